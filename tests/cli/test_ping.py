@@ -208,17 +208,9 @@ def test_the_environments_kubeconfig_counts_where_none_is_given(monkeypatch: Pat
 
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
-
-
 DAY = timedelta(days=1)
-
-
 HOPS = ["connect", "tls", "agent", "dial"]
-
-
 PASSED = (Hop("connect", 0.001), Hop("tls", 0.002), Hop("agent", 0.0001, "a1"), Hop("dial", 0.5))
-
-
 REFUSED = Failure("dial", "UMB501", "refused", "what", "why\x1b[31m", "next")
 
 
@@ -281,8 +273,6 @@ def test_the_summary_counts_and_stands_in_columns() -> None:
 
 
 tunnel_pki, stage, tunnel = hosted_fixtures.tunnel_pki, hosted_fixtures.stage, hosted_fixtures.tunnel
-
-
 CaptureBytes = pytest.CaptureFixture[bytes]
 
 

@@ -177,8 +177,6 @@ def test_three_token_options_make_a_rule() -> None:
 
 
 UDS = ("--uds-name=/tmp/umbilical.sock", "--server-port=0")
-
-
 TOKENS = ("--agent-namespace=n", "--agent-service-account=s", "--authentication-audience=a")
 
 
@@ -285,8 +283,6 @@ def test_the_environment_names_the_server_and_a_flag_wins(monkeypatch: Patch) ->
 
 
 PROGRAM = (sys.executable, "-m", "umbilical")
-
-
 PATIENCE = 60.0
 
 

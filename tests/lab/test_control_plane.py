@@ -17,12 +17,7 @@ from umbilical.bootstrap.render.render import KUBE_APISERVER_POD, render_kuberne
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.cluster.credentials import load
 from umbilical.fault import RenderError
-from umbilical.lab.control_plane import (
-    ADMIN_KUBECONFIG,
-    KUBELET_KUBECONFIG,
-    kubelet_node_assets,
-    render_control_plane,
-)
+from umbilical.lab.control_plane import ADMIN_KUBECONFIG, KUBELET_KUBECONFIG, kubelet_node_assets, render_control_plane
 from umbilical.manifests.control_plane_spec import Images, key_path, public_path, row, url
 from umbilical.manifests.objects import bridge_conflist, kubeconfig
 from umbilical.manifests.tree import AssetTree, yaml_bytes

@@ -30,9 +30,7 @@ class Plane:
 
 
 @pytest.fixture(
-    scope="module",
-    params=[(IPV4, KeyType.ECDSA_P256), (DUAL, KeyType.RSA_2048)],
-    ids=["ipv4-ecdsa", "dual-stack-rsa"],
+    scope="module", params=[(IPV4, KeyType.ECDSA_P256), (DUAL, KeyType.RSA_2048)], ids=["ipv4-ecdsa", "dual-stack-rsa"]
 )
 def plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     family, key_type = request.param

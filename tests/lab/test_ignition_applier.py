@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.ignition.configs import JSON_VALUES, config, configs, entry, gzipped_entry, written
 from tests.support.bootstrap_corpus import CORPUS, Case
+from tests.support.fixture_types import Captured, Patch
 from tests.support.tunnel_pair import wait_until
 
 from umbilical.fault import IgnitionError, LabError
@@ -178,9 +179,7 @@ def test_every_kind_of_bootstrap_config_is_laid_whole(tmp_path: Path) -> None:
         assert [stat.S_IMODE(path.stat().st_mode) for path in laid] == [file.mode for file in files], case
 
 
-def test_the_program_reads_stdin_and_tells_what_it_did(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_program_reads_stdin_and_tells_what_it_did(tmp_path: Path, monkeypatch: Patch, capsys: Captured) -> None:
     def run(content: bytes) -> int:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         monkeypatch.setattr(sys, "argv", ["ignition_applier", str(tmp_path)])

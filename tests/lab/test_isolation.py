@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.fixture_types import Patch
 
 from umbilical.fault import LabError
 from umbilical.lab import cgroups, isolation
@@ -82,7 +83,7 @@ def test_another_system_and_a_missing_package_are_told() -> None:
     assert caught.value.remedy == "pip install 'umbilical[lab]'"
 
 
-def test_a_missing_program_is_told_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_told_with_its_package(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "nsenter").touch(0o755)
     monkeypatch.setattr(isolation, "search_path", lambda: str(tmp_path))
     with pytest.raises(LabError, match="UMB822") as refused:
@@ -93,7 +94,7 @@ def test_a_missing_program_is_told_with_its_package(tmp_path: Path, monkeypatch:
     isolation.check_programs()
 
 
-def test_programs_are_looked_for_where_administrators_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_are_looked_for_where_administrators_have_them(monkeypatch: Patch) -> None:
     monkeypatch.setenv("PATH", "/opt/only")
     assert isolation.search_path() == "/opt/only:/usr/sbin:/sbin"
     monkeypatch.delenv("PATH")
@@ -101,7 +102,7 @@ def test_programs_are_looked_for_where_administrators_have_them(monkeypatch: pyt
 
 
 @pytest.mark.real("unshare")
-def test_a_trial_that_cannot_be_started_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_cannot_be_started_is_a_refusal(monkeypatch: Patch) -> None:
     monkeypatch.setattr(isolation, "find_program", lambda name: "/no/such/program")
     with pytest.raises(LabError, match="UMB820"):
         isolation.choose()
@@ -158,16 +159,7 @@ def test_a_machine_that_has_or_allows_no_control_groups_is_told(tmp_path: Path) 
 
 
 def test_only_a_labs_own_name_is_ever_removed(tmp_path: Path) -> None:
-    for name in (
-        "",
-        "/",
-        "..",
-        "system.slice",
-        "umbilical-",
-        "umbilical-a/..",
-        "umbilical-a/../b",
-        "/x",
-    ):
+    for name in ("", "/", "..", "system.slice", "umbilical-", "umbilical-a/..", "umbilical-a/../b", "/x"):
         for call in (cgroups.make, cgroups.remove, cgroups.find):
             with pytest.raises(LabError, match="UMB846"):
                 call(name, tmp_path)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.fixture_types import Captured, Patch
 from tests.support.labs import UP_PROGRAM, processes_naming, request, running, small, wait_until
 
 from umbilical.fault import LabError
@@ -66,7 +67,7 @@ def test_a_message_that_is_cut_off_or_too_long_or_of_no_size_is_none() -> None:
 
 
 @contextmanager
-def keeper(folder: Path, answer: Callable[[socket.socket], object], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def keeper(folder: Path, answer: Callable[[socket.socket], object], monkeypatch: Patch) -> Iterator[None]:
     """Play a keeper that answers one question this way."""
     monkeypatch.chdir(folder)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -98,14 +99,12 @@ def test_a_keeper_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"{", b"null\n", b'{"payload": 5}\nabc', b'{"payload": 99999999999}\n'])
-def test_a_keeper_that_talks_nonsense_is_told(tmp_path: Path, answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keeper_that_talks_nonsense_is_told(tmp_path: Path, answer: bytes, monkeypatch: Patch) -> None:
     with keeper(tmp_path, lambda connection: connection.sendall(answer), monkeypatch):
         assert refusal(tmp_path).code == "UMB819"
 
 
-def test_a_silent_keeper_is_not_waited_for_and_its_faults_are_raised_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_keeper_is_not_waited_for_and_its_faults_are_raised_here(tmp_path: Path, monkeypatch: Patch) -> None:
     given_up = threading.Event()
     with keeper(tmp_path, lambda connection: given_up.wait(10), monkeypatch):
         assert refusal(tmp_path, 0.05).why == "timed out"
@@ -118,7 +117,7 @@ def test_a_silent_keeper_is_not_waited_for_and_its_faults_are_raised_here(
         assert str(refusal(other)) == str(fault)
 
 
-def test_a_socket_with_a_long_path_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_with_a_long_path_is_reached(tmp_path: Path, monkeypatch: Patch) -> None:
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
     answer = Message({"a": 1}, b"bytes")
@@ -147,7 +146,7 @@ def test_a_refusal_travels_as_its_four_parts(service: Service) -> None:
     assert fault.code == "UMB812"
 
 
-def test_a_refusal_of_the_network_does_not_end_the_keeper(service: Service, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_refusal_of_the_network_does_not_end_the_keeper(service: Service, capfd: Captured) -> None:
     assert "fault" in answered(service, "network", change="set_link", parameters=["master-0", True]).fields
     assert "fault" in answered(service, "network", change="demolish", parameters=["master-0"]).fields
     assert answered(service, "processes").fields == {"processes": []}

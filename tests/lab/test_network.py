@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.fixture_types import Patch
 from tests.support.lab_wires import PLACES, WORLDS, Wires, dial, listen, talk
 from tests.support.worlds import SCRATCH, World, run_in
 
@@ -21,7 +22,6 @@ from umbilical.lab.network import LabNetwork
 from umbilical.lab.topology import Family, plan_topology
 
 pytestmark = [pytest.mark.root, pytest.mark.real("nft")]
-
 OUTSIDE = {4: "192.0.2.1", 6: "2001:db8::1"}
 
 
@@ -158,7 +158,7 @@ def test_a_node_that_is_not_there_is_named_with_its_nearest() -> None:
     assert caught.value.code == "UMB812"
 
 
-def test_networks_are_made_without_the_program_nft(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_networks_are_made_without_the_program_nft(monkeypatch: Patch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr("umbilical.lab.nft.SYSTEM_FOLDERS", ())
 
@@ -228,10 +228,7 @@ def test_a_pod_has_an_interface_and_ways_out_and_leaves_nothing_when_it_is_detac
         pod = wires.pod("master-0")
         assert _links(pod.namespace) == ["eth0", "lo"]
         assert inside(pod.namespace, lambda netlink: netlink.addresses("eth0")) == ["10.92.0.2/24", "fd92::2/64"]
-        assert inside(pod.namespace, lambda netlink: netlink.routes()) == {
-            "0.0.0.0/0": "10.92.0.1",
-            "::/0": "fd92::1",
-        }
+        assert inside(pod.namespace, lambda netlink: netlink.routes()) == {"0.0.0.0/0": "10.92.0.1", "::/0": "fd92::1"}
         assert "veth-2" in _links(wires.network.namespace("master-0"))
         node = wires.network.namespace("master-0")
         network.detach_pod(pod.namespace)

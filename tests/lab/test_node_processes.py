@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.support.fixture_types import Patch
 
 from umbilical.fault import LabError
 from umbilical.lab import node_processes
@@ -37,7 +38,7 @@ async def until_gone(pid: int) -> None:
     raise AssertionError(f"{pid} still runs")
 
 
-def test_outputs_exit_code_and_only_the_given_environment_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_exit_code_and_only_the_given_environment_are_there(monkeypatch: Patch) -> None:
     assert outcome(shell("echo out; echo err >&2; exit 3")) == Output(3, b"out\n", b"err\n")
     monkeypatch.setenv("TOKEN", "secret")
     assert b"TOKEN" not in outcome(shell("env")).stdout
@@ -102,9 +103,7 @@ async def test_a_background_program_writes_its_log_and_its_end_is_noticed(tmp_pa
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 
-async def test_one_that_does_not_listen_is_killed_after_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_that_does_not_listen_is_killed_after_a_while(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(node_processes, "STOP_SECONDS", 0.1)
     process = node_processes.start(shell("trap '' TERM; echo ready; while :; do sleep 1; done"), tmp_path / "log")
     while (tmp_path / "log").read_text() != "ready\n":

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.fixture_types import Captured, Patch
 from tests.support.ignition_validate import validate
 from tests.support.lab_config import lab_config, lab_topology
 
@@ -65,9 +66,7 @@ def test_ignition_itself_takes_it() -> None:
 
 
 @pytest.mark.parametrize("family", [Family.IPV4, Family.IPV6])
-def test_the_patch_takes_it_and_verify_is_content(
-    family: Family, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_patch_takes_it_and_verify_is_content(family: Family, tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "bootstrap.ign").write_bytes(lab_config(family))
     assert (
         umbilical(["bootstrap", "patch", str(tmp_path / "bootstrap.ign"), "--out", str(tmp_path / "patched.ign")]) == 0
@@ -128,7 +127,7 @@ esac
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def node(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A bootstrap node's root with the lab's config on it, and a kubectl that a test leads."""
     root = tmp_path / "node"
     root.mkdir()
@@ -159,7 +158,7 @@ def pod(path: Path) -> dict[str, Any]:
     return value
 
 
-def test_images_are_named_and_the_unknown_is_refused(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_are_named_and_the_unknown_is_refused(node: Path, capsys: Captured) -> None:
     assert podman("release@sha256:00", "image", "apiserver-network-proxy") == 0
     assert podman("release@sha256:00", "image", "etcd") == 0
     assert capsys.readouterr().out.split() == ["localhost/umbilical:lab", "localhost/etcd:lab"]
@@ -198,7 +197,7 @@ def test_kube_apiserver_gets_the_override_s_flag_and_the_directory_that_it_names
     assert written == OVERRIDE
 
 
-def test_without_an_override_it_is_the_pod_that_it_was(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_an_override_it_is_the_pod_that_it_was(node: Path, capsys: Captured) -> None:
     assert render_kube_apiserver(node) == pod(node / "opt/openshift/lab-payload/kube-apiserver.yaml")
     (node / "opt/openshift/wrong.yaml").write_text(json.dumps({**OVERRIDE, "kind": "Wrong"}))
     config = "--config-output-file=/assets/kube-apiserver-bootstrap/config"
@@ -226,7 +225,7 @@ def test_cluster_bootstrap_starts_its_pods_creates_manifests_and_ends_them(node:
     assert created == ["a.yaml", "b.yaml", "c.yaml", "cluster-config.yaml", "a.yaml"]
 
 
-def test_a_static_pod_of_somebody_else_is_not_replaced(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_static_pod_of_somebody_else_is_not_replaced(node: Path, capsys: Captured) -> None:
     (node / "opt/openshift/bootstrap-manifests/etcd.yaml").write_text("kind: Pod\n")
     (node / "etc/kubernetes/manifests/etcd.yaml").write_text("kind: Pod # another\n")
     assert start() == 1
@@ -234,7 +233,7 @@ def test_a_static_pod_of_somebody_else_is_not_replaced(node: Path, capsys: pytes
 
 
 def test_an_api_that_never_comes_ends_the_wait(
-    node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    node: Path, tmp_path: Path, monkeypatch: Patch, capsys: Captured
 ) -> None:
     monkeypatch.setattr(release_payload, "READY_SECONDS", 0.05)
     (tmp_path / "ready").rmdir()
@@ -267,7 +266,7 @@ def scene(tmp_path: Path, cast: Cast | None = None) -> tuple[PatchedScene, Any]:
     return PatchedScene(lab, cast or Cast(server_image=UPSTREAM), Story("a test")), lab
 
 
-def test_a_machine_without_the_node_s_programs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_the_node_s_programs_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(patched_ignition, "NEEDED", ("no-such-program", "sh"))
     with pytest.raises(LabError, match="UMB822") as caught:
         scene(tmp_path)[0].check_machine()

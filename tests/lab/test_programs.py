@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from tests.support.fixture_types import Patch
 
 from umbilical.fault import LabError
 from umbilical.lab import binaries
@@ -21,7 +22,7 @@ OTHER_MACHINE = 22 if platform.machine() == "x86_64" else 62
 
 
 @pytest.fixture(autouse=True)
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def places(tmp_path: Path, monkeypatch: Patch) -> Path:
     """An empty cache and a PATH of one empty directory."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
@@ -190,14 +191,7 @@ def test_kube_proxys_image_has_the_packet_filters_program_and_tables_survive_the
 
 
 def test_a_table_that_cannot_be_read_is_told_of() -> None:
-    for content in (
-        b"",
-        b"{}x",
-        b"7",
-        b"[7]",
-        b'[{"reference": "a"}]',
-        b'{"a": 1}',
-    ):
+    for content in (b"", b"{}x", b"7", b"[7]", b'[{"reference": "a"}]', b'{"a": 1}'):
         with pytest.raises(LabError, match="UMB839"):
             from_json(content)
 

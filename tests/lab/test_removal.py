@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.fixture_types import Patch
 from tests.support.labs import (
     WAYS,
     await_line,
@@ -70,9 +71,7 @@ except LabError as fault: print(fault.code, fault.why, list(Path(sys.argv[1]).it
     assert said == "UMB813 its file system is mounted noexec, and a node's own programs lie there []\n"
 
 
-def test_when_the_machine_forbids_it_or_the_directory_goes_nothing_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_when_the_machine_forbids_it_or_the_directory_goes_nothing_stays(tmp_path: Path, monkeypatch: Patch) -> None:
     def forbid() -> Isolation:
         raise LabError("UMB820", "what", "why", "remedy")
 
@@ -91,7 +90,7 @@ def test_when_the_machine_forbids_it_or_the_directory_goes_nothing_stays(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_keeper_that_does_not_come_up_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keeper_that_does_not_come_up_is_told_of(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(removal, "KEEPER_MODULE", "umbilical.lab.no_such_module")
     fault = refusal(tmp_path / "lab")
     assert fault.code == "UMB814"
@@ -336,7 +335,7 @@ def _seconds_to_come_up(path: Path) -> float:
     return seconds
 
 
-def test_the_last_lab_takes_the_default_place_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_lab_takes_the_default_place_along(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     homes = [default_directory(name) for name in ("one", "two")]
     for home in homes:

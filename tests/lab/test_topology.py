@@ -57,10 +57,7 @@ def test_pods_of_the_first_master_have_the_first_piece_and_the_bootstrap_node_ha
     assert topology.bootstrap.pod_networks == ()
     assert [str(network) for network in topology.node("master-0").pod_networks] == ["10.92.0.0/24", "fd92::/64"]
     assert [str(network) for network in topology.node("worker-0").pod_networks] == ["10.92.3.0/24", "fd92:0:0:3::/64"]
-    assert [str(gateway) for gateway in topology.node("worker-0").pod_gateways] == [
-        "10.92.3.1/24",
-        "fd92:0:0:3::1/64",
-    ]
+    assert [str(gateway) for gateway in topology.node("worker-0").pod_gateways] == ["10.92.3.1/24", "fd92:0:0:3::1/64"]
 
 
 def test_a_lab_of_one_or_both_families_has_addresses_written_with_the_same_digits() -> None:

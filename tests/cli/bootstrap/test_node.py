@@ -123,8 +123,6 @@ def test_letters_that_the_terminal_lacks_do_no_harm(tmp_path: Path, form: str) -
 
 
 POD = "etc/kubernetes/manifests/konnectivity-server-pod.yaml"
-
-
 PLACE = "/api/v1/namespaces/openshift-bootstrap-konnectivity"
 
 

@@ -287,11 +287,7 @@ def test_they_are_understood_and_out_of_sight() -> None:
 
 
 NOW: Final = datetime.now(UTC).replace(microsecond=0)
-
-
 ADDRESS: Final = ipaddress.ip_address("10.0.0.5")
-
-
 SPEC: Final = for_shape(Shape.OPENSHIFT, node_ip=ADDRESS, certificate_hours=5)
 
 

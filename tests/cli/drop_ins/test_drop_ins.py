@@ -87,8 +87,6 @@ def test_a_log_file_that_cannot_be_opened_is_a_failure(tmp_path: Path, capfd: Ca
 
 
 UDS = ("--uds-name=/run/k.sock", "--server-port=0")
-
-
 CLUSTER = ("--cluster-cert=/c.crt", "--cluster-key=/c.key")
 
 

@@ -139,8 +139,6 @@ def test_whatever_the_arguments_parsing_ends_or_says_why_not(arguments: list[str
 
 
 NANOSECONDS = st.integers(min_value=-(1 << 63), max_value=(1 << 63) - 1)
-
-
 HOUR = 3600 * 10**9
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.support.fixture_types import Captured
 from tests.support.tunnel_pair import free_port, http_get, wait_until
 
 from umbilical.cli.drop_ins import klog
@@ -70,18 +71,12 @@ def test_what_cannot_work_is_refused() -> None:
 
 
 PROGRAM: Final = str(Path(sys.executable).parent / "konnectivity-socks5-proxy")
-
-
 HYPERSHIFTS: Final = {
     *("konnectivity-hostname", "konnectivity-port", "serving-port", "connect-directly-to-cloud-apis"),
     *("resolve-from-guest-cluster-dns", "resolve-from-management-cluster-dns", "disable-resolver", "prefer-ipv4"),
     *("ca-cert-path", "tls-cert-path", "tls-key-path"),
 }
-
-
 HOSTED: Final = {"KUBECONFIG": "/etc/kubeconfig"}
-
-
 GUEST, MANAGEMENT = "--resolve-from-guest-cluster-dns", "--resolve-from-management-cluster-dns"
 
 
@@ -127,7 +122,7 @@ def test_other_flags_reach_the_settings() -> None:
     assert found.credentials is None
 
 
-def test_an_unknown_flag_is_told_as_pflag_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_flag_is_told_as_pflag_tells_it(capsys: Captured) -> None:
     for program in (run, run_https):
         assert program(["run", "--no-such-flag"]) == 1
         assert "unknown flag: --no-such-flag" in capsys.readouterr().err
@@ -185,8 +180,6 @@ def test_it_lives_and_listens_before_files_and_server_exist(tmp_path: Path) -> N
 
 
 HTTPS_PROGRAM: Final = str(Path(sys.executable).parent / "konnectivity-https-proxy")
-
-
 HTTPS_HYPERSHIFTS: Final = {
     "konnectivity-hostname": "konnectivity-server-local",
     "konnectivity-port": 8090,
@@ -200,8 +193,6 @@ HTTPS_HYPERSHIFTS: Final = {
     "connect-directly-to-cloud-apis": False,
     "prefer-ipv4": False,
 }
-
-
 OURS: Final = {
     *("bind-address", "health-port", "disable-resolver", "http-proxy-file", "https-proxy-file", "proxy-ca-path")
 }

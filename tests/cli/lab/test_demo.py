@@ -187,11 +187,7 @@ def test_where_nothing_can_be_written_the_report_goes_to_a_scratch_directory(
 
 
 PROGRAMS = ("unshare", "nft")
-
-
 SECONDS = 100.0
-
-
 STEP = re.compile(r"^ +\d+\.\d s  (.*)$")
 
 

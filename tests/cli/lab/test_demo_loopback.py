@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.commands import Run
+from tests.support.fixture_types import Patch
 
 from umbilical.codes import INFRASTRUCTURE, INTERRUPTED
 from umbilical.fault import LabError
@@ -15,7 +16,7 @@ REASON = "unshare: unshare failed: Operation not permitted"
 
 
 @pytest.fixture(autouse=True)
-def _no_namespaces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _no_namespaces(monkeypatch: Patch, tmp_path: Path) -> None:
     def refuse() -> isolation.Isolation:
         raise LabError("UMB820", "no permission to make the lab's namespaces", REASON, "sudo sysctl something=1")
 
@@ -31,7 +32,7 @@ def _tell(story: Story, folder: Path) -> None:
 
 
 def test_the_first_line_says_what_could_not_be_had_and_what_is_not_shown(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, umbilical: Run
+    monkeypatch: Patch, tmp_path: Path, umbilical: Run
 ) -> None:
     monkeypatch.setattr(loopback, "tell", _tell)
     lines = umbilical("lab", "demo").lines
@@ -49,7 +50,7 @@ def test_the_first_line_says_what_could_not_be_had_and_what_is_not_shown(
 
 @pytest.mark.parametrize("options", [["--keep"], ["--fault", "agent-kill"], ["--real"]])
 def test_what_only_a_lab_can_show_is_refused(
-    options: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, umbilical: Run
+    options: list[str], monkeypatch: Patch, tmp_path: Path, umbilical: Run
 ) -> None:
     def refuse(request: object) -> None:
         raise LabError("UMB820", "no permission to make the lab's namespaces", REASON, "sudo sysctl something=1")
@@ -61,9 +62,7 @@ def test_what_only_a_lab_can_show_is_refused(
     umbilical("lab", "demo", *options, status=INFRASTRUCTURE)
 
 
-def test_a_missing_python_package_is_an_error_and_no_reason_for_loopback(
-    monkeypatch: pytest.MonkeyPatch, umbilical: Run
-) -> None:
+def test_a_missing_python_package_is_an_error_and_no_reason_for_loopback(monkeypatch: Patch, umbilical: Run) -> None:
     def refuse() -> isolation.Isolation:
         raise LabError("UMB826", "a Python package is missing", "it is not found", "pip install 'umbilical[lab]'")
 
@@ -71,7 +70,7 @@ def test_a_missing_python_package_is_an_error_and_no_reason_for_loopback(
     umbilical("lab", "demo", status=INFRASTRUCTURE)
 
 
-def test_an_interrupt_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, umbilical: Run) -> None:
+def test_an_interrupt_leaves_no_file(monkeypatch: Patch, tmp_path: Path, umbilical: Run) -> None:
     def interrupt(story: Story, folder: Path) -> None:
         (folder / "a key").write_text("secret")
         signal.raise_signal(signal.SIGINT)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.fixture_types import Captured
 from tests.support.labs import SECRET, WAYS, isolated, running
 
 from umbilical.cli import main
@@ -79,9 +80,7 @@ def test_a_terminal_is_a_terminal_there(lab: Lab) -> None:
         os.close(terminal)
 
 
-def test_an_unknown_node_and_a_lab_that_is_not_up_are_told(
-    lab: Lab, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_an_unknown_node_and_a_lab_that_is_not_up_are_told(lab: Lab, capfd: Captured, tmp_path: Path) -> None:
     assert main.run(["lab", "shell", "--dir", str(lab.directory.path), "boostrap"]) == 3
     assert capfd.readouterr().err.endswith("next: did you mean bootstrap?\n")
     assert main.run(["lab", "shell", "--dir", str(tmp_path / "absent"), "bootstrap"]) == 4

@@ -20,11 +20,7 @@ from umbilical.cli.lab.story_view import PlainLines, choose_view, summary
 from umbilical.lab.story import Call, Picture, Story
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
-
-
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
-
-
 TELL = """
 import sys
 from tests.support.told_stories import TITLE, whole_story
@@ -32,8 +28,6 @@ from umbilical.cli.lab.story_view import choose_view
 with choose_view(TITLE) as teller:
     whole_story(teller)
 """
-
-
 WAIT = """
 import time
 from tests.support.told_stories import TITLE
@@ -216,20 +210,10 @@ def test_an_interrupt_gives_the_terminal_back(repository: Path) -> None:
 
 
 EMPTY = Picture(nodes=NODES)
-
-
 BLOCKED = Picture(nodes=NODES, apiserver=True, webhook="worker-0", call=Call.UNREACHABLE)
-
-
 WAITING = replace(BLOCKED, server=True)
-
-
 CARRIED = replace(WAITING, agents=AGENTS, call=Call.ALLOWED)
-
-
 CUT = replace(CARRIED, server=False, agents=(), production_apiserver=True, production_call=Call.ALLOWED)
-
-
 ALL = (EMPTY, BLOCKED, WAITING, CARRIED, CUT)
 
 

@@ -217,8 +217,6 @@ def nameless_server(sound: Path) -> None:
 
 
 HANDSHAKE = frozenset({"handshake.mutual"})
-
-
 DAMAGES = {
     "another authority": Damage(
         lambda sound: (sound / "ca.crt").write_bytes(stranger()["ca.crt"]),
@@ -343,11 +341,7 @@ def test_only_what_was_looked_at_is_judged(sound: Path) -> None:
 
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
-
-
 ONE_DAY = timedelta(days=1)
-
-
 AUTHORITY = Authority.create("signer", NOW, ONE_DAY, KeyType.ECDSA_P256)
 
 

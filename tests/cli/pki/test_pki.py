@@ -113,11 +113,7 @@ def test_a_directory_lives_through_a_rotation_of_its_signer(tmp_path: Path, back
 
 
 NOW = datetime.now(UTC)
-
-
 EC = ("--key-type", "ecdsa-p256", "--backend", "cryptography")
-
-
 FILES = {f"{name}.{kind}" for name in ("ca", "server", "agent", "client") for kind in ("crt", "key")}
 
 

@@ -192,8 +192,6 @@ def test_waits_tables_failures_and_undoings_are_told() -> None:
 
 
 STAGE = MadeUpStage(5, World(), needs=(4,))
-
-
 FAILED = Finding("PKI-01", "claim", "why", "fix", Outcome.FAILED, "saw")
 
 

@@ -45,10 +45,7 @@ def test_an_unknown_fault_is_answered_with_the_nearest_or_all() -> None:
 
 
 def test_agents_and_the_server_get_their_signals() -> None:
-    for name, number in (
-        ("agent-kill", "SIGKILL"),
-        ("agent-freeze", "SIGSTOP"),
-    ):
+    for name, number in (("agent-kill", "SIGKILL"), ("agent-freeze", "SIGSTOP")):
         scene = MemoryScene()
         assert registry.find(name).break_(scene) == {"nodes": ["master-0", "worker-0"]}
         assert scene.scripted.signals == [
@@ -100,10 +97,7 @@ def test_without_a_route_the_nodes_own_script_is_asked(family: Family, second: s
     scene = MemoryScene(MemoryLab(plan_topology(masters=1, workers=0, family=family)))
     fault = registry.find("no-default-route")
     fault.break_(scene)
-    assert scene.memory.did == [
-        f"bootstrap$ ip addr replace {second} dev machine0",
-        "default route of bootstrap gone",
-    ]
+    assert scene.memory.did == [f"bootstrap$ ip addr replace {second} dev machine0", "default route of bootstrap gone"]
     scene.memory.answers["bash"] = (1, b"", b"UMB112 cannot find the bootstrap node IP\n  why: two\n")
     assert fault.ask is not None
     assert "UMB112" in fault.ask(scene)

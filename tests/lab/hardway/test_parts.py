@@ -112,8 +112,6 @@ api,master-0.ocp4.example.com,0,DOWN,* L4TOUT,
 api,master-1.ocp4.example.com,0,UP 1/2,INI,
 api,BACKEND,0,UP,,
 """
-
-
 PROCESSES: Final = """\
 #<PID>          <type>          <reloads>       <uptime>        <version>
 38              master          1               0d00h00m04s     2.6.12

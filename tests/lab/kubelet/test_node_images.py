@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.fixture_types import Patch
 from tests.support.labs import running
 
 from umbilical.fault import LabError
@@ -66,9 +67,7 @@ def test_only_the_newest_are_kept_and_keeping_twice_is_fine(store: ImageStore, t
     assert store.lay([f"{KEPT + 1}.tar"], tmp_path / "second") == {f"{KEPT + 1}.tar"}
 
 
-def test_a_cache_on_another_file_system_is_copied(
-    store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_on_another_file_system_is_copied(store: ImageStore, tmp_path: Path, monkeypatch: Patch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 
@@ -100,7 +99,7 @@ def test_what_a_killed_process_left_half_made_goes_after_a_while(store: ImageSto
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+def lab(tmp_path: Path, monkeypatch: Patch) -> Iterator[Lab]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     program = tmp_path / "etcd"
     program.write_bytes(b"not run here")
@@ -133,7 +132,7 @@ def start(lab: Lab, node: str) -> list[str]:
 
 @pytest.mark.root
 @pytest.mark.real("unshare", "nsenter", "nft", "containerd", "ctr")
-def test_the_second_node_imports_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_node_imports_nothing(lab: Lab, monkeypatch: Patch) -> None:
     assert start(lab, "bootstrap") == ["localhost/etcd:lab", "localhost/pause:1"]
     (store,) = (archives.cache_directory() / "stores").iterdir()
     assert store.name.startswith(containerd.version(lab, "bootstrap"))
@@ -151,7 +150,7 @@ def test_the_second_node_imports_nothing(lab: Lab, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.root
 @pytest.mark.real("unshare", "nsenter", "nft", "containerd", "ctr")
-def test_a_killed_import_is_done_anew_and_a_dead_containerd_told_of(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_import_is_done_anew_and_a_dead_containerd_told_of(lab: Lab, monkeypatch: Patch) -> None:
     with monkeypatch.context() as patch:
 
         def die(*_: object) -> None:

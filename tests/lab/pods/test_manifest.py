@@ -173,14 +173,7 @@ def test_a_field_or_name_of_the_wrong_kind_is_named() -> None:
     ):
         with pytest.raises(PodError, match=f"UMB831 pod.spec.{key}"):
             pod(changed(MINIMAL, "spec", **{key: value}))
-    for name in (
-        "",
-        "a/b",
-        "..",
-        ".",
-        7,
-        None,
-    ):
+    for name in ("", "a/b", "..", ".", 7, None):
         with pytest.raises(PodError, match="UMB831"):
             pod(changed(MINIMAL, "metadata", name=name))
     document = copy.deepcopy(MINIMAL)

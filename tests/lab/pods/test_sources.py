@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.fixture_types import Patch
 from tests.support.manifests import MINIMAL, changed, json_values
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer, watch_answer
 
@@ -159,7 +160,7 @@ def event(kind: str, uid: str, version: int) -> dict[str, Any]:
 
 
 def watched(
-    folder: Path, answers: list[Answer], is_enough: Callable[[PodWatch], bool], monkeypatch: pytest.MonkeyPatch
+    folder: Path, answers: list[Answer], is_enough: Callable[[PodWatch], bool], monkeypatch: Patch
 ) -> tuple[PodWatch, list[Request]]:
     """Watch an API that gives these answers, the last one for ever."""
     monkeypatch.setattr(api_sync, "RETRY_SECONDS", 0.01)
@@ -181,7 +182,7 @@ def watched(
     return run_async(run())
 
 
-def test_events_change_what_the_list_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_change_what_the_list_said(tmp_path: Path, monkeypatch: Patch) -> None:
     events = [event("ADDED", "b", 2), event("MODIFIED", "a", 3), event("DELETED", "b", 4), event("ADDED", "c", 5)]
     answers = [listing("a"), watch_answer(*events, stays_open=True)]
     watch, requests = watched(tmp_path, answers, lambda watch: "c" in watch.pods, monkeypatch)
@@ -191,7 +192,7 @@ def test_events_change_what_the_list_said(tmp_path: Path, monkeypatch: pytest.Mo
     assert requests[1].query["resourceVersion"] == "1"
 
 
-def test_a_watch_that_ends_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_that_ends_goes_on_where_it_was(tmp_path: Path, monkeypatch: Patch) -> None:
     bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}
     answers = [listing("a"), watch_answer(bookmark), watch_answer(event("ADDED", "b", 10), stays_open=True)]
     _, requests = watched(tmp_path, answers, lambda watch: "b" in watch.pods, monkeypatch)
@@ -200,7 +201,7 @@ def test_a_watch_that_ends_goes_on_where_it_was(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("failure", [status_answer(503, "Unavailable"), status_answer(410, "Expired"), Answer(b"x")])
 def test_after_a_failure_the_list_is_asked_for_anew_and_pods_stay_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Answer
+    tmp_path: Path, monkeypatch: Patch, failure: Answer
 ) -> None:
     answers = [listing("a"), failure, failure, listing("b"), watch_answer(stays_open=True)]
     seen: list[set[str]] = []
@@ -215,9 +216,7 @@ def test_after_a_failure_the_list_is_asked_for_anew_and_pods_stay_meanwhile(
     assert seen[-1] == {"b"}
 
 
-def test_an_answer_to_our_change_is_kept_unless_the_pod_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_to_our_change_is_kept_unless_the_pod_is_gone(tmp_path: Path, monkeypatch: Patch) -> None:
     answers = [listing("a"), watch_answer(stays_open=True)]
     watch, _ = watched(tmp_path, answers, lambda watch: "a" in watch.pods, monkeypatch)
     watch.keep(item("a", 7))

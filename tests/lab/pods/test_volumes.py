@@ -30,13 +30,7 @@ def test_a_missing_path_is_made_where_the_type_says_so(tmp_path: Path) -> None:
 
 
 def test_what_must_be_there_already_is_waited_for(tmp_path: Path) -> None:
-    for kind in (
-        PathType.DIRECTORY,
-        PathType.FILE,
-        PathType.SOCKET,
-        PathType.CHARACTER_DEVICE,
-        PathType.BLOCK_DEVICE,
-    ):
+    for kind in (PathType.DIRECTORY, PathType.FILE, PathType.SOCKET, PathType.CHARACTER_DEVICE, PathType.BLOCK_DEVICE):
         with pytest.raises(Waiting) as waiting:
             provide_path("v", HostPath(str(tmp_path / "a"), kind))
         assert waiting.value.reason == "ContainerCreating"
