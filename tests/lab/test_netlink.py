@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.worlds import SCRATCH, World, run_in
+from tests.support.lab_wires import each_world, in_roots_world
+from tests.support.worlds import SCRATCH, World
 
 from umbilical.fault import LabError
 from umbilical.host import namespaces
@@ -31,105 +32,92 @@ def _pair() -> None:
         netlink.add_address("near0", ipaddress.ip_interface("10.0.0.1/24"))
 
 
-@WORLDS
+@each_world
 def test_a_pair_of_links_has_each_end_in_its_namespace_and_both_go_together(world: World) -> None:
-    def body() -> tuple[list[str], list[str], list[str]]:
-        _pair()
-        with Netlink() as netlink:
-            here = [link.name for link in netlink.links()]
-            there = inside(SCRATCH / "far", lambda netlink: [link.name for link in netlink.links()])
-            for _ in range(2):
-                netlink.delete_link("near0")
-        return here, there, inside(SCRATCH / "far", lambda netlink: [link.name for link in netlink.links()])
-
-    assert run_in(world, body) == (["lo", "near0"], ["lo", "far0"], ["lo"])
+    _pair()
+    with Netlink() as netlink:
+        here = [link.name for link in netlink.links()]
+        there = inside(SCRATCH / "far", lambda netlink: [link.name for link in netlink.links()])
+        for _ in range(2):
+            netlink.delete_link("near0")
+    assert (here, there, inside(SCRATCH / "far", lambda netlink: [link.name for link in netlink.links()])) == (
+        ["lo", "near0"],
+        ["lo", "far0"],
+        ["lo"],
+    )
 
 
 @pytest.mark.root
-@WORLDS
+@each_world
 def test_a_link_has_a_carrier_when_both_ends_are_up(world: World) -> None:
-    def body() -> list[tuple[bool, bool]]:
-        _pair()
-        seen = []
-        with Netlink() as netlink:
-            for up in (False, True, False):
-                inside(SCRATCH / "far", functools.partial(Netlink.set_link, name="far0", up=up))
-                link = netlink.link("near0")
-                assert isinstance(link, Link)
-                seen.append((link.is_up, link.has_carrier))
-        return seen
-
-    assert run_in(world, body) == [(True, False), (True, True), (True, False)]
+    _pair()
+    seen = []
+    with Netlink() as netlink:
+        for up in (False, True, False):
+            inside(SCRATCH / "far", functools.partial(Netlink.set_link, name="far0", up=up))
+            link = netlink.link("near0")
+            assert isinstance(link, Link)
+            seen.append((link.is_up, link.has_carrier))
+    assert seen == [(True, False), (True, True), (True, False)]
 
 
 @pytest.mark.root
-@WORLDS
+@each_world
 def test_a_route_is_replaced_and_removed_and_removing_it_twice_is_fine(world: World) -> None:
-    def body() -> list[dict[str, str]]:
-        _pair()
-        seen = []
-        with Netlink() as netlink:
-            for neighbour in ("10.0.0.2", "10.0.0.3"):
-                netlink.set_route(NETWORK, ipaddress.ip_interface(f"{neighbour}/24"))
-                seen.append(netlink.routes())
-            for _ in range(2):
-                netlink.delete_route(NETWORK)
-                seen.append(netlink.routes())
-        return seen
-
-    assert run_in(world, body) == [{"10.7.0.0/24": "10.0.0.2"}, {"10.7.0.0/24": "10.0.0.3"}, {}, {}]
+    _pair()
+    seen = []
+    with Netlink() as netlink:
+        for neighbour in ("10.0.0.2", "10.0.0.3"):
+            netlink.set_route(NETWORK, ipaddress.ip_interface(f"{neighbour}/24"))
+            seen.append(netlink.routes())
+        for _ in range(2):
+            netlink.delete_route(NETWORK)
+            seen.append(netlink.routes())
+    assert seen == [{"10.7.0.0/24": "10.0.0.2"}, {"10.7.0.0/24": "10.0.0.3"}, {}, {}]
 
 
 @pytest.mark.root
-@WORLDS
+@each_world
 def test_a_default_route_of_one_family_goes_without_the_other(world: World) -> None:
-    def body() -> list[dict[str, str]]:
-        _pair()
-        seen = []
-        with Netlink() as netlink:
-            netlink.add_address("near0", ipaddress.ip_interface("fd00::1/64"))
-            netlink.set_route(ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_address("10.0.0.2"))
-            netlink.set_route(ipaddress.ip_network("::/0"), ipaddress.ip_address("fd00::2"))
-            for anywhere in ("::/0", "0.0.0.0/0"):
-                seen.append(netlink.routes())
-                netlink.delete_route(ipaddress.ip_network(anywhere))
-        return seen
-
-    assert run_in(world, body) == [{"0.0.0.0/0": "10.0.0.2", "::/0": "fd00::2"}, {"0.0.0.0/0": "10.0.0.2"}]
+    _pair()
+    seen = []
+    with Netlink() as netlink:
+        netlink.add_address("near0", ipaddress.ip_interface("fd00::1/64"))
+        netlink.set_route(ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_address("10.0.0.2"))
+        netlink.set_route(ipaddress.ip_network("::/0"), ipaddress.ip_address("fd00::2"))
+        for anywhere in ("::/0", "0.0.0.0/0"):
+            seen.append(netlink.routes())
+            netlink.delete_route(ipaddress.ip_network(anywhere))
+    assert seen == [{"0.0.0.0/0": "10.0.0.2", "::/0": "fd00::2"}, {"0.0.0.0/0": "10.0.0.2"}]
 
 
 @pytest.mark.root
-@WORLDS
+@each_world
 def test_conversations_leave_no_descriptor_and_no_thread(world: World) -> None:
-    def body() -> None:
-        _pair()
-        before = sorted(os.listdir("/proc/self/fd"))
-        for _ in range(20):
-            inside(SCRATCH / "far", lambda netlink: netlink.links())
-        assert sorted(os.listdir("/proc/self/fd")) == before
-        assert threading.active_count() == 1
-
-    run_in(world, body)
+    _pair()
+    before = sorted(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        inside(SCRATCH / "far", lambda netlink: netlink.links())
+    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert threading.active_count() == 1
 
 
 @pytest.mark.root
+@in_roots_world
 def test_a_refusal_says_what_was_tried_and_why_it_failed() -> None:
-    def body() -> list[str]:
-        said = []
-        with Netlink() as netlink:
-            calls: list[Callable[[], None]] = [
-                lambda: netlink.add_veth("a", "b", SCRATCH / "missing"),
-                lambda: netlink.add_address("missing0", ipaddress.ip_interface("10.0.0.1/24")),
-                lambda: netlink.set_route(NETWORK, ipaddress.ip_address("10.0.0.2")),
-                lambda: netlink.add_bridge("lo"),
-            ]
-            for call in calls:
-                with pytest.raises(LabError) as caught:
-                    call()
-                said.append(caught.value.brief)
-        return said
-
-    assert run_in(World.ROOT, body) == [
+    said = []
+    with Netlink() as netlink:
+        calls: list[Callable[[], None]] = [
+            lambda: netlink.add_veth("a", "b", SCRATCH / "missing"),
+            lambda: netlink.add_address("missing0", ipaddress.ip_interface("10.0.0.1/24")),
+            lambda: netlink.set_route(NETWORK, ipaddress.ip_address("10.0.0.2")),
+            lambda: netlink.add_bridge("lo"),
+        ]
+        for call in calls:
+            with pytest.raises(LabError) as caught:
+                call()
+            said.append(caught.value.brief)
+    assert said == [
         "UMB818 cannot link a with b of missing: No such file or directory",
         "UMB818 cannot add 10.0.0.1/24 to missing0: No such device",
         "UMB818 cannot route 10.7.0.0/24 via 10.0.0.2: Network is unreachable",
@@ -138,16 +126,14 @@ def test_a_refusal_says_what_was_tried_and_why_it_failed() -> None:
 
 
 @pytest.mark.root
+@in_roots_world
 def test_without_permission_the_remedy_is_a_namespace_of_ones_own() -> None:
-    def body() -> str:
-        with Netlink() as netlink:
-            os.setresuid(65534, 65534, 65534)
-            with pytest.raises(LabError) as caught:
-                netlink.set_link("lo", up=True)
-        assert caught.value.why == "Operation not permitted"
-        return caught.value.remedy
-
-    assert run_in(World.ROOT, body) == "run it in a network namespace of your own: `umbilical lab up` makes one"
+    with Netlink() as netlink:
+        os.setresuid(65534, 65534, 65534)
+        with pytest.raises(LabError) as caught:
+            netlink.set_link("lo", up=True)
+    assert caught.value.why == "Operation not permitted"
+    assert caught.value.remedy == "run it in a network namespace of your own: `umbilical lab up` makes one"
 
 
 TEXTS = {
@@ -165,49 +151,42 @@ def _listed(name: str) -> str:
 
 @pytest.mark.root
 @pytest.mark.real("nft")
+@in_roots_world
 def test_an_address_is_spread_over_any_number_of_others() -> None:
-    def body() -> None:
-        for front, count in ((FRONTS[4], 0), (FRONTS[4], 1), (FRONTS[6], 0), (FRONTS[6], 3)):
-            targets = [front + number for number in range(1, count + 1)]
-            nft.load("front", nft.spread(front, 8090, targets))
-            rules = _listed("front")
-            assert f"daddr {front} tcp dport 8090" in rules
-            assert ("dnat" in rules) is bool(count)
-            assert ("reject with tcp reset" in rules) is not bool(count)
-            assert all(str(target) in rules for target in targets)
-
-    run_in(World.ROOT, body)
+    for front, count in ((FRONTS[4], 0), (FRONTS[4], 1), (FRONTS[6], 0), (FRONTS[6], 3)):
+        targets = [front + number for number in range(1, count + 1)]
+        nft.load("front", nft.spread(front, 8090, targets))
+        rules = _listed("front")
+        assert f"daddr {front} tcp dport 8090" in rules
+        assert ("dnat" in rules) is bool(count)
+        assert ("reject with tcp reset" in rules) is not bool(count)
+        assert all(str(target) in rules for target in targets)
 
 
 @pytest.mark.root
 @pytest.mark.real("nft")
-@pytest.mark.parametrize("world", list(World), ids=lambda world: world.value)
+@each_world
 def test_every_text_is_loaded_with_all_its_rules(world: World) -> None:
-    def body() -> None:
-        for name, text in TEXTS.items():
-            nft.load(name, text)
-            rules = [line for line in text.splitlines() if line.endswith("drop")]
-            kept = [line for line in _listed(name).splitlines() if line.endswith("drop")]
-            assert rules
-            assert len(kept) == len(rules)
-        assert packet_filter.loaded() == sorted(TEXTS)
-        for name in TEXTS:
-            packet_filter.unload(name)
-        assert packet_filter.loaded() == []
-
-    run_in(world, body)
+    for name, text in TEXTS.items():
+        nft.load(name, text)
+        rules = [line for line in text.splitlines() if line.endswith("drop")]
+        kept = [line for line in _listed(name).splitlines() if line.endswith("drop")]
+        assert rules
+        assert len(kept) == len(rules)
+    assert packet_filter.loaded() == sorted(TEXTS)
+    for name in TEXTS:
+        packet_filter.unload(name)
+    assert packet_filter.loaded() == []
 
 
 @pytest.mark.root
 @pytest.mark.real("nft")
+@in_roots_world
 def test_without_permission_the_kernel_is_quoted() -> None:
-    def body() -> str:
-        os.setresuid(65534, 65534, 65534)
-        with pytest.raises(LabError) as caught:
-            nft.load("mine", "")
-        return caught.value.brief
-
-    said = run_in(World.ROOT, body)
+    os.setresuid(65534, 65534, 65534)
+    with pytest.raises(LabError) as caught:
+        nft.load("mine", "")
+    said = caught.value.brief
     assert said.startswith("UMB818 cannot load the rules mine: ")
     assert "Operation not permitted" in said
 

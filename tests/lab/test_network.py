@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.fixture_types import Patch
-from tests.support.lab_wires import PLACES, WORLDS, Wires, dial, listen, talk
+from tests.support.lab_wires import Wires, dial, each_place, each_world, in_roots_world, listen, talk
 from tests.support.worlds import SCRATCH, World, run_in
 
 from umbilical.fault import LabError
@@ -25,44 +25,38 @@ pytestmark = [pytest.mark.root, pytest.mark.real("nft")]
 OUTSIDE = {4: "192.0.2.1", 6: "2001:db8::1"}
 
 
-@PLACES
+@each_place
 def test_nodes_and_pods_reach_each_other_and_nobody_reaches_what_is_cut_off(world: World, family: Family) -> None:
-    def body() -> None:
-        wires = Wires(family)
-        bootstrap, master, other = (wires.node(name) for name in ("bootstrap", "master-0", "master-1"))
-        here, beside, elsewhere = wires.pod("master-0"), wires.pod("master-0", 3), wires.pod("master-1")
-        for version in wires.versions:
-            for client, server in ((bootstrap, master), (master, bootstrap), (here, beside), (here, elsewhere)):
-                assert talk(client, server, version) == client.address(version)
-            assert talk(elsewhere, here, version) == elsewhere.address(version)
-            # Beyond the pods' network a pod is seen under the address of its node.
-            assert talk(here, bootstrap, version) == talk(here, other, version) == master.address(version)
-            assert talk(other, here, version) == other.address(version)
-            talk(master, here, version)
-            with listen(here, version):
-                assert dial(bootstrap, here.address(version)) == "Network is unreachable"
-            for place in (bootstrap, master, here):
-                assert dial(place, OUTSIDE[version]) == "Network is unreachable"
-        # A router's own refusals are limited to a few per second; the sixth dial would hang.
-        if 4 in wires.versions:
-            assert {dial(bootstrap, here.address(4)) for _ in range(40)} == {"Network is unreachable"}
-
-    run_in(world, body)
+    wires = Wires(family)
+    bootstrap, master, other = (wires.node(name) for name in ("bootstrap", "master-0", "master-1"))
+    here, beside, elsewhere = wires.pod("master-0"), wires.pod("master-0", 3), wires.pod("master-1")
+    for version in wires.versions:
+        for client, server in ((bootstrap, master), (master, bootstrap), (here, beside), (here, elsewhere)):
+            assert talk(client, server, version) == client.address(version)
+        assert talk(elsewhere, here, version) == elsewhere.address(version)
+        # Beyond the pods' network a pod is seen under the address of its node.
+        assert talk(here, bootstrap, version) == talk(here, other, version) == master.address(version)
+        assert talk(other, here, version) == other.address(version)
+        talk(master, here, version)
+        with listen(here, version):
+            assert dial(bootstrap, here.address(version)) == "Network is unreachable"
+        for place in (bootstrap, master, here):
+            assert dial(place, OUTSIDE[version]) == "Network is unreachable"
+    # A router's own refusals are limited to a few per second; the sixth dial would hang.
+    if 4 in wires.versions:
+        assert {dial(bootstrap, here.address(4)) for _ in range(40)} == {"Network is unreachable"}
 
 
-@WORLDS
+@each_world
 def test_two_labs_with_the_same_addresses_do_not_hear_each_other(world: World) -> None:
-    def body() -> None:
-        one, other = Wires(folder="one"), Wires(folder="other")
-        pods = one.pod("master-0"), other.pod("master-0")
-        assert pods[0].addresses == pods[1].addresses
-        with listen(one.node("master-0"), 4):
-            assert dial(one.node("bootstrap"), "10.91.0.11") == "connected"
-            assert dial(other.node("bootstrap"), "10.91.0.11") == "Connection refused"
-        for wires, pod in zip((one, other), pods, strict=True):
-            assert talk(pod, wires.node("bootstrap"), 4) == "10.91.0.11"
-
-    run_in(world, body)
+    one, other = Wires(folder="one"), Wires(folder="other")
+    pods = one.pod("master-0"), other.pod("master-0")
+    assert pods[0].addresses == pods[1].addresses
+    with listen(one.node("master-0"), 4):
+        assert dial(one.node("bootstrap"), "10.91.0.11") == "connected"
+        assert dial(other.node("bootstrap"), "10.91.0.11") == "Connection refused"
+    for wires, pod in zip((one, other), pods, strict=True):
+        assert talk(pod, wires.node("bootstrap"), 4) == "10.91.0.11"
 
 
 def _ip(*words: str) -> str:
@@ -104,31 +98,25 @@ def test_nothing_appears_in_the_namespace_of_the_host() -> None:
         os.close(host)
 
 
-@WORLDS
+@each_world
 @pytest.mark.real("ip")
 def test_nothing_appears_in_the_namespace_of_the_keeper_and_no_descriptor_stays_open(world: World) -> None:
-    def body() -> None:
-        before = _surroundings()
-        Wires(Family.DUAL).pod("master-0")
-        assert before["links"] == ["lo"]
-        assert _surroundings() == before
-        before_files = sorted(os.listdir("/proc/self/fd"))
-        Wires(folder="second").network.describe()
-        assert sorted(os.listdir("/proc/self/fd")) == before_files
-
-    run_in(world, body)
+    before = _surroundings()
+    Wires(Family.DUAL).pod("master-0")
+    assert before["links"] == ["lo"]
+    assert _surroundings() == before
+    before_files = sorted(os.listdir("/proc/self/fd"))
+    Wires(folder="second").network.describe()
+    assert sorted(os.listdir("/proc/self/fd")) == before_files
 
 
-@WORLDS
+@each_world
 def test_the_description_is_what_the_kernel_says(world: World) -> None:
-    def body() -> object:
-        wires = Wires(Family.DUAL, masters=1)
-        wires.network.set_link("bootstrap", up=False)
-        wires.network.set_default_route("master-0", present=False)
-        wires.network.add_rules("bootstrap", "empty", "")
-        return wires.network.describe()
-
-    assert run_in(world, body) == {
+    wires = Wires(Family.DUAL, masters=1)
+    wires.network.set_link("bootstrap", up=False)
+    wires.network.set_default_route("master-0", present=False)
+    wires.network.add_rules("bootstrap", "empty", "")
+    assert wires.network.describe() == {
         "switch": ["10.91.0.1", "fd91::1"],
         "nodes": {
             "bootstrap": {
@@ -158,28 +146,23 @@ def test_a_node_that_is_not_there_is_named_with_its_nearest() -> None:
     assert caught.value.code == "UMB812"
 
 
+@in_roots_world
 def test_networks_are_made_without_the_program_nft(monkeypatch: Patch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr("umbilical.lab.nft.SYSTEM_FOLDERS", ())
-
-    def body() -> str:
-        network = LabNetwork(plan_topology(), SCRATCH / "netns")
-        network.build()
-        with pytest.raises(LabError) as caught:
-            network.add_rules("bootstrap", "mine", "")
-        return f"{caught.value.code}: {caught.value.remedy}"
-
-    assert run_in(World.ROOT, body) == "UMB822: install the package nftables"
+    network = LabNetwork(plan_topology(), SCRATCH / "netns")
+    network.build()
+    with pytest.raises(LabError) as caught:
+        network.add_rules("bootstrap", "mine", "")
+    assert f"{caught.value.code}: {caught.value.remedy}" == "UMB822: install the package nftables"
 
 
+@in_roots_world
 def test_a_lab_where_one_stands_already_is_refused() -> None:
-    def body() -> str:
+    Wires()
+    with pytest.raises(LabError) as caught:
         Wires()
-        with pytest.raises(LabError) as caught:
-            Wires()
-        return caught.value.brief
-
-    assert run_in(World.ROOT, body) == "UMB818 cannot make the network namespace switch: File exists"
+    assert caught.value.brief == "UMB818 cannot make the network namespace switch: File exists"
 
 
 def test_a_machine_that_lets_us_make_no_more_namespaces_is_named() -> None:
@@ -221,45 +204,39 @@ def _links(namespace: Path) -> list[str]:
     return namespaces.in_network(namespace, lambda: sorted(name for _, name in socket.if_nameindex()))
 
 
-@WORLDS
+@each_world
 def test_a_pod_has_an_interface_and_ways_out_and_leaves_nothing_when_it_is_detached(world: World) -> None:
-    def body() -> None:
-        wires = Wires(Family.DUAL)
+    wires = Wires(Family.DUAL)
+    pod = wires.pod("master-0")
+    assert _links(pod.namespace) == ["eth0", "lo"]
+    assert inside(pod.namespace, lambda netlink: netlink.addresses("eth0")) == ["10.92.0.2/24", "fd92::2/64"]
+    assert inside(pod.namespace, lambda netlink: netlink.routes()) == {"0.0.0.0/0": "10.92.0.1", "::/0": "fd92::1"}
+    assert "veth-2" in _links(wires.network.namespace("master-0"))
+    node = wires.network.namespace("master-0")
+    network.detach_pod(pod.namespace)
+    before = _links(node), Path("/proc/self/mountinfo").read_text(), sorted(os.listdir(SCRATCH / "netns"))
+    for _ in range(3):
         pod = wires.pod("master-0")
-        assert _links(pod.namespace) == ["eth0", "lo"]
-        assert inside(pod.namespace, lambda netlink: netlink.addresses("eth0")) == ["10.92.0.2/24", "fd92::2/64"]
-        assert inside(pod.namespace, lambda netlink: netlink.routes()) == {"0.0.0.0/0": "10.92.0.1", "::/0": "fd92::1"}
-        assert "veth-2" in _links(wires.network.namespace("master-0"))
-        node = wires.network.namespace("master-0")
-        network.detach_pod(pod.namespace)
-        before = _links(node), Path("/proc/self/mountinfo").read_text(), sorted(os.listdir(SCRATCH / "netns"))
-        for _ in range(3):
-            pod = wires.pod("master-0")
-            for version in wires.versions:
-                talk(pod, wires.node("bootstrap"), version)
-            for _ in range(2):
-                namespaces.in_network(node, functools.partial(network.detach_pod, pod.namespace))
-        assert (_links(node), Path("/proc/self/mountinfo").read_text(), sorted(os.listdir(SCRATCH / "netns"))) == before
-
-    run_in(world, body)
+        for version in wires.versions:
+            talk(pod, wires.node("bootstrap"), version)
+        for _ in range(2):
+            namespaces.in_network(node, functools.partial(network.detach_pod, pod.namespace))
+    assert (_links(node), Path("/proc/self/mountinfo").read_text(), sorted(os.listdir(SCRATCH / "netns"))) == before
 
 
-@WORLDS
+@each_world
 def test_a_process_that_stays_behind_keeps_no_address(world: World) -> None:
-    def body() -> None:
-        wires = Wires()
-        pod = wires.pod("master-0")
-        child = os.fork()
-        if child == 0:
-            namespaces.enter(pod.namespace, Kind.NETWORK)
-            os.kill(os.getpid(), signal.SIGSTOP)
-        os.waitpid(child, os.WUNTRACED)
-        network.detach_pod(pod.namespace)
-        talk(wires.pod("master-0"), wires.node("bootstrap"), 4)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-
-    run_in(world, body)
+    wires = Wires()
+    pod = wires.pod("master-0")
+    child = os.fork()
+    if child == 0:
+        namespaces.enter(pod.namespace, Kind.NETWORK)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    os.waitpid(child, os.WUNTRACED)
+    network.detach_pod(pod.namespace)
+    talk(wires.pod("master-0"), wires.node("bootstrap"), 4)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 
 
 @pytest.mark.parametrize(
@@ -270,43 +247,37 @@ def test_a_process_that_stays_behind_keeps_no_address(world: World) -> None:
         ("veth-of-a-long-name", "pods0", "UMB818 cannot call a pod's link 'veth-of-a-long-name': "),
     ],
 )
+@in_roots_world
 def test_a_pod_that_cannot_be_attached_leaves_nothing(name: str, bridge: str, said: str) -> None:
-    def body() -> str:
-        wires = Wires()
-        wires.pod("master-0")
-        node = wires.network.namespace("master-0")
-        before = _links(node)
+    wires = Wires()
+    wires.pod("master-0")
+    node = wires.network.namespace("master-0")
+    before = _links(node)
 
-        def attach() -> None:
-            network.attach_pod(SCRATCH / "net", name, [ADDRESS], [GATEWAY], bridge)
+    def attach() -> None:
+        network.attach_pod(SCRATCH / "net", name, [ADDRESS], [GATEWAY], bridge)
 
-        with pytest.raises(LabError) as caught:
-            namespaces.in_network(node, attach)
-        assert not (SCRATCH / "net").exists()
-        assert _links(node) == before
-        return caught.value.brief
-
-    assert run_in(World.ROOT, body).startswith(said)
+    with pytest.raises(LabError) as caught:
+        namespaces.in_network(node, attach)
+    assert not (SCRATCH / "net").exists()
+    assert _links(node) == before
+    assert caught.value.brief.startswith(said)
 
 
+@in_roots_world
 def test_a_path_that_is_taken_is_refused_and_stays_as_it_is() -> None:
-    def body() -> str:
-        wires = Wires()
-        pod = wires.pod("master-0")
-        with pytest.raises(LabError) as caught:
-            wires.pod("master-0")
-        talk(pod, wires.node("bootstrap"), 4)
-        return caught.value.brief
-
-    assert run_in(World.ROOT, body) == "UMB818 cannot make the network namespace pod-master-0-2: File exists"
+    wires = Wires()
+    pod = wires.pod("master-0")
+    with pytest.raises(LabError) as caught:
+        wires.pod("master-0")
+    talk(pod, wires.node("bootstrap"), 4)
+    assert caught.value.brief == "UMB818 cannot make the network namespace pod-master-0-2: File exists"
 
 
+@in_roots_world
 def test_a_gateway_that_no_address_reaches_is_refused() -> None:
-    def body() -> str:
-        node = Wires().network.namespace("master-0")
-        stranger = ipaddress.ip_address("10.7.0.1")
-        with pytest.raises(LabError) as caught:
-            namespaces.in_network(node, lambda: network.attach_pod(SCRATCH / "net", "veth-9", [ADDRESS], [stranger]))
-        return caught.value.brief
-
-    assert run_in(World.ROOT, body) == "UMB818 cannot route 0.0.0.0/0 via 10.7.0.1: Network is unreachable"
+    node = Wires().network.namespace("master-0")
+    stranger = ipaddress.ip_address("10.7.0.1")
+    with pytest.raises(LabError) as caught:
+        namespaces.in_network(node, lambda: network.attach_pod(SCRATCH / "net", "veth-9", [ADDRESS], [stranger]))
+    assert caught.value.brief == "UMB818 cannot route 0.0.0.0/0 via 10.7.0.1: Network is unreachable"

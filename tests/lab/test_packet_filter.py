@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.lab_wires import each_world, in_roots_world
 from tests.support.worlds import World, run_in
 
 from umbilical.fault import LabError
@@ -70,62 +71,50 @@ def _listed(name: str) -> list[str]:
 
 @pytest.mark.root
 @pytest.mark.real("nft")
-@pytest.mark.parametrize("world", list(World), ids=lambda world: world.value)
+@each_world
 def test_nft_reads_every_table_back_as_it_is_meant(world: World) -> None:
-    def body() -> None:
-        for name, (chains, expected) in TABLES.items():
-            packet_filter.load(name, chains)
-            # Twice, since a table takes the place of one of the same name.
-            packet_filter.load(name, chains)
-            assert [line for line in _listed(name) if line] == expected
-
-    run_in(world, body)
+    for name, (chains, expected) in TABLES.items():
+        packet_filter.load(name, chains)
+        # Twice, since a table takes the place of one of the same name.
+        packet_filter.load(name, chains)
+        assert [line for line in _listed(name) if line] == expected
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("world", list(World), ids=lambda world: world.value)
+@each_world
 def test_tables_are_listed_and_removed_by_name(world: World) -> None:
-    def body() -> None:
-        for name, (chains, _) in TABLES.items():
-            packet_filter.load(name, chains)
-        assert packet_filter.loaded() == sorted(TABLES)
-        for name in TABLES:
-            packet_filter.unload(name)
-        packet_filter.unload("never_loaded")
-        assert packet_filter.loaded() == []
-
-    run_in(world, body)
+    for name, (chains, _) in TABLES.items():
+        packet_filter.load(name, chains)
+    assert packet_filter.loaded() == sorted(TABLES)
+    for name in TABLES:
+        packet_filter.unload(name)
+    packet_filter.unload("never_loaded")
+    assert packet_filter.loaded() == []
 
 
 @pytest.mark.root
 @pytest.mark.real("nft")
+@in_roots_world
 def test_tables_of_others_are_neither_listed_nor_touched() -> None:
-    def body() -> None:
-        subprocess.run(["nft", "add", "table", "inet", "kube-proxy"], check=True, timeout=30)
-        packet_filter.load("mine", [])
-        packet_filter.unload("mine")
-        assert packet_filter.loaded() == []
-        tables = subprocess.check_output(["nft", "list", "tables"], timeout=30, text=True)
-        assert tables == "table inet kube-proxy\n"
-
-    run_in(World.ROOT, body)
+    subprocess.run(["nft", "add", "table", "inet", "kube-proxy"], check=True, timeout=30)
+    packet_filter.load("mine", [])
+    packet_filter.unload("mine")
+    assert packet_filter.loaded() == []
+    tables = subprocess.check_output(["nft", "list", "tables"], timeout=30, text=True)
+    assert tables == "table inet kube-proxy\n"
 
 
 @pytest.mark.root
+@in_roots_world
 def test_bytes_of_a_port_are_counted_in_both_directions() -> None:
-    def body() -> tuple[int, int]:
-        with Netlink() as netlink:
-            netlink.set_link("lo", up=True)
-        packet_filter.load("bytes", packet_filter.count_port(8091))
-        before = packet_filter.counted_bytes("bytes")
-        _talk(8091, b"y" * 10_000, b"x" * 20_000)
-        _talk(8092, b"y" * 10_000, b"x" * 20_000)
-        return before, packet_filter.counted_bytes("bytes")
-
-    before, after = run_in(World.ROOT, body)
-    assert before == 0
+    with Netlink() as netlink:
+        netlink.set_link("lo", up=True)
+    packet_filter.load("bytes", packet_filter.count_port(8091))
+    assert packet_filter.counted_bytes("bytes") == 0
+    _talk(8091, b"y" * 10_000, b"x" * 20_000)
+    _talk(8092, b"y" * 10_000, b"x" * 20_000)
     # Headers come on top; on loopback both chains see a packet, each in one direction.
-    assert 30_000 < after < 40_000
+    assert 30_000 < packet_filter.counted_bytes("bytes") < 40_000
 
 
 @pytest.mark.root
@@ -141,14 +130,12 @@ def test_nothing_is_counted_where_nothing_counts() -> None:
         (lambda: packet_filter.unload("mine"), "remove the rules mine"),
     ],
 )
+@in_roots_world
 def test_without_permission_the_kernel_is_quoted(change: Callable[[], None], what: str) -> None:
-    def body() -> str:
-        os.setresuid(65534, 65534, 65534)
-        with pytest.raises(LabError) as caught:
-            change()
-        return caught.value.brief
-
-    assert run_in(World.ROOT, body) == f"UMB818 cannot {what}: Operation not permitted"
+    os.setresuid(65534, 65534, 65534)
+    with pytest.raises(LabError) as caught:
+        change()
+    assert caught.value.brief == f"UMB818 cannot {what}: Operation not permitted"
 
 
 @given(

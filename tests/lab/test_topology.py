@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.hardway_lab import small_cluster
-from tests.support.lab_wires import PLACES, PORT, Wires, dial, listen, talk
-from tests.support.worlds import World, run_in
+from tests.support.lab_wires import PORT, Wires, dial, each_place, listen, talk
+from tests.support.worlds import World
 
 from umbilical.fault import LabError
 from umbilical.lab.hardway.names import HOST, topology_of
@@ -234,29 +234,26 @@ def test_any_topology_is_the_same_after_it_was_written_and_read() -> None:
         assert Topology.from_json(json.loads(json.dumps(topology.to_json()))) == topology
 
 
-@PLACES
+@each_place
 @pytest.mark.root
 @pytest.mark.real("nft")
 def test_the_networks_of_a_hosted_cluster_reach_what_is_opened_and_nothing_else(world: World, family: Family) -> None:
-    def body() -> None:
-        wires = Wires(topology=_plan(family))
-        pod, worker = wires.pod("worker-0"), wires.node("worker-0")
-        for version in wires.versions:
-            with listen(pod, version), listen(worker, version):
-                for name in ("bootstrap", "management-0"):
-                    assert dial(wires.node(name), pod.address(version)) == "Network is unreachable"
-                    assert dial(wires.node(name), worker.address(version)) == "Network is unreachable"
-            bootstrap = wires.node("bootstrap")
-            assert talk(bootstrap, wires.node("management-0"), version) == bootstrap.address(version)
-        management = wires.topology.management
-        assert management is not None
-        places = (pod, wires.node("worker-1"))
-        server, other = wires.node("management-0"), wires.node("management-2")
-        for gateway, place in product(management.gateways, places):
-            assert talk(place, server, gateway.version) == str(gateway)
-            with listen(server, gateway.version, OTHER_PORT):
-                assert dial(place, server.address(gateway.version), OTHER_PORT) == "Network is unreachable"
-            with listen(other, gateway.version):
-                assert dial(place, other.address(gateway.version)) == "Network is unreachable"
-
-    run_in(world, body)
+    wires = Wires(topology=_plan(family))
+    pod, worker = wires.pod("worker-0"), wires.node("worker-0")
+    for version in wires.versions:
+        with listen(pod, version), listen(worker, version):
+            for name in ("bootstrap", "management-0"):
+                assert dial(wires.node(name), pod.address(version)) == "Network is unreachable"
+                assert dial(wires.node(name), worker.address(version)) == "Network is unreachable"
+        bootstrap = wires.node("bootstrap")
+        assert talk(bootstrap, wires.node("management-0"), version) == bootstrap.address(version)
+    management = wires.topology.management
+    assert management is not None
+    places = (pod, wires.node("worker-1"))
+    server, other = wires.node("management-0"), wires.node("management-2")
+    for gateway, place in product(management.gateways, places):
+        assert talk(place, server, gateway.version) == str(gateway)
+        with listen(server, gateway.version, OTHER_PORT):
+            assert dial(place, server.address(gateway.version), OTHER_PORT) == "Network is unreachable"
+        with listen(other, gateway.version):
+            assert dial(place, other.address(gateway.version)) == "Network is unreachable"

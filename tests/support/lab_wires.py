@@ -1,14 +1,16 @@
 """Talk across a lab's networks from one test process: sockets are made inside a namespace and used from anywhere."""
 
+import functools
 import importlib
 import ipaddress
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
-from tests.support.worlds import SCRATCH, World
+from tests.support.worlds import SCRATCH, World, run_in
 
 from umbilical.host import namespaces
 from umbilical.lab import network as pod_network
@@ -23,13 +25,36 @@ SECONDS: Final = 10.0
 # Long enough for an answer across namespaces of one machine, short enough to be waited for in vain.
 SILENT_SECONDS: Final = 0.4
 
-WORLDS = pytest.mark.parametrize("world", list(World), ids=lambda world: world.value)
+Test = Callable[..., None]
+WORLDS: Final = pytest.mark.parametrize("world", list(World), ids=lambda world: world.value)
 # Every family in some world and every world with both: what is left out costs a minute and shows nothing new.
-PLACES = pytest.mark.parametrize(
+PLACES: Final = pytest.mark.parametrize(
     ("world", "family"),
     [(World.ROOT, Family.IPV4), (World.ROOT, Family.IPV6), (World.ORDINARY, Family.DUAL)],
     ids=["ipv4 as root", "ipv6 as root", "both as an ordinary user"],
 )
+
+
+def in_roots_world(test: Test) -> Test:
+    """Run the test itself in a fresh world."""
+    return functools.wraps(test)(lambda **arguments: run_in(World.ROOT, functools.partial(test, **arguments)))
+
+
+def each_world(test: Test) -> Test:
+    """Run the test itself in a fresh world of either kind, which is its first argument."""
+    return WORLDS(_in_world(test))
+
+
+def each_place(test: Test) -> Test:
+    """The same, with the families that the lab has there."""
+    return PLACES(_in_world(test))
+
+
+def _in_world(test: Test) -> Test:
+    def run(world: World, **arguments: Any) -> None:
+        run_in(world, functools.partial(test, world=world, **arguments))
+
+    return functools.wraps(test)(run)
 
 
 @dataclass(frozen=True)
