@@ -196,10 +196,8 @@ def test_files_lie_below_the_directory_with_their_modes(tmp_path: Path, exists: 
 
 def test_one_file_that_exists_keeps_all_others_away_unless_it_may_be_replaced(tmp_path: Path) -> None:
     write_tree(tree(b=b"old"), tmp_path, overwrite=False)
-    with pytest.raises(HostError) as fault:
+    with pytest.raises(HostError, match=r"(?s)UMB801.*why: .*/etc/b/file"):
         write_tree(tree(a=b"new", b=b"new"), tmp_path, overwrite=False)
-    assert fault.value.code == "UMB801"
-    assert "/etc/b/file" in fault.value.why
     assert content(tmp_path) == {"etc/b/file": b"old"}
     write_tree(tree(a=b"new", b=b"new"), tmp_path, overwrite=True)
     assert content(tmp_path) == {"etc/a/file": b"new", "etc/b/file": b"new"}
@@ -209,14 +207,12 @@ def test_a_failure_on_the_way_puts_everything_back(tmp_path: Path) -> None:
     write_tree(tree(a=b"old", z=b"old"), tmp_path, overwrite=False)
     (tmp_path / "etc" / "m").write_bytes(b"a file where a directory is needed")
     before = content(tmp_path)
-    with pytest.raises(HostError) as fault:
+    with pytest.raises(HostError, match="UMB118"):
         write_tree(tree(a=b"new", b=b"new", m=b"new", z=b"new"), tmp_path, overwrite=True)
-    assert fault.value.code == "UMB118"
     assert content(tmp_path) == before
 
 
 def test_a_file_in_the_directorys_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
-    with pytest.raises(HostError) as fault:
+    with pytest.raises(HostError, match="UMB801"):
         write_tree(tree(a=b"new"), tmp_path / "out", overwrite=True)
-    assert fault.value.code == "UMB801"

@@ -148,9 +148,8 @@ def test_under_version_2_parents_hand_the_controllers_on_that_are_missing(tmp_pa
 
 
 def test_a_machine_that_has_or_allows_no_control_groups_is_told(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="UMB846") as refused:
+    with pytest.raises(LabError, match=r"(?s)UMB846.*why: .*nothing is mounted"):
         cgroups.make("umbilical-a", tmp_path)
-    assert "nothing is mounted" in refused.value.why
     root = _version_2(tmp_path / "cgroup")
     (root / "umbilical-a").touch()
     with pytest.raises(LabError, match="UMB846") as refused:

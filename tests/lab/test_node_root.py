@@ -249,9 +249,8 @@ def test_links_lead_below_the_root_and_not_to_the_host(place: Path) -> None:
 def test_a_link_that_climbs_above_the_root_is_refused(place: Path, target: str) -> None:
     (place / "root/a").mkdir()
     (place / "root/link").symlink_to(target)
-    with pytest.raises(LabError, match="UMB877") as caught:
+    with pytest.raises(LabError, match=r"(?s)UMB877.*why: .*climbs above the root"):
         put(place, "/link/treasure", overwrite=True)
-    assert "climbs above the root" in caught.value.why
     assert (place / "outside/treasure").read_text() == "mine"
 
 

@@ -307,9 +307,8 @@ def test_the_patch_is_the_command_that_users_run(tmp_path: Path, cast: Cast, ima
 def test_a_command_that_fails_is_told_with_its_own_words(tmp_path: Path) -> None:
     made, _ = scene(tmp_path)
     (tmp_path / "broken.ign").write_text("{}")
-    with pytest.raises(LabError, match="UMB857") as caught:
+    with pytest.raises(LabError, match=r"(?s)UMB857.*why: .*UMB"):
         made.patch(tmp_path / "broken.ign")
-    assert "UMB" in caught.value.why
 
 
 def test_the_api_s_address_leaves_one_node_before_another_has_it(tmp_path: Path) -> None:

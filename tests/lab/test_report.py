@@ -347,6 +347,5 @@ def test_it_is_written_where_asked_or_refused_with_a_remedy(tmp_path: Path) -> N
     assert path.stat().st_mode & 0o777 == 0o644
     assert [entry.name for entry in path.parent.iterdir()] == ["report.html"]
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(LabError, match="UMB870") as caught:
+    with pytest.raises(LabError, match=r"(?s)UMB870.*next: .*--report"):
         write_report(whole_story(), tmp_path / "file" / "report.html")
-    assert "--report" in caught.value.remedy

@@ -254,9 +254,8 @@ def test_what_is_no_network_or_is_refused_by_the_spec_is_told() -> None:
         with pytest.raises(click.BadParameter):
             spec("--machine-network", network)
     for flag in ("--strategies=", "--image=", "--agent-port=80", "--namespace=A", "--socket-dir=/tmp"):
-        with pytest.raises(RenderError) as fault:
+        with pytest.raises(RenderError, match="UMB110"):
             spec(flag)
-        assert fault.value.code == "UMB110"
 
 
 def test_without_them_the_other_options_pass() -> None:
@@ -269,9 +268,8 @@ def test_each_that_is_used_is_named_and_the_reason_told() -> None:
         ({"ca_cert": "a", "ca_key": "b"}, "(--ca-cert, --ca-key)"),
         ({"from_install_state": True}, "(--from-install-state)"),
     ):
-        with pytest.raises(Fault) as refused:
+        with pytest.raises(Fault, match="UMB130") as refused:
             refuse_authority({**used, "image": "x"})
-        assert refused.value.code == "UMB130"
         assert named in refused.value.what
 
 
@@ -370,9 +368,8 @@ def test_a_directory_of_pki_init_is_taken_as_it_is(tmp_path: Path, umbilical: Ru
 
 def test_half_a_ca_and_two_sources_are_refused(ca_files: list[str], state: str) -> None:
     for half in ca_files:
-        with pytest.raises(Fault) as refused:
+        with pytest.raises(Fault, match="UMB003"):
             wants_certificates(options(half))
-        assert refused.value.code == "UMB003"
     with pytest.raises(click.UsageError, match="exclude each other"):
         wants_certificates(options(*ca_files, state))
     fault = fault_of(ca_files, for_shape(Shape.OPENSHIFT))

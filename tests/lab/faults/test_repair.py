@@ -191,9 +191,8 @@ def test_without_a_tunnel_nothing_is_broken(scene: MemoryScene) -> None:
 
 def test_a_line_that_does_not_come_is_a_fault_of_ours_and_can_be_mended(scene: MemoryScene) -> None:
     silent = replace(fault(), break_=lambda scene: {}, seconds=0.1)
-    with pytest.raises(LabError, match="UMB861") as caught:
+    with pytest.raises(LabError, match=r"(?s)UMB861.*next: .*umbilical lab mend agent-kill"):
         break_fault(scene, silent)
-    assert "umbilical lab mend agent-kill" in caught.value.remedy
     assert broken_faults(scene.lab) == ["agent-kill"]
 
 

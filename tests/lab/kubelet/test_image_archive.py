@@ -140,9 +140,8 @@ def test_it_is_an_executable_of_a_machine_that_is_known() -> None:
         entry = int.from_bytes(content[24:32], "little") & 0xFFF
         assert 0 < len(content) - entry <= 64, "the entry point is where the instructions begin"
     assert containerd.pause_program() == containerd.pause_program(platform.machine())
-    with pytest.raises(LabError, match="UMB845") as refused:
+    with pytest.raises(LabError, match=r"(?s)UMB845.*why: .*x86_64 and aarch64"):
         containerd.pause_program("vax")
-    assert "x86_64 and aarch64" in refused.value.why
 
 
 LISTING = """\
@@ -293,9 +292,8 @@ def test_a_system_without_a_fitting_python_is_refused(tmp_path: Path, monkeypatc
         raise HostError("UMB803", f"cannot start {command[0]}", "No such file or directory", "install it")
 
     monkeypatch.setattr(python_roots, "run", fail)
-    with pytest.raises(LabError, match="UMB843") as refused:
+    with pytest.raises(LabError, match=r"(?s)UMB843.*why: .*apt-cache"):
         python_root(tmp_path)
-    assert "apt-cache" in refused.value.why
     assert list(tmp_path.iterdir()) == []
 
     def old(command: list[str], *_: object) -> str:

@@ -101,9 +101,8 @@ def test_missing_programs_are_named_with_their_packages(tmp_path: Path, monkeypa
         check_needs(["kubelet"], is_root=True, path=str(programs(tmp_path, ("runc",))))
     assert "the CNI plugins" in refused.value.what
     assert refused.value.remedy == ("apt-get install --no-install-recommends containerd containernetworking-plugins")
-    with pytest.raises(LabError, match="UMB840") as refused:
+    with pytest.raises(LabError, match=r"(?s)UMB840.*next: .*--runner process"):
         check_needs([], is_root=False, path=str(tmp_path))
-    assert "--runner process" in refused.value.remedy
 
 
 def test_a_directory_with_some_of_the_plugins_is_passed_over(tmp_path: Path) -> None:

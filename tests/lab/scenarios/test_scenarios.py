@@ -25,9 +25,8 @@ def test_a_listed_scenario_is_found_under_its_own_name() -> None:
 
 
 def test_a_wrong_name_gets_the_nearest_or_the_list() -> None:
-    with pytest.raises(LabError, match="UMB852") as caught:
+    with pytest.raises(LabError, match=r"(?s)UMB852.*why: .*webhook-through-tunnel"):
         registry.find("webhook-trough-tunnel")
-    assert "webhook-through-tunnel" in caught.value.why
     with pytest.raises(LabError) as caught:
         registry.find("?")
     assert all(name in caught.value.why for name in registry.names())
@@ -169,9 +168,8 @@ def done(exit_code: int, stdout: bytes = b"", stderr: bytes = b"") -> Completed:
 
 def test_what_is_not_the_pods_or_comes_without_the_tunnel_fails_the_story() -> None:
     assert kubelet_traffic._answer(done(0, b"one\nrun as 1 in talker\n"), "in talker") == "run as 1 in talker"
-    with pytest.raises(LabError, match="UMB848") as refused:
+    with pytest.raises(LabError, match=r"(?s)UMB848.*why: .*run as 1 elsewhere"):
         kubelet_traffic._answer(done(0, b"run as 1 elsewhere\n"), "in talker")
-    assert "run as 1 elsewhere" in refused.value.why
     assert kubelet_traffic._refusal(done(1, stderr=b"connection refused\n")) == "connection refused"
     with pytest.raises(LabError, match="UMB848"):
         kubelet_traffic._refusal(done(0, b"talker talks\n"))
