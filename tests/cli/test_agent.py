@@ -7,10 +7,11 @@ import click
 import pytest
 from click.testing import CliRunner
 from tests.cli.native import options_of
-from tests.support.fixture_types import Captured, Patch
+from tests.support.commands import Run
+from tests.support.fixture_types import Patch
 
 from umbilical.bootstrap.node_access import NodeAccess
-from umbilical.cli import agent, main
+from umbilical.cli import agent
 from umbilical.cli.bootstrap.options import node_access, node_options
 from umbilical.cli.drop_ins import klog
 from umbilical.cli.drop_ins.drop_in import OptionRefused
@@ -82,7 +83,7 @@ def test_the_environment_names_the_agent(pem: Path, monkeypatch: Patch) -> None:
     assert settings("--server=h:1", "--ca", str(pem)).agent_id == "from-environment"
 
 
-def test_what_cannot_be_served_is_told_in_three_lines(pem: Path, capfd: Captured) -> None:
+def test_what_cannot_be_served_is_told_in_three_lines(pem: Path, umbilical: Run) -> None:
     for arguments, code, word in (
         (("--server=h:1",), "UMB001", "--ca"),
         (("--server=h",), "UMB001", "HOST:PORT"),
@@ -95,9 +96,8 @@ def test_what_cannot_be_served_is_told_in_three_lines(pem: Path, capfd: Captured
         (("--server=h:1", "--ca=PEM", "--count-leases", "--lease-selector=*x*"), "UMB001", "*x*"),
         (("--server=h:1", "--ca=PEM", "--kubeconfig=/no"), "UMB002", "/no"),
     ):
-        status = main.run(["agent", "run", *(argument.replace("PEM", str(pem)) for argument in arguments)])
-        text = capfd.readouterr().err
-        assert status == (2 if code == "UMB001" else 3)
+        words = (argument.replace("PEM", str(pem)) for argument in arguments)
+        text = umbilical("agent", "run", *words, status=2 if code == "UMB001" else 3).err
         assert text.startswith(code)
         assert len(text.splitlines()) == 3
         assert word in text

@@ -9,7 +9,7 @@ import click
 import pytest
 from tests.support.commands import Run
 from tests.support.compiled_unit import is_compiled
-from tests.support.fixture_types import Captured, Patch
+from tests.support.fixture_types import Patch
 
 from umbilical import __version__, codes
 from umbilical.cli import main
@@ -34,23 +34,20 @@ def test_every_command_is_a_module_of_its_name() -> None:
         assert command.get_short_help_str()
 
 
-def test_help_is_no_fault_and_no_command_is_one(capfd: Captured) -> None:
+def test_help_is_no_fault_and_no_command_is_one(umbilical: Run) -> None:
     for arguments in ([], ["server"], ["agent"]):
-        assert main.run(arguments) == 2
-        assert "Usage: umbilical" in capfd.readouterr().err
+        assert "Usage: umbilical" in umbilical(*arguments, status=2).err
     for arguments in (["--help"], ["-h"], ["server", "run", "--help"], ["agent", "run", "-h"]):
-        assert main.run(arguments) == 0
-        assert "Usage: umbilical" in capfd.readouterr().out
+        assert "Usage: umbilical" in umbilical(*arguments).out
 
 
-def test_wrong_usage_is_told_in_three_lines(capfd: Captured) -> None:
+def test_wrong_usage_is_told_in_three_lines(umbilical: Run) -> None:
     for arguments in (["nope"], ["server", "nope"], ["version", "--nope"], ["server", "run"], ["completion", "tcsh"]):
-        assert main.run(arguments) == 2
-        lines = capfd.readouterr().err.splitlines()
-        assert lines[0].startswith("UMB001 umbilical")
-        assert lines[1].startswith("  why: ")
-        assert lines[2].startswith("  next: umbilical")
-        assert lines[2].endswith("--help")
+        what, why, remedy = umbilical(*arguments, status=2).err.splitlines()
+        assert what.startswith("UMB001 umbilical")
+        assert why.startswith("  why: ")
+        assert remedy.startswith("  next: umbilical")
+        assert remedy.endswith("--help")
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 """`umbilical ping` and `umbilical proxy curl` through a tunnel."""
 
 import io
-import json
 import ssl
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ import pytest
 from tests.cli.native import options_of
 from tests.hosted import conftest as hosted_fixtures
 from tests.hosted.conftest import Tunnel
-from tests.support.fixture_types import Captured, Patch
+from tests.support.commands import Run
+from tests.support.fixture_types import Patch
 from tests.support.in_process import refused_address
 from tests.support.tls_listener import listener, says_nothing, swallows
 from tests.support.tunnel_files import entrance
@@ -39,14 +40,14 @@ from umbilical.tunnel.settings import TlsFiles
 tunnel_pki, stage, tunnel = hosted_fixtures.tunnel_pki, hosted_fixtures.stage, hosted_fixtures.tunnel
 
 
-def ping(tunnel: Tunnel, *arguments: str) -> int:
-    return run(["ping", *entrance(tunnel.access), "-i", "0", "--timeout", "60s", *arguments])
+@pytest.fixture
+def ping(umbilical: Run, tunnel: Tunnel) -> Run:
+    return partial(umbilical, "ping", *entrance(tunnel.access), "-i", "0", "--timeout", "60s")
 
 
-def test_a_dial_that_succeeds_is_a_row_with_every_hop(tunnel: Tunnel, capsys: Captured) -> None:
+def test_a_dial_that_succeeds_is_a_row_with_every_hop(tunnel: Tunnel, ping: Run) -> None:
     address = tunnel.stage.endpoint().address
-    assert ping(tunnel, address, "-c", "2") == 0
-    out, err = capsys.readouterr()
+    out, err = ping(address, "-c", "2")
     lines = out.splitlines()
     assert lines[0] == f"ping {address} through {tunnel.access.title}"
     assert lines[2].split() == ["#", "connect", "tls", "agent", "dial", "total"]
@@ -60,17 +61,15 @@ def test_a_dial_that_succeeds_is_a_row_with_every_hop(tunnel: Tunnel, capsys: Ca
     assert err == ""
 
 
-def test_an_endpoint_that_refuses_is_named_with_code_and_next_step(tunnel: Tunnel, capsys: Captured) -> None:
+def test_an_endpoint_that_refuses_is_named_with_code_and_next_step(ping: Run) -> None:
     address = refused_address()
-    assert ping(tunnel, address, "-c", "2") == 4
-    out, err = capsys.readouterr()
+    out, err = ping(address, "-c", "2", status=4)
     assert out.count("UMB501 dial, agent agent-0: ") == 2
     assert "2 sent, 0 ok, 100% lost" in out
-    lines = err.splitlines()
-    assert len(lines) == 3, "three lines, once"
-    assert lines[0].startswith(f"UMB501 {address} through ")
-    assert lines[1].startswith("  why: ")
-    assert lines[2].startswith("  next: ")
+    what, why, remedy = err.splitlines()
+    assert what.startswith(f"UMB501 {address} through ")
+    assert why.startswith("  why: ")
+    assert remedy.startswith("  next: ")
 
 
 def test_the_status_tells_all_some_and_none_and_a_bare_number_is_seconds() -> None:
@@ -82,9 +81,8 @@ def test_the_status_tells_all_some_and_none_and_a_bare_number_is_seconds() -> No
     assert command.seconds("200ms") == 0.2
 
 
-def test_json_has_hops_certificates_and_the_summary(tunnel: Tunnel, capsys: Captured) -> None:
-    assert ping(tunnel, tunnel.stage.endpoint().address, "-c", "3", "-o", "json") == 0
-    report = json.loads(capsys.readouterr().out)
+def test_json_has_hops_certificates_and_the_summary(tunnel: Tunnel, ping: Run) -> None:
+    report = ping(tunnel.stage.endpoint().address, "-c", "3", "-o", "json").json()
     assert report["kind"] == "PingReport"
     assert report["summary"]["sent"] == 3
     assert report["summary"]["lossPercent"] == 0
@@ -95,43 +93,36 @@ def test_json_has_hops_certificates_and_the_summary(tunnel: Tunnel, capsys: Capt
     assert report["endpointTls"] is None
 
 
-def test_json_of_a_failure_names_hop_code_and_reason(tunnel: Tunnel, capsys: Captured) -> None:
-    assert ping(tunnel, refused_address(), "-c", "1", "-o", "json") == 4
-    report = json.loads(capsys.readouterr().out)
-    failure = report["pings"][0]["failure"]
+def test_json_of_a_failure_names_hop_code_and_reason(ping: Run) -> None:
+    failure = ping(refused_address(), "-c", "1", "-o", "json", status=4).json()["pings"][0]["failure"]
     assert (failure["hop"], failure["code"], failure["reason"]) == ("dial", "UMB501", "refused")
     assert failure["next"]
 
 
-def test_the_endpoints_certificate_is_shown_and_said_to_be_unverified(
-    tunnel: Tunnel, tmp_path: Path, capsys: Captured
-) -> None:
+def test_the_endpoints_certificate_is_shown_and_said_to_be_unverified(tmp_path: Path, ping: Run) -> None:
     authority = FolderAuthority(tmp_path, "webhook-ca")
     with listener(says_nothing(authority.server_context(authority.serving("webhook")))) as port:
         place = f"127.0.0.1:{port}"
-        assert ping(tunnel, place, "-c", "1", "--tls") == 0
-        shown = capsys.readouterr().out
-        assert ping(tunnel, place, "-c", "1", "--tls", "--endpoint-ca", str(authority.certificate_file)) == 0
-        verified = capsys.readouterr().out
-    (line,) = [line for line in shown.splitlines() if line.startswith("endpoint")]
+        shown = ping(place, "-c", "1", "--tls").lines
+        verified = ping(place, "-c", "1", "--tls", "--endpoint-ca", authority.certificate_file).lines
+    (line,) = [line for line in shown if line.startswith("endpoint")]
     assert "CN=webhook" in line
     assert "signed by webhook-ca" in line
     assert "DNS:localhost" in line
     assert line.endswith("not verified")
-    (line,) = [line for line in verified.splitlines() if line.startswith("endpoint")]
+    (line,) = [line for line in verified if line.startswith("endpoint")]
     assert "not verified" not in line
 
 
-def test_a_server_that_is_not_there_is_the_first_hop(tunnel: Tunnel, capsys: Captured) -> None:
+def test_a_server_that_is_not_there_is_the_first_hop(tunnel: Tunnel, umbilical: Run) -> None:
     tls = tunnel.access.tls
-    files = ["--ca", str(tls.authority), "--cert", str(tls.certificate), "--key", str(tls.key)]
-    assert run(["ping", "10.0.0.1:80", "--server", f"127.0.0.1:{free_port()}", *files, "-c", "1"]) == 4
-    out, err = capsys.readouterr()
+    files = ["--ca", tls.authority, "--cert", tls.certificate, "--key", tls.key]
+    out, err = umbilical("ping", "10.0.0.1:80", "--server", f"127.0.0.1:{free_port()}", *files, "-c", "1", status=4)
     assert "UMB507 connect: connection refused" in out
     assert "UMB507" in err
 
 
-def test_bad_input_is_refused(capsys: Captured) -> None:
+def test_bad_input_is_refused(umbilical: Run) -> None:
     for arguments, status, word in (
         (["node"], 2, "is not HOST:PORT"),
         (["node:0"], 2, "names no host or no port"),
@@ -144,29 +135,24 @@ def test_bad_input_is_refused(capsys: Captured) -> None:
         (["node:80", "--server", "unix:/s", "-c", "0"], 2, "0"),
         (["node:80", "--server", "unix:/s", "-i", "soon"], 2, "soon"),
     ):
-        assert run(["ping", *arguments]) == status
-        out, err = capsys.readouterr()
+        out, err = umbilical("ping", *arguments, status=status)
         assert word in err
         assert out == ""
 
 
-def test_an_interrupt_is_an_interrupt_and_shows_what_there_is(
-    tunnel: Tunnel, monkeypatch: Patch, capsys: Captured
-) -> None:
+def test_an_interrupt_is_an_interrupt_and_shows_what_there_is(monkeypatch: Patch, ping: Run) -> None:
     async def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("umbilical.hosted.way.ping", interrupted)
-    assert ping(tunnel, "127.0.0.1:1") == 8
-    assert capsys.readouterr().out == ""
+    assert ping("127.0.0.1:1", status=8).out == ""
 
     async def interrupted_later(_way: object, _pace: object, tell: Callable[[Trip], None]) -> None:
         tell(Trip(1, (Hop("connect", 0.001),)))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("umbilical.hosted.way.ping", interrupted_later)
-    assert ping(tunnel, "127.0.0.1:1") == 8
-    assert "1 sent, 1 ok, 0% lost" in capsys.readouterr().out
+    assert "1 sent, 1 ok, 0% lost" in ping("127.0.0.1:1", status=8).out
 
 
 @click.command()
@@ -272,8 +258,7 @@ def test_the_summary_counts_and_stands_in_columns() -> None:
     assert ping_text.summary_lines(summarize([Trip(1, (), REFUSED)]), HOPS) == ["1 sent, 0 ok, 100% lost"]
 
 
-tunnel_pki, stage, tunnel = hosted_fixtures.tunnel_pki, hosted_fixtures.stage, hosted_fixtures.tunnel
-CaptureBytes = pytest.CaptureFixture[bytes]
+Curl = Callable[..., tuple[bytes, bytes]]
 
 
 class Mirror(Handler):
@@ -292,84 +277,76 @@ def mirror(context: ssl.SSLContext | None = None) -> AbstractContextManager[int]
     return serving(Mirror, context)
 
 
-def curl(tunnel: Tunnel, *arguments: str) -> int:
-    return run(["proxy", "curl", *entrance(tunnel.access), "--timeout", "60s", *arguments])
+@pytest.fixture
+def curl(tunnel: Tunnel, capfdbinary: pytest.CaptureFixture[bytes]) -> Curl:
+    """Run the command, judge its status, and return the octets that it printed."""
+
+    def call(*arguments: str, status: int = 0) -> tuple[bytes, bytes]:
+        found = run(["proxy", "curl", *entrance(tunnel.access), "--timeout", "60s", *arguments])
+        out, err = capfdbinary.readouterr()
+        assert found == status, err
+        return out, err
+
+    return call
 
 
-def test_the_body_is_all_that_is_on_standard_output(tunnel: Tunnel, capfdbinary: CaptureBytes) -> None:
+def test_the_body_is_all_that_is_on_standard_output(curl: Curl) -> None:
     with mirror() as port:
-        assert curl(tunnel, f"http://127.0.0.1:{port}/a?b=c") == 0
-    out, err = capfdbinary.readouterr()
-    assert out == b"GET /a?b=c\ntype None\ntoken None\n\xff"
-    assert err == b""
+        assert curl(f"http://127.0.0.1:{port}/a?b=c") == (b"GET /a?b=c\ntype None\ntoken None\n\xff", b"")
 
 
-def test_data_makes_a_post_and_a_method_wins(
-    tunnel: Tunnel, tmp_path: Path, monkeypatch: Patch, capfdbinary: CaptureBytes
-) -> None:
+def test_data_makes_a_post_and_a_method_wins(tmp_path: Path, monkeypatch: Patch, curl: Curl) -> None:
     body = tmp_path / "body"
     body.write_text("from a file")
     with mirror() as port:
         url = f"http://127.0.0.1:{port}/"
-        assert curl(tunnel, url, "-d", "x=1") == 0
-        assert curl(tunnel, url, "-X", "PUT", "-H", "Content-Type: text/plain", "-d", f"@{body}") == 0
+        posted, _ = curl(url, "-d", "x=1")
+        put, _ = curl(url, "-X", "PUT", "-H", "Content-Type: text/plain", "-d", f"@{body}")
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"typed")))
-        assert curl(tunnel, url, "-d", "@-") == 0
-    out = capfdbinary.readouterr().out
-    assert b"\ntyped" in out
-    assert b"POST /\ntype application/x-www-form-urlencoded\ntoken None\nx=1" in out
-    assert b"PUT /\ntype text/plain\ntoken None\nfrom a file" in out
+        assert b"\ntyped" in curl(url, "-d", "@-")[0]
+    assert b"POST /\ntype application/x-www-form-urlencoded\ntoken None\nx=1" in posted
+    assert b"PUT /\ntype text/plain\ntoken None\nfrom a file" in put
 
 
-def test_headers_from_a_file_are_sent_and_their_secrets_not_shown(
-    tunnel: Tunnel, tmp_path: Path, capfdbinary: CaptureBytes
-) -> None:
+def test_headers_from_a_file_are_sent_and_their_secrets_not_shown(tmp_path: Path, curl: Curl) -> None:
     headers = tmp_path / "headers"
     headers.write_text("Authorization: Bearer sesame\n")
     with mirror() as port:
-        assert curl(tunnel, f"http://127.0.0.1:{port}/", "-H", f"@{headers}", "-v") == 0
-    out, err = capfdbinary.readouterr()
+        out, err = curl(f"http://127.0.0.1:{port}/", "-H", f"@{headers}", "-v")
     assert b"token Bearer sesame" in out
     assert b"sesame" not in err
     assert b"> Authorization: (hidden)" in err
 
 
-def test_heads_are_shown_when_asked_for(tunnel: Tunnel, capfdbinary: CaptureBytes) -> None:
+def test_heads_are_shown_when_asked_for(curl: Curl) -> None:
     with mirror() as port:
-        assert curl(tunnel, f"http://127.0.0.1:{port}/", "-I") == 0
-        head = capfdbinary.readouterr().out
-        assert curl(tunnel, f"http://127.0.0.1:{port}/", "-i") == 0
-        both = capfdbinary.readouterr().out
+        head, _ = curl(f"http://127.0.0.1:{port}/", "-I")
+        both, _ = curl(f"http://127.0.0.1:{port}/", "-i")
     assert head.startswith(b"HTTP/1.0 200 OK\r\n")
     assert head.endswith(b"\r\n\r\n")
     assert b"X-Told: yes\r\n" in head
     assert b"\r\n\r\nGET /\n" in both
 
 
-def test_a_file_takes_the_body_and_a_failure_leaves_it_as_it_was(
-    tunnel: Tunnel, tmp_path: Path, capfdbinary: CaptureBytes
-) -> None:
+def test_a_file_takes_the_body_and_a_failure_leaves_it_as_it_was(tmp_path: Path, curl: Curl) -> None:
     out = tmp_path / "out"
     out.write_text("older")
-    assert curl(tunnel, f"http://{refused_address()}/", "-o", str(out)) == 4
+    curl(f"http://{refused_address()}/", "-o", str(out), status=4)
     assert out.read_text() == "older"
     with mirror() as port:
-        assert curl(tunnel, f"http://127.0.0.1:{port}/", "-o", str(out)) == 0
+        assert curl(f"http://127.0.0.1:{port}/", "-o", str(out))[0] == b""
         assert out.read_bytes().startswith(b"GET /\n")
-        assert curl(tunnel, f"http://127.0.0.1:{port}/", "-o", str(tmp_path / "no" / "out")) == 3
-    captured = capfdbinary.readouterr()
-    assert captured.out == b""
-    assert b"UMB578" in captured.err
+        assert b"UMB578" in curl(f"http://127.0.0.1:{port}/", "-o", str(tmp_path / "no" / "out"), status=3)[1]
 
 
-def test_any_answer_is_good_unless_told_otherwise(tunnel: Tunnel, capfdbinary: CaptureBytes) -> None:
+def test_any_answer_is_good_unless_told_otherwise(curl: Curl) -> None:
     with mirror() as port:
-        assert curl(tunnel, f"http://127.0.0.1:{port}/missing") == 0
-        assert curl(tunnel, f"http://127.0.0.1:{port}/missing", "-f") == 1
-        assert curl(tunnel, f"http://127.0.0.1:{port}/", "-f") == 0
+        curl(f"http://127.0.0.1:{port}/missing")
+        curl(f"http://127.0.0.1:{port}/missing", "-f", status=1)
+        curl(f"http://127.0.0.1:{port}/", "-f")
 
 
-def test_https_with_both_certificates_and_hops_told(tunnel: Tunnel, tmp_path: Path, capfdbinary: CaptureBytes) -> None:
+def test_https_with_both_certificates_and_hops_told(tmp_path: Path, curl: Curl) -> None:
     authority = FolderAuthority(tmp_path, "kubelet-ca")
     context = authority.server_context(authority.serving("kubelet"))
     context.load_verify_locations(authority.certificate_file)
@@ -378,8 +355,7 @@ def test_https_with_both_certificates_and_hops_told(tunnel: Tunnel, tmp_path: Pa
     files = ["--cacert", str(authority.certificate_file)]
     files += ["--client-cert", str(client.certificate), "--client-key", str(client.key)]
     with mirror(context) as port:
-        assert curl(tunnel, f"https://127.0.0.1:{port}/metrics", *files, "-v") == 0
-    out, err = capfdbinary.readouterr()
+        out, err = curl(f"https://127.0.0.1:{port}/metrics", *files, "-v")
     assert out.startswith(b"GET /metrics\n")
     lines = err.decode().splitlines()
     hops = [line.split()[1] for line in lines if line.startswith("* ") and line[2] != " "]
@@ -389,28 +365,23 @@ def test_https_with_both_certificates_and_hops_told(tunnel: Tunnel, tmp_path: Pa
     assert "< HTTP/1.0 200 OK" in lines
 
 
-def test_an_endpoint_that_is_not_trusted_is_refused_unless_told_otherwise(
-    tunnel: Tunnel, tmp_path: Path, capfdbinary: CaptureBytes
-) -> None:
+def test_an_endpoint_that_is_not_trusted_is_refused_unless_told_otherwise(tmp_path: Path, curl: Curl) -> None:
     authority = FolderAuthority(tmp_path, "kubelet-ca")
     with mirror(authority.server_context(authority.serving("kubelet"))) as port:
         url = f"https://127.0.0.1:{port}/"
-        assert curl(tunnel, url) == 4
-        assert b"UMB574" in capfdbinary.readouterr().err
-        assert curl(tunnel, url, "-k") == 0
-        named = ["--cacert", str(authority.certificate_file), "--endpoint-name", "localhost"]
-        assert curl(tunnel, url, *named) == 0
+        assert b"UMB574" in curl(url, status=4)[1]
+        curl(url, "-k")
+        curl(url, "--cacert", str(authority.certificate_file), "--endpoint-name", "localhost")
 
 
-def test_an_endpoint_that_answers_too_late_is_a_timeout(tunnel: Tunnel, capfdbinary: CaptureBytes) -> None:
+def test_an_endpoint_that_answers_too_late_is_a_timeout(curl: Curl) -> None:
     with listener(swallows) as port:
-        assert curl(tunnel, f"http://127.0.0.1:{port}/", "--max-time", "1s") == 9
-    out, err = capfdbinary.readouterr()
+        out, err = curl(f"http://127.0.0.1:{port}/", "--max-time", "1s", status=9)
     assert out == b""
     assert b"UMB576" in err
 
 
-def test_bad_input_of_curl_is_refused(tunnel: Tunnel, capfdbinary: CaptureBytes) -> None:
+def test_bad_input_of_curl_is_refused(curl: Curl) -> None:
     for arguments, status, word in (
         (["node:80"], 2, b"must begin with http://"),
         (["http://user:sesame@node/"], 2, b"credentials do not belong"),
@@ -420,7 +391,6 @@ def test_bad_input_of_curl_is_refused(tunnel: Tunnel, capfdbinary: CaptureBytes)
         (["http://node/", "-d", "@/no/such/file"], 3, b"/no/such/file"),
         (["https://node/", "--client-cert", "/dev/null"], 3, b"--client-cert without --client-key"),
     ):
-        assert curl(tunnel, *arguments) == status
-        out, err = capfdbinary.readouterr()
+        out, err = curl(*arguments, status=status)
         assert word in err
         assert out == b""

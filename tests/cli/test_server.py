@@ -7,16 +7,18 @@ import socketserver
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.cli.native import options_of
-from tests.support.fixture_types import Captured, Patch
+from tests.support.commands import Run
+from tests.support.fixture_types import Patch
 from tests.support.tunnel_client import Frontend, receive_exactly
 from tests.support.tunnel_pair import free_port, http_get
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
-from umbilical.cli import engines, main, server
+from umbilical.cli import engines, server
 from umbilical.cli.drop_ins import klog
 from umbilical.cli.drop_ins.drop_in import OptionRefused
 from umbilical.cli.drop_ins.pflag import FlagSet
@@ -51,9 +53,9 @@ def settings(*arguments: str) -> ServerSettings:
     return server.server_settings(options_of(server.run, arguments))
 
 
-def fault(capfd: Captured, *arguments: str) -> tuple[int, str]:
-    status = main.run(["server", "run", *arguments])
-    return status, capfd.readouterr().err
+@pytest.fixture
+def start(umbilical: Run) -> Run:
+    return partial(umbilical, "server", "run")
 
 
 def test_defaults_are_safe(pem: Path, tmp_path: Path) -> None:
@@ -79,11 +81,8 @@ def test_options_reach_the_settings(pem: Path) -> None:
         *("--keepalive=1m", "--keepalive-answer=5s", "--tls-min-version=VersionTLS13", "--profiling"),
     )
     assert found.frontend == TcpFrontend(ListenAddress("::1", 9000), TlsFiles(pem, pem, pem))
-    assert (found.agent_listen, found.health_listen.port, found.admin_listen.port) == (
-        ListenAddress("10.0.0.1", 9001),
-        9002,
-        9003,
-    )
+    assert found.agent_listen == ListenAddress("10.0.0.1", 9001)
+    assert (found.health_listen.port, found.admin_listen.port) == (9002, 9003)
     assert (found.mode, found.strategies, found.server_count) == (FrontendMode.HTTP_CONNECT, ("destHost", "default"), 3)
     assert (found.dial_timeout_seconds, found.graceful_shutdown_seconds) == (0.0, 60.0)
     assert found.agent_keepalive == Keepalive(60.0, 5.0)
@@ -97,23 +96,22 @@ def test_the_environment_names_the_server(pem: Path, tmp_path: Path, monkeypatch
     assert settings("--listen", f"unix:{tmp_path}/k", *agent_files(pem)).server_id == "from-environment"
 
 
-def test_it_refuses_to_accept_any_agent(pem: Path, tmp_path: Path, capfd: Captured) -> None:
-    status, text = fault(capfd, "--listen", f"unix:{tmp_path}/k", *agent_files(pem))
-    assert status == 3
+def test_it_refuses_to_accept_any_agent(pem: Path, tmp_path: Path, start: Run) -> None:
+    text = start("--listen", f"unix:{tmp_path}/k", *agent_files(pem), status=3).err
     assert text.startswith("UMB201 any agent would be accepted\n  why: ")
     assert "CVE-2026-16242" in text
     assert not (tmp_path / "k").exists()
 
 
-def test_a_unix_socket_takes_no_tls_and_needs_its_directory(pem: Path, tmp_path: Path, capfd: Captured) -> None:
-    status, text = fault(capfd, "--listen", f"unix:{tmp_path}/k", "--ca", str(pem), *agent_files(pem))
-    assert (status, text[:6]) == (3, "UMB004")
-    status, text = fault(capfd, "--listen", f"unix:{tmp_path}/no/k", *agent_files(pem))
-    assert (status, text[:6]) == (3, "UMB002")
+def test_a_unix_socket_takes_no_tls_and_needs_its_directory(pem: Path, tmp_path: Path, start: Run) -> None:
+    told = start("--listen", f"unix:{tmp_path}/k", "--ca", pem, *agent_files(pem), status=3)
+    assert told.err.startswith("UMB004")
+    text = start("--listen", f"unix:{tmp_path}/no/k", *agent_files(pem), status=3).err
+    assert text.startswith("UMB002")
     assert f"mkdir -p {tmp_path}/no" in text
 
 
-def test_wrong_words_are_usage_faults(pem: Path, capfd: Captured) -> None:
+def test_wrong_words_are_usage_faults(pem: Path, start: Run) -> None:
     for arguments, word in (
         (("--listen=:9000",), "--cert"),
         (("--listen=unix:/tmp/k", "--token-namespace=n"), "--token-service-account"),
@@ -128,8 +126,8 @@ def test_wrong_words_are_usage_faults(pem: Path, capfd: Captured) -> None:
             "invalid label format: x",
         ),
     ):
-        status, text = fault(capfd, *arguments, *agent_files(pem))
-        assert (status, text[:6]) == (2, "UMB001")
+        text = start(*arguments, *agent_files(pem), status=2).err
+        assert text.startswith("UMB001")
         assert word in text
 
 
@@ -139,16 +137,16 @@ def test_an_address_to_publish_goes_into_the_lease_rule(pem: Path) -> None:
     assert rule == engines.LeaseRule("kube-system", {"k8s-app": "konnectivity-server"}, ("fd00::7", 8091))
 
 
-def test_options_that_contradict_each_other_are_told_in_three_lines(pem: Path, tmp_path: Path, capfd: Captured) -> None:
+def test_options_that_contradict_each_other_are_told_in_three_lines(pem: Path, tmp_path: Path, start: Run) -> None:
     for arguments, code, word in (
         (("--agent-identities=/dev/null",), "UMB208", "every agent every dial"),
         (("--advertise=10.0.0.9:8091",), "UMB205", "add --publish-lease"),
         (("--advertise=0.0.0.0:8091", "--publish-lease"), "UMB206", "every interface"),
         (("--advertise=[::]:8091", "--publish-lease"), "UMB206", "every interface"),
     ):
-        place = f"--listen=unix:{tmp_path}/k"
-        status, text = fault(capfd, place, *agent_files(pem), "--agent-ca", str(pem), *arguments)
-        assert (status, text[:6], len(text.splitlines())) == (3, code, 3)
+        files = (*agent_files(pem), "--agent-ca", pem)
+        text = start(f"--listen=unix:{tmp_path}/k", *files, *arguments, status=3).err
+        assert (text[:6], len(text.splitlines())) == (code, 3)
         assert word in text
 
 
@@ -162,9 +160,10 @@ def test_identities_reach_the_settings(pem: Path, tmp_path: Path) -> None:
     assert found.frontend_identities == ("CN=a", "URI=spiffe://b")
 
 
-def test_a_frontend_identity_needs_its_kind(pem: Path, tmp_path: Path, capfd: Captured) -> None:
-    status, text = fault(capfd, f"--listen=unix:{tmp_path}/k", *agent_files(pem), "--frontend-identities=somebody")
-    assert (status, text[:6]) == (2, "UMB001")
+def test_a_frontend_identity_needs_its_kind(pem: Path, tmp_path: Path, start: Run) -> None:
+    listen = f"--listen=unix:{tmp_path}/k"
+    text = start(listen, *agent_files(pem), "--frontend-identities=somebody", status=2).err
+    assert text.startswith("UMB001")
     assert "CN=konnectivity-client" in text
 
 

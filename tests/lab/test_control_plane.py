@@ -33,27 +33,23 @@ def certificates() -> ControlPlaneSet:
     return control_plane_set(SPEC, NodeNames("worker-0", ("10.90.0.21",)))
 
 
+@pytest.fixture(scope="module")
+def tree(certificates: ControlPlaneSet) -> AssetTree:
+    return render_control_plane(SPEC, certificates)
+
+
 def _manifests(tree: AssetTree) -> list[str]:
     return [asset.path.removeprefix(MANIFESTS) for asset in tree if asset.path.startswith(MANIFESTS)]
 
 
-def test_a_bootstrap_node_gets_all_four_and_their_kubeconfigs(certificates: ControlPlaneSet) -> None:
-    tree = render_control_plane(SPEC, certificates)
-    assert _manifests(tree) == [
-        "etcd.yaml",
-        "kube-apiserver.yaml",
-        "kube-controller-manager.yaml",
-        "kube-scheduler.yaml",
-    ]
-    assert [asset.path for asset in tree if asset.path.endswith(".kubeconfig")] == [
-        "/etc/kubernetes/admin.kubeconfig",
-        "/etc/kubernetes/controller-manager.kubeconfig",
-        "/etc/kubernetes/scheduler.kubeconfig",
-    ]
-
-
-def test_manifests_come_last_so_that_nothing_starts_without_its_files(certificates: ControlPlaneSet) -> None:
-    paths = [asset.path for asset in render_control_plane(SPEC, certificates)]
+def test_a_bootstrap_node_gets_all_four_after_every_other_file_so_that_nothing_starts_too_early(
+    tree: AssetTree,
+) -> None:
+    names = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    assert _manifests(tree) == [f"{name}.yaml" for name in names]
+    paths = [asset.path for asset in tree]
+    kubeconfigs = [f"/etc/kubernetes/{name}.kubeconfig" for name in ("admin", "controller-manager", "scheduler")]
+    assert [path for path in paths if path.endswith(".kubeconfig")] == kubeconfigs
     assert paths == sorted(paths, key=lambda path: path.startswith(MANIFESTS))
 
 
@@ -67,8 +63,7 @@ def test_a_master_without_etcd_gets_no_key_that_it_does_not_need(certificates: C
     assert ADMIN_KUBECONFIG in tree
 
 
-def test_every_file_that_a_flag_names_is_in_the_tree(certificates: ControlPlaneSet) -> None:
-    tree = render_control_plane(SPEC, certificates)
+def test_every_file_that_a_flag_names_is_in_the_tree(tree: AssetTree) -> None:
     for name in _manifests(tree):
         container = yaml.safe_load(tree[MANIFESTS + name].content)["spec"]["containers"][0]
         values = [flag.partition("=")[2] for flag in container["args"]]
@@ -79,13 +74,12 @@ def test_every_file_that_a_flag_names_is_in_the_tree(certificates: ControlPlaneS
             assert any(path.startswith(mount["mountPath"]) for mount in container["volumeMounts"])
 
 
-def test_keys_and_kubeconfigs_are_secret_and_certificates_are_not(certificates: ControlPlaneSet) -> None:
-    for asset in render_control_plane(SPEC, certificates):
+def test_keys_and_kubeconfigs_are_secret_and_certificates_are_not(tree: AssetTree) -> None:
+    for asset in tree:
         assert asset.mode == (0o644 if asset.path.endswith((".crt", ".pub")) else 0o600), asset.path
 
 
-def test_the_kubeconfigs_ask_the_kube_apiserver_beside_them(certificates: ControlPlaneSet) -> None:
-    tree = render_control_plane(SPEC, certificates)
+def test_the_kubeconfigs_ask_the_kube_apiserver_beside_them(tree: AssetTree, certificates: ControlPlaneSet) -> None:
     for name in ("admin", "controller-manager", "scheduler"):
         content = yaml.safe_load(tree[f"/etc/kubernetes/{name}.kubeconfig"].content)
         assert content["clusters"][0]["cluster"]["server"] == "https://localhost:6443"
@@ -106,45 +100,30 @@ def test_a_kubelet_gets_its_own_pair_and_asks_where_it_is_told(certificates: Con
     assert content["current-context"] == "system:node:worker-0"
 
 
-def test_the_tunnel_is_added_to_it_as_to_any_kube_apiserver(certificates: ControlPlaneSet) -> None:
-    plain = render_control_plane(SPEC, certificates)[KUBE_APISERVER_POD].content
+def test_the_tunnel_is_added_to_it_as_to_any_kube_apiserver(tree: AssetTree, certificates: ControlPlaneSet) -> None:
+    plain = tree[KUBE_APISERVER_POD].content
     tunnel = for_shape(Shape.KUBERNETES, image="localhost/umbilical:lab", node_ip=ipaddress.ip_address("10.90.0.1"))
     pair = certificates["admin"]
-    tree = render_kubernetes(tunnel, plain, Certificates(pair.certificate, pair, pair))
-    before, after = (yaml.safe_load(content)["spec"] for content in (plain, tree[KUBE_APISERVER_POD].content))
+    tunnelled = render_kubernetes(tunnel, plain, Certificates(pair.certificate, pair, pair))[KUBE_APISERVER_POD]
+    before, after = (yaml.safe_load(content)["spec"] for content in (plain, tunnelled.content))
     added = after["containers"][0]["args"][len(before["containers"][0]["args"]) :]
     assert added == [f"--egress-selector-config-file={EGRESS_PATH}"]
     assert [volume["name"] for volume in after["volumes"]] == ["pki", "konnectivity-egress", "konnectivity-socket"]
 
 
 def test_images_are_named_by_their_programs() -> None:
-    assert Images.tagged("localhost", "lab") == Images(
-        "localhost/etcd:lab",
-        "localhost/kube-apiserver:lab",
-        "localhost/kube-controller-manager:lab",
-        "localhost/kube-scheduler:lab",
-    )
+    names = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    assert Images.tagged("localhost", "lab") == Images(*(f"localhost/{name}:lab" for name in names))
 
 
-def test_addresses_in_urls_have_brackets_where_they_need_them() -> None:
+def test_addresses_fit_their_family_and_paths_come_from_the_table() -> None:
     assert url(ipaddress.ip_address("10.0.0.1"), 6443) == "https://10.0.0.1:6443"
     assert url("fd91::10", 2379) == "https://[fd91::10]:2379"
     assert control_plane_spec(IPV6).api_url == "https://[fd90::1]:6443"
-
-
-def test_every_address_is_bound_to_in_the_wider_family() -> None:
-    assert control_plane_spec(IPV4).every_address == "0.0.0.0"
-    assert control_plane_spec(IPV6).every_address == "::"
-    assert control_plane_spec(DUAL).every_address == "::"
-
-
-def test_without_urls_the_etcd_beside_it_is_meant() -> None:
-    assert control_plane_spec().etcd_servers == ("https://localhost:2379",)
+    assert [control_plane_spec(family).every_address for family in (IPV4, IPV6, DUAL)] == ["0.0.0.0", "::", "::"]
+    assert control_plane_spec().etcd_servers == ("https://localhost:2379",), "the etcd beside it"
     urls = ("https://10.90.0.1:2379",)
     assert control_plane_spec(has_etcd=False, etcd_urls=urls).etcd_servers == urls
-
-
-def test_paths_come_from_the_table() -> None:
     assert public_path("service-account") == "/etc/kubernetes/pki/sa.pub"
     assert key_path("etcd-client") == "/etc/kubernetes/pki/apiserver-etcd-client.key"
     assert row("front-proxy-client").common_name == "front-proxy-client"
@@ -182,13 +161,9 @@ def test_a_reader_finds_server_authority_and_user(tmp_path: Path) -> None:
     assert found.user.client_key_data == base64.b64encode(b"key").decode()
 
 
-def test_it_names_no_file() -> None:
-    text = yaml_bytes(kubeconfig("admin", "https://localhost:6443", b"a", KeyPair(b"b", b"c"))).decode()
-    assert "/" not in text.replace("https://", "")
-
-
-def test_the_cluster_can_have_a_name_of_its_own() -> None:
+def test_a_kubeconfig_names_no_file_and_its_cluster_can_have_a_name_of_its_own() -> None:
     made = kubeconfig("admin", "https://localhost:6443", b"a", KeyPair(b"b", b"c"), "localhost")
+    assert "/" not in yaml_bytes(made).decode().replace("https://", "")
     assert made["clusters"][0]["name"] == made["contexts"][0]["context"]["cluster"] == "localhost"
 
 
@@ -202,8 +177,4 @@ def test_the_bridge_is_the_gateway_of_every_range() -> None:
     ]
     assert bridge["ipam"]["routes"] == [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]
     assert bridge["ipam"]["dataDir"] == "/var/lib/cni/networks"
-
-
-def test_pods_keep_their_addresses_on_the_way_to_other_nodes() -> None:
-    (bridge,) = json.loads(bridge_conflist("pods", "pods0", [ip_network("10.128.2.0/23")]))["plugins"]
-    assert bridge["ipMasq"] is False
+    assert bridge["ipMasq"] is False, "pods keep their addresses on the way to other nodes"

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,31 +10,26 @@ from xml.etree import ElementTree
 import click
 import pytest
 from tests.support.bootstrap_corpus import bootstrap_config
-from tests.support.fixture_types import Captured, Patch
+from tests.support.commands import Run, Told
+from tests.support.fixture_types import Patch
 from tests.support.install_directories import Directory
 from tests.support.verify_subjects import Subject, subject
 
 from umbilical.bootstrap.verify.catalogue import CATALOGUE
-from umbilical.cli import main
 from umbilical.cli.findings import chosen, selection
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(tmp_path: Path, capsys: Captured, monkeypatch: Patch) -> Run:
+def run(tmp_path: Path, umbilical: Run, monkeypatch: Patch) -> Run:
     for name in ("FORCE_COLOR", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
-    def verify(*arguments: object, content: bytes | None = None) -> tuple[int, str, str]:
-        words = [str(argument) for argument in arguments]
-        if content is not None:
-            path = tmp_path / "bootstrap.ign"
-            path.write_bytes(content)
-            words.insert(0, str(path))
-        status = main.run(["bootstrap", "verify", *words])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
+    def verify(*arguments: object, content: bytes | None = None, status: int = 0) -> Told:
+        if content is None:
+            return umbilical("bootstrap", "verify", *arguments, status=status)
+        path = tmp_path / "bootstrap.ign"
+        path.write_bytes(content)
+        return umbilical("bootstrap", "verify", path, *arguments, status=status)
 
     return verify
 
@@ -48,8 +42,8 @@ def broken() -> bytes:
 
 
 def test_a_tunnel_that_is_right_is_told_with_what_it_is(run: Run) -> None:
-    status, out, err = run(content=subject("patched").content)
-    assert (status, err) == (0, "")
+    out, err = run(content=subject("patched").content)
+    assert err == ""
     lines = out.splitlines()
     assert "profile patched, shape openshift, mode grpc, platform aws" in lines[0]
     assert re.search(r"certificates: \d+h\d\dm left", lines[0])
@@ -58,8 +52,7 @@ def test_a_tunnel_that_is_right_is_told_with_what_it_is(run: Run) -> None:
 
 
 def test_a_failure_is_told_with_its_evidence_and_a_way_out(run: Run) -> None:
-    status, out, _ = run(content=broken())
-    assert status == 1
+    out = run(content=broken(), status=1).out
     lines = out.splitlines()
     place = next(index for index, line in enumerate(lines) if line.startswith("× C6"))
     assert "agents dial port '8092', the server listens for them on '8091'" in lines[place + 1]
@@ -67,139 +60,121 @@ def test_a_failure_is_told_with_its_evidence_and_a_way_out(run: Run) -> None:
 
 
 def test_what_is_no_config_is_a_finding_and_no_crash(run: Run) -> None:
-    status, out, err = run(content=b"nonsense")
-    assert (status, err) == (1, "")
+    out, err = run(content=b"nonsense", status=1)
+    assert err == ""
     assert "× S1" in out
 
 
 def test_json_says_what_was_judged(run: Run) -> None:
-    status, out, _ = run("-o", "json", content=subject("seed").content)
-    value = json.loads(out)
-    assert status == 0
-    assert (value["kind"], value["profile"], value["shape"], value["mode"]) == (
-        "BootstrapReport",
-        "patched",
-        "seed",
-        "http-connect",
-    )
+    value = run("-o", "json", content=subject("seed").content).json()
+    judged = (value["profile"], value["shape"], value["mode"])
+    assert (value["kind"], *judged) == ("BootstrapReport", "patched", "seed", "http-connect")
     assert value["summary"]["failed"] == 0
     assert {finding["id"] for finding in value["findings"]} == {check.id for check in CATALOGUE}
 
 
 def test_junit_has_a_case_for_every_check(run: Run) -> None:
-    status, out, _ = run("-o", "junit", content=broken())
+    out = run("-o", "junit", content=broken(), status=1).out
     root = ElementTree.fromstring(out)
-    assert status == 1
     assert len(list(root.iter("testcase"))) == len(CATALOGUE)
     assert [str(failure.get("type")) for failure in root.iter("failure")] == ["C6"]
 
 
-def ids(out: str) -> list[str]:
-    return [finding["id"] for finding in json.loads(out)["findings"]]
-
-
 def test_checks_are_picked_and_none_left_is_a_mistake(run: Run) -> None:
-    status, out, _ = run("--only", "X", "--skip", "X2", "-o", "json", content=subject("patched").content)
-    assert (status, ids(out)) == (0, ["X1", "X3", "X4"])
-    status, out, err = run("--only", "C", "--skip", "C1.*,C[2-9]", content=subject("patched").content)
-    assert (status, out) == (2, "")
+    report = run("--only", "X", "--skip", "X2", "-o", "json", content=subject("patched").content).json()
+    assert [finding["id"] for finding in report["findings"]] == ["X1", "X3", "X4"]
+    out, err = run("--only", "C", "--skip", "C1.*,C[2-9]", content=subject("patched").content, status=2)
+    assert out == ""
     assert "no check is left" in err
 
 
 def test_failures_left_out_warnings_and_expectations_decide_the_status(run: Run) -> None:
-    assert run("--skip", "C6", content=broken())[0] == 0
-    assert run("--only", "!C6", content=broken())[0] == 0
+    run("--skip", "C6", content=broken())
+    run("--only", "!C6", content=broken())
     for expected, status in (("patched", 0), ("native-on", 1), ("native-off", 1), ("none", 1)):
-        assert run("--expect", expected, content=subject("patched").content)[0] == status
+        run("--expect", expected, content=subject("patched").content, status=status)
     edited = subject("patched").with_text("/usr/local/bin/empty.sh", "# x\n").content
-    assert run(content=edited)[0] == 0
-    assert run("--fail-on", "warn", content=edited)[0] == 1
+    run(content=edited)
+    run("--fail-on", "warn", content=edited, status=1)
 
 
 def test_a_broken_pattern_is_wrong_usage(run: Run) -> None:
     for text in ("S(", "!["):
         with pytest.raises(click.BadParameter, match="neither ids"):
             selection(text)
-        assert run("--only", text, content=b"{}")[0] == 2
+        run("--only", text, content=b"{}", status=2)
 
 
 def test_a_file_without_a_tunnel_passes_and_says_so(run: Run) -> None:
-    status, out, err = run(content=bootstrap_config("4.18"))
-    assert status == 0
+    out, err = run(content=bootstrap_config("4.18"))
     assert "profile none" in out.splitlines()[0]
     assert "there is no tunnel to check" in err
     assert "--expect" in err
-    assert run("--expect", "none", content=bootstrap_config("4.18"))[2] == ""
+    assert run("--expect", "none", content=bootstrap_config("4.18")).err == ""
 
 
 def test_shape_mode_and_platform_can_be_demanded(run: Run) -> None:
     content = subject("patched").content
-    assert run("--shape", "openshift", "--mode", "grpc", content=content)[0] == 0
-    assert run("--shape", "seed", content=content)[0] == 1
-    assert run("--mode", "http-connect", content=content)[0] == 1
+    run("--shape", "openshift", "--mode", "grpc", content=content)
+    run("--shape", "seed", content=content, status=1)
+    run("--mode", "http-connect", content=content, status=1)
     big = bootstrap_config("4.18", padding_bytes=900_000)
-    assert run("--platform", "vsphere", content=big)[0] == 1
-    assert run("--platform", "gcp", content=big)[0] == 0
+    run("--platform", "vsphere", content=big, status=1)
+    run("--platform", "gcp", content=big)
 
 
 def test_the_list_shows_every_check_and_the_first_plans_items_also_as_data(run: Run) -> None:
-    status, out, _ = run("--list")
-    assert status == 0
+    out = run("--list").out
     lines = out.splitlines()
     assert all(any(line.startswith(f"{check.id} ") for line in lines) for check in CATALOGUE)
     assert any(line.startswith("L5 ") for line in lines)
     assert "task 2.6" in out
     assert lines[-1].endswith(": B3")
-    value = json.loads(run("--list", "-o", "json", "--only", "B")[1])
+    value = run("--list", "-o", "json", "--only", "B").json()
     assert [check["id"] for check in value["checks"]] == [f"B{number}" for number in range(1, 12)]
     assert value["firstPlan"][4] == {"item": 5, "title": value["firstPlan"][4]["title"], "checks": ["B3"]}
 
 
 def test_a_check_explains_itself_and_an_unknown_one_is_wrong_usage(run: Run) -> None:
-    status, out, _ = run("--explain", "b3")
-    assert status == 0
+    out = run("--explain", "b3").out
     assert out.startswith("B3 ")
     assert "  why: " in out
     assert "first plan's checklist: 5" in out
-    assert run("--explain", "Q7")[0] == 2
+    run("--explain", "Q7", status=2)
 
 
 def test_a_file_or_a_directory_must_be_named(run: Run, tmp_path: Path) -> None:
-    assert run()[0] == 2
-    assert run(tmp_path / "absent.ign")[0] == 3
+    run(status=2)
+    run(tmp_path / "absent.ign", status=3)
 
 
 def test_an_install_directory_names_file_and_platform(run: Run, tmp_path: Path) -> None:
     Directory(tmp_path).metadata(aws=None, gcp={"region": "x"})
     (tmp_path / "bootstrap.ign").write_bytes(subject("patched").content)
-    status, out, _ = run("--dir", tmp_path)
-    assert status == 0
+    out = run("--dir", tmp_path).out
     assert "platform gcp" in out.splitlines()[0]
 
 
 def test_colour_follows_the_environment(run: Run, monkeypatch: Patch) -> None:
-    assert "\x1b" not in run(content=broken())[1]
+    assert "\x1b" not in run(content=broken(), status=1).out
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert "\x1b[31m×" in run(content=broken())[1]
+    assert "\x1b[31m×" in run(content=broken(), status=1).out
 
 
 def test_without_bash_the_syntax_is_skipped(run: Run, monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    out = run("--only", "B8", "-o", "json", content=subject("patched").content)[1]
-    assert json.loads(out)["findings"][0]["outcome"] == "skipped"
+    report = run("--only", "B8", "-o", "json", content=subject("patched").content).json()
+    assert report["findings"][0]["outcome"] == "skipped"
 
 
 def test_bashs_own_words_are_the_evidence(run: Run) -> None:
     patched = subject("patched")
     content = patched.with_text("library", patched.text("library") + "fi\n").content
-    out = run("--only", "B8", content=content)[1]
-    assert "syntax error" in out
+    assert "syntax error" in run("--only", "B8", content=content, status=1).out
 
 
 def test_a_running_tunnel_needs_to_be_somewhere(run: Run) -> None:
-    status, _, err = run("--live")
-    assert status == 2
-    assert "--ssh-host" in err
+    assert "--ssh-host" in run("--live", status=2).err
 
 
 # Stands in for the ssh program: what it is given is known to arrive (tests/host/test_ssh.py), and no machine answers.
@@ -229,15 +204,11 @@ def outcomes(out: str) -> dict[str, str]:
 
 
 def test_a_machine_that_does_not_answer_is_a_finding(run: Run, ssh_log: Path) -> None:
-    status, out, _ = run("--live", "--ssh-host", "192.0.2.7", "--ssh-user", "me", "--ssh-port", "2022", "-o", "json")
-    assert status == 1
+    out = run("--live", "--ssh-host", "192.0.2.7", "--ssh-user", "me", "--ssh-port", "2022", "-o", "json", status=1).out
     found = outcomes(out)
     assert found["L1"] == "failed"
     assert found["L11"] == "skipped"
-    said = ssh_log.read_text()
-    assert "192.0.2.7" in said
-    assert "me" in said
-    assert "2022" in said
+    assert all(word in ssh_log.read_text() for word in ("192.0.2.7", "me", "2022"))
 
 
 def test_the_directory_names_machine_and_key(run: Run, ssh_log: Path, tmp_path: Path) -> None:
@@ -248,8 +219,8 @@ def test_the_directory_names_machine_and_key(run: Run, ssh_log: Path, tmp_path: 
     folder.mkdir()
     directory = Directory(folder).install_config().metadata().state(tls_BootstrapSSHKeyPair={"Priv": key, "Pub": ""})
     directory.machine(("ExternalIP", "198.51.100.4"), ("InternalIP", "10.0.0.9"))
-    status, out, err = run("--live", "--dir", folder, "-o", "json", "--only", "L1,L2")
-    assert (status, err) == (1, "")
+    out, err = run("--live", "--dir", folder, "-o", "json", "--only", "L1,L2", status=1)
+    assert err == ""
     assert outcomes(out) == {"L1": "failed", "L2": "skipped"}
     assert "198.51.100.4" in ssh_log.read_text()
     assert "OPENSSH" not in ssh_log.read_text() + out
@@ -271,8 +242,7 @@ def test_a_file_tells_what_the_running_tunnel_must_be_like(tmp_path: Path) -> No
 
 def test_a_subject_is_what_the_user_gave(run: Run) -> None:
     hostile = Subject(subject("patched").content).entry("/usr/local/bin/empty.sh", path="/x\x1b[2J")
-    _, out, _ = run(content=hostile.content)
-    assert "\x1b" not in out
+    assert "\x1b" not in run(content=hostile.content).out
 
 
 @dataclass(frozen=True)

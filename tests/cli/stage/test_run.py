@@ -250,13 +250,7 @@ def test_no_password_outlives_the_cluster(commands: Commands) -> None:
         assert not kept.exists()
 
 
-def test_the_lock_is_held_as_long_as_the_work_lasts(commands: Commands) -> None:
-    with working(commands.folder):
-        assert holder(commands.folder) is not None
-    assert holder(commands.folder) is None
-
-
-def test_whoever_goes_back_loads_before_the_lock_so_that_no_keys_are_made(
+def test_the_lock_is_held_as_long_as_the_work_lasts_and_whoever_goes_back_loads_before_it_so_that_no_keys_are_made(
     commands: Commands, monkeypatch: Patch
 ) -> None:
     seen: list[bool] = []
@@ -269,7 +263,8 @@ def test_whoever_goes_back_loads_before_the_lock_so_that_no_keys_are_made(
     with going_back(commands.folder):
         assert holder(commands.folder) is not None
     with working(commands.folder):
-        pass
+        assert holder(commands.folder) is not None
+    assert holder(commands.folder) is None
     assert seen == [False, True]
 
 
