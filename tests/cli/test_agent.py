@@ -45,10 +45,7 @@ def test_options_reach_the_settings(pem: Path) -> None:
         *("--server=[::1]:9000", "--ca", str(pem), "--cert", str(pem), "--key", str(pem), "--token-file", str(pem)),
         *("--identifiers=host=a&default-route=true", "--alpn=x", "--alpn=y", "--health=:9001", "--admin=:9002"),
         *(
-            "--sync-interval=100ms",
-            "--sync-interval-cap=2s",
-            "--probe-interval=3s",
-            "--sync-forever",
+            *("--sync-interval=100ms", "--sync-interval-cap=2s", "--probe-interval=3s", "--sync-forever"),
             "--count-source=max",
         ),
         *("--dial-timeout=4s", "--max-dials=5", "--drain-linger=6s", "--keepalive=40s", "--profiling"),

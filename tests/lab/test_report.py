@@ -74,7 +74,7 @@ def test_a_change_of_the_picture_keeps_what_is_not_named() -> None:
 def test_a_whole_story_turns_four_times_and_a_refused_call_before_the_tunnel_is_no_fault() -> None:
     moments = decisive(whole_story())
     assert [moment.turn for moment in moments] == [Turn.WITHOUT, Turn.ALLOWED, Turn.DENIED, Turn.CUT]
-    assert [moment.turn for moment in decisive(broken_story(RuntimeError()))] == [Turn.WITHOUT]
+    assert [moment.turn for moment in decisive(broken_story())] == [Turn.WITHOUT]
     assert decisive(Story("nothing")) == []
 
 
@@ -220,7 +220,7 @@ def test_a_step_says_how_the_calls_in_it_ended_and_its_label_stands_where_it_fit
 
 
 def test_a_failed_step_and_one_that_still_runs_look_different() -> None:
-    failed = broken_story(RuntimeError())
+    failed = broken_story()
     assert 'class="bar failed"' in timeline(failed)
     failed.steps[-1].outcome, failed.steps[-1].ended_seconds = Outcome.RUNNING, None
     assert 'class="bar running"' in timeline(failed)
@@ -284,7 +284,7 @@ class Reader(HTMLParser):
 
 
 def test_every_tag_is_closed_every_link_stays_in_the_page_and_nothing_is_run_or_fetched() -> None:
-    for story in (whole_story(), mended_story(), broken_story(RuntimeError()), Story("empty")):
+    for story in (whole_story(), mended_story(), broken_story(), Story("empty")):
         reader = Reader(render(story, NOW))
         assert reader.open == []
         assert all(link.startswith("#") and link[1:] in reader.identifiers for link in reader.links)
@@ -297,7 +297,7 @@ def test_every_tag_is_closed_every_link_stays_in_the_page_and_nothing_is_run_or_
 
 
 def test_hostile_evidence_is_shown_and_not_obeyed() -> None:
-    page = render(broken_story(RuntimeError()), NOW)
+    page = render(broken_story(), NOW)
     assert "<script" not in page
     assert "\x1b" not in page
     assert "<script>alert('1')</script> & \\x1b[31mred\\x1b[0m" in "".join(Reader(page).words)
@@ -330,7 +330,7 @@ def test_steps_figures_and_moments_are_all_there() -> None:
 
 
 def test_a_failed_story_says_where_and_a_stand_in_is_said_plainly() -> None:
-    page = render(broken_story(RuntimeError()), NOW)
+    page = render(broken_story(), NOW)
     assert '<span class="verdict failed">Failed</span> at step 6' in page
     assert re.search(r'<li id="step-6"><details open>', page)
     assert '<li id="step-5"><details>' in page

@@ -1,8 +1,6 @@
 """Stories as input for views and reports: what a scenario says, at times that are written down here."""
 
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from umbilical.lab.story import Call, Story, Teller
@@ -20,46 +18,27 @@ DENIED: Final = (
 )
 
 
-@dataclass
-class ScriptedClock:
-    """Stands still until it is moved."""
-
-    seconds: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-    def pass_by(self, seconds: float) -> None:
-        self.seconds += seconds
-
-
 class Narrator:
     """Tells a story step by step while its clock is moved."""
 
-    def __init__(self, title: str, teller: Teller | None, pause: Callable[[float], None] | None = None) -> None:
-        self._clock = ScriptedClock()
-        self._pause = pause
-        self.story = Story(title, teller, self._clock)
+    def __init__(self, title: str, teller: Teller | None) -> None:
+        self._now = 1000.0
+        self.story = Story(title, teller, lambda: self._now)
 
     def tell(self, title: str, seconds: float, *evidence: str, **changes: object) -> None:
         with self.story.step(title):
-            self._pass(seconds / 2)
+            self._now += seconds / 2
             for line in evidence:
                 self.story.saw(line)
             if changes:
                 self.story.shows(**changes)
-            self._pass(seconds / 2)
+            self._now += seconds / 2
 
-    def fail(self, title: str, seconds: float, evidence: str, error: BaseException) -> None:
-        with self.story.step(title):
+    def fail(self, title: str, seconds: float, evidence: str) -> None:
+        with suppress(RuntimeError), self.story.step(title):
             self.story.saw(evidence)
-            self._pass(seconds)
-            raise error
-
-    def _pass(self, seconds: float) -> None:
-        self._clock.pass_by(seconds)
-        if self._pause is not None:
-            self._pause(seconds)
+            self._now += seconds
+            raise RuntimeError
 
 
 def until_refused(narrator: Narrator) -> None:
@@ -98,9 +77,9 @@ def until_answered(narrator: Narrator) -> None:
     narrator.story.figures.update({"agents": "5", "calls": "50", "bytes": "1,204,331", "p50": "6.1 ms"})
 
 
-def whole_story(teller: Teller | None = None, pause: Callable[[float], None] | None = None) -> Story:
+def whole_story(teller: Teller | None = None) -> Story:
     """Tell a webhook through the tunnel as it goes well."""
-    narrator = Narrator(TITLE, teller, pause)
+    narrator = Narrator(TITLE, teller)
     until_answered(narrator)
     gone = "daemonset/konnectivity-agent  deleted\nsecret/konnectivity-agent-certs  deleted"
     narrator.tell("the cut: umbilical bootstrap teardown", 2.2, gone, server=False, agents=())
@@ -125,10 +104,9 @@ def mended_story() -> Story:
     return narrator.story
 
 
-def broken_story(error: BaseException, teller: Teller | None = None) -> Story:
+def broken_story(teller: Teller | None = None) -> Story:
     """Tell it up to a step that fails."""
     narrator = Narrator(TITLE, teller)
     until_refused(narrator)
-    with suppress(type(error)):
-        narrator.fail("the server's static pod, its socket and port", 5.0, HOSTILE, error)
+    narrator.fail("the server's static pod, its socket and port", 5.0, HOSTILE)
     return narrator.story

@@ -98,7 +98,7 @@ def test_every_line_is_out_before_the_next_event() -> None:
 
 
 def test_hostile_evidence_and_a_failed_step_are_told_safely(capsys: Captured) -> None:
-    broken_story(RuntimeError(), PlainLines(TITLE))
+    broken_story(PlainLines(TITLE))
     out = capsys.readouterr().out
     assert "\\x1b[31mred" in out
     assert "✗ failed after 5.0 s" in out
@@ -120,7 +120,7 @@ def test_the_summary_has_every_figure_and_counts_what_went_well() -> None:
         *(" agents 5", " calls 50", " bytes 1,204,331", " p50 6.1 ms", " steps 14 of 14 as told, in 36.5 s"),
         " report out/demo/report.html",
     ]
-    assert "5 of 6 as told" in summary(broken_story(RuntimeError()))
+    assert "5 of 6 as told" in summary(broken_story())
 
 
 class Screen:

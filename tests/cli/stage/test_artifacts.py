@@ -188,12 +188,7 @@ def test_secrets_that_git_would_take_fail(tmp_path: Path, stage: Run) -> None:
 def test_judges_are_asked_and_can_be_left_out(folder: Path, stage: Run) -> None:
     report = ElementTree.fromstring(stage(folder, "lint", "-o", "junit", "--only", "EXT-03,CFG").out)
     assert [case.attrib["name"].split()[0] for case in report.iter("testcase")] == [
-        "CFG-01",
-        "CFG-02",
-        "CFG-03",
-        "CFG-06",
-        "CFG-07",
-        "EXT-03",
+        *("CFG-01", "CFG-02", "CFG-03", "CFG-06", "CFG-07", "EXT-03"),
     ]
 
 

@@ -22,13 +22,7 @@ from umbilical.host.machine_records import Power
 from umbilical.lab.hardway.machines import LabMachines
 
 PEERS: Final = (
-    "etcd",
-    "etcdctl",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kube-proxy",
-    "kubectl",
+    *("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"),
 )
 pytestmark = [
     # The whole pipeline boots this node too, in test_hardway_machines_pipeline.py; this is its boot alone, in detail.

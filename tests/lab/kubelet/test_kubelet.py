@@ -134,12 +134,8 @@ def only(document: dict[str, Any], pids: dict[str, int] | None = None) -> PodSta
 def test_an_answer_is_a_head_and_a_list_or_asked_for_again() -> None:
     assert parse_answer(b'HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{"items": []}') == {"items": []}
     for answer in (
-        b"",
-        b"HTTP/1.0 200 OK\r\n",
-        b'HTTP/1.0 200 OK\r\n\r\n{"items": [',
-        b"HTTP/1.0 200 OK\r\n\r\n[]",
-        b"HTTP/1.0 503 Service Unavailable\r\n\r\n{}",
-        b"\xff\r\n\r\n{}",
+        *(b"", b"HTTP/1.0 200 OK\r\n", b'HTTP/1.0 200 OK\r\n\r\n{"items": [', b"HTTP/1.0 200 OK\r\n\r\n[]"),
+        *(b"HTTP/1.0 503 Service Unavailable\r\n\r\n{}", b"\xff\r\n\r\n{}"),
     ):
         with pytest.raises(NotYet):
             parse_answer(answer)

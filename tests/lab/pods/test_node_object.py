@@ -151,13 +151,8 @@ def test_the_first_beat_registers_and_the_next_only_renews_the_lease(tmp_path: P
     requests = beat(Api(), tmp_path, times=2)
     lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
     assert requests == [
-        "GET /api/v1/nodes/worker-0",
-        "POST /api/v1/nodes",
-        "PUT /api/v1/nodes/worker-0/status",
-        f"GET {lease}/worker-0",
-        f"POST {lease}",
-        "GET /api/v1/nodes/worker-0",
-        f"GET {lease}/worker-0",
+        *("GET /api/v1/nodes/worker-0", "POST /api/v1/nodes", "PUT /api/v1/nodes/worker-0/status"),
+        *(f"GET {lease}/worker-0", f"POST {lease}", "GET /api/v1/nodes/worker-0", f"GET {lease}/worker-0"),
         f"PUT {lease}/worker-0",
     ]
 
