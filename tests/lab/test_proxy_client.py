@@ -20,6 +20,17 @@ GREETING = b"\x05\x01\x00"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
+def _answering(*answers: bytes) -> Callable[[socket.socket], None]:
+    """One answer after the other to whatever is asked, the last one for ever."""
+    left = list(answers)
+
+    def script(stream: socket.socket) -> None:
+        head(stream)
+        stream.sendall(left.pop(0) if len(left) > 1 else left[0])
+
+    return script
+
+
 def _socks(address: bytes, reply: bytes, seen: list[bytes]) -> Callable[[socket.socket], None]:
     def script(stream: socket.socket) -> None:
         assert exactly(stream, 3) == GREETING
@@ -72,11 +83,7 @@ def test_what_follows_the_answer_to_connect_is_the_endpoints_and_a_refusal_is_to
 
     with scripted(script) as proxy, open_way(Way(Kind.CONNECT, proxy, NAME, 8443)) as stream:
         assert exactly(stream, 5) == b"early"
-
-    def refuse(stream: socket.socket) -> None:
-        head(stream)
-        stream.sendall(b"HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\nUMB501 refused")
-
+    refuse = _answering(b"HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\nUMB501 refused")
     with scripted(refuse) as proxy, pytest.raises(Refused, match=r"502 Bad Gateway: .*UMB501 refused"):
         open_way(Way(Kind.CONNECT, proxy, NAME, 8443))
 
@@ -95,25 +102,11 @@ def test_a_plain_request_names_the_whole_url() -> None:
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", b"nonsense\r\n\r\n"])
 def test_an_answer_that_breaks_off_is_an_error(answer: bytes) -> None:
-    def script(stream: socket.socket) -> None:
-        head(stream)
-        stream.sendall(answer)
-
-    with scripted(script) as proxy, pytest.raises(OSError, match=r"no whole answer|closed connection"):
+    with scripted(_answering(answer)) as proxy, pytest.raises(OSError, match=r"no whole answer|closed connection"):
         get(Way(Kind.PLAIN, proxy, NAME, 8080), "/healthz")
 
 
 REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 6\r\n\r\nUMB507"
-
-
-def _answering(*answers: bytes) -> Callable[[socket.socket], None]:
-    left = list(answers)
-
-    def script(stream: socket.socket) -> None:
-        head(stream)
-        stream.sendall(left.pop(0))
-
-    return script
 
 
 def test_a_call_tells_its_moments_and_who_refused_it() -> None:
@@ -132,12 +125,7 @@ def test_a_call_tells_its_moments_and_who_refused_it() -> None:
 
 def test_calls_go_on_until_the_file_is_there(tmp_path: Path) -> None:
     stop, out = tmp_path / "stop", io.StringIO()
-
-    def script(stream: socket.socket) -> None:
-        head(stream)
-        stream.sendall(ANSWER)
-
-    with scripted(script) as proxy, contextlib.redirect_stdout(out):
+    with scripted(_answering(ANSWER)) as proxy, contextlib.redirect_stdout(out):
         ways = write_ways({"plain": Way(Kind.PLAIN, proxy, "here", 80)})
         thread = threading.Thread(target=main, args=(["call", str(stop), ways],), daemon=True)
         thread.start()
@@ -211,10 +199,7 @@ def test_a_request_that_waits_tells_the_cause_that_the_proxy_gave(tmp_path: Path
 
 
 def test_a_stream_that_cannot_be_opened_is_told_as_ended(tmp_path: Path) -> None:
-    def script(stream: socket.socket) -> None:
-        head(stream)
-        stream.sendall(b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\nUMB507")
-
+    script = _answering(b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\nUMB507")
     (ended,) = _hold(Kind.CONNECT, script, tmp_path / "stop", StreamMoment.ENDED)
     assert ended.moment == "ended"
     assert "503 Service Unavailable" in ended.how

@@ -174,14 +174,6 @@ def test_a_program_runs_with_them_in_an_otherwise_empty_root(tmp_path: Path) -> 
     assert done.stdout.startswith(b"nftables ")
 
 
-def members(archive: Path) -> list[str]:
-    with tarfile.open(archive) as outer:
-        layer = outer.extractfile("layer.tar")
-        assert layer is not None
-        with tarfile.open(fileobj=layer) as inner:
-            return inner.getnames()
-
-
 def test_the_name_of_an_archive_changes_with_its_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "etcd"
     names = []
@@ -203,12 +195,9 @@ def test_an_image_has_all_its_names_and_the_program_that_runs_unasked(tmp_path: 
     archive = image_archive(image, tmp_path / "cache")
     assert archive.name != image_archive(replace(image, aliases=()), tmp_path / "cache").name
     archive.write(tmp_path / archive.name)
-    with tarfile.open(tmp_path / archive.name) as outer:
-        manifest, config = outer.extractfile("manifest.json"), outer.extractfile(outer.getnames()[0])
-        assert manifest is not None
-        assert config is not None
-        assert json.load(manifest)[0]["RepoTags"] == ["localhost/a:lab", "localhost/b:lab"]
-        assert json.load(config)["config"]["Entrypoint"] == ["/usr/bin/coredns"]
+    manifest, config, _ = read(tmp_path / archive.name)
+    assert manifest["RepoTags"] == ["localhost/a:lab", "localhost/b:lab"]
+    assert config["config"]["Entrypoint"] == ["/usr/bin/coredns"]
 
 
 @pytest.mark.real("nft", "ldd")
@@ -216,7 +205,7 @@ def test_a_program_that_is_not_static_comes_with_its_libraries(tmp_path: Path) -
     image = Image("localhost/kube-proxy:lab", linked={"nft": Path("/usr/sbin/nft")})
     archive = image_archive(image, tmp_path / "cache")
     archive.write(tmp_path / archive.name)
-    names = members(tmp_path / archive.name)
+    names = read(tmp_path / archive.name)[2].getnames()
     assert "usr/bin/nft" in names
     assert any(name.endswith("libc.so.6") for name in names)
 
@@ -232,13 +221,10 @@ def test_our_programs_run_from_their_image_as_nobody_in_particular(root: PythonR
     archive = image_archive(image, root.path.parent)
     archive.write(tmp_path / archive.name)
     unpacked = tmp_path / "root"
-    with tarfile.open(tmp_path / archive.name) as outer:
-        layer = outer.extractfile("layer.tar")
-        assert layer is not None
-        with tarfile.open(fileobj=layer) as inner:
-            # Not as an argument: Debian 12 has Python 3.11.2, which knows no filters.
-            inner.extraction_filter = getattr(tarfile, "tar_filter", None)
-            inner.extractall(unpacked)
+    _, _, layer = read(tmp_path / archive.name)
+    # Not as an argument: Debian 12 has Python 3.11.2, which knows no filters.
+    layer.extraction_filter = getattr(tarfile, "tar_filter", None)
+    layer.extractall(unpacked)
     tmp_path.chmod(0o755)
     for program in PYTHON_PROGRAMS:
         command = ["chroot", "--userspec=65532:0", str(unpacked), f"/usr/bin/{program}", "--help"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer
+from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, status_answer
 
 from umbilical.cluster.client import make_client
 from umbilical.fault import Waiting
@@ -136,19 +136,16 @@ class Api:
         return json_answer(self.stored[place])
 
 
-def beat(api: Api, folder: Path, times: int = 1) -> list[str]:
-    async def run() -> list[str]:
-        async with ScriptedApi(api.answer) as server, make_client(server.write_kubeconfig(folder)) as client:
-            keeper = NodeKeeper(WORKER, client, this_machine())
-            for _ in range(times):
-                await keeper.beat(time.time())
-            return [f"{request.method} {request.path}" for request in server.requests]
-
-    return run_async(run())
+async def beat(api: Api, folder: Path, times: int = 1) -> list[str]:
+    async with ScriptedApi(api.answer) as server, make_client(server.write_kubeconfig(folder)) as client:
+        keeper = NodeKeeper(WORKER, client, this_machine())
+        for _ in range(times):
+            await keeper.beat(time.time())
+        return [f"{request.method} {request.path}" for request in server.requests]
 
 
-def test_the_first_beat_registers_and_the_next_only_renews_the_lease(tmp_path: Path) -> None:
-    requests = beat(Api(), tmp_path, times=2)
+async def test_the_first_beat_registers_and_the_next_only_renews_the_lease(tmp_path: Path) -> None:
+    requests = await beat(Api(), tmp_path, times=2)
     lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
     assert requests == [
         *("GET /api/v1/nodes/worker-0", "POST /api/v1/nodes", "PUT /api/v1/nodes/worker-0/status"),
@@ -157,76 +154,66 @@ def test_the_first_beat_registers_and_the_next_only_renews_the_lease(tmp_path: P
     ]
 
 
-def test_a_node_that_may_not_give_itself_roles_is_registered_without(tmp_path: Path) -> None:
+async def test_a_node_that_may_not_give_itself_roles_is_registered_without(tmp_path: Path) -> None:
     api = Api(forbids_roles=True)
-    beat(api, tmp_path)
+    await beat(api, tmp_path)
     assert ROLE not in api.stored["/api/v1/nodes/worker-0"]["metadata"]["labels"]
 
 
-def keep(api: Api, folder: Path) -> None:
+async def keep(api: Api, folder: Path) -> None:
     """Let it beat until node and lease are there."""
-
-    async def run() -> None:
-        async with (
-            ScriptedApi(api.answer) as server,
-            make_client(server.write_kubeconfig(folder), qps=-1) as client,
-            asyncio.TaskGroup() as group,
-        ):
-            task = group.create_task(NodeKeeper(WORKER, client, this_machine()).run())
-            while len(api.stored) < 2:
-                await asyncio.sleep(0.01)
-            task.cancel()
-
-    run_async(run())
+    async with (
+        ScriptedApi(api.answer) as server,
+        make_client(server.write_kubeconfig(folder), qps=-1) as client,
+        asyncio.TaskGroup() as group,
+    ):
+        task = group.create_task(NodeKeeper(WORKER, client, this_machine()).run())
+        while len(api.stored) < 2:
+            await asyncio.sleep(0.01)
+        task.cancel()
 
 
-def test_an_api_that_fails_is_asked_until_it_answers(
+async def test_an_api_that_fails_is_asked_until_it_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(node_keeper, "RETRY_SECONDS", 0.01)
-    keep(Api(failures=3), tmp_path)
+    await keep(Api(failures=3), tmp_path)
     # One line for three failures of the same kind, not three.
     assert caplog.text.count("UMB604") == 1
 
 
-def test_a_conflict_is_no_trouble(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    keep(Api(conflicts=2), tmp_path)
+async def test_a_conflict_is_no_trouble(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    await keep(Api(conflicts=2), tmp_path)
     assert "UMB604" not in caplog.text
 
 
 ROBOT_POD = Pod("p", "ns", "u", (Container("a", "i"),), service_account="robot")
 
 
-def asked(folder: Path, answer: Answer, *, for_token: bool = False) -> tuple[Any, Request]:
-    async def run() -> tuple[Any, Request]:
-        async with ScriptedApi(lambda _: answer) as server, make_client(server.write_kubeconfig(folder)) as client:
-            objects = ApiObjects(client)
-            if for_token:
-                found: Any = await objects.token(ROBOT_POD, "audience", 600)
-            else:
-                found = await objects.values(Kind.SECRET, "ns", "s")
-            return found, server.requests[0]
-
-    return run_async(run())
+async def asked(folder: Path, answer: Answer, *, for_token: bool = False) -> tuple[Any, Request]:
+    async with ScriptedApi(lambda _: answer) as server, make_client(server.write_kubeconfig(folder)) as client:
+        objects = ApiObjects(client)
+        asking = objects.token(ROBOT_POD, "audience", 600) if for_token else objects.values(Kind.SECRET, "ns", "s")
+        return await asking, server.requests[0]
 
 
-def test_a_secrets_values_are_decoded_and_a_missing_one_is_nothing_yet(tmp_path: Path) -> None:
+async def test_a_secrets_values_are_decoded_and_a_missing_one_is_nothing_yet(tmp_path: Path) -> None:
     data = {"key": base64.b64encode(b"value").decode()}
-    found, request = asked(tmp_path, json_answer({"kind": "Secret", "data": data}))
+    found, request = await asked(tmp_path, json_answer({"kind": "Secret", "data": data}))
     assert found == {"key": b"value"}
     assert request.path == "/api/v1/namespaces/ns/secrets/s"
-    assert asked(tmp_path, status_answer(404, "NotFound"))[0] is None
-    assert asked(tmp_path, status_answer(404, "NotFound"), for_token=True)[0] is None
+    assert (await asked(tmp_path, status_answer(404, "NotFound")))[0] is None
+    assert (await asked(tmp_path, status_answer(404, "NotFound"), for_token=True))[0] is None
 
 
 @pytest.mark.parametrize("status", [401, 403, 500, 503])
-def test_a_refusal_is_waited_for(tmp_path: Path, status: int) -> None:
+async def test_a_refusal_is_waited_for(tmp_path: Path, status: int) -> None:
     with pytest.raises(Waiting, match="UMB834"):
-        asked(tmp_path, status_answer(status, "No"))
+        await asked(tmp_path, status_answer(status, "No"))
 
 
-def test_a_token_is_asked_for_this_pod_alone(tmp_path: Path) -> None:
-    found, request = asked(tmp_path, json_answer({"status": {"token": "signed"}}), for_token=True)
+async def test_a_token_is_asked_for_this_pod_alone(tmp_path: Path) -> None:
+    found, request = await asked(tmp_path, json_answer({"status": {"token": "signed"}}), for_token=True)
     assert found == "signed"
     assert request.path == "/api/v1/namespaces/ns/serviceaccounts/robot/token"
     assert request.body["spec"]["boundObjectRef"] == {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}

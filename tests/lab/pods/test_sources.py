@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.fixture_types import Patch
 from tests.support.manifests import MINIMAL, changed, json_values
-from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer, watch_answer
+from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, status_answer, watch_answer
 
 from umbilical.cluster.client import make_client
 from umbilical.lab.pods import api_sync
@@ -54,20 +54,16 @@ def test_one_bad_file_hurts_no_other_and_of_two_with_one_pod_the_first_counts() 
     assert [pod.uses_node_network for pod in pods.values()] == [False]
 
 
-def test_hidden_files_are_passed_over_and_static_pods_get_nothing_of_the_apis(tmp_path: Path) -> None:
+async def test_hidden_files_are_passed_over_and_static_pods_get_nothing_of_the_apis(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_bytes(FILE)
     (tmp_path / ".hidden.yaml").write_bytes(FILE)
     (tmp_path / "folder").mkdir()
     os.symlink("/nowhere", tmp_path / "broken")
     assert read_folder(tmp_path) == {"a.yaml": FILE}
     assert read_folder(tmp_path / "missing") == {}
-    assert asyncio.run(_ask_nobody()) == (None, None)
-
-
-async def _ask_nobody() -> tuple[object, object]:
     (pod,) = StaticPods("n").read({"a": FILE}).values()
     nobody = NoSources()
-    return await nobody.values(Kind.SECRET, "a", "b"), await nobody.token(pod, "", 600)
+    assert await nobody.values(Kind.SECRET, "a", "b") is await nobody.token(pod, "", 600) is None
 
 
 LABELS = {"kubernetes.io/hostname": "node-1"}
@@ -159,48 +155,45 @@ def event(kind: str, uid: str, version: int) -> dict[str, Any]:
     return {"type": kind, "object": item(uid, version)}
 
 
-def watched(
+async def watched(
     folder: Path, answers: list[Answer], is_enough: Callable[[PodWatch], bool], monkeypatch: Patch
 ) -> tuple[PodWatch, list[Request]]:
     """Watch an API that gives these answers, the last one for ever."""
     monkeypatch.setattr(api_sync, "RETRY_SECONDS", 0.01)
     rest = list(answers)
 
-    async def run() -> tuple[PodWatch, list[Request]]:
-        def answer(_: Request) -> Answer:
-            return rest.pop(0) if len(rest) > 1 else rest[0]
+    def answer(_: Request) -> Answer:
+        return rest.pop(0) if len(rest) > 1 else rest[0]
 
-        async with ScriptedApi(answer) as server:
-            async with make_client(server.write_kubeconfig(folder), qps=-1) as client, asyncio.TaskGroup() as group:
-                watch = PodWatch(client, "node-1", lambda: None)
-                task = group.create_task(watch.run())
-                while not is_enough(watch):
-                    await asyncio.sleep(0.01)
-                task.cancel()
-            return watch, server.requests
-
-    return run_async(run())
+    async with ScriptedApi(answer) as server:
+        async with make_client(server.write_kubeconfig(folder), qps=-1) as client, asyncio.TaskGroup() as group:
+            watch = PodWatch(client, "node-1", lambda: None)
+            task = group.create_task(watch.run())
+            while not is_enough(watch):
+                await asyncio.sleep(0.01)
+            task.cancel()
+        return watch, server.requests
 
 
-def test_events_change_what_the_list_said(tmp_path: Path, monkeypatch: Patch) -> None:
+async def test_events_change_what_the_list_said(tmp_path: Path, monkeypatch: Patch) -> None:
     events = [event("ADDED", "b", 2), event("MODIFIED", "a", 3), event("DELETED", "b", 4), event("ADDED", "c", 5)]
     answers = [listing("a"), watch_answer(*events, stays_open=True)]
-    watch, requests = watched(tmp_path, answers, lambda watch: "c" in watch.pods, monkeypatch)
+    watch, requests = await watched(tmp_path, answers, lambda watch: "c" in watch.pods, monkeypatch)
     assert set(watch.pods) == {"a", "c"}
     assert watch.pods["a"]["metadata"]["resourceVersion"] == "3"
     assert requests[0].query == {"fieldSelector": "spec.nodeName=node-1"}
     assert requests[1].query["resourceVersion"] == "1"
 
 
-def test_a_watch_that_ends_goes_on_where_it_was(tmp_path: Path, monkeypatch: Patch) -> None:
+async def test_a_watch_that_ends_goes_on_where_it_was(tmp_path: Path, monkeypatch: Patch) -> None:
     bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}
     answers = [listing("a"), watch_answer(bookmark), watch_answer(event("ADDED", "b", 10), stays_open=True)]
-    _, requests = watched(tmp_path, answers, lambda watch: "b" in watch.pods, monkeypatch)
+    _, requests = await watched(tmp_path, answers, lambda watch: "b" in watch.pods, monkeypatch)
     assert [request.query.get("resourceVersion") for request in requests] == [None, "1", "9"]
 
 
 @pytest.mark.parametrize("failure", [status_answer(503, "Unavailable"), status_answer(410, "Expired"), Answer(b"x")])
-def test_after_a_failure_the_list_is_asked_for_anew_and_pods_stay_meanwhile(
+async def test_after_a_failure_the_list_is_asked_for_anew_and_pods_stay_meanwhile(
     tmp_path: Path, monkeypatch: Patch, failure: Answer
 ) -> None:
     answers = [listing("a"), failure, failure, listing("b"), watch_answer(stays_open=True)]
@@ -210,15 +203,15 @@ def test_after_a_failure_the_list_is_asked_for_anew_and_pods_stay_meanwhile(
         seen.append(set(watch.pods))
         return "b" in watch.pods
 
-    watched(tmp_path, answers, look, monkeypatch)
+    await watched(tmp_path, answers, look, monkeypatch)
     first = next(index for index, pods in enumerate(seen) if pods)
     assert set() not in seen[first:]
     assert seen[-1] == {"b"}
 
 
-def test_an_answer_to_our_change_is_kept_unless_the_pod_is_gone(tmp_path: Path, monkeypatch: Patch) -> None:
+async def test_an_answer_to_our_change_is_kept_unless_the_pod_is_gone(tmp_path: Path, monkeypatch: Patch) -> None:
     answers = [listing("a"), watch_answer(stays_open=True)]
-    watch, _ = watched(tmp_path, answers, lambda watch: "a" in watch.pods, monkeypatch)
+    watch, _ = await watched(tmp_path, answers, lambda watch: "a" in watch.pods, monkeypatch)
     watch.keep(item("a", 7))
     watch.keep(item("z", 7))
     assert {uid: pod["metadata"]["resourceVersion"] for uid, pod in watch.pods.items()} == {"a": "7"}
