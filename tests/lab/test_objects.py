@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
+from tests.support.control_plane import PROGRAMS, control_plane
 from tests.support.control_plane_specs import control_plane_set, control_plane_spec
 from tests.support.netns import Namespace, Network
 from tests.support.static_processes import StaticProcesses
@@ -223,22 +223,18 @@ async def _until(claim: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def _play(plane: ControlPlane, stop: Path, calls: Calls) -> None:
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(call_until(plane.kubeconfig, judged("allow"), stop, calls))
-        await _until(lambda: calls.failed > 0)
-        await asyncio.to_thread(plane.kubectl, "create", "namespace", "lab")
-        await _until(lambda: calls.allowed > 1)
-        stop.touch()
-
-
 @pytest.mark.real(*PROGRAMS)
-def test_calls_go_on_after_failures_until_a_file_is_there_and_repeated_ones_are_timed(tmp_path: Path) -> None:
+async def test_calls_go_on_after_failures_until_a_file_is_there_and_repeated_ones_are_timed(tmp_path: Path) -> None:
     calls = Calls()
     with control_plane(tmp_path / "plane") as plane:
         # Without its namespace an object is refused, which is a failure as good as any.
-        asyncio.run(_play(plane, tmp_path / "stop", calls))
-        seconds = asyncio.run(call(plane.kubeconfig, judged("allow"), 12))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(call_until(plane.kubeconfig, judged("allow"), tmp_path / "stop", calls))
+            await _until(lambda: calls.failed > 0)
+            await asyncio.to_thread(plane.kubectl, "create", "namespace", "lab")
+            await _until(lambda: calls.allowed > 1)
+            (tmp_path / "stop").touch()
+        seconds = await call(plane.kubeconfig, judged("allow"), 12)
         stored = plane.kubectl("-n", "lab", "get", "configmaps", "-o=name").split()
     assert calls.failed > 0
     assert calls.allowed > 1

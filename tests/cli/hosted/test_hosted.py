@@ -22,7 +22,7 @@ from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.fixture_types import Captured
 from tests.support.hosted_specs import hosted_spec
 from tests.support.hosted_workloads import as_bytes, container, deployment
-from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async
+from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer
 from tests.support.tunnel_files import entrance
 from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority
@@ -68,18 +68,16 @@ def test_a_service_without_an_address_is_left_out() -> None:
         assert addresses([{"metadata": {"name": "named"}, "spec": body}], SPEC) == {}
 
 
-def test_only_the_control_planes_namespace_is_asked(tmp_path: Path) -> None:
+async def test_only_the_control_planes_namespace_is_asked(tmp_path: Path) -> None:
     asked: list[Request] = []
 
     def answer(request: Request) -> Answer:
         asked.append(request)
         return json_answer({"kind": "ServiceList", "metadata": {}, "items": [service("named", "172.30.0.1")]})
 
-    async def scenario() -> HostedSpec:
-        async with ScriptedApi(answer) as api:
-            return await asyncio.to_thread(with_looked_up, SPEC, api.write_kubeconfig(tmp_path))
-
-    assert [str(one) for one in run_async(scenario()).known_addresses] == ["172.30.0.1"]
+    async with ScriptedApi(answer) as api:
+        found = await asyncio.to_thread(with_looked_up, SPEC, api.write_kubeconfig(tmp_path))
+    assert [str(one) for one in found.known_addresses] == ["172.30.0.1"]
     assert {request.path for request in asked} == {"/api/v1/namespaces/clusters-guest/services"}
 
 

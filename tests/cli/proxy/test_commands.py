@@ -9,14 +9,13 @@ import pytest
 from tests.cli.native import options_of
 from tests.support.commands import Run
 from tests.support.dns_server import ScriptedDns
-from tests.support.fixture_types import Captured, Patch
+from tests.support.fixture_types import Patch
 from tests.support.in_process import Stage
 from tests.support.proxy_process import running
-from tests.support.proxy_scene import ask, drop, echo, endpoint, play
+from tests.support.proxy_scene import ask, drop, echo, endpoint
 from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import make_tunnel_pki
 
-from umbilical.cli import main
 from umbilical.cli.options import server_place
 from umbilical.cli.proxy import https, socks5
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
@@ -103,44 +102,38 @@ def test_defaults_of_socks5_are_safe() -> None:
     )
 
 
-def test_credentials_that_cannot_be_used_keep_it_from_starting(tmp_path: Path, capsys: Captured) -> None:
+def test_credentials_that_cannot_be_used_keep_it_from_starting(tmp_path: Path, umbilical: Run) -> None:
     users = tmp_path / "users"
     users.write_text("only-a-password\n")
     arguments = ["proxy", "socks5", "--server=unix:/s", "--listen=127.0.0.1:0", "--credentials-file", str(users)]
-    assert main.run(arguments) == 3
-    told = capsys.readouterr().err
+    told = umbilical(*arguments, status=3).err
     assert told.startswith("UMB521 ")
     assert "line 1" in told
     assert "only-a-password" not in told
 
 
 @pytest.mark.parametrize("resolve", ["guest", "guest-then-management"])
-def test_names_are_asked_of_the_guests_dns_through_the_tunnel_and_no_kubeconfig_is_needed(
+async def test_names_are_asked_of_the_guests_dns_through_the_tunnel_and_no_kubeconfig_is_needed(
     stage: Stage, resolve: str
 ) -> None:
     server, _ = stage.start_pair()
     zone = ScriptedDns({("idp.corp.example", "A"): ["60", "127.0.0.1"]})
 
-    async def script() -> None:
-        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            zone.serve((reader, writer))
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        zone.serve((reader, writer))
 
-        place = free_port()
-        dns = await asyncio.start_server(answer, "127.0.0.1", 0)
-        dns_port = dns.sockets[0].getsockname()[1]
-        arguments = [f"--server=unix:{server.frontend.unix_path}", f"--listen=127.0.0.1:{place}"]
-        arguments += [f"--resolve={resolve}", f"--guest-dns=127.0.0.1:{dns_port}"]
-        options = options_of(socks5.socks5, arguments)
-        settings = socks5.socks5_settings(options)
-        async with dns, endpoint(echo) as port, running(run_socks5(settings), place):
-            reader, writer = await asyncio.open_connection("127.0.0.1", place)
-            assert await ask((reader, writer), "idp.corp.example", port) == 0
-            writer.write(b"hello")
-            assert await reader.readexactly(5) == b"hello"
-            await drop((reader, writer))
-        await zone.close()
-
-    play(script())
+    place = free_port()
+    dns = await asyncio.start_server(answer, "127.0.0.1", 0)
+    dns_port = dns.sockets[0].getsockname()[1]
+    arguments = [f"--server=unix:{server.frontend.unix_path}", f"--listen=127.0.0.1:{place}"]
+    settings = proxy(*arguments, f"--resolve={resolve}", f"--guest-dns=127.0.0.1:{dns_port}")
+    async with dns, endpoint(echo) as port, running(run_socks5(settings), place):
+        reader, writer = await asyncio.open_connection("127.0.0.1", place)
+        assert await ask((reader, writer), "idp.corp.example", port) == 0
+        writer.write(b"hello")
+        assert await reader.readexactly(5) == b"hello"
+        await drop((reader, writer))
+    await zone.close()
     assert ("idp.corp.example", "A") in zone.asked
 
 

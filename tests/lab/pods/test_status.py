@@ -227,14 +227,11 @@ async def listening(reply: Reply | None, context: ssl.SSLContext | None = None) 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
-            if reply is not None:
-                said = reply(head)
-                writer.write(said)
-                await writer.drain()
-                if said:  # else it closes
-                    await reader.read()
-            else:
-                await asyncio.sleep(30)
+            said = None if reply is None else reply(head)
+            writer.write(said or b"")
+            await writer.drain()
+            if said != b"":  # else it closes
+                await reader.read()
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -247,21 +244,18 @@ async def listening(reply: Reply | None, context: ssl.SSLContext | None = None) 
         server.close()
 
 
-def answer_to(
+async def answer_to(
     reply: Reply | None, *, path: str = "/healthz", tls: ssl.SSLContext | None = None, seconds: int = PATIENT
 ) -> Answer:
-    async def run() -> Answer:
-        async with listening(reply, tls) as port:
-            return await ask(Probe(HttpGet(port, path, is_tls=tls is not None), timeout_seconds=seconds), HERE)
-
-    return asyncio.run(run())
+    async with listening(reply, tls) as port:
+        return await ask(Probe(HttpGet(port, path, is_tls=tls is not None), timeout_seconds=seconds), HERE)
 
 
 def saying(line: bytes) -> Reply:
     return lambda _: line + b"\r\n\r\n"
 
 
-def test_a_status_from_200_up_to_399_is_good() -> None:
+async def test_a_status_from_200_up_to_399_is_good() -> None:
     for line, is_good in (
         (b"HTTP/1.1 200 OK", True),
         (b"HTTP/1.0 204 No Content", True),
@@ -273,59 +267,51 @@ def test_a_status_from_200_up_to_399_is_good() -> None:
         (b"HTTP/1.1", False),
         (b"HTTP/1.1 many OK", False),
     ):
-        assert answer_to(saying(line)).is_good is is_good
+        assert (await answer_to(saying(line))).is_good is is_good
 
 
-def test_the_request_is_what_a_kubelet_sends() -> None:
+async def test_the_request_is_what_a_kubelet_sends() -> None:
     heads: list[bytes] = []
 
     def reply(head: bytes) -> bytes:
         heads.append(head)
         return b"HTTP/1.1 200 OK\r\n\r\n"
 
-    assert answer_to(reply, path="/livez?verbose").is_good
+    assert (await answer_to(reply, path="/livez?verbose")).is_good
     lines = heads[0].decode().split("\r\n")
     assert lines[0] == "GET /livez?verbose HTTP/1.1"
     assert any(line.startswith("User-Agent: kube-probe/") for line in lines)
     assert "Connection: close" in lines
 
 
-def test_a_certificate_of_nobody_we_trust_is_good_enough(tmp_path: Path) -> None:
+async def test_a_certificate_of_nobody_we_trust_is_good_enough(tmp_path: Path) -> None:
     authority = FolderAuthority(tmp_path)
     context = authority.server_context(authority.serving("somebody", ["elsewhere.example"]))
-    assert answer_to(lambda _: b"HTTP/1.1 200 OK\r\n\r\n", tls=context).is_good
+    assert (await answer_to(saying(b"HTTP/1.1 200 OK"), tls=context)).is_good
 
 
-def test_nobody_silence_and_noise_are_failures() -> None:
-    answer = answer_to(None, seconds=1)
+async def test_nobody_silence_and_noise_are_failures() -> None:
+    answer = await answer_to(None, seconds=1)
     assert not answer.is_good
     assert "within 1 s" in answer.text
-    assert not answer_to(lambda _: b"").is_good
-    assert not answer_to(lambda _: b"x" * 200_000).is_good
-
-    async def run() -> list[Answer]:
-        async with listening(None) as port:
-            pass
-        actions = (HttpGet(port), TcpSocket(port))
-        return [await ask(Probe(action), HERE) for action in actions]
-
-    assert [answer.is_good for answer in asyncio.run(run())] == [False, False]
+    for said in (b"", b"x" * 200_000):
+        assert not (await answer_to(lambda _, said=said: said)).is_good  # type: ignore[misc]
+    async with listening(None) as port:
+        pass
+    for action in (HttpGet(port), TcpSocket(port)):
+        assert not (await ask(Probe(action), HERE)).is_good
 
 
-def test_a_connection_is_enough_for_a_tcp_probe_if_its_port_is_known() -> None:
-    async def run() -> Answer:
-        async with listening(None) as port:
-            probe = Probe(TcpSocket("named"), timeout_seconds=PATIENT)
-            return await ask(probe, Target("127.0.0.1", {"named": port}))
-
-    assert asyncio.run(run()).is_good
-    answer = asyncio.run(ask(Probe(TcpSocket("other")), HERE))
+async def test_a_connection_is_enough_for_a_tcp_probe_if_its_port_is_known() -> None:
+    async with listening(None) as port:
+        probe = Probe(TcpSocket("named"), timeout_seconds=PATIENT)
+        assert (await ask(probe, Target("127.0.0.1", {"named": port}))).is_good
+    answer = await ask(Probe(TcpSocket("other")), HERE)
     assert not answer.is_good
     assert "'other'" in answer.text
 
 
-def test_a_command_is_judged_by_its_exit_code_and_ended_in_time() -> None:
+async def test_a_command_is_judged_by_its_exit_code_and_ended_in_time() -> None:
     for command, is_good in (("true", True), ("false", False), ("no-such-program", False)):
-        assert asyncio.run(ask(Probe(Execute((command,)), timeout_seconds=PATIENT), HERE)).is_good is is_good
-    answer = asyncio.run(ask(Probe(Execute(("sh", "-c", "sleep 1000; true"))), HERE))
-    assert not answer.is_good
+        assert (await ask(Probe(Execute((command,)), timeout_seconds=PATIENT), HERE)).is_good is is_good
+    assert not (await ask(Probe(Execute(("sh", "-c", "sleep 1000; true"))), HERE)).is_good
