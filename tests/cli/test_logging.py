@@ -81,33 +81,26 @@ def test_flags_without_effect_are_accepted() -> None:
 
 
 def test_a_wrong_value_is_refused_in_the_words_of_klog() -> None:
-    for argument, fault in (
-        ("--logtostderr=x", '"x" for "--logtostderr" flag: parse error'),
-        ("--log-file-max-size=x", '"x" for "--log-file-max-size" flag: parse error'),
-        (
-            "--log-file-max-size=99999999999999999999",
-            '"99999999999999999999" for "--log-file-max-size" flag: value out of range',
-        ),
-        ("--v=x", '"x" for "-v, --v" flag: strconv.ParseInt: parsing "x": invalid syntax'),
-        ("--v=0x1", '"0x1" for "-v, --v" flag: strconv.ParseInt: parsing "0x1": invalid syntax'),
-        (
-            "--v=2147483648",
-            '"2147483648" for "-v, --v" flag: strconv.ParseInt: parsing "2147483648": value out of range',
-        ),
-        (
-            "--stderrthreshold=foo",
-            '"foo" for "--stderrthreshold" flag: strconv.ParseInt: parsing "foo": invalid syntax',
-        ),
-        ("--vmodule=x", '"x" for "--vmodule" flag: syntax error: expect comma-separated list of filename=N'),
-        ("--vmodule=x=y", '"x=y" for "--vmodule" flag: syntax error: expect comma-separated list of filename=N'),
-        ("--vmodule=x=-1", '"x=-1" for "--vmodule" flag: negative value for vmodule level'),
-        ("--log-backtrace-at=x", '"x" for "--log-backtrace-at" flag: syntax error: expect file.go:234'),
-        ("--log-backtrace-at=a.go:x", '"a.go:x" for "--log-backtrace-at" flag: syntax error: expect file.go:234'),
-        ("--log-backtrace-at=a.go:0", '"a.go:0" for "--log-backtrace-at" flag: negative or zero value for level'),
+    no_list = "syntax error: expect comma-separated list of filename=N"
+    for name, value, fault in (
+        ("logtostderr", "x", "parse error"),
+        ("log-file-max-size", "x", "parse error"),
+        ("log-file-max-size", "99999999999999999999", "value out of range"),
+        ("v", "x", 'strconv.ParseInt: parsing "x": invalid syntax'),
+        ("v", "0x1", 'strconv.ParseInt: parsing "0x1": invalid syntax'),
+        ("v", "2147483648", 'strconv.ParseInt: parsing "2147483648": value out of range'),
+        ("stderrthreshold", "foo", 'strconv.ParseInt: parsing "foo": invalid syntax'),
+        ("vmodule", "x", no_list),
+        ("vmodule", "x=y", no_list),
+        ("vmodule", "x=-1", "negative value for vmodule level"),
+        ("log-backtrace-at", "x", "syntax error: expect file.go:234"),
+        ("log-backtrace-at", "a.go:x", "syntax error: expect file.go:234"),
+        ("log-backtrace-at", "a.go:0", "negative or zero value for level"),
     ):
+        flag = "-v, --v" if name == "v" else f"--{name}"
         with pytest.raises(FlagError) as refusal:
-            install(argument)
-        assert str(refusal.value) == f"invalid argument {fault}"
+            install(f"--{name}={value}")
+        assert str(refusal.value) == f'invalid argument "{value}" for "{flag}" flag: {fault}'
 
 
 KLOG = re.compile(r"^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} +(\d+) ([^ ]+):(\d+)\] (.*)$")
@@ -122,9 +115,9 @@ class Kept:
         self.lines.append(line[:-1].decode())
 
 
-def kept(form: LineForm, *, debug: bool = False, lowest_level: int = logging.NOTSET) -> list[str]:
+def kept(form: LineForm) -> list[str]:
     sink = Kept()
-    log_setup.install(form, [Route(sink, lowest_level)], debug=debug)
+    log_setup.install(form, [Route(sink)], debug=False)
     return sink.lines
 
 
@@ -193,15 +186,6 @@ def test_without_setup_a_tunnel_line_reaches_whoever_listens(caplog: pytest.LogC
     assert "dial=7" in caplog.text
 
 
-def test_detail_is_written_only_when_asked_for() -> None:
-    lines = kept(KlogForm())
-    logging.getLogger("umbilical.x").debug("detail")
-    assert lines == []
-    lines = kept(KlogForm(), debug=True)
-    logging.getLogger("umbilical.x").debug("detail")
-    assert len(lines) == 1
-
-
 def test_a_text_line_says_when_how_bad_and_who() -> None:
     lines = kept(TextForm())
     logging.getLogger("umbilical.tunnel.server").warning("slow")
@@ -231,14 +215,6 @@ def test_an_exception_is_shown_with_its_traceback() -> None:
             logging.getLogger("umbilical.x").exception("failed")
         assert "Traceback" in lines[0]
         assert "RuntimeError: broken" in lines[0]
-
-
-def test_a_route_takes_only_what_is_bad_enough() -> None:
-    lines = kept(KlogForm(), lowest_level=logging.ERROR)
-    logging.getLogger("umbilical.x").warning("not this")
-    tunnel_logger().info("nor this")
-    logging.getLogger("umbilical.x").error("this")
-    assert [line.rpartition(" ")[2] for line in lines] == ["this"]
 
 
 def test_a_message_that_is_not_text_in_utf8_is_written_escaped(tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 import json
 import signal
 import socket
-import socketserver
 import sys
-import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from tests.cli.native import options_of
 from tests.support.commands import Run
 from tests.support.fixture_types import Patch
+from tests.support.in_process import echo, listening
 from tests.support.tunnel_client import Frontend, receive_exactly
 from tests.support.tunnel_pair import free_port, http_get
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
@@ -285,20 +284,10 @@ PROGRAM = (sys.executable, "-m", "umbilical")
 PATIENCE = 60.0
 
 
-class Echo(socketserver.BaseRequestHandler):
-    def handle(self) -> None:
-        while data := self.request.recv(4096):
-            self.request.sendall(data)
-
-
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    with socketserver.TCPServer(("127.0.0.1", 0), Echo) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join(PATIENCE)
+    with listening() as endpoint:
+        yield endpoint.serve(echo).address
 
 
 @pytest.fixture
@@ -306,25 +295,18 @@ def pki(tmp_path: Path) -> TunnelPki:
     return make_tunnel_pki(tmp_path)
 
 
-def server_settings(tmp_path: Path) -> ServerSettings:
-    return ServerSettings("s1", UnixFrontend(tmp_path / "k"), ListenAddress("127.0.0.1", 0), TlsFiles())
-
-
-def agent_settings() -> AgentSettings:
-    return AgentSettings("a1", (ServerAddress("127.0.0.1", 1),), TlsFiles())
-
-
 def test_a_kubeconfig_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
-    for content in (None, "not: [yaml", "apiVersion: v1\nkind: Config\n"):
-        path = tmp_path / "kubeconfig"
-        if content is not None:
-            path.write_text(content)
-        access = engines.KubernetesAccess(path)
+    serving = ServerSettings("s1", UnixFrontend(tmp_path / "k"), ListenAddress("127.0.0.1", 0), TlsFiles())
+    attending = AgentSettings("a1", (ServerAddress("127.0.0.1", 1),), TlsFiles())
+    (tmp_path / "broken").write_text("not: [yaml")
+    (tmp_path / "empty").write_text("apiVersion: v1\nkind: Config\n")
+    for name in ("missing", "broken", "empty"):
+        access = engines.KubernetesAccess(tmp_path / name)
         with pytest.raises(StartupError) as fault:
-            engines.serve(server_settings(tmp_path), access, engines.TokenRule("n", "s", "a"))
+            engines.serve(serving, access, engines.TokenRule("n", "s", "a"))
         assert (fault.value.code, fault.value.what) == ("UMB601", "failed to load kubernetes client config")
         with pytest.raises(StartupError, match=r"^failed to load kubernetes client config: "):
-            engines.attend(agent_settings(), access, engines.LeaseSelection("kube-system", ""))
+            engines.attend(attending, access, engines.LeaseSelection("kube-system", ""))
 
 
 def test_native_server_and_agent_carry_a_tunnel_and_end_in_order(tmp_path: Path, pki: TunnelPki, endpoint: str) -> None:
@@ -373,14 +355,14 @@ def test_a_port_that_is_taken_is_a_fault_of_the_world_outside(tmp_path: Path, pk
 
 
 def test_a_native_failure_at_start_is_three_lines(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("no certificate")
+    files = ("--agent-cert", wrong, "--agent-key", wrong, "--agent-ca", wrong)
     for arguments in (
-        ("server", "run", "--listen=unix:TMP/k", "--agent-cert=WRONG", "--agent-key=WRONG", "--agent-ca=WRONG"),
-        ("agent", "run", "--server=127.0.0.1:1", "--ca=WRONG"),
+        ("server", "run", f"--listen=unix:{tmp_path}/k", *files),
+        ("agent", "run", "--server=127.0.0.1:1", "--ca", wrong),
     ):
-        wrong = tmp_path / "wrong.pem"
-        wrong.write_text("no certificate")
-        words = [word.replace("WRONG", str(wrong)).replace("TMP", str(tmp_path)) for word in arguments]
-        with processes.start([*PROGRAM, *words], tmp_path / "log") as child:
+        with processes.start([*PROGRAM, *arguments], tmp_path / "log") as child:
             assert child.wait(PATIENCE) == 3
         lines = child.log_text().splitlines()
         assert lines[-3].startswith("UMB02")

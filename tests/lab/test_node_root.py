@@ -203,19 +203,16 @@ def put(place: Path, path: str, content: bytes = b"new", *, overwrite: bool = Fa
 
 
 def test_a_file_has_content_mode_and_parents_whatever_the_umask(place: Path) -> None:
-    put(place, "/opt/a/b.yaml", mode=0o4755)
-    path = place / "root/opt/a/b.yaml"
-    assert path.read_bytes() == b"new"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o4755
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
-    assert os.listdir(path.parent) == ["b.yaml"]
     before = os.umask(0o077)
     try:
-        put(place, "/opt/c/d.yaml", mode=0o666)
+        put(place, "/opt/a/b.yaml", mode=0o4777)
     finally:
         os.umask(before)
-    assert stat.S_IMODE((place / "root/opt/c/d.yaml").stat().st_mode) == 0o666
-    assert stat.S_IMODE((place / "root/opt/c").stat().st_mode) == 0o755
+    path = place / "root/opt/a/b.yaml"
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o4777
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
+    assert os.listdir(path.parent) == ["b.yaml"]
 
 
 def test_what_lies_there_stays_unless_it_may_be_replaced(place: Path) -> None:

@@ -1,17 +1,15 @@
 """Programs of a lab: real ones found on this machine, our own launched, and the images they become."""
 
-import http.server
 import platform
 import stat
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from tests.support.fixture_types import Patch
+from tests.support.web_server import Handler, serving
 
 from umbilical.fault import LabError
 from umbilical.lab import binaries
@@ -196,28 +194,12 @@ def test_a_table_that_cannot_be_read_is_told_of() -> None:
             from_json(content)
 
 
-class _Health(http.server.BaseHTTPRequestHandler):
+class _Health(Handler):
     def do_GET(self) -> None:
-        body = b"ok" if self.path == "/readyz" else b"not yet"
-        self.send_response(200 if self.path == "/readyz" else 503)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        del format, args
-
-
-@pytest.fixture
-def address() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Health) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join(10)
+        if self.path == "/readyz":
+            self.answer(200, b"ok")
+        else:
+            self.answer(503, b"not yet")
 
 
 def _fetch(url: str) -> subprocess.CompletedProcess[str]:
@@ -225,12 +207,12 @@ def _fetch(url: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
 
-def test_an_answer_is_printed_or_named_and_the_exit_status_tells(address: str) -> None:
-    done = _fetch(f"{address}/readyz")
-    assert (done.returncode, done.stdout) == (0, "ok")
-    done = _fetch(f"{address}/healthz")
-    assert done.returncode == 1
-    assert "503" in done.stderr
+def test_an_answer_is_printed_or_named_and_the_exit_status_tells() -> None:
+    with serving(_Health) as port:
+        done = _fetch(f"http://127.0.0.1:{port}/readyz")
+        assert (done.returncode, done.stdout) == (0, "ok")
+        done = _fetch(f"http://127.0.0.1:{port}/healthz")
+        assert (done.returncode, "503" in done.stderr) == (1, True)
     # Port 1 of loopback: nobody listens there.
     done = _fetch("http://127.0.0.1:1/")
     assert done.returncode == 1

@@ -32,12 +32,6 @@ JSON = st.recursive(
 )
 
 
-def _refusal(**arguments: object) -> LabError:
-    with pytest.raises(LabError, match="UMB811") as caught:
-        plan_topology(**arguments)  # type: ignore[arg-type]
-    return caught.value
-
-
 def test_the_usual_lab_has_six_nodes_under_known_addresses() -> None:
     topology = plan_topology()
     assert {node.name: node.address for node in topology.nodes} == {
@@ -141,7 +135,9 @@ def test_a_plan_that_cannot_work_is_refused() -> None:
         ({"machine_network": "localhost"}, "the machine network 'localhost' cannot be read"),
         ({"machine_network": ""}, "the machine network '' cannot be read"),
     ):
-        assert _refusal(**arguments).what == said
+        with pytest.raises(LabError, match="UMB811") as caught:
+            plan_topology(**arguments)  # type: ignore[arg-type]
+        assert caught.value.what == said
 
 
 @given(machine=st.text(max_size=30), masters=st.integers(), workers=st.integers(), family=st.sampled_from(Family))

@@ -58,7 +58,7 @@ def test_by_name_it_lies_in_the_default_place(tmp_path: Path, umbilical: Run) ->
     assert down(tmp_path / "umbilical/labs/other")
 
 
-def test_bad_input_changes_nothing(place: Path, monkeypatch: Patch, lab_lab_up: Run) -> None:
+def test_bad_input_changes_nothing(place: Path, monkeypatch: Patch, lab_up: Run) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(place.parent / "no-cache"))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     for options, status, code in (

@@ -11,8 +11,6 @@ from tests.support.fault_scene import MemoryScene, fault
 from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
 from umbilical.fault import LabError
 from umbilical.lab.faults import registry, repair
-from umbilical.lab.faults import repair as calls
-from umbilical.lab.faults import repair as telling
 from umbilical.lab.faults.registry import Fault, Speaker
 from umbilical.lab.faults.repair import Calls, LogWatch, break_fault, broken_faults, mend_fault
 from umbilical.lab.scenarios import webhook_through_tunnel
@@ -58,7 +56,7 @@ def test_one_call_is_made_unless_something_was_seen_or_a_command_tells() -> None
 
 
 def test_a_call_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(repair, "FIRST_SECONDS", 0.05)
     scene, free = MemoryScene(), threading.Event()
 
     def hang(verdict: str) -> Verdict:
@@ -204,7 +202,7 @@ def any_fault_scene(monkeypatch: pytest.MonkeyPatch) -> MemoryScene:
 
 def test_a_break_tells_what_is_done_seen_and_said(any_fault_scene: MemoryScene) -> None:
     any_fault_scene.verdict = Verdict(Call.UNREACHABLE, "No agent available")
-    telling.tell_break(any_fault_scene, fault())
+    repair.tell_break(any_fault_scene, fault())
     (step,) = any_fault_scene.story.steps
     assert step.title == "agent-kill: it breaks"
     assert step.evidence == [
@@ -216,15 +214,15 @@ def test_a_break_tells_what_is_done_seen_and_said(any_fault_scene: MemoryScene) 
 
 
 def test_a_call_that_hangs_is_told_as_such(any_fault_scene: MemoryScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls.Calls, "first", lambda self: None)
-    telling.tell_break(any_fault_scene, fault())
+    monkeypatch.setattr(repair.Calls, "first", lambda self: None)
+    repair.tell_break(any_fault_scene, fault())
     assert "a call hangs, and is not over yet" in any_fault_scene.story.steps[0].evidence
 
 
 def test_a_mend_tells_what_is_still_broken(any_fault_scene: MemoryScene) -> None:
-    telling.tell_break(any_fault_scene, fault("first"))
-    telling.tell_break(any_fault_scene, fault("second"))
-    telling.tell_mend(any_fault_scene, "second")
+    repair.tell_break(any_fault_scene, fault("first"))
+    repair.tell_break(any_fault_scene, fault("second"))
+    repair.tell_mend(any_fault_scene, "second")
     assert any_fault_scene.story.steps[-1].title == "second is mended"
     assert any_fault_scene.story.steps[-1].evidence == ["the call is allowed: created", "still broken: first"]
 
@@ -235,7 +233,7 @@ def test_a_story_of_a_fault_begins_with_everything_well_and_ends_so(
     order: list[str] = []
     monkeypatch.setattr(webhook_through_tunnel, "set_stage", lambda any_fault_scene: order.append("stage"))
     monkeypatch.setattr(webhook_through_tunnel, "lay_tunnel", lambda any_fault_scene: order.append("tunnel"))
-    telling.tell_fault(any_fault_scene, "agent-kill")
+    repair.tell_fault(any_fault_scene, "agent-kill")
     assert order == ["stage", "tunnel"]
     assert [step.title for step in any_fault_scene.story.steps] == [
         "through the tunnel the webhook allows",
