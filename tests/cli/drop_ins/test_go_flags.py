@@ -7,44 +7,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umbilical.cli.drop_ins import go_values
+from umbilical.cli.drop_ins import go_values, pflag
 from umbilical.cli.drop_ins.go_values import ValueSyntaxError
-from umbilical.cli.drop_ins.pflag import (
-    BOOL,
-    DURATION,
-    FLOAT,
-    INT,
-    STRING,
-    STRING_SLICE,
-    UINT32,
-    Flag,
-    FlagError,
-    FlagSet,
-)
 
 TABLE = (
-    Flag("name", STRING, "nobody", "who"),
-    Flag("port", INT, 8090, "where"),
-    Flag("size", UINT32, 0, "how much"),
-    Flag("rate", FLOAT, 0.0, "how often"),
-    Flag("wait", DURATION, 10**9, "how long"),
-    Flag("fast", BOOL, False, "hurry"),
-    Flag("list", STRING_SLICE, (), "which"),
-    Flag("v", INT, 4, "verbosity"),
-    Flag("secret", STRING, "", "not shown", hidden=True),
-    Flag("old", BOOL, True, "gone soon", deprecated="use another"),
-    Flag("nick", STRING, "nobody", "other name", alias_of="name"),
+    pflag.Flag("name", pflag.STRING, "nobody", "who"),
+    pflag.Flag("port", pflag.INT, 8090, "where"),
+    pflag.Flag("size", pflag.UINT32, 0, "how much"),
+    pflag.Flag("rate", pflag.FLOAT, 0.0, "how often"),
+    pflag.Flag("wait", pflag.DURATION, 10**9, "how long"),
+    pflag.Flag("fast", pflag.BOOL, False, "hurry"),
+    pflag.Flag("list", pflag.STRING_SLICE, (), "which"),
+    pflag.Flag("v", pflag.INT, 4, "verbosity"),
+    pflag.Flag("secret", pflag.STRING, "", "not shown", hidden=True),
+    pflag.Flag("old", pflag.BOOL, True, "gone soon", deprecated="use another"),
+    pflag.Flag("nick", pflag.STRING, "nobody", "other name", alias_of="name"),
 )
 
 
-def parsed(*arguments: str) -> FlagSet:
-    flags = FlagSet("program", TABLE)
+def parsed(*arguments: str) -> pflag.FlagSet:
+    flags = pflag.FlagSet("program", TABLE)
     flags.parse(arguments)
     return flags
 
 
 def refusal(*arguments: str) -> str:
-    with pytest.raises(FlagError) as fault:
+    with pytest.raises(pflag.FlagError) as fault:
         parsed(*arguments)
     return str(fault.value)
 
@@ -134,7 +122,7 @@ ARGUMENT = st.text(max_size=12) | st.builds(
 
 @given(st.lists(ARGUMENT, max_size=6))
 def test_whatever_the_arguments_parsing_ends_or_says_why_not(arguments: list[str]) -> None:
-    with contextlib.suppress(FlagError):
+    with contextlib.suppress(pflag.FlagError):
         parsed(*arguments)
 
 

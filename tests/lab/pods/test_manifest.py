@@ -15,29 +15,9 @@ from umbilical.bootstrap.names import OWN
 from umbilical.bootstrap.render.render import render
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.fault import PodError
+from umbilical.lab.pods import spec
 from umbilical.lab.pods.fields import MAX_DEPTH, MAX_DOCUMENTS, Fields, read_documents
 from umbilical.lab.pods.manifest import pod, read_static_pod
-from umbilical.lab.pods.spec import (
-    AllOf,
-    Container,
-    EmptyDirectory,
-    Execute,
-    FieldFile,
-    FieldOf,
-    HostPath,
-    HttpGet,
-    Item,
-    KeyOf,
-    KeysOf,
-    Kind,
-    PathType,
-    Payload,
-    Pod,
-    Probe,
-    RestartPolicy,
-    TcpSocket,
-    Token,
-)
 from umbilical.lab.tunnel_parts import issue
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType
@@ -146,13 +126,13 @@ def test_the_rendered_server_is_read_whole(shape: Shape) -> None:
     assert container.liveness.initial_delay_seconds == 10
     assert [mount.is_read_only for mount in container.mounts] == [False, True]
     volumes = {volume.name: volume.content for volume in found.volumes}
-    assert volumes["socket"] == HostPath("/etc/kubernetes/bootstrap-configs", PathType.DIRECTORY_OR_CREATE)
+    assert volumes["socket"] == spec.HostPath("/etc/kubernetes/bootstrap-configs", spec.PathType.DIRECTORY_OR_CREATE)
 
 
 def test_what_is_not_said_or_null_is_the_apis_default() -> None:
     found = pod(MINIMAL)
     assert found.namespace == "default"
-    assert found.restart_policy is RestartPolicy.ALWAYS
+    assert found.restart_policy is spec.RestartPolicy.ALWAYS
     assert found.grace_seconds == 30
     assert found.containers[0].working_directory == "/"
     assert not found.uses_node_network
@@ -225,27 +205,27 @@ def read_or_refuse(content: bytes) -> None:
     except PodError as error:
         outcome: object = error.code
     else:
-        outcome = isinstance(found, Pod) and bool(found.containers)
+        outcome = isinstance(found, spec.Pod) and bool(found.containers)
     assert outcome in (True, "UMB830", "UMB831")
 
 
-def container(**fields: object) -> Container:
+def container(**fields: object) -> spec.Container:
     return pod(with_container(MINIMAL, **fields)).containers[0]
 
 
-def probe(**fields: object) -> Probe:
+def probe(**fields: object) -> spec.Probe:
     found = container(livenessProbe=fields).liveness
     assert found is not None
     return found
 
 
 def test_probes_are_read_with_the_apis_defaults_or_refused() -> None:
-    assert probe(httpGet={"port": 2041}) == Probe(HttpGet(2041, "/"), 0, 10, 1, 1, 3)
+    assert probe(httpGet={"port": 2041}) == spec.Probe(spec.HttpGet(2041, "/"), 0, 10, 1, 1, 3)
     headers = [{"name": "X-Who", "value": "me"}]
     action = {"port": "https", "path": "livez", "scheme": "HTTPS", "host": "127.0.0.1", "httpHeaders": headers}
-    assert probe(httpGet=action).action == HttpGet("https", "/livez", "127.0.0.1", True, (("X-Who", "me"),))
-    assert probe(tcpSocket={"port": 80}).action == TcpSocket(80)
-    assert probe(exec={"command": ["true"]}).action == Execute(("true",))
+    assert probe(httpGet=action).action == spec.HttpGet("https", "/livez", "127.0.0.1", True, (("X-Who", "me"),))
+    assert probe(tcpSocket={"port": 80}).action == spec.TcpSocket(80)
+    assert probe(exec={"command": ["true"]}).action == spec.Execute(("true",))
     fields: dict[str, Any]
     for fields in (
         {},
@@ -274,8 +254,13 @@ def test_variables_come_from_values_objects_and_the_pod_itself() -> None:
         envFrom=[{"prefix": "P_", "configMapRef": {"name": "c"}}],
     )
     values = {variable.name: variable.value for variable in found.variables}
-    assert values == {"A": "1", "B": KeyOf(Kind.SECRET, "s", "k", True), "C": FieldOf("status.podIP"), "D": ""}
-    assert found.variables_from == (AllOf(Kind.CONFIG_MAP, "c", "P_"),)
+    assert values == {
+        "A": "1",
+        "B": spec.KeyOf(spec.Kind.SECRET, "s", "k", True),
+        "C": spec.FieldOf("status.podIP"),
+        "D": "",
+    }
+    assert found.variables_from == (spec.AllOf(spec.Kind.CONFIG_MAP, "c", "P_"),)
 
 
 def test_what_the_process_runner_cannot_give_is_refused_by_name() -> None:
@@ -307,20 +292,22 @@ def test_the_containers_word_counts_before_the_pods_and_only_named_ports_are_kep
     assert found.ports == (("http", 8080),)
 
 
-def volume(**fields: object) -> HostPath | EmptyDirectory | Payload:
+def volume(**fields: object) -> spec.HostPath | spec.EmptyDirectory | spec.Payload:
     return pod(changed(MINIMAL, "spec", volumes=[{"name": "v", **fields}])).volumes[0].content
 
 
 def test_volumes_of_every_kind_are_read_or_refused() -> None:
-    assert volume(hostPath={"path": "/a"}) == HostPath("/a", PathType.ANY)
-    assert volume(hostPath={"path": "/a", "type": "Socket"}) == HostPath("/a", PathType.SOCKET)
-    expected = Payload((KeysOf(Kind.SECRET, "s"),), 0o440)
+    assert volume(hostPath={"path": "/a"}) == spec.HostPath("/a", spec.PathType.ANY)
+    assert volume(hostPath={"path": "/a", "type": "Socket"}) == spec.HostPath("/a", spec.PathType.SOCKET)
+    expected = spec.Payload((spec.KeysOf(spec.Kind.SECRET, "s"),), 0o440)
     assert volume(secret={"secretName": "s", "defaultMode": 0o440}) == expected
     items = [{"key": "k", "path": "a/b", "mode": 0o400}, {"key": "l", "path": "l"}]
     found = volume(configMap={"name": "c", "items": items, "optional": True})
-    assert found == Payload((KeysOf(Kind.CONFIG_MAP, "c", (Item("k", "a/b", 0o400), Item("l", "l")), True),))
-    assert volume(emptyDir={}) == EmptyDirectory()
-    assert volume(emptyDir={"medium": "Memory"}) == EmptyDirectory(is_in_memory=True)
+    assert found == spec.Payload(
+        (spec.KeysOf(spec.Kind.CONFIG_MAP, "c", (spec.Item("k", "a/b", 0o400), spec.Item("l", "l")), True),)
+    )
+    assert volume(emptyDir={}) == spec.EmptyDirectory()
+    assert volume(emptyDir={"medium": "Memory"}) == spec.EmptyDirectory(is_in_memory=True)
     fields: dict[str, Any]
     for fields in (
         {},
@@ -348,10 +335,10 @@ def test_the_volume_that_the_api_gives_every_pod_is_read() -> None:
         {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
     ]
     found = volume(projected={"defaultMode": 420, "sources": sources})
-    assert found == Payload(
+    assert found == spec.Payload(
         (
-            Token("token", "", 3607),
-            KeysOf(Kind.CONFIG_MAP, "kube-root-ca.crt", (Item("ca.crt", "ca.crt"),)),
-            FieldFile(FieldOf("metadata.namespace"), "namespace"),
+            spec.Token("token", "", 3607),
+            spec.KeysOf(spec.Kind.CONFIG_MAP, "kube-root-ca.crt", (spec.Item("ca.crt", "ca.crt"),)),
+            spec.FieldFile(spec.FieldOf("metadata.namespace"), "namespace"),
         )
     )

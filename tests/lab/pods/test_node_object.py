@@ -15,17 +15,6 @@ from umbilical.fault import Waiting
 from umbilical.lab.pods import node_keeper
 from umbilical.lab.pods.api_sync import ApiObjects, token_request
 from umbilical.lab.pods.node import Folders, Node
-from umbilical.lab.pods.node_keeper import (
-    Machine,
-    NodeKeeper,
-    by_type,
-    lease_object,
-    needs_telling,
-    node_object,
-    node_status,
-    this_machine,
-    without_not_ready,
-)
 from umbilical.lab.pods.spec import Container, Kind, Pod
 from umbilical.lab.pods.status import stamp
 
@@ -45,7 +34,7 @@ def test_logs_lie_where_a_kubelet_puts_them_and_two_nodes_bear_different_marks()
     assert all(mark.replace("-", "").isalnum() for mark in marks)
 
 
-MACHINE = Machine(2, 1000, "6.1", "amd64")
+MACHINE = node_keeper.Machine(2, 1000, "6.1", "amd64")
 NODE = Node(
     "master-0",
     ("10.91.0.11", "fd91::11"),
@@ -57,52 +46,54 @@ NOW = 1_800_000_000.0
 
 
 def test_a_node_is_registered_with_its_networks_and_labels() -> None:
-    found = node_object(NODE, MACHINE)
+    found = node_keeper.node_object(NODE, MACHINE)
     assert found["spec"] == {"podCIDR": "10.92.0.0/24", "podCIDRs": ["10.92.0.0/24", "fd92::/64"]}
     labels = found["metadata"]["labels"]
     assert labels["kubernetes.io/hostname"] == "master-0"
     assert labels["node-role.kubernetes.io/master"] == ""
-    labels = node_object(NODE, MACHINE, with_roles=False)["metadata"]["labels"]
+    labels = node_keeper.node_object(NODE, MACHINE, with_roles=False)["metadata"]["labels"]
     assert "node-role.kubernetes.io/master" not in labels
     assert labels["zone"] == "a"
-    assert node_object(Node("bootstrap", ("10.91.0.10",), {}), MACHINE)["spec"] == {}
+    assert node_keeper.node_object(Node("bootstrap", ("10.91.0.10",), {}), MACHINE)["spec"] == {}
 
 
 def test_a_status_says_ready_and_where_and_is_told_again_when_it_is_old_or_not_true() -> None:
-    status = node_status(NODE, MACHINE, {}, NOW)
-    assert by_type(status["conditions"])["Ready"]["status"] == "True"
-    assert by_type(status["conditions"])["DiskPressure"]["status"] == "False"
+    status = node_keeper.node_status(NODE, MACHINE, {}, NOW)
+    assert node_keeper.by_type(status["conditions"])["Ready"]["status"] == "True"
+    assert node_keeper.by_type(status["conditions"])["DiskPressure"]["status"] == "False"
     assert [each["address"] for each in status["addresses"]] == ["10.91.0.11", "fd91::11", "master-0"]
     assert status["daemonEndpoints"]["kubeletEndpoint"]["Port"] == 10250
     assert status["capacity"] == {"cpu": "2", "memory": "1000Ki", "pods": "110"}
-    assert not needs_telling(status, NODE, NOW + 30)
-    assert needs_telling(status, NODE, NOW + 90)
-    assert needs_telling({}, NODE, NOW)
-    unknown = {**status, "conditions": [{**by_type(status["conditions"])["Ready"], "status": "Unknown"}]}
-    assert needs_telling(unknown, NODE, NOW)
+    assert not node_keeper.needs_telling(status, NODE, NOW + 30)
+    assert node_keeper.needs_telling(status, NODE, NOW + 90)
+    assert node_keeper.needs_telling({}, NODE, NOW)
+    unknown = {**status, "conditions": [{**node_keeper.by_type(status["conditions"])["Ready"], "status": "Unknown"}]}
+    assert node_keeper.needs_telling(unknown, NODE, NOW)
 
 
 def test_a_condition_keeps_the_time_of_its_last_change() -> None:
-    first = node_status(NODE, MACHINE, {"conditions": [{"type": "Other", "status": "True"}], "images": []}, NOW)
-    later = node_status(NODE, MACHINE, first, NOW + 100)
-    ready = by_type(later["conditions"])["Ready"]
+    first = node_keeper.node_status(
+        NODE, MACHINE, {"conditions": [{"type": "Other", "status": "True"}], "images": []}, NOW
+    )
+    later = node_keeper.node_status(NODE, MACHINE, first, NOW + 100)
+    ready = node_keeper.by_type(later["conditions"])["Ready"]
     assert (ready["lastTransitionTime"], ready["lastHeartbeatTime"]) == (stamp(NOW), stamp(NOW + 100))
-    assert "Other" in by_type(later["conditions"])
+    assert "Other" in node_keeper.by_type(later["conditions"])
     assert later["images"] == []
 
 
 def test_only_the_taint_of_birth_is_taken_off_and_a_lease_keeps_its_version() -> None:
     taints = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}, {"key": "mine", "effect": "NoSchedule"}]
     found: dict[str, Any] = {"metadata": {}, "spec": {"podCIDR": "x", "taints": taints}}
-    untainted = without_not_ready(found)
+    untainted = node_keeper.without_not_ready(found)
     assert untainted is not None
     assert untainted["spec"] == {"podCIDR": "x", "taints": taints[1:]}
-    assert without_not_ready(untainted) is None
-    assert without_not_ready({"spec": {}}) is None
-    fresh = lease_object(NODE, "uid", "now", None)
+    assert node_keeper.without_not_ready(untainted) is None
+    assert node_keeper.without_not_ready({"spec": {}}) is None
+    fresh = node_keeper.lease_object(NODE, "uid", "now", None)
     assert fresh["metadata"]["namespace"] == "kube-node-lease"
     known = {"metadata": {"name": "master-0", "namespace": "kube-node-lease", "resourceVersion": "7"}}
-    renewed = lease_object(NODE, "uid", "later", known)
+    renewed = node_keeper.lease_object(NODE, "uid", "later", known)
     assert renewed["metadata"]["resourceVersion"] == "7"
     assert renewed["spec"]["renewTime"] == "later"
 
@@ -138,7 +129,7 @@ class Api:
 
 async def beat(api: Api, folder: Path, times: int = 1) -> list[str]:
     async with ScriptedApi(api.answer) as server, make_client(server.write_kubeconfig(folder)) as client:
-        keeper = NodeKeeper(WORKER, client, this_machine())
+        keeper = node_keeper.NodeKeeper(WORKER, client, node_keeper.this_machine())
         for _ in range(times):
             await keeper.beat(time.time())
         return [f"{request.method} {request.path}" for request in server.requests]
@@ -167,7 +158,7 @@ async def keep(api: Api, folder: Path) -> None:
         make_client(server.write_kubeconfig(folder), qps=-1) as client,
         asyncio.TaskGroup() as group,
     ):
-        task = group.create_task(NodeKeeper(WORKER, client, this_machine()).run())
+        task = group.create_task(node_keeper.NodeKeeper(WORKER, client, node_keeper.this_machine()).run())
         while len(api.stored) < 2:
             await asyncio.sleep(0.01)
         task.cancel()
@@ -221,6 +212,6 @@ async def test_a_token_is_asked_for_this_pod_alone(tmp_path: Path) -> None:
 
 
 def test_this_machine_is_described() -> None:
-    machine = this_machine()
+    machine = node_keeper.this_machine()
     assert (machine.processors >= 1, machine.memory_kilobytes > 1000) == (True, True)
     assert machine.architecture in ("amd64", "arm64", "ppc64le", "s390x")
