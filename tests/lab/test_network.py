@@ -139,12 +139,6 @@ def test_the_description_is_what_the_kernel_says(world: World) -> None:
     }
 
 
-def test_a_node_that_is_not_there_is_named_with_its_nearest() -> None:
-    network = LabNetwork(plan_topology(), Path("/nowhere"))
-    with pytest.raises(LabError, match="UMB812"):
-        network.namespace("master-9")
-
-
 @in_roots_world
 def test_networks_are_made_without_the_program_nft(monkeypatch: Patch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")

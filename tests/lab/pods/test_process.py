@@ -178,13 +178,6 @@ async def started(folder: Path, script: str, owner: str = "test") -> tuple[Conta
 
 
 @pytest.mark.root
-async def test_what_does_not_listen_is_killed_after_its_grace_time(tmp_path: Path) -> None:
-    process, log = await started(tmp_path, "trap '' TERM; echo deaf; while true; do sleep 1; done")
-    await until(lambda: log.read_text() == "deaf\n")
-    assert await process.stop(0.2) == -signal.SIGKILL
-
-
-@pytest.mark.root
 async def test_stopping_twice_is_fine(tmp_path: Path) -> None:
     process, _ = await started(tmp_path, "exec sleep 1000")
     assert [await process.stop(5), await process.stop(5)] == [-signal.SIGTERM] * 2
