@@ -93,19 +93,15 @@ def test_a_native_release_is_told_that_it_does_so_itself(render: Run) -> None:
 
 
 @pytest.mark.parametrize("platform", MANIFESTS)
-def test_a_manifest_is_shown_as_a_difference_and_left_alone(platform: str, render: Run, tmp_path: Path) -> None:
+def test_a_manifest_is_shown_as_a_difference_until_apply_writes_it_once_and_close_takes_it_back(
+    platform: str, render: Run, tmp_path: Path
+) -> None:
     path = _manifest(_install_dir(tmp_path, platform), platform)
     before = path.read_text()
-    out = render("--dir", tmp_path).out
-    assert out.startswith(f"--- {path}\n+++ ")
-    assert not [line for line in out.splitlines()[2:] if line.startswith("-")]
+    lines = render("--dir", tmp_path).lines
+    assert (lines[0], lines[1][:4]) == (f"--- {path}", "+++ ")
+    assert not [line for line in lines[2:] if line.startswith("-")]
     assert path.read_text() == before
-
-
-@pytest.mark.parametrize("platform", MANIFESTS)
-def test_apply_writes_it_once_and_close_takes_it_back(platform: str, render: Run, tmp_path: Path) -> None:
-    path = _manifest(_install_dir(tmp_path, platform), platform)
-    before = path.read_text()
     assert render("--dir", tmp_path, "--apply").out == ""
     after = path.read_text()
     assert "8091" in after

@@ -101,7 +101,7 @@ def test_names_and_lives_come_from_the_spec() -> None:
     assert (certificate.not_after - certificate.not_before).days == 365
 
 
-def test_what_is_kept_is_its_owners_alone_and_taken_up_again(tmp_path: Path) -> None:
+def test_what_is_kept_is_its_owners_alone_and_taken_up_again_until_it_is_due(tmp_path: Path) -> None:
     folder = tmp_path / "pki"
     first = kept(folder)
     assert len(first.changes) == 9
@@ -112,11 +112,6 @@ def test_what_is_kept_is_its_owners_alone_and_taken_up_again(tmp_path: Path) -> 
     assert again.changes == ()
     assert again.set == first.set
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
-
-
-def test_what_is_due_is_renewed_in_its_place(tmp_path: Path) -> None:
-    folder = tmp_path / "pki"
-    first = kept(folder)
     renewal = renewed(folder, days=300)
     keep(renewal, folder)
     assert (folder / f"{AGENT.id}.crt").read_bytes() == renewal.set.leaves[AGENT.id].certificate

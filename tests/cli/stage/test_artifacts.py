@@ -80,13 +80,17 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, in
     assert not (tmp_path / "c").exists()
 
 
-def test_everything_is_created_at_first_and_nothing_is_written(tmp_path: Path, stage: Run) -> None:
+def test_a_plan_and_a_judgement_of_what_is_not_rendered_yet_write_nothing(tmp_path: Path, stage: Run) -> None:
     folder = make_directory(tmp_path / "c")
     before = contents(folder)
     printed = stage(folder, "plan")
     assert "+ ignition/bootstrap.ign\n" in printed.out
     assert "+ tls/etcd-signer.crt: CN=etcd-signer, until " in printed.out
     assert printed.err.endswith(" created, 0 changed, 0 removed\n")
+    printed = stage(folder, "lint", "--no-judges")
+    assert "PKI-01 etcd's certificates are a server's and a client's\n" in printed.out
+    assert ", 0 failed, 0 warned, " in printed.lines[-1]
+    assert "are not written yet, and judged as they would be" in printed.err
     assert contents(folder) == before
 
 
@@ -116,26 +120,22 @@ def test_json_has_the_same_for_programs(folder: Path, stage: Run) -> None:
     assert {one["id"] for one in value["renewed"]} >= {"kube-apiserver-lb-server"}
 
 
-def test_a_release_that_is_not_there_is_said(tmp_path: Path, stage: Run) -> None:
+def test_before_the_release_is_extracted_only_what_needs_none_is_planned_and_judged(tmp_path: Path, stage: Run) -> None:
     folder = make_directory(tmp_path / "c", "openshift", release=False)
     printed = stage(folder, "plan", "--stat")
     assert f"note: the release is not extracted to {folder}/release" in printed.err
     assert "ignition/" not in printed.out
+    findings = stage(folder, "lint", "--no-judges", "-o", "json").json()["findings"]
+    outcomes = {one["id"]: one["outcome"] for one in findings}
+    assert outcomes["HO-01"] == outcomes["CFG-05"] == outcomes["IGN-06"] == "skipped"
+    assert outcomes["CFG-02"] == outcomes["HA-01"] == outcomes["LV-01"] == "passed"
+    make_directory(folder, "openshift", release=False, networks__apiVip="192.168.126.100")
+    assert "have the same address 192.168.126.100" in stage(folder, "lint", "--no-judges", status=1).out
 
 
 @pytest.fixture(scope="module")
 def openshift(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_directory(tmp_path_factory.mktemp("lint") / "o", "openshift")
-
-
-def test_what_is_rendered_is_clean_and_nothing_is_written(tmp_path: Path, stage: Run) -> None:
-    folder = make_directory(tmp_path / "c")
-    before = contents(folder)
-    printed = stage(folder, "lint", "--no-judges")
-    assert "PKI-01 etcd's certificates are a server's and a client's\n" in printed.out
-    assert ", 0 failed, 0 warned, " in printed.out.splitlines()[-1]
-    assert "are not written yet, and judged as they would be" in printed.err
-    assert contents(folder) == before
 
 
 def test_rules_of_the_other_profile_are_not_told(openshift: Path, stage: Run) -> None:
@@ -160,19 +160,6 @@ def test_a_warning_fails_only_when_asked_to(folder: Path, stage: Run) -> None:
     stage(folder, "lint", "--no-judges", "--only", "HA-05")
     told = stage(folder, "lint", "--no-judges", "--only", "HA-05", "--fail-on", "warn", status=1)
     assert "timeout client is 60 s" in told.out
-
-
-def test_before_the_release_is_extracted_only_what_needs_none_is_judged(tmp_path: Path, stage: Run) -> None:
-    folder = make_directory(tmp_path / "c", "openshift", release=False)
-    findings = stage(folder, "lint", "--no-judges", "-o", "json").json()["findings"]
-    outcomes = {one["id"]: one["outcome"] for one in findings}
-    assert outcomes["HO-01"] == outcomes["CFG-05"] == outcomes["IGN-06"] == "skipped"
-    assert outcomes["CFG-02"] == outcomes["HA-01"] == outcomes["LV-01"] == "passed"
-
-
-def test_a_config_that_makes_no_sense_fails_also_without_a_release(tmp_path: Path, stage: Run) -> None:
-    folder = make_directory(tmp_path / "c", "openshift", release=False, networks__apiVip="192.168.126.100")
-    assert "have the same address 192.168.126.100" in stage(folder, "lint", "--no-judges", status=1).out
 
 
 @pytest.mark.real("git")
@@ -318,7 +305,7 @@ def test_nobody_rotates_under_a_running_pipeline(unrendered: Path, stage: Run) -
 
 
 def test_a_directory_of_no_cluster_is_told_and_stays_as_it_is(tmp_path: Path, stage: Run) -> None:
-    for arguments in (("rotate", "--due"), ("plan",), ("doctor",)):
+    for arguments in (("rotate", "--due"), ("plan",), ("doctor",), ("run",), ("watch",)):
         assert stage(tmp_path, *arguments, status=3).err.startswith("UMB701")
     assert list(tmp_path.iterdir()) == []
 

@@ -145,10 +145,6 @@ def test_the_last_run_is_told_as_it_told_itself(commands: Commands) -> None:
     assert "> leave a" not in shown
 
 
-def test_a_directory_that_is_no_clusters_is_not_waited_for(tmp_path: Path, umbilical: Run) -> None:
-    assert umbilical("stage", "watch", "--dir", tmp_path / "nowhere", status=3).err.startswith("UMB701 ")
-
-
 def test_events_are_json_lines_and_need_no_lock(commands: Commands) -> None:
     commands("run", "1")
     with locked(commands.folder, "me", "now"):
