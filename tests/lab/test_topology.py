@@ -136,7 +136,7 @@ def test_a_plan_that_cannot_work_is_refused() -> None:
         ({"machine_network": ""}, "the machine network '' cannot be read"),
     ):
         with pytest.raises(LabError, match="UMB811") as caught:
-            plan_topology(**arguments)  # type: ignore[arg-type]
+            plan_topology(**arguments)
         assert caught.value.what == said
 
 

@@ -40,16 +40,18 @@ def pair(
         pair.stop()
 
 
-def egress_file(folder: Path, mode: str, socket_path: Path) -> Path:
-    connection = {"proxyProtocol": PROTOCOLS[mode], "transport": {"uds": {"udsName": str(socket_path)}}}
+@pytest.fixture
+def egress(pair: TunnelPair, tmp_path: Path) -> tuple[str, str]:
+    """The option that leads through the tunnel."""
+    transport = {"uds": {"udsName": str(pair.socket_path)}}
+    connection = {"proxyProtocol": PROTOCOLS[pair.shape.mode], "transport": transport}
     document = {
         "apiVersion": "apiserver.k8s.io/v1beta1",
         "kind": "EgressSelectorConfiguration",
         "egressSelections": [{"name": "cluster", "connection": connection}],
     }
-    path = folder / "egress.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return path
+    (tmp_path / "egress.yaml").write_text(yaml.safe_dump(document))
+    return "--egress-selector-config-file", str(tmp_path / "egress.yaml")
 
 
 def config_map(verdict: str) -> str:
@@ -71,38 +73,27 @@ def call(pki: TunnelPki, address: str, *arguments: str, verdict: str = "allow") 
     return shown
 
 
-def test_the_webhook_is_asked_through_the_tunnel_that_the_file_names(
-    pair: TunnelPair, pki: TunnelPki, webhook: int, tmp_path: Path
+def test_the_webhook_is_asked_through_the_tunnel_that_the_file_names_as_often_as_wanted(
+    pair: TunnelPair, pki: TunnelPki, webhook: int, egress: tuple[str, str]
 ) -> None:
-    file = egress_file(tmp_path, pair.shape.mode, pair.socket_path)
     before = pair.agent_metric("endpoint_connections") + pair.server_metric("dial_duration_seconds_count")
-    options = ("--egress-selector-config-file", str(file))
-    allowed = call(pki, f"127.0.0.1:{webhook}", *options)
-    denied = call(pki, f"127.0.0.1:{webhook}", *options, verdict="deny")
-
+    allowed = call(pki, f"127.0.0.1:{webhook}", *egress, "--count", "5")
+    denied = call(pki, f"127.0.0.1:{webhook}", *egress, verdict="deny")
     assert allowed["standsInFor"] == "kube-apiserver"
     assert (allowed["call"], allowed["egress"]) == ("allowed", PROTOCOLS[pair.shape.mode])
+    assert allowed["calls"] == {"unreachable": 0, "allowed": 5, "denied": 0}
+    assert len(allowed["callSeconds"]) == 5
+    assert 0 < allowed["p50Seconds"] <= max(allowed["callSeconds"])
     assert denied["call"] == "denied"
     assert denied["message"] == f'admission webhook "webhook.lab.svc" denied the request: {DENIAL}'
     assert pair.agent_metric("endpoint_connections") + pair.server_metric("dial_duration_seconds_count") > before
 
 
-def test_many_calls_give_the_seconds_of_each(pair: TunnelPair, pki: TunnelPki, webhook: int, tmp_path: Path) -> None:
-    file = egress_file(tmp_path, pair.shape.mode, pair.socket_path)
-    shown = call(pki, f"127.0.0.1:{webhook}", "--egress-selector-config-file", str(file), "--count", "5")
-
-    assert shown["calls"] == {"unreachable": 0, "allowed": 5, "denied": 0}
-    assert len(shown["callSeconds"]) == 5
-    assert 0 < shown["p50Seconds"] <= max(shown["callSeconds"])
-
-
 def test_an_endpoint_that_the_agent_cannot_reach_is_told_as_kube_apiserver_would(
-    pair: TunnelPair, pki: TunnelPki, tmp_path: Path
+    pair: TunnelPair, pki: TunnelPki, egress: tuple[str, str]
 ) -> None:
-    file = egress_file(tmp_path, pair.shape.mode, pair.socket_path)
     address = f"127.0.0.1:{free_port()}"
-    shown = call(pki, address, "--egress-selector-config-file", str(file))
-
+    shown = call(pki, address, *egress)
     refusal = {
         "grpc": f"dial tcp {address}: connect: connection refused",
         "http-connect": f"proxy error from {pair.socket_path} while dialing {address}, code 502: 502 Bad Gateway",
@@ -126,30 +117,26 @@ def test_help_says_plainly_that_it_stands_in() -> None:
 
 
 def test_bad_input_is_three_lines_and_nothing_on_stdout(pki: TunnelPki, tmp_path: Path) -> None:
+    authority, missing = str(pki.authority.certificate_file), str(tmp_path / "none")
+    there, trusted = ("--address", "127.0.0.1:1"), ("--ca-file", authority)
+    good = (*there, *trusted)
     for arguments, stdin, code, status in (
-        (("--ca-file", "{ca}"), "{}", "UMB001", 2),
-        (("--address", "nowhere", "--ca-file", "{ca}"), "{}", "UMB001", 2),
-        (("--address", "127.0.0.1:1", "--ca-file", "{ca}", "--count", "0"), "{}", "UMB001", 2),
-        (("--address", "127.0.0.1:1", "--ca-file", "{ca}", "--service", "No Name"), "{}", "UMB001", 2),
-        (("--address", "127.0.0.1:1", "--ca-file", "{ca}", "--path", "validate"), "{}", "UMB001", 2),
-        (("--address", "127.0.0.1:1", "--ca-file", "{ca}", "--path", "/a b"), "{}", "UMB001", 2),
-        (("--address", "127.0.0.1:1", "--ca-file", "{ca}", "--timeout", "31s"), "{}", "UMB001", 2),
-        (("--address", "127.0.0.1:1", "--ca-file", "{missing}"), "{}", "UMB886", 3),
-        (("--address", "127.0.0.1:1", "--ca-file", "{key}"), "{}", "UMB886", 3),
-        (("--address", "127.0.0.1:1", "--ca-file", "{ca}"), "[]", "UMB887", 3),
-        (("--address", "127.0.0.1:1", "--ca-file", "{ca}"), "no json", "UMB887", 3),
-        (("--address", "127.0.0.1:1", "--ca-file", "{ca}", "--object", "{missing}"), "", "UMB887", 3),
-        (("--address", "127.0.0.1:1", "--ca-file", "{ca}", "--egress-selector-config-file", "{ca}"), "{}", "UMB885", 3),
-        (
-            ("--address", "127.0.0.1:1", "--ca-file", "{ca}", "--egress-selector-config-file", "{missing}"),
-            "{}",
-            "UMB885",
-            3,
-        ),
+        (trusted, "{}", "UMB001", 2),
+        (("--address", "nowhere", *trusted), "{}", "UMB001", 2),
+        ((*good, "--count", "0"), "{}", "UMB001", 2),
+        ((*good, "--service", "No Name"), "{}", "UMB001", 2),
+        ((*good, "--path", "validate"), "{}", "UMB001", 2),
+        ((*good, "--path", "/a b"), "{}", "UMB001", 2),
+        ((*good, "--timeout", "31s"), "{}", "UMB001", 2),
+        ((*there, "--ca-file", missing), "{}", "UMB886", 3),
+        ((*there, "--ca-file", str(pki.server.key)), "{}", "UMB886", 3),
+        (good, "[]", "UMB887", 3),
+        (good, "no json", "UMB887", 3),
+        ((*good, "--object", missing), "", "UMB887", 3),
+        ((*good, "--egress-selector-config-file", authority), "{}", "UMB885", 3),
+        ((*good, "--egress-selector-config-file", missing), "{}", "UMB885", 3),
     ):
-        places = {"ca": pki.authority.certificate_file, "key": pki.server.key, "missing": tmp_path / "none"}
-        done = run(*(argument.format(**places) for argument in arguments), stdin=stdin)
-
+        done = run(*arguments, stdin=stdin)
         assert (done.returncode, done.stdout) == (status, "")
         what, why, remedy = done.stderr.splitlines()
         assert what.startswith(f"{code} ")

@@ -67,6 +67,10 @@ async def wait_for(
             await asyncio.sleep(0.2)
 
 
+def an_object(kind: str, name: str, **more: object) -> dict[str, object]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "default"}, **more}
+
+
 def bound(name: str, script: str = LOOP, *, spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:
     document = shell_pod(script, spec={"nodeName": "node-1", **(spec or {})}, **container)
     document["metadata"] = {"name": name, "namespace": "default"}
@@ -88,8 +92,7 @@ async def test_a_node_registers_and_a_bound_pod_waits_for_its_secret_runs_and_is
         volumeMounts=[{"name": "pki", "mountPath": "/pki"}],
         spec={"volumes": [{"name": "pki", "secret": {"secretName": "late"}}]},
     )
-    metadata = {"name": "late"}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"key": "hidden"}}
+    secret = an_object("Secret", "late", stringData={"key": "hidden"})
     async with node_of(plane, tmp_path) as node:
         await wait_for(plane, ("node", "node-1"), is_ready)
         await wait_for(plane, ("lease", "node-1", "-n=kube-node-lease"), lambda found: "spec" in found)
@@ -155,7 +158,7 @@ async def test_a_pod_that_ends_well_is_not_run_again_and_one_that_cannot_run_is_
 @pytest.mark.root
 @REAL
 async def test_a_pod_gets_a_token_of_its_service_account(plane: ControlPlane, tmp_path: Path) -> None:
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": "default"}}
+    account = an_object("ServiceAccount", "robot")
     sources = [{"serviceAccountToken": {"path": "token", "expirationSeconds": 600}}]
     document = bound(
         "holder",

@@ -63,7 +63,8 @@ async def test_hidden_files_are_passed_over_and_static_pods_get_nothing_of_the_a
     assert read_folder(tmp_path / "missing") == {}
     (pod,) = StaticPods("n").read({"a": FILE}).values()
     nobody = NoSources()
-    assert await nobody.values(Kind.SECRET, "a", "b") is await nobody.token(pod, "", 600) is None
+    assert await nobody.values(Kind.SECRET, "a", "b") is None
+    assert await nobody.token(pod, "", 600) is None
 
 
 LABELS = {"kubernetes.io/hostname": "node-1"}
