@@ -1,10 +1,12 @@
 """Commands as a user runs them, in this process: what they print, with the exit status already judged."""
 
 import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.fixture_types import Captured
+from tests.support.fixture_types import Captured, Patch
 
 from umbilical.cli import main
 
@@ -35,3 +37,12 @@ def runner(captured: Captured) -> Run:
         return told
 
     return run
+
+
+def stand_in(folder: Path, name: str, script: str, monkeypatch: Patch) -> None:
+    """Put a shell script first on PATH under the name of a program."""
+    path = folder / "bin" / name
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(path.parent), prepend=os.pathsep)

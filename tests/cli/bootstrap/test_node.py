@@ -14,7 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from tests.support.commands import Run
+from tests.support.commands import Run, stand_in
 from tests.support.fixture_types import Patch
 from tests.support.install_directories import Directory
 from tests.support.log_bundles import BEFORE, JOURNAL, STAGES, BundleBuilder, Record, good_record, tar_of
@@ -256,14 +256,6 @@ def test_a_machine_that_is_gone_can_be_left_out(tmp_path: Path, teardown: Run) -
 
 def test_a_directory_that_is_none_is_refused(tmp_path: Path, teardown: Run) -> None:
     assert "UMB170" in teardown("--dir", tmp_path / "none", status=3).err
-
-
-def stand_in(folder: Path, name: str, script: str, monkeypatch: Patch) -> None:
-    path = folder / "bin" / name
-    path.parent.mkdir()
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    monkeypatch.setenv("PATH", str(path.parent), prepend=os.pathsep)
 
 
 @pytest.mark.usefixtures("pod")

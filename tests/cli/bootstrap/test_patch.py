@@ -1,7 +1,6 @@
 """`umbilical bootstrap patch`, `plan`, `undo` and `diff` as a user runs them."""
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.bootkube_script import bootkube_script
 from tests.support.bootstrap_corpus import bootstrap_config
-from tests.support.commands import Run, Told
+from tests.support.commands import Run, Told, stand_in
 from tests.support.fixture_types import Patch
 from tests.support.install_directories import Directory
 
@@ -141,12 +140,8 @@ def test_a_script_that_bash_refuses_once_patched_is_not_written(
     config: Path, tmp_path: Path, monkeypatch: Patch, umbilical: Run
 ) -> None:
     """A bash that takes the installer's script and not ours: what a fault of ours would look like."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    picky = folder / "bash"
-    picky.write_text("#!/bin/sh\nif grep -q umbilical_setup; then echo 'line 1: no' >&2; exit 2; fi\n")
-    picky.chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    picky = "if grep -q umbilical_setup; then echo 'line 1: no' >&2; exit 2; fi"
+    stand_in(tmp_path, "bash", picky, monkeypatch)
     before = config.read_bytes()
     error = umbilical("bootstrap", "patch", config, "--in-place", status=CONFIGURATION).err
     assert error.startswith("UMB132 ")

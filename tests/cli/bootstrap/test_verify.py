@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import click
 import pytest
 from tests.support.bootstrap_corpus import bootstrap_config
-from tests.support.commands import Run, Told
+from tests.support.commands import Run, Told, stand_in
 from tests.support.fixture_types import Patch
 from tests.support.install_directories import Directory
 from tests.support.verify_subjects import Subject, subject
@@ -177,23 +177,12 @@ def test_a_running_tunnel_needs_to_be_somewhere(run: Run) -> None:
     assert "--ssh-host" in run("--live", status=2).err
 
 
-# Stands in for the ssh program: what it is given is known to arrive (tests/host/test_ssh.py), and no machine answers.
-FAKE_SSH = """#!/bin/sh
-echo "$@" >>"$LOG"
-exit 255
-"""
-
-
 @pytest.fixture
 def ssh_log(tmp_path: Path, monkeypatch: Patch) -> Path:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "ssh").write_text(FAKE_SSH)
-    (folder / "ssh").chmod(0o755)
+    """What ssh is given is known to arrive (tests/host/test_ssh.py); here it is kept, and no machine answers."""
     log = tmp_path / "ssh.log"
     log.touch()
-    monkeypatch.setenv("LOG", str(log))
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    stand_in(tmp_path, "ssh", f"echo \"$@\" >>'{log}'\nexit 255", monkeypatch)
     return log
 
 

@@ -115,10 +115,6 @@ def test_a_kept_lab_has_a_name_and_its_commands_are_told(
     assert asked[0].directory == tmp_path / "state/umbilical/labs/demo"
     assert "  .venv/bin/umbilical lab shell --name demo bootstrap\n" in out
     assert "lab break --name demo agent-kill\n" in out
-
-
-def test_a_kept_lab_that_still_has_its_tunnel_can_be_broken(told: Play, umbilical: Run) -> None:
-    told(_tell_and_keep)
     assert "lab break --name demo agent-kill" in umbilical("lab", "demo", "--keep", "--fault", "agent-kill").out
 
 

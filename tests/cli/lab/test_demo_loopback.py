@@ -15,13 +15,14 @@ from umbilical.lab.story import Call, Story
 REASON = "unshare: unshare failed: Operation not permitted"
 
 
+def _refuse(*_: object) -> None:
+    raise LabError("UMB820", "no permission to make the lab's namespaces", REASON, "sudo sysctl something=1")
+
+
 @pytest.fixture(autouse=True)
 def _no_namespaces(monkeypatch: Patch, tmp_path: Path) -> None:
-    def refuse() -> isolation.Isolation:
-        raise LabError("UMB820", "no permission to make the lab's namespaces", REASON, "sudo sysctl something=1")
-
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(isolation, "choose", refuse)
+    monkeypatch.setattr(isolation, "choose", _refuse)
 
 
 def _tell(story: Story, folder: Path) -> None:
@@ -52,11 +53,8 @@ def test_the_first_line_says_what_could_not_be_had_and_what_is_not_shown(
 def test_what_only_a_lab_can_show_is_refused(
     options: list[str], monkeypatch: Patch, tmp_path: Path, umbilical: Run
 ) -> None:
-    def refuse(request: object) -> None:
-        raise LabError("UMB820", "no permission to make the lab's namespaces", REASON, "sudo sysctl something=1")
-
     monkeypatch.setattr(loopback, "tell", _tell)
-    monkeypatch.setattr("umbilical.lab.lab.up", refuse)
+    monkeypatch.setattr("umbilical.lab.lab.up", _refuse)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("umbilical.lab.rehearsal.binaries", lambda wanted: {})
     umbilical("lab", "demo", *options, status=INFRASTRUCTURE)
