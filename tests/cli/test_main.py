@@ -7,7 +7,7 @@ import sys
 
 import click
 import pytest
-from tests.support.commands import Run
+from tests.support.commands import Run, modules_loaded
 from tests.support.compiled_unit import is_compiled
 from tests.support.fixture_types import Patch
 
@@ -16,14 +16,6 @@ from umbilical.cli import main
 from umbilical.cli.main import LazyGroup
 
 HEAVY = ("click", "cryptography", "yaml", "lightkube", "httpx2", "uuid", "json", "urllib.request")
-
-
-def loaded(script: str) -> set[str]:
-    code = f"import sys\n{script}\nprint(*sys.modules)"
-    completed = subprocess.run(
-        [sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    return set(completed.stdout.split())
 
 
 def test_every_command_is_a_module_of_its_name() -> None:
@@ -65,16 +57,16 @@ def test_interrupts_and_our_own_faults_have_their_statuses(
 
 def test_drop_ins_engines_and_native_commands_load_little() -> None:
     for program in ("proxy_server", "proxy_agent"):
-        modules = loaded(f"import umbilical.cli.drop_ins.{program}")
+        modules = modules_loaded(f"import umbilical.cli.drop_ins.{program}")
         assert not modules & set(HEAVY)
     for program, engine in (("proxy_server", "server_process"), ("proxy_agent", "agent_process")):
-        modules = loaded(
+        modules = modules_loaded(
             f"import umbilical.cli.drop_ins.{program}, umbilical.tunnel.{engine}, umbilical.tunnel.event_loop"
         )
         assert not modules & {"click", "cryptography", "yaml", "lightkube", "httpx2"}
     run_version = "from umbilical.cli.main import run; run(['version'])"
     for script in ("import umbilical.cli.main, umbilical.cli.server, umbilical.cli.agent", run_version):
-        assert not loaded(script) & {"cryptography", "yaml", "lightkube", "httpx2"}
+        assert not modules_loaded(script) & {"cryptography", "yaml", "lightkube", "httpx2"}
 
 
 def test_a_command_is_found_in_its_module_or_is_our_own_fault() -> None:
@@ -107,16 +99,11 @@ def test_words_are_completed() -> None:
         ("umbilical server run --lis", "--listen"),
         ("umbilical server run --mode h", "http-connect"),
     ):
-        environment = {
-            **os.environ,
-            "_UMBILICAL_COMPLETE": "bash_complete",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(len(words.split()) - 1),
-        }
-        completed = subprocess.run(
-            [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False, env=environment
-        )
-        assert f"plain,{offered}" in completed.stdout.splitlines()
+        asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        environment = {**os.environ, "_UMBILICAL_COMPLETE": "bash_complete", **asked}
+        command = [sys.executable, "-c", PROGRAM]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+        assert f"plain,{offered}" in done.stdout.splitlines()
 
 
 def test_the_answer_tells_the_form_that_runs_and_its_interpreter(umbilical: Run) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +39,13 @@ def runner(captured: Captured) -> Run:
         return told
 
     return run
+
+
+def modules_loaded(script: str) -> set[str]:
+    """Name the modules that a fresh Python has loaded after the script."""
+    code = f"import sys\n{script}\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stdout.split())
 
 
 def stand_in(folder: Path, name: str, script: str, monkeypatch: Patch) -> None:

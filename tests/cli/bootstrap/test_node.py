@@ -110,13 +110,8 @@ def test_letters_that_the_terminal_lacks_do_no_harm(tmp_path: Path, form: str) -
     path = BundleBuilder(Record().start().fails("stüfe")).archive(tmp_path, "bündel.tar.gz")
     program = "import sys; from umbilical.cli.main import run; sys.exit(run(sys.argv[1:]))"
     environment = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
-    done = subprocess.run(
-        [sys.executable, "-c", program, "bootstrap", "analyze", str(path), "-o", form],
-        capture_output=True,
-        env=environment,
-        timeout=60,
-        check=False,
-    )
+    command = [sys.executable, "-c", program, "bootstrap", "analyze", str(path), "-o", form]
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=60, check=False)
     assert done.returncode == 1, done.stderr
     assert done.stdout.isascii()
     assert b"st\\xfcfe" in done.stdout or b"st&#252;fe" in done.stdout or b"st\\u00fcfe" in done.stdout

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.support.commands import modules_loaded
 from tests.support.fixture_types import Captured
 from tests.support.tunnel_pair import free_port, http_get, wait_until
 
@@ -133,15 +134,13 @@ def test_it_starts_with_the_standard_library_alone(proxy: str, engine: str) -> N
         f"umbilical.cli.drop_ins.konnectivity_{proxy}_proxy, umbilical.proxies.{engine}, "
         "umbilical.tunnel.event_loop, umbilical.dialer.dialer, umbilical.proxies.outbound"
     )
-    loaded = _loaded(modules)
-    assert loaded - _loaded("sys") - sys.stdlib_module_names - {"umbilical"} == set()
+    loaded = _packages(f"import {modules}")
+    assert loaded - _packages("") - sys.stdlib_module_names - {"umbilical"} == set()
     assert loaded & {"json", "argparse", "platform", "email", "uuid", "tempfile"} == set()
 
 
-def _loaded(modules: str) -> set[str]:
-    script = f"import sys, {modules}; print(*{{name.split('.')[0] for name in sys.modules}})"
-    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    return set(done.stdout.split())
+def _packages(script: str) -> set[str]:
+    return {name.partition(".")[0] for name in modules_loaded(script)}
 
 
 @contextmanager

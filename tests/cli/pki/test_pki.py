@@ -244,15 +244,9 @@ def test_no_key_is_seen_in_arguments_or_output(tmp_path: Path) -> None:
     folder = tmp_path / "pki"
     environment = {**os.environ, "PATH": f"{recorder.parent}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "tmp")}
     (tmp_path / "tmp").mkdir()
-    arguments = ["-m", "umbilical", "pki", "init", "--dir", str(folder), "--address", "10.0.0.9"]
-    done = subprocess.run(
-        [sys.executable, *arguments, "--backend", "openssl"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    arguments = ["--dir", str(folder), "--address", "10.0.0.9", "--backend", "openssl"]
+    command = [sys.executable, "-m", "umbilical", "pki", "init", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     seen = log.read_text() + done.stdout + done.stderr
     assert seen.count("genpkey") == 4

@@ -87,13 +87,10 @@ def complaint(content: bytes) -> tuple[int, str]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         with theirs:
+            number = theirs.fileno()
+            command = [sys.executable, "-m", "umbilical.lab.pods.container_init", str(number)]
             done = subprocess.run(
-                [sys.executable, "-m", "umbilical.lab.pods.container_init", str(theirs.fileno())],
-                input=content,
-                pass_fds=(theirs.fileno(),),
-                capture_output=True,
-                timeout=60,
-                check=False,
+                command, input=content, pass_fds=[number], capture_output=True, timeout=60, check=False
             )
         messages = list(iter(lambda: ours.recv(4096), b""))
     return done.returncode, messages[-1].decode()
