@@ -149,7 +149,9 @@ def outbound(*arguments: str) -> OutboundSettings:
     return proxy(*arguments).outbound
 
 
-def test_places_to_listen_are_taken_each_once_and_must_then_all_be_there() -> None:
+def test_both_loopbacks_are_the_default_and_ipv6_may_be_missing() -> None:
+    both = (ListenAddress("127.0.0.1", 1080), ListenAddress("::1", 1080))
+    assert listener() == ListenerSettings(both, ipv6_if_there=True)
     found = listener("--listen=[::1]:9", "--listen=:8", "--listen=[::1]:9")
     assert found.listen == (ListenAddress("::1", 9), ListenAddress("", 8))
     assert not found.ipv6_if_there
