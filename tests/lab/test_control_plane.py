@@ -89,12 +89,8 @@ def test_the_kubeconfigs_ask_the_kube_apiserver_beside_them(tree: AssetTree, cer
 
 def test_a_kubelet_gets_its_own_pair_and_asks_where_it_is_told(certificates: ControlPlaneSet) -> None:
     tree = kubelet_node_assets("worker-0", SPEC.api_url, certificates)
-    assert [asset.path for asset in tree] == [
-        "/etc/kubernetes/pki/ca.crt",
-        "/etc/kubernetes/pki/kubelet.crt",
-        "/etc/kubernetes/pki/kubelet.key",
-        KUBELET_KUBECONFIG,
-    ]
+    files = [f"/etc/kubernetes/pki/{name}" for name in ("ca.crt", "kubelet.crt", "kubelet.key")]
+    assert [asset.path for asset in tree] == [*files, KUBELET_KUBECONFIG]
     content = yaml.safe_load(tree[KUBELET_KUBECONFIG].content)
     assert content["clusters"][0]["cluster"]["server"] == "https://10.90.0.1:6443"
     assert content["current-context"] == "system:node:worker-0"

@@ -109,11 +109,8 @@ def test_owners_are_obeyed_by_number_and_by_the_root_s_own_names(tmp_path: Path)
         entry("/a", user={"id": 12}, group={"id": 13}),
         entry("/b", user={"name": "core"}, group={"name": "wheel"}),
     )
-
-    assert [((tmp_path / name).stat().st_uid, (tmp_path / name).stat().st_gid) for name in "ab"] == [
-        (12, 13),
-        (4711, 4713),
-    ]
+    found = [(tmp_path / name).stat() for name in "ab"]
+    assert [(each.st_uid, each.st_gid) for each in found] == [(12, 13), (4711, 4713)]
 
 
 def test_what_is_not_applied_is_told_and_an_unknown_owner_refused(tmp_path: Path) -> None:

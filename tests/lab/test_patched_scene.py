@@ -49,11 +49,9 @@ def test_static_pods_wait_for_the_script_and_keys_are_for_root_alone() -> None:
     paths = [file.path for file in config.files]
 
     assert [path for path in paths if path.startswith("/etc/kubernetes/manifests/")] == []
-    names = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
-    assert [path for path in paths if path.startswith(f"{PAYLOAD}/")] == [
-        *(f"{PAYLOAD}/{name}.yaml" for name in names),
-        IMAGES_FILE,
-    ]
+    names = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    payload = [*(f"{PAYLOAD}/{name}.yaml" for name in names), IMAGES_FILE]
+    assert [path for path in paths if path.startswith(f"{PAYLOAD}/")] == payload
     assert [file.path for file in config.files if b"PRIVATE KEY" in file.content() and file.mode != 0o600] == []
     images = config.file(IMAGES_FILE)
     assert images is not None

@@ -134,12 +134,10 @@ def _options(command: click.Command, words: list[str]) -> dict[str, Any]:
 def test_a_proxy_is_told_of_all_servers_in_order_and_finds_its_files(
     parts: HostedParts, kind: str, command: click.Command
 ) -> None:
-    words = hosted_parts.proxy_command(kind, 1080, 2042, ["192.168.91.12", "192.168.91.11"], ["--resolve", "agent"])
-    options = _options(command, words)
-    assert [(server.host, server.port) for server in options["server"]] == [
-        ("192.168.91.12", names.FRONTEND_PORT),
-        ("192.168.91.11", names.FRONTEND_PORT),
-    ]
+    servers = ["192.168.91.12", "192.168.91.11"]
+    options = _options(command, hosted_parts.proxy_command(kind, 1080, 2042, servers, ["--resolve", "agent"]))
+    found = [(server.host, server.port) for server in options["server"]]
+    assert found == [(server, names.FRONTEND_PORT) for server in servers]
     assert options["server_name"] in parts.spec.frontend_names
     assert {str(options[name]) for name in ("ca", "cert", "key")} <= set(parts.proxy_files)
 

@@ -165,12 +165,8 @@ async def test_a_container_that_ends_is_started_again_with_a_log_of_its_own(tmp_
 
 
 async def test_on_failure_means_until_success(tmp_path: Path) -> None:
-    place = tmp_path / "count"
-    document = shell_pod(
-        "echo x >> /count/file; [ $(wc -l < /count/file) -ge 3 ]",
-        volumeMounts=[{"name": "v", "mountPath": "/count"}],
-        spec={"restartPolicy": "OnFailure", "volumes": [{"name": "v", "hostPath": {"path": str(place)}}]},
-    )
+    script = "echo x >> /data/file; [ $(wc -l < /data/file) -ge 3 ]"
+    document = pod_with(tmp_path, script, spec={"restartPolicy": "OnFailure"})
     async with running(make_node(tmp_path), document) as worker:
         await until(lambda: phase(worker.record) == "Succeeded")
         assert record_of(worker).restarts == 2
@@ -232,13 +228,9 @@ def pod_with(
     folder: Path, script: str = "trap 'exit 0' TERM; while true; do sleep 0.05; done", **fields: Any
 ) -> dict[str, Any]:
     """A pod that sees a folder of the test's at /data."""
-    (folder / "data").mkdir()
-    return shell_pod(
-        script,
-        volumeMounts=[{"name": "data", "mountPath": "/data"}],
-        spec={"volumes": [{"name": "data", "hostPath": {"path": str(folder / "data")}}]},
-        **fields,
-    )
+    (folder / "data").mkdir(exist_ok=True)
+    spec = {"volumes": [{"name": "data", "hostPath": {"path": str(folder / "data")}}], **fields.pop("spec", {})}
+    return shell_pod(script, volumeMounts=[{"name": "data", "mountPath": "/data"}], spec=spec, **fields)
 
 
 async def test_a_failing_liveness_probe_restarts_the_container(tmp_path: Path) -> None:
@@ -325,15 +317,7 @@ LOOP = "trap 'echo end >> /data/log; exit 0' TERM; echo begin >> /data/log; whil
 
 
 def sample(folder: Path, uid: str, name: str = "sample") -> Pod:
-    (folder / "data").mkdir(exist_ok=True)
-    document: dict[str, Any] = shell_pod(
-        LOOP,
-        volumeMounts=[{"name": "data", "mountPath": "/data"}],
-        spec={
-            "terminationGracePeriodSeconds": 10,
-            "volumes": [{"name": "data", "hostPath": {"path": str(folder / "data")}}],
-        },
-    )
+    document = pod_with(folder, LOOP, spec={"terminationGracePeriodSeconds": 10})
     document["metadata"] |= {"uid": uid, "name": name}
     return pod(document)
 
