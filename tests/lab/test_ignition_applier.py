@@ -219,18 +219,8 @@ _UNIT_NAME = st.sampled_from(["a.service", "../../../a.service", "x/y.service", 
 _DROPIN = st.fixed_dictionaries(
     {"name": st.sampled_from(["a.conf", "../../a.conf", "../../../../../outside/a.conf"]), "contents": st.just("x")}
 )
-_UNITS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "name": _UNIT_NAME,
-            "contents": st.just("x"),
-            "mask": _FLAG,
-            "enabled": _FLAG,
-            "dropins": st.lists(_DROPIN, max_size=2),
-        }
-    ),
-    max_size=2,
-)
+_UNIT = {"name": _UNIT_NAME, "contents": st.just("x"), "mask": _FLAG, "enabled": _FLAG}
+_UNITS = st.lists(st.fixed_dictionaries({**_UNIT, "dropins": st.lists(_DROPIN, max_size=2)}), max_size=2)
 
 
 def _snapshot(folder: Path) -> dict[str, tuple[int, int, bytes]]:

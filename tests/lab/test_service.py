@@ -30,19 +30,11 @@ from umbilical.lab.service_program import LabService, main, parse_arguments, par
 from umbilical.lab.service_program import make_service as make_program
 from umbilical.lab.topology import plan_topology
 
+WORDS = ("apiVersion", "kind", "request", "uid", "objects", "desiredAPIVersion", "object", "metadata")
+KEYS = st.sampled_from(WORDS) | st.text(max_size=4)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["apiVersion", "kind", "request", "uid", "objects", "desiredAPIVersion", "object", "metadata"]
-            )
-            | st.text(max_size=4),
-            inner,
-            max_size=4,
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=12,
 )
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"

@@ -187,24 +187,20 @@ SECONDS = 100.0
 STEP = re.compile(r"^ +\d+\.\d s  (.*)$")
 
 
-def _start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    folder.joinpath("scratch").mkdir()
-    wishes = {"TMPDIR": str(folder / "scratch"), "XDG_STATE_HOME": str(folder / "state"), "PYTHONIOENCODING": "utf-8"}
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    (tmp_path / "scratch").mkdir()
+    places = {"TMPDIR": str(tmp_path / "scratch"), "XDG_STATE_HOME": str(tmp_path / "state")}
     environment = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "NO_COLOR")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "umbilical", "lab", "demo", "--stand-in", *arguments],
-        cwd=folder,
-        env={**environment, **wishes},
+    process = subprocess.Popen(
+        [sys.executable, "-m", "umbilical", "lab", "demo", "--stand-in"],
+        cwd=tmp_path,
+        env={**environment, **places, "PYTHONIOENCODING": "utf-8"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-
-
-@pytest.fixture
-def started(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    process = _start(tmp_path)
     yield process
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGTERM)

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -220,14 +221,10 @@ NODE = "master-0"
 def pids_of(seconds: str) -> list[int]:
     """Find who sleeps for so long: every test has its own number."""
     found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if words[:2] == [b"sleep", seconds.encode()]:
-                found.append(int(entry.name))
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it may end while we look
+            if path.read_bytes().split(b"\0")[:2] == [b"sleep", seconds.encode()]:
+                found.append(int(path.parent.name))
     return found
 
 
