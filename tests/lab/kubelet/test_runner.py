@@ -1,7 +1,7 @@
 """Pods under a real kubelet without an API: run, restarted, read, removed, and nothing left on the machine."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,17 +81,20 @@ def pod_on(lab: Lab, node: str) -> PodStatus | None:
     return next((pod for pod in runner_of(lab).pods(lab, node) if pod.name == f"{NAME}-{node}"), None)
 
 
+def pod_when(lab: Lab, node: str, is_so: Callable[[PodStatus], bool]) -> PodStatus:
+    """Wait until the pod is there and is so."""
+
+    def found() -> list[PodStatus]:
+        pod = pod_on(lab, node)
+        return [pod] if pod is not None and is_so(pod) else []
+
+    wait_until(lambda: found() != [], SECONDS)
+    return found()[0]
+
+
 def run_pod(lab: Lab, node: str, *, host_network: bool, program: str = SPEAK) -> PodStatus:
     lab.write(node, f"{MANIFESTS}/{NAME}.yaml", static_pod(host_network=host_network, program=program))
-
-    def is_ready() -> bool:
-        pod = pod_on(lab, node)
-        return pod is not None and pod.is_ready
-
-    wait_until(is_ready, SECONDS)
-    pod = pod_on(lab, node)
-    assert pod is not None
-    return pod
+    return pod_when(lab, node, lambda pod: pod.is_ready)
 
 
 def test_a_static_pod_of_the_bootstrap_node_has_the_nodes_address(lab: Lab) -> None:
@@ -106,14 +109,8 @@ def test_a_static_pod_of_the_bootstrap_node_has_the_nodes_address(lab: Lab) -> N
 def test_a_killed_container_is_started_again_and_its_log_goes_on(lab: Lab) -> None:
     before = run_pod(lab, "bootstrap", host_network=True).containers[0]
     runner_of(lab).signal(lab, "bootstrap", NAME, NAME, signal.SIGKILL)
-
-    def is_back() -> bool:
-        pod = pod_on(lab, "bootstrap")
-        return pod is not None and pod.is_running and pod.containers[0].restarts == before.restarts + 1
-
-    wait_until(is_back, SECONDS)
-    pod = pod_on(lab, "bootstrap")
-    assert pod is not None
+    restarts = before.restarts + 1
+    pod = pod_when(lab, "bootstrap", lambda pod: pod.is_running and pod.containers[0].restarts == restarts)
     assert pod.containers[0].pid != before.pid
     assert pod.containers[0].last_exit == -signal.SIGKILL
     wait_until(lambda: runner_of(lab).logs(lab, "bootstrap", NAME, NAME).count("bootstrap 65532") == 2, SECONDS)
@@ -132,15 +129,7 @@ def test_a_pod_has_an_address_of_the_nodes_range_and_goes_with_its_manifest(lab:
 def test_starting_again_keeps_what_runs(lab: Lab) -> None:
     before = run_pod(lab, "bootstrap", host_network=True).containers[0]
     runner_of(lab).start(lab, "bootstrap", None)
-
-    def is_known() -> bool:
-        pod = pod_on(lab, "bootstrap")
-        return pod is not None and pod.is_running
-
-    wait_until(is_known, SECONDS)
-    pod = pod_on(lab, "bootstrap")
-    assert pod is not None
-    assert pod.containers[0].pid == before.pid
+    assert pod_when(lab, "bootstrap", lambda pod: pod.is_running).containers[0].pid == before.pid
 
 
 def test_kernel_settings_are_as_a_kubelet_wants_them_and_stopping_twice_is_fine(lab: Lab) -> None:
