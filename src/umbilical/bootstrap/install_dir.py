@@ -71,11 +71,7 @@ class InstallDir:
 
     @property
     def bootstrap_ignition(self) -> Path:
-        """Where bootstrap.ign lies.
-
-        Raises:
-            BootstrapError: it was not made yet, or `create cluster` has consumed it.
-        """
+        """Where bootstrap.ign lies. Raises BootstrapError: it was not made yet, or `create cluster` has consumed it."""
         path = self.path / "bootstrap.ign"
         if path.is_file():
             return path

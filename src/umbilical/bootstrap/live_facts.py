@@ -74,11 +74,7 @@ class ServerCertificate:
 
 
 def ask_node(runner: Runner, paths: NodePaths, ports: NodePorts) -> NodeAnswers:
-    """Ask everything, one question after the other.
-
-    Raises:
-        HostError: the machine does not answer at all.
-    """
+    """Ask everything, one question after the other. Raises HostError: the machine does not answer at all."""
     # The first one shows whether there is a way to the machine; a single program that is missing does not end it.
     runner.run(["true"], QUESTION_SECONDS)
     answers = {name: _ask(runner, command) for name, command in _questions(paths, ports).items()}
@@ -233,11 +229,7 @@ class ClusterAnswers:
 
 
 async def ask_cluster(client: ApiClient, namespace: str, health_port: int) -> ClusterAnswers:
-    """Look at the agents.
-
-    Raises:
-        ApiUnreachable: the API does not answer at all.
-    """
+    """Look at the agents. Raises ApiUnreachable: the API does not answer at all."""
     refusals: list[str] = []
     daemon_set = None
     pods: list[Json] = []

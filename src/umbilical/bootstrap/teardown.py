@@ -30,11 +30,7 @@ class EgressLeft:
 
 
 async def egress_left(client: ApiClient) -> EgressLeft:
-    """Name each place that still holds the argument.
-
-    Raises:
-        ApiUnreachable: the API does not answer.
-    """
+    """Name each place that still holds the argument. Raises ApiUnreachable: the API does not answer."""
     left = EgressLeft()
     for look in (_in_operator, _in_config_maps, _in_pods):
         try:

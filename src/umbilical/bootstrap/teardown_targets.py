@@ -51,11 +51,7 @@ class Found:
 
 
 async def find_targets(client: ApiClient, choice: Choice, namespace: str | None = None) -> Found:
-    """Look for the tunnel's objects; nothing is changed.
-
-    Raises:
-        ApiUnreachable: the API does not answer.
-    """
+    """Look for the tunnel's objects; nothing is changed. Raises ApiUnreachable: the API does not answer."""
     found = Found()
     for place in _places(choice, namespace):
         for kind, name in ((DAEMON_SET, AGENT_NAME), (SECRET, AGENT_SECRET)):
@@ -111,11 +107,7 @@ CONDITIONS: Final = {
 
 
 async def leftovers(client: ApiClient, targets: Iterable[Target]) -> dict[str, str]:
-    """Return what is still there by its name, with what holds it.
-
-    Raises:
-        ApiUnreachable: the API does not answer.
-    """
+    """Return what is still there by its name, with what holds it. Raises ApiUnreachable: the API does not answer."""
     remaining: dict[str, str] = {}
     for target in targets:
         held_by = await _held_by(client, target)

@@ -64,11 +64,7 @@ _SETS: Final = {"in": Operator.IN, "notin": Operator.NOT_IN}
 
 
 def parse_labels(text: str) -> dict[str, str]:
-    """Read `key=value,key2=value2` as upstream's `--lease-label` does.
-
-    Raises:
-        LabelError: with upstream's text.
-    """
+    """Read `key=value,key2=value2` as upstream's `--lease-label` does. Raises LabelError: with upstream's text."""
     if not text:
         raise LabelError("empty string provided")
     labels: dict[str, str] = {}

@@ -84,11 +84,7 @@ class Sight:
 
 
 def probe(host: str, port: int, files: TlsFiles, timeout_seconds: float, now: datetime) -> Sight:
-    """Try the port.
-
-    Raises:
-        BootstrapError: the TLS files cannot be used.
-    """
+    """Try the port. Raises BootstrapError: the TLS files cannot be used."""
     verifying = _agent_context(files)
     tcp = try_tcp(host, port, timeout_seconds)
     if tcp.state is not TcpState.OPEN:

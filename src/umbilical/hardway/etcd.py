@@ -54,11 +54,7 @@ class Etcd:
         self._in_container = in_container
 
     def members(self) -> list[Member]:
-        """List all members.
-
-        Raises:
-            HardwayError: UMB743, etcdctl failed.
-        """
+        """List all members. Raises HardwayError: UMB743, etcdctl failed."""
         answer = self._json("member", "list")
         return [_member(one) for one in answer.get("members", [])]
 

@@ -153,11 +153,7 @@ def read_events(path: Path) -> list[Event]:
 
 
 def parse_lines(lines: Iterable[bytes]) -> list[Event]:
-    """Read whole lines.
-
-    Raises:
-        ValueError: one is no event.
-    """
+    """Read whole lines. Raises ValueError: one is no event."""
     return [_event(line) for line in lines]
 
 

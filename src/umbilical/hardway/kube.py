@@ -73,11 +73,7 @@ def internal_addresses(item: Json) -> list[str]:
 
 
 def registered(known: dict[str, Json], node: Node) -> Json:
-    """Return a node's object if it is what the config says.
-
-    Raises:
-        NotYet: it is not there, or has another address.
-    """
+    """Return a node's object if it is what the config says. Raises NotYet: it is not there, or has another address."""
     item = known.get(node.name)
     if item is None:
         raise NotYet(f"{node.name} is not registered")
@@ -92,11 +88,7 @@ def is_pod_ready(pod: Json) -> bool:
 
 
 def ready_pod(site: Site, namespace: str, name: str) -> Json:
-    """Return a pod that is Ready.
-
-    Raises:
-        NotYet: it is not.
-    """
+    """Return a pod that is Ready. Raises NotYet: it is not."""
     pod = get(site, objects.POD, name, namespace)
     if pod is None:
         raise NotYet(f"there is no pod {namespace}/{name}")

@@ -107,11 +107,7 @@ class Sight:
         return Check(self.id, self.title, self.why, self.fix, self._judge)
 
     def wait(self, site: Site, timeout_seconds: float, poll_seconds: float = 1.0) -> str:
-        """Look until it is so, and tell what was seen.
-
-        Raises:
-            StageTimeout: it did not become so.
-        """
+        """Look until it is so, and tell what was seen. Raises StageTimeout: it did not become so."""
         seen = wait(
             site.reporter,
             self.title,
@@ -169,11 +165,7 @@ def enter(stage: Stage, site: Site) -> None:
 
 
 def refuse_failed(stage: Stage, found: Sequence[Finding]) -> None:
-    """Let a stage end.
-
-    Raises:
-        ChecksFailed: not yet.
-    """
+    """Let a stage end. Raises ChecksFailed: not yet."""
     for one in found:
         if one.outcome is Outcome.FAILED:
             others = sum(other.outcome is Outcome.FAILED for other in found) - 1

@@ -103,11 +103,7 @@ class State:
 
 
 def read_state(content: bytes) -> State:
-    """Read what `to_json` said.
-
-    Raises:
-        HardwayError: it is something else (UMB722).
-    """
+    """Read what `to_json` said. Raises HardwayError: it is something else (UMB722)."""
     try:
         return _state(json.loads(content))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:

@@ -186,11 +186,7 @@ def deploy(site: Site) -> None:
 
 
 def running_pods(site: Site) -> list[Json]:
-    """Return the workload's pods, if all of them are ready.
-
-    Raises:
-        NotYet: they are not.
-    """
+    """Return the workload's pods, if all of them are ready. Raises NotYet: they are not."""
     trial = trial_of(site)
     found = kube.pods(site, trial.namespace, f"app={trial.workload_name}")
     ready = [pod for pod in found if kube.is_pod_ready(pod) and "deletionTimestamp" not in objects.metadata(pod)]

@@ -70,11 +70,7 @@ def wait(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Result:
-    """Look until there is a result.
-
-    Raises:
-        StageTimeout: UMB725, with what was seen last.
-    """
+    """Look until there is a result. Raises StageTimeout: UMB725, with what was seen last."""
     start = clock()
     while True:
         try:

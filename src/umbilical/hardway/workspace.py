@@ -37,12 +37,7 @@ _WORK: Final = f"{layout.MACHINE_CONFIG}/{WORK}"
 
 
 def read_config(folder: Path) -> Resolved:
-    """Read a cluster's file.
-
-    Raises:
-        HardwayError: UMB701, there is none.
-        RenderError: UMB700, it cannot be used.
-    """
+    """Read a cluster's file. Raises HardwayError: UMB701, there is none; RenderError: UMB700, it cannot be used."""
     path = folder / CONFIG
     try:
         content = path.read_bytes()
@@ -249,11 +244,7 @@ def forget_identity(folder: Path) -> None:
 
 
 def draw_identity(name: str) -> Identity:
-    """Draw a cluster's random values.
-
-    Raises:
-        HardwayError: UMB713; there is no bcrypt.
-    """
+    """Draw a cluster's random values. Raises HardwayError: UMB713; there is no bcrypt."""
     password = draw_password()
     return Identity(str(uuid.uuid4()), _infrastructure_name(name), password, _hashed(password))
 

@@ -39,11 +39,7 @@ class Runner(Protocol):
     """Someone who runs commands on the machine in question."""
 
     def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
-        """Run a command to its end, whatever its exit code.
-
-        Raises:
-            HostError: it could not be run, or took too long.
-        """
+        """Run a command to its end, whatever its exit code. Raises HostError: it could not be run, or took too long."""
 
 
 class LocalRunner:

@@ -47,11 +47,7 @@ class Child:
         self._process.send_signal(number)
 
     def wait(self, timeout_seconds: float) -> int:
-        """Wait for the end and return the exit code.
-
-        Raises:
-            HostError: it still runs.
-        """
+        """Wait for the end and return the exit code. Raises HostError: it still runs."""
         try:
             return self._process.wait(timeout_seconds)
         except subprocess.TimeoutExpired as error:

@@ -67,11 +67,7 @@ async def apply_documents(
     options: ApplyOptions,
     tell: Callable[[Step], None],
 ) -> list[Step]:
-    """Apply all, in the order given.
-
-    Raises:
-        ClusterError: no usable kubeconfig, or the API does not answer.
-    """
+    """Apply all, in the order given. Raises ClusterError: no usable kubeconfig, or the API does not answer."""
     coming = {document.name for document in documents if document.kind == "Namespace"}
     steps: list[Step] = []
     async with make_client(kubeconfig, qps=REQUESTS_PER_SECOND, burst=BURST) as client:

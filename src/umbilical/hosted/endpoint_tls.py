@@ -34,11 +34,7 @@ class TlsFacts:
 
 
 def endpoint_context(tls: EndpointTls) -> ssl.SSLContext:
-    """Load the files.
-
-    Raises:
-        HostedError: one of them cannot be used.
-    """
+    """Load the files. Raises HostedError: one of them cannot be used."""
     context = ssl.create_default_context() if _uses_system_roots(tls) else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     noticing_truncation(context)
     if not tls.is_verified:

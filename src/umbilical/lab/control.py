@@ -32,11 +32,7 @@ class Message:
     payload: bytes = b""
 
     def encode(self) -> bytes:
-        """Spell it for the socket.
-
-        Raises:
-            MessageError: it is too large.
-        """
+        """Spell it for the socket. Raises MessageError: it is too large."""
         line = json.dumps({**self.fields, "payload": len(self.payload)}).encode() + b"\n"
         if len(line) > MAX_LINE_BYTES or len(self.payload) > MAX_PAYLOAD_BYTES:
             raise MessageError(f"{len(line)} and {len(self.payload)} bytes are too many for one message")
@@ -48,11 +44,7 @@ def fault_message(fault: LabError) -> Message:
 
 
 def decode_line(line: bytes) -> tuple[dict[str, Any], int]:
-    """Return the fields, and how many raw bytes follow.
-
-    Raises:
-        MessageError: it is not a line of ours.
-    """
+    """Return the fields, and how many raw bytes follow. Raises MessageError: it is not a line of ours."""
     try:
         fields = json.loads(line)
         size = fields.pop("payload")

@@ -99,11 +99,7 @@ def to_json(images: Mapping[str, Image]) -> bytes:
 
 
 def from_json(content: bytes) -> dict[str, Image]:
-    """Read the table back.
-
-    Raises:
-        LabError: UMB839.
-    """
+    """Read the table back. Raises LabError: UMB839."""
     try:
         images = [_image(entry) for entry in json.loads(content)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -90,11 +90,7 @@ class KubernetesScene(Scene):
         return service.node
 
     def endpoint(self) -> str:
-        """Return the address that the endpoint controller found for the lab's service.
-
-        Raises:
-            NotYet: none is ready.
-        """
+        """Return the address that the endpoint controller found for the lab's service. Raises NotYet: none is ready."""
         label = f"kubernetes.io/service-name={objects.NAME}"
         shown = self.kubectl("-n", objects.NAMESPACE, "get", "endpointslices", "-l", label, "-o=json")
         if shown.exit_code != 0:
@@ -182,11 +178,7 @@ class KubernetesScene(Scene):
         return self.lab.exec(plane.value, command, stdin=content, timeout_seconds=timeout_seconds)
 
     def apply(self, *wanted: dict[str, Any], plane: Plane = Plane.BOOTSTRAP) -> None:
-        """Create or change objects in this order.
-
-        Raises:
-            LabError: the API refuses one of them.
-        """
+        """Create or change objects in this order. Raises LabError: the API refuses one of them."""
         listed = {"apiVersion": "v1", "kind": "List", "items": list(wanted)}
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=listed, plane=plane).check()
 

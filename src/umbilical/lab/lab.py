@@ -47,11 +47,7 @@ class Completed:
         return self.stdout.decode(errors="replace")
 
     def check(self) -> "Completed":
-        """Return itself if the program succeeded.
-
-        Raises:
-            LabError: it did not; its last words are in the message.
-        """
+        """Return itself if the program succeeded. Raises LabError: it did not; its last words are in the message."""
         if self.exit_code == 0:
             return self
         lines = (self.stderr or self.stdout).decode(errors="replace").strip().splitlines()[-LINES_SHOWN:]

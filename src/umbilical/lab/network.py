@@ -58,19 +58,11 @@ class LabNetwork:
         self._folder = folder
 
     def namespace(self, node: str) -> Path:
-        """Say which file holds a node's namespace.
-
-        Raises:
-            LabError: there is no such node.
-        """
+        """Say which file holds a node's namespace. Raises LabError: there is no such node."""
         return self._folder / self._topology.node(node).name
 
     def build(self) -> None:
-        """Make all namespaces, links, addresses, routes and rules.
-
-        Raises:
-            LabError: the machine refuses something.
-        """
+        """Make all namespaces, links, addresses, routes and rules. Raises LabError: the machine refuses something."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._create(self._folder / SWITCH, self._switch_settings())
         for node in self._topology.nodes:

@@ -22,11 +22,7 @@ SYSTEM_FOLDERS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
 def program() -> Path:
-    """Find `nft`.
-
-    Raises:
-        LabError: it is not installed.
-    """
+    """Find `nft`. Raises LabError: it is not installed."""
     folders = [*os.environ.get("PATH", os.defpath).split(os.pathsep), *SYSTEM_FOLDERS]
     found = shutil.which("nft", path=os.pathsep.join(folders))
     if found is None:

@@ -88,11 +88,7 @@ class Chain:
 
 
 def table_name(name: str) -> str:
-    """Return the kernel's name of one of our tables.
-
-    Raises:
-        LabError: the name could be taken for more than a name.
-    """
+    """Return the kernel's name of one of our tables. Raises LabError: the name could be taken for more than a name."""
     if not NAME.fullmatch(name):
         why = f"{name!r} is not made of lower-case letters, digits and underscores"
         raise LabError("UMB818", "the packet filter's rules cannot be changed", why, "give the rules another name")

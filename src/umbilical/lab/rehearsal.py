@@ -34,11 +34,7 @@ def make_scene(lab: Lab, cast: Cast, story: Story) -> Scene:
 
 
 def load_scene(lab: Lab, story: Story) -> Scene:
-    """Take up the scene of a kept lab.
-
-    Raises:
-        LabError: nothing was played in it yet.
-    """
+    """Take up the scene of a kept lab. Raises LabError: nothing was played in it yet."""
     try:
         content = json.loads(lab.directory.scene_file.read_bytes())
     except FileNotFoundError:
@@ -107,11 +103,7 @@ def rehearse(rehearsal: Rehearsal, story: Story) -> Lab | None:
 
 
 def binaries(rehearsal: Rehearsal) -> Mapping[str, Path]:
-    """Find what this scenario runs.
-
-    Raises:
-        LabError: something is missing.
-    """
+    """Find what this scenario runs. Raises LabError: something is missing."""
     found = find(_programs(rehearsal), rehearsal.bin_dir)
     if rehearsal.runner is RunnerKind.KUBELET:
         check_needs(found)

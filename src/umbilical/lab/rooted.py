@@ -186,11 +186,7 @@ class _Walk:
 
 
 def parts_of(path: str) -> list[str]:
-    """Split an absolute path; refuse one that names no file, or a way back.
-
-    Raises:
-        LabError: UMB877.
-    """
+    """Split an absolute path; refuse one that names no file, or a way back. Raises LabError: UMB877."""
     parts = path.split("/")
     if not path.startswith("/") or path == "/" or any(part in ("", ".", "..") for part in parts[1:]):
         raise outside(path, "it is no absolute path in its shortest form")

@@ -98,11 +98,7 @@ def command(node: Node, kubeconfig: str | None) -> list[str]:
 
 
 def parse_status(content: bytes) -> list[PodStatus]:
-    """Read the runner's report.
-
-    Raises:
-        LabError: UMB838.
-    """
+    """Read the runner's report. Raises LabError: UMB838."""
     try:
         report = json.loads(content)
         return [_pod(report["node"], entry) for entry in report["pods"]]

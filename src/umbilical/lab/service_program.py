@@ -200,11 +200,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def make_service(options: argparse.Namespace) -> LabService:
-    """Load the pair and take the port.
-
-    Raises:
-        LabError: one of them cannot be had.
-    """
+    """Load the pair and take the port. Raises LabError: one of them cannot be had."""
     context = None if options.plain else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         if context is not None:

@@ -171,11 +171,7 @@ class LabState:
 
     @classmethod
     def from_json(cls, content: bytes) -> "LabState":
-        """Read what `to_json` said.
-
-        Raises:
-            LabError: it is something else.
-        """
+        """Read what `to_json` said. Raises LabError: it is something else."""
         try:
             return _state(json.loads(content))
         except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -193,11 +189,7 @@ def start_time(pid: int) -> int | None:
 
 
 def read_state(directory: LabDirectory) -> LabState | None:
-    """Return None where there is no lab.
-
-    Raises:
-        LabError: there is something that cannot be read as one.
-    """
+    """Return None where there is no lab. Raises LabError: there is something that cannot be read as one."""
     try:
         return LabState.from_json(directory.state_file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):

@@ -133,11 +133,7 @@ class Topology:
         return self.management.gateways if self.management and self.is_managed(node) else self.gateways
 
     def node(self, name: str) -> Node:
-        """Find a node by name.
-
-        Raises:
-            LabError: there is none; the nearest name is in the message.
-        """
+        """Find a node by name. Raises LabError: there is none; the nearest name is in the message."""
         names = [node.name for node in self.nodes]
         if name in names:
             return self.nodes[names.index(name)]
@@ -166,11 +162,7 @@ class Topology:
 
     @classmethod
     def from_json(cls, content: Mapping[str, object]) -> "Topology":
-        """Read what `to_json` said.
-
-        Raises:
-            LabError: it is something else.
-        """
+        """Read what `to_json` said. Raises LabError: it is something else."""
         try:
             return _topology(content)
         except (KeyError, TypeError, ValueError) as error:

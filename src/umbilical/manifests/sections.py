@@ -261,11 +261,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_document(content: bytes) -> Any:
-    """Read the one document.
-
-    Raises:
-        DocumentError: it is none, or there are several.
-    """
+    """Read the one document. Raises DocumentError: it is none, or there are several."""
     if len(content) > MAX_BYTES:
         raise DocumentError(f"it has {len(content)} bytes")
     try:

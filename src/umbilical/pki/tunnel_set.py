@@ -83,11 +83,7 @@ def create_authority(backend: Backend, now: datetime, lifetime: timedelta, key_t
 
 
 def load_authority(backend: Backend, pair: KeyPair, now: datetime) -> TunnelAuthority:
-    """Take up an authority that exists.
-
-    Raises:
-        PkiError: it cannot sign, or what it signs would not be accepted.
-    """
+    """Take up an authority that exists. Raises PkiError: it cannot sign, or what it signs would not be accepted."""
     if is_encrypted(pair.key):
         raise _unusable("its key is encrypted", "decrypt it into a file of mode 0600: openssl pkey -in KEY -out FILE")
     try:

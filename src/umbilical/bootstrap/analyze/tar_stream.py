@@ -65,11 +65,7 @@ class Member:
 
 
 def members(stream: Readable) -> Iterator[Member]:
-    """Yield the regular files.
-
-    Raises:
-        TarFault: the archive is damaged or cut off here.
-    """
+    """Yield the regular files. Raises TarFault: the archive is damaged or cut off here."""
     name, size = None, None
     while (header := _next_header(stream)) is not None:
         if header.kind in (_LONG_NAME, _PAX):

@@ -38,11 +38,7 @@ REASONS: Final = {
 
 
 def insertions(script: str) -> list[Insertion]:
-    """Plan the edits of an unpatched script.
-
-    Raises:
-        RenderError: an anchor is not where it should be.
-    """
+    """Plan the edits of an unpatched script. Raises RenderError: an anchor is not where it should be."""
     lines = script.split("\n")
     return [_insertion(sighting, lines) for sighting in find_anchors(lines).values()]
 
@@ -55,11 +51,7 @@ def insert(script: str, planned: Sequence[Insertion]) -> str:
 
 
 def remove(script: str, texts: Sequence[str]) -> str:
-    """Take our lines out, wherever they stand now.
-
-    Raises:
-        RenderError: one of them is not there exactly once.
-    """
+    """Take our lines out, wherever they stand now. Raises RenderError: one of them is not there exactly once."""
     lines = script.split("\n")
     for text in texts:
         block = text.removesuffix("\n").split("\n")

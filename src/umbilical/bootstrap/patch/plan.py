@@ -24,11 +24,7 @@ WARNING_BYTES: Final = 900 * 1024
 
 
 def check_size(before: int, after: int, platform: str | None) -> None:
-    """Refuse what the platform cannot carry.
-
-    Raises:
-        RenderError: the file would not reach the node.
-    """
+    """Refuse what the platform cannot carry. Raises RenderError: the file would not reach the node."""
     if platform not in SECRET_PLATFORMS or after <= LIMIT_BYTES:
         return
     raise RenderError(

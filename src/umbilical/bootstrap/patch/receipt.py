@@ -50,11 +50,7 @@ def sha256(content: bytes) -> str:
 
 
 def find_receipt(config: Config) -> Receipt:
-    """Read the config's receipt.
-
-    Raises:
-        RenderError: there is none, or it is not one that we wrote.
-    """
+    """Read the config's receipt. Raises RenderError: there is none, or it is not one that we wrote."""
     file = config.file(RECEIPT)
     if file is None:
         what, why = "this config is not patched", f"it has no {RECEIPT}, which every patch leaves"
@@ -63,11 +59,7 @@ def find_receipt(config: Config) -> Receipt:
 
 
 def decode_receipt(content: bytes) -> Receipt:
-    """Read a receipt.
-
-    Raises:
-        RenderError: it is not one that we wrote, or of a newer version.
-    """
+    """Read a receipt. Raises RenderError: it is not one that we wrote, or of a newer version."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as fault:

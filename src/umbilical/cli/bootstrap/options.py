@@ -164,11 +164,7 @@ def authority_options(command: Command) -> Command:
 
 
 def refuse_authority(options: dict[str, Any]) -> dict[str, Any]:
-    """Give the other options back.
-
-    Raises:
-        Fault: one of these was used.
-    """
+    """Give the other options back. Raises Fault: one of these was used."""
     used = [spelling for name, spelling in _OPTIONS.items() if options.get(name)]
     if used:
         raise Fault(

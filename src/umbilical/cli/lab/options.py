@@ -27,11 +27,7 @@ def bin_dir_option(command: Command) -> Command:
 
 
 def chosen_directory(name: str, directory: Path | None) -> Path:
-    """Say where the lab lies.
-
-    Raises:
-        LabError: the name cannot be a lab's.
-    """
+    """Say where the lab lies. Raises LabError: the name cannot be a lab's."""
     from umbilical.lab.state import default_directory
 
     return directory.absolute() if directory is not None else default_directory(name)

@@ -103,11 +103,7 @@ def play(wanted: "Rehearsal", story: "Story") -> "Lab | None":
 
 
 def check_report(asked: Path) -> Path:
-    """Refuse a place for the report before anything happens.
-
-    Raises:
-        LabError: it cannot be written (UMB870).
-    """
+    """Refuse a place for the report before anything happens. Raises LabError: it cannot be written (UMB870)."""
     from umbilical.fault import LabError
 
     if asked.is_dir() or not may_write(asked):

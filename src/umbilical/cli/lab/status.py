@@ -49,11 +49,7 @@ def _why_not_up(place: "LabDirectory") -> str:
 
 
 def _look(place: "LabDirectory") -> "tuple[LabState, Lab | None]":
-    """Return what was written down, and the lab itself if it is up.
-
-    Raises:
-        LabError: there is none.
-    """
+    """Return what was written down, and the lab itself if it is up. Raises LabError: there is none."""
     from umbilical.lab.lab import Lab
     from umbilical.lab.state import read_state
 

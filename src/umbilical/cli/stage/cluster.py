@@ -244,12 +244,7 @@ def locking(folder: Path) -> AbstractContextManager[object]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is taken away.
-
-    Raises:
-        UsageError: nobody can be asked.
-        Abort: the answer was no.
-    """
+    """Ask before something is taken away. Raises UsageError: nobody can be asked; Abort: the answer was no."""
     if yes:
         return
     if not sys.stdin.isatty():

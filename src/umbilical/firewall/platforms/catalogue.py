@@ -19,11 +19,7 @@ ALIKE: Final = {"powervc": "openstack", "ovirt": "none"}
 
 
 def platform_of(name: str) -> Platform:
-    """Find a platform by the name that install-config or the user gives it.
-
-    Raises:
-        RenderError: nobody knows it.
-    """
+    """Find a platform by the name that install-config or the user gives it. Raises RenderError: nobody knows it."""
     found = PLATFORMS.get(ALIKE.get(name, name))
     if found is None:
         raise RenderError(

@@ -51,11 +51,7 @@ class Request:
         return self.release is not None and self.release < Release(major, minor)
 
     def cluster(self, suffix: str = "") -> str:
-        """Name something of this cluster's.
-
-        Raises:
-            RenderError: the infra id was not given.
-        """
+        """Name something of this cluster's. Raises RenderError: the infra id was not given."""
         if not self.infra_id:
             why = "this platform's groups, tags and rules are named after the cluster"
             raise RenderError("UMB160", "the infra id is not known", why, "add --infra-id ID; metadata.json has it")
@@ -78,11 +74,7 @@ class Request:
 
 
 def parse_release(text: str) -> Release:
-    """Read `4.18`, or a whole version such as `4.18.3`.
-
-    Raises:
-        RenderError: it is none.
-    """
+    """Read `4.18`, or a whole version such as `4.18.3`. Raises RenderError: it is none."""
     found = RELEASE.fullmatch(text)
     if not found or (int(found[1]), int(found[2])) < OLDEST_KNOWN:
         raise unusable("release", text, "it is no version from 4.12 on, such as 4.18 or 4.18.3")

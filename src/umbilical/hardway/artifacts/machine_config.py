@@ -312,11 +312,7 @@ def read_bases(files: Mapping[str, bytes]) -> dict[Role, NodeBase]:
 
 
 def read_base(content: bytes) -> NodeBase:
-    """Read one rendered MachineConfig.
-
-    Raises:
-        RenderError: UMB718, it is none.
-    """
+    """Read one rendered MachineConfig. Raises RenderError: UMB718, it is none."""
     try:
         value = yaml.load(content, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -53,11 +53,7 @@ class Wish:
 
 
 def example(wish: Wish) -> bytes:
-    """Write a file for this wish.
-
-    Raises:
-        RenderError: there can be no such cluster.
-    """
+    """Write a file for this wish. Raises RenderError: there can be no such cluster."""
     said = _said(wish)
     resolved = read_cluster(yaml.safe_dump(nested(tuple(said.values()))).encode())
     known = {one.path: one.plain for one in (*said.values(), *resolved.values)}

@@ -40,11 +40,7 @@ class Sitting:
 
 
 def find_lesson(name: str) -> Lesson:
-    """Find a lesson by its id.
-
-    Raises:
-        HardwayError: UMB751, there is none of that name.
-    """
+    """Find a lesson by its id. Raises HardwayError: UMB751, there is none of that name."""
     known = {lesson.id: lesson for lesson in LESSONS}
     if name in known:
         return known[name]

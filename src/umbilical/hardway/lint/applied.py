@@ -84,11 +84,7 @@ def find(facts: Facts, kind: str, name: str, namespace: str = "", group: str = "
 
 
 def need(facts: Facts, kind: str, name: str, namespace: str = "", group: str = "") -> Applied:
-    """Return an object.
-
-    Raises:
-        Unreadable: it is not applied.
-    """
+    """Return an object. Raises Unreadable: it is not applied."""
     found = find(facts, kind, name, namespace, group)
     if found is None:
         where = f"{namespace}/" if namespace else ""

@@ -45,11 +45,7 @@ class Facts:
         self._configs: dict[str, Config] = {}
 
     def content(self, path: str) -> bytes:
-        """Return an artifact's bytes.
-
-        Raises:
-            Unreadable: it is not there.
-        """
+        """Return an artifact's bytes. Raises Unreadable: it is not there."""
         if path not in self.assets:
             raise Unreadable(f"{path} is missing")
         return self.assets[path].content

@@ -129,11 +129,7 @@ def balancers(facts: Facts) -> dict[str, Balancer]:
 
 
 def host_plan(facts: Facts) -> dict[str, Any]:
-    """Read the plan.
-
-    Raises:
-        Unreadable: it is missing or not of its shape.
-    """
+    """Read the plan. Raises Unreadable: it is missing or not of its shape."""
     try:
         plan = json.loads(facts.content(places.HOST_PLAN))
     except ValueError as error:

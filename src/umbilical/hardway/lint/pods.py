@@ -37,22 +37,14 @@ class StaticPod:
         return Pod(self.spec)
 
     def flag(self, name: str) -> str:
-        """Return a flag's value; of several the last.
-
-        Raises:
-            Unreadable: it is not there.
-        """
+        """Return a flag's value; of several the last. Raises Unreadable: it is not there."""
         value = parse_flags(self.pod.container).values.get(f"--{name}")
         if value is None:
             raise Unreadable(f"{self.path} has no --{name}")
         return value
 
     def on_host(self, path: str) -> str:
-        """Translate a path of the container through its mounts.
-
-        Raises:
-            Unreadable: it lies on no hostPath.
-        """
+        """Translate a path of the container through its mounts. Raises Unreadable: it lies on no hostPath."""
         mount = self.pod.mount_of(path)
         found = mount.on_host(path) if mount else None
         if found is None:
@@ -75,11 +67,7 @@ def program_pods(facts: Facts, program: str, *nodes: Node) -> list[StaticPod]:
 
 
 def program_pod(facts: Facts, program: str, node: Node) -> StaticPod:
-    """Return a program's only pod on a node.
-
-    Raises:
-        Unreadable: there is none, or there are several.
-    """
+    """Return a program's only pod on a node. Raises Unreadable: there is none, or there are several."""
     found = program_pods(facts, program, node)
     if len(found) != 1:
         raise Unreadable(f"{node.id} has {len(found)} static pods of {program}, not one")
@@ -130,11 +118,7 @@ class Program:
 
 
 def programs(facts: Facts, name: str) -> list[Program]:
-    """Find a program in the static pods of every node, those that wait included.
-
-    Raises:
-        Unreadable: there is none.
-    """
+    """Find a program in the static pods of every node, those that wait included. Raises Unreadable: there is none."""
     found = [Program(facts, pod) for pod in program_pods(facts, name)]
     if not found:
         raise Unreadable(f"no static pod runs {name}")

@@ -48,11 +48,7 @@ def as_done(completed: Completed) -> Done:
 
 
 def do(host: Host, *command: str, stdin: bytes | None = None, timeout_seconds: float = COMMAND_SECONDS) -> str:
-    """Run a command that must succeed, and return what it printed.
-
-    Raises:
-        HardwayError: it failed (UMB730).
-    """
+    """Run a command that must succeed, and return what it printed. Raises HardwayError: it failed (UMB730)."""
     done = host.run(command, stdin=stdin, timeout_seconds=timeout_seconds)
     if done.exit_code != 0:
         what = f"{PurePosixPath(command[0]).name} failed on the host of the machines"

@@ -22,11 +22,7 @@ PLAN_RECORD: Final = "host-plan.json"
 
 
 def read_plan(content: bytes) -> list[Action]:
-    """Read host-plan.json.
-
-    Raises:
-        HardwayError: it is something else (UMB733).
-    """
+    """Read host-plan.json. Raises HardwayError: it is something else (UMB733)."""
     try:
         return [_action(value) for value in json.loads(content)["actions"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -71,11 +71,7 @@ def install_step(site: Site, node: Node) -> Step:
 
 
 def check_lives(site: Site) -> None:
-    """Boot nothing with certificates that end before it is up.
-
-    Raises:
-        Unsafe: UMB762.
-    """
+    """Boot nothing with certificates that end before it is up. Raises Unsafe: UMB762."""
     paths = [path for path in site.assets if path.startswith(f"{TLS}/") and path.endswith(".crt")]
     for path in sorted(paths):
         for certificate in read_certificates(site.content(path)):

@@ -93,11 +93,7 @@ class Pivot:
         return run
 
     def judge(self) -> None:
-        """End the probes, and refuse what they saw if one of them failed.
-
-        Raises:
-            HardwayError: UMB746.
-        """
+        """End the probes, and refuse what they saw if one of them failed. Raises HardwayError: UMB746."""
         if self._prober is None:
             return
         prober = self._prober

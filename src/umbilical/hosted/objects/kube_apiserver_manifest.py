@@ -40,11 +40,7 @@ class Manifest:
 
 
 def read_manifest(content: bytes, spec: HostedSpec) -> Manifest:
-    """Read the one document of a file.
-
-    Raises:
-        RenderError: it is no such workload, or contradicts the spec.
-    """
+    """Read the one document of a file. Raises RenderError: it is no such workload, or contradicts the spec."""
     try:
         document = read_document(content)
     except DocumentError as error:

@@ -223,11 +223,7 @@ def wanted_flags(spec: HostedSpec) -> list[str]:
 
 
 def new_flags(manifest: Manifest, spec: HostedSpec) -> list[str]:
-    """Return the flags that are not there yet.
-
-    Raises:
-        RenderError: one is there with a value that cannot work.
-    """
+    """Return the flags that are not there yet. Raises RenderError: one is there with a value that cannot work."""
     found = []
     for wanted in wanted_flags(spec):
         flag, _, value = wanted.partition("=")

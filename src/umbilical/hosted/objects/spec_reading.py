@@ -52,11 +52,7 @@ Part = TypeVar("Part")
 
 
 def read_spec(content: bytes) -> HostedSpec:
-    """Read a spec.
-
-    Raises:
-        RenderError: it is no such file, or some of it cannot be used; all of that is told.
-    """
+    """Read a spec. Raises RenderError: it is no such file, or some of it cannot be used; all of that is told."""
     try:
         document = read_document(content)
     except DocumentError as error:

@@ -70,11 +70,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Fault:
-    """Load a fault.
-
-    Raises:
-        LabError: there is none of that name.
-    """
+    """Load a fault. Raises LabError: there is none of that name."""
     if name not in _MODULES:
         raise LabError("UMB860", f"there is no fault {name}", scenario.hint(name, _MODULES), "umbilical lab list")
     fault = scenario.load(__package__, _MODULES, "FAULTS", name)

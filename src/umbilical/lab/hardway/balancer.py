@@ -116,11 +116,7 @@ class Balancer:
         return {row.split()[3] for row in rows if len(row.split()) > 3}
 
     def servers(self) -> list[BackendServer]:
-        """Ask how every server of every backend is.
-
-        Raises:
-            LabError: UMB736, it does not answer.
-        """
+        """Ask how every server of every backend is. Raises LabError: UMB736, it does not answer."""
         return parse_stats(self._ask(STATS_SOCKET, "show stat"))
 
     def _refuse_unless_good(self, config: bytes) -> None:

@@ -45,11 +45,7 @@ Object = Mapping[str, Any]
 
 
 def find(objects: Iterable[Object], kind: str, name: str) -> Object:
-    """Find one of them.
-
-    Raises:
-        LabError: it was not rendered.
-    """
+    """Find one of them. Raises LabError: it was not rendered."""
     for one in objects:
         if (one["kind"], one["metadata"]["name"]) == (kind, name):
             return one

@@ -150,11 +150,7 @@ class HostedStage:
         self.scene.wait(f"every agent to have {servers} servers", look, AGENTS_SECONDS)
 
     def metric(self, program: Program, name: str, *labels: str) -> float:
-        """Add up a metric's values whose labels hold all of these texts.
-
-        Raises:
-            NotYet: the program does not answer.
-        """
+        """Add up a metric's values whose labels hold all of these texts. Raises NotYet: the program does not answer."""
         text = self.scene.fetch(program.node, f"http://127.0.0.1:{program.metrics_port}/metrics")
         if text is None:
             raise NotYet(f"{program.title} does not tell its metrics")

@@ -160,11 +160,7 @@ def ctr(lab: Lab, node: str, *arguments: str, timeout_seconds: float = 30.0) -> 
 
 
 def refuse_if_ended(lab: Lab, node: str, name: str) -> None:
-    """Tell of a program that should run and does not.
-
-    Raises:
-        LabError: UMB842.
-    """
+    """Tell of a program that should run and does not. Raises LabError: UMB842."""
     for process in lab.processes():
         if (process.node, process.name) == (node, name) and process.exit_code is not None:
             lines = [line.strip() for line in lab.log(node, name).splitlines() if line.strip()]

@@ -28,11 +28,7 @@ _HIGHEST_SIGNAL: Final = 64
 
 
 def parse_answer(answer: bytes) -> dict[str, Any]:
-    """Take the list of pods from an HTTP/1.0 answer.
-
-    Raises:
-        NotYet: it is not whole, or no good one.
-    """
+    """Take the list of pods from an HTTP/1.0 answer. Raises NotYet: it is not whole, or no good one."""
     head, _, body = answer.partition(b"\r\n\r\n")
     status = head.split(b"\r\n")[0].decode(errors="replace")
     if status.split(" ")[1:2] != ["200"]:
@@ -159,11 +155,7 @@ class KubeletRunner:
         return read_pods(node, address, _listed(lab, node), containerd.task_pids(lab, node))
 
     def signal(self, lab: Lab, node: str, pod: str, container: str, number: signal.Signals) -> None:
-        """Send a signal to the first process of a container.
-
-        Raises:
-            LabError: UMB844, there is none.
-        """
+        """Send a signal to the first process of a container. Raises LabError: UMB844, there is none."""
         for found in self.pods(lab, node):
             if is_called(found.name, pod):
                 for one in found.containers:

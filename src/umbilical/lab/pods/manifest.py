@@ -317,11 +317,7 @@ _READERS: Final[Mapping[str, Callable[[Fields], HostPath | EmptyDirectory | Payl
 
 
 def read_static_pod(content: bytes, title: str) -> Pod:
-    """Read the one pod of a file in a static pod directory.
-
-    Raises:
-        PodError: UMB830 or UMB831.
-    """
+    """Read the one pod of a file in a static pod directory. Raises PodError: UMB830 or UMB831."""
     documents = read_documents(content, title)
     if len(documents) != 1:
         raise unreadable(title, f"it holds {len(documents)} objects; a static pod is one")
@@ -332,11 +328,7 @@ def read_static_pod(content: bytes, title: str) -> Pod:
 
 
 def pod(document: dict[str, Any]) -> Pod:
-    """Read a Pod object; one without uid has none yet.
-
-    Raises:
-        PodError: UMB831.
-    """
+    """Read a Pod object; one without uid has none yet. Raises PodError: UMB831."""
     top = Fields(document, "pod")
     return pod_of(top.needed("metadata"), top.needed("spec"))
 

@@ -58,11 +58,7 @@ class PodNetworks:
             detach_pod(path)
 
     async def attach(self, pod: Pod) -> tuple[Path, tuple[str, ...]]:
-        """Make the pod's network; return the namespace's file and the addresses.
-
-        Raises:
-            Waiting: UMB835.
-        """
+        """Make the pod's network; return the namespace's file and the addresses. Raises Waiting: UMB835."""
         # Here, since a pod in the node's network needs none of it, and netlink takes a while to import.
         from umbilical.lab.network import attach_pod
 

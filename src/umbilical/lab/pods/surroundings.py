@@ -113,11 +113,7 @@ def expand_all(texts: Sequence[str], variables: Mapping[str, str]) -> tuple[str,
 
 
 def pod_field(pod: Pod, path: str, node: str, node_ip: str, addresses: Sequence[str]) -> str:
-    """Look a field of the downward API up.
-
-    Raises:
-        PodError: UMB831, there is no such field.
-    """
+    """Look a field of the downward API up. Raises PodError: UMB831, there is no such field."""
     known = {
         "metadata.name": pod.name,
         "metadata.namespace": pod.namespace,
@@ -256,11 +252,7 @@ def hostname(pod: Pod) -> str:
 
 
 def identity(security: Security, image: Image) -> tuple[int, int]:
-    """Return user and group.
-
-    Raises:
-        Waiting: it would be root, and the pod refuses that.
-    """
+    """Return user and group. Raises Waiting: it would be root, and the pod refuses that."""
     user = image.user[0] if security.user is None else security.user
     if user == 0 and security.refuses_root:
         raise _no_configuration("container has runAsNonRoot and image will run as root")

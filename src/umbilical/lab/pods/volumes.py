@@ -44,11 +44,7 @@ _CHECKS: Final[dict[PathType, Callable[[int], bool]]] = {
 
 
 def provide(volume: str, wanted: HostPath) -> Path:
-    """Return the path, made where the type asks for it.
-
-    Raises:
-        Waiting: UMB833, it is missing or something else.
-    """
+    """Return the path, made where the type asks for it. Raises Waiting: UMB833, it is missing or something else."""
     path = Path(wanted.path)
     try:
         _create(path, wanted.type)
@@ -182,11 +178,7 @@ class PodVolumes:
         self.places: dict[str, Path] = {}
 
     async def provide(self, addresses: tuple[str, ...], now: float) -> None:
-        """Make everything that is not there yet.
-
-        Raises:
-            Waiting: UMB833 or UMB834; to be called again.
-        """
+        """Make everything that is not there yet. Raises Waiting: UMB833 or UMB834; to be called again."""
         for volume in self._pod.volumes:
             self.places[volume.name] = await self._provide(volume, addresses, now)
 

@@ -87,11 +87,7 @@ class PatchedScene(KubernetesScene):
     _is_bootstrap_gone = False
 
     def check_machine(self) -> None:
-        """Refuse before anything is made.
-
-        Raises:
-            LabError: a program is missing that the script runs.
-        """
+        """Refuse before anything is made. Raises LabError: a program is missing that the script runs."""
         missing = [name for name in NEEDED if find_program(name) is None]
         if missing:
             what = f"a needed program is missing: {', '.join(missing)}"
@@ -251,11 +247,7 @@ class PatchedScene(KubernetesScene):
         return replace(super().certificate_names(), names=(self.api_address,))
 
     def _check_unit(self) -> int | None:
-        """Return how the script ended; None while it runs.
-
-        Raises:
-            LabError: it ended with a failure, for good.
-        """
+        """Return how the script ended; None while it runs. Raises LabError: it ended with a failure, for good."""
         (unit,) = (each for each in self.lab.processes() if (each.node, each.name) == (BOOTSTRAP, UNIT))
         if unit.exit_code:
             lines = self.lab.log(BOOTSTRAP, UNIT).strip().splitlines()[-3:]
@@ -265,11 +257,7 @@ class PatchedScene(KubernetesScene):
 
 
 def _run(*words: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command of ours as a user does.
-
-    Raises:
-        LabError: it failed; its own three lines are in the message.
-    """
+    """Run a command of ours as a user does. Raises LabError: it failed; its own three lines are in the message."""
     command: list[Any] = [sys.executable, "-m", "umbilical", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
     if done.returncode != 0:

@@ -73,11 +73,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Scenario:
-    """Load a scenario.
-
-    Raises:
-        LabError: there is none of that name.
-    """
+    """Load a scenario. Raises LabError: there is none of that name."""
     if name not in _MODULES:
         raise LabError("UMB852", f"there is no scenario {name}", hint(name, _MODULES), "umbilical lab list")
     scenario = load(__package__, _MODULES, "SCENARIOS", name)

@@ -277,11 +277,7 @@ TOPICS: Final = _topics()
 
 
 def render_manifests(inputs: Inputs, made: AssetTree) -> AssetTree:
-    """Make manifests/.
-
-    Raises:
-        RenderError: UMB715 to UMB719, the release lacks something.
-    """
+    """Make manifests/. Raises RenderError: UMB715 to UMB719, the release lacks something."""
     tree = AssetTree()
     if inputs.cluster.is_openshift:
         for crd in crds.bootstrap_crds(inputs.payload.crds):

@@ -94,11 +94,7 @@ _ORDER: Final = ("SecurityContextConstraints", "ClusterRole", "ClusterRoleBindin
 
 
 def security_constraints(inputs: Inputs) -> list[Object]:
-    """Take them out of the release.
-
-    Raises:
-        RenderError: UMB715, there are none, or one cannot be read.
-    """
+    """Take them out of the release. Raises RenderError: UMB715, there are none, or one cannot be read."""
     manifests = inputs.payload.manifests
     found = [
         one

@@ -140,11 +140,7 @@ def write_removals(steps: list[Removal]) -> bytes:
 
 
 def read_removals(content: bytes) -> list[Removal]:
-    """Read the artifact of `write_removals`.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """Read the artifact of `write_removals`. Raises ValueError: it is something else."""
     try:
         return [_removal(one) for one in json.loads(content)]
     except (TypeError, KeyError, RecursionError) as error:

@@ -65,11 +65,7 @@ class Seat:
         return HostFile("secrets", self.secrets_on_host, "Directory", mount_path=layout.POD_SECRETS)
 
     def image(self, program: str) -> str:
-        """Return the pull spec of a program's image.
-
-        Raises:
-            RenderError: UMB716, the release has none.
-        """
+        """Return the pull spec of a program's image. Raises RenderError: UMB716, the release has none."""
         tag = _RELEASE_TAGS.get(program, program) if self.is_openshift else program
         if tag not in self.inputs.payload.images:
             why = f"the images of {self.inputs.payload.version} have no tag {tag}, and a static pod needs it"
