@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import flag_docs
+from hardway_pages import Book
 from umbilical import codes
 from umbilical.cli.stage.cluster import machines_for, trial_for
 from umbilical.cli.stage.view import PlainLines
@@ -17,7 +18,6 @@ from umbilical.hardway.artifacts.static_pods.pods import write_removals
 from umbilical.hardway.config.cluster import MachinesKind, Profile
 from umbilical.hardway.config.example import Wish, example
 from umbilical.hardway.config.reading import read_cluster
-from umbilical.hardway.explaining import Book
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
 from umbilical.manifests.tree import Asset

@@ -1,10 +1,10 @@
 """Every stage, condition and file of the record is explained, and pages have everything of their stage."""
 
 from hardway_docs import WISHES, paper_site
+from hardway_pages import INDEX, Book, file_name
 from umbilical.hardway import explaining
 from umbilical.hardway.explain import library, lookup
 from umbilical.hardway.explain.entry import EntryKind
-from umbilical.hardway.explaining import INDEX, Book, file_name
 from umbilical.hardway.lessons.catalogue import LESSONS
 from umbilical.hardway.stages import catalogue
 
