@@ -87,8 +87,7 @@ def read_file(path: Path, install_dir: InstallDir | None = None) -> BootstrapFil
 def patch_file(source: BootstrapFile, target: Path, spec: TunnelSpec, platform: str | None) -> PatchedFile:
     """Put the tunnel in, verify the result, and write it where it is not what is there already.
 
-    Raises:
-        Fault: it cannot be patched, or the result fails a check that passed before. Nothing is written then.
+    Raises Fault: it cannot be patched, or the result fails a check that passed before. Nothing is written then.
     """
     made = patch(source.document(), spec, platform or source.platform())
     is_bash_there = syntax_complaint(b":\n") is None

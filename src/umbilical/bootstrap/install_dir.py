@@ -113,11 +113,7 @@ class InstallDir:
 
     @property
     def platform(self) -> str:
-        """Its name as install-config spells it.
-
-        Raises:
-            BootstrapError: neither metadata.json nor install-config tells it.
-        """
+        """As install-config spells it. Raises BootstrapError: neither metadata.json nor install-config tells it."""
         for name in PLATFORMS:
             if self.metadata.get(name) is not None:
                 return name
@@ -153,8 +149,7 @@ class InstallDir:
     def bootstrap_addresses(self) -> BootstrapAddresses:
         """Say where the bootstrap machine is, from what the Cluster API providers left.
 
-        Raises:
-            BootstrapError: this installer or platform leaves nothing, or no address is known yet.
+        Raises BootstrapError: this installer or platform leaves nothing, or no address is known yet.
         """
         path = self._machine_file()
         machine = read_yaml(path)
@@ -166,8 +161,7 @@ class InstallDir:
     def ssh_key(self) -> Iterator[Path]:
         """Lend the key pair that the installer made for the bootstrap machine, as a file that is gone afterwards.
 
-        Raises:
-            BootstrapError: the state file has none.
+        Raises BootstrapError: the state file has none.
         """
         key = self._bytes_of_state("*tls.BootstrapSSHKeyPair", "Priv")
         if key is None or not key.startswith(b"-----BEGIN "):

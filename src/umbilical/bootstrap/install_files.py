@@ -24,11 +24,7 @@ MAX_BYTES: Final = 256 * 1024 * 1024
 
 
 def read_json(path: Path) -> Document | None:
-    """Read one JSON object; None when there is no such file.
-
-    Raises:
-        BootstrapError: unreadable, or something else than a JSON object.
-    """
+    """Read one JSON object; None without the file. Raises BootstrapError: unreadable, or something else."""
     content = read_bytes(path)
     if content is None:
         return None
@@ -42,11 +38,7 @@ def read_json(path: Path) -> Document | None:
 
 
 def read_yaml(path: Path) -> Document | None:
-    """Read one YAML mapping; None when there is no such file.
-
-    Raises:
-        BootstrapError: unreadable, or something else than one YAML mapping.
-    """
+    """Read one YAML mapping; None without the file. Raises BootstrapError: unreadable, or something else."""
     content = read_bytes(path)
     return None if content is None else parse_yaml(content, path)
 
@@ -110,11 +102,7 @@ class BootstrapAddresses:
 
 
 def addresses_of(machine: Document, origin: Path, platform: str, install_config: Document | None) -> BootstrapAddresses:
-    """Apply the installer's own rule to a Machine object.
-
-    Raises:
-        BootstrapError: it has no address yet, or none that SSH can use from outside.
-    """
+    """Apply the installer's rule to a Machine object. Raises BootstrapError: it has no address that SSH can use."""
     external = _of_type(machine, "ExternalIP", origin)
     internal = _of_type(machine, "InternalIP", origin)
     return BootstrapAddresses(_ssh_address(external, internal, origin, platform, install_config or {}), internal)
@@ -177,8 +165,7 @@ ROOT_AUTHORITY: Final = "*tls.RootCA"
 def root_authority_from_state(content: bytes) -> KeyPair:
     """Take the installer's root authority out of its state file.
 
-    Raises:
-        PkiError: the file is not such a state, or holds no root authority (yet).
+    Raises PkiError: the file is not such a state, or holds no root authority (yet).
     """
     fields = _state(content).get(ROOT_AUTHORITY)
     if not isinstance(fields, dict):

@@ -30,8 +30,7 @@ class NodeAccess:
 def node_runner(access: NodeAccess, directory: InstallDir | None = None) -> Iterator[SshRunner | None]:
     """Lend a runner with root's rights on the machine; None when nothing names a machine.
 
-    Raises:
-        BootstrapError: the install directory does not tell where the machine is.
+    Raises BootstrapError: the install directory does not tell where the machine is.
     """
     host = access.host
     if host is None and directory is not None:

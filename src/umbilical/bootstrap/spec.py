@@ -135,11 +135,7 @@ _DEFAULTS: Final[dict[Shape, dict[str, Any]]] = {
 
 
 def for_shape(shape: Shape, **changes: Any) -> TunnelSpec:
-    """Take a shape's defaults with some fields changed.
-
-    Raises:
-        RenderError: a field is unusable, or two contradict each other.
-    """
+    """Take a shape's defaults with some fields changed. Raises RenderError: one is unusable, or two conflict."""
     return TunnelSpec(shape=shape, **{**_DEFAULTS[shape], **changes})
 
 

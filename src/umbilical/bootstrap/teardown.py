@@ -167,8 +167,7 @@ async def tear_down(
 ) -> Report:
     """Delete what is the tunnel's in this cluster.
 
-    Raises:
-        ApiUnreachable: the API did not answer when it was first asked; nothing was changed then.
+    Raises ApiUnreachable: the API did not answer when it was first asked; nothing was changed then.
     """
     found = await find_targets(client, options.choice, options.namespace)
     report = Report(warnings=[_cannot_look(refusal) for refusal in found.refusals])

@@ -180,11 +180,7 @@ class Creator:
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> list[Result]:
-        """Go round until all are there.
-
-        Raises:
-            CreationError: UMB740 (the time is over), UMB741 (the API will never take one of them).
-        """
+        """Go round until all are there. Raises CreationError: UMB740 (too late), UMB741 (one will never be taken)."""
         done: dict[int, Result] = {}
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         while True:

@@ -196,8 +196,7 @@ def make_client(
 ) -> ApiClient:
     """Make a client from a kubeconfig file, or from the pod's service account when there is none.
 
-    Raises:
-        ClusterError: no usable configuration or credentials.
+    Raises ClusterError: no usable configuration or credentials.
     """
     return ApiClient(Credentials(kubeconfig, user_agent, request_seconds), RateLimit(qps, burst), request_seconds)
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 def load(kubeconfig: Path | None) -> "SingleConfig":
     """Read the file's current context; without a file, the in-cluster configuration.
 
-    Raises:
-        ClusterError: lightkube is missing, or there is nothing usable.
+    Raises ClusterError: lightkube is missing, or there is nothing usable.
     """
     try:
         from lightkube import KubeConfig

@@ -283,8 +283,7 @@ async def approve_pending(client: ApiClient, policy: Policy, now: datetime, know
     `known`: nodes that have got their first certificate, also where its request is deleted by now: the cluster's own
     cleaner takes those away after an hour.
 
-    Raises:
-        ApiRefused, ApiUnreachable: the API did not answer as it should; what was approved before stays so.
+    Raises ApiRefused, ApiUnreachable: the API did not answer as it should; what was approved before stays so.
     """
     listed = await objects.list_objects(client, KIND)
     nodes = await objects.list_objects(client, NODE)

@@ -33,11 +33,7 @@ class Request:
 
 
 def read_request(pem: bytes) -> Request:
-    """Read one request, its own signature checked.
-
-    Raises:
-        RequestError: it is none, somebody else's key signed it, or its key is weak.
-    """
+    """Read one request. Raises RequestError: it is none, another key signed it, or its key is weak."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
     from cryptography.x509.oid import NameOID

@@ -111,11 +111,7 @@ class Selector(Record):
 
 
 def parse_selector(text: str) -> Selector:
-    """Read `a=b, c!=d, e in (f,g), h notin (i), j, !k, l>1`.
-
-    Raises:
-        SelectorError: with the text that kubectl and upstream's agent show.
-    """
+    """Read `a=b, c!=d, e in (f,g), h notin (i), j, !k, l>1`. Raises SelectorError: with kubectl's text."""
     return _Parser(text).selector()
 
 

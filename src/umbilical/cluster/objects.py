@@ -62,8 +62,7 @@ async def delete(
 ) -> None:
     """Ask for the deletion of exactly this object, and of what belongs to it later on (background).
 
-    Raises:
-        ApiRefused: 404 when it is gone, 409 when another object has its name by now, or what else is in the way.
+    Raises ApiRefused: 404 when it is gone, 409 when another object has its name by now, or what else is in the way.
     """
     options: Json = {
         "apiVersion": "v1",
@@ -124,12 +123,7 @@ class Discovery:
         self._served: dict[str, dict[str, Kind]] = {}
 
     async def find(self, api_version: str, kind: str) -> Kind | None:
-        """Find a kind; None where the cluster serves none.
-
-        Raises:
-            ApiRefused: the cluster does not say.
-            ApiUnreachable: no answer.
-        """
+        """Find a kind; None where the cluster serves none. Raises ApiRefused, ApiUnreachable."""
         if api_version not in self._served:
             self._served[api_version] = await self._ask(api_version)
         return self._served[api_version].get(kind)

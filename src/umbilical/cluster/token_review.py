@@ -38,11 +38,7 @@ class TokenReviewer:
         self._refusal = refusal
 
     async def authenticate(self, token: str) -> None:
-        """Return for a good token. Bounded by the client's time limit.
-
-        Raises:
-            TokenRefused: or whatever `refusal` makes of the text.
-        """
+        """Return for a good token, in the client's time limit. Raises TokenRefused, or what `refusal` makes of it."""
         fault = await self._fault(token)
         if fault is not None:
             raise self._refusal(f"Failed to validate authentication token, err:{fault}")

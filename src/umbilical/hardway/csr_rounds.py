@@ -128,11 +128,7 @@ def _sight(nodes: Sequence[Node], look: Look) -> Sight:
 
 
 def check_serving(site: Site, node: Node) -> None:
-    """Dial a kubelet and verify its certificate as kube-apiserver does.
-
-    Raises:
-        NotYet: it is not served, or not trusted.
-    """
+    """Verify a kubelet's certificate as kube-apiserver does. Raises NotYet: it is not served, or not trusted."""
     authority = site.content(layout.bundle(Bundle.KUBELET_CA.value)).decode()
     context = ssl.create_default_context(cadata=authority)
     address = ipaddress.ip_address(str(node.address))
@@ -152,8 +148,7 @@ def check_holder(site: Site, node: Node) -> None:
     A kubelet that rotates its certificates keeps its key in memory until one is issued, so nobody can look before:
     a stranger who has the bootstrap identity and asked in the node's name is found out here.
 
-    Raises:
-        NotYet: the node has none, or another one.
+    Raises NotYet: the node has none, or another one.
     """
     noted = _first(site, node)
     if not noted or noted.get("seen"):

@@ -127,11 +127,7 @@ class Tail:
         self._offset = 0
 
     def new(self) -> list[Event]:
-        """Return the events that have become whole since the last call.
-
-        Raises:
-            HardwayError: a line is no event (UMB721).
-        """
+        """Return the events that are whole since the last call. Raises HardwayError: a line is no event (UMB721)."""
         try:
             with self._path.open("rb") as stream:
                 stream.seek(self._offset)
@@ -144,11 +140,7 @@ class Tail:
 
 
 def read_events(path: Path) -> list[Event]:
-    """Read what is whole, without the lock: the last line may be on its way.
-
-    Raises:
-        HardwayError: a line before the last is no event (UMB721).
-    """
+    """Read the whole lines, without the lock. Raises HardwayError: one before the last is no event (UMB721)."""
     return _whole(path, _content(path))[0]
 
 

@@ -27,12 +27,7 @@ WORKER_LABEL: Final = "node-role.kubernetes.io/worker"
 
 
 def ready_text(site: Site, address: IpAddress | None = None) -> str:
-    """Ask /readyz, and take nothing but its own word for it.
-
-    Raises:
-        NotYet: it says something else.
-        ClusterError: it says nothing.
-    """
+    """Ask /readyz. Raises NotYet: it says something else than ok; ClusterError: it says nothing."""
     try:
         text = site.api(address).call(lambda client: client.get_text("/readyz")).strip()
     except ApiRefused as refusal:

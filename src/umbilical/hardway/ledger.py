@@ -171,8 +171,7 @@ class Holder:
 def locked(folder: Path, command: str, since: str) -> Iterator[None]:
     """Hold the lock of a cluster's directory. It ends with the process, however that ends.
 
-    Raises:
-        HardwayError: somebody else has it (UMB720), or it cannot be had by this user (UMB721).
+    Raises HardwayError: somebody else has it (UMB720), or it cannot be had by this user (UMB721).
     """
     descriptor = _open(folder / RECORD / LOCK)
     try:

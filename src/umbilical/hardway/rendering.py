@@ -72,8 +72,7 @@ def render(
 ) -> Rendered:
     """Render all that can be rendered now; nothing is written.
 
-    Raises:
-        Fault: the file, the release, the artifacts or the certificates cannot be used.
+    Raises Fault: the file, the release, the artifacts or the certificates cannot be used.
     """
     cluster = workspace.read_config(folder).cluster
     on_disk = workspace.read_artifacts(folder)

@@ -34,8 +34,7 @@ class Api:
     def call(self, ask: Callable[[ApiClient], Awaitable[Result]], timeout_seconds: float = CALL_SECONDS) -> Result:
         """Ask with a client that is closed afterwards.
 
-        Raises:
-            ClusterError: what the API said, or that it said nothing, or not all of it in time.
+        Raises ClusterError: what the API said, or that it said nothing, or not all of it in time.
         """
 
         async def run() -> Result:

@@ -24,8 +24,7 @@ from umbilical.hardway.waiting import NotYet
 def removal(site: Site, what: str) -> Removal | None:
     """Find how something is removed; None where there is nothing of it.
 
-    Raises:
-        HardwayError: UMB760, the artifact cannot be read.
+    Raises HardwayError: UMB760, the artifact cannot be read.
     """
     try:
         steps = read_removals(site.content(REMOVALS_PATH))
@@ -37,8 +36,7 @@ def removal(site: Site, what: str) -> Removal | None:
 def remove(site: Site, step: Removal) -> None:
     """Delete the namespace, then files on nodes, then run what has to follow. Doing it twice is fine.
 
-    Raises:
-        HardwayError: UMB761, a command on a node failed.
+    Raises HardwayError: UMB761, a command on a node failed.
     """
     if step.namespace:
         site.api().call(lambda client: delete_if_there(client, objects.NAMESPACE, step.namespace))
@@ -67,8 +65,7 @@ def namespace(site: Site) -> str:
 def hand_out_certificates(site: Site) -> None:
     """Give the agents their Secret. Its content goes from the node to the API and lies nowhere else.
 
-    Raises:
-        NotYet: the node has not made them.
+    Raises NotYet: the node has not made them.
     """
     content = {}
     for file in _FILES:

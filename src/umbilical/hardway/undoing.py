@@ -106,8 +106,7 @@ class Undoing:
     def destroy(self) -> list[int]:
         """Undo everything that the record has, and only that. Doing it twice is fine.
 
-        Raises:
-            Fault: the first thing that could not be undone, after all others were tried.
+        Raises Fault: the first thing that could not be undone, after all others were tried.
         """
         chosen = touched(self._ledger.state)
         first: Fault | None = None

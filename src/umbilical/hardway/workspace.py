@@ -53,8 +53,7 @@ def read_config(folder: Path) -> Resolved:
 def read_artifacts(folder: Path) -> dict[str, Asset]:
     """Read what lies below artifacts/, by path; what the machine-config commands work in is no artifact.
 
-    Raises:
-        HardwayError: UMB714, something cannot be read.
+    Raises HardwayError: UMB714, something cannot be read.
     """
     root = folder / ARTIFACTS
     return {
@@ -67,8 +66,7 @@ def read_artifacts(folder: Path) -> dict[str, Asset]:
 def write_artifacts(folder: Path, assets: Iterable[Asset], removed: Iterable[str] = ()) -> None:
     """Write artifacts, all or none, and remove others with the same move.
 
-    Raises:
-        HardwayError: UMB714, the directory cannot be written to.
+    Raises HardwayError: UMB714, the directory cannot be written to.
     """
     root = folder / ARTIFACTS
     try:
@@ -123,8 +121,7 @@ def read_payload(folder: Path, cluster: Cluster) -> Payload | None:
 def read_node_bases(folder: Path) -> dict[Role, NodeBase]:
     """Read the machine configs that were rendered; none of them: the built-in base.
 
-    Raises:
-        RenderError: UMB718, there are some, and they cannot be used.
+    Raises RenderError: UMB718, there are some, and they cannot be used.
     """
     root = folder / ARTIFACTS / _WORK / RENDERED
     files = {path.name: _read(path) for path in sorted(_files(root)) if RENDERED_FILE.fullmatch(path.name)}
@@ -134,8 +131,7 @@ def read_node_bases(folder: Path) -> dict[Role, NodeBase]:
 def read_pull_secret(folder: Path, cluster: Cluster) -> bytes:
     """Read the credentials for registries; empty where the file names none.
 
-    Raises:
-        HardwayError: UMB702, it names one that cannot be read.
+    Raises HardwayError: UMB702, it names one that cannot be read.
     """
     name = cluster.access.pull_secret_file
     if not name:
@@ -216,8 +212,7 @@ _FIELDS: Final = ("cluster_id", "infrastructure_name", "kubeadmin_password", "ku
 def read_identity(folder: Path) -> Identity | None:
     """Read what was kept in a cluster's directory; None where nothing was.
 
-    Raises:
-        HardwayError: UMB713; it is there and cannot be used. Another one would be another cluster.
+    Raises HardwayError: UMB713; it is there and cannot be used. Another one would be another cluster.
     """
     path = folder / RECORD / IDENTITY_FILE
     try:

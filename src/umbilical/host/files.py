@@ -30,8 +30,7 @@ def write_file(path: Path, content: bytes, mode: int = SECRET_MODE, *, overwrite
 
     The default mode suits keys: forgetting it must not publish one.
 
-    Raises:
-        HostError: the file exists and `overwrite` is not set.
+    Raises HostError: the file exists and `overwrite` is not set.
     """
     scratch = _write_scratch(path, content, mode)
     try:
@@ -104,8 +103,7 @@ def place_of(folder: Path, file: Content) -> Path:
 def write_all(files: Sequence[Content], folder: Path, removed: Iterable[Path] = ()) -> None:
     """Write every file to its path below `folder`, then remove what is to go; should a rename fail, all is put back.
 
-    Raises:
-        OSError: the directory cannot be written to; nothing was changed.
+    Raises OSError: the directory cannot be written to; nothing was changed.
     """
     # On the same file system in either case, so that a rename is all that is left to do.
     beside = folder if folder.exists() else make_directory(folder.parent)

@@ -216,8 +216,7 @@ def drop_privileges(
     One call, since order matters: shrinking the bounding set and changing users both need capabilities that go last.
     A user other than 0 has none afterwards: what is kept is what a set-user-id program could regain.
 
-    Raises:
-        ValueError: a capability's name is unknown.
+    Raises ValueError: a capability's name is unknown.
     """
     kept = {_capability(name) for name in keep}
     _shrink_bounding_set(kept)

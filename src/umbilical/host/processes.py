@@ -58,8 +58,7 @@ class Child:
     ) -> None:
         """Ask until the answer is yes; an `OSError` counts as "not yet", since nothing may listen so far.
 
-        Raises:
-            HostError: it ended, or the time did; the last lines of its log are in the message.
+        Raises HostError: it ended, or the time did; the last lines of its log are in the message.
         """
         deadline = time.monotonic() + timeout_seconds
         while not _answers(is_ready):
@@ -110,8 +109,7 @@ def start(
 
     It leads a session of its own, so that Ctrl-C in the terminal reaches us alone and we stop it in order.
 
-    Raises:
-        HostError: there is no such program, or it may not be run.
+    Raises HostError: there is no such program, or it may not be run.
     """
     title = name or Path(command[0]).name
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -133,11 +131,7 @@ def start(
 
 
 def run(command: Sequence[str | os.PathLike[str]], timeout_seconds: float, stdin: bytes | None = None) -> str:
-    """Run a program to its end and return what it printed.
-
-    Raises:
-        HostError: it could not be started, failed, or took too long.
-    """
+    """Run a program to its end; return what it printed. Raises HostError: no start, a failure, or too slow."""
     title = Path(command[0]).name
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_seconds, check=False)

@@ -34,8 +34,7 @@ _LINE: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) -> ")
 def port_forward(kubeconfig: Path, namespace: str, subject: str, port: int, log: Path) -> Iterator[int]:
     """Forward a port of `subject` (`svc/NAME`, `pod/NAME`); yield the one on our loopback that leads to it.
 
-    Raises:
-        HostedError: neither program is installed, or it does not get through.
+    Raises HostedError: neither program is installed, or it does not get through.
     """
     command = [
         *(_program(), "port-forward", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}"),

@@ -132,8 +132,7 @@ _NO_OBJECT: Final = frozenset({"Kustomization", "Component"})
 def read_manifests(folder: Path) -> list[Document]:
     """Read every object in a cluster's directory, in the order in which they are to be applied.
 
-    Raises:
-        HostedError: there is none, a file cannot be read, or holds something else.
+    Raises HostedError: there is none, a file cannot be read, or holds something else.
     """
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
@@ -243,11 +242,7 @@ async def copy_token(
     tell: Callable[[Step], None],
     patience: Patience,
 ) -> Step:
-    """Copy the token, once the hosted cluster has made it.
-
-    Raises:
-        ClusterError: no usable kubeconfig, or an API does not answer.
-    """
+    """Copy the token, once the hosted cluster has made it. Raises ClusterError: an API does not answer."""
     if options.is_dry_run:
         return _told(copy, tell, Outcome.UNCHECKED, "the hosted cluster makes the token once its Secret is applied")
     try:

@@ -55,11 +55,7 @@ def review_of(value: Mapping[str, Any], uid: str) -> dict[str, Any]:
 
 
 def verdict_of(body: bytes, uid: str) -> tuple[bool, str]:
-    """Return whether the object may be created, and the webhook's own words.
-
-    Raises:
-        AnswerRefused: it is no answer to this question.
-    """
+    """Whether the object may be created, and the webhook's words. Raises AnswerRefused: it is no answer to this."""
     response = _response(body)
     if response.get("uid") != uid:
         raise AnswerRefused(f"expected response.uid={json.dumps(uid)}, got {json.dumps(response.get('uid'))}")

@@ -33,11 +33,7 @@ _BIG_ENDIAN: Final = 2
 
 
 def find(names: Iterable[str], bin_dir: Path | None = None) -> dict[str, Path]:
-    """Find every program, or tell which are missing.
-
-    Raises:
-        LabError: a program is nowhere (UMB824), or what lies in its place cannot run here (UMB825).
-    """
+    """Find every program. Raises LabError: one is nowhere (UMB824), or cannot run here (UMB825)."""
     wanted = list(dict.fromkeys(names))
     places = {name: locate(name, bin_dir) for name in wanted}
     missing = [name for name in wanted if places[name] is None]

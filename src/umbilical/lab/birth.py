@@ -44,8 +44,7 @@ def begin(directory: LabDirectory, state: LabState, isolation: Isolation, *, wit
 
     With `with_parent` the lab ends with this process, however that ends.
 
-    Raises:
-        LabError: the directory is occupied (UMB813), or the keeper did not come up (UMB814).
+    Raises LabError: the directory is occupied (UMB813), or the keeper did not come up (UMB814).
     """
     lock = _claim(directory)
     # An earlier lab of ours in the same place: the lock is free, so it is dead.

@@ -33,8 +33,7 @@ def lab_group(name: str, directory: Path) -> str:
 def make(name: str, root: Path = ROOT) -> None:
     """Make a group in every hierarchy, ready for a kubelet to work in; one that is there already is fine.
 
-    Raises:
-        LabError: UMB846, not a lab's name, or the kernel does not allow it, or has no control groups.
+    Raises LabError: UMB846, not a lab's name, or the kernel does not allow it, or has no control groups.
     """
     _check(name)
     hierarchies = _hierarchies(root)
@@ -52,8 +51,7 @@ def remove(name: str, root: Path = ROOT, timeout_seconds: float = REMOVE_SECONDS
 
     The processes in it must be ending: a group can go only when the last of them has.
 
-    Raises:
-        LabError: UMB847, something still runs in it; UMB846, not a lab's name.
+    Raises LabError: UMB847, something still runs in it; UMB846, not a lab's name.
     """
     _check(name)
     deadline = time.monotonic() + timeout_seconds

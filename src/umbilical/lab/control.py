@@ -56,11 +56,7 @@ def decode_line(line: bytes) -> tuple[dict[str, Any], int]:
 
 
 async def receive(reader: asyncio.StreamReader) -> Message:
-    """Read one message; the reader's own limit bounds its line.
-
-    Raises:
-        MessageError: it is too large, broken or cut off.
-    """
+    """Read one message; the reader's limit bounds its line. Raises MessageError: too large, broken or cut off."""
     try:
         fields, size = decode_line(await reader.readuntil(b"\n"))
         return Message(fields, await reader.readexactly(size))
@@ -71,8 +67,7 @@ async def receive(reader: asyncio.StreamReader) -> Message:
 def ask(directory: LabDirectory, question: Message, timeout_seconds: float = ANSWER_SECONDS) -> Message:
     """Put one question to the keeper.
 
-    Raises:
-        LabError: nobody answers (UMB819), it is too long (UMB816), or what the keeper has to say against it.
+    Raises LabError: nobody answers (UMB819), it is too long (UMB816), or what the keeper has to say against it.
     """
     try:
         content = question.encode()

@@ -45,8 +45,7 @@ DIRECT: Final = Egress(EgressProtocol.DIRECT)
 def cluster_egress(content: bytes, source: str) -> Egress:
     """Return the way into the cluster; `source` is the file's name for the message.
 
-    Raises:
-        LabError: kube-apiserver would not start with this file, or it names a way that is not a Unix socket.
+    Raises LabError: kube-apiserver would not start with this file, or it names a way that is not a Unix socket.
     """
     try:
         return _cluster_egress(_parsed(content))

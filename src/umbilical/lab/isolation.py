@@ -54,9 +54,8 @@ class Isolation(Enum):
 def choose() -> Isolation:
     """Find the way that works for this user on this machine. Changes nothing.
 
-    Raises:
-        LabError: there is none: not Linux (UMB823), kernel too old (UMB821), a program is missing (UMB822), or
-            namespaces are not permitted (UMB820), or a Python package is missing (UMB826).
+    Raises LabError: there is none: not Linux (UMB823), kernel too old (UMB821), a program is missing (UMB822), or
+    namespaces are not permitted (UMB820), or a Python package is missing (UMB826).
     """
     check_system(platform.system())
     check_kernel(platform.release())
@@ -88,11 +87,7 @@ def check_kernel(release: str) -> None:
 
 
 def check_programs(needed: Mapping[str, str] = NEEDED_PROGRAMS, who: str = "the lab") -> None:
-    """Refuse where one of the programs is missing; `needed` has the package that brings each.
-
-    Raises:
-        LabError: UMB822.
-    """
+    """Refuse where a program is missing; `needed` has the package of each. Raises LabError: UMB822."""
     missing = [name for name in needed if find_program(name) is None]
     if missing:
         packages = " ".join(dict.fromkeys(needed[name] for name in missing))

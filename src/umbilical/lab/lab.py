@@ -79,11 +79,7 @@ class Lab:
 
     @classmethod
     def open(cls, path: Path) -> "Lab":
-        """Find a lab that was brought up by somebody else.
-
-        Raises:
-            LabError: there is none, or its keeper has ended (UMB815).
-        """
+        """Find a lab that is up. Raises LabError: there is none, or its keeper has ended (UMB815)."""
         directory = LabDirectory(path)
         state = read_state(directory)
         if state is None:
@@ -110,9 +106,8 @@ class Lab:
     ) -> Completed:
         """Run a program on a node to its end.
 
-        Raises:
-            LabError: no such node, no end in time, or more output than an answer can carry. That the program failed
-                is no error here: see `Completed.check`.
+        Raises LabError: no such node, no end in time, or more output than an answer can carry. That the program failed
+        is no error here: see `Completed.check`.
         """
         arguments = {**_program(node, command, environment), "timeout_seconds": timeout_seconds}
         arguments["has_stdin"] = stdin is not None
@@ -124,8 +119,7 @@ class Lab:
     ) -> None:
         """Start a program on a node in the background; what it prints is in `log(node, name)`.
 
-        Raises:
-            LabError: one of that name runs there already (UMB817).
+        Raises LabError: one of that name runs there already (UMB817).
         """
         self._ask("start", {**_program(node, command, environment), "name": name})
 
@@ -230,9 +224,8 @@ def _where_else() -> str:
 def up(request: UpRequest) -> Lab:
     """Bring a lab up: networks and nodes, with nothing running on them yet.
 
-    Raises:
-        LabError: the machine does not allow it (UMB820 and up), the directory is occupied (UMB813), or the keeper did
-            not come up (UMB814). Nothing is left behind.
+    Raises LabError: the machine does not allow it (UMB820 and up), the directory is occupied (UMB813), or the keeper
+    did not come up (UMB814). Nothing is left behind.
     """
     kind = isolation.choose()
     directory = LabDirectory(request.directory)
@@ -250,8 +243,7 @@ def up(request: UpRequest) -> Lab:
 def down(path: Path) -> bool:
     """Take down whatever lab is in a directory, and tell whether there was one. Doing it twice is fine.
 
-    Raises:
-        LabError: the directory is not a lab's (UMB813), or its keeper does not end (UMB819).
+    Raises LabError: the directory is not a lab's (UMB813), or its keeper does not end (UMB819).
     """
     was_there = removal.down(path)
     birth.take_note_of_end(LabDirectory(path))

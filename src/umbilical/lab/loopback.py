@@ -84,8 +84,7 @@ class Addresses:
 def tell(story: Story, folder: Path) -> None:
     """Tell the story with files in an empty directory; when it ends, however it ends, no process of it is left.
 
-    Raises:
-        LabError: a step did not come out as told.
+    Raises LabError: a step did not come out as told.
     """
     with contextlib.ExitStack() as stack:
         stage = _Stage(story, folder, stack)

@@ -145,11 +145,7 @@ class Netlink:
 
 
 def create_namespace(path: Path) -> None:
-    """Make a network namespace at a path that is free.
-
-    Raises:
-        LabError: the machine refuses; nothing is left behind then.
-    """
+    """Make a network namespace at a free path. Raises LabError: the machine refuses; nothing is left behind."""
     try:
         namespaces.create_network(path)
     except OSError as error:

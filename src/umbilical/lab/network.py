@@ -90,8 +90,7 @@ class LabNetwork:
     def add_rules(self, node: str, name: str, ruleset: str) -> None:
         """Load the inside of a table (see `umbilical.lab.nft`) under a name, in place of what had that name.
 
-        Raises:
-            LabError: there is no `nft` (UMB822), or it refuses the rules; nothing has changed then.
+        Raises LabError: there is no `nft` (UMB822), or it refuses the rules; nothing has changed then.
         """
         namespaces.in_network(self.namespace(node), lambda: nft.load(name, ruleset))
 
@@ -252,8 +251,7 @@ def attach_pod(
 ) -> None:
     """Make a network namespace at a path that is free, with `eth0` on the node's bridge; `name` is the node's end.
 
-    Raises:
-        LabError: the name is too long, name or path is in use, or the kernel refuses; nothing is left behind then.
+    Raises LabError: the name is too long, name or path is in use, or the kernel refuses; nothing is left behind then.
     """
     if not 0 < len(name) <= NAME_LENGTH:
         why = f"a link's name has at most {NAME_LENGTH} letters"

@@ -35,8 +35,7 @@ def program() -> Path:
 def load(name: str, text: str) -> None:
     """Load a table into the namespace of the calling thread, in place of one of the same name.
 
-    Raises:
-        LabError: nft or the kernel refuses it; nothing has changed then.
+    Raises LabError: nft or the kernel refuses it; nothing has changed then.
     """
     table = f"inet {table_name(name)}"
     # One transaction. Adding before deleting, since deleting what is not there is an error.

@@ -98,8 +98,7 @@ def table_name(name: str) -> str:
 def load(name: str, chains: Sequence[Chain]) -> None:
     """Load a table into the namespace of the calling thread, in place of one of the same name.
 
-    Raises:
-        LabError: the kernel refuses it; nothing has changed then.
+    Raises LabError: the kernel refuses it; nothing has changed then.
     """
     table = _text(1, table_name(name))
     # Adding before deleting, since deleting what is not there is an error.

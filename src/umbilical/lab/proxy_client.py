@@ -102,12 +102,7 @@ def send_request(stream: socket.socket, way: Way, path: str) -> None:
 
 
 def read_answer(stream: socket.socket) -> bytes:
-    """Read head and body.
-
-    Raises:
-        Refused: the status is not 200; status and body say why.
-        OSError: the connection ended first.
-    """
+    """Read head and body. Raises Refused: the status is not 200; OSError: the connection ended first."""
     answer = http.client.HTTPResponse(stream)
     try:
         answer.begin()

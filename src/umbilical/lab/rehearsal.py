@@ -74,8 +74,7 @@ def rehearse(rehearsal: Rehearsal, story: Story) -> Lab | None:
 
     A lab that was there stays, one that was made goes, unless it is to be kept; what stays is returned.
 
-    Raises:
-        LabError: the lab cannot be, or a step did not come out as told.
+    Raises LabError: the lab cannot be, or a step did not come out as told.
     """
     _check(rehearsal)
     found = _stage(rehearsal)

@@ -25,8 +25,7 @@ POLL_SECONDS: Final = 0.02
 def down(path: Path, *, orderly: bool = True) -> bool:
     """Take a lab down and tell whether there was one. Needs no living keeper, and may be done twice.
 
-    Raises:
-        LabError: the directory is not a lab's (UMB813), or its keeper does not end (UMB819).
+    Raises LabError: the directory is not a lab's (UMB813), or its keeper does not end (UMB819).
     """
     directory = LabDirectory(path)
     if not directory.path.is_dir() and not keepers(directory):
@@ -64,8 +63,7 @@ def _remove_empty_home(directory: LabDirectory) -> None:
 def is_ours(directory: LabDirectory) -> bool:
     """Tell whether what lies there may be a lab's: it has a state file, or is empty or absent, or was half made.
 
-    Raises:
-        LabError: we may not look.
+    Raises LabError: we may not look.
     """
     try:
         names = os.listdir(directory.path)
@@ -123,8 +121,7 @@ def is_held(directory: LabDirectory) -> bool:
 def remove_content(directory: LabDirectory, keep: str | None = None) -> None:
     """Remove what a lab makes, but for one file; and the directory if nothing else is in it.
 
-    Raises:
-        LabError: something inside is not ours, or is mounted there and may be another file system.
+    Raises LabError: something inside is not ours, or is mounted there and may be another file system.
     """
     mounted = mounts_below(directory.path)
     if mounted:

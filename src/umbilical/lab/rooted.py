@@ -41,8 +41,7 @@ class Root:
     def write(self, path: str, content: bytes, mode: int, owner: tuple[int, int], *, overwrite: bool) -> bool:
         """Write a whole file; tell whether it could be given to its owner.
 
-        Raises:
-            LabError: the path leaves the root (UMB877), or something lies there and must stay (UMB878).
+        Raises LabError: the path leaves the root (UMB877), or something lies there and must stay (UMB878).
         """
         with self._parent(path) as (folder, name):
             if overwrite:

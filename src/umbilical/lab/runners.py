@@ -56,11 +56,7 @@ class ProcessRunner:
         return parse_status(lab.read(node, STATUS_FILE))
 
     def signal(self, lab: Lab, node: str, pod: str, container: str, number: signal.Signals) -> None:
-        """Send a signal to the first process of a container.
-
-        Raises:
-            LabError: UMB837, no such container runs on the node.
-        """
+        """Send a signal to the first process of a container. Raises LabError: UMB837, no such container runs."""
         pid = self._running(lab, node, pod, container)
         # By the shell, which has it built in: a node has whatever the machine has.
         script = 'kill -s "$1" "$2"'

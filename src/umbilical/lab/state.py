@@ -101,11 +101,7 @@ def labs_root() -> Path:
 
 
 def default_directory(name: str = DEFAULT_NAME) -> Path:
-    """Say where the lab of this name lies unless a directory is given.
-
-    Raises:
-        LabError: it cannot be the name of a lab.
-    """
+    """Where the lab of this name lies by default. Raises LabError: it cannot be the name of a lab."""
     if not LAB_NAME.fullmatch(name):
         why = "a lab's name is at most 40 small letters, digits and hyphens, no hyphen first or last"
         raise LabError("UMB810", f"{name!r} cannot be the name of a lab", why, "choose another --name")
@@ -205,11 +201,7 @@ def write_state(directory: LabDirectory, state: LabState) -> LabState:
 
 
 def change_state(directory: LabDirectory, change: Callable[[LabState], LabState]) -> LabState:
-    """Read, change and write it with nobody in between: faults may be made from two terminals at once.
-
-    Raises:
-        LabError: there is no lab any more.
-    """
+    """Read, change and write it under a lock: two terminals may break things. Raises LabError: there is no lab."""
     with _locked(directory.state_lock):
         state = read_state(directory)
         if state is None:

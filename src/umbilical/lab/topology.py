@@ -182,8 +182,7 @@ def plan_topology(
 ) -> Topology:
     """Give every node its addresses. A network is one CIDR, or one per family (a list, or with a comma between).
 
-    Raises:
-        LabError: a network is none, is too small, overlaps another, or is of a family that the lab does not have.
+    Raises LabError: a network is none, is too small, overlaps another, or is of a family that the lab does not have.
     """
     _check_counts(masters, workers)
     machine = _networks("machine", machine_network, family, MACHINE_DEFAULTS)

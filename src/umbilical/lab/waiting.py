@@ -17,8 +17,7 @@ class NotYet(Exception):
 def wait(what: str, look: Callable[[], Seen], seconds: float, poll_seconds: float = POLL_SECONDS) -> Seen:
     """Look until it does not raise `NotYet`, and return what was seen.
 
-    Raises:
-        LabError: the time is over; the last look is in the message.
+    Raises LabError: the time is over; the last look is in the message.
     """
     deadline = time.monotonic() + seconds
     while True:

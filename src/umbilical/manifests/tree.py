@@ -29,11 +29,7 @@ class AssetTree:
         self._assets: dict[str, Asset] = {}
 
     def add(self, path: str, content: bytes, mode: int = SECRET_MODE) -> None:
-        """Put a file in its place.
-
-        Raises:
-            RenderError: something is there already; nothing is ever overwritten silently.
-        """
+        """Put a file in its place. Raises RenderError: something is there already."""
         if path in self._assets:
             why = "two parts of the spec ask for the same path"
             raise RenderError("UMB111", f"{path} would be written twice", why, "give one of them another name")

@@ -56,8 +56,7 @@ class Authority:
     def load(cls, pair: KeyPair) -> "Authority":
         """Take up an authority that was made earlier; of a bundle, the certificate that the key belongs to.
 
-        Raises:
-            BundleError: not PEM, not a CA, or the key is another certificate's.
+        Raises BundleError: not PEM, not a CA, or the key is another certificate's.
         """
         key = decode_key(pair.key)
         public = key.public_key()

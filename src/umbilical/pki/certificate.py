@@ -127,11 +127,7 @@ class Certificate:
 
 
 def read_certificates(pem: bytes) -> list[Certificate]:
-    """Read every certificate of a bundle, at least one.
-
-    Raises:
-        BundleError: no PEM, or what is in it is no certificate.
-    """
+    """Read every certificate of a bundle, at least one. Raises BundleError: no PEM, or no certificate in it."""
     return [read_certificate(block) for block in certificate_blocks(pem)]
 
 

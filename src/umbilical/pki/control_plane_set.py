@@ -253,8 +253,7 @@ def make_control_plane_set(
 ) -> ControlPlaneSet:
     """Make every row of the table. Signers come before what they sign, in the table as here.
 
-    Raises:
-        PkiError: an address can be in no certificate.
+    Raises PkiError: an address can be in no certificate.
     """
     alternative = _alternative_names(names)
     rows = list(_rows(table, names.nodes))

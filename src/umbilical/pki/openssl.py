@@ -200,11 +200,7 @@ def _names(profile: Profile) -> list[str]:
 
 
 def _escaped(value: str) -> str:
-    """Keep a value one value: the format has variables, quotes and comments of its own.
-
-    Raises:
-        PkiError: no escape helps.
-    """
+    """Keep a value one value, whatever variables and quotes are in it. Raises PkiError: no escape helps."""
     if not value or not value.isprintable() or value != value.strip():
         why = "it is empty, begins or ends with a blank, or holds a control character"
         raise PkiError("UMB150", f"{value!r} cannot be in a certificate", why, "give a plain name")

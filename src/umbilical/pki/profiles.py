@@ -89,8 +89,7 @@ _PORT: Final = re.compile(r"(\[.*\]|[^:]*):[0-9]*")
 def usable_addresses(texts: Iterable[str]) -> tuple[str, ...]:
     """Return every address in its plain form, order kept, doubles dropped.
 
-    Raises:
-        PkiError: one of them can be in no certificate, or nobody could dial it.
+    Raises PkiError: one of them can be in no certificate, or nobody could dial it.
     """
     return tuple(dict.fromkeys(usable_address(text) for text in texts))
 
@@ -173,7 +172,6 @@ class Backend(Protocol):
     def load(self, pair: KeyPair) -> Signer:
         """Take up an authority that was made earlier; of a bundle, the certificate that the key belongs to.
 
-        Raises:
-            BundleError: not PEM, not a CA, or the key is another certificate's.
+        Raises BundleError: not PEM, not a CA, or the key is another certificate's.
         """
         ...

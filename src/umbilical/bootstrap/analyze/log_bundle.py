@@ -110,8 +110,7 @@ class LogBundle:
 def open_bundle(path: Path) -> LogBundle:
     """Find the bundle: the path itself, or the newest archive in an install directory.
 
-    Raises:
-        BootstrapError: it cannot be read, or is neither a directory nor an archive nor a record.
+    Raises BootstrapError: it cannot be read, or is neither a directory nor an archive nor a record.
     """
     try:
         if path.is_dir():

@@ -97,11 +97,7 @@ def search(lines: Sequence[str]) -> list[Search]:
 
 
 def find_anchors(lines: Sequence[str]) -> dict[Anchor, Sighting]:
-    """Find every anchor.
-
-    Raises:
-        RenderError: one is not there exactly once, or they do not follow each other as they should.
-    """
+    """Find every anchor. Raises RenderError: one is not there exactly once, or their order is another."""
     found = {}
     for seen in search(lines):
         if len(seen.matches) != 1:

@@ -71,8 +71,7 @@ def patch(document: Document, spec: TunnelSpec, platform: str | None = None) -> 
 def undo(document: Document) -> Document:
     """Take the tunnel out. Where nothing else was changed since, the bytes are those from before the patch.
 
-    Raises:
-        RenderError: the document is not patched, or what the patch left was edited.
+    Raises RenderError: the document is not patched, or what the patch left was edited.
     """
     receipt = _receipt_of(document.config)
     script = remove(_script(document.config), list(receipt.insertions.values()))

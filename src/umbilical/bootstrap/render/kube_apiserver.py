@@ -60,11 +60,7 @@ _CLOSING: Final = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.Blo
 
 
 def read_static_pod(content: bytes) -> dict[str, Any]:
-    """Read the one manifest of a file.
-
-    Raises:
-        RenderError: it is not one YAML object that a kubelet would run as kube-apiserver.
-    """
+    """Read the one manifest. Raises RenderError: it is not one that a kubelet would run as kube-apiserver."""
     if len(content) > MAX_BYTES:
         raise _refused(f"it has {len(content)} bytes")
     try:
@@ -79,8 +75,7 @@ def read_static_pod(content: bytes) -> dict[str, Any]:
 def with_egress_selector(pod: dict[str, Any], spec: TunnelSpec) -> dict[str, Any]:
     """Return a copy that asks the tunnel for the cluster.
 
-    Raises:
-        RenderError: it names another egress file, or something else is mounted where ours must be.
+    Raises RenderError: it names another egress file, or something else is mounted where ours must be.
     """
     changed = copy.deepcopy(pod)
     container = _container(changed)

@@ -29,8 +29,7 @@ _FOREIGN_NAMESPACES: Final = frozenset({"default", "kube-public", "kube-node-lea
 def render(spec: TunnelSpec, names: Names = OWN, certificates: Certificates | None = None) -> AssetTree:
     """Render what a bootstrap node of OpenShift needs; with `certificates` nothing is signed on the node.
 
-    Raises:
-        RenderError: the spec is of another shape, or asks for what cannot work there.
+    Raises RenderError: the spec is of another shape, or asks for what cannot work there.
     """
     _check(spec)
     if spec.shape is Shape.KUBERNETES:
@@ -54,8 +53,7 @@ def render(spec: TunnelSpec, names: Names = OWN, certificates: Certificates | No
 def render_kubernetes(spec: TunnelSpec, kube_apiserver_manifest: bytes, certificates: Certificates) -> AssetTree:
     """Render the tunnel beside a kubeadm-like control plane. What agents need is to be applied with kubectl.
 
-    Raises:
-        RenderError: the manifest is not kube-apiserver's, or the spec leaves open what nothing finds out later.
+    Raises RenderError: the manifest is not kube-apiserver's, or the spec leaves open what nothing finds out later.
     """
     check_kubernetes(spec)
     server_pki = posixpath.join(KUBERNETES_DIRECTORY, "pki")

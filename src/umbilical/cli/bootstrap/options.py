@@ -112,11 +112,7 @@ spec_options: Final = apply_options(_SPEC)
 
 
 def spec_from(options: dict[str, Any]) -> TunnelSpec:
-    """Turn the flags of `spec_options` into a spec.
-
-    Raises:
-        RenderError: a value is unusable, or two contradict each other.
-    """
+    """Turn the flags of `spec_options` into a spec. Raises RenderError: a value is unusable, or two conflict."""
     networks: tuple[IpNetwork, ...] = options["machine_networks"]
     given = {
         "mode": Mode(options["mode"]) if options["mode"] else None,

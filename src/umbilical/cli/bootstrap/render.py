@@ -48,11 +48,7 @@ certificate_options: Final = apply_options(_OPTIONS)
 
 
 def wants_certificates(options: dict[str, Any]) -> bool:
-    """Tell whether the options name a source of certificates, at most one.
-
-    Raises:
-        Fault: a source is half given, or two are.
-    """
+    """Whether the options name a source of certificates. Raises Fault: one is half given, or there are two."""
     given = [spelling for name, spelling in _SOURCES.items() if options[name] is not None]
     if (options["ca_cert"] is None) != (options["ca_key"] is None):
         given_half, missing = ("--ca-cert", "--ca-key") if options["ca_key"] is None else ("--ca-key", "--ca-cert")
@@ -65,8 +61,7 @@ def wants_certificates(options: dict[str, Any]) -> bool:
 def certificates_from(options: dict[str, Any], spec: TunnelSpec, now: datetime) -> Certificates:
     """Make the certificates, or read them; without any source a new authority signs, and its key is forgotten.
 
-    Raises:
-        Fault: the address is not known yet, or what was given cannot serve it.
+    Raises Fault: the address is not known yet, or what was given cannot serve it.
     """
     if spec.node_ip is None:
         raise Fault(

@@ -32,8 +32,7 @@ _NONE: Final = ("", "None")
 def with_looked_up(spec: HostedSpec, kubeconfig: Path) -> HostedSpec:
     """Put the addresses of aggregated APIs in: of Services that the spec names, and of those with the label.
 
-    Raises:
-        Fault: the API does not answer, or refuses.
+    Raises Fault: the API does not answer, or refuses.
     """
     from umbilical.cluster.client import make_client
 
@@ -78,8 +77,7 @@ def renewed(
 ) -> "Renewal":
     """Take up what the directory holds, and make what is missing or no longer right. Nothing is written.
 
-    Raises:
-        PkiError: what is there cannot be taken up.
+    Raises PkiError: what is there cannot be taken up.
     """
     from umbilical.cli.pki.options import chosen_backend
     from umbilical.hosted.pki.certificate_set import Names, renew

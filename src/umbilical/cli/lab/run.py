@@ -26,8 +26,7 @@ LAB_FOLDER: Final = "lab"
 def tell(rehearsal: "Rehearsal", title: str, report: Path | None) -> "tuple[Story, Lab | None]":
     """Tell the story in a view; one that fails on its way is still written down, if there is a place for it.
 
-    Raises:
-        Fault: the lab cannot be, or a step did not come out as told.
+    Raises Fault: the lab cannot be, or a step did not come out as told.
     """
     lab: Lab | None = None
 
@@ -39,11 +38,7 @@ def tell(rehearsal: "Rehearsal", title: str, report: Path | None) -> "tuple[Stor
 
 
 def tell_on_loopback(title: str, report: Path) -> "Story":
-    """Tell the demo's story without a lab; an interrupt at any moment leaves nothing.
-
-    Raises:
-        Fault: a step did not come out as told.
-    """
+    """Tell the demo's story without a lab; an interrupt leaves nothing. Raises Fault: a step failed."""
     from umbilical.host.processes import Interrupts
     from umbilical.lab import loopback
 

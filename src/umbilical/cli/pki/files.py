@@ -28,11 +28,7 @@ def read_certificates_of(path: Path) -> tuple[Certificate, ...]:
 
 
 def refuse_existing(folder: Path, names: Iterable[str], *, overwrite: bool) -> None:
-    """Stop before anything is drawn or written.
-
-    Raises:
-        HostError: a file is in its place and may not be replaced, or the directory is none.
-    """
+    """Stop before anything is written. Raises HostError: a file may not be replaced, or it is no directory."""
     if folder.exists() and not folder.is_dir():
         raise HostError("UMB801", f"{folder} exists and is no directory", "files belong into it", "give another --dir")
     there = [name for name in names if os.path.lexists(folder / name)]

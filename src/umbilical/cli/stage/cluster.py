@@ -46,11 +46,7 @@ def utc_now() -> datetime:
 
 
 def check_cluster(folder: Path) -> None:
-    """Refuse a directory that is no cluster's, before anything is made in it or waited for.
-
-    Raises:
-        Fault: UMB700, UMB701.
-    """
+    """Refuse a directory that holds no cluster before anything is made in it. Raises Fault: UMB700, UMB701."""
     from umbilical.hardway.workspace import read_config
 
     read_config(folder)
@@ -59,8 +55,7 @@ def check_cluster(folder: Path) -> None:
 def load_site(folder: Path, reporter: "Reporter") -> "Site":
     """Render a cluster's directory for stages. Who holds its lock also keeps what was drawn: keys and a password.
 
-    Raises:
-        Fault: its file, its release or its artifacts cannot be used.
+    Raises Fault: its file, its release or its artifacts cannot be used.
     """
     from umbilical.hardway import rendering
     from umbilical.hardway.operators import operators_in
@@ -143,11 +138,7 @@ class StageRange(click.ParamType[tuple[int | None, int | None]]):
 
 
 def bounds(chosen: tuple[int | None, int | None] | None, stages: Sequence[Stage]) -> tuple[int, int]:
-    """Fill in what a range leaves open.
-
-    Raises:
-        UsageError: a stage that there is not, or a range that runs backwards.
-    """
+    """Fill in what a range leaves open. Raises UsageError: there is no such stage, or it runs backwards."""
     numbers = [stage.number for stage in stages]
     first, last = chosen or (None, None)
     for number in (first, last):

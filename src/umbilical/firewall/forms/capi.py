@@ -144,8 +144,7 @@ def snippet(edit: ManifestEdit) -> str:
 def opened(text: str, edit: ManifestEdit) -> str:
     """Put the items into every list that lets the port in by none of its own.
 
-    Raises:
-        RenderError: the manifest is not the one that the edit is for.
+    Raises RenderError: the manifest is not the one that the edit is for.
     """
     for path in _lists(text, edit):
         there = _items(text, path)
@@ -157,8 +156,7 @@ def opened(text: str, edit: ManifestEdit) -> str:
 def closed(text: str, edit: ManifestEdit) -> str:
     """Take our own items out of every list; what others wrote for the same port stays.
 
-    Raises:
-        RenderError: the manifest is not the one that the edit is for.
+    Raises RenderError: the manifest is not the one that the edit is for.
     """
     wanted = [_unnumbered(item) for item in edit.items]
     for path in _lists(text, edit):

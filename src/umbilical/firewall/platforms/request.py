@@ -60,8 +60,7 @@ class Request:
     def named_networks(self, platform: str) -> tuple[IpNetwork, ...]:
         """Return the sources where the platform has no narrower word for the cluster's nodes.
 
-        Raises:
-            RenderError: none is known, and opening the port to everybody is not a default.
+        Raises RenderError: none is known, and opening the port to everybody is not a default.
         """
         if not self.networks:
             raise RenderError(
@@ -82,11 +81,7 @@ def parse_release(text: str) -> Release:
 
 
 def parse_network(text: str) -> IpNetwork:
-    """Read a CIDR or a single address.
-
-    Raises:
-        RenderError: it is none, or it has bits beside its prefix: then it is not clear what was meant.
-    """
+    """Read a CIDR or an address. Raises RenderError: it is none, or has bits beside its prefix."""
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:

@@ -57,8 +57,7 @@ def split_documents(content: bytes) -> list[bytes]:
 def bootstrap_crds(files: Mapping[str, bytes], feature_set: str = "") -> tuple[Crd, ...]:
     """Choose, in the order of names, one document for each definition that is needed before operators come.
 
-    Raises:
-        RenderError: UMB717, two documents of one name are left, one that is needed is missing, or one is no YAML.
+    Raises RenderError: UMB717, two documents of one name are left, one that is needed is missing, or one is no YAML.
     """
     found: dict[str, tuple[str, Crd]] = {}
     chosen_set = feature_set or DEFAULT_SET

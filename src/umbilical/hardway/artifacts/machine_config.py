@@ -299,8 +299,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def read_bases(files: Mapping[str, bytes]) -> dict[Role, NodeBase]:
     """Read the rendered MachineConfigs among some files, one for each pool.
 
-    Raises:
-        RenderError: UMB718, there is not exactly one for each, or one is unreadable.
+    Raises RenderError: UMB718, there is not exactly one for each, or one is unreadable.
     """
     found: dict[Role, NodeBase] = {}
     for role in (Role.MASTER, Role.WORKER):

@@ -66,9 +66,8 @@ def release_commands(image: str, pull_secret: str, directory: str) -> tuple[Comm
 def read_release(files: Mapping[str, bytes], source: ReleaseSource | None = None) -> Payload:
     """Read an extracted release, by file name. `source` says what was asked for, where that is known.
 
-    Raises:
-        RenderError: UMB715 (no release, or another one than was asked for), UMB716 (an image that is needed is
-            missing or not named by digest).
+    Raises RenderError: UMB715 (no release, or another one than was asked for), UMB716 (an image that is needed is
+    missing or not named by digest).
     """
     source = source or ReleaseSource()
     version = _version(files)

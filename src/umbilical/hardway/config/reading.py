@@ -27,11 +27,7 @@ class Resolved:
 
 
 def read_cluster(content: bytes) -> Resolved:
-    """Read a cluster's file.
-
-    Raises:
-        RenderError: UMB700; it is no such file, or some of it cannot be used: all of that is told.
-    """
+    """Read a cluster's file. Raises RenderError: UMB700, with all of it that cannot be used."""
     try:
         document = read_document(content)
     except DocumentError as error:

@@ -50,11 +50,7 @@ def find_lesson(name: str) -> Lesson:
 
 
 def current(folder: Path) -> Sitting | None:
-    """Return the lesson that is under way in a cluster's directory.
-
-    Raises:
-        HardwayError: UMB754, the note of it cannot be read.
-    """
+    """Return the lesson that is under way. Raises HardwayError: UMB754, the note of it cannot be read."""
     path = folder / RECORD / MARKER
     try:
         value = json.loads(path.read_bytes())
@@ -69,8 +65,7 @@ def current(folder: Path) -> Sitting | None:
 def spoil_artifacts(folder: Path, cluster: Cluster, lesson: Lesson, now: datetime) -> None:
     """Put a lesson's fault into the files below artifacts/.
 
-    Raises:
-        HardwayError: UMB752, another lesson is under way; UMB753, this one cannot be given here.
+    Raises HardwayError: UMB752, another lesson is under way; UMB753, this one cannot be given here.
     """
     _refuse(folder, cluster, lesson)
     desk = Desk(cluster, workspace.read_artifacts(folder), now)

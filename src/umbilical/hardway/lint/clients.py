@@ -99,8 +99,7 @@ def read(facts: Facts, path: str) -> Reading:
 def resolve(document: Any, path: str) -> Reading:
     """Resolve the current context of a kubeconfig, as kubectl does; `path` is for what is said about it.
 
-    Raises:
-        Unreadable: something is missing, or is named and not there.
+    Raises Unreadable: something is missing, or is named and not there.
     """
     name = text(document, "current-context")
     context = mapping(_named(path, document, "contexts", name), "context")

@@ -105,11 +105,7 @@ def definitions(facts: Facts) -> list[Applied]:
 
 
 def version_operator_faults(facts: Facts) -> Iterator[str]:
-    """Look for a version operator that would start before objects are there.
-
-    Raises:
-        Unreadable: there is none that waits.
-    """
+    """Look for a version operator that starts before objects are there. Raises Unreadable: none waits."""
     node = facts.cluster.bootstrap.id
     for asset in facts.below(f"{layout.STATIC_PODS}/{node}"):
         if asset.path.endswith(".yaml") and any(_is_operator(one) for one in facts.documents(asset.path)):

@@ -101,11 +101,7 @@ class Program:
         return [word.removeprefix(f"--{flag}=") for word in found]
 
     def file(self, flag: str) -> str:
-        """Return the artifact that a flag's file comes from.
-
-        Raises:
-            Unreadable: there is no such flag, or no such artifact.
-        """
+        """Return the artifact that a flag's file comes from. Raises Unreadable: no such flag, or no such artifact."""
         return self.artifact(self.pod.flag(flag))
 
     def artifact(self, path: str) -> str:

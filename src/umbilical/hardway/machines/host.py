@@ -24,11 +24,7 @@ class Host(Protocol):
     def run(
         self, command: Sequence[str], *, stdin: bytes | None = None, timeout_seconds: float = COMMAND_SECONDS
     ) -> Done:
-        """Run a command to its end as root. That it failed is no error here.
-
-        Raises:
-            Fault: it could not be run, or took too long.
-        """
+        """Run a command to its end as root, whatever its exit code. Raises Fault: it did not run, or took too long."""
 
 
 class ThisHost:

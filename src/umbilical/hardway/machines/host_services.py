@@ -109,11 +109,7 @@ class BalancerService:
         do(self._host, "systemctl", "enable", "--now", SERVICE)
 
     def use(self, config: bytes) -> None:
-        """Have this config at work.
-
-        Raises:
-            HardwayError: HAProxy finds fault with it (UMB735), and nothing has changed.
-        """
+        """Have this config at work. Raises HardwayError: HAProxy refuses it (UMB735); nothing has changed."""
         put(self._host, CANDIDATE, config, MODE)
         done = self._host.run(["haproxy", "-c", "-f", CANDIDATE])
         wrong = commands.faults(done.exit_code, (done.stdout + done.stderr).decode(errors="replace"))

@@ -70,9 +70,8 @@ def renew(
 
     Without `renew_due`, time makes nothing anew: what a running cluster was built with is no worse for its age.
 
-    Raises:
-        PkiError: something is to be rotated that is not in the table, or what is made now would be too short-lived,
-            or its signer has ended.
+    Raises PkiError: something is to be rotated that is not in the table, or what is made now would be too short-lived,
+    or its signer has ended.
     """
     wanted = tuple(rows(names.scope, (member.id for member in names.members)))
     _check(terms, rotate, {row.id for row in wanted})

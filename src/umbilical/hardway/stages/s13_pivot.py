@@ -185,8 +185,7 @@ def _mark_complete(site: Site) -> None:
 def unmark(site: Site) -> None:
     """Take the mark back, unless somebody has acted upon it: OpenShift's operator does so within seconds.
 
-    Raises:
-        Unsafe: UMB727, the bootstrap member has left.
+    Raises Unsafe: UMB727, the bootstrap member has left.
     """
     if is_past(site):
         what = "the pivot is past its point of no return"

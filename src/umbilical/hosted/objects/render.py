@@ -70,11 +70,7 @@ class Format(Enum):
 def render(
     spec: HostedSpec, certificates: HostedSet, kube_apiserver: bytes | None = None, form: Format = Format.FILES
 ) -> AssetTree:
-    """Render everything; `kube_apiserver` is its manifest, which is patched if it is given.
-
-    Raises:
-        RenderError: the manifest cannot be used.
-    """
+    """Render everything, with the manifest patched where it is given. Raises RenderError: it cannot be used."""
     tree = AssetTree()
     _add_objects(tree, MANAGEMENT, management_objects(spec, certificates))
     _add_objects(tree, HOSTED, hosted_objects(spec, certificates))

@@ -166,8 +166,7 @@ _PROXY: Final = ("HTTPS_PROXY", "https_proxy")
 def patched(manifest: Manifest, spec: HostedSpec) -> Object:
     """Return a copy of the manifest with the server, and with kube-apiserver asking it for the hosted cluster.
 
-    Raises:
-        RenderError: something else is where the tunnel's part must be.
+    Raises RenderError: something else is where the tunnel's part must be.
     """
     changed = Manifest(copy.deepcopy(manifest.document), manifest.workload, manifest.index)
     flags = new_flags(manifest, spec)

@@ -151,8 +151,7 @@ class HostedSet:
     def from_files(cls, files: Mapping[str, bytes]) -> "HostedSet":
         """Take up what `files` gave. Certificates that are missing are made by the next renewal.
 
-        Raises:
-            PkiError: it is no such directory, or a signer or its key is missing.
+        Raises PkiError: it is no such directory, or a signer or its key is missing.
         """
         layout = _layout(files)
         missing = [
@@ -204,8 +203,7 @@ def renew(
     With `rotate` every signer gets a successor, and certificates stay: nobody trusts the successor yet. The next call
     signs them anew. With `retire` signers that no longer sign lose their trust.
 
-    Raises:
-        PkiError: a name can be in no certificate, or a signer is to be retired whose certificates are still in use.
+    Raises PkiError: a name can be in no certificate, or a signer is to be retired whose certificates are still in use.
     """
     profiles = {leaf.id: _profile(leaf, names, terms.key_type) for leaf in LEAVES}
     work = _Renewal(existing, terms, now, backend)

@@ -123,11 +123,7 @@ def broken_faults(lab: Lab) -> list[str]:
 
 
 def check(scene: Scene, fault: Fault) -> None:
-    """Refuse before anything is touched.
-
-    Raises:
-        LabError: it is broken already, or whoever should tell of it is not ours.
-    """
+    """Refuse before anything is touched. Raises LabError: it is broken already, or its program is not ours."""
     if fault.name in scene.lab.faults():
         why = "it was made before and never mended"
         raise LabError("UMB862", f"{fault.name} is broken already", why, f"umbilical lab mend {fault.name}")
@@ -145,8 +141,7 @@ def check(scene: Scene, fault: Fault) -> None:
 def break_fault(scene: Scene, fault: Fault) -> Broken:
     """Make a fault, call the webhook as a user would, and wait until the product says what is wrong.
 
-    Raises:
-        LabError: it cannot be made, or the line does not come (UMB861). It is then broken and can be mended.
+    Raises LabError: it cannot be made, or the line does not come (UMB861). It is then broken and can be mended.
     """
     check(scene, fault)
     watch = LogWatch(scene, fault.speaker, fault.code)
@@ -175,11 +170,7 @@ def observe(scene: Scene, fault: Fault, watch: LogWatch) -> str:
 
 
 def mend_fault(scene: Scene, name: str) -> Verdict:
-    """Take a fault back and show that things work again.
-
-    Raises:
-        LabError: it is not broken (UMB863), or calls do not work again (UMB864).
-    """
+    """Take a fault back. Raises LabError: it is not broken (UMB863), or calls do not work again (UMB864)."""
     faults = scene.lab.faults()
     if name not in faults:
         known = ", ".join(broken_faults(scene.lab)) or "nothing"

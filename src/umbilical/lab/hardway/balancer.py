@@ -65,8 +65,7 @@ class Balancer:
     def use(self, config: bytes) -> None:
         """Have this config at work, whatever was before.
 
-        Raises:
-            LabError: HAProxy finds fault with it (UMB735), and nothing has changed; or it does not come up (UMB850).
+        Raises LabError: HAProxy finds fault with it (UMB735), and nothing has changed; or it does not come up (UMB850).
         """
         wanted = self._fingerprint(config)
         if self.is_running and self._content(AT_WORK) == wanted:

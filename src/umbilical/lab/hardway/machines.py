@@ -101,8 +101,7 @@ class LabMachines:
     def build(self, cluster: Cluster, infrastructure: Mapping[str, bytes]) -> None:
         """Make the lab, its twin of a host, balancer and resolver; or mend what of it is missing.
 
-        Raises:
-            LabError: this machine cannot have it, or a lab of another topology is there (UMB737).
+        Raises LabError: this machine cannot have it, or a lab of another topology is there (UMB737).
         """
         lab = self._open() or self._make(cluster)
         if lab.topology != topology_of(cluster):
@@ -162,11 +161,7 @@ class LabMachines:
     def run(
         self, node_id: str, command: Sequence[str], *, stdin: bytes | None = None, timeout_seconds: float = 60.0
     ) -> Done:
-        """Run a program on a node that is on.
-
-        Raises:
-            LabError: it is off (UMB738), or the program has no end in time (UMB816).
-        """
+        """Run a program on a node. Raises LabError: it is off (UMB738), or there is no end in time (UMB816)."""
         lab = self._lab()
         if LabNode(lab, node_id).power is not Power.ON:
             why = "nobody answers there"

@@ -82,11 +82,7 @@ class Resolver:
         self._lab = lab
 
     def serve(self, files: Mapping[str, bytes]) -> None:
-        """Have a CoreDNS at work with these files, `Corefile` among them.
-
-        Raises:
-            LabError: it does not come up (UMB736, UMB850).
-        """
+        """Have a CoreDNS at work with these files, `Corefile` among them. Raises LabError: UMB736, UMB850."""
         is_same = all(self._content(name) == content for name, content in files.items())
         if is_same and self._is_running():
             return

@@ -50,11 +50,7 @@ rm -rf /run/* /var/run/netns
 
 
 def end_everything(lab: "Lab", node: str) -> None:
-    """End what runs on a node: those in pods are asked first, then all are killed.
-
-    Raises:
-        LabError: UMB738, something does not end even so.
-    """
+    """End a node's programs, those in pods asked first. Raises LabError: UMB738, something does not end."""
     for process in lab.processes():
         if process.node == node and process.exit_code is None:
             # containerd takes its time to leave, and nothing of it is to be kept.
@@ -177,11 +173,7 @@ class LabNode:
         return self.installed_hash() == config_hash(ignition) and self._lab.exists(self.name, FIRST_BOOT)
 
     def install(self, ignition: bytes) -> None:
-        """Set a new machine up and boot it.
-
-        Raises:
-            LabError: it has another config already (UMB737), or this one cannot be applied.
-        """
+        """Boot a new machine. Raises LabError: it has another config (UMB737), or this one cannot be applied."""
         present = self.installed_hash()
         if present is None:
             self.clear()

@@ -187,11 +187,7 @@ def pause_archive() -> Archive:
 
 
 def image_archive(image: Image, cache: Path) -> Archive:
-    """Plan the archive of an image; `cache` keeps the Python that some are made of.
-
-    Raises:
-        LabError: UMB843, there is no Python to put into it.
-    """
+    """Plan an image's archive; `cache` keeps the Python for some. Raises LabError: UMB843, there is none."""
     config = ImageConfig(
         _architecture(),
         user=":".join(map(str, image.user)),

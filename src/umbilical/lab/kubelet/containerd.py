@@ -32,11 +32,7 @@ _MACHINES: Final = {
 
 
 def pause_program(machine: str | None = None) -> bytes:
-    """Make the program for a machine, by default this one.
-
-    Raises:
-        LabError: UMB845, its instructions are not known here.
-    """
+    """Make the program for a machine, by default this one. Raises LabError: UMB845, a machine not known here."""
     machine = machine or platform.machine()
     if machine not in _MACHINES:
         raise LabError(
@@ -122,11 +118,7 @@ def version(lab: Lab, node: str) -> str:
 
 
 def start(lab: Lab, node: str) -> None:
-    """Start it with the configuration that is there, and wait until it answers.
-
-    Raises:
-        LabError: UMB842, it ended; UMB850, it stays silent.
-    """
+    """Start it, and wait until it answers. Raises LabError: UMB842, it ended; UMB850, it stays silent."""
     lab.start(node, PROCESS, ["containerd", "--config", CONFIG_PATH])
 
     def look() -> None:

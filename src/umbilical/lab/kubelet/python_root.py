@@ -57,11 +57,7 @@ class PythonRoot:
 
 
 def python_root(cache: Path) -> PythonRoot:
-    """Return the root file system from the cache, made now if need be.
-
-    Raises:
-        LabError: UMB843, Debian's packages are not to be had.
-    """
+    """Return the root file system from the cache, or make it. Raises LabError: UMB843, no packages from Debian."""
     try:
         version, packages = choose_packages()
         root = cache / f"python-root-{_key(packages)}"

@@ -135,8 +135,8 @@ class KubeletRunner:
     def start(self, lab: Lab, node: str, kubeconfig: str | None) -> None:
         """Begin, or go on with another kubeconfig: containers outlive their kubelet.
 
-        Raises:
-            LabError: something is missing (UMB840, UMB841), or a program of the node does not come up (UMB842, UMB850).
+        Raises LabError: something is missing (UMB840, UMB841), or a program of the node does not come up (UMB842,
+        UMB850).
         """
         check_needs(lab.state.binaries)
         node_runtime.stop_if_running(lab, node, PROCESS)

@@ -117,11 +117,7 @@ _CLOSING: Final = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
 
 def read_documents(content: bytes, title: str) -> list[dict[str, Any]]:
-    """Read every object of a file; empty documents count for nothing.
-
-    Raises:
-        PodError: UMB830, it is no YAML, or not of objects.
-    """
+    """Read every object of a file; empty documents do not count. Raises PodError: UMB830, no YAML of objects."""
     if len(content) > MAX_BYTES:
         raise unreadable(title, f"it has {len(content)} bytes, and no object may have more than {MAX_BYTES}")
     try:

@@ -25,11 +25,7 @@ class AddressPool:
         return [network[1] for network in self._networks]
 
     def take(self, uid: str) -> list[IpInterface]:
-        """Give the pod the lowest host number that is free, the same in every family.
-
-        Raises:
-            Waiting: UMB835, there is none.
-        """
+        """Give the pod the lowest free host number, the same in every family. Raises Waiting: UMB835, there is none."""
         if not self._networks:
             raise _no_address("this node has no pod network; only pods with hostNetwork run here")
         taken = set(self._taken.values())

@@ -88,11 +88,7 @@ class ContainerProcess:
 
 
 async def launch(plan: ContainerPlan, log: Path) -> ContainerProcess:
-    """Start a container; return when its own command runs.
-
-    Raises:
-        PodError: UMB832, its root could not be made, or there is no such command in it.
-    """
+    """Start a container; return when its command runs. Raises PodError: UMB832, no root or no such command."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         with theirs:

@@ -133,11 +133,7 @@ class Daemons:
 
 
 def values(kind: Kind, top: Fields) -> dict[str, bytes]:
-    """Read the values of a Secret (base64, or `stringData`) or ConfigMap (text, or `binaryData`).
-
-    Raises:
-        PodError: UMB831.
-    """
+    """Read a Secret (base64, `stringData`) or ConfigMap (text, `binaryData`). Raises PodError: UMB831."""
     is_secret = kind is Kind.SECRET
     encoded = "data" if is_secret else "binaryData"
     plain = "stringData" if is_secret else "data"

@@ -22,11 +22,7 @@ CONFIG_API: Final = "config.openshift.io/v1"
 
 
 def feature_gate(inputs: Inputs) -> list[Object]:
-    """Make the object as the release's own render step would.
-
-    Raises:
-        RenderError: UMB719, the release does not say which gates there are.
-    """
+    """Make it as the release's own render does. Raises RenderError: UMB719, it does not say which gates there are."""
     gates = _release_gates(inputs.payload)
     entry = {"version": inputs.payload.version, "enabled": gates["enabled"], "disabled": gates["disabled"]}
     annotations = {"include.release.openshift.io/self-managed-high-availability": "true"}
