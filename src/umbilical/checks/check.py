@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from itertools import islice
+from typing import Final, Generic, TypeVar
 
 Facts = TypeVar("Facts")
+MAX_FAULTS: Final = 20
 
 
 class Outcome(Enum):
@@ -51,6 +53,37 @@ class Check(Generic[Facts]):
     fix: str
     """What to do next; a command where one exists."""
     judge: Callable[[Facts], Verdict]
+
+
+class Doubt(str):
+    """A fault that warns, in a check that else fails."""
+
+    __slots__ = ()
+
+
+def fault_check(
+    identifier: str,
+    title: str,
+    why: str,
+    fix: str,
+    search: Callable[[Facts], Iterable[str]],
+    *needs: Callable[[Facts], str | None],
+) -> Check[Facts]:
+    """Make a check that passes when `search` finds no fault; a need that tells why it does not apply skips it."""
+
+    def judge(facts: Facts) -> Verdict:
+        # One after the other: a later need may rely on an earlier one.
+        for need in needs:
+            reason = need(facts)
+            if reason is not None:
+                return skipped(reason)
+        faults = list(islice(search(facts), MAX_FAULTS))
+        hard = [fault for fault in faults if not isinstance(fault, Doubt)]
+        if hard:
+            return failed("; ".join(hard))
+        return warned("; ".join(faults)) if faults else passed()
+
+    return Check(identifier, title, why, fix, judge)
 
 
 @dataclass(frozen=True)

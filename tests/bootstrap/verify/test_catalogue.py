@@ -14,8 +14,8 @@ from umbilical.bootstrap.patch.config_facts import Profile
 from umbilical.bootstrap.patch.patch import patch
 from umbilical.bootstrap.spec import Mode, Shape, for_shape
 from umbilical.bootstrap.verify.catalogue import CATALOGUE, FIRST_PLAN, GROUPS, verify
-from umbilical.bootstrap.verify.facts import MAX_FAULTS, BootstrapFacts, Doubt, bootkube, files, rule, tunnel
-from umbilical.checks.check import Outcome, Verdict, failed, passed, skipped, warned
+from umbilical.bootstrap.verify.facts import BootstrapFacts, bootkube, files, rule, tunnel
+from umbilical.checks.check import MAX_FAULTS, Doubt, Outcome, Verdict, failed, passed, skipped, warned
 from umbilical.ignition.document import Document
 
 NUMBERS = {"S": 11, "F": 9, "C": 11, "B": 11, "X": 4}

@@ -13,15 +13,13 @@ from tests.support.hardway_drawing import clusters
 from tests.support.hardway_everything import everything, inputs, rendered, usual
 from tests.support.hardway_lint import Sample, Subject, changed, complaint
 
-from umbilical.checks.check import Outcome, Verdict
+from umbilical.checks.check import MAX_FAULTS, Doubt, Outcome, Verdict
 from umbilical.checks.report import group_of
 from umbilical.hardway.config.cluster import Cluster, Profile, Switch
 from umbilical.hardway.lint.catalogue import GROUPS, ORDER, RULES, judge
 from umbilical.hardway.lint.facts import (
     KUBERNETES,
-    MAX_FAULTS,
     OPENSHIFT,
-    Doubt,
     Facts,
     Severity,
     Unreadable,

@@ -6,9 +6,10 @@ from typing import Any, Final
 from umbilical.bootstrap.names import OWN, RECEIPT
 from umbilical.bootstrap.patch.config_facts import Profile
 from umbilical.bootstrap.verify.documents import dig, mappings, shown
-from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts, Doubt, Rule, files, rule, tunnel
+from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts, Rule, files, rule, tunnel
 from umbilical.bootstrap.verify.files import ROLES
 from umbilical.bootstrap.verify.shell_script import Script
+from umbilical.checks.check import Doubt
 
 # Of bash itself, of coreutils and their like, and what a bootstrap node of RHCOS has besides.
 _KNOWN: Final = frozenset(

@@ -5,7 +5,6 @@ how a check is written: a search for faults, and what must be there for it to ma
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import Final
 
 from umbilical.bootstrap.names import BOOTKUBE, NATIVE, OWN, Names
@@ -13,7 +12,7 @@ from umbilical.bootstrap.patch.config_facts import ClusterFacts, Profile, cluste
 from umbilical.bootstrap.spec import Mode, Shape
 from umbilical.bootstrap.verify.documents import Document, Pod, dig, parse_yaml
 from umbilical.bootstrap.verify.shell_script import Script
-from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
+from umbilical.checks.check import Check, fault_check
 from umbilical.fault import IgnitionError
 from umbilical.ignition.config import Config, File, read_config
 from umbilical.ignition.data_url import is_data_url
@@ -172,17 +171,9 @@ def _content(file: File) -> bytes | IgnitionError:
         return fault
 
 
-MAX_FAULTS: Final = 20
-
 Rule = Check[BootstrapFacts]
 Need = Callable[[BootstrapFacts], str | None]
 """Says why a check cannot be made, or None."""
-
-
-class Doubt(str):
-    """A fault that warns and does not fail."""
-
-    __slots__ = ()
 
 
 def rule(
@@ -193,17 +184,8 @@ def rule(
     search: Callable[[BootstrapFacts], Iterable[str]],
     *needs: Need,
 ) -> Rule:
-    """Make a check that passes when `search` finds no fault."""
-
-    def judge(facts: BootstrapFacts) -> Verdict:
-        # One after the other: a later need may rely on an earlier one.
-        for need in (readable, *needs):
-            reason = need(facts)
-            if reason is not None:
-                return skipped(reason)
-        return _verdict(list(islice(search(facts), MAX_FAULTS)))
-
-    return Check(identifier, title, why, fix, judge)
+    """Make a check that passes when `search` finds no fault in a config that can be read."""
+    return fault_check(identifier, title, why, fix, search, readable, *needs)
 
 
 def readable(facts: BootstrapFacts) -> str | None:
@@ -233,10 +215,3 @@ def files(*roles: str) -> Need:
 
 def bootkube(facts: BootstrapFacts) -> str | None:
     return None if facts.bootkube is not None else "bootkube.sh is missing or cannot be read, see S7 and S5"
-
-
-def _verdict(faults: list[str]) -> Verdict:
-    hard = [fault for fault in faults if not isinstance(fault, Doubt)]
-    if hard:
-        return failed("; ".join(hard))
-    return warned("; ".join(faults)) if faults else passed()

@@ -10,9 +10,10 @@ from umbilical.bootstrap.patch.edits import OVERRIDE_FLAG
 from umbilical.bootstrap.patch.patch import undo
 from umbilical.bootstrap.patch.receipt import find_receipt, sha256
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST
-from umbilical.bootstrap.verify.facts import BootstrapFacts, Doubt, Rule, bootkube, rule, tunnel
+from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule, bootkube, rule, tunnel
 from umbilical.bootstrap.verify.script_rules import functions_of
 from umbilical.bootstrap.verify.shell_script import Command, Script
+from umbilical.checks.check import Doubt
 from umbilical.fault import Fault
 from umbilical.ignition.document import Document
 

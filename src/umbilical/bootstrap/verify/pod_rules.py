@@ -18,7 +18,8 @@ from umbilical.bootstrap.verify.documents import (
     seconds,
     shown,
 )
-from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts, Doubt, Rule, files, rule, tunnel
+from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts, Rule, files, rule, tunnel
+from umbilical.checks.check import Doubt
 from umbilical.manifests.objects import PORT_RANGE, RESERVED_PORTS
 
 _GRANTS: Final = re.compile(r"system:openshift:scc:(hostnetwork(-v2)?|hostaccess|privileged)")

@@ -7,8 +7,9 @@ from typing import Final
 
 from umbilical.bootstrap.names import STAGES, STATIC_POD
 from umbilical.bootstrap.verify.documents import PLACEHOLDER, shown
-from umbilical.bootstrap.verify.facts import BootstrapFacts, Doubt, Rule, files, rule, tunnel
+from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule, files, rule, tunnel
 from umbilical.bootstrap.verify.shell_script import Block, Command, Script
+from umbilical.checks.check import Doubt
 
 MAX_HOURS: Final = 24
 _SUBSTITUTION: Final = re.compile(r"s([|,#%~!@])\\?\$\{(\w+)\}\1(.*?)\1g?", re.DOTALL)

@@ -8,8 +8,8 @@ from typing import Any, Final
 from umbilical.bootstrap.names import BOOTKUBE, RELEASE_IMAGE, SERVICE_RECORD
 from umbilical.bootstrap.patch.plan import LIMIT_BYTES, SECRET_PLATFORMS, WARNING_BYTES
 from umbilical.bootstrap.verify.documents import dig, mappings, shown
-from umbilical.bootstrap.verify.facts import BootstrapFacts, Doubt, Rule, bootkube, rule
-from umbilical.checks.check import Check, Verdict, failed, passed
+from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule, bootkube, rule
+from umbilical.checks.check import Check, Doubt, Verdict, failed, passed
 from umbilical.fault import IgnitionError
 from umbilical.ignition.config import Config, file_of
 from umbilical.ignition.data_url import is_data_url

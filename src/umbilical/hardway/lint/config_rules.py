@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Final
 
+from umbilical.checks.check import Doubt
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.infrastructure.places import NETWORK, REVERSE_ZONE, ZONE
 from umbilical.hardway.config.cluster import Node, Role
-from umbilical.hardway.lint.facts import OPENSHIFT, Doubt, Facts, Rule, rule
+from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, rule
 from umbilical.hardway.lint.host_facts import balancers, libvirt, xml, zone_records
 from umbilical.hardway.lint.node_reading import commands
 from umbilical.manifests.objects import IpAddress

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
+from umbilical.checks.check import MAX_FAULTS, Check, Doubt, fault_check
 from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Cluster, Node, Profile
@@ -110,7 +110,6 @@ class Facts:
             raise Unreadable(f"{path}: {error}") from None
 
 
-MAX_FAULTS: Final = 20
 BOTH: Final = frozenset(Profile)
 OPENSHIFT: Final = frozenset({Profile.OPENSHIFT})
 KUBERNETES: Final = frozenset({Profile.KUBERNETES})
@@ -123,12 +122,6 @@ Need = Callable[[Facts], str | None]
 class Severity(Enum):
     ERROR = "error"
     WARNING = "warning"
-
-
-class Doubt(str):
-    """A fault that warns, in a rule that else fails."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -151,16 +144,15 @@ def rule(
 ) -> Rule:
     """Make a rule that holds when `search` finds no fault. What cannot be read is a fault, never a crash."""
 
-    def judge(facts: Facts) -> Verdict:
-        if facts.cluster.profile not in profiles:
-            return skipped(f"it is not for the profile {facts.cluster.profile.value}")
-        for need in needs:
-            reason = need(facts)
-            if reason is not None:
-                return skipped(reason)
-        return _verdict(severity, _found(search, facts))
+    def profile(facts: Facts) -> str | None:
+        found = facts.cluster.profile
+        return None if found in profiles else f"it is not for the profile {found.value}"
 
-    return Rule(identifier, severity, profiles, Check(identifier, title, why, fix, judge))
+    def faults(facts: Facts) -> Iterable[str]:
+        found = _found(search, facts)
+        return found if severity is Severity.ERROR else map(Doubt, found)
+
+    return Rule(identifier, severity, profiles, fault_check(identifier, title, why, fix, faults, profile, *needs))
 
 
 def tunnel(facts: Facts) -> str | None:
@@ -176,10 +168,3 @@ def _found(search: Search, facts: Facts) -> list[str]:
         return list(islice(search(facts), MAX_FAULTS))
     except Unreadable as error:
         return [str(error)]
-
-
-def _verdict(severity: Severity, faults: list[str]) -> Verdict:
-    hard = [fault for fault in faults if not isinstance(fault, Doubt)]
-    if hard and severity is Severity.ERROR:
-        return failed("; ".join(hard))
-    return warned("; ".join(faults)) if faults else passed()

@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from umbilical.checks.check import Doubt
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import cluster_rows
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.lint.clients import MASTERS, identity, may_use, roles_of
-from umbilical.hardway.lint.facts import Doubt, Facts, Rule, Unreadable, rule
+from umbilical.hardway.lint.facts import Facts, Rule, Unreadable, rule
 from umbilical.hardway.lint.pods import ETCD, KUBE_APISERVER, programs
 from umbilical.hardway.lint.trust import chain_faults, serving_pairs, token_key_faults
 from umbilical.hardway.lint.tunnel_ends import tunnel_address_faults
