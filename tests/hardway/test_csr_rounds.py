@@ -35,7 +35,7 @@ from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages.live import started_key
 from umbilical.hardway.state import State
-from umbilical.hardway.waiting import NotYet
+from umbilical.host.waiting import NotYet
 from umbilical.manifests.tree import Asset
 from umbilical.pki.profiles import KeyType, server_profile
 

@@ -11,7 +11,7 @@ from umbilical.hardway.machines.interface import BackendServer, Power, Probe
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
 from umbilical.hardway.state import StageRecord, State, Status
-from umbilical.hardway.waiting import NotYet
+from umbilical.host.waiting import NotYet
 
 STAGES = catalogue.stages()
 # Port 1 of loopback, where nobody listens.

@@ -21,7 +21,7 @@ from umbilical.hardway.kube import LOOKS_BETWEEN, see_nodes, show
 from umbilical.hardway.site import Api, Site
 from umbilical.hardway.stage import Sight
 from umbilical.hardway.stages.s15_worker_csrs import LEASES, alive_sight, version_sight
-from umbilical.hardway.waiting import NotYet
+from umbilical.host.waiting import NotYet
 
 pytestmark = pytest.mark.real(*PROGRAMS)
 

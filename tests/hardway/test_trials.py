@@ -25,7 +25,7 @@ from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH, TUNNEL, 
 from umbilical.hardway.artifacts.tunnel import AGENT_PKI
 from umbilical.hardway.machines.interface import Done, Power
 from umbilical.hardway.site import Site
-from umbilical.hardway.waiting import NotYet
+from umbilical.host.waiting import NotYet
 from umbilical.manifests.tree import Asset
 
 pytestmark = pytest.mark.real(*PROGRAMS)

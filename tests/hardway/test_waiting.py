@@ -19,7 +19,8 @@ from umbilical.hardway import prober
 from umbilical.hardway.prober import COUNTER_NAME, NAMESPACE, Counter
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Look, Sight, see
-from umbilical.hardway.waiting import NotYet, Signature, wait
+from umbilical.hardway.waiting import Signature, wait
+from umbilical.host.waiting import NotYet
 
 SECONDS = 60.0
 

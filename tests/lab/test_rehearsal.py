@@ -7,6 +7,7 @@ import pytest
 from tests.support.labs import running
 
 from umbilical.fault import LabError
+from umbilical.host.waiting import NotYet
 from umbilical.lab.hosted.topology import plan_hosted
 from umbilical.lab.lab import Lab
 from umbilical.lab.lab import down as take_down
@@ -16,7 +17,7 @@ from umbilical.lab.scene import Scene
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Outcome, Story
 from umbilical.lab.topology import Topology
-from umbilical.lab.waiting import NotYet, wait
+from umbilical.lab.waiting import wait
 
 
 def test_a_wrong_name_gets_the_nearest_one_and_a_right_one_is_loaded() -> None:

@@ -20,7 +20,8 @@ from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Look, Sight
 from umbilical.hardway.stages.live import started_key
-from umbilical.hardway.waiting import NotYet, Signature
+from umbilical.hardway.waiting import Signature
+from umbilical.host.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 
 KUBELET_PORT: Final = 10250

@@ -23,7 +23,8 @@ from umbilical.hardway.site import Site
 from umbilical.hardway.stage import FIRST_ON_MACHINES, Stage, findings
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.state import State, Status
-from umbilical.hardway.waiting import NotYet, Signature
+from umbilical.hardway.waiting import Signature
+from umbilical.host.waiting import NotYet
 from umbilical.manifests.tree import Asset
 
 INFRASTRUCTURE: Final = 2

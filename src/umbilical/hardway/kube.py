@@ -14,7 +14,7 @@ from umbilical.fault import ApiRefused, Fault
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Look, Sight
-from umbilical.hardway.waiting import NotYet
+from umbilical.host.waiting import NotYet
 from umbilical.manifests.objects import IpAddress
 
 NODE: Final = Kind("Node", "/api/v1", "nodes", is_namespaced=False)

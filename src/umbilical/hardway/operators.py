@@ -13,7 +13,7 @@ from umbilical.hardway import kube
 from umbilical.hardway.artifacts.crds import is_included
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Sight
-from umbilical.hardway.waiting import NotYet
+from umbilical.host.waiting import NotYet
 
 _OPERATOR_GROUP: Final = "/apis/operator.openshift.io/v1"
 _CONFIG_GROUP: Final = "/apis/config.openshift.io/v1"

@@ -17,7 +17,7 @@ from umbilical.hardway.machines.interface import is_listening
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Sight
-from umbilical.hardway.waiting import NotYet
+from umbilical.host.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 
 KUBELET_PAIR: Final = "/var/lib/kubelet/pki/kubelet-client-current.pem"

@@ -11,7 +11,8 @@ from typing import Any, Final, Protocol, runtime_checkable
 from umbilical.checks.check import Check, Finding, Outcome, Verdict, failed, passed
 from umbilical.fault import Fault, HardwayError
 from umbilical.hardway.site import Site
-from umbilical.hardway.waiting import NotYet, Signature, wait
+from umbilical.hardway.waiting import Signature, wait
+from umbilical.host.waiting import NotYet
 
 NEVER: Final = "never"
 

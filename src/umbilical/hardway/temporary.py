@@ -18,7 +18,7 @@ from umbilical.hardway.kube import delete_if_there
 from umbilical.hardway.machines.interface import Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Sight
-from umbilical.hardway.waiting import NotYet
+from umbilical.host.waiting import NotYet
 
 
 def removal(site: Site, what: str) -> Removal | None:

@@ -17,8 +17,9 @@ from umbilical.hardway import kube
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.site import Site, Trial
 from umbilical.hardway.stage import Sight, Step, see
-from umbilical.hardway.waiting import NotYet, Signature
+from umbilical.hardway.waiting import Signature
 from umbilical.host.processes import Child, run, start
+from umbilical.host.waiting import NotYet
 from umbilical.manifests.objects import IpAddress
 
 POD_SECONDS: Final = 600.0

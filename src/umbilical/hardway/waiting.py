@@ -7,9 +7,10 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from umbilical.fault import StageTimeout
+from umbilical.host.waiting import Seen, look_until
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,7 @@ class Reporter(Protocol):
         """The nodes and what is seen of each: (node, signal) -> text."""
 
 
-Result = TypeVar("Result")
-
 POLL_SECONDS: Final = 1.0
-
-
-class NotYet(Exception):
-    """What a look saw instead of what is waited for, in a few words."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,7 @@ class Signature:
 def wait(
     reporter: Reporter,
     what: str,
-    look: Callable[[], Result],
+    look: Callable[[], Seen],
     timeout_seconds: float,
     *,
     remedy: str,
@@ -69,18 +64,16 @@ def wait(
     poll_seconds: float = POLL_SECONDS,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Result:
+) -> Seen:
     """Look until there is a result. Raises StageTimeout: UMB725, with what was seen last."""
     start = clock()
-    while True:
-        try:
-            return look()
-        except NotYet as error:
-            seen = str(error)
+
+    def saw(seen: str) -> None:
         elapsed = clock() - start
         hints = tuple(one.hint for one in signatures if re.search(one.pattern, seen))
         reporter.waiting(Waiting(what, seen, elapsed, timeout_seconds, hints))
         if elapsed >= timeout_seconds:
             why = f"after {elapsed:.0f} s: {seen}"
             raise StageTimeout("UMB725", f"waited in vain: {what}", why, hints[0] if hints else remedy)
-        sleep(poll_seconds)
+
+    return look_until(look, saw, poll_seconds, sleep)

@@ -10,6 +10,7 @@ from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH
 from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
 from umbilical.bootstrap.spec import Shape
 from umbilical.fault import LabError
+from umbilical.host.waiting import NotYet
 from umbilical.lab import api_calls, objects
 from umbilical.lab.control_plane import (
     ADMIN_KUBECONFIG,
@@ -20,7 +21,6 @@ from umbilical.lab.control_plane import (
 from umbilical.lab.runner import MANIFESTS
 from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.story import Call
-from umbilical.lab.waiting import NotYet
 from umbilical.manifests.control_plane_spec import ControlPlaneSpec, Images, url
 from umbilical.pki.control_plane_set import (
     ControlPlaneNames,

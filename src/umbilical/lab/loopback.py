@@ -29,13 +29,14 @@ from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME, STATIC_POD
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST
 from umbilical.fault import LabError
 from umbilical.host.files import make_directory, write_file
+from umbilical.host.waiting import NotYet
 from umbilical.lab import listeners, objects
 from umbilical.lab.binaries import OWN_PROGRAMS
 from umbilical.lab.hosted import parts
 from umbilical.lab.images import PYTHON_PROGRAMS
 from umbilical.lab.story import Call, Story
 from umbilical.lab.tunnel_parts import Cast, TunnelParts, make_parts
-from umbilical.lab.waiting import NotYet, wait
+from umbilical.lab.waiting import wait
 from umbilical.pki.authority import Authority
 
 NOT_SHOWN: Final = (

@@ -10,12 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from typing import Final
 
 from umbilical.bootstrap.names import AGENT_NAME, OWN, SERVER_NAME, STATIC_POD
 from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH
 from umbilical.fault import LabError
 from umbilical.host.files import write_file
+from umbilical.host.waiting import NotYet, Seen
 from umbilical.lab import listeners
 from umbilical.lab.lab import Lab
 from umbilical.lab.runner import PodStatus, Runner
@@ -23,7 +24,7 @@ from umbilical.lab.runners import runner_of
 from umbilical.lab.story import Call, Story
 from umbilical.lab.topology import Node
 from umbilical.lab.tunnel_parts import Cast, TunnelParts, make_parts, restore_parts, secrets_of
-from umbilical.lab.waiting import NotYet, wait
+from umbilical.lab.waiting import wait
 from umbilical.manifests.tree import AssetTree
 from umbilical.pki.authority import Authority
 
@@ -34,7 +35,6 @@ SERVER_SECONDS: Final = 60.0
 # A namespace goes when its pods have, and those have ten seconds to end.
 GONE_SECONDS: Final = 60.0
 COUNTER: Final = "bytes"
-Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import Any, Final
 from umbilical.bootstrap.names import OWN, STATIC_POD
 from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH
 from umbilical.fault import LabError
+from umbilical.host.waiting import NotYet
 from umbilical.lab import objects
 from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call
-from umbilical.lab.waiting import NotYet
 from umbilical.manifests.tree import yaml_bytes
 
 CALLER: Final = "lab-admission-caller"

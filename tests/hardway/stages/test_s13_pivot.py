@@ -31,7 +31,7 @@ from umbilical.hardway.stages import s13_pivot
 from umbilical.hardway.stages.catalogue import undoers
 from umbilical.hardway.stages.s13_pivot import STAGE, endpoints_sight, leases_sight, member_sight, off_sight
 from umbilical.hardway.undoing import Undoing
-from umbilical.hardway.waiting import NotYet
+from umbilical.host.waiting import NotYet
 
 pytestmark = pytest.mark.real(*PROGRAMS)
 REMOVE = "remove the bootstrap member from etcd"

@@ -14,6 +14,7 @@ from umbilical.cli.proxy.https import https
 from umbilical.cli.proxy.socks5 import socks5
 from umbilical.cli.server import server
 from umbilical.fault import LabError
+from umbilical.host.waiting import NotYet
 from umbilical.hosted.objects import names
 from umbilical.hosted.pki.table import CLIENT, CONTROL_PLANE_AGENT, SERVER
 from umbilical.lab import several_servers
@@ -35,7 +36,6 @@ from umbilical.lab.proxy_client import Kind
 from umbilical.lab.story import Story
 from umbilical.lab.through_proxies import say
 from umbilical.lab.topology import Family, Topology, plan_topology
-from umbilical.lab.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 
 OBJECTS: list[dict[str, Any]] = [

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umbilical.fault import LabError
+from umbilical.host.waiting import NotYet
 from umbilical.lab.kubelet import containerd, kubelet_config, node_runtime
 from umbilical.lab.kubelet.node_runtime import CNI_PLUGINS, check_needs, find_cni
 from umbilical.lab.kubelet.runner import find_logs, parse_answer, parse_log, read_pods
 from umbilical.lab.runner import PodStatus
-from umbilical.lab.waiting import NotYet
 
 
 def read(*, is_registered: bool) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.explain.entry import Topic
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Sight, Step, Undo
+from umbilical.host.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 
 LEAST_LEFT: Final = timedelta(hours=2)
@@ -88,8 +89,6 @@ def started_key(node: Node) -> str:
 
 def installed_sight(node: Node) -> Sight:
     def look(site: Site) -> str:
-        from umbilical.hardway.waiting import NotYet
-
         if not site.machines.is_installed(node.id, site.content(ignition(node))):
             raise NotYet("it was not installed from this config")
         named = (site.machines.read(node.id, "/etc/hostname") or b"").decode().strip()

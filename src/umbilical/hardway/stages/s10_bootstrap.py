@@ -19,7 +19,8 @@ from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Sight, Step, see
 from umbilical.hardway.stages.live import PassingStage, install_step, installed_sight
-from umbilical.hardway.waiting import NotYet, Signature, wait
+from umbilical.hardway.waiting import Signature, wait
+from umbilical.host.waiting import NotYet
 
 _INSTALL_TOPIC: Final = stage_topic(
     9,

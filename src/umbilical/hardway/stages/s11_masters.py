@@ -15,7 +15,8 @@ from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Sight, Step, see
 from umbilical.hardway.stages.live import LiveStage, install_step, installed_sight
-from umbilical.hardway.waiting import NotYet, Signature
+from umbilical.hardway.waiting import Signature
+from umbilical.host.waiting import NotYet
 
 REGISTER_SECONDS: Final = 1200.0
 SERVICES_SECONDS: Final = 600.0

@@ -19,7 +19,8 @@ from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Sight, Step, Undo, see
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.undoing import Undoer
-from umbilical.hardway.waiting import NotYet, Signature, wait
+from umbilical.hardway.waiting import Signature, wait
+from umbilical.host.waiting import NotYet
 
 ETCD: Final = "etcd.yaml"
 PLANE: Final = ("kube-apiserver.yaml", "kube-controller-manager.yaml", "kube-scheduler.yaml")

@@ -33,8 +33,9 @@ from umbilical.hardway.site import Site
 from umbilical.hardway.stage import NEVER, Sight, Step, Undo, see
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.undoing import Undoer
-from umbilical.hardway.waiting import NotYet, wait
+from umbilical.hardway.waiting import wait
 from umbilical.host.files import write_file
+from umbilical.host.waiting import NotYet
 from umbilical.manifests.control_plane_pods import SCHEDULER
 
 BETWEEN_LOOKS_SECONDS: Final = 10.0

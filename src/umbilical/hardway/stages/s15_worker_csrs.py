@@ -17,7 +17,8 @@ from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Sight, Step
 from umbilical.hardway.stages.live import LiveStage, install_step, installed_sight
 from umbilical.hardway.stages.s11_masters import REGISTER_SECONDS, labelled_sight, role_labels
-from umbilical.hardway.waiting import NotYet, Signature
+from umbilical.hardway.waiting import Signature
+from umbilical.host.waiting import NotYet
 
 _WORKERS_TOPIC: Final = stage_topic(
     14,

@@ -12,7 +12,7 @@ from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Sight, Step, see
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.temporary import removal, remove
-from umbilical.hardway.waiting import NotYet
+from umbilical.host.waiting import NotYet
 
 CONVERGENCE_SECONDS: Final = 3600.0
 

@@ -18,7 +18,7 @@ from umbilical.hardway.stage import NEVER, Sight, Step, Undo, see
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.stages.s12_control_plane import api_sight
 from umbilical.hardway.stages.s15_worker_csrs import ready_sight
-from umbilical.hardway.waiting import NotYet
+from umbilical.host.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 
 TRIAL_SECONDS: Final = 600.0

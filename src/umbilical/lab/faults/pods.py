@@ -9,10 +9,10 @@ from typing import Final
 from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME, STATIC_POD
 from umbilical.bootstrap.spec import Mode
 from umbilical.fault import LabError
+from umbilical.host.waiting import NotYet
 from umbilical.lab.faults.registry import Fault, Memory, Speaker
 from umbilical.lab.faults.slow_reader import READY
 from umbilical.lab.scene import BOOTSTRAP, SERVER_SECONDS, Scene
-from umbilical.lab.waiting import NotYet
 
 
 def signal_agents(scene: Scene, number: signal.Signals) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
 from umbilical.fault import LabError
+from umbilical.host.waiting import NotYet
 from umbilical.lab.faults import registry
 from umbilical.lab.faults.pods import server_pid
 from umbilical.lab.faults.registry import Fault, Memory, Speaker
@@ -19,7 +20,7 @@ from umbilical.lab.scenarios import webhook_through_tunnel
 from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.story import Call
 from umbilical.lab.tunnel_parts import OURS
-from umbilical.lab.waiting import NotYet, wait
+from umbilical.lab.waiting import wait
 
 # Enough for a call that comes through or is refused; one that hangs is told of as such.
 FIRST_SECONDS: Final = 3.0

@@ -16,9 +16,10 @@ from umbilical.fault import LabError
 from umbilical.hardway.artifacts.infrastructure.places import OWN_PLACES, balancer_command
 from umbilical.host.commands import faults, parse_stats
 from umbilical.host.machine_records import BackendServer
+from umbilical.host.waiting import NotYet
 from umbilical.lab import node_root
 from umbilical.lab.hardway.names import HOST
-from umbilical.lab.waiting import NotYet, wait
+from umbilical.lab.waiting import wait
 
 if TYPE_CHECKING:
     from umbilical.lab.lab import Lab

@@ -11,8 +11,9 @@ from umbilical.fault import LabError
 from umbilical.hardway.artifacts.infrastructure.places import resolver_command
 from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.config.cluster import Node as ClusterNode
+from umbilical.host.waiting import NotYet
 from umbilical.lab.topology import Family, IpInterface, Node, Role, Topology
-from umbilical.lab.waiting import NotYet, wait
+from umbilical.lab.waiting import wait
 
 if TYPE_CHECKING:
     from umbilical.lab.lab import Lab

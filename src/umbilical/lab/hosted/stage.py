@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from umbilical.fault import LabError
+from umbilical.host.waiting import NotYet, Seen
 from umbilical.hosted.objects import names
 from umbilical.lab import nft
 from umbilical.lab.hosted import parts
@@ -23,7 +24,6 @@ from umbilical.lab.lab import ProcessStatus
 from umbilical.lab.proxy_client import Way
 from umbilical.lab.scene import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, listeners_on
 from umbilical.lab.through_proxies import ProxiedCall, read_calls, write_ways
-from umbilical.lab.waiting import NotYet
 
 SERVER: Final = "server"
 AGENT_NAME: Final = "agent"
@@ -36,7 +36,6 @@ REMEDY: Final = "umbilical lab run --keep hosted, then look at the logs of serve
 # Prints the moment before it acts: on the clock that all processes of a machine share.
 _SIGNAL: Final = "import os,sys,time; print(time.monotonic()); os.kill(int(sys.argv[1]), int(sys.argv[2]))"
 _SAMPLE: Final = re.compile(r"^(?P<name>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$", re.MULTILINE)
-Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True)

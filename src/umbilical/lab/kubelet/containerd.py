@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from umbilical.fault import LabError
+from umbilical.host.waiting import NotYet
 from umbilical.lab.lab import Completed, Lab
-from umbilical.lab.waiting import NotYet, wait
+from umbilical.lab.waiting import wait
 
 PAUSE_REFERENCE: Final = "localhost/pause:1"
 PAUSE_PROGRAM: Final = "pause"

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.fault import LabError
+from umbilical.host.waiting import NotYet
 from umbilical.lab.kubelet import containerd, kubelet_config, node_runtime
 from umbilical.lab.kubelet.node_runtime import check_needs
 from umbilical.lab.lab import Lab
 from umbilical.lab.network import POD_BRIDGE
 from umbilical.lab.runner import MANIFESTS, ContainerStatus, PodStatus, is_called
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.waiting import NotYet, wait
+from umbilical.lab.waiting import wait
 from umbilical.manifests.objects import CONFIG_DIRECTORY, bridge_conflist
 
 CNI_CONFIG_PATH: Final = f"{CONFIG_DIRECTORY}/10-lab.conflist"

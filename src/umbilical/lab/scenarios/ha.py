@@ -15,6 +15,7 @@ from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH, read_static_p
 from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, Mode, Shape, for_shape
 from umbilical.fault import LabError
+from umbilical.host.waiting import NotYet
 from umbilical.lab import api_calls, nft, objects, several_servers
 from umbilical.lab.control_plane import ADMIN_KUBECONFIG
 from umbilical.lab.kubernetes_scene import API_PORT, READY_SECONDS, KubernetesScene
@@ -24,7 +25,6 @@ from umbilical.lab.scenarios.service_stories import real
 from umbilical.lab.scenarios.webhook_through_tunnel import start_cluster
 from umbilical.lab.scene import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, Scene
 from umbilical.lab.story import Call
-from umbilical.lab.waiting import NotYet
 from umbilical.manifests.control_plane_spec import url
 from umbilical.manifests.tree import yaml_bytes
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH, read_static_pod, with_egress_selector
 from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, Mode, Shape, for_shape
+from umbilical.host.waiting import NotYet
 from umbilical.hosted.objects import names
 from umbilical.hosted.pki.table import CLIENT, Trust
 from umbilical.lab import objects
@@ -28,7 +29,6 @@ from umbilical.lab.scene import BOOTSTRAP, GONE_SECONDS, Scene, listeners_on
 from umbilical.lab.several_servers import client_files, egress_file
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call
-from umbilical.lab.waiting import NotYet
 from umbilical.manifests.tree import yaml_bytes
 
 API: Final = "api"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from umbilical.host.waiting import NotYet
 from umbilical.hosted.pki.table import CLIENT
 from umbilical.hosted.pki.table import SERVER as SERVER_LEAF
 from umbilical.lab import api_calls
@@ -21,7 +22,6 @@ from umbilical.lab.proxy_client import Kind, Way
 from umbilical.lab.scene import BOOTSTRAP
 from umbilical.lab.story import Call
 from umbilical.lab.through_proxies import ProxiedCall, StreamMoment, Told, read_told
-from umbilical.lab.waiting import NotYet
 
 KILLED, STOPPED, SPARED = SERVER_NODES
 """The first of the HTTPS proxy's servers, the first of the SOCKS proxy's, and the one that both can fall back to."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from umbilical.bootstrap.names import SERVER_NAME
 from umbilical.fault import LabError
+from umbilical.host.waiting import NotYet
 from umbilical.lab import objects
 from umbilical.lab.control_plane import ADMIN_KUBECONFIG
 from umbilical.lab.images import UMBILICAL
@@ -17,7 +18,6 @@ from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scenarios.webhook_through_tunnel import lay_tunnel
 from umbilical.lab.scene import BOOTSTRAP, Scene
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.waiting import NotYet
 from umbilical.manifests.static_pod import UNPRIVILEGED
 
 if TYPE_CHECKING:

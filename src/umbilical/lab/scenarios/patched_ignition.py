@@ -17,6 +17,7 @@ from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
 from umbilical.bootstrap.shell.scripts import IMAGE_IN_PAYLOAD
 from umbilical.fault import LabError
 from umbilical.host.files import write_file
+from umbilical.host.waiting import NotYet
 from umbilical.lab.binaries import KONNECTIVITY, launcher
 from umbilical.lab.bootstrap_config import Kubeconfigs, bootstrap_config
 from umbilical.lab.control_plane import (
@@ -34,7 +35,6 @@ from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scene import BOOTSTRAP, Scene
 from umbilical.lab.story import Call
 from umbilical.lab.tunnel_parts import UPSTREAM, Cast, make_parts
-from umbilical.lab.waiting import NotYet
 from umbilical.manifests.control_plane_spec import url
 from umbilical.manifests.objects import kubeconfig
 from umbilical.manifests.tree import yaml_bytes

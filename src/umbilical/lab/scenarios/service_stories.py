@@ -7,6 +7,7 @@ kube-apiserver dials the endpoint's address, as OpenShift's does; a cluster IP w
 import json
 from typing import Any, Final
 
+from umbilical.host.waiting import NotYet
 from umbilical.lab import objects
 from umbilical.lab.kubernetes_scene import KubernetesScene
 from umbilical.lab.lab import Completed
@@ -16,7 +17,6 @@ from umbilical.lab.scenarios.webhook_through_tunnel import lay_tunnel, start_clu
 from umbilical.lab.scene import Scene
 from umbilical.lab.service_answers import CONVERTED_BY, LETTER_GROUP
 from umbilical.lab.story import Call
-from umbilical.lab.waiting import NotYet
 
 SECONDS: Final = 120.0
 
