@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from umbilical.fault import HostError
 from umbilical.host.commands import faults, parse_stats, syntax_complaint
 from umbilical.host.machine_records import BackendServer
-from umbilical.host.processes import SIGNALS, Child, Interrupts, children, run, start
+from umbilical.host.processes import SIGNALS, Child, Interrupts, run, start
 
 SECONDS = 60.0
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
@@ -64,14 +64,6 @@ def test_one_that_ends_early_or_runs_on_is_an_error(tmp_path: Path) -> None:
         child.wait_ready(refused, 0.1)
     with _up(_start(SLEEP, tmp_path)) as child, pytest.raises(HostError, match="did not end within"):
         child.wait(0.05)
-
-
-def test_all_children_are_stopped_last_started_first(tmp_path: Path) -> None:
-    with children() as started:
-        for name in ("a", "b"):
-            (tmp_path / name).mkdir()
-            started.append(_up(_start(SLEEP, tmp_path / name)))
-    assert [child.is_running for child in started] == [False, False]
 
 
 def test_a_program_runs_to_its_end_or_is_an_error_with_its_words() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support import packet_rules
 from tests.support.lab_wires import each_world, in_roots_world
 from tests.support.worlds import SCRATCH, World
 
@@ -137,10 +138,10 @@ def test_without_permission_the_remedy_is_a_namespace_of_ones_own() -> None:
 
 
 TEXTS = {
-    "block_tcp_port": nft.block_tcp_port(8091),
+    "block_tcp_port": packet_rules.block_tcp_port(8091),
     "lose_at_random": nft.lose_at_random(30, "machine0"),
-    "drop_ipv4": nft.drop_address(ipaddress.ip_address("10.91.0.10")),
-    "drop_ipv6": nft.drop_address(ipaddress.ip_address("fd91::10")),
+    "drop_ipv4": packet_rules.drop_address(ipaddress.ip_address("10.91.0.10")),
+    "drop_ipv6": packet_rules.drop_address(ipaddress.ip_address("fd91::10")),
 }
 FRONTS = {4: ipaddress.ip_address("10.91.0.200"), 6: ipaddress.ip_address("fd91::200")}
 

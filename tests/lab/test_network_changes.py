@@ -4,6 +4,7 @@ import socket
 from contextlib import ExitStack, suppress
 
 import pytest
+from tests.support import packet_rules
 from tests.support.lab_wires import (
     PORT,
     SECONDS,
@@ -112,7 +113,7 @@ def test_without_a_default_route_only_the_machine_network_is_there(world: World,
 def test_a_blocked_port_and_a_dropped_address_are_silent_and_others_are_not(world: World, family: Family) -> None:
     wires = Wires(family)
     bootstrap, pod = wires.node("bootstrap"), wires.pod("master-0")
-    wires.network.add_rules("bootstrap", "port", nft.block_tcp_port(PORT))
+    wires.network.add_rules("bootstrap", "port", packet_rules.block_tcp_port(PORT))
     for version in wires.versions:
         address = bootstrap.address(version)
         with listen(bootstrap, version), listen(bootstrap, version, PORT + 1):
@@ -125,7 +126,7 @@ def test_a_blocked_port_and_a_dropped_address_are_silent_and_others_are_not(worl
         talk(pod, bootstrap, version)
     bootstrap, first, second = wires.node("bootstrap"), wires.node("master-0"), wires.node("master-1")
     for index, dropped in enumerate(first.addresses):
-        wires.network.add_rules("bootstrap", f"drop_{index}", nft.drop_address(dropped))
+        wires.network.add_rules("bootstrap", f"drop_{index}", packet_rules.drop_address(dropped))
     for version in wires.versions:
         with listen(bootstrap, version), listen(first, version):
             assert dial(first, bootstrap.address(version), seconds=SILENT_SECONDS) == "silence"
@@ -162,18 +163,18 @@ def test_loss_of_everything_is_loss_in_both_directions(world: World) -> None:
 def test_rules_take_the_place_of_old_ones_of_their_name_and_go_without_the_others(world: World) -> None:
     wires = Wires()
     bootstrap, master = wires.node("bootstrap"), wires.node("master-0")
-    wires.network.add_rules("bootstrap", "port", nft.block_tcp_port(PORT))
-    wires.network.add_rules("bootstrap", "port", nft.block_tcp_port(PORT + 1))
+    wires.network.add_rules("bootstrap", "port", packet_rules.block_tcp_port(PORT))
+    wires.network.add_rules("bootstrap", "port", packet_rules.block_tcp_port(PORT + 1))
     with listen(bootstrap, 4), listen(bootstrap, 4, PORT + 1):
         assert dial(master, bootstrap.address(4)) == "connected"
         assert dial(master, bootstrap.address(4), PORT + 1, SILENT_SECONDS) == "silence"
-    wires.network.add_rules("master-0", "one", nft.block_tcp_port(1))
-    wires.network.add_rules("master-0", "two", nft.block_tcp_port(2))
+    wires.network.add_rules("master-0", "one", packet_rules.block_tcp_port(1))
+    wires.network.add_rules("master-0", "two", packet_rules.block_tcp_port(2))
     for _ in range(2):
         wires.network.remove_rules("master-0", "one")
     assert namespaces.in_network(wires.network.namespace("master-0"), packet_filter.loaded) == ["pods", "two"]
     bootstrap, pod = wires.node("bootstrap"), wires.pod("master-0")
-    wires.network.add_rules("master-0", "port", nft.block_tcp_port(PORT))
+    wires.network.add_rules("master-0", "port", packet_rules.block_tcp_port(PORT))
     with listen(bootstrap, 4):
         assert dial(pod, bootstrap.address(4), seconds=SILENT_SECONDS) == "silence"
         assert dial(wires.pod("master-1"), bootstrap.address(4)) == "connected"
@@ -187,7 +188,7 @@ def test_rules_take_the_place_of_old_ones_of_their_name_and_go_without_the_other
 @in_roots_world
 def test_rules_that_nft_cannot_read_change_nothing() -> None:
     wires = Wires()
-    wires.network.add_rules("bootstrap", "port", nft.block_tcp_port(PORT))
+    wires.network.add_rules("bootstrap", "port", packet_rules.block_tcp_port(PORT))
     with pytest.raises(LabError) as caught:
         wires.network.add_rules("bootstrap", "port", "chain broken {")
     with listen(wires.node("bootstrap"), 4):

@@ -27,7 +27,6 @@ class Member:
     name: str
     """Empty until it has started once."""
     peer_urls: tuple[str, ...]
-    client_urls: tuple[str, ...]
     is_learner: bool
 
 
@@ -37,7 +36,6 @@ class Status:
     member_id: str
     leader_id: str
     raft_term: int
-    raft_index: int
     is_learner: bool
     version: str
 
@@ -142,7 +140,6 @@ def _member(row: dict[str, Any]) -> Member:
         id=f"{int(row['ID']):x}",
         name=str(row.get("name", "")),
         peer_urls=tuple(row.get("peerURLs", ())),
-        client_urls=tuple(row.get("clientURLs", ())),
         is_learner=bool(row.get("isLearner", False)),
     )
 
@@ -155,7 +152,6 @@ def _status(row: dict[str, Any]) -> Status:
         member_id=f"{int(header['member_id']):x}",
         leader_id=f"{int(status.get('leader', 0)):x}",
         raft_term=int(header.get("raft_term", 0)),
-        raft_index=int(status.get("raftIndex", 0)),
         is_learner=bool(status.get("isLearner", False)),
         version=str(status.get("version", "")),
     )

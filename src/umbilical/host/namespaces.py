@@ -49,25 +49,19 @@ class Mount(IntFlag):
     """MS_ flags of mount(2)."""
 
     NONE = 0
-    READ_ONLY = 1
     NO_SUID = 2
     NO_DEVICES = 4
     NO_EXEC = 8
-    REMOUNT = 32
     BIND = 4096
-    MOVE = 8192
     RECURSIVE = 16384
     PRIVATE = 1 << 18
-    SLAVE = 1 << 19
 
 
 class Kind(IntFlag):
     """Kinds of namespaces: CLONE_NEW flags of unshare(2) and setns(2)."""
 
     MOUNT = 0x00020000
-    CGROUP = 0x02000000
     UTS = 0x04000000
-    IPC = 0x08000000
     USER = 0x10000000
     PID = 0x20000000
     NETWORK = 0x40000000
@@ -190,7 +184,6 @@ def in_network(path: PathText, call: Callable[[], Result]) -> Result:
 
 
 def set_hostname(name: str) -> None:
-    """Name the machine, in this UTS namespace."""
     socket.sethostname(name)
 
 

@@ -144,17 +144,6 @@ def run(command: Sequence[str | os.PathLike[str]], timeout_seconds: float, stdin
     return done.stdout.decode()
 
 
-@contextmanager
-def children() -> Iterator[list[Child]]:
-    """Keep a list of programs; at the end they are stopped, the last started first."""
-    started: list[Child] = []
-    try:
-        yield started
-    finally:
-        for child in reversed(started):
-            child.stop()
-
-
 def _answers(is_ready: Callable[[], bool]) -> bool:
     try:
         return is_ready()

@@ -42,11 +42,6 @@ def load(name: str, text: str) -> None:
     _run(f"add table {table}\ndelete table {table}\ntable {table} {{\n{text}\n}}\n", f"load the rules {name}")
 
 
-def block_tcp_port(port: int) -> str:
-    """Swallow everything to and from a TCP port of other machines and pods, of open connections too."""
-    return _both_ways([f"tcp dport {port} drop", f"tcp sport {port} drop"])
-
-
 def lose_at_random(percent: int, interface: str) -> str:
     """Drop so many of a hundred packets that come or go by an interface, drawn anew for each."""
     # Nothing to draw for all of them, and nft refuses a comparison that is always true.
@@ -69,19 +64,6 @@ def spread(address: IpAddress, port: int, targets: Sequence[IpAddress]) -> str:
     # By number: not every nft knows the names of priorities in this hook.
     rule = f"{wanted} dnat {word} to numgen inc mod {len(targets)} map {{ {turns} }}"
     return _chain("front", "nat", "output", "-100", [rule])
-
-
-def drop_address(address: IpAddress) -> str:
-    """Swallow everything from and to an address."""
-    word = _word(address)
-    return _both_ways([f"{word} saddr {address} drop", f"{word} daddr {address} drop"])
-
-
-def _both_ways(rules: Sequence[str]) -> str:
-    """Judge what comes in, pods' packets too, and what we send; a node's talk with itself is nobody's business."""
-    coming = _chain("coming", "filter", "prerouting", "raw", [f'iifname != "lo" {rule}' for rule in rules])
-    going = _chain("going", "filter", "output", "raw", [f'oifname != "lo" {rule}' for rule in rules])
-    return f"{coming}\n{going}"
 
 
 def _chain(name: str, kind: str, hook: str, priority: str, rules: Sequence[str]) -> str:

@@ -290,11 +290,9 @@ def test_assignments_and_redirections_are_told_from_words() -> None:
     assert only("call <<E\ntext\nE\n", "call").redirects == (("<<", "text\n"),)
 
 
-def test_arguments_are_found_in_both_spellings_and_negation_is_noticed() -> None:
+def test_arguments_are_found_in_both_spellings() -> None:
     command = only("call --a=1 --b 2 --c --d=", "call")
     assert [command.argument(name) for name in ("--a", "--b", "--c", "--d", "--e")] == ["1", "2", "", "", None]
-    assert only("if ! call; then :; fi", "call").is_negated
-    assert not only("! a\ncall", "call").is_negated
 
 
 def test_functions_are_known_even_when_empty_or_spelled_otherwise() -> None:

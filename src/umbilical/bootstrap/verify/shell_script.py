@@ -46,7 +46,6 @@ class Command:
     joined_by: str = ""
     """The operator that ties it to the command before: && || | or none."""
     ended_by: str = "\n"
-    is_negated: bool = False
 
     @property
     def program(self) -> str:
@@ -150,7 +149,6 @@ class _Parser:
     function_names: list[str] = field(default_factory=list)
     _index: int = 0
     _joined_by: str = ""
-    _is_negated: bool = False
     _stack: list[_Open] = field(default_factory=list)
     _function: str | None = None
     """A name whose body is about to open."""
@@ -182,7 +180,6 @@ class _Parser:
             self._joined_by = token.text
         elif token.text != "\n":
             self._joined_by = ""
-        self._is_negated = False
         self._index += 1
 
     def _expects_pattern(self) -> bool:
@@ -217,7 +214,6 @@ class _Parser:
             self._function = self._word_at(self._index + 1)
             self._index += 1
         elif word in ("!", "time", "coproc"):
-            self._is_negated = word == "!"
             self._index += 1
             return True
         else:
@@ -320,16 +316,9 @@ class _Parser:
         blocks = (*self.around, *(opened.block for opened in self._stack))
         if words or assignments:
             command = Command(
-                first.line,
-                tuple(words),
-                tuple(assignments),
-                tuple(redirects),
-                blocks,
-                self._joined_by,
-                ended_by,
-                self._is_negated,
+                first.line, tuple(words), tuple(assignments), tuple(redirects), blocks, self._joined_by, ended_by
             )
             self.commands.append(command)
-        self._joined_by, self._is_negated = "", False
+        self._joined_by = ""
         for tokens in inner:
             self.commands += _Parser(tokens, (*blocks, Block("substitution", first.line))).commands

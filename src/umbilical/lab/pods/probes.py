@@ -11,8 +11,6 @@ from typing import Final
 from umbilical.lab.pods.spec import Execute, HttpGet, Probe, TcpSocket
 
 USER_AGENT: Final = "kube-probe/umbilical"
-# A status line and a few headers; the body is nobody's business.
-MAX_HEAD: Final = 64 * 1024
 
 
 @dataclass(frozen=True)
