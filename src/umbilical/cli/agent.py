@@ -9,13 +9,14 @@ from umbilical.cli.options import (
     check_readable,
     missing_option,
     native_values,
+    parsed,
     settings_options,
     start_logging,
     tls_files,
 )
-from umbilical.cluster.labels import SelectorError, parse_selector
+from umbilical.cluster.labels import parse_selector
 from umbilical.fault import StartupError
-from umbilical.konnectivity.metadata import MetadataRefused, check_agent_identifiers
+from umbilical.konnectivity.metadata import check_agent_identifiers
 from umbilical.tunnel.setting_rows import assemble
 from umbilical.tunnel.settings import AGENT, AgentSettings, ServerAddress
 
@@ -38,7 +39,8 @@ def run(**options: Any) -> int:
 
 def agent_settings(options: dict[str, Any]) -> AgentSettings:
     check_readable(options["token_file"])
-    _check_identifiers(options["identifiers"])
+    remedy = "use ipv4, ipv6, host, cidr and default-route, e.g. host=node1&default-route=true"
+    parsed("--identifiers", check_agent_identifiers, options["identifiers"], remedy)
     _check_intervals(options["sync_interval"], options["sync_interval_cap"])
     values = native_values(AGENT, options) | {
         "servers": _servers(options),
@@ -55,14 +57,6 @@ def _servers(options: dict[str, Any]) -> tuple[ServerAddress, ...]:
     return servers
 
 
-def _check_identifiers(text: str) -> None:
-    try:
-        check_agent_identifiers(text)
-    except MetadataRefused as fault:
-        remedy = "use ipv4, ipv6, host, cidr and default-route, e.g. host=node1&default-route=true"
-        raise StartupError("UMB001", f"--identifiers {text!r} cannot be used", str(fault), remedy) from None
-
-
 def _check_intervals(first: float, cap: float) -> None:
     if first > cap:
         why = f"waits grow from --sync-interval ({first:g} s) to --sync-interval-cap ({cap:g} s)"
@@ -72,10 +66,5 @@ def _check_intervals(first: float, cap: float) -> None:
 def _lease_selection(options: dict[str, Any]) -> engines.LeaseSelection | None:
     if not options["count_leases"]:
         return None
-    selector = options["lease_selector"]
-    try:
-        parse_selector(selector)
-    except SelectorError as fault:
-        remedy = "write it as for kubectl get -l"
-        raise StartupError("UMB001", f"--lease-selector {selector!r} cannot be used", str(fault), remedy) from None
-    return engines.LeaseSelection(options["lease_namespace"], selector)
+    parsed("--lease-selector", parse_selector, options["lease_selector"], "write it as for kubectl get -l")
+    return engines.LeaseSelection(options["lease_namespace"], options["lease_selector"])

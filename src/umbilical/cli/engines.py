@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from umbilical.fault import StartupError
+from umbilical.fault import ClusterError, StartupError
 from umbilical.record import Record
 from umbilical.tunnel.interfaces import AuthenticationRefused
 from umbilical.tunnel.settings import AgentSettings, ServerSettings
@@ -48,8 +48,6 @@ class LeaseRule(Record):
 
 
 class LeaseSelection(Record):
-    """Which leases the agent counts."""
-
     namespace: str
     selector: str
 
@@ -138,7 +136,6 @@ async def _attend(settings: AgentSettings, kubernetes: KubernetesAccess, leases:
 
 def _client(kubernetes: KubernetesAccess) -> "ApiClient":
     from umbilical.cluster.client import make_client
-    from umbilical.fault import ClusterError
 
     try:
         return make_client(kubernetes.kubeconfig, qps=kubernetes.requests_per_second, burst=kubernetes.burst)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from umbilical.cli.findings import output_option
+from umbilical.codes import codes
+from umbilical.fault import HardwayError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +60,6 @@ def _chosen(asked: str, folder: Path | None) -> "list[Entry]":
 
 
 def _everything() -> "list[Entry]":
-    from umbilical.codes import codes
     from umbilical.hardway import explaining
     from umbilical.hardway.explain.entry import Entry, EntryKind
 
@@ -76,8 +77,6 @@ def _everything() -> "list[Entry]":
 
 
 def _unknown(asked: str, close: "Sequence[str]") -> Exception:
-    from umbilical.fault import HardwayError
-
     why = f"the nearest names are {', '.join(close)}" if close else "no name is near it"
     remedy = f"umbilical explain {shlex.quote(close[0])}" if close else "umbilical explain --list"
     return HardwayError("UMB750", f"nothing is called {asked!r}", why, remedy)

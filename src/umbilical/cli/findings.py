@@ -2,15 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+from umbilical.checks.check import Check, Finding, Outcome
 from umbilical.cli.terminal import has_colour, has_unicode
 from umbilical.codes import FINDINGS
-
-if TYPE_CHECKING:
-    from umbilical.checks.check import Check, Finding
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
@@ -82,14 +80,14 @@ def _is_among(identifier: str, patterns: Iterable[re.Pattern[str]]) -> bool:
     return any(pattern.fullmatch(name) for pattern in patterns for name in names)
 
 
-def refuse_emptiness(findings: "Sequence[Finding]") -> None:
+def refuse_emptiness(findings: Sequence[Finding]) -> None:
     # A filter with a typing mistake must not look like a file without faults.
     if not findings:
         raise click.UsageError("no check is left by --only and --skip; --list shows their ids")
 
 
 def report(
-    findings: "Sequence[Finding]",
+    findings: Sequence[Finding],
     output: str,
     *,
     kind: str,
@@ -107,14 +105,12 @@ def report(
     return as_table(findings, has_colour(), has_unicode(), groups)
 
 
-def status(findings: "Iterable[Finding]", fail_on: str = "error") -> int:
-    from umbilical.checks.check import Outcome
-
+def status(findings: Iterable[Finding], fail_on: str = "error") -> int:
     bad = (Outcome.FAILED, Outcome.WARNED) if fail_on == "warn" else (Outcome.FAILED,)
     return FINDINGS if any(finding.outcome in bad for finding in findings) else 0
 
 
-def listed(checks: "Iterable[Check[Any]]", headings: Mapping[str, str], width: int = 0) -> str:
+def listed(checks: Iterable[Check[Any]], headings: Mapping[str, str], width: int = 0) -> str:
     """List checks by id and title, each group under its heading."""
     from umbilical.checks.report import group_of
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -16,6 +16,7 @@ from umbilical.cli.drop_ins import go_values
 from umbilical.cli.drop_ins.drop_in import random_id
 from umbilical.dialer.settings import TcpServer, UnixServer
 from umbilical.fault import StartupError
+from umbilical.konnectivity.metadata import MetadataRefused
 from umbilical.tunnel.setting_rows import REPEATABLE, Setting, Table, Value
 from umbilical.tunnel.settings import ListenAddress, ServerAddress, TlsFiles
 
@@ -23,6 +24,7 @@ _LAST_PORT: Final = 65535
 _UNIX: Final = "unix:"
 
 Command = Callable[..., Any]
+Parsed = TypeVar("Parsed")
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -165,6 +167,14 @@ def check_readable(path: Path | None) -> None:
     except OSError as fault:
         why = fault.strerror or str(fault)
         raise StartupError("UMB002", f"cannot read {path}", why, f"look at it: ls -l {path}") from None
+
+
+def parsed(option: str, read: Callable[[str], Parsed], text: str, remedy: str) -> Parsed:
+    """Read the text of an option. Raises StartupError: with the reader's own words."""
+    try:
+        return read(text)
+    except (ValueError, MetadataRefused) as fault:
+        raise StartupError("UMB001", f"{option} {text!r} cannot be used", str(fault), remedy) from None
 
 
 def missing_option(command: str, option: str, why: str) -> StartupError:

@@ -12,11 +12,12 @@ from umbilical.cli.options import (
     check_readable,
     missing_option,
     native_values,
+    parsed,
     settings_options,
     start_logging,
     tls_files,
 )
-from umbilical.cluster.labels import LabelError, parse_labels
+from umbilical.cluster.labels import parse_labels
 from umbilical.fault import StartupError
 from umbilical.konnectivity.identity import parse_identities
 from umbilical.konnectivity.routing import parse_strategies
@@ -47,16 +48,19 @@ def run(**options: Any) -> int:
 
 
 def server_settings(options: dict[str, Any]) -> ServerSettings:
-    strategies = _strategies(options["strategies"])
+    remedy = "use one or more of default, destHost, defaultRoute, cidr, with commas"
+    strategies = parsed("--strategies", parse_strategies, options["strategies"], remedy)
     check_bindings(options["agent_identities"], strategies)
     tokens = token_rule(options)
+    remedy = "write CN=konnectivity-client, with commas between several"
+    identities = parsed("--frontend-identities", parse_identities, options["frontend_identities"], remedy)
     values = native_values(SERVER, options) | {
         "frontend": _frontend(options["listen"], options["cert"], options["key"], options["ca"]),
         "agent_tls": tls_files("agent-", options["agent_cert"], options["agent_key"], options["agent_ca"]),
         "mode": FrontendMode(options["mode"]),
         "strategies": strategies,
         "token_identity": tokens.identity if tokens is not None else "",
-        "frontend_identities": _identities(options["frontend_identities"]),
+        "frontend_identities": identities,
     }
     return assemble(ServerSettings, values)
 
@@ -66,14 +70,6 @@ def check_bindings(rules: Path | None, strategies: tuple[str, ...]) -> None:
     if rules is not None and "default" in strategies:
         why = "the strategy default gives every agent every dial, whatever it may announce"
         raise StartupError("UMB208", "--agent-identities would bind nothing", why, "--strategies destHost,defaultRoute")
-
-
-def _identities(text: str) -> tuple[str, ...]:
-    try:
-        return parse_identities(text)
-    except ValueError as fault:
-        remedy = "write CN=konnectivity-client, with commas between several"
-        raise StartupError("UMB001", f"--frontend-identities {text!r} cannot be used", str(fault), remedy) from None
 
 
 def token_rule(options: dict[str, Any]) -> engines.TokenRule | None:
@@ -109,25 +105,12 @@ def _check_directory(path: Path) -> None:
         raise StartupError("UMB002", f"no directory for the Unix socket {path}", f"{path.parent} is missing", remedy)
 
 
-def _strategies(text: str) -> tuple[str, ...]:
-    try:
-        return parse_strategies(text)
-    except ValueError as fault:
-        remedy = "use one or more of default, destHost, defaultRoute, cidr, with commas"
-        raise StartupError("UMB001", f"--strategies {text!r} cannot be used", str(fault), remedy) from None
-
-
 def lease_rule(options: dict[str, Any]) -> engines.LeaseRule | None:
     address = _advertised(options)
     if not options["publish_lease"]:
         return None
-    try:
-        return engines.LeaseRule(options["lease_namespace"], parse_labels(options["lease_labels"]), address)
-    except LabelError as fault:
-        text = options["lease_labels"]
-        raise StartupError(
-            "UMB001", f"--lease-labels {text!r} cannot be used", str(fault), "write key=value,…"
-        ) from None
+    labels = parsed("--lease-labels", parse_labels, options["lease_labels"], "write key=value,…")
+    return engines.LeaseRule(options["lease_namespace"], labels, address)
 
 
 def _advertised(options: dict[str, Any]) -> tuple[str, int] | None:

@@ -9,7 +9,7 @@ import click
 
 from umbilical.cli.findings import output_option
 from umbilical.codes import FINDINGS
-from umbilical.fault import Fault
+from umbilical.fault import Fault, IgnitionError
 
 if TYPE_CHECKING:
     from umbilical.ignition.config import Config
@@ -61,7 +61,6 @@ def _read(path: Path) -> bytes:
 
 
 def _parse(path: Path, content: bytes) -> "Config":
-    from umbilical.fault import IgnitionError
     from umbilical.ignition.config import read_config
 
     try:

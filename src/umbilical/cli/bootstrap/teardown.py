@@ -12,8 +12,9 @@ from umbilical.checks.report import API_VERSION, printable
 from umbilical.cli.bootstrap.options import DIRECTORY, node_access, node_options
 from umbilical.cli.findings import output_option
 from umbilical.cli.options import FILE, duration
+from umbilical.cli.terminal import ProgressLine
 from umbilical.codes import CONFIGURATION, FINDINGS, INFRASTRUCTURE, TIMED_OUT
-from umbilical.fault import Fault
+from umbilical.fault import BootstrapError, ClusterError, Fault, HostError
 
 if TYPE_CHECKING:
     from umbilical.bootstrap.install_dir import InstallDir
@@ -97,8 +98,6 @@ def _install_dir(path: Path | None) -> "InstallDir | None":
 def _clean_cluster(kubeconfig: Path, options: dict[str, Any], outcome: Outcome) -> None:
     import asyncio
 
-    from umbilical.fault import ClusterError
-
     try:
         report = asyncio.run(_torn_down(kubeconfig, options))
     except ClusterError as fault:
@@ -115,7 +114,6 @@ def _clean_cluster(kubeconfig: Path, options: dict[str, Any], outcome: Outcome) 
 async def _torn_down(kubeconfig: Path, options: dict[str, Any]) -> "Report":
     from umbilical.bootstrap.teardown import DryRun, TeardownOptions, tear_down
     from umbilical.bootstrap.teardown_targets import Choice
-    from umbilical.cli.terminal import ProgressLine
     from umbilical.cluster.client import Clock, make_client
 
     wishes = TeardownOptions(
@@ -136,8 +134,6 @@ def _waiting(progress: "Progress") -> str:
 
 
 def _clean_machine(directory: "InstallDir | None", options: dict[str, Any], outcome: Outcome) -> None:
-    from umbilical.fault import BootstrapError, HostError
-
     try:
         cleaned = _cleaned_files(directory, options)
     except BootstrapError as fault:
@@ -170,7 +166,6 @@ def _cleaned_files(directory: "InstallDir | None", options: dict[str, Any]) -> "
 
 def _judge_files(cleaned: "list[CleanedFile]", outcome: Outcome) -> None:
     from umbilical.bootstrap.node_access import FileState
-    from umbilical.fault import BootstrapError
 
     bad = [file for file in cleaned if file.state is FileState.FAILED]
     if bad:

@@ -4,11 +4,13 @@ import re
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from umbilical.checks.check import Check, Finding
 from umbilical.cli.bootstrap.file import kibibytes, print_warnings, read_source, source_options
 from umbilical.cli.bootstrap.options import node_access
 from umbilical.cli.findings import (
@@ -23,6 +25,7 @@ from umbilical.cli.findings import (
 )
 from umbilical.cli.options import FILE
 from umbilical.cli.terminal import has_colour
+from umbilical.fault import BootstrapError
 from umbilical.host.commands import syntax_complaint
 
 if TYPE_CHECKING:
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from umbilical.bootstrap.install_dir import InstallDir
     from umbilical.bootstrap.live import LiveOptions
     from umbilical.bootstrap.verify.facts import BootstrapFacts
-    from umbilical.checks.check import Check, Finding
 
 PROFILES: Final = ("native-on", "native-off", "patched", "none")
 SHAPES: Final = ("openshift", "seed")
@@ -115,14 +117,14 @@ def _facts(source: "BootstrapFile", options: dict[str, Any]) -> "BootstrapFacts"
 
 def _file_findings(
     facts: "BootstrapFacts", only: Sequence[re.Pattern[str]], skip: Sequence[re.Pattern[str]]
-) -> "list[Finding]":
+) -> list[Finding]:
     from umbilical.bootstrap.verify.catalogue import CATALOGUE
     from umbilical.bootstrap.verify.catalogue import verify as judged
 
     return judged(facts, tuple(chosen(CATALOGUE, only, skip)))
 
 
-def _live_findings(file: Path | None, directory: Path | None, options: dict[str, Any]) -> "list[Finding]":
+def _live_findings(file: Path | None, directory: Path | None, options: dict[str, Any]) -> list[Finding]:
     from umbilical.bootstrap.install_dir import InstallDir
     from umbilical.bootstrap.live import live_findings
     from umbilical.bootstrap.node_access import node_runner
@@ -132,8 +134,6 @@ def _live_findings(file: Path | None, directory: Path | None, options: dict[str,
         raise click.UsageError("--live needs to know where: --dir DIR, --ssh-host ADDRESS or --kubeconfig FILE")
     expected = _expected(file, install_dir, options)
     with node_runner(node_access(options), install_dir) as runner:
-        from dataclasses import replace
-
         return live_findings(replace(expected, runner=runner))
 
 
@@ -169,8 +169,6 @@ def _kubeconfig_of(install_dir: "InstallDir | None") -> Path | None:
 
 def _node_ips(install_dir: "InstallDir | None", options: dict[str, Any]) -> tuple[Any, ...]:
     """Take the machine's internal addresses, which only Cluster API installers leave in the directory."""
-    from umbilical.fault import BootstrapError
-
     if install_dir is None:
         return ()
     try:
@@ -181,7 +179,7 @@ def _node_ips(install_dir: "InstallDir | None", options: dict[str, Any]) -> tupl
         return ()
 
 
-def _all_checks() -> "list[Check[Any]]":
+def _all_checks() -> list[Check[Any]]:
     from umbilical.bootstrap.live import CHECKS
     from umbilical.bootstrap.verify.catalogue import CATALOGUE
 
@@ -229,7 +227,7 @@ def _details(source: "BootstrapFile", facts: "BootstrapFacts") -> dict[str, Any]
     }
 
 
-def _listed(checks: "list[Check[Any]]", output: str) -> str:
+def _listed(checks: list[Check[Any]], output: str) -> str:
     from umbilical.bootstrap.verify.catalogue import FIRST_PLAN
     from umbilical.checks.report import API_VERSION
 

@@ -45,28 +45,12 @@ class Flag(Record):
         return self.name if len(self.name) == 1 else ""
 
 
-def _show_switch(value: FlagValue) -> str:
-    return "true" if value else "false"
-
-
 def _show_text(value: FlagValue) -> str:
     return quote(str(value))
 
 
-def _show_float(value: FlagValue) -> str:
-    return f"{value:g}"
-
-
-def _show_duration(value: FlagValue) -> str:
-    return go_values.format_duration(cast(int, value))
-
-
 def _show_list(value: FlagValue) -> str:
     return "[" + ",".join(cast("tuple[str, ...]", value)) + "]"
-
-
-def _hidden(value: FlagValue) -> str:
-    return '"(hidden)"' if value else '""'
 
 
 def _parse_uint32(text: str) -> int:
@@ -86,15 +70,15 @@ def _parse_selector(text: str) -> str:
     return text
 
 
-BOOL: Final = Kind("", go_values.parse_bool, _show_switch, bare="true")
+BOOL: Final = Kind("", go_values.parse_bool, lambda value: "true" if value else "false", bare="true")
 STRING: Final = Kind("string", str, _show_text)
 INT: Final = Kind("int", go_values.parse_int, str)
-FLOAT: Final = Kind("float32", go_values.parse_float32, _show_float)
+FLOAT: Final = Kind("float32", go_values.parse_float32, lambda value: f"{value:g}")
 UINT32: Final = Kind("uint32", _parse_uint32, str)
-SECRET: Final = Kind("string", str, _hidden)
+SECRET: Final = Kind("string", str, lambda value: '"(hidden)"' if value else '""')
 """A URL that may hold a password: the list of options in the log does not show it."""
 SELECTOR: Final = Kind("string", _parse_selector, _show_text)
-DURATION: Final = Kind("duration", go_values.parse_duration, _show_duration)
+DURATION: Final = Kind("duration", go_values.parse_duration, lambda value: go_values.format_duration(cast(int, value)))
 STRING_SLICE: Final = Kind("strings", go_values.parse_csv, _show_list, accumulates=True)
 
 HELP: Final = "help"

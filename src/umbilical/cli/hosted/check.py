@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from umbilical.checks.check import Finding, Outcome
 from umbilical.cli.findings import apply_options, listed, output_option, report
 from umbilical.cli.options import FILE, duration, server_address, server_place, tls_files
 from umbilical.cli.terminal import has_colour
@@ -11,7 +12,6 @@ from umbilical.codes import FINDINGS, INFRASTRUCTURE
 from umbilical.dialer.settings import TcpServer
 
 if TYPE_CHECKING:
-    from umbilical.checks.check import Finding
     from umbilical.hosted.clusters import CheckOptions
 
 _CLUSTERS: Final = (
@@ -104,10 +104,8 @@ _REACHED: Final = frozenset({"M1", "H1", "S1", "P1"})
 """The checks that somebody answers at all."""
 
 
-def _status(findings: "list[Finding]") -> int:
+def _status(findings: list[Finding]) -> int:
     """A report in which nothing was looked at is no good news."""
-    from umbilical.checks.check import Outcome
-
     failing = {finding.id for finding in findings if finding.outcome is Outcome.FAILED}
     is_seen = any(finding.outcome in (Outcome.PASSED, Outcome.WARNED) for finding in findings)
     if not is_seen and failing <= _REACHED:

@@ -1,12 +1,14 @@
 """`umbilical lab demo`: the whole story in a lab of its own, told in the terminal and written into one HTML file."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from umbilical.cli.lab.options import bin_dir_option
+from umbilical.fault import LabError
 
 if TYPE_CHECKING:
     from umbilical.lab.rehearsal import Rehearsal
@@ -52,7 +54,6 @@ def demo(keep: bool, fault: str | None, stand_in: bool | None, report: Path | No
 def _is_on_loopback(place: Path) -> bool:
     """Where this machine gives no namespaces, tell the story on loopback and say first what it cannot show."""
     from umbilical.cli.lab import run
-    from umbilical.fault import LabError
     from umbilical.lab import isolation, loopback
 
     try:
@@ -82,8 +83,6 @@ def _report_place(asked: Path | None) -> Path:
 
 
 def _rehearsal(keep: bool, fault: str | None, stand_in: bool | None, bin_dir: Path | None) -> "Rehearsal":
-    from dataclasses import replace
-
     from umbilical.lab.faults import registry as faults
     from umbilical.lab.rehearsal import Rehearsal
     from umbilical.lab.scenarios import scenario as scenarios
@@ -107,7 +106,6 @@ def _rehearsal(keep: bool, fault: str | None, stand_in: bool | None, bin_dir: Pa
 
 def _has_kubernetes(wanted: "Rehearsal") -> bool:
     """Look for its programs. Somebody who names a directory wants to hear what is wrong with it."""
-    from umbilical.fault import LabError
     from umbilical.lab.rehearsal import binaries
 
     try:

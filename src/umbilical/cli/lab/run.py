@@ -8,12 +8,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from umbilical.cli.lab.options import DIRECTORY, bin_dir_option
+from umbilical.cli.terminal import has_colour
+from umbilical.fault import LabError
 
 if TYPE_CHECKING:
     from umbilical.lab.lab import Lab
@@ -73,8 +76,6 @@ def _tell(told: Callable[["Story"], None], title: str, report: Path | None, *, i
 
 def play(wanted: "Rehearsal", story: "Story") -> "Lab | None":
     """Rehearse so that an interrupt at any moment leaves nothing, also where the lab was to be kept."""
-    from dataclasses import replace
-
     from umbilical.host.processes import Interrupts
     from umbilical.lab import rehearsal
     from umbilical.lab.lab import down
@@ -99,8 +100,6 @@ def play(wanted: "Rehearsal", story: "Story") -> "Lab | None":
 
 def check_report(asked: Path) -> Path:
     """Refuse a place for the report before anything happens. Raises LabError: it cannot be written (UMB870)."""
-    from umbilical.fault import LabError
-
     if asked.is_dir() or not may_write(asked):
         why = "it is a directory" if asked.is_dir() else "its directory cannot be made or written to"
         raise LabError("UMB870", f"the report {asked} cannot be written", why, "name another file: --report FILE")
@@ -119,9 +118,7 @@ def write(story: "Story", report: Path, *, is_stand_in: bool) -> Path:
 
 
 def close(story: "Story", report: Path | None) -> None:
-    """Print the figures."""
     from umbilical.cli.lab.story_view import summary
-    from umbilical.cli.terminal import has_colour
 
     more = {} if report is None else {"report": str(report)}
     click.echo("\n" + summary(story, more), nl=False, color=has_colour())

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from umbilical.cli.lab.options import bin_dir_option, chosen_directory, chosen_name, lab_options
+from umbilical.cli.terminal import ProgressLine
+from umbilical.fault import LabError
 
 if TYPE_CHECKING:
-    from umbilical.fault import LabError
     from umbilical.lab.lab import Lab, UpRequest
     from umbilical.lab.topology import Topology
 
@@ -44,7 +45,6 @@ def up(name: str, directory: Path | None, runner: str, bare: bool, bin_dir: Path
 
     A bootstrap node, masters and workers. Static pods laid into a node's /etc/kubernetes/manifests run there.
     """
-    from umbilical.cli.terminal import ProgressLine
     from umbilical.lab.lab import UpRequest
     from umbilical.lab.state import RunnerKind
 
@@ -133,7 +133,6 @@ def down(name: str, directory: Path | None, everyone: bool) -> None:
 
 
 def _take_down(path: Path) -> "LabError | None":
-    from umbilical.fault import LabError
     from umbilical.lab import lab
 
     try:

@@ -15,6 +15,7 @@ import click
 from umbilical.cli.options import FILE, Command, check_readable, duration, tls_files
 from umbilical.cli.ping import access_options, access_request
 from umbilical.codes import FINDINGS
+from umbilical.fault import HostedError
 from umbilical.tunnel.settings import TlsFiles
 
 if TYPE_CHECKING:
@@ -137,7 +138,6 @@ def _endpoint_tls(access: "Access", given: TlsFiles, options: dict[str, Any]) ->
 
 
 async def _bounded(access: "Access", call: "Call", tls: "EndpointTls", options: dict[str, Any]) -> int:
-    from umbilical.fault import HostedError
     from umbilical.hosted.way import Endpoint, Way
 
     url, limit = call.url, options["max_time"]
@@ -153,7 +153,6 @@ async def _bounded(access: "Access", call: "Call", tls: "EndpointTls", options: 
 
 
 async def _requested(way: "Way", call: "Call", options: dict[str, Any]) -> int:
-    from umbilical.fault import HostedError
     from umbilical.hosted.http_call import Exchange
 
     trip, pipe = await way.open()
@@ -189,8 +188,6 @@ async def _exchanged(exchange: "Exchange", call: "Call", options: dict[str, Any]
 @contextmanager
 def _sink(path: Path | None) -> Iterator[Callable[[bytes], None]]:
     """Yield what writes the body, at once and not when a buffer is full."""
-    from umbilical.fault import HostedError
-
     if path is None:
         yield _write_out
         return

@@ -11,6 +11,7 @@ import click
 from umbilical.cli.findings import output_option
 from umbilical.cli.options import FILE
 from umbilical.cli.stage.cluster import directory_option, utc_now
+from umbilical.cli.terminal import has_colour
 from umbilical.codes import FINDINGS
 from umbilical.fault import Fault
 
@@ -122,8 +123,6 @@ def counts(parts: "Sequence[Part]") -> dict[str, int]:
 
 
 def print_parts(parts: "Sequence[Part]", *, is_short: bool) -> None:
-    from umbilical.cli.terminal import has_colour
-
     for line in (line for part in parts for line in _lines(part, "", is_short=is_short)):
         click.echo(_coloured(line), color=has_colour())
 

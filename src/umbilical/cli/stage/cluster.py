@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from umbilical.cli.stage.view import Screen, choose_view
+from umbilical.fault import Fault
 from umbilical.hardway.config.cluster import Cluster, MachinesKind
 from umbilical.hardway.machines.interface import Machines
 from umbilical.hardway.site import Trial
@@ -260,8 +261,6 @@ class Asking:
 
     def _expected(self, stage: "Stage") -> str:
         """Say what should be so when it is done: the claims of its checks, of which rules of the lint are many."""
-        from umbilical.fault import Fault
-
         try:
             claims = [check.title for check in stage.checks(self._site)] if self._site is not None else []
         except Fault:

@@ -10,6 +10,7 @@ import click
 from umbilical.cli.findings import output_option
 from umbilical.cli.stage.cluster import directory_option, load_site, locking, looking, utc_now
 from umbilical.codes import FINDINGS
+from umbilical.fault import HardwayError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,8 +85,6 @@ def _mend_it(folder: Path, under_way: "Sitting") -> str:
 
 
 def _not_under_way(name: str | None, under_way: "Sitting | None") -> Exception:
-    from umbilical.fault import HardwayError
-
     if under_way is None:
         why, remedy = "no lesson is under way in this directory", "umbilical stage break --list"
     else:

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from umbilical.checks.check import Finding, Outcome
 from umbilical.cli.findings import (
     apply_options,
     chosen,
@@ -21,7 +23,6 @@ from umbilical.cli.stage.cluster import directory_option, utc_now
 from umbilical.cli.terminal import has_colour
 
 if TYPE_CHECKING:
-    from umbilical.checks.check import Finding
     from umbilical.hardway.lint.facts import Facts
     from umbilical.hardway.rendering import Rendered
 
@@ -87,7 +88,7 @@ def _facts(folder: Path, rendered: "Rendered") -> "Facts":
 
 def _by_rules(
     facts: "Facts", rendered: "Rendered", only: Sequence[re.Pattern[str]], skip: Sequence[re.Pattern[str]]
-) -> "list[Finding]":
+) -> list[Finding]:
     from umbilical.hardway.lint.catalogue import RULES, judge
 
     rules = [rule for rule in chosen(RULES, only, skip) if rendered.cluster.profile in rule.profiles]
@@ -101,7 +102,7 @@ def _by_judges(
     bin_dir: Path | None,
     only: Sequence[re.Pattern[str]],
     skip: Sequence[re.Pattern[str]],
-) -> "list[Finding]":
+) -> list[Finding]:
     from umbilical.hardway.judges.catalogue import JUDGES, ask_judges
     from umbilical.lab.binaries import locate
 
@@ -109,11 +110,8 @@ def _by_judges(
     return findings if rendered.has_release else [_without_release(finding) for finding in findings]
 
 
-def _without_release(finding: "Finding") -> "Finding":
+def _without_release(finding: Finding) -> Finding:
     """What is not clean without the files of a release cannot be judged yet."""
-    from dataclasses import replace
-
-    from umbilical.checks.check import Outcome
     from umbilical.checks.report import group_of
 
     is_independent = not INDEPENDENT.isdisjoint((finding.id, group_of(finding.id)))

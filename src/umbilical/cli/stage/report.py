@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from umbilical.checks.check import Finding, Outcome, has_failed
 from umbilical.checks.report import API_VERSION, as_junit, printable
 from umbilical.cli.terminal import has_colour
 
 if TYPE_CHECKING:
-    from umbilical.checks.check import Finding
     from umbilical.hardway.pipeline import Result
     from umbilical.hardway.stage import Stage
     from umbilical.hardway.state import StageRecord, State
@@ -87,8 +87,6 @@ def run_table(results: "Sequence[Result]") -> str:
 
 
 def _troubles(result: "Result") -> list[str]:
-    from umbilical.checks.check import Outcome
-
     wrong = [one for one in result.findings if one.outcome in (Outcome.FAILED, Outcome.WARNED)]
     return [f"{result.stage.number:02} {one.outcome.value} {one.id} {one.title}: {one.evidence}" for one in wrong]
 
@@ -102,10 +100,8 @@ def run_junit(results: "Sequence[Result]") -> str:
     return as_junit([finding for result in results for finding in result_findings(result)], "stage.run")
 
 
-def result_findings(result: "Result") -> "list[Finding]":
+def result_findings(result: "Result") -> list[Finding]:
     """The checks of a stage; and the stage itself where it failed otherwise."""
-    from umbilical.checks.check import Finding, Outcome, has_failed
-
     found = list(result.findings)
     if result.failure is not None and not has_failed(found):
         fault = result.failure

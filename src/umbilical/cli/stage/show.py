@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from umbilical.checks.check import Finding, Outcome
 from umbilical.checks.report import API_VERSION
 from umbilical.cli import findings
 from umbilical.cli.findings import output_option
 from umbilical.cli.stage.cluster import directory_option, find_stage, looking
+from umbilical.cli.terminal import has_colour
+from umbilical.fault import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from umbilical.checks.check import Finding
     from umbilical.hardway.site import Site
     from umbilical.hardway.stage import Stage
     from umbilical.hardway.state import StageRecord, State
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 def list_(folder: Path, output: str) -> None:
     """List all stages with what the record says of them; `stage status` looks at what is so now."""
     from umbilical.cli.stage import report
-    from umbilical.cli.terminal import has_colour
     from umbilical.hardway.ledger import holder, look
     from umbilical.hardway.stages import catalogue
 
@@ -99,7 +100,6 @@ def _table(value: dict[str, Any]) -> str:
 def status(name: str | None, folder: Path, output: str, junit: Path | None) -> int:
     """Ask the checks of STAGE now, or of all stages that are done; status 1 when one fails."""
     from umbilical.cli.stage import report
-    from umbilical.cli.terminal import has_colour
     from umbilical.hardway.stages import catalogue
 
     stages = catalogue.stages()
@@ -131,9 +131,7 @@ def _asked(stages: "Sequence[Stage]", site: "Site", state: "State") -> "list[Sta
     ]
 
 
-def _findings(stage: "Stage", site: "Site") -> "list[Finding]":
-    from umbilical.checks.check import Finding, Outcome
-    from umbilical.fault import Fault
+def _findings(stage: "Stage", site: "Site") -> list[Finding]:
     from umbilical.hardway import stage as judging
 
     try:
