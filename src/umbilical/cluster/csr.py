@@ -135,7 +135,6 @@ def is_pending(csr: Json) -> bool:
 
 
 def approval(csr: Json, decision: Decision, now: datetime) -> Json:
-    """Write the body of the approval."""
     moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     condition = {
         "type": "Approved",

@@ -31,8 +31,6 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:%-]+")
 
 
 class Reply:
-    """A whole reply head."""
-
     def __init__(self, head: bytes, parsed: http1.Reply) -> None:
         self.status: Final = parsed.status
         self.status_line: Final = f"{parsed.status} {parsed.reason}".strip()

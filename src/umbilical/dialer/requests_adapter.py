@@ -28,7 +28,6 @@ class TunnelAdapter(requests.adapters.HTTPAdapter):
         super().__init__(**options)
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: Any) -> None:
-        """For requests to call."""
         self.poolmanager = tunnel_pool_manager(
             self._dialer, num_pools=connections, maxsize=maxsize, block=block, **options
         )

@@ -36,7 +36,6 @@ class Ledger:
         self.state = kept.add_all(self._journal.events)
 
     def add(self, kind: Kind, **values: Any) -> int:
-        """Write an event down, and return its number."""
         # What runs beside a stage, such as a prober, may tell something too.
         with self._lock:
             event = self._journal.add(kind, **values)

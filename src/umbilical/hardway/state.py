@@ -80,7 +80,6 @@ class State:
         return self.stages.get(number, StageRecord())
 
     def add(self, event: Event) -> "State":
-        """Return the state after one more event."""
         change = _CHANGES.get(event.kind)
         counted = replace(self, number=event.number)
         return counted if change is None else change(counted, event)

@@ -44,18 +44,6 @@ def _remove_empty(folder: Path, root: Path) -> None:
         folder = folder.parent
 
 
-def _destroy_machines(site: Site, values: Mapping[str, Any]) -> None:
-    site.machines.destroy()
-
-
-def _remove_machine(site: Site, values: Mapping[str, Any]) -> None:
-    site.machines.remove(values["node"])
-
-
-def _start_machine(site: Site, values: Mapping[str, Any]) -> None:
-    site.machines.start(values["node"])
-
-
 def _set_balancer(site: Site, values: Mapping[str, Any]) -> None:
     """`artifact`: the path of the configuration that was there before."""
     site.machines.set_balancer(site.content(values["artifact"]))
@@ -63,9 +51,9 @@ def _set_balancer(site: Site, values: Mapping[str, Any]) -> None:
 
 UNDOERS: Final[Mapping[str, Undoer]] = {
     REMOVE_FILES: _remove_files,
-    DESTROY_MACHINES: _destroy_machines,
-    REMOVE_MACHINE: _remove_machine,
-    START_MACHINE: _start_machine,
+    DESTROY_MACHINES: lambda site, values: site.machines.destroy(),
+    REMOVE_MACHINE: lambda site, values: site.machines.remove(values["node"]),
+    START_MACHINE: lambda site, values: site.machines.start(values["node"]),
     SET_BALANCER: _set_balancer,
 }
 """Stages may bring more of their own, see `stages.catalogue`."""

@@ -15,8 +15,6 @@ from umbilical.host.waiting import Seen, look_until
 
 @dataclass(frozen=True)
 class Waiting:
-    """One moment of a wait."""
-
     what: str
     seen: str
     """What the last look saw."""

@@ -43,8 +43,6 @@ class Runner(Protocol):
 
 
 class LocalRunner:
-    """Runs on this machine."""
-
     def __init__(self, *, sudo: bool = False) -> None:
         self._prefix = _sudo_prefix(sudo)
 

@@ -13,8 +13,6 @@ class Power(Enum):
 
 @dataclass(frozen=True)
 class Survey:
-    """What the host of the machines has."""
-
     cores: int
     memory_mib: int
     free_disk_gib: int

@@ -143,11 +143,7 @@ def read_manifests(folder: Path) -> list[Document]:
     if not found:
         why = "there is no file with a Kubernetes object in it"
         raise HostedError("UMB565", f"nothing to apply in {folder}", why, "umbilical hosted render --help")
-    return sorted(found, key=lambda document: _rank(document.kind))
-
-
-def _rank(kind: str) -> int:
-    return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
+    return sorted(found, key=lambda document: _ORDER.index(document.kind) if document.kind in _ORDER else len(_ORDER))
 
 
 def _read(path: Path) -> Iterator[Document]:

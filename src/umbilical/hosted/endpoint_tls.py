@@ -26,8 +26,6 @@ class EndpointTls:
 
 @dataclass(frozen=True)
 class TlsFacts:
-    """What a handshake showed."""
-
     version: str
     certificate: Certificate | None
     is_verified: bool

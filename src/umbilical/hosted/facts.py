@@ -88,8 +88,6 @@ class ManagementFacts:
 
 @dataclass(frozen=True)
 class CertificateFact:
-    """One certificate and those who must trust it."""
-
     name: str
     certificate: Certificate | None
     trouble: str = ""

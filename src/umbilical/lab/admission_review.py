@@ -31,7 +31,7 @@ def review_of(value: Mapping[str, Any], uid: str) -> dict[str, Any]:
     group, _, version = str(value.get("apiVersion", "v1")).rpartition("/")
     kind = str(value.get("kind", ""))
     metadata = value.get("metadata") or {}
-    resource = {"group": group, "version": version, "resource": _plural(kind)}
+    resource = {"group": group, "version": version, "resource": (_IRREGULAR_PLURALS.get(kind) or f"{kind.lower()}s")}
     kind_of = {"group": group, "version": version, "kind": kind}
     return {
         "apiVersion": API_VERSION,
@@ -78,10 +78,6 @@ def _response(body: bytes) -> dict[str, Any]:
     if not isinstance(response, dict):
         raise AnswerRefused("webhook response was absent")
     return response
-
-
-def _plural(kind: str) -> str:
-    return _IRREGULAR_PLURALS.get(kind) or f"{kind.lower()}s"
 
 
 STANDS_IN_FOR: Final = "kube-apiserver"

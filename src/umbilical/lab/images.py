@@ -62,10 +62,6 @@ class Image:
         return {"PATH": PATH, **python}
 
 
-def control_plane_reference(program: str) -> str:
-    return f"localhost/{program}:lab"
-
-
 def lab_images(binaries: Mapping[str, Path]) -> dict[str, Image]:
     """Make the table of what there is: our own image always, the others where all their programs were found."""
     images = [
@@ -128,7 +124,7 @@ def _control_plane(program: str, binaries: Mapping[str, Path]) -> Image:
     found = {name: find_program(name) for name in LINKED.get(program, ())}
     linked = {name: Path(path) for name, path in found.items() if path is not None}
     programs = {name: binaries[name] for name in names}
-    return Image(control_plane_reference(program), programs, linked=linked, entrypoint=program)
+    return Image(f"localhost/{program}:lab", programs, linked=linked, entrypoint=program)
 
 
 def _static(reference: str, names: tuple[str, ...], binaries: Mapping[str, Path], user: tuple[int, int]) -> list[Image]:

@@ -35,8 +35,6 @@ REPORT: Final = 1
 
 
 class Reason(Enum):
-    """Why a keeper ends."""
-
     ORDERED = "ordered"
     ABANDONED = "abandoned"
 

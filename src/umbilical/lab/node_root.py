@@ -196,7 +196,7 @@ def locate(root: Path, path: str) -> Path:
             done[-1:] = []
             continue
         done.append(part)
-        if _is_covered(done):
+        if done == _parts(LOCAL_PROGRAMS):
             done = _parts(LOCAL_PROGRAMS_STORE)
         place = root.joinpath(*done)
         if place.is_symlink():
@@ -237,7 +237,3 @@ def exists(root: Path, path: str) -> bool:
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
-
-
-def _is_covered(parts: list[str]) -> bool:
-    return parts == _parts(LOCAL_PROGRAMS)

@@ -137,7 +137,7 @@ def masquerade(own: Sequence[IpNetwork], pods: Sequence[IpNetwork], interface: s
     """Let what a node's pods send to anybody but pods look like the node's own: nobody else has a way back to them."""
     rules = [
         (
-            *_is_output(interface),
+            *((_meta(_Meta.OUTPUT_NAME), _compare(interface.encode().ljust(16, b"\x00")))),
             *_source(network),
             *_destination(whole, equal=False),
             _expression("masq"),
@@ -216,10 +216,6 @@ def _is_for_hardware(address: str) -> Rule:
     own = bytes.fromhex(address.replace(":", ""))
     is_ethernet = (_meta(_Meta.INPUT_TYPE), _compare(struct.pack("=H", _ETHERNET)))
     return (*is_ethernet, _payload(_Base.LINK, 0, len(own)), _compare(own))
-
-
-def _is_output(interface: str) -> Rule:
-    return _meta(_Meta.OUTPUT_NAME), _compare(interface.encode().ljust(16, b"\0"))
 
 
 def _is_port(port: int, *, offset: int) -> Rule:

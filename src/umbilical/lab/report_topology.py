@@ -37,7 +37,6 @@ def topology(shown: Picture, caller: str = "kube-apiserver") -> str:
 
 
 def described(shown: Picture, caller: str) -> str:
-    """Say in a sentence what the picture shows."""
     tunnel = f"server up, {len(shown.agents)} agents connected" if shown.server else "no tunnel"
     said = [tunnel, f"call of the bootstrap node's {caller}: {shown.call.value}"]
     if shown.production_call is not Call.NONE:
@@ -154,13 +153,9 @@ def _rail(shown: Picture, places: dict[str, float]) -> str:
         "loopback" if shown.on_loopback else "pod network",
         "note",
         text_anchor="middle",
-        transform=f"translate({_RAIL + 11:g} {_middle(ys):g}) rotate(90)",
+        transform=f"translate({_RAIL + 11:g} {(min(ys) + max(ys)) / 2:g}) rotate(90)",
     )
     return element("g", *parts, label)
-
-
-def _middle(ys: list[float]) -> float:
-    return (min(ys) + max(ys)) / 2
 
 
 def _last_leg(shown: Picture, places: dict[str, float]) -> str:

@@ -85,7 +85,6 @@ class ProcessRunner:
 
 
 def command(node: Node, kubeconfig: str | None) -> list[str]:
-    """Say how the runner of a node is started there."""
     addresses = [str(interface.ip) for interface in node.addresses]
     own = [sys.executable, "-P", "-m", "umbilical.lab.podrunner", "--node", node.name, "--images", IMAGES_FILE]
     networks = ["--pod-networks", *map(str, node.pod_networks)] if node.pod_networks else []

@@ -122,11 +122,9 @@ class Topology:
 
     @property
     def members(self) -> tuple[Node, ...]:
-        """The nodes that belong to the cluster."""
         return tuple(node for node in self.nodes if node.role in {Role.MASTER, Role.WORKER})
 
     def is_managed(self, node: Node) -> bool:
-        """Tell whether a node is in the management network."""
         return self.management is not None and node.role in {Role.BOOTSTRAP, Role.MANAGEMENT}
 
     def gateways_of(self, node: Node) -> tuple[IpAddress, ...]:

@@ -40,8 +40,6 @@ class Kind(Enum):
 
 
 class Names(Enum):
-    """By which names a server is reached."""
-
     NONE = "none"
     API = "api"
     ETCD = "etcd"
@@ -49,8 +47,6 @@ class Names(Enum):
 
 
 class Consumer(Enum):
-    """Who needs files of the set."""
-
     ETCD = "etcd"
     KUBE_APISERVER = "kube-apiserver"
     CONTROLLER_MANAGER = "kube-controller-manager"

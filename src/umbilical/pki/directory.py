@@ -134,8 +134,6 @@ def _refusal(error: Exception) -> Refusal:
 
 @dataclass(frozen=True)
 class CertificateFile:
-    """A file that should hold certificates."""
-
     path: Path
     certificates: tuple[Certificate, ...] = ()
     trouble: str = ""

@@ -44,8 +44,6 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Leaf:
-    """One certificate to be made."""
-
     role: Role
     key_type: KeyType
     addresses: tuple[str, ...] = ()

@@ -83,7 +83,6 @@ class BundleFacts:
 
 
 def gather(bundle: LogBundle) -> BundleFacts:
-    """Read the whole bundle once."""
     facts = BundleFacts(printable(bundle.path.name))
     for file in bundle.files():
         try:

@@ -36,7 +36,6 @@ class Diagnosed:
         return self.state is State.ENDED_WELL
 
     def as_value(self) -> dict[str, Any]:
-        """For programs."""
         return {
             "service": self.service,
             "state": self.state.value,

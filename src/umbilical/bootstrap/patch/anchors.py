@@ -68,8 +68,6 @@ PATTERNS: Final[dict[Anchor, tuple[Pattern, ...]]] = {
 
 @dataclass(frozen=True)
 class Sighting:
-    """Where an anchor was found."""
-
     anchor: Anchor
     index: int
     """Of the line, from 0."""

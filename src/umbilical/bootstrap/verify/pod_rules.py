@@ -205,7 +205,7 @@ def _objects(facts: BootstrapFacts) -> Iterator[str]:
     yield from _selector_faults(facts)
     yield from _namespace_faults(facts)
     yield from _secret_faults(facts)
-    if not any(_tolerates_all(toleration) for toleration in mappings(facts.agent.spec.get("tolerations"))):
+    if not any((toleration == {"operator": "Exists"}) for toleration in mappings(facts.agent.spec.get("tolerations"))):
         yield "the agents do not tolerate every taint (operator Exists without a key)"
     yield from _shape_faults(facts)
     named = {"DaemonSet": facts.agent_daemon_set, "Secret": facts.agent_secret, "Namespace": facts.namespace}
@@ -263,10 +263,6 @@ def _shape_faults(facts: BootstrapFacts) -> Iterator[str]:
         yield "the agents' hostNetwork and dnsPolicy contradict each other"
     if facts.agent_namespace != KUBE_SYSTEM or facts.text(facts.names.namespace) is not None:
         yield f"the agents of the seed shape live in {KUBE_SYSTEM}, which needs no Namespace file"
-
-
-def _tolerates_all(toleration: dict[Any, Any]) -> bool:
-    return toleration == {"operator": "Exists"}
 
 
 def _is_bootstrap_only(value: Any) -> bool:

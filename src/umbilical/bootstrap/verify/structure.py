@@ -165,10 +165,6 @@ def _clock(seconds_left: float) -> str:
     return f"{span} left" if seconds_left >= 0 else f"expired {span} ago"
 
 
-def _acceptable(facts: BootstrapFacts) -> Iterator[str]:
-    yield from structure_faults(_config(facts).value)
-
-
 def _config(facts: BootstrapFacts) -> Config:
     assert facts.config is not None
     return facts.config
@@ -253,6 +249,6 @@ STRUCTURE: Final[tuple[Rule, ...]] = (
         "Ignition would accept files and units at boot",
         "Ignition refuses the whole config at the first rule that it breaks",
         AGAIN,
-        _acceptable,
+        lambda facts: structure_faults(_config(facts).value),
     ),
 )

@@ -15,14 +15,6 @@ _SERVICE: Final = "kube-apiserver-service-network-server"
 _ALLOWED: Final = "requestheader-allowed-names=system:kube-apiserver-proxy"
 
 
-def _serving_only(desk: Desk) -> None:
-    desk.reissue("etcd-serving-bootstrap", usages=(Usage.SERVER,))
-
-
-def _without_localhost(desk: Desk) -> None:
-    desk.reissue("kube-apiserver-localhost-server", dns_names=())
-
-
 def _without_bootstrap(desk: Desk) -> None:
     address = desk.cluster.bootstrap.address
     seen = read_certificates(desk.content(f"tls/{_SERVICE}.crt"))[0]
@@ -43,7 +35,7 @@ CERTIFICATE_LESSONS: Final[tuple[Lesson, ...]] = (
         ("PKI-01",),
         "etcd-serving-bootstrap.* lacks clientAuth",
         BOTH,
-        _serving_only,
+        lambda desk: desk.reissue("etcd-serving-bootstrap", usages=(Usage.SERVER,)),
     ),
     Lesson(
         "apiserver-localhost",
@@ -55,7 +47,7 @@ CERTIFICATE_LESSONS: Final[tuple[Lesson, ...]] = (
         ("PKI-02",),
         "kube-apiserver-localhost-server",
         BOTH,
-        _without_localhost,
+        lambda desk: desk.reissue("kube-apiserver-localhost-server", dns_names=()),
     ),
     Lesson(
         "apiserver-bootstrap-address",

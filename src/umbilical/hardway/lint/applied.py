@@ -115,7 +115,6 @@ def image_references(facts: Facts) -> dict[str, Any]:
 
 
 def references(facts: Facts) -> Iterator[tuple[str, str]]:
-    """Each tag of the release with its image."""
     for tag in entries(image_references(facts), "spec", "tags"):
         yield text(tag, "name"), text(tag, "from", "name")
 

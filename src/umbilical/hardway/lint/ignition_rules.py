@@ -32,14 +32,6 @@ def _each(facts: Facts, judge: Any, nodes: tuple[Node, ...] | None = None) -> It
         yield from (f"{layout.ignition(node)}: {fault}" for fault in judge(facts, node))
 
 
-def _sound(facts: Facts) -> Iterator[str]:
-    return _each(facts, lambda facts, node: faults(facts.ignition(node)))
-
-
-def _modes(facts: Facts) -> Iterator[str]:
-    return _each(facts, _mode_faults)
-
-
 def _mode_faults(facts: Facts, node: Node) -> Iterator[str]:
     for file in facts.ignition(node).files:
         secret = _secret(file)
@@ -61,10 +53,6 @@ def _secret(file: File) -> str | None:
     if holds_key(content):
         return "a key"
     return "a kubeconfig" if _KEY_IN_KUBECONFIG in content else None
-
-
-def _identity(facts: Facts) -> Iterator[str]:
-    return _each(facts, _identity_faults)
 
 
 def _identity_faults(facts: Facts, node: Node) -> Iterator[str]:
@@ -102,10 +90,6 @@ def _keyfile(facts: Facts, node: Node) -> configparser.RawConfigParser:
     except (configparser.Error, ValueError):
         raise Unreadable(f"{layout.ignition(node)}: {found[0]} is no keyfile") from None
     return parser
-
-
-def _first_boot(facts: Facts) -> Iterator[str]:
-    return _each(facts, _first_boot_faults, facts.cluster.members)
 
 
 def _first_boot_faults(facts: Facts, node: Node) -> Iterator[str]:
@@ -186,21 +170,21 @@ RULES: Final[tuple[Rule, ...]] = (
         "It validates before it writes a byte: a path that stands twice, in the base and in what was added, and the "
         "machine does not boot.",
         "merge by path, replacing or appending; `ignition-validate NODE.ign` says what else is wrong",
-        _sound,
+        lambda facts: _each(facts, lambda facts, node: faults(facts.ignition(node))),
     ),
     rule(
         "IGN-02",
         "secrets on nodes are root's alone",
         "NetworkManager passes over a keyfile that others can read, and keys that others can read are everybody's.",
         "mode 384 (0600) for keyfiles, keys, kubeconfigs and the pull secret",
-        _modes,
+        lambda facts: _each(facts, _mode_faults),
     ),
     rule(
         "IGN-03",
         "every node gets the address and the name that the config gives it",
         "Certificates, CSR policy, load balancer and DNS know it by these; by another one it is a stranger.",
         f"{HOSTNAME} and the keyfile from the same place as everything else; routes to other members' pods with them",
-        _identity,
+        lambda facts: _each(facts, _identity_faults),
     ),
     rule(
         "IGN-04",
@@ -208,7 +192,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "kubelet.conf names kubelet-ca.crt and the kubelet ends without it; without the annotations the machine-config "
         "daemon does not know its config, and without the encapsulated one it never updates the OS.",
         "add the five files, all of them for one rendered MachineConfig, the encapsulated one last",
-        _first_boot,
+        lambda facts: _each(facts, _first_boot_faults, facts.cluster.members),
         profiles=OPENSHIFT,
     ),
     rule(

@@ -125,14 +125,6 @@ def _is(facts: Facts, kind: str, field: str, wanted: str) -> Iterator[str]:
         yield f"{found.path}: spec.{field} is {told}, it has to be {wanted}"
 
 
-def _dns(facts: Facts) -> Iterator[str]:
-    return _is(facts, "DNS", "baseDomain", facts.cluster.domain)
-
-
-def _ingress(facts: Facts) -> Iterator[str]:
-    return _is(facts, "Ingress", "domain", f"apps.{facts.cluster.domain}")
-
-
 RULES: Final[tuple[Rule, ...]] = (
     rule(
         "CVO-05",
@@ -214,7 +206,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "the DNS object has the cluster's own domain",
         "With the base domain, names of routes and of the API lack the cluster's part, and nobody serves them.",
         "set spec.baseDomain of DNS cluster to NAME.BASEDOMAIN",
-        _dns,
+        lambda facts: _is(facts, "DNS", "baseDomain", facts.cluster.domain),
         profiles=OPENSHIFT,
     ),
     rule(
@@ -222,7 +214,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "the Ingress object has the domain of routes",
         "Without it the ingress operator cannot make its default controller; console and authentication never come.",
         "set spec.domain of Ingress cluster to apps.NAME.BASEDOMAIN",
-        _ingress,
+        lambda facts: _is(facts, "Ingress", "domain", f"apps.{facts.cluster.domain}"),
         profiles=OPENSHIFT,
     ),
 )

@@ -21,7 +21,6 @@ PLUGINS_WITH_SERVICES: Final = ("OVNKubernetes", "OpenShiftSDN")
 
 
 def pod_faults(facts: Facts) -> Iterator[str]:
-    """KP-01."""
     others = {pod.pod.container.get("image") for pod in static_pods(facts) if not _is_proxy(pod)}
     is_openshift = facts.cluster.is_openshift
     wanted = dict(references(facts)).get(KUBE_PROXY) if is_openshift else None
@@ -38,7 +37,6 @@ def pod_faults(facts: Facts) -> Iterator[str]:
 
 
 def right_faults(facts: Facts) -> Iterator[str]:
-    """KP-02."""
     for pod in program_pods(facts, KUBE_PROXY):
         who = _user(facts, pod)
         if not (who.user == BUILT_IN_USER or who.is_almighty or ROLE in roles_of(facts, who)):
@@ -46,7 +44,6 @@ def right_faults(facts: Facts) -> Iterator[str]:
 
 
 def coverage_faults(facts: Facts) -> Iterator[str]:
-    """KP-03."""
     if facts.cluster.is_openshift and not facts.cluster.has_kube_proxy:
         yield from _plugin_faults(facts)
         return
@@ -57,7 +54,6 @@ def coverage_faults(facts: Facts) -> Iterator[str]:
 
 
 def removal_faults(facts: Facts) -> Iterator[str]:
-    """KP-04."""
     step = removal(facts, KUBE_PROXY)
     if step is None:
         yield f"{REMOVALS_PATH} has no step that removes {KUBE_PROXY}"

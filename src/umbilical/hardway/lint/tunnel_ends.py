@@ -51,7 +51,6 @@ _HOURS: Final = re.compile(rf"{re.escape(layout.TUNNEL_PKI)} (?P<hours>\d+)\s*$"
 
 
 def socket_faults(facts: Facts) -> Iterator[str]:
-    """KN-01."""
     server = _server(facts)
     listening = server.on_host(server.flag("uds-name"))
     inside = dig(_connections(facts).get("cluster"), "transport", "uds", "udsName")
@@ -64,7 +63,6 @@ def socket_faults(facts: Facts) -> Iterator[str]:
 
 
 def protocol_faults(facts: Facts) -> Iterator[str]:
-    """KN-02."""
     found = _connections(facts)
     if sorted(found) != sorted(("cluster", *DIRECT)):
         yield f"it selects {', '.join(sorted(found)) or 'nothing'}, not cluster, {' and '.join(DIRECT)}"
@@ -78,7 +76,6 @@ def protocol_faults(facts: Facts) -> Iterator[str]:
 
 
 def agent_faults(facts: Facts) -> Iterator[str]:
-    """KN-03."""
     path, agents = _agents(facts)
     flags = parse_flags(dig(agents, "spec", "template", "spec", "containers", 0) or {}).values
     served = _server(facts).flag("agent-port")
@@ -91,7 +88,6 @@ def agent_faults(facts: Facts) -> Iterator[str]:
 
 
 def cleanup_faults(facts: Facts) -> Iterator[str]:
-    """KN-04."""
     step = removal(facts, TUNNEL)
     if step is None:
         yield f"{REMOVALS_PATH} has no step that removes the tunnel"
@@ -107,7 +103,6 @@ def cleanup_faults(facts: Facts) -> Iterator[str]:
 
 
 def master_faults(facts: Facts) -> Iterator[str]:
-    """KN-05."""
     folders = [f"{folder}/{node.id}" for node in facts.cluster.masters for folder in _POD_FOLDERS]
     for folder in (*folders, layout.MANIFESTS):
         for asset in facts.below(folder):
@@ -116,7 +111,6 @@ def master_faults(facts: Facts) -> Iterator[str]:
 
 
 def lifetime_faults(facts: Facts) -> Iterator[str]:
-    """KN-06."""
     script = facts.node_file(facts.cluster.bootstrap, BOOTKUBE).decode(errors="replace")
     found = _HOURS.search(script)
     if found is None:

@@ -28,8 +28,6 @@ class Host(Protocol):
 
 
 class ThisHost:
-    """libvirt is on this machine."""
-
     def __init__(self, runner: Runner | None = None) -> None:
         self._runner = runner or LocalRunner(sudo=os.geteuid() != 0)
 

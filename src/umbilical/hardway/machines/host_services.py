@@ -120,7 +120,6 @@ class BalancerService:
         do(self._host, "systemctl", "reload-or-restart", SERVICE)
 
     def servers(self) -> list[BackendServer]:
-        """Ask how every server of every backend is."""
         socket = SERVICE_PLACES.stats_socket
         return commands.parse_stats(
             do(self._host, "socat", "-t", "10", "STDIO", f"UNIX-CONNECT:{socket}", stdin=b"show stat\n")

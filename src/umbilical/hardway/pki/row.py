@@ -36,8 +36,6 @@ class Life(Enum):
 
 
 class Names(Enum):
-    """By which names a server is reached."""
-
     NONE = "none"
     LOCALHOST = "localhost"
     SERVICE = "service"
@@ -51,8 +49,6 @@ class Names(Enum):
 
 @dataclass(frozen=True)
 class Words:
-    """How a row is explained."""
-
     what: str
     readers: str
     without: str

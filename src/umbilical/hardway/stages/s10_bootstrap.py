@@ -34,22 +34,14 @@ _INSTALL_TOPIC: Final = stage_topic(
 )
 
 
-def _install_steps(site: Site) -> Sequence[Step]:
-    return [install_step(site, site.cluster.bootstrap)]
-
-
-def _install_sights(site: Site) -> Sequence[Sight]:
-    return [installed_sight(site.cluster.bootstrap)]
-
-
 INSTALL: Final = PassingStage(
     9,
     "install",
     "boot the bootstrap machine",
     (2, 8),
     _INSTALL_TOPIC,
-    _install_steps,
-    _install_sights,
+    lambda site: [install_step(site, site.cluster.bootstrap)],
+    lambda site: [installed_sight(site.cluster.bootstrap)],
     nodes=lambda site: (site.cluster.bootstrap,),
 )
 
@@ -226,10 +218,6 @@ def _steps(site: Site) -> Sequence[Step]:
     return steps
 
 
-def _sights(site: Site) -> Sequence[Sight]:
-    return [etcd_sight(), api_sight(), balancer_sight(), objects_sight(), no_node_sight()]
-
-
 STAGE: Final = PassingStage(
     10,
     "bootstrap",
@@ -237,6 +225,6 @@ STAGE: Final = PassingStage(
     (7, 9),
     TOPIC,
     _steps,
-    _sights,
+    lambda site: [etcd_sight(), api_sight(), balancer_sight(), objects_sight(), no_node_sight()],
     recipes=("manifests",),
 )

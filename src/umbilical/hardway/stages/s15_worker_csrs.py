@@ -30,22 +30,14 @@ _WORKERS_TOPIC: Final = stage_topic(
 )
 
 
-def _worker_steps(site: Site) -> Sequence[Step]:
-    return [install_step(site, node) for node in site.cluster.workers]
-
-
-def _worker_sights(site: Site) -> Sequence[Sight]:
-    return [installed_sight(node) for node in site.cluster.workers]
-
-
 WORKERS: Final = LiveStage(
     14,
     "workers",
     "boot the workers",
     (8, 13),
     _WORKERS_TOPIC,
-    _worker_steps,
-    _worker_sights,
+    lambda site: [install_step(site, node) for node in site.cluster.workers],
+    lambda site: [installed_sight(node) for node in site.cluster.workers],
     nodes=lambda site: site.cluster.workers,
 )
 

@@ -47,7 +47,6 @@ def dashboard(spec: HostedSpec) -> list[Object]:
 
 
 def model(spec: HostedSpec) -> Object:
-    """The dashboard as Grafana stores it."""
     return {
         "uid": "umbilical-hosted",
         "title": "Umbilical: tunnel of hosted control planes",

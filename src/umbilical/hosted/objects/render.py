@@ -101,7 +101,6 @@ def management_objects(spec: HostedSpec, certificates: HostedSet) -> list[Object
 
 
 def hosted_objects(spec: HostedSpec, certificates: HostedSet) -> list[Object]:
-    """Return what the hosted cluster gets."""
     return [
         *namespace_labels(spec),
         *hosted_accounts(spec),

@@ -70,10 +70,6 @@ def _expired(scene: Scene, now: datetime) -> KeyPair:
     return scene.tunnel.authority.signer.issue(_leaf(scene).profile, now - DAY, timedelta(hours=22))
 
 
-def _from_tomorrow(scene: Scene, now: datetime) -> KeyPair:
-    return scene.tunnel.authority.signer.issue(_leaf(scene).profile, now + DAY, DAY)
-
-
 def _for_another_address(scene: Scene, now: datetime) -> KeyPair:
     version = scene.lab.topology.bootstrap.addresses[0].version
     return scene.tunnel.authority.issue(_leaf(scene, address=OTHER_ADDRESS[version]), now, DAY)
@@ -96,7 +92,7 @@ FAULTS: Final = (
         "the server's clock was a day ahead when its certificate was made",
         _NO_AGENT,
         "UMB322",
-        _from_tomorrow,
+        lambda scene, now: scene.tunnel.authority.signer.issue(_leaf(scene).profile, now + DAY, DAY),
     ),
     _fault("wrong-san", "the server's certificate is for another address", _NO_AGENT, "UMB323", _for_another_address),
     _fault(

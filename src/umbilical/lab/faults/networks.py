@@ -25,19 +25,11 @@ def _cut(scene: Scene) -> Memory:
     return {}
 
 
-def _mend_link(scene: Scene, memory: Memory) -> None:
-    scene.lab.set_link(BOOTSTRAP, True)
-
-
 def _block(scene: Scene) -> Memory:
     """As security groups do: what is open goes on, so the agents must come anew to notice."""
     scene.lab.add_rules(BOOTSTRAP, BLOCK, refuse_new_connections(scene.tunnel.spec.agent_port))
     restart_server(scene)
     return {}
-
-
-def _unblock(scene: Scene, memory: Memory) -> None:
-    scene.lab.remove_rules(BOOTSTRAP, BLOCK)
 
 
 def refuse_new_connections(port: int) -> str:
@@ -52,10 +44,6 @@ def refuse_new_connections(port: int) -> str:
 def _lose_packets(scene: Scene) -> Memory:
     scene.lab.add_rules(BOOTSTRAP, LOSS, nft.lose_at_random(LOSS_PERCENT, MACHINE_LINK))
     return {}
-
-
-def _keep_packets(scene: Scene, memory: Memory) -> None:
-    scene.lab.remove_rules(BOOTSTRAP, LOSS)
 
 
 def _take_route(scene: Scene) -> Memory:
@@ -97,7 +85,7 @@ FAULTS: Final = (
         "UMB407",
         Speaker.SERVER,
         _cut,
-        _mend_link,
+        lambda scene, memory: scene.lab.set_link(BOOTSTRAP, True),
     ),
     Fault(
         "port-8091-blocked",
@@ -106,7 +94,7 @@ FAULTS: Final = (
         "UMB312",
         Speaker.AGENTS,
         _block,
-        _unblock,
+        lambda scene, memory: scene.lab.remove_rules(BOOTSTRAP, BLOCK),
         seconds=60.0,
     ),
     Fault(
@@ -116,7 +104,7 @@ FAULTS: Final = (
         "UMB409",
         Speaker.SERVER,
         _lose_packets,
-        _keep_packets,
+        lambda scene, memory: scene.lab.remove_rules(BOOTSTRAP, LOSS),
         needs_traffic=True,
         stops_calls=False,
         seconds=60.0,

@@ -49,17 +49,9 @@ def wait_for_another_server(scene: Scene, before: int | None) -> None:
     scene.wait("another server", look, SERVER_SECONDS)
 
 
-def _kill_agents(scene: Scene) -> Memory:
-    return {"nodes": signal_agents(scene, signal.SIGKILL)}
-
-
 def _kill_server(scene: Scene) -> Memory:
     signal_server(scene, signal.SIGKILL)
     return {}
-
-
-def _stop_agents(scene: Scene) -> Memory:
-    return {"nodes": signal_agents(scene, signal.SIGSTOP)}
 
 
 def _continue_agents(scene: Scene, memory: Memory) -> None:
@@ -136,7 +128,7 @@ FAULTS: Final = (
         "calls fail with `No agent available` until the kubelet has started the agents again",
         "UMB302",
         Speaker.SERVER,
-        _kill_agents,
+        lambda scene: {"nodes": signal_agents(scene, signal.SIGKILL)},
         _wait_for_restart,
     ),
     Fault(
@@ -154,7 +146,7 @@ FAULTS: Final = (
         "calls hang until their timeout (`context deadline exceeded`), while all agents look connected",
         "UMB406",
         Speaker.SERVER,
-        _stop_agents,
+        lambda scene: {"nodes": signal_agents(scene, signal.SIGSTOP)},
         _continue_agents,
     ),
     Fault(

@@ -131,7 +131,6 @@ def start(lab: Lab, node: str) -> None:
 
 
 def import_image(lab: Lab, node: str, archive_on_node: str, snapshotter: str) -> None:
-    """Load and unpack an archive."""
     command = ("images", "import", "--snapshotter", snapshotter, archive_on_node)
     ctr(lab, node, *command, timeout_seconds=IMPORT_SECONDS).check()
 

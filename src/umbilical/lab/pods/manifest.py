@@ -238,21 +238,9 @@ def _host_path(fields: Fields) -> HostPath:
         raise fields.wrong("type", f"{kind!r} is no type of a host path") from None
 
 
-def _empty_directory(fields: Fields) -> EmptyDirectory:
-    return EmptyDirectory(is_in_memory=fields.text("medium", "") == "Memory")
-
-
 def _secret(fields: Fields) -> Payload:
     source = KeysOf(Kind.SECRET, fields.name("secretName"), _items(fields), fields.flag("optional"))
     return Payload((source,), _mode(fields, "defaultMode"))
-
-
-def _config_map(fields: Fields) -> Payload:
-    return Payload((_keys(Kind.CONFIG_MAP, fields),), _mode(fields, "defaultMode"))
-
-
-def _downward(fields: Fields) -> Payload:
-    return Payload(_field_files(fields), _mode(fields, "defaultMode"))
 
 
 def _projected(fields: Fields) -> Payload:
@@ -309,9 +297,9 @@ def _own_mode(fields: Fields) -> int | None:
 _READERS: Final[Mapping[str, Callable[[Fields], HostPath | EmptyDirectory | Payload]]] = {
     "hostPath": _host_path,
     "secret": _secret,
-    "configMap": _config_map,
-    "emptyDir": _empty_directory,
-    "downwardAPI": _downward,
+    "configMap": lambda fields: Payload((_keys(Kind.CONFIG_MAP, fields),), _mode(fields, "defaultMode")),
+    "emptyDir": lambda fields: EmptyDirectory(is_in_memory=fields.text("medium", "") == "Memory"),
+    "downwardAPI": lambda fields: Payload(_field_files(fields), _mode(fields, "defaultMode")),
     "projected": _projected,
 }
 

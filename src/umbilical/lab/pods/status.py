@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from umbilical.lab.pods.spec import Container, Pod
+from umbilical.lab.pods.spec import Pod
 
 CREATING = "ContainerCreating"
 INITIALIZING = "PodInitializing"
@@ -77,17 +77,13 @@ class PodRecord:
 
 def record_of(pod: Pod, node_ip: str, now: float) -> PodRecord:
     containers, init_containers = (
-        [_container_record(container, reason) for container in found]
+        [ContainerRecord(container.name, container.image, Idle(reason)) for container in found]
         for found, reason in (
             (pod.containers, INITIALIZING if pod.init_containers else CREATING),
             (pod.init_containers, CREATING),
         )
     )
     return PodRecord(pod, node_ip, now, containers=containers, init_containers=init_containers)
-
-
-def _container_record(container: Container, reason: str) -> ContainerRecord:
-    return ContainerRecord(container.name, container.image, Idle(reason))
 
 
 RUNTIME: Final = "process"

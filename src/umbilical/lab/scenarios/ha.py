@@ -117,8 +117,6 @@ def _leases(scene: KubernetesScene, count: int) -> list[str]:
 
 
 def _wait_for_agents(scene: KubernetesScene) -> None:
-    """Wait until every agent has every server."""
-
     def look() -> None:
         held = {member.name: _servers_of(scene, member.name) for member in scene.members}
         if set(held.values()) != {len(SERVER_NODES)}:

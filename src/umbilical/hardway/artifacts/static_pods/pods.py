@@ -61,10 +61,6 @@ class ConfigFile:
         return f"{layout.NODE_CONFIGS}/{self.file}"
 
 
-def _bootstrap(seat: Seat) -> bool:
-    return seat.is_bootstrap
-
-
 def _bootstrap_openshift(seat: Seat) -> bool:
     return seat.is_bootstrap and seat.is_openshift
 
@@ -89,7 +85,7 @@ _CONTROL_PLANE: Final = (
     ("kube-scheduler", kube_scheduler_pod),
 )
 PODS: Final[tuple[PodFile, ...]] = (
-    *(PodFile(f"{name}-bootstrap.yaml", make, _bootstrap) for name, make in _CONTROL_PLANE),
+    *(PodFile(f"{name}-bootstrap.yaml", make, lambda seat: seat.is_bootstrap) for name, make in _CONTROL_PLANE),
     PodFile(TUNNEL_FILE, konnectivity_server_pod, _tunnel),
     PodFile(CVO_FILE, cluster_version_operator_pod, _bootstrap_openshift, is_late=True),
     *(PodFile(f"{name}.yaml", make, _own_master, is_late=True) for name, make in _CONTROL_PLANE),
