@@ -55,9 +55,6 @@ def _told(lines: Sequence[str]) -> str:
     return "\n".join([*lines[:MAX_TOLD], *more])
 
 
-# ---------------------------------------------------------------------- the namespace
-
-
 def _publishes_not_ready(management: ManagementFacts, _: Facts) -> Verdict:
     service = management.service(names.SERVER)
     if service is None:
@@ -99,9 +96,6 @@ def _control_plane_agent(management: ManagementFacts, _: Facts) -> Verdict:
 _READY: Final = ("status", "readyReplicas")
 
 
-# ---------------------------------------------------------------------- the hosted cluster
-
-
 def _daemon_set(hosted: HostedFacts, _: Facts) -> Verdict:
     if hosted.daemon_set is None:
         return failed(f"there is no DaemonSet {names.HOSTED_NAMESPACE}/{names.AGENT}")
@@ -126,9 +120,6 @@ def _logs(hosted: HostedFacts, _: Facts) -> Verdict:
     if not bad:
         return passed(f"of {len(hosted.logs)} pods")
     return failed(f"{len(bad)} of {len(hosted.logs)} logs cannot be read:\n{_told(bad)}")
-
-
-# ---------------------------------------------------------------------- certificates
 
 
 def _valid(certificates: tuple[CertificateFact, ...], facts: Facts) -> Verdict:
@@ -171,9 +162,6 @@ def _intruder(probes: tuple[Probe, ...], _: Facts) -> Verdict:
     if undecided:
         return skipped(undecided[0])
     return passed(f"by {len(probes)} servers")
-
-
-# ---------------------------------------------------------------------- servers, tunnel, proxies
 
 
 def _health(servers: tuple[ServerHealth, ...], _: Facts) -> Verdict:

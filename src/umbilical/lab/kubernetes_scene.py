@@ -6,9 +6,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from umbilical.bootstrap.names import AGENT_NAME, AGENT_SECRET
-from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH
+from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH, read_static_pod, with_egress_selector
 from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
-from umbilical.bootstrap.spec import Shape
+from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, Mode, Shape, for_shape
 from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
 from umbilical.lab import api_calls, objects
@@ -22,6 +22,7 @@ from umbilical.lab.runner import MANIFESTS
 from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.story import Call
 from umbilical.manifests.control_plane_spec import ControlPlaneSpec, Images, url
+from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.control_plane_set import (
     ControlPlaneNames,
     ControlPlaneSet,
@@ -83,11 +84,16 @@ class KubernetesScene(Scene):
 
     def start_webhook(self) -> str:
         service = objects.make_service(self.lab.topology)
+        self.apply_webhook(service)
+        return service.node
+
+    def apply_webhook(self, service: objects.Service) -> str:
+        """Apply a service, and the webhook when it has an endpoint, whose address is returned."""
         self.apply(*service.objects)
         address = self.wait("the webhook's endpoint", self.endpoint, READY_SECONDS)
         self.apply(service.webhook)
         self.story.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
-        return service.node
+        return address
 
     def endpoint(self) -> str:
         """Return the address that the endpoint controller found for the lab's service. Raises NotYet: none is ready."""
@@ -121,6 +127,13 @@ class KubernetesScene(Scene):
         plain = self.lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
         self.change_apiserver(self.tunnel.kube_apiserver_pod(plain))
         self.story.saw(f"--egress-selector-config-file={EGRESS_PATH}")
+
+    def use_servers(self, egress: bytes) -> None:
+        """Have kube-apiserver call the cluster as this egress file says: HTTPConnect over TCP."""
+        self.lab.write(BOOTSTRAP, EGRESS_PATH, egress)
+        spec = for_shape(Shape.KUBERNETES, mode=Mode.HTTP_CONNECT, socket_directory=BOOTSTRAP_CONFIGS_ON_HOST)
+        plain = self.lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
+        self.change_apiserver(yaml_bytes(with_egress_selector(read_static_pod(plain), spec)))
 
     def change_apiserver(self, manifest: bytes) -> None:
         """Put another manifest of the bootstrap kube-apiserver in place, and wait until that one is ready."""

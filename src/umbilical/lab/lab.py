@@ -131,6 +131,10 @@ class Lab:
         """Return what `start` began, also what has ended since."""
         return [ProcessStatus(*row) for row in self._ask("processes", {}).fields["processes"]]
 
+    def process(self, node: str, name: str) -> ProcessStatus:
+        """Return the last of that name that was started there."""
+        return [row for row in self.processes() if (row.node, row.name) == (node, name)][-1]
+
     def log(self, node: str, name: str) -> str:
         try:
             return self.directory.log_file(node, name).read_text(errors="replace")
@@ -148,6 +152,10 @@ class Lab:
 
     def exists(self, node: str, path: str) -> bool:
         return node_root.exists(self._root(node), path)
+
+    def write_all(self, node: str, files: Mapping[str, bytes]) -> None:
+        for path, content in files.items():
+            self.write(node, path, content)
 
     def set_link(self, node: str, up: bool) -> None:
         self._change_network("set_link", node, up)

@@ -30,7 +30,7 @@ from umbilical.lab.hosted.parts import (
     mounted_files,
 )
 from umbilical.lab.hosted.stage import HTTPS, SERVERS, HostedStage, complaint
-from umbilical.lab.lab import ProcessStatus
+from umbilical.lab.lab import Lab, ProcessStatus
 from umbilical.lab.nft import spread
 from umbilical.lab.proxy_client import Kind
 from umbilical.lab.story import Story
@@ -179,6 +179,9 @@ class _Lab:
     def log(self, node: str, name: str) -> str:
         return self.logs.get((node, name), "")
 
+    write_all = Lab.write_all
+    process = Lab.process
+
     def processes(self) -> list[ProcessStatus]:
         return self.rows
 
@@ -248,7 +251,7 @@ def test_calls_are_waited_for_in_every_way_and_the_last_failure_is_told(
 
 def test_the_last_process_counts_and_a_complaint_says_where_to_look(stage: HostedStage, scene: _Scene) -> None:
     scene.lab.rows = [ProcessStatus("a", "server", 1, 0), ProcessStatus("a", "server", 2, None)]
-    assert stage.process("a", "server").pid == 2
+    assert stage.lab.process("a", "server").pid == 2
     with pytest.raises(NotYet, match="still runs"):
         stage.wait_until_gone("a", "server")
     fault = complaint("what", "why")

@@ -224,9 +224,6 @@ def _is_of_api(one: Mapping[str, Any]) -> bool:
     return bool(one["kind"] == "APIService" or one["metadata"].get("namespace") == names.AGGREGATED_NAMESPACE)
 
 
-# ---------------------------------------------------------------------- commands
-
-
 def proxy_command(kind: str, listen: int, health: int, servers: Sequence[str], resolving: Sequence[str]) -> list[str]:
     """`kind` is socks5 or https. Servers are tried in the order given."""
     pair = names.PROXY_CLIENT_DIRECTORY

@@ -20,7 +20,6 @@ from umbilical.lab.hosted import parts
 from umbilical.lab.hosted.parts import CLIENT_NODE, DNS_NODE, SERVER_NODES, Part
 from umbilical.lab.hosted.topology import front_address
 from umbilical.lab.kubernetes_scene import KubernetesScene
-from umbilical.lab.lab import ProcessStatus
 from umbilical.lab.proxy_client import Way
 from umbilical.lab.scene import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, listeners_on
 from umbilical.lab.through_proxies import ProxiedCall, read_calls, write_ways
@@ -64,14 +63,8 @@ class HostedStage:
         self.topology = scene.lab.topology
         self.parts = parts.make_parts(self.topology, datetime.now(UTC))
 
-    def write(self, node: str, files: Mapping[str, bytes]) -> None:
-        for path, content in files.items():
-            self.lab.write(node, path, content)
-
-    # ------------------------------------------------------------------ parts
-
     def start(self, node: str, name: str, part: Part) -> None:
-        self.write(node, part.files)
+        self.lab.write_all(node, part.files)
         self.lab.start(node, name, part.command)
 
     def start_servers(self) -> None:
@@ -95,7 +88,7 @@ class HostedStage:
 
     def start_proxies(self, service_address: str) -> str:
         """Start both, each with another first server; say who turns names into addresses for them."""
-        self.write(CLIENT_NODE, self.parts.proxy_files)
+        self.lab.write_all(CLIENT_NODE, self.parts.proxy_files)
         words, resolving = self._start_dns(service_address)
         first, second, third = (self.topology.node(node).address for node in SERVER_NODES)
         for program, port, servers in (
@@ -136,8 +129,6 @@ class HostedStage:
         if line not in known.splitlines():
             self.lab.write(node, HOSTS, f"{known.rstrip()}\n{line}\n".encode(), 0o644)
 
-    # ------------------------------------------------------------------ looks
-
     def wait_for_agents(self, nodes: Sequence[str], servers: int = len(SERVER_NODES)) -> None:
         """Wait until each of these agents has so many servers."""
 
@@ -159,12 +150,9 @@ class HostedStage:
     def open_tunnels(self, node: str) -> int:
         return int(self.metric(SERVERS[node], "konnectivity_network_proxy_server_established_connections"))
 
-    def process(self, node: str, name: str) -> ProcessStatus:
-        return [row for row in self.lab.processes() if (row.node, row.name) == (node, name)][-1]
-
     def signal(self, node: str, name: str, number: int) -> float:
         """Send a signal, and return the moment just before."""
-        pid = self.process(node, name).pid
+        pid = self.lab.process(node, name).pid
         done = self.lab.exec(node, [sys.executable, "-c", _SIGNAL, str(pid), str(number)]).check()
         return float(done.text)
 
@@ -172,7 +160,7 @@ class HostedStage:
         """Wait for a program's end, and return its exit code."""
 
         def look() -> int:
-            code = self.process(node, name).exit_code
+            code = self.lab.process(node, name).exit_code
             if code is None:
                 raise NotYet(f"the {name} on {node} still runs")
             return code
@@ -194,8 +182,6 @@ class HostedStage:
 
     def _last_words(self, node: str, name: str) -> str:
         return " ".join(self.lab.log(node, name).strip().splitlines()[-1:]) or "none"
-
-    # ------------------------------------------------------------------ callers
 
     def start_callers(self, form: str, name: str, ways: Mapping[str, Way]) -> None:
         """Run `through_proxies call` or `hold` under a name of its own; its lines are in its log."""

@@ -11,22 +11,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH, read_static_pod, with_egress_selector
-from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
-from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, Mode, Shape, for_shape
 from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
 from umbilical.lab import api_calls, nft, objects, several_servers
 from umbilical.lab.control_plane import ADMIN_KUBECONFIG
-from umbilical.lab.kubernetes_scene import API_PORT, READY_SECONDS, KubernetesScene
-from umbilical.lab.lab import ProcessStatus
+from umbilical.lab.kubernetes_scene import API_PORT, KubernetesScene
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scenarios.service_stories import real
 from umbilical.lab.scenarios.webhook_through_tunnel import start_cluster
 from umbilical.lab.scene import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, Scene
 from umbilical.lab.story import Call
 from umbilical.manifests.control_plane_spec import url
-from umbilical.manifests.tree import yaml_bytes
 
 SERVER_NODES: Final = ("master-0", "master-1", "master-2")
 SERVER: Final = "server"
@@ -51,17 +46,11 @@ def _show_need(scene: KubernetesScene) -> None:
     story = scene.story
     with story.step("a webhook in a pod, failurePolicy Fail"):
         service = replace(objects.make_service(scene.lab.topology), closes_connections=True)
-        scene.apply(*service.objects)
-        address = scene.wait("the webhook's endpoint", scene.endpoint, READY_SECONDS)
-        scene.apply(service.webhook)
-        story.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
+        scene.apply_webhook(service)
         story.shows(webhook=service.node)
     with story.step(f"without the tunnel {scene.caller} is blocked"):
         story.saw(scene.wait_for(Call.UNREACHABLE, "allow").text)
         story.shows(call=Call.UNREACHABLE)
-
-
-# ---------------------------------------------------------------------- servers and agents
 
 
 def _start_servers(scene: KubernetesScene) -> None:
@@ -69,10 +58,10 @@ def _start_servers(scene: KubernetesScene) -> None:
     with story.step("three servers on three masters publish where they are"):
         credentials = several_servers.make_credentials(lab.topology, SERVER_NODES, datetime.now(UTC))
         for node in SERVER_NODES:
-            _write(scene, node, several_servers.server_files(credentials, node))
+            lab.write_all(node, several_servers.server_files(credentials, node))
         for member in scene.members:
-            _write(scene, member.name, {**several_servers.agent_files(credentials), **_kubeconfig(scene)})
-        _write(scene, BOOTSTRAP, several_servers.client_files(credentials.authority, credentials.client))
+            lab.write_all(member.name, {**several_servers.agent_files(credentials), **_kubeconfig(scene)})
+        lab.write_all(BOOTSTRAP, several_servers.client_files(credentials.authority, credentials.client))
         for node in SERVER_NODES:
             _start_server(scene, node)
         for line in scene.wait("three leases", lambda: _leases(scene, len(SERVER_NODES)), SERVER_SECONDS):
@@ -91,11 +80,6 @@ def _start_agents(scene: KubernetesScene) -> None:
         story.saw(f"each connected to {len(SERVER_NODES)} servers: {', '.join(names)}")
         story.shows(agents=names)
         story.figures["agents"] = str(len(names))
-
-
-def _write(scene: KubernetesScene, node: str, files: dict[str, bytes]) -> None:
-    for path, content in files.items():
-        scene.lab.write(node, path, content)
 
 
 def _kubeconfig(scene: KubernetesScene) -> dict[str, bytes]:
@@ -132,18 +116,12 @@ def _servers_of(scene: KubernetesScene, node: str) -> int:
     return int(float(lines[0].removeprefix(gauge))) if lines else 0
 
 
-# ---------------------------------------------------------------------- kube-apiserver
-
-
 def _use_servers(scene: KubernetesScene) -> None:
-    story, lab = scene.story, scene.lab
+    story = scene.story
     with story.step(f"{scene.caller} is given one address for all three"):
         _lead_to(scene, SERVER_NODES)
-        front = several_servers.front_address(lab.topology)
-        lab.write(BOOTSTRAP, EGRESS_PATH, several_servers.egress_file(several_servers.in_url(str(front))))
-        spec = for_shape(Shape.KUBERNETES, mode=Mode.HTTP_CONNECT, socket_directory=BOOTSTRAP_CONFIGS_ON_HOST)
-        plain = lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
-        scene.change_apiserver(yaml_bytes(with_egress_selector(read_static_pod(plain), spec)))
+        front = several_servers.front_address(scene.lab.topology)
+        scene.use_servers(several_servers.egress_file(several_servers.in_url(str(front))))
         story.saw(f"HTTPConnect to {front}:{several_servers.CLIENT_PORT}, led to {', '.join(SERVER_NODES)} in turn")
     with story.step("through the servers the webhook allows"):
         story.saw(scene.wait_for(Call.ALLOWED, "allow").text)
@@ -156,9 +134,6 @@ def _lead_to(scene: KubernetesScene, nodes: tuple[str, ...]) -> None:
     targets = [topology.node(node).addresses[0].ip for node in nodes]
     rules = nft.spread(several_servers.front_address(topology), several_servers.CLIENT_PORT, targets)
     scene.lab.add_rules(BOOTSTRAP, FRONT, rules)
-
-
-# ---------------------------------------------------------------------- the restart
 
 
 def _restart_all(scene: KubernetesScene) -> None:
@@ -183,15 +158,15 @@ def _restart_all(scene: KubernetesScene) -> None:
 
 def _restart(scene: KubernetesScene, node: str) -> None:
     _lead_to(scene, tuple(other for other in SERVER_NODES if other != node))
-    before = _process(scene, node, SERVER)
+    before = scene.lab.process(node, SERVER)
     scene.lab.exec(node, ["kill", "-TERM", str(before.pid)]).check()
 
     def look() -> None:
-        if _process(scene, node, SERVER).exit_code is None:
+        if scene.lab.process(node, SERVER).exit_code is None:
             raise NotYet("it still waits for its tunnels")
 
     scene.wait(f"the server on {node} to leave", look, LEAVE_SECONDS)
-    code = _process(scene, node, SERVER).exit_code
+    code = scene.lab.process(node, SERVER).exit_code
     left = scene.wait("its lease to go", lambda: _leases(scene, len(SERVER_NODES) - 1), SERVER_SECONDS)
     scene.story.saw(f"it left with exit code {code}, and {len(left)} leases are there")
     _start_server(scene, node)
@@ -205,7 +180,7 @@ def _end_calls(scene: KubernetesScene) -> dict[str, Any]:
     scene.lab.write(BOOTSTRAP, STOP_FILE, b"")
 
     def look() -> str:
-        if _process(scene, BOOTSTRAP, CALLS).exit_code is None:
+        if scene.lab.process(BOOTSTRAP, CALLS).exit_code is None:
             raise NotYet("the last call is under way")
         return scene.lab.log(BOOTSTRAP, CALLS)
 
@@ -233,10 +208,6 @@ def _wait_for_calls(scene: KubernetesScene, node: str) -> None:
             raise NotYet(f"{before} tunnels, as before")
 
     scene.wait(f"a call through {node}", look, SERVER_SECONDS)
-
-
-def _process(scene: KubernetesScene, node: str, name: str) -> ProcessStatus:
-    return [row for row in scene.lab.processes() if (row.node, row.name) == (node, name)][-1]
 
 
 SCENARIOS: Final = (

@@ -10,9 +10,6 @@ import sys
 from dataclasses import replace
 from typing import Any, Final
 
-from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH, read_static_pod, with_egress_selector
-from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
-from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, Mode, Shape, for_shape
 from umbilical.host.waiting import NotYet
 from umbilical.hosted.objects import names
 from umbilical.hosted.pki.table import CLIENT, Trust
@@ -29,7 +26,6 @@ from umbilical.lab.scene import BOOTSTRAP, GONE_SECONDS, Scene, listeners_on
 from umbilical.lab.several_servers import client_files, egress_file
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call
-from umbilical.manifests.tree import yaml_bytes
 
 API: Final = "api"
 
@@ -48,13 +44,10 @@ def tell(scene: Scene) -> None:
 
 
 def _start_service(stage: HostedStage) -> tuple[objects.Service, str]:
-    story, scene = stage.story, stage.scene
+    story = stage.story
     with story.step("a webhook in a pod, failurePolicy Fail"):
         service = replace(objects.make_service(stage.topology), closes_connections=True, has_plain_port=True)
-        scene.apply(*service.objects)
-        address = scene.wait("the webhook's endpoint", scene.endpoint, READY_SECONDS)
-        scene.apply(service.webhook)
-        story.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
+        address = stage.scene.apply_webhook(service)
         story.shows(webhook=service.node)
     return service, address
 
@@ -72,9 +65,6 @@ def _show_need(stage: HostedStage, address: str) -> None:
         story.saw(f"{CLIENT_NODE} to the pod: {direct.stderr.decode(errors='replace').strip()}")
         story.saw(scene.wait_for(Call.UNREACHABLE, "allow").text)
         story.shows(call=Call.UNREACHABLE)
-
-
-# ---------------------------------------------------------------------- the tunnel
 
 
 def _lay_tunnel(stage: HostedStage) -> None:
@@ -99,18 +89,12 @@ def _use_tunnel(stage: HostedStage) -> None:
     with story.step("kube-apiserver is told to use it: HTTPConnect over mTLS"):
         stage.lead_kube_apiserver(SERVER_NODES)
         pki = stage.parts.pki
-        stage.write(BOOTSTRAP, client_files(pki.trusted_by(Trust.CLIENTS), pki.leaves[CLIENT.id]))
-        lab.write(BOOTSTRAP, EGRESS_PATH, egress_file(names.SERVER_LOCAL))
-        spec = for_shape(Shape.KUBERNETES, mode=Mode.HTTP_CONNECT, socket_directory=BOOTSTRAP_CONFIGS_ON_HOST)
-        plain = lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
-        scene.change_apiserver(yaml_bytes(with_egress_selector(read_static_pod(plain), spec)))
+        lab.write_all(BOOTSTRAP, client_files(pki.trusted_by(Trust.CLIENTS), pki.leaves[CLIENT.id]))
+        scene.use_servers(egress_file(names.SERVER_LOCAL))
     with story.step("through the tunnel the webhook allows and denies"):
         story.saw(scene.wait_for(Call.ALLOWED, "allow").text)
         story.saw(scene.wait_for(Call.DENIED, "deny").text)
         story.shows(call=Call.ALLOWED)
-
-
-# ---------------------------------------------------------------------- the aggregated API
 
 
 def _show_aggregated_api(stage: HostedStage) -> None:
@@ -150,9 +134,6 @@ def _check_callers(stage: HostedStage, wanted: tuple[str, ...]) -> None:
     stage.story.saw(f"it was asked from {', '.join(wanted) or 'nowhere'} alone, {len(lines)} times")
 
 
-# ---------------------------------------------------------------------- the proxies
-
-
 def _show_proxies(stage: HostedStage, service: objects.Service, address: str) -> None:
     story = stage.story
     with story.step("both proxies, with names of the cluster's own DNS"):
@@ -185,9 +166,6 @@ def _curls() -> dict[str, list[str]]:
     }
 
 
-# ---------------------------------------------------------------------- the end
-
-
 def end(scene: Scene) -> None:
     stage = HostedStage(real(scene))
     with scene.story.step("all parts leave"):
@@ -210,7 +188,7 @@ def _ask_all_to_leave(stage: HostedStage) -> None:
     listed = {"apiVersion": "v1", "kind": "List", "items": _removable(stage)}
     stage.scene.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", "-", stdin=listed).check()
     for node, name in _parts(stage):
-        if stage.process(node, name).exit_code is None:
+        if stage.lab.process(node, name).exit_code is None:
             stage.signal(node, name, signal.SIGTERM)
 
 

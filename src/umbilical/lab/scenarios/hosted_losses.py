@@ -33,9 +33,6 @@ HELD: Final = "held-streams"
 HELD_EACH: Final = 4
 
 
-# ---------------------------------------------------------------------- one stopped, one renewed
-
-
 def lose_nothing(stage: HostedStage) -> None:
     story, ways = stage.story, parts.ways()
     with story.step("calls begin, one after the other without end, through kube-apiserver and both proxies"):
@@ -75,8 +72,8 @@ def _renew(stage: HostedStage) -> None:
     before = {program: stage.metric(program, reloads, good) for program in programs}
     now = datetime.now(UTC)
     stage.parts = stage.parts.renewed(SERVER_LEAF, now).renewed(CLIENT, now)
-    stage.write(KILLED, stage.parts.server.files)
-    stage.write(CLIENT_NODE, stage.parts.proxy_files)
+    stage.lab.write_all(KILLED, stage.parts.server.files)
+    stage.lab.write_all(CLIENT_NODE, stage.parts.proxy_files)
 
     def look() -> None:
         late = [program.title for program in programs if stage.metric(program, reloads, good) == before[program]]
@@ -107,9 +104,6 @@ def _check_no_failure(stage: HostedStage, calls: Sequence[ProxiedCall]) -> None:
         stage.story.saw(f"{way}: {len(seconds)} calls, 0 failed, the slowest in {max(seconds):.2f} s")
     stage.story.figures["calls through proxies"] = str(len(calls))
     stage.story.figures["calls that failed"] = "0"
-
-
-# ---------------------------------------------------------------------- one killed
 
 
 def lose_one_server(stage: HostedStage) -> None:
