@@ -163,10 +163,7 @@ ROOT_AUTHORITY: Final = "*tls.RootCA"
 
 
 def root_authority_from_state(content: bytes) -> KeyPair:
-    """Take the installer's root authority out of its state file.
-
-    Raises PkiError: the file is not such a state, or holds no root authority (yet).
-    """
+    """Take the installer's root authority out of its state. Raises PkiError: it holds none (yet), or is no state."""
     fields = _state(content).get(ROOT_AUTHORITY)
     if not isinstance(fields, dict):
         raise _unusable(f"it has no {ROOT_AUTHORITY}: the installer writes it with the first `create`")

@@ -28,10 +28,7 @@ class NodeAccess:
 
 @contextmanager
 def node_runner(access: NodeAccess, directory: InstallDir | None = None) -> Iterator[SshRunner | None]:
-    """Lend a runner with root's rights on the machine; None when nothing names a machine.
-
-    Raises BootstrapError: the install directory does not tell where the machine is.
-    """
+    """Lend a runner as root; None when nothing names a machine. Raises BootstrapError: its place is not known."""
     host = access.host
     if host is None and directory is not None:
         host = directory.bootstrap_addresses().ssh

@@ -165,10 +165,7 @@ class Progress:
 async def tear_down(
     client: ApiClient, options: TeardownOptions, clock: Clock, say: Callable[[Progress], None]
 ) -> Report:
-    """Delete what is the tunnel's in this cluster.
-
-    Raises ApiUnreachable: the API did not answer when it was first asked; nothing was changed then.
-    """
+    """Delete what is the tunnel's. Raises ApiUnreachable: no answer at first, when nothing was changed yet."""
     found = await find_targets(client, options.choice, options.namespace)
     report = Report(warnings=[_cannot_look(refusal) for refusal in found.refusals])
     going = [target for target in found.targets if await _request(client, target, options.dry_run, report)]

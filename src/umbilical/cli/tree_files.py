@@ -11,10 +11,7 @@ from umbilical.manifests.tree import AssetTree
 
 
 def write_tree(tree: AssetTree, folder: Path, *, overwrite: bool) -> None:
-    """Write every file of the tree to its path below `folder`.
-
-    Raises HostError: a file is there and may not be replaced, or the directory cannot be written to.
-    """
+    """Write the tree below `folder`. Raises HostError: a file may not be replaced, or none can be written."""
     refuse_existing(tree, folder, overwrite=overwrite)
     place = Path(os.path.abspath(folder))
     try:

@@ -194,10 +194,7 @@ def make_client(
     user_agent: str = "umbilical",
     request_seconds: float = REQUEST_SECONDS,
 ) -> ApiClient:
-    """Make a client from a kubeconfig file, or from the pod's service account when there is none.
-
-    Raises ClusterError: no usable configuration or credentials.
-    """
+    """Make it from a kubeconfig, else from the pod's service account. Raises ClusterError: neither is usable."""
     return ApiClient(Credentials(kubeconfig, user_agent, request_seconds), RateLimit(qps, burst), request_seconds)
 
 

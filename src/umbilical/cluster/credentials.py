@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 
 def load(kubeconfig: Path | None) -> "SingleConfig":
-    """Read the file's current context; without a file, the in-cluster configuration.
-
-    Raises ClusterError: lightkube is missing, or there is nothing usable.
-    """
+    """Read the current context, or the in-cluster configuration. Raises ClusterError: none, or no lightkube."""
     try:
         from lightkube import KubeConfig
     except ImportError as error:

@@ -70,10 +70,7 @@ def render(
     renew_due: bool = False,
     backend: Backend = Authority,
 ) -> Rendered:
-    """Render all that can be rendered now; nothing is written.
-
-    Raises Fault: the file, the release, the artifacts or the certificates cannot be used.
-    """
+    """Render all that can be rendered now; write nothing. Raises Fault: something of its input cannot be used."""
     cluster = workspace.read_config(folder).cluster
     on_disk = workspace.read_artifacts(folder)
     payload = workspace.read_payload(folder, cluster)

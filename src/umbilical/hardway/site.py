@@ -32,10 +32,7 @@ class Api:
         self.kubeconfig = kubeconfig
 
     def call(self, ask: Callable[[ApiClient], Awaitable[Result]], timeout_seconds: float = CALL_SECONDS) -> Result:
-        """Ask with a client that is closed afterwards.
-
-        Raises ClusterError: what the API said, or that it said nothing, or not all of it in time.
-        """
+        """Ask with a client of its own. Raises ClusterError: what the API said, or that it was silent or too slow."""
 
         async def run() -> Result:
             async with (

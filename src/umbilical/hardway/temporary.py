@@ -22,10 +22,7 @@ from umbilical.host.waiting import NotYet
 
 
 def removal(site: Site, what: str) -> Removal | None:
-    """Find how something is removed; None where there is nothing of it.
-
-    Raises HardwayError: UMB760, the artifact cannot be read.
-    """
+    """Find how something is removed; None for nothing. Raises HardwayError: UMB760, an unreadable artifact."""
     try:
         steps = read_removals(site.content(REMOVALS_PATH))
     except ValueError as error:
@@ -63,10 +60,7 @@ def namespace(site: Site) -> str:
 
 
 def hand_out_certificates(site: Site) -> None:
-    """Give the agents their Secret. Its content goes from the node to the API and lies nowhere else.
-
-    Raises NotYet: the node has not made them.
-    """
+    """Give the agents their Secret, from the node to the API alone. Raises NotYet: the node has not made it."""
     content = {}
     for file in _FILES:
         found = site.machines.read(site.cluster.bootstrap.id, f"{AGENT_PKI}/{file}")

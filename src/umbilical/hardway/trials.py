@@ -294,10 +294,7 @@ def _fetch(port: int) -> bytes:
 
 
 def execute(site: Site, pod: str, command: Sequence[str]) -> str:
-    """Run a program in a pod with the real kubectl: exec needs a protocol of its own.
-
-    Raises HostError: it failed; its complaint is in the message.
-    """
+    """Run a program in a pod by kubectl: exec has a protocol of its own. Raises HostError: with its complaint."""
     place = ["-n", trial_of(site).namespace, pod, "--", *command]
     return run([*_kubectl(site), "--request-timeout=30s", "exec", *place], EXEC_SECONDS)
 

@@ -92,10 +92,7 @@ class Undoing:
         return chosen
 
     def destroy(self) -> list[int]:
-        """Undo everything that the record has, and only that. Doing it twice is fine.
-
-        Raises Fault: the first thing that could not be undone, after all others were tried.
-        """
+        """Undo all that the record has, twice if asked. Raises Fault: the first failure, after all were tried."""
         chosen = touched(self._ledger.state)
         first: Fault | None = None
         for one in chosen:

@@ -51,10 +51,7 @@ def read_config(folder: Path) -> Resolved:
 
 
 def read_artifacts(folder: Path) -> dict[str, Asset]:
-    """Read what lies below artifacts/, by path; what the machine-config commands work in is no artifact.
-
-    Raises HardwayError: UMB714, something cannot be read.
-    """
+    """Read artifacts/ by path, without machine-config's work. Raises HardwayError: UMB714, one is unreadable."""
     root = folder / ARTIFACTS
     return {
         name: Asset(name, _read(path), path.stat().st_mode & 0o7777)
@@ -64,10 +61,7 @@ def read_artifacts(folder: Path) -> dict[str, Asset]:
 
 
 def write_artifacts(folder: Path, assets: Iterable[Asset], removed: Iterable[str] = ()) -> None:
-    """Write artifacts, all or none, and remove others with the same move.
-
-    Raises HardwayError: UMB714, the directory cannot be written to.
-    """
+    """Write artifacts, all or none, and remove others at once. Raises HardwayError: UMB714, it cannot be."""
     root = folder / ARTIFACTS
     try:
         make_directory(root)
@@ -119,20 +113,14 @@ def read_payload(folder: Path, cluster: Cluster) -> Payload | None:
 
 
 def read_node_bases(folder: Path) -> dict[Role, NodeBase]:
-    """Read the machine configs that were rendered; none of them: the built-in base.
-
-    Raises RenderError: UMB718, there are some, and they cannot be used.
-    """
+    """Read the rendered machine configs; none: the built-in base. Raises RenderError: UMB718, unusable ones."""
     root = folder / ARTIFACTS / _WORK / RENDERED
     files = {path.name: _read(path) for path in sorted(_files(root)) if RENDERED_FILE.fullmatch(path.name)}
     return read_bases(files) if files else {}
 
 
 def read_pull_secret(folder: Path, cluster: Cluster) -> bytes:
-    """Read the credentials for registries; empty where the file names none.
-
-    Raises HardwayError: UMB702, it names one that cannot be read.
-    """
+    """Read registries' credentials; empty where none is named. Raises HardwayError: UMB702, it is unreadable."""
     name = cluster.access.pull_secret_file
     if not name:
         return b""

@@ -181,10 +181,7 @@ def faults(exit_code: int, output: str) -> str:
 
 
 def parse_stats(text: str) -> list[BackendServer]:
-    """Read what `show stat` says: CSV with a sharp before its first heading.
-
-    Raises HostError: UMB736, it is something else.
-    """
+    """Read what `show stat` says: CSV, a sharp before its headings. Raises HostError: UMB736, something else."""
     try:
         rows = list(csv.DictReader(io.StringIO(text.lstrip("# "), newline="")))
     except csv.Error as error:

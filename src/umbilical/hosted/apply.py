@@ -130,10 +130,7 @@ _NO_OBJECT: Final = frozenset({"Kustomization", "Component"})
 
 
 def read_manifests(folder: Path) -> list[Document]:
-    """Read every object in a cluster's directory, in the order in which they are to be applied.
-
-    Raises HostedError: there is none, a file cannot be read, or holds something else.
-    """
+    """Read a cluster's objects in the order to apply them. Raises HostedError: none, or a file is no such thing."""
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
         found = [document for path in files for document in _read(path)]

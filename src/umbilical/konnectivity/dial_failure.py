@@ -224,10 +224,7 @@ def join_host_port(host: str, port: int) -> str:
 
 
 def split_host_port(address: str) -> tuple[str, int]:
-    """Split "host:port" as Go's dialer does. An empty host means this machine, an empty port means 0.
-
-    Raises BadAddress with Go's words.
-    """
+    """Split "host:port" as Go's dialer: no host is this machine, no port is 0. Raises BadAddress with Go's words."""
     if not address:
         raise BadAddress("missing address")
     host, port = _split(address)

@@ -65,10 +65,7 @@ async def receive(reader: asyncio.StreamReader) -> Message:
 
 
 def ask(directory: LabDirectory, question: Message, timeout_seconds: float = ANSWER_SECONDS) -> Message:
-    """Put one question to the keeper.
-
-    Raises LabError: nobody answers (UMB819), it is too long (UMB816), or what the keeper has to say against it.
-    """
+    """Put a question to the keeper. Raises LabError: no answer (UMB819), too long (UMB816), or its refusal."""
     try:
         content = question.encode()
     except MessageError as error:

@@ -117,10 +117,7 @@ class Lab:
     def start(
         self, node: str, name: str, command: Sequence[str], *, environment: Mapping[str, str] | None = None
     ) -> None:
-        """Start a program on a node in the background; what it prints is in `log(node, name)`.
-
-        Raises LabError: one of that name runs there already (UMB817).
-        """
+        """Start a program in the background; see `log`. Raises LabError: one of that name runs there (UMB817)."""
         self._ask("start", {**_program(node, command, environment), "name": name})
 
     def stop(self, node: str, name: str, *, kill: bool = False) -> None:

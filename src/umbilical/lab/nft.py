@@ -33,10 +33,7 @@ def program() -> Path:
 
 
 def load(name: str, text: str) -> None:
-    """Load a table into the namespace of the calling thread, in place of one of the same name.
-
-    Raises LabError: nft or the kernel refuses it; nothing has changed then.
-    """
+    """Load a table into the thread's namespace, or replace it. Raises LabError: it is refused; nothing has changed."""
     table = f"inet {table_name(name)}"
     # One transaction. Adding before deleting, since deleting what is not there is an error.
     _run(f"add table {table}\ndelete table {table}\ntable {table} {{\n{text}\n}}\n", f"load the rules {name}")

@@ -96,10 +96,7 @@ def table_name(name: str) -> str:
 
 
 def load(name: str, chains: Sequence[Chain]) -> None:
-    """Load a table into the namespace of the calling thread, in place of one of the same name.
-
-    Raises LabError: the kernel refuses it; nothing has changed then.
-    """
+    """Load a table into the thread's namespace, or replace it. Raises LabError: it is refused; nothing has changed."""
     table = _text(1, table_name(name))
     # Adding before deleting, since deleting what is not there is an error.
     messages = [(_Message.NEW_TABLE, _CREATE, table), (_Message.DELETE_TABLE, 0, table)]

@@ -247,10 +247,7 @@ def make_control_plane_set(
     table: Sequence[Row] = KUBERNETES,
     backend: Backend = Authority,
 ) -> ControlPlaneSet:
-    """Make every row of the table. Signers come before what they sign, in the table as here.
-
-    Raises PkiError: an address can be in no certificate.
-    """
+    """Make every row of the table, signers first. Raises PkiError: an address can be in no certificate."""
     alternative = _alternative_names(names)
     rows = list(_rows(table, names.nodes))
     maker = _Maker(backend, now, lifetime, key_type)

@@ -87,10 +87,7 @@ _PORT: Final = re.compile(r"(\[.*\]|[^:]*):[0-9]*")
 
 
 def usable_addresses(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return every address in its plain form, order kept, doubles dropped.
-
-    Raises PkiError: one of them can be in no certificate, or nobody could dial it.
-    """
+    """Return each address once, in its plain form. Raises PkiError: one can be in no certificate, or be dialled."""
     return tuple(dict.fromkeys(usable_address(text) for text in texts))
 
 

@@ -101,10 +101,7 @@ class HostedServices(Protocol):
     """The hosted cluster's API, as far as it is needed here."""
 
     async def cluster_ips(self, namespace: str, name: str) -> tuple[str, ...] | None:
-        """All ClusterIPs; none for a headless Service or an ExternalName; None: there is no such Service.
-
-        Raises umbilical.fault.ClusterError.
-        """
+        """All ClusterIPs; none of a headless one or ExternalName; None: no such Service. Raises ClusterError."""
         ...
 
     async def close(self) -> None: ...

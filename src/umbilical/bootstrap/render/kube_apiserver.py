@@ -73,10 +73,7 @@ def read_static_pod(content: bytes) -> dict[str, Any]:
 
 
 def with_egress_selector(pod: dict[str, Any], spec: TunnelSpec) -> dict[str, Any]:
-    """Return a copy that asks the tunnel for the cluster.
-
-    Raises RenderError: it names another egress file, or something else is mounted where ours must be.
-    """
+    """Return a copy that asks the tunnel. Raises RenderError: another egress file, or our mount's place is taken."""
     changed = copy.deepcopy(pod)
     container = _container(changed)
     _add_flag(container)

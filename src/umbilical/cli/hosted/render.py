@@ -75,10 +75,7 @@ _ROTATION: Final = (
 def renewed(
     spec: "HostedSpec", folder: Path | None, backend: str, *, rotate: bool, retire: bool, now: datetime | None = None
 ) -> "Renewal":
-    """Take up what the directory holds, and make what is missing or no longer right. Nothing is written.
-
-    Raises PkiError: what is there cannot be taken up.
-    """
+    """Take up what the directory holds, and make the rest; write nothing. Raises PkiError: it cannot be taken up."""
     from umbilical.cli.pki.options import chosen_backend
     from umbilical.hosted.pki.certificate_set import Names, renew
 

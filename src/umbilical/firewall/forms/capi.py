@@ -142,10 +142,7 @@ def snippet(edit: ManifestEdit) -> str:
 
 
 def opened(text: str, edit: ManifestEdit) -> str:
-    """Put the items into every list that lets the port in by none of its own.
-
-    Raises RenderError: the manifest is not the one that the edit is for.
-    """
+    """Put the items into every list without one for the port. Raises RenderError: the manifest is another."""
     for path in _lists(text, edit):
         there = _items(text, path)
         if not any(edit.opens(item) for item in there):
@@ -154,10 +151,7 @@ def opened(text: str, edit: ManifestEdit) -> str:
 
 
 def closed(text: str, edit: ManifestEdit) -> str:
-    """Take our own items out of every list; what others wrote for the same port stays.
-
-    Raises RenderError: the manifest is not the one that the edit is for.
-    """
+    """Take our own items out of every list, and nobody else's. Raises RenderError: the manifest is another."""
     wanted = [_unnumbered(item) for item in edit.items]
     for path in _lists(text, edit):
         ours = [position for position, item in enumerate(_items(text, path)) if _unnumbered(item) in wanted]

@@ -37,20 +37,14 @@ def forms(platform: Platform) -> tuple[Form, ...]:
 
 
 def render(platform: Platform, request: Request, form: Form, *, closing: bool = False) -> str:
-    """Write the rule down; with `closing`, what takes it away.
-
-    Raises RenderError: the platform has no such form, or something is missing that it needs.
-    """
+    """Write the rule, or with `closing` its removal. Raises RenderError: no such form, or too little to make it."""
     if form not in forms(platform):
         raise _no_form(platform, form, platform.why_no_edit if form is Form.CAPI else _why_not(platform))
     return _RENDERERS[form](platform, request, closing)
 
 
 def manifest_edit(platform: Platform, request: Request) -> ManifestEdit:
-    """Return the edit of the platform's Cluster API manifest.
-
-    Raises RenderError: the platform has none, or its installer had none in this release.
-    """
+    """Return the edit of a Cluster API manifest. Raises RenderError: platform or release have none."""
     if platform.edit is None:
         raise _no_form(platform, Form.CAPI, platform.why_no_edit)
     since = platform.edit_since

@@ -297,10 +297,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_bases(files: Mapping[str, bytes]) -> dict[Role, NodeBase]:
-    """Read the rendered MachineConfigs among some files, one for each pool.
-
-    Raises RenderError: UMB718, there is not exactly one for each, or one is unreadable.
-    """
+    """Read the rendered MachineConfigs. Raises RenderError: UMB718, not exactly one per pool, or unreadable."""
     found: dict[Role, NodeBase] = {}
     for role in (Role.MASTER, Role.WORKER):
         names = [name for name in sorted(files) if (match := RENDERED_FILE.fullmatch(name)) and match[1] == role.value]

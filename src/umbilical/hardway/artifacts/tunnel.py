@@ -23,10 +23,7 @@ KUBERNETES_NAMESPACE: Final = "bootstrap-konnectivity"
 
 
 def tunnel_spec(inputs: Inputs) -> TunnelSpec:
-    """Say what server, agents and egress selector are made from.
-
-    Raises RenderError: UMB716, the tunnel is wished for and the release has no programs for it.
-    """
+    """Say what the tunnel is made from. Raises RenderError: UMB716, the release has no programs for it."""
     image = inputs.payload.images.get(TUNNEL_IMAGE)
     if image is None:
         why = f"konnectivity is on, and the release has no image {TUNNEL_IMAGE}"

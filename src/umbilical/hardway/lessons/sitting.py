@@ -63,10 +63,7 @@ def current(folder: Path) -> Sitting | None:
 
 
 def spoil_artifacts(folder: Path, cluster: Cluster, lesson: Lesson, now: datetime) -> None:
-    """Put a lesson's fault into the files below artifacts/.
-
-    Raises HardwayError: UMB752, another lesson is under way; UMB753, this one cannot be given here.
-    """
+    """Put a lesson's fault into artifacts/. Raises HardwayError: UMB752, another is under way; UMB753, not here."""
     _refuse(folder, cluster, lesson)
     desk = Desk(cluster, workspace.read_artifacts(folder), now)
     try:

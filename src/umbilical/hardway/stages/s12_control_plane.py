@@ -54,10 +54,7 @@ _SIGNATURES: Final = (
 
 
 def _speaker(site: Site) -> Etcd:
-    """Find an etcd that answers: bootstrap's as long as that is there, after the pivot a master's.
-
-    Raises Fault: none does; what the first of them came to.
-    """
+    """Find an etcd that answers, bootstrap's before the masters'. Raises Fault: none; what the first came to."""
     first: Fault | None = None
     for node in (site.cluster.bootstrap, *site.cluster.masters):
         etcd = Etcd(site.machines, node)

@@ -149,10 +149,7 @@ class HostedSet:
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> "HostedSet":
-        """Take up what `files` gave. Certificates that are missing are made by the next renewal.
-
-        Raises PkiError: it is no such directory, or a signer or its key is missing.
-        """
+        """Take up what `files` gave; renewals make missing ones. Raises PkiError: no such set, or no signer."""
         layout = _layout(files)
         missing = [
             f"{id_}.{end}" for id_ in signer_ids(layout) for end in ("crt", "key") if f"{id_}.{end}" not in files
