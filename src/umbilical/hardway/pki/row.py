@@ -88,12 +88,23 @@ class Row:
         )
 
 
-def signer(id_: str, life: Life, words: Words, scope: Scope = Scope.BOTH) -> Row:
-    return Row(id_, Kind.AUTHORITY, id_, words, life=life, scope=scope)
+def signer(id_: str, life: Life, *words: str, scope: Scope = Scope.BOTH) -> Row:
+    """`words` are those of `Words`, in its order; so in all functions that make rows."""
+    return Row(id_, Kind.AUTHORITY, id_, Words(*words), life=life, scope=scope)
 
 
-def client(id_: str, signed_by: str, life: Life, name: str, groups: tuple[str, ...], words: Words, trust: str) -> Row:
-    return Row(id_, Kind.LEAF, name, words, groups, signed_by, CLIENT, life=life, verified_by=(trust,))
+def client(
+    id_: str,
+    signed_by: str,
+    life: Life,
+    name: str,
+    groups: tuple[str, ...],
+    trust: str,
+    *words: str,
+    scope: Scope = Scope.BOTH,
+) -> Row:
+    told, verified_by = Words(*words), (trust,)
+    return Row(id_, Kind.LEAF, name, told, groups, signed_by, CLIENT, life=life, scope=scope, verified_by=verified_by)
 
 
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")

@@ -6,7 +6,6 @@ Every signer signs itself: OpenSSL and Python trust no intermediate alone.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Final
 
 from umbilical.hardway.pki.certificate_set import Bundle
@@ -16,34 +15,30 @@ from umbilical.hardway.pki.table_serving import API, MACHINE_CONFIG
 from umbilical.pki.control_plane_set import NODE, Kind
 
 
-def _etcd(id_: str, signed_by: str, role: str, words: Words, trust: Bundle, scope: Scope = Scope.BOTH) -> Row:
+def _etcd(id_: str, signed_by: str, role: str, trust: Bundle, *words: str, scope: Scope = Scope.BOTH) -> Row:
     # CEO gives both usages to all of them: etcd dials itself with what it serves with.
     name, group = f"system:etcd-{role}:{NODE}", f"system:etcd-{role}s"
-    life, checked = Life.THREE_YEARS, (trust.value,)
-    return Row(f"{id_}-{NODE}", Kind.LEAF, name, words, (group,), signed_by, BOTH, Names.ETCD, life, scope, checked)
+    told, life, checked = Words(*words), Life.THREE_YEARS, (trust.value,)
+    return Row(f"{id_}-{NODE}", Kind.LEAF, name, told, (group,), signed_by, BOTH, Names.ETCD, life, scope, checked)
 
 
 ETCD: Final = (
     signer(
         "etcd-signer",
         Life.FIVE_YEARS,
-        Words(
-            "Signs everything that etcd serves and believes.",
-            "etcd (--trusted-ca-file, --peer-trusted-ca-file), kube-apiserver (--etcd-cafile), the etcd operator",
-            "The etcd operator mints a signer of its own, and its members never join the bootstrap node's.",
-            "Made by the etcd operator's render step; its Secret needs the not-after annotation to be believed.",
-        ),
+        "Signs everything that etcd serves and believes.",
+        "etcd (--trusted-ca-file, --peer-trusted-ca-file), kube-apiserver (--etcd-cafile), the etcd operator",
+        "The etcd operator mints a signer of its own, and its members never join the bootstrap node's.",
+        "Made by the etcd operator's render step; its Secret needs the not-after annotation to be believed.",
     ),
     signer(
         "etcd-metric-signer",
         Life.FIVE_YEARS,
-        Words(
-            "Signs what etcd's metrics are served and fetched with.",
-            "etcd's metrics proxy, the monitoring stack",
-            "etcd runs, and nobody can see how.",
-            "Made by the etcd operator's render step.",
-        ),
-        Scope.OPENSHIFT,
+        "Signs what etcd's metrics are served and fetched with.",
+        "etcd's metrics proxy, the monitoring stack",
+        "etcd runs, and nobody can see how.",
+        "Made by the etcd operator's render step.",
+        scope=Scope.OPENSHIFT,
     ),
     client(
         "etcd-client",
@@ -51,68 +46,56 @@ ETCD: Final = (
         Life.THREE_YEARS,
         "etcd-client",
         ("system:etcd", "etcd-client"),
-        Words(
-            "Who kube-apiserver is for etcd.",
-            "kube-apiserver (--etcd-certfile), etcdctl, the etcd operator",
-            "kube-apiserver does not start: transport: authentication handshake failed: tls: bad certificate.",
-            "The same name and groups.",
-        ),
         Bundle.ETCD_CA.value,
+        "Who kube-apiserver is for etcd.",
+        "kube-apiserver (--etcd-certfile), etcdctl, the etcd operator",
+        "kube-apiserver does not start: transport: authentication handshake failed: tls: bad certificate.",
+        "The same name and groups.",
     ),
-    replace(
-        client(
-            "etcd-metric-client",
-            "etcd-metric-signer",
-            Life.THREE_YEARS,
-            "etcd-metric-client",
-            ("system:etcd", "etcd-metric-client"),
-            Words(
-                "Who scrapes etcd's metrics.",
-                "the monitoring stack",
-                "etcd runs, and nobody can see how.",
-                "The same.",
-            ),
-            Bundle.ETCD_METRICS_CA.value,
-        ),
+    client(
+        "etcd-metric-client",
+        "etcd-metric-signer",
+        Life.THREE_YEARS,
+        "etcd-metric-client",
+        ("system:etcd", "etcd-metric-client"),
+        Bundle.ETCD_METRICS_CA.value,
+        "Who scrapes etcd's metrics.",
+        "the monitoring stack",
+        "etcd runs, and nobody can see how.",
+        "The same.",
         scope=Scope.OPENSHIFT,
     ),
     _etcd(
         "etcd-peer",
         "etcd-signer",
         "peer",
-        Words(
-            "What an etcd member serves its peers with, and shows to them.",
-            "etcd on that node (--peer-cert-file)",
-            "The member never joins: rejected connection ... tls: bad certificate.",
-            "Both usages; localhost, the etcd service and the node's addresses.",
-        ),
         Bundle.ETCD_CA,
+        "What an etcd member serves its peers with, and shows to them.",
+        "etcd on that node (--peer-cert-file)",
+        "The member never joins: rejected connection ... tls: bad certificate.",
+        "Both usages; localhost, the etcd service and the node's addresses.",
     ),
     _etcd(
         "etcd-serving",
         "etcd-signer",
         "server",
-        Words(
-            "What an etcd member serves clients with. A client's as well, because etcd dials its own port with it.",
-            "etcd on that node (--cert-file)",
-            "With serverAuth alone, each second: certificate specifies an incompatible key usage; `etcdctl endpoint "
-            "health` says unhealthy while /health says true.",
-            "Both usages; localhost, the etcd service and the node's addresses.",
-        ),
         Bundle.ETCD_CA,
+        "What an etcd member serves clients with. A client's as well, because etcd dials its own port with it.",
+        "etcd on that node (--cert-file)",
+        "With serverAuth alone, each second: certificate specifies an incompatible key usage; `etcdctl endpoint "
+        "health` says unhealthy while /health says true.",
+        "Both usages; localhost, the etcd service and the node's addresses.",
     ),
     _etcd(
         "etcd-serving-metrics",
         "etcd-metric-signer",
         "metric",
-        Words(
-            "What an etcd member serves metrics with.",
-            "etcd's metrics proxy on that node",
-            "etcd runs, and nobody can see how.",
-            "Both usages; the same names.",
-        ),
         Bundle.ETCD_METRICS_CA,
-        Scope.OPENSHIFT,
+        "What an etcd member serves metrics with.",
+        "etcd's metrics proxy on that node",
+        "etcd runs, and nobody can see how.",
+        "Both usages; the same names.",
+        scope=Scope.OPENSHIFT,
     ),
 )
 

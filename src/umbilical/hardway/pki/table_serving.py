@@ -18,9 +18,9 @@ from umbilical.hardway.pki.row import (
 from umbilical.pki.control_plane_set import MASTERS, Kind
 
 
-def _apiserver(id_: str, signed_by: str, names: Names, words: Words) -> Row:
-    name, group = APISERVER
-    return Row(id_, Kind.LEAF, name, words, (group,), signed_by, SERVER, names, Life.SHORT, verified_by=(SERVER_CA,))
+def _apiserver(id_: str, signed_by: str, names: Names, *words: str) -> Row:
+    (name, group), told = APISERVER, Words(*words)
+    return Row(id_, Kind.LEAF, name, told, (group,), signed_by, SERVER, names, Life.SHORT, verified_by=(SERVER_CA,))
 
 
 MACHINE_CONFIG: Final = (
@@ -75,12 +75,10 @@ API: Final = (
     signer(
         "admin-kubeconfig-signer",
         Life.TEN_YEARS,
-        Words(
-            "Signs the administrator's certificate and nothing else.",
-            "kube-apiserver (in its client-CA bundle); openshift-config/admin-kubeconfig-client-ca after the pivot",
-            "The administrator is Unauthorized; after the pivot too, if its hand-off object is missing.",
-            "The same; it is not rotated by any operator.",
-        ),
+        "Signs the administrator's certificate and nothing else.",
+        "kube-apiserver (in its client-CA bundle); openshift-config/admin-kubeconfig-client-ca after the pivot",
+        "The administrator is Unauthorized; after the pivot too, if its hand-off object is missing.",
+        "The same; it is not rotated by any operator.",
     ),
     Row(
         "admin-kubeconfig-client",
@@ -100,76 +98,62 @@ API: Final = (
     signer(
         "kube-apiserver-localhost-signer",
         Life.TEN_YEARS,
-        Words(
-            "Signs what kube-apiserver shows to those on its own machine.",
-            "kubeconfigs (server-CA bundle); localhost-serving-signer after the pivot",
-            "bootkube, the version operator and recovery refuse https://localhost:6443.",
-            "The same.",
-        ),
+        "Signs what kube-apiserver shows to those on its own machine.",
+        "kubeconfigs (server-CA bundle); localhost-serving-signer after the pivot",
+        "bootkube, the version operator and recovery refuse https://localhost:6443.",
+        "The same.",
     ),
     _apiserver(
         "kube-apiserver-localhost-server",
         "kube-apiserver-localhost-signer",
         Names.LOCALHOST,
-        Words(
-            "What kube-apiserver shows to whoever asks for `localhost` (by SNI).",
-            "kube-apiserver on every control plane node",
-            "x509: certificate is valid for kubernetes, ..., not localhost: nothing on the bootstrap node starts.",
-            "One of four serving certificates, chosen by SNI; one day.",
-        ),
+        "What kube-apiserver shows to whoever asks for `localhost` (by SNI).",
+        "kube-apiserver on every control plane node",
+        "x509: certificate is valid for kubernetes, ..., not localhost: nothing on the bootstrap node starts.",
+        "One of four serving certificates, chosen by SNI; one day.",
     ),
     signer(
         "kube-apiserver-service-network-signer",
         Life.TEN_YEARS,
-        Words(
-            "Signs what kube-apiserver shows to pods.",
-            "kubeconfigs and every pod (server-CA bundle, kube-root-ca.crt); service-network-serving-signer",
-            "Every pod that talks to the API gets x509: certificate signed by unknown authority.",
-            "The same.",
-        ),
+        "Signs what kube-apiserver shows to pods.",
+        "kubeconfigs and every pod (server-CA bundle, kube-root-ca.crt); service-network-serving-signer",
+        "Every pod that talks to the API gets x509: certificate signed by unknown authority.",
+        "The same.",
     ),
     _apiserver(
         "kube-apiserver-service-network-server",
         "kube-apiserver-service-network-signer",
         Names.SERVICE,
-        Words(
-            "What kube-apiserver shows to pods, and to whoever dials an address: the names of the service, its first "
-            "address, the API's virtual address, and each control plane node's.",
-            "kube-apiserver on every control plane node, as its default pair",
-            "x509: certificate is valid for ..., not 172.30.0.1 in every pod; probes by address fail.",
-            "Names and first address of the service only; one day.",
-        ),
+        "What kube-apiserver shows to pods, and to whoever dials an address: the names of the service, its first "
+        "address, the API's virtual address, and each control plane node's.",
+        "kube-apiserver on every control plane node, as its default pair",
+        "x509: certificate is valid for ..., not 172.30.0.1 in every pod; probes by address fail.",
+        "Names and first address of the service only; one day.",
     ),
     signer(
         "kube-apiserver-lb-signer",
         Life.TEN_YEARS,
-        Words(
-            "Signs what kube-apiserver shows through the load balancer, outside and inside.",
-            "kubeconfigs (server-CA bundle); loadbalancer-serving-signer after the pivot",
-            "kubectl from outside and every kubelet refuse the API.",
-            "The same.",
-        ),
+        "Signs what kube-apiserver shows through the load balancer, outside and inside.",
+        "kubeconfigs (server-CA bundle); loadbalancer-serving-signer after the pivot",
+        "kubectl from outside and every kubelet refuse the API.",
+        "The same.",
     ),
     _apiserver(
         "kube-apiserver-lb-server",
         "kube-apiserver-lb-signer",
         Names.LOAD_BALANCER,
-        Words(
-            "What kube-apiserver shows to whoever asks for api.DOMAIN (by SNI).",
-            "kube-apiserver on every control plane node",
-            "kubectl from outside: x509: certificate is valid for ..., not api.DOMAIN.",
-            "The same, without the virtual address; one day.",
-        ),
+        "What kube-apiserver shows to whoever asks for api.DOMAIN (by SNI).",
+        "kube-apiserver on every control plane node",
+        "kubectl from outside: x509: certificate is valid for ..., not api.DOMAIN.",
+        "The same, without the virtual address; one day.",
     ),
     _apiserver(
         "kube-apiserver-internal-lb-server",
         "kube-apiserver-lb-signer",
         Names.INTERNAL_LOAD_BALANCER,
-        Words(
-            "What kube-apiserver shows to whoever asks for api-int.DOMAIN (by SNI).",
-            "kube-apiserver on every control plane node",
-            "Kubelets never get their first certificate: x509: certificate is valid for ..., not api-int.DOMAIN.",
-            "The same, without the virtual address; one day.",
-        ),
+        "What kube-apiserver shows to whoever asks for api-int.DOMAIN (by SNI).",
+        "kube-apiserver on every control plane node",
+        "Kubelets never get their first certificate: x509: certificate is valid for ..., not api-int.DOMAIN.",
+        "The same, without the virtual address; one day.",
     ),
 )

@@ -2,6 +2,7 @@
 a spec to begin with, every key explained. The tests read it as any other.
 """
 
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from umbilical.fault import RenderError
@@ -58,7 +59,7 @@ def read_spec(content: bytes) -> HostedSpec:
     except DocumentError as error:
         raise _refused([str(error)]) from None
     found: list[str] = []
-    spec = _spec(Section(document, "", found))
+    spec = _read(_spec, Section(document, "", found))
     # What contradicts itself is judged only where every value could be read: it would repeat the same faults.
     found = found or list(problems(spec))
     if found:
@@ -69,33 +70,30 @@ def read_spec(content: bytes) -> HostedSpec:
 def _spec(section: Section) -> HostedSpec:
     _check_kind(section)
     replicas = section.number("replicas", 3, range(1, 10))
-    return _finished(
-        section,
-        HostedSpec(
-            name=section.text("name", rule=LABEL.pattern, hint=_LABEL_HINT),
-            namespace=section.text("namespace", rule=LABEL.pattern, hint=_LABEL_HINT),
-            replicas=replicas,
-            server=section.choice("server", Server.UMBILICAL),
-            images=_images(section.section("images")),
-            publishing=_publishing(section.section("publish")),
-            networks=_networks(section.section("networks")),
-            server_count=section.choice("serverCount", ServerCount.REPLICAS),
-            leases=_leases(section.section("leases")),
-            agents=_agents(section.section("agents"), replicas),
-            kube_apiserver=_kube_apiserver(section.section("kubeApiserver")),
-            aggregated_apis=tuple(_aggregated_api(one) for one in section.sections("aggregatedApis")),
-            aggregated_authority=section.secret("aggregatedAuthority", _PEM, "PEM certificates are needed"),
-            tls_profile=section.choice("tlsProfile", TlsProfile.INTERMEDIATE),
-            pki=_pki(section.section("pki")),
-            proxy=_proxy(section.section("proxy")),
-            management_proxy=_management_proxy(section.section("managementProxy")),
-            monitoring=_monitoring(section.section("monitoring")),
-            components=section.texts(
-                "components", rule="|".join(names.COMPONENTS), hint=f"there are: {', '.join(names.COMPONENTS)}"
-            ),
-            cluster_domain=section.text("clusterDomain", "cluster.local", rule=_NAME, hint="a domain is needed"),
-            priority_class=section.text("priorityClass", HostedSpec.priority_class, rule=_NAME, hint=_LABEL_HINT),
+    return HostedSpec(
+        name=section.text("name", rule=LABEL.pattern, hint=_LABEL_HINT),
+        namespace=section.text("namespace", rule=LABEL.pattern, hint=_LABEL_HINT),
+        replicas=replicas,
+        server=section.choice("server", Server.UMBILICAL),
+        images=_read(_images, section.section("images")),
+        publishing=_read(_publishing, section.section("publish")),
+        networks=_read(_networks, section.section("networks")),
+        server_count=section.choice("serverCount", ServerCount.REPLICAS),
+        leases=_read(_leases, section.section("leases")),
+        agents=_read(lambda one: _agents(one, replicas), section.section("agents")),
+        kube_apiserver=_read(_kube_apiserver, section.section("kubeApiserver")),
+        aggregated_apis=tuple(_read(_aggregated_api, one) for one in section.sections("aggregatedApis")),
+        aggregated_authority=section.secret("aggregatedAuthority", _PEM, "PEM certificates are needed"),
+        tls_profile=section.choice("tlsProfile", TlsProfile.INTERMEDIATE),
+        pki=_read(_pki, section.section("pki")),
+        proxy=_read(_proxy, section.section("proxy")),
+        management_proxy=_read(_management_proxy, section.section("managementProxy")),
+        monitoring=_read(_monitoring, section.section("monitoring")),
+        components=section.texts(
+            "components", rule="|".join(names.COMPONENTS), hint=f"there are: {', '.join(names.COMPONENTS)}"
         ),
+        cluster_domain=section.text("clusterDomain", "cluster.local", rule=_NAME, hint="a domain is needed"),
+        priority_class=section.text("priorityClass", HostedSpec.priority_class, rule=_NAME, hint=_LABEL_HINT),
     )
 
 
@@ -105,132 +103,104 @@ def _check_kind(section: Section) -> None:
             section.problems.append(f"{key} must be {wanted}")
 
 
-def _finished(section: Section, part: Part) -> Part:
-    """Tell of keys that nobody took, once all others are read."""
+def _read(read: Callable[[Section], Part], section: Section) -> Part:
+    """Read a part; tell of keys that nobody took, once all others are read."""
+    part = read(section)
     section.finish()
     return part
 
 
 def _images(section: Section) -> Images:
     server = section.text("server", rule=IMAGE.pattern, hint=_IMAGE_HINT)
-    return _finished(
-        section,
-        Images(
-            server,
-            section.text("agent", server, rule=IMAGE.pattern, hint=_IMAGE_HINT),
-            section.text("proxy", server, rule=IMAGE.pattern, hint=_IMAGE_HINT),
-        ),
+    return Images(
+        server,
+        section.text("agent", server, rule=IMAGE.pattern, hint=_IMAGE_HINT),
+        section.text("proxy", server, rule=IMAGE.pattern, hint=_IMAGE_HINT),
     )
 
 
 def _publishing(section: Section) -> Publishing:
     strategy = section.required_choice("strategy", Strategy)
-    return _finished(
-        section,
-        Publishing(
-            strategy,
-            section.text("host", rule=_HOST, hint=_HOST_HINT),
-            section.number("port", _DEFAULT_PORTS.get(strategy), _PORTS),
-            section.labels("labels", {}),
-        ),
+    return Publishing(
+        strategy,
+        section.text("host", rule=_HOST, hint=_HOST_HINT),
+        section.number("port", _DEFAULT_PORTS.get(strategy), _PORTS),
+        section.labels("labels", {}),
     )
 
 
 def _networks(section: Section) -> Networks:
-    return _finished(
-        section, Networks(section.networks("cluster"), section.networks("service"), section.networks("machine"))
-    )
+    return Networks(section.networks("cluster"), section.networks("service"), section.networks("machine"))
 
 
 def _leases(section: Section) -> Leases:
-    return _finished(
-        section,
-        Leases(
-            section.text("kubeconfigSecret", "", rule=_NAME, hint="the name of a Secret is needed"),
-            section.text("user", Leases.user),
-        ),
+    return Leases(
+        section.text("kubeconfigSecret", "", rule=_NAME, hint="the name of a Secret is needed"),
+        section.text("user", Leases.user),
     )
 
 
 def _agents(section: Section, replicas: int) -> Agents:
-    return _finished(
-        section,
-        Agents(
-            section.switch("hostNetwork", True),
-            section.text("dnsPolicy", "Default", rule="Default|ClusterFirst", hint="Default or ClusterFirst is needed"),
-            # As HyperShift has them: one where there is one of everything, else two.
-            section.number("controlPlaneReplicas", min(replicas, 2), range(1, 10)),
-            section.number("controlPlaneUser", 0, range(1 << 31)),
-        ),
+    return Agents(
+        section.switch("hostNetwork", True),
+        section.text("dnsPolicy", "Default", rule="Default|ClusterFirst", hint="Default or ClusterFirst is needed"),
+        # As HyperShift has them: one where there is one of everything, else two.
+        section.number("controlPlaneReplicas", min(replicas, 2), range(1, 10)),
+        section.number("controlPlaneUser", 0, range(1 << 31)),
     )
 
 
 def _kube_apiserver(section: Section) -> KubeApiserver:
-    return _finished(
-        section,
-        KubeApiserver(
-            name=section.text("name", names.KUBE_APISERVER, rule=_NAME, hint=_LABEL_HINT),
-            workload=section.choice("workload", Workload.DEPLOYMENT),
-            manifest=section.text("manifest", ""),
-            container=section.text("container", names.KUBE_APISERVER, rule=LABEL.pattern, hint=_LABEL_HINT),
-            labels=section.labels("labels", {"app": names.KUBE_APISERVER}),
-            ports=section.ports("ports", (6443,)),
-            has_egress_flag=section.switch("egressFlag", True),
-        ),
+    return KubeApiserver(
+        name=section.text("name", names.KUBE_APISERVER, rule=_NAME, hint=_LABEL_HINT),
+        workload=section.choice("workload", Workload.DEPLOYMENT),
+        manifest=section.text("manifest", ""),
+        container=section.text("container", names.KUBE_APISERVER, rule=LABEL.pattern, hint=_LABEL_HINT),
+        labels=section.labels("labels", {"app": names.KUBE_APISERVER}),
+        ports=section.ports("ports", (6443,)),
+        has_egress_flag=section.switch("egressFlag", True),
     )
 
 
 def _aggregated_api(section: Section) -> AggregatedApi:
-    return _finished(
-        section,
-        AggregatedApi(
-            section.text("service", rule=LABEL.pattern, hint=_LABEL_HINT),
-            section.addresses("addresses"),
-            tuple(_api_group(one) for one in section.sections("groups")),
-        ),
+    return AggregatedApi(
+        section.text("service", rule=LABEL.pattern, hint=_LABEL_HINT),
+        section.addresses("addresses"),
+        tuple(_read(_api_group, one) for one in section.sections("groups")),
     )
 
 
 def _api_group(section: Section) -> ApiGroup:
-    return _finished(
-        section,
-        ApiGroup(
-            section.text("group", rule=_NAME, hint="the name of an API group is needed"),
-            section.text("version", "v1", rule=LABEL.pattern, hint=_LABEL_HINT),
-            section.number("groupPriority", 9900, range(1, 20001)),
-            section.number("versionPriority", 15, range(1, 1001)),
-        ),
+    return ApiGroup(
+        section.text("group", rule=_NAME, hint="the name of an API group is needed"),
+        section.text("version", "v1", rule=LABEL.pattern, hint=_LABEL_HINT),
+        section.number("groupPriority", 9900, range(1, 20001)),
+        section.number("versionPriority", 15, range(1, 1001)),
     )
 
 
 def _pki(section: Section) -> Pki:
-    return _finished(
-        section,
-        Pki(
-            section.choice("signers", Signers.SEPARATE),
-            section.choice("keyType", KeyType.RSA_2048),
-            section.number("authorityDays", 3650, _DAYS),
-            section.number("certificateDays", 365, _DAYS),
-            section.number("renewPercent", 33, range(1, 91)),
-            section.switch("signersInCluster", False),
-        ),
+    return Pki(
+        section.choice("signers", Signers.SEPARATE),
+        section.choice("keyType", KeyType.RSA_2048),
+        section.number("authorityDays", 3650, _DAYS),
+        section.number("certificateDays", 365, _DAYS),
+        section.number("renewPercent", 33, range(1, 91)),
+        section.switch("signersInCluster", False),
     )
 
 
 def _proxy(section: Section) -> DataPlaneProxy:
-    return _finished(
-        section,
-        DataPlaneProxy(
-            section.secret("http", _URL, _URL_HINT),
-            section.secret("https", _URL, _URL_HINT),
-            _no_proxy(section),
-            section.text("trustedCa", "", rule=_NAME, hint="the name of a ConfigMap is needed"),
-        ),
+    return DataPlaneProxy(
+        section.secret("http", _URL, _URL_HINT),
+        section.secret("https", _URL, _URL_HINT),
+        _no_proxy(section),
+        section.text("trustedCa", "", rule=_NAME, hint="the name of a ConfigMap is needed"),
     )
 
 
 def _management_proxy(section: Section) -> ManagementProxy:
-    return _finished(section, ManagementProxy(section.secret("https", _URL, _URL_HINT), _no_proxy(section)))
+    return ManagementProxy(section.secret("https", _URL, _URL_HINT), _no_proxy(section))
 
 
 def _no_proxy(section: Section) -> tuple[str, ...]:
@@ -238,12 +208,9 @@ def _no_proxy(section: Section) -> tuple[str, ...]:
 
 
 def _monitoring(section: Section) -> Monitoring:
-    return _finished(
-        section,
-        Monitoring(
-            section.switch("enabled", True),
-            section.texts("namespaces", Monitoring.namespaces, rule=LABEL.pattern, hint=_LABEL_HINT),
-        ),
+    return Monitoring(
+        section.switch("enabled", True),
+        section.texts("namespaces", Monitoring.namespaces, rule=LABEL.pattern, hint=_LABEL_HINT),
     )
 
 
