@@ -81,6 +81,11 @@ def server_place(text: str) -> UnixServer | TcpServer:
     return TcpServer(server.host, server.port)
 
 
+def named(server: UnixServer | TcpServer, name: str) -> UnixServer | TcpServer:
+    """Say by which name a server's certificate is checked."""
+    return TcpServer(server.host, server.port, name) if isinstance(server, TcpServer) else server
+
+
 _TEXTS: Final = (Value.TEXT, Value.SECRET, Value.SELECTOR)
 _TYPES: Final[dict[Value, tuple[Any, str | None]]] = {
     **dict.fromkeys((*_TEXTS, Value.ID, Value.ITEMS), (str, None)),

@@ -13,10 +13,10 @@ import click
 
 from umbilical.cli import ping_text
 from umbilical.cli.findings import apply_options, output_option
-from umbilical.cli.options import FILE, duration, server_address, server_place, tls_files
+from umbilical.cli.options import FILE, duration, named, server_address, server_place, tls_files
 from umbilical.cli.terminal import has_unicode
 from umbilical.codes import FINDINGS, INFRASTRUCTURE, INTERRUPTED
-from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
+from umbilical.dialer.settings import Protocol, UnixServer
 from umbilical.tunnel.settings import ServerAddress
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def access_request(options: dict[str, Any], *, needs_kubelet: bool = False) -> "
     if namespace is not None and kubeconfig is None and options["server"] is None:
         raise click.UsageError("--namespace needs --kubeconfig or $KUBECONFIG, or --server where this runs as a pod")
     return AccessRequest(
-        server=_named(options["server"], options["server_name"]),
+        server=options["server"] and named(options["server"], options["server_name"]),
         tls=tls_files("", options["cert"], options["key"], options["ca"]),
         namespace=namespace,
         kubeconfig=kubeconfig,
@@ -73,10 +73,6 @@ def _kubeconfig_of_environment() -> Path | None:
     """Of several files the first, which kubectl prefers as well where two contradict each other."""
     first = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
     return Path(first) if first else None
-
-
-def _named(server: UnixServer | TcpServer | None, name: str) -> UnixServer | TcpServer | None:
-    return TcpServer(server.host, server.port, name) if isinstance(server, TcpServer) else server
 
 
 MAX_COUNT: Final = 1_000_000

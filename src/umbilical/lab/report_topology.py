@@ -90,14 +90,9 @@ def _node(name: str, y: float, shown: Picture, caller: str) -> str:
         parts.append(_small(_NODES_LEFT + 82, y, "agent", "here server"))
     if shown.webhook == name:
         parts.append(_small(_NODES_LEFT + 140, y, "webhook", f"here {_verdict(shown)}"))
-    elif shown.production_apiserver and name == _production_node(shown):
+    elif shown.production_apiserver and name == shown.production_node:
         parts.append(_small(_NODES_LEFT + 140, y, caller, "here"))
     return element("g", *parts)
-
-
-def _production_node(shown: Picture) -> str | None:
-    """The first control-plane node has it; scenarios put the webhook onto a worker."""
-    return next((name for name in shown.nodes if name.startswith("master")), None)
 
 
 def _verdict(shown: Picture) -> str:
@@ -164,7 +159,7 @@ def _last_leg(shown: Picture, places: dict[str, float]) -> str:
         return ""
     end = places[shown.webhook] + _ROW_HEIGHT / 2
     legs = []
-    if shown.production_call in _GOOD and (source := _production_node(shown)) in places:
+    if shown.production_call in _GOOD and (source := shown.production_node) in places:
         start = places[source] + _ROW_HEIGHT / 2
         steps = f"M{_NODES_RIGHT:g} {start:g}H{_RAIL:g}V{end:g}H{_NODES_RIGHT:g}"
         legs.append(path(steps, f"way {shown.production_call.value}"))

@@ -67,3 +67,9 @@ class Runner(Protocol):
 def is_called(name: str, wanted: str) -> bool:
     """Tell whether a pod has this name, or begins with it before a generated suffix."""
     return name == wanted or name.startswith(f"{wanted}-")
+
+
+def is_log_folder(name: str, pod: str) -> bool:
+    """The folder of a pod's logs is NAMESPACE_NAME_UID; neither of these has an underscore."""
+    parts = name.split("_")
+    return len(parts) == 3 and is_called(parts[1], pod)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from umbilical.fault import LabError
 from umbilical.lab import images
 from umbilical.lab.lab import Lab
-from umbilical.lab.runner import ContainerStatus, PodStatus, Runner, is_called
+from umbilical.lab.runner import ContainerStatus, PodStatus, Runner, is_called, is_log_folder
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.topology import Node, Role
 
@@ -65,7 +65,7 @@ class ProcessRunner:
     def logs(self, lab: Lab, node: str, pod: str, container: str) -> str:
         """Return all that the container printed, also that of pods of the name which are gone, oldest first."""
         folder = lab.directory.node_root(lab.topology.node(node).name) / LOGS
-        files = [path for path in folder.glob(f"*/{container}/*.log") if _is_of(path.parent.parent.name, pod)]
+        files = [path for path in folder.glob(f"*/{container}/*.log") if is_log_folder(path.parent.parent.name, pod)]
         files.sort(key=lambda path: (path.stat().st_mtime_ns, int(path.stem) if path.stem.isdigit() else 0))
         return "".join(path.read_text(errors="replace") for path in files)
 
@@ -116,12 +116,6 @@ def _pod(node: str, entry: dict[str, Any]) -> PodStatus:
         for each in entry["containers"]
     )
     return PodStatus(entry["namespace"], entry["name"], node, entry["address"], containers)
-
-
-def _is_of(folder: str, pod: str) -> bool:
-    """The folder of a pod's logs is NAMESPACE_NAME_UID; neither of these has an underscore."""
-    parts = folder.split("_")
-    return len(parts) == 3 and is_called(parts[1], pod)
 
 
 def runner_of(lab: Lab) -> Runner:

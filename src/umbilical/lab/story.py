@@ -59,6 +59,11 @@ class Picture:
     """There are no networks: nothing is missing between the nodes but the tunnel."""
 
     @property
+    def production_node(self) -> str | None:
+        """The first control-plane node has that kube-apiserver; scenarios put the webhook onto a worker."""
+        return next((name for name in self.nodes if name.startswith("master")), None)
+
+    @property
     def gap(self) -> str:
         """What keeps a call without the tunnel from the webhook."""
         return "no tunnel" if self.on_loopback else "no route"

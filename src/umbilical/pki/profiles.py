@@ -65,7 +65,7 @@ def split_names(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[IpAddress,
     dns_names: dict[str, None] = {}
     addresses: dict[IpAddress, None] = {}
     for name in names:
-        address = _address(name)
+        address = parse_address(name)
         if address is None:
             dns_names[name] = None
         else:
@@ -73,7 +73,7 @@ def split_names(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[IpAddress,
     return tuple(dns_names), tuple(addresses)
 
 
-def _address(name: str) -> IpAddress | None:
+def parse_address(name: str) -> IpAddress | None:
     try:
         return ipaddress.ip_address(name)
     except ValueError:

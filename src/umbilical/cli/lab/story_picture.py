@@ -113,14 +113,9 @@ def _node_row(name: str, shown: Picture, caller: str, glyphs: Glyphs) -> Text:
     other = Text()
     if name == shown.webhook:
         other = _chip("webhook", True, glyphs, _webhook_style(shown))
-    elif shown.production_apiserver and name == first_master(shown):
+    elif shown.production_apiserver and name == shown.production_node:
         other = _chip(caller, True, glyphs)
     return Text.assemble(_padded(Text(name[:_NAME]), _NAME), _padded(agent, 8), " ", _padded(other, _CHIP + 1))
-
-
-def first_master(shown: Picture) -> str | None:
-    """Where the production kube-apiserver is."""
-    return next((name for name in shown.nodes if name.startswith("master")), None)
 
 
 def _webhook_style(shown: Picture) -> str:

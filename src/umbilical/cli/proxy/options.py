@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from umbilical.cli.options import check_readable, missing_option, native_values, tls_files
+from umbilical.cli.options import check_readable, missing_option, named, native_values, tls_files
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
 from umbilical.proxies.direct import CLOUD_SUFFIXES
 from umbilical.proxies.settings import LOOPBACK, Resolution
@@ -29,14 +29,10 @@ def proxy_values(table: Table, options: dict[str, Any], command: str, port: int)
 
 
 def _servers(options: dict[str, Any], command: str) -> tuple[UnixServer | TcpServer, ...]:
-    servers = tuple(_named(server, options["server_name"]) for server in dict.fromkeys(options["server"]))
+    servers = tuple(named(server, options["server_name"]) for server in dict.fromkeys(options["server"]))
     if options["ca"] is None and any(isinstance(server, TcpServer) for server in servers):
         raise missing_option(command, "--ca", "a server that is reached by TCP has to show who it is")
     return servers
-
-
-def _named(server: UnixServer | TcpServer, name: str) -> UnixServer | TcpServer:
-    return TcpServer(server.host, server.port, name) if isinstance(server, TcpServer) else server
 
 
 def _resolution(options: dict[str, Any], command: str) -> Resolution:

@@ -1,7 +1,7 @@
 """How a rule of the lint is written, and what it looks at: the bytes of a rendered tree, never what rendered them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from itertools import islice
@@ -25,24 +25,17 @@ class Unreadable(Exception):
     """An artifact that a rule needs is missing or is not what its name says."""
 
 
+@dataclass(eq=False)
 class Facts:
-    def __init__(
-        self,
-        cluster: Cluster,
-        assets: Mapping[str, Asset],
-        now: Moment,
-        has_tunnel: bool,
-        exposed: tuple[str, ...] | None = None,
-    ) -> None:
-        self.cluster = cluster
-        self.assets = assets
-        """By path below artifacts/."""
-        self.now = now
-        self.has_tunnel = has_tunnel
-        self.exposed = exposed
-        """Secret files of the cluster's directory that git would take; None where nobody looked at a disk."""
-        self._documents: dict[str, list[dict[str, Any]]] = {}
-        self._configs: dict[str, Config] = {}
+    cluster: Cluster
+    assets: Mapping[str, Asset]
+    """By path below artifacts/."""
+    now: Moment
+    has_tunnel: bool
+    exposed: tuple[str, ...] | None = None
+    """Secret files of the cluster's directory that git would take; None where nobody looked at a disk."""
+    _documents: dict[str, list[dict[str, Any]]] = field(default_factory=dict, init=False)
+    _configs: dict[str, Config] = field(default_factory=dict, init=False)
 
     def content(self, path: str) -> bytes:
         """Return an artifact's bytes. Raises Unreadable: it is not there."""

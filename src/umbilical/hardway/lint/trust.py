@@ -1,6 +1,5 @@
 """Which certificate is shown and checked by whom with what, by the table and by flags; and who signs tokens."""
 
-import ipaddress
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -8,12 +7,11 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import anchor, cluster_rows
 from umbilical.hardway.lint.facts import Facts, Unreadable
 from umbilical.hardway.lint.pods import CONTROLLER_MANAGER, ETCD, KUBE_APISERVER, Program, programs
-from umbilical.manifests.objects import IpAddress
 from umbilical.pki.authority import decode_own_key, public_half
 from umbilical.pki.certificate import Certificate
 from umbilical.pki.judgement import chain_trouble
 from umbilical.pki.pem import BundleError, public_key_block
-from umbilical.pki.profiles import Usage
+from umbilical.pki.profiles import Usage, parse_address
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class Shown:
     certificate: Certificate
 
     def covers(self, name: str) -> bool:
-        address = _address(name)
+        address = parse_address(name)
         if address is not None:
             return address in self.certificate.ip_addresses
         return name in self.certificate.dns_names
@@ -152,10 +150,3 @@ def _pairs(program: Program) -> ServingPairs:
 
 def _shown(program: Program, path: str) -> Shown:
     return Shown(path, program.facts.certificates(path)[0])
-
-
-def _address(name: str) -> IpAddress | None:
-    try:
-        return ipaddress.ip_address(name)
-    except ValueError:
-        return None

@@ -15,7 +15,7 @@ from umbilical.lab.kubelet import containerd, kubelet_config, node_runtime
 from umbilical.lab.kubelet.node_runtime import check_needs
 from umbilical.lab.lab import Lab
 from umbilical.lab.network import POD_BRIDGE
-from umbilical.lab.runner import MANIFESTS, ContainerStatus, PodStatus, is_called
+from umbilical.lab.runner import MANIFESTS, ContainerStatus, PodStatus, is_called, is_log_folder
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.waiting import wait
 from umbilical.manifests.objects import CONFIG_DIRECTORY, bridge_conflist
@@ -53,7 +53,7 @@ def find_logs(logs: Path, namespace: str, pod: str, container: str) -> list[Path
     files = [
         path
         for folder in logs.glob(f"{namespace}_*")
-        if _is_folder_of(folder.name, pod)
+        if is_log_folder(folder.name, pod)
         for path in folder.glob(f"{container}/*.log*")
         if path.suffix != ".gz"
     ]
@@ -70,11 +70,6 @@ def _unwrapped(lines: Iterable[bytes]) -> Iterable[bytes]:
         found = _LINE.fullmatch(line)
         if found:
             yield (found[2] or b"") + (b"\n" if found[1] == b"F" else b"")
-
-
-def _is_folder_of(name: str, pod: str) -> bool:
-    parts = name.split("_")
-    return len(parts) == 3 and is_called(parts[1], pod)
 
 
 def _order(path: Path) -> tuple[int, bool, str]:
