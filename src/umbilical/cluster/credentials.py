@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def load(kubeconfig: Path | None) -> "SingleConfig":
-    """Read the current context, or the in-cluster configuration. Raises ClusterError: none, or no lightkube."""
+    """Read the current context, or the in-cluster configuration. Raises ClusterError: unusable, or no lightkube."""
     try:
         from lightkube import KubeConfig
     except ImportError as error:

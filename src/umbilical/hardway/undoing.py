@@ -92,7 +92,7 @@ class Undoing:
         return chosen
 
     def destroy(self) -> list[int]:
-        """Undo all that the record has, twice if asked. Raises Fault: the first failure, after all were tried."""
+        """Undo what the record has, and only that; twice is fine. Raises Fault: the first failure, after all others."""
         chosen = touched(self._ledger.state)
         first: Fault | None = None
         for one in chosen:

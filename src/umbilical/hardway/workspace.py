@@ -61,7 +61,7 @@ def read_artifacts(folder: Path) -> dict[str, Asset]:
 
 
 def write_artifacts(folder: Path, assets: Iterable[Asset], removed: Iterable[str] = ()) -> None:
-    """Write artifacts, all or none, and remove others at once. Raises HardwayError: UMB714, it cannot be."""
+    """Write artifacts, all or none, and remove others at once. Raises HardwayError: UMB714, no write access."""
     root = folder / ARTIFACTS
     try:
         make_directory(root)

@@ -130,7 +130,7 @@ _NO_OBJECT: Final = frozenset({"Kustomization", "Component"})
 
 
 def read_manifests(folder: Path) -> list[Document]:
-    """Read a cluster's objects in the order to apply them. Raises HostedError: none, or a file is no such thing."""
+    """Read a cluster's objects in the order to apply them. Raises HostedError: there is none, or an unusable file."""
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
         found = [document for path in files for document in _read(path)]

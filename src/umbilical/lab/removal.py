@@ -61,7 +61,7 @@ def _remove_empty_home(directory: LabDirectory) -> None:
 
 
 def is_ours(directory: LabDirectory) -> bool:
-    """Whether it may be a lab's: a state file, nothing, or one half made. Raises LabError: we may not look."""
+    """Whether it may be a lab's: it has a state, is empty or absent, or half made. Raises LabError: we may not look."""
     try:
         names = os.listdir(directory.path)
     except FileNotFoundError:

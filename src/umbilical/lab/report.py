@@ -46,7 +46,7 @@ _PRODUCTION: Final = {
 
 
 def write_report(story: Story, path: Path, *, is_stand_in: bool = False) -> Path:
-    """Write the report and its directories; an older one is replaced. Raises LabError: it cannot (UMB870)."""
+    """Write the report and its directories, over an older one. Raises LabError: it cannot be written (UMB870)."""
     content = render(story, datetime.now(UTC), is_stand_in=is_stand_in)
     try:
         make_directory(path.parent, _FOLDER_MODE)

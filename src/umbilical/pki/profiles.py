@@ -87,7 +87,7 @@ _PORT: Final = re.compile(r"(\[.*\]|[^:]*):[0-9]*")
 
 
 def usable_addresses(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return each address once, in its plain form. Raises PkiError: one can be in no certificate, or be dialled."""
+    """Return each address once, in its plain form. Raises PkiError: one fits no certificate or no dial."""
     return tuple(dict.fromkeys(usable_address(text) for text in texts))
 
 

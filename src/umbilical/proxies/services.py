@@ -101,7 +101,7 @@ class HostedServices(Protocol):
     """The hosted cluster's API, as far as it is needed here."""
 
     async def cluster_ips(self, namespace: str, name: str) -> tuple[str, ...] | None:
-        """All ClusterIPs; none of a headless one or ExternalName; None: no such Service. Raises ClusterError."""
+        """All ClusterIPs; none of a headless Service or ExternalName; None: no such Service. Raises ClusterError."""
         ...
 
     async def close(self) -> None: ...

@@ -34,7 +34,7 @@ SEARCH_PATH: Final = "/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 def check_needs(binaries: Iterable[str], *, is_root: bool | None = None, path: str = SEARCH_PATH) -> None:
-    """Refuse what cannot work. Raises LabError: not root (UMB840), no program (UMB841, UMB824), machine (UMB845)."""
+    """Refuse what cannot be. Raises LabError: no root (UMB840), program (UMB841, UMB824) or known machine (UMB845)."""
     if not (os.geteuid() == 0 if is_root is None else is_root):
         why = "control groups and container mounts belong to root"
         remedy = "run it as root, or use the process runner: --runner process"
