@@ -59,11 +59,13 @@ def test_the_story_with_the_stand_in(tmp_path: Path) -> None:
     assert "stands in for kube-apiserver" in evidence(story)
 
 
+@pytest.mark.soak
 @REAL
 def test_the_story_with_the_tunnel_as_first_planned(tmp_path: Path) -> None:
     _assert_told(tell("seed-shape", tmp_path))
 
 
+@pytest.mark.soak
 @pytest.mark.real(*KUBERNETES, "nft", "proxy-server", "proxy-agent")
 def test_the_story_with_upstreams_server_or_agents(tmp_path: Path) -> None:
     story = tell("upstream-mix", tmp_path)
@@ -71,6 +73,7 @@ def test_the_story_with_upstreams_server_or_agents(tmp_path: Path) -> None:
     assert sum("connected: " in line for step in story.steps for line in step.evidence) == 2
 
 
+@pytest.mark.soak
 @REAL
 def test_the_story_on_ipv6_alone(tmp_path: Path) -> None:
     story = tell("ipv6", tmp_path)
