@@ -18,15 +18,15 @@ LONELY: Final = "mark.alone"
 IGNORE: Final = "--ignore="
 
 
-def workers() -> int:
-    """One for each core that this process may use."""
-    return len(os.sched_getaffinity(0))
+def workers(marks: str) -> int:
+    """One for each core that this process may use; for real programs, which make tests wait, one more."""
+    return len(os.sched_getaffinity(0)) + marks.startswith("real")
 
 
 def commands(marks: str, arguments: Sequence[str], tree: Path) -> list[list[str]]:
     pytest = [sys.executable, "-m", "pytest"]
     # Neighbouring tests stay on one worker, with the fixtures that they share, until the other has run dry.
-    beside = ["-n", str(workers()), "--dist", "worksteal", "-m", f"({marks}) and not alone"]
+    beside = ["-n", str(workers(marks)), "--dist", "worksteal", "-m", f"({marks}) and not alone"]
     alone = ["-m", f"({marks}) and alone"]
     if any((tree / argument.partition("::")[0]).exists() for argument in arguments):
         return [[*pytest, *beside, *arguments], [*pytest, *alone, *arguments]]
