@@ -1,4 +1,4 @@
-"""Servers and agents killed and paused, links cut, packets dropped, for most of a minute: every byte is accounted for.
+"""Servers and agents killed and paused, links cut, packets dropped, for half a minute: every byte is accounted for.
 
 The long form is `tests/soak/test_chaos.py`.
 """
@@ -19,7 +19,7 @@ SEED: Final = 20
 def test_no_byte_is_lost_doubled_or_crossed_and_no_tunnel_fails_without_a_cause(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = weather(tmp_path, SEED, seconds=30)
+    told = weather(tmp_path, SEED, seconds=20)
     with capsys.disabled():
         print(f"\nchaos: {json.dumps(told)}")
     assert told["whole"], "the storm let nothing through"

@@ -35,6 +35,7 @@ def _assert_told(story: Story) -> None:
     assert story.picture.agents == ()
 
 
+@pytest.mark.soak  # `make demo` tells it in every run of the gate, and fails where a step is not as told
 @REAL
 def test_the_story_with_the_real_kube_apiserver(tmp_path: Path) -> None:
     story = tell("webhook-through-tunnel", tmp_path)
