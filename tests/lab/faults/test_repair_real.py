@@ -22,7 +22,7 @@ from umbilical.lab.topology import plan_topology
 from umbilical.lab.tunnel_parts import Cast
 
 # A whole lab with real programs, whose waits are long on a busy machine.
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 
 def stage(folder: Path, runner: RunnerKind) -> Scene:
