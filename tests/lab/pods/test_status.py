@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -311,3 +312,21 @@ async def test_a_command_is_judged_by_its_exit_code_and_ended_in_time() -> None:
     for command, is_good in (("true", True), ("false", False), ("no-such-program", False)):
         assert (await ask(Probe(Execute((command,)), timeout_seconds=PATIENT), HERE)).is_good is is_good
     assert not (await ask(Probe(Execute(("sh", "-c", "sleep 1000; true"))), HERE)).is_good
+
+
+async def test_a_probe_ends_when_told_to_although_its_command_ended_in_that_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the pod waits for its probe for ever."""
+
+    def find_nobody(group: int, number: int) -> None:
+        kill(group, number)
+        raise ProcessLookupError
+
+    kill = os.killpg
+    monkeypatch.setattr(os, "killpg", find_nobody)
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(ask(Probe(Execute(("sleep", "1000")), timeout_seconds=PATIENT), HERE))
+        await asyncio.sleep(0.2)
+        asking.cancel()
+    assert asking.cancelled()

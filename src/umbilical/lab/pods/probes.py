@@ -5,6 +5,7 @@ import os
 import signal
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -105,8 +106,9 @@ async def _execute(action: Execute, target: Target) -> Answer:
         output, _ = await process.communicate()
     finally:
         if process.returncode is None:
-            # With all that it started, or its output stays open for ever.
-            os.killpg(process.pid, signal.SIGKILL)
+            # With all that it started, or its output stays open for ever. It may have ended in this moment.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.communicate()
     text = output.decode(errors="replace").strip()[:200]
     return Answer(process.returncode == 0, text or f"exit code {process.returncode}")
