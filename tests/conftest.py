@@ -52,13 +52,20 @@ def pytest_configure(config: pytest.Config) -> None:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     nameless = sorted(
         {item.nodeid for item in items for marker in item.iter_markers("real") if not marker.args}
         | {item.nodeid for item in items if any(not isinstance(name, str) for name in _programs(item))}
     )
     if nameless:
         raise pytest.UsageError(f"a `real` mark names the programs that its test needs: {', '.join(nameless)}")
+    # The longest begin first, with their whole file, so that no worker ends the run with one of them while others rest.
+    usual = float(config.getini("timeout"))
+    longest: dict[Path, float] = {}
+    for item in items:
+        limits = [limit for marker in item.iter_markers("timeout") for limit in marker.args]
+        longest[item.path] = max(usual, longest.get(item.path, usual), *limits)
+    items.sort(key=lambda item: -longest[item.path])
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

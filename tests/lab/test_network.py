@@ -77,7 +77,6 @@ def _surroundings() -> dict[str, object]:
     }
 
 
-@pytest.mark.alone
 @pytest.mark.real("ip")
 def test_nothing_appears_in_the_namespace_of_the_host() -> None:
     host = os.open("/proc/self/ns/net", os.O_RDONLY)

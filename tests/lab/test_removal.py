@@ -14,6 +14,7 @@ from tests.support.fixture_types import Patch
 from tests.support.labs import (
     WAYS,
     await_line,
+    control_groups_of,
     end,
     isolated,
     machine_picture,
@@ -106,7 +107,6 @@ def test_a_keeper_that_does_not_come_up_is_told_of(tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.alone
 def test_what_a_keeper_stumbles_over_is_told_and_nothing_stays(tmp_path: Path) -> None:
     before = machine_picture()
     topology = request(tmp_path).topology
@@ -143,9 +143,9 @@ MOMENTS = (0.0, 0.3, 0.6, 1.0)
 def assert_gone(path: Path) -> None:
     assert not path.exists()
     assert processes_naming(path) == []
+    assert control_groups_of(path) == []
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_this_machine_is_the_same_while_a_lab_is_up_and_afterwards(tmp_path: Path, way: Isolation) -> None:
     before = machine_picture()
@@ -166,7 +166,6 @@ def test_programs_are_asked_to_end_before_they_are_made_to(tmp_path: Path) -> No
         assert lab.read("master-0", "/tmp/heard") == b"asked\n"
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_a_lab_whose_keeper_was_killed_is_cleared_up(tmp_path: Path, way: Isolation) -> None:
     before = machine_picture()
@@ -195,7 +194,6 @@ def test_what_a_dead_lab_left_is_no_obstacle_to_the_next(tmp_path: Path) -> None
         assert not lab.exists("master-0", "/etc/old")
 
 
-@pytest.mark.alone
 def test_killed_at_any_moment_of_coming_up_a_lab_leaves_nothing(tmp_path: Path) -> None:
     before = machine_picture()
     whole_seconds = _seconds_to_come_up(tmp_path / "whole")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.support.labs import machine_picture, processes_naming, wait_until
+from tests.support.labs import control_groups_of, machine_picture, processes_naming, wait_until
 
 from umbilical.lab import lab as labs
 from umbilical.lab.state import LabDirectory, read_state
@@ -35,7 +35,7 @@ def _namespaces() -> set[str]:
 
 
 def _is_forgotten(folder: Path) -> bool:
-    return not processes_naming(folder)
+    return not processes_naming(folder) and not control_groups_of(folder)
 
 
 def _killed_round(folder: Path, chance: random.Random) -> None:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.support import hardway
-from tests.support.labs import machine_picture
+from tests.support.labs import control_groups_of, machine_picture
 
 from umbilical.hardway.artifacts.infrastructure.render import render_infrastructure
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.config.cluster import Cluster, Profile
-from umbilical.lab import cgroups
 from umbilical.lab.hardway.machines import LabMachines
 from umbilical.manifests.tree import AssetTree
 
@@ -67,11 +66,8 @@ def built(directory: Path, cluster: Cluster) -> Iterator[LabMachines]:
     finally:
         machines.destroy()
     assert not directory.exists()
-    assert cgroups.find(cgroups.lab_group("test", directory)) == []
-    after = machine_picture()
-    # Labs of other programs come and go meanwhile, and so do their control groups.
-    for name in before.keys() - {"cgroups"}:
-        assert after[name] == before[name], name
+    assert control_groups_of(directory) == []
+    assert machine_picture() == before
 
 
 def start_inside(directory: Path, program: str, *arguments: str) -> subprocess.Popen[str]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from tests.support.labs import machine_picture
+from tests.support.labs import control_groups_of, machine_picture
 
 from umbilical.lab.rehearsal import Rehearsal, rehearse
 from umbilical.lab.scenarios import scenario
@@ -21,6 +21,7 @@ def tell(name: str, folder: Path, *, runner: RunnerKind = RunnerKind.PROCESS, st
     story = Story(name)
     rehearse(Rehearsal(scenario.find(name), runner, stand_in=stand_in, directory=folder / "lab"), story)
     assert machine_picture() == before
+    assert control_groups_of(folder / "lab") == []
     assert [step.title for step in story.steps if step.outcome is not Outcome.DONE] == []
     return story
 

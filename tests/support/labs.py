@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from umbilical.lab import isolation
+from umbilical.lab import cgroups, isolation
 from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab, UpRequest, up
 from umbilical.lab.topology import Topology, plan_topology
@@ -101,7 +101,7 @@ def processes_naming(path: Path) -> list[str]:
 
 
 def machine_picture() -> dict[str, object]:
-    """Describe what a lab must leave alone: links, routes, rules and mounts of our namespaces, and control groups."""
+    """Describe what a lab must leave alone: links, routes, rules and mounts of the namespaces that we are in."""
     commands = {
         "links": ["ip", "-j", "link"],
         "routes": ["ip", "-j", "route", "show", "table", "all"],
@@ -112,10 +112,15 @@ def machine_picture() -> dict[str, object]:
     mounts = Path("/proc/self/mounts").read_text().splitlines()
     # Named namespaces are other programs'; they come and go while tests run.
     seen["mounts"] = sorted(line for line in mounts if not line.split()[1].startswith("/run/netns/"))
-    seen["cgroups"] = sorted(str(path) for path in Path("/sys/fs/cgroup").glob("**/umbilical-*"))
     if not os.geteuid():
         seen["rules"] = _output(["nft", "list", "ruleset"])
     return seen
+
+
+def control_groups_of(directory: Path) -> list[Path]:
+    """List those of this lab, whatever its name: other labs come and go meanwhile, and theirs with them."""
+    digest = cgroups.lab_group("lab", directory).rpartition("-")[2]
+    return sorted(cgroups.ROOT.glob(f"**/{cgroups.PREFIX}*-{digest}"))
 
 
 def _output(command: list[str]) -> str:

@@ -216,7 +216,6 @@ def _left(folder: Path) -> list[Path]:
     return list((folder / "scratch").iterdir())
 
 
-@pytest.mark.alone
 @pytest.mark.real(*PROGRAMS)
 def test_the_stand_in_tells_the_whole_story_and_leaves_a_report_only(
     started: subprocess.Popen[str], tmp_path: Path
@@ -237,7 +236,6 @@ def test_the_stand_in_tells_the_whole_story_and_leaves_a_report_only(
     assert _keepers(tmp_path) == []
 
 
-@pytest.mark.alone
 @pytest.mark.real(*PROGRAMS)
 @pytest.mark.parametrize("until", ["A webhook", "6 nodes", "the server's static pod", "the cut"])
 def test_an_interrupt_at_any_moment_leaves_nothing_behind(

@@ -22,7 +22,7 @@ from umbilical.lab.runner import ContainerStatus, PodStatus
 from umbilical.lab.runners import ProcessRunner
 from umbilical.lab.state import default_directory, write_state
 
-pytestmark = [pytest.mark.real("unshare", "nsenter", "nft"), pytest.mark.alone]
+pytestmark = pytest.mark.real("unshare", "nsenter", "nft")
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab
 
 PROMPT = "root@master-0:/# "
-pytestmark = [pytest.mark.real("unshare", "nsenter", "nft", "ps"), pytest.mark.alone]
+pytestmark = pytest.mark.real("unshare", "nsenter", "nft", "ps")
 
 
 @pytest.fixture(scope="module", params=WAYS, ids=lambda way: way.name)

@@ -54,7 +54,6 @@ def test_a_directory_of_programs_that_is_not_there_is_refused(
         assert not (tmp_path / "state").exists()
 
 
-@pytest.mark.alone
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
 @pytest.mark.timeout(300)
 def test_a_story_is_told_kept_and_reported_and_the_lab_is_then_taken(tmp_path: Path, umbilical: Run) -> None:

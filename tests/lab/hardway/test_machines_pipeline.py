@@ -9,14 +9,16 @@ from typing import Any, Final
 import pytest
 from tests.support.hardway_lab import PROGRAMS
 from tests.support.hardway_run import Cluster, began, reached
-from tests.support.labs import machine_picture, processes_naming
+from tests.support.labs import control_groups_of, machine_picture, processes_naming
+
+from umbilical.cli.stage.cluster import LAB
 
 ALL: Final = (
     *PROGRAMS,
     *("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"),
     *("openssl", "curl", "jq"),
 )
-pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.real(*ALL)]
+pytestmark = [pytest.mark.root, pytest.mark.real(*ALL)]
 
 
 def findings(text: str) -> dict[str, str]:
@@ -76,6 +78,7 @@ def test_a_cluster_is_built_killed_in_the_middle_resumed_verified_and_destroyed(
         cluster.succeed("destroy", "--yes")
     cluster.succeed("destroy", "--yes")
     assert processes_naming(cluster.folder) == []
+    assert control_groups_of(cluster.folder / LAB) == []
     assert machine_picture() == before
 
 
@@ -101,4 +104,5 @@ def test_a_larger_cluster_survives_five_kills_at_random_moments(tmp_path: Path) 
     finally:
         cluster.succeed("destroy", "--yes")
     assert processes_naming(cluster.folder) == []
+    assert control_groups_of(cluster.folder / LAB) == []
     assert machine_picture() == before

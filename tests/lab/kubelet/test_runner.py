@@ -21,8 +21,6 @@ from umbilical.lab.runners import runner_of
 from umbilical.lab.state import RunnerKind
 
 pytestmark = [
-    # It compares the machine before and after.
-    pytest.mark.alone,
     pytest.mark.root,
     pytest.mark.timeout(240),
     pytest.mark.real("unshare", "nsenter", "nft", "containerd", "ctr", "runc", "kubelet", "dpkg-query", "apt-cache"),
