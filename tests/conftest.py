@@ -134,6 +134,14 @@ def _nothing_outlives_the_test() -> Iterator[None]:
     assert not left, f"the test left behind: {', '.join(left)}"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _no_file_ends_elsewhere() -> Iterator[None]:
+    """A fixture that takes the worker into a network of its own brings it back: the next file may use another."""
+    before = leftovers.network()
+    yield
+    assert leftovers.network() == before, "the file's tests left this thread in another network namespace"
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or hasattr(session.config, "workerinput"):  # a worker's reports reach the one that reports

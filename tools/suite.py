@@ -25,8 +25,9 @@ def workers(marks: str) -> int:
 
 def commands(marks: str, arguments: Sequence[str], tree: Path) -> list[list[str]]:
     pytest = [sys.executable, "-m", "pytest"]
-    # Neighbouring tests stay on one worker, with the fixtures that they share, until the other has run dry.
-    beside = ["-n", str(workers(marks)), "--dist", "worksteal", "-m", f"({marks}) and not alone"]
+    # A file stays on one worker: its tests share fixtures, and some tell one story. Files begin in conftest's order.
+    spread = ["-n", str(workers(marks)), "--dist", "loadfile", "--no-loadscope-reorder"]
+    beside = [*spread, "-m", f"({marks}) and not alone"]
     alone = ["-m", f"({marks}) and alone"]
     if any((tree / argument.partition("::")[0]).exists() for argument in arguments):
         return [[*pytest, *beside, *arguments], [*pytest, *alone, *arguments]]

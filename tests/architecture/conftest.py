@@ -1,12 +1,11 @@
 """The trees of all modules are large: they go when the rules have been looked at."""
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.architecture.rooms import modules
 
 
-@pytest.fixture(scope="package", autouse=True)
-def _forgotten_modules() -> Iterator[None]:
-    yield
-    modules.cache_clear()
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+        modules.cache_clear()

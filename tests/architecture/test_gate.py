@@ -75,6 +75,15 @@ def test_that_passes_when_tried_again(number) -> None:
     assert tries[number] > 1
 """
 
+WANDERING: Final = """
+import pytest
+from tests.support import leftovers
+
+@pytest.mark.timeout({limit})
+def test_that_ends_in_another_network() -> None:
+    leftovers.network = lambda: "net:[{limit}]"
+"""
+
 
 def _run(
     folder: Path, source: str, *arguments: str, repository: Path, **settings: str
@@ -120,6 +129,13 @@ def test_a_test_that_leaves_a_thread_or_a_process_fails_and_what_wider_fixtures_
     done = _run(tmp_path, LEAKING, repository=repository)
     failed = re.findall(r"at teardown of (\w+) _.*?left behind: (\w+)", done.stdout, re.DOTALL)
     assert failed == [("test_that_leaves_a_thread", "thread"), ("test_that_leaves_a_process", "process")]
+
+
+def test_the_longest_file_begins_and_one_that_ends_in_another_network_fails(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_longer.py").write_text(WANDERING.format(limit=900))
+    done = _run(tmp_path, WANDERING.format(limit=20), "-rE", repository=repository)
+    assert re.findall(r"^ERROR .*(test_\w+)\.py", done.stdout, re.MULTILINE) == ["test_longer", "test_sample"]
+    assert done.stdout.count("Error: the file's tests left this thread in another network namespace") == 2
 
 
 def test_one_second_run_in_the_whole_gate_is_borne_and_another_fails_it(repository: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.real("ip"))
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def namespace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with own_namespace(tmp_path_factory.mktemp("namespace")):
         yield
@@ -40,7 +40,7 @@ def no_socket_left() -> Iterator[None]:
     close_leftovers()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> TunnelPki:
     return make_tunnel_pki(tmp_path_factory.mktemp("pki"))
 

@@ -41,16 +41,17 @@ def own_namespace(folder: Path) -> Iterator[None]:
             with stub_resolver():
                 yield
         finally:
-            _await_single_thread()
             _call("setns", net.fileno(), CLONE_NEWNET)
-            _call("setns", mounts.fileno(), CLONE_NEWNS)
+            _return_to(mounts.fileno())
             os.chdir(home)
 
 
-def _await_single_thread() -> None:
-    """Wait until threads that were joined are gone from the kernel too: it lets no process of two change its mounts."""
+def _return_to(mounts: int) -> None:
+    """Wait until threads that began inside and were joined are gone from the kernel too: until then it refuses."""
     deadline = time.monotonic() + 5
-    while len(os.listdir("/proc/self/task")) > 1 and time.monotonic() < deadline:
+    while _libc.setns(mounts, CLONE_NEWNS) != 0:
+        if time.monotonic() > deadline:
+            _call("setns", mounts, CLONE_NEWNS)
         time.sleep(0.01)
 
 

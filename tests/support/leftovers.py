@@ -22,6 +22,11 @@ def alive() -> frozenset[str]:
     return frozenset((*_threads(), *_children(), *_namespaces()))
 
 
+def network() -> str:
+    """Name the network namespace that this thread is in."""
+    return os.readlink("/proc/thread-self/ns/net")
+
+
 def outlasting(before: Iterable[str], wider: set[str]) -> list[str]:
     """What is there beside what was before and what wider fixtures started, and does not go away within the grace.
 
