@@ -47,7 +47,12 @@ from umbilical.lab.kubelet.node_runtime import COMPLETE
 from umbilical.lab.lab import Lab
 
 # One lab for all tests, and the machine compared before and after it.
-pytestmark = [pytest.mark.root, pytest.mark.timeout(240), pytest.mark.real(*PROGRAMS)]
+pytestmark = [
+    pytest.mark.usefixtures("own_network"),
+    pytest.mark.root,
+    pytest.mark.timeout(240),
+    pytest.mark.real(*PROGRAMS),
+]
 NAME = "master-0.ocp4.example.com"
 VIP_IS_OPEN: Final = """
 import socket
