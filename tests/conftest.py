@@ -30,6 +30,7 @@ MAX_SECOND_RUNS: Final = 1
 """Tests that may need a second run in one run of the gate: more than that has a cause."""
 SECOND_RUNS: Final = os.environ.get("UMBILICAL_SECOND_RUNS")
 """A file in which the gate's calls of pytest collect the names of tests that needed a second run."""
+LINES_OF_A_FAILURE: Final = 12
 SOAKING: Final = os.environ.get("UMBILICAL_SOAK") == "1"
 NAMESPACE_CAPABILITIES: Final = (1 << 12) | (1 << 21)
 """CAP_NET_ADMIN and CAP_SYS_ADMIN: root in a container without privileges has neither."""
@@ -156,8 +157,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
-    """Count what was skipped by program, below everything else that the report has."""
+    """Tell why tests were run twice, and count what was skipped by program, below everything else in the report."""
     yield
+    for report in terminalreporter.stats.get("rerun", []):
+        last = report.longreprtext.strip().splitlines()[-LINES_OF_A_FAILURE:]
+        terminalreporter.write_line("\n".join([f"{report.nodeid} ran twice, the first time it ended with", *last]))
     reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
     missing = Counter(found[1] for reason in reasons if (found := re.search(r"no program ([^\s:]+):", reason)))
     for name, count in sorted(missing.items()):

@@ -141,13 +141,13 @@ def test_the_longest_file_begins_and_one_that_ends_in_another_network_fails(repo
 def test_one_second_run_in_the_whole_gate_is_borne_and_another_fails_it(repository: Path, tmp_path: Path) -> None:
     record = tmp_path / "second-runs"
     again = {"UMBILICAL_SECOND_RUNS": str(record)}
-    statuses = [
-        _run(
-            tmp_path, UNSTEADY, "--reruns=1", "-n1", "-k", f"again[{number}]", repository=repository, **again
-        ).returncode
+    runs = [
+        _run(tmp_path, UNSTEADY, "--reruns=1", "-n1", "-k", f"again[{number}]", repository=repository, **again)
         for number in (0, 1)
     ]
-    assert statuses == [0, 1]
+    assert [done.returncode for done in runs] == [0, 1]
+    assert "again[0] ran twice, the first time it ended with" in runs[0].stdout
+    assert "assert tries[number] > 1" in runs[0].stdout
     assert [name.rpartition("::")[2] for name in record.read_text().split()] == [
         "test_that_passes_when_tried_again[0]",
         "test_that_passes_when_tried_again[1]",

@@ -13,7 +13,7 @@ from tests.support.labs import machine_picture, processes_naming, running
 USER = 61234
 NODES = ("--masters", "1", "--workers", "0")
 pytestmark = [
-    pytest.mark.usefixtures("own_network"),
+    pytest.mark.usefixtures("own_machine"),
     pytest.mark.root,
     pytest.mark.real("unshare", "nsenter", "setpriv", "ip", "nft"),
 ]

@@ -77,7 +77,7 @@ def _surroundings() -> dict[str, object]:
     }
 
 
-@pytest.mark.usefixtures("own_network")
+@pytest.mark.usefixtures("own_machine")
 @pytest.mark.real("ip")
 def test_nothing_appears_in_the_namespace_of_the_host() -> None:
     host = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -99,7 +99,7 @@ def test_nothing_appears_in_the_namespace_of_the_host() -> None:
 
 
 @each_world
-@pytest.mark.usefixtures("own_network")
+@pytest.mark.usefixtures("own_machine")
 @pytest.mark.real("ip")
 def test_nothing_appears_in_the_namespace_of_the_keeper_and_no_descriptor_stays_open(world: World) -> None:
     before = _surroundings()

@@ -32,7 +32,7 @@ from umbilical.lab.lab import Lab, down, up
 from umbilical.lab.state import LabDirectory, default_directory
 from umbilical.lab.topology import Role
 
-pytestmark = [pytest.mark.usefixtures("own_network"), pytest.mark.real("unshare", "nsenter", "nft", "ip")]
+pytestmark = [pytest.mark.usefixtures("own_machine"), pytest.mark.real("unshare", "nsenter", "nft", "ip")]
 
 
 def refusal(path: Path) -> LabError:

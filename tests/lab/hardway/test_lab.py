@@ -48,7 +48,7 @@ from umbilical.lab.lab import Lab
 
 # One lab for all tests, and the machine compared before and after it.
 pytestmark = [
-    pytest.mark.usefixtures("own_network"),
+    pytest.mark.usefixtures("own_machine"),
     pytest.mark.root,
     pytest.mark.timeout(240),
     pytest.mark.real(*PROGRAMS),

@@ -18,7 +18,7 @@ ALL: Final = (
     *("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"),
     *("openssl", "curl", "jq"),
 )
-pytestmark = [pytest.mark.usefixtures("own_network"), pytest.mark.root, pytest.mark.real(*ALL)]
+pytestmark = [pytest.mark.usefixtures("own_machine"), pytest.mark.root, pytest.mark.real(*ALL)]
 
 
 def findings(text: str) -> dict[str, str]:

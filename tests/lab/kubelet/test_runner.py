@@ -21,7 +21,7 @@ from umbilical.lab.runners import runner_of
 from umbilical.lab.state import RunnerKind
 
 pytestmark = [
-    pytest.mark.usefixtures("own_network"),
+    pytest.mark.usefixtures("own_machine"),
     pytest.mark.root,
     pytest.mark.timeout(240),
     pytest.mark.real("unshare", "nsenter", "nft", "containerd", "ctr", "runc", "kubelet", "dpkg-query", "apt-cache"),

@@ -16,7 +16,7 @@ from umbilical.lab.scenarios.webhook_through_tunnel import CALLS
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call, Story
 
-pytestmark = [pytest.mark.usefixtures("own_network"), pytest.mark.timeout(SECONDS)]
+pytestmark = [pytest.mark.usefixtures("own_machine"), pytest.mark.timeout(SECONDS)]
 REAL = pytest.mark.real(*KUBERNETES, "nft")
 DENIAL = "the webhook in the cluster says no"
 
