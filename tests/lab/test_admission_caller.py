@@ -237,8 +237,9 @@ def test_a_certificate_of_yesterday_is_told_as_such(tmp_path: Path) -> None:
 def test_a_peer_without_tls_or_that_goes_away_is_told_as_such(authority: FolderAuthority, pair: Pair) -> None:
     with tls_listener.listener(tls_listener.plain_text) as port:
         assert told(port, authority.client_context(None)).startswith("tls: ")
-    with tls_listener.listener(lambda client: None) as port:
-        assert told(port, authority.client_context(None)) == "EOF"
+    for leaves in (lambda client: None, lambda client: client.recv(4096)):
+        with tls_listener.listener(leaves) as port:
+            assert told(port, authority.client_context(None)) == "EOF"
     with tls_listener.listener(tls_listener.hangs_up(authority.server_context(pair))) as port:
         assert told(port, authority.client_context(None)) == "EOF"
 

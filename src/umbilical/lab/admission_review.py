@@ -15,6 +15,7 @@ from typing import Any, Final
 import h11
 
 from umbilical.lab.story import Call
+from umbilical.tunnel.channel import is_truncation
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
@@ -243,7 +244,7 @@ def _denial(webhook: Webhook, words: str) -> str:
 
 def _go_words(error: ssl.SSLError, server_name: str) -> str:
     if not isinstance(error, ssl.SSLCertVerificationError):
-        return "EOF" if isinstance(error, ssl.SSLEOFError) else f"tls: {error.reason or error}"
+        return "EOF" if is_truncation(error) else f"tls: {error.reason or error}"
     if error.verify_code in _UNKNOWN_AUTHORITY:
         why = "certificate signed by unknown authority"
     elif error.verify_code in _HOSTNAME_MISMATCH:
