@@ -181,6 +181,25 @@ async def test_stopping_twice_is_fine(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
+async def test_stopping_waits_for_the_end_also_in_a_task_that_was_cancelled(tmp_path: Path) -> None:
+    process, log = await started(tmp_path, "trap '' TERM; echo ready; while true; do sleep 0.05; done")
+    await until(lambda: log.read_text() == "ready\n")
+    codes = []
+
+    async def stop_when_cancelled() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            codes.append(await process.stop(0.1))
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(stop_when_cancelled())
+        await asyncio.sleep(0)
+        task.cancel()
+    assert codes == [-signal.SIGKILL]
+
+
+@pytest.mark.root
 async def test_everything_in_the_containers_namespace_belongs_to_it(tmp_path: Path) -> None:
     process, log = await started(tmp_path, "setsid sleep 1000 & sleep 1000 & echo ready; wait")
     await until(lambda: log.read_text() == "ready\n")

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -51,23 +52,33 @@ class ContainerProcess:
         return int(self._process.returncode)
 
     async def stop(self, grace_seconds: float) -> int:
-        """Ask the first process to end, after the grace time end everything. Stopping twice is fine."""
+        """Ask the first process to end, after the grace time end everything. Stopping twice is fine.
+
+        Raises TimeoutError: something hangs in the kernel.
+        """
         try:
             if self.is_running:
                 self._process.send_signal(signal.SIGTERM)
-                async with asyncio.timeout(grace_seconds):
-                    await self.ended()
-        except TimeoutError:
-            pass
+                await self._ends_within(grace_seconds)
         finally:
             self._kill()
-        async with asyncio.timeout(KILL_SECONDS):
-            code = await self.ended()
-            # Not before the last one is gone are its ports free for the next run.
-            while self._kill():
-                await asyncio.sleep(POLL_SECONDS)
+        deadline = time.monotonic() + KILL_SECONDS
+        # Not before the last one is gone are its ports free for the next run.
+        while not await self._ends_within(POLL_SECONDS) or self._kill():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"process {self.pid} is there {KILL_SECONDS:g} s after SIGKILL")
+            await asyncio.sleep(POLL_SECONDS)
         self._forget_namespace()
-        return code
+        return int(self._process.returncode)
+
+    async def _ends_within(self, seconds: float) -> bool:
+        # Not by asyncio.timeout: before Python 3.11.4 it does not work in a task that was cancelled, as ours was.
+        waiting = asyncio.ensure_future(self._ended.wait())
+        try:
+            await asyncio.wait({waiting}, timeout=seconds)
+        finally:
+            waiting.cancel()
+        return not self.is_running
 
     def _kill(self) -> bool:
         """Kill all that is left; return whether there was anything."""
