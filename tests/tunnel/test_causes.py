@@ -23,7 +23,7 @@ from umbilical.konnectivity.links import AgentLink, Tunnel
 from umbilical.konnectivity.metadata import AgentIdentifiers
 from umbilical.tunnel import causes
 from umbilical.tunnel import notices as agent_notices
-from umbilical.tunnel.notices import MAX_KINDS, REPEAT_SECONDS, DialNotices, Hush
+from umbilical.tunnel.notices import MAX_KINDS, REPEAT_SECONDS, DialNotices, LogThrottle
 from umbilical.tunnel.settings import TlsFiles
 
 Meet = Callable[[Pair, Pair], Stage]
@@ -233,7 +233,7 @@ def test_an_agent_that_leaves_is_no_warning(stage: Stage, caplog: Logged) -> Non
     caplog.set_level("INFO", "umbilical")
     server, agent = stage.start_pair()
     stage.call(agent.agent.drain)
-    stage.eventually(lambda: any(link.draining for link in server.server.exchange.links.values()))
+    stage.eventually(lambda: any(link.draining for link in server.server.core.links.values()))
     agent.stop()
     stage.eventually(lambda: "agent gone" in caplog.text)
     assert not [line for line in warnings(caplog) if "agent gone" in line]
@@ -313,13 +313,13 @@ def notices(caplog: Logged) -> list[str]:
 
 
 def test_the_same_thing_is_said_once_in_a_while_with_how_often_it_was_kept_back() -> None:
-    hush = Hush(10.0)
+    hush = LogThrottle(10.0)
     assert [hush.due("a", 1000.0), hush.due("a", 1001.0), hush.due("a", 1009.9)] == [0, None, None]
     assert [hush.due("b", 1001.0), hush.due("a", 1010.0), hush.due("a", 1011.0)] == [0, 2, None]
 
 
 def test_the_memory_of_what_was_said_is_bounded() -> None:
-    hush = Hush()
+    hush = LogThrottle()
     for number in range(3 * MAX_KINDS):
         assert hush.due(str(number), 1000.0) == 0
     assert len(hush._told) <= MAX_KINDS

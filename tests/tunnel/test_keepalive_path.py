@@ -178,8 +178,8 @@ def test_a_server_tells_of_an_agent_that_is_stopped_and_of_its_return(
         os.kill(agent.pid, signal.SIGSTOP)
         stream = open_proxy_stream(server)
         stream.send(packet_messages.dial_request("127.0.0.1:9", 7))
-        stage.eventually(lambda: server.server.exchange.gauges().pending_dials == 1)
-        (link,) = server.server.exchange.links.values()
+        stage.eventually(lambda: server.server.core.gauges().pending_dials == 1)
+        (link,) = server.server.core.links.values()
         shell: Any = link.shell
         # Two segments on the way at once would be sent again before a stopped process's kernel acknowledges them.
         stage.eventually(lambda: _is_acknowledged(shell.transport.channel.sock))

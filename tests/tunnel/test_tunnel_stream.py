@@ -29,7 +29,7 @@ def open_tunnel(server: RunningServer, address: str) -> SocketTunnel:
 
 def own_streams(server: RunningServer) -> list[Any]:
     """The tunnels' streams at the server; to be called in the loop's thread."""
-    links = server.server.exchange.links.values()
+    links = server.server.core.links.values()
     streams = [link.shell.transport.connection.streams.values() for link in links]  # type: ignore[attr-defined]
     return [stream for some in streams for stream in some if stream.plain]
 
@@ -44,7 +44,7 @@ def test_a_half_closed_tunnel_in_which_nothing_moves_is_not_kept_for_ever(
     far = endpoint.accept()
     tunnel.socket.shutdown(socket.SHUT_WR)
     assert read_to_end(far) == b""
-    stage.eventually(lambda: len(server.server.exchange.half_closed) == 1)
+    stage.eventually(lambda: len(server.server.core.half_closed) == 1)
     stage.skip(121, monkeypatch)
     assert tunnel.receive(1) == b""
     server.wait_until_quiet()
@@ -73,7 +73,7 @@ def test_what_waits_for_a_client_that_never_reads_is_bounded_by_its_window(stage
     stuck = [open_tunnel(server, endpoint.address) for _ in range(4)]
     stage.eventually(lambda: all(stream.receive_window <= stream.window // 4 for stream in own_streams(server)))
     waiting = stage.call(
-        lambda: [client._outlet.waiting_bytes() for client in server.server.exchange.clients]  # type: ignore[attr-defined]
+        lambda: [client._outlet.waiting_bytes() for client in server.server.core.clients]  # type: ignore[attr-defined]
     )
     assert len(waiting) == 4
     assert all(0 < size <= LARGEST_TUNNEL_WINDOW_BYTES for size in waiting)

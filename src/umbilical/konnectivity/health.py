@@ -21,7 +21,7 @@ PROBE_ADDRESS: Final = "the-server-asks-whether-you-dial-again"
 """Has no port, so that every agent answers with an error at once, and asks neither a resolver nor the network."""
 
 
-class Infirmary:
+class AgentHealth:
     """The links that are sick."""
 
     def __init__(self) -> None:

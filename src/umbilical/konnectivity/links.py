@@ -1,6 +1,6 @@
 """Links of agents, the tunnels on them, and groups of links in the order of their load.
 
-A group has one seat per agent ID. Seats of one rank share a bucket; a load that changes by one moves its seat to the
+A group has one slot per agent ID. Slots of one rank share a bucket; a load that changes by one moves its slot to the
 bucket next door, so that neither a dial nor its end costs more with more agents (decisions/0015).
 """
 
@@ -59,9 +59,9 @@ class AgentLink:
         """Every tunnel has a stream of its own; its connection ID is the stream's number."""
         self.draining = False
         self.connections: dict[int, Tunnel] = {}
-        """By the connection ID that the agent chose; filled by the switchboard."""
+        """By the connection ID that the agent chose; filled by the registry."""
         self.pending: dict[int, Tunnel] = {}
-        """By dial ID: asked of this agent, not answered yet; filled by the switchboard."""
+        """By dial ID: asked of this agent, not answered yet; filled by the registry."""
         self.answered_orphans: dict[int, None] = {}
         """Connection IDs that nobody owns and whose close was requested already, oldest first."""
         self.shell: object | None = None
@@ -73,7 +73,7 @@ class AgentLink:
         self.probed_at = 0.0
         """When a sick agent was asked for a sign that it dials again; 0: it owes no answer."""
         self.rank = 0
-        self.seats: list[Seat] = []
+        self.slots: list[AgentSlot] = []
 
     def load(self) -> int:
         return len(self.pending) + len(self.connections)
@@ -87,11 +87,11 @@ class AgentLink:
             rank += SICK_RANK
         if rank != self.rank:
             self.rank = rank
-            for seat in self.seats:
-                seat.group.settle(seat)
+            for slot in self.slots:
+                slot.group.settle(slot)
 
 
-class Seat:
+class AgentSlot:
     """One agent ID within one group."""
 
     def __init__(self, group: "Group", link: AgentLink) -> None:
@@ -119,85 +119,85 @@ class Seat:
 
 class Group:
     def __init__(self) -> None:
-        self.seats: Final[dict[str, Seat]] = {}
-        self._alone: Seat | None = None
-        """The only seat; it needs no order. Most hosts are named by one agent, and their groups then cost nothing."""
-        self._buckets: Final[dict[int, list[Seat]]] = {}
+        self.slots: Final[dict[str, AgentSlot]] = {}
+        self._alone: AgentSlot | None = None
+        """The only slot; it needs no order. Most hosts are named by one agent, and their groups then cost nothing."""
+        self._buckets: Final[dict[int, list[AgentSlot]]] = {}
         self._lowest = 0
 
     def add(self, link: AgentLink) -> None:
-        seat = self.seats.get(link.agent_id)
-        if seat is None:
+        slot = self.slots.get(link.agent_id)
+        if slot is None:
             self._open(link)
-        elif link not in seat.links:  # an agent may name the same host twice
-            seat.links.append(link)
-            link.seats.append(seat)
-            self.settle(seat)
+        elif link not in slot.links:  # an agent may name the same host twice
+            slot.links.append(link)
+            link.slots.append(slot)
+            self.settle(slot)
 
     def _open(self, link: AgentLink) -> None:
-        seat = Seat(self, link)
-        self.seats[link.agent_id] = seat
-        link.seats.append(seat)
-        if len(self.seats) == 1:
-            self._alone = seat
+        slot = AgentSlot(self, link)
+        self.slots[link.agent_id] = slot
+        link.slots.append(slot)
+        if len(self.slots) == 1:
+            self._alone = slot
             return
         if self._alone is not None:
             self._lowest = self._alone.link.rank
             self._put(self._alone, self._lowest)
             self._alone = None
-        self._put(seat, link.rank)
+        self._put(slot, link.rank)
         self._lowest = min(self._lowest, link.rank)
 
-    def leave(self, seat: Seat, link: AgentLink) -> None:
-        seat.links.remove(link)
-        if seat.links:
-            self.settle(seat)
+    def leave(self, slot: AgentSlot, link: AgentLink) -> None:
+        slot.links.remove(link)
+        if slot.links:
+            self.settle(slot)
             return
-        del self.seats[link.agent_id]
-        if self._alone is seat:
+        del self.slots[link.agent_id]
+        if self._alone is slot:
             self._alone = None
             return
-        self._take(seat)
-        if len(self.seats) == 1:
+        self._take(slot)
+        if len(self.slots) == 1:
             self._buckets.clear()
-            self._alone = next(iter(self.seats.values()))
+            self._alone = next(iter(self.slots.values()))
         elif self._lowest not in self._buckets:
             self._lowest = min(self._buckets)
 
-    def settle(self, seat: Seat) -> None:
-        """Put a seat where it belongs, after its links or the rank of one of them have changed."""
-        seat.link = seat.best()
-        if self._alone is None and seat.link.rank != seat.rank:
-            self._move(seat, seat.link.rank)
+    def settle(self, slot: AgentSlot) -> None:
+        """Put a slot where it belongs, after its links or the rank of one of them have changed."""
+        slot.link = slot.best()
+        if self._alone is None and slot.link.rank != slot.rank:
+            self._move(slot, slot.link.rank)
 
-    def _move(self, seat: Seat, rank: int) -> None:
-        left = seat.rank
-        self._take(seat)
-        self._put(seat, rank)
+    def _move(self, slot: AgentSlot, rank: int) -> None:
+        left = slot.rank
+        self._take(slot)
+        self._put(slot, rank)
         if rank < self._lowest:
             self._lowest = rank
         elif left == self._lowest and left not in self._buckets:
             # A load that grew by one: nobody can be between. All else is rare: an agent drains, falls sick, or heals.
             self._lowest = rank if rank == left + 1 else min(self._buckets)
 
-    def _take(self, seat: Seat) -> None:
+    def _take(self, slot: AgentSlot) -> None:
         # The last of the bucket takes the hole, so that nothing shifts.
-        bucket = self._buckets[seat.rank]
+        bucket = self._buckets[slot.rank]
         last = bucket.pop()
-        if last is not seat:
-            bucket[seat.index] = last
-            last.index = seat.index
+        if last is not slot:
+            bucket[slot.index] = last
+            last.index = slot.index
         if not bucket:
-            del self._buckets[seat.rank]
+            del self._buckets[slot.rank]
 
-    def _put(self, seat: Seat, rank: int) -> None:
+    def _put(self, slot: AgentSlot, rank: int) -> None:
         bucket = self._buckets.get(rank)
         if bucket is None:
             bucket = []
             self._buckets[rank] = bucket
-        seat.rank = rank
-        seat.index = len(bucket)
-        bucket.append(seat)
+        slot.rank = rank
+        slot.index = len(bucket)
+        bucket.append(slot)
 
     def least_loaded(self, draw: int) -> AgentLink:
         """Of those with the least load, the one that the draw picks. Not to be asked of an empty group."""
@@ -209,4 +209,4 @@ class Group:
     def is_well(self) -> bool:
         """Whether there is a link that neither drains nor is sick."""
         lowest = self._alone.link.rank if self._alone is not None else self._lowest
-        return bool(self.seats) and lowest < DRAINING_RANK
+        return bool(self.slots) and lowest < DRAINING_RANK

@@ -22,7 +22,7 @@ from umbilical.proxies.relay import RelayLimits, log_tunnel, peer_of, relay
 from umbilical.proxies.settings import ListenerSettings, Socks5Settings
 from umbilical.tunnel.causes import log_fields
 from umbilical.tunnel.certificates import file_stamp
-from umbilical.tunnel.notices import Hush
+from umbilical.tunnel.notices import LogThrottle
 from umbilical.wire import socks5
 from umbilical.wire.errors import ProtocolViolation
 
@@ -106,7 +106,7 @@ class Socks5:
         self._metrics: Final = metrics
         self._credentials: Final = credentials
         self._limits: Final = RelayLimits(settings.idle_seconds, settings.buffer_bytes)
-        self._hush: Final = Hush()
+        self._throttle: Final = LogThrottle()
 
     def drain(self) -> None:
         """Every connection is one request: there is nobody to let go."""
@@ -168,7 +168,7 @@ class Socks5:
 
     def _say(self, kind: str, text: str, code: str, remedy: str) -> None:
         """The first of a kind at once, then how many there were: a storm is a few lines."""
-        more = self._hush.more(kind, time.monotonic())
+        more = self._throttle.more(kind, time.monotonic())
         if more is not None:
             logger.warning("%s%s", text, more, extra=log_fields(code, remedy))
 

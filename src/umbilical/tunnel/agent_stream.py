@@ -1,4 +1,4 @@
-"""The server's end of an agent's connection: hello, authentication, packets to and from the switchboard."""
+"""The server's end of an agent's connection: hello, authentication, packets to and from the tunnel registry."""
 
 import logging
 from typing import Final, cast
@@ -9,8 +9,8 @@ from umbilical.tunnel import causes
 from umbilical.tunnel.backlog import Brake
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.client import Client
-from umbilical.tunnel.exchange import AgentShell, Exchange
 from umbilical.tunnel.keepalive import Heartbeat, PathWatch
+from umbilical.tunnel.server_core import AgentShell, ServerCore
 from umbilical.tunnel.tcp_facts import round_trip_seconds
 from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, Transport, agent_side_connection
 from umbilical.tunnel.tunnel_stream import TunnelStream
@@ -84,11 +84,11 @@ class Admission:
 
 
 class AgentTransport(Transport):
-    def __init__(self, channel: TlsChannel, exchange: Exchange, admission: Admission) -> None:
-        super().__init__(exchange.loop, channel, agent_side_connection(is_client=False))
-        self._exchange: Final = exchange
+    def __init__(self, channel: TlsChannel, core: ServerCore, admission: Admission) -> None:
+        super().__init__(core.loop, channel, agent_side_connection(is_client=False))
+        self._core: Final = core
         self._admission: Final = admission
-        self._received: Final = exchange.metrics.from_agent
+        self._received: Final = core.metrics.from_agent
         self._peer: Final = channel.peer()
         self._heartbeat: Heartbeat | None = None
         self._watch: PathWatch | None = None
@@ -100,8 +100,8 @@ class AgentTransport(Transport):
         if self._tls.tls.selected_alpn_protocol() != "h2":
             self.lose("the agent does not speak HTTP/2: no ALPN protocol in common")
             return
-        self._exchange.handshakes.discard(self)
-        self._heartbeat = Heartbeat(self, self._exchange.settings.agent_keepalive)
+        self._core.handshakes.discard(self)
+        self._heartbeat = Heartbeat(self, self._core.settings.agent_keepalive)
         self._watch = PathWatch(self)
 
     def on_timer(self) -> None:
@@ -110,9 +110,9 @@ class AgentTransport(Transport):
 
     def on_silent(self, seconds: float, acknowledges: bool) -> None:
         for agent in list(self._streams):
-            self._exchange.agent_silent(agent.link)
+            self._core.agent_silent(agent.link)
         code = "UMB406" if acknowledges else "UMB407"
-        if self._exchange.hush.due(f"{code} {self._peer}", self.loop.now) is None:
+        if self._core.throttle.due(f"{code} {self._peer}", self.loop.now) is None:
             return
         words = (
             "it does not even answer a ping, though its machine takes what we send: the agent hangs"
@@ -137,7 +137,7 @@ class AgentTransport(Transport):
 
     def on_loss(self, sent_again: int, sent: int, seconds: float) -> None:
         cause = causes.Cause("UMB409", "packets to it get lost")
-        if self._exchange.hush.due(f"{cause.code} {self._peer}", self.loop.now) is None:
+        if self._core.throttle.due(f"{cause.code} {self._peer}", self.loop.now) is None:
             return
         logger.warning(
             "%s agent=%s peer=%s: %s, %d of %d segments within %.0f s had to be sent again",
@@ -208,15 +208,13 @@ class AgentTransport(Transport):
         """Authentication is done, if there is any: say hello and take part."""
         if self.closed or not stream.can_send():
             return
-        exchange = self._exchange
-        forbidden = exchange.agent_gate.refusal(self._tls.tls, hello.identifiers)
+        core = self._core
+        forbidden = core.agent_gate.refusal(self._tls.tls, hello.identifiers)
         if forbidden:
             self._refuse(stream, grpc.PERMISSION_DENIED, forbidden, "UMB346")
             return
-        settings = exchange.settings
-        link = AgentLink(
-            exchange.next_key(), hello.agent_id, hello.identifiers, understands_pause=hello.understands_pause
-        )
+        settings = core.settings
+        link = AgentLink(core.next_key(), hello.agent_id, hello.identifiers, understands_pause=hello.understands_pause)
         link.has_own_streams = hello.understands_streams and settings.limits.own_streams
         self._has_own_streams = self._has_own_streams or link.has_own_streams
         agent = AgentStream(self, stream, link)
@@ -230,7 +228,7 @@ class AgentTransport(Transport):
         self.connection.credit(stream, 0)
         self.fit_window(round_trip_seconds(self.channel.sock))
         self.touch()
-        exchange.agent_connected(link)
+        core.agent_connected(link)
         logger.info("agent connected agent=%s peer=%s", hello.agent_id, self._peer)
 
     def on_data(self, stream: Stream) -> None:
@@ -280,27 +278,27 @@ class AgentTransport(Transport):
         self._received[packets.DATA] += 1
         tunnel = link.connections.get(connection_id)
         if tunnel is None:
-            self._exchange.orphan_data(link, connection_id)
+            self._core.orphan_data(link, connection_id)
             return
         if tunnel.state == ESTABLISHED:
             cast(Client, tunnel.client).deliver(view)
 
     def _on_packet(self, link: AgentLink, packet: packets.Packet) -> None:
-        exchange = self._exchange
-        exchange.metrics.from_agent[packet.kind if packet.kind <= packets.DRAIN else 7] += 1
+        core = self._core
+        core.metrics.from_agent[packet.kind if packet.kind <= packets.DRAIN else 7] += 1
         if isinstance(packet, packets.DialResponse):
-            exchange.agent_answered(link, self._checked(link, packet))
+            core.agent_answered(link, self._checked(link, packet))
         elif isinstance(packet, packets.CloseResponse):
-            exchange.agent_closed(link, packet.connection_id, packet.error)
+            core.agent_closed(link, packet.connection_id, packet.error)
         elif isinstance(packet, packets.CloseRequest):
-            exchange.agent_closed(link, packet.connection_id, "")
+            core.agent_closed(link, packet.connection_id, "")
         elif isinstance(packet, packets.Data):
             if packet.payload:
                 self._on_payload(link, packet.connection_id, memoryview(packet.payload))
         elif isinstance(packet, packets.Drain):
-            exchange.agent_draining(link)
+            core.agent_draining(link)
         elif isinstance(packet, packets.CloseDial):
-            exchange.agent_cancelled_dial(link, packet.dial_id)
+            core.agent_cancelled_dial(link, packet.dial_id)
         elif isinstance(packet, packets.Pause | packets.Resume):
             self._on_pause(link, packet)
 
@@ -344,7 +342,7 @@ class AgentTransport(Transport):
             client.resume()
 
     def _violated(self, stream: Stream, violation: ProtocolViolation) -> None:
-        self._exchange.metrics.stream_error("from_agent", grpc.CODE_NAMES[violation.code])
+        self._core.metrics.stream_error("from_agent", grpc.CODE_NAMES[violation.code])
         self.finish(stream, violation.code, violation.message)
         self._drop(stream, f"protocol violation by the agent: {violation.message}")
 
@@ -355,7 +353,7 @@ class AgentTransport(Transport):
 
     def _is_news(self, code: str) -> bool:
         """Of every host that knocks again and again, one line in a while for each way to fail."""
-        return self._exchange.hush.due(f"{code} {self._peer.rpartition(':')[0]}", self.loop.now) is not None
+        return self._core.throttle.due(f"{code} {self._peer.rpartition(':')[0]}", self.loop.now) is not None
 
     def end_stream(self, stream: Stream, reason: str) -> None:
         self.finish(stream, grpc.OK, "")
@@ -366,7 +364,7 @@ class AgentTransport(Transport):
         stream.owner = None
         if isinstance(agent, AgentStream):
             self._streams.discard(agent)
-            self._exchange.agent_gone(agent.link, reason)
+            self._core.agent_gone(agent.link, reason)
             if not self.closed and not self._streams:
                 for own in [stream for stream in self.connection.streams.values() if stream.plain]:
                     self.connection.reset(own, frames.CANCEL)
@@ -380,4 +378,4 @@ class AgentTransport(Transport):
             self._tell_failed(reason)
         for agent in list(self._streams):
             self._drop(agent.stream, reason)
-        self._exchange.transport_closed(self)
+        self._core.transport_closed(self)

@@ -15,9 +15,9 @@ from umbilical.tunnel.agent_stream import AgentStream
 from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog
 from umbilical.tunnel.channel import AGAIN, END, Channel, TlsChannel
 from umbilical.tunnel.client import Client
-from umbilical.tunnel.exchange import Exchange
 from umbilical.tunnel.loop import Deadlines
 from umbilical.tunnel.payload import Inlet, Outlet
+from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.transport import TUNNEL_WINDOW_BYTES
 from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire import http1
@@ -39,12 +39,12 @@ _ESTABLISHED: Final = memoryview(http1.CONNECTION_ESTABLISHED)
 
 
 class ConnectClient(Client):
-    def __init__(self, channel: Channel, exchange: Exchange, heads: Deadlines) -> None:
+    def __init__(self, channel: Channel, core: ServerCore, heads: Deadlines) -> None:
         super().__init__()
         self._channel: Final = channel
-        self._exchange: Final = exchange
-        self._loop: Final = exchange.loop
-        self._pause_above = exchange.settings.limits.pause_above_bytes
+        self._core: Final = core
+        self._loop: Final = core.loop
+        self._pause_above = core.settings.limits.pause_above_bytes
         self._outlet: Final = Outlet(channel)
         self._heads: Final = heads
         self._head: http1.ConnectHead | None = http1.ConnectHead()
@@ -64,7 +64,7 @@ class ConnectClient(Client):
         self._backlog: Backlog | None = None
 
     def start(self) -> None:
-        self._exchange.clients.add(self)
+        self._core.clients.add(self)
         self._heads.add(self)
         self._channel.start(self)
         if self._channel.is_plain:
@@ -112,7 +112,7 @@ class ConnectClient(Client):
 
     def _refusal(self) -> str:
         channel = self._channel
-        return self._exchange.refuse_client(channel.tls, channel.peer()) if isinstance(channel, TlsChannel) else ""
+        return self._core.refuse_client(channel.tls, channel.peer()) if isinstance(channel, TlsChannel) else ""
 
     def _refuse_method(self, request: http1.Request, rest: bytes) -> None:
         reply = http1.method_not_allowed_reply(request, time.strftime(_HTTP_DATE, time.gmtime()).encode())
@@ -131,7 +131,7 @@ class ConnectClient(Client):
         self._head = None
         self._early = early
         self._state = _DIALLING
-        self._exchange.dial(self, "tcp", address, self._exchange.next_dial_id())
+        self._core.dial(self, "tcp", address, self._core.next_dial_id())
         if self._channel.hung_up and self._state == _DIALLING:
             self._hung_up_early()  # its end came in the same event as its request, and will not be told again
 
@@ -146,7 +146,7 @@ class ConnectClient(Client):
     def on_timer(self) -> None:
         """The head did not come in time, or the last bytes were not taken in time."""
         if self._state == _OPEN and (self._sent_all or self._endpoint_ended):
-            seconds = self._exchange.settings.limits.half_closed_idle_seconds
+            seconds = self._core.settings.limits.half_closed_idle_seconds
             side = "client" if self._sent_all else "endpoint"
             self._gone(f"{side} ended its side, and the other moved nothing for {seconds:g} s")
         elif self._state == _OPEN:
@@ -164,10 +164,10 @@ class ConnectClient(Client):
             established = memoryview(http1.traced(http1.CONNECTION_ESTABLISHED, self._trace(tunnel)))
         started = time.perf_counter()
         sent = self._channel.send(established)
-        self._exchange.metrics.frontend_write_seconds.observe(time.perf_counter() - started)
+        self._core.metrics.frontend_write_seconds.observe(time.perf_counter() - started)
         if sent < 0:
             reason = DialFailure(FailureReason.ANSWER_FAILED)
-            self._exchange.metrics.dial_failed(metric_reason(reason))
+            self._core.metrics.dial_failed(metric_reason(reason))
             self._gone("client gone before it was told of its connection")
             return
         if sent < len(established):
@@ -175,7 +175,7 @@ class ConnectClient(Client):
         self._agent = agent
         if own is not None:
             self._pause_above = min(self._pause_above, TUNNEL_WINDOW_BYTES >> 1)
-        counts = self._exchange.metrics.to_agent
+        counts = self._core.metrics.to_agent
         stream = agent.stream if own is None else own.stream
         inlet = self._inlet = Inlet(self, agent.transport, stream, tunnel.connection_id, counts)
         inlet.unanswered = own
@@ -197,7 +197,7 @@ class ConnectClient(Client):
         """What a client that asked learns of the way its dial took."""
         seconds = f"{self._loop.now - tunnel.asked_at:.6f}"
         agent = [] if tunnel.link is None else [("Umbilical-Agent", tunnel.link.agent_id)]
-        return [("Umbilical-Server", self._exchange.settings.server_id), *agent, ("Umbilical-Dial-Seconds", seconds)]
+        return [("Umbilical-Server", self._core.settings.server_id), *agent, ("Umbilical-Dial-Seconds", seconds)]
 
     def _answer(self, reply: bytes) -> None:
         """Send a reply that ends the connection."""
@@ -223,7 +223,7 @@ class ConnectClient(Client):
         self.bytes_from_client = inlet.bytes_written
         if count == AGAIN:
             if self._endpoint_ended:
-                self._exchange.half_closed.add(self)
+                self._core.half_closed.add(self)
         elif count == END and self._own is not None and not self._channel.is_gone:
             self._end_upload(self._own)
         else:
@@ -232,7 +232,7 @@ class ConnectClient(Client):
     def _end_upload(self, own: TunnelStream) -> None:
         """The client has ended its side: so do we towards the endpoint, which may go on (fault no-half-close)."""
         self._sent_all = True
-        self._exchange.flushing.discard(self)
+        self._core.flushing.discard(self)
         own.end()
         self._end_if_both()
 
@@ -250,15 +250,15 @@ class ConnectClient(Client):
     def _end_if_both(self) -> None:
         tunnel = self.tunnel
         if self._sent_all and self._endpoint_ended and tunnel is not None:
-            self._exchange.stream_over(tunnel)
+            self._core.stream_over(tunnel)
         else:
-            self._exchange.half_closed.add(self)
+            self._core.half_closed.add(self)
 
     def endpoint_lost(self, cause: str) -> None:
         tunnel = self.tunnel
         if tunnel is not None:
             self.report(self._loop.now, cause)
-            self._exchange.stream_over(tunnel)
+            self._core.stream_over(tunnel)
 
     def on_again(self) -> None:
         if self._dirty:
@@ -283,7 +283,7 @@ class ConnectClient(Client):
     def _limit_last_bytes(self) -> None:
         """It ended its side and the agent takes nothing now: wait, but not for ever."""
         if self._channel.hung_up and self._state == _OPEN and not self._sent_all:
-            self._exchange.flushing.add(self)
+            self._core.flushing.add(self)
 
     def pause(self) -> None:
         self._paused = True
@@ -315,29 +315,29 @@ class ConnectClient(Client):
         if self._own is not None:
             self._own.arrived(size, waiting - before)
             if self._sent_all:
-                self._exchange.half_closed.add(self)
+                self._core.half_closed.add(self)
         if waiting > self._pause_above:
             self._hold_back(waiting)
 
     def _hold_back(self, waiting: int) -> None:
         backlog, agent = self._backlog, self._agent
         if backlog is None and agent is not None:
-            exchange = self._exchange
-            backlog = self._backlog = Backlog(exchange.settings.limits, agent.brake, exchange.stuck, self)
+            core = self._core
+            backlog = self._backlog = Backlog(core.settings.limits, agent.brake, core.stuck, self)
         if backlog is not None:
             backlog.grew(waiting)
 
     def ask_pause(self) -> bool:
         if self._own is not None:
             return True  # its window does
-        return self.tunnel is not None and self._exchange.pause_sender(self.tunnel)
+        return self.tunnel is not None and self._core.pause_sender(self.tunnel)
 
     def ask_resume(self) -> None:
         if self.tunnel is not None and self._own is None:
-            self._exchange.resume_sender(self.tunnel)
+            self._core.resume_sender(self.tunnel)
 
     def on_stuck(self) -> None:
-        limit = self._exchange.settings.limits.tunnel_buffer_bytes
+        limit = self._core.settings.limits.tunnel_buffer_bytes
         text = f"client reads nothing: more than {limit} bytes waited {STUCK_SECONDS:g} s"
         self.warn(f"tunnel closed: {text}")
         self.report(self._loop.now, text, "UMB403")
@@ -366,12 +366,12 @@ class ConnectClient(Client):
         if waiting < before and self._own is not None and self._state == _OPEN:
             self._own.taken(before - waiting)
             if self._sent_all:
-                self._exchange.half_closed.add(self)
+                self._core.half_closed.add(self)
         if self._state == _CLOSING:
             if outlet.is_empty():
                 self._finish()
             elif waiting < before:
-                self._exchange.flushing.add(self)  # it moves: its time begins anew
+                self._core.flushing.add(self)  # it moves: its time begins anew
             return
         if self._backlog is not None and waiting < before:
             self._backlog.shrank(waiting)
@@ -390,7 +390,7 @@ class ConnectClient(Client):
             self._backlog = None
 
     def _finish_when_flushed(self) -> None:
-        self._exchange.flushing.add(self)
+        self._core.flushing.add(self)
         if self._opened_turn == self._loop.turns:
             self._dirty = True
             self._loop.again(self)  # the 200 line went out in this turn: what follows it waits for the next
@@ -403,11 +403,11 @@ class ConnectClient(Client):
         if tunnel is not None:
             self.report(self._loop.now, cause)
             if own is None:
-                self._exchange.client_closed(tunnel)
+                self._core.client_closed(tunnel)
             elif tunnel.state != ENDED:
                 self._state = _CLOSING  # the end of the tunnel, told below, finds nothing left to do
                 own.close()
-                self._exchange.stream_over(tunnel)
+                self._core.stream_over(tunnel)
         self._finish()
 
     def _finish(self) -> None:
@@ -416,14 +416,14 @@ class ConnectClient(Client):
         self._state = _OVER
         self._release_brake()
         self._heads.discard(self)
-        self._exchange.flushing.discard(self)
-        self._exchange.half_closed.discard(self)
-        self._exchange.clients.discard(self)
+        self._core.flushing.discard(self)
+        self._core.half_closed.discard(self)
+        self._core.clients.discard(self)
         channel = self._channel
         if channel.hung_up or channel.error or self._outlet.broken:
             channel.close()
         else:
-            self._exchange.lingering.take(channel)
+            self._core.lingering.take(channel)
 
     def on_lost(self, reason: str) -> None:
         if self.tunnel is None:

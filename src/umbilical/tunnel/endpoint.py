@@ -12,8 +12,8 @@ from umbilical.konnectivity.commands import CONNECTED, FLUSHING, EndpointConnect
 from umbilical.tunnel import causes
 from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog, Brake
 from umbilical.tunnel.channel import AGAIN, END, Channel
-from umbilical.tunnel.dialing import Dial, DialDesk, DialOwner
-from umbilical.tunnel.linger import LingerRoom
+from umbilical.tunnel.dialing import Dial, DialOwner, EndpointDialer
+from umbilical.tunnel.linger import LingeringChannels
 from umbilical.tunnel.loop import HANGUP, IN, Deadlines, Loop
 from umbilical.tunnel.metrics import AgentMetrics
 from umbilical.tunnel.payload import Inlet, Outlet
@@ -30,15 +30,15 @@ FLUSH_SECONDS: Final = 60.0
 """How long an endpoint may take to accept the last bytes of a tunnel that was closed."""
 
 
-class Workshop:
+class EndpointContext:
     """What all endpoints of one agent share."""
 
-    def __init__(self, loop: Loop, desk: DialDesk, limits: Limits, metrics: AgentMetrics) -> None:
+    def __init__(self, loop: Loop, dialer: EndpointDialer, limits: Limits, metrics: AgentMetrics) -> None:
         self.loop: Final = loop
-        self.desk: Final = desk
+        self.dialer: Final = dialer
         self.limits: Final = limits
         self.metrics: Final = metrics
-        self.lingering: Final = LingerRoom(loop)
+        self.lingering: Final = LingeringChannels(loop)
         self.flushing: Final = Deadlines(loop, FLUSH_SECONDS)
         self.stuck: Final = Deadlines(loop, STUCK_SECONDS)
 
@@ -80,16 +80,16 @@ class EndpointLink(Transport):
 
 
 class Endpoint(DialOwner):
-    def __init__(self, link: EndpointLink, record: EndpointConnection, workshop: Workshop) -> None:
+    def __init__(self, link: EndpointLink, record: EndpointConnection, context: EndpointContext) -> None:
         self.link: Final = link
         self.record: Final = record
-        self.asked_at: Final = workshop.loop.now
+        self.asked_at: Final = context.loop.now
         self.bytes_to_endpoint = 0
         self.paused = False
         """The server asked us to stop reading."""
-        self._workshop: Final = workshop
-        self._loop: Final = workshop.loop
-        self._pause_above = workshop.limits.pause_above_bytes
+        self._context: Final = context
+        self._loop: Final = context.loop
+        self._pause_above = context.limits.pause_above_bytes
         self._dial: Dial | None = None
         self._channel: Channel | None = None
         self._outlet: Outlet | None = None
@@ -102,7 +102,7 @@ class Endpoint(DialOwner):
         self._backlog: Backlog | None = None
 
     def start(self) -> None:
-        self._dial = self._workshop.desk.dial(self, self.record.network, self.record.address)
+        self._dial = self._context.dialer.dial(self, self.record.network, self.record.address)
 
     def cancel(self) -> None:
         if self._dial is not None:
@@ -123,10 +123,10 @@ class Endpoint(DialOwner):
             self._pause_above = min(self._pause_above, TUNNEL_WINDOW_BYTES >> 1)
         self._channel = channel
         self._outlet = Outlet(channel)
-        counts = self._workshop.metrics.from_agent
+        counts = self._context.metrics.from_agent
         self._inlet = Inlet(self, self.link, stream, self.record.connection_id, counts)
         channel.adopt(self)
-        self._workshop.metrics.dial_seconds.observe(self._loop.now - self.asked_at)
+        self._context.metrics.dial_seconds.observe(self._loop.now - self.asked_at)
         self.link.endpoint_opened(self)
         if mask & (IN | HANGUP):
             channel.on_events(mask)
@@ -224,14 +224,14 @@ class Endpoint(DialOwner):
             return
         self.link.tunnel_over(self, f"client gone (HTTP/2 error {code})")
         self._release_brake()
-        self._workshop.flushing.discard(self)
+        self._context.flushing.discard(self)
         if self._channel is not None:
             self._channel.reset()
 
     def _hold_back(self, waiting: int) -> None:
         backlog, brake = self._backlog, self.link.brake
         if backlog is None and brake is not None:
-            backlog = self._backlog = Backlog(self._workshop.limits, brake, self._workshop.stuck, self)
+            backlog = self._backlog = Backlog(self._context.limits, brake, self._context.stuck, self)
         if backlog is not None:
             backlog.grew(waiting)
 
@@ -262,7 +262,7 @@ class Endpoint(DialOwner):
         )
 
     def on_stuck(self) -> None:
-        limit = self._workshop.limits.tunnel_buffer_bytes
+        limit = self._context.limits.tunnel_buffer_bytes
         text = f"endpoint {self.record.address} reads nothing: more than {limit} bytes waited {STUCK_SECONDS:g} s"
         self._warn(f"tunnel closed: {text}")
         self._end(text, text)
@@ -287,7 +287,7 @@ class Endpoint(DialOwner):
             if outlet.is_empty():
                 self._flushed()
             elif waiting < before:
-                self._workshop.flushing.add(self)  # it moves: its time begins anew
+                self._context.flushing.add(self)  # it moves: its time begins anew
             return
         if self._backlog is not None and waiting < before:
             self._backlog.shrank(waiting)
@@ -306,11 +306,11 @@ class Endpoint(DialOwner):
     def flush_and_close(self) -> None:
         """The server asked to close: queued bytes first (fault tail-loss)."""
         self._release_brake()
-        self._workshop.flushing.add(self)
+        self._context.flushing.add(self)
         self.on_writable()
 
     def _flushed(self) -> None:
-        self._workshop.flushing.discard(self)
+        self._context.flushing.discard(self)
         self.link.endpoint_flushed(self)
         self._leave()
 
@@ -341,11 +341,11 @@ class Endpoint(DialOwner):
         if channel.hung_up or channel.error:
             channel.close()
         else:
-            self._workshop.lingering.take(channel)
+            self._context.lingering.take(channel)
 
     def abort(self) -> None:
         self._release_brake()
-        self._workshop.flushing.discard(self)
+        self._context.flushing.discard(self)
         if self._channel is not None:
             self._channel.close()
 

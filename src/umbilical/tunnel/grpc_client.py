@@ -13,8 +13,8 @@ from umbilical.tunnel.agent_stream import AgentStream
 from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog
 from umbilical.tunnel.channel import Owner
 from umbilical.tunnel.client import Client
-from umbilical.tunnel.exchange import Exchange
 from umbilical.tunnel.payload import Inlet
+from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.transport import TUNNEL_WINDOW_BYTES, Transport
 from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire import grpc, packets
@@ -32,12 +32,12 @@ _OVER: Final = 5
 
 
 class GrpcClient(Client):
-    def __init__(self, transport: Transport, stream: Stream, exchange: Exchange) -> None:
+    def __init__(self, transport: Transport, stream: Stream, core: ServerCore) -> None:
         super().__init__()
         self._transport: Final = transport
         self._stream: Final = stream
-        self._exchange: Final = exchange
-        self._loop: Final = exchange.loop
+        self._core: Final = core
+        self._loop: Final = core.loop
         self._state = _FRESH
         self._agent: AgentStream | None = None
         self._own: TunnelStream | None = None
@@ -56,7 +56,7 @@ class GrpcClient(Client):
         """The CLOSE_RSP that follows the last payload."""
 
     def on_packet(self, packet: packets.Packet) -> None:
-        self._exchange.metrics.from_client[packet.kind if packet.kind <= packets.DRAIN else 7] += 1
+        self._core.metrics.from_client[packet.kind if packet.kind <= packets.DRAIN else 7] += 1
         if isinstance(packet, packets.DialRequest):
             self._on_dial(packet)
         elif isinstance(packet, packets.CloseRequest):
@@ -67,7 +67,7 @@ class GrpcClient(Client):
             self._on_data(packet.connection_id, memoryview(packet.payload))
 
     def on_payload(self, connection_id: int, view: memoryview) -> None:
-        self._exchange.metrics.from_client[packets.DATA] += 1
+        self._core.metrics.from_client[packets.DATA] += 1
         self._on_data(connection_id, view)
 
     def _on_dial(self, request: packets.DialRequest) -> None:
@@ -77,7 +77,7 @@ class GrpcClient(Client):
             self._send(packets.DIAL_RSP, message)
             return
         self._state = _DIALLING
-        self._exchange.dial(self, request.protocol, request.address, request.dial_id)
+        self._core.dial(self, request.protocol, request.address, request.dial_id)
 
     def _on_cancel(self) -> None:
         tunnel = self.tunnel
@@ -180,7 +180,7 @@ class GrpcClient(Client):
         link = tunnel.link
         assert link is not None
         agent = self._agent = cast(AgentStream, link.shell)
-        metrics, connection_id = self._exchange.metrics, tunnel.connection_id
+        metrics, connection_id = self._core.metrics, tunnel.connection_id
         own = self._own = agent.own_stream(connection_id, self)
         stream = agent.stream if own is None else own.stream
         up = self._up_inlet = Inlet(self, agent.transport, stream, connection_id, metrics.to_agent)
@@ -217,30 +217,30 @@ class GrpcClient(Client):
             self._check_backlog()
 
     def _check_backlog(self) -> None:
-        exchange, agent = self._exchange, self._agent
-        limits = exchange.settings.limits
+        core, agent = self._core, self._agent
+        limits = core.settings.limits
         above = limits.pause_above_bytes if self._own is None else TUNNEL_WINDOW_BYTES >> 1
         if len(self._down) <= above or self._state == _OVER or agent is None:
             return
         backlog = self._backlog
         if backlog is None:
-            backlog = self._backlog = Backlog(limits, agent.brake, exchange.stuck, self)
+            backlog = self._backlog = Backlog(limits, agent.brake, core.stuck, self)
         backlog.grew(len(self._down))
 
     def ask_pause(self) -> bool:
         if self._own is not None:
             return True  # its window does
-        return self.tunnel is not None and self._exchange.pause_sender(self.tunnel)
+        return self.tunnel is not None and self._core.pause_sender(self.tunnel)
 
     def ask_resume(self) -> None:
         if self.tunnel is not None and self._own is None:
-            self._exchange.resume_sender(self.tunnel)
+            self._core.resume_sender(self.tunnel)
 
     def on_stuck(self) -> None:
         tunnel = self.tunnel
         if tunnel is None or self._state == _OVER:
             return
-        limit = self._exchange.settings.limits.tunnel_buffer_bytes
+        limit = self._core.settings.limits.tunnel_buffer_bytes
         text = f"client reads nothing: more than {limit} bytes waited {STUCK_SECONDS:g} s"
         self.warn(f"tunnel closed: {text}")
         self.report(self._loop.now, text, "UMB403")
@@ -301,16 +301,16 @@ class GrpcClient(Client):
     def endpoint_lost(self, cause: str) -> None:
         if self.tunnel is not None:
             self.report(self._loop.now, cause)
-            self._exchange.stream_over(self.tunnel)
+            self._core.stream_over(self.tunnel)
 
     def _end_tunnel(self, tunnel: Tunnel) -> None:
         """Tell the agent; then our client hears of it by `closed`."""
         own = self._own
         if own is None or tunnel.state == ENDED:
-            self._exchange.client_closed(tunnel)
+            self._core.client_closed(tunnel)
         else:
             own.close()
-            self._exchange.stream_over(tunnel)
+            self._core.stream_over(tunnel)
 
     def closed(self, error: str, cause: str) -> None:
         tunnel = self.tunnel
@@ -342,7 +342,7 @@ class GrpcClient(Client):
         transport = self._transport
         if transport.closed:
             return
-        self._exchange.metrics.to_client[kind] += 1
+        self._core.metrics.to_client[kind] += 1
         if kind == packets.CLOSE_RSP:
             transport.connection.send_ordered(self._stream, message)
         else:
@@ -358,7 +358,7 @@ class GrpcClient(Client):
         if self._stream.owner is None:
             return
         self._stream.owner = None
-        self._exchange.proxy_streams -= 1
+        self._core.proxy_streams -= 1
         self._up.clear()
         self._down.clear()
         self._farewell = None

@@ -5,9 +5,9 @@ import time
 from typing import Final
 
 from umbilical.tunnel.channel import Channel, TlsChannel
-from umbilical.tunnel.exchange import Exchange
 from umbilical.tunnel.grpc_client import GrpcClient
 from umbilical.tunnel.keepalive import Heartbeat
+from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.transport import Transport, client_side_connection
 from umbilical.wire import grpc
 from umbilical.wire.errors import ProtocolViolation
@@ -25,24 +25,24 @@ PROXY_PATH: Final = b"/ProxyService/Proxy"
 class GrpcTransport(Transport):
     """One client connection."""
 
-    def __init__(self, channel: Channel, exchange: Exchange) -> None:
-        super().__init__(exchange.loop, channel, client_side_connection())
-        self._exchange: Final = exchange
+    def __init__(self, channel: Channel, core: ServerCore) -> None:
+        super().__init__(core.loop, channel, client_side_connection())
+        self._core: Final = core
         self._heartbeat: Heartbeat | None = None
 
     def start(self) -> None:
-        self._exchange.transports.add(self)
+        self._core.transports.add(self)
         if isinstance(self.channel, TlsChannel):
-            self._exchange.handshakes.add(self)
+            self._core.handshakes.add(self)
         else:
-            self._heartbeat = Heartbeat(self, self._exchange.settings.frontend_keepalive)
+            self._heartbeat = Heartbeat(self, self._core.settings.frontend_keepalive)
         super().start()
         if self.channel.is_plain:
             self.on_readable()  # most often its greeting is here already, and one event is saved
 
     def on_open(self) -> None:
-        self._exchange.handshakes.discard(self)
-        self._heartbeat = Heartbeat(self, self._exchange.settings.frontend_keepalive)
+        self._core.handshakes.discard(self)
+        self._heartbeat = Heartbeat(self, self._core.settings.frontend_keepalive)
 
     def on_timer(self) -> None:
         self.lose("TLS handshake took too long")
@@ -50,7 +50,7 @@ class GrpcTransport(Transport):
     def on_flush(self) -> None:
         started = time.perf_counter()
         super().on_flush()
-        self._exchange.metrics.frontend_write_seconds.observe(time.perf_counter() - started)
+        self._core.metrics.frontend_write_seconds.observe(time.perf_counter() - started)
 
     def on_event(self, event: int) -> None:
         connection = self.connection
@@ -78,14 +78,14 @@ class GrpcTransport(Transport):
         if refusal:
             self.finish(stream, grpc.PERMISSION_DENIED, refusal)
             return
-        client = GrpcClient(self, stream, self._exchange)
+        client = GrpcClient(self, stream, self._core)
         stream.owner = client
-        self._exchange.proxy_streams += 1
+        self._core.proxy_streams += 1
         self.connection.send_headers(stream, grpc.RESPONSE_HEADERS)
 
     def _refusal(self) -> str:
         channel = self.channel
-        return self._exchange.refuse_client(channel.tls, channel.peer()) if isinstance(channel, TlsChannel) else ""
+        return self._core.refuse_client(channel.tls, channel.peer()) if isinstance(channel, TlsChannel) else ""
 
     def on_data(self, stream: Stream) -> None:
         connection = self.connection
@@ -105,7 +105,7 @@ class GrpcTransport(Transport):
                 else:
                     client.on_packet(decode_packet(reader.source, reader.start, reader.end))
         except ProtocolViolation as violation:
-            self._exchange.metrics.stream_error("from_client", grpc.CODE_NAMES[violation.code])
+            self._core.metrics.stream_error("from_client", grpc.CODE_NAMES[violation.code])
             client.end(violation.code, violation.message)
             return
         client.credit(size)
@@ -129,4 +129,4 @@ class GrpcTransport(Transport):
             client = stream.owner
             if isinstance(client, GrpcClient):
                 client.gone(f"client connection over: {reason}")
-        self._exchange.transport_closed(self)
+        self._core.transport_closed(self)

@@ -20,7 +20,7 @@ MAX_KINDS: Final = 1024
 """Kinds are told apart by agent, and agents come and go."""
 
 
-class Hush:
+class LogThrottle:
     """Keeps the same thing from being said again and again."""
 
     def __init__(self, repeat_seconds: float = REPEAT_SECONDS) -> None:
@@ -46,7 +46,7 @@ class Hush:
 
 class DialNotices:
     def __init__(self) -> None:
-        self._hush: Final = Hush()
+        self._throttle: Final = LogThrottle()
 
     def refused(self, code: str, address: str, agent: str, text: str, now: float) -> None:
         """A client's dial failed. Endpoints fail one by one; what agents and routes lack concerns all dials."""
@@ -56,7 +56,7 @@ class DialNotices:
         self._say(code, about, f"dial of {address} failed agent={agent}: {text}", now)
 
     def _say(self, code: str, about: str, text: str, now: float) -> None:
-        more = self._hush.more(f"{code} {about}", now)
+        more = self._throttle.more(f"{code} {about}", now)
         if more is not None:
             logger.warning("%s %s%s", code, text, more, extra=log_fields(code, NEXT[code]))
 

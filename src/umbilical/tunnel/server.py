@@ -1,4 +1,4 @@
-"""The server: listeners in, clients and agents on the exchange, idle tunnels closed, and a clean way out."""
+"""The server: listeners in, clients and agents on the core, idle tunnels closed, and a clean way out."""
 
 import asyncio
 import logging
@@ -13,12 +13,12 @@ from umbilical.tunnel.agent_stream import Admission, AgentStream, AgentTransport
 from umbilical.tunnel.channel import Channel, TlsChannel
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.connect_frontend import HEAD_SECONDS, ConnectClient
-from umbilical.tunnel.exchange import Exchange
 from umbilical.tunnel.grpc_frontend import GrpcTransport
 from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefused
 from umbilical.tunnel.listening import Listener, listen_tcp, listen_unix
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.outbound import tune
+from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.settings import FrontendMode, ServerSettings, TcpFrontend, UnixFrontend
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.streams import Stream
@@ -35,9 +35,9 @@ class IdleReaper(Handler):
     Looks at byte counts from time to time: a tunnel pays nothing per byte and has no timer of its own.
     """
 
-    def __init__(self, exchange: Exchange, seconds: float) -> None:
-        self._exchange: Final = exchange
-        self._loop: Final = exchange.loop
+    def __init__(self, core: ServerCore, seconds: float) -> None:
+        self._core: Final = core
+        self._loop: Final = core.loop
         self._seconds: Final = seconds
         self._timer = self._loop.after(seconds / LOOKS, self)
 
@@ -46,7 +46,7 @@ class IdleReaper(Handler):
 
     def on_timer(self) -> None:
         try:
-            for link in list(self._exchange.links.values()):
+            for link in list(self._core.links.values()):
                 for tunnel in list(link.connections.values()):
                     self._look_at(tunnel)
         finally:
@@ -103,16 +103,16 @@ class Server:
         self.settings: Final = settings
         self._loop: Final = loop
         self._admission: Final = TokenAdmission(authenticator) if authenticator is not None else Admission()
-        self.exchange: Final = Exchange(loop, settings)
+        self.core: Final = ServerCore(loop, settings)
         self.stopping = False
         self._heads: Final = Deadlines(loop, HEAD_SECONDS)
-        metrics = self.exchange.metrics.certificates
+        metrics = self.core.metrics.certificates
         self._agent_certificates: Final = certificates.agent_listener(settings, loop, metrics)
         grpc_mode = settings.mode == FrontendMode.GRPC
         alpn = "h2" if grpc_mode else "http/1.1"
         self._frontend_certificates: Final = certificates.frontend(settings, alpn, loop, metrics)
         idle = settings.idle_tunnel_seconds
-        self._reaper: Final = IdleReaper(self.exchange, idle) if idle > 0 else None
+        self._reaper: Final = IdleReaper(self.core, idle) if idle > 0 else None
         self._accept_client: Final = self._accept_grpc if grpc_mode else self._accept_connect
         self._frontend: Listener | None = None
         self._agents: Listener | None = None
@@ -150,16 +150,16 @@ class Server:
     def _accept_agent(self, sock: socket.socket) -> None:
         tune(sock)
         channel = TlsChannel(self._loop, sock, self._agent_certificates.context(), None)
-        transport = AgentTransport(channel, self.exchange, self._admission)
-        self.exchange.transports.add(transport)
-        self.exchange.handshakes.add(transport)
+        transport = AgentTransport(channel, self.core, self._admission)
+        self.core.transports.add(transport)
+        self.core.handshakes.add(transport)
         transport.start()
 
     def _accept_connect(self, sock: socket.socket) -> None:
-        ConnectClient(self._client_channel(sock), self.exchange, self._heads).start()
+        ConnectClient(self._client_channel(sock), self.core, self._heads).start()
 
     def _accept_grpc(self, sock: socket.socket) -> None:
-        GrpcTransport(self._client_channel(sock), self.exchange).start()
+        GrpcTransport(self._client_channel(sock), self.core).start()
 
     def _client_channel(self, sock: socket.socket) -> Channel:
         watched = self._frontend_certificates
@@ -169,14 +169,14 @@ class Server:
         return TlsChannel(self._loop, sock, watched.context(), None)
 
     def is_ready(self) -> bool:
-        return not self.stopping and self.exchange.is_ready()
+        return not self.stopping and self.core.is_ready()
 
     def agent_count(self) -> int:
         """Connected agents, each once however many streams it has."""
-        return len({link.agent_id for link in self.exchange.links.values()})
+        return len({link.agent_id for link in self.core.links.values()})
 
     def render_metrics(self) -> bytes:
-        return self.exchange.metrics.render(self.exchange.gauges())
+        return self.core.metrics.render(self.core.gauges())
 
     def stop_accepting(self) -> None:
         """No new client and no new agent; those that are here go on."""
@@ -200,7 +200,7 @@ class Server:
 
         Upstream's agents drop every tunnel at a GOAWAY, so they hear of it at the very end.
         """
-        for link in self.exchange.links.values():
+        for link in self.core.links.values():
             if link.understands_pause:
                 transport = cast(AgentStream, link.shell).transport
                 transport.connection.goaway(frames.NO_ERROR, "server is leaving")
@@ -211,7 +211,7 @@ class Server:
         clock = asyncio.get_running_loop()
         deadline = clock.time() + seconds
         asking_until = min(clock.time() + ASKING_SECONDS, deadline)
-        while self._serves_anybody() or (self.exchange.clients and clock.time() < asking_until):
+        while self._serves_anybody() or (self.core.clients and clock.time() < asking_until):
             if clock.time() >= deadline:
                 return False
             await asyncio.sleep(0.05)
@@ -219,10 +219,10 @@ class Server:
 
     def _serves_anybody(self) -> bool:
         """A client counts to its last byte and its goodbye, unless it never asked for a tunnel."""
-        exchange = self.exchange
-        if exchange.open_tunnels() or exchange.proxy_streams:
+        core = self.core
+        if core.open_tunnels() or core.proxy_streams:
             return True
-        return any(client.tunnel is not None for client in exchange.clients)
+        return any(client.tunnel is not None for client in core.clients)
 
     def close(self) -> None:
         """Say goodbye and close everything that is left; agents first, so that clients hear how their tunnels ended."""
@@ -230,13 +230,13 @@ class Server:
         self._agent_certificates.stop()
         if self._frontend_certificates is not None:
             self._frontend_certificates.stop()
-        transports = list(self.exchange.transports)
+        transports = list(self.core.transports)
         transports.sort(key=lambda transport: not isinstance(transport, AgentTransport))
         for transport in transports:
             transport.connection.goaway(frames.NO_ERROR, "server is leaving")
             transport.on_flush()
             transport.lose("server is leaving")
-        for client in list(self.exchange.clients):
+        for client in list(self.core.clients):
             client.on_lost("server is leaving")
         if self._reaper is not None:
             self._reaper.stop()

@@ -20,7 +20,7 @@ from umbilical.konnectivity.commands import (
 from umbilical.konnectivity.dial_failure import endpoint_failure_code, endpoint_failure_reason
 from umbilical.tunnel.backlog import Brake
 from umbilical.tunnel.channel import TlsChannel
-from umbilical.tunnel.endpoint import Endpoint, EndpointLink, Workshop
+from umbilical.tunnel.endpoint import Endpoint, EndpointContext, EndpointLink
 from umbilical.tunnel.keepalive import Heartbeat
 from umbilical.tunnel.settings import Keepalive
 from umbilical.tunnel.tcp_facts import round_trip_seconds
@@ -57,19 +57,19 @@ class LinkKeeper:
 
 class ServerLink(EndpointLink):
     def __init__(
-        self, channel: TlsChannel, hello: metadata.Headers, authority: str, keeper: LinkKeeper, workshop: Workshop
+        self, channel: TlsChannel, hello: metadata.Headers, authority: str, keeper: LinkKeeper, context: EndpointContext
     ) -> None:
-        super().__init__(workshop.loop, channel, agent_side_connection(is_client=True))
+        super().__init__(context.loop, channel, agent_side_connection(is_client=True))
         self.hello: metadata.ServerHello | None = None
         self.leaving = False
         self.session: Final = AgentSession()
         self._connections: Final = self.session.connections
-        self._received: Final = workshop.metrics.to_agent
+        self._received: Final = context.metrics.to_agent
         self._tls: Final = channel
         self._hello_headers: Final = hello
         self._authority: Final = authority
         self._keeper: Final = keeper
-        self._workshop: Final = workshop
+        self._context: Final = context
         self._heartbeat: Heartbeat | None = None
 
     def keep_alive(self, keepalive: Keepalive) -> None:
@@ -120,7 +120,7 @@ class ServerLink(EndpointLink):
             self.lose(refused.text)
             return
         self.understands_pause = self.hello.understands_pause
-        self.has_own_streams = self.hello.understands_streams and self._workshop.limits.own_streams
+        self.has_own_streams = self.hello.understands_streams and self._context.limits.own_streams
         self.session.numbers_by_stream = self.has_own_streams
         self._keeper.link_ready(self)
 
@@ -150,7 +150,7 @@ class ServerLink(EndpointLink):
             else:
                 self._on_pieces(stream.reader)
         except ProtocolViolation as violation:
-            self._workshop.metrics.stream_error("to_agent", grpc.CODE_NAMES[violation.code])
+            self._context.metrics.stream_error("to_agent", grpc.CODE_NAMES[violation.code])
             self.lose(f"protocol violation by the server: {violation.message}")
             return
         if ended:
@@ -176,7 +176,7 @@ class ServerLink(EndpointLink):
             cast(Endpoint, record.shell).deliver(view)
 
     def _on_packet(self, packet: packets.Packet) -> None:
-        counts = self._workshop.metrics.to_agent
+        counts = self._context.metrics.to_agent
         counts[packet.kind if packet.kind <= packets.DRAIN else 7] += 1
         session = self.session
         if isinstance(packet, packets.DialRequest):
@@ -207,7 +207,7 @@ class ServerLink(EndpointLink):
             if isinstance(command, ToServer):
                 self._send(command.kind, command.message)
             elif isinstance(command, StartDial):
-                endpoint = Endpoint(self, command.connection, self._workshop)
+                endpoint = Endpoint(self, command.connection, self._context)
                 command.connection.shell = endpoint
                 endpoint.start()
             elif isinstance(command, FlushAndClose):
@@ -226,7 +226,7 @@ class ServerLink(EndpointLink):
         if stream is None or self.closed:
             return
         if kind <= packets.DRAIN:
-            self._workshop.metrics.from_agent[kind] += 1
+            self._context.metrics.from_agent[kind] += 1
         if kind == packets.CLOSE_RSP:
             self.connection.send_ordered(stream, message)
         else:
@@ -261,7 +261,7 @@ class ServerLink(EndpointLink):
         self._obey(self.session.dial_succeeded(endpoint.record))
 
     def endpoint_refused(self, endpoint: Endpoint, text: str) -> None:
-        self._workshop.metrics.endpoint_dial_failed(endpoint_failure_reason(text))
+        self._context.metrics.endpoint_dial_failed(endpoint_failure_reason(text))
         self._obey(self.session.dial_failed(endpoint.record, text))
         self._report(endpoint, text, endpoint_failure_code(text))
 

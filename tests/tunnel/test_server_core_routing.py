@@ -74,7 +74,7 @@ def test_a_dial_leaves_an_agent_that_takes_no_packets_within_its_time(
 ) -> None:
     server = stage.start_server(dial_timeout_seconds=10.0)
     open_without_window(server)
-    (stalled,) = server.server.exchange.links.values()
+    (stalled,) = server.server.core.links.values()
     dial = server.frontend.dial("web:443")
     stage.eventually(lambda: cast(AgentStream, stalled.shell)._waiting_on is not None)
     other = ScriptedAgent(server, "other")
@@ -85,7 +85,7 @@ def test_a_dial_leaves_an_agent_that_takes_no_packets_within_its_time(
     assert any(message.startswith("UMB412 agent is last choice agent=stalled") for message in caplog.messages)
     other.carry(2)  # the stalled one has less to do, and is not asked
     stage.skip(5, monkeypatch)
-    stage.eventually(lambda: stalled.key not in server.server.exchange.links)  # a whole dial's time: it is retired
+    stage.eventually(lambda: stalled.key not in server.server.core.links)  # a whole dial's time: it is retired
 
 
 def test_a_dial_leaves_an_agent_that_answers_no_ping_long_before_its_time_is_over(stage: Stage, caplog: Logged) -> None:
@@ -135,7 +135,7 @@ def test_our_own_agent_answers_the_question_at_once(stage: Stage, monkeypatch: P
     server = stage.start_server(dial_timeout_seconds=10.0)
     stage.start_agent(server.agent_port, dial_timeout_seconds=3600.0)
     server.wait_for_agents()
-    (link,) = server.server.exchange.links.values()
+    (link,) = server.server.core.links.values()
     for _ in range(UNANSWERED_IN_A_ROW):
         dial = server.frontend.dial("never.answered:1")
         stage.eventually(lambda: bool(link.pending))

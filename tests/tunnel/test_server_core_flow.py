@@ -34,7 +34,7 @@ MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
 
 def _waiting_bytes(server: RunningServer) -> int:
     """What the server holds for its slowest client."""
-    tunnels = [tunnel for link in server.server.exchange.links.values() for tunnel in link.connections.values()]
+    tunnels = [tunnel for link in server.server.core.links.values() for tunnel in link.connections.values()]
     return max((_held_by(tunnel.client) for tunnel in tunnels), default=0)
 
 
@@ -201,7 +201,7 @@ def test_a_dial_is_not_kept_waiting_by_bulk_on_the_same_agent(stage: Stage, mode
     sending.start()
     time.sleep(0.3)
     late = server.frontend.dial("late:1")
-    stage.eventually(lambda: server.server.exchange.gauges().pending_dials == 1)
+    stage.eventually(lambda: server.server.core.gauges().pending_dials == 1)
     ahead = 0
     while (packet := agent.stream.receive(PATIENCE_SECONDS)).type == PacketType.DATA:
         ahead += len(packet.data.data)

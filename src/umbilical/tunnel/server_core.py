@@ -1,4 +1,4 @@
-"""Where agents and clients meet: carries events to the switchboard and obeys its commands.
+"""Where agents and clients meet: carries events to the tunnel registry and obeys its commands.
 
 It knows no sockets of its own; transports and clients hang on it.
 """
@@ -21,16 +21,16 @@ from umbilical.konnectivity.commands import (
 )
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, failure_code, grpc_error_text
 from umbilical.konnectivity.links import ENDED, AgentLink, Tunnel
-from umbilical.konnectivity.routing import Switchyard
-from umbilical.konnectivity.switchboard import Switchboard
+from umbilical.konnectivity.routing import AgentRouter
+from umbilical.konnectivity.tunnel_registry import TunnelRegistry
 from umbilical.tunnel import causes, notices
 from umbilical.tunnel.backlog import STUCK_SECONDS
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.identities import AgentGate, ClientGate
-from umbilical.tunnel.linger import LingerRoom
+from umbilical.tunnel.linger import LingeringChannels
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.metrics import ServerGauges, ServerMetrics
-from umbilical.tunnel.notices import DialNotices, Hush
+from umbilical.tunnel.notices import DialNotices, LogThrottle
 from umbilical.tunnel.settings import ServerSettings
 from umbilical.tunnel.transport import Transport
 from umbilical.wire import packets
@@ -62,13 +62,13 @@ class AgentShell:
         raise NotImplementedError
 
 
-class Exchange(Handler):
+class ServerCore(Handler):
     def __init__(self, loop: Loop, settings: ServerSettings) -> None:
         self.loop: Final = loop
         self.settings: Final = settings
         self.metrics: Final = ServerMetrics()
-        self.board: Final = Switchboard(Switchyard(settings.strategies))
-        self.lingering: Final = LingerRoom(loop)
+        self.registry: Final = TunnelRegistry(AgentRouter(settings.strategies))
+        self.lingering: Final = LingeringChannels(loop)
         self.handshakes: Final = Deadlines(loop, HANDSHAKE_SECONDS)
         self.flushing: Final = Deadlines(loop, FLUSH_SECONDS)
         self.stuck: Final = Deadlines(loop, STUCK_SECONDS)
@@ -84,13 +84,13 @@ class Exchange(Handler):
         self._last_dial_id = random.getrandbits(26)
         self._sweeping = False
         self._notices: Final = DialNotices()
-        self.hush: Final = Hush()
+        self.throttle: Final = LogThrottle()
         """For what strangers at the agent port can cause."""
 
     def refuse_client(self, tls: ssl.SSLObject, peer: str) -> str:
         """Why this client gets no tunnels; empty if it does."""
         refusal = self.client_gate.refusal(tls)
-        if refusal and self.hush.due(f"UMB414 {peer.rpartition(':')[0]}", self.loop.now) is not None:
+        if refusal and self.throttle.due(f"UMB414 {peer.rpartition(':')[0]}", self.loop.now) is not None:
             cause = causes.Cause("UMB414", refusal)
             logger.warning("%s client refused peer=%s: %s", cause.code, peer, refusal, extra=cause.fields)
         return refusal
@@ -101,23 +101,23 @@ class Exchange(Handler):
 
     def agent_connected(self, link: AgentLink) -> None:
         self.links[link.key] = link
-        self.board.agent_connected(link)
-        unusable = self.board.yard.unusable_networks(link)
-        if unusable and self.hush.due(f"UMB413 {link.agent_id}", self.loop.now) is not None:
+        self.registry.agent_connected(link)
+        unusable = self.registry.router.unusable_networks(link)
+        if unusable and self.throttle.due(f"UMB413 {link.agent_id}", self.loop.now) is not None:
             notices.tell_networks(link, unusable)
 
     def agent_draining(self, link: AgentLink) -> None:
         logger.info("agent drains agent=%s", link.agent_id)
-        self.board.agent_draining(link)
+        self.registry.agent_draining(link)
 
     def agent_silent(self, link: AgentLink) -> None:
         self._watch_time()
-        self._obey(self.board.agent_silent(link, self.loop.now, random.getrandbits(30)))
+        self._obey(self.registry.agent_silent(link, self.loop.now, random.getrandbits(30)))
 
     def agent_gone(self, link: AgentLink, reason: str) -> None:
         del self.links[link.key]
         self._tell_gone(link, reason)
-        self._obey(self.board.agent_gone(link, f"agent lost: {reason}", random.getrandbits(30)))
+        self._obey(self.registry.agent_gone(link, f"agent lost: {reason}", random.getrandbits(30)))
 
     def _tell_gone(self, link: AgentLink, reason: str) -> None:
         if link.draining or causes.is_orderly(reason):
@@ -139,16 +139,16 @@ class Exchange(Handler):
         )
 
     def agent_answered(self, link: AgentLink, answer: DialResponse) -> None:
-        self._obey(self.board.agent_answered(link, answer, self.loop.now))
+        self._obey(self.registry.agent_answered(link, answer, self.loop.now))
 
     def agent_closed(self, link: AgentLink, connection_id: int, error: str) -> None:
-        self._obey(self.board.agent_closed(link, connection_id, error))
+        self._obey(self.registry.agent_closed(link, connection_id, error))
 
     def agent_cancelled_dial(self, link: AgentLink, dial_id: int) -> None:
-        self._obey(self.board.agent_cancelled_dial(link, dial_id))
+        self._obey(self.registry.agent_cancelled_dial(link, dial_id))
 
     def orphan_data(self, link: AgentLink, connection_id: int) -> None:
-        self._obey(self.board.orphan_data(link, connection_id))
+        self._obey(self.registry.orphan_data(link, connection_id))
 
     def transport_closed(self, transport: Transport) -> None:
         self.handshakes.discard(transport)
@@ -158,7 +158,7 @@ class Exchange(Handler):
         tunnel = Tunnel(client, dial_id, address, self.loop.now)
         client.tunnel = tunnel
         self._watch_time()
-        self._obey(self.board.dialled(tunnel, protocol, random.getrandbits(30)))
+        self._obey(self.registry.dialled(tunnel, protocol, random.getrandbits(30)))
         return tunnel
 
     def next_dial_id(self) -> int:
@@ -169,12 +169,12 @@ class Exchange(Handler):
     def client_closed(self, tunnel: Tunnel) -> None:
         """It asked to close, or went away; the answer, if it can still hear one, comes by `Client.closed`."""
         self._watch_time()
-        self._obey(self.board.client_closed(tunnel, self.loop.now))
+        self._obey(self.registry.client_closed(tunnel, self.loop.now))
 
     def stream_over(self, tunnel: Tunnel) -> None:
         """A tunnel with a stream of its own is over, and its agent knows by the stream."""
         if tunnel.link is not None:
-            self._obey(self.board.agent_closed(tunnel.link, tunnel.connection_id, ""))
+            self._obey(self.registry.agent_closed(tunnel.link, tunnel.connection_id, ""))
 
     def pause_sender(self, tunnel: Tunnel) -> bool:
         """Ask the agent to stop reading the endpoint; False when it does not understand."""
@@ -243,8 +243,8 @@ class Exchange(Handler):
     def on_timer(self) -> None:
         timeout = self.settings.dial_timeout_seconds
         stalled = self._stalled_links(timeout / 2 if timeout > 0 else UNLIMITED_STALL_SECONDS)
-        self._obey(self.board.time_passed(self.loop.now, timeout, stalled, random.getrandbits(30)))
-        self._sweeping = self.board.needs_time()
+        self._obey(self.registry.time_passed(self.loop.now, timeout, stalled, random.getrandbits(30)))
+        self._sweeping = self.registry.needs_time()
         if self._sweeping:
             self.loop.after(SWEEP_SECONDS, self)
 
@@ -257,17 +257,17 @@ class Exchange(Handler):
         self.loop.after(SWEEP_SECONDS, self)
 
     def is_ready(self) -> bool:
-        return self.board.yard.has_any()
+        return self.registry.router.has_any()
 
     def open_tunnels(self) -> int:
-        return self.board.pending_count() + self.board.established_count()
+        return self.registry.pending_count() + self.registry.established_count()
 
     def gauges(self) -> ServerGauges:
         return ServerGauges(
             proxy_streams=self.proxy_streams,
             connect_streams=len(self.links),
             http_connections=len(self.clients),
-            ready_backends=self.board.yard.ready_backends(),
-            pending_dials=self.board.pending_count(),
-            established_connections=self.board.established_count(),
+            ready_backends=self.registry.router.ready_backends(),
+            pending_dials=self.registry.pending_count(),
+            established_connections=self.registry.established_count(),
         )
