@@ -38,7 +38,7 @@ class Mouth(Owner):
         self.counts = [0] * 8
         self.rooms = 0
         self.ends: list[int] = []
-        stream = next(iter(line.connection.streams.values()))
+        stream = next(iter(line.connection.streams.by_id.values()))
         self.inlet = Inlet(self, line, stream, connection_id, self.counts)
         self.channel = Channel(plane, sock)
         self.channel.start(self)

@@ -17,8 +17,8 @@ from umbilical.tunnel.payload import DIRECT_BYTES, Outlet
 from umbilical.tunnel.settings import MIB, Limits
 from umbilical.tunnel.transport import QUANTUM_BYTES, Transport, agent_side_connection
 from umbilical.wire import grpc
-from umbilical.wire.http2 import connection as http2
-from umbilical.wire.http2.connection import Profile
+from umbilical.wire.http2.events import HeadersReceived
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import find_data
 from umbilical.wire.packets import DATA
@@ -28,11 +28,11 @@ CONNECTION_ID = 300
 
 def opened(plane: Loop, window: int = 1_000_000) -> tuple[Line, Line]:
     """A line with one stream, as wide as asked."""
-    client, server = joined(plane, connection(True), connection(False, Profile(stream_window_bytes=window)))
+    client, server = joined(plane, connection(True), connection(False, ConnectionLimits(stream_window_bytes=window)))
     turn_until(plane, lambda: is_greeted(client, server))
-    client.connection.open_stream(REQUEST)
+    client.connection.sender.open_stream(REQUEST)
     client.touch()
-    turn_until(plane, lambda: http2.HEADERS in server.events)
+    turn_until(plane, lambda: HeadersReceived in server.events)
     return client, server
 
 
@@ -83,7 +83,7 @@ def test_without_a_window_the_owner_stands_in_line_once_and_goes_on_with_the_cre
     assert list(client._waiting) == [mouth]
     assert mouth.inlet.write(memoryview(b"more")) == 0
     assert list(client._waiting) == [mouth]
-    (stream,) = server.connection.streams.values()
+    (stream,) = server.connection.streams.by_id.values()
     server.gives_credit = True
     server.connection.credit(stream, server.size_of(stream))
     server.touch()
@@ -281,7 +281,9 @@ class Scene:
         ours, self.peer = tcp_pair()
         self.plane = plane
         self.transport = Transport(plane, Channel(plane, ours), agent_side_connection(is_client=True))
-        self.stream: Stream = self.transport.connection.open_stream(grpc.request_headers(b"/", b"", b"https", b""))
+        self.stream: Stream = self.transport.connection.sender.open_stream(
+            grpc.request_headers(b"/", b"", b"https", b"")
+        )
         self.brake = Brake(self.transport, self.stream)
         self.stuck = Deadlines(plane, STUCK_SECONDS)
 

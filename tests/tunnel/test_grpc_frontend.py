@@ -123,11 +123,11 @@ class Scene:
 
     def flush(self) -> None:
         connection = self.call.connection
-        while connection.has_pending():
-            while (view := connection.pending()) is not None:
+        while not connection.outbox.is_empty():
+            while (view := connection.outbox.pending()) is not None:
                 self.ours.sendall(view)
-                connection.sent(len(view))
-            connection.after_flush()
+                connection.outbox.sent(len(view))
+            connection.sender.after_flush()
 
     def read_until(self, claim: Callable[[], object]) -> None:
         while not claim():

@@ -66,18 +66,18 @@ def test_a_peer_that_answers_is_asked_once_behind_its_activity(plane: Loop, monk
     monkeypatch.setattr(keepalive, "ANSWER_SECONDS", PATIENCE_SECONDS)  # a stall of this machine is no silence
     ours, peer, told = watched(plane, monkeypatch)
     pings: list[bytes] = []
-    ping = ours.connection.ping
+    ping = ours.connection.sender.ping
 
     def noted(payload: bytes) -> None:
         pings.append(payload)
         ping(payload)
 
-    monkeypatch.setattr(ours.connection, "ping", noted)
+    monkeypatch.setattr(ours.connection.sender, "ping", noted)
     watch = PathWatch(ours)
     turn_until(plane, lambda: len(pings) == 1)
     turns(plane, 30)
     assert len(pings) == 1, "nothing happens, so nothing is asked"
-    peer.connection.ping(b"12345678")
+    peer.connection.sender.ping(b"12345678")
     peer.touch()
     turn_until(plane, lambda: len(pings) == 2)
     turns(plane, 30)
@@ -119,7 +119,7 @@ def test_losses_are_told_when_they_are_many_and_a_share(plane: Loop, monkeypatch
     facts(monkeypatch, look)
     watch = PathWatch(ours)
     for count in range(1, 7):
-        peer.connection.ping(b"12345678")  # something is heard before every look
+        peer.connection.sender.ping(b"12345678")  # something is heard before every look
         peer.touch()
         turn_until(plane, lambda: len(looks) >= count)  # noqa: B023
     assert told.lines == ["lost 4/60"]

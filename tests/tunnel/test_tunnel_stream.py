@@ -30,7 +30,7 @@ def open_tunnel(server: RunningServer, address: str) -> SocketTunnel:
 def own_streams(server: RunningServer) -> list[Any]:
     """The tunnels' streams at the server; to be called in the loop's thread."""
     links = server.server.core.links.values()
-    streams = [link.shell.transport.connection.streams.values() for link in links]  # type: ignore[attr-defined]
+    streams = [link.shell.transport.connection.streams.by_id.values() for link in links]  # type: ignore[attr-defined]
     return [stream for some in streams for stream in some if stream.plain]
 
 
@@ -146,7 +146,7 @@ def test_a_connection_whose_stream_numbers_run_out_gets_a_successor_in_time(stag
 
     def use_up() -> None:
         (link,) = agent.agent._links.values()
-        link.connection._next_own_stream = 0x7FFFFFFF - 2 * 99_000
+        link.connection.streams.next_own = 0x7FFFFFFF - 2 * 99_000
 
     stage.call(use_up)
     old = open_tunnel(server, address)

@@ -16,8 +16,8 @@ from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, Transport, agent_sid
 from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire import grpc, packet_data, packets
 from umbilical.wire.errors import ProtocolViolation
-from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
+from umbilical.wire.http2.events import ConnectionEvent, DataReceived, HeadersReceived, StreamReset
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import find_data
 from umbilical.wire.packets import decode_packet
@@ -44,16 +44,16 @@ class AgentStream(AgentShell):
         if transport.closed:
             return
         if kind == packets.CLOSE_REQ:
-            transport.connection.send_ordered(self.stream, message)
+            transport.connection.sender.send_ordered(self.stream, message)
         else:
-            transport.connection.send_message(self.stream, message)
+            transport.connection.sender.send_message(self.stream, message)
         transport.touch()
 
     def own_stream(self, connection_id: int, client: Client) -> TunnelStream | None:
         """The stream that the agent opened for this tunnel, handed to its client; None in upstream's form."""
         if not self.link.has_own_streams:
             return None
-        stream = self.transport.connection.streams[connection_id]
+        stream = self.transport.connection.streams.by_id[connection_id]
         stream.owner = client
         own = TunnelStream(self.transport, stream)
         own.answer_later()
@@ -159,22 +159,22 @@ class AgentTransport(Transport):
         links = [agent.link for agent in self._streams]
         return sum([len(link.connections) for link in links]), sum([len(link.pending) for link in links])
 
-    def on_event(self, event: int) -> None:
-        connection = self.connection
-        stream = connection.stream
-        if event == http2.HEADERS and stream is not None:
+    def on_event(self, event: ConnectionEvent) -> None:
+        if isinstance(event, HeadersReceived):
+            stream = event.stream
             if stream.plain:
                 self._on_tunnel_end(stream)
-            elif stream.owner is None and not connection.end_stream:
-                self._on_call(stream, connection.headers)
+            elif stream.owner is None and not event.end_stream:
+                self._on_call(stream, event.headers)
             elif stream.owner is not None:
                 self.end_stream(stream, "agent ended its stream")
             else:
                 self.finish(stream, grpc.INTERNAL, "the stream ended before it began")
-        elif event == http2.RESET and stream is not None and stream.plain:
-            self._on_tunnel_reset(stream, connection.code)
-        elif event == http2.RESET and stream is not None:
-            self._drop(stream, f"agent reset its stream (HTTP/2 error {connection.code})")
+        elif isinstance(event, StreamReset):
+            if event.stream.plain:
+                self._on_tunnel_reset(event.stream, event.code)
+            else:
+                self._drop(event.stream, f"agent reset its stream (HTTP/2 error {event.code})")
 
     def _on_call(self, stream: Stream, headers: metadata.Headers) -> None:
         path = dict(headers).get(b":path", b"")
@@ -223,7 +223,7 @@ class AgentTransport(Transport):
         self._streams.add(agent)
         streams = settings.limits.own_streams
         answer = metadata.server_hello_headers(settings.server_id, settings.server_count, streams=streams)
-        self.connection.send_headers(stream, [*grpc.RESPONSE_HEADERS, *answer])
+        self.connection.sender.send_headers(stream, [*grpc.RESPONSE_HEADERS, *answer])
         self.connection.enlarge(stream, SHARED_WINDOW_BYTES)
         self.connection.credit(stream, 0)
         self.fit_window(round_trip_seconds(self.channel.sock))
@@ -231,42 +231,42 @@ class AgentTransport(Transport):
         core.agent_connected(link)
         logger.info("agent connected agent=%s peer=%s", hello.agent_id, self._peer)
 
-    def on_data(self, stream: Stream) -> None:
-        connection = self.connection
+    def on_data(self, event: DataReceived) -> None:
+        stream = event.stream
         agent = stream.owner
-        ended = connection.end_stream
-        start, end = connection.start, connection.end
+        ended = event.end_stream
+        start, end = event.start, event.end
         if stream.plain:
             if agent is None:
                 self._reset_stray(stream)
                 return
             if end > start:
                 self._received[packets.DATA] += 1
-                cast(Client, agent).deliver(connection.view[start:end])
+                cast(Client, agent).deliver(event.view[start:end])
             if ended:
                 self._on_tunnel_end(stream)
             return
         if isinstance(agent, AgentStream):
             try:
-                if stream.reader.is_whole(connection.data, start, end):
+                if stream.reader.is_whole(event.data, start, end):
                     start += grpc.PREFIX_BYTES
-                    connection_id, payload = find_data(connection.data, start, end)
+                    connection_id, payload = find_data(event.data, start, end)
                     if payload >= 0:
-                        self._on_payload(agent.link, connection_id, connection.view[payload:end])
+                        self._on_payload(agent.link, connection_id, event.view[payload:end])
                     else:
-                        self._on_packet(agent.link, decode_packet(connection.data, start, end))
+                        self._on_packet(agent.link, decode_packet(event.data, start, end))
                 else:
-                    self._on_pieces(agent.link, stream.reader)
+                    self._on_pieces(agent.link, event)
             except ProtocolViolation as violation:
                 self._violated(stream, violation)
                 return
         if ended and not self.closed:
             self.end_stream(stream, "agent ended its stream")
 
-    def _on_pieces(self, link: AgentLink, reader: grpc.MessageReader) -> None:
+    def _on_pieces(self, link: AgentLink, event: DataReceived) -> None:
         """Several messages in one frame, or one that spans several."""
-        connection = self.connection
-        reader.feed(connection.data, connection.view, connection.start, connection.end)
+        reader = event.stream.reader
+        reader.feed(event.data, event.view, event.start, event.end)
         while not self.closed and reader.next_message():
             connection_id, payload = find_data(reader.source, reader.start, reader.end)
             if payload >= 0:
@@ -306,7 +306,7 @@ class AgentTransport(Transport):
         """A success must come with the stream that it names."""
         if not link.has_own_streams or answer.error:
             return answer
-        stream = self.connection.streams.get(answer.connection_id)
+        stream = self.connection.streams.by_id.get(answer.connection_id)
         if stream is not None and stream.plain and stream.owner is None:
             return answer
         text = f"agent answered with stream {answer.connection_id}, which it has not opened"
@@ -326,7 +326,7 @@ class AgentTransport(Transport):
 
     def _reset_stray(self, stream: Stream) -> None:
         """Payload before the answer to the dial, or a tunnel that ends before it began."""
-        self.connection.reset(stream, frames.PROTOCOL_ERROR)
+        self.connection.sender.reset(stream, frames.PROTOCOL_ERROR)
         self.touch()
 
     def _on_pause(self, link: AgentLink, packet: packets.Pause | packets.Resume) -> None:
@@ -366,8 +366,8 @@ class AgentTransport(Transport):
             self._streams.discard(agent)
             self._core.agent_gone(agent.link, reason)
             if not self.closed and not self._streams:
-                for own in [stream for stream in self.connection.streams.values() if stream.plain]:
-                    self.connection.reset(own, frames.CANCEL)
+                for own in [stream for stream in self.connection.streams.by_id.values() if stream.plain]:
+                    self.connection.sender.reset(own, frames.CANCEL)
 
     def on_closed(self, reason: str) -> None:
         if self._watch is not None:

@@ -166,7 +166,7 @@ class GrpcClient(Client):
         if not self._up and self._held_credit:
             self._transport.connection.credit(self._stream, self._held_credit)
             self._held_credit = 0
-            if self._transport.connection.has_pending():
+            if not self._transport.connection.outbox.is_empty():
                 self._transport.touch()
 
     def pause(self) -> None:
@@ -344,9 +344,9 @@ class GrpcClient(Client):
             return
         self._core.metrics.to_client[kind] += 1
         if kind == packets.CLOSE_RSP:
-            transport.connection.send_ordered(self._stream, message)
+            transport.connection.sender.send_ordered(self._stream, message)
         else:
-            transport.connection.send_message(self._stream, message)
+            transport.connection.sender.send_message(self._stream, message)
         transport.touch()
 
     def end(self, status: int, text: str) -> None:
@@ -371,7 +371,7 @@ class GrpcClient(Client):
 
     def on_crash(self, error: Exception) -> None:
         logger.error("internal error in a client stream: %r", error)
-        self._transport.connection.reset(self._stream, frames.INTERNAL_ERROR)
+        self._transport.connection.sender.reset(self._stream, frames.INTERNAL_ERROR)
         self.gone(f"internal error: {error!r}")
 
 

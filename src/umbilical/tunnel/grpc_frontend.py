@@ -5,13 +5,13 @@ import time
 from typing import Final
 
 from umbilical.tunnel.channel import Channel, TlsChannel
+from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.grpc_client import GrpcClient
 from umbilical.tunnel.keepalive import Heartbeat
-from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.transport import Transport, client_side_connection
 from umbilical.wire import grpc
 from umbilical.wire.errors import ProtocolViolation
-from umbilical.wire.http2 import connection as http2
+from umbilical.wire.http2.events import ConnectionEvent, DataReceived, HeadersReceived, StreamReset
 from umbilical.wire.http2.headers import HeaderList
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import find_data
@@ -52,18 +52,14 @@ class GrpcTransport(Transport):
         super().on_flush()
         self._core.metrics.frontend_write_seconds.observe(time.perf_counter() - started)
 
-    def on_event(self, event: int) -> None:
-        connection = self.connection
-        stream = connection.stream
-        if stream is None:
-            return
-        if event == http2.HEADERS:
-            if stream.owner is None and not connection.end_stream:
-                self._on_call(stream, connection.headers)
+    def on_event(self, event: ConnectionEvent) -> None:
+        if isinstance(event, HeadersReceived):
+            if event.stream.owner is None and not event.end_stream:
+                self._on_call(event.stream, event.headers)
             else:
-                self._on_end(stream)
-        elif event == http2.RESET and isinstance(stream.owner, GrpcClient):
-            stream.owner.gone("client cancelled its stream")
+                self._on_end(event.stream)
+        elif isinstance(event, StreamReset) and isinstance(event.stream.owner, GrpcClient):
+            event.stream.owner.gone("client cancelled its stream")
 
     def _on_call(self, stream: Stream, headers: HeaderList) -> None:
         path = b""
@@ -81,22 +77,22 @@ class GrpcTransport(Transport):
         client = GrpcClient(self, stream, self._core)
         stream.owner = client
         self._core.proxy_streams += 1
-        self.connection.send_headers(stream, grpc.RESPONSE_HEADERS)
+        self.connection.sender.send_headers(stream, grpc.RESPONSE_HEADERS)
 
     def _refusal(self) -> str:
         channel = self.channel
         return self._core.refuse_client(channel.tls, channel.peer()) if isinstance(channel, TlsChannel) else ""
 
-    def on_data(self, stream: Stream) -> None:
-        connection = self.connection
+    def on_data(self, event: DataReceived) -> None:
+        stream = event.stream
         client = stream.owner
-        size = connection.end - connection.start
-        ended = connection.end_stream
+        size = event.end - event.start
+        ended = event.end_stream
         if not isinstance(client, GrpcClient):
-            connection.credit(stream, size)
+            self.connection.credit(stream, size)
             return
         reader = stream.reader
-        reader.feed(connection.data, connection.view, connection.start, connection.end)
+        reader.feed(event.data, event.view, event.start, event.end)
         try:
             while reader.next_message():
                 connection_id, start = find_data(reader.source, reader.start, reader.end)
@@ -125,7 +121,7 @@ class GrpcTransport(Transport):
             self._heartbeat.stop()
         else:
             logger.info("client connection failed peer=%s: %s", self.channel.peer(), reason)
-        for stream in list(self.connection.streams.values()):
+        for stream in list(self.connection.streams.by_id.values()):
             client = stream.owner
             if isinstance(client, GrpcClient):
                 client.gone(f"client connection over: {reason}")

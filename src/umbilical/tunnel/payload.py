@@ -24,7 +24,7 @@ class Inlet:
     ) -> None:
         self._owner: Final = owner
         self._transport: Final = transport
-        self._connection: Final = transport.connection
+        self._sender: Final = transport.connection.sender
         self._stream: Final = stream
         self._prefix: Final[PayloadPrefix] = (
             PlainPrefix(stream.stream_id) if stream.plain else DataPrefix(stream.stream_id, connection_id)
@@ -41,11 +41,11 @@ class Inlet:
 
     def draw(self, channel: Channel) -> int:
         """Receive one quantum straight into frames. AGAIN: it goes on by itself; END or LOST: the socket is over."""
-        connection, stream, prefix = self._connection, self._stream, self._prefix
+        sender, stream, prefix = self._sender, self._stream, self._prefix
         budget = QUANTUM_BYTES
         count = AGAIN
         while channel.readable and budget > 0:
-            room = connection.payload_room(stream, prefix.size)
+            room = sender.payload_room(stream, prefix.size)
             if room is None:
                 self.stand_in_line()
                 count = AGAIN
@@ -55,7 +55,7 @@ class Inlet:
                 break
             if self.unanswered is not None:
                 self._answer(self.unanswered)
-            connection.payload_written(stream, prefix.for_length(count), count)
+            sender.payload_written(stream, prefix.for_length(count), count)
             self.bytes_written += count
             self._packet_counts[DATA] += 1
             budget -= count
@@ -69,10 +69,10 @@ class Inlet:
 
     def write(self, view: memoryview) -> int:
         """Copy payload into frames; how much found room. If not all did, the owner stands in line."""
-        connection, stream, prefix = self._connection, self._stream, self._prefix
+        sender, stream, prefix = self._sender, self._stream, self._prefix
         taken = 0
         while taken < len(view):
-            room = connection.payload_room(stream, prefix.size)
+            room = sender.payload_room(stream, prefix.size)
             if room is None:
                 self.stand_in_line()
                 break
@@ -80,7 +80,7 @@ class Inlet:
             room[:count] = view[taken : taken + count]
             if self.unanswered is not None:
                 self._answer(self.unanswered)
-            connection.payload_written(stream, prefix.for_length(count), count)
+            sender.payload_written(stream, prefix.for_length(count), count)
             self._packet_counts[DATA] += 1
             taken += count
         self.bytes_written += taken
@@ -98,7 +98,7 @@ class Inlet:
         """Wait until the transport has room for the owner."""
         if not self.in_line:
             self.in_line = True
-            if self._stream.plain and self._connection.is_shut(self._stream):
+            if self._stream.plain and self._sender.is_shut(self._stream):
                 self._transport.park(self._stream, self._owner)
             else:
                 self._transport.wait(self._owner, first=self._loop.turns - self._served_turn > SPARSE_TURNS)

@@ -203,7 +203,7 @@ class Server:
         for link in self.core.links.values():
             if link.understands_pause:
                 transport = cast(AgentStream, link.shell).transport
-                transport.connection.goaway(frames.NO_ERROR, "server is leaving")
+                transport.connection.sender.goaway(frames.NO_ERROR, "server is leaving")
                 transport.touch()
 
     async def until_idle(self, seconds: float) -> bool:
@@ -233,7 +233,7 @@ class Server:
         transports = list(self.core.transports)
         transports.sort(key=lambda transport: not isinstance(transport, AgentTransport))
         for transport in transports:
-            transport.connection.goaway(frames.NO_ERROR, "server is leaving")
+            transport.connection.sender.goaway(frames.NO_ERROR, "server is leaving")
             transport.on_flush()
             transport.lose("server is leaving")
         for client in list(self.core.clients):

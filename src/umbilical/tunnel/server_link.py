@@ -28,9 +28,8 @@ from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, agent_side_connectio
 from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire import grpc, packet_data, packets
 from umbilical.wire.errors import ProtocolViolation
-from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
-from umbilical.wire.http2.streams import Stream
+from umbilical.wire.http2.events import ConnectionEvent, DataReceived, GoawayReceived, HeadersReceived, StreamReset
 from umbilical.wire.packet_data import find_data
 from umbilical.wire.packets import decode_packet
 
@@ -81,30 +80,28 @@ class ServerLink(EndpointLink):
             self.lose(f"the server does not speak HTTP/2 here (ALPN {protocol!r}): is this the agent port?")
             return
         headers = grpc.request_headers(CONNECT_PATH, self._authority.encode(), b"https", b"umbilical-agent")
-        self.stream = self.connection.open_stream(headers + self._hello_headers)
+        self.stream = self.connection.sender.open_stream(headers + self._hello_headers)
         self.connection.enlarge(self.stream, SHARED_WINDOW_BYTES)
         self.connection.credit(self.stream, 0)
         self.fit_window(round_trip_seconds(self.channel.sock))
         self.brake = Brake(self, self.stream)
         self.touch()
 
-    def on_event(self, event: int) -> None:
-        connection = self.connection
-        stream = connection.stream
-        if event == http2.HEADERS:
-            if stream is None or not stream.plain:
-                self._on_headers(connection.headers, connection.end_stream)
-            elif connection.end_stream:
-                cast(Endpoint, stream.owner).server_ended()
-        elif event == http2.RESET:
-            if stream is not None and stream.plain:
-                self.unpark(stream)
-                cast(Endpoint, stream.owner).stream_reset(connection.code)
+    def on_event(self, event: ConnectionEvent) -> None:
+        if isinstance(event, HeadersReceived):
+            if not event.stream.plain:
+                self._on_headers(event.headers, event.end_stream)
+            elif event.end_stream:
+                cast(Endpoint, event.stream.owner).server_ended()
+        elif isinstance(event, StreamReset):
+            if event.stream.plain:
+                self.unpark(event.stream)
+                cast(Endpoint, event.stream.owner).stream_reset(event.code)
             else:
-                self.lose(f"stream reset by the server (HTTP/2 error {connection.code})")
-        elif event == http2.GOAWAY and not self.leaving:
+                self.lose(f"stream reset by the server (HTTP/2 error {event.code})")
+        elif isinstance(event, GoawayReceived) and not self.leaving:
             self.leaving = True
-            logger.info("server is leaving server=%s reason=%r", self.server_id(), connection.text)
+            logger.info("server is leaving server=%s reason=%r", self.server_id(), event.text)
             self._keeper.link_leaving(self)
 
     def _on_headers(self, headers: metadata.Headers, end_stream: bool) -> None:
@@ -127,28 +124,28 @@ class ServerLink(EndpointLink):
     def server_id(self) -> str:
         return self.hello.server_id if self.hello is not None else "unknown"
 
-    def on_data(self, stream: Stream) -> None:
-        connection = self.connection
-        ended = connection.end_stream
-        start, end = connection.start, connection.end
+    def on_data(self, event: DataReceived) -> None:
+        stream = event.stream
+        ended = event.end_stream
+        start, end = event.start, event.end
         if stream.plain:
             endpoint = cast(Endpoint, stream.owner)
             if end > start:
                 self._received[packets.DATA] += 1
-                endpoint.deliver(connection.view[start:end])
+                endpoint.deliver(event.view[start:end])
             if ended:
                 endpoint.server_ended()
             return
         try:
-            if stream.reader.is_whole(connection.data, start, end):
+            if stream.reader.is_whole(event.data, start, end):
                 start += grpc.PREFIX_BYTES
-                connection_id, payload = find_data(connection.data, start, end)
+                connection_id, payload = find_data(event.data, start, end)
                 if payload >= 0:
-                    self._on_payload(connection_id, connection.view[payload:end])
+                    self._on_payload(connection_id, event.view[payload:end])
                 else:
-                    self._on_packet(decode_packet(connection.data, start, end))
+                    self._on_packet(decode_packet(event.data, start, end))
             else:
-                self._on_pieces(stream.reader)
+                self._on_pieces(event)
         except ProtocolViolation as violation:
             self._context.metrics.stream_error("to_agent", grpc.CODE_NAMES[violation.code])
             self.lose(f"protocol violation by the server: {violation.message}")
@@ -156,10 +153,10 @@ class ServerLink(EndpointLink):
         if ended:
             self.lose("server ended the stream")
 
-    def _on_pieces(self, reader: grpc.MessageReader) -> None:
+    def _on_pieces(self, event: DataReceived) -> None:
         """Several messages in one frame, or one that spans several."""
-        connection = self.connection
-        reader.feed(connection.data, connection.view, connection.start, connection.end)
+        reader = event.stream.reader
+        reader.feed(event.data, event.view, event.start, event.end)
         while not self.closed and reader.next_message():
             connection_id, payload = find_data(reader.source, reader.start, reader.end)
             if payload >= 0:
@@ -228,9 +225,9 @@ class ServerLink(EndpointLink):
         if kind <= packets.DRAIN:
             self._context.metrics.from_agent[kind] += 1
         if kind == packets.CLOSE_RSP:
-            self.connection.send_ordered(stream, message)
+            self.connection.sender.send_ordered(stream, message)
         else:
-            self.connection.send_message(stream, message)
+            self.connection.sender.send_message(stream, message)
         self.touch()
 
     def drain(self) -> None:
@@ -238,15 +235,15 @@ class ServerLink(EndpointLink):
         self._send(packets.DRAIN, packets.encode_drain())
 
     def open_stream(self, endpoint: Endpoint) -> TunnelStream | None:
-        connection = self.connection
-        if not connection.can_open_stream():
+        sender = self.connection.sender
+        if not sender.can_open_stream():
             return None
-        stream = connection.open_stream(packet_data.OPENING_HEADERS)
+        stream = sender.open_stream(packet_data.OPENING_HEADERS)
         stream.plain = True
         stream.credited_by_shell = True
         stream.owner = endpoint
         self.session.stream_opened(endpoint.record, stream.stream_id)
-        if connection.numbers_left() < NUMBERS_RESERVED and not self.leaving:
+        if sender.numbers_left() < NUMBERS_RESERVED and not self.leaving:
             self._make_room_for_a_successor()
         return TunnelStream(self, stream)
 

@@ -10,10 +10,11 @@ from typing import Final
 from umbilical.tunnel.channel import AGAIN, END, Channel, Owner
 from umbilical.tunnel.loop import Loop
 from umbilical.wire import grpc
-from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.buffers import Block, BlockPool
-from umbilical.wire.http2.connection import Connection, Profile
+from umbilical.wire.http2.connection import Connection
+from umbilical.wire.http2.events import ConnectionEvent, ConnectionFailed, DataReceived, SettingsReceived, WindowOpened
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.streams import HALF_CLOSED_LOCAL, Stream
 
 KIB: Final = 1024
@@ -40,14 +41,14 @@ LARGEST_CONNECTION_WINDOW_BYTES: Final = 16 * KIB * KIB
 BYTES_PER_SECOND: Final = 1e9
 """The rate that a window should allow over a network with a long round trip."""
 
-AGENT_PROFILE: Final = Profile(
+AGENT_CONNECTION_LIMITS: Final = ConnectionLimits(
     frame_bytes=OWN_FRAME_BYTES,
     stream_window_bytes=TUNNEL_WINDOW_BYTES,
     connection_window_bytes=CONNECTION_WINDOW_BYTES,
     max_streams=100_000,
     credits_on_arrival=True,
 )
-CLIENT_PROFILE: Final = Profile(
+CLIENT_CONNECTION_LIMITS: Final = ConnectionLimits(
     stream_window_bytes=256 * KIB, connection_window_bytes=16 * KIB * KIB, max_streams=10_000
 )
 
@@ -91,7 +92,7 @@ class Transport(Owner):
                 return
             if channel.readable:
                 self.loop.again(self)
-            if connection.has_pending():
+            if not connection.outbox.is_empty():
                 self.touch()
         elif count == END:
             connection.settle()
@@ -109,25 +110,23 @@ class Transport(Owner):
         connection = self.connection
         while not self.closed:
             event = connection.next_event()
-            if event == http2.NEED_DATA:
+            if event is None:
                 return
-            if event == http2.DATA:
-                stream = connection.stream
-                assert stream is not None
-                self.on_data(stream)
-            elif event == http2.WINDOW_OPENED:
-                self.on_window(connection.stream)
-            elif event == http2.SETTINGS_RECEIVED:
+            if isinstance(event, DataReceived):
+                self.on_data(event)
+            elif isinstance(event, WindowOpened):
+                self.on_window(event.stream)
+            elif isinstance(event, SettingsReceived):
                 self._unpark_all()  # a larger initial window opens every stream
                 self.wake_waiting()
-            elif event == http2.FAILED:
+            elif isinstance(event, ConnectionFailed):
                 self.on_flush()
-                self.lose(f"protocol violation: {connection.text}")
+                self.lose(f"protocol violation: {event.text}")
             else:
                 self.on_event(event)
 
-    def on_data(self, stream: Stream) -> None:
-        """Payload of a stream: connection.data[connection.start:connection.end]."""
+    def on_data(self, event: DataReceived) -> None:
+        """Payload of a stream; the event is valid during the call."""
 
     def on_window(self, stream: Stream | None) -> None:
         """The peer granted credit: to this stream, or to the whole connection."""
@@ -138,16 +137,16 @@ class Transport(Owner):
         if source is not None:
             source.on_room()
 
-    def on_event(self, event: int) -> None:
-        """HEADERS, RESET, GOAWAY, PING_ANSWERED."""
+    def on_event(self, event: ConnectionEvent) -> None:
+        """HeadersReceived, StreamReset, GoawayReceived or PingAnswered."""
 
     def finish(self, stream: Stream, status: int, text: str) -> None:
         """Server: end a call with its status; alone, with the headers of a response, if it was not answered yet."""
         trailers = grpc.trailers(status, text)
-        self.connection.finish(stream, trailers if stream.answered else [*grpc.RESPONSE_HEADERS, *trailers])
+        self.connection.sender.finish(stream, trailers if stream.answered else [*grpc.RESPONSE_HEADERS, *trailers])
         if stream.state == HALF_CLOSED_LOCAL:
             # The peer need not send the rest: RFC 9113 section 8.1. Else it would stay open until the peer ends it.
-            self.connection.reset(stream, frames.NO_ERROR)
+            self.connection.sender.reset(stream, frames.NO_ERROR)
         self.touch()
 
     def touch(self) -> None:
@@ -159,10 +158,11 @@ class Transport(Owner):
         self._dirty = False
         if self.closed:
             return
-        connection = self.connection
+        sender = self.connection.sender
+        outbox = sender.outbox
         channel = self.channel
         while True:
-            view = connection.pending()
+            view = outbox.pending()
             if view is None:
                 break
             taken = channel.add(view)
@@ -171,17 +171,17 @@ class Transport(Owner):
                 return
             if taken == 0:
                 break
-            connection.sent(taken)
+            outbox.sent(taken)
             self.progress += 1
         if not channel.push():
             self.lose(channel.error)
             return
-        if channel.has_unsent() or connection.has_pending():
+        if channel.has_unsent() or not outbox.is_empty():
             channel.ask_room()
-            connection.after_flush()
+            sender.after_flush()
         else:
-            connection.after_flush()
-            if connection.has_pending():
+            sender.after_flush()
+            if not outbox.is_empty():
                 self.touch()  # messages that had found the block full
         if self._waiting:
             self.wake_waiting()
@@ -215,22 +215,22 @@ class Transport(Owner):
     def wake_waiting(self) -> None:
         """Everybody in line gets one turn. Who finds no room keeps the place ahead of all that were served."""
         waiting = self._waiting
-        connection = self.connection
+        outbox = self.connection.outbox
         served: list[Owner] = []
         for _ in range(len(waiting)):
             if not waiting:
                 break
             source = waiting.popleft()
-            queued = connection.queued_bytes()
+            queued = outbox.queued_bytes()
             source.on_room()
-            if waiting and waiting[-1] is source and connection.queued_bytes() > queued:
+            if waiting and waiting[-1] is source and outbox.queued_bytes() > queued:
                 served.append(waiting.pop())
         if not self.closed:
             waiting.extend(served)
 
     def has_unsent(self) -> bool:
         """Bytes lie here that the socket has not taken yet."""
-        return self.connection.has_pending() or self.channel.has_unsent()
+        return not self.connection.outbox.is_empty() or self.channel.has_unsent()
 
     def fit_window(self, round_trip_seconds: float) -> None:
         """Now that the handshakes have shown how far the peer is: enlarge the connection's window to match."""
@@ -249,7 +249,7 @@ class Transport(Owner):
             return
         self.closed = True
         self.channel.close()
-        self.connection.release()
+        self.connection.outbox.release()
         self._waiting.clear()
         self._parked.clear()
         self.on_closed(reason)
@@ -269,9 +269,9 @@ class Transport(Owner):
 
 def agent_side_connection(is_client: bool) -> Connection:
     """The HTTP/2 half of a connection between server and agent: large blocks, its own receive block."""
-    return Connection(is_client, AGENT_PROFILE, big_pool, Block(RECEIVE_BLOCK_BYTES), shared_block=False)
+    return Connection(is_client, AGENT_CONNECTION_LIMITS, big_pool, Block(RECEIVE_BLOCK_BYTES), shared_block=False)
 
 
 def client_side_connection() -> Connection:
     """The HTTP/2 half of a gRPC client's connection: nothing is held while it is idle."""
-    return Connection(False, CLIENT_PROFILE, small_pool, _shared_receive_block, shared_block=True)
+    return Connection(False, CLIENT_CONNECTION_LIMITS, small_pool, _shared_receive_block, shared_block=True)

@@ -6,9 +6,9 @@ from tests.wire.http2.ends import (
     BLOCK,
     HEADERS,
     REQUEST,
-    Event,
     Frame,
     Ours,
+    RecordedEvent,
     frame,
     goaway_code,
     greeted_client,
@@ -23,7 +23,8 @@ from umbilical.wire.errors import MisuseError
 from umbilical.wire.grpc import RESPONSE_HEADERS
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.buffers import Block, BlockPool
-from umbilical.wire.http2.connection import Connection, Profile
+from umbilical.wire.http2.connection import Connection
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.headers import encode_headers
 
 
@@ -46,8 +47,8 @@ def test_the_first_frame_must_be_settings(first: bytes) -> None:
 
 @pytest.mark.parametrize("padding", [None, 9])
 def test_a_stream_may_be_credited_as_bytes_arrive(padding: int | None) -> None:
-    profile = Profile(stream_window_bytes=65_535, credits_on_arrival=True)
-    server = Ours(False, profile, gives_credit=False)
+    limits = ConnectionLimits(stream_window_bytes=65_535, credits_on_arrival=True)
+    server = Ours(False, limits, gives_credit=False)
     server.give(greeting() + HEADERS)
     flags = 0 if padding is None else frames.PADDED
     payload = bytes(8_000) if padding is None else bytes((padding,)) + bytes(8_000 - 1)
@@ -62,8 +63,8 @@ def test_a_stream_may_be_credited_as_bytes_arrive(padding: int | None) -> None:
 
 
 def test_credit_on_arrival_can_be_held_back_and_released() -> None:
-    profile = Profile(stream_window_bytes=65_535, credits_on_arrival=True)
-    server = Ours(False, profile, gives_credit=False)
+    limits = ConnectionLimits(stream_window_bytes=65_535, credits_on_arrival=True)
+    server = Ours(False, limits, gives_credit=False)
     server.give(greeting() + HEADERS)
     stream = server.stream(1)
     server.connection.hold_credit(stream)
@@ -77,7 +78,7 @@ def test_credit_on_arrival_can_be_held_back_and_released() -> None:
 
 
 def test_credit_is_given_in_quarters_of_the_window() -> None:
-    server = Ours(False, Profile(stream_window_bytes=80_000), gives_credit=False)
+    server = Ours(False, ConnectionLimits(stream_window_bytes=80_000), gives_credit=False)
     server.give(greeting() + HEADERS + frame(frames.DATA, 0, 1, bytes(16_000)) * 2)
     server.take()
     stream = server.stream(1)
@@ -96,11 +97,11 @@ def test_what_we_do_not_know_or_need_is_ignored(octets: bytes) -> None:
 
 @pytest.mark.parametrize("padding", [0, 1, 255])
 def test_padding_is_taken_off_and_credited_at_once(padding: int) -> None:
-    server = Ours(False, Profile(stream_window_bytes=65_535), gives_credit=False)
+    server = Ours(False, ConnectionLimits(stream_window_bytes=65_535), gives_credit=False)
     server.give(greeting() + HEADERS)
     padded = bytes((padding,)) + b"payload" + bytes(padding)
     server.give(frame(frames.DATA, frames.PADDED, 1, padded))
-    assert server.events[-1] == Event("data", 1, b"payload")
+    assert server.events[-1] == RecordedEvent("data", 1, b"payload")
     stream = server.stream(1)
     assert stream.receive_window + stream.uncredited == 65_535 - len(b"payload")
 
@@ -118,22 +119,22 @@ def test_a_header_block_may_come_in_many_frames() -> None:
     octets += b"".join(frame(frames.CONTINUATION, 0, 1, piece) for piece in pieces[1:])
     octets += frame(frames.CONTINUATION, frames.END_HEADERS, 1)
     server = greeted_server(octets)
-    assert server.last("headers") == Event("headers", 1, end_stream=True, headers=tuple(REQUEST))
+    assert server.last("headers") == RecordedEvent("headers", 1, end_stream=True, headers=tuple(REQUEST))
 
 
 def test_streams_past_the_limit_are_refused_and_others_go_on() -> None:
-    server = greeted_server(HEADERS, profile=Profile(max_streams=1))
+    server = greeted_server(HEADERS, limits=ConnectionLimits(max_streams=1))
     server.give(frame(frames.HEADERS, frames.END_HEADERS, 3, BLOCK))
     assert split(server.take()) == [Frame(frames.RST_STREAM, 0, 3, frames.REFUSED_STREAM.to_bytes(4, "big"))]
-    server.connection.reset(server.stream(1), frames.CANCEL)
+    server.connection.sender.reset(server.stream(1), frames.CANCEL)
     server.give(frame(frames.HEADERS, frames.END_HEADERS, 5, BLOCK))
     assert server.events[-1].stream_id == 5
 
 
 def test_a_receive_block_must_hold_the_largest_frame() -> None:
     with pytest.raises(MisuseError):
-        Connection(False, Profile(frame_bytes=16_384), BlockPool(64, 1), Block(16_384 + 8), shared_block=False)
-    Connection(False, Profile(frame_bytes=16_384), BlockPool(64, 1), Block(16_384 + 9), shared_block=False)
+        Connection(False, ConnectionLimits(frame_bytes=16_384), BlockPool(64, 1), Block(16_384 + 8), shared_block=False)
+    Connection(False, ConnectionLimits(frame_bytes=16_384), BlockPool(64, 1), Block(16_384 + 9), shared_block=False)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +204,8 @@ def test_after_a_failure_all_input_is_discarded_and_goaway_waits() -> None:
 
 
 def test_the_connection_window_may_not_be_overrun() -> None:
-    profile = Profile(stream_window_bytes=1 << 20, connection_window_bytes=65_535)
-    server = Ours(False, profile, gives_credit=False)
+    limits = ConnectionLimits(stream_window_bytes=1 << 20, connection_window_bytes=65_535)
+    server = Ours(False, limits, gives_credit=False)
     server.give(greeting() + HEADERS)
     server.connection._receive_window = 10_000
     server.give(frame(frames.DATA, 0, 1, bytes(10_001)))
@@ -236,7 +237,7 @@ def test_a_fault_of_one_stream_resets_it_and_leaves_the_rest(octets: bytes, code
 
 
 def test_a_streams_window_may_not_be_overrun() -> None:
-    server = Ours(False, Profile(stream_window_bytes=65_535), gives_credit=False)
+    server = Ours(False, ConnectionLimits(stream_window_bytes=65_535), gives_credit=False)
     server.give(greeting() + HEADERS + frame(frames.DATA, 0, 1, bytes(16_384)) * 4)
     assert (server.events[-1].name, server.events[-1].code) == ("reset", frames.FLOW_CONTROL_ERROR)
 
@@ -253,7 +254,7 @@ def test_a_header_name_with_capitals_resets_the_stream(name: bytes) -> None:
 
 def test_a_response_with_capitals_resets_the_stream() -> None:
     client = greeted_client()
-    client.connection.open_stream(REQUEST)
+    client.connection.sender.open_stream(REQUEST)
     block = encode_headers([*RESPONSE_HEADERS, (b"Serverid", b"1")])
     client.give(frame(frames.HEADERS, frames.END_HEADERS, 1, block))
     assert (client.events[-1].name, client.events[-1].code) == ("reset", frames.PROTOCOL_ERROR)
@@ -261,7 +262,7 @@ def test_a_response_with_capitals_resets_the_stream() -> None:
 
 def test_frames_on_a_stream_that_we_reset_are_late_not_wrong() -> None:
     server = greeted_server(HEADERS)
-    server.connection.reset(server.stream(1), frames.CANCEL)
+    server.connection.sender.reset(server.stream(1), frames.CANCEL)
     server.take()
     server.give(
         frame(frames.DATA, 0, 1, b"late")
@@ -276,9 +277,9 @@ def test_frames_on_a_stream_that_we_reset_are_late_not_wrong() -> None:
 
 
 def test_late_data_still_counts_for_the_connection_window() -> None:
-    server = Ours(False, Profile(connection_window_bytes=100_000, stream_window_bytes=65_535))
+    server = Ours(False, ConnectionLimits(connection_window_bytes=100_000, stream_window_bytes=65_535))
     server.give(greeting() + HEADERS)
-    server.connection.reset(server.stream(1), frames.CANCEL)
+    server.connection.sender.reset(server.stream(1), frames.CANCEL)
     server.take()
     server.give(frame(frames.DATA, 0, 1, bytes(16_000)) * 10)
     granted = sum(int.from_bytes(one.payload, "big") for one in split(server.take()) if one.stream_id == 0)
@@ -288,7 +289,7 @@ def test_late_data_still_counts_for_the_connection_window() -> None:
 def test_trailers_of_a_forgotten_stream_still_feed_the_header_table() -> None:
     encoder = hpack.Encoder()
     server = greeted_server(frame(frames.HEADERS, frames.END_HEADERS, 1, encoder.encode(REQUEST)))
-    server.connection.reset(server.stream(1), frames.CANCEL)
+    server.connection.sender.reset(server.stream(1), frames.CANCEL)
     late = encoder.encode([(b"x-late", b"value")])
     server.give(frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, late))
     again = encoder.encode([*REQUEST, (b"x-late", b"value")])

@@ -309,8 +309,8 @@ def test_a_list_that_is_too_large_is_left_to_the_real_decoder_which_refuses_it()
 def test_a_small_header_table_is_announced_in_every_block() -> None:
     """A block may wait behind payload while others overtake it, so whichever comes first must say it."""
     server = greeted_server(settings_frame([(frames.HEADER_TABLE_SIZE, 0)]), HEADERS)
-    server.connection.send_headers(server.stream(1), RESPONSE_HEADERS)
-    server.connection.finish(server.stream(1), trailers(OK, ""))
+    server.connection.sender.send_headers(server.stream(1), RESPONSE_HEADERS)
+    server.connection.sender.finish(server.stream(1), trailers(OK, ""))
     for one in split(server.take()):
         decoder = hpack.Decoder()
         decoder.max_allowed_table_size = 0

@@ -121,6 +121,9 @@ class Outbox:
     def data_bytes(self) -> int:
         return self._end - self._start
 
+    def queued_bytes(self) -> int:
+        return self.data_bytes() + self.control_bytes()
+
     def is_empty(self) -> bool:
         return self._end == self._start and not self._control and not self._control_now
 

@@ -108,7 +108,7 @@ def headers_frames(stream_id: int, block: bytes, max_frame_bytes: int, end_strea
     return b"".join(pieces)
 
 
-class Profile:
+class ConnectionLimits:
     """What one side of a connection advertises."""
 
     def __init__(

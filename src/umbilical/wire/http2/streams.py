@@ -1,4 +1,4 @@
-"""One HTTP/2 stream: its state, its two windows, and messages that wait for room.
+"""HTTP/2 streams: the state, windows and waiting messages of each, and the table of a connection's streams.
 
 IDLE -> OPEN -> HALF_CLOSED_LOCAL  -> CLOSED
              -> HALF_CLOSED_REMOTE -> CLOSED
@@ -7,7 +7,9 @@ IDLE -> OPEN -> HALF_CLOSED_LOCAL  -> CLOSED
 from collections import deque
 from typing import Final
 
+from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.grpc import MessageReader
+from umbilical.wire.http2.frames import PROTOCOL_ERROR
 
 OPEN: Final = 1
 HALF_CLOSED_LOCAL: Final = 2
@@ -56,3 +58,21 @@ class Stream:
 
     def end_remote(self) -> None:
         self.state = CLOSED if self.state in (HALF_CLOSED_LOCAL, CLOSED) else HALF_CLOSED_REMOTE
+
+
+class StreamTable:
+    """The streams of one connection that are not closed, and which stream numbers were used."""
+
+    def __init__(self, is_client: bool) -> None:
+        self.is_client: Final = is_client
+        self.by_id: Final[dict[int, Stream]] = {}
+        self.next_own = 1
+        """Number of the next stream that we open."""
+        self.highest_of_peer = 0
+
+    def check_used(self, stream_id: int, frame_name: str) -> None:
+        """Late frames on a closed stream are allowed; frames on a stream that was never opened are not."""
+        own = (stream_id & 1 == 1) == self.is_client
+        limit = self.next_own - 2 if own else self.highest_of_peer
+        if stream_id == 0 or stream_id > limit:
+            raise ProtocolViolation(PROTOCOL_ERROR, f"{frame_name} on idle stream {stream_id}")

@@ -1,7 +1,7 @@
-"""The sending half of a connection: calls begun and ended, messages, payload, and what waits for window or room.
+"""The sending half of a connection: opens and ends streams, sends messages and payload, observes the peer's windows.
 
-Control packets that find no window wait in the backlog of their stream; payload is never queued here but received
-straight into the outgoing frame, as much as the windows allow.
+Control packets that do not fit the window wait in the backlog of their stream. Payload never waits here: the caller
+receives it straight into the outgoing frame, as much as the windows allow.
 """
 
 from typing import Final
@@ -9,10 +9,11 @@ from typing import Final
 from umbilical.wire.errors import MisuseError, ProtocolViolation
 from umbilical.wire.grpc import PREFIX_BYTES, message_prefix
 from umbilical.wire.http2 import frames
-from umbilical.wire.http2.buffers import BlockPool, Outbox
-from umbilical.wire.http2.frames import Profile
+from umbilical.wire.http2.buffers import Outbox
+from umbilical.wire.http2.flood_guard import FloodGuard
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.headers import MAX_HEADER_LIST_BYTES, HeaderList, encode_headers
-from umbilical.wire.http2.streams import CLOSED, HALF_CLOSED_REMOTE, OPEN, Stream
+from umbilical.wire.http2.streams import CLOSED, HALF_CLOSED_REMOTE, OPEN, Stream, StreamTable
 
 CONTROL_RESERVE_BYTES: Final = 4_096
 """Part of every send window that payload leaves alone, so dials and closes pass bulk data (control-behind-bulk)."""
@@ -24,72 +25,69 @@ MAX_BACKLOG_BYTES: Final = 4 * 1024 * 1024
 """Control packets that wait for window on one stream."""
 
 
-class SendingHalf:
-    """A base and no part: one more call per packet would be felt."""
-
-    def __init__(self, is_client: bool, profile: Profile, pool: BlockPool) -> None:
-        self._is_client: Final = is_client
-        self._profile: Final = profile
-        self._outbox: Final = Outbox(pool)
-        self.streams: Final[dict[int, Stream]] = {}
+class Sender:
+    def __init__(self, limits: ConnectionLimits, outbox: Outbox, streams: StreamTable, floods: FloodGuard) -> None:
+        self.outbox: Final = outbox
         self.failure: ProtocolViolation | None = None
-        self.send_window = frames.DEFAULT_WINDOW_BYTES
+        """Why the connection has failed; a GOAWAY with this reason is queued."""
+        self.window = frames.DEFAULT_WINDOW_BYTES
+        """What we may still send on all streams together."""
+        self._limits: Final = limits
+        self._streams: Final = streams
+        self._floods: Final = floods
         self._peer_frame_bytes = frames.DEFAULT_FRAME_BYTES
         self._peer_stream_window = frames.DEFAULT_WINDOW_BYTES
         self._peer_max_streams = UNLIMITED_STREAMS
         self._reserve = CONTROL_RESERVE_BYTES
         self._table_update = b""
         self._acks_owed = 0
-        self._highest_peer_stream = 0
-        self._next_own_stream = 1
-        self._backlogged: dict[int, Stream] = {}
+        self._backlogged: Final[dict[int, Stream]] = {}
         self._backlog_in_block = False
         """Messages that had to wait are in the data lane now."""
-        self._moved = False
-        """Payload has moved since the last ping."""
         self._greet()
 
     def _greet(self) -> None:
-        profile = self._profile
+        limits = self._limits
         settings = [
-            (frames.MAX_FRAME_SIZE, profile.frame_bytes),
-            (frames.INITIAL_WINDOW_SIZE, profile.stream_window_bytes),
+            (frames.MAX_FRAME_SIZE, limits.frame_bytes),
+            (frames.INITIAL_WINDOW_SIZE, limits.stream_window_bytes),
             (frames.MAX_HEADER_LIST_SIZE, MAX_HEADER_LIST_BYTES),
         ]
-        if self._is_client:
-            self._outbox.add_control(frames.PREFACE)
+        if self._streams.is_client:
+            self.outbox.add_control(frames.PREFACE)
             settings.append((frames.ENABLE_PUSH, 0))
         else:
-            settings.append((frames.MAX_CONCURRENT_STREAMS, profile.max_streams))
-        self._outbox.add_control(frames.settings_frame(settings))
-        grown = profile.connection_window_bytes - frames.DEFAULT_WINDOW_BYTES
+            settings.append((frames.MAX_CONCURRENT_STREAMS, limits.max_streams))
+        self.outbox.add_control(frames.settings_frame(settings))
+        grown = limits.connection_window_bytes - frames.DEFAULT_WINDOW_BYTES
         if grown > 0:
-            self._outbox.add_control(frames.window_update_frame(0, grown))
+            self.outbox.add_control(frames.window_update_frame(0, grown))
 
     def open_stream(self, headers: HeaderList) -> Stream:
         """Client: begin a call."""
-        if not self._is_client:
+        if not self._streams.is_client:
             raise MisuseError("a server opens no streams")
-        if self._next_own_stream > frames.LARGEST_STREAM_ID:
+        if self._streams.next_own > frames.LARGEST_STREAM_ID:
             raise MisuseError("the stream numbers of this connection are used up")
-        stream = self._new_stream(self._next_own_stream)
-        self._next_own_stream += 2
-        self.streams[stream.stream_id] = stream
+        stream = self.add_stream(self._streams.next_own)
+        self._streams.next_own += 2
         self._send_headers(stream, headers, end_stream=False)
         return stream
 
-    def _new_stream(self, stream_id: int) -> Stream:
-        stream = Stream(stream_id, self._peer_stream_window, self._profile.stream_window_bytes)
-        stream.credited_by_shell = not self._profile.credits_on_arrival
+    def add_stream(self, stream_id: int) -> Stream:
+        """For streams that the peer opens, too: their windows depend on the settings of both sides."""
+        stream = Stream(stream_id, self._peer_stream_window, self._limits.stream_window_bytes)
+        stream.credited_by_shell = not self._limits.credits_on_arrival
+        self._streams.by_id[stream_id] = stream
         return stream
 
     def can_open_stream(self) -> bool:
         """Client: neither the peer's limit nor the numbers of this connection are used up."""
-        return len(self.streams) < self._peer_max_streams and self._next_own_stream <= frames.LARGEST_STREAM_ID
+        return len(self._streams.by_id) < self._peer_max_streams and self._streams.next_own <= frames.LARGEST_STREAM_ID
 
     def numbers_left(self) -> int:
         """Client: how many streams this connection can still open in its life."""
-        return (frames.LARGEST_STREAM_ID - self._next_own_stream) // 2 + 1
+        return (frames.LARGEST_STREAM_ID - self._streams.next_own) // 2 + 1
 
     def send_headers(self, stream: Stream, headers: HeaderList) -> None:
         """Server: answer a call with its initial metadata."""
@@ -99,7 +97,7 @@ class SendingHalf:
 
     def _send_headers(self, stream: Stream, headers: HeaderList, end_stream: bool) -> None:
         block = self._header_block(headers)
-        self._outbox.add_control(frames.headers_frames(stream.stream_id, block, self._peer_frame_bytes, end_stream))
+        self.outbox.add_control(frames.headers_frames(stream.stream_id, block, self._peer_frame_bytes, end_stream))
 
     def _header_block(self, headers: HeaderList) -> bytes:
         # Once needed it stands before every block: one that waits behind payload may be overtaken by another.
@@ -112,7 +110,7 @@ class SendingHalf:
             return
         block = self._header_block(trailers)
         finish = frames.headers_frames(stream.stream_id, block, self._peer_frame_bytes, end_stream=True)
-        if stream.backlog or not self._outbox.add_ordered(finish):
+        if stream.backlog or not self.outbox.add_ordered(finish):
             stream.finish = finish
             self._backlogged[stream.stream_id] = stream
             return
@@ -136,51 +134,51 @@ class SendingHalf:
             self._end_with(stream, frames.reset_frame(stream.stream_id, code), forgets=True)
 
     def _end_with(self, stream: Stream, finish: bytes, forgets: bool) -> None:
-        if stream.backlog or not self._outbox.add_ordered(finish):
+        if stream.backlog or not self.outbox.add_ordered(finish):
             stream.finish, stream.finish_forgets = finish, forgets
             self._backlogged[stream.stream_id] = stream
         elif forgets:
-            self._forget(stream)
+            self.forget(stream)
         else:
             self._ended_local(stream)
 
     def _ended_local(self, stream: Stream) -> None:
         stream.end_local()
         if stream.state == CLOSED or stream.finish_forgets:
-            self._forget(stream)
+            self.forget(stream)
 
     def reset(self, stream: Stream, code: int) -> None:
         if stream.state != CLOSED:
             self._send_behind_payload(frames.reset_frame(stream.stream_id, code))
-            self._forget(stream)
+            self.forget(stream)
 
     def _send_behind_payload(self, frame: bytes) -> None:
-        if not self._outbox.add_ordered(frame):
-            self._outbox.add_control(frame)
+        if not self.outbox.add_ordered(frame):
+            self.outbox.add_control(frame)
 
-    def _forget(self, stream: Stream) -> None:
+    def forget(self, stream: Stream) -> None:
         stream.state = CLOSED
         stream.backlog.clear()
         stream.finish = None
-        self.streams.pop(stream.stream_id, None)
+        self._streams.by_id.pop(stream.stream_id, None)
         self._backlogged.pop(stream.stream_id, None)
 
     def send_message(self, stream: Stream, message: bytes) -> None:
         """Queue a control packet: ahead of payload, unless the window is shut."""
         if self._backlog_in_block:
             # A message that had to wait stands among the payload, perhaps in part: nothing may overtake its rest.
-            if self._outbox.data_bytes():
+            if self.outbox.data_bytes():
                 self.send_ordered(stream, message)
                 return
             self._backlog_in_block = False
         frame = self._admit(stream, message)
         if frame:
-            self._outbox.add_control(frame)
+            self.outbox.add_control(frame)
 
     def send_ordered(self, stream: Stream, message: bytes) -> None:
         """Queue a control packet behind the payload that is already queued (a CLOSE must not overtake DATA)."""
         frame = self._admit(stream, message)
-        if frame and not self._outbox.add_ordered(frame):
+        if frame and not self.outbox.add_ordered(frame):
             self._charge(stream, -len(message) - PREFIX_BYTES)
             self._postpone(stream, message_prefix(len(message)) + message)
 
@@ -189,7 +187,7 @@ class SendingHalf:
         if not stream.can_send() or stream.finish is not None:
             return b""
         size = PREFIX_BYTES + len(message)
-        if stream.backlog or size > stream.send_window or size > self.send_window:
+        if stream.backlog or size > stream.send_window or size > self.window:
             self._postpone(stream, message_prefix(len(message)) + message)
             self._flush_backlog(stream)
             return b""
@@ -210,13 +208,13 @@ class SendingHalf:
 
     def _charge(self, stream: Stream, size: int) -> None:
         stream.send_window -= size
-        self.send_window -= size
-        self._moved = True
+        self.window -= size
+        self._floods.payload_moved = True
 
     def _postpone(self, stream: Stream, body: bytes) -> None:
         """Let a message wait, in pieces that any usual window can hold."""
         if stream.backlog_bytes + len(body) > MAX_BACKLOG_BYTES:
-            self._fail(ProtocolViolation(frames.ENHANCE_YOUR_CALM, "the peer grants no window for control packets"))
+            self.fail(ProtocolViolation(frames.ENHANCE_YOUR_CALM, "the peer grants no window for control packets"))
             return
         stream.backlog_bytes += len(body)
         for position in range(0, len(body), frames.DEFAULT_FRAME_BYTES):
@@ -231,9 +229,9 @@ class SendingHalf:
         while stream.backlog:
             piece = stream.backlog[0]
             size = self._window_for(stream, len(piece))
-            if size == 0 or not self._outbox.add_ordered(self._data_frames(stream, piece[:size])):
+            if size == 0 or not self.outbox.add_ordered(self._data_frames(stream, piece[:size])):
                 return
-            self._backlog_in_block = self._outbox.data_bytes() > 0
+            self._backlog_in_block = self.outbox.data_bytes() > 0
             self._charge(stream, size)
             stream.backlog_bytes -= size
             if size < len(piece):
@@ -241,7 +239,7 @@ class SendingHalf:
                 return
             stream.backlog.popleft()
         if stream.finish is not None:
-            if not self._outbox.add_ordered(stream.finish):
+            if not self.outbox.add_ordered(stream.finish):
                 return
             stream.finish = None
             self._ended_local(stream)
@@ -249,7 +247,7 @@ class SendingHalf:
 
     def _window_for(self, stream: Stream, size: int) -> int:
         """How much of a piece may go now; waiting for room for all of it could be for ever with a tiny window."""
-        window = min(stream.send_window, self.send_window)
+        window = min(stream.send_window, self.window)
         if size <= window:
             return size
         if window <= 0 or (window < SMALLEST_PAYLOAD_BYTES and self._peer_stream_window >= frames.DEFAULT_FRAME_BYTES):
@@ -258,7 +256,7 @@ class SendingHalf:
 
     def is_shut(self, stream: Stream) -> bool:
         """The peer lets this one stream wait, whatever room there is for others."""
-        return stream.send_window - self._reserve < SMALLEST_PAYLOAD_BYTES and self.send_window > stream.send_window
+        return stream.send_window - self._reserve < SMALLEST_PAYLOAD_BYTES and self.window > stream.send_window
 
     def payload_room(self, stream: Stream, gap: int) -> memoryview | None:
         """Memory for one payload, cut to the windows, the peer's frame size and our block; None: wait."""
@@ -268,50 +266,89 @@ class SendingHalf:
         window = stream.send_window - self._reserve
         if window < size:
             size = window
-        window = self.send_window - self._reserve
+        window = self.window - self._reserve
         if window < size:
             size = window
         size -= gap - 9
-        free = self._outbox.free_bytes() - gap
+        free = self.outbox.free_bytes() - gap
         if free < size:
             size = free
         if size < SMALLEST_PAYLOAD_BYTES and (size <= 0 or self._reserve):
             return None
-        return self._outbox.room(gap, size)
+        return self.outbox.room(gap, size)
 
     def payload_written(self, stream: Stream, prefix: bytes, size: int) -> None:
         """A payload of `size` bytes stands behind the gap that `payload_room` left; `prefix` fills the gap."""
-        self._outbox.commit(prefix, size)
+        self.outbox.commit(prefix, size)
         charged = len(prefix) + size - 9
         stream.send_window -= charged
-        self.send_window -= charged
-        self._moved = True
+        self.window -= charged
+        self._floods.payload_moved = True
 
     def ping(self, payload: bytes) -> None:
-        self._outbox.add_control(frames.ping_frame(payload, 0))
+        self.outbox.add_control(frames.ping_frame(payload, 0))
 
     def goaway(self, code: int, text: str) -> None:
         """Announce that we leave; streams that exist may end in peace."""
-        last = frames.LARGEST_WINDOW_BYTES if code == frames.NO_ERROR else self._highest_peer_stream
-        self._outbox.add_control(frames.goaway_frame(last, code, text.encode()[:256]))
+        last = frames.LARGEST_WINDOW_BYTES if code == frames.NO_ERROR else self._streams.highest_of_peer
+        self.outbox.add_control(frames.goaway_frame(last, code, text.encode()[:256]))
 
-    def _fail(self, violation: ProtocolViolation) -> None:
+    def fail(self, violation: ProtocolViolation) -> None:
         if self.failure is None:
             self.failure = violation
             debug = violation.message.encode()[:256]
-            self._outbox.add_control(frames.goaway_frame(self._highest_peer_stream, violation.code, debug))
+            self.outbox.add_control(frames.goaway_frame(self._streams.highest_of_peer, violation.code, debug))
 
-    def pending(self) -> memoryview | None:
-        return self._outbox.pending()
+    def apply_settings(self, settings: list[tuple[int, int]]) -> None:
+        """Observe the peer's settings from now on, and acknowledge them."""
+        window, frame_bytes = self._peer_stream_window, self._peer_frame_bytes
+        for number, value in settings:
+            self._apply_setting(number, value)
+        if self._peer_stream_window < window or self._peer_frame_bytes < frame_bytes:
+            # What is queued was made under wider settings and must reach the peer before the acknowledgement.
+            self._acks_owed += 1
+            self._send_acks_owed()
+        else:
+            self.outbox.add_control(frames.SETTINGS_ACK)
+        self._flush_backlogs()
 
-    def sent(self, count: int) -> None:
-        self._outbox.sent(count)
+    def _apply_setting(self, number: int, value: int) -> None:
+        if number == frames.INITIAL_WINDOW_SIZE:
+            self._resize_windows(value)
+        elif number == frames.MAX_FRAME_SIZE:
+            if not frames.DEFAULT_FRAME_BYTES <= value <= frames.LARGEST_FRAME_BYTES:
+                raise ProtocolViolation(frames.PROTOCOL_ERROR, f"maximum frame size of {value} bytes")
+            self._peer_frame_bytes = value
+        elif number == frames.MAX_CONCURRENT_STREAMS:
+            self._peer_max_streams = value
+        elif number == frames.ENABLE_PUSH:
+            if value > 1:
+                raise ProtocolViolation(frames.PROTOCOL_ERROR, f"ENABLE_PUSH of {value}")
+        elif number == frames.HEADER_TABLE_SIZE and value < 4096:
+            self._table_update = b"\x20"  # announces a table of size 0, the only one we use: RFC 7541 section 4.2
 
-    def has_pending(self) -> bool:
-        return not self._outbox.is_empty()
+    def _resize_windows(self, size: int) -> None:
+        if size > frames.LARGEST_WINDOW_BYTES:
+            raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, f"initial window of {size} bytes")
+        for stream in self._streams.by_id.values():
+            stream.send_window += size - self._peer_stream_window
+            if stream.send_window > frames.LARGEST_WINDOW_BYTES:
+                raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, f"stream {stream.stream_id}: window too large")
+        self._peer_stream_window = size
+        self._reserve = CONTROL_RESERVE_BYTES if size >= frames.DEFAULT_FRAME_BYTES else 0
 
-    def queued_bytes(self) -> int:
-        return self._outbox.data_bytes() + self._outbox.control_bytes()
+    def open_window(self, stream: Stream | None, increment: int) -> None:
+        """The peer lets us send more: on one stream, or on the whole connection."""
+        if stream is None:
+            self.window += increment
+            stream_id, window = 0, self.window
+        else:
+            stream.send_window += increment
+            stream_id, window = stream.stream_id, stream.send_window
+        if window > frames.LARGEST_WINDOW_BYTES:
+            raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, f"stream {stream_id}: window too large", stream_id)
+        if self._backlogged:
+            self._flush_backlogs()
 
     def after_flush(self) -> None:
         """Room came back: messages that did not fit behind the payload may go now."""
@@ -321,11 +358,8 @@ class SendingHalf:
             self._flush_backlogs()
 
     def _send_acks_owed(self) -> None:
-        while self._acks_owed and self._outbox.add_ordered(frames.SETTINGS_ACK):
+        while self._acks_owed and self.outbox.add_ordered(frames.SETTINGS_ACK):
             self._acks_owed -= 1
-
-    def release(self) -> None:
-        self._outbox.release()
 
 
 def _end_frame(stream: Stream) -> bytes:

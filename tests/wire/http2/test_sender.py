@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.wire.http2.ends import (
     REQUEST,
-    Event,
     Frame,
     Ours,
+    RecordedEvent,
     greeted_client,
     one_stream,
     open_stream,
@@ -20,7 +20,7 @@ from umbilical.wire.errors import MisuseError
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.buffers import BlockPool, Outbox
-from umbilical.wire.http2.connection import Profile
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.streams import CLOSED
 from umbilical.wire.packet_data import DataPrefix, PlainPrefix
 
@@ -167,8 +167,8 @@ def test_no_frame_is_torn_lost_or_overtaken_by_a_later_ordered_one(steps: list[s
 
 
 def test_a_client_says_preface_settings_and_its_window_before_it_is_asked() -> None:
-    profile = Profile(frame_bytes=32_768, stream_window_bytes=70_000, connection_window_bytes=100_000)
-    greeted = Ours(True, profile).take()
+    limits = ConnectionLimits(frame_bytes=32_768, stream_window_bytes=70_000, connection_window_bytes=100_000)
+    greeted = Ours(True, limits).take()
     assert greeted.startswith(frames.PREFACE)
     settings, window = split(greeted)
     assert dict(frames.parse_settings(settings.payload)) == {
@@ -181,74 +181,74 @@ def test_a_client_says_preface_settings_and_its_window_before_it_is_asked() -> N
 
 
 def test_a_server_limits_streams_and_leaves_a_small_connection_window_alone() -> None:
-    (settings,) = split(Ours(False, Profile(max_streams=7, connection_window_bytes=65_535)).take())
+    (settings,) = split(Ours(False, ConnectionLimits(max_streams=7, connection_window_bytes=65_535)).take())
     assert dict(frames.parse_settings(settings.payload))[frames.MAX_CONCURRENT_STREAMS] == 7
 
 
 def test_goaway_with_an_error_names_the_last_stream_that_was_served() -> None:
     client, server, _, _ = one_stream()
-    server.connection.goaway(frames.ENHANCE_YOUR_CALM, "too_many_pings")
+    server.connection.sender.goaway(frames.ENHANCE_YOUR_CALM, "too_many_pings")
     pump(client, server)
-    assert client.events[-1] == Event("goaway", 1, code=frames.ENHANCE_YOUR_CALM, text="too_many_pings")
+    assert client.events[-1] == RecordedEvent("goaway", 1, code=frames.ENHANCE_YOUR_CALM, text="too_many_pings")
 
 
 def test_a_server_opens_no_streams() -> None:
     with pytest.raises(MisuseError):
-        Ours(False).connection.open_stream(REQUEST)
+        Ours(False).connection.sender.open_stream(REQUEST)
 
 
 def test_stream_numbers_run_out_before_they_overflow() -> None:
     client = greeted_client()
-    client.connection._next_own_stream = 0x7FFFFFFF
-    assert client.connection.open_stream(REQUEST).stream_id == 0x7FFFFFFF
+    client.connection.streams.next_own = 0x7FFFFFFF
+    assert client.connection.sender.open_stream(REQUEST).stream_id == 0x7FFFFFFF
     with pytest.raises(MisuseError):
-        client.connection.open_stream(REQUEST)
+        client.connection.sender.open_stream(REQUEST)
 
 
 def test_what_is_sent_on_an_ended_stream_goes_nowhere() -> None:
     client, server, stream, answer = one_stream()
-    server.connection.finish(answer, trailers(OK, ""))
-    client.connection.close_sending(stream)
+    server.connection.sender.finish(answer, trailers(OK, ""))
+    client.connection.sender.close_sending(stream)
     pump(client, server)
     for connection, ended in ((client.connection, stream), (server.connection, answer)):
-        connection.send_message(ended, b"late")
-        connection.send_ordered(ended, b"late")
-        connection.send_headers(ended, RESPONSE_HEADERS)
-        connection.finish(ended, trailers(OK, ""))
-        connection.close_sending(ended)
-        connection.reset(ended, frames.CANCEL)
-        assert connection.payload_room(ended, DataPrefix(1, 1).size) is None
-        assert not connection.has_pending()
+        connection.sender.send_message(ended, b"late")
+        connection.sender.send_ordered(ended, b"late")
+        connection.sender.send_headers(ended, RESPONSE_HEADERS)
+        connection.sender.finish(ended, trailers(OK, ""))
+        connection.sender.close_sending(ended)
+        connection.sender.reset(ended, frames.CANCEL)
+        assert connection.sender.payload_room(ended, DataPrefix(1, 1).size) is None
+        assert connection.outbox.is_empty()
 
 
 def test_no_payload_follows_the_end_of_a_stream() -> None:
     client, _, stream, _ = one_stream()
-    client.connection.close_sending(stream)
-    assert client.connection.payload_room(stream, DataPrefix(1, 1).size) is None
+    client.connection.sender.close_sending(stream)
+    assert client.connection.sender.payload_room(stream, DataPrefix(1, 1).size) is None
 
 
 def test_a_connection_that_is_over_has_nothing_to_send_and_gives_its_block_back() -> None:
     client, _, stream, _ = one_stream()
     assert client.write(stream, DataPrefix(1, 1), b"payload") == 7
-    client.connection.ping(bytes(8))
-    client.connection.release()
-    assert client.connection.pending() is None
-    assert client.connection.queued_bytes() == 0
+    client.connection.sender.ping(bytes(8))
+    client.connection.outbox.release()
+    assert client.connection.outbox.pending() is None
+    assert client.connection.outbox.queued_bytes() == 0
     assert len(client.pool._free) == 1
 
 
 def test_an_end_both_ways_stands_behind_the_payload_and_leaves_no_stream_behind() -> None:
     client, server, stream, answer = one_stream()
-    server.connection.send_headers(answer, RESPONSE_HEADERS)
+    server.connection.sender.send_headers(answer, RESPONSE_HEADERS)
     assert server.write(answer, PlainPrefix(1), b"last words") == 10
-    server.connection.close_both(answer)
+    server.connection.sender.close_both(answer)
     pump(client, server)
     assert client.names()[-3:] == ["data", "data", "reset"]
     assert bytes(client.received[1]) == b"last words"
-    assert client.events[-2] == Event("data", 1, end_stream=True)
+    assert client.events[-2] == RecordedEvent("data", 1, end_stream=True)
     assert client.last("reset").code == frames.NO_ERROR
-    assert not client.connection.streams
-    assert not server.connection.streams
+    assert not client.connection.streams.by_id
+    assert not server.connection.streams.by_id
     assert stream.state == CLOSED
 
 
@@ -259,40 +259,40 @@ def test_an_end_that_finds_the_block_full_follows_when_there_is_room(ends: str) 
     written = 0
     while taken := client.write(stream, prefix, bytes(16_384)):
         written += taken
-    client.connection._outbox._end = client.pool.block_bytes  # not one more byte fits
-    full = client.connection._outbox._end
+    client.connection.outbox._end = client.pool.block_bytes  # not one more byte fits
+    full = client.connection.outbox._end
     end = {
-        "close_sending": lambda: client.connection.close_sending(stream),
-        "close_both": lambda: client.connection.close_both(stream),
-        "abort": lambda: client.connection.abort(stream, frames.CONNECT_ERROR),
+        "close_sending": lambda: client.connection.sender.close_sending(stream),
+        "close_both": lambda: client.connection.sender.close_both(stream),
+        "abort": lambda: client.connection.sender.abort(stream, frames.CONNECT_ERROR),
     }
     end[ends]()
-    assert client.connection._outbox._end == full
+    assert client.connection.outbox._end == full
     assert stream.finish is not None
-    assert client.connection.payload_room(stream, prefix.size) is None, "nothing may follow"
-    client.connection.sent(len(client.connection.pending() or b""))  # as if the socket took it all
-    client.connection.after_flush()
+    assert client.connection.sender.payload_room(stream, prefix.size) is None, "nothing may follow"
+    client.connection.outbox.sent(len(client.connection.outbox.pending() or b""))  # as if the socket took it all
+    client.connection.sender.after_flush()
     sent = split(client.take())
     kinds = {"close_sending": [frames.DATA], "close_both": [frames.DATA, frames.RST_STREAM]}
     assert [frame.kind for frame in sent] == kinds.get(ends, [frames.RST_STREAM])
-    assert (stream.stream_id in client.connection.streams) == (ends == "close_sending")
+    assert (stream.stream_id in client.connection.streams.by_id) == (ends == "close_sending")
 
 
 def test_a_peers_limit_of_streams_is_kept() -> None:
-    client, server = our_pair(server_profile=Profile(max_streams=2))
-    assert client.connection.can_open_stream()
+    client, server = our_pair(server_limits=ConnectionLimits(max_streams=2))
+    assert client.connection.sender.can_open_stream()
     open_stream(client, server)
-    client.connection.open_stream(REQUEST)
-    assert not client.connection.can_open_stream()
+    client.connection.sender.open_stream(REQUEST)
+    assert not client.connection.sender.can_open_stream()
 
 
 def test_a_stream_without_credit_is_told_from_a_full_connection() -> None:
-    client, server = our_pair(server_profile=Profile(stream_window_bytes=70_000))
+    client, server = our_pair(server_limits=ConnectionLimits(stream_window_bytes=70_000))
     server.gives_credit = False
     stream, _ = open_stream(client, server)
-    assert not client.connection.is_shut(stream)
+    assert not client.connection.sender.is_shut(stream)
     while client.write(stream, PlainPrefix(stream.stream_id), bytes(16_384)):
         pump(client, server)
-    assert client.connection.is_shut(stream)
+    assert client.connection.sender.is_shut(stream)
     other, _ = open_stream(client, server)
-    assert not client.connection.is_shut(other)
+    assert not client.connection.sender.is_shut(other)
