@@ -6,12 +6,14 @@ rounds counts: whatever else runs on the machine only ever adds.
 
 import random
 import time
-from typing import Final
+from typing import Final, cast
 
 from umbilical.konnectivity import routing
-from umbilical.konnectivity.links import AgentLink, Tunnel
+from umbilical.konnectivity.links import AgentLink, Tunnel, TunnelClient
 from umbilical.konnectivity.metadata import AgentIdentifiers
 from umbilical.konnectivity.routing import AgentRouter
+
+NO_CLIENT: Final = cast(TunnelClient, object())
 
 SHAPES: Final = ((1, 0), (20, 1_000), (200, 10_000))
 """Agents, and idle tunnels over them."""
@@ -25,7 +27,7 @@ def crowded_yard(agents: int, tunnels: int, strategies: tuple[str, ...]) -> Agen
     links = [AgentLink(number, f"a{number}", _identifiers(number)) for number in range(agents)]
     for number in range(tunnels):
         link = links[number % agents]
-        link.connections[number] = Tunnel(None, number, "x:1", 0.0)
+        link.connections[number] = Tunnel(NO_CLIENT, number, "x:1", 0.0)
     for link in links:
         router.add(link)
     return router
@@ -46,7 +48,7 @@ def choice_seconds(router: AgentRouter, address: str, draws: list[int]) -> float
 
 def dial_seconds(router: AgentRouter, address: str, draws: list[int]) -> float:
     """A choice, and what the load that comes and goes with a tunnel costs."""
-    tunnel = Tunnel(None, -1, address, 0.0)
+    tunnel = Tunnel(NO_CLIENT, -1, address, 0.0)
     start = time.perf_counter()
     for draw in draws:
         link = router.choose(address, draw)

@@ -6,7 +6,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.support.registry_driver import RegistryDriver
+from tests.support.registry_driver import NO_CLIENT, RegistryDriver
 
 from umbilical.konnectivity.health import OWED_SECONDS, PROBE_ADDRESS, PROBE_SECONDS, UNANSWERED_IN_A_ROW, probe_id
 from umbilical.konnectivity.links import AgentLink, Group, Tunnel
@@ -22,7 +22,7 @@ def link(key: int, agent_id: str = "", load: int = 0) -> AgentLink:
 
 
 def set_load(changed: AgentLink, load: int) -> None:
-    changed.pending = {number: Tunnel(object(), number, "x:1", 0.0) for number in range(load)}
+    changed.pending = {number: Tunnel(NO_CLIENT, number, "x:1", 0.0) for number in range(load)}
     changed.weigh()
 
 
@@ -102,7 +102,7 @@ def lines_of_a_dial(agents: int) -> int:
     sys.settrace(count)
     try:
         chosen = group.least_loaded(1)
-        chosen.connections[1] = Tunnel(object(), 1, "x:1", 0.0)
+        chosen.connections[1] = Tunnel(NO_CLIENT, 1, "x:1", 0.0)
         chosen.weigh()
         del chosen.connections[1]
         chosen.weigh()

@@ -4,7 +4,7 @@ from itertools import count
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.registry_driver import best_links
+from tests.support.registry_driver import NO_CLIENT, best_links
 
 from umbilical.konnectivity.links import AgentLink, Tunnel
 from umbilical.konnectivity.metadata import AgentIdentifiers
@@ -37,7 +37,7 @@ def sicken(link: AgentLink, *, sick: bool = True) -> None:
 
 def burden(link: AgentLink, tunnels: int) -> None:
     """So many connections, and nothing pending."""
-    link.connections = {number: Tunnel(object(), number, "x:1", 0.0) for number in range(tunnels)}
+    link.connections = {number: Tunnel(NO_CLIENT, number, "x:1", 0.0) for number in range(tunnels)}
     link.weigh()
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 from tests.playbook import said
-from tests.support.registry_driver import RegistryDriver
+from tests.support.registry_driver import NO_CLIENT, RegistryDriver
 
 from umbilical.konnectivity.links import CLOSING, ENDED, ESTABLISHED, Tunnel
 from umbilical.konnectivity.tunnel_registry import CLOSE_ANSWER_SECONDS, LONGEST_ADDRESS, REMEMBERED_ORPHANS
 
 
 def test_a_dial_without_agents_is_refused_and_counted(scene: RegistryDriver) -> None:
-    tunnel = Tunnel(object(), 7, "web:443", 0.0)
+    tunnel = Tunnel(NO_CLIENT, 7, "web:443", 0.0)
     assert said(scene.registry.dialled(tunnel, "tcp", 0)) == ["count no_agent", "refuse dial 7: No agent available"]
     assert tunnel.state == ENDED
     assert scene.counts() == (0, 0, 0)
@@ -26,21 +26,21 @@ def test_a_dial_goes_to_the_agent_as_it_came_and_opens_with_the_agents_connectio
 
 def test_the_protocol_that_the_client_named_is_the_agents_to_judge(scene: RegistryDriver) -> None:
     scene.agent()
-    tunnel = Tunnel(object(), 7, "/run/x.sock", 0.0)
+    tunnel = Tunnel(NO_CLIENT, 7, "/run/x.sock", 0.0)
     assert said(scene.registry.dialled(tunnel, "unix", 0)) == ["a1 <- DIAL_REQ unix /run/x.sock dial=7"]
 
 
 @pytest.mark.parametrize(("protocol", "address"), [("tcp", "x" * (LONGEST_ADDRESS + 1)), ("t" * 2000, "web:443")])
 def test_an_absurdly_long_dial_never_reaches_an_agent(scene: RegistryDriver, protocol: str, address: str) -> None:
     scene.agent()
-    told = said(scene.registry.dialled(Tunnel(object(), 7, address, 0.0), protocol, 0))
+    told = said(scene.registry.dialled(Tunnel(NO_CLIENT, 7, address, 0.0), protocol, 0))
     assert told == ["count error_response", "refuse dial 7: dial address is too long"]
 
 
 def test_a_dial_id_that_is_in_use_at_this_agent_is_refused_and_the_first_dial_lives_on(scene: RegistryDriver) -> None:
     link = scene.agent()
     scene.dial(7)
-    told = said(scene.registry.dialled(Tunnel(object(), 7, "other:1", 0.0), "tcp", 0))
+    told = said(scene.registry.dialled(Tunnel(NO_CLIENT, 7, "other:1", 0.0), "tcp", 0))
     assert told == ["count error_response", "refuse dial 7: dial ID is already in use"]
     assert scene.answer(link, 7, connection_id=1) == ["open dial 7 as connection 1"]
 

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.playbook import said
-from tests.support.registry_driver import RegistryDriver, best_links
+from tests.support.registry_driver import NO_CLIENT, RegistryDriver, best_links
 
 from umbilical.konnectivity.commands import Command, OpenTunnel, RefuseDial, ToAgent
 from umbilical.konnectivity.health import probe_id
@@ -39,7 +39,7 @@ def test_a_dial_of_a_lost_agent_goes_to_another_and_nothing_is_counted(scene: Re
 
 def test_the_protocol_of_the_dial_goes_with_it(scene: RegistryDriver) -> None:
     first = scene.agent("a1")
-    scene.registry.dialled(Tunnel(object(), 7, "web:443", 0.0), "tcp6", 0)
+    scene.registry.dialled(Tunnel(NO_CLIENT, 7, "web:443", 0.0), "tcp6", 0)
     scene.agent("a2")
     assert scene.gone(first)[1] == "a2 <- DIAL_REQ tcp6 web:443 dial=7"
 
@@ -238,7 +238,7 @@ class Story:
         self.registry.agent_connected(self.links[-1])
 
     def dial(self, draw: int) -> None:
-        tunnel = Tunnel(object(), len(self.tunnels) + 1, "web:443", self.now)
+        tunnel = Tunnel(NO_CLIENT, len(self.tunnels) + 1, "web:443", self.now)
         self.tunnels.append(tunnel)
         ranks = {link.rank for link in best_links(self.links)}
         self.obey(self.registry.dialled(tunnel, "tcp", draw))

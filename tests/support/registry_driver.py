@@ -1,14 +1,17 @@
 """A registry, and short words for what happens on it; orders come back as the playbook's lines."""
 
-from typing import Final
+from typing import Final, cast
 
 from tests.playbook import said
 
-from umbilical.konnectivity.links import AgentLink, Tunnel
+from umbilical.konnectivity.links import AgentLink, Tunnel, TunnelClient
 from umbilical.konnectivity.metadata import AgentIdentifiers
 from umbilical.konnectivity.routing import AgentRouter
 from umbilical.konnectivity.tunnel_registry import TunnelRegistry
 from umbilical.wire.packets import DialResponse
+
+NO_CLIENT: Final = cast(TunnelClient, object())
+"""The registry calls no client: it returns commands."""
 
 
 class RegistryDriver:
@@ -24,7 +27,7 @@ class RegistryDriver:
 
     def dial(self, dial_id: int, address: str = "web:443", at: float = 0.0) -> Tunnel:
         """A dial that some agent takes."""
-        tunnel = Tunnel(object(), dial_id, address, at)
+        tunnel = Tunnel(NO_CLIENT, dial_id, address, at)
         told = said(self.registry.dialled(tunnel, "tcp", 0))
         assert [line.split(" <- ")[1] for line in told] == [f"DIAL_REQ tcp {address} dial={dial_id}"]
         return tunnel

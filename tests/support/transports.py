@@ -4,9 +4,9 @@ from typing import Final
 
 from tests.support.socket_pairs import unix_pair
 
-from umbilical.tunnel.channel import Channel, Owner
+from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.loop import Loop
-from umbilical.tunnel.transport import Transport
+from umbilical.tunnel.transport import RoomWaiter, Transport
 from umbilical.wire.grpc import request_headers
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.buffers import Block, BlockPool
@@ -60,7 +60,7 @@ def connection(is_client: bool, limits: ConnectionLimits | None = None, block_by
     )
 
 
-class Source(Owner):
+class Source(RoomWaiter):
     """Payload of one stream, handed over one quantum per turn of its own."""
 
     def __init__(self, line: Line, stream: Stream, payload: bytes, quantum: int = 4096) -> None:

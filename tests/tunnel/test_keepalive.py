@@ -166,7 +166,7 @@ class StandingClock:
 
 
 def agents_of(server: RunningServer) -> list[str]:
-    return server.stage.call(lambda: [link.agent_id for link in server.server.core.links.values()])
+    return server.stage.call(lambda: [link.agent_id for link in server.server.core.links()])
 
 
 def test_a_dead_agent_is_out_of_use_in_time_and_a_live_one_stays(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from tests.support import packet_messages
@@ -179,13 +178,12 @@ def test_a_server_tells_of_an_agent_that_is_stopped_and_of_its_return(
         stream = open_proxy_stream(server)
         stream.send(packet_messages.dial_request("127.0.0.1:9", 7))
         stage.eventually(lambda: server.server.core.gauges().pending_dials == 1)
-        (link,) = server.server.core.links.values()
-        shell: Any = link.shell
+        (agent_stream,) = server.server.core.agents.values()
         # Two segments on the way at once would be sent again before a stopped process's kernel acknowledges them.
-        stage.eventually(lambda: _is_acknowledged(shell.transport.channel.sock))
+        stage.eventually(lambda: _is_acknowledged(agent_stream.transport.channel.sock))
         for _ in range(3):  # looks: it has moved, it is silent, it was asked
             stage.skip(keepalive.SILENCE_SECONDS + 1, monkeypatch)
-        stage.eventually(lambda: _is_acknowledged(shell.transport.channel.sock))
+        stage.eventually(lambda: _is_acknowledged(agent_stream.transport.channel.sock))
         stage.skip(PATIENCE_SECONDS, monkeypatch)
         _until(lambda: bool(warnings(caplog, "UMB406")))
         line = warnings(caplog, "UMB406")[0]  # told again after a while, which the moved clock may have brought

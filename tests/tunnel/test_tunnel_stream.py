@@ -29,8 +29,8 @@ def open_tunnel(server: RunningServer, address: str) -> SocketTunnel:
 
 def own_streams(server: RunningServer) -> list[Any]:
     """The tunnels' streams at the server; to be called in the loop's thread."""
-    links = server.server.core.links.values()
-    streams = [link.shell.transport.connection.streams.by_id.values() for link in links]  # type: ignore[attr-defined]
+    agents = server.server.core.agents.values()
+    streams = [agent.transport.connection.streams.by_id.values() for agent in agents]
     return [stream for some in streams for stream in some if stream.plain]
 
 
@@ -93,7 +93,8 @@ def test_what_waits_for_an_endpoint_that_never_reads_is_bounded_by_its_window(st
 
     def waiting() -> list[int]:
         links = agent.agent._links.values()
-        return [record.shell._outlet.waiting_bytes() for link in links for record in link.session.connections.values()]  # type: ignore[attr-defined]
+        endpoints: list[Any] = [record.endpoint for link in links for record in link.session.connections.values()]
+        return [endpoint._outlet.waiting_bytes() for endpoint in endpoints]
 
     stage.eventually(lambda: all(stream.send_window < 8192 for stream in own_streams(server)) and min(waiting()) > 0)
     assert max(stage.call(waiting)) <= LARGEST_TUNNEL_WINDOW_BYTES

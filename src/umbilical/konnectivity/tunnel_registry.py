@@ -12,8 +12,8 @@ from umbilical.konnectivity.commands import (
     CountDialFailure,
     OpenTunnel,
     RefuseDial,
+    ReportRedial,
     RetireAgent,
-    TellRedial,
     ToAgent,
 )
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, metric_reason
@@ -128,7 +128,7 @@ class TunnelRegistry:
         left.pending.pop(tunnel.dial_id, None)
         left.weigh()
         tunnel.links_before = (*tunnel.links_before, left.key)
-        return [TellRedial(tunnel, left, cause), self._ask(tunnel, link)]
+        return [ReportRedial(tunnel, left, cause), self._ask(tunnel, link)]
 
     def _refuse_at_once(self, tunnel: Tunnel, failure: DialFailure) -> list[Command]:
         tunnel.state = ENDED

@@ -9,7 +9,6 @@ from collections import deque
 from typing import Final, Protocol
 
 from umbilical.konnectivity import dial_failure
-from umbilical.tunnel.channel import Owner
 from umbilical.tunnel.loop import HANGUP, Deadlines, Handler, Loop
 
 FALLBACK_SECONDS: Final = 0.3
@@ -23,18 +22,18 @@ class Resolver(Protocol):
         """Look the name up, then call `dial.resolved` or `dial.unresolved`, in the loop's thread."""
 
 
-class DialOwner(Owner):
-    """Who wanted the dial, and then owns its channel."""
+class DialOwner:
+    """What a dial reports to."""
 
     def dial_succeeded(self, sock: socket.socket, mask: int) -> None:
-        """Connected; the loop watches the socket already. `mask` is the event that said so."""
+        """Connected; the loop watches the socket already. `mask` is the event that reported it."""
 
     def dial_failed(self, text: str) -> None:
-        """`text` is what Go would say."""
+        """`text` is in Go's words."""
 
 
 class EndpointDialer:
-    """All dials of one agent: at most `limit` under way, the others wait in line within their own time limit."""
+    """All dials of one agent: at most `limit` under way, the others queue within their own time limit."""
 
     def __init__(self, loop: Loop, resolver: Resolver, timeout_seconds: float, limit: int) -> None:
         self.loop: Final = loop

@@ -5,17 +5,16 @@ import time
 from typing import Final
 
 from umbilical.tunnel.channel import Channel, TlsChannel
-from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.grpc_client import GrpcClient
 from umbilical.tunnel.keepalive import Heartbeat
+from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.transport import Transport, client_side_connection
 from umbilical.wire import grpc
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.http2.events import ConnectionEvent, DataReceived, HeadersReceived, StreamReset
 from umbilical.wire.http2.headers import HeaderList
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.packet_data import find_data
-from umbilical.wire.packets import decode_packet
+from umbilical.wire.packet_data import read_packets
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +28,8 @@ class GrpcTransport(Transport):
         super().__init__(core.loop, channel, client_side_connection())
         self._core: Final = core
         self._heartbeat: Heartbeat | None = None
+        self._clients: Final[dict[int, GrpcClient]] = {}
+        """By the ID of their Proxy stream."""
 
     def start(self) -> None:
         self._core.transports.add(self)
@@ -38,7 +39,7 @@ class GrpcTransport(Transport):
             self._heartbeat = Heartbeat(self, self._core.settings.frontend_keepalive)
         super().start()
         if self.channel.is_plain:
-            self.on_readable()  # most often its greeting is here already, and one event is saved
+            self.on_readable()  # usually its first bytes have arrived already, which saves an event
 
     def on_open(self) -> None:
         self._core.handshakes.discard(self)
@@ -54,12 +55,14 @@ class GrpcTransport(Transport):
 
     def on_event(self, event: ConnectionEvent) -> None:
         if isinstance(event, HeadersReceived):
-            if event.stream.owner is None and not event.end_stream:
+            if event.stream.stream_id not in self._clients and not event.end_stream:
                 self._on_call(event.stream, event.headers)
             else:
                 self._on_end(event.stream)
-        elif isinstance(event, StreamReset) and isinstance(event.stream.owner, GrpcClient):
-            event.stream.owner.gone("client cancelled its stream")
+        elif isinstance(event, StreamReset):
+            client = self._clients.get(event.stream.stream_id)
+            if client is not None:
+                client.gone("client cancelled its stream")
 
     def _on_call(self, stream: Stream, headers: HeaderList) -> None:
         path = b""
@@ -74,9 +77,7 @@ class GrpcTransport(Transport):
         if refusal:
             self.finish(stream, grpc.PERMISSION_DENIED, refusal)
             return
-        client = GrpcClient(self, stream, self._core)
-        stream.owner = client
-        self._core.proxy_streams += 1
+        GrpcClient(self, stream, self._core, self._clients)
         self.connection.sender.send_headers(stream, grpc.RESPONSE_HEADERS)
 
     def _refusal(self) -> str:
@@ -85,21 +86,14 @@ class GrpcTransport(Transport):
 
     def on_data(self, event: DataReceived) -> None:
         stream = event.stream
-        client = stream.owner
+        client = self._clients.get(stream.stream_id)
         size = event.end - event.start
         ended = event.end_stream
-        if not isinstance(client, GrpcClient):
+        if client is None:
             self.connection.credit(stream, size)
             return
-        reader = stream.reader
-        reader.feed(event.data, event.view, event.start, event.end)
         try:
-            while reader.next_message():
-                connection_id, start = find_data(reader.source, reader.start, reader.end)
-                if start >= 0:
-                    client.on_payload(connection_id, reader.view[start : reader.end])
-                else:
-                    client.on_packet(decode_packet(reader.source, reader.start, reader.end))
+            read_packets(event, client)
         except ProtocolViolation as violation:
             self._core.metrics.stream_error("from_client", grpc.CODE_NAMES[violation.code])
             client.end(violation.code, violation.message)
@@ -109,9 +103,9 @@ class GrpcTransport(Transport):
             self._on_end(stream)
 
     def _on_end(self, stream: Stream) -> None:
-        """The client will send no more: in this protocol that ends the tunnel."""
-        client = stream.owner
-        if isinstance(client, GrpcClient):
+        """The client sends no more, which ends the tunnel of a Proxy stream."""
+        client = self._clients.get(stream.stream_id)
+        if client is not None:
             client.end(grpc.OK, "")
         else:
             self.finish(stream, grpc.OK, "")
@@ -121,8 +115,6 @@ class GrpcTransport(Transport):
             self._heartbeat.stop()
         else:
             logger.info("client connection failed peer=%s: %s", self.channel.peer(), reason)
-        for stream in list(self.connection.streams.by_id.values()):
-            client = stream.owner
-            if isinstance(client, GrpcClient):
-                client.gone(f"client connection over: {reason}")
+        for client in list(self._clients.values()):
+            client.gone(f"client connection over: {reason}")
         self._core.transport_closed(self)

@@ -5,7 +5,7 @@ Closing a socket that still has unread input sends a reset, and a reset may dest
 
 from typing import Final
 
-from umbilical.tunnel.channel import AGAIN, Channel, Owner
+from umbilical.tunnel.channel import AGAIN, Channel, ChannelOwner
 from umbilical.tunnel.loop import Deadlines, Loop
 
 LINGER_SECONDS: Final = 2.0
@@ -31,7 +31,7 @@ class LingeringChannels:
         return len(self._deadlines)
 
 
-class _LingeringChannel(Owner):
+class _LingeringChannel(ChannelOwner):
     def __init__(self, channel: Channel, deadlines: Deadlines) -> None:
         self._channel: Final = channel
         self._deadlines: Final = deadlines

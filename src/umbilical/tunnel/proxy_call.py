@@ -1,6 +1,6 @@
 """A client's one tunnel through a server in mode grpc, without I/O: one connection with one Proxy stream.
 
-Whoever has the socket moves bytes: out as `pending` gives them, in through `receive_room` and `received`.
+The owner of the socket moves bytes: out from `connection.outbox`, in through `receive_room` and `received`.
 """
 
 import os
@@ -22,8 +22,7 @@ from umbilical.wire.http2.events import (
 )
 from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.packet_data import find_data
-from umbilical.wire.packets import decode_packet
+from umbilical.wire.packet_data import read_packets
 
 PROXY_PATH: Final = b"/ProxyService/Proxy"
 CHUNK_BYTES: Final = 16 * 1024
@@ -116,16 +115,9 @@ class ProxyCall:
             self.end = text
 
     def _take_messages(self, event: DataReceived) -> None:
-        reader = self.stream.reader
         size = event.end - event.start
-        reader.feed(event.data, event.view, event.start, event.end)
         try:
-            while reader.next_message():
-                _, start = find_data(reader.source, reader.start, reader.end)
-                if start >= 0:
-                    self._deliver(reader.view[start : reader.end])
-                else:
-                    self._take(decode_packet(reader.source, reader.start, reader.end))
+            read_packets(event, self)
         except ProtocolViolation as violation:
             self._over(rpc_error("Internal", violation.message))
         if self._credit_held:
@@ -133,13 +125,22 @@ class ProxyCall:
         else:
             self.connection.credit(self.stream, size)
 
-    def _take(self, packet: packets.Packet) -> None:
-        if isinstance(packet, packets.Data):
-            self._deliver(memoryview(packet.payload))
-        elif isinstance(packet, packets.CloseResponse):
-            self._over(packet.error)
-        elif isinstance(packet, packets.DialResponse) and packet.dial_id == self._dial_id and self.answer is None:
-            self.answer = packet
+    def accepts_packets(self) -> bool:
+        return True
+
+    def on_payload(self, connection_id: int, view: memoryview) -> None:
+        self._deliver(view)
+
+    def on_packet(self, packet: packets.Packet) -> None:
+        match packet:
+            case packets.Data():
+                self._deliver(memoryview(packet.payload))
+            case packets.CloseResponse():
+                self._over(packet.error)
+            case packets.DialResponse() if packet.dial_id == self._dial_id and self.answer is None:
+                self.answer = packet
+            case _:
+                pass
 
 
 def rpc_error(code: str, text: str) -> str:

@@ -1,12 +1,12 @@
-"""Where agents and clients meet: carries events to the tunnel registry and obeys its commands.
+"""What all connections of one server share: events go to the tunnel registry, and its commands are carried out.
 
-It knows no sockets of its own; transports and clients hang on it.
+It has no sockets; transports and clients have.
 """
 
 import logging
 import random
 import ssl
-from typing import Final, cast
+from typing import Final, Protocol
 
 from umbilical.konnectivity.commands import (
     CloseTunnel,
@@ -14,9 +14,9 @@ from umbilical.konnectivity.commands import (
     CountDialFailure,
     OpenTunnel,
     RefuseDial,
+    ReportHealth,
+    ReportRedial,
     RetireAgent,
-    TellHealth,
-    TellRedial,
     ToAgent,
 )
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, failure_code, grpc_error_text
@@ -24,8 +24,8 @@ from umbilical.konnectivity.links import ENDED, AgentLink, Tunnel
 from umbilical.konnectivity.routing import AgentRouter
 from umbilical.konnectivity.tunnel_registry import TunnelRegistry
 from umbilical.tunnel import causes, notices
+from umbilical.tunnel.agent_stream import AgentStream
 from umbilical.tunnel.backlog import STUCK_SECONDS
-from umbilical.tunnel.client import Client
 from umbilical.tunnel.identities import AgentGate, ClientGate
 from umbilical.tunnel.linger import LingeringChannels
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
@@ -39,27 +39,21 @@ from umbilical.wire.packets import DialResponse
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_SECONDS: Final = 20.0
-"""For a TLS handshake. grpc-go allows 120; nobody honest needs them."""
+"""For a TLS handshake. grpc-go allows 120, which no honest peer needs."""
 FLUSH_SECONDS: Final = 60.0
 """How long a client may take to read the last bytes of a tunnel that has ended."""
 SWEEP_SECONDS: Final = 0.25
 UNLIMITED_STALL_SECONDS: Final = 5.0
-"""Where dials have no time limit: after so long they leave an agent that takes no packets for another."""
+"""Where dials have no time limit: they go to another agent after theirs took no packets for so long."""
 
 
-class AgentShell:
-    """What the exchange needs of an agent's stream: `AgentLink.shell` is one."""
+class FrontendClient(Protocol):
+    """A client's connection in http-connect mode."""
 
-    def send(self, kind: int, message: bytes) -> None:
-        raise NotImplementedError
+    tunnel: Tunnel | None
 
-    def is_stalled(self, now: float, seconds: float) -> bool:
-        """The same bytes have waited so long. Asked from time to time; that bytes wait right now means nothing."""
-        raise NotImplementedError
-
-    def retire(self, reason: str) -> None:
-        """End this stream from our side."""
-        raise NotImplementedError
+    def on_lost(self, reason: str) -> None:
+        """Close it."""
 
 
 class ServerCore(Handler):
@@ -73,9 +67,10 @@ class ServerCore(Handler):
         self.flushing: Final = Deadlines(loop, FLUSH_SECONDS)
         self.stuck: Final = Deadlines(loop, STUCK_SECONDS)
         self.half_closed: Final = Deadlines(loop, settings.limits.half_closed_idle_seconds)
-        self.links: Final[dict[int, AgentLink]] = {}
+        self.agents: Final[dict[int, AgentStream]] = {}
+        """By the key of their link."""
         self.transports: Final[set[Transport]] = set()
-        self.clients: Final[set[Client]] = set()
+        self.clients: Final[set[FrontendClient]] = set()
         """Of http-connect mode, from their first byte to their last."""
         self.proxy_streams = 0
         self.agent_gate: Final = AgentGate(settings.agent_identities, settings.token_identity)
@@ -85,7 +80,7 @@ class ServerCore(Handler):
         self._sweeping = False
         self._notices: Final = DialNotices()
         self.throttle: Final = LogThrottle()
-        """For what strangers at the agent port can cause."""
+        """For lines that any host on the network can cause at the agent port."""
 
     def refuse_client(self, tls: ssl.SSLObject, peer: str) -> str:
         """Why this client gets no tunnels; empty if it does."""
@@ -99,12 +94,22 @@ class ServerCore(Handler):
         self._last_key += 1
         return self._last_key
 
-    def agent_connected(self, link: AgentLink) -> None:
-        self.links[link.key] = link
+    def links(self) -> list[AgentLink]:
+        return [agent.link for agent in self.agents.values()]
+
+    def agent_of(self, tunnel: Tunnel) -> AgentStream:
+        """The agent that answered the tunnel's dial."""
+        link = tunnel.link
+        assert link is not None
+        return self.agents[link.key]
+
+    def agent_connected(self, agent: AgentStream) -> None:
+        link = agent.link
+        self.agents[link.key] = agent
         self.registry.agent_connected(link)
         unusable = self.registry.router.unusable_networks(link)
         if unusable and self.throttle.due(f"UMB413 {link.agent_id}", self.loop.now) is not None:
-            notices.tell_networks(link, unusable)
+            notices.report_networks(link, unusable)
 
     def agent_draining(self, link: AgentLink) -> None:
         logger.info("agent drains agent=%s", link.agent_id)
@@ -115,16 +120,16 @@ class ServerCore(Handler):
         self._obey(self.registry.agent_silent(link, self.loop.now, random.getrandbits(30)))
 
     def agent_gone(self, link: AgentLink, reason: str) -> None:
-        del self.links[link.key]
-        self._tell_gone(link, reason)
+        del self.agents[link.key]
+        self._log_gone(link, reason)
         self._obey(self.registry.agent_gone(link, f"agent lost: {reason}", random.getrandbits(30)))
 
-    def _tell_gone(self, link: AgentLink, reason: str) -> None:
+    def _log_gone(self, link: AgentLink, reason: str) -> None:
         if link.draining or causes.is_orderly(reason):
             logger.info("agent gone agent=%s tunnels=%d: %s", link.agent_id, len(link.connections), reason)
             return
-        if not link.connections and any(other.agent_id == link.agent_id for other in self.links.values()):
-            # It looks for further servers behind the same address, found us again, and keeps its first connection.
+        if not link.connections and any(other.agent_id == link.agent_id for other in self.links()):
+            # It looked for more servers behind the same address, reached us again, and keeps its first connection.
             logger.info("agent closed a second connection agent=%s: %s", link.agent_id, reason)
             return
         cause = causes.of_gone_agent(reason)
@@ -133,7 +138,7 @@ class ServerCore(Handler):
             cause.code,
             link.agent_id,
             len(link.connections),
-            len(self.links),
+            len(self.agents),
             reason,
             extra=cause.fields,
         )
@@ -154,30 +159,32 @@ class ServerCore(Handler):
         self.handshakes.discard(transport)
         self.transports.discard(transport)
 
-    def dial(self, client: Client, protocol: str, address: str, dial_id: int) -> Tunnel:
-        tunnel = Tunnel(client, dial_id, address, self.loop.now)
-        client.tunnel = tunnel
+    def dial(self, tunnel: Tunnel, protocol: str) -> None:
         self._watch_time()
         self._obey(self.registry.dialled(tunnel, protocol, random.getrandbits(30)))
-        return tunnel
 
     def next_dial_id(self) -> int:
-        """For clients that bring none. Upstream draws 63 random bits; unique within this server is enough."""
+        """For clients that send none. Upstream draws 63 random bits; unique within this server is enough."""
         self._last_dial_id += 1
         return self._last_dial_id
 
     def client_closed(self, tunnel: Tunnel) -> None:
-        """It asked to close, or went away; the answer, if it can still hear one, comes by `Client.closed`."""
+        """It asked to close, or left; the answer comes by `TunnelClient.closed`."""
         self._watch_time()
         self._obey(self.registry.client_closed(tunnel, self.loop.now))
 
     def stream_over(self, tunnel: Tunnel) -> None:
-        """A tunnel with a stream of its own is over, and its agent knows by the stream."""
+        """A tunnel with its own stream is over, which the stream showed to its agent."""
         if tunnel.link is not None:
             self._obey(self.registry.agent_closed(tunnel.link, tunnel.connection_id, ""))
 
+    def stream_lost(self, tunnel: Tunnel, code: int) -> None:
+        """The agent reset the tunnel's own stream."""
+        notices.report_tunnel(tunnel, self.loop.now, f"endpoint failed (HTTP/2 error {code} from the agent)")
+        self.stream_over(tunnel)
+
     def pause_sender(self, tunnel: Tunnel) -> bool:
-        """Ask the agent to stop reading the endpoint; False when it does not understand."""
+        """Ask the agent to stop reading the endpoint; False if it does not support that."""
         link = tunnel.link
         if link is None or not link.understands_pause:
             return False
@@ -191,51 +198,62 @@ class ServerCore(Handler):
 
     def _obey(self, commands: list[Command]) -> None:
         for command in commands:
-            if isinstance(command, ToAgent):
-                self._to_agent(command.link, command.kind, command.message)
-            elif isinstance(command, OpenTunnel):
-                tunnel = command.tunnel
-                self.metrics.dial_seconds.observe(tunnel.opened_at - tunnel.asked_at)
-                cast(Client, tunnel.client).opened(tunnel)
-            elif isinstance(command, CloseTunnel):
-                self._close(command)
-            elif isinstance(command, RefuseDial):
-                self._refuse(command.tunnel, command.failure)
-            elif isinstance(command, CountDialFailure):
-                self.metrics.dial_failed(command.reason)
-            elif isinstance(command, RetireAgent):
-                cast(AgentShell, command.link.shell).retire("agent takes no packets")
-            elif isinstance(command, TellRedial):
-                notices.tell_redial(command)
-            elif isinstance(command, TellHealth):
-                notices.tell_health(command)
+            match command:
+                case ToAgent():
+                    self._to_agent(command.link, command.kind, command.message)
+                case OpenTunnel():
+                    self._open(command.tunnel)
+                case CloseTunnel():
+                    self._close(command)
+                case RefuseDial():
+                    self._refuse(command.tunnel, command.failure)
+                case CountDialFailure():
+                    self.metrics.dial_failed(command.reason)
+                case RetireAgent():
+                    self._retire(command.link)
+                case ReportRedial():
+                    notices.report_redial(command)
+                case ReportHealth():
+                    notices.report_health(command)
+                case _:
+                    raise AssertionError(f"{command!r} is not a command for the server")
+
+    def _retire(self, link: AgentLink) -> None:
+        agent = self.agents.get(link.key)
+        if agent is not None:
+            agent.retire("agent takes no packets")
+
+    def _open(self, tunnel: Tunnel) -> None:
+        self.metrics.dial_seconds.observe(tunnel.opened_at - tunnel.asked_at)
+        tunnel.client.opened(tunnel)
 
     def _refuse(self, tunnel: Tunnel, failure: DialFailure) -> None:
-        client = cast(Client, tunnel.client)
         text = grpc_error_text(failure)
         code = failure_code(failure)
-        if failure.reason is FailureReason.NO_AGENT and not self.links:
+        if failure.reason is FailureReason.NO_AGENT and not self.agents:
             code = "UMB301"
-        client.report(self.loop.now, text, code)
+        notices.report_tunnel(tunnel, self.loop.now, text, code)
         if code:
             agent = tunnel.link.agent_id if tunnel.link is not None else "-"
             self._notices.refused(code, tunnel.address, agent, text, self.loop.now)
-        client.refused(failure)
+        tunnel.client.refused(failure)
 
     def _close(self, command: CloseTunnel) -> None:
         tunnel = command.tunnel
-        client = cast(Client, tunnel.client)
         self.metrics.connection_seconds.observe(self.loop.now - tunnel.opened_at)
-        client.report(self.loop.now, command.cause)
-        client.closed(command.error, command.cause)
+        notices.report_tunnel(tunnel, self.loop.now, command.cause)
+        tunnel.client.closed(command.error, command.cause)
 
     def _to_agent(self, link: AgentLink, kind: int, message: bytes) -> None:
+        agent = self.agents.get(link.key)
+        if agent is None:
+            return  # its connection ended while commands for it were under way
         if kind <= packets.DRAIN:
             self.metrics.to_agent[kind] += 1
-        cast(AgentShell, link.shell).send(kind, message)
+        agent.send(kind, message)
 
     def _watch_time(self) -> None:
-        """Something waits for an agent's answer from now on."""
+        """Start the sweep: something waits for an agent's answer."""
         if not self._sweeping:
             self._sweeping = True
             self.loop.after(SWEEP_SECONDS, self)
@@ -250,7 +268,7 @@ class ServerCore(Handler):
 
     def _stalled_links(self, seconds: float) -> list[AgentLink]:
         now = self.loop.now
-        return [link for link in self.links.values() if cast(AgentShell, link.shell).is_stalled(now, seconds)]
+        return [agent.link for agent in self.agents.values() if agent.is_stalled(now, seconds)]
 
     def on_crash(self, error: Exception) -> None:
         logger.error("internal error in the sweep: %r", error)
@@ -265,7 +283,7 @@ class ServerCore(Handler):
     def gauges(self) -> ServerGauges:
         return ServerGauges(
             proxy_streams=self.proxy_streams,
-            connect_streams=len(self.links),
+            connect_streams=len(self.agents),
             http_connections=len(self.clients),
             ready_backends=self.registry.router.ready_backends(),
             pending_dials=self.registry.pending_count(),

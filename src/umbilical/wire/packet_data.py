@@ -4,11 +4,49 @@ The latter are for a tunnel with a stream of its own (docs/protocol.md). No obje
 copied. Whatever has not the usual shape is left to `packets.decode_packet`.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 from umbilical.wire import protobuf
+from umbilical.wire.grpc import PREFIX_BYTES
+from umbilical.wire.http2.events import DataReceived
 from umbilical.wire.http2.frames import FRAME_HEADER_BYTES
-from umbilical.wire.packets import DATA
+from umbilical.wire.packets import DATA, Packet, decode_packet
+
+
+class PacketSink(Protocol):
+    def on_payload(self, connection_id: int, view: memoryview) -> None:
+        """A DATA packet; the view is valid during this call."""
+
+    def on_packet(self, packet: Packet) -> None:
+        """Any other packet, or DATA in an unusual form."""
+
+    def accepts_packets(self) -> bool:
+        """False once a packet has ended the stream: the rest of its frame is dropped."""
+        ...
+
+
+def read_packets(event: DataReceived, sink: PacketSink) -> None:
+    """Give the sink each packet that a DATA frame completes. Raises ProtocolViolation as `decode_packet` does.
+
+    Most frames hold exactly one message and are read in place.
+    """
+    reader = event.stream.reader
+    data, end = event.data, event.end
+    if reader.is_whole(data, event.start, end):
+        start = event.start + PREFIX_BYTES
+        connection_id, payload = find_data(data, start, end)
+        if payload >= 0:
+            sink.on_payload(connection_id, event.view[payload:end])
+        else:
+            sink.on_packet(decode_packet(data, start, end))
+        return
+    reader.feed(data, event.view, event.start, end)
+    while sink.accepts_packets() and reader.next_message():
+        connection_id, payload = find_data(reader.source, reader.start, reader.end)
+        if payload >= 0:
+            sink.on_payload(connection_id, reader.view[payload : reader.end])
+        else:
+            sink.on_packet(decode_packet(reader.source, reader.start, reader.end))
 
 
 def find_data(source: bytes | bytearray, start: int, end: int) -> tuple[int, int]:

@@ -5,7 +5,7 @@ IDLE -> OPEN -> HALF_CLOSED_LOCAL  -> CLOSED
 """
 
 from collections import deque
-from typing import Final
+from typing import Final, Protocol
 
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.grpc import MessageReader
@@ -15,6 +15,19 @@ OPEN: Final = 1
 HALF_CLOSED_LOCAL: Final = 2
 HALF_CLOSED_REMOTE: Final = 3
 CLOSED: Final = 4
+
+
+class StreamOwner(Protocol):
+    """The end of the tunnel that a plain stream carries."""
+
+    def deliver(self, view: memoryview) -> None:
+        """Payload from the peer, valid during this call."""
+
+    def peer_ended(self) -> None:
+        """The peer sends no more on this stream; it may still read."""
+
+    def peer_reset(self, code: int) -> None:
+        """The peer reset the stream, with this HTTP/2 error code."""
 
 
 class Stream:
@@ -44,8 +57,8 @@ class Stream:
         """We sent at least the response headers: a reset now is ordinary life, not an attack."""
         self.plain = False
         """It carries the bytes of one tunnel and no messages."""
-        self.owner: object | None = None
-        """What the shell hangs here."""
+        self.owner: StreamOwner | None = None
+        """Of a plain stream, once its tunnel is known."""
 
     def can_send(self) -> bool:
         return self.state in (OPEN, HALF_CLOSED_REMOTE)
