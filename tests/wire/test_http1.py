@@ -9,21 +9,21 @@ from tests.support.tunnel_pair import TunnelPair, upstream_pair
 
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
-from umbilical.wire.http1 import ConnectHead, Request
+from umbilical.wire.http1 import Http1Request, Http1RequestReader
 
 KUBE_APISERVER = b"CONNECT 10.0.0.1:443 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 DATE = b"Sun, 15 Nov 2026 11:07:01 GMT"
 
 
-def parse(head: bytes) -> Request:
-    request = ConnectHead().feed(head)
+def parse(head: bytes) -> Http1Request:
+    request = Http1RequestReader().feed(head)
     assert request is not None
     return request
 
 
 def violation_of(head: bytes) -> ProtocolViolation:
     with pytest.raises(ProtocolViolation) as caught:
-        ConnectHead().feed(head)
+        Http1RequestReader().feed(head)
     return caught.value
 
 
@@ -40,7 +40,7 @@ def test_the_request_of_kube_apiserver_is_understood() -> None:
 
 
 def test_bytes_behind_the_head_are_preserved() -> None:
-    head = ConnectHead()
+    head = Http1RequestReader()
     assert parse(KUBE_APISERVER + b"early").end_offset == len(KUBE_APISERVER)
     assert head.feed(KUBE_APISERVER + b"early\n\n") is not None
     assert head.rest == b"early\n\n"
@@ -143,7 +143,7 @@ def test_a_head_past_the_limit_gets_431_whole_or_not() -> None:
     long = b"CONNECT a:1 HTTP/1.1\r\nx: " + b"a" * 100 + b"\r\n\r\n"
     for head in (long, long[:-2]):
         with pytest.raises(ProtocolViolation) as caught:
-            ConnectHead(64).feed(head)
+            Http1RequestReader(64).feed(head)
         assert http1.violation_reply(caught.value) == (
             b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n"
             b"Connection: close\r\n\r\n431 Request Header Fields Too Large"
@@ -156,7 +156,7 @@ def test_a_head_of_one_mebibyte_is_accepted() -> None:
 
 def test_a_bad_first_line_is_refused_before_the_head_is_whole() -> None:
     assert violation_of(b"garbage\r\nmore").code == 400
-    head = ConnectHead()
+    head = Http1RequestReader()
     assert head.feed(b"gar") is None
     with pytest.raises(ProtocolViolation):
         head.feed(b"bage\r\n")
@@ -164,10 +164,10 @@ def test_a_bad_first_line_is_refused_before_the_head_is_whole() -> None:
 
 @pytest.mark.parametrize("head", [KUBE_APISERVER, KUBE_APISERVER.replace(b"\r\n", b"\n")])
 def test_a_head_may_arrive_one_byte_at_a_time(head: bytes) -> None:
-    collector = ConnectHead()
+    collector = Http1RequestReader()
     for index in range(len(head) - 1):
         assert collector.feed(head[index : index + 1]) is None
-        assert ConnectHead().feed(head[: index + 1]) is None
+        assert Http1RequestReader().feed(head[: index + 1]) is None
     request = collector.feed(head[-1:])
     assert request is not None
     assert request.address == "10.0.0.1:443"
@@ -175,7 +175,7 @@ def test_a_head_may_arrive_one_byte_at_a_time(head: bytes) -> None:
 
 
 def test_one_collector_serves_requests_one_after_the_other() -> None:
-    head = ConnectHead()
+    head = Http1RequestReader()
     first = head.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" + KUBE_APISERVER[:9])
     assert first is not None
     assert head.feed(head.rest) is None
@@ -232,7 +232,7 @@ def test_h11_agrees_on_valid_heads(
     event = server.next_event()
     assert isinstance(event, h11.Request)
     cut = data.draw(st.integers(0, len(sent)))
-    collector = ConnectHead()
+    collector = Http1RequestReader()
     request = (collector.feed(sent[:cut]) if cut else None) or collector.feed(sent[cut:] + rest)
     assert request is not None
     assert (request.method, request.target) == (event.method.decode(), event.target.decode())
@@ -243,7 +243,7 @@ def test_h11_agrees_on_valid_heads(
 @given(st.binary(max_size=200))
 def test_any_bytes_are_parsed_or_lawfully_refused(data: bytes) -> None:
     try:
-        ConnectHead().feed(data + b"\r\n\r\n")
+        Http1RequestReader().feed(data + b"\r\n\r\n")
         http1.parse_connect_reply(data + b"\r\n\r\n")
     except ProtocolViolation:
         pass
@@ -259,7 +259,7 @@ def test_any_bytes_are_parsed_or_lawfully_refused(data: bytes) -> None:
 )
 def test_pieces_and_whole_have_the_same_fate(pieces: list[bytes]) -> None:
     def fate(chunks: list[bytes]) -> tuple[str, object]:
-        collector = ConnectHead()
+        collector = Http1RequestReader()
         try:
             for chunk in chunks:
                 request = collector.feed(chunk)
@@ -378,7 +378,7 @@ def test_headers_of_a_trace_stand_behind_the_status_line_and_hold_no_line_breaks
 
 def test_a_client_asks_for_a_trace_by_a_header() -> None:
     for header, wanted in ((b"", False), (b"umbilical-trace: 1\r\n", True), (b"Umbilical-Trace: yes\r\n", False)):
-        request = ConnectHead().feed(b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n")
+        request = Http1RequestReader().feed(b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n")
         assert request is not None
         assert request.wants_trace is wanted
 

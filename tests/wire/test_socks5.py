@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from umbilical.wire import socks5
 from umbilical.wire.errors import MisuseError, ProtocolViolation
-from umbilical.wire.socks5 import Handshake, encode_reply, ipv6_text
+from umbilical.wire.socks5 import SocksHandshake, encode_reply, ipv6_text
 
 HELLO: Final = b"\x05\x01\x00"
 ENTER: Final = b"\x05\x01\x02"
@@ -25,20 +25,20 @@ def credentials(username: bytes, password: bytes) -> bytes:
     return b"\x01" + bytes((len(username),)) + username + bytes((len(password),)) + password
 
 
-def played(*pieces: bytes, password_needed: bool = False) -> Handshake:
-    handshake = Handshake(password_needed)
+def played(*pieces: bytes, password_needed: bool = False) -> SocksHandshake:
+    handshake = SocksHandshake(password_needed)
     for piece in pieces:
         handshake.feed(piece)
     return handshake
 
 
-def target(handshake: Handshake) -> tuple[str, int]:
+def target(handshake: SocksHandshake) -> tuple[str, int]:
     assert handshake.state == socks5.DIALLING
     assert handshake.request is not None
     return handshake.request.host, handshake.request.port
 
 
-def refusal(handshake: Handshake) -> tuple[str, bytes]:
+def refusal(handshake: SocksHandshake) -> tuple[str, bytes]:
     assert handshake.state == socks5.REFUSED
     assert handshake.refusal is not None
     return handshake.refusal.kind, handshake.output()
@@ -66,7 +66,7 @@ def test_nobody_gets_past_a_needed_password_by_not_offering_it(offered: bytes) -
 
 @pytest.mark.parametrize("first", [b"\x04\x01", b"G", b"\x16\x03\x01", b"\x00", b"\xff"])
 def test_another_version_gets_no_answer_at_all(first: bytes) -> None:
-    handshake = Handshake(False)
+    handshake = SocksHandshake(False)
     with pytest.raises(ProtocolViolation, match="not 5"):
         handshake.feed(first)
     assert handshake.output() == b""
@@ -108,9 +108,9 @@ def test_what_follows_in_another_version_gets_no_answer(hello: bytes, more: byte
 
 def test_a_verdict_or_a_rest_before_its_time_is_a_bug_of_ours() -> None:
     with pytest.raises(MisuseError):
-        Handshake(True).credentials_are(True)
+        SocksHandshake(True).credentials_are(True)
     with pytest.raises(MisuseError, match="greeting"):
-        Handshake(False).rest()
+        SocksHandshake(False).rest()
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_request_that_cannot_be_served_is_answered_by_its_fault(request_bytes:
 
 
 def test_everything_may_come_one_byte_at_a_time() -> None:
-    handshake = Handshake(True)
+    handshake = SocksHandshake(True)
     said = b""
     for byte in ENTER + credentials(b"ann", b"s3cret") + connect_name(b"api.example"):
         handshake.feed(bytes((byte,)))
@@ -214,7 +214,7 @@ _conversations: Final = st.one_of(
 
 def _outcome(pieces: list[bytes], password_needed: bool) -> tuple[int, bytes, str, bytes]:
     """State, answer, target, and what is left for the endpoint."""
-    handshake, said = Handshake(password_needed), b""
+    handshake, said = SocksHandshake(password_needed), b""
     state = -1
     try:
         for piece in pieces:
@@ -242,7 +242,7 @@ def test_pieces_mean_what_the_whole_means(data: bytes, password_needed: bool) ->
 @given(_conversations, st.booleans())
 def test_a_target_is_a_plain_word_whatever_was_sent(data: bytes, password_needed: bool) -> None:
     """It is written into a line of text for the next hop."""
-    handshake = Handshake(password_needed)
+    handshake = SocksHandshake(password_needed)
     try:
         handshake.feed(data)
     except ProtocolViolation:
@@ -257,7 +257,7 @@ def test_a_target_is_a_plain_word_whatever_was_sent(data: bytes, password_needed
 
 @given(st.lists(st.binary(min_size=1, max_size=64), max_size=200), st.booleans())
 def test_what_waits_for_a_whole_handshake_is_bounded(pieces: list[bytes], password_needed: bool) -> None:
-    handshake = Handshake(password_needed)
+    handshake = SocksHandshake(password_needed)
     said = 0
     for piece in pieces:
         if handshake.state in (socks5.DIALLING, socks5.REFUSED, socks5.CHECKING):

@@ -47,7 +47,7 @@ class ConnectClient(Client):
         self._pause_above = exchange.settings.limits.pause_above_bytes
         self._outlet: Final = Outlet(channel)
         self._heads: Final = heads
-        self._head: http1.ConnectHead | None = http1.ConnectHead()
+        self._head: http1.Http1RequestReader | None = http1.Http1RequestReader()
         self._early = b""
         """What the client sent behind its request before the tunnel was open."""
         self._state = _HEAD
@@ -114,12 +114,12 @@ class ConnectClient(Client):
         channel = self._channel
         return self._exchange.refuse_client(channel.tls, channel.peer()) if isinstance(channel, TlsChannel) else ""
 
-    def _refuse_method(self, request: http1.Request, rest: bytes) -> None:
+    def _refuse_method(self, request: http1.Http1Request, rest: bytes) -> None:
         reply = http1.method_not_allowed_reply(request, time.strftime(_HTTP_DATE, time.gmtime()).encode())
         if rest or not http1.stays_open(request):
             self._answer(reply)
             return
-        self._head = http1.ConnectHead()
+        self._head = http1.Http1RequestReader()
         self._heads.add(self)
         self._outlet.put(memoryview(reply))
         self._outlet.flush()
