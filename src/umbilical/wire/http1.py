@@ -195,7 +195,7 @@ def _note_header(request: Http1Request, name: bytes, value: bytes) -> None:
             request.keep_alive = True
     elif name == b"content-length":
         if not value or value.translate(None, _DIGITS):
-            raise ProtocolViolation(400, f"content-length {value[:80]!r}")
+            raise ProtocolViolation(400, f"malformed content-length {value[:80]!r}")
         request.has_body = request.has_body or bool(value.strip(b"0"))
     elif name == b"transfer-encoding":
         if value.lower() != b"chunked":

@@ -140,16 +140,8 @@ def encode_data(connection_id: int, payload: bytes) -> bytes:
 
 
 _PAYLOAD_FIELD: Final = {
-    DIAL_REQ: 2,
-    DIAL_RSP: 3,
-    DATA: 4,
-    CLOSE_REQ: 5,
-    CLOSE_RSP: 6,
-    DIAL_CLS: 7,
-    DRAIN: 8,
-    PAUSE: 15,
-    RESUME: 15,
-}
+    DIAL_REQ: 2, DIAL_RSP: 3, DATA: 4, CLOSE_REQ: 5, CLOSE_RSP: 6, DIAL_CLS: 7, DRAIN: 8, PAUSE: 15, RESUME: 15,
+}  # fmt: skip
 _FIRST_PAYLOAD: Final = 2
 _LAST_PAYLOAD: Final = 8
 _EXTENSION: Final = 15
