@@ -112,7 +112,7 @@ class Socks5:
         """Every connection is one request: there is nobody to let go."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        handshake = socks5.Handshake(self._credentials is not None)
+        handshake = socks5.SocksHandshake(self._credentials is not None)
         try:
             async with asyncio.timeout(self._settings.handshake_seconds):
                 await self._shake_hands(handshake, reader, writer)
@@ -127,7 +127,7 @@ class Socks5:
             self._turned_away(writer, handshake.refusal.kind, handshake.refusal.text)
 
     async def _shake_hands(
-        self, handshake: socks5.Handshake, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, handshake: socks5.SocksHandshake, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Until the client has asked for something, was refused, or has left."""
         while handshake.state not in (socks5.DIALLING, socks5.REFUSED):
@@ -139,7 +139,7 @@ class Socks5:
                 handshake.credentials_are(self._credentials.are_valid(handshake.username, handshake.password))
             writer.write(handshake.output())
 
-    async def _connect(self, handshake: socks5.Handshake, request: socks5.Request, client: Streams) -> None:
+    async def _connect(self, handshake: socks5.SocksHandshake, request: socks5.SocksRequest, client: Streams) -> None:
         began = time.monotonic()
         where = join_host_port(request.host, request.port)
         try:

@@ -192,7 +192,7 @@ class AgentTransport(Transport):
         path = dict(headers).get(b":path", b"")
         if path == packet_data.TUNNEL_PATH and self._has_own_streams:
             stream.plain = True  # the answer to its dial, which follows, names its tunnel
-            stream.credited_by_shell = True
+            stream.credited_by_caller = True
             return
         if path != CONNECT_PATH:
             self._refuse(stream, grpc.UNIMPLEMENTED, f"unknown method {path.decode('utf-8', 'replace')}")

@@ -42,7 +42,7 @@ class ConnectClient(SocketEnd):
         self._core: Final = core
         self._heads: Final = heads
         self._phase = _HEAD
-        self._head: http1.ConnectHead | None = http1.ConnectHead()
+        self._head: http1.Http1RequestReader | None = http1.Http1RequestReader()
         self._early = b""
         """What the client sent behind its request before the tunnel was open."""
         self._opened_turn = -1
@@ -100,12 +100,12 @@ class ConnectClient(SocketEnd):
         channel = self._channel
         return self._core.refuse_client(channel.tls, channel.peer()) if isinstance(channel, TlsChannel) else ""
 
-    def _refuse_method(self, request: http1.Request, rest: bytes) -> None:
+    def _refuse_method(self, request: http1.Http1Request, rest: bytes) -> None:
         reply = http1.method_not_allowed_reply(request, time.strftime(_HTTP_DATE, time.gmtime()).encode())
         if rest or not http1.stays_open(request):
             self._answer(reply)
             return
-        self._head = http1.ConnectHead()
+        self._head = http1.Http1RequestReader()
         self._heads.add(self)
         self._outlet.put(memoryview(reply))
         self._outlet.flush()

@@ -156,9 +156,9 @@ class _Connection:
         await admin.write(self._writer, _response_bytes(request, response, head.version, head.keep_alive))
         return head.keep_alive
 
-    async def _read_head(self) -> "tuple[http1.Request | None, bytes]":
+    async def _read_head(self) -> "tuple[http1.Http1Request | None, bytes]":
         """The next request's head and all bytes that were read for it; none when the client has ended."""
-        parser = http1.ConnectHead(admin.MAX_HEAD_BYTES)
+        parser = http1.Http1RequestReader(admin.MAX_HEAD_BYTES)
         data, self._rest = self._rest or await self._first_bytes(), b""
         seen = bytearray()
         async with asyncio.timeout(admin.HEAD_SECONDS):

@@ -222,7 +222,7 @@ class ServerLink(EndpointLink):
             return None
         stream = connection.sender.open_stream(packet_data.OPENING_HEADERS)
         stream.plain = True
-        stream.credited_by_shell = True
+        stream.credited_by_caller = True
         self.session.stream_opened(record, stream.stream_id)
         if connection.sender.numbers_left() < NUMBERS_RESERVED and not self.leaving:
             self._make_room_for_a_successor()

@@ -1,4 +1,4 @@
-"""The two ends of a connection in memory: ours, `h2` as the oracle, and what carries bytes between them."""
+"""Two ends of a connection in memory, ours and one of `h2` as the reference, and a pump between them."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ REQUEST: Final = request_headers(b"/ProxyService/Proxy", b"localhost", b"http", 
 
 class End(Protocol):
     def take(self, limit: int) -> bytes:
-        """At most so many of the bytes that wait to be sent."""
+        """Return at most `limit` of the bytes to send."""
 
     def give(self, octets: bytes) -> None:
         """Bytes arrived."""
@@ -58,7 +58,7 @@ class RecordedEvent:
 
 
 class Ours:
-    """Our connection with a shell that records events and gives credit for DATA at once, unless told not to."""
+    """Our connection; records events and, unless `gives_credit` is False, credits DATA at once."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class Theirs:
     """`h2` in either role."""
 
     def __init__(self, is_client: bool, settings: dict[int, int] | None = None, *, gives_credit: bool = True) -> None:
-        # Our own tests break rules on purpose; what h2 sends is not to be judged by h2.
+        # Some tests break rules on purpose: h2 must not check what it sends.
         configuration = h2.config.H2Configuration(
             client_side=is_client,
             header_encoding=None,
@@ -206,7 +206,7 @@ class Theirs:
 
 
 def pump(one: End, other: End, cuts: Iterable[int] = repeat(1 << 30)) -> None:
-    """Carry bytes both ways, cut as told, until neither has anything to say."""
+    """Carry bytes both ways, in pieces of the given sizes, until neither end has any."""
     sizes: Iterator[int] = iter(cuts)
     for _ in range(MANY_TURNS):
         quiet = True
@@ -217,7 +217,7 @@ def pump(one: End, other: End, cuts: Iterable[int] = repeat(1 << 30)) -> None:
                 quiet = False
         if quiet:
             return
-    raise AssertionError("the two ends never fall silent")
+    raise AssertionError("the two ends never stop sending")
 
 
 def our_pair(
@@ -293,7 +293,7 @@ HEADERS: Final = frame(frames.HEADERS, frames.END_HEADERS, 1, BLOCK)
 
 
 def greeted_server(*more: bytes, limits: ConnectionLimits | None = None) -> Ours:
-    """A server that a client has greeted; what it said so far is taken away."""
+    """A server after the greeting of a client; what it sent so far is discarded."""
     server = Ours(False, limits)
     server.give(greeting() + b"".join(more))
     server.take()

@@ -1,4 +1,4 @@
-"""What one connection does with what it receives."""
+"""How a connection handles received frames."""
 
 import hpack
 import pytest
@@ -31,7 +31,7 @@ from umbilical.wire.http2.headers import encode_headers
 @pytest.mark.parametrize(
     "octets", [b"GET / HTTP/1.1\r\n", frames.PREFACE[:-1] + b"x", b"\x16\x03\x01", b"PRI * HTTP/1"]
 )
-def test_who_does_not_speak_http2_is_told_so_before_the_preface_is_whole(octets: bytes) -> None:
+def test_a_client_of_another_protocol_is_refused_before_the_preface_is_complete(octets: bytes) -> None:
     server = Ours(False)
     server.give(octets)
     assert server.names() == ["failed"]
@@ -90,13 +90,13 @@ def test_credit_is_given_in_quarters_of_the_window() -> None:
 
 
 @pytest.mark.parametrize("octets", [frame(0xEE, 0xFF, 77, b"grease"), frame(frames.PRIORITY, 0, 9, bytes(5))])
-def test_what_we_do_not_know_or_need_is_ignored(octets: bytes) -> None:
+def test_unknown_and_unneeded_frames_are_ignored(octets: bytes) -> None:
     server = greeted_server(octets, frame(frames.SETTINGS, frames.ACK, 0), settings_frame([(0xAB, 7)]))
     assert server.names() == ["settings", "settings"]
 
 
 @pytest.mark.parametrize("padding", [0, 1, 255])
-def test_padding_is_taken_off_and_credited_at_once(padding: int) -> None:
+def test_padding_is_removed_and_credited_at_once(padding: int) -> None:
     server = Ours(False, ConnectionLimits(stream_window_bytes=65_535), gives_credit=False)
     server.give(greeting() + HEADERS)
     padded = bytes((padding,)) + b"payload" + bytes(padding)
@@ -106,7 +106,7 @@ def test_padding_is_taken_off_and_credited_at_once(padding: int) -> None:
     assert stream.receive_window + stream.uncredited == 65_535 - len(b"payload")
 
 
-def test_padding_and_priority_of_headers_are_taken_off() -> None:
+def test_padding_and_priority_of_headers_are_removed() -> None:
     payload = b"\x04" + bytes(5) + BLOCK + bytes(4)
     flags = frames.END_HEADERS | frames.PADDED | frames.HAS_PRIORITY
     server = greeted_server(frame(frames.HEADERS, flags, 1, payload))
@@ -122,7 +122,7 @@ def test_a_header_block_may_come_in_many_frames() -> None:
     assert server.last("headers") == RecordedEvent("headers", 1, end_stream=True, headers=tuple(REQUEST))
 
 
-def test_streams_past_the_limit_are_refused_and_others_go_on() -> None:
+def test_streams_past_the_limit_are_refused_and_others_continue() -> None:
     server = greeted_server(HEADERS, limits=ConnectionLimits(max_streams=1))
     server.give(frame(frames.HEADERS, frames.END_HEADERS, 3, BLOCK))
     assert split(server.take()) == [Frame(frames.RST_STREAM, 0, 3, frames.REFUSED_STREAM.to_bytes(4, "big"))]
@@ -182,7 +182,7 @@ def test_a_receive_block_must_hold_the_largest_frame() -> None:
         (window_update(3, 0), frames.PROTOCOL_ERROR),
     ],
 )
-def test_a_fault_ends_the_connection_with_the_right_code(octets: bytes, code: int) -> None:
+def test_a_violation_ends_the_connection_with_the_right_code(octets: bytes, code: int) -> None:
     server = greeted_server(HEADERS)
     server.give(octets)
     assert server.events[-1].name == "failed"
@@ -227,7 +227,7 @@ def test_the_connection_window_may_not_be_overrun() -> None:
         ),
     ],
 )
-def test_a_fault_of_one_stream_resets_it_and_leaves_the_rest(octets: bytes, code: int) -> None:
+def test_a_violation_on_one_stream_resets_only_that_stream(octets: bytes, code: int) -> None:
     server = greeted_server(HEADERS)
     server.give(octets)
     assert (server.events[-1].name, server.events[-1].stream_id, server.events[-1].code) == ("reset", 1, code)
@@ -244,11 +244,11 @@ def test_a_streams_window_may_not_be_overrun() -> None:
 
 @pytest.mark.parametrize("name", [b"Authorization", b"x-Upper"])
 def test_a_header_name_with_capitals_resets_the_stream(name: bytes) -> None:
-    """RFC 9113 section 8.2.1; it would also slip past every comparison with a name."""
+    """RFC 9113 section 8.2.1; such a name would not match in any comparison."""
     server = greeted_server()
     block = encode_headers([*REQUEST, (name, b"value")])
     server.give(frame(frames.HEADERS, frames.END_HEADERS, 1, block))
-    assert server.names() == ["settings"], "nobody heard of the stream yet"
+    assert server.names() == ["settings"], "no event for the stream yet"
     assert split(server.take()) == [Frame(frames.RST_STREAM, 0, 1, frames.PROTOCOL_ERROR.to_bytes(4, "big"))]
 
 
@@ -260,7 +260,7 @@ def test_a_response_with_capitals_resets_the_stream() -> None:
     assert (client.events[-1].name, client.events[-1].code) == ("reset", frames.PROTOCOL_ERROR)
 
 
-def test_frames_on_a_stream_that_we_reset_are_late_not_wrong() -> None:
+def test_late_frames_on_a_stream_that_we_reset_are_allowed() -> None:
     server = greeted_server(HEADERS)
     server.connection.sender.reset(server.stream(1), frames.CANCEL)
     server.take()
@@ -286,7 +286,7 @@ def test_late_data_still_counts_for_the_connection_window() -> None:
     assert 160_000 - 25_000 <= granted <= 160_000
 
 
-def test_trailers_of_a_forgotten_stream_still_feed_the_header_table() -> None:
+def test_trailers_of_a_closed_stream_still_update_the_header_table() -> None:
     encoder = hpack.Encoder()
     server = greeted_server(frame(frames.HEADERS, frames.END_HEADERS, 1, encoder.encode(REQUEST)))
     server.connection.sender.reset(server.stream(1), frames.CANCEL)

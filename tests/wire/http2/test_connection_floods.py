@@ -1,4 +1,4 @@
-"""Floods end the connection with the right code; honest life, however busy, never does."""
+"""Floods end the connection with the right code; legitimate traffic never does."""
 
 from collections.abc import Callable
 
@@ -42,7 +42,7 @@ def server_with(*more: bytes) -> Ours:
 
 
 def flood(server: Ours, *octets: bytes, times: int = 3_000) -> int:
-    """Repeat these frames until the connection fails; how often that was."""
+    """Repeat these frames until the connection fails; return how often they were sent."""
     for count in range(times):
         server.give(octets[count % len(octets)])
         if server.connection.sender.failure is not None:
@@ -61,7 +61,7 @@ def flood(server: Ours, *octets: bytes, times: int = 3_000) -> int:
     ],
     ids=["rapid reset", "window of 0", "short priority", "second headers", "window overflow"],
 )
-def test_streams_that_end_in_resets_end_the_connection_whoever_resets(fault: Callable[[int], bytes]) -> None:
+def test_too_many_reset_streams_end_the_connection_whichever_side_resets(fault: Callable[[int], bytes]) -> None:
     server = server_with()
     count = flood(server, *(headers(number) + fault(number) for number in range(1, 8_000, 2)))
     assert count == flood_guard.RESET_BURST
@@ -69,7 +69,7 @@ def test_streams_that_end_in_resets_end_the_connection_whoever_resets(fault: Cal
     assert len(server.connection.streams.by_id) <= 1
 
 
-def test_opening_streams_past_the_limit_without_end_ends_the_connection() -> None:
+def test_a_flood_of_streams_past_the_limit_ends_the_connection() -> None:
     server = server_with(*(headers(number) for number in range(1, 201, 2)))
     assert flood(server, *(headers(number) for number in range(201, 8_000, 2))) == flood_guard.RESET_BURST
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
@@ -111,14 +111,14 @@ def test_a_flood_of_data_frames_without_data_ends_the_connection(empty: bytes) -
 
 
 @pytest.mark.parametrize("piece", [b"", b"x", bytes(16_384)], ids=["empty", "tiny", "large"])
-def test_continuation_without_end_ends_the_connection(piece: bytes) -> None:
+def test_endless_continuation_frames_end_the_connection(piece: bytes) -> None:
     server = server_with(frame(frames.HEADERS, 0, 1, BLOCK))
     assert flood(server, frame(frames.CONTINUATION, 0, 1, piece)) < 40
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
     assert goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
 
 
-def test_a_header_list_that_unfolds_without_end_ends_the_connection() -> None:
+def test_a_header_list_that_decodes_to_a_huge_size_ends_the_connection() -> None:
     entry = hpack.Encoder().encode([(b"x-bomb", b"0" * 4_000)])
     server = server_with()
     server.give(frame(frames.HEADERS, frames.END_HEADERS, 1, entry + b"\xbe" * 100))
@@ -126,7 +126,7 @@ def test_a_header_list_that_unfolds_without_end_ends_the_connection() -> None:
 
 
 def test_answers_that_the_peer_does_not_read_are_bounded() -> None:
-    """DATA earns pings, so a peer that sends both is no flood; one that never reads the answers is."""
+    """DATA refills the budget for pings, so a peer may send both, unless it never reads the answers."""
     server = server_with(headers(1))
     round_trip = BDP_PING * 4 + frame(frames.DATA, 0, 1, bytes(1_000))
     assert flood(server, round_trip, times=30_000) < 30_000
@@ -134,7 +134,7 @@ def test_answers_that_the_peer_does_not_read_are_bounded() -> None:
     assert server.connection.outbox.queued_bytes() < MAX_CONTROL_BYTES + 1_000
 
 
-def test_answers_that_the_peer_reads_are_no_flood() -> None:
+def test_answers_that_the_peer_reads_do_not_count_as_a_flood() -> None:
     server = server_with(headers(1))
     for _ in range(20_000):
         server.give(BDP_PING * 4 + frame(frames.DATA, 0, 1, b"x"))
@@ -142,7 +142,7 @@ def test_answers_that_the_peer_reads_are_no_flood() -> None:
     assert server.connection.sender.failure is None
 
 
-def test_frames_that_say_nothing_leave_nothing_behind() -> None:
+def test_frames_without_effect_use_no_memory() -> None:
     server = server_with(headers(1), reset(1))
     nothing = (
         frame(frames.SETTINGS, frames.ACK, 0)
@@ -156,7 +156,7 @@ def test_frames_that_say_nothing_leave_nothing_behind() -> None:
     assert server.connection.outbox.queued_bytes() == 0
 
 
-def test_ten_thousand_answered_then_reset_streams_are_ordinary_life() -> None:
+def test_ten_thousand_answered_then_reset_streams_are_allowed() -> None:
     server = server_with()
     for number in range(1, 20_001, 2):
         server.give(headers(number) + frame(frames.DATA, 0, number, b"\0\0\0\0\0"))
@@ -179,7 +179,7 @@ def test_ten_thousand_calls_that_end_as_grpc_go_ends_them() -> None:
     assert not server.connection.streams.by_id
 
 
-def test_a_client_does_not_mind_how_often_its_own_streams_are_reset() -> None:
+def test_a_client_allows_any_number_of_resets_of_its_own_streams() -> None:
     client, server = our_pair()
     for _ in range(5_000):
         _, answer = open_stream(client, server)
@@ -189,7 +189,7 @@ def test_a_client_does_not_mind_how_often_its_own_streams_are_reset() -> None:
     assert client.connection.sender.failure is None
 
 
-def test_dials_given_up_before_an_answer_are_forgiven_by_time() -> None:
+def test_the_budget_for_cancelled_dials_refills_over_time() -> None:
     server = server_with()
     for number in range(1, 20_001, 2):
         server.now += 0.01
@@ -206,7 +206,7 @@ def test_dials_given_up_before_an_answer_are_forgiven_by_time() -> None:
     ],
     ids=["payload", "message", "ordered message"],
 )
-def test_grpc_gos_own_pings_beside_downloads_are_welcome(send: Callable[[Ours, Stream], object]) -> None:
+def test_pings_of_grpc_go_during_downloads_are_allowed(send: Callable[[Ours, Stream], object]) -> None:
     client, server, _, answer = one_stream()
     server.connection.sender.send_headers(answer, RESPONSE_HEADERS)
     for _ in range(2_500):
@@ -221,7 +221,7 @@ def test_grpc_gos_own_pings_beside_downloads_are_welcome(send: Callable[[Ours, S
     [(BDP_PING, 10), (settings_frame([(frames.INITIAL_WINDOW_SIZE, 70_000)]), 60)],
     ids=["keepalive", "settings"],
 )
-def test_now_and_then_is_welcome_for_a_week(octets: bytes, every_seconds: int) -> None:
+def test_occasional_control_frames_are_allowed_for_a_week(octets: bytes, every_seconds: int) -> None:
     server = server_with()
     for second in range(0, WEEK_SECONDS, every_seconds):
         server.now = float(second)
@@ -230,7 +230,7 @@ def test_now_and_then_is_welcome_for_a_week(octets: bytes, every_seconds: int) -
     assert server.connection.sender.failure is None
 
 
-def test_grpc_gos_growing_windows_are_welcome() -> None:
+def test_growing_windows_of_grpc_go_are_allowed() -> None:
     """Its estimator sends SETTINGS and WINDOW_UPDATE each time the window doubles, within milliseconds."""
     _, server, _, answer = one_stream()
     window = 65_535

@@ -1,4 +1,4 @@
-"""Flow control under every order of events, `h2` at the other end: it raises when we overrun a window of its own."""
+"""Flow control in every order of events against `h2`, which raises an error if we overrun its windows."""
 
 from collections.abc import Callable
 from typing import Final
@@ -84,7 +84,7 @@ class FlowControl(RuleBasedStateMachine):
         self._they_change(SETTING.MAX_FRAME_SIZE, size)
 
     def _they_change(self, setting: h2.settings.SettingCodes, value: int) -> None:
-        """One change at a time: h2 takes the answer to the first of two for an answer to both."""
+        """One change at a time: h2 takes the first acknowledgement for both changes."""
         if len(self.theirs.of(h2.events.SettingsAcknowledged)) == self.settings_sent_by_theirs:
             self.theirs.http2.update_settings({setting: value})
             self.settings_sent_by_theirs += 1
@@ -117,7 +117,7 @@ class FlowControl(RuleBasedStateMachine):
         assert bytes(self.ours.received.get(1, b"")) == self.sent_by_theirs[: len(self.ours.received.get(1, b""))]
 
     def teardown(self) -> None:
-        """With credit and windows given at last, every byte that was sent arrives."""
+        """Once credit and windows are granted, every byte arrives."""
         if not hasattr(self, "traffic"):
             return
         pump(self.ours, self.theirs)
@@ -140,8 +140,8 @@ TestFlowControl = FlowControl.TestCase
 TestFlowControl.settings = settings(max_examples=120, stateful_step_count=50)
 
 
-def test_nothing_overtakes_a_message_that_had_to_wait_and_stands_among_the_payload() -> None:
-    """A part of it may be gone already: a control packet ahead of the rest would be read as its continuation."""
+def test_nothing_overtakes_a_message_from_the_backlog_among_the_payload() -> None:
+    """Part of it may be sent already: the peer would read a control packet as its continuation."""
     state = FlowControl()
     state.open(ours_is_client=False, window=65_535)
     for _ in range(3):
@@ -170,7 +170,7 @@ def test_one_stream_may_be_credited_by_its_reader_while_another_is_on_arrival() 
     client, server = our_pair(server_limits=limits)
     server.gives_credit = False
     slow, ours = open_stream(client, server)
-    ours.credited_by_shell = True
+    ours.credited_by_caller = True
     quick, _ = open_stream(client, server)
     for stream in (slow, quick):
         for _ in range(3):
@@ -202,7 +202,7 @@ def test_time_refills_up_to_the_burst() -> None:
     assert spend(bucket, 20, 1_000_000.0) == 10
 
 
-def test_a_clock_that_stands_or_runs_backwards_refills_nothing() -> None:
+def test_a_clock_that_stops_or_runs_backwards_refills_nothing() -> None:
     bucket = TokenBucket(3, 1000.0)
     spend(bucket, 3, 50.0)
     assert not bucket.spend(50.0)
@@ -270,7 +270,7 @@ def test_what_was_consumed_makes_room_again(received: bytes, consumed: int, room
     assert rest(inbox) == received[consumed:]
 
 
-def test_settling_leaves_a_block_of_its_own_as_it_is() -> None:
+def test_settle_leaves_an_unshared_block_unchanged() -> None:
     inbox = Inbox(Block(8), shared=False)
     receive(inbox, b"1234")
     inbox.settle()

@@ -1,4 +1,4 @@
-"""Two lanes that meet only at frame boundaries, and in an order that callers can rely on."""
+"""The two lanes of an outbox switch only at frame boundaries and keep their order; streams are opened and ended."""
 
 import pytest
 from hypothesis import given
@@ -57,7 +57,7 @@ def send_all(box: Outbox) -> bytes:
 
 
 def test_a_later_payload_never_overtakes_control_that_was_queued_before_it() -> None:
-    """Else the first DATA of a connection arrives ahead of the DIAL_RSP that announces it."""
+    """Otherwise the first DATA of a connection would arrive before its DIAL_RSP."""
     box, _ = outbox()
     put(box, b"<", b"old")
     assert send(box, 2) == b"<o"
@@ -67,7 +67,7 @@ def test_a_later_payload_never_overtakes_control_that_was_queued_before_it() -> 
     assert send_all(box) == b"ld[dial response]<new(close)"
 
 
-def test_control_at_a_boundary_goes_at_once() -> None:
+def test_control_at_a_frame_boundary_is_sent_next() -> None:
     box, _ = outbox()
     put(box, b"<", b"one")
     send(box, 1)
@@ -75,17 +75,17 @@ def test_control_at_a_boundary_goes_at_once() -> None:
     put(box, b"<", b"two")
     assert send(box) == b"one"
     box.add_control(b"[2]")
-    assert send(box, 4) == b"[1][", "what stands at the boundary is sent together"
+    assert send(box, 4) == b"[1][", "what is queued at the boundary is sent together"
     box.add_control(b"[3]")
     assert send_all(box) == b"2][3]<two"
 
 
-def test_ordered_frames_that_do_not_fit_are_not_taken() -> None:
+def test_ordered_frames_that_do_not_fit_are_refused() -> None:
     box, _ = outbox()
     put(box, b"<", bytes(60))
     assert not box.add_ordered(b"(close)")
     assert len(send_all(box)) == 61
-    assert box.add_ordered(b"(close)" * 100), "behind nothing there is no limit"
+    assert box.add_ordered(b"(close)" * 100), "an empty data lane has no limit"
 
 
 def test_a_block_is_held_only_while_payload_waits() -> None:
@@ -98,7 +98,7 @@ def test_a_block_is_held_only_while_payload_waits() -> None:
     assert pool.take() is block
 
 
-def test_room_that_was_not_used_is_given_back_at_the_next_flush() -> None:
+def test_unused_room_is_returned_at_the_next_flush() -> None:
     box, pool = outbox()
     block = pool.take()
     pool.give(block)
@@ -107,7 +107,7 @@ def test_room_that_was_not_used_is_given_back_at_the_next_flush() -> None:
     assert pool.take() is block
 
 
-def test_counts_tell_what_waits() -> None:
+def test_byte_counts_match_the_queued_frames() -> None:
     box, _ = outbox()
     assert box.is_empty()
     assert box.free_bytes() == BLOCK_BYTES
@@ -134,7 +134,7 @@ def test_a_released_outbox_is_empty_and_can_be_used_again() -> None:
 
 
 @given(st.lists(st.sampled_from("cop") | st.integers(1, 30), max_size=60))
-def test_no_frame_is_torn_lost_or_overtaken_by_a_later_ordered_one(steps: list[str | int]) -> None:
+def test_no_frame_is_split_lost_or_overtaken_by_a_later_ordered_one(steps: list[str | int]) -> None:
     """Frames are `kind + number + filling + .`; a number among the steps sends so many bytes."""
     box, _ = outbox()
     queued: list[str] = []
@@ -157,7 +157,7 @@ def test_no_frame_is_torn_lost_or_overtaken_by_a_later_ordered_one(steps: list[s
     sent += send_all(box)
     arrived = [f"{frame}." for frame in sent.decode().split(".")[:-1]]
     assert sorted(arrived) == sorted(queued)
-    # Control may overtake; payload and ordered frames pass nothing that was queued before them.
+    # Control may overtake; payload and ordered frames overtake nothing.
     for frame in arrived:
         if frame[0] in "op":
             earlier = queued[: queued.index(frame)]
@@ -166,7 +166,7 @@ def test_no_frame_is_torn_lost_or_overtaken_by_a_later_ordered_one(steps: list[s
     assert control == [frame for frame in queued if frame[0] == "c"]
 
 
-def test_a_client_says_preface_settings_and_its_window_before_it_is_asked() -> None:
+def test_a_client_starts_with_preface_settings_and_its_window() -> None:
     limits = ConnectionLimits(frame_bytes=32_768, stream_window_bytes=70_000, connection_window_bytes=100_000)
     greeted = Ours(True, limits).take()
     assert greeted.startswith(frames.PREFACE)
@@ -192,7 +192,7 @@ def test_goaway_with_an_error_names_the_last_stream_that_was_served() -> None:
     assert client.events[-1] == RecordedEvent("goaway", 1, code=frames.ENHANCE_YOUR_CALM, text="too_many_pings")
 
 
-def test_a_server_opens_no_streams() -> None:
+def test_a_server_cannot_open_streams() -> None:
     with pytest.raises(MisuseError):
         Ours(False).connection.sender.open_stream(REQUEST)
 
@@ -205,7 +205,7 @@ def test_stream_numbers_run_out_before_they_overflow() -> None:
         client.connection.sender.open_stream(REQUEST)
 
 
-def test_what_is_sent_on_an_ended_stream_goes_nowhere() -> None:
+def test_what_is_sent_on_an_ended_stream_is_discarded() -> None:
     client, server, stream, answer = one_stream()
     server.connection.sender.finish(answer, trailers(OK, ""))
     client.connection.sender.close_sending(stream)
@@ -227,7 +227,7 @@ def test_no_payload_follows_the_end_of_a_stream() -> None:
     assert client.connection.sender.payload_room(stream, DataPrefix(1, 1).size) is None
 
 
-def test_a_connection_that_is_over_has_nothing_to_send_and_gives_its_block_back() -> None:
+def test_a_released_connection_has_nothing_to_send_and_returns_its_block() -> None:
     client, _, stream, _ = one_stream()
     assert client.write(stream, DataPrefix(1, 1), b"payload") == 7
     client.connection.sender.ping(bytes(8))
@@ -237,7 +237,7 @@ def test_a_connection_that_is_over_has_nothing_to_send_and_gives_its_block_back(
     assert len(client.pool._free) == 1
 
 
-def test_an_end_both_ways_stands_behind_the_payload_and_leaves_no_stream_behind() -> None:
+def test_closing_both_sides_follows_the_payload_and_removes_the_stream() -> None:
     client, server, stream, answer = one_stream()
     server.connection.sender.send_headers(answer, RESPONSE_HEADERS)
     assert server.write(answer, PlainPrefix(1), b"last words") == 10
@@ -253,7 +253,7 @@ def test_an_end_both_ways_stands_behind_the_payload_and_leaves_no_stream_behind(
 
 
 @pytest.mark.parametrize("ends", ["close_sending", "close_both", "abort"])
-def test_an_end_that_finds_the_block_full_follows_when_there_is_room(ends: str) -> None:
+def test_the_end_of_a_stream_waits_while_the_block_is_full(ends: str) -> None:
     client, _, stream, _ = one_stream()
     prefix = PlainPrefix(stream.stream_id)
     written = 0
@@ -278,7 +278,7 @@ def test_an_end_that_finds_the_block_full_follows_when_there_is_room(ends: str) 
     assert (stream.stream_id in client.connection.streams.by_id) == (ends == "close_sending")
 
 
-def test_a_peers_limit_of_streams_is_kept() -> None:
+def test_the_stream_limit_of_the_peer_is_observed() -> None:
     client, server = our_pair(server_limits=ConnectionLimits(max_streams=2))
     assert client.connection.sender.can_open_stream()
     open_stream(client, server)
@@ -286,7 +286,7 @@ def test_a_peers_limit_of_streams_is_kept() -> None:
     assert not client.connection.sender.can_open_stream()
 
 
-def test_a_stream_without_credit_is_told_from_a_full_connection() -> None:
+def test_a_stream_without_credit_differs_from_a_connection_without_credit() -> None:
     client, server = our_pair(server_limits=ConnectionLimits(stream_window_bytes=70_000))
     server.gives_credit = False
     stream, _ = open_stream(client, server)

@@ -61,7 +61,7 @@ def test_payload_leaves_a_reserve_of_the_window_to_control_packets() -> None:
     assert len(server.received[1]) > before
 
 
-def test_one_streams_shut_window_does_not_stall_its_neighbour() -> None:
+def test_the_closed_window_of_one_stream_does_not_stall_another() -> None:
     client, server = our_pair(server_limits=ConnectionLimits(stream_window_bytes=65_535))
     server.gives_credit = False
     stuck, _ = open_stream(client, server)
@@ -73,7 +73,7 @@ def test_one_streams_shut_window_does_not_stall_its_neighbour() -> None:
     assert carried(server.received[3], 1) == b"payload"
 
 
-def test_streams_together_keep_to_the_connection_window() -> None:
+def test_all_streams_together_observe_the_connection_window() -> None:
     client, server = our_pair(NARROW, ConnectionLimits(stream_window_bytes=1 << 20, connection_window_bytes=65_535))
     streams = [open_stream(client, server)[0] for _ in range(4)]
     for stream in streams:
@@ -92,7 +92,7 @@ def test_streams_together_keep_to_the_connection_window() -> None:
 @pytest.mark.parametrize("size", [49_000, 65_530, 65_531, 300_000, 3 * 1024 * 1024])
 @pytest.mark.parametrize("already", [0, 16_000])
 def test_a_message_larger_than_the_window_arrives_in_pieces(size: int, already: int) -> None:
-    """Waiting for a window that holds all of it could wait for ever: a peer grants only what it has consumed."""
+    """A window that fits all of it may never open: a peer grants only what it has consumed."""
     client, server, stream, _ = one_stream(NARROW, NARROW)
     if already:
         client.connection.sender.send_message(stream, bytes(already))
@@ -124,7 +124,7 @@ def test_tiny_windows_are_used_as_they_are(window: int) -> None:
     assert messages(received) == [bytes((number,)) * (number * 50) for number in range(20)]
 
 
-def test_payload_never_tears_a_message_that_waits_in_pieces() -> None:
+def test_payload_never_splits_a_message_that_waits_in_pieces() -> None:
     client, server, stream, _ = one_stream(NARROW, NARROW)
     client.connection.sender.send_message(stream, bytes(100_000))
     assert stream.backlog
@@ -157,7 +157,7 @@ def fill_block(end: Ours, stream: Stream, prefix: DataPrefix) -> None:
     assert end.connection.outbox.free_bytes() == 0
 
 
-def test_ordered_messages_that_find_the_block_full_follow_after_the_flush() -> None:
+def test_ordered_messages_that_do_not_fit_the_block_follow_after_the_flush() -> None:
     client, server, stream, _ = one_stream()
     fill_block(client, stream, DataPrefix(1, 7))
     window = stream.send_window
@@ -168,7 +168,7 @@ def test_ordered_messages_that_find_the_block_full_follow_after_the_flush() -> N
     assert messages(server.received[1])[-2:] == [b"x" * 1_000, packets.encode_close_request(7)]
 
 
-def test_the_end_of_a_call_that_finds_the_block_full_follows_after_the_flush() -> None:
+def test_the_end_of_a_call_that_does_not_fit_the_block_follows_after_the_flush() -> None:
     client, server, stream, answer = one_stream()
     fill_block(client, stream, DataPrefix(1, 7))
     fill_block(server, answer, DataPrefix(1, 7))
@@ -177,7 +177,7 @@ def test_the_end_of_a_call_that_finds_the_block_full_follows_after_the_flush() -
     assert stream.finish is not None
     assert answer.finish is not None
     client.give(frames.window_update_frame(0, 1))
-    assert stream.finish is not None, "a window makes no room in the block"
+    assert stream.finish is not None, "a larger window does not free the block"
     pump(client, server)
     assert not client.connection.streams.by_id
     assert not server.connection.streams.by_id
@@ -190,13 +190,13 @@ def test_a_reset_stays_behind_the_frames_of_its_stream() -> None:
     assert [one.kind for one in split(client.take())] == [frames.DATA, frames.RST_STREAM]
 
 
-def test_a_reset_finds_its_way_past_a_full_block() -> None:
+def test_a_reset_is_sent_even_if_the_block_is_full() -> None:
     client, server, stream, _ = one_stream()
     fill_block(client, stream, DataPrefix(1, 1))
     client.connection.sender.reset(stream, frames.CANCEL)
     pump(client, server)
     assert server.last("reset").code == frames.CANCEL
-    assert server.connection.sender.failure is None, "the rest is late, not wrong"
+    assert server.connection.sender.failure is None, "late frames are allowed"
 
 
 def test_a_reset_drops_what_waited_for_a_window() -> None:
@@ -208,7 +208,7 @@ def test_a_reset_drops_what_waited_for_a_window() -> None:
     assert client.connection.outbox.is_empty()
 
 
-def test_a_peer_that_grants_no_window_for_control_packets_is_given_up_once() -> None:
+def test_a_peer_that_grants_no_window_for_control_packets_fails_once() -> None:
     client, _, stream, _ = one_stream(NARROW, NARROW)
     for _ in range(MAX_BACKLOG_BYTES // 60_000 + 10):
         client.connection.sender.send_message(stream, bytes(60_000))

@@ -55,7 +55,7 @@ class Traffic:
         self._end.connection.sender.send_message(self._stream, packets.encode_dial_response(text, 0, self._messages))
 
     def ordered(self, tunnel: int) -> None:
-        """A control packet that says how much payload of its tunnel stands before it."""
+        """A control packet that contains how much payload of its tunnel was sent before it."""
         size = str(len(self._written[tunnel]))
         self._end.connection.sender.send_ordered(self._stream, packets.encode_close_response(size, tunnel))
 

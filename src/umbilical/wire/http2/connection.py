@@ -156,15 +156,15 @@ class Connection:
         if kind == frames.PRIORITY:
             check_priority(stream_id, start, end)
         if kind == frames.PUSH_PROMISE:
-            raise ProtocolViolation(frames.PROTOCOL_ERROR, "PUSH_PROMISE was never allowed")
-        return None  # PRIORITY carries nothing for us; unknown types must be ignored: RFC 9113 section 4.1
+            raise ProtocolViolation(frames.PROTOCOL_ERROR, "PUSH_PROMISE received, but push is disabled")
+        return None  # PRIORITY has no effect here; unknown types must be ignored: RFC 9113 section 4.1
 
     def _on_data(self, stream_id: int, flags: int, start: int, end: int) -> ConnectionEvent | None:
         size = end - start  # whole payload, padding included: RFC 9113 section 6.1
         self._receive_window -= size
         if self._receive_window < 0:
             raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, "connection window overrun")
-        # Credit on arrival: a tunnel whose reader is slow must not hold the window that all tunnels share.
+        # Credit on arrival: a tunnel with a slow reader must not use up the window that all tunnels share.
         self._uncredited += size
         if self._uncredited >= self._window >> 2:
             self.outbox.add_control(frames.window_update_frame(0, self._uncredited))
@@ -173,7 +173,7 @@ class Connection:
         stream = self.streams.by_id.get(stream_id)
         if stream is None:
             self.streams.check_used(stream_id, "DATA")
-            return None  # it was closed on our side; the peer did not know yet
+            return None  # we closed it, and the peer did not know yet
         if stream.state > HALF_CLOSED_LOCAL:
             raise ProtocolViolation(frames.STREAM_CLOSED, f"stream {stream_id}: DATA after END_STREAM", stream_id)
         stream.receive_window -= size
@@ -186,9 +186,9 @@ class Connection:
             if flags & frames.END_STREAM:
                 received.end_stream = True
                 self._ended_remote(stream)
-            if stream.credited_by_shell:
+            if stream.credited_by_caller:
                 self.credit(stream, size - (end - start))
-        if not stream.credited_by_shell:
+        if not stream.credited_by_caller:
             stream.uncredited += size
             if stream.uncredited >= stream.window >> 2 and not stream.credit_held:
                 self.credit(stream, 0)
@@ -285,7 +285,7 @@ class Connection:
             self.sender.forget(stream)
 
     def credit(self, stream: Stream, count: int) -> None:
-        """So many payload bytes of this stream have been dealt with: the peer may send as many more."""
+        """Let the peer send `count` more bytes on this stream; the WINDOW_UPDATE waits for a quarter of the window."""
         stream.uncredited += count
         if stream.uncredited >= stream.window >> 2 and stream.can_receive():
             self.outbox.add_control(frames.window_update_frame(stream.stream_id, stream.uncredited))
@@ -293,20 +293,20 @@ class Connection:
             stream.uncredited = 0
 
     def enlarge_connection(self, window: int) -> None:
-        """Let the peer have this much under way on all streams together."""
+        """Raise the receive window of the connection to this size."""
         if window > self._window:
             self.outbox.add_control(frames.window_update_frame(0, window - self._window))
             self._receive_window += window - self._window
             self._window = window
 
     def enlarge(self, stream: Stream, window: int) -> None:
-        """Let the peer have this much under way on one stream; what it gains goes out with the next credit."""
+        """Raise the receive window of a stream to this size; the peer learns it with the next credit."""
         if window > stream.window:
             stream.uncredited += window - stream.window
             stream.window = window
 
     def hold_credit(self, stream: Stream) -> None:
-        """Give this stream no more credit, for connections that credit on arrival."""
+        """Stop crediting this stream on arrival."""
         stream.credit_held = True
 
     def release_credit(self, stream: Stream) -> None:

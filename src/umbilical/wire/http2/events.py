@@ -1,7 +1,7 @@
 """What `Connection.next_event` returns: one class per kind of event, each with its details.
 
-All events are values that nobody changes, except `DataReceived`: a connection has one of these and fills it anew for
-every DATA frame, so that payload costs no allocation.
+All events are immutable except `DataReceived`: a connection has one and fills it again for every DATA frame, so that
+payload costs no allocation.
 """
 
 from typing import Final

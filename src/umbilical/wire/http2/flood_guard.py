@@ -68,4 +68,4 @@ class FloodGuard:
 
 
 def reset_flood() -> ProtocolViolation:
-    return ProtocolViolation(frames.ENHANCE_YOUR_CALM, "streams are opened only to be reset")
+    return ProtocolViolation(frames.ENHANCE_YOUR_CALM, "too many streams were opened and reset")

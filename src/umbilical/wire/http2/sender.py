@@ -16,13 +16,13 @@ from umbilical.wire.http2.headers import MAX_HEADER_LIST_BYTES, HeaderList, enco
 from umbilical.wire.http2.streams import CLOSED, HALF_CLOSED_REMOTE, OPEN, Stream, StreamTable
 
 CONTROL_RESERVE_BYTES: Final = 4_096
-"""Part of every send window that payload leaves alone, so dials and closes pass bulk data (control-behind-bulk)."""
+"""Reserved in every send window, so that dials and closes need not wait for bulk data (fault control-behind-bulk)."""
 SMALLEST_PAYLOAD_BYTES: Final = 512
-"""A nearly closed window is not worth a frame: better wait for the credit that is on its way."""
+"""Smaller payloads wait for more window: a frame each would cost too much."""
 UNLIMITED_STREAMS: Final = 1 << 31
 """A peer that announces no MAX_CONCURRENT_STREAMS sets no limit: RFC 9113 section 6.5.2."""
 MAX_BACKLOG_BYTES: Final = 4 * 1024 * 1024
-"""Control packets that wait for window on one stream."""
+"""Limit for control packets of one stream that wait for window."""
 
 
 class Sender:
@@ -43,7 +43,7 @@ class Sender:
         self._acks_owed = 0
         self._backlogged: Final[dict[int, Stream]] = {}
         self._backlog_in_block = False
-        """Messages that had to wait are in the data lane now."""
+        """Messages from a backlog are in the data lane."""
         self._greet()
 
     def _greet(self) -> None:
@@ -64,9 +64,9 @@ class Sender:
             self.outbox.add_control(frames.window_update_frame(0, grown))
 
     def open_stream(self, headers: HeaderList) -> Stream:
-        """Client: begin a call."""
+        """Client: start a call."""
         if not self._streams.is_client:
-            raise MisuseError("a server opens no streams")
+            raise MisuseError("a server cannot open streams")
         if self._streams.next_own > frames.LARGEST_STREAM_ID:
             raise MisuseError("the stream numbers of this connection are used up")
         stream = self.add_stream(self._streams.next_own)
@@ -75,18 +75,18 @@ class Sender:
         return stream
 
     def add_stream(self, stream_id: int) -> Stream:
-        """For streams that the peer opens, too: their windows depend on the settings of both sides."""
+        """Create a stream with the windows that both sides set, whichever side opens it."""
         stream = Stream(stream_id, self._peer_stream_window, self._limits.stream_window_bytes)
-        stream.credited_by_shell = not self._limits.credits_on_arrival
+        stream.credited_by_caller = not self._limits.credits_on_arrival
         self._streams.by_id[stream_id] = stream
         return stream
 
     def can_open_stream(self) -> bool:
-        """Client: neither the peer's limit nor the numbers of this connection are used up."""
+        """Client: true if the peer's limit allows another stream and stream numbers are left."""
         return len(self._streams.by_id) < self._peer_max_streams and self._streams.next_own <= frames.LARGEST_STREAM_ID
 
     def numbers_left(self) -> int:
-        """Client: how many streams this connection can still open in its life."""
+        """Client: how many more streams this connection can open in total."""
         return (frames.LARGEST_STREAM_ID - self._streams.next_own) // 2 + 1
 
     def send_headers(self, stream: Stream, headers: HeaderList) -> None:
@@ -100,11 +100,11 @@ class Sender:
         self.outbox.add_control(frames.headers_frames(stream.stream_id, block, self._peer_frame_bytes, end_stream))
 
     def _header_block(self, headers: HeaderList) -> bytes:
-        # Once needed it stands before every block: one that waits behind payload may be overtaken by another.
+        # Before every block from then on: a block that waits behind payload can be overtaken by a later one.
         return self._table_update + encode_headers(headers)
 
     def finish(self, stream: Stream, trailers: HeaderList) -> None:
-        """Server: finish a call behind everything that was sent on it."""
+        """Server: end a call after everything that was sent on it."""
         stream.answered = True
         if not stream.can_send() or stream.finish is not None:
             return
@@ -117,19 +117,19 @@ class Sender:
         self._ended_local(stream)
 
     def close_sending(self, stream: Stream) -> None:
-        """Nothing more follows on this stream; what the peer sends is still welcome."""
+        """End our side of a stream; the peer may still send."""
         if stream.can_send() and stream.finish is None:
             self._end_with(stream, _end_frame(stream), forgets=False)
 
     def close_both(self, stream: Stream) -> None:
-        """Nothing more follows, and nothing more is wanted; what was sent before still counts."""
+        """End both sides of a stream; what was sent before still arrives."""
         if stream.state == CLOSED:
             return
         end = _end_frame(stream) if stream.can_send() else b""
         self._end_with(stream, end + frames.reset_frame(stream.stream_id, frames.NO_ERROR), forgets=True)
 
     def abort(self, stream: Stream, code: int) -> None:
-        """Reset the stream behind the payload that is queued for it."""
+        """Reset a stream after the payload that is queued for it."""
         if stream.state != CLOSED:
             self._end_with(stream, frames.reset_frame(stream.stream_id, code), forgets=True)
 
@@ -164,9 +164,9 @@ class Sender:
         self._backlogged.pop(stream.stream_id, None)
 
     def send_message(self, stream: Stream, message: bytes) -> None:
-        """Queue a control packet: ahead of payload, unless the window is shut."""
+        """Queue a control packet ahead of payload, or in the backlog if the window is closed."""
         if self._backlog_in_block:
-            # A message that had to wait stands among the payload, perhaps in part: nothing may overtake its rest.
+            # Part of a message from the backlog may be queued among the payload: no other may overtake its rest.
             if self.outbox.data_bytes():
                 self.send_ordered(stream, message)
                 return
@@ -176,14 +176,14 @@ class Sender:
             self.outbox.add_control(frame)
 
     def send_ordered(self, stream: Stream, message: bytes) -> None:
-        """Queue a control packet behind the payload that is already queued (a CLOSE must not overtake DATA)."""
+        """Queue a control packet behind the payload that is queued: a CLOSE must not overtake DATA."""
         frame = self._admit(stream, message)
         if frame and not self.outbox.add_ordered(frame):
             self._charge(stream, -len(message) - PREFIX_BYTES)
             self._postpone(stream, message_prefix(len(message)) + message)
 
     def _admit(self, stream: Stream, message: bytes) -> bytes:
-        """The frames of a message, its window charged; empty when it has to wait or the stream is over."""
+        """Charge the windows and return the frames of a message; empty if it must wait or the stream has ended."""
         if not stream.can_send() or stream.finish is not None:
             return b""
         size = PREFIX_BYTES + len(message)
@@ -212,7 +212,7 @@ class Sender:
         self._floods.payload_moved = True
 
     def _postpone(self, stream: Stream, body: bytes) -> None:
-        """Let a message wait, in pieces that any usual window can hold."""
+        """Add a message to the backlog, in pieces that fit usual windows."""
         if stream.backlog_bytes + len(body) > MAX_BACKLOG_BYTES:
             self.fail(ProtocolViolation(frames.ENHANCE_YOUR_CALM, "the peer grants no window for control packets"))
             return
@@ -246,7 +246,7 @@ class Sender:
         self._backlogged.pop(stream.stream_id, None)
 
     def _window_for(self, stream: Stream, size: int) -> int:
-        """How much of a piece may go now; waiting for room for all of it could be for ever with a tiny window."""
+        """How much of a piece to send now. A part is enough if the window is tiny: it may never fit the piece."""
         window = min(stream.send_window, self.window)
         if size <= window:
             return size
@@ -255,11 +255,11 @@ class Sender:
         return window
 
     def is_shut(self, stream: Stream) -> bool:
-        """The peer lets this one stream wait, whatever room there is for others."""
+        """True if the window of this stream, and not that of the connection, is what keeps it from sending."""
         return stream.send_window - self._reserve < SMALLEST_PAYLOAD_BYTES and self.window > stream.send_window
 
     def payload_room(self, stream: Stream, gap: int) -> memoryview | None:
-        """Memory for one payload, cut to the windows, the peer's frame size and our block; None: wait."""
+        """Memory for one payload, within the windows, the peer's frame size and our block; None if it must wait."""
         if stream.backlog or stream.finish is not None or stream.state not in (OPEN, HALF_CLOSED_REMOTE):
             return None
         size = self._peer_frame_bytes
@@ -278,7 +278,7 @@ class Sender:
         return self.outbox.room(gap, size)
 
     def payload_written(self, stream: Stream, prefix: bytes, size: int) -> None:
-        """A payload of `size` bytes stands behind the gap that `payload_room` left; `prefix` fills the gap."""
+        """Queue a payload of `size` bytes that was written to `payload_room`; `prefix` fills the gap before it."""
         self.outbox.commit(prefix, size)
         charged = len(prefix) + size - 9
         stream.send_window -= charged
@@ -289,7 +289,7 @@ class Sender:
         self.outbox.add_control(frames.ping_frame(payload, 0))
 
     def goaway(self, code: int, text: str) -> None:
-        """Announce that we leave; streams that exist may end in peace."""
+        """Announce that this connection takes no new streams; with NO_ERROR, existing ones may continue."""
         last = frames.LARGEST_WINDOW_BYTES if code == frames.NO_ERROR else self._streams.highest_of_peer
         self.outbox.add_control(frames.goaway_frame(last, code, text.encode()[:256]))
 
@@ -300,7 +300,7 @@ class Sender:
             self.outbox.add_control(frames.goaway_frame(self._streams.highest_of_peer, violation.code, debug))
 
     def apply_settings(self, settings: list[tuple[int, int]]) -> None:
-        """Observe the peer's settings from now on, and acknowledge them."""
+        """Apply the peer's settings and acknowledge them."""
         window, frame_bytes = self._peer_stream_window, self._peer_frame_bytes
         for number, value in settings:
             self._apply_setting(number, value)
@@ -351,7 +351,7 @@ class Sender:
             self._flush_backlogs()
 
     def after_flush(self) -> None:
-        """Room came back: messages that did not fit behind the payload may go now."""
+        """Queue what did not fit into the block before bytes were sent."""
         if self._acks_owed:
             self._send_acks_owed()
         if self._backlogged:

@@ -36,27 +36,27 @@ class Stream:
         self.state = OPEN
         self.send_window = send_window
         self.receive_window = receive_window
-        """What the peer may still send."""
+        """What the peer may still send now."""
         self.uncredited = 0
-        """Bytes taken from the peer for which no WINDOW_UPDATE has gone out yet."""
+        """Credit for which no WINDOW_UPDATE was sent yet."""
         self.window = receive_window
-        """What the peer may have under way on this stream at once; grows where a reader keeps up."""
-        self.credited_by_shell = False
-        """Credit follows the reader: the shell says what it has taken. Else bytes are credited on arrival."""
+        """Full size of the receive window; `enlarge` raises it."""
+        self.credited_by_caller = False
+        """The caller calls `credit` when it has processed bytes; otherwise they are credited on arrival."""
         self.credit_held = False
-        """The shell lets the peer wait, although bytes are credited on arrival."""
+        """Crediting on arrival is stopped for now."""
         self.backlog: deque[bytes] = deque()
-        """Pieces of gRPC messages (control packets) that found no window, oldest first."""
+        """Pieces of gRPC messages (control packets) that wait for window, oldest first."""
         self.backlog_bytes = 0
         self.finish: bytes | None = None
-        """Frames that end our side, behind the backlog and the payload."""
+        """Frames that end our side, to be sent after the backlog and the payload."""
         self.finish_forgets = False
-        """`finish` ends the peer's side too: it holds a reset."""
+        """`finish` contains a reset, which ends the peer's side too."""
         self.reader: Final = MessageReader()
         self.answered = False
-        """We sent at least the response headers: a reset now is ordinary life, not an attack."""
+        """We sent at least the response headers, so a reset by the peer does not count as part of a flood."""
         self.plain = False
-        """It carries the bytes of one tunnel and no messages."""
+        """It carries payload of one tunnel without gRPC messages."""
         self.owner: StreamOwner | None = None
         """Of a plain stream, once its tunnel is known."""
 

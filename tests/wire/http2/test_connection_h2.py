@@ -1,4 +1,4 @@
-"""`h2` at the other end, in both roles: what it takes for lawful is, and what it says is understood."""
+"""`h2` at the other end, in both roles: each accepts what the other sends."""
 
 from collections.abc import Callable, Iterable
 from itertools import cycle, repeat
@@ -105,7 +105,7 @@ def test_a_call_to_h2_is_answered(cuts: Callable[[], Iterable[int]]) -> None:
     assert not client.connection.streams.by_id
 
 
-def test_we_stop_where_the_peers_window_ends_and_go_on_when_it_opens() -> None:
+def test_sending_stops_at_the_peers_window_and_continues_when_it_opens() -> None:
     client, server, stream = answering(gives_credit=False)
     server.connection.sender.send_message(stream, bytes(100_000))
     pump(client, server)
@@ -141,7 +141,7 @@ def test_a_shrinking_initial_window_may_make_a_window_negative() -> None:
     assert stream.send_window == 20_001 - 9
 
 
-def test_a_growing_initial_window_lets_waiting_messages_go() -> None:
+def test_a_growing_initial_window_releases_waiting_messages() -> None:
     client, server, stream = answering({SETTING.INITIAL_WINDOW_SIZE: 0})
     server.connection.sender.send_message(stream, b"answer")
     pump(client, server)
@@ -154,7 +154,7 @@ def test_a_growing_initial_window_lets_waiting_messages_go() -> None:
 
 
 @pytest.mark.parametrize("size", [16_384, 20_000, 65_536])
-def test_frames_keep_to_the_peers_size(size: int) -> None:
+def test_frames_observe_the_frame_size_of_the_peer(size: int) -> None:
     client, server = client_against_h2(settings={SETTING.MAX_FRAME_SIZE: size})
     stream = client.connection.sender.open_stream(REQUEST)
     client.connection.sender.send_message(stream, bytes(50_000))
@@ -229,7 +229,7 @@ def test_a_peer_may_choose_its_header_table(size: int) -> None:
     assert len(client.of(h2.events.ResponseReceived)) == 2
 
 
-def test_a_reset_by_h2_is_told_and_its_late_data_is_nobodys() -> None:
+def test_a_reset_by_h2_is_reported_and_late_data_is_discarded() -> None:
     client, server = server_against_h2()
     client.http2.send_headers(1, TEXT_REQUEST)
     client.http2.send_data(1, b"data")
@@ -251,7 +251,7 @@ def test_pings_are_answered_both_ways() -> None:
     assert server.events[-1] == RecordedEvent("ping answered", text=b"abcdefgh".hex())
 
 
-def test_goodbyes_are_understood_both_ways() -> None:
+def test_goaway_works_both_ways() -> None:
     client, server = server_against_h2()
     client.http2.send_headers(1, TEXT_REQUEST)
     pump(client, server)
