@@ -249,7 +249,10 @@ def test_a_broken_rule_is_told_in_the_words_of_upstream() -> None:
             (*UDS, "--agent-identities=/no"),
             "error checking agent identities /no, got stat /no: no such file or directory",
         ),
-        ((*UDS, "--frontend-identities=somebody"), "'somebody' is no identity: one of CN=…, O=…, DNS=…, URI=…, SA=…"),
+        (
+            (*UDS, "--frontend-identities=somebody"),
+            "'somebody' is not an identity: use one of CN=…, O=…, DNS=…, URI=…, SA=…",
+        ),
         (("--server-key=/no",), "error checking server key /no, got stat /no: no such file or directory"),
         (("--server-ca-cert=/no",), "error checking server CA cert /no, got stat /no: no such file or directory"),
         (("--cluster-cert=/no",), "error checking cluster cert /no, got stat /no: no such file or directory"),

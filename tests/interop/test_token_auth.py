@@ -222,7 +222,7 @@ def test_a_replaced_token_is_used_at_the_next_connect(
 
 @pytest.mark.parametrize(
     ("octets", "text"),
-    [(b"\xff\xfe\x00", "not text"), (b"a\nb", "no header can carry it"), (b"line\n", "no header can carry it")],
+    [(b"\xff\xfe\x00", "not text"), (b"a\nb", "not valid in a header"), (b"line\n", "not valid in a header")],
     ids=repr,
 )
 def test_a_file_that_cannot_be_a_token_is_named_and_stops_nobody(

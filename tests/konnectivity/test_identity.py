@@ -71,12 +71,12 @@ def test_a_comment_begins_with_a_word_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("konnectivity-agent default-route=true", "line 1: 'konnectivity-agent' is no identity"),
-        ("\nCN= *", "line 2: 'CN=' is no identity"),
-        ("CN=a default-route=yes", "'default-route=yes' is no identifier"),
-        ("CN=a ipv4=", "'ipv4=' is no identifier"),
-        ("CN=a cidr=10.0.0.0", "'10.0.0.0' is no network"),
-        ("CN=a everything", "'everything' is no identifier"),
+        ("konnectivity-agent default-route=true", "line 1: 'konnectivity-agent' is not an identity"),
+        ("\nCN= *", "line 2: 'CN=' is not an identity"),
+        ("CN=a default-route=yes", "'default-route=yes' is not an identifier"),
+        ("CN=a ipv4=", "'ipv4=' is not an identifier"),
+        ("CN=a cidr=10.0.0.0", "'10.0.0.0' is not a network"),
+        ("CN=a everything", "'everything' is not an identifier"),
     ],
 )
 def test_a_rule_that_cannot_be_read_is_refused_with_its_line(text: str, words: str) -> None:
@@ -123,7 +123,7 @@ def test_every_other_client_may_ask_unless_names_are_given() -> None:
 def test_identities_are_written_with_commas() -> None:
     assert parse_identities(" CN=a, URI=spiffe://b ,") == ("CN=a", "URI=spiffe://b")
     assert parse_identities("") == ()
-    with pytest.raises(ValueError, match="is no identity"):
+    with pytest.raises(ValueError, match="is not an identity"):
         parse_identities("CN=a,b")
 
 

@@ -191,9 +191,9 @@ def test_more_dials_than_the_limit_wait_in_line_and_all_end(plane: Loop) -> None
     for number, caller in enumerate(callers):
         where.dial(caller, "tcp", f"127.0.0.1:{shut if number % 3 else open_port}")
         most = max(most, where.under_way())
-    assert (most, where.in_line()) == (3, 37)
+    assert (most, where.queued()) == (3, 37)
     turn_until(plane, lambda: all_over(callers))
-    assert (where.under_way(), where.in_line()) == (0, 0)
+    assert (where.under_way(), where.queued()) == (0, 0)
     assert [caller.sock is not None for caller in callers] == [number % 3 == 0 for number in range(40)]
 
 
@@ -232,7 +232,7 @@ def test_a_long_line_of_dials_that_fail_at_once_ends(plane: Loop) -> None:
         where.dial(caller, "tcp", "bad address" if number % 2 else "255.255.255.255:1")
     hanging.cancel()
     assert all(len(caller.failures) == 1 for caller in callers)
-    assert (where.under_way(), where.in_line()) == (0, 0)
+    assert (where.under_way(), where.queued()) == (0, 0)
 
 
 def test_an_owner_may_dial_again_when_its_dial_failed(plane: Loop) -> None:

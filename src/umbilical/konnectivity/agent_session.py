@@ -1,4 +1,4 @@
-"""The agent's rules: dials, connections and their ends on one server connection, and when it tries to connect again.
+"""The agent's rules: dials and connections on one server connection, and the waits between attempts to connect.
 
 Events in, commands out.
 """
@@ -23,7 +23,7 @@ from umbilical.wire import packets
 from umbilical.wire.packets import DialRequest
 
 REMEMBERED_STRAYS: Final = 4_096
-"""Connection IDs whose stray DATA was answered already."""
+"""How many unknown connection IDs are remembered, to answer their DATA only once."""
 
 
 class AgentSession:
@@ -32,12 +32,12 @@ class AgentSession:
         """By connection ID, dialling ones included."""
         self._dialling: Final[dict[int, EndpointConnection]] = {}
         self.numbers_by_stream = False
-        """Tunnels have streams of their own, and their connection IDs are the streams' numbers."""
+        """Each tunnel has its own stream, and its connection ID is the stream ID."""
         self._last_connection_id = 0
         self._answered_strays: Final[dict[int, None]] = {}
 
     def is_idle(self) -> bool:
-        """Neither a tunnel nor a dial exists."""
+        """There is neither a tunnel nor a dial."""
         return not self.connections
 
     def open_count(self) -> int:
@@ -50,7 +50,7 @@ class AgentSession:
             return [_dial_answer(text, 0, request.dial_id)]
         if request.dial_id in self._dialling:
             return [_dial_answer("dial ID is already in use", 0, request.dial_id)]
-        # The stream is opened when the dial has succeeded; until then a number that no stream has.
+        # The stream is opened when the dial has succeeded; until then the ID is negative, which no stream ID is.
         connection_id = -self._last_connection_id if self.numbers_by_stream else self._last_connection_id
         connection = EndpointConnection(request.dial_id, connection_id, request.protocol, request.address)
         self.connections[connection.connection_id] = connection
@@ -58,7 +58,7 @@ class AgentSession:
         return [StartDial(connection)]
 
     def stream_opened(self, connection: EndpointConnection, stream_id: int) -> None:
-        """Its own stream is there: from now on it goes by that number."""
+        """Its own stream is open: from now on its ID is the stream's."""
         self.connections.pop(connection.connection_id, None)
         connection.connection_id = stream_id
         self.connections[stream_id] = connection
@@ -73,7 +73,7 @@ class AgentSession:
         return [_dial_answer(text, 0, connection.dial_id)]
 
     def dial_cancelled(self, dial_id: int) -> list[Command]:
-        """DIAL_CLS: the client has gone; a socket must not be opened for nobody (fault orphan-dial)."""
+        """DIAL_CLS: the client has left, so no socket must be opened (fault orphan-dial)."""
         connection = self._dialling.get(dial_id)
         if connection is None:
             return []
@@ -106,14 +106,14 @@ class AgentSession:
         return [_close_answer(error, connection.connection_id)]
 
     def stream_over(self, connection: EndpointConnection) -> bool:
-        """A tunnel with a stream of its own has ended, which the stream tells; False when it was over before."""
+        """A tunnel has ended by its own stream; False if it was over before."""
         if connection.state == GONE:
             return False
         self._forget(connection)
         return True
 
     def stray_data(self, connection_id: int) -> list[Command]:
-        """DATA for a connection that we do not have: say so once (fault close-storm)."""
+        """DATA for an unknown connection is answered once (fault close-storm)."""
         strays = self._answered_strays
         if connection_id == 0 or connection_id in strays:
             return []
@@ -145,7 +145,7 @@ def _close_answer(error: str, connection_id: int) -> ToServer:
 
 
 JITTER: Final = 0.1
-"""Each wait is longer by up to this share, so that agents do not beat in step."""
+"""Each wait is longer by up to this share, so that agents do not act in step."""
 GROWTH: Final = 1.5
 """Upstream's factor from one failed attempt to the next."""
 
@@ -159,7 +159,7 @@ class SyncSchedule:
         self._next_seconds = interval_seconds
 
     def after_success(self, draw: float) -> float:
-        """A connection was made, or none was needed: a server that answered and is held already is not a failure."""
+        """A connection was made, or the server that answered is connected already."""
         self._next_seconds = self._interval_seconds
         return _jittered(self._interval_seconds, draw)
 

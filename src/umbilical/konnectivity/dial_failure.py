@@ -1,6 +1,6 @@
-"""Why a dial failed: one table from reason to gRPC text, HTTP reply and metric label, and Go's words for it.
+"""Why a dial failed: from the reason to gRPC text, HTTP reply and metric label, and Go's error texts.
 
-The wire knows only text, and upstream's servers choose a status by substring; inside we keep the reason.
+Packets carry only text, and upstream's servers choose a status by substring; inside we keep the reason.
 """
 
 from enum import Enum
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 
 class FailureReason(Enum):
-    """Values are upstream's labels of `dial_failure_count` where one reason has one label to itself."""
+    """Values are upstream's labels of `dial_failure_count`, where a reason has a label of its own."""
 
     NO_AGENT = "no_agent"
     AGENT_ERROR = "error_response"
@@ -21,28 +21,28 @@ class FailureReason(Enum):
     """The agent's stream ended while the dial was pending."""
     DIAL_TIMED_OUT = "dial_timed_out"
     CANCELLED = "frontend_close"
-    """The client gave up or went away; there is nobody to answer."""
+    """The client cancelled or left, and gets no answer."""
     ANSWER_FAILED = "send_rsp"
-    """The dial succeeded, but the client could not be told."""
+    """The dial succeeded, but the answer could not be sent to the client."""
     UNRECOGNIZED = "unrecognized_response"
-    """An agent answered a dial that nobody waits for."""
+    """An agent answered a dial that is not pending."""
 
 
 class DialFailure(NamedTuple):
     reason: FailureReason
     text: str = ""
-    """Only for AGENT_ERROR and SEND_FAILED; the other reasons bring their own words."""
+    """Only for AGENT_ERROR and SEND_FAILED; the other reasons have fixed texts."""
 
 
 PROBE_HOST: Final = "127.0.0.1"
 PROBE_PORT: Final = 1
-"""What our own clients dial to hear from an agent: its loopback, where nobody listens. "Refused" is good news."""
+"""What our own clients dial to test an agent: a closed port of its loopback. "Connection refused" is success."""
 PROBE_ADDRESS: Final = f"{PROBE_HOST}:{PROBE_PORT}"
 
 NO_AGENT_TEXT: Final = "No agent available"
 TIMED_OUT_TEXT: Final = "timed out waiting for backend dial"
 AGENT_LOST_TEXT: Final = "agent disconnected before the dial was answered"
-"""Ours: upstream says nothing over gRPC and lets the client wait for its own timeout."""
+"""Ours: upstream sends no answer over gRPC, and the client waits for its own timeout."""
 
 _GRPC_TEXTS: Final = {
     FailureReason.NO_AGENT: NO_AGENT_TEXT,
@@ -50,8 +50,8 @@ _GRPC_TEXTS: Final = {
     FailureReason.AGENT_LOST: AGENT_LOST_TEXT,
     FailureReason.DIAL_TIMED_OUT: TIMED_OUT_TEXT,
     FailureReason.CANCELLED: "dial cancelled by the client",
-    FailureReason.ANSWER_FAILED: "the client could not be told that the dial succeeded",
-    FailureReason.UNRECOGNIZED: "nobody waits for this dial",
+    FailureReason.ANSWER_FAILED: "the answer could not be sent to the client",
+    FailureReason.UNRECOGNIZED: "the dial is not pending",
 }
 
 _METRIC_REASONS: Final = {
@@ -87,12 +87,12 @@ _HTTP_REPLIES: Final = {
 
 
 def grpc_error_text(failure: DialFailure) -> str:
-    """The `error` of the DIAL_RSP that tells a gRPC client; never empty, since empty means success."""
+    """The `error` of the DIAL_RSP for a gRPC client; never empty, since empty means success."""
     return _GRPC_TEXTS.get(failure.reason) or failure.text or "unknown dial error"
 
 
 def http_reply(failure: DialFailure) -> bytes:
-    """Every byte that an http-connect client gets before its connection is closed; none when it has gone."""
+    """The whole reply to an http-connect client; empty when it has left."""
     if failure.reason is FailureReason.AGENT_ERROR:
         text = grpc_error_text(failure)
         code, words = status_of_dial_error(text)
@@ -110,9 +110,9 @@ def metric_reason(failure: DialFailure) -> str:
 
 
 def failure_code(failure: DialFailure) -> str:
-    """The code of docs/errors.md; empty where a failure is the client's own doing.
+    """The code of docs/errors.md; empty where the client itself caused the failure.
 
-    Timeouts (UMB406) and the lack of agents (UMB405) may be worse than the failure alone can tell.
+    The caller knows more about timeouts (UMB406) and missing agents (UMB405), and may choose a more severe code.
     """
     if failure.reason is FailureReason.AGENT_ERROR:
         return endpoint_failure_code(failure.text)
@@ -120,7 +120,7 @@ def failure_code(failure: DialFailure) -> str:
 
 
 def endpoint_failure_code(text: str) -> str:
-    """The code for an agent's error text, our own or Go's."""
+    """The code for the error text of an agent, ours or upstream's."""
     if "i/o timeout" in text or "timed out" in text or "deadline exceeded" in text:
         return "UMB402"
     return "UMB404" if ": lookup " in text else "UMB401"
@@ -172,7 +172,7 @@ _GO_SERVICES: Final = {
 
 
 class BadAddress(ValueError):
-    """An address that cannot be dialled; `text` is what Go says after `dial tcp: `."""
+    """An address that cannot be dialled; `text` is Go's error text after `dial tcp: `."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -191,7 +191,7 @@ def dial_timeout_text(network: str, address: str) -> str:
 
 
 def lookup_error_text(network: str, host: str, server: str, words: str = "no such host") -> str:
-    """`server` is the asked resolver as "IP:port", or empty when it is not known."""
+    """`server` is the resolver as "IP:port", or empty if unknown."""
     on = f" on {server}" if server else ""
     return f"dial {network}: lookup {host}{on}: {words}"
 
@@ -210,7 +210,7 @@ def no_suitable_address_text(network: str, host: str) -> str:
 
 
 def unsupported_network_text(network: str) -> str:
-    """Upstream's agent hands any network name to Go's dialer, so a client may reach its Unix sockets; ours does not."""
+    """Upstream's agent passes any network name to Go's dialer, so a client can reach its Unix sockets."""
     return f"dial {network}: protocol not supported, this agent dials {', '.join(DIALABLE_NETWORKS)}"
 
 

@@ -1,8 +1,8 @@
 """Agents that leave dials unanswered: last choice until they answer one in time (faults dead-agent, silent-agent).
 
-well -> sick      three dials in a row without an answer; or, while a dial waits for it, a stream that takes nothing or
-                  silence where a ping was to be answered
-sick -> well      an answer in time: to a dial that came to it for lack of others, or to our own question
+healthy -> sick   three dials in a row without an answer; or, while a dial is pending, a stream that takes no bytes or
+                  a ping without an answer
+sick -> healthy   an answer in time: to a dial that had no other agent, or to a probe
 """
 
 from typing import Final
@@ -14,15 +14,15 @@ from umbilical.wire.packets import DialResponse
 
 UNANSWERED_IN_A_ROW: Final = 3
 OWED_SECONDS: Final = 6.0
-"""Agents, upstream's as well, give up a connect after 5 s and say so. Whoever is silent a second longer owes an answer,
-also to a client that has left meanwhile; a client that left sooner proves nothing about the agent."""
+"""Agents, upstream's too, answer with an error when a connect takes more than 5 s. One that takes a second longer has
+failed, even if the client has left meanwhile; a client that left sooner proves nothing about the agent."""
 PROBE_SECONDS: Final = 10.0
 PROBE_ADDRESS: Final = "the-server-asks-whether-you-dial-again"
-"""Has no port, so that every agent answers with an error at once, and asks neither a resolver nor the network."""
+"""Has no port, so every agent answers with an error at once, without a lookup or a connect."""
 
 
 class AgentHealth:
-    """The links that are sick."""
+    """The sick agents, and the probes sent to them."""
 
     def __init__(self) -> None:
         self._sick: Final[dict[int, AgentLink]] = {}
@@ -31,13 +31,13 @@ class AgentHealth:
         return not self._sick
 
     def left_unanswered(self, link: AgentLink, now: float) -> list[Command]:
-        """A dial timed out, or its client gave up after so long that an answer was owed."""
+        """A dial timed out, or its client left after OWED_SECONDS."""
         link.unanswered_dials += 1
         if link.unanswered_dials < UNANSWERED_IN_A_ROW:
             return []
-        return self.admit(link, f"{UNANSWERED_IN_A_ROW} dials in a row got no answer", now)
+        return self.mark_sick(link, f"{UNANSWERED_IN_A_ROW} dials in a row got no answer", now)
 
-    def admit(self, link: AgentLink, cause: str, now: float) -> list[Command]:
+    def mark_sick(self, link: AgentLink, cause: str, now: float) -> list[Command]:
         if link.sick:
             return []
         link.sick = True
@@ -47,7 +47,7 @@ class AgentHealth:
         return [ReportHealth(link, cause)]
 
     def answered(self, link: AgentLink) -> list[Command]:
-        """A dial was answered in time. An error counts too: it is the endpoint that failed then, not the agent."""
+        """A dial was answered in time. An error counts too: then the endpoint failed, not the agent."""
         link.unanswered_dials = 0
         if not link.sick:
             return []
@@ -59,10 +59,11 @@ class AgentHealth:
     def forget(self, link: AgentLink) -> None:
         self._sick.pop(link.key, None)
 
-    # Without it, an agent among others would get no dial to show itself by, and stay the last choice for ever.
+    def probe(self, now: float) -> list[Command]:
+        """Probe agents that have been sick for `PROBE_SECONDS` and have answered the last probe.
 
-    def ask(self, now: float) -> list[Command]:
-        """Ask those who owe no answer, first when they have been sick for `PROBE_SECONDS`."""
+        Without probes, a sick agent gets no dials while others are healthy, and so cannot recover.
+        """
         commands: list[Command] = []
         for link in self._sick.values():
             if link.probed_at == 0.0 and now >= link.probe_due_at:
@@ -77,10 +78,10 @@ class AgentHealth:
     def replied(self, link: AgentLink, now: float) -> list[Command]:
         is_in_time = now - link.probed_at <= OWED_SECONDS
         link.probed_at = 0.0
-        link.probe_due_at = now  # one that has just woken up need not wait; one that is always late sets its own pace
+        link.probe_due_at = now  # one that recovers is probed again at once, one that is always late at its own pace
         return self.answered(link) if is_in_time else []
 
 
 def probe_id(link: AgentLink) -> int:
-    """Below zero, where no dial ID of a client is: upstream's are drawn from 63 bits."""
+    """Negative, unlike the dial IDs of clients: upstream's are 63 random bits."""
     return -link.key

@@ -1,7 +1,7 @@
-"""What an identity may do: which identifiers an agent with it may announce, and who may ask for tunnels.
+"""What an identity may do: which identifiers an agent may announce, and which clients may open tunnels.
 
 An identity is what a peer has proved: CN=, O=, DNS= or URI= of its certificate, SA=namespace/name of its token.
-Identifiers alone are the agent's own word: without rules any agent may draw the traffic of any address to itself.
+Identifiers are not proved: without rules any agent can announce any address and get its traffic.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,10 +13,10 @@ from umbilical.konnectivity.networks import Network, covers, parse_network
 KINDS: Final = ("CN", "O", "DNS", "URI", "SA")
 ANYTHING: Final = "*"
 AGENT_NAMES: Final = ("konnectivity-agent", "konnectivity-agent-")
-"""The common name of agents' certificates, and how those of single agents begin. They do not ask for tunnels."""
+"""The common name of agents' certificates, and the prefix for single agents. They may not open tunnels."""
 
 _ADDRESS_TYPES: Final = ("ipv4", "ipv6", "host")
-"""One space of names when a dial is routed: HyperShift announces IPv6 addresses as ipv4 (see routing.py)."""
+"""Routing treats them alike: HyperShift announces IPv6 addresses as ipv4 (see routing.py)."""
 
 
 class Allowance:
@@ -29,7 +29,7 @@ class Allowance:
         self.networks: list[Network] = []
 
     def allow(self, word: str) -> None:
-        """Raises ValueError for a word that is no identifier."""
+        """Raises ValueError for a word that is not an identifier."""
         if word == ANYTHING:
             self.anything = True
             return
@@ -41,13 +41,13 @@ class Allowance:
         elif kind == "cidr":
             network = parse_network(value)
             if network is None:
-                raise ValueError(f"{value!r} is no network")
+                raise ValueError(f"{value!r} is not a network")
             self.networks.append(network)
         else:
-            raise ValueError(f"{word!r} is no identifier")
+            raise ValueError(f"{word!r} is not an identifier")
 
     def forbidden(self, identifiers: AgentIdentifiers) -> str:
-        """The first identifier that goes too far; empty if none does."""
+        """The first identifier that is not allowed; empty if all are."""
         if self.anything:
             return ""
         if identifiers.default_route and not self.default_route:
@@ -73,13 +73,13 @@ def _as_network(address: str) -> Network | None:
 
 
 class AgentRules:
-    """Who may announce what; an agent that no rule names may not connect."""
+    """Which identity may announce what; an agent without a rule may not connect."""
 
     def __init__(self) -> None:
         self._allowances: dict[str, Allowance] = {}
 
     def allow(self, identity: str, words: Iterable[str]) -> None:
-        """Add to what an identity may; raises ValueError."""
+        """Add to what an identity may announce; raises ValueError."""
         check_identity(identity)
         allowance = self._allowances.setdefault(identity, Allowance())
         for word in words:
@@ -97,7 +97,7 @@ class AgentRules:
                 return ""
         if forbidden:
             return f"the identity of this agent does not allow the identifier {forbidden}"
-        return f"no rule lets an agent with the identity {told(proved)} connect"
+        return f"no rule lets an agent with the identity {_listed(proved)} connect"
 
 
 def parse_agent_rules(text: str) -> AgentRules:
@@ -115,7 +115,7 @@ def parse_agent_rules(text: str) -> AgentRules:
 
 
 def _words(line: str) -> list[str]:
-    """Up to a word that begins with `#`: within a word it is part of a name."""
+    """Words before a comment. `#` begins one only at the start of a word."""
     words: list[str] = []
     for word in line.split():
         if word[0] == "#":
@@ -135,22 +135,22 @@ def parse_identities(text: str) -> tuple[str, ...]:
 def check_identity(text: str) -> None:
     kind, _, value = text.partition("=")
     if kind not in KINDS or not value:
-        raise ValueError(f"{text!r} is no identity: one of {', '.join(f'{kind}=…' for kind in KINDS)}")
+        raise ValueError(f"{text!r} is not an identity: use one of {', '.join(f'{kind}=…' for kind in KINDS)}")
 
 
 def client_refusal(proved: Sequence[str], allowed: Sequence[str]) -> str:
-    """Why a client that has proved these identities gets no tunnels; empty if it does.
+    """Why a client with these identities may not open tunnels; empty if it may.
 
-    Where nothing is `allowed` by name, everybody is but agents: with one CA for both their certificates would open this
-    door too, and every node of a cluster holds one.
+    Where `allowed` is empty, all may except agents: with one CA for both, every node of a cluster has a certificate
+    that would be accepted here too.
     """
     if allowed:
         if any(identity in allowed for identity in proved):
             return ""
-        return f"a client with the identity {told(proved)} may not ask for tunnels"
+        return f"a client with the identity {_listed(proved)} may not open tunnels"
     for identity in proved:
         if identity[:3] == "CN=" and _is_agent(identity[3:]):
-            return f"{identity} is an agent's certificate, and agents may not ask for tunnels"
+            return f"{identity} is an agent's certificate, and agents may not open tunnels"
     return ""
 
 
@@ -159,5 +159,5 @@ def _is_agent(common_name: str) -> bool:
     return common_name == exact or common_name.startswith(prefix)
 
 
-def told(proved: Sequence[str]) -> str:
+def _listed(proved: Sequence[str]) -> str:
     return ", ".join(proved) or "none"

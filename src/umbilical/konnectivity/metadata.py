@@ -1,4 +1,4 @@
-"""What agent and server tell each other in gRPC metadata: the only place where the header names are spelled.
+"""The gRPC metadata that agent and server exchange, and the only place for its header names.
 
 Refusal texts are upstream's, letter for letter: they reach the other side as the gRPC status message.
 """
@@ -16,7 +16,7 @@ UMBILICAL_PAUSE: Final = b"umbilical-pause"
 """Ours, in both directions: the sender understands PAUSE and RESUME packets. Upstream ignores unknown metadata."""
 
 UMBILICAL_STREAMS: Final = b"umbilical-streams"
-"""Ours, in both directions: the sender can give every tunnel a stream of its own."""
+"""Ours, in both directions: the sender can give each tunnel its own stream."""
 
 UNDERSTOOD: Final = b"1"
 BEARER_PREFIX: Final = "Bearer "
@@ -24,7 +24,7 @@ BEARER_PREFIX: Final = "Bearer "
 _KNOWN_TYPES: Final = ("ipv4", "ipv6", "host", "cidr", "default-route")
 _GO_TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 _MAX_QUERY_PARAMETERS: Final = 10_000
-"""Go's net/url since 1.25; a limit against metadata made to be slow."""
+"""The limit of Go's net/url since 1.25, against metadata that is slow to parse."""
 _HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 _INT64_LIMIT: Final = 1 << 63
 
@@ -32,7 +32,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class MetadataRefused(Exception):
-    """The other side's metadata breaks the rules; `text` is what upstream answers."""
+    """The other side's metadata is invalid; `text` is upstream's answer."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -40,7 +40,7 @@ class MetadataRefused(Exception):
 
 
 class AgentIdentifiers(NamedTuple):
-    """What an agent says it can reach."""
+    """What an agent announces that it reaches."""
 
     ipv4: tuple[str, ...] = ()
     ipv6: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class ServerHello(NamedTuple):
 
 
 def parse_agent_identifiers(text: str) -> AgentIdentifiers:
-    """Read identifiers as the server does: unknown types are skipped, for agents newer than it."""
+    """Read identifiers as the server does: unknown types are skipped, since a newer agent may send them."""
     try:
         query = _parse_query(text)
     except ValueError as error:
@@ -80,7 +80,7 @@ def parse_agent_identifiers(text: str) -> AgentIdentifiers:
 
 
 def check_agent_identifiers(text: str) -> None:
-    """Check identifiers as the agent does before it starts: an unknown type is a typing error of its owner."""
+    """Check identifiers as the agent does at start: an unknown type is a typing error."""
     try:
         query = _parse_query(text)
     except ValueError as error:
@@ -91,15 +91,15 @@ def check_agent_identifiers(text: str) -> None:
 
 
 def agent_hello_headers(agent_id: str, identifiers: str, token: str | None, *, streams: bool = True) -> Headers:
-    """What our agent sends. The identifiers go out even when empty, as upstream's do."""
+    """What our agent sends. Empty identifiers are sent too, as upstream does."""
     headers = [(AGENT_ID, agent_id.encode()), (AGENT_IDENTIFIERS, identifiers.encode())]
     if token is not None:
         headers.append((AUTHORIZATION, (BEARER_PREFIX + token).encode()))
-    return headers + _own_words(streams)
+    return headers + _own_metadata(streams)
 
 
 def agent_hello(headers: Headers) -> AgentHello:
-    """Read an agent's request metadata; checks run in upstream's order, so the same fault gets the same text."""
+    """Read an agent's request metadata; checks run in upstream's order, so that the same mistake gets the same text."""
     agent_ids = _values(headers, AGENT_ID)
     if len(agent_ids) != 1:
         raise MetadataRefused(f"expected one agent ID in the context, got {_go_slice(agent_ids)}")
@@ -128,11 +128,11 @@ def bearer_token(values: Sequence[str]) -> str:
 
 
 def server_hello_headers(server_id: str, server_count: int, *, streams: bool = True) -> Headers:
-    return [(SERVER_ID, server_id.encode()), (SERVER_COUNT, b"%d" % server_count), *_own_words(streams)]
+    return [(SERVER_ID, server_id.encode()), (SERVER_COUNT, b"%d" % server_count), *_own_metadata(streams)]
 
 
-def _own_words(streams: bool) -> Headers:
-    """What our own ends tell each other beyond upstream's metadata."""
+def _own_metadata(streams: bool) -> Headers:
+    """Metadata that upstream does not have."""
     headers = [(UMBILICAL_PAUSE, UNDERSTOOD)]
     if streams:
         headers.append((UMBILICAL_STREAMS, UNDERSTOOD))
@@ -171,7 +171,7 @@ def _go_atoi(text: str) -> int:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         raise MetadataRefused(f"strconv.Atoi: parsing {_go_quote(text)}: invalid syntax")
-    # The length is checked first: int() refuses very long decimals with an error of its own.
+    # The length is checked first: int() raises ValueError for very long decimals.
     number = int(digits) if len(digits) < 100 else _INT64_LIMIT
     if number >= _INT64_LIMIT:
         raise MetadataRefused(f"strconv.Atoi: parsing {_go_quote(text)}: value out of range")
@@ -183,7 +183,7 @@ def _go_quote(text: str) -> str:
 
 
 def _parse_query(text: str) -> dict[str, list[str]]:
-    """Decode a URL query as Go's url.ParseQuery does: the whole text is read, then the first fault is raised."""
+    """Decode a URL query as Go's url.ParseQuery does: the whole text is read, then the first error is raised."""
     parts = text.split("&")
     if len(parts) > _MAX_QUERY_PARAMETERS:
         raise ValueError("number of URL query parameters exceeded limit")
@@ -191,7 +191,7 @@ def _parse_query(text: str) -> dict[str, list[str]]:
     fault = ""
     for part in parts:
         if ";" in part:
-            fault = "invalid semicolon separator in query"  # in Go this one alone overrides an earlier fault
+            fault = "invalid semicolon separator in query"  # in Go only this one overrides an earlier error
             continue
         if not part:
             continue

@@ -1,6 +1,6 @@
-"""Networks that agents name by `cidr` identifiers, and the group of the longest prefix that holds an address.
+"""Networks that agents announce by `cidr` identifiers, and the group of the longest prefix that contains an address.
 
-IPv4 in IPv6's clothes (::ffff:10.0.0.1) is IPv4 here, in addresses and in networks; no IPv6 network else holds IPv4.
+IPv4-mapped IPv6 (::ffff:10.0.0.1) counts as IPv4, in addresses and in networks.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from umbilical.konnectivity.links import Group
 
 if TYPE_CHECKING:
-    # Only servers whose agents name networks load it: a quarter of a megabyte.
+    # Loaded only when an agent announces a network: it takes a quarter of a megabyte.
     from ipaddress import IPv4Address, IPv6Address
 
 Network = tuple[int, int, int]
-"""IP version, length of the prefix, and the prefix itself as a number of so many bits."""
+"""IP version, prefix length in bits, and the prefix as a number."""
 
 _BITS: Final = {4: 32, 6: 128}
 _MAPPED_PREFIX: Final = 96
@@ -20,7 +20,7 @@ _MAPPED_PREFIX: Final = 96
 
 
 def parse_network(text: str) -> Network | None:
-    """Read "address/length" as Go does: bits behind the prefix are dropped, nothing else is forgiven."""
+    """Read "address/length" as strictly as Go does; bits behind the prefix are dropped."""
     address, _, digits = text.partition("/")
     found = _parse_address(address)
     if found is None or "%" in address or not (digits.isascii() and digits.isdigit() and len(digits) <= 3):
@@ -31,27 +31,27 @@ def parse_network(text: str) -> Network | None:
     plain = _unmapped(found)
     if plain.version != found.version:
         if length < _MAPPED_PREFIX:
-            plain = found  # wider than all of IPv4: a network of IPv6
+            plain = found  # wider than all of IPv4: an IPv6 network
         else:
             length -= _MAPPED_PREFIX
     return plain.version, length, int(plain) >> (_BITS[plain.version] - length)
 
 
 def parse_address(text: str) -> "IPv4Address | IPv6Address | None":
-    """Read an address; None for a name. IPv4 in IPv6's clothes is given back as IPv4."""
+    """Read an address; None for a name. IPv4-mapped IPv6 is returned as IPv4."""
     found = _parse_address(text)
     return None if found is None else _unmapped(found)
 
 
 def covers(outer: Network, inner: Network) -> bool:
-    """Tell whether every address of `inner` is in `outer`."""
+    """Whether every address of `inner` is in `outer`."""
     version, length, prefix = outer
     return version == inner[0] and length <= inner[1] and inner[2] >> (inner[1] - length) == prefix
 
 
 def _parse_address(text: str) -> "IPv4Address | IPv6Address | None":
     if not (text[:1].isdigit() or ":" in text):
-        return None  # a name: spares the cost of an exception
+        return None  # a name: saves the cost of an exception
     from ipaddress import ip_address
 
     try:
@@ -86,7 +86,7 @@ class NetworkTable:
         self.count = 0
 
     def group(self, network: Network) -> Group:
-        """The group of a network, made if it is new."""
+        """The group of a network, created if it is new."""
         version, length, prefix = network
         family = self._families[version]
         groups = family.groups.get(length)
@@ -115,7 +115,7 @@ class NetworkTable:
             family.count_lengths()
 
     def find(self, host: str) -> Group | None:
-        """The group of the longest prefix that holds this address; None for names, which no server looks up."""
+        """The group of the longest prefix that contains this address; None for names, which servers do not resolve."""
         address = parse_address(host) if self.count else None
         if address is None:
             return None

@@ -1,6 +1,6 @@
-"""Which agent gets a dial: the strategies in their order, the nearest and least loaded first, those that fail last.
+"""Which agent gets a dial: strategies in their configured order; in each the nearest, then the least loaded agent.
 
-One `Roster` per configured strategy leads to groups of links; a link is in all of them at once.
+One `Roster` per strategy holds groups of links; a link is in all rosters at once.
 """
 
 from typing import Final
@@ -12,19 +12,19 @@ DEFAULT: Final = "default"
 DEST_HOST: Final = "destHost"
 DEFAULT_ROUTE: Final = "defaultRoute"
 CIDR: Final = "cidr"
-"""Ours: upstream takes `cidr` identifiers and uses them nowhere."""
+"""Ours: upstream accepts `cidr` identifiers and does not use them."""
 STRATEGIES: Final = (DEST_HOST, DEFAULT, DEFAULT_ROUTE, CIDR)
 
 
 class Roster:
-    """One strategy, and the links that it may choose."""
+    """The links that one strategy may choose."""
 
     def __init__(self, strategy: str) -> None:
         self.strategy: Final = strategy
         self._agents: Final = Group()
         """Of `default` and `defaultRoute`."""
         self._hosts: Final[dict[str, Group]] = {}
-        """Of `destHost`; with the two above it tells who is nearest."""
+        """Of `destHost`; the other two prefer an agent that announced the host."""
         self._networks: Final = NetworkTable()
 
     def add(self, link: AgentLink) -> None:
@@ -40,7 +40,7 @@ class Roster:
             self._agents.add(link)
 
     def forget_empty_groups(self, link: AgentLink) -> None:
-        """The link has left its slots; nobody may be left in its groups."""
+        """Delete groups that are empty after this link has left them."""
         if self.strategy == CIDR:
             for network in networks_of(link):
                 self._networks.forget_if_empty(network)
@@ -70,7 +70,7 @@ class Roster:
 
 
 class AgentRouter:
-    """All connected agents, and the choice among them. Never empty of strategies."""
+    """Chooses among all connected agents. It has at least one strategy."""
 
     def __init__(self, strategies: tuple[str, ...]) -> None:
         self._rosters: Final = [Roster(strategy) for strategy in strategies]
@@ -81,7 +81,7 @@ class AgentRouter:
             roster.add(link)
 
     def remove(self, link: AgentLink) -> None:
-        """Take this link out, by identity: a newer stream of the same agent stays. Twice is harmless."""
+        """Remove this link; a newer stream of the same agent stays. May be called twice."""
         for slot in link.slots:
             slot.group.leave(slot, link)
         link.slots.clear()
@@ -101,25 +101,25 @@ class AgentRouter:
         return None
 
     def unusable_networks(self, link: AgentLink) -> list[str]:
-        """`cidr` identifiers that no dial can match, where they matter.
+        """`cidr` identifiers that are not networks, if a strategy uses them.
 
-        No reason to refuse an agent: upstream lets any text pass, and its agents must go on working.
+        The agent is still accepted: upstream accepts any text, and its agents must go on working.
         """
         if all(roster.strategy != CIDR for roster in self._rosters):
             return []
         return [text for text in link.identifiers.cidr if parse_network(text) is None]
 
     def has_any(self) -> bool:
-        """Whether any strategy could serve a dial. Upstream asks only its first, and may be unready while it serves."""
+        """Whether any strategy has an agent. Upstream checks only its first (fault first-strategy)."""
         return any(roster.count() > 0 for roster in self._rosters)
 
     def ready_backends(self) -> dict[str, int]:
-        """How many keys (agents, destination hosts, or networks) each strategy knows, in the configured order."""
+        """How many agents, hosts or networks each strategy knows, in the configured order."""
         return {roster.strategy: roster.count() for roster in self._rosters}
 
 
 def hosts_of(link: AgentLink) -> tuple[str, ...]:
-    """The hosts that an agent says are its own."""
+    """The hosts that an agent announces as its own."""
     return link.identifiers.ipv4 + link.identifiers.ipv6 + link.identifiers.host
 
 
@@ -129,7 +129,7 @@ def networks_of(link: AgentLink) -> list[Network]:
 
 
 def host_of(address: str) -> str:
-    """Strip the port from "host:port" or "[v6]:port"; an IPv6 address without brackets has none to strip."""
+    """Strip the port from "host:port" or "[v6]:port"; an IPv6 address without brackets has no port."""
     colons = address.count(":")
     if colons <= 1:
         return address.partition(":")[0]

@@ -1,6 +1,6 @@
-"""The server's rules: pending dials, tunnels, and who may close what. Events in, commands out.
+"""The server's rules: pending dials and tunnels. Events in, commands out.
 
-Tables hang on the agent's link, not on its ID: two streams of one agent number their connections alike
+Connections belong to the agent's link, not to its ID: two streams of one agent use the same connection IDs
 (fault crossed-streams).
 """
 
@@ -24,25 +24,25 @@ from umbilical.wire import packets
 from umbilical.wire.packets import DialResponse
 
 REMEMBERED_ORPHANS: Final = 4_096
-"""Connection IDs per agent whose orphan DATA was answered already; a late packet of an older one is answered again."""
+"""How many unknown connection IDs per agent are remembered, to answer their DATA only once."""
 CLOSE_ANSWER_SECONDS: Final = 60.0
-"""How long an agent may take to flush and answer a CLOSE_REQ before we forget the tunnel."""
+"""How long an agent may take to flush and answer a CLOSE_REQ before the tunnel is forgotten."""
 LONGEST_ADDRESS: Final = 1_024
-"""Characters. A DNS name has at most 253; what is longer is no address."""
+"""Characters. A DNS name has at most 253."""
 LINKS_PER_DIAL: Final = 3
-"""How many agents a dial is taken to before it fails: agents that all vanish at once have one cause, and a dial that
-costs agents their lives must not visit every one."""
+"""How many agents a dial is sent to before it fails: agents that are lost together have one cause, and a dial that
+crashes agents must not reach all of them."""
 
 
 class TunnelRegistry:
     def __init__(self, router: AgentRouter) -> None:
         self.router: Final = router
         self._pending: Final[dict[int, Tunnel]] = {}
-        """By serial, so oldest first: all dials have the same time limit."""
+        """By serial number, so oldest first: all dials have the same time limit."""
         self._closing: Final[dict[int, Tunnel]] = {}
         self._health: Final = AgentHealth()
         self._stalled: Final[dict[int, float]] = {}
-        """When a link, by key, was first seen to take nothing while a dial waited for it."""
+        """By link key: when its stream was first seen to take no bytes while a dial was pending."""
         self._established = 0
         self._serial = 0
 
@@ -56,7 +56,7 @@ class TunnelRegistry:
         return len(self._closing)
 
     def needs_time(self) -> bool:
-        """Whether `time_passed` has anything to watch."""
+        """Whether `time_passed` must be called."""
         return bool(self._pending or self._closing or self._stalled) or not self._health.is_empty()
 
     def agent_connected(self, link: AgentLink) -> None:
@@ -67,13 +67,13 @@ class TunnelRegistry:
         link.weigh()
 
     def agent_silent(self, link: AgentLink, now: float, draw: int) -> list[Command]:
-        """It does not answer a ping. It may wake up, so that its tunnels stay; whoever dials need not wait for that."""
+        """It does not answer a ping. It may recover, so its tunnels stay, but its pending dials go to other agents."""
         return self._desert(link, "it answers no ping", now, draw) if link.pending else []
 
     def agent_gone(self, link: AgentLink, cause: str, draw: int) -> list[Command]:
-        """Everything that went through this stream ends now; nobody waits for a timeout (fault hanging-dial).
+        """All tunnels of this stream end now, without a timeout (fault hanging-dial).
 
-        Dials that it did not answer are taken to other agents: nothing of them has reached the client.
+        Dials that it did not answer go to other agents: their clients have received nothing yet.
         """
         self.router.remove(link)
         self._health.forget(link)
@@ -93,7 +93,7 @@ class TunnelRegistry:
         return commands
 
     def dialled(self, tunnel: Tunnel, protocol: str, draw: int) -> list[Command]:
-        """A client wants `tunnel.address`; `draw` is a random non-negative integer."""
+        """A client dials `tunnel.address`; `draw` is a random non-negative integer."""
         if len(tunnel.address) > LONGEST_ADDRESS or len(protocol) > LONGEST_ADDRESS:
             return self._refuse_at_once(tunnel, DialFailure(FailureReason.AGENT_ERROR, "dial address is too long"))
         link = self.router.choose(tunnel.address, draw)
@@ -115,7 +115,7 @@ class TunnelRegistry:
         return ToAgent(link, packets.DIAL_REQ, message)
 
     def _another(self, tunnel: Tunnel, left: AgentLink, draw: int) -> AgentLink | None:
-        """Whom to ask when an agent can no longer answer."""
+        """Another agent for a dial that `left` can no longer answer."""
         if len(tunnel.links_before) + 1 >= LINKS_PER_DIAL:
             return None
         link = self.router.choose(tunnel.address, draw)
@@ -124,7 +124,7 @@ class TunnelRegistry:
         return link
 
     def _take_over(self, tunnel: Tunnel, left: AgentLink, link: AgentLink, cause: str) -> list[Command]:
-        """The dial's time limit goes on, and with it its place among the pending."""
+        """Send the dial to another agent. Its time limit is not extended."""
         left.pending.pop(tunnel.dial_id, None)
         left.weigh()
         tunnel.links_before = (*tunnel.links_before, left.key)
@@ -148,7 +148,7 @@ class TunnelRegistry:
         if answer.connection_id == 0 or answer.connection_id in link.connections:
             text = f"agent answered with connection ID {answer.connection_id}, which is not free"
             return self._refuse(tunnel, DialFailure(FailureReason.AGENT_ERROR, text))
-        # From one table to the other: the load is as before.
+        # From one table to the other: the load stays the same.
         del self._pending[tunnel.serial]
         del link.pending[answer.dial_id]
         tunnel.connection_id = answer.connection_id
@@ -159,7 +159,7 @@ class TunnelRegistry:
         return [OpenTunnel(tunnel)]
 
     def _orphan_answer(self, link: AgentLink, answer: DialResponse, now: float) -> list[Command]:
-        """The dial was cancelled or has timed out: the agent now holds a socket that nobody will ever read."""
+        """The dial was cancelled or has timed out: the agent must close the socket that it opened."""
         if self._health.is_reply(link, answer):
             commands = self._health.replied(link, now)
         else:
@@ -181,7 +181,7 @@ class TunnelRegistry:
             link.weigh()
 
     def client_closed(self, tunnel: Tunnel, now: float) -> list[Command]:
-        """The client asked to close, cancelled its dial, or went away; what it wrote before is on its way."""
+        """The client closed, cancelled its dial, or left; what it wrote before has been sent to the agent."""
         link = tunnel.link
         if link is None or tunnel.state in (CLOSING, ENDED):
             return []
@@ -198,7 +198,7 @@ class TunnelRegistry:
         return [ToAgent(link, packets.CLOSE_REQ, packets.encode_close_request(tunnel.connection_id))]
 
     def agent_closed(self, link: AgentLink, connection_id: int, error: str) -> list[Command]:
-        """CLOSE_RSP: the endpoint ended, or a close that we asked for is done."""
+        """CLOSE_RSP: the endpoint ended, or a requested close is done."""
         tunnel = link.connections.pop(connection_id, None)
         if tunnel is None:
             return []
@@ -221,7 +221,7 @@ class TunnelRegistry:
         tunnel.state = ENDED
 
     def orphan_data(self, link: AgentLink, connection_id: int) -> list[Command]:
-        """DATA of a connection that nobody owns: ask once to close it, not once per packet (fault close-storm)."""
+        """DATA of an unknown connection: request its close once, not once per packet (fault close-storm)."""
         orphans = link.answered_orphans
         if connection_id == 0 or connection_id in orphans:
             return []
@@ -231,9 +231,9 @@ class TunnelRegistry:
         return [ToAgent(link, packets.CLOSE_REQ, packets.encode_close_request(connection_id))]
 
     def time_passed(self, now: float, dial_timeout: float, stalled: list[AgentLink], draw: int) -> list[Command]:
-        """Refuse dials that waited too long, and look after agents that do not answer.
+        """Refuse dials that have timed out, and act on agents that do not answer.
 
-        `stalled` are the links whose stream has taken nothing for half of the time that a dial has.
+        `stalled` are the links with streams that took no bytes for half of the dial timeout.
         """
         commands: list[Command] = []
         retired: list[AgentLink] = []
@@ -244,17 +244,17 @@ class TunnelRegistry:
                 commands += self._time_out(tunnel, stalled, retired, now)
         for link in stalled:
             if link not in retired:
-                commands += self._look_at_stalled(link, now, draw)
+                commands += self._on_stalled(link, now, draw)
                 if 0 < dial_timeout / 2 <= now - self._stalled.get(link.key, now):
                     retired.append(link)
         self._forget_moving(stalled)
-        commands += self._health.ask(now)
+        commands += self._health.probe(now)
         for tunnel in list(self._closing.values()):
             if tunnel.closing_since == 0.0:
                 tunnel.closing_since = now
             elif now - tunnel.closing_since >= CLOSE_ANSWER_SECONDS:
                 commands += self._give_up_closing(tunnel)
-        # Last: what is for them above must not come when their streams have ended.
+        # Last: the commands above for these agents need their streams.
         commands += [RetireAgent(link) for link in retired]
         return commands
 
@@ -271,24 +271,24 @@ class TunnelRegistry:
         return [*refusal, _cancel(tunnel, link), *self._blame(tunnel, link, now)]
 
     def _blame(self, tunnel: Tunnel, link: AgentLink, now: float) -> list[Command]:
-        # Who came second had only what was left of the time.
+        # A second agent had only the rest of the time limit.
         return [] if tunnel.links_before else self._health.left_unanswered(link, now)
 
-    def _look_at_stalled(self, link: AgentLink, now: float, draw: int) -> list[Command]:
-        """It takes nothing: its dials go to others while there is time, its tunnels may still recover."""
+    def _on_stalled(self, link: AgentLink, now: float, draw: int) -> list[Command]:
+        """Its stream takes no bytes: its dials go to other agents, its tunnels may still recover."""
         if not link.pending:
             return []
         self._stalled.setdefault(link.key, now)
         return self._desert(link, "its stream takes no packets", now, draw)
 
     def _desert(self, link: AgentLink, cause: str, now: float, draw: int) -> list[Command]:
-        """Make it the last choice, and take its dials to agents that are well."""
-        commands = self._health.admit(link, cause, now)
+        """Make it the last choice, and send its pending dials to healthy agents."""
+        commands = self._health.mark_sick(link, cause, now)
         for tunnel in list(link.pending.values()):
             other = self._another(tunnel, link, draw)
             if other is not None and not other.sick:
                 commands += self._take_over(tunnel, link, other, cause)
-                commands.append(_cancel(tunnel, link))  # it may take the request yet, when it wakes up
+                commands.append(_cancel(tunnel, link))  # it may still read the request when it recovers
             draw += 1
         return commands
 

@@ -1,7 +1,7 @@
-"""Keeps the agent connected to every server: attempts on all their addresses at once, duplicates, goodbyes, drain.
+"""Keeps the agent connected to every server: concurrent attempts, duplicates, servers that leave, drain.
 
-Links are held and removed by identity: a late end of an old one never closes the new one to the same server
-(fault removed-by-id). Which address is tried when is `server_targets`' business.
+Links are removed by identity: a late end of an old one never closes the new one to the same server (fault
+removed-by-id). `server_targets` decides which address is tried when.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from umbilical.tunnel.settings import AgentSettings, ServerAddress
 logger = logging.getLogger(__name__)
 
 HELLO_SECONDS: Final = 20.0
-"""For TCP, TLS and the server's hello together; grpc-go's connect deadline. Upstream waits for the hello for ever."""
+"""For TCP, TLS and the server's hello together: grpc-go's connect deadline. Upstream has no limit for the hello."""
 LEAVER_SECONDS: Final = 0.05
-"""Between looks at links that are to be closed once idle: servers wait for them with their own end."""
+"""Interval of checks for links that are closed once idle; their servers wait for that before they exit."""
 GOODBYE_SECONDS: Final = 0.25
-"""So long the link of a server that is leaving must be idle: a client that it accepted may yet ask for a tunnel."""
+"""How long the link of a leaving server must be idle: a client that it accepted may still dial."""
 
 
 class ConnectFailed(Exception):
-    """This attempt is over; the text says at which hop and why."""
+    """An attempt failed; the text names the hop and the reason."""
 
 
 class Agent(LinkKeeper):
@@ -43,7 +43,7 @@ class Agent(LinkKeeper):
         self.metrics: Final = AgentMetrics()
         self.draining = False
         self.counter: ServerCounter | None = None
-        """Knows servers by their leases, where that is wanted."""
+        """Counts servers by their leases, where configured."""
         self._loop: Final = loop
         self._certificates: Final = certificates.agent(settings, loop, self.metrics.certificates)
         dialer = EndpointDialer(loop, resolver, settings.dial_timeout_seconds, settings.limits.concurrent_dials)
@@ -55,7 +55,7 @@ class Agent(LinkKeeper):
         self._links: Final[dict[str, ServerLink]] = {}
         """One per server ID, serving."""
         self._leaving: Final[dict[ServerLink, float]] = {}
-        """To be closed once idle, and when each was last seen busy: its server said goodbye, or nothing leads there."""
+        """Links that are closed once idle, and when each was last busy: the server is leaving, or has no target."""
         self._hellos: Final[dict[ServerLink, asyncio.Future[None]]] = {}
         self._announced_count = 1
         self._told_no_target = False
@@ -73,7 +73,7 @@ class Agent(LinkKeeper):
         )
 
     def server_count(self) -> int:
-        """How many servers we want to be connected to."""
+        """Number of servers to connect to."""
         counted = self.counter.server_count() if self.counter is not None else None
         if counted is None:
             return self._announced_count
@@ -82,16 +82,16 @@ class Agent(LinkKeeper):
         return max(counted, 1)
 
     def is_idle(self) -> bool:
-        """Neither tunnel nor dial exists anywhere."""
+        """There is neither a tunnel nor a dial on any link."""
         return all(link.is_idle() for link in [*self._links.values(), *self._leaving])
 
     def leases_changed(self) -> None:
-        """The counter has news."""
+        """The set of leases has changed."""
         self._book.hasten_published()
         self._wake.set()
 
     async def keep_connected(self) -> None:
-        """Runs until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._wake.clear()
@@ -105,7 +105,7 @@ class Agent(LinkKeeper):
                 await self._rest(now)
 
     async def _rest(self, now: float) -> None:
-        """Until something is due or happens; never longer than a beat, because leases expire by the clock alone."""
+        """Sleep until something is due or happens; at most one interval, since leases expire without an event."""
         seconds = self.settings.sync_interval_seconds
         if self._leaving:
             seconds = min(seconds, LEAVER_SECONDS)
@@ -129,9 +129,9 @@ class Agent(LinkKeeper):
             logger.warning("%s %s", cause.code, cause.text, extra=cause.fields)
 
     def _wants_more(self) -> bool:
-        """Whether to look for further servers behind addresses that serve already.
+        """Whether to look for more servers behind addresses that are connected already.
 
-        Only if even every address that does not serve yet would leave us short: then one must lead to several.
+        Only if there are fewer addresses than servers: then one address leads to several servers.
         """
         return self.settings.sync_forever or len(self._links) + self._book.hopes() < self.server_count()
 
@@ -170,14 +170,14 @@ class Agent(LinkKeeper):
         )
 
     async def _try(self, target: Target) -> None:
-        """One attempt, and how it went."""
+        """Make one attempt and report its failure."""
         try:
             await self._connect(target)
         except ConnectFailed as failed:
             self._book.failed(target, asyncio.get_running_loop().time(), random.random())
             cause = causes.of_failed_connect(str(failed))
             is_news = cause.text != target.told_reason
-            if is_news:  # the look costs a connection: once is enough
+            if is_news:  # `explain` opens a connection: once is enough
                 target.told_reason = cause.text
                 target.explanation = await explain(self.settings, target.server, target.address, cause.code)
             if target.explanation:
@@ -188,12 +188,12 @@ class Agent(LinkKeeper):
             self._wake.set()
 
     def _tell_failed(self, name: str, cause: causes.Cause, is_news: bool) -> None:
-        """While we hold a server, one address that stays dead is worth one line; without any, every failure is."""
+        """Log every failure while no server is connected; otherwise each new reason once."""
         level = logging.WARNING if is_news or not self._links else logging.DEBUG
         logger.log(level, "%s cannot connect to server=%s: %s", cause.code, name, cause.text, extra=cause.fields)
 
     async def _connect(self, target: Target) -> None:
-        """Open a link and keep it, unless it led to a server that we hold already."""
+        """Open a link and keep it, unless its server is connected already."""
         try:
             async with asyncio.timeout(HELLO_SECONDS):
                 link = await self._open_link(target)
@@ -201,9 +201,9 @@ class Agent(LinkKeeper):
             raise ConnectFailed(f"no answer within {HELLO_SECONDS:g} s") from None
         hello = link.hello
         assert hello is not None
-        if link.closed or link.leaving:  # told in the same read as the hello, before we could note the link
+        if link.closed or link.leaving:  # a GOAWAY in the same read as the hello
             link.lose("the server is leaving")
-            raise ConnectFailed(f"server {hello.server_id} left right behind its hello")
+            raise ConnectFailed(f"server {hello.server_id} left right after its hello")
         held = self._links.get(hello.server_id)
         if held is not None:
             link.lose("duplicate: already connected to this server")
@@ -211,7 +211,7 @@ class Agent(LinkKeeper):
             return
         target.found(link, random.random())
         self._links[hello.server_id] = link
-        self._announced_count = max(hello.server_count, 1)  # none at all would keep us away for ever
+        self._announced_count = max(hello.server_count, 1)  # 0 would keep the agent away for ever
         link.keep_alive(self.settings.keepalive)
         logger.info("connected server=%s servers=%d/%d", hello.server_id, len(self._links), self.server_count())
         if self.draining:
@@ -251,17 +251,17 @@ class Agent(LinkKeeper):
         try:
             token = Path(path).read_text(encoding="utf-8")
         except OSError as error:
-            # Upstream loses this error and goes on without a stream.
+            # Upstream drops this error and goes on without a stream.
             raise ConnectFailed(f"service account token {path}: {error.strerror or error}") from error
         except UnicodeDecodeError:
-            raise ConnectFailed(f"service account token {path}: not text") from None  # it must not reach the log
+            raise ConnectFailed(f"service account token {path}: not text") from None  # the token must not reach the log
         if not (token.isascii() and token.isprintable()):
-            # Upstream's agent gives up on it too: most often it is the line end that an editor or a shell left.
-            raise ConnectFailed(f"service account token {path}: no header can carry it: is there a line end in it?")
+            # Upstream's agent rejects it too; usually an editor or a shell left a line end.
+            raise ConnectFailed(f"service account token {path}: not valid in a header: does it contain a line end?")
         return token
 
     def _leave_where_nothing_leads(self, now: float) -> None:
-        """A server that no name and no lease leads to is left, but never the last (fault surplus-connections)."""
+        """Leave servers that no name and no lease leads to, but never the last one (fault surplus-connections)."""
         for server_id, link in list(self._links.items()):
             if len(self._links) > 1 and not self._book.leads_to(link):
                 logger.info("leaving server=%s: no name and no lease leads to it any more", server_id)
@@ -270,7 +270,7 @@ class Agent(LinkKeeper):
                 link.drain()
 
     def _close_idle_leavers(self, now: float) -> None:
-        """Upstream's graceful stop lasts until the agent's stream has ended: close what its server only waits for."""
+        """Close idle links of leaving servers: upstream's graceful stop waits for the agent's stream to end."""
         for link, busy_at in list(self._leaving.items()):
             if not link.is_idle() or link.has_unsent():
                 self._leaving[link] = now
@@ -313,13 +313,13 @@ class Agent(LinkKeeper):
         logger.warning("%s connection lost server=%s: %s", cause.code, server_id, reason, extra=cause.fields)
 
     def drain(self) -> None:
-        """First SIGTERM: servers prefer others from now on; everything that comes is still served."""
+        """First SIGTERM: servers prefer other agents from now on; new dials are still served."""
         self.draining = True
         for link in self._links.values():
             link.drain()
 
     async def until_idle(self) -> None:
-        """Return once neither tunnel nor dial has existed for the linger."""
+        """Return once there was neither a tunnel nor a dial for `drain_linger_seconds`."""
         linger = self.settings.drain_linger_seconds
         clock = asyncio.get_running_loop()
         idle_since = clock.time()

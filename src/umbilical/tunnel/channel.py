@@ -17,7 +17,7 @@ END: Final = 0
 AGAIN: Final = -1
 """No bytes now."""
 LOST: Final = -2
-"""The connection broke; `Channel.error` says how."""
+"""The connection broke; the reason is in `Channel.error`."""
 
 _CIPHER_BYTES: Final = 256 * 1024
 _cipher: Final = bytearray(_CIPHER_BYTES)
@@ -244,7 +244,7 @@ class TlsChannel(Channel):
                         self.ask_room()
                     return
             except (ssl.SSLError, ssl.CertificateError) as error:
-                self._push()  # the alert that tells the peer why
+                self._push()  # the alert with the reason, for the peer
                 self.fail(tls_reason(error))
                 return
         self._shaking_hands = False

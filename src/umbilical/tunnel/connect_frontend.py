@@ -155,7 +155,7 @@ class ConnectClient(SocketEnd):
         core.metrics.frontend_write_seconds.observe(time.perf_counter() - started)
         if sent < 0:
             core.metrics.dial_failed(metric_reason(DialFailure(FailureReason.ANSWER_FAILED)))
-            self._gone("client gone before it was told of its connection")
+            self._gone("client gone before the answer was sent")
             return
         if sent < len(established):
             self._outlet.put(established[sent:])
@@ -311,7 +311,7 @@ class ConnectClient(SocketEnd):
         self._finish()
 
     def _gone(self, cause: str) -> None:
-        """The client left, or must: the agent is told behind the client's last byte."""
+        """The client left, or must be closed; the agent learns of it behind the client's last byte."""
         tunnel, own = self.tunnel, self._own
         if tunnel is not None:
             notices.report_tunnel(tunnel, self._loop.now, cause)

@@ -1,6 +1,6 @@
-"""The agent's dials: non-blocking connects with one time limit, a cap, and Go's happy eyeballs for names.
+"""The agent's dials: non-blocking connects with a time limit, a limit on concurrent dials, and Go's happy eyeballs.
 
-An address is connected to right here, in the data plane; only names go through the resolver.
+Addresses are connected to in the data plane; only names need the resolver.
 """
 
 import errno
@@ -41,8 +41,8 @@ class EndpointDialer:
         self._deadlines: Final = Deadlines(loop, timeout_seconds)
         self._limit: Final = limit
         self._active: Final[set[Dial]] = set()
-        self._line: Final[deque[Dial]] = deque()
-        self._serving_line = False
+        self._queue: Final[deque[Dial]] = deque()
+        self._starting = False
 
     def dial(self, owner: DialOwner, network: str, address: str) -> "Dial":
         dial = Dial(self, owner, network, address)
@@ -51,34 +51,34 @@ class EndpointDialer:
             self._active.add(dial)
             dial.start()
         else:
-            self._line.append(dial)
+            self._queue.append(dial)
         return dial
 
     def finished(self, dial: "Dial") -> None:
         self._deadlines.discard(dial)
         if dial not in self._active:
-            return  # it never left the line, where a finished one is passed over
+            return  # it is still queued, and finished dials in the queue are skipped
         self._active.discard(dial)
-        if self._line and not self._serving_line:
-            self._serve_line()
+        if self._queue and not self._starting:
+            self._start_queued()
 
-    def _serve_line(self) -> None:
-        """A dial may fail as it starts and so bring us here again: the flag keeps a long line off the stack."""
-        self._serving_line = True
+    def _start_queued(self) -> None:
+        """A dial may fail as it starts, which calls this again: the flag prevents deep recursion."""
+        self._starting = True
         try:
-            while self._line and len(self._active) < self._limit:
-                following = self._line.popleft()
+            while self._queue and len(self._active) < self._limit:
+                following = self._queue.popleft()
                 if not following.is_over():
                     self._active.add(following)
                     following.start()
         finally:
-            self._serving_line = False
+            self._starting = False
 
     def under_way(self) -> int:
         return len(self._active)
 
-    def in_line(self) -> int:
-        return len(self._line)
+    def queued(self) -> int:
+        return len(self._queue)
 
 
 class Dial(Handler):
@@ -128,7 +128,7 @@ class Dial(Handler):
         self._fail(text)
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more."""
+        """Stop without an answer."""
         if not self._over:
             self._finish(None)
 
@@ -159,7 +159,7 @@ class Dial(Handler):
         self._owner.dial_succeeded(attempt.sock, mask)
 
     def fall_back(self) -> None:
-        """The head start of the addresses tried so far is over: try the next beside them."""
+        """The head start of the addresses tried so far is over: try the next one too."""
         if self._candidates and not self._over:
             self._try_next()
             self._arm_fallback()
@@ -169,7 +169,7 @@ class Dial(Handler):
             self.loop.after(FALLBACK_SECONDS, _Fallback(self))
 
     def on_timer(self) -> None:
-        """The time limit of the whole dial, from the dialer."""
+        """The time limit of the whole dial."""
         self._fail(self._timeout_text())
 
     def _timeout_text(self) -> str:
@@ -262,7 +262,7 @@ def _literal(host: str, port: int) -> Address | None:
             return None
         return socket.AF_INET, host, port
     if "%" in host:
-        return None  # a zone: getaddrinfo knows its number
+        return None  # a zone, which getaddrinfo resolves
     try:
         socket.inet_pton(socket.AF_INET6, host)
     except OSError:
@@ -277,7 +277,7 @@ def _fits(network: str, family: socket.AddressFamily) -> bool:
 
 
 def _interleaved(addresses: list[Address]) -> list[Address]:
-    """The first address, then the other family's first, and so on: whichever works is found soon."""
+    """Alternate between the address families, so that a working one is found soon."""
     if len(addresses) == 1:
         return addresses
     first = [address for address in addresses if address[0] == addresses[0][0]]

@@ -1,6 +1,6 @@
-"""The end of a TCP connection without a reset: our side is ended, the peer's last bytes are read and dropped.
+"""The end of a TCP connection without a reset: our side ends, and the peer's last bytes are read and dropped.
 
-Closing a socket that still has unread input sends a reset, and a reset may destroy what the peer has not read yet.
+Closing a socket with unread input sends a reset, which may destroy what the peer has not read yet.
 """
 
 from typing import Final
@@ -13,13 +13,13 @@ _sink: Final = memoryview(bytearray(64 * 1024))
 
 
 class LingeringChannels:
-    """Channels that are over but whose peers have not noticed yet."""
+    """Channels that wait for their peer to close."""
 
     def __init__(self, loop: Loop) -> None:
         self._deadlines: Final = Deadlines(loop, LINGER_SECONDS)
 
     def take(self, channel: Channel) -> None:
-        """End our side of the channel now and close it when the peer has ended its own, or soon."""
+        """End our side now; close the channel when the peer has ended its side, or after LINGER_SECONDS."""
         channel.end_sending()
         lingering = _LingeringChannel(channel, self._deadlines)
         channel.owner = lingering

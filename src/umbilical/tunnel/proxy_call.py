@@ -26,10 +26,10 @@ from umbilical.wire.packet_data import read_packets
 
 PROXY_PATH: Final = b"/ProxyService/Proxy"
 CHUNK_BYTES: Final = 16 * 1024
-"""Of one DATA packet: with its prefixes within half of the smallest window that a server starts with."""
+"""Payload of one DATA packet: with its prefixes at most half of the smallest first window of a server."""
 BLOCK_BYTES: Final = 64 * 1024
 WINDOW_BYTES: Final = 1024 * 1024
-"""What the server may send ahead of a reader whose credit is held."""
+"""What the server may send while the reader's credit is withheld."""
 
 
 class ProxyCall:
@@ -59,7 +59,7 @@ class ProxyCall:
         self._send(packets.encode_dial_request("tcp", address, self._dial_id))
 
     def send(self, chunk: bytes) -> None:
-        """At most CHUNK_BYTES, and only while `has_room`: what waits for the server's window is bounded by that."""
+        """Send at most CHUNK_BYTES, and only while `has_room`, which bounds what waits for the server's window."""
         assert self.answer is not None
         self._send(packets.encode_data(self.answer.connection_id, chunk))
 
@@ -74,7 +74,7 @@ class ProxyCall:
         self.connection.sender.send_message(self.stream, message)
 
     def received(self, count: int) -> None:
-        """So many bytes stand in the room that the connection gave."""
+        """So many bytes were received into `connection.receive_room()`."""
         connection = self.connection
         connection.received(count, 0.0)
         while (event := connection.next_event()) is not None:
@@ -86,7 +86,7 @@ class ProxyCall:
         self._over(rpc_error("Unavailable", "error reading from server: EOF"))
 
     def hold_credit(self) -> None:
-        """The reader is slow: the server may send no more than it was granted."""
+        """The reader is slow: grant the server no more credit."""
         self._credit_held = True
 
     def release_credit(self) -> None:
@@ -106,11 +106,11 @@ class ProxyCall:
             self._over(rpc_error(_code_name(status), text) if status else "")
 
     def _is_expelled(self, goaway: GoawayReceived) -> bool:
-        """A server that drains says GOAWAY early, and lets streams that it knows come to their end."""
+        """Whether the server ends our stream: when it drains, it sends GOAWAY early and lets known streams end."""
         return goaway.code != frames.NO_ERROR or self.stream.stream_id > goaway.last_stream_id
 
     def _over(self, text: str) -> None:
-        """The first end counts."""
+        """Only the first end counts."""
         if self.end is None:
             self.end = text
 

@@ -23,7 +23,7 @@ ENDED: Final = 3
 HALF_CLOSING: Final = 4
 """The far end sends no more; buffered bytes still wait for this end."""
 HALF_CLOSED: Final = 5
-"""And this end was told so; it may go on sending."""
+"""The last byte and the end were sent to this end, which may go on sending."""
 CLOSING: Final = 6
 """The tunnel is over; buffered bytes still wait for this end."""
 CLOSED: Final = 7
@@ -145,7 +145,7 @@ class SocketEnd(TunnelEnd):
         self._reading_ended()
 
     def _reading_ended(self) -> None:
-        """The far end was told; the tunnel is over if it has ended too."""
+        """The tunnel is over if the far end has ended too."""
 
     def deliver(self, view: memoryview) -> None:
         if self.writing >= CLOSING:
@@ -218,7 +218,7 @@ class SocketEnd(TunnelEnd):
             self._writing_ended()
 
     def _writing_ended(self) -> None:
-        """This end was told; the tunnel is over if it has ended too."""
+        """The tunnel is over if this end has ended too."""
 
     def _moved_half_closed(self) -> None:
         """Bytes moved one way while the other way has ended."""

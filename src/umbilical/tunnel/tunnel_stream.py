@@ -1,7 +1,7 @@
 """One tunnel's own stream between our ends: credit that follows the reader, and the ways to end it (docs/protocol.md).
 
-Who owns the stream (a client at the server, an endpoint at the agent) says what its reader has taken; the window, and
-so what may wait here, starts small and grows only while the reader keeps up with bulk.
+The end that owns the stream reports what its reader has taken. The window, and so what may wait here, starts small and
+grows only while the reader keeps up with bulk.
 """
 
 from typing import Final
@@ -11,10 +11,10 @@ from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import ANSWER_HEADERS
 
 BULK_BYTES: Final = 32 * 1024
-"""A frame of this size means that the sender has more; those of requests and answers are smaller."""
+"""A frame of this size is bulk; requests and answers are smaller."""
 GROWTH_SHIFT: Final = 3
-"""Eight windows of bulk must pass before it is doubled: a reader that stands still seems to keep up with the first one
-or two megabytes, which the kernel's buffers swallow."""
+"""The window doubles after eight windows of bulk: a reader that takes nothing seems to keep up with the first one or
+two megabytes, which fit into the kernel's buffers."""
 
 
 class TunnelStream:
@@ -28,7 +28,7 @@ class TunnelStream:
         """Bytes of bulk since the window last grew, or since the reader last fell behind."""
 
     def answer_later(self) -> None:
-        """The server's: its answer goes out with its first bytes, and so costs no packet of its own."""
+        """Server: send the response headers with the first bytes, which saves a packet."""
         self._unanswered = True
 
     def answer(self) -> None:
@@ -37,7 +37,7 @@ class TunnelStream:
             self._sender.send_headers(self.stream, ANSWER_HEADERS)
 
     def arrived(self, size: int, kept: int) -> None:
-        """So many bytes came, of which so many still wait for the reader. Called while the transport reads."""
+        """So many bytes came, and `kept` of them wait for the reader. Called while the transport reads."""
         stream = self.stream
         if kept:
             self._passed = 0
@@ -49,7 +49,7 @@ class TunnelStream:
         self._connection.credit(stream, size - kept)
 
     def taken(self, count: int) -> None:
-        """The reader took so many bytes that had waited."""
+        """The reader took so many waiting bytes."""
         self._connection.credit(self.stream, count)
         if not self._sender.outbox.is_empty():
             self._transport.touch()
@@ -61,14 +61,14 @@ class TunnelStream:
         self._transport.touch()
 
     def close(self) -> None:
-        """Our side sends no more and reads no more; what it sent still counts."""
+        """Our side sends no more and reads no more; what it sent still arrives."""
         self.answer()
         self._transport.unpark(self.stream)
         self._sender.close_both(self.stream)
         self._transport.touch()
 
     def abort(self, code: int) -> None:
-        """Our side broke off; `code` is HTTP/2's."""
+        """Reset the stream with an HTTP/2 error code."""
         self._transport.unpark(self.stream)
         self._sender.abort(self.stream, code)
         self._transport.touch()
