@@ -112,8 +112,8 @@ def test_otherwise_a_missing_program_skips_and_the_last_lines_show_how_to_get_it
     done = _run(tmp_path, SKIPPED.replace("nft-that-is-missing", "proxy-server"), repository=repository, HOME="/none")
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines()[-3:-1] == [
-        "1 skipped for want of no-such-program: put it on PATH",
-        "1 skipped for want of proxy-server: run `make peers`",
+        "1 skipped because no-such-program is missing: put it on PATH",
+        "1 skipped because proxy-server is missing: run `make peers`",
     ]
 
 
