@@ -170,5 +170,5 @@ def test_tests_marked_alone_run_in_a_separate_call_without_workers(tmp_path: Pat
     assert suite.commands("real", ["tests/a/test_a.py::test_it"], tmp_path)[1][-1] == "tests/a/test_a.py::test_it"
 
 
-def test_a_suite_passes_if_one_of_its_calls_selects_nothing_and_fails_if_both_do() -> None:
+def test_a_suite_passes_when_one_of_its_calls_selects_nothing_and_fails_when_both_do() -> None:
     assert [suite.verdict(each) for each in ([0, 5], [5, 0], [5, 5], [1, 0], [5, 2])] == [0, 0, 5, 1, 2]
