@@ -1,8 +1,8 @@
-"""Rules for the whole suite: which tests run here, when a skip is a lie, and that a test leaves nothing behind.
+"""Rules for all tests: which tests run on this machine, when a skip is a failure, and that tests leave nothing behind.
 
-A test that needs a program says so by `@pytest.mark.real("proxy-server", "openssl")`. Where a program is missing
-(a peer from the cache, anything else from PATH) the test is skipped, unless UMBILICAL_REQUIRE_PEERS=1: then nothing
-that is marked `real` may skip, for whatever reason. The report's last lines count the skips by program.
+`@pytest.mark.real("proxy-server", "openssl")` names the programs that a test needs. If one is missing (a peer in the
+cache, any other program on PATH) the test is skipped. With UMBILICAL_REQUIRE_PEERS=1 a skip of a test that is marked
+`real` is a failure. The last lines of the report count the skips by program.
 """
 
 import inspect
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parent.parent
 PEERS_REQUIRED: Final = os.environ.get("UMBILICAL_REQUIRE_PEERS") == "1"
 MAX_SECOND_RUNS: Final = 1
-"""Tests that may need a second run in one run of the gate: more than that has a cause."""
+"""Tests that may need a second run in one call of `.ci/run`."""
 SECOND_RUNS: Final = os.environ.get("UMBILICAL_SECOND_RUNS")
-"""A file in which the gate's calls of pytest collect the names of tests that needed a second run."""
-LINES_OF_A_FAILURE: Final = 12
+"""The file in which all pytest calls of `.ci/run` collect the names of tests that needed a second run."""
+FAILURE_LINES: Final = 12
 SOAKING: Final = os.environ.get("UMBILICAL_SOAK") == "1"
 NAMESPACE_CAPABILITIES: Final = (1 << 12) | (1 << 21)
 """CAP_NET_ADMIN and CAP_SYS_ADMIN: root in a container without privileges has neither."""
 
-# No time limits: how long an example takes on a busy machine says nothing. In CI every run draws the same examples.
+# No time limit for examples, because the machine may be busy. In CI every run uses the same examples.
 hypothesis.settings.register_profile(
-    "house",
+    "umbilical",
     deadline=None,
     derandomize="CI" in os.environ,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
-hypothesis.settings.load_profile("house")
+hypothesis.settings.load_profile("umbilical")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Let workers tell of second runs at once: the plugin writes twice, then reads, and Nagle's rule makes it 40 ms."""
+    """Disable Nagle's algorithm for reports of second runs: the plugin writes twice, then reads, which takes 40 ms."""
     link = getattr(getattr(config, "failures_db", None), "sock", None)
     if link is not None:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -59,8 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         | {item.nodeid for item in items if any(not isinstance(name, str) for name in _programs(item))}
     )
     if nameless:
-        raise pytest.UsageError(f"a `real` mark names the programs that its test needs: {', '.join(nameless)}")
-    # The longest begin first, with their whole file, so that no worker ends the run with one of them while others rest.
+        raise pytest.UsageError(f"a `real` mark must name the programs that its test needs: {', '.join(nameless)}")
+    # Files with the longest tests run first, so that no worker is still busy with one when the others have finished.
     usual = float(config.getini("timeout"))
     longest: dict[Path, float] = {}
     for item in items:
@@ -114,7 +114,7 @@ def pytest_make_collect_report(
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
 ) -> Generator[None, object, object]:
-    """What a fixture of a wider scope starts may outlive a test: it ends with that scope."""
+    """Remember what a fixture of a wider scope starts: it may outlive a test."""
     if fixturedef.scope == "function":
         return (yield)
     before = leftovers.alive()
@@ -128,7 +128,7 @@ _of_wider_fixtures: Final[set[str]] = set()
 
 
 @pytest.fixture(autouse=True)
-def _nothing_outlives_the_test() -> Iterator[None]:
+def _the_test_leaves_nothing_behind() -> Iterator[None]:
     before = leftovers.alive()
     yield
     left = leftovers.outlasting(before, _of_wider_fixtures)
@@ -136,8 +136,8 @@ def _nothing_outlives_the_test() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _no_file_ends_elsewhere() -> Iterator[None]:
-    """A fixture that takes the worker into a network of its own brings it back: the next file may use another."""
+def _the_file_ends_in_the_same_network() -> Iterator[None]:
+    """A fixture that enters a network namespace must leave it again, because the next file may use another one."""
     before = leftovers.network()
     yield
     assert leftovers.network() == before, "the file's tests left this thread in another network namespace"
@@ -145,27 +145,27 @@ def _no_file_ends_elsewhere() -> Iterator[None]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None or hasattr(session.config, "workerinput"):  # a worker's reports reach the one that reports
+    if reporter is None or hasattr(session.config, "workerinput"):  # workers send their reports to the main process
         return
     again = _noted([report.nodeid for report in reporter.stats.get("rerun", [])])
     if len(again) > MAX_SECOND_RUNS and session.exitstatus == pytest.ExitCode.OK:
         reporter.write_line(
-            f"\n{len(again)} tests needed a second run, at most {MAX_SECOND_RUNS} may: {', '.join(again)}"
+            f"\n{len(again)} tests needed a second run; the limit is {MAX_SECOND_RUNS}: {', '.join(again)}"
         )
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
-    """Tell why tests were run twice, and count what was skipped by program, below everything else in the report."""
+    """At the end of the report, show why tests ran twice, and count the skips by missing program."""
     yield
     for report in terminalreporter.stats.get("rerun", []):
-        last = report.longreprtext.strip().splitlines()[-LINES_OF_A_FAILURE:]
+        last = report.longreprtext.strip().splitlines()[-FAILURE_LINES:]
         terminalreporter.write_line("\n".join([f"{report.nodeid} ran twice, the first time it ended with", *last]))
     reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
     missing = Counter(found[1] for reason in reasons if (found := re.search(r"no program ([^\s:]+):", reason)))
     for name, count in sorted(missing.items()):
-        terminalreporter.write_line(f"{count} skipped for want of {name}: {_remedy(name)}")
+        terminalreporter.write_line(f"{count} skipped because {name} is missing: {_remedy(name)}")
 
 
 @pytest.fixture(scope="session")
@@ -176,7 +176,7 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ControlPlane]":
-    """One real control plane for all tests that leave it as they found it."""
+    """A real control plane, shared by all tests that do not change it."""
     from tests.support.control_plane import control_plane
 
     with control_plane(tmp_path_factory.mktemp("control-plane"), names=("api.ocp4.example.com",)) as plane:
@@ -192,7 +192,7 @@ def _is_peer(name: str) -> bool:
 
 
 def _program(name: str) -> Path | str | None:
-    """Find a peer in the cache, anything else (curl, openssl) on PATH, where our own programs bear peers' names."""
+    """Find a peer in the cache, any other program on PATH. On PATH our own programs have the names of peers."""
     return peers.binary(name) if _is_peer(name) else shutil.which(name)
 
 
@@ -210,7 +210,7 @@ def _may_make_namespaces() -> bool:
 
 
 def _noted(again: list[str]) -> list[str]:
-    """The names so far: of this call, and in the gate of the calls before it."""
+    """Return the names so far: of this call, and in `.ci/run` of the calls before it."""
     if SECOND_RUNS is None:
         return again
     with Path(SECOND_RUNS).open("a+", encoding="utf-8") as file:
@@ -220,7 +220,7 @@ def _noted(again: list[str]) -> list[str]:
 
 
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """Turn a skip into a failure: under UMBILICAL_REQUIRE_PEERS=1 a test that did not run has shown nothing."""
+    """Turn a skip into a failure."""
     if report.outcome == "skipped" and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"skipped although UMBILICAL_REQUIRE_PEERS=1: {report.longreprtext}"

@@ -21,7 +21,7 @@ const (
 	maxReplyBytes = 4096
 )
 
-// A dialer opens one tunnel to an endpoint, on a frontend connection of its own.
+// A dialer opens one tunnel to an endpoint, on its own connection to the frontend.
 type dialer func(address string) (net.Conn, error)
 
 func newDialer(mode, uds, proxy string) (dialer, error) {
@@ -38,10 +38,10 @@ func newDialer(mode, uds, proxy string) (dialer, error) {
 		quietClientLog()
 		return func(address string) (net.Conn, error) { return dialGRPC(uds, address) }, nil
 	}
-	return nil, fmt.Errorf("--mode=%s is not known", mode)
+	return nil, fmt.Errorf("unknown --mode=%s", mode)
 }
 
-// The client library reports the end of every stream; the numbers count errors already.
+// The client library logs the end of every stream; the result already counts errors.
 func quietClientLog() {
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
@@ -56,8 +56,8 @@ func dialUnix(uds string) (net.Conn, error) {
 	return conn, nil
 }
 
-// A relay may bring a connection of an earlier run to this one's endpoint. So a direct connection begins with the
-// pass of its own process; the answer also proves that it leads through, as a dial's would.
+// A relay may connect a client of an earlier run to this endpoint. So a direct connection starts with random bytes of
+// its own process; the answer also shows that the endpoint was reached, as the answer to a dial does.
 var pass = func() []byte {
 	drawn := make([]byte, 16)
 	rand.Read(drawn)
@@ -125,7 +125,7 @@ func connect(conn net.Conn, address string) error {
 	}
 }
 
-// dialThrough asks a proxy on loopback, as its clients do: one TCP connection for each tunnel.
+// dialThrough connects through a proxy on loopback: one TCP connection for each tunnel.
 func dialThrough(proxy, address string, ask func(net.Conn, string) error) (net.Conn, error) {
 	conn, err := net.DialTimeout("tcp", proxy, dialTimeout)
 	if err != nil {
@@ -142,7 +142,7 @@ func dialThrough(proxy, address string, ask func(net.Conn, string) error) (net.C
 func socksRequest(conn net.Conn, address string) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil || !target.Addr().Is4() {
-		return fmt.Errorf("%s is no IPv4 address with a port", address)
+		return fmt.Errorf("%s is not an IPv4 address with a port", address)
 	}
 	if _, err := conn.Write([]byte{5, 1, 0}); err != nil {
 		return err
@@ -170,7 +170,7 @@ func judgeReply(reply []byte, headLength int) error {
 	if !bytes.HasPrefix(statusLine, []byte("HTTP/1.1 200")) && !bytes.HasPrefix(statusLine, []byte("HTTP/1.0 200")) {
 		return fmt.Errorf("CONNECT refused: %s", statusLine)
 	}
-	// Our endpoints never speak first, so these bytes belong to nobody.
+	// Our endpoints never send first, so these bytes are an error.
 	if len(reply) != headLength {
 		return fmt.Errorf("%d bytes after the CONNECT reply", len(reply)-headLength)
 	}

@@ -9,7 +9,7 @@ import (
 
 const (
 	// The transfer pattern is byte number modulo 251: a prime, so that a lost
-	// or doubled block of any usual size shifts it.
+	// or repeated block of any usual size shifts it.
 	patternPeriod = 251
 	blockBytes    = patternPeriod * 256
 	readBytes     = 256 * 1024
@@ -68,7 +68,7 @@ func listenEcho(s settings) (string, error) {
 	})
 }
 
-// listenSource sends the pattern without end, once it was asked by one byte.
+// listenSource sends the pattern without end, after one byte has arrived.
 func listenSource(s settings) (string, error) {
 	return listen(s, func(conn net.Conn) {
 		defer conn.Close()
@@ -84,7 +84,7 @@ func askedFor(conn net.Conn) bool {
 	return err == nil
 }
 
-// listenSink counts what arrives.
+// listenSink counts the bytes that arrive.
 func listenSink(s settings, received *counter) (string, error) {
 	return listen(s, func(conn net.Conn) {
 		defer conn.Close()
@@ -106,7 +106,7 @@ type counter struct {
 	broken atomic.Int64
 }
 
-// countPattern checks both ends of every read: enough to see a byte lost, doubled or moved.
+// countPattern checks the first and last byte of every read: enough to detect a lost, repeated or moved byte.
 func countPattern(conn net.Conn, received *counter) {
 	buffer := make([]byte, readBytes)
 	offset := 0

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// A held test keeps its tunnels open across several windows, so that one tunnel can be watched alone and then beside
-// others. It prints how many tunnels it opened, and then one result for each line on stdin until that closes:
-// exchanges run for a window after their line; transfers begin at the first line, and each further one tells what
-// went through since the line before.
+// With --hold a test keeps its tunnels open for several measurements, so that one tunnel can be measured alone and then
+// beside others. It prints how many tunnels it opened, and then one result for each line on stdin until stdin closes.
+// Exchanges run for a window after their line; transfers start at the first line, and each further line prints what was
+// transferred since the line before.
 
 type counted func() (result, error)
 
 func hold(s settings, dial dialer) error {
-	time.AfterFunc(holdLimit, func() { fail(errors.New("held for too long")) })
+	time.AfterFunc(holdLimit, func() { fail(errors.New("--hold timed out: stdin was not closed")) })
 	watchdog := time.AfterFunc(openGrace, func() { fail(errors.New("stalled: the tunnels did not open in time")) })
 	next, err := openHeld(s, dial)
 	if err != nil {
@@ -50,7 +50,7 @@ func openHeld(s settings, dial dialer) (counted, error) {
 	case "stuck-endpoints":
 		return holdStuckEndpoints(s, dial)
 	}
-	return nil, fmt.Errorf("--test=%s cannot be held", s.test)
+	return nil, fmt.Errorf("--test=%s does not support --hold", s.test)
 }
 
 func holdEcho(s settings, dial dialer) (counted, error) {
@@ -65,7 +65,7 @@ func holdEcho(s settings, dial dialer) (counted, error) {
 	exchanges := newExchanges(s)
 	return func() (result, error) {
 		return measure(s, func(worker int, deadline time.Time, t *tally) {
-			// Beside a tunnel that is stuck an exchange may take for ever: the window ends all the same.
+			// Beside a stuck tunnel an exchange may never end; the window ends anyway.
 			if err := conns[worker].SetDeadline(deadline); err != nil {
 				t.fail(err)
 				return
@@ -86,7 +86,7 @@ func holdTransfer(s settings, dial dialer) (counted, error) {
 	return holdMoving(s, dial, listenFar, move, received)
 }
 
-// holdStuckClients lets each endpoint offer bytes to a client that asks for them and never reads one.
+// holdStuckClients lets each endpoint send bytes to a client that requested them and never reads.
 func holdStuckClients(s settings, dial dialer) (counted, error) {
 	offered := &counter{}
 	kept := make(chan net.Conn, s.connections)
@@ -95,7 +95,7 @@ func holdStuckClients(s settings, dial dialer) (counted, error) {
 			if askedFor(conn) {
 				offerPattern(conn, s.offer, offered)
 			}
-			kept <- conn // a collected connection would be closed, and a close is no standstill
+			kept <- conn // the garbage collector would close it, and a closed tunnel is not stuck
 		})
 	}
 	return holdMoving(s, dial, far, func(conn net.Conn) {
@@ -105,7 +105,7 @@ func holdStuckClients(s settings, dial dialer) (counted, error) {
 	}, offered)
 }
 
-// holdStuckEndpoints lets each client offer bytes to an endpoint that accepts and never reads one.
+// holdStuckEndpoints lets each client send bytes to an endpoint that never reads.
 func holdStuckEndpoints(s settings, dial dialer) (counted, error) {
 	offered := &counter{}
 	unread := make(chan net.Conn, s.connections)
@@ -115,7 +115,7 @@ func holdStuckEndpoints(s settings, dial dialer) (counted, error) {
 	return holdMoving(s, dial, far, func(conn net.Conn) { offerPattern(conn, s.offer, offered) }, offered)
 }
 
-// offerPattern writes until all was taken, and leaves the tunnel open.
+// offerPattern writes until all bytes are accepted, and leaves the tunnel open.
 func offerPattern(conn net.Conn, amount int64, taken *counter) {
 	for left := amount; left > 0; {
 		n, err := conn.Write(pattern[:min(left, blockBytes)])

@@ -18,11 +18,11 @@ const (
 	samplesAhead   = 1 << 15
 )
 
-// An exchange sends one payload and wants it back. The buffers live as long as the worker.
+// An exchange sends one payload and waits for its echo. A worker reuses the buffers.
 type exchange struct {
 	request, reply []byte
 	number         uint64
-	// How much of the reply is there, while one is awaited across two windows.
+	// Bytes of the reply so far, if the exchange continues in the next window.
 	awaited bool
 	got     int
 }
@@ -35,7 +35,7 @@ func newExchange(payload, worker int) *exchange {
 	return e
 }
 
-// run makes one exchange. After a deadline has cut it short, the next run waits for what is still to come.
+// run makes one exchange. If a deadline interrupted the last one, it waits for the rest of that reply instead.
 func (e *exchange) run(conn net.Conn) error {
 	if !e.awaited {
 		if err := e.send(conn); err != nil {
@@ -55,7 +55,7 @@ func (e *exchange) run(conn net.Conn) error {
 }
 
 func (e *exchange) send(conn net.Conn) error {
-	// A fresh number in each request, so that a stale or foreign echo is seen.
+	// A new number in each request detects a late echo or one of another tunnel.
 	e.number++
 	binary.LittleEndian.PutUint64(e.request, e.number)
 	e.awaited, e.got = true, 0
@@ -63,7 +63,7 @@ func (e *exchange) send(conn net.Conn) error {
 	return err
 }
 
-// A tally is one worker's own book: no lock, no sharing until the end.
+// A tally has the counts of one worker: no lock, not shared until the end.
 type tally struct {
 	nanoseconds []uint64
 	unfinished  int64
@@ -75,7 +75,7 @@ func (t *tally) record(took time.Duration) {
 	t.nanoseconds = append(t.nanoseconds, uint64(took))
 }
 
-// cut notes an exchange that did not end: by a deadline, with the time it has had; by anything else as an error.
+// cut counts an exchange that did not finish: with its time so far at a deadline, otherwise as an error.
 func (t *tally) cut(err error, after time.Duration) {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.fail(err)
@@ -92,7 +92,7 @@ func (t *tally) fail(err error) {
 	}
 }
 
-// measure runs one worker per connection, all from the same moment, and sums up their books.
+// measure runs one worker per connection, all started at the same time, and adds up their tallies.
 func measure(s settings, work func(worker int, deadline time.Time, t *tally)) result {
 	books := make([]tally, s.connections)
 	for i := range books {
@@ -156,7 +156,7 @@ func newExchanges(s settings) []*exchange {
 	return exchanges
 }
 
-// echoUntil makes one exchange after another; it ends with the first that ends past the deadline, or fails.
+// echoUntil makes one exchange after another, until one fails or ends after the deadline.
 func echoUntil(deadline time.Time, conn net.Conn, e *exchange, t *tally) {
 	for now := time.Now(); now.Before(deadline); {
 		err := e.run(conn)
@@ -197,7 +197,7 @@ func dialOnce(dial dialer, address string, e *exchange) error {
 		return err
 	}
 	if err := e.run(conn); err != nil {
-		e.awaited = false // what is still to come belongs to this tunnel, not to the next
+		e.awaited = false // the rest of the reply belongs to this tunnel, not to the next
 		conn.Close()
 		return err
 	}
@@ -228,7 +228,7 @@ func runUpload(s settings, dial dialer) (result, error) {
 	return transfer(s, dial, address, &received, sendPattern)
 }
 
-// transfer opens every tunnel, lets them run for the window and counts what came out at the far end.
+// transfer opens every tunnel, lets them run for the window and counts the bytes at the receiver.
 func transfer(s settings, dial dialer, address string, received *counter, move func(net.Conn)) (result, error) {
 	conns, err := openAll(s.connections, dial, address)
 	if err != nil {
@@ -240,13 +240,13 @@ func transfer(s settings, dial dialer, address string, received *counter, move f
 		go func() { move(conn); ended <- struct{}{} }()
 	}
 	time.Sleep(s.window())
-	// On a machine that is too busy a short window may pass before the first byte; the watchdog ends a real stall.
+	// On a busy machine a short window may end before the first byte; the watchdog detects a real stall.
 	for received.bytes.Load() == 0 && len(ended) == 0 {
 		time.Sleep(errorPause)
 	}
 	r := result{Bytes: received.bytes.Load(), Seconds: time.Since(start).Seconds(), CPUSeconds: cpuSeconds() - cpu}
 	r.MBPerSecond = float64(r.Bytes) / 1e6 / r.Seconds
-	// Nothing ends by itself inside the window: who is through already has failed.
+	// No transfer ends inside the window, except by an error.
 	if early := int64(len(ended)); early > 0 {
 		r.addErrors(early, errors.New("a tunnel ended inside the window"))
 	}
@@ -272,7 +272,7 @@ func openAll(count int, dial dialer, address string) ([]net.Conn, error) {
 	return conns, errors.Join(failures...)
 }
 
-// runIdle opens the tunnels, proves each by one exchange, says so, and rests until stdin closes.
+// runIdle opens the tunnels, makes one exchange on each, prints their number, and waits until stdin closes.
 func runIdle(s settings, dial dialer) error {
 	address, err := listenEcho(s)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Command umbilical-load loads a Konnectivity tunnel and prints one JSON line.
 //
-// It plays client and endpoint in one process: the endpoints listen on
-// 127.0.0.1, the clients enter through the server's Unix socket. It speaks to
-// nothing else, and never runs longer than it was told.
+// It is client and endpoint in one process: the endpoints listen on 127.0.0.1,
+// the clients connect to the server's Unix socket. It uses no other network,
+// and every run has a time limit.
 package main
 
 import (
@@ -21,13 +21,13 @@ import (
 
 const (
 	minPayload = 16
-	// A stalled tunnel must end the run, not hang it.
+	// A stalled tunnel ends the run with an error after this time.
 	stallGrace = 20 * time.Second
 	// Opening a thousand tunnels takes a second; a slow server may take longer.
 	openGrace = 60 * time.Second
-	// A held test lasts as long as its caller wants, but not if that one has forgotten it.
+	// Limit of a test with --hold, in case its caller never closes stdin.
 	holdLimit = 10 * time.Minute
-	// Live memory is small, so the default of 100 would collect all the time.
+	// Live memory is small: with the default of 100 the garbage collector would run all the time.
 	gcPercent = 800
 )
 
@@ -77,17 +77,17 @@ func main() {
 
 func parseFlags() settings {
 	var s settings
-	flag.StringVar(&s.mode, "mode", "http-connect", "frontend: http-connect, grpc, direct (no dial: the socket leads to --listen); or socks5, proxy (CONNECT)")
+	flag.StringVar(&s.mode, "mode", "http-connect", "protocol: http-connect, grpc, direct (no dial: the socket leads to --listen), socks5, or proxy (CONNECT)")
 	flag.StringVar(&s.proxy, "proxy", "", "address of a proxy on loopback, for the modes socks5 and proxy")
-	flag.StringVar(&s.uds, "uds", "", "the server's Unix socket")
-	flag.StringVar(&s.test, "test", "echo", "echo, download, upload, dial, idle, stuck-clients or stuck-endpoints")
-	flag.IntVar(&s.connections, "connections", 1, "tunnels at a time")
-	flag.Float64Var(&s.seconds, "seconds", 2, "length of the measured window")
+	flag.StringVar(&s.uds, "uds", "", "path of the server's Unix socket")
+	flag.StringVar(&s.test, "test", "echo", "test to run: echo, download, upload, dial, idle, stuck-clients or stuck-endpoints")
+	flag.IntVar(&s.connections, "connections", 1, "number of concurrent tunnels")
+	flag.Float64Var(&s.seconds, "seconds", 2, "length of the measurement in seconds")
 	flag.IntVar(&s.payload, "payload", 128, "bytes of one exchange (echo, dial, idle)")
-	flag.IntVar(&s.threads, "threads", 1, "cores that the generator may use")
-	flag.StringVar(&s.listen, "listen", "127.0.0.1:0", "where the endpoint listens; loopback only")
-	flag.BoolVar(&s.hold, "hold", false, "open, say so, and measure one window for each line on stdin")
-	flag.Int64Var(&s.offer, "offer", 64<<20, "bytes that each stuck tunnel is offered")
+	flag.IntVar(&s.threads, "threads", 1, "number of cores that the generator uses")
+	flag.StringVar(&s.listen, "listen", "127.0.0.1:0", "address of the endpoint; loopback only")
+	flag.BoolVar(&s.hold, "hold", false, "open the tunnels, then measure once for each line on stdin")
+	flag.Int64Var(&s.offer, "offer", 64<<20, "bytes to send into each stuck tunnel")
 	flag.Parse()
 	return s
 }
@@ -97,7 +97,7 @@ func (s settings) validate() error {
 	case s.uds == "" && s.proxy == "":
 		return errors.New("--uds or --proxy is needed")
 	case s.proxy != "" && !isLoopback(s.proxy):
-		return fmt.Errorf("--proxy=%s is no loopback address with a port", s.proxy)
+		return fmt.Errorf("--proxy=%s is not a loopback address with a port", s.proxy)
 	case s.connections < 1 || s.connections > 5000:
 		return errors.New("--connections must be 1 to 5000")
 	case s.seconds <= 0 || s.seconds > 600:
@@ -116,7 +116,7 @@ func (s settings) validate() error {
 
 func (s settings) validateListen() error {
 	if !isLoopback(s.listen) {
-		return fmt.Errorf("--listen=%s is no loopback address with a port", s.listen)
+		return fmt.Errorf("--listen=%s is not a loopback address with a port", s.listen)
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func run(s settings) error {
 	if test, known := tests[s.test]; known {
 		return report(s, test, dial)
 	}
-	return fmt.Errorf("--test=%s is not known", s.test)
+	return fmt.Errorf("unknown --test=%s", s.test)
 }
 
 func report(s settings, test func(settings, dialer) (result, error), dial dialer) error {

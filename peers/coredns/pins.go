@@ -1,6 +1,6 @@
 //go:build pins
 
-// Package pins names CoreDNS so that go.mod and go.sum hold all that it needs.
+// Package pins imports CoreDNS so that go.mod and go.sum list all its dependencies.
 // It is never compiled.
 package pins
 

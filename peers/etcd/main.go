@@ -1,5 +1,5 @@
-// Command etcd is upstream's etcd: its own main lives in a module that only
-// builds inside its repository, so this one calls the same entry point.
+// Command etcd is upstream's etcd. Upstream's main package builds only inside
+// its repository, so this one calls the same entry point.
 package main
 
 import (

@@ -1,6 +1,6 @@
 //go:build pins
 
-// Names etcdctl so that go.mod and go.sum hold all that it needs. Never compiled.
+// Imports etcdctl so that go.mod and go.sum list all its dependencies. Never compiled.
 package main
 
 import (

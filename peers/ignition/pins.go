@@ -1,7 +1,7 @@
 //go:build pins
 
-// Package pins names Ignition's validator so that go.mod and go.sum hold all
-// that it needs. It is never compiled.
+// Package pins imports Ignition's validator so that go.mod and go.sum list
+// all its dependencies. It is never compiled.
 package pins
 
 import (

@@ -1,11 +1,11 @@
 //go:build pins
 
-// Package pins names the upstream programs so that go.mod and go.sum hold all
-// that they need. It is never compiled.
+// Package pins imports the upstream programs so that go.mod and go.sum list
+// all their dependencies. It is never compiled.
 package pins
 
 import (
-	// Only the test suite needs it, and a suite cannot be imported.
+	// A dependency of the test suite, which itself cannot be imported.
 	_ "go.uber.org/goleak"
 
 	_ "sigs.k8s.io/apiserver-network-proxy/cmd/agent"

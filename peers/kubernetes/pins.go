@@ -1,7 +1,7 @@
 //go:build pins
 
-// Package pins names the Kubernetes programs so that go.mod and go.sum hold
-// all that they need. It is never compiled.
+// Package pins imports the Kubernetes programs so that go.mod and go.sum list
+// all their dependencies. It is never compiled.
 package pins
 
 import (

@@ -1,4 +1,4 @@
-"""The trees of all modules are large: they go when the rules have been looked at."""
+"""Free the syntax trees of all modules after the last architecture test: they are large."""
 
 from pathlib import Path
 

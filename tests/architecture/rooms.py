@@ -1,4 +1,4 @@
-"""Read the source tree as data: rooms, modules, and what each module imports."""
+"""Read the source tree: rooms, modules, and the imports of each module."""
 
 import ast
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class Module:
 
     @property
     def room(self) -> str:
-        """The folder right under the package; empty for the package's own files."""
+        """The folder directly under the package; empty for files of the package itself."""
         return self.relative.parts[0] if len(self.relative.parts) > 1 else ""
 
     @property
@@ -35,13 +35,13 @@ class Module:
         return ".".join(part for part in parts if part != "__init__")
 
     def has_code(self) -> bool:
-        """Tell whether anything here can be run: declarations (settings, Protocols, enums) cannot."""
+        """Whether the module has code that can run, not only declarations (settings, Protocols, enums)."""
         return any(
             _has_body(node) for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         )
 
     def imports(self) -> Iterator[str]:
-        """Yield the dotted name of everything imported, wherever in the file it stands."""
+        """Yield the dotted name of every import in the file, also inside functions."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
@@ -53,12 +53,12 @@ class Module:
         if node.level:
             package = self.dotted.split(".") if self.path.name == "__init__.py" else self.dotted.split(".")[:-1]
             base = ".".join(package[: len(package) - node.level + 1] + ([node.module] if node.module else []))
-        # `from umbilical import wire` names a room only in its second half.
+        # `from umbilical import wire`: the imported name is the room.
         yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
 def _has_body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Docstrings, `...` and `pass` are no body; nor is an `__init__` that only keeps what it was given."""
+    """Docstrings, `...` and `pass` do not count, nor an `__init__` that only stores its arguments."""
     kept = (ast.Assign, ast.AnnAssign) if function.name == "__init__" else ()
     return not all(isinstance(statement, (ast.Pass, *kept)) or _is_idle(statement) for statement in function.body)
 
@@ -76,5 +76,5 @@ def parse(path: Path) -> Module:
 
 @cache
 def modules() -> list[Module]:
-    """Return every module of the package, in the order of their paths; parsed once, since every rule asks."""
+    """Return all modules of the package, sorted by path; parsed once for all tests."""
     return [parse(path) for path in sorted(PACKAGE.rglob("*.py"))]

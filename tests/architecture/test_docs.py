@@ -1,4 +1,4 @@
-"""What the documents promise exists: commands, links, sections; and no debts are written into the source."""
+"""Commands, links, tests and modules that the documents name exist; the source has no TODOs."""
 
 import ast
 import re
@@ -14,7 +14,10 @@ CODE_BLOCK: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 MAKE_COMMAND: Final = re.compile(r"(?:^|`)make ([a-z][a-z-]*)", re.MULTILINE)
 TARGET: Final = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 NAMED_TEST: Final = re.compile(r"\btest_[a-z0-9_]{6,}\b")
-DEBT: Final = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+FAULT: Final = re.compile(r"[a-z]+(?:-[a-z0-9]+)+")
+FAULTS: Final = re.compile(rf"\(faults?\s+({FAULT.pattern}(?:(?:,| and)\s+{FAULT.pattern})*)")
+"""`(fault tail-loss)` and `(faults slow-client and slow-endpoint, …)`."""
+TODO_MARK: Final = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
 def _name(path: Path) -> str:
@@ -27,7 +30,7 @@ def _local_links(document: Path) -> list[str]:
 
 
 def _anchor(heading: str) -> str:
-    """Spell a heading as its link target: lower case, punctuation gone, blanks to hyphens."""
+    """Return a heading as its link target: lower case, no punctuation, hyphens for blanks."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
@@ -53,7 +56,7 @@ def test_every_make_command_in_a_document_exists() -> None:
     assert {name: commands - targets for name, commands in named.items() if commands - targets} == {}
 
 
-def test_every_command_for_people_is_in_the_readme() -> None:
+def test_every_make_command_is_in_the_readme() -> None:
     makefile = (REPOSITORY / "Makefile").read_text()
     documented = re.findall(r"^([a-z][a-z-]*):.*## ", makefile, re.MULTILINE)
     named = set(MAKE_COMMAND.findall((REPOSITORY / "README.md").read_text()))
@@ -67,6 +70,13 @@ def test_every_test_that_a_document_names_exists() -> None:
     known = functions | {path.stem for path in files}
     named = {_name(document): set(NAMED_TEST.findall(document.read_text())) for document in DOCUMENTS}
     assert {name: tests - known for name, tests in named.items() if tests - known} == {}
+
+
+def test_every_upstream_fault_that_the_source_names_is_on_the_page() -> None:
+    page = (REPOSITORY / "docs" / "upstream-faults.md").read_text()
+    known = set(re.findall(r"^\| ([a-z0-9-]+) \|", page, re.MULTILINE))
+    named = {name for module in modules() for found in FAULTS.findall(module.text) for name in FAULT.findall(found)}
+    assert named - known == set()
 
 
 def test_the_changelog_has_an_unreleased_section() -> None:
@@ -84,23 +94,22 @@ def test_no_decision_number_is_used_twice() -> None:
     assert len(numbers) == len(set(numbers))
 
 
-def test_the_places_that_the_architecture_names_exist() -> None:
+def test_every_path_in_the_architecture_page_exists() -> None:
     rooms = "|".join(path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__")
     text = (REPOSITORY / "docs" / "architecture.md").read_text()
     named = re.findall(rf"`((?:{rooms})/[\w/.]*)`", text)
     assert [name for name in named if not (PACKAGE / name).exists()] == []
 
 
-def test_source_holds_no_debts() -> None:
-    """Do it, or write it where work is planned."""
-    assert [str(module.relative) for module in modules() if DEBT.search(module.text)] == []
+def test_the_source_has_no_todos() -> None:
+    assert [str(module.relative) for module in modules() if TODO_MARK.search(module.text)] == []
 
 
-def test_a_module_opens_with_one_to_six_lines_on_what_lives_in_it() -> None:
-    assert [str(module.relative) for module in modules() if not 1 <= _opening_lines(module) <= 6] == []
+def test_a_module_starts_with_a_docstring_of_one_to_six_lines() -> None:
+    assert [str(module.relative) for module in modules() if not 1 <= _docstring_lines(module) <= 6] == []
 
 
-def _opening_lines(module: Module) -> int:
-    """Lines of prose: a state picture (indented) and blank lines are not counted."""
+def _docstring_lines(module: Module) -> int:
+    """Count lines of text, without blank lines and state pictures (indented)."""
     docstring = ast.get_docstring(module.tree, clean=False) or ""
     return sum(bool(line.strip()) and not line.startswith(" ") for line in docstring.splitlines())

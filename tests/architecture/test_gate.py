@@ -1,4 +1,4 @@
-"""The gate cannot be passed by tests that did not run, that needed many tries, or that left something running."""
+"""`.ci/run` fails if tests were skipped, needed a second run more than once, or left something running."""
 
 import os
 import re
@@ -90,7 +90,7 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     (folder / "test_sample.py").write_text(source)
     path = os.pathsep.join((str(repository), str(repository / "tools"), os.environ.get("PYTHONPATH", "")))
-    # Without the gate's own settings, `CI` among them: with it pytest prints each reason twice.
+    # Without the settings of `.ci/run`: with `CI` set, pytest prints each reason twice.
     environment = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
     environment |= {"PYTHONPATH": path, "UMBILICAL_REQUIRE_PEERS": "0", **settings}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider", *arguments]
@@ -106,14 +106,14 @@ def test_a_skip_is_a_failure_where_peers_are_required(repository: Path, tmp_path
     assert done.stdout.count("skipped although UMBILICAL_REQUIRE_PEERS=1:") == 4
 
 
-def test_elsewhere_a_missing_program_skips_and_the_last_lines_say_how_to_get_it(
+def test_otherwise_a_missing_program_skips_and_the_last_lines_show_how_to_get_it(
     repository: Path, tmp_path: Path
 ) -> None:
     done = _run(tmp_path, SKIPPED.replace("nft-that-is-missing", "proxy-server"), repository=repository, HOME="/none")
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines()[-3:-1] == [
-        "1 skipped for want of no-such-program: put it on PATH",
-        "1 skipped for want of proxy-server: run `make peers`",
+        "1 skipped because no-such-program is missing: put it on PATH",
+        "1 skipped because proxy-server is missing: run `make peers`",
     ]
 
 
@@ -123,7 +123,7 @@ def test_a_mark_that_names_no_program_is_an_error(repository: Path, tmp_path: Pa
     assert "test_that_names_no_program" in done.stderr
 
 
-def test_a_test_that_leaves_a_thread_or_a_process_fails_and_what_wider_fixtures_started_is_known(
+def test_a_test_that_leaves_a_thread_or_a_process_fails_unless_a_wider_fixture_started_it(
     repository: Path, tmp_path: Path
 ) -> None:
     done = _run(tmp_path, LEAKING, repository=repository)
@@ -131,14 +131,16 @@ def test_a_test_that_leaves_a_thread_or_a_process_fails_and_what_wider_fixtures_
     assert failed == [("test_that_leaves_a_thread", "thread"), ("test_that_leaves_a_process", "process")]
 
 
-def test_the_longest_file_begins_and_one_that_ends_in_another_network_fails(repository: Path, tmp_path: Path) -> None:
+def test_the_longest_file_runs_first_and_a_file_that_ends_in_another_network_fails(
+    repository: Path, tmp_path: Path
+) -> None:
     (tmp_path / "test_longer.py").write_text(WANDERING.format(limit=900))
     done = _run(tmp_path, WANDERING.format(limit=20), "-rE", repository=repository)
     assert re.findall(r"^ERROR .*(test_\w+)\.py", done.stdout, re.MULTILINE) == ["test_longer", "test_sample"]
     assert done.stdout.count("Error: the file's tests left this thread in another network namespace") == 2
 
 
-def test_one_second_run_in_the_whole_gate_is_borne_and_another_fails_it(repository: Path, tmp_path: Path) -> None:
+def test_one_second_run_is_accepted_and_another_fails_the_whole_run(repository: Path, tmp_path: Path) -> None:
     record = tmp_path / "second-runs"
     again = {"UMBILICAL_SECOND_RUNS": str(record)}
     runs = [
@@ -154,7 +156,7 @@ def test_one_second_run_in_the_whole_gate_is_borne_and_another_fails_it(reposito
     ]
 
 
-def test_what_must_be_alone_runs_in_a_call_without_workers_on_its_own_files(tmp_path: Path) -> None:
+def test_tests_marked_alone_run_in_a_separate_call_without_workers(tmp_path: Path) -> None:
     for name, text in {"a/test_a.py": "mark.alone", "b/test_b.py": "mark.alone", "b/test_c.py": "mark.real"}.items():
         (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "tests" / name).write_text(text)

@@ -4,7 +4,7 @@ from typing import Final
 
 from tests.architecture.rooms import PACKAGE, TESTS, modules
 
-# Folders of tests that belong to no package: they cross several, or serve the others.
+# Folders of tests without a package: they test several packages together, or support other tests.
 CROSSING: Final = frozenset({"architecture", "interop", "fuzz", "tools", "soak", "chaos", "support"})
 
 

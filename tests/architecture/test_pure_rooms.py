@@ -1,4 +1,4 @@
-"""Pure packages decide and never act: no I/O, no clock, no chance. Time and identifiers are passed in."""
+"""Pure packages have no I/O, clock or random numbers. Time and identifiers are arguments."""
 
 import ast
 from typing import Final
@@ -36,12 +36,11 @@ def _calls(module: Module) -> set[str]:
     return {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
-def test_the_pure_places_exist() -> None:
+def test_the_pure_paths_exist() -> None:
     assert [place for place in PURE if not (PACKAGE / place).exists()] == []
 
 
-def test_a_pure_package_imports_nothing_that_acts() -> None:
-    """Pass the value in, or act elsewhere."""
+def test_a_pure_package_imports_no_module_with_side_effects() -> None:
     impure = {
         str(module.relative): [name for name in module.imports() if IMPURE_MODULES.intersection(_prefixes(name))]
         for module in _pure_modules()
@@ -49,6 +48,6 @@ def test_a_pure_package_imports_nothing_that_acts() -> None:
     assert {name: imports for name, imports in impure.items() if imports} == {}
 
 
-def test_a_pure_package_calls_nothing_that_acts() -> None:
+def test_a_pure_package_calls_no_function_with_side_effects() -> None:
     impure = {str(module.relative): _calls(module) & IMPURE_CALLS for module in _pure_modules()}
     assert {name: calls for name, calls in impure.items() if calls} == {}

@@ -1,4 +1,4 @@
-"""The shape of the house: no import cycle, no crumbs, and tables of names that match something."""
+"""No import cycles, no tiny modules without a reason, and a limit for the number of modules."""
 
 import ast
 from collections import defaultdict
@@ -8,14 +8,14 @@ from typing import Final
 from tests.architecture.rooms import PACKAGE, Module, modules
 
 MOST_MODULES: Final = 600
-CRUMB_LINES: Final = 40
-EXCUSE: Final = "a module of its own"
-"""What the docstring of a small module with one importer says, with the reason behind it."""
+SMALL_LINES: Final = 40
+OWN_MODULE: Final = "a module of its own"
+"""Text in the docstring of a small module with one importer, followed by the reason."""
 
 
 @cache
 def _imports() -> dict[str, frozenset[str]]:
-    """Which modules of ours each imports, lazily and for type checkers included."""
+    """The modules of this package that each module imports, including lazy and TYPE_CHECKING imports."""
     known = {module.dotted for module in modules()}
 
     def module_of(name: str) -> str | None:
@@ -38,23 +38,23 @@ def _reachable(start: str) -> set[str]:
     return seen
 
 
-def test_no_module_imports_itself_over_others() -> None:
+def test_there_are_no_import_cycles() -> None:
     assert [name for name in _imports() if name in _reachable(name)] == []
 
 
-def test_a_small_module_with_one_importer_says_why_it_is_one() -> None:
+def test_a_small_module_with_one_importer_gives_a_reason() -> None:
     importers: defaultdict[str, set[str]] = defaultdict(set)
     for name, imported in _imports().items():
         for each in imported:
             importers[each].add(name)
 
-    def is_crumb(module: Module) -> bool:
-        is_small = module.path.name != "__init__.py" and module.text.count("\n") < CRUMB_LINES
+    def is_tiny(module: Module) -> bool:
+        is_small = module.path.name != "__init__.py" and module.text.count("\n") < SMALL_LINES
         return is_small and len(importers[module.dotted]) == 1
 
-    crumbs = [module for module in modules() if is_crumb(module)]
-    assert [str(one.relative) for one in crumbs if EXCUSE not in (ast.get_docstring(one.tree) or "").lower()] == []
+    tiny = [module for module in modules() if is_tiny(module)]
+    assert [str(one.relative) for one in tiny if OWN_MODULE not in (ast.get_docstring(one.tree) or "").lower()] == []
 
 
-def test_there_are_not_more_modules_than_a_reader_can_find_a_way_in() -> None:
+def test_the_number_of_modules_is_limited() -> None:
     assert len(list(PACKAGE.rglob("*.py"))) <= MOST_MODULES

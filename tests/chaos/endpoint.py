@@ -1,7 +1,7 @@
-"""An endpoint for the storm: `python -m tests.chaos.endpoint NAME ADDRESS PORT LEDGER`.
+"""An endpoint for chaos runs: `python -m tests.chaos.endpoint NAME ADDRESS PORT RECORDS`.
 
-It greets with its name and with the address that it was dialled from, hears what the tunnel is for, and checks every
-byte. A row of the ledger is written when the tunnel is over, however it ends.
+It sends its name and the address that it was dialled from, reads a request, and checks every byte. When the tunnel
+ends, for whatever reason, it writes a record.
 """
 
 import json
@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from tests.chaos.ledger import ACKNOWLEDGE_BYTES, THANKS, Ledger, Shape, Visit
 from tests.chaos.pattern import Check, Direction, Violation, stretch
+from tests.chaos.tunnel_records import ACKNOWLEDGE_BYTES, FINAL_ACKNOWLEDGEMENT, EndpointRecord, RecordFile, TrafficKind
 
-# Longer than any fault lasts: whoever is silent for so long is not coming back.
+# Longer than any fault: a client that sends nothing for so long is gone.
 IDLE_SECONDS: Final = 60.0
 PIECE_BYTES: Final = 32768
 
@@ -24,15 +24,15 @@ class Endpoint(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 1024
 
-    def __init__(self, name: str, address: str, port: int, ledger: Ledger) -> None:
-        super().__init__((address, port), _Visitor)
-        self.name, self.ledger = name, ledger
+    def __init__(self, name: str, address: str, port: int, records: RecordFile) -> None:
+        super().__init__((address, port), _TunnelHandler)
+        self.name, self.records = name, records
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Nothing: the visitor has written down how its tunnel ended, and an unopened one is the client's story."""
+        """Do nothing: the handler has recorded how its tunnel ended, or the client that it did not open."""
 
 
-class _Visitor(socketserver.BaseRequestHandler):
+class _TunnelHandler(socketserver.BaseRequestHandler):
     server: Endpoint
 
     def handle(self) -> None:
@@ -42,80 +42,80 @@ class _Visitor(socketserver.BaseRequestHandler):
         greeting = {"endpoint": self.server.name, "caller": self.client_address[0]}
         sock.sendall(json.dumps(greeting).encode() + b"\n")
         with sock.makefile("rb") as stream:
-            order = stream.readline()
-            if order.endswith(b"\n"):
-                self._obey(sock, stream, json.loads(order))
+            request = stream.readline()
+            if request.endswith(b"\n"):
+                self._serve(sock, stream, json.loads(request))
 
-    def _obey(self, sock: socket.socket, stream: BinaryIO, order: dict[str, Any]) -> None:
-        visit = Visit(order["tunnel"], self.server.name, Shape(order["shape"]), order["size"])
+    def _serve(self, sock: socket.socket, stream: BinaryIO, request: dict[str, Any]) -> None:
+        record = EndpointRecord(request["tunnel"], self.server.name, TrafficKind(request["kind"]), request["size"])
         try:
-            _CONDUCT[visit.shape](sock, stream, visit)
-            # The client closes first; what it sends instead was never promised.
+            _SERVE_BY_KIND[record.kind](sock, stream, record)
+            # The client must close first, without sending more.
             if stream.read(1):
-                raise Violation(f"tunnel {visit.tunnel:x}: bytes behind the last one")
-            visit.how = "closed"
+                raise Violation(f"tunnel {record.tunnel:x}: bytes behind the last one")
+            record.how = "closed"
         except OSError as error:
-            visit.how = str(error) or type(error).__name__
+            record.how = str(error) or type(error).__name__
         except EOFError:
-            visit.how = "ended early"
+            record.how = "ended early"
         except Violation as violation:
-            visit.violation = str(violation)
+            record.violation = str(violation)
         finally:
-            self.server.ledger.write(visit)
+            self.server.records.write(record)
 
 
-def _take_up(sock: socket.socket, stream: Any, visit: Visit) -> None:
-    check = Check(visit.tunnel, Direction.UP, visit.size)
-    told = 0
+def _take_up(sock: socket.socket, stream: Any, record: EndpointRecord) -> None:
+    check = Check(record.tunnel, Direction.UP, record.size)
+    acknowledged = 0
     while not check.is_whole:
         octets = stream.read1(PIECE_BYTES)
         if not octets:
             raise EOFError
         check.take(octets)
-        visit.received = check.offset
-        if check.offset - told >= ACKNOWLEDGE_BYTES or check.is_whole:
-            told = check.offset
-            sock.sendall(told.to_bytes(8, "big"))
-            visit.sent += 8
+        record.received = check.offset
+        if check.offset - acknowledged >= ACKNOWLEDGE_BYTES or check.is_whole:
+            acknowledged = check.offset
+            sock.sendall(acknowledged.to_bytes(8, "big"))
+            record.sent += 8
 
 
-def _return(sock: socket.socket, stream: Any, visit: Visit) -> None:
-    check = Check(visit.tunnel, Direction.UP, visit.size)
+def _return(sock: socket.socket, stream: Any, record: EndpointRecord) -> None:
+    check = Check(record.tunnel, Direction.UP, record.size)
     while not check.is_whole:
         octets = stream.read1(PIECE_BYTES)
         if not octets:
             raise EOFError
         check.take(octets)
-        visit.received = check.offset
-        # Before, not after: a client that has a byte must find it in the account, also when sending fails half-way.
-        visit.sent += len(octets)
+        record.received = check.offset
+        # Count before sending: a byte that reached the client must be in the record even if sending fails half-way.
+        record.sent += len(octets)
         sock.sendall(octets)
 
 
-def _send_down(sock: socket.socket, stream: Any, visit: Visit) -> None:
-    while visit.sent < visit.size:
-        piece = stretch(visit.tunnel, Direction.DOWN, visit.sent, min(PIECE_BYTES, visit.size - visit.sent))
-        visit.sent += len(piece)
+def _send_down(sock: socket.socket, stream: Any, record: EndpointRecord) -> None:
+    while record.sent < record.size:
+        piece = stretch(record.tunnel, Direction.DOWN, record.sent, min(PIECE_BYTES, record.size - record.sent))
+        record.sent += len(piece)
         sock.sendall(piece)
-    while visit.acknowledged < visit.size:
+    while record.acknowledged < record.size:
         word = stream.read(8)
         if len(word) < 8:
             raise EOFError
-        told = int.from_bytes(word, "big")
-        if not visit.acknowledged < told <= visit.size:
-            raise Violation(f"tunnel {visit.tunnel:x}: {told} acknowledged after {visit.acknowledged}")
-        visit.received += 8
-        visit.acknowledged = told
-    visit.sent += len(THANKS)
-    sock.sendall(THANKS)
+        acknowledged = int.from_bytes(word, "big")
+        if not record.acknowledged < acknowledged <= record.size:
+            raise Violation(f"tunnel {record.tunnel:x}: {acknowledged} acknowledged after {record.acknowledged}")
+        record.received += 8
+        record.acknowledged = acknowledged
+    record.sent += len(FINAL_ACKNOWLEDGEMENT)
+    sock.sendall(FINAL_ACKNOWLEDGEMENT)
 
 
-_CONDUCT: Final = {Shape.ECHO: _return, Shape.UP: _take_up, Shape.DOWN: _send_down}
+_SERVE_BY_KIND: Final = {TrafficKind.ECHO: _return, TrafficKind.UP: _take_up, TrafficKind.DOWN: _send_down}
 
 
 def main() -> None:
-    name, address, port, ledger = sys.argv[1:]
-    with Endpoint(name, address, int(port), Ledger(Path(ledger))) as endpoint:
+    name, address, port, records = sys.argv[1:]
+    with Endpoint(name, address, int(port), RecordFile(Path(records))) as endpoint:
         endpoint.serve_forever()
 
 

@@ -1,7 +1,7 @@
-"""What tunnels carry in the storm: bytes that say whose they are and where they belong, and who checks them.
+"""The bytes that tunnels carry in chaos runs, and a check of them.
 
-Every tunnel has a stream of its own for each direction. Its blocks begin with the tunnel's number and their own, and
-the rest follows from those by a hash: a byte that was lost, doubled, moved or crossed from another tunnel shows.
+Every tunnel has its own stream for each direction. A block starts with the numbers of its tunnel and itself, and the
+rest is a hash of these. So a byte that is lost, repeated, moved or from another tunnel is detected.
 """
 
 import struct
@@ -12,7 +12,7 @@ from typing import Final
 
 BLOCK_BYTES: Final = 4096
 _HEAD: Final = struct.Struct(">QBQ")
-# How far around its place a stray piece is looked for: more than any window or buffer on the way holds.
+# How far wrong bytes are searched for around their position: more than any window or buffer on the route.
 _SEARCH_BYTES: Final = 8 * 1024 * 1024
 _SAMPLE_BYTES: Final = 32
 
@@ -24,7 +24,7 @@ class Direction(IntEnum):
 
 
 class Violation(Exception):
-    """A tunnel broke its promise; the text says which, and where."""
+    """Wrong bytes; the text describes them and their position."""
 
 
 def stretch(tunnel: int, direction: Direction, offset: int, size: int) -> bytes:
@@ -42,7 +42,7 @@ def _block(tunnel: int, direction: Direction, number: int) -> bytes:
 
 
 class Check:
-    """Reads one stream from its beginning and counts what was right."""
+    """Checks one stream from its start and counts the correct bytes."""
 
     def __init__(self, tunnel: int, direction: Direction, size: int) -> None:
         self.offset = 0
@@ -53,11 +53,7 @@ class Check:
         return self.offset == self._size
 
     def take(self, octets: bytes) -> None:
-        """Take what came next.
-
-        Raises:
-            Violation: it is not what was sent.
-        """
+        """Check the next bytes. Raises Violation: they are not what was sent."""
         if self.offset + len(octets) > self._size:
             extra = self.offset + len(octets) - self._size
             raise Violation(f"tunnel {self._tunnel:x}: {extra} bytes more than the {self._size} that were sent")
@@ -72,7 +68,7 @@ class Check:
         return Violation(f"tunnel {self._tunnel:x} at byte {place}: {self._origin(octets[wrong:], place)}")
 
     def _origin(self, stray: bytes, place: int) -> str:
-        """Say where wrong bytes come from. Short pieces tell nothing for sure, so they are not looked for."""
+        """Describe where wrong bytes come from. Short pieces are not searched for: they may match by chance."""
         sample = stray[:_SAMPLE_BYTES]
         start = max(0, place - _SEARCH_BYTES)
         around = stretch(self._tunnel, self._direction, start, min(self._size, place + _SEARCH_BYTES) - start)
@@ -81,4 +77,4 @@ class Check:
             return f"bytes that are not of this stream: {sample.hex()}"
         if start + found > place:
             return f"{start + found - place} bytes are lost"
-        return f"bytes of place {start + found} again"
+        return f"bytes of position {start + found} again"

@@ -1,23 +1,22 @@
-"""The accounts of both ends, compared: what was lost, doubled or crossed, and which failure no fault explains.
+"""Compare the records of both ends: bytes lost, repeated or crossed, and failures that no fault explains.
 
-Acknowledged means: the client has the endpoint's own word, come back through the tunnel, that it had exactly those
-bytes (for what is sent down, the other way round).
+Acknowledged bytes are those that the receiver has confirmed to the sender through the tunnel.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.chaos.field import SILENCE_SECONDS, Part
-from tests.chaos.ledger import Outcome, Passage, Shape, Visit
-from tests.chaos.monkey import Blow, Kind
+from tests.chaos.fault_injection import FaultKind, InjectedFault
+from tests.chaos.testbed import SILENCE_SECONDS, ChaosProgram
+from tests.chaos.tunnel_records import ClientRecord, EndpointRecord, Outcome, TrafficKind
 
 
 @dataclass(frozen=True)
-class Scene:
-    """Who was there: what a tunnel can have gone through."""
+class Participants:
+    """The programs that a tunnel can have passed."""
 
-    parts: tuple[Part, ...]
+    programs: tuple[ChaosProgram, ...]
     callers: dict[str, str]
     """The address that an endpoint sees -> the agent that dials from it."""
 
@@ -26,112 +25,127 @@ class Scene:
         return frozenset(self.callers.values())
 
     def nodes(self, names: Iterable[str]) -> set[str]:
-        node_of = {part.name: part.node for part in self.parts}
+        node_of = {program.name: program.node for program in self.programs}
         return {node_of[name] for name in names}
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RunReport:
     problems: tuple[str, ...]
     figures: dict[str, object]
 
 
-def judge(scene: Scene, passages: Sequence[Passage], visits: Sequence[Visit], blows: Sequence[Blow]) -> Verdict:
+def check_run(
+    participants: Participants,
+    clients: Sequence[ClientRecord],
+    endpoints: Sequence[EndpointRecord],
+    faults: Sequence[InjectedFault],
+) -> RunReport:
     problems = [
-        *disagreements(passages, visits),
-        *(_explain_needed(scene, passage, blows) for passage in passages if not _is_explained(scene, passage, blows)),
-        *_late_ends(scene, passages, blows),
+        *disagreements(clients, endpoints),
+        *(
+            _unexplained(participants, client, faults)
+            for client in clients
+            if not _is_explained(participants, client, faults)
+        ),
+        *_late_ends(participants, clients, faults),
     ]
-    return Verdict(tuple(problems), figures(scene, passages, blows))
+    return RunReport(tuple(problems), figures(participants, clients, faults))
 
 
-def figures(scene: Scene, passages: Sequence[Passage], blows: Sequence[Blow]) -> dict[str, object]:
-    outcomes = Counter(passage.outcome for passage in passages)
-    ends = [passage.ended - blow.began for blow, passage in _killed_in_flight(scene, passages, blows)]
+def figures(
+    participants: Participants, clients: Sequence[ClientRecord], faults: Sequence[InjectedFault]
+) -> dict[str, object]:
+    outcomes = Counter(client.outcome for client in clients)
+    ends = [client.ended - fault.began for fault, client in _killed_in_flight(participants, clients, faults)]
     return {
-        "tunnels": len(passages),
+        "tunnels": len(clients),
         **{outcome.value: outcomes[outcome] for outcome in Outcome},
-        "bytes": sum(passage.sent + passage.received for passage in passages),
-        "faults": dict(sorted(Counter(str(blow.card) for blow in blows).items())),
-        "struck_tunnels": sum(bool(_felt(scene, passage, blows)) for passage in passages),
+        "bytes": sum(client.sent + client.received for client in clients),
+        "faults": dict(sorted(Counter(str(fault.spec) for fault in faults).items())),
+        "affected_tunnels": sum(bool(_faults_on(participants, client, faults)) for client in clients),
         "killed_in_flight": len(ends),
         "slowest_end_after_kill_seconds": round(max(ends, default=0.0), 3),
     }
 
 
-def disagreements(passages: Sequence[Passage], visits: Sequence[Visit]) -> Iterator[str]:
-    """Yield what was lost, doubled or crossed, whatever became of the tunnel."""
-    yield from (passage.violation for passage in passages if passage.violation)
-    yield from (visit.violation for visit in visits if visit.violation)
-    tunnels = {"clients": [row.tunnel for row in passages], "endpoints": [row.tunnel for row in visits]}
+def disagreements(clients: Sequence[ClientRecord], endpoints: Sequence[EndpointRecord]) -> Iterator[str]:
+    """Yield bytes that were lost, repeated or crossed, whether the tunnel failed or not."""
+    yield from (client.violation for client in clients if client.violation)
+    yield from (record.violation for record in endpoints if record.violation)
+    tunnels = {"clients": [row.tunnel for row in clients], "endpoints": [row.tunnel for row in endpoints]}
     for name, numbers in ((name, Counter(rows)) for name, rows in tunnels.items()):
         yield from (f"tunnel {number:x} came {count} times to {name}" for number, count in numbers.items() if count > 1)
-    known = {passage.tunnel: passage for passage in passages}
-    visited = {visit.tunnel: visit for visit in visits}
-    yield from (f"no client opened tunnel {number:x}" for number in visited.keys() - known.keys())
-    for number, passage in known.items():
-        yield from _accounts_disagree(passage, visited.get(number))
+    known = {client.tunnel: client for client in clients}
+    records = {record.tunnel: record for record in endpoints}
+    yield from (f"no client opened tunnel {number:x}" for number in records.keys() - known.keys())
+    for number, client in known.items():
+        yield from _compare(client, records.get(number))
 
 
-def _accounts_disagree(passage: Passage, visit: Visit | None) -> Iterator[str]:
-    title = f"tunnel {passage.tunnel:x} ({passage.shape}, {passage.outcome})"
-    if visit is None:
-        if passage.received or passage.outcome is Outcome.WHOLE:
-            yield f"{title}: the endpoint knows nothing of it"
+def _compare(client: ClientRecord, record: EndpointRecord | None) -> Iterator[str]:
+    title = f"tunnel {client.tunnel:x} ({client.kind}, {client.outcome})"
+    if record is None:
+        if client.received or client.outcome is Outcome.WHOLE:
+            yield f"{title}: the endpoint has no record of it"
         return
-    if (visit.endpoint, visit.shape, visit.size) != (passage.endpoint, passage.shape, passage.size):
-        yield f"{title}: the endpoint was told {visit}"
-    if not passage.acknowledged <= visit.received <= passage.sent:
-        yield f"{title}: {passage.acknowledged} acknowledged, {visit.received} at the endpoint, {passage.sent} sent"
-    if passage.shape is Shape.DOWN and not visit.acknowledged <= passage.received <= visit.sent:
-        yield f"{title}: {visit.acknowledged} acknowledged, {passage.received} at the client, {visit.sent} sent"
-    if passage.received > visit.sent:
-        yield f"{title}: {passage.received} at the client, {visit.sent} sent"
-    if passage.outcome is Outcome.WHOLE and visit.received != passage.sent:
-        yield f"{title}: {visit.received} of {passage.sent} at the endpoint"
+    if (record.endpoint, record.kind, record.size) != (client.endpoint, client.kind, client.size):
+        yield f"{title}: the endpoint was asked for {record}"
+    if not client.acknowledged <= record.received <= client.sent:
+        yield f"{title}: {client.acknowledged} acknowledged, {record.received} at the endpoint, {client.sent} sent"
+    if client.kind is TrafficKind.DOWN and not record.acknowledged <= client.received <= record.sent:
+        yield f"{title}: {record.acknowledged} acknowledged, {client.received} at the client, {record.sent} sent"
+    if client.received > record.sent:
+        yield f"{title}: {client.received} at the client, {record.sent} sent"
+    if client.outcome is Outcome.WHOLE and record.received != client.sent:
+        yield f"{title}: {record.received} of {client.sent} at the endpoint"
 
 
-def _is_explained(scene: Scene, passage: Passage, blows: Sequence[Blow]) -> bool:
-    match passage.outcome:
+def _is_explained(participants: Participants, client: ClientRecord, faults: Sequence[InjectedFault]) -> bool:
+    match client.outcome:
         case Outcome.WHOLE:
             return True
         case Outcome.STALLED:
             return False
-    return bool(passage.violation) or bool(_felt(scene, passage, blows))
+    return bool(client.violation) or bool(_faults_on(participants, client, faults))
 
 
-def _explain_needed(scene: Scene, passage: Passage, blows: Sequence[Blow]) -> str:
-    felt = [f"{blow.card} of {blow.struck}" for blow in _felt(scene, passage, blows)]
-    way = sorted(_way(scene, passage))
-    return f"tunnel {passage.tunnel:x} {passage.outcome} with {passage.how!r}, on {way}, struck: {felt}: {passage}"
+def _unexplained(participants: Participants, client: ClientRecord, faults: Sequence[InjectedFault]) -> str:
+    found = [f"{fault.spec} of {fault.target}" for fault in _faults_on(participants, client, faults)]
+    route = sorted(_route(participants, client))
+    return f"tunnel {client.tunnel:x} {client.outcome} with {client.how!r}, on {route}, faults: {found}: {client}"
 
 
-def _felt(scene: Scene, passage: Passage, blows: Sequence[Blow]) -> list[Blow]:
-    way = _way(scene, passage)
-    return [blow for blow in blows if blow.struck in way and blow.was_felt(passage.began, passage.ended)]
+def _faults_on(
+    participants: Participants, client: ClientRecord, faults: Sequence[InjectedFault]
+) -> list[InjectedFault]:
+    route = _route(participants, client)
+    return [fault for fault in faults if fault.target in route and fault.overlaps(client.began, client.ended)]
 
 
-def _way(scene: Scene, passage: Passage) -> set[str]:
-    """Name all that a tunnel went through. Before the endpoint's word it may have been any agent, or several."""
-    agents = {scene.callers[passage.caller]} if passage.caller else scene.agents
-    parts = {passage.server, passage.endpoint, *agents}
-    return parts | scene.nodes(parts)
+def _route(participants: Participants, client: ClientRecord) -> set[str]:
+    """Return all programs and nodes of a tunnel. If the endpoint did not answer, every agent is possible."""
+    agents = {participants.callers[client.caller]} if client.caller else participants.agents
+    programs = {client.server, client.endpoint, *agents}
+    return programs | participants.nodes(programs)
 
 
 def _killed_in_flight(
-    scene: Scene, passages: Sequence[Passage], blows: Sequence[Blow]
-) -> Iterator[tuple[Blow, Passage]]:
-    """Yield what was under way through the victim of a kill and through nothing else that was struck."""
-    for passage in passages:
-        if passage.caller and passage.outcome is Outcome.BROKEN:
-            felt = _felt(scene, passage, blows)
-            if len(felt) == 1 and felt[0].card.kind is Kind.KILL and passage.began < felt[0].began:
-                yield felt[0], passage
+    participants: Participants, clients: Sequence[ClientRecord], faults: Sequence[InjectedFault]
+) -> Iterator[tuple[InjectedFault, ClientRecord]]:
+    """Yield tunnels that were open through a killed program and not affected by another fault."""
+    for client in clients:
+        if client.caller and client.outcome is Outcome.BROKEN:
+            found = _faults_on(participants, client, faults)
+            if len(found) == 1 and found[0].spec.kind is FaultKind.KILL and client.began < found[0].began:
+                yield found[0], client
 
 
-def _late_ends(scene: Scene, passages: Sequence[Passage], blows: Sequence[Blow]) -> Iterator[str]:
-    """A connection whose process died says so at once; only a silent one has to be found out by a ping."""
-    for blow, passage in _killed_in_flight(scene, passages, blows):
-        seconds = passage.ended - blow.began
+def _late_ends(
+    participants: Participants, clients: Sequence[ClientRecord], faults: Sequence[InjectedFault]
+) -> Iterator[str]:
+    """The kernel closes the connections of a killed process at once; its tunnels must not wait for a ping."""
+    for fault, client in _killed_in_flight(participants, clients, faults):
+        seconds = client.ended - fault.began
         if seconds > SILENCE_SECONDS:
-            yield f"tunnel {passage.tunnel:x} ended {seconds:.1f} s after {blow.struck} was killed"
+            yield f"tunnel {client.tunnel:x} ended {seconds:.1f} s after {fault.target} was killed"

@@ -14,8 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from tests.chaos.endpoint import Endpoint
-from tests.chaos.ledger import Ledger, Passage, Visit, read_passages, read_visits
-from tests.chaos.traffic import KIB, Orders, start_workers
+from tests.chaos.traffic import KIB, TrafficOptions, start_workers
+from tests.chaos.tunnel_records import (
+    ClientRecord,
+    EndpointRecord,
+    RecordFile,
+    read_client_records,
+    read_endpoint_records,
+)
 from tests.interop.fleet import UMBILICAL
 from tests.support.grpc_channel import ChannelClosed
 from tests.support.tunnel_client import DialRefused, Frontend, Tunnel
@@ -115,14 +121,14 @@ class Squad:
     def frontend(self, name: str) -> Frontend:
         return Frontend(MODES[name], unix_path=self._socket(name))
 
-    def open_tunnel(self, passage: Passage, address: str) -> Tunnel:
+    def open_tunnel(self, client: ClientRecord, address: str) -> Tunnel:
         """Open one through whichever server takes it. Only a dial that nobody has answered goes to the next one.
 
         As balancers do, it leaves out servers that call themselves unready: a successor has no agent at first.
         """
         last: Exception | None = None
         for name in random.sample(SERVERS, len(SERVERS)):
-            passage.server = name
+            client.server = name
             if not self._is_ready(name):
                 continue
             try:
@@ -180,19 +186,21 @@ def squad(pki: TunnelPki, folder: Path) -> Iterator[Squad]:
 
 
 class Load:
-    """Tunnels of all shapes, one after the other by every worker, and the accounts of both ends."""
+    """Tunnels of all kinds, one after another in every worker, and the records of both ends."""
 
     def __init__(self, folder: Path) -> None:
-        self._passages, self._visits, self._stop = (folder / name for name in ("passages", "visits", "stop"))
+        self._client_records, self._endpoint_records, self._stop = (
+            folder / name for name in ("client_records", "endpoint_records", "stop")
+        )
 
     @contextmanager
     def run(self, servers: Squad) -> Iterator[None]:
         """Run while the block does; then every worker ends its last tunnel."""
         with self._endpoint() as address:
-            orders = Orders(
+            options = TrafficOptions(
                 server="",
                 endpoints={"endpoint": address},
-                ledger=str(self._passages),
+                records=str(self._client_records),
                 stop_file=str(self._stop),
                 seed=1,
                 first_tunnel=0,
@@ -200,7 +208,7 @@ class Load:
                 steady_workers=WORKERS // 2,
                 largest_bytes=LARGEST_BYTES,
             )
-            threads = start_workers(orders, servers.open_tunnel)
+            threads = start_workers(options, servers.open_tunnel)
             try:
                 yield
             finally:
@@ -209,15 +217,15 @@ class Load:
                     thread.join(PATIENCE_SECONDS)
             assert not any(thread.is_alive() for thread in threads)
 
-    def passages(self) -> list[Passage]:
-        return read_passages(self._passages.read_text()) if self._passages.exists() else []
+    def client_records(self) -> list[ClientRecord]:
+        return read_client_records(self._client_records.read_text()) if self._client_records.exists() else []
 
-    def visits(self) -> list[Visit]:
-        return read_visits(self._visits.read_text()) if self._visits.exists() else []
+    def endpoint_records(self) -> list[EndpointRecord]:
+        return read_endpoint_records(self._endpoint_records.read_text()) if self._endpoint_records.exists() else []
 
     @contextmanager
     def _endpoint(self) -> Iterator[str]:
-        with Endpoint("endpoint", "127.0.0.1", free_port(), Ledger(self._visits)) as server:
+        with Endpoint("endpoint", "127.0.0.1", free_port(), RecordFile(self._endpoint_records)) as server:
             thread = threading.Thread(target=server.serve_forever, args=(0.05,))
             thread.start()
             try:

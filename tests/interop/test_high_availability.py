@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.chaos.ledger import Outcome, Passage
+from tests.chaos.tunnel_records import ClientRecord, Outcome
 from tests.chaos.verify import disagreements
 from tests.interop.endpoints import echo, endpoint
 from tests.interop.fleet import Fleet, check_tunnel, fleet, open_servers, say, wait_for_servers
@@ -230,12 +230,12 @@ def _replace_agent(servers: Squad, name: str) -> None:
 
 def _wait_for_more(load: Load, count: int) -> None:
     """Let load pass between two restarts, however slow the machine is."""
-    wanted = len(load.passages()) + count
-    wait_until(lambda: len(load.passages()) >= wanted, f"{count} more tunnels", PATIENCE_SECONDS)
+    wanted = len(load.client_records()) + count
+    wait_until(lambda: len(load.client_records()) >= wanted, f"{count} more tunnels", PATIENCE_SECONDS)
 
 
-def _told(passage: Passage) -> str:
-    return f"{passage.server} {passage.shape} {passage.outcome}: {passage.how}"
+def _text(client: ClientRecord) -> str:
+    return f"{client.server} {client.kind} {client.outcome}: {client.how}"
 
 
 @pytest.mark.timeout(300)
@@ -249,10 +249,10 @@ def test_a_rolling_restart_of_all_servers_and_agents_fails_no_request(servers: S
         for name in AGENTS:
             _replace_agent(servers, name)
             _wait_for_more(load, SOME_TUNNELS)
-    passages = load.passages()
-    assert not [_told(passage) for passage in passages if passage.outcome is not Outcome.WHOLE]
-    assert not list(disagreements(passages, load.visits()))
-    assert {passage.server for passage in passages} == set(SERVERS)
+    client_records = load.client_records()
+    assert not [_text(client) for client in client_records if client.outcome is not Outcome.WHOLE]
+    assert not list(disagreements(client_records, load.endpoint_records()))
+    assert {client.server for client in client_records} == set(SERVERS)
     wait_until(lambda: not any(map(servers.tunnels_of, AGENTS)), "no tunnel is left", PATIENCE_SECONDS)
 
 

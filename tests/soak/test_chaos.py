@@ -1,6 +1,6 @@
-"""Minutes of the storm of `tests/chaos`, by another seed each time.
+"""Long chaos runs (`tests/chaos`), each with a random seed.
 
-UMBILICAL_SOAK_SECONDS sets how long each one lasts (120), UMBILICAL_SOAK_SEED plays one again.
+UMBILICAL_SOAK_SECONDS is the length of each run (120), UMBILICAL_SOAK_SEED repeats a run.
 """
 
 import json
@@ -10,27 +10,27 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.chaos.storm import weather
+from tests.chaos.chaos_run import run_chaos
 
 SECONDS: Final = float(os.environ.get("UMBILICAL_SOAK_SECONDS", "120"))
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.real("unshare", "nsenter", "nft", "curl"),
-    # A deck that has begun is played to its end, and what comes after the storm takes a while too.
+    # The last faults are always completed, and the checks afterwards take time too.
     pytest.mark.timeout(2 * SECONDS + 600),
 ]
 
 GIVEN_SEED: Final = os.environ.get("UMBILICAL_SOAK_SEED")
-STORMS: Final = 1 if GIVEN_SEED else 3
+RUNS: Final = 1 if GIVEN_SEED else 3
 
 
-@pytest.mark.parametrize("number", range(STORMS))
-def test_minutes_of_storm_lose_nothing_and_leave_nothing_behind(
+@pytest.mark.parametrize("number", range(RUNS))
+def test_long_chaos_runs_lose_nothing_and_leave_nothing_behind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int
 ) -> None:
     seed = int(GIVEN_SEED) if GIVEN_SEED else random.SystemRandom().randrange(2**32)
-    told = weather(tmp_path, seed, SECONDS)
+    figures = run_chaos(tmp_path, seed, SECONDS)
     with capsys.disabled():
-        print(f"\nchaos {number}: {json.dumps(told)}")
-    assert told["whole"]
-    assert told["struck_tunnels"]
+        print(f"\nchaos {number}: {json.dumps(figures)}")
+    assert figures["whole"]
+    assert figures["affected_tunnels"]

@@ -1,7 +1,7 @@
-"""What a test started and did not end: threads, child processes, named network namespaces of this worker.
+"""Threads, child processes and named network namespaces that a test leaves behind.
 
-Only what this process made is looked at, so tests of other workers do not count. What a fixture of a wider scope
-starts belongs to that fixture, and is known from then on.
+Only those of this process count, not those of other workers. What a fixture of a wider scope starts belongs to that
+fixture.
 """
 
 import os
@@ -14,23 +14,23 @@ from typing import Final
 
 NAMESPACES: Final = Path("/run/netns")
 GRACE_SECONDS: Final = 5.0
-"""What was told to end may take a moment: a joined server's last connection, a child between its exit and its wait."""
+"""Time to end for what was already stopped: the last connection of a server, a child before its wait."""
 
 
 def alive() -> frozenset[str]:
-    """Everything of this worker that runs or is there now, each with a name that tells what it is."""
+    """Return all threads, children and namespaces of this worker, each by a descriptive name."""
     return frozenset((*_threads(), *_children(), *_namespaces()))
 
 
 def network() -> str:
-    """Name the network namespace that this thread is in."""
+    """Return the network namespace of this thread."""
     return os.readlink("/proc/thread-self/ns/net")
 
 
 def outlasting(before: Iterable[str], wider: set[str]) -> list[str]:
-    """What is there beside what was before and what wider fixtures started, and does not go away within the grace.
+    """Return what remains after the grace time and was neither there before nor started by a wider fixture.
 
-    A test may restart what a wider fixture started: the new one takes the place of the old among the fixture's.
+    A test may restart something of a wider fixture: the new one then replaces the old one.
     """
     deadline = time.monotonic() + GRACE_SECONDS
     while True:
@@ -45,7 +45,7 @@ def outlasting(before: Iterable[str], wider: set[str]) -> list[str]:
 
 
 def _replaced(new: Iterable[str], gone: list[str]) -> dict[str, str]:
-    """The new ones that are each of the kind of one that is gone, with that one."""
+    """Map each new name to a name of the same kind that is gone."""
     found = {}
     for name in sorted(new):
         before = next((one for one in gone if _kind(one) == _kind(name)), None)
@@ -56,7 +56,7 @@ def _replaced(new: Iterable[str], gone: list[str]) -> dict[str, str]:
 
 
 def _kind(name: str) -> str:
-    """The name without the number that tells two of a kind apart."""
+    """The name without numbers."""
     return re.sub(r"\b\d+\b", "", name)
 
 
@@ -66,7 +66,7 @@ def _threads() -> Iterable[str]:
 
 def _children() -> list[str]:
     try:
-        # Cheap where there is no child at all, which is nearly always.
+        # Fast if there is no child, which is the usual case.
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return []
@@ -87,7 +87,7 @@ def _child_of(parent: str, entry: Path) -> str | None:
 
 
 def _namespaces() -> Iterable[str]:
-    """Names are the machine's: only those that carry this worker's process id can be told to be its own."""
+    """Names are global on the machine: those of this worker contain its process id."""
     own = f"-{os.getpid()}-"
     try:
         return [f"network namespace {name}" for name in os.listdir(NAMESPACES) if own in name]
