@@ -12,14 +12,14 @@ from typing import Final
 
 import pytest
 from tests.support.coroutines import PATIENCE_SECONDS, play
-from tests.support.dialer_scene import client_files, dialer_for, echoed, end, failure_at, open_at, settings_for
+from tests.support.dialer_testbed import client_files, dialer_for, echoed, end, failure_at, open_at, settings_for
 from tests.support.in_process import Stage, echo, read_to_end, refused_address
 from tests.support.live_certificates import LiveFiles
 from tests.support.scripted_frontend import answering, unix_frontend
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
 from umbilical.dialer.dialer import SET_ASIDE_SECONDS, Dialer
-from umbilical.dialer.failure import Reason
+from umbilical.dialer.failure import DialReason
 from umbilical.dialer.settings import DialerSettings, TcpServer, UnixServer
 from umbilical.dialer.trace import Trace
 from umbilical.fault import StartupError
@@ -31,13 +31,13 @@ NO_AGENT: Final = b"HTTP/1.1 500 Internal Server Error\r\n\r\ncurrently no tunne
 REFUSED: Final = b"HTTP/1.1 502 Bad Gateway\r\n\r\ndial tcp 10.0.0.1:1: connect: connection refused"
 BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\n\r\ndial tcp 10.0.0.1:1: socket: too many open files"
 
-ways = pytest.mark.parametrize(
+modes = pytest.mark.parametrize(
     ("mode", "tcp"), [("http-connect", False), ("http-connect", True), ("grpc", False), ("grpc", True)]
 )
 both = pytest.mark.parametrize(("mode", "tcp"), [("http-connect", True), ("grpc", False)])
 
 
-@ways
+@modes
 async def test_bytes_pass_both_ways(stage: Stage, mode: str, tcp: bool) -> None:
     server, _ = stage.start_pair(mode, tcp=tcp)
     endpoint = stage.endpoint().serve(echo)
@@ -133,7 +133,7 @@ async def test_a_refusal_by_the_endpoint_is_final_and_told_by_name(stage: Stage,
 
     async with dialer_for(stage.pki, server.frontend) as dialer:
         failure = await failure_at(dialer, address)
-        assert (failure.reason, failure.hop) == (Reason.REFUSED, address)
+        assert (failure.reason, failure.hop) == (DialReason.REFUSED, address)
         assert failure.text == f"dial tcp {address}: connect: connection refused"
 
 
@@ -143,7 +143,7 @@ async def test_a_server_without_agents_is_told_by_name(stage: Stage, mode: str, 
 
     async with dialer_for(stage.pki, server.frontend) as dialer:
         failure = await failure_at(dialer, "10.0.0.1:1")
-        assert failure.reason is Reason.NO_AGENT
+        assert failure.reason is DialReason.NO_AGENT
         assert str(server.frontend.unix_path or server.frontend.port) in failure.hop
 
 
@@ -203,10 +203,10 @@ async def test_where_one_server_cannot_the_next_is_asked_and_the_first_set_aside
     assert "is set aside" in told[0]
 
 
-def test_the_endpoint_s_verdict_is_final(servers: Servers) -> None:
+def test_the_endpoint_s_answer_is_final(servers: Servers) -> None:
     dialer = Dialer(DialerSettings((servers.start("a", REFUSED), servers.start("b", OK))))
     failure = play(failure_at(dialer, "10.0.0.1:1"))
-    assert failure.reason is Reason.REFUSED
+    assert failure.reason is DialReason.REFUSED
     assert servers.asked == ["a"]
 
 
@@ -216,7 +216,7 @@ async def test_when_no_server_can_the_last_one_s_failure_is_told(servers: Server
     trace = Trace()
 
     failure = await failure_at(dialer, "10.0.0.1:1")
-    assert (failure.reason, failure.hop) == (Reason.SERVER, f"unix:{dead.path}")
+    assert (failure.reason, failure.hop) == (DialReason.SERVER, f"unix:{dead.path}")
     with pytest.raises(type(failure)):
         await dialer.open("10.0.0.1", 1, trace)
     assert servers.asked == ["a", "a"]
@@ -246,7 +246,7 @@ async def test_servers_that_all_failed_are_tried_from_the_longest_ago(servers: S
 
     for _ in range(2):
         clock.seconds += 1
-        assert (await failure_at(dialer, "10.0.0.1:1")).reason is Reason.NO_AGENT
+        assert (await failure_at(dialer, "10.0.0.1:1")).reason is DialReason.NO_AGENT
     assert servers.asked == list("abcabc")
 
 
@@ -276,14 +276,14 @@ async def test_rotated_certificates_count_for_the_next_dial_and_open_connections
         streams[1].write(b"ping")
         assert await streams[0].readexactly(4) == b"ping"
 
-    assert (await failure_at(dialer, endpoint.address)).reason is Reason.TLS
+    assert (await failure_at(dialer, endpoint.address)).reason is DialReason.TLS
     live.install(stage.pki.client, stage.pki.authority)
     _look_now(dialer)
     first = await open_at(dialer, endpoint.address)
     await talk(first)
     live.install(stranger.client("nobody"), stage.pki.authority)
     _look_now(dialer)
-    assert (await failure_at(dialer, endpoint.address)).reason is Reason.TLS
+    assert (await failure_at(dialer, endpoint.address)).reason is DialReason.TLS
     await talk(first)
     await end(first[1])
     await dialer.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.coroutines import play
-from tests.support.dialer_scene import dialer_for, open_at
+from tests.support.dialer_testbed import dialer_for, open_at
 from tests.support.https_endpoint import web_server
 from tests.support.in_process import Stage
 from tests.support.scripted_frontend import until_end

@@ -20,9 +20,9 @@ from tests.support.tunnel_pki import FolderAuthority
 from tests.support.web_server import Handler, serving
 
 from umbilical.hosted import clusters as gather
-from umbilical.hosted.access import Access
+from umbilical.hosted.access import TunnelAccess
 from umbilical.hosted.clusters import look_at_agent_certificate, look_at_cluster
-from umbilical.hosted.facts import HostedFacts, LogRead, Node, Probe, ServerHealth
+from umbilical.hosted.facts import DialProbe, HostedFacts, HostedNode, LogRead, ServerHealth
 from umbilical.hosted.pki.table import AGENT, CLIENT, SERVER
 from umbilical.hosted.servers import probe_dials, probe_intruder, probe_kubelets
 from umbilical.pki.authority import Authority
@@ -60,7 +60,7 @@ def test_nodes_pods_and_logs_are_looked_at(tmp_path: Path) -> None:
 
     facts, requests = scripted(answer, look_at_cluster, tmp_path)
     assert isinstance(facts, HostedFacts)
-    assert facts.nodes == (Node("n1", "10.0.0.1", 10999, True), Node("n2", "", 10250, False))
+    assert facts.nodes == (HostedNode("n1", "10.0.0.1", 10999, True), HostedNode("n2", "", 10250, False))
     assert facts.daemon_set is None
     assert len(facts.agent_pods) == 4
     assert facts.logs == (
@@ -227,7 +227,7 @@ def kubelet_ca(tmp_path: Path) -> FolderAuthority:
     return FolderAuthority(tmp_path / "kubelets", "kubelet-ca")
 
 
-def kubelets(access: Access, port: int, tls: TlsFiles | None = None) -> Probe:
+def kubelets(access: TunnelAccess, port: int, tls: TlsFiles | None = None) -> DialProbe:
     (probe,) = asyncio.run(probe_kubelets([access], [("127.0.0.1", port)], tls, SECONDS))
     return probe
 
@@ -239,7 +239,7 @@ def test_a_kubelet_that_answers_is_reached_and_one_that_is_ill_is_not_well(
     files = TlsFiles(client.certificate, client.key, kubelet_ca.certificate_file)
     with kubelet(kubelet_ca, 200, asks=True) as port:
         probe = kubelets(tunnel.access, port, files)
-    assert probe == Probe(tunnel.access.title, f"127.0.0.1:{port}", True, "HTTP 200 on /healthz")
+    assert probe == DialProbe(tunnel.access.title, f"127.0.0.1:{port}", True, "HTTP 200 on /healthz")
     for status, is_ok in ((401, True), (403, True), (500, False), (404, False)):
         with kubelet(kubelet_ca, status) as port:
             probe = kubelets(tunnel.access, port)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.file_limits import no_descriptors
-from tests.support.proxy_scene import (
+from tests.support.proxy_testbed import (
     HELLO,
     LOOPBACK,
     LoopbackOpener,
@@ -28,7 +28,7 @@ from tests.support.tunnel_pair import free_port
 from umbilical.dialer.streams import Streams
 from umbilical.fault import StartupError
 from umbilical.proxies import listener as listener_module
-from umbilical.proxies.listener import Listener
+from umbilical.proxies.listener import ProxyListener
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings
 from umbilical.tunnel.listening import listen_tcp
@@ -61,7 +61,7 @@ async def _closed_without_a_word(client: Streams) -> bool:
 
 async def test_it_listens_on_every_address_that_it_was_given() -> None:
     settings = ListenerSettings((LOOPBACK, ListenAddress("::1", 0)))
-    listener = Listener(settings, Echo(), ProxyMetrics())
+    listener = ProxyListener(settings, Echo(), ProxyMetrics())
     listener.listen("test")
     assert [host for host, _ in listener.addresses] == ["127.0.0.1", "::1"]
     for host, port in listener.addresses:
@@ -87,7 +87,7 @@ async def test_a_machine_without_ipv6_is_no_obstacle_to_the_default(monkeypatch:
     _without_ipv6(monkeypatch)
 
     settings = ListenerSettings((LOOPBACK, ListenAddress("::1", 0)), ipv6_if_there=True)
-    listener = Listener(settings, Echo(), ProxyMetrics())
+    listener = ProxyListener(settings, Echo(), ProxyMetrics())
     listener.listen("test")
     assert [host for host, _ in listener.addresses] == ["127.0.0.1"]
     await listener.close()
@@ -96,7 +96,7 @@ async def test_a_machine_without_ipv6_is_no_obstacle_to_the_default(monkeypatch:
 async def test_an_address_that_was_asked_for_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     _without_ipv6(monkeypatch)
 
-    listener = Listener(ListenerSettings((LOOPBACK, ListenAddress("::1", 0))), Echo(), ProxyMetrics())
+    listener = ProxyListener(ListenerSettings((LOOPBACK, ListenAddress("::1", 0))), Echo(), ProxyMetrics())
     with pytest.raises(StartupError, match="cannot listen"):
         listener.listen("test")
     assert not listener.is_listening
@@ -106,7 +106,7 @@ async def test_a_port_that_is_taken_is_told_with_its_number() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         settings = ListenerSettings((ListenAddress("127.0.0.1", free_port()), ListenAddress("127.0.0.1", port)))
-        listener = Listener(settings, Echo(), ProxyMetrics())
+        listener = ProxyListener(settings, Echo(), ProxyMetrics())
         with pytest.raises(StartupError) as fault:
             listener.listen("SOCKS5")
         assert fault.value.code == "UMB023"
@@ -133,7 +133,7 @@ async def test_more_than_the_limit_are_closed_at_once_and_counted() -> None:
 
 
 async def test_a_fault_of_ours_ends_one_connection_and_not_the_listener(caplog: pytest.LogCaptureFixture) -> None:
-    listener = Listener(ListenerSettings((LOOPBACK,)), Broken(), ProxyMetrics())
+    listener = ProxyListener(ListenerSettings((LOOPBACK,)), Broken(), ProxyMetrics())
     listener.listen("test")
     for _ in range(2):
         client = await asyncio.open_connection(*listener.addresses[0])
@@ -232,7 +232,7 @@ async def test_who_waits_in_the_backlog_when_the_drain_begins_is_still_served() 
 
 async def test_without_patience_who_waits_in_the_backlog_is_closed_and_counted() -> None:
     metrics, service = ProxyMetrics(), Echo()
-    listener = Listener(ListenerSettings((LOOPBACK,), drain_seconds=0.0), service, metrics)
+    listener = ProxyListener(ListenerSettings((LOOPBACK,), drain_seconds=0.0), service, metrics)
     listener.listen("test")
     with socket.create_connection(listener.addresses[0]) as sock:
         listener.stop_accepting()

@@ -7,14 +7,14 @@ from typing import Any
 
 from tests.support.coroutines import PATIENCE_SECONDS
 from tests.support.daemons import kill_self
-from tests.support.proxy_scene import LoopbackOpener, eventually
+from tests.support.proxy_testbed import LoopbackOpener, eventually
 
 from umbilical.fault import StartupError
 from umbilical.proxies.metrics import ProxyMetrics
-from umbilical.proxies.process import Tunnel
+from umbilical.proxies.process import ProxyTunnel
 
 
-class LoopbackOutlet(LoopbackOpener):
+class LoopbackOutbound(LoopbackOpener):
     """Way out and tunnel in one."""
 
     is_tunnel_healthy = True
@@ -28,18 +28,18 @@ class LoopbackOutlet(LoopbackOpener):
 
 
 class TunnelMaker:
-    """Fails as often as it is told, and then gives its outlet."""
+    """Fails as often as it is told, and then gives its outbound."""
 
     def __init__(self, *faults: StartupError) -> None:
-        self.outlet = LoopbackOutlet()
+        self.outbound = LoopbackOutbound()
         self.faults = list(faults)
         self.calls = 0
 
-    def __call__(self, metrics: ProxyMetrics) -> Tunnel:
+    def __call__(self, metrics: ProxyMetrics) -> ProxyTunnel:
         self.calls += 1
         if self.faults:
             raise self.faults.pop(0)
-        return Tunnel(self.outlet, self.outlet)
+        return ProxyTunnel(self.outbound, self.outbound)
 
 
 @asynccontextmanager

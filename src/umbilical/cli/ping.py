@@ -20,9 +20,9 @@ from umbilical.dialer.settings import Protocol, UnixServer
 from umbilical.tunnel.settings import ServerAddress
 
 if TYPE_CHECKING:
-    from umbilical.hosted.access import Access, AccessRequest
+    from umbilical.hosted.access import AccessRequest, TunnelAccess
     from umbilical.hosted.endpoint_tls import EndpointTls
-    from umbilical.hosted.way import Pace, Trip, Way
+    from umbilical.hosted.route import EndpointRoute, PingPace, PingResult
 
 _OPTIONS: Final = (
     click.option(
@@ -117,13 +117,13 @@ def ping(endpoint: ServerAddress, output: str, **options: Any) -> int:
     A name is resolved by the agent. The status is 0 when all dials succeed, 1 when some fail, 4 when all do.
     """
     from umbilical.hosted.access import open_access
-    from umbilical.hosted.way import Endpoint, Pace, Way
+    from umbilical.hosted.route import EndpointRoute, PingPace, RouteEndpoint
 
     request = access_request(options)
-    wanted = Endpoint(endpoint.host, endpoint.port, _endpoint_tls(options))
+    wanted = RouteEndpoint(endpoint.host, endpoint.port, _endpoint_tls(options))
     with open_access(request) as access:
-        way = Way(access, wanted, max(options["timeout"], 0.001))
-        return _run(way, access, Pace(options["count"], options["interval"]), output)
+        route = EndpointRoute(access, wanted, max(options["timeout"], 0.001))
+        return _run(route, access, PingPace(options["count"], options["interval"]), output)
 
 
 def _endpoint_tls(options: dict[str, Any]) -> "EndpointTls | None":
@@ -138,45 +138,47 @@ def _endpoint_tls(options: dict[str, Any]) -> "EndpointTls | None":
     return EndpointTls(files, options["endpoint_name"], is_verified=ca is not None)
 
 
-def _run(way: "Way", access: "Access", pace: "Pace", output: str) -> int:
-    from umbilical.hosted.way import ping as go
+def _run(route: "EndpointRoute", access: "TunnelAccess", pace: "PingPace", output: str) -> int:
+    from umbilical.hosted.route import ping as go
 
     is_table = output == "table"
-    hops = ping_text.columns(tls=way.endpoint.tls is not None, unix=isinstance(access.server, UnixServer))
-    trips: list[Trip] = []
+    hops = ping_text.columns(tls=route.endpoint.tls is not None, unix=isinstance(access.server, UnixServer))
+    results: list[PingResult] = []
 
-    def tell(trip: "Trip") -> None:
-        if is_table and not trips:
-            click.echo(f"ping {way.endpoint} through {access.title}\n\n{ping_text.header(hops)}")
-        trips.append(trip)
+    def tell(result: "PingResult") -> None:
+        if is_table and not results:
+            click.echo(f"ping {route.endpoint} through {access.title}\n\n{ping_text.header(hops)}")
+        results.append(result)
         if is_table:
-            click.echo(ping_text.row(trip, hops, has_unicode()))
+            click.echo(ping_text.row(result, hops, has_unicode()))
 
     status = None
     try:
-        asyncio.run(go(way, pace, tell))
+        asyncio.run(go(route, pace, tell))
     except KeyboardInterrupt:
         status = INTERRUPTED
-    if trips:
-        _finish(way, access, trips, hops, is_table)
-    return _status(trips) if status is None else status
+    if results:
+        _finish(route, access, results, hops, is_table)
+    return _status(results) if status is None else status
 
 
-def _finish(way: "Way", access: "Access", trips: "list[Trip]", hops: list[str], is_table: bool) -> None:
-    from umbilical.hosted.way import distinct_failures, summarize
+def _finish(
+    route: "EndpointRoute", access: "TunnelAccess", results: "list[PingResult]", hops: list[str], is_table: bool
+) -> None:
+    from umbilical.hosted.route import distinct_failures, summarize
 
     now = datetime.now(UTC)
     if is_table:
-        parts = (ping_text.details(trips, now), ping_text.summary_lines(summarize(trips), hops))
+        parts = (ping_text.details(results, now), ping_text.summary_lines(summarize(results), hops))
         click.echo("".join("\n" + "\n".join(lines) + "\n" for lines in parts if lines), nl=False)
     else:
-        click.echo(ping_text.as_json(str(way.endpoint), access.title, trips, now), nl=False)
-    for failure in distinct_failures(trips):
+        click.echo(ping_text.as_json(str(route.endpoint), access.title, results, now), nl=False)
+    for failure in distinct_failures(results):
         click.echo(ping_text.failure_lines(failure), err=True)
 
 
-def _status(trips: "list[Trip]") -> int:
-    passed = sum(trip.is_ok for trip in trips)
-    if passed == len(trips):
+def _status(results: "list[PingResult]") -> int:
+    passed = sum(result.is_ok for result in results)
+    if passed == len(results):
         return 0
     return FINDINGS if passed else INFRASTRUCTURE

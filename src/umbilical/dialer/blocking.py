@@ -29,7 +29,7 @@ STOP_SECONDS: Final = 30.0
 Result = TypeVar("Result")
 
 
-class Fate:
+class TunnelEnd:
     """How the tunnel behind a socket ended; empty while it lives, and after an orderly end."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Fate:
 class TunnelSocket(socket.socket):
     """One end of a socket pair. A tunnel that broke is an error here, and not the end that the kernel sees."""
 
-    fate: Fate = Fate()
+    end: TunnelEnd = TunnelEnd()
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         octets = super().recv(size, flags)
@@ -49,8 +49,8 @@ class TunnelSocket(socket.socket):
         return super().recv_into(buffer, nbytes, flags) or self._ended(0)
 
     def _ended(self, nothing: Result) -> Result:
-        if self.fate.failure:
-            raise ConnectionResetError(self.fate.failure)
+        if self.end.failure:
+            raise ConnectionResetError(self.end.failure)
         return nothing
 
 
@@ -139,7 +139,7 @@ class BlockingDialer:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         handed = TunnelSocket(theirs.family, theirs.type, theirs.proto, fileno=theirs.detach())
-        handed.fate = Fate()
+        handed.end = TunnelEnd()
         try:
             local = await plain_streams(ours, self._buffer_bytes)
         except BaseException:
@@ -147,7 +147,7 @@ class BlockingDialer:
             ours.close()
             handed.close()
             raise
-        pump = own_task(_pump(tunnel, local, handed.fate))
+        pump = own_task(_pump(tunnel, local, handed.end))
         self._pumps.add(pump)
         pump.add_done_callback(self._pumps.discard)
         return handed
@@ -163,11 +163,11 @@ def _close_unclaimed(opened: "Future[TunnelSocket]") -> None:
         opened.result().close()
 
 
-async def _pump(tunnel: Streams, local: Streams, fate: Fate) -> None:
+async def _pump(tunnel: Streams, local: Streams, end: TunnelEnd) -> None:
     """Both directions until both have ended, or the program is gone, or the tunnel breaks."""
     writers = tunnel[1], local[1]
     try:
-        await _relay(tunnel, local, fate)
+        await _relay(tunnel, local, end)
         for writer in writers:
             writer.close()
         for writer in writers:
@@ -178,19 +178,19 @@ async def _pump(tunnel: Streams, local: Streams, fate: Fate) -> None:
             writer.transport.abort()
 
 
-async def _relay(tunnel: Streams, local: Streams, fate: Fate) -> None:
+async def _relay(tunnel: Streams, local: Streams, end: TunnelEnd) -> None:
     async with asyncio.TaskGroup() as group:
-        down = group.create_task(_down(tunnel[0], local[1], fate))
+        down = group.create_task(_down(tunnel[0], local[1], end))
         await _up(tunnel[1], local)
         if _is_gone(local[1]) or not tunnel[1].can_write_eof():
             down.cancel()
 
 
-async def _down(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fate: Fate) -> None:
+async def _down(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, end: TunnelEnd) -> None:
     try:
         await _copy(reader, writer)
     except OSError as error:
-        fate.failure = str(error) or "the tunnel broke"
+        end.failure = str(error) or "the tunnel broke"
     writer.write_eof()
 
 

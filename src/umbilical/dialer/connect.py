@@ -9,7 +9,7 @@ import ssl
 import time
 from typing import Final
 
-from umbilical.dialer.failure import DialFailed, Reason, reason_of_reply
+from umbilical.dialer.failure import DialFailed, DialReason, reason_of_reply
 from umbilical.dialer.streams import Streams
 from umbilical.dialer.trace import Trace, add_hop
 from umbilical.tunnel.channel import is_truncation, tls_reason
@@ -24,13 +24,13 @@ TRACE_HEADER: Final = ("Umbilical-Trace", "1")
 AGENT_HEADER: Final = "umbilical-agent"
 SECONDS_HEADER: Final = "umbilical-dial-seconds"
 
-ENDPOINTS_OWN: Final = frozenset({Reason.REFUSED, Reason.UNREACHABLE, Reason.TIMEOUT, Reason.NAME})
+ENDPOINTS_OWN: Final = frozenset({DialReason.REFUSED, DialReason.UNREACHABLE, DialReason.TIMEOUT, DialReason.NAME})
 """What the endpoint, or its name, is to blame for; all else is between us and the agent."""
 
 _HOST: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:%-]+")
 
 
-class Reply:
+class ConnectReply:
     def __init__(self, head: bytes, parsed: http1.Reply) -> None:
         self.status: Final = parsed.status
         self.status_line: Final = f"{parsed.status} {parsed.reason}".strip()
@@ -44,9 +44,9 @@ def authority_of(host: str, port: int) -> str:
     try:
         name = host if host.isascii() else host.encode("idna").decode("ascii")
     except UnicodeError as error:
-        raise DialFailed(Reason.NAME, repr(host), f"not a host name: {error}") from None
+        raise DialFailed(DialReason.NAME, repr(host), f"not a host name: {error}") from None
     if not _HOST.fullmatch(name):
-        raise DialFailed(Reason.NAME, repr(host), "not a host name")
+        raise DialFailed(DialReason.NAME, repr(host), "not a host name")
     if ":" in name:
         return f"[{name.replace('%', '%25')}]:{port}"  # RFC 6874: how a zone is written
     return f"{name}:{port}"
@@ -62,7 +62,7 @@ async def connect(streams: Streams, server: str, endpoint: str, seconds: float, 
             reply = await read_reply(reader)
     except TimeoutError:
         text = f"no word on the dial within {seconds:g} s from the server or its agent"
-        failure = DialFailed(Reason.SERVER, server, text)
+        failure = DialFailed(DialReason.SERVER, server, text)
         add_hop(trace, "dial", started, endpoint, failure.text)
         raise failure from None
     except (OSError, EOFError, ProtocolViolation) as error:
@@ -76,7 +76,7 @@ async def connect(streams: Streams, server: str, endpoint: str, seconds: float, 
     _trace_reply(trace, started, endpoint, reply, "")
 
 
-async def read_reply(reader: asyncio.StreamReader) -> Reply:
+async def read_reply(reader: asyncio.StreamReader) -> ConnectReply:
     """Raises EOFError, ProtocolViolation, OSError."""
     head = b""
     parsed: http1.Reply | None = None
@@ -90,7 +90,7 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
             raise ProtocolViolation(502, f"the reply's head is longer than {MAX_REPLY_HEAD_BYTES} bytes")
         if is_first or line in (b"\r\n", b"\n"):
             parsed = http1.parse_connect_reply(head)
-    return Reply(head, parsed)
+    return ConnectReply(head, parsed)
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
@@ -118,21 +118,21 @@ def _headers(head: bytes) -> dict[str, str]:
 def broken(error: Exception, server: str) -> DialFailed:
     """For what went wrong below, between the handshake and the server's word."""
     if isinstance(error, ProtocolViolation):
-        return DialFailed(Reason.PROTOCOL, server, error.message)
+        return DialFailed(DialReason.PROTOCOL, server, error.message)
     if isinstance(error, ssl.SSLError) and not is_truncation(error):
         # With TLS 1.3 a refused client certificate shows only here, behind the handshake.
-        return DialFailed(Reason.TLS, server, tls_reason(error))
-    return DialFailed(Reason.SERVER, server, f"lost while it dialled: {error}")
+        return DialFailed(DialReason.TLS, server, tls_reason(error))
+    return DialFailed(DialReason.SERVER, server, f"lost while it dialled: {error}")
 
 
-async def _refused(reader: asyncio.StreamReader, reply: Reply, server: str, endpoint: str) -> DialFailed:
+async def _refused(reader: asyncio.StreamReader, reply: ConnectReply, server: str, endpoint: str) -> DialFailed:
     text = await refusal_text(reader, reply)
     reason = reason_of_reply(reply.status, text)
     hop = endpoint if reason in ENDPOINTS_OWN else server
     return DialFailed(reason, hop, text or reply.status_line, reply.status_line)
 
 
-async def refusal_text(reader: asyncio.StreamReader, reply: Reply, most: int = MAX_BODY_BYTES) -> str:
+async def refusal_text(reader: asyncio.StreamReader, reply: ConnectReply, most: int = MAX_BODY_BYTES) -> str:
     """The body of a reply that is no success, on one line: `most` bytes of it, or what is there in time."""
     length = reply.headers.get("content-length", "")
     is_number = length.isascii() and length.isdigit() and len(length) <= 9
@@ -147,7 +147,7 @@ async def refusal_text(reader: asyncio.StreamReader, reply: Reply, most: int = M
     return " ".join(word for word in body.decode("utf-8", "replace").split() if word.isprintable())
 
 
-def _trace_reply(trace: Trace | None, started: float, endpoint: str, reply: Reply, failure: str) -> None:
+def _trace_reply(trace: Trace | None, started: float, endpoint: str, reply: ConnectReply, failure: str) -> None:
     if trace is None:
         return
     whole = time.monotonic() - started

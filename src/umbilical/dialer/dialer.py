@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from umbilical.dialer import reach, streams
 from umbilical.dialer.connect import authority_of, connect
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
 from umbilical.dialer.streams import Streams
 from umbilical.dialer.tls_layer import Scratch, TlsLayer, watched_context
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from umbilical.dialer.grpc_layer import GrpcLayer
 
 
-class Way:
+class TunnelRoute:
     def __init__(
         self,
         server: UnixServer | TcpServer,
@@ -99,7 +99,7 @@ class Way:
             sock = await reach.reach(self._server, self._settings.connect_seconds)
         except reach.Unreached as error:
             add_hop(trace, "connect", started, self.name, str(error))
-            raise DialFailed(Reason.SERVER, self.name, str(error)) from None
+            raise DialFailed(DialReason.SERVER, self.name, str(error)) from None
         add_hop(trace, "connect", started, self.name)
         return sock
 
@@ -139,11 +139,11 @@ class Way:
     def _no_handshake(self, error: Exception) -> DialFailed:
         if isinstance(error, TimeoutError):
             text = f"no TLS handshake within {self._settings.tls_seconds:g} s"
-            return DialFailed(Reason.SERVER, self.name, text)
+            return DialFailed(DialReason.SERVER, self.name, text)
         if isinstance(error, ssl.SSLError):
-            return DialFailed(Reason.TLS, self.name, tls_reason(error))
+            return DialFailed(DialReason.TLS, self.name, tls_reason(error))
         text = reach.words_of(error) if isinstance(error, OSError) else str(error)
-        return DialFailed(Reason.SERVER, self.name, f"connection lost during the TLS handshake: {text}")
+        return DialFailed(DialReason.SERVER, self.name, f"connection lost during the TLS handshake: {text}")
 
     def _keep_session(self, writer: asyncio.StreamWriter) -> None:
         """Tickets come behind the handshake; by the time of a reply they are here."""
@@ -161,8 +161,8 @@ logger = logging.getLogger(__name__)
 
 SET_ASIDE_SECONDS: Final = 10.0
 """A server that failed is tried behind the others for so long."""
-ANOTHER_MAY: Final = frozenset({Reason.SERVER, Reason.TLS, Reason.NO_AGENT, Reason.AGENT_LOST})
-"""With these the endpoint was never asked, so another server is; any other reason is the endpoint's verdict."""
+ANOTHER_MAY: Final = frozenset({DialReason.SERVER, DialReason.TLS, DialReason.NO_AGENT, DialReason.AGENT_LOST})
+"""With these the endpoint was never asked, so another server is; any other reason is the endpoint's answer."""
 
 
 class Dialer:
@@ -181,7 +181,7 @@ class Dialer:
         self._now: Final = now
         self._watched: Final = watched_context(settings, self.certificate_metrics)
         scratch = Scratch()
-        self._ways: Final = [Way(server, settings, self._watched, scratch) for server in settings.servers]
+        self._routes: Final = [TunnelRoute(server, settings, self._watched, scratch) for server in settings.servers]
         self._started = False
 
     async def open(self, host: str, port: int, trace: Trace | None = None) -> Streams:
@@ -189,18 +189,18 @@ class Dialer:
         self._start()
         endpoint = authority_of(host, port)
         failure: DialFailed | None = None
-        for way in self._ranked():
+        for route in self._ranked():
             if trace is not None:
-                trace.begin(way.name)
+                trace.begin(route.name)
             try:
-                opened = await way.open(endpoint, trace)
+                opened = await route.open(endpoint, trace)
             except DialFailed as error:
                 failure = error
                 if error.reason not in ANOTHER_MAY:
                     raise
-                self._set_aside(way, error)
+                self._set_aside(route, error)
             else:
-                self._welcome(way)
+                self._welcome(route)
                 return opened
         assert failure is not None
         raise failure
@@ -225,17 +225,17 @@ class Dialer:
             if self._watched is not None:
                 self._watched.start()
 
-    def _ranked(self) -> list[Way]:
+    def _ranked(self) -> list[TunnelRoute]:
         """In the order given; behind them those that failed a short while ago, the longest ago first."""
         limit = self._now() - SET_ASIDE_SECONDS
-        return sorted(self._ways, key=lambda way: max(way.failed_at or limit, limit))
+        return sorted(self._routes, key=lambda route: max(route.failed_at or limit, limit))
 
-    def _set_aside(self, way: Way, failure: DialFailed) -> None:
-        if way.failed_at is None and len(self._ways) > 1:
-            logger.warning("%s server %s is set aside: %s", failure.verdict.code, way.name, failure.text)
-        way.failed_at = self._now()
+    def _set_aside(self, route: TunnelRoute, failure: DialFailed) -> None:
+        if route.failed_at is None and len(self._routes) > 1:
+            logger.warning("%s server %s is set aside: %s", failure.report.code, route.name, failure.text)
+        route.failed_at = self._now()
 
-    def _welcome(self, way: Way) -> None:
-        if way.failed_at is not None and len(self._ways) > 1:
-            logger.info("server %s works again", way.name)
-        way.failed_at = None
+    def _welcome(self, route: TunnelRoute) -> None:
+        if route.failed_at is not None and len(self._routes) > 1:
+            logger.info("server %s works again", route.name)
+        route.failed_at = None

@@ -10,7 +10,7 @@ from typing import Final
 from umbilical.record import Record
 
 
-class Reason(Enum):
+class DialReason(Enum):
     REFUSED = "refused"
     """The endpoint's machine answered: nothing listens there."""
     UNREACHABLE = "unreachable"
@@ -35,7 +35,7 @@ class Reason(Enum):
     """The server answered something that is no answer to a dial."""
 
 
-class Verdict(Record):
+class FailureReport(Record):
     """What each protocol says for one reason."""
 
     socks_reply: int
@@ -47,44 +47,44 @@ class Verdict(Record):
     remedy: str
 
 
-VERDICTS: Final = {
-    Reason.REFUSED: Verdict(
+REPORTS: Final = {
+    DialReason.REFUSED: FailureReport(
         5, 502, "UMB501", "the endpoint refused the connection", "does its pod run, and listen on this port?"
     ),
-    Reason.UNREACHABLE: Verdict(
+    DialReason.UNREACHABLE: FailureReport(
         3, 502, "UMB502", "the agent has no way to the endpoint", "on the agent's node: ip route get ADDRESS"
     ),
-    Reason.TIMEOUT: Verdict(
+    DialReason.TIMEOUT: FailureReport(
         6,
         504,
         "UMB503",
         "the endpoint does not answer",
         "look at the endpoint, and at network policies between the agent's node and it",
     ),
-    Reason.NAME: Verdict(
+    DialReason.NAME: FailureReport(
         4, 502, "UMB504", "the endpoint's name cannot be resolved", "ask the same resolver by hand: dig NAME @SERVER"
     ),
-    Reason.NO_AGENT: Verdict(
+    DialReason.NO_AGENT: FailureReport(
         1, 503, "UMB505", "the server has no agent for this endpoint", "look at the agents' pods and their logs"
     ),
-    Reason.AGENT_LOST: Verdict(
+    DialReason.AGENT_LOST: FailureReport(
         1, 503, "UMB506", "the agent went, or was too busy, while it dialled", "try again; then look at the agent's log"
     ),
-    Reason.SERVER: Verdict(
+    DialReason.SERVER: FailureReport(
         1, 503, "UMB507", "no server of the tunnel answers", "look at the servers' pods, and at the way to them"
     ),
-    Reason.TLS: Verdict(
+    DialReason.TLS: FailureReport(
         1,
         502,
         "UMB508",
         "the TLS handshake with the server failed",
         "compare CA, names and dates: umbilical pki inspect",
     ),
-    Reason.FORBIDDEN: Verdict(
+    DialReason.FORBIDDEN: FailureReport(
         2, 403, "UMB509", "a policy on the way says no", "ask whoever set it; look at credentials"
     ),
-    Reason.PROXY: Verdict(1, 502, "UMB510", "the proxy behind the tunnel failed", "look at that proxy's log"),
-    Reason.PROTOCOL: Verdict(
+    DialReason.PROXY: FailureReport(1, 502, "UMB510", "the proxy behind the tunnel failed", "look at that proxy's log"),
+    DialReason.PROTOCOL: FailureReport(
         1,
         502,
         "UMB511",
@@ -109,7 +109,7 @@ class DialFailed(Exception):
     `brief` is for logs, `told` for people: bodies of HTTP replies, terminals.
     """
 
-    def __init__(self, reason: Reason, hop: str, text: str, status_line: str = "") -> None:
+    def __init__(self, reason: DialReason, hop: str, text: str, status_line: str = "") -> None:
         said = one_line(text[:MAX_TEXT])
         super().__init__(f"{hop}: {said}")
         self.reason: Final = reason
@@ -120,20 +120,20 @@ class DialFailed(Exception):
         """Of an http-connect server's refusal, such as `502 Bad Gateway`; empty where there was none."""
 
     @property
-    def verdict(self) -> Verdict:
-        return VERDICTS[self.reason]
+    def report(self) -> FailureReport:
+        return REPORTS[self.reason]
 
     @property
     def brief(self) -> str:
         """One line: the code, what it means, where, and the failing side's own words."""
-        verdict = self.verdict
-        return f"{verdict.code} {verdict.words}: {self.hop}: {self.text}"
+        report = self.report
+        return f"{report.code} {report.words}: {self.hop}: {self.text}"
 
     @property
     def told(self) -> str:
         """Three lines: what, why, what next."""
-        verdict = self.verdict
-        return f"{verdict.code} {verdict.words}\n  why: {self.hop}: {self.text}\n  next: {verdict.remedy}\n"
+        report = self.report
+        return f"{report.code} {report.words}\n  why: {self.hop}: {self.text}\n  next: {report.remedy}\n"
 
 
 class TunnelLost(ConnectionResetError):
@@ -148,81 +148,81 @@ class TunnelLost(ConnectionResetError):
 
 
 TEXTS: Final = (
-    ("no agent available", Reason.NO_AGENT),
-    ("no backend available", Reason.NO_AGENT),
-    ("no tunnels available", Reason.NO_AGENT),
-    ("failed to tunnel dial request", Reason.AGENT_LOST),
-    ("backend context error", Reason.AGENT_LOST),
-    ("agent disconnected", Reason.AGENT_LOST),
-    ("dial closed", Reason.AGENT_LOST),
-    ("too many open files", Reason.AGENT_LOST),
-    ("cannot allocate memory", Reason.AGENT_LOST),
-    ("no buffer space available", Reason.AGENT_LOST),
-    ("lookup ", Reason.NAME),
-    ("no such host", Reason.NAME),
-    ("no suitable address", Reason.NAME),
-    ("dial tcp: address ", Reason.NAME),
-    ("missing address", Reason.NAME),
-    ("connection refused", Reason.REFUSED),
-    ("connection reset by peer", Reason.REFUSED),
-    ("i/o timeout", Reason.TIMEOUT),
-    ("timed out", Reason.TIMEOUT),
-    ("deadline exceeded", Reason.TIMEOUT),
-    ("no route to host", Reason.UNREACHABLE),
-    ("network is unreachable", Reason.UNREACHABLE),
-    ("network is down", Reason.UNREACHABLE),
-    ("host is down", Reason.UNREACHABLE),
-    ("cannot assign requested address", Reason.UNREACHABLE),
-    ("address family not supported", Reason.UNREACHABLE),
-    ("permission denied", Reason.UNREACHABLE),
-    ("operation not permitted", Reason.UNREACHABLE),
-    ("invalid argument", Reason.UNREACHABLE),
+    ("no agent available", DialReason.NO_AGENT),
+    ("no backend available", DialReason.NO_AGENT),
+    ("no tunnels available", DialReason.NO_AGENT),
+    ("failed to tunnel dial request", DialReason.AGENT_LOST),
+    ("backend context error", DialReason.AGENT_LOST),
+    ("agent disconnected", DialReason.AGENT_LOST),
+    ("dial closed", DialReason.AGENT_LOST),
+    ("too many open files", DialReason.AGENT_LOST),
+    ("cannot allocate memory", DialReason.AGENT_LOST),
+    ("no buffer space available", DialReason.AGENT_LOST),
+    ("lookup ", DialReason.NAME),
+    ("no such host", DialReason.NAME),
+    ("no suitable address", DialReason.NAME),
+    ("dial tcp: address ", DialReason.NAME),
+    ("missing address", DialReason.NAME),
+    ("connection refused", DialReason.REFUSED),
+    ("connection reset by peer", DialReason.REFUSED),
+    ("i/o timeout", DialReason.TIMEOUT),
+    ("timed out", DialReason.TIMEOUT),
+    ("deadline exceeded", DialReason.TIMEOUT),
+    ("no route to host", DialReason.UNREACHABLE),
+    ("network is unreachable", DialReason.UNREACHABLE),
+    ("network is down", DialReason.UNREACHABLE),
+    ("host is down", DialReason.UNREACHABLE),
+    ("cannot assign requested address", DialReason.UNREACHABLE),
+    ("address family not supported", DialReason.UNREACHABLE),
+    ("permission denied", DialReason.UNREACHABLE),
+    ("operation not permitted", DialReason.UNREACHABLE),
+    ("invalid argument", DialReason.UNREACHABLE),
 )
 """In lower case; the first that is found counts. The server's own words come first: they may quote an agent's."""
 
 STATUSES: Final = {
-    401: Reason.FORBIDDEN,
-    403: Reason.FORBIDDEN,
-    407: Reason.FORBIDDEN,
-    500: Reason.SERVER,
-    502: Reason.AGENT_LOST,
-    503: Reason.AGENT_LOST,
-    504: Reason.TIMEOUT,
+    401: DialReason.FORBIDDEN,
+    403: DialReason.FORBIDDEN,
+    407: DialReason.FORBIDDEN,
+    500: DialReason.SERVER,
+    502: DialReason.AGENT_LOST,
+    503: DialReason.AGENT_LOST,
+    504: DialReason.TIMEOUT,
 }
 """Where the text says nothing. Any other status is none that a dial is answered with."""
 
 GRPC_CODES: Final = (
-    ("code = unavailable", Reason.SERVER),
-    ("code = permissiondenied", Reason.FORBIDDEN),
-    ("code = unauthenticated", Reason.FORBIDDEN),
+    ("code = unavailable", DialReason.SERVER),
+    ("code = permissiondenied", DialReason.FORBIDDEN),
+    ("code = unauthenticated", DialReason.FORBIDDEN),
 )
 """How grpc-go begins the text of a stream that ended without an answer."""
 
 
-def reason_of_reply(status: int, body: str) -> Reason:
+def reason_of_reply(status: int, body: str) -> DialReason:
     """For an http-connect server's answer other than 200."""
     if status not in STATUSES:
-        return Reason.PROTOCOL
-    if STATUSES[status] is Reason.FORBIDDEN:
-        return Reason.FORBIDDEN
+        return DialReason.PROTOCOL
+    if STATUSES[status] is DialReason.FORBIDDEN:
+        return DialReason.FORBIDDEN
     return _by_text(body) or STATUSES[status]
 
 
-def reason_of_text(text: str) -> Reason:
+def reason_of_text(text: str) -> DialReason:
     """For the error of a DIAL_RSP; what no table knows is an agent's error on the dial, and final."""
-    return _by_text(text) or Reason.UNREACHABLE
+    return _by_text(text) or DialReason.UNREACHABLE
 
 
-def reason_of_stream_end(text: str) -> Reason:
+def reason_of_stream_end(text: str) -> DialReason:
     """For a Proxy stream that ended before the dial was answered."""
     lower = text.lower()
     for prefix, reason in GRPC_CODES:
         if prefix in lower:
             return reason
-    return Reason.PROTOCOL if "rpc error" in lower else Reason.SERVER
+    return DialReason.PROTOCOL if "rpc error" in lower else DialReason.SERVER
 
 
-def _by_text(text: str) -> Reason | None:
+def _by_text(text: str) -> DialReason | None:
     lower = text.lower()
     for part, reason in TEXTS:
         if part in lower:

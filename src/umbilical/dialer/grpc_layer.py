@@ -9,7 +9,7 @@ import time
 from typing import Final, cast
 
 from umbilical.dialer.connect import ENDPOINTS_OWN, broken
-from umbilical.dialer.failure import DialFailed, Reason, reason_of_stream_end, reason_of_text
+from umbilical.dialer.failure import DialFailed, DialReason, reason_of_stream_end, reason_of_text
 from umbilical.dialer.streams import Layer
 from umbilical.dialer.trace import Trace, add_hop
 from umbilical.tunnel.proxy_call import CHUNK_BYTES, ProxyCall
@@ -185,7 +185,7 @@ async def dial(layer: GrpcLayer, server: str, endpoint: str, seconds: float, tra
             await layer.dial(endpoint)
     except TimeoutError:
         text = f"no word on the dial within {seconds:g} s from the server or its agent"
-        failure: DialFailed | None = DialFailed(Reason.SERVER, server, text)
+        failure: DialFailed | None = DialFailed(DialReason.SERVER, server, text)
     else:
         failure = _failure(layer, server, endpoint)
     add_hop(trace, "dial", started, endpoint, "" if failure is None else failure.text)
@@ -201,7 +201,7 @@ def _failure(layer: GrpcLayer, server: str, endpoint: str) -> DialFailed | None:
         reason = reason_of_text(call.answer.error)
         return DialFailed(reason, endpoint if reason in ENDPOINTS_OWN else server, call.answer.error)
     if call.connection.failure is not None:
-        return DialFailed(Reason.PROTOCOL, server, f"no HTTP/2: {call.connection.failure.message}")
+        return DialFailed(DialReason.PROTOCOL, server, f"no HTTP/2: {call.connection.failure.message}")
     if layer.error is not None:
         return broken(layer.error, server)
     text = call.end or "the server ended the stream without an answer"

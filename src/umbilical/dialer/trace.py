@@ -5,13 +5,13 @@ from typing import Final, Literal
 
 from umbilical.record import Record
 
-HopName = Literal["connect", "tls", "agent", "dial"]
+HopName = Literal["connect", "tls", "agent", "dial", "endpoint tls"]
 
 
 class Hop(Record):
     name: HopName
     seconds: float
-    detail: str
+    detail: str = ""
     """Where it led: an address, a TLS version, an agent's ID."""
     failure: str = ""
     """Why it went no further; empty where it did."""

@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 from umbilical.dialer.blocking import BlockingDialer
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 
 try:
     import urllib3
@@ -45,7 +45,7 @@ def _open(dialer: BlockingDialer, connection: HTTPConnection) -> socket.socket:
     try:
         return dialer.open(host, port, timeout)
     except DialFailed as failure:
-        if failure.reason is Reason.TIMEOUT:
+        if failure.reason is DialReason.TIMEOUT:
             raise ConnectTimeoutError(connection, failure.brief) from failure
         raise NewConnectionError(connection, failure.brief) from failure
     except TimeoutError as error:

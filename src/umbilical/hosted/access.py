@@ -87,15 +87,15 @@ _KEY: Final = "tls.key"
 
 
 @dataclass(frozen=True)
-class Purpose:
+class CredentialNames:
     """Which Secret has the pair, and which ConfigMap the CA that the other side is verified by."""
 
     secret: str
     authority: str
 
 
-FRONTEND: Final = Purpose(names.SECRET_CLIENT, names.CA_BUNDLE)
-KUBELET: Final = Purpose(KUBELET_SECRET, KUBELET_AUTHORITY)
+FRONTEND: Final = CredentialNames(names.SECRET_CLIENT, names.CA_BUNDLE)
+KUBELET: Final = CredentialNames(KUBELET_SECRET, KUBELET_AUTHORITY)
 
 
 @contextmanager
@@ -126,7 +126,7 @@ async def fetch_pair(client: ApiClient, namespace: str, name: str, folder: Path)
     )
 
 
-async def fetch_tls(client: ApiClient, namespace: str, purpose: Purpose, folder: Path) -> TlsFiles:
+async def fetch_tls(client: ApiClient, namespace: str, purpose: CredentialNames, folder: Path) -> TlsFiles:
     """Bring a pair and its CA into a directory.
 
     Raises:
@@ -193,7 +193,7 @@ class AccessRequest:
 
 
 @dataclass(frozen=True)
-class Access:
+class TunnelAccess:
     server: UnixServer | TcpServer
     tls: TlsFiles
     protocol: Protocol = Protocol.HTTP_CONNECT
@@ -226,7 +226,7 @@ def server_title(server: UnixServer | TcpServer) -> str:
 
 
 @contextmanager
-def open_access(request: AccessRequest) -> Iterator[Access]:
+def open_access(request: AccessRequest) -> Iterator[TunnelAccess]:
     """Have all that is needed at hand; what was fetched is gone afterwards, and a forwarded port closed.
 
     Raises:
@@ -234,18 +234,18 @@ def open_access(request: AccessRequest) -> Iterator[Access]:
         ClusterError: the API refuses, or does not answer.
     """
     if request.namespace is None:
-        yield Access(_given_server(request), _checked_files(request), request.protocol)
+        yield TunnelAccess(_given_server(request), _checked_files(request), request.protocol)
         return
     with private_directory() as folder:
         tls, kubelet = asyncio.run(_fetch(request, request.namespace, folder))
         if request.server is not None:
-            yield Access(request.server, tls, request.protocol, kubelet)
+            yield TunnelAccess(request.server, tls, request.protocol, kubelet)
             return
         assert request.kubeconfig is not None, "the command line asks for it"
         log = folder / "port-forward.log"
         with port_forward(request.kubeconfig, request.namespace, f"svc/{SERVER_LOCAL}", FRONTEND_PORT, log) as port:
             server = TcpServer("127.0.0.1", port, request.server_name or SERVER_LOCAL)
-            yield Access(server, tls, request.protocol, kubelet)
+            yield TunnelAccess(server, tls, request.protocol, kubelet)
 
 
 async def _fetch(request: AccessRequest, namespace: str, folder: Path) -> tuple[TlsFiles, TlsFiles | None]:

@@ -19,7 +19,7 @@ from umbilical.hosted.objects.sidecars import ACCOUNT, KUBECONFIG_MAP, TOKEN_SEC
 from umbilical.manifests.objects import manifest
 
 
-class Outcome(Enum):
+class ApplyOutcome(Enum):
     CREATED = "created"
     CHANGED = "changed"
     UNCHANGED = "unchanged"
@@ -31,23 +31,23 @@ class Outcome(Enum):
 
     @property
     def is_finding(self) -> bool:
-        return self in (Outcome.REFUSED, Outcome.NOT_COPIED)
+        return self in (ApplyOutcome.REFUSED, ApplyOutcome.NOT_COPIED)
 
 
 _OF_CHANGE = {
-    Change.CREATED: Outcome.CREATED,
-    Change.CHANGED: Outcome.CHANGED,
-    Change.UNCHANGED: Outcome.UNCHANGED,
+    Change.CREATED: ApplyOutcome.CREATED,
+    Change.CHANGED: ApplyOutcome.CHANGED,
+    Change.UNCHANGED: ApplyOutcome.UNCHANGED,
 }
 
 
 @dataclass(frozen=True)
-class Step:
+class ApplyResult:
     """What became of one object."""
 
     cluster: str
     subject: str
-    outcome: Outcome
+    outcome: ApplyOutcome
     detail: str = ""
     remedy: str = ""
 
@@ -65,11 +65,11 @@ async def apply_documents(
     kubeconfig: Path,
     documents: Sequence[Document],
     options: ApplyOptions,
-    tell: Callable[[Step], None],
-) -> list[Step]:
+    tell: Callable[[ApplyResult], None],
+) -> list[ApplyResult]:
     """Apply all, in the order given. Raises ClusterError: no usable kubeconfig, or the API does not answer."""
     coming = {document.name for document in documents if document.kind == "Namespace"}
-    steps: list[Step] = []
+    steps: list[ApplyResult] = []
     async with make_client(kubeconfig, qps=REQUESTS_PER_SECOND, burst=BURST) as client:
         applier = Applier(client, dry_run=options.is_dry_run, force=options.force)
         for document in documents:
@@ -79,16 +79,18 @@ async def apply_documents(
     return steps
 
 
-async def _step(cluster: str, applier: Applier, document: Document, coming: set[str]) -> Step:
+async def _step(cluster: str, applier: Applier, document: Document, coming: set[str]) -> ApplyResult:
     try:
         change = await applier.apply(document)
     except ApiRefused as refusal:
         if refusal.status == 404 and document.namespace in coming:
-            return Step(cluster, str(document), Outcome.UNCHECKED, f"namespace {document.namespace} is not there yet")
-        return Step(cluster, str(document), Outcome.REFUSED, refusal_words(refusal), _remedy(refusal))
+            return ApplyResult(
+                cluster, str(document), ApplyOutcome.UNCHECKED, f"namespace {document.namespace} is not there yet"
+            )
+        return ApplyResult(cluster, str(document), ApplyOutcome.REFUSED, refusal_words(refusal), _remedy(refusal))
     except KindUnknown as fault:
-        return Step(cluster, str(document), Outcome.REFUSED, fault.why, fault.remedy)
-    return Step(cluster, str(document), _OF_CHANGE[change])
+        return ApplyResult(cluster, str(document), ApplyOutcome.REFUSED, fault.why, fault.remedy)
+    return ApplyResult(cluster, str(document), _OF_CHANGE[change])
 
 
 def refusal_words(refusal: ApiRefused) -> str:
@@ -187,7 +189,7 @@ class TokenMissing(Exception):
 
 
 @dataclass(frozen=True)
-class Patience:
+class TokenWait:
     seconds: float
     waits: Callable[[], None] = lambda: None
     """Called once, if the token is not there at first."""
@@ -232,29 +234,33 @@ async def copy_token(
     hosted: Path,
     management: Path,
     options: ApplyOptions,
-    tell: Callable[[Step], None],
-    patience: Patience,
-) -> Step:
+    tell: Callable[[ApplyResult], None],
+    patience: TokenWait,
+) -> ApplyResult:
     """Copy the token, once the hosted cluster has made it. Raises ClusterError: an API does not answer."""
     if options.is_dry_run:
-        return _told(copy, tell, Outcome.UNCHECKED, "the hosted cluster makes the token once its Secret is applied")
+        return _told(
+            copy, tell, ApplyOutcome.UNCHECKED, "the hosted cluster makes the token once its Secret is applied"
+        )
     try:
         data = await _token(hosted, patience)
     except TokenMissing as missing:
-        return _told(copy, tell, Outcome.NOT_COPIED, missing.why, missing.remedy)
+        return _told(copy, tell, ApplyOutcome.NOT_COPIED, missing.why, missing.remedy)
     except ApiRefused as refusal:
-        return _told(copy, tell, Outcome.NOT_COPIED, f"{SOURCE}: {refusal_words(refusal)}", refusal.remedy)
+        return _told(copy, tell, ApplyOutcome.NOT_COPIED, f"{SOURCE}: {refusal_words(refusal)}", refusal.remedy)
     (step,) = await apply_documents(copy.cluster, management, [copy.document(data)], options, tell)
     return step
 
 
-def _told(copy: TokenCopy, tell: Callable[[Step], None], outcome: Outcome, why: str, remedy: str = "") -> Step:
-    step = Step(copy.cluster, copy.subject, outcome, why, remedy)
+def _told(
+    copy: TokenCopy, tell: Callable[[ApplyResult], None], outcome: ApplyOutcome, why: str, remedy: str = ""
+) -> ApplyResult:
+    step = ApplyResult(copy.cluster, copy.subject, outcome, why, remedy)
     tell(step)
     return step
 
 
-async def _token(kubeconfig: Path, patience: Patience) -> dict[str, str]:
+async def _token(kubeconfig: Path, patience: TokenWait) -> dict[str, str]:
     clock, seconds = patience.clock, patience.seconds
     begin = clock.monotonic()
     waits = False

@@ -12,10 +12,10 @@ from umbilical.dialer.settings import TcpServer
 from umbilical.fault import Fault
 from umbilical.hosted import clusters as gather_management
 from umbilical.hosted import servers
-from umbilical.hosted.access import NO_FILES, Access, port_forward, private_directory
+from umbilical.hosted.access import NO_FILES, TunnelAccess, port_forward, private_directory
 from umbilical.hosted.check_rules import CATALOGUE
 from umbilical.hosted.clusters import CheckOptions, Clusters, ask_clusters
-from umbilical.hosted.facts import Facts, HostedFacts, ManagementFacts, Probe, Unknown
+from umbilical.hosted.facts import CheckFacts, DialProbe, HostedFacts, ManagementFacts, Unknown
 from umbilical.hosted.objects import names
 from umbilical.tunnel.settings import TlsFiles
 
@@ -30,7 +30,7 @@ def check_findings(options: CheckOptions) -> list[Finding]:
     return judge(CATALOGUE, gather(options))
 
 
-def gather(options: CheckOptions) -> Facts:
+def gather(options: CheckOptions) -> CheckFacts:
     with private_directory() as folder, ExitStack() as stack:
         clusters = asyncio.run(ask_clusters(options, folder))
         frontends = _frontends(options, clusters, folder, stack)
@@ -39,7 +39,7 @@ def gather(options: CheckOptions) -> Facts:
 
 def _frontends(
     options: CheckOptions, clusters: Clusters, folder: Path, stack: ExitStack
-) -> tuple[Access, ...] | Unknown:
+) -> tuple[TunnelAccess, ...] | Unknown:
     """One way into the tunnel for each server: as given, or by a port forwarded to its pod."""
     client, management = clusters.client, clusters.management
     if options.servers:
@@ -54,34 +54,36 @@ def _frontends(
         return Unknown(fault.brief, is_failure=True)
 
 
-def _given(options: CheckOptions, client: TlsFiles | Unknown) -> tuple[Access, ...] | Unknown:
+def _given(options: CheckOptions, client: TlsFiles | Unknown) -> tuple[TunnelAccess, ...] | Unknown:
     if not isinstance(client, Unknown):
-        return tuple(Access(server, client) for server in options.servers)
+        return tuple(TunnelAccess(server, client) for server in options.servers)
     if any(isinstance(server, TcpServer) for server in options.servers):
         return client
-    return tuple(Access(server, NO_FILES) for server in options.servers)  # Unix sockets ask for no certificate
+    return tuple(TunnelAccess(server, NO_FILES) for server in options.servers)  # Unix sockets ask for no certificate
 
 
 def _forwarded(
     options: CheckOptions, management: ManagementFacts, client: TlsFiles, folder: Path, stack: ExitStack
-) -> list[Access]:
+) -> list[TunnelAccess]:
     assert options.management_kubeconfig is not None
     assert options.namespace is not None
     found = []
     for pod in management.server_pods:
         name, port = gather_management.pod_name(pod), gather_management.frontend_port(pod)
         log = folder / f"forward-{name}.log"
-        way = port_forward(options.management_kubeconfig, options.namespace, f"pod/{name}", port, log)
-        server = TcpServer("127.0.0.1", stack.enter_context(way), names.SERVER_LOCAL)
-        found.append(Access(server, client, name=name))
+        forward = port_forward(options.management_kubeconfig, options.namespace, f"pod/{name}", port, log)
+        server = TcpServer("127.0.0.1", stack.enter_context(forward), names.SERVER_LOCAL)
+        found.append(TunnelAccess(server, client, name=name))
     return found
 
 
-async def _ask_tunnel(options: CheckOptions, clusters: Clusters, frontends: tuple[Access, ...] | Unknown) -> Facts:
+async def _ask_tunnel(
+    options: CheckOptions, clusters: Clusters, frontends: tuple[TunnelAccess, ...] | Unknown
+) -> CheckFacts:
     endpoints = _kubelets(options, clusters.hosted)
     claimed = _claimed(clusters.management)
     seconds = options.hop_seconds
-    return Facts(
+    return CheckFacts(
         now=datetime.now(UTC),
         management=clusters.management,
         hosted=clusters.hosted,
@@ -90,13 +92,15 @@ async def _ask_tunnel(options: CheckOptions, clusters: Clusters, frontends: tupl
         kubelets=await _probed(
             frontends,
             endpoints,
-            lambda ways, found: servers.probe_kubelets(ways, found, clusters.kubelet, seconds),
+            lambda accesses, found: servers.probe_kubelets(accesses, found, clusters.kubelet, seconds),
         ),
-        control_plane=await _probed(frontends, claimed, lambda ways, found: servers.probe_dials(ways, found, seconds)),
+        control_plane=await _probed(
+            frontends, claimed, lambda accesses, found: servers.probe_dials(accesses, found, seconds)
+        ),
         intruder=await _probed(
             _with_tls(frontends),
             clusters.agent,
-            lambda ways, agent: servers.probe_intruder(ways, agent, seconds),
+            lambda accesses, agent: servers.probe_intruder(accesses, agent, seconds),
         ),
         proxies=clusters.proxies,
         node_addresses=endpoints if isinstance(endpoints, Unknown) else tuple(host for host, _ in endpoints),
@@ -121,7 +125,7 @@ def _claimed(management: ManagementFacts | Unknown) -> tuple[tuple[str, int], ..
     return tuple((address, gather_management.service_port(services, address)) for address in addresses)
 
 
-def _with_tls(frontends: tuple[Access, ...] | Unknown) -> tuple[Access, ...] | Unknown:
+def _with_tls(frontends: tuple[TunnelAccess, ...] | Unknown) -> tuple[TunnelAccess, ...] | Unknown:
     """A Unix socket is opened to whom its mode lets in: no certificate is shown there."""
     if isinstance(frontends, Unknown):
         return frontends
@@ -130,10 +134,10 @@ def _with_tls(frontends: tuple[Access, ...] | Unknown) -> tuple[Access, ...] | U
 
 
 async def _probed(
-    frontends: tuple[Access, ...] | Unknown,
+    frontends: tuple[TunnelAccess, ...] | Unknown,
     subject: Subject | Unknown,
-    probe: Callable[[tuple[Access, ...], Subject], Awaitable[list[Probe]]],
-) -> tuple[Probe, ...] | Unknown:
+    probe: Callable[[tuple[TunnelAccess, ...], Subject], Awaitable[list[DialProbe]]],
+) -> tuple[DialProbe, ...] | Unknown:
     if isinstance(frontends, Unknown):
         return frontends
     if isinstance(subject, Unknown):

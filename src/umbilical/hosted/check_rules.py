@@ -7,7 +7,15 @@ from typing import Final, TypeVar
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
 from umbilical.cluster import objects
 from umbilical.hosted.clusters import container, identifiers
-from umbilical.hosted.facts import CertificateFact, Facts, HostedFacts, ManagementFacts, Probe, ServerHealth, Unknown
+from umbilical.hosted.facts import (
+    CertificateFact,
+    CheckFacts,
+    DialProbe,
+    HostedFacts,
+    ManagementFacts,
+    ServerHealth,
+    Unknown,
+)
 from umbilical.hosted.network_policy import opens, selecting
 from umbilical.hosted.objects import names
 from umbilical.pki.judgement import is_signed_by
@@ -27,21 +35,21 @@ Part = TypeVar("Part")
 
 
 def _with(
-    part: Callable[[Facts], Part | Unknown], judge: Callable[[Part, Facts], Verdict]
-) -> Callable[[Facts], Verdict]:
+    part: Callable[[CheckFacts], Part | Unknown], judge: Callable[[Part, CheckFacts], Verdict]
+) -> Callable[[CheckFacts], Verdict]:
     """Judge where there is something to judge; else say why not, which is never a pass."""
 
-    def judged(facts: Facts) -> Verdict:
+    def judged(facts: CheckFacts) -> Verdict:
         found = part(facts)
         return skipped(found.reason) if isinstance(found, Unknown) else judge(found, facts)
 
     return judged
 
 
-def _answers(part: Callable[[Facts], object]) -> Callable[[Facts], Verdict]:
+def _answers(part: Callable[[CheckFacts], object]) -> Callable[[CheckFacts], Verdict]:
     """An API that was named must answer."""
 
-    def judged(facts: Facts) -> Verdict:
+    def judged(facts: CheckFacts) -> Verdict:
         found = part(facts)
         if not isinstance(found, Unknown):
             return passed()
@@ -55,7 +63,7 @@ def _told(lines: Sequence[str]) -> str:
     return "\n".join([*lines[:MAX_TOLD], *more])
 
 
-def _publishes_not_ready(management: ManagementFacts, _: Facts) -> Verdict:
+def _publishes_not_ready(management: ManagementFacts, _: CheckFacts) -> Verdict:
     service = management.service(names.SERVER)
     if service is None:
         return failed(f"there is no Service {names.SERVER}")
@@ -64,7 +72,7 @@ def _publishes_not_ready(management: ManagementFacts, _: Facts) -> Verdict:
     return failed(f"Service {names.SERVER} has no publishNotReadyAddresses")
 
 
-def _policies(management: ManagementFacts, _: Facts) -> Verdict:
+def _policies(management: ManagementFacts, _: CheckFacts) -> Verdict:
     if not management.server_pods:
         return skipped(f"there is no pod with a container {names.SERVER}")
     pod = management.server_pods[0]
@@ -80,7 +88,7 @@ def _policies(management: ManagementFacts, _: Facts) -> Verdict:
     return failed(f"{named} close the servers' pods, and none opens TCP {names.AGENT_PORT} to everybody")
 
 
-def _control_plane_agent(management: ManagementFacts, _: Facts) -> Verdict:
+def _control_plane_agent(management: ManagementFacts, _: CheckFacts) -> Verdict:
     deployment = management.control_plane_agent
     if deployment is None:
         return skipped(f"there is no Deployment {names.AGENT}: no aggregated API is behind one")
@@ -96,7 +104,7 @@ def _control_plane_agent(management: ManagementFacts, _: Facts) -> Verdict:
 _READY: Final = ("status", "readyReplicas")
 
 
-def _daemon_set(hosted: HostedFacts, _: Facts) -> Verdict:
+def _daemon_set(hosted: HostedFacts, _: CheckFacts) -> Verdict:
     if hosted.daemon_set is None:
         return failed(f"there is no DaemonSet {names.HOSTED_NAMESPACE}/{names.AGENT}")
     if not hosted.nodes:
@@ -113,7 +121,7 @@ def _is_ready(pod: dict[str, object]) -> bool:
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
-def _logs(hosted: HostedFacts, _: Facts) -> Verdict:
+def _logs(hosted: HostedFacts, _: CheckFacts) -> Verdict:
     if not hosted.logs:
         return failed("no agent's pod runs whose log could be read") if hosted.nodes else skipped("there are no nodes")
     bad = [f"{log.pod} on {log.node}: {log.trouble}" for log in hosted.logs if log.trouble]
@@ -122,7 +130,7 @@ def _logs(hosted: HostedFacts, _: Facts) -> Verdict:
     return failed(f"{len(bad)} of {len(hosted.logs)} logs cannot be read:\n{_told(bad)}")
 
 
-def _valid(certificates: tuple[CertificateFact, ...], facts: Facts) -> Verdict:
+def _valid(certificates: tuple[CertificateFact, ...], facts: CheckFacts) -> Verdict:
     bad, short = [], []
     for fact in certificates:
         leaf = fact.certificate
@@ -137,7 +145,7 @@ def _valid(certificates: tuple[CertificateFact, ...], facts: Facts) -> Verdict:
     return warned(_told(short)) if short else passed(f"{len(certificates)} certificates")
 
 
-def _issuers(certificates: tuple[CertificateFact, ...], _: Facts) -> Verdict:
+def _issuers(certificates: tuple[CertificateFact, ...], _: CheckFacts) -> Verdict:
     known = [fact for fact in certificates if fact.certificate is not None and fact.authorities is not None]
     if not known:
         return skipped(f"no ConfigMap {names.CA_BUNDLE} says who trusts them")
@@ -152,7 +160,7 @@ def _is_trusted(fact: CertificateFact) -> bool:
     return leaf is not None and any(is_signed_by(leaf, authority) for authority in fact.authorities or ())
 
 
-def _intruder(probes: tuple[Probe, ...], _: Facts) -> Verdict:
+def _intruder(probes: tuple[DialProbe, ...], _: CheckFacts) -> Verdict:
     undecided = [f"{probe.server}: {probe.text}" for probe in probes if probe.subject == "client"]
     let_in = [
         f"{probe.server} lets it in: {probe.text}" for probe in probes if probe.subject == "agent" and not probe.is_ok
@@ -164,14 +172,14 @@ def _intruder(probes: tuple[Probe, ...], _: Facts) -> Verdict:
     return passed(f"by {len(probes)} servers")
 
 
-def _health(servers: tuple[ServerHealth, ...], _: Facts) -> Verdict:
+def _health(servers: tuple[ServerHealth, ...], _: CheckFacts) -> Verdict:
     bad = [f"{server.name}: {server.trouble}" for server in servers if server.trouble]
     if not servers:
         return failed("there is none")
     return failed(_told(bad)) if bad else passed(f"{len(servers)} of {len(servers)}")
 
 
-def _agents(servers: tuple[ServerHealth, ...], _: Facts) -> Verdict:
+def _agents(servers: tuple[ServerHealth, ...], _: CheckFacts) -> Verdict:
     living = [server for server in servers if not server.trouble]
     if not living:
         return skipped("no server answers")
@@ -181,7 +189,7 @@ def _agents(servers: tuple[ServerHealth, ...], _: Facts) -> Verdict:
     return passed(", ".join(f"{server.name}: {server.node_agents}" for server in living))
 
 
-def _agents_per_node(servers: tuple[ServerHealth, ...], facts: Facts) -> Verdict:
+def _agents_per_node(servers: tuple[ServerHealth, ...], facts: CheckFacts) -> Verdict:
     nodes, living = facts.node_addresses, [server for server in servers if not server.trouble]
     if isinstance(nodes, Unknown):
         return skipped(nodes.reason)
@@ -195,7 +203,7 @@ def _agents_per_node(servers: tuple[ServerHealth, ...], facts: Facts) -> Verdict
     return passed(f"{len(living)} servers, {len(nodes)} nodes")
 
 
-def _probes(probes: tuple[Probe, ...], _: Facts) -> Verdict:
+def _probes(probes: tuple[DialProbe, ...], _: CheckFacts) -> Verdict:
     bad = [f"{probe.subject} through {probe.server}: {probe.text}" for probe in probes if not probe.is_ok]
     if not probes:
         return skipped("there is nothing to reach")
@@ -204,7 +212,7 @@ def _probes(probes: tuple[Probe, ...], _: Facts) -> Verdict:
     return passed(f"{len(probes)} dials")
 
 
-CATALOGUE: Final[tuple[Check[Facts], ...]] = (
+CATALOGUE: Final[tuple[Check[CheckFacts], ...]] = (
     Check(
         "M1",
         "The management cluster's API answers.",

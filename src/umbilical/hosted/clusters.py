@@ -17,10 +17,18 @@ from umbilical.dialer.settings import TcpServer, UnixServer
 from umbilical.fault import ClusterError, HostedError
 from umbilical.hosted import servers as health
 from umbilical.hosted.access import BURST, FRONTEND, KUBELET, NO_FILES, REQUESTS_PER_SECOND, fetch_pair, fetch_tls
-from umbilical.hosted.facts import CertificateFact, HostedFacts, LogRead, ManagementFacts, Node, ServerHealth, Unknown
+from umbilical.hosted.facts import (
+    CertificateFact,
+    HostedFacts,
+    HostedNode,
+    LogRead,
+    ManagementFacts,
+    ServerHealth,
+    Unknown,
+)
 from umbilical.hosted.objects import names
 from umbilical.hosted.objects.kube_apiserver_manifest import flag_value
-from umbilical.hosted.pki.table import AGENT, CLIENT, CLUSTER, CONTROL_PLANE_AGENT, SERVER, Leaf, Trust
+from umbilical.hosted.pki.table import AGENT, CLIENT, CLUSTER, CONTROL_PLANE_AGENT, SERVER, HostedLeaf, Trust
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.pem import BundleError
 from umbilical.tunnel.settings import ServerAddress, TlsFiles
@@ -74,7 +82,7 @@ def certificate_fact(name: str, secret: Json | None, trusted: tuple[Certificate,
     return CertificateFact(name, leaf, authorities=trusted)
 
 
-def authorities(bundle: Json | None, leaf: Leaf) -> tuple[Certificate, ...] | None:
+def authorities(bundle: Json | None, leaf: HostedLeaf) -> tuple[Certificate, ...] | None:
     """By which CAs the other side knows this certificate: HyperShift's bundle has one key for all."""
     data = objects.field(bundle or {}, "data")
     content = data.get(_BUNDLE_KEYS[leaf.verified_by]) or data.get(names.CA_KEY) if isinstance(data, dict) else None
@@ -157,13 +165,13 @@ async def look_at_agent_certificate(client: ApiClient, bundle: Json | None) -> C
     return certificate_fact(f"hosted {names.HOSTED_NAMESPACE}/{AGENT.id}", secret, authorities(bundle, AGENT))
 
 
-def _node(item: Json) -> Node:
+def _node(item: Json) -> HostedNode:
     addresses = objects.items(objects.field(item, "status", "addresses"))
     internal = [str(one.get("address")) for one in addresses if one.get("type") == "InternalIP"]
     conditions = objects.items(objects.field(item, "status", "conditions"))
     ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
     port = objects.field(item, "status", "daemonEndpoints", "kubeletEndpoint", "Port")
-    return Node(
+    return HostedNode(
         name=str(objects.metadata(item).get("name")),
         address=internal[0] if internal else "",
         kubelet_port=port if isinstance(port, int) and port else KUBELET_PORT,
@@ -245,22 +253,22 @@ async def ask_clusters(options: CheckOptions, folder: Path) -> Clusters:
     """Credentials that are fetched lie in `folder` then."""
     clusters = await _as_given(options)
     if options.management_kubeconfig is not None and options.namespace is not None:
-        async with Api(options.management_kubeconfig) as api:
+        async with ClusterApi(options.management_kubeconfig) as api:
             clusters = await _ask_management(api, clusters, options.namespace, folder)
     if options.hosted_kubeconfig is not None:
-        async with Api(options.hosted_kubeconfig) as api:
+        async with ClusterApi(options.hosted_kubeconfig) as api:
             clusters = await _ask_hosted(api, clusters, folder)
     return clusters
 
 
-class Api:
+class ClusterApi:
     """One cluster's API, which may fail in any way."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig = kubeconfig
         self._client: ApiClient | Unknown = Unknown("not opened yet")
 
-    async def __aenter__(self) -> "Api":
+    async def __aenter__(self) -> "ClusterApi":
         try:
             self._client = make_client(self._kubeconfig, qps=REQUESTS_PER_SECOND, burst=BURST)
         except ClusterError as fault:
@@ -291,7 +299,7 @@ async def _as_given(options: CheckOptions) -> Clusters:
     )
 
 
-async def _ask_management(api: Api, known: Clusters, namespace: str, folder: Path) -> Clusters:
+async def _ask_management(api: ClusterApi, known: Clusters, namespace: str, folder: Path) -> Clusters:
     management = await api.ask(lambda client: look_at_namespace(client, namespace))
     bundle = _or_none(await api.ask(lambda client: get_bundle(client, namespace)))
     certificates = await api.ask(lambda client: look_at_certificates(client, namespace, bundle))
@@ -315,7 +323,7 @@ async def _ask_management(api: Api, known: Clusters, namespace: str, folder: Pat
     )
 
 
-async def _ask_hosted(api: Api, known: Clusters, folder: Path) -> Clusters:
+async def _ask_hosted(api: ClusterApi, known: Clusters, folder: Path) -> Clusters:
     certificates = known.certificates
     agents = await api.ask(lambda client: look_at_agent_certificate(client, known.bundle))
     if not isinstance(agents, Unknown):
@@ -332,7 +340,7 @@ def _or_none(found: Found | Unknown | None) -> Found | None:
     return None if isinstance(found, Unknown) else found
 
 
-async def _agent_pair(api: Api, namespace: str, known: TlsFiles | Unknown, folder: Path) -> TlsFiles | Unknown:
+async def _agent_pair(api: ClusterApi, namespace: str, known: TlsFiles | Unknown, folder: Path) -> TlsFiles | Unknown:
     if not isinstance(known, Unknown):
         return known
     found = await api.ask(lambda client: fetch_pair(client, namespace, names.SECRET_AGENT, folder))

@@ -34,7 +34,7 @@ class ServerHealth:
 
 
 @dataclass(frozen=True)
-class Probe:
+class DialProbe:
     """One dial through one server, and what came of it."""
 
     server: str
@@ -45,7 +45,7 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Node:
+class HostedNode:
     name: str
     address: str
     """Internal IP; empty if it has none."""
@@ -66,7 +66,7 @@ class LogRead:
 class HostedFacts:
     """Of the hosted cluster's API."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[HostedNode, ...]
     daemon_set: Json | None
     agent_pods: tuple[Json, ...] = ()
     logs: tuple[LogRead, ...] = ()
@@ -97,17 +97,17 @@ class CertificateFact:
 
 
 @dataclass(frozen=True)
-class Facts:
+class CheckFacts:
     now: datetime
     management: ManagementFacts | Unknown
     hosted: HostedFacts | Unknown
     health: tuple[ServerHealth, ...] | Unknown
     certificates: tuple[CertificateFact, ...] | Unknown
-    kubelets: tuple[Probe, ...] | Unknown
+    kubelets: tuple[DialProbe, ...] | Unknown
     """Every node's, through every server."""
-    control_plane: tuple[Probe, ...] | Unknown
+    control_plane: tuple[DialProbe, ...] | Unknown
     """Every identifier of the control-plane agent, through every server."""
-    intruder: tuple[Probe, ...] | Unknown
+    intruder: tuple[DialProbe, ...] | Unknown
     """An agent's certificate at every frontend; ok if it is turned away."""
     proxies: tuple[ServerHealth, ...] | Unknown
     node_addresses: tuple[str, ...] | Unknown

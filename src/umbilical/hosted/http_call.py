@@ -130,7 +130,7 @@ def parse_url(text: str) -> Url:
 
 
 @dataclass(frozen=True)
-class Call:
+class HttpCall:
     method: str
     url: Url
     headers: tuple[Header, ...] = ()
@@ -138,7 +138,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     status: int
     reason: str
     version: str
@@ -150,14 +150,14 @@ class Answer:
         return "".join(f"{line}\r\n" for line in (*lines, ""))
 
 
-class Exchange:
+class HttpExchange:
     """`send`, then `answer`, then `body` to its end."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe: Final = pipe
         self._http: Final = h11.Connection(our_role=h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
 
-    async def send(self, call: Call) -> None:
+    async def send(self, call: HttpCall) -> None:
         """Raises HostedError."""
         try:
             request = h11.Request(method=call.method, target=call.url.path, headers=list(_complete(call)))
@@ -171,7 +171,7 @@ class Exchange:
         except OSError as error:
             raise _broken(words(error)) from None
 
-    async def answer(self) -> Answer:
+    async def answer(self) -> HttpAnswer:
         """Wait for the answer's head; what is said before it (1xx) is passed over."""
         while True:
             event = await self._next()
@@ -208,7 +208,7 @@ def names(headers: Sequence[Header]) -> set[str]:
     return {name.lower() for name, _ in headers}
 
 
-def _complete(call: Call) -> list[Header]:
+def _complete(call: HttpCall) -> list[Header]:
     """Put what every request has before what the user gave, unless that has it."""
     given = names(call.headers)
     usual: list[Header] = [("Host", call.url.authority), ("User-Agent", "umbilical"), ("Accept", "*/*")]
@@ -219,9 +219,9 @@ def _complete(call: Call) -> list[Header]:
     return [*(header for header in usual if header[0].lower() not in given), *call.headers]
 
 
-def _answer(event: h11.Response) -> Answer:
+def _answer(event: h11.Response) -> HttpAnswer:
     headers = tuple((_text(name), _text(value)) for name, value in event.headers.raw_items())
-    return Answer(event.status_code, _text(event.reason), _text(event.http_version), headers)
+    return HttpAnswer(event.status_code, _text(event.reason), _text(event.http_version), headers)
 
 
 def _text(octets: bytes) -> str:

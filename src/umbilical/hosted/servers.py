@@ -12,17 +12,17 @@ from umbilical.cluster.client import ApiClient
 from umbilical.cluster.objects import POD
 from umbilical.dialer.reach import words_of
 from umbilical.fault import ClusterError, HostedError
-from umbilical.hosted.access import Access
+from umbilical.hosted.access import TunnelAccess
 from umbilical.hosted.endpoint_tls import EndpointTls
-from umbilical.hosted.facts import Probe, ServerHealth
-from umbilical.hosted.http_call import Call, Exchange, Pipe, Url
-from umbilical.hosted.way import Endpoint, Trip, Way
+from umbilical.hosted.facts import DialProbe, ServerHealth
+from umbilical.hosted.http_call import HttpCall, HttpExchange, Pipe, Url
+from umbilical.hosted.route import EndpointRoute, PingResult, RouteEndpoint
 from umbilical.konnectivity.dial_failure import PROBE_HOST, PROBE_PORT
 from umbilical.tunnel.settings import TlsFiles
 
 AT_ONCE: Final = 16
 # The agents' own loopback: whether something listens there does not matter, only how far the dial gets.
-NOWHERE: Final = Endpoint(PROBE_HOST, PROBE_PORT)
+NOWHERE: Final = RouteEndpoint(PROBE_HOST, PROBE_PORT)
 TURNED_AWAY: Final = frozenset({"tls", "forbidden", "server"})
 """Reasons of a dial that did not get past the frontend."""
 _ANSWERS: Final = (200, 401, 403)
@@ -30,51 +30,55 @@ _ANSWERS: Final = (200, 401, 403)
 
 
 async def probe_kubelets(
-    frontends: Sequence[Access], endpoints: Sequence[tuple[str, int]], tls: TlsFiles | None, seconds: float
-) -> list[Probe]:
+    frontends: Sequence[TunnelAccess], endpoints: Sequence[tuple[str, int]], tls: TlsFiles | None, seconds: float
+) -> list[DialProbe]:
     """Ask every kubelet for /healthz, through every server."""
     # Without a CA it cannot be verified; that it is reached is what counts here.
     secure = EndpointTls(tls or TlsFiles(), is_verified=tls is not None and tls.authority is not None)
 
-    async def ask(access: Access, host: str, port: int) -> Probe:
-        return await _ask_kubelet(access, Endpoint(host, port, secure), seconds)
+    async def ask(access: TunnelAccess, host: str, port: int) -> DialProbe:
+        return await _ask_kubelet(access, RouteEndpoint(host, port, secure), seconds)
 
     return await _all(partial(ask, access, *endpoint) for access, endpoint in _pairs(frontends, endpoints))
 
 
-async def probe_dials(frontends: Sequence[Access], endpoints: Sequence[tuple[str, int]], seconds: float) -> list[Probe]:
+async def probe_dials(
+    frontends: Sequence[TunnelAccess], endpoints: Sequence[tuple[str, int]], seconds: float
+) -> list[DialProbe]:
     """Open a connection to each, through every server."""
 
-    async def dial(access: Access, host: str, port: int) -> Probe:
-        endpoint = Endpoint(host, port)
-        trip = await _trip(access, endpoint, seconds)
-        return Probe(access.title, str(endpoint), trip.is_ok, _told(trip))
+    async def dial(access: TunnelAccess, host: str, port: int) -> DialProbe:
+        endpoint = RouteEndpoint(host, port)
+        result = await _reached(access, endpoint, seconds)
+        return DialProbe(access.title, str(endpoint), result.is_ok, _told(result))
 
     return await _all(partial(dial, access, *endpoint) for access, endpoint in _pairs(frontends, endpoints))
 
 
-async def probe_intruder(frontends: Sequence[Access], agent: TlsFiles, seconds: float) -> list[Probe]:
+async def probe_intruder(frontends: Sequence[TunnelAccess], agent: TlsFiles, seconds: float) -> list[DialProbe]:
     """Show an agent's certificate at every frontend. Where a client does not get in either, nothing is shown."""
 
-    async def attempt(access: Access) -> Probe:
-        rightful = await _trip(access, NOWHERE, seconds)
+    async def attempt(access: TunnelAccess) -> DialProbe:
+        rightful = await _reached(access, NOWHERE, seconds)
         if _is_turned_away(rightful):
-            return Probe(access.title, "client", False, f"a client does not get in either: {_told(rightful)}")
+            return DialProbe(access.title, "client", False, f"a client does not get in either: {_told(rightful)}")
         files = TlsFiles(agent.certificate, agent.key, access.tls.authority)
-        trip = await _trip(replace(access, tls=files), NOWHERE, seconds)
-        return Probe(access.title, "agent", _is_turned_away(trip), _told(trip))
+        result = await _reached(replace(access, tls=files), NOWHERE, seconds)
+        return DialProbe(access.title, "agent", _is_turned_away(result), _told(result))
 
     return await _all(partial(attempt, access) for access in frontends)
 
 
-def _pairs(frontends: Sequence[Access], endpoints: Sequence[tuple[str, int]]) -> list[tuple[Access, tuple[str, int]]]:
+def _pairs(
+    frontends: Sequence[TunnelAccess], endpoints: Sequence[tuple[str, int]]
+) -> list[tuple[TunnelAccess, tuple[str, int]]]:
     return [(access, endpoint) for access in frontends for endpoint in endpoints]
 
 
-async def _all(makers: Iterable[Callable[[], Awaitable[Probe]]]) -> list[Probe]:
+async def _all(makers: Iterable[Callable[[], Awaitable[DialProbe]]]) -> list[DialProbe]:
     slots = asyncio.Semaphore(AT_ONCE)
 
-    async def bounded(make: Callable[[], Awaitable[Probe]]) -> Probe:
+    async def bounded(make: Callable[[], Awaitable[DialProbe]]) -> DialProbe:
         async with slots:
             return await make()
 
@@ -83,41 +87,41 @@ async def _all(makers: Iterable[Callable[[], Awaitable[Probe]]]) -> list[Probe]:
     return [task.result() for task in tasks]
 
 
-async def _trip(access: Access, endpoint: Endpoint, seconds: float) -> Trip:
-    async with Way(access, endpoint, seconds) as way:
-        trip, pipe = await way.open()
+async def _reached(access: TunnelAccess, endpoint: RouteEndpoint, seconds: float) -> PingResult:
+    async with EndpointRoute(access, endpoint, seconds) as route:
+        result, pipe = await route.open()
         if pipe is not None:
             pipe.close()
-        return trip
+        return result
 
 
-async def _ask_kubelet(access: Access, endpoint: Endpoint, seconds: float) -> Probe:
-    async with Way(access, endpoint, seconds) as way:
-        trip, pipe = await way.open()
+async def _ask_kubelet(access: TunnelAccess, endpoint: RouteEndpoint, seconds: float) -> DialProbe:
+    async with EndpointRoute(access, endpoint, seconds) as route:
+        result, pipe = await route.open()
         if pipe is None:
-            return Probe(access.title, str(endpoint), False, _told(trip))
+            return DialProbe(access.title, str(endpoint), False, _told(result))
         try:
             async with asyncio.timeout(seconds):
-                exchange = Exchange(pipe)
-                await exchange.send(Call("GET", Url("https", endpoint.host, endpoint.port, "/healthz")))
+                exchange = HttpExchange(pipe)
+                await exchange.send(HttpCall("GET", Url("https", endpoint.host, endpoint.port, "/healthz")))
                 status = (await exchange.answer()).status
         except TimeoutError:
-            return Probe(access.title, str(endpoint), False, "no answer to /healthz in time")
+            return DialProbe(access.title, str(endpoint), False, "no answer to /healthz in time")
         except HostedError as fault:
-            return Probe(access.title, str(endpoint), False, fault.why)
+            return DialProbe(access.title, str(endpoint), False, fault.why)
         finally:
             pipe.close()
-    return Probe(access.title, str(endpoint), status in _ANSWERS, f"HTTP {status} on /healthz")
+    return DialProbe(access.title, str(endpoint), status in _ANSWERS, f"HTTP {status} on /healthz")
 
 
-def _is_turned_away(trip: Trip) -> bool:
-    return trip.failure is not None and trip.failure.reason in TURNED_AWAY
+def _is_turned_away(result: PingResult) -> bool:
+    return result.failure is not None and result.failure.reason in TURNED_AWAY
 
 
-def _told(trip: Trip) -> str:
-    if trip.failure is not None:
-        return f"{trip.failure.code} {trip.failure.hop}: {trip.failure.why}"
-    return f"agent {trip.agent}" if trip.agent else "reached"
+def _told(result: PingResult) -> str:
+    if result.failure is not None:
+        return f"{result.failure.code} {result.failure.hop}: {result.failure.why}"
+    return f"agent {result.agent}" if result.agent else "reached"
 
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
@@ -174,8 +178,8 @@ def directly(host: str, port: int, seconds: float) -> Ask:
 async def _get(url: Url) -> str:
     pipe = Pipe(await asyncio.open_connection(url.host, url.port))
     try:
-        exchange = Exchange(pipe)
-        await exchange.send(Call("GET", url))
+        exchange = HttpExchange(pipe)
+        await exchange.send(HttpCall("GET", url))
         answer = await exchange.answer()
         body = bytearray()
         async for octets in exchange.body():

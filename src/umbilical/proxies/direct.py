@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Streams
 from umbilical.konnectivity.dial_failure import join_host_port
 from umbilical.konnectivity.networks import parse_address
@@ -76,7 +76,7 @@ class _Plain:
         return streams
 
 
-class Direct:
+class DirectDialer:
     """Fulfils Opener: through the environment's proxy where there is one for the host, else by itself."""
 
     def __init__(self, rules: ProxyRules, names: ManagementDns, *, prefer_ipv4: bool = False) -> None:
@@ -97,7 +97,7 @@ def _beyond_the_link(host: str, addresses: tuple[str, ...]) -> tuple[str, ...]:
     allowed = tuple(address for address in addresses if not _is_of_the_link(address))
     if not allowed:
         text = f"its address {addresses[0]} is one of this machine's own surroundings, where no name may lead"
-        raise DialFailed(Reason.FORBIDDEN, host, text)
+        raise DialFailed(DialReason.FORBIDDEN, host, text)
     return allowed
 
 
@@ -113,19 +113,19 @@ async def connect(address: str, port: int) -> Streams:
         async with asyncio.timeout(CONNECT_SECONDS):
             reader, writer = await asyncio.open_connection(address, port, limit=BUFFER_BYTES // 2)
     except TimeoutError:
-        raise DialFailed(Reason.TIMEOUT, hop, f"no connection within {CONNECT_SECONDS:g} s") from None
+        raise DialFailed(DialReason.TIMEOUT, hop, f"no connection within {CONNECT_SECONDS:g} s") from None
     except OSError as error:
         raise DialFailed(_reason(error), hop, os.strerror(error.errno) if error.errno else str(error)) from None
     writer.transport.set_write_buffer_limits(BUFFER_BYTES)
     return reader, writer
 
 
-def _reason(error: OSError) -> Reason:
+def _reason(error: OSError) -> DialReason:
     match error.errno:
         case errno.ECONNREFUSED:
-            return Reason.REFUSED
+            return DialReason.REFUSED
         case errno.ETIMEDOUT:
-            return Reason.TIMEOUT
+            return DialReason.TIMEOUT
         case errno.EACCES | errno.EPERM:
-            return Reason.FORBIDDEN
-    return Reason.UNREACHABLE
+            return DialReason.FORBIDDEN
+    return DialReason.UNREACHABLE

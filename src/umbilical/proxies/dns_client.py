@@ -25,11 +25,11 @@ class NotAName(Exception):
     """No server has to be asked: a label is empty or too long, or the whole is."""
 
 
-class BadAnswer(Exception):
+class BadDnsAnswer(Exception):
     """The answer is none that can be used: another server, or another try, may give one."""
 
 
-class Answer(Record):
+class DnsAnswer(Record):
     addresses: tuple[str, ...]
     """None: the name does not exist, or has no address of this kind."""
     seconds: float
@@ -38,7 +38,7 @@ class Answer(Record):
     """Whom to ask about instead: the server told the alias alone."""
 
 
-class Query:
+class DnsQuery:
     def __init__(self, name: str, kind: str) -> None:
         """Raises NotAName."""
         from dns.exception import DNSException
@@ -55,7 +55,7 @@ class Query:
         self._message.id = number
         return self._message.to_wire()
 
-    def decode(self, wire: bytes) -> Answer:
+    def decode(self, wire: bytes) -> DnsAnswer:
         """Read the answer to what was encoded last. Raises BadAnswer."""
         from dns.exception import DNSException
         from dns.message import from_wire
@@ -63,27 +63,27 @@ class Query:
         try:
             response = from_wire(wire)
             if not self._message.is_response(response):
-                raise BadAnswer("it answers another question")
+                raise BadDnsAnswer("it answers another question")
             return self._read(response)
         except (DNSException, ValueError) as error:
-            raise BadAnswer(f"it cannot be read: {str(error) or type(error).__name__}") from None
+            raise BadDnsAnswer(f"it cannot be read: {str(error) or type(error).__name__}") from None
 
-    def _read(self, response: "dns.message.Message") -> Answer:
+    def _read(self, response: "dns.message.Message") -> DnsAnswer:
         from dns import flags, rcode, rdatatype
         from dns.message import QueryMessage
 
         if response.flags & flags.TC:
-            raise BadAnswer("it is cut short, over TCP")
+            raise BadDnsAnswer("it is cut short, over TCP")
         if response.rcode() not in (rcode.NOERROR, rcode.NXDOMAIN) or not isinstance(response, QueryMessage):
-            raise BadAnswer(f"it says {rcode.to_text(response.rcode())}")
+            raise BadDnsAnswer(f"it says {rcode.to_text(response.rcode())}")
         chain = response.resolve_chaining()
         if chain.answer is not None:
-            return Answer(tuple(str(entry.address) for entry in chain.answer), chain.minimum_ttl)
+            return DnsAnswer(tuple(str(entry.address) for entry in chain.answer), chain.minimum_ttl)
         has_soa = any(entry.rdtype == rdatatype.SOA for entry in response.authority)
         if chain.cnames and response.rcode() == rcode.NOERROR and not has_soa:
-            return Answer((), chain.minimum_ttl, chain.canonical_name.to_text(omit_final_dot=True).lower())
+            return DnsAnswer((), chain.minimum_ttl, chain.canonical_name.to_text(omit_final_dot=True).lower())
         # RFC 2308 section 5: without an SOA record nobody has said how long it may be kept.
-        return Answer((), chain.minimum_ttl if has_soa else 0.0)
+        return DnsAnswer((), chain.minimum_ttl if has_soa else 0.0)
 
 
 MOST_QUESTIONS: Final = 4096

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Streams
 from umbilical.tunnel.daemon import own_task
 
@@ -23,17 +23,17 @@ MOST_AT_ONCE: Final = 6
 """A name with a hundred addresses shall not open a hundred connections."""
 
 MOST_TELLING_FIRST: Final = (
-    Reason.FORBIDDEN,
-    Reason.REFUSED,
-    Reason.PROXY,
-    Reason.TIMEOUT,
-    Reason.UNREACHABLE,
-    Reason.NAME,
-    Reason.PROTOCOL,
-    Reason.AGENT_LOST,
-    Reason.NO_AGENT,
-    Reason.TLS,
-    Reason.SERVER,
+    DialReason.FORBIDDEN,
+    DialReason.REFUSED,
+    DialReason.PROXY,
+    DialReason.TIMEOUT,
+    DialReason.UNREACHABLE,
+    DialReason.NAME,
+    DialReason.PROTOCOL,
+    DialReason.AGENT_LOST,
+    DialReason.NO_AGENT,
+    DialReason.TLS,
+    DialReason.SERVER,
 )
 """By how far the dial came."""
 
@@ -98,7 +98,7 @@ class Race:
                 return await self._race(deque(addresses))
         except TimeoutError:
             hop = ", ".join(addresses[:3])
-            late = DialFailed(Reason.TIMEOUT, hop, f"no answer within {self._budget_seconds:g} s")
+            late = DialFailed(DialReason.TIMEOUT, hop, f"no answer within {self._budget_seconds:g} s")
             raise most_telling([*self._failures, late]) from None
 
     async def _race(self, waiting: deque[str]) -> tuple[str, Streams]:
@@ -146,7 +146,7 @@ class Race:
             async with asyncio.timeout(self._attempt_seconds):
                 return await self._attempt(address)
         except TimeoutError:
-            raise DialFailed(Reason.TIMEOUT, address, f"no answer within {self._attempt_seconds:g} s") from None
+            raise DialFailed(DialReason.TIMEOUT, address, f"no answer within {self._attempt_seconds:g} s") from None
 
     async def _end_losers(self, winner: "asyncio.Task[Streams] | None") -> None:
         losers = [task for task in self._running if task is not winner]

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Opener, Streams
 from umbilical.konnectivity.dial_failure import PROBE_HOST, PROBE_PORT
 from umbilical.tunnel import metrics
@@ -28,9 +28,9 @@ LONGEST_SECONDS: Final = 15.0
 LOOK_SECONDS: Final = 30.0
 """For one look."""
 
-SERVER_SILENT: Final = frozenset({Reason.SERVER, Reason.TLS, Reason.PROTOCOL})
+SERVER_SILENT: Final = frozenset({DialReason.SERVER, DialReason.TLS, DialReason.PROTOCOL})
 """Any other failure is the word of a server that was reached."""
-AGENT_SILENT: Final = frozenset({Reason.NO_AGENT, Reason.AGENT_LOST, Reason.TIMEOUT})
+AGENT_SILENT: Final = frozenset({DialReason.NO_AGENT, DialReason.AGENT_LOST, DialReason.TIMEOUT})
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -86,10 +86,10 @@ class TunnelWatch:
         if failure is None:
             self.reason = ""
             return
-        verdict = failure.verdict
-        reason = f"{verdict.code} {verdict.words}: {failure}"
+        report = failure.report
+        reason = f"{report.code} {report.words}: {failure}"
         if reason != self.reason:
-            logger.warning("waiting for the tunnel: %s", reason, extra=log_fields(verdict.code, verdict.remedy))
+            logger.warning("waiting for the tunnel: %s", reason, extra=log_fields(report.code, report.remedy))
         self.reason = reason
 
 
@@ -98,15 +98,15 @@ async def _probe(tunnel: Opener, seconds: float) -> DialFailed | None:
         async with asyncio.timeout(seconds):
             _, writer = await tunnel.open(PROBE_HOST, PROBE_PORT)
     except TimeoutError:
-        return DialFailed(Reason.SERVER, "the tunnel", f"a probe got no answer within {seconds:g} s")
+        return DialFailed(DialReason.SERVER, "the tunnel", f"a probe got no answer within {seconds:g} s")
     except DialFailed as failure:
         return failure
     writer.transport.abort()
     return None
 
 
-FAULTS_OF_THE_TUNNEL: Final = frozenset({Reason.SERVER, Reason.TLS, Reason.NO_AGENT, Reason.AGENT_LOST})
-NO_PROOF: Final = FAULTS_OF_THE_TUNNEL | {Reason.TIMEOUT, Reason.PROTOCOL}
+FAULTS_OF_THE_TUNNEL: Final = frozenset({DialReason.SERVER, DialReason.TLS, DialReason.NO_AGENT, DialReason.AGENT_LOST})
+NO_PROOF: Final = FAULTS_OF_THE_TUNNEL | {DialReason.TIMEOUT, DialReason.PROTOCOL}
 """Any other failure is an agent's or a server's word on an endpoint, and proves that words come through."""
 
 PROBE_SECONDS: Final = 10.0
@@ -125,7 +125,7 @@ class TunnelHealth:
         self._broken_by: DialFailed | None = None
         self._proofs = 0
         self._probing: asyncio.Task[None] | None = None
-        self._verdict: asyncio.Event | None = None
+        self._decided: asyncio.Event | None = None
 
     @property
     def is_healthy(self) -> bool:
@@ -145,8 +145,8 @@ class TunnelHealth:
         self._proofs += 1
         if self._probing is not None and self._probing is not asyncio.current_task():
             self._probing.cancel()  # it has its answer; the next failure is a new question
-            if self._verdict is not None:
-                self._verdict.set()  # one that is cancelled before its first turn never gets to say so
+            if self._decided is not None:
+                self._decided.set()  # one that is cancelled before its first turn never gets to say so
         if self._broken_by is not None:
             logger.info("the tunnel works again")
             self._broken_by = None
@@ -155,29 +155,29 @@ class TunnelHealth:
         """Raise the question, unless the tunnel was seen to work since the dial that failed began."""
         idle = self._probing is None or self._probing.done() or self._probing.cancelling()
         if idle and proofs_before == self._proofs:
-            self._verdict = asyncio.Event()
-            self._probing = own_task(self._probe_until_it_works(self._verdict))
+            self._decided = asyncio.Event()
+            self._probing = own_task(self._probe_until_it_works(self._decided))
 
     async def check(self, proofs_before: int) -> bool:
         """Say whether the tunnel works, after a failure that leaves it open."""
         self.failed(proofs_before)
-        if proofs_before == self._proofs and self._verdict is not None:
-            await self._verdict.wait()
+        if proofs_before == self._proofs and self._decided is not None:
+            await self._decided.wait()
         return self.is_healthy
 
     async def close(self) -> None:
         if self._probing is not None:
             await end_task(self._probing)
 
-    async def _probe_until_it_works(self, verdict: asyncio.Event) -> None:
+    async def _probe_until_it_works(self, decided: asyncio.Event) -> None:
         pause = FIRST_PAUSE_SECONDS
         try:
             while not await self._probe():
-                verdict.set()
+                decided.set()
                 await self._sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         finally:
-            verdict.set()
+            decided.set()
 
     async def _probe(self) -> bool:
         failure = await _probe(self._tunnel, self._probe_seconds)

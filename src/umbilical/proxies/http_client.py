@@ -24,7 +24,7 @@ class ClientGone(Exception):
     """It ended or fell silent in the middle of what it was sending; there is nobody to answer."""
 
 
-class Client:
+class ClientConnection:
     def __init__(self, streams: Streams, idle_seconds: float) -> None:
         self.streams: Final = streams
         self._reader, self._writer = streams

@@ -12,10 +12,10 @@ from typing import Final
 import h11
 
 from umbilical.proxies.http_body import Body
-from umbilical.proxies.http_client import Client, ClientGone
-from umbilical.proxies.http_head import BadRequest, Field, RequestHead, Target
+from umbilical.proxies.http_client import ClientConnection, ClientGone
+from umbilical.proxies.http_head import BadRequest, Field, RequestHead, RequestTarget
 from umbilical.proxies.http_reply import chunk, last_chunk, response_head
-from umbilical.proxies.http_upstream import BadAnswer, Upstream, UpstreamLost
+from umbilical.proxies.http_upstream import BadHttpAnswer, UpstreamConnection, UpstreamLost
 from umbilical.proxies.metrics import Traffic
 from umbilical.record import Record
 from umbilical.tunnel.daemon import end_task, own_task
@@ -50,7 +50,7 @@ def asked_upgrade(head: RequestHead) -> list[bytes]:
     return head.values(b"upgrade")
 
 
-def request_fields(head: RequestHead, target: Target, body: Body) -> list[Field]:
+def request_fields(head: RequestHead, target: RequestTarget, body: Body) -> list[Field]:
     """What the endpoint, or the proxy before it, is sent."""
     ignored = _SAID_ANEW | ({b"expect"} if head.is_http10 else set())  # RFC 9110 section 10.1.1
     passed = [field for field in end_to_end(head.fields) if field[0].lower() not in ignored]
@@ -121,8 +121,10 @@ class Forwarded(Record):
     """Whether the client's connection shall serve another request; asked when the answer is there."""
 
 
-class Exchange:
-    def __init__(self, client: Client, request: Forwarded, upstream: Upstream, traffic: Traffic) -> None:
+class ForwardedExchange:
+    def __init__(
+        self, client: ClientConnection, request: Forwarded, upstream: UpstreamConnection, traffic: Traffic
+    ) -> None:
         self._client: Final = client
         self._request: Final = request
         self._upstream: Final = upstream
@@ -224,7 +226,7 @@ class Exchange:
         if self._request.through_proxy and event.status_code == PROXY_WANTS_CREDENTIALS:
             raise ProxyRefused("it answers 407: it wants credentials, or others than it was given")
         if event.http_version < b"1.1" and _values(event, b"transfer-encoding"):
-            raise BadAnswer("Transfer-Encoding in an HTTP/1.0 answer")  # RFC 9112 section 6.1
+            raise BadHttpAnswer("Transfer-Encoding in an HTTP/1.0 answer")  # RFC 9112 section 6.1
 
     def _framing(self, event: h11.Response) -> tuple[list[Field], bool]:
         """How the client learns where the body ends, and whether that is by chunks."""

@@ -164,7 +164,7 @@ _MAX_NAME: Final = 254  # RFC 1035, with a last dot
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(.*)")
 
 
-class Target(Record):
+class RequestTarget(Record):
     host: str
     """A name or an address; IPv6 without brackets."""
     port: int
@@ -178,15 +178,15 @@ class Target(Record):
         return join_host_port(self.host, self.port)
 
 
-def connect_target(text: str, default_port: int | None = None) -> Target:
+def connect_target(text: str, default_port: int | None = None) -> RequestTarget:
     """Read the target of a CONNECT; without a default a port must be there. Raises BadRequest."""
     host, port = _split(text)
     if port is None and default_port is None:
         raise BadRequest(400, "CONNECT needs host:port, and there is no port")
-    return Target(host, default_port or 0 if port is None else port, authority=text)
+    return RequestTarget(host, default_port or 0 if port is None else port, authority=text)
 
 
-def absolute_target(method: str, text: str) -> Target:
+def absolute_target(method: str, text: str) -> RequestTarget:
     """Read a URL, as clients send it to a proxy. Raises BadRequest for all other forms."""
     match = _SCHEME.fullmatch(text)
     if match is None:
@@ -199,7 +199,7 @@ def absolute_target(method: str, text: str) -> Target:
     if "#" in rest:
         raise BadRequest(400, "a fragment in the request's target")
     host, port = _split(authority)
-    return Target(host, HTTP_PORT if port is None else port, authority, _path(method, rest))
+    return RequestTarget(host, HTTP_PORT if port is None else port, authority, _path(method, rest))
 
 
 def check_host_field(value: str) -> None:

@@ -7,16 +7,16 @@ request ever travels on it: docs/decisions/0020-http-proxy-messages.md.
 from collections.abc import Callable
 from typing import Final
 
-from umbilical.dialer.failure import DialFailed, Reason, TunnelLost
+from umbilical.dialer.failure import DialFailed, DialReason, TunnelLost
 from umbilical.proxies.http_body import Body, body_of
-from umbilical.proxies.http_client import Client
-from umbilical.proxies.http_exchange import Exchange, Forwarded, ProxyRefused, forwards_left, request_fields
-from umbilical.proxies.http_head import HeadLimits, RequestHead, Target, absolute_target, check_host_field
-from umbilical.proxies.http_reply import Answer, Refused, undialled
-from umbilical.proxies.http_upstream import BadAnswer, Upstream, UpstreamLost
+from umbilical.proxies.http_client import ClientConnection
+from umbilical.proxies.http_exchange import Forwarded, ForwardedExchange, ProxyRefused, forwards_left, request_fields
+from umbilical.proxies.http_head import HeadLimits, RequestHead, RequestTarget, absolute_target, check_host_field
+from umbilical.proxies.http_reply import ProxyAnswer, RequestRefused, undialled
+from umbilical.proxies.http_upstream import BadHttpAnswer, UpstreamConnection, UpstreamLost
 from umbilical.proxies.metrics import Traffic
 from umbilical.proxies.relay import RelayLimits, relay
-from umbilical.proxies.user_proxy import Route, Ways
+from umbilical.proxies.user_proxy import RequestRouter, UpstreamRoute
 
 REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Idempotent by RFC 9110 section 9.2.2: sent again when a kept connection turns out to have ended."""
@@ -27,14 +27,19 @@ class PlainRequests:
     """All of one client's connection."""
 
     def __init__(
-        self, client: Client, ways: Ways, traffic: Traffic, head_limits: HeadLimits, relay_limits: RelayLimits
+        self,
+        client: ClientConnection,
+        router: RequestRouter,
+        traffic: Traffic,
+        head_limits: HeadLimits,
+        relay_limits: RelayLimits,
     ) -> None:
         self._client: Final = client
-        self._ways: Final = ways
+        self._router: Final = router
         self._traffic: Final = traffic
         self._head_limits: Final = head_limits
         self._relay_limits: Final = relay_limits
-        self._kept: Upstream | None = None
+        self._kept: UpstreamConnection | None = None
 
     def close(self) -> None:
         if self._kept is not None:
@@ -47,15 +52,15 @@ class PlainRequests:
         check_host_field((head.values(b"host") or [b""])[0].decode("latin-1"))
         body = body_of(head, self._head_limits)
         if forwards_left(head) == 0:
-            raise Refused(_last_recipient(head), "ok")
-        route = self._ways.route(target)
+            raise RequestRefused(_last_recipient(head), "ok")
+        route = self._router.route(target)
         request = _forwarded(head, target, body, route, may_follow)
         try:
             return await self._exchange(request, route, target)
         except DialFailed as failure:
             raise undialled(target.address, failure) from failure
 
-    async def _exchange(self, request: Forwarded, route: Route, target: Target) -> bool:
+    async def _exchange(self, request: Forwarded, route: UpstreamRoute, target: RequestTarget) -> bool:
         upstream = await self._upstream(route)
         try:
             exchange = await self._attempt(request, upstream, target)
@@ -71,7 +76,7 @@ class PlainRequests:
             if self._kept is not upstream:
                 upstream.close()
 
-    async def _upstream(self, route: Route) -> Upstream:
+    async def _upstream(self, route: UpstreamRoute) -> UpstreamConnection:
         """The kept connection if it leads there and still stands, else a new one."""
         kept, self._kept = self._kept, None
         if kept is not None:
@@ -81,16 +86,18 @@ class PlainRequests:
             kept.close()
         return await self._dial(route)
 
-    async def _dial(self, route: Route) -> Upstream:
-        return Upstream(route.key, await self._ways.open(route), self._relay_limits.idle_seconds)
+    async def _dial(self, route: UpstreamRoute) -> UpstreamConnection:
+        return UpstreamConnection(route.key, await self._router.open(route), self._relay_limits.idle_seconds)
 
-    async def _attempt(self, request: Forwarded, upstream: Upstream, target: Target) -> Exchange | None:
+    async def _attempt(
+        self, request: Forwarded, upstream: UpstreamConnection, target: RequestTarget
+    ) -> ForwardedExchange | None:
         """None: a kept connection had ended, nothing was heard on it, and the request may go out again."""
-        exchange = Exchange(self._client, request, upstream, self._traffic)
+        exchange = ForwardedExchange(self._client, request, upstream, self._traffic)
         was_whole = request.body.is_over
         try:
             await exchange.run()
-        except (BadAnswer, ProxyRefused, UpstreamLost, TimeoutError) as fault:
+        except (BadHttpAnswer, ProxyRefused, UpstreamLost, TimeoutError) as fault:
             upstream.abort()
             if exchange.has_answered:
                 if exchange.is_closed_by_end:
@@ -102,14 +109,14 @@ class PlainRequests:
             raise _refused(target.address, fault) from fault
         return exchange
 
-    def _keep(self, request: Forwarded, upstream: Upstream, exchange: Exchange) -> bool:
+    def _keep(self, request: Forwarded, upstream: UpstreamConnection, exchange: ForwardedExchange) -> bool:
         if not request.may_follow() or exchange.is_closed_by_end or not request.body.is_over:
             return False
         if upstream.can_serve_more:
             self._kept = upstream
         return True
 
-    async def _relay(self, upstream: Upstream) -> None:
+    async def _relay(self, upstream: UpstreamConnection) -> None:
         rest = self._client.take_rest()
         self._traffic.to_endpoint.total += len(rest)
         upstream.streams[1].write(rest)
@@ -117,7 +124,7 @@ class PlainRequests:
 
 
 def _forwarded(
-    head: RequestHead, target: Target, body: Body, route: Route, may_follow: Callable[[], bool]
+    head: RequestHead, target: RequestTarget, body: Body, route: UpstreamRoute, may_follow: Callable[[], bool]
 ) -> Forwarded:
     fields = request_fields(head, target, body)
     if route.proxy is None:
@@ -126,20 +133,26 @@ def _forwarded(
     return Forwarded(head, body, url, [*fields, *route.fields], True, may_follow)
 
 
-def _refused(address: str, fault: Exception) -> Refused:
+def _refused(address: str, fault: Exception) -> RequestRefused:
     if isinstance(fault, ProxyRefused):
-        return undialled(address, DialFailed(Reason.PROXY, "the proxy behind the tunnel", str(fault)))
+        return undialled(address, DialFailed(DialReason.PROXY, "the proxy behind the tunnel", str(fault)))
     if isinstance(fault, TimeoutError):
         why, remedy = "it took the connection and then fell silent", "look at the endpoint"
-        return Refused(Answer(504, "UMB546", f"no answer from {address}", why, remedy), Reason.TIMEOUT.value)
+        return RequestRefused(
+            ProxyAnswer(504, "UMB546", f"no answer from {address}", why, remedy), DialReason.TIMEOUT.value
+        )
     if isinstance(fault.__cause__, TunnelLost):
         what, remedy = f"the way to {address} broke before its answer came", TunnelLost.REMEDY
-        return Refused(Answer(502, TunnelLost.CODE, what, str(fault), remedy), Reason.SERVER.value)
+        return RequestRefused(ProxyAnswer(502, TunnelLost.CODE, what, str(fault), remedy), DialReason.SERVER.value)
     what = f"no usable answer from {address}"
-    return Refused(Answer(502, "UMB545", what, str(fault), "look at the endpoint: does it speak HTTP?"), BAD_ANSWER)
+    return RequestRefused(
+        ProxyAnswer(502, "UMB545", what, str(fault), "look at the endpoint: does it speak HTTP?"), BAD_ANSWER
+    )
 
 
-def _last_recipient(head: RequestHead) -> Answer:
+def _last_recipient(head: RequestHead) -> ProxyAnswer:
     what = f"{head.method} ends here"
     why = "Max-Forwards says that it goes no further than this proxy"
-    return Answer(200 if head.method == "OPTIONS" else 405, "UMB540", what, why, "send it with a larger Max-Forwards")
+    return ProxyAnswer(
+        200 if head.method == "OPTIONS" else 405, "UMB540", what, why, "send it with a larger Max-Forwards"
+    )

@@ -19,7 +19,7 @@ _REMEDIES: Final = {
 }
 
 
-class Answer(Record):
+class ProxyAnswer(Record):
     """An answer of the proxy's own: three lines in a text body."""
 
     status: int
@@ -42,26 +42,26 @@ class Answer(Record):
         return head if method == "HEAD" else head + body
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that gets an answer of the proxy's own; `result` is what it is counted as."""
 
-    def __init__(self, answer: Answer, result: str) -> None:
+    def __init__(self, answer: ProxyAnswer, result: str) -> None:
         super().__init__(f"{answer.code} {answer.what}: {answer.why}")
         self.answer: Final = answer
         self.result: Final = result
 
 
-def malformed(request: BadRequest) -> Refused:
+def malformed(request: BadRequest) -> RequestRefused:
     code = _CODES.get(request.status, "UMB540")
-    answer = Answer(request.status, code, "this request is not served", request.why, _REMEDIES[code])
-    return Refused(answer, "unsupported" if code == "UMB543" else "bad-request")
+    answer = ProxyAnswer(request.status, code, "this request is not served", request.why, _REMEDIES[code])
+    return RequestRefused(answer, "unsupported" if code == "UMB543" else "bad-request")
 
 
-def undialled(address: str, failure: DialFailed) -> Refused:
-    verdict = failure.verdict
-    what = f"no connection to {address}: {verdict.words}"
-    answer = Answer(verdict.http_status, verdict.code, what, one_line(str(failure)), verdict.remedy)
-    return Refused(answer, failure.reason.value)
+def undialled(address: str, failure: DialFailed) -> RequestRefused:
+    report = failure.report
+    what = f"no connection to {address}: {report.words}"
+    answer = ProxyAnswer(report.http_status, report.code, what, one_line(str(failure)), report.remedy)
+    return RequestRefused(answer, failure.reason.value)
 
 
 def response_head(status: int, reason: bytes, fields: Iterable[Field]) -> bytes:

@@ -17,7 +17,7 @@ Key = tuple[str, int, str]
 """Host, port, and whether it is a proxy: whom a kept connection leads to."""
 
 
-class BadAnswer(Exception):
+class BadHttpAnswer(Exception):
     """The endpoint answered what is no HTTP, or what must not be passed on."""
 
 
@@ -25,7 +25,7 @@ class UpstreamLost(Exception):
     """The endpoint ended the connection, or it broke, before its answer was whole."""
 
 
-class Upstream:
+class UpstreamConnection:
     def __init__(self, key: Key, streams: Streams, idle_seconds: float) -> None:
         self.key: Final = key
         self.streams: Final = streams
@@ -81,7 +81,7 @@ class Upstream:
     def _fault(self, error: h11.RemoteProtocolError) -> Exception:
         if self._http.trailing_data[1]:
             return UpstreamLost("the connection ended before the answer did")
-        return BadAnswer(str(error))
+        return BadHttpAnswer(str(error))
 
     @property
     def can_serve_more(self) -> bool:

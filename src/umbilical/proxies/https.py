@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Final
 
 from umbilical.dialer.failure import DialFailed
 from umbilical.dialer.streams import Streams
-from umbilical.proxies.http_client import Client, ClientGone
+from umbilical.proxies.http_client import ClientConnection, ClientGone
 from umbilical.proxies.http_head import (
     BadRequest,
     HeadLimits,
     RequestHead,
-    Target,
+    RequestTarget,
     absolute_target,
     check_host_field,
     connect_target,
 )
-from umbilical.proxies.http_reply import ESTABLISHED, Answer, Refused, malformed, undialled
+from umbilical.proxies.http_reply import ESTABLISHED, ProxyAnswer, RequestRefused, malformed, undialled
 from umbilical.proxies.metrics import OK, ProxyMetrics
 from umbilical.proxies.relay import RelayLimits, log_request, log_tunnel, peer_of, relay
 from umbilical.proxies.settings import ListenerSettings
-from umbilical.proxies.user_proxy import Ways
+from umbilical.proxies.user_proxy import RequestRouter
 from umbilical.record import Record
 from umbilical.tunnel.causes import log_fields
 from umbilical.tunnel.notices import Hush
@@ -51,13 +51,13 @@ class HttpProxy:
 
     def __init__(
         self,
-        ways: Ways,
+        router: RequestRouter,
         settings: ListenerSettings,
         metrics: ProxyMetrics,
         limits: HttpLimits = HttpLimits(),  # noqa: B008 (a frozen record)
         default_connect_port: int | None = None,
     ) -> None:
-        self.ways: Final = ways
+        self.router: Final = router
         self.settings: Final = settings
         self.metrics: Final = metrics
         self.limits: Final = limits
@@ -66,11 +66,11 @@ class HttpProxy:
         self.relay_limits: Final = RelayLimits(settings.idle_seconds, settings.buffer_bytes)
         self.hush: Final = Hush()
         self.is_draining = False
-        self.waiting: Final[set[Client]] = set()
+        self.waiting: Final[set[ClientConnection]] = set()
         """Clients that were served and have not asked for more yet."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = Client((reader, writer), self.settings.idle_seconds)
+        client = ClientConnection((reader, writer), self.settings.idle_seconds)
         connection = _Connection(self, client)
         try:
             await connection.run()
@@ -89,7 +89,7 @@ class HttpProxy:
 class _Connection:
     """One client's, request after request."""
 
-    def __init__(self, proxy: HttpProxy, client: Client) -> None:
+    def __init__(self, proxy: HttpProxy, client: ClientConnection) -> None:
         self._proxy: Final = proxy
         self._client: Final = client
         self._plain: PlainRequests | None = None
@@ -108,7 +108,7 @@ class _Connection:
                 protocol, method = "http", "GET"
         except BadRequest as fault:
             await self._refuse(malformed(fault), protocol, method)
-        except Refused as refused:
+        except RequestRefused as refused:
             await self._refuse(refused, protocol, method)
         else:
             await self._client.linger()
@@ -123,13 +123,13 @@ class _Connection:
         finally:
             proxy.waiting.discard(client)
 
-    async def _refuse(self, refused: Refused, protocol: str, method: str) -> None:
+    async def _refuse(self, refused: RequestRefused, protocol: str, method: str) -> None:
         self._proxy.metrics.requested(protocol, refused.result)
         self._tell_refusal(refused.answer)
         await self._client.write([refused.answer.render(method)])
         await self._client.linger()
 
-    def _tell_refusal(self, answer: Answer) -> None:
+    def _tell_refusal(self, answer: ProxyAnswer) -> None:
         """The first of a kind at once, then how many there were."""
         more = self._proxy.hush.more(f"{answer.code} {answer.what}", time.monotonic())
         if more is not None:
@@ -156,7 +156,7 @@ class _Connection:
 
             proxy = self._proxy
             self._plain = PlainRequests(
-                self._client, proxy.ways, proxy.metrics.traffic, proxy.limits.head, proxy.relay_limits
+                self._client, proxy.router, proxy.metrics.traffic, proxy.limits.head, proxy.relay_limits
             )
         return self._plain
 
@@ -171,15 +171,15 @@ class _Connection:
         finally:
             endpoint[1].transport.abort()
 
-    async def _dial(self, target: Target) -> Streams:
+    async def _dial(self, target: RequestTarget) -> Streams:
         try:
-            endpoint = await self._proxy.ways.connect(target)
+            endpoint = await self._proxy.router.connect(target)
         except DialFailed as failure:
             raise undialled(target.address, failure) from failure
         self._proxy.metrics.requested("connect", OK)
         return endpoint
 
-    async def _carry(self, target: Target, endpoint: Streams) -> None:
+    async def _carry(self, target: RequestTarget, endpoint: Streams) -> None:
         """What the client sent behind its head is the endpoint's, and goes first."""
         began = time.monotonic()
         proxy, early = self._proxy, self._client.take_rest()

@@ -10,7 +10,7 @@ from umbilical.dialer.tls_layer import AsyncioClock, Scratch, TlsLayer
 from umbilical.proxies.direct import DirectHosts
 from umbilical.proxies.http_client import READ_BYTES
 from umbilical.proxies.https import HttpProxy
-from umbilical.proxies.listener import Service
+from umbilical.proxies.listener import ConnectionService
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.process import MakeTunnel, run_proxy, tunnel_of
 from umbilical.proxies.proxy_connect import ProxyTls
@@ -30,12 +30,12 @@ async def run_https(settings: HttpsSettings, make_tunnel: MakeTunnel | None = No
     direct = DirectHosts(outbound.direct_suffixes, outbound.never_direct)
     tls = ProxyTls(settings.proxy_authority)
 
-    def make_service(opener: Opener, metrics: ProxyMetrics) -> Service:
-        ways = UserProxy(watched.rules, direct, opener, tls, metrics)
-        proxy = HttpProxy(ways, settings.listener, metrics, default_connect_port=settings.default_connect_port)
+    def make_service(opener: Opener, metrics: ProxyMetrics) -> ConnectionService:
+        router = UserProxy(watched.rules, direct, opener, tls, metrics)
+        proxy = HttpProxy(router, settings.listener, metrics, default_connect_port=settings.default_connect_port)
         if settings.listen_tls.certificate is None:
             return proxy
-        return TlsDoor(proxy, settings.listener, settings.listen_tls, metrics.certificates)
+        return TlsService(proxy, settings.listener, settings.listen_tls, metrics.certificates)
 
     return await run_proxy(settings.listener, make_tunnel or tunnel_of(outbound), make_service, "HTTP proxy")
 
@@ -46,7 +46,7 @@ def through_tunnel(settings: OutboundSettings, rules: ProxyRules) -> OutboundSet
     return OutboundSettings(**(vars(settings) | {"never_direct": never}))
 
 
-class TlsDoor:
+class TlsService:
     """Fulfils the listener's Service: a handshake first, then whatever the proxy says."""
 
     def __init__(

@@ -26,7 +26,7 @@ _OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
-class Service(Protocol):
+class ConnectionService(Protocol):
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One client, from its first byte to its last; what is written when it returns is still delivered.
 
@@ -39,8 +39,8 @@ class Service(Protocol):
         ...
 
 
-class Listener:
-    def __init__(self, settings: ListenerSettings, service: Service, metrics: ProxyMetrics) -> None:
+class ProxyListener:
+    def __init__(self, settings: ListenerSettings, service: ConnectionService, metrics: ProxyMetrics) -> None:
         self._settings: Final = settings
         self._service: Final = service
         self._metrics: Final = metrics

@@ -10,20 +10,20 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from enum import Enum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.tunnel import outbound
 from umbilical.tunnel.daemon import own_task
 
 
-class Way(Enum):
+class LookupSource(Enum):
     """Who was asked; values as the metrics spell them."""
 
-    GUEST = "guest"
+    HOSTED = "guest"
     SERVICE = "service"
     MANAGEMENT = "management"
 
 
-class Result(Enum):
+class LookupResult(Enum):
     """What came of it; values as the metrics spell them."""
 
     OK = "ok"
@@ -37,18 +37,18 @@ class Result(Enum):
 class LookupFailed(DialFailed):
     """There is no address, and so no connection."""
 
-    def __init__(self, result: Result, hop: str, text: str) -> None:
-        super().__init__(Reason.NAME, hop, text)
+    def __init__(self, result: LookupResult, hop: str, text: str) -> None:
+        super().__init__(DialReason.NAME, hop, text)
         self.result: Final = result
 
     @property
     def is_answer(self) -> bool:
         """Whether somebody answered: then the way there works."""
-        return self.result is Result.ABSENT
+        return self.result is LookupResult.ABSENT
 
 
 class LookupObserver(Protocol):
-    def looked_up(self, way: str, result: str) -> None: ...
+    def looked_up(self, source: str, result: str) -> None: ...
 
 
 MOST_ENTRIES: Final = 4096
@@ -142,9 +142,9 @@ class ManagementDns:
         try:
             addresses = await self._shared.run(host, lambda: self._look_up(host))
         except LookupFailed as failure:
-            self._observer.looked_up(Way.MANAGEMENT.value, failure.result.value)
+            self._observer.looked_up(LookupSource.MANAGEMENT.value, failure.result.value)
             raise
-        self._observer.looked_up(Way.MANAGEMENT.value, Result.OK.value)
+        self._observer.looked_up(LookupSource.MANAGEMENT.value, LookupResult.OK.value)
         return addresses
 
     async def close(self) -> None:
@@ -155,9 +155,9 @@ class ManagementDns:
             async with asyncio.timeout(LOOKUP_SECONDS), self._slots:
                 return tuple(dict.fromkeys(await self._ask(host)))
         except TimeoutError:
-            raise LookupFailed(Result.TIMEOUT, HOP, f"{host}: no answer within {LOOKUP_SECONDS:g} s") from None
+            raise LookupFailed(LookupResult.TIMEOUT, HOP, f"{host}: no answer within {LOOKUP_SECONDS:g} s") from None
         except OSError as error:
-            result = Result.ABSENT if _is_absent(error) else Result.FAILED
+            result = LookupResult.ABSENT if _is_absent(error) else LookupResult.FAILED
             raise LookupFailed(result, HOP, str(error)) from None
 
 

@@ -20,20 +20,20 @@ Gauge = Callable[[], int]
 
 
 class DialObserver(Protocol):
-    """Who counts dials; `result` is "ok" or a Reason's value."""
+    """Who counts dials; `result` is "ok" or the value of a DialReason."""
 
-    def dialled(self, way: str, result: str, seconds: float) -> None: ...
+    def dialled(self, route: str, result: str, seconds: float) -> None: ...
 
 
-async def observed(observer: DialObserver, way: str, dial: Awaitable[Streams]) -> Streams:
+async def observed(observer: DialObserver, route: str, dial: Awaitable[Streams]) -> Streams:
     """Await a dial and tell how it went. Raises DialFailed as the dial does."""
     began = time.monotonic()
     try:
         streams = await dial
     except DialFailed as failure:
-        observer.dialled(way, failure.reason.value, time.monotonic() - began)
+        observer.dialled(route, failure.reason.value, time.monotonic() - began)
         raise
-    observer.dialled(way, OK, time.monotonic() - began)
+    observer.dialled(route, OK, time.monotonic() - began)
     return streams
 
 
@@ -71,17 +71,17 @@ class ProxyMetrics:
         add(self._refused, (reason,))
 
     def requested(self, protocol: str, result: str) -> None:
-        """`protocol` is socks5, connect or http; `result` is ok, a Reason's value, bad-request, unauthorized, …"""
+        """`protocol` is socks5, connect or http; `result` is ok, a DialReason's value, bad-request, …"""
         add(self._requests, (protocol, result))
 
-    def dialled(self, way: str, result: str, seconds: float) -> None:
-        """`way` is tunnel, direct or user-proxy; `result` is ok or a Reason's value."""
-        add(self._dials, (way, result))
-        observe(self._dial_seconds, (way,), DIAL_BOUNDS, seconds)
+    def dialled(self, route: str, result: str, seconds: float) -> None:
+        """`route` is tunnel, direct or user-proxy; `result` is ok or the value of a DialReason."""
+        add(self._dials, (route, result))
+        observe(self._dial_seconds, (route,), DIAL_BOUNDS, seconds)
 
-    def looked_up(self, way: str, result: str) -> None:
-        """`way` is guest, service or management; `result` is ok, nxdomain, timeout, failed or cached."""
-        add(self._lookups, (way, result))
+    def looked_up(self, source: str, result: str) -> None:
+        """`source` is guest, service or management; `result` is ok, nxdomain, timeout, failed or cached."""
+        add(self._lookups, (source, result))
 
     def render(self) -> bytes:
         out = Exposition()

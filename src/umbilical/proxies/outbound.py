@@ -13,10 +13,10 @@ from typing import Final, Protocol
 from umbilical.dialer.failure import DialFailed
 from umbilical.dialer.streams import Opener, Streams
 from umbilical.fault import StartupError
-from umbilical.proxies.direct import Direct, DirectHosts
-from umbilical.proxies.guest_dns import PATIENCE, DnsPatience, DnsServers, GuestDns, parse_servers, parse_service
+from umbilical.proxies.direct import DirectDialer, DirectHosts
 from umbilical.proxies.happy_eyeballs import Race, family_of, interleaved, only_ipv4
 from umbilical.proxies.health import FAULTS_OF_THE_TUNNEL, TunnelHealth, WatchedTunnel
+from umbilical.proxies.hosted_dns import PATIENCE, DnsPatience, DnsServers, HostedDns, parse_servers, parse_service
 from umbilical.proxies.lookup import LookupFailed, LookupObserver, ManagementDns, SystemResolver, ask_system
 from umbilical.proxies.metrics import DialObserver, observed
 from umbilical.proxies.proxy_rules import ProxyRules, rules_of_environment
@@ -25,19 +25,19 @@ from umbilical.proxies.settings import OutboundSettings, Resolution
 from umbilical.record import Record
 from umbilical.tunnel.outbound import is_literal
 
-ASKS_GUEST_DNS: Final = frozenset({Resolution.GUEST, Resolution.SERVICE, Resolution.GUEST_THEN_MANAGEMENT})
-ASKS_FOR_SERVICES: Final = frozenset({Resolution.SERVICE, Resolution.MANAGEMENT, Resolution.GUEST_THEN_MANAGEMENT})
+ASKS_HOSTED_DNS: Final = frozenset({Resolution.HOSTED, Resolution.SERVICE, Resolution.HOSTED_THEN_MANAGEMENT})
+ASKS_FOR_SERVICES: Final = frozenset({Resolution.SERVICE, Resolution.MANAGEMENT, Resolution.HOSTED_THEN_MANAGEMENT})
 """Management DNS knows no Service of the hosted cluster, so its API comes first there too, if there is one."""
 
 
-class Names:
+class NameResolver:
     """Addresses to be dialled through the tunnel."""
 
     def __init__(
-        self, guest: GuestDns | None, services: ServiceLookup | None, management: ManagementDns | None
+        self, hosted: HostedDns | None, services: ServiceLookup | None, management: ManagementDns | None
     ) -> None:
         """Without guest DNS management DNS is asked; without either, the name goes to the agent."""
-        self._guest: Final = guest
+        self._hosted: Final = hosted
         self._services: Final = services
         self._management: Final = management
 
@@ -48,8 +48,8 @@ class Names:
         found = await self.service_addresses(host)
         if found:
             return found
-        if self._guest is not None:
-            return await self._guest.resolve(host)
+        if self._hosted is not None:
+            return await self._hosted.resolve(host)
         if self._management is not None:
             return await self._management.resolve(host)
         return (host,)
@@ -59,12 +59,12 @@ class Names:
         return () if self._services is None else await self._services.find(host)
 
     def forget(self, host: str) -> None:
-        if self._guest is not None:
-            self._guest.forget(host)
+        if self._hosted is not None:
+            self._hosted.forget(host)
 
     async def close(self) -> None:
-        if self._guest is not None:
-            await self._guest.close()
+        if self._hosted is not None:
+            await self._hosted.close()
         if self._services is not None:
             await self._services.close()
 
@@ -79,7 +79,7 @@ class Observer(LookupObserver, DialObserver, Protocol):
     """Who counts lookups and dials."""
 
 
-class Surroundings(Record):
+class OutboundSystem(Record):
     """Time, and this machine's resolver: what a test replaces."""
 
     now: Callable[[], float] = time.monotonic
@@ -88,7 +88,7 @@ class Surroundings(Record):
     patience: DnsPatience = PATIENCE
 
 
-SURROUNDINGS: Final = Surroundings()
+SURROUNDINGS: Final = OutboundSystem()
 
 
 def make_outbound(
@@ -109,7 +109,7 @@ class Outbound:
         environment: Mapping[str, str],
         lookups: HostedServices | None,
         observer: Observer,
-        surroundings: Surroundings = SURROUNDINGS,
+        surroundings: OutboundSystem = SURROUNDINGS,
     ) -> None:
         """Raises StartupError."""
         self._settings: Final = settings
@@ -121,7 +121,7 @@ class Outbound:
         self._management: Final = ManagementDns(observer, surroundings.ask_system)
         self._names: Final = self._make_names()
         self._direct_hosts: Final = DirectHosts(settings.direct_suffixes, settings.never_direct)
-        self._direct: Final = Direct(self._rules(environment), self._management, prefer_ipv4=settings.prefer_ipv4)
+        self._direct: Final = DirectDialer(self._rules(environment), self._management, prefer_ipv4=settings.prefer_ipv4)
         self._first_family: int = socket.AF_INET6
 
     @property
@@ -170,7 +170,7 @@ class Outbound:
 
     def _may_fall_back(self, host: str) -> bool:
         """Not what has a meaning in the hosted cluster alone: this machine would reach somebody else by it."""
-        if self._settings.resolution is not Resolution.GUEST_THEN_MANAGEMENT or self._direct_hosts.is_never(host):
+        if self._settings.resolution is not Resolution.HOSTED_THEN_MANAGEMENT or self._direct_hosts.is_never(host):
             return False
         return is_of_the_world(host, self._settings.cluster_domain)
 
@@ -203,23 +203,23 @@ class Outbound:
             text = f"{broken.text}; and without the tunnel: {failure.text}"
             raise DialFailed(broken.reason, broken.hop, text) from failure
 
-    def _make_names(self) -> Names:
+    def _make_names(self) -> NameResolver:
         resolution, domain = self._settings.resolution, self._settings.cluster_domain
-        guest = self._make_guest_dns() if resolution in ASKS_GUEST_DNS else None
+        hosted = self._make_hosted_dns() if resolution in ASKS_HOSTED_DNS else None
         services = None
         if self._lookups is not None and resolution in ASKS_FOR_SERVICES:
             services = ServiceLookup(self._lookups, domain, self._observer, self._around.now)
         elif resolution is Resolution.SERVICE:
             raise _needs_kubeconfig("Services of the hosted cluster cannot be looked up")
-        return Names(guest, services, self._management if resolution is Resolution.MANAGEMENT else None)
+        return NameResolver(hosted, services, self._management if resolution is Resolution.MANAGEMENT else None)
 
-    def _make_guest_dns(self) -> GuestDns:
+    def _make_hosted_dns(self) -> HostedDns:
         settings, around = self._settings, self._around
         given, service = parse_servers(settings.guest_dns), parse_service(settings.guest_dns_service)
         if not given and self._lookups is None:
             raise _needs_kubeconfig("the hosted cluster's DNS servers are not known")
         servers = DnsServers(given, service, self._lookups, around.now)
-        return GuestDns(
+        return HostedDns(
             self._tunnel,
             servers,
             settings.cluster_domain,
@@ -230,7 +230,7 @@ class Outbound:
         )
 
     def _rules(self, environment: Mapping[str, str]) -> ProxyRules:
-        leaves = self._settings.direct_suffixes or self._settings.resolution is Resolution.GUEST_THEN_MANAGEMENT
+        leaves = self._settings.direct_suffixes or self._settings.resolution is Resolution.HOSTED_THEN_MANAGEMENT
         return rules_of_environment(environment) if leaves else ProxyRules(None, None, "")
 
 

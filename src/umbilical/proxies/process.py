@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any, Final, Protocol
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Opener, Streams
 from umbilical.fault import StartupError
 from umbilical.konnectivity.dial_failure import join_host_port
 from umbilical.proxies.health import HealthRoutes, TunnelWatch
-from umbilical.proxies.listener import Listener, Service
+from umbilical.proxies.listener import ConnectionService, ProxyListener
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings, OutboundSettings
 from umbilical.record import Record
@@ -29,7 +29,7 @@ WAITED_FOR: Final = frozenset({"UMB020", "UMB021", "UMB022"})
 """Files that are not there, or half written; any other fault at the start would be the same in an hour."""
 
 
-class Outlet(Protocol):
+class ProxyOutbound(Protocol):
     """The way out of a proxy. `umbilical.proxies.outbound.Outbound` fulfils it."""
 
     @property
@@ -46,55 +46,55 @@ class ClosableOpener(Opener, Protocol):
     async def close(self) -> None: ...
 
 
-class Tunnel(Record):
+class ProxyTunnel(Record):
     """What there is once the files are: the way out, and the bare tunnel below it, which closes after it."""
 
-    outlet: Outlet
+    outbound: ProxyOutbound
     dialer: ClosableOpener
 
 
-MakeTunnel = Callable[[ProxyMetrics], Tunnel]
+MakeTunnel = Callable[[ProxyMetrics], ProxyTunnel]
 """Raises StartupError while files are missing or cannot be used."""
 
 
 def tunnel_of(settings: OutboundSettings) -> MakeTunnel:
     """The real one: servers, names and direct paths as the settings have them."""
 
-    def make(metrics: ProxyMetrics) -> Tunnel:
+    def make(metrics: ProxyMetrics) -> ProxyTunnel:
         from umbilical.dialer.dialer import Dialer
         from umbilical.proxies.outbound import make_outbound
 
         dialer = Dialer(settings.dialer, metrics.certificates)
-        return Tunnel(make_outbound(settings, dialer, os.environ, metrics), dialer)
+        return ProxyTunnel(make_outbound(settings, dialer, os.environ, metrics), dialer)
 
     return make
 
 
-MakeService = Callable[[Opener, ProxyMetrics], Service]
+MakeService = Callable[[Opener, ProxyMetrics], ConnectionService]
 
 
-class LateOutlet:
-    """An outlet that may take its time to be there: until then every dial fails with the reason."""
+class DeferredOutbound:
+    """An outbound that may take its time to be there: until then every dial fails with the reason."""
 
     def __init__(self, make: MakeTunnel, metrics: ProxyMetrics) -> None:
         self._make: Final = make
         self._metrics: Final = metrics
-        self._tunnel: Tunnel | None = None
+        self._tunnel: ProxyTunnel | None = None
         self._fault: StartupError | None = None
         self.watch: Final = TunnelWatch()
         metrics.tunnel_healthy = self.is_healthy
 
     def is_healthy(self) -> int:
-        """Both eyes: ours until an agent has answered for the first time, the outlet's from then on."""
-        return int(self._tunnel is not None and self.watch.agent_reached and self._tunnel.outlet.is_tunnel_healthy)
+        """Both eyes: ours until an agent has answered for the first time, the outbound's from then on."""
+        return int(self._tunnel is not None and self.watch.agent_reached and self._tunnel.outbound.is_tunnel_healthy)
 
     async def open(self, host: str, port: int) -> Streams:
         if self._tunnel is None:
-            raise DialFailed(Reason.TLS, "this proxy", str(self._fault or "its files are not read yet"))
-        return await self._tunnel.outlet.open(host, port)
+            raise DialFailed(DialReason.TLS, "this proxy", str(self._fault or "its files are not read yet"))
+        return await self._tunnel.outbound.open(host, port)
 
     def try_once(self) -> bool:
-        """Whether the outlet is there; told when it is not, and whenever the reason changes. Raises StartupError."""
+        """Whether the outbound is there; told when it is not, and whenever the reason changes. Raises StartupError."""
         if self._tunnel is not None:
             return True
         try:
@@ -122,7 +122,7 @@ class LateOutlet:
 
     async def close(self) -> None:
         if self._tunnel is not None:
-            await self._tunnel.outlet.close()
+            await self._tunnel.outbound.close()
             await self._tunnel.dialer.close()
 
 
@@ -132,23 +132,23 @@ async def run_proxy(settings: ListenerSettings, make_tunnel: MakeTunnel, make_se
         stop = StopRequests()
         stack.callback(stop.close)
         metrics = ProxyMetrics()
-        outlet = LateOutlet(make_tunnel, metrics)
-        stack.push_async_callback(outlet.close)
-        listener = Listener(settings, make_service(outlet, metrics), metrics)
+        outbound = DeferredOutbound(make_tunnel, metrics)
+        stack.push_async_callback(outbound.close)
+        listener = ProxyListener(settings, make_service(outbound, metrics), metrics)
         stack.push_async_callback(listener.close)
         if settings.health is not None:
-            routes = HealthRoutes(lambda: _unready(listener, outlet.watch), metrics.render)
+            routes = HealthRoutes(lambda: _unready(listener, outbound.watch), metrics.render)
             await open_http(stack, settings.health, routes, "health")
-        outlet.try_once()
+        outbound.try_once()
         listener.listen(what)
-        watching = own_task(outlet.run())
+        watching = own_task(outbound.run())
         stack.push_async_callback(end_task, watching)
         logger.info("%s listens on %s", what, ", ".join(join_host_port(*address) for address in listener.addresses))
         await _until_told(stop, watching)
         return await _leave(listener, settings.drain_seconds, stop)
 
 
-def _unready(listener: Listener, watch: TunnelWatch) -> str:
+def _unready(listener: ProxyListener, watch: TunnelWatch) -> str:
     if not listener.is_listening:
         return "draining"
     return "" if watch.server_reached else watch.reason
@@ -164,7 +164,7 @@ async def _until_told(stop: StopRequests, watching: "asyncio.Task[Any]") -> None
     await told
 
 
-async def _leave(listener: Listener, seconds: float, stop: StopRequests) -> int:
+async def _leave(listener: ProxyListener, seconds: float, stop: StopRequests) -> int:
     """Unready first, then no newcomers, then patience; a second signal ends the patience."""
     listener.stop_accepting()
     if seconds <= 0:

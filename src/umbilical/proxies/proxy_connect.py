@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from umbilical.dialer.connect import authority_of, read_reply, refusal_text
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Opener, Streams, layered_streams
 from umbilical.dialer.tls_layer import Scratch, TlsLayer
 from umbilical.fault import StartupError
@@ -26,7 +26,7 @@ HANDSHAKE_SECONDS: Final = 10.0
 REPLY_SECONDS: Final = 30.0
 SHOWN_BODY_BYTES: Final = 500
 BUFFER_BYTES: Final = 256 * 1024
-OF_THE_PROXY: Final = frozenset({Reason.REFUSED, Reason.UNREACHABLE, Reason.TIMEOUT, Reason.NAME})
+OF_THE_PROXY: Final = frozenset({DialReason.REFUSED, DialReason.UNREACHABLE, DialReason.TIMEOUT, DialReason.NAME})
 """Said of the proxy and not of the endpoint, these would mislead; what is the tunnel's own fault stays as it is."""
 
 
@@ -143,7 +143,7 @@ async def reach(proxy: ProxyUrl, opener: Opener, tls: ProxyTls) -> Streams:
     except DialFailed as failure:
         if failure.reason not in OF_THE_PROXY:
             raise
-        raise DialFailed(Reason.PROXY, hop_of(proxy), failure.text) from failure
+        raise DialFailed(DialReason.PROXY, hop_of(proxy), failure.text) from failure
     if not proxy.is_tls:
         return streams
     try:
@@ -163,7 +163,7 @@ async def _secured(proxy: ProxyUrl, streams: Streams, tls: ProxyTls) -> Streams:
         text = f"TLS: {tls_reason(error)}"
     except OSError as error:
         text = f"lost during the TLS handshake: {error}"
-    raise DialFailed(Reason.PROXY, hop_of(proxy), text)
+    raise DialFailed(DialReason.PROXY, hop_of(proxy), text)
 
 
 async def ask(proxy: ProxyUrl, streams: Streams, endpoint: str) -> None:
@@ -177,13 +177,13 @@ async def ask(proxy: ProxyUrl, streams: Streams, endpoint: str) -> None:
             while 100 <= reply.status < 200 and reply.status != 101:
                 reply = await read_reply(reader)
     except TimeoutError:
-        raise DialFailed(Reason.PROXY, hop_of(proxy), f"no answer to CONNECT within {REPLY_SECONDS:g} s") from None
+        raise DialFailed(DialReason.PROXY, hop_of(proxy), f"no answer to CONNECT within {REPLY_SECONDS:g} s") from None
     except ProtocolViolation as error:
-        raise DialFailed(Reason.PROXY, hop_of(proxy), error.message) from None
+        raise DialFailed(DialReason.PROXY, hop_of(proxy), error.message) from None
     except (OSError, EOFError) as error:
-        raise DialFailed(Reason.PROXY, hop_of(proxy), f"lost before it answered CONNECT: {error}") from None
+        raise DialFailed(DialReason.PROXY, hop_of(proxy), f"lost before it answered CONNECT: {error}") from None
     if not 200 <= reply.status < 300:  # RFC 9110 section 9.3.6: any of these opens the tunnel
-        reason = Reason.FORBIDDEN if reply.status in (403, 407) else Reason.PROXY
+        reason = DialReason.FORBIDDEN if reply.status in (403, 407) else DialReason.PROXY
         said = await refusal_text(reader, reply, SHOWN_BODY_BYTES)
         text = f"refused CONNECT {endpoint}: {reply.status_line}" + (f": {said}" if said else "")
         raise DialFailed(reason, hop_of(proxy), text)

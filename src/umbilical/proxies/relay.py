@@ -35,7 +35,7 @@ class RelayLimits(Record):
     """What may wait to be written, per direction; one read more may come on top of it."""
 
 
-class Ending(Record):
+class RelayEnding(Record):
     """How a relay ended, for the log."""
 
     to_endpoint: int
@@ -47,7 +47,7 @@ class Ending(Record):
 Now = Callable[[], float]
 
 
-def log_tunnel(client: asyncio.StreamWriter, target: str, ending: Ending, early: int, began: float) -> None:
+def log_tunnel(client: asyncio.StreamWriter, target: str, ending: RelayEnding, early: int, began: float) -> None:
     """`early`: what the client sent before the relay began."""
     tunnels.info(
         'tunnel client=%s target=%s up=%d down=%d ms=%d end="%s"',
@@ -72,7 +72,7 @@ def _milliseconds_since(began: float) -> int:
 
 async def relay(
     client: Streams, endpoint: Streams, limits: RelayLimits, traffic: Traffic, now: Now = time.monotonic
-) -> Ending:
+) -> RelayEnding:
     """Carry until both directions have ended, one has failed, or nothing moves; then both are closed.
 
     Cancelled, it cuts both at once.
@@ -87,7 +87,7 @@ async def relay(
     finally:
         cut(endpoint[1])
         cut(client[1])
-    return Ending(work.client.moved, work.endpoint.moved, reason)
+    return RelayEnding(work.client.moved, work.endpoint.moved, reason)
 
 
 async def part(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

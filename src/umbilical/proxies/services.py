@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from umbilical.fault import ApiRefused, ClusterError
-from umbilical.proxies.lookup import Cache, LookupFailed, LookupObserver, Result, SharedWork, Way
+from umbilical.proxies.lookup import Cache, LookupFailed, LookupObserver, LookupResult, LookupSource, SharedWork
 from umbilical.record import Record
 from umbilical.tunnel.outbound import is_literal
 
@@ -148,9 +148,9 @@ async def ask_api(api: HostedServices, service: ServiceName) -> tuple[str, ...] 
             return await api.cluster_ips(service.namespace, service.name)
     except TimeoutError:
         text = f"the hosted API gave no answer within {API_SECONDS:g} s"
-        raise LookupFailed(Result.TIMEOUT, str(service), text) from None
+        raise LookupFailed(LookupResult.TIMEOUT, str(service), text) from None
     except ClusterError as error:
-        raise LookupFailed(Result.FAILED, str(service), error.brief) from error
+        raise LookupFailed(LookupResult.FAILED, str(service), error.brief) from error
 
 
 class ServiceLookup:
@@ -176,7 +176,7 @@ class ServiceLookup:
             return ()
         known = self._known.get(service)
         if known is not None:
-            self._count(Result.CACHED)
+            self._count(LookupResult.CACHED)
             return known
         if self._failed_at is not None and self._now() < self._failed_at + AFTER_ERROR_SECONDS:
             return ()
@@ -193,7 +193,7 @@ class ServiceLookup:
             return ()
         self._failed_at = None
         self._known.put(service, found or (), KNOWN_SECONDS if found else UNKNOWN_SECONDS)
-        self._count(Result.OK if found else Result.ABSENT)
+        self._count(LookupResult.OK if found else LookupResult.ABSENT)
         return found or ()
 
     def _api_failed(self, failure: LookupFailed) -> None:
@@ -202,5 +202,5 @@ class ServiceLookup:
         self._failed_at = self._now()
         self._count(failure.result)
 
-    def _count(self, result: Result) -> None:
-        self._observer.looked_up(Way.SERVICE.value, result.value)
+    def _count(self, result: LookupResult) -> None:
+        self._observer.looked_up(LookupSource.SERVICE.value, result.value)

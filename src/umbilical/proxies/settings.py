@@ -25,13 +25,13 @@ class Resolution(Enum):
 
     AGENT = "agent"
     """Nobody here: the name goes through the tunnel, and the agent's own resolver finds it."""
-    GUEST = "guest"
+    HOSTED = "guest"
     """The hosted cluster's DNS, asked through the tunnel."""
     SERVICE = "service"
     """The hosted cluster's API for names of Services, its DNS for all others."""
     MANAGEMENT = "management"
     """This machine's resolver; the addresses are dialled through the tunnel."""
-    GUEST_THEN_MANAGEMENT = "guest-then-management"
+    HOSTED_THEN_MANAGEMENT = "guest-then-management"
     """As SERVICE while the tunnel works. While it does not, this machine's resolver, and dials without the tunnel."""
 
 
@@ -39,7 +39,7 @@ class OutboundSettings(Record):
     """How a proxy gets from a host and port to a connection."""
 
     dialer: DialerSettings
-    resolution: Resolution = Resolution.GUEST
+    resolution: Resolution = Resolution.HOSTED
     guest_dns: tuple[str, ...] = ()
     """Addresses of the hosted cluster's DNS servers, "IP" or "IP:port"; none: looked up as `guest_dns_service`."""
     guest_dns_service: str = "openshift-dns/dns-default"

@@ -34,7 +34,7 @@ MAX_PART_BYTES: Final = 255
 _NOBODY: Final = hashlib.sha256(b"").digest()
 
 
-class Credentials:
+class Socks5Credentials:
     def __init__(self, path: Path) -> None:
         """Raises StartupError when the file cannot be used: a proxy must not open its door for want of a list."""
         self._path: Final = path
@@ -99,7 +99,7 @@ class Socks5:
     """Fulfils `listener.Service`."""
 
     def __init__(
-        self, settings: ListenerSettings, opener: Opener, metrics: ProxyMetrics, credentials: Credentials | None
+        self, settings: ListenerSettings, opener: Opener, metrics: ProxyMetrics, credentials: Socks5Credentials | None
     ) -> None:
         self._settings: Final = settings
         self._opener: Final = opener
@@ -147,7 +147,7 @@ class Socks5:
         except DialFailed as failure:
             self._metrics.requested(PROTOCOL, failure.reason.value)
             self._tell(failure, where)
-            client[1].write(socks5.encode_reply(failure.verdict.socks_reply))
+            client[1].write(socks5.encode_reply(failure.report.socks_reply))
             return
         self._metrics.requested(PROTOCOL, OK)
         client[1].write(_success(endpoint[1]))
@@ -162,9 +162,9 @@ class Socks5:
         self._say(f"UMB522 {result}", f"UMB522 a client is turned away client={peer_of(writer)}: {why}", "UMB522", "")
 
     def _tell(self, failure: DialFailed, where: str) -> None:
-        verdict = failure.verdict
-        text = f"{verdict.code} dial of {where} failed: {verdict.words}: {failure}"
-        self._say(f"{verdict.code} {where}", text, verdict.code, verdict.remedy)
+        report = failure.report
+        text = f"{report.code} dial of {where} failed: {report.words}: {failure}"
+        self._say(f"{report.code} {where}", text, report.code, report.remedy)
 
     def _say(self, kind: str, text: str, code: str, remedy: str) -> None:
         """The first of a kind at once, then how many there were: a storm is a few lines."""
@@ -187,7 +187,7 @@ def _success(writer: asyncio.StreamWriter) -> bytes:
 
 async def run_socks5(settings: Socks5Settings, make_tunnel: MakeTunnel | None = None) -> int:
     """Serve until a signal; the exit code. Raises StartupError, with nothing left open."""
-    credentials = None if settings.credentials is None else Credentials(settings.credentials)
+    credentials = None if settings.credentials is None else Socks5Credentials(settings.credentials)
 
     def make_service(opener: Opener, metrics: ProxyMetrics) -> Socks5:
         return Socks5(settings.listener, opener, metrics, credentials)

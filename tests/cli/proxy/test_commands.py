@@ -12,7 +12,7 @@ from tests.support.dns_server import ScriptedDns
 from tests.support.fixture_types import Patch
 from tests.support.in_process import Stage
 from tests.support.proxy_process import running
-from tests.support.proxy_scene import ask, drop, echo, endpoint
+from tests.support.proxy_testbed import ask, drop, echo, endpoint
 from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import make_tunnel_pki
 
@@ -191,7 +191,7 @@ def test_options_of_names_reach_the_settings(tmp_path: Path) -> None:
     )
     assert found == OutboundSettings(
         dialer=DialerSettings((UnixServer(Path("/s")),)),
-        resolution=Resolution.GUEST_THEN_MANAGEMENT,
+        resolution=Resolution.HOSTED_THEN_MANAGEMENT,
         guest_dns=("172.30.0.10", "fd00::a"),
         guest_dns_service="kube-system/kube-dns",
         cluster_domain="c.example",
@@ -203,10 +203,10 @@ def test_options_of_names_reach_the_settings(tmp_path: Path) -> None:
 
 
 def test_whoever_says_where_the_guests_dns_is_gets_it_also_without_its_api() -> None:
-    assert outbound("--server=unix:/s", "--guest-dns=172.30.0.10").resolution is Resolution.GUEST
+    assert outbound("--server=unix:/s", "--guest-dns=172.30.0.10").resolution is Resolution.HOSTED
     assert outbound("--server=unix:/s", "--guest-dns=1.2.3.4", "--resolve=agent").resolution is Resolution.AGENT
     found = outbound("--server=unix:/s", "--resolve=guest-then-management", "--guest-dns=172.30.0.10")
-    assert (found.resolution, found.kubeconfig) == (Resolution.GUEST_THEN_MANAGEMENT, None)
+    assert (found.resolution, found.kubeconfig) == (Resolution.HOSTED_THEN_MANAGEMENT, None)
 
 
 def test_what_cannot_work_is_told_at_once() -> None:

@@ -31,8 +31,8 @@ from umbilical.hosted.objects.spec import (
     DataPlaneProxy,
     HostedSpec,
     Leases,
-    Server,
     ServerCount,
+    ServerProgram,
 )
 from umbilical.konnectivity.identity import parse_agent_rules
 from umbilical.konnectivity.metadata import AgentIdentifiers, parse_agent_identifiers
@@ -151,7 +151,7 @@ def test_an_agent_is_ready_once_a_server_is_reached_and_alive_before() -> None:
 
 
 def test_new_certificates_restart_agents_that_read_them_only_once() -> None:
-    upstream = pod_template(hosted_spec(server=Server.UPSTREAM), {}, "sum")
+    upstream = pod_template(hosted_spec(server=ServerProgram.UPSTREAM), {}, "sum")
     assert upstream["metadata"]["annotations"] == {"umbilical.dev/certificates-sha256": "sum"}
     assert "annotations" not in pod_template(SPEC, {}, "sum")["metadata"]
 

@@ -16,7 +16,7 @@ from tests.support.tunnel_client import DialRefused
 from tests.support.tunnel_pair import Shape, TunnelPair, http_get
 from tests.support.tunnel_pki import make_tunnel_pki
 
-from umbilical.dialer.failure import Reason
+from umbilical.dialer.failure import DialReason
 from umbilical.hosted.objects import monitoring
 from umbilical.hosted.objects.alerts import RUNBOOK, TUNNEL_REASONS, hosted_rules, rules
 from umbilical.hosted.objects.components import HEALTH_PORTS
@@ -119,8 +119,15 @@ def test_expected_agents_and_aggregated_apis_are_watched_where_there_are_some() 
 
 
 def test_every_fault_of_the_tunnel_is_counted_and_no_endpoint_s() -> None:
-    endpoints = {Reason.REFUSED, Reason.UNREACHABLE, Reason.TIMEOUT, Reason.NAME, Reason.FORBIDDEN, Reason.PROXY}
-    assert set(TUNNEL_REASONS.split("|")) == {reason.value for reason in Reason if reason not in endpoints}
+    endpoints = {
+        DialReason.REFUSED,
+        DialReason.UNREACHABLE,
+        DialReason.TIMEOUT,
+        DialReason.NAME,
+        DialReason.FORBIDDEN,
+        DialReason.PROXY,
+    }
+    assert set(TUNNEL_REASONS.split("|")) == {reason.value for reason in DialReason if reason not in endpoints}
 
 
 def test_a_client_that_gives_up_is_no_failed_dial() -> None:
@@ -225,7 +232,7 @@ def all_of_a_proxy() -> str:
     made = ProxyMetrics()
     made.refused("limit")
     made.requested("socks5", "ok")
-    made.dialled("tunnel", Reason.NO_AGENT.value, 1.0)
+    made.dialled("tunnel", DialReason.NO_AGENT.value, 1.0)
     made.looked_up("guest", "timeout")
     certified(made.certificates)
     return made.render().decode()

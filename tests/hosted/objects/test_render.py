@@ -28,8 +28,8 @@ from umbilical.hosted.objects.spec import (
     Leases,
     Monitoring,
     Publishing,
-    Server,
     ServerCount,
+    ServerProgram,
     Strategy,
     Workload,
 )
@@ -39,7 +39,7 @@ STATIC = hosted_spec(kube_apiserver=KubeApiserver(workload=Workload.STATIC_POD, 
 CLUSTER_WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding", "APIService"}
 SPECS = {
     "full": hosted_spec(),
-    "upstream": hosted_spec(server=Server.UPSTREAM),
+    "upstream": hosted_spec(server=ServerProgram.UPSTREAM),
     "plain": hosted_spec(
         aggregated_apis=(), aggregated_authority="", components=(), monitoring=Monitoring(enabled=False)
     ),

@@ -33,8 +33,8 @@ from umbilical.hosted.objects.spec import (
     Monitoring,
     Pki,
     Publishing,
-    Server,
     ServerCount,
+    ServerProgram,
     Strategy,
     TlsProfile,
     Workload,
@@ -44,7 +44,7 @@ from umbilical.manifests.tree import AssetTree
 
 SPECS = {
     "plain": hosted_spec(),
-    "upstream": hosted_spec(server=Server.UPSTREAM),
+    "upstream": hosted_spec(server=ServerProgram.UPSTREAM),
     "leases": hosted_spec(server_count=ServerCount.LEASES, leases=Leases("servers-kubeconfig")),
     "modern": hosted_spec(tls_profile=TlsProfile.MODERN),
     "single signer": hosted_spec(pki=Pki(signers=Signers.SINGLE)),
@@ -151,10 +151,10 @@ def test_every_file_that_server_and_kube_apiserver_are_told_of_lies_on_the_node(
 
 
 def test_upstreams_server_has_no_rules_to_read() -> None:
-    upstream = hosted_spec(server=Server.UPSTREAM)
+    upstream = hosted_spec(server=ServerProgram.UPSTREAM)
     assert not [name for name in flags(upstream) if "identities" in name]
     assert "agent-identities" not in {volume["name"] for volume in pod_volumes(upstream)}
-    spec = SPEC.replace(server=Server.UPSTREAM)
+    spec = SPEC.replace(server=ServerProgram.UPSTREAM)
     tree = AssetTree()
     add_static_files(tree, "node", spec, hosted_set())
     assert not [asset.path for asset in tree if "identities" in asset.path]

@@ -17,11 +17,11 @@ from umbilical.hosted.objects.spec import (
     AggregatedApi,
     ApiGroup,
     DataPlaneProxy,
+    HostedNetworks,
     HostedSpec,
     KubeApiserver,
     Leases,
     ManagementProxy,
-    Networks,
     Pki,
     Publishing,
     ServerCount,
@@ -38,8 +38,8 @@ from umbilical.pki.profiles import KeyType
 ADDRESS = ipaddress.ip_address("172.30.12.7")
 
 
-def networks(*texts: str) -> Networks:
-    return Networks(*((ipaddress.ip_network(text),) for text in texts))
+def networks(*texts: str) -> HostedNetworks:
+    return HostedNetworks(*((ipaddress.ip_network(text),) for text in texts))
 
 
 def test_servers_are_known_by_their_services_and_by_loopback_or_the_published_host() -> None:
@@ -59,7 +59,7 @@ def test_what_contradicts_itself_is_told() -> None:
         ({"server_count": ServerCount.LEASES}, "needs leases.kubeconfigSecret"),
         ({"kube_apiserver": KubeApiserver(workload=Workload.STATIC_POD)}, "kubeApiserver.manifest is needed"),
         ({"kube_apiserver": KubeApiserver(ports=())}, "kubeApiserver.ports is empty"),
-        ({"networks": Networks()}, "networks.service is needed"),
+        ({"networks": HostedNetworks()}, "networks.service is needed"),
         ({"proxy": DataPlaneProxy(trusted_ca="bundle")}, "without a proxy"),
         ({"pki": Pki(authority_days=365)}, "pki.certificateDays must be less"),
         ({"aggregated_authority": ""}, "aggregatedAuthority is needed"),

@@ -9,7 +9,7 @@ from tests.support.hosted_certificates import NAMES, NOW, hosted_set, renewed, t
 from umbilical.fault import PkiError
 from umbilical.hosted.objects import names
 from umbilical.hosted.pki import table
-from umbilical.hosted.pki.certificate_set import LAYOUT_FILE, HostedSet, Names, leaf_reason, signer_reason
+from umbilical.hosted.pki.certificate_set import LAYOUT_FILE, HostedSet, ListenerNames, leaf_reason, signer_reason
 from umbilical.hosted.pki.table import (
     AGENT,
     CLIENT,
@@ -18,7 +18,7 @@ from umbilical.hosted.pki.table import (
     LEAVES,
     SERVER,
     SINGLE_SIGNER,
-    Leaf,
+    HostedLeaf,
     Signers,
     Trust,
     signer_ids,
@@ -33,7 +33,7 @@ from umbilical.pki.profiles import BACKDATE, KeyType, Profile, Usage, client_pro
 DAY = timedelta(days=1)
 
 
-def certificate(made: HostedSet, leaf: Leaf) -> Certificate:
+def certificate(made: HostedSet, leaf: HostedLeaf) -> Certificate:
     return read_certificates(made.leaves[leaf.id].certificate)[0]
 
 
@@ -41,7 +41,7 @@ def current(made: HostedSet, trust: Trust) -> Certificate:
     return read_certificates(made.signer_for(trust).pair.certificate)[0]
 
 
-def without(made: HostedSet, leaf: Leaf, pair: KeyPair | None = None) -> HostedSet:
+def without(made: HostedSet, leaf: HostedLeaf, pair: KeyPair | None = None) -> HostedSet:
     """Copy a set with another pair in the place of one, or none."""
     others = {id_: one for id_, one in made.leaves.items() if id_ != leaf.id}
     return replace(made, leaves=others if pair is None else {**others, leaf.id: pair})
@@ -107,7 +107,7 @@ def test_a_certificate_that_is_missing_is_made_and_new_names_renew_the_one_that_
 
 def test_a_name_that_no_certificate_can_hold_is_refused_before_a_key_is_drawn() -> None:
     with pytest.raises(PkiError, match="UMB150"):
-        renewed(None, Names(("a b",), ("konnectivity-server",)))
+        renewed(None, ListenerNames(("a b",), ("konnectivity-server",)))
 
 
 def test_a_certificate_is_renewed_when_less_than_its_share_is_left() -> None:

@@ -14,7 +14,7 @@ from umbilical.codes import FINDINGS
 
 if TYPE_CHECKING:
     from umbilical.cluster.apply import Document
-    from umbilical.hosted.apply import ApplyOptions, Step, TokenCopy
+    from umbilical.hosted.apply import ApplyOptions, ApplyResult, TokenCopy
 
 FOLDER: Final = click.Path(path_type=Path, file_okay=False, exists=True)
 Work = list[tuple[str, Path, "list[Document]"]]
@@ -103,14 +103,14 @@ def _copy_of(work: Work) -> "TokenCopy | None":
     return next((planned_copy(name, documents) for name, _, documents in work if name == MANAGEMENT), None)
 
 
-async def _applied(work: Work, options: "ApplyOptions", token_seconds: float, *, tells: bool) -> "list[Step]":
-    from umbilical.hosted.apply import Patience, apply_documents, copy_token
+async def _applied(work: Work, options: "ApplyOptions", token_seconds: float, *, tells: bool) -> "list[ApplyResult]":
+    from umbilical.hosted.apply import TokenWait, apply_documents, copy_token
 
     copy = _copy_of(work) if len(work) > 1 else None
     width = max(len(subject) for subject in _subjects(work, copy))
-    steps: list[Step] = []
+    steps: list[ApplyResult] = []
 
-    def tell(step: "Step") -> None:
+    def tell(step: "ApplyResult") -> None:
         if tells:
             click.echo(_row(step, width))
 
@@ -120,7 +120,7 @@ async def _applied(work: Work, options: "ApplyOptions", token_seconds: float, *,
         kubeconfigs = {cluster: kubeconfig for cluster, kubeconfig, _ in work}
         management = kubeconfigs.pop(copy.cluster)
         (hosted,) = kubeconfigs.values()
-        patience = Patience(token_seconds, lambda: _tell_wait(token_seconds))
+        patience = TokenWait(token_seconds, lambda: _tell_wait(token_seconds))
         steps.append(await copy_token(copy, hosted, management, options, tell, patience))
     return steps
 
@@ -135,7 +135,7 @@ def _subjects(work: Work, copy: "TokenCopy | None") -> list[str]:
     return [str(document) for _, _, documents in work for document in documents] + ([copy.subject] if copy else [])
 
 
-def _row(step: "Step", width: int) -> str:
+def _row(step: "ApplyResult", width: int) -> str:
     from umbilical.checks.report import printable
 
     line = f"{step.cluster:<10}  {step.subject:<{width}}  {step.outcome.value}"
@@ -144,7 +144,7 @@ def _row(step: "Step", width: int) -> str:
     return "\n".join(printable(text) for text in (line, *told))
 
 
-def _last_line(steps: "list[Step]", is_dry_run: bool) -> str:
+def _last_line(steps: "list[ApplyResult]", is_dry_run: bool) -> str:
     counts: dict[str, int] = {}
     for step in steps:
         counts[step.outcome.value] = counts.get(step.outcome.value, 0) + 1
@@ -152,7 +152,7 @@ def _last_line(steps: "list[Step]", is_dry_run: bool) -> str:
     return f"\n{len(steps)} objects: {told}" + (" (dry run: nothing was stored)" if is_dry_run else "")
 
 
-def _as_json(steps: "list[Step]", is_dry_run: bool) -> str:
+def _as_json(steps: "list[ApplyResult]", is_dry_run: bool) -> str:
     rows = [
         {
             "cluster": step.cluster,

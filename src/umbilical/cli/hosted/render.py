@@ -22,7 +22,7 @@ from umbilical.hosted.objects.spec import HostedSpec, IpAddress
 if TYPE_CHECKING:
     from umbilical.cluster.client import ApiClient
     from umbilical.hosted.objects.spec import HostedSpec
-    from umbilical.hosted.pki.certificate_set import HostedSet, Renewal, Terms
+    from umbilical.hosted.pki.certificate_set import CertificateRenewal, CertificateSettings, HostedSet
     from umbilical.manifests.tree import AssetTree
 
 _NONE: Final = ("", "None")
@@ -74,25 +74,25 @@ _ROTATION: Final = (
 
 def renewed(
     spec: "HostedSpec", folder: Path | None, backend: str, *, rotate: bool, retire: bool, now: datetime | None = None
-) -> "Renewal":
+) -> "CertificateRenewal":
     """Take up what the directory holds, and make the rest; write nothing. Raises PkiError: it cannot be taken up."""
     from umbilical.cli.pki.options import chosen_backend
-    from umbilical.hosted.pki.certificate_set import Names, renew
+    from umbilical.hosted.pki.certificate_set import ListenerNames, renew
 
-    names = Names(spec.frontend_names, spec.agent_listener_names)
+    names = ListenerNames(spec.frontend_names, spec.agent_listener_names)
     existing = None if folder is None else _kept(folder)
     with chosen_backend(backend) as signing:
         moment = now or datetime.now(UTC)
         return renew(existing, names, _terms(spec), moment, signing, rotate=rotate, retire=retire)
 
 
-def keep(renewal: "Renewal", folder: Path) -> None:
+def keep(renewal: "CertificateRenewal", folder: Path) -> None:
     """Write the directory, if there is something new; keys are their owner's alone."""
     if renewal.changes:
         write_directory(folder, renewal.set.files(), overwrite=True)
 
 
-def tell(renewal: "Renewal", folder: Path | None) -> None:
+def tell(renewal: "CertificateRenewal", folder: Path | None) -> None:
     """Say on standard error what was made, and what that asks for."""
     from umbilical.hosted.pki.certificate_set import ROTATED
 
@@ -114,11 +114,11 @@ def _kept(folder: Path) -> "HostedSet | None":
     return HostedSet.from_files({path.name: read_bytes(path) for path in found})
 
 
-def _terms(spec: "HostedSpec") -> "Terms":
-    from umbilical.hosted.pki.certificate_set import Terms
+def _terms(spec: "HostedSpec") -> "CertificateSettings":
+    from umbilical.hosted.pki.certificate_set import CertificateSettings
 
     pki = spec.pki
-    return Terms(
+    return CertificateSettings(
         pki.signers,
         pki.key_type,
         timedelta(days=pki.authority_days),

@@ -19,10 +19,10 @@ from umbilical.fault import HostedError
 from umbilical.tunnel.settings import TlsFiles
 
 if TYPE_CHECKING:
-    from umbilical.hosted.access import Access
+    from umbilical.hosted.access import TunnelAccess
     from umbilical.hosted.endpoint_tls import EndpointTls
-    from umbilical.hosted.http_call import Call, Exchange, Header, Url
-    from umbilical.hosted.way import Trip, Way
+    from umbilical.hosted.http_call import Header, HttpCall, HttpExchange, Url
+    from umbilical.hosted.route import EndpointRoute, PingResult
 
 FORM: Final = "application/x-www-form-urlencoded"
 _HIDDEN: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
@@ -89,8 +89,8 @@ def _url(text: str) -> "Url":
         raise click.UsageError(f"{text!r} is no URL to ask for: {error}") from None
 
 
-def _call(url: "Url", options: dict[str, Any]) -> "Call":
-    from umbilical.hosted.http_call import Call, names
+def _call(url: "Url", options: dict[str, Any]) -> "HttpCall":
+    from umbilical.hosted.http_call import HttpCall, names
 
     headers = [header for text in options["headers"] for header in _headers(text)]
     body = _body(options["data"])
@@ -99,7 +99,7 @@ def _call(url: "Url", options: dict[str, Any]) -> "Call":
     if options["head"] and body is not None:
         raise click.UsageError("-I sends no body, so it excludes -d")
     method = options["method"] or ("HEAD" if options["head"] else "GET" if body is None else "POST")
-    return Call(method, url, tuple(headers), body or b"")
+    return HttpCall(method, url, tuple(headers), body or b"")
 
 
 def _headers(text: str) -> "list[Header]":
@@ -127,7 +127,7 @@ def _read(name: str) -> bytes:
     return Path(name).read_bytes()
 
 
-def _endpoint_tls(access: "Access", given: TlsFiles, options: dict[str, Any]) -> "EndpointTls":
+def _endpoint_tls(access: "TunnelAccess", given: TlsFiles, options: dict[str, Any]) -> "EndpointTls":
     """Take what was given; what was not, from the namespace if kubelets' credentials were asked for."""
     from umbilical.hosted.endpoint_tls import EndpointTls
 
@@ -137,14 +137,14 @@ def _endpoint_tls(access: "Access", given: TlsFiles, options: dict[str, Any]) ->
     return EndpointTls(files, options["endpoint_name"], is_verified=not options["insecure"])
 
 
-async def _bounded(access: "Access", call: "Call", tls: "EndpointTls", options: dict[str, Any]) -> int:
-    from umbilical.hosted.way import Endpoint, Way
+async def _bounded(access: "TunnelAccess", call: "HttpCall", tls: "EndpointTls", options: dict[str, Any]) -> int:
+    from umbilical.hosted.route import EndpointRoute, RouteEndpoint
 
     url, limit = call.url, options["max_time"]
-    endpoint = Endpoint(url.host, url.port, tls if url.scheme == "https" else None)
+    endpoint = RouteEndpoint(url.host, url.port, tls if url.scheme == "https" else None)
     try:
-        async with asyncio.timeout(limit), Way(access, endpoint, max(options["timeout"], 0.001)) as way:
-            return await _requested(way, call, options)
+        async with asyncio.timeout(limit), EndpointRoute(access, endpoint, max(options["timeout"], 0.001)) as route:
+            return await _requested(route, call, options)
     except TimeoutError:
         why = f"it was not over after {limit:g} s"
         raise HostedError(
@@ -152,23 +152,23 @@ async def _bounded(access: "Access", call: "Call", tls: "EndpointTls", options: 
         ) from None
 
 
-async def _requested(way: "Way", call: "Call", options: dict[str, Any]) -> int:
-    from umbilical.hosted.http_call import Exchange
+async def _requested(route: "EndpointRoute", call: "HttpCall", options: dict[str, Any]) -> int:
+    from umbilical.hosted.http_call import HttpExchange
 
-    trip, pipe = await way.open()
+    result, pipe = await route.open()
     if options["verbose"]:
-        _tell_hops(trip)
+        _tell_hops(result)
     if pipe is None:
-        failure = trip.failure
+        failure = result.failure
         assert failure is not None
         raise HostedError(failure.code, failure.what, failure.why, failure.remedy)
     try:
-        return await _exchanged(Exchange(pipe), call, options)
+        return await _exchanged(HttpExchange(pipe), call, options)
     finally:
         pipe.close()
 
 
-async def _exchanged(exchange: "Exchange", call: "Call", options: dict[str, Any]) -> int:
+async def _exchanged(exchange: "HttpExchange", call: "HttpCall", options: dict[str, Any]) -> int:
     if options["verbose"]:
         _tell_lines(">", [f"{call.method} {call.url.path} HTTP/1.1", f"Host: {call.url.authority}"])
         _tell_lines(">", [f"{name}: {_shown(name, value)}" for name, value in call.headers])
@@ -217,15 +217,15 @@ def _nobody_reads() -> int:
     return 0
 
 
-def _tell_hops(trip: "Trip") -> None:
+def _tell_hops(result: "PingResult") -> None:
     from umbilical.cli.ping_text import milliseconds, tls_line
 
     now = datetime.now(UTC)
-    failed = trip.failure.hop if trip.failure is not None else ""
-    for hop in trip.hops:
+    failed = result.failure.hop if result.failure is not None else ""
+    for hop in result.hops:
         verdict = "failed" if hop.name == failed else hop.detail
         _tell_lines("*", [f"{hop.name:<13}{milliseconds(hop.seconds):>8}  {verdict}"])
-        facts = {"tls": trip.server, "endpoint tls": trip.endpoint}.get(hop.name)
+        facts = {"tls": result.server, "endpoint tls": result.endpoint}.get(hop.name)
         if facts is not None:
             _tell_lines("*", [f"{'':<13}{'':>8}  {tls_line(facts, now, 'not verified')}"])
 

@@ -9,7 +9,7 @@ from umbilical.proxies.settings import LOOPBACK, Resolution
 from umbilical.tunnel.setting_rows import Table
 from umbilical.tunnel.settings import ListenAddress
 
-_NEEDS_DNS: Final = (Resolution.GUEST, Resolution.GUEST_THEN_MANAGEMENT)
+_NEEDS_DNS: Final = (Resolution.HOSTED, Resolution.HOSTED_THEN_MANAGEMENT)
 
 
 def proxy_values(table: Table, options: dict[str, Any], command: str, port: int) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def _servers(options: dict[str, Any], command: str) -> tuple[UnixServer | TcpSer
 def _resolution(options: dict[str, Any], command: str) -> Resolution:
     known = bool(options["guest_dns"] or options["kubeconfig"])
     if options["resolve"] is None:
-        return Resolution.GUEST if known else Resolution.AGENT
+        return Resolution.HOSTED if known else Resolution.AGENT
     resolution = Resolution(options["resolve"])
     if resolution is Resolution.SERVICE and options["kubeconfig"] is None:
         why = f"--resolve {resolution.value} asks the hosted cluster's API for Services"

@@ -27,7 +27,7 @@ TUNNEL_REASONS: Final = "no-agent|agent-lost|server|tls|protocol"
 """Of failed dials of proxies: the tunnel's own, and no endpoint's."""
 
 
-class Severity(Enum):
+class AlertSeverity(Enum):
     CRITICAL = "critical"
     """Calls fail now, or will soon."""
     WARNING = "warning"
@@ -38,7 +38,7 @@ class Alert:
     name: str
     minutes: int
     """How long it must be so."""
-    severity: Severity
+    severity: AlertSeverity
     expression: str
     summary: str
     description: str
@@ -83,7 +83,7 @@ def server_alerts(scope: str, servers: int) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalServerHasNoAgents",
             5,
-            Severity.CRITICAL,
+            AlertSeverity.CRITICAL,
             f"{nodes} == 0",
             "No agent of a node is connected to a server.",
             "The server in pod {{ $labels.namespace }}/{{ $labels.pod }} has no agent on any node. Logs, exec and "
@@ -92,7 +92,7 @@ def server_alerts(scope: str, servers: int) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalServerHasFewerAgents",
             15,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f"{nodes} < on (namespace) group_left () max by (namespace) ({nodes})",
             "A server has fewer agents than another one.",
             "The server in pod {{ $labels.namespace }}/{{ $labels.pod }} has {{ $value }} agents, and another server "
@@ -101,7 +101,7 @@ def server_alerts(scope: str, servers: int) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalServersMissing",
             10,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f"(count({nodes}) or vector(0)) < {servers}",
             "Fewer servers show metrics than kube-apiserver has replicas.",
             f"{{{{ $value }}}} of {servers} servers show metrics. The others do not run, or cannot be reached by "
@@ -110,7 +110,7 @@ def server_alerts(scope: str, servers: int) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalDialsFail",
             10,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f"{failed} / {sent} > {MAX_FAILED_DIALS} and {failed} > {MIN_FAILURES_PER_SECOND}",
             "Many dials through a server fail.",
             "{{ $value | humanizePercentage }} of the dials through {{ $labels.namespace }}/{{ $labels.pod }} fail.",
@@ -118,7 +118,7 @@ def server_alerts(scope: str, servers: int) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalDialsStalled",
             5,
-            Severity.CRITICAL,
+            AlertSeverity.CRITICAL,
             f"{metric.PENDING_DIALS}{{{scope}}} > 0 unless on (namespace, pod) {answered} > 0",
             "Dials wait, and no agent answers any.",
             "{{ $value }} dials wait in pod {{ $labels.namespace }}/{{ $labels.pod }}, and for five minutes no agent "
@@ -132,7 +132,7 @@ def aggregation_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalControlPlaneAgentMissing",
             5,
-            Severity.CRITICAL,
+            AlertSeverity.CRITICAL,
             f"{metric.READY_BACKENDS}{{{scope}, {metric.DEST_HOST}}} == 0",
             "No control-plane agent is connected to a server.",
             "The server in pod {{ $labels.namespace }}/{{ $labels.pod }} knows no agent for the aggregated APIs: "
@@ -147,7 +147,7 @@ def agent_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalAgentDisconnected",
             5,
-            Severity.CRITICAL,
+            AlertSeverity.CRITICAL,
             f"{connected} == 0",
             "An agent is connected to no server.",
             "The agent in pod {{ $labels.namespace }}/{{ $labels.pod }} has no connection to any server.",
@@ -155,7 +155,7 @@ def agent_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalAgentMissesServers",
             15,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f"{connected} < {known}",
             "An agent is connected to fewer servers than there are.",
             "The agent in pod {{ $labels.namespace }}/{{ $labels.pod }} is connected to {{ $value }} servers, and "
@@ -172,7 +172,7 @@ def certificate_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalCertificateExpiresSoon",
             60,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f"{left} < {WARN_DAYS * _DAY} and {left} >= {URGENT_DAYS * _DAY}",
             f"A certificate in use ends within {WARN_DAYS} days.",
             f"The certificate of {where} ends in {{{{ $value | humanizeDuration }}}}.",
@@ -180,7 +180,7 @@ def certificate_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalCertificateExpires",
             5,
-            Severity.CRITICAL,
+            AlertSeverity.CRITICAL,
             f"{left} < {URGENT_DAYS * _DAY}",
             f"A certificate in use ends within {URGENT_DAYS} days, or has ended.",
             f"The certificate of {where} ends in {{{{ $value | humanizeDuration }}}}. After that no new connection "
@@ -189,7 +189,7 @@ def certificate_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalCertificateNotReloaded",
             0,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             # A counter that begins with 1 has not increased in Prometheus' eyes: its first sample counts as well.
             f"({failed} - {failed} offset 30m) > 0 or ({failed} unless {failed} offset 30m)",
             "Changed certificate files could not be put in use.",
@@ -210,7 +210,7 @@ def proxy_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalProxyNotReady",
             5,
-            Severity.CRITICAL,
+            AlertSeverity.CRITICAL,
             f"{metric.PROXY_HEALTHY}{{{scope}}} == 0",
             "A proxy reaches no server of the tunnel.",
             f"The proxy in {where} reaches no server. What its pod sends to the data plane fails.",
@@ -218,7 +218,7 @@ def proxy_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalProxyRefuses",
             5,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f'{by} (rate({metric.PROXY_REFUSED}{{{scope}, reason="limit"}}[5m])) > 0',
             "A proxy closes connections unheard: it has as many as it may have.",
             f"The proxy in {where} is at its limit of connections.",
@@ -226,7 +226,7 @@ def proxy_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalProxyDialsFail",
             10,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f"{broken} / {dials} > {MAX_FAILED_DIALS}",
             "Dials of a proxy fail because of the tunnel.",
             f"{{{{ $value | humanizePercentage }}}} of the dials of the proxy in {where} fail before any endpoint "
@@ -235,7 +235,7 @@ def proxy_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalProxyLookupsFail",
             10,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f"{lost} / {lookups} > {MAX_FAILED_DIALS}",
             "Names cannot be looked up through the tunnel.",
             f"{{{{ $value | humanizePercentage }}}} of the lookups of the proxy in {where} get no answer. Names that "

@@ -22,14 +22,14 @@ class ProxyKind(Enum):
     HTTPS = "https"
 
 
-class Names(Enum):
+class NameResolution(Enum):
     """Who turns names into addresses."""
 
     AGENT = "agent"
-    GUEST = "guest"
+    HOSTED = "guest"
     """HyperShift's SOCKS5 proxy asks the management cluster unless told otherwise, which is the wrong view of the
     data plane's names; the hosted cluster's DNS answers for its Services as well."""
-    GUEST_THEN_MANAGEMENT = "guest-then-management"
+    HOSTED_THEN_MANAGEMENT = "guest-then-management"
     """For what must work before there are nodes."""
 
 
@@ -41,7 +41,7 @@ HEALTH_PORTS: Final = MappingProxyType({ProxyKind.SOCKS5: 8190, ProxyKind.HTTPS:
 class Proxy:
     kind: ProxyKind
     port: int = names.FRONTEND_PORT
-    names: Names = Names.GUEST
+    names: NameResolution = NameResolution.HOSTED
     to_cloud_apis: bool = False
     """Whether hosts of clouds' APIs are dialled from the pod itself: they are needed before there are nodes."""
     container: str = ""
@@ -58,7 +58,7 @@ class Proxy:
 
 
 @dataclass(frozen=True)
-class Component:
+class ControlPlaneComponent:
     """A Deployment of the control-plane namespace; its main container has the same name."""
 
     name: str
@@ -81,60 +81,60 @@ _HTTP_BY_HTTPS: Final = {"HTTP_PROXY": ProxyKind.HTTPS, "HTTPS_PROXY": ProxyKind
 _GRPC: Final = {"GRPC_PROXY": ProxyKind.SOCKS5}
 
 _TABLE: Final = (
-    Component(
+    ControlPlaneComponent(
         "openshift-apiserver",
         (_HTTPS,),
         "imports of images honour the user's proxy; webhooks are in the data plane",
         _HTTP_BY_HTTPS,
     ),
-    Component(
+    ControlPlaneComponent(
         "openshift-oauth-apiserver",
         (_SOCKS5,),
         "admission webhooks in the data plane",
         _HTTP_BY_SOCKS5,
     ),
-    Component(
+    ControlPlaneComponent(
         "oauth-openshift",
         (
             Proxy(ProxyKind.HTTPS, names.OAUTH_HTTPS_PORT, to_cloud_apis=True),
-            Proxy(ProxyKind.SOCKS5, names=Names.GUEST_THEN_MANAGEMENT),
+            Proxy(ProxyKind.SOCKS5, names=NameResolution.HOSTED_THEN_MANAGEMENT),
         ),
         "identity providers by HTTP through the user's proxy, by LDAP without; both before there are nodes",
         {**_HTTP_BY_HTTPS, "ALL_PROXY": ProxyKind.SOCKS5},
         # HyperShift adds hosts of IBM's login on IBM's cloud; they are among the cloud APIs already.
         ("oauth-openshift",),
     ),
-    Component(
+    ControlPlaneComponent(
         "ingress-operator",
         (Proxy(ProxyKind.HTTPS, to_cloud_apis=True),),
         "canary checks through the data plane, and DNS records at the cloud before there are nodes",
         _HTTP_BY_HTTPS,
     ),
-    Component(
+    ControlPlaneComponent(
         "cluster-network-operator",
-        (Proxy(ProxyKind.SOCKS5, names=Names.AGENT),),
+        (Proxy(ProxyKind.SOCKS5, names=NameResolution.AGENT),),
         "checks of the user's proxy, whose name must stay a name, or it would be asked twice (OCPBUGS-26762)",
     ),
-    Component(
+    ControlPlaneComponent(
         "ovnkube-control-plane",
         # The container that the network operator gives it; a second one would find the port taken.
         (Proxy(ProxyKind.SOCKS5, container="socks-proxy"),),
         "interconnect of OVN",
         {"ALL_PROXY": ProxyKind.SOCKS5},
     ),
-    Component("olm-operator", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
-    Component("catalog-operator", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
-    Component("packageserver", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
+    ControlPlaneComponent("olm-operator", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
+    ControlPlaneComponent("catalog-operator", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
+    ControlPlaneComponent("packageserver", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
 )
 COMPONENTS: Final = MappingProxyType({component.name: component for component in _TABLE})
 
 
-def chosen(spec: HostedSpec) -> tuple[Component, ...]:
+def chosen(spec: HostedSpec) -> tuple[ControlPlaneComponent, ...]:
     return tuple(COMPONENTS[name] for name in spec.components)
 
 
 LOOPBACK: Final = ("127.0.0.1", "localhost")
-GUEST_SUFFIXES: Final = (".svc", ".cluster.local", ".hypershift.local")
+HOSTED_SUFFIXES: Final = (".svc", ".cluster.local", ".hypershift.local")
 """Names that only the hosted cluster or its control plane knows."""
 METADATA: Final = "169.254.169.254"
 """Where a cloud's machines ask who they are: an address of the link, whichever cloud it is."""
@@ -145,7 +145,7 @@ CONTROL_PLANE: Final = (names.KUBE_APISERVER, "etcd-client", "audit-webhook")
 def for_user_proxy(spec: HostedSpec) -> str:
     """What the HTTP proxy sends through the tunnel and not to the user's proxy behind it."""
     networks = [str(network) for network in spec.networks.all if network.prefixlen > 0]
-    return _joined([*LOOPBACK, *GUEST_SUFFIXES, METADATA, *networks, *spec.proxy.no_proxy])
+    return _joined([*LOOPBACK, *HOSTED_SUFFIXES, METADATA, *networks, *spec.proxy.no_proxy])
 
 
 def for_component(spec: HostedSpec, more: Iterable[str] = ()) -> str:

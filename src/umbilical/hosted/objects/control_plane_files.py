@@ -11,7 +11,7 @@ from umbilical.hosted.objects.forms import metadata
 from umbilical.hosted.objects.names import TMP_VOLUME
 from umbilical.hosted.objects.spec import HostedSpec, IpAddress
 from umbilical.hosted.pki.certificate_set import HostedSet, authority_hash
-from umbilical.hosted.pki.table import AGENT, CLIENT, CLUSTER, CONTROL_PLANE_AGENT, SERVER, Leaf, Trust
+from umbilical.hosted.pki.table import AGENT, CLIENT, CLUSTER, CONTROL_PLANE_AGENT, SERVER, HostedLeaf, Trust
 from umbilical.manifests.objects import Object, config_map, secret
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree, yaml_bytes
 from umbilical.pki.pem import encode_blocks
@@ -50,14 +50,14 @@ def authority_config_map(spec: HostedSpec, certificates: HostedSet) -> Object:
     return config_map(head, {key: bundle.decode() for key, bundle in authorities(certificates).items()})
 
 
-def leaf_secret(spec: HostedSpec, certificates: HostedSet, leaf: Leaf, namespace: str) -> Object:
+def leaf_secret(spec: HostedSpec, certificates: HostedSet, leaf: HostedLeaf, namespace: str) -> Object:
     pair, issuer = certificates.leaves[leaf.id], certificates.issuer_of(leaf)
     annotations = {names.CA_HASH_ANNOTATION: authority_hash(issuer)}
     data = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": encode_blocks([issuer.encoded])}
     return secret(metadata(spec, leaf.id, namespace, annotations=annotations), data)
 
 
-def fingerprint(certificates: HostedSet, leaf: Leaf) -> str:
+def fingerprint(certificates: HostedSet, leaf: HostedLeaf) -> str:
     """Name what an agent begins with: its own certificate, and whom it trusts."""
     content = certificates.leaves[leaf.id].certificate + certificates.trusted_by(Trust.AGENTS)
     return hashlib.sha256(content).hexdigest()

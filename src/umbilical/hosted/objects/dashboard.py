@@ -25,7 +25,7 @@ _COLUMNS: Final = 24
 
 
 @dataclass(frozen=True)
-class Query:
+class PanelQuery:
     expression: str
     legend: str
 
@@ -35,7 +35,7 @@ class Panel:
     title: str
     unit: str
     """As Grafana spells it."""
-    queries: tuple[Query, ...]
+    queries: tuple[PanelQuery, ...]
     description: str = ""
 
 
@@ -81,78 +81,80 @@ _SERVERS: Final = (
         "Agents per server",
         "short",
         (
-            Query(_gauge(metric.READY_BACKENDS, metric.DEFAULT_ROUTE), "{{pod}}: nodes"),
-            Query(_gauge(metric.READY_BACKENDS, metric.DEST_HOST), "{{pod}}: control-plane addresses"),
+            PanelQuery(_gauge(metric.READY_BACKENDS, metric.DEFAULT_ROUTE), "{{pod}}: nodes"),
+            PanelQuery(_gauge(metric.READY_BACKENDS, metric.DEST_HOST), "{{pod}}: control-plane addresses"),
         ),
         "All servers should have the same number; a line below the others is a server that agents do not find.",
     ),
-    Panel("Dials", "ops", (Query(_rate(metric.SERVER_PACKETS, metric.DIALS_SENT), _PER_POD),)),
+    Panel("Dials", "ops", (PanelQuery(_rate(metric.SERVER_PACKETS, metric.DIALS_SENT), _PER_POD),)),
     Panel(
         "Failed dials",
         "ops",
-        (Query(_rate(metric.DIAL_FAILURES, by="reason"), "{{reason}}"),),
+        (PanelQuery(_rate(metric.DIAL_FAILURES, by="reason"), "{{reason}}"),),
         "error_response is an endpoint's doing; no_agent, backend_close and backend_dial_timeout are the tunnel's.",
     ),
-    Panel("Time of a dial, 99 of 100", "s", (Query(_slowest(metric.SERVER_DIAL_SECONDS), _PER_POD),)),
+    Panel("Time of a dial, 99 of 100", "s", (PanelQuery(_slowest(metric.SERVER_DIAL_SECONDS), _PER_POD),)),
     Panel(
         "Open tunnels, and dials that wait",
         "short",
         (
-            Query(_gauge(metric.ESTABLISHED), "{{pod}}: open"),
-            Query(_gauge(metric.PENDING_DIALS), "{{pod}}: waiting"),
-            Query(_gauge(metric.HTTP_CONNECTIONS), "{{pod}}: clients"),
+            PanelQuery(_gauge(metric.ESTABLISHED), "{{pod}}: open"),
+            PanelQuery(_gauge(metric.PENDING_DIALS), "{{pod}}: waiting"),
+            PanelQuery(_gauge(metric.HTTP_CONNECTIONS), "{{pod}}: clients"),
         ),
     ),
-    Panel("Broken streams", "ops", (Query(_rate(metric.SERVER_STREAM_ERRORS, by="pod, code"), "{{pod}}: {{code}}"),)),
+    Panel(
+        "Broken streams", "ops", (PanelQuery(_rate(metric.SERVER_STREAM_ERRORS, by="pod, code"), "{{pod}}: {{code}}"),)
+    ),
 )
 _AGENTS: Final = (
     Panel(
         "Servers that agents are connected to",
         "short",
-        (Query(_gauge(metric.OPEN_SERVERS), _PER_POD), Query(_gauge(metric.KNOWN_SERVERS), "{{pod}}: known")),
+        (PanelQuery(_gauge(metric.OPEN_SERVERS), _PER_POD), PanelQuery(_gauge(metric.KNOWN_SERVERS), "{{pod}}: known")),
         "Agents on the host's network show their metrics on their node's loopback alone and are not here.",
     ),
-    Panel("Connections to endpoints", "short", (Query(_gauge(metric.OPEN_ENDPOINTS), _PER_POD),)),
+    Panel("Connections to endpoints", "short", (PanelQuery(_gauge(metric.OPEN_ENDPOINTS), _PER_POD),)),
     Panel(
         "Dials of endpoints, 99 of 100, and failures",
         "s",
         (
-            Query(_slowest(metric.ENDPOINT_DIAL_SECONDS), _PER_POD),
-            Query(_rate(metric.ENDPOINT_DIAL_FAILURES, by="pod, reason"), "{{pod}}: {{reason}} per second"),
+            PanelQuery(_slowest(metric.ENDPOINT_DIAL_SECONDS), _PER_POD),
+            PanelQuery(_rate(metric.ENDPOINT_DIAL_FAILURES, by="pod, reason"), "{{pod}}: {{reason}} per second"),
         ),
     ),
 )
 _PROXIES: Final = (
-    Panel("Proxies that reach a server", "short", (Query(_gauge(metric.PROXY_HEALTHY), "{{pod}}/{{container}}"),)),
+    Panel("Proxies that reach a server", "short", (PanelQuery(_gauge(metric.PROXY_HEALTHY), "{{pod}}/{{container}}"),)),
     Panel(
         "Requests",
         "ops",
-        (Query(_rate(metric.PROXY_REQUESTS, by="protocol, result"), "{{protocol}}: {{result}}"),),
+        (PanelQuery(_rate(metric.PROXY_REQUESTS, by="protocol, result"), "{{protocol}}: {{result}}"),),
     ),
-    Panel("Dials by way", "ops", (Query(_rate(metric.PROXY_DIALS, by="way, result"), "{{way}}: {{result}}"),)),
-    Panel("Time of a dial, 99 of 100", "s", (Query(_slowest(metric.PROXY_DIAL_SECONDS, "way"), "{{way}}"),)),
-    Panel("Lookups", "ops", (Query(_rate(metric.PROXY_LOOKUPS, by="way, result"), "{{way}}: {{result}}"),)),
+    Panel("Dials by way", "ops", (PanelQuery(_rate(metric.PROXY_DIALS, by="way, result"), "{{way}}: {{result}}"),)),
+    Panel("Time of a dial, 99 of 100", "s", (PanelQuery(_slowest(metric.PROXY_DIAL_SECONDS, "way"), "{{way}}"),)),
+    Panel("Lookups", "ops", (PanelQuery(_rate(metric.PROXY_LOOKUPS, by="way, result"), "{{way}}: {{result}}"),)),
     Panel(
         "Clients, and those turned away",
         "short",
         (
-            Query(_gauge(metric.PROXY_CONNECTIONS), "{{pod}}/{{container}}"),
-            Query(_rate(metric.PROXY_REFUSED, by="pod, reason"), "{{pod}}: {{reason}} per second"),
+            PanelQuery(_gauge(metric.PROXY_CONNECTIONS), "{{pod}}/{{container}}"),
+            PanelQuery(_rate(metric.PROXY_REFUSED, by="pod, reason"), "{{pod}}: {{reason}} per second"),
         ),
     ),
-    Panel("Traffic", "Bps", (Query(_rate(metric.PROXY_BYTES, by="pod, direction"), "{{pod}}: {{direction}}"),)),
+    Panel("Traffic", "Bps", (PanelQuery(_rate(metric.PROXY_BYTES, by="pod, direction"), "{{pod}}: {{direction}}"),)),
 )
 _PROCESSES: Final = (
     Panel(
         "Days until certificates end",
         "d",
-        (Query(f"({_gauge(metric.CERTIFICATE_EXPIRY)} - time()) / 86400", "{{pod}}: {{role}} {{file}}"),),
+        (PanelQuery(f"({_gauge(metric.CERTIFICATE_EXPIRY)} - time()) / 86400", "{{pod}}: {{role}} {{file}}"),),
     ),
     Panel(
         "Certificates put in use",
         "short",
         (
-            Query(
+            PanelQuery(
                 f"sum by (pod, role, result) (increase({_gauge(metric.CERTIFICATE_RELOADS)}[$__rate_interval]))",
                 "{{pod}}: {{role}} {{result}}",
             ),
@@ -162,8 +164,8 @@ _PROCESSES: Final = (
         "Memory and CPU",
         "bytes",
         (
-            Query(f"{_gauge(metric.MEMORY)} and on (namespace, pod, instance) {metric.BUILD}", "{{pod}}"),
-            Query(
+            PanelQuery(f"{_gauge(metric.MEMORY)} and on (namespace, pod, instance) {metric.BUILD}", "{{pod}}"),
+            PanelQuery(
                 f"rate({_gauge(metric.CPU)}[$__rate_interval]) and on (namespace, pod, instance) {metric.BUILD}",
                 "{{pod}}: cores",
             ),
@@ -199,7 +201,7 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> Object:
     }
 
 
-def _targets(queries: Sequence[Query]) -> list[Object]:
+def _targets(queries: Sequence[PanelQuery]) -> list[Object]:
     return [
         {"refId": chr(ord("A") + number), "expr": query.expression, "legendFormat": query.legend}
         for number, query in enumerate(queries)

@@ -5,7 +5,14 @@ what the sidecars may do in the hosted cluster: get Services, as an account of t
 from typing import Final
 
 from umbilical.hosted.objects import components, names
-from umbilical.hosted.objects.components import HEALTH_PORTS, Component, Names, Proxy, ProxyKind, chosen
+from umbilical.hosted.objects.components import (
+    HEALTH_PORTS,
+    ControlPlaneComponent,
+    NameResolution,
+    Proxy,
+    ProxyKind,
+    chosen,
+)
 from umbilical.hosted.objects.forms import (
     KEY_MODE,
     UNPRIVILEGED,
@@ -32,7 +39,7 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 
 def needs_access(proxy: Proxy) -> bool:
     """Whether a proxy looks for Services, the DNS of the hosted cluster among them."""
-    return proxy.names is not Names.AGENT
+    return proxy.names is not NameResolution.AGENT
 
 
 def is_needed(spec: HostedSpec) -> bool:
@@ -127,7 +134,7 @@ def sidecar_patches(spec: HostedSpec) -> dict[str, Object]:
     return {component.name: _patch(spec, component) for component in chosen(spec)}
 
 
-def _patch(spec: HostedSpec, component: Component) -> Object:
+def _patch(spec: HostedSpec, component: ControlPlaneComponent) -> Object:
     template = {
         "metadata": {"labels": dict([PROXY_LABEL])},
         "spec": {
@@ -142,7 +149,7 @@ def _patch(spec: HostedSpec, component: Component) -> Object:
     return manifest("apps/v1", "Deployment", head, spec={"template": template})
 
 
-def _main_container(spec: HostedSpec, component: Component) -> list[Object]:
+def _main_container(spec: HostedSpec, component: ControlPlaneComponent) -> list[Object]:
     """Nothing where the component's code knows its proxy's address by itself."""
     if not component.variables:
         return []
@@ -194,11 +201,11 @@ def proxy_flags(spec: HostedSpec, proxy: Proxy) -> list[str]:
 
 def _socks5_flags(proxy: Proxy) -> list[str]:
     match proxy.names:
-        case Names.AGENT:
+        case NameResolution.AGENT:
             return ["--disable-resolver=true"]
-        case Names.GUEST:
+        case NameResolution.HOSTED:
             return ["--resolve-from-guest-cluster-dns=true"]
-        case Names.GUEST_THEN_MANAGEMENT:
+        case NameResolution.HOSTED_THEN_MANAGEMENT:
             return ["--resolve-from-guest-cluster-dns=true", "--resolve-from-management-cluster-dns=true"]
 
 
@@ -228,7 +235,7 @@ def _mounts(spec: HostedSpec, proxy: Proxy) -> list[Object]:
     ]
 
 
-def _volumes(spec: HostedSpec, component: Component) -> list[Object]:
+def _volumes(spec: HostedSpec, component: ControlPlaneComponent) -> list[Object]:
     proxies = component.proxies
     found = [
         secret_volume(_CLIENT_VOLUME, names.SECRET_CLIENT),

@@ -30,7 +30,7 @@ class Strategy(Enum):
     LOAD_BALANCER = "loadbalancer"
 
 
-class Server(Enum):
+class ServerProgram(Enum):
     """Whose programs run: ours know flags that upstream's refuse."""
 
     UMBILICAL = "umbilical"
@@ -58,7 +58,7 @@ class Workload(Enum):
 
 
 @dataclass(frozen=True)
-class Images:
+class HostedImages:
     server: str
     agent: str
     proxy: str
@@ -94,7 +94,7 @@ class Agents:
 
 
 @dataclass(frozen=True)
-class Networks:
+class HostedNetworks:
     """Of the hosted cluster."""
 
     cluster: tuple[IpNetwork, ...] = ()
@@ -204,12 +204,12 @@ class HostedSpec:
     """Of the hosted cluster."""
     namespace: str
     """Of its control plane, in the management cluster."""
-    images: Images
+    images: HostedImages
     publishing: Publishing
-    networks: Networks
+    networks: HostedNetworks
     replicas: int = 3
     """Of kube-apiserver; there are as many servers."""
-    server: Server = Server.UMBILICAL
+    server: ServerProgram = ServerProgram.UMBILICAL
     server_count: ServerCount = ServerCount.REPLICAS
     leases: Leases = Leases()
     agents: Agents = Agents()
@@ -231,7 +231,7 @@ class HostedSpec:
 
     @property
     def is_ours(self) -> bool:
-        return self.server is Server.UMBILICAL
+        return self.server is ServerProgram.UMBILICAL
 
     @property
     def frontend_names(self) -> tuple[str, ...]:
@@ -323,7 +323,7 @@ def _aggregation_problems(spec: HostedSpec) -> Iterator[str]:
             yield f"aggregatedApis address {address} lies in a network of the hosted cluster as well"
 
 
-def _network_problems(networks: Networks) -> Iterator[str]:
+def _network_problems(networks: HostedNetworks) -> Iterator[str]:
     if not networks.service:
         yield "networks.service is needed: proxies must know which addresses are the hosted cluster's"
     everywhere = networks.all

@@ -13,17 +13,17 @@ from umbilical.hosted.objects.spec import (
     AggregatedApi,
     ApiGroup,
     DataPlaneProxy,
+    HostedImages,
+    HostedNetworks,
     HostedSpec,
-    Images,
     KubeApiserver,
     Leases,
     ManagementProxy,
     Monitoring,
-    Networks,
     Pki,
     Publishing,
-    Server,
     ServerCount,
+    ServerProgram,
     Strategy,
     TlsProfile,
     Workload,
@@ -74,7 +74,7 @@ def _spec(section: Section) -> HostedSpec:
         name=section.text("name", rule=LABEL.pattern, hint=_LABEL_HINT),
         namespace=section.text("namespace", rule=LABEL.pattern, hint=_LABEL_HINT),
         replicas=replicas,
-        server=section.choice("server", Server.UMBILICAL),
+        server=section.choice("server", ServerProgram.UMBILICAL),
         images=_read(_images, section.section("images")),
         publishing=_read(_publishing, section.section("publish")),
         networks=_read(_networks, section.section("networks")),
@@ -110,9 +110,9 @@ def _read(read: Callable[[Section], Part], section: Section) -> Part:
     return part
 
 
-def _images(section: Section) -> Images:
+def _images(section: Section) -> HostedImages:
     server = section.text("server", rule=IMAGE.pattern, hint=_IMAGE_HINT)
-    return Images(
+    return HostedImages(
         server,
         section.text("agent", server, rule=IMAGE.pattern, hint=_IMAGE_HINT),
         section.text("proxy", server, rule=IMAGE.pattern, hint=_IMAGE_HINT),
@@ -129,8 +129,8 @@ def _publishing(section: Section) -> Publishing:
     )
 
 
-def _networks(section: Section) -> Networks:
-    return Networks(section.networks("cluster"), section.networks("service"), section.networks("machine"))
+def _networks(section: Section) -> HostedNetworks:
+    return HostedNetworks(section.networks("cluster"), section.networks("service"), section.networks("machine"))
 
 
 def _leases(section: Section) -> Leases:

@@ -9,12 +9,11 @@ from typing import Final
 
 from umbilical.fault import PkiError
 from umbilical.hosted.pki.table import (
-    AGENT,
     CLUSTER,
     LEAVES,
     ORGANIZATION,
     SERVER,
-    Leaf,
+    HostedLeaf,
     Signers,
     Trust,
     signer_ids,
@@ -83,26 +82,24 @@ def _longest(certificate: Certificate, signer: Certificate) -> timedelta:
     return signer.not_after - certificate.not_before - BACKDATE
 
 
-__all__ = ["AGENT", "Change", "HostedSet", "Names", "Renewal", "SignerState", "Terms", "authority_hash", "renew"]
-
 ROTATED: Final = "a successor was asked for"
 LAYOUT_FILE: Final = "layout"
 """Says which signers of a directory count: those of a layout that was left stay until somebody removes them."""
 
 
 @dataclass(frozen=True)
-class Names:
+class ListenerNames:
     """By which the two listeners are reached."""
 
     frontend: tuple[str, ...]
     agent_listener: tuple[str, ...]
 
-    def of(self, leaf: Leaf) -> tuple[str, ...]:
+    def of(self, leaf: HostedLeaf) -> tuple[str, ...]:
         return {SERVER.id: self.frontend, CLUSTER.id: self.agent_listener}.get(leaf.id, ())
 
 
 @dataclass(frozen=True)
-class Terms:
+class CertificateSettings:
     signers: Signers = Signers.SEPARATE
     key_type: KeyType = KeyType.RSA_2048
     authority_lifetime: timedelta = timedelta(days=3650)
@@ -132,7 +129,7 @@ class HostedSet:
         """Return the PEM bundle by which this one knows others."""
         return self.signer_for(trust).bundle
 
-    def issuer_of(self, leaf: Leaf) -> Certificate:
+    def issuer_of(self, leaf: HostedLeaf) -> Certificate:
         """Find who signed it: during an overlap that need not be the signer that signs now."""
         certificate = read_certificates(self.leaves[leaf.id].certificate)[0]
         candidates = read_certificates(self.trusted_by(leaf.verified_by))
@@ -166,7 +163,7 @@ class HostedSet:
 
 
 @dataclass(frozen=True)
-class Change:
+class CertificateChange:
     id: str
     why: str
     is_new: bool = True
@@ -174,9 +171,9 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Renewal:
+class CertificateRenewal:
     set: HostedSet
-    changes: tuple[Change, ...]
+    changes: tuple[CertificateChange, ...]
     """What was made, and for which reason; empty where everything was kept."""
 
 
@@ -187,14 +184,14 @@ def authority_hash(certificate: Certificate) -> str:
 
 def renew(
     existing: HostedSet | None,
-    names: Names,
-    terms: Terms,
+    names: ListenerNames,
+    terms: CertificateSettings,
     now: datetime,
     backend: Backend,
     *,
     rotate: bool = False,
     retire: bool = False,
-) -> Renewal:
+) -> CertificateRenewal:
     """Make what is missing, or no longer right; everything else stays as it is.
 
     With `rotate` every signer gets a successor, and certificates stay: nobody trusts the successor yet. The next call
@@ -203,7 +200,7 @@ def renew(
     Raises PkiError: a name can be in no certificate, or a signer is to be retired whose certificates are still in use.
     """
     profiles = {leaf.id: _profile(leaf, names, terms.key_type) for leaf in LEAVES}
-    work = _Renewal(existing, terms, now, backend)
+    work = _Renewer(existing, terms, now, backend)
     for id_ in signer_ids(terms.signers):
         work.renew_signer(id_, rotate=rotate)
     for leaf in LEAVES:
@@ -213,8 +210,8 @@ def renew(
     return work.result()
 
 
-class _Renewal:
-    def __init__(self, existing: HostedSet | None, terms: Terms, now: datetime, backend: Backend) -> None:
+class _Renewer:
+    def __init__(self, existing: HostedSet | None, terms: CertificateSettings, now: datetime, backend: Backend) -> None:
         self._existing = existing
         self._terms = terms
         self._now = now.replace(microsecond=0)
@@ -223,7 +220,7 @@ class _Renewal:
         self._signing: dict[str, Signer] = {}
         """Who signs in this call: the predecessor, as long as nobody trusts the successor."""
         self._leaves: dict[str, KeyPair] = {}
-        self._changes: list[Change] = []
+        self._changes: list[CertificateChange] = []
 
     def renew_signer(self, id_: str, *, rotate: bool) -> None:
         old = self._predecessor(id_)
@@ -234,12 +231,12 @@ class _Renewal:
             self._signing[id_] = self._backend.load(old.pair)
             return
         made = self._create(id_)
-        self._changes.append(Change(id_, reason))
+        self._changes.append(CertificateChange(id_, reason))
         kept = [] if old is None else [self._still_valid(self._predecessors_bundle(id_))]
         self._signers[id_] = SignerState(made.pair, join_bundle(made.pair.certificate, *filter(None, kept)))
         self._signing[id_] = made if old is None or not self._can_sign(old) else self._backend.load(old.pair)
 
-    def renew_leaf(self, leaf: Leaf, profile: Profile) -> None:
+    def renew_leaf(self, leaf: HostedLeaf, profile: Profile) -> None:
         id_ = signer_of(leaf.verified_by, self._terms.signers)
         signer = read_certificates(self._signing[id_].pair.certificate)[0]
         lifetime = min(self._terms.lifetime, signer.time_left(self._now))
@@ -248,7 +245,7 @@ class _Renewal:
         if old is not None and not reason:
             self._leaves[leaf.id] = old
             return
-        self._changes.append(Change(leaf.id, reason))
+        self._changes.append(CertificateChange(leaf.id, reason))
         self._leaves[leaf.id] = self._signing[id_].issue(profile, self._now, lifetime)
 
     def retire(self) -> None:
@@ -259,11 +256,11 @@ class _Renewal:
             raise PkiError("UMB554", "old signers cannot be retired yet", why, remedy)
         for id_, state in self._signers.items():
             if len(read_certificates(state.bundle)) > 1:
-                self._changes.append(Change(id_, "signers before it are trusted no longer", is_new=False))
+                self._changes.append(CertificateChange(id_, "signers before it are trusted no longer", is_new=False))
             self._signers[id_] = SignerState(state.pair, state.pair.certificate)
 
-    def result(self) -> Renewal:
-        return Renewal(HostedSet(self._terms.signers, self._signers, self._leaves), tuple(self._changes))
+    def result(self) -> CertificateRenewal:
+        return CertificateRenewal(HostedSet(self._terms.signers, self._signers, self._leaves), tuple(self._changes))
 
     def _trusts(self, id_: str) -> list[Trust]:
         return [trust for trust in Trust if signer_of(trust, self._terms.signers) == id_]
@@ -299,7 +296,7 @@ class _Renewal:
         return self._backend.create(id_, self._now, terms.authority_lifetime, terms.key_type, (ORGANIZATION,))
 
 
-def _profile(leaf: Leaf, names: Names, key_type: KeyType) -> Profile:
+def _profile(leaf: HostedLeaf, names: ListenerNames, key_type: KeyType) -> Profile:
     dns_names, addresses = split_names(usable_addresses(names.of(leaf)))
     return Profile(leaf.common_name, (leaf.usage,), (ORGANIZATION,), dns_names, addresses, key_type)
 

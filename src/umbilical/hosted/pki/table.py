@@ -32,7 +32,7 @@ class Trust(Enum):
 
 
 @dataclass(frozen=True)
-class Leaf:
+class HostedLeaf:
     id: str
     """The name of its Secret."""
     common_name: str
@@ -41,12 +41,12 @@ class Leaf:
     """Whoever this certificate is shown to."""
 
 
-SERVER: Final = Leaf("konnectivity-server", "konnectivity-server-local", Usage.SERVER, Trust.CLIENTS)
-CLUSTER: Final = Leaf("konnectivity-cluster", "konnectivity-server", Usage.SERVER, Trust.AGENTS)
-CLIENT: Final = Leaf("konnectivity-client", "konnectivity-client", Usage.CLIENT, Trust.FRONTEND)
-AGENT: Final = Leaf("konnectivity-agent", "konnectivity-agent", Usage.CLIENT, Trust.AGENT_LISTENER)
+SERVER: Final = HostedLeaf("konnectivity-server", "konnectivity-server-local", Usage.SERVER, Trust.CLIENTS)
+CLUSTER: Final = HostedLeaf("konnectivity-cluster", "konnectivity-server", Usage.SERVER, Trust.AGENTS)
+CLIENT: Final = HostedLeaf("konnectivity-client", "konnectivity-client", Usage.CLIENT, Trust.FRONTEND)
+AGENT: Final = HostedLeaf("konnectivity-agent", "konnectivity-agent", Usage.CLIENT, Trust.AGENT_LISTENER)
 # HyperShift has one for all agents. Identifiers are bound to identities here, so this agent needs one of its own.
-CONTROL_PLANE_AGENT: Final = Leaf(
+CONTROL_PLANE_AGENT: Final = HostedLeaf(
     "konnectivity-agent-control-plane", "konnectivity-agent-control-plane", Usage.CLIENT, Trust.AGENT_LISTENER
 )
 LEAVES: Final = (SERVER, CLUSTER, CLIENT, AGENT, CONTROL_PLANE_AGENT)

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from tests.support.coroutines import PATIENCE_SECONDS, play
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Opener, Streams
-from umbilical.proxies.listener import Listener
+from umbilical.proxies.listener import ProxyListener
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings
-from umbilical.proxies.socks5 import Credentials, Socks5
+from umbilical.proxies.socks5 import Socks5, Socks5Credentials
 from umbilical.tunnel.settings import ListenAddress
 
 LOOPBACK: Final = ListenAddress("127.0.0.1", 0)
@@ -41,7 +41,7 @@ class LoopbackOpener:
         try:
             return await asyncio.open_connection(address, port)
         except ConnectionRefusedError as error:
-            raise DialFailed(Reason.REFUSED, f"{host}:{port}", "connection refused") from error
+            raise DialFailed(DialReason.REFUSED, f"{host}:{port}", "connection refused") from error
 
 
 class PendingOpener:
@@ -98,7 +98,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 class Proxy:
     """A running SOCKS5 listener."""
 
-    def __init__(self, listener: Listener, metrics: ProxyMetrics) -> None:
+    def __init__(self, listener: ProxyListener, metrics: ProxyMetrics) -> None:
         self.listener: Final = listener
         self.metrics: Final = metrics
 
@@ -137,10 +137,12 @@ def sample(metrics: ProxyMetrics, text: str) -> float:
 
 
 @asynccontextmanager
-async def socks5_proxy(opener: Opener, credentials: Credentials | None = None, **settings: Any) -> AsyncIterator[Proxy]:
+async def socks5_proxy(
+    opener: Opener, credentials: Socks5Credentials | None = None, **settings: Any
+) -> AsyncIterator[Proxy]:
     metrics = ProxyMetrics()
     made = ListenerSettings(**({"listen": (LOOPBACK,)} | settings))
-    listener = Listener(made, Socks5(made, opener, metrics, credentials), metrics)
+    listener = ProxyListener(made, Socks5(made, opener, metrics, credentials), metrics)
     listener.listen("SOCKS5")
     try:
         yield Proxy(listener, metrics)

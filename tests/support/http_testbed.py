@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import h11
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Streams
-from umbilical.proxies.http_head import Target
+from umbilical.proxies.http_head import RequestTarget
 from umbilical.proxies.https import HttpLimits, HttpProxy
-from umbilical.proxies.listener import Listener
+from umbilical.proxies.listener import ProxyListener
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings
-from umbilical.proxies.user_proxy import Route
+from umbilical.proxies.user_proxy import UpstreamRoute
 from umbilical.tunnel.settings import ListenAddress
 
 PATIENCE_SECONDS: Final = 60.0
@@ -164,23 +164,23 @@ def read_answer(raw: bytes, method: str = "GET") -> bytes:
     return body
 
 
-class LoopbackWays:
+class LoopbackRouter:
     """Every name leads to a port of loopback; names in `failures` lead nowhere."""
 
     def __init__(self, ports: dict[str, int]) -> None:
         self.ports: Final = ports
-        self.failures: dict[str, Reason] = {}
-        self.proxy: Route | None = None
+        self.failures: dict[str, DialReason] = {}
+        self.proxy: UpstreamRoute | None = None
         """Where plain requests go instead."""
         self.dials: list[str] = []
 
-    async def connect(self, target: Target) -> Streams:
+    async def connect(self, target: RequestTarget) -> Streams:
         return await self._dial(target.host)
 
-    def route(self, target: Target) -> Route:
-        return self.proxy or Route(target.host, target.port)
+    def route(self, target: RequestTarget) -> UpstreamRoute:
+        return self.proxy or UpstreamRoute(target.host, target.port)
 
-    async def open(self, route: Route) -> Streams:
+    async def open(self, route: UpstreamRoute) -> Streams:
         return await self._dial(route.host)
 
     async def _dial(self, host: str) -> Streams:
@@ -190,9 +190,9 @@ class LoopbackWays:
         return await asyncio.open_connection("127.0.0.1", self.ports[host])
 
 
-class Scene:
-    def __init__(self, ways: LoopbackWays, proxy: HttpProxy, listener: Listener) -> None:
-        self.ways: Final = ways
+class ProxyTestbed:
+    def __init__(self, router: LoopbackRouter, proxy: HttpProxy, listener: ProxyListener) -> None:
+        self.router: Final = router
         self.proxy: Final = proxy
         self.listener: Final = listener
         self.metrics: Final = proxy.metrics
@@ -221,21 +221,21 @@ class Scene:
 @asynccontextmanager
 async def proxying(
     ports: dict[str, int], limits: HttpLimits | None = None, default_connect_port: int | None = None, **listener: Any
-) -> AsyncIterator[Scene]:
+) -> AsyncIterator[ProxyTestbed]:
     """`listener` are fields of ListenerSettings."""
     settings = ListenerSettings(listen=(ListenAddress("127.0.0.1", 0),), **listener)
     metrics = ProxyMetrics()
-    ways = LoopbackWays(ports)
-    proxy = HttpProxy(ways, settings, metrics, limits or HttpLimits(), default_connect_port)
-    port = Listener(settings, proxy, metrics)
+    router = LoopbackRouter(ports)
+    proxy = HttpProxy(router, settings, metrics, limits or HttpLimits(), default_connect_port)
+    port = ProxyListener(settings, proxy, metrics)
     port.listen("the HTTP proxy")
-    scene = Scene(ways, proxy, port)
+    testbed = ProxyTestbed(router, proxy, port)
     crashes = _Crashes()
     logging.getLogger("umbilical.proxies.listener").addHandler(crashes)
     try:
-        yield scene
+        yield testbed
     finally:
-        for peer in scene.peers:
+        for peer in testbed.peers:
             peer.reset()
         await port.close()
         await asyncio.sleep(0)
@@ -244,10 +244,10 @@ async def proxying(
 
 
 @asynccontextmanager
-async def between(behaviour: Behaviour, **settings: Any) -> AsyncIterator[tuple[Peer, Origin, Scene]]:
+async def between(behaviour: Behaviour, **settings: Any) -> AsyncIterator[tuple[Peer, Origin, ProxyTestbed]]:
     """A client, one origin server by the name of `a`, and the proxy between them."""
-    async with origin(behaviour) as endpoint, proxying({"a": endpoint.port}, **settings) as scene:
-        yield await scene.client(), endpoint, scene
+    async with origin(behaviour) as endpoint, proxying({"a": endpoint.port}, **settings) as testbed:
+        yield await testbed.client(), endpoint, testbed
 
 
 class _Crashes(logging.Handler):

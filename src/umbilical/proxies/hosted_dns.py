@@ -9,13 +9,22 @@ import importlib.util
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Opener
 from umbilical.fault import StartupError
 from umbilical.konnectivity.dial_failure import join_host_port
-from umbilical.proxies.dns_client import AAAA, A, Answer, BadAnswer, ConnectionLost, DnsConnection, NotAName, Query
+from umbilical.proxies.dns_client import (
+    AAAA,
+    A,
+    BadDnsAnswer,
+    ConnectionLost,
+    DnsAnswer,
+    DnsConnection,
+    DnsQuery,
+    NotAName,
+)
 from umbilical.proxies.health import FAULTS_OF_THE_TUNNEL
-from umbilical.proxies.lookup import Cache, LookupFailed, LookupObserver, Result, SharedWork, Way
+from umbilical.proxies.lookup import Cache, LookupFailed, LookupObserver, LookupResult, LookupSource, SharedWork
 from umbilical.proxies.services import HostedServices, ServiceName, absolute_names, ask_api
 from umbilical.record import Record
 from umbilical.tunnel.daemon import own_task
@@ -25,10 +34,10 @@ PORT: Final = 53
 LOOK_AGAIN_SECONDS: Final = 1.0
 """The API is asked no oftener, however many lookups fail."""
 
-Server = tuple[str, int]
+DnsAddress = tuple[str, int]
 
 
-def parse_servers(given: tuple[str, ...]) -> tuple[Server, ...]:
+def parse_servers(given: tuple[str, ...]) -> tuple[DnsAddress, ...]:
     """Raises StartupError."""
     return tuple(map(_parse_server, given))
 
@@ -46,7 +55,7 @@ def parse_service(text: str) -> ServiceName:
     return ServiceName(namespace, name)
 
 
-def _parse_server(text: str) -> Server:
+def _parse_server(text: str) -> DnsAddress:
     host, port = text, str(PORT)
     if text.startswith("[") and "]" in text:
         host, _, rest = text[1:].partition("]")
@@ -66,7 +75,7 @@ def _parse_server(text: str) -> Server:
 class DnsServers:
     def __init__(
         self,
-        given: tuple[Server, ...],
+        given: tuple[DnsAddress, ...],
         service: ServiceName,
         api: HostedServices | None,
         now: Callable[[], float],
@@ -75,13 +84,13 @@ class DnsServers:
         self._service: Final = service
         self._api: Final = api
         self._now: Final = now
-        self._found: tuple[Server, ...] = ()
+        self._found: tuple[DnsAddress, ...] = ()
         self._doubted = True
         self._asked_at: float | None = None
         self._failure: LookupFailed | None = None
         self._asking: Final = asyncio.Lock()
 
-    async def current(self) -> tuple[Server, ...]:
+    async def current(self) -> tuple[DnsAddress, ...]:
         """At least one. Raises LookupFailed."""
         if self._given:
             return self._given
@@ -115,11 +124,11 @@ class DnsServers:
         """Raises LookupFailed."""
         hop = str(self._service)
         if self._api is None:
-            raise LookupFailed(Result.FAILED, hop, "there is no kubeconfig to look it up with")
+            raise LookupFailed(LookupResult.FAILED, hop, "there is no kubeconfig to look it up with")
         found = await ask_api(self._api, self._service)
         if not found:
             words = "there is no such Service" if found is None else "it has no ClusterIP"
-            raise LookupFailed(Result.FAILED, hop, f"{words} to ask for names")
+            raise LookupFailed(LookupResult.FAILED, hop, f"{words} to ask for names")
         return found
 
 
@@ -142,11 +151,11 @@ class DnsPatience(Record):
 
 
 PATIENCE: Final = DnsPatience()
-Question = tuple[str, str]
+DnsQuestion = tuple[str, str]
 """Absolute name and kind."""
 
 
-class GuestDns:
+class HostedDns:
     def __init__(
         self,
         tunnel: Opener,
@@ -165,23 +174,23 @@ class GuestDns:
         self._observer: Final = observer
         self._patience: Final = patience
         self._answered: Final = answered
-        self._cache: Final = Cache[Question, Answer](now)
-        self._lookups: Final = SharedWork[Question, Answer]()
-        self._openings: Final = SharedWork[Server, DnsConnection]()
-        self._connections: Final[dict[Server, DnsConnection]] = {}
-        self._blamed: Final[list[Server]] = []
+        self._cache: Final = Cache[DnsQuestion, DnsAnswer](now)
+        self._lookups: Final = SharedWork[DnsQuestion, DnsAnswer]()
+        self._openings: Final = SharedWork[DnsAddress, DnsConnection]()
+        self._connections: Final[dict[DnsAddress, DnsConnection]] = {}
+        self._blamed: Final[list[DnsAddress]] = []
 
     async def resolve(self, host: str) -> tuple[str, ...]:
         """All addresses of both families, at least one. Raises LookupFailed, or what is wrong with the tunnel."""
         names = absolute_names(host, self._domain)
-        result = Result.CACHED if self._is_known(names) else Result.OK
+        result = LookupResult.CACHED if self._is_known(names) else LookupResult.OK
         try:
             addresses = await self._first_found(names)
         except DialFailed as failure:
-            kind = failure.result if isinstance(failure, LookupFailed) else Result.FAILED
-            self._observer.looked_up(Way.GUEST.value, kind.value)
+            kind = failure.result if isinstance(failure, LookupFailed) else LookupResult.FAILED
+            self._observer.looked_up(LookupSource.HOSTED.value, kind.value)
             raise
-        self._observer.looked_up(Way.GUEST.value, result.value)
+        self._observer.looked_up(LookupSource.HOSTED.value, result.value)
         return addresses
 
     def forget(self, host: str) -> None:
@@ -211,7 +220,7 @@ class GuestDns:
             try:
                 return await self._both_families(name)
             except LookupFailed as failure:
-                if failure.result is not Result.ABSENT:
+                if failure.result is not LookupResult.ABSENT:
                     raise
                 absent = failure
         assert absent is not None
@@ -230,52 +239,52 @@ class GuestDns:
             await asyncio.gather(*asked, return_exceptions=True)
         return _merged(name, [task for task in asked if not task.cancelled()])
 
-    async def _answer(self, question: Question) -> Answer:
+    async def _answer(self, question: DnsQuestion) -> DnsAnswer:
         known = self._cache.get(question)
         if known is not None:
             return known
         return await self._lookups.run(question, lambda: self._look_up(question))
 
-    async def _look_up(self, question: Question) -> Answer:
+    async def _look_up(self, question: DnsQuestion) -> DnsAnswer:
         try:
             async with asyncio.timeout(self._patience.lookup_seconds):
                 answer = await self._follow(question)
         except TimeoutError:
             text = f"{question[0]}: no answer within {self._patience.lookup_seconds:g} s"
-            raise LookupFailed(Result.TIMEOUT, "the hosted cluster's DNS", text) from None
+            raise LookupFailed(LookupResult.TIMEOUT, "the hosted cluster's DNS", text) from None
         longest = LONGEST_KEPT_SECONDS if answer.addresses else LONGEST_ABSENCE_SECONDS
         self._cache.put(question, answer, min(answer.seconds, longest))
         return answer
 
-    async def _follow(self, question: Question) -> Answer:
+    async def _follow(self, question: DnsQuestion) -> DnsAnswer:
         name, kind = question
         seconds = LONGEST_KEPT_SECONDS
         for _ in range(LONGEST_ALIAS_CHAIN):
             answer = await self._ask_servers(name, kind)
             seconds = min(seconds, answer.seconds)
             if not answer.alias:
-                return Answer(answer.addresses, seconds)
+                return DnsAnswer(answer.addresses, seconds)
             name = answer.alias
-        raise LookupFailed(Result.FAILED, "the hosted cluster's DNS", f"{question[0]}: its aliases have no end")
+        raise LookupFailed(LookupResult.FAILED, "the hosted cluster's DNS", f"{question[0]}: its aliases have no end")
 
-    async def _ask_servers(self, name: str, kind: str) -> Answer:
+    async def _ask_servers(self, name: str, kind: str) -> DnsAnswer:
         try:
-            query = Query(name, kind)
+            query = DnsQuery(name, kind)
         except NotAName as error:
-            raise LookupFailed(Result.ABSENT, repr(name), f"not a name: {error}") from None
+            raise LookupFailed(LookupResult.ABSENT, repr(name), f"not a name: {error}") from None
         failure: DialFailed | None = None
         for server in self._ranked(await self._servers.current()) * ROUNDS:
             try:
                 return await self._ask_server(server, query)
             except DialFailed as error:
                 failure = error
-            if failure.reason in (Reason.SERVER, Reason.TLS):
+            if failure.reason in (DialReason.SERVER, DialReason.TLS):
                 break  # no other DNS server would be reached either
         self._servers.doubt()
         assert failure is not None
         raise failure
 
-    async def _ask_server(self, server: Server, query: Query) -> Answer:
+    async def _ask_server(self, server: DnsAddress, query: DnsQuery) -> DnsAnswer:
         """Raises LookupFailed, or DialFailed where the tunnel is at fault."""
         hop = f"DNS server {join_host_port(*server)}"
         try:
@@ -283,63 +292,63 @@ class GuestDns:
         except TimeoutError:
             self._retire(server)
             text = f"{query.name}: no answer within {self._patience.try_seconds:g} s"
-            failure: DialFailed = LookupFailed(Result.TIMEOUT, hop, text)
-        except (ConnectionLost, BadAnswer) as error:
-            failure = LookupFailed(Result.FAILED, hop, f"{query.name}: {error}")
+            failure: DialFailed = LookupFailed(LookupResult.TIMEOUT, hop, text)
+        except (ConnectionLost, BadDnsAnswer) as error:
+            failure = LookupFailed(LookupResult.FAILED, hop, f"{query.name}: {error}")
         except DialFailed as error:
             at_fault = error.reason in FAULTS_OF_THE_TUNNEL
-            failure = error if at_fault else LookupFailed(Result.FAILED, hop, f"{query.name}: {error.text}")
+            failure = error if at_fault else LookupFailed(LookupResult.FAILED, hop, f"{query.name}: {error.text}")
         else:
             self._praise(server)
             return answer
         self._blame(server)
         raise failure
 
-    async def _exchange(self, server: Server, query: Query) -> Answer:
+    async def _exchange(self, server: DnsAddress, query: DnsQuery) -> DnsAnswer:
         async with asyncio.timeout(self._patience.try_seconds):
             connection = await self._connection(server)
             wire = await connection.ask(query.encode)
         self._answered()
         return query.decode(wire)
 
-    async def _connection(self, server: Server) -> DnsConnection:
+    async def _connection(self, server: DnsAddress) -> DnsConnection:
         connection = self._connections.get(server)
         if connection is not None and connection.is_usable:
             return connection
         return await self._openings.run(server, lambda: self._open(server))
 
-    async def _open(self, server: Server) -> DnsConnection:
+    async def _open(self, server: DnsAddress) -> DnsConnection:
         streams = await self._tunnel.open(*server)
         connection = self._connections[server] = DnsConnection(streams)
         return connection
 
-    def _retire(self, server: Server) -> None:
+    def _retire(self, server: DnsAddress) -> None:
         connection = self._connections.get(server)
         if connection is not None:
             connection.retire()
 
-    def _ranked(self, servers: tuple[Server, ...]) -> tuple[Server, ...]:
+    def _ranked(self, servers: tuple[DnsAddress, ...]) -> tuple[DnsAddress, ...]:
         """In the order given, but whoever failed stands behind, the last to fail last."""
         rank = {server: position for position, server in enumerate(self._blamed)}
         return tuple(sorted(servers, key=lambda server: rank.get(server, -1)))
 
-    def _blame(self, server: Server) -> None:
+    def _blame(self, server: DnsAddress) -> None:
         self._praise(server)
         self._blamed.append(server)
 
-    def _praise(self, server: Server) -> None:
+    def _praise(self, server: DnsAddress) -> None:
         if server in self._blamed:
             self._blamed.remove(server)
 
 
-def _merged(name: str, asked: "list[asyncio.Task[Answer]]") -> tuple[str, ...]:
+def _merged(name: str, asked: "list[asyncio.Task[DnsAnswer]]") -> tuple[str, ...]:
     failures = [error for task in asked if (error := task.exception()) is not None]
     addresses = tuple(address for task in asked if task.exception() is None for address in task.result().addresses)
     if addresses:
         return addresses
     if failures:
         raise failures[0]
-    raise LookupFailed(Result.ABSENT, "the hosted cluster's DNS", f"{name}: no such name, or it has no address")
+    raise LookupFailed(LookupResult.ABSENT, "the hosted cluster's DNS", f"{name}: no such name, or it has no address")
 
 
 def _require_dnspython() -> None:

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from tests.support.dns_server import ScriptedDns
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.settings import DialerSettings, UnixServer
 from umbilical.dialer.streams import Streams
 from umbilical.fault import ApiUnreachable
 from umbilical.proxies.services import ServiceName
 from umbilical.proxies.settings import OutboundSettings, Resolution
 
-Outcome = Reason | Callable[[], Awaitable[Streams]]
+Outcome = DialReason | Callable[[], Awaitable[Streams]]
 
 
 async def until(fact: Callable[[], bool]) -> None:
@@ -36,12 +36,12 @@ class Counts:
         self.dials: list[tuple[str, str]] = []
         self.lookups: list[tuple[str, str]] = []
 
-    def dialled(self, way: str, result: str, seconds: float) -> None:
+    def dialled(self, route: str, result: str, seconds: float) -> None:
         assert seconds >= 0
-        self.dials.append((way, result))
+        self.dials.append((route, result))
 
-    def looked_up(self, way: str, result: str) -> None:
-        self.lookups.append((way, result))
+    def looked_up(self, source: str, result: str) -> None:
+        self.lookups.append((source, result))
 
 
 class ScriptedTunnel:
@@ -61,7 +61,7 @@ class ScriptedTunnel:
     async def open(self, host: str, port: int) -> Streams:
         self.dials.append((host, port))
         outcome = self.everything or self.outcomes.get(host)
-        if isinstance(outcome, Reason):
+        if isinstance(outcome, DialReason):
             raise DialFailed(outcome, host, f"told to be {outcome.value}")
         if outcome is not None:
             return await outcome()
@@ -136,14 +136,14 @@ class ScriptedServices:
 class DnsTunnel:
     """A tunnel at whose end DNS servers listen, by address; anything else is refused."""
 
-    def __init__(self, servers: dict[str, ScriptedDns | Reason]) -> None:
+    def __init__(self, servers: dict[str, ScriptedDns | DialReason]) -> None:
         self.servers: Final = servers
         self.dials: list[tuple[str, int]] = []
 
     async def open(self, host: str, port: int) -> Streams:
         self.dials.append((host, port))
-        server = self.servers.get(host, Reason.REFUSED)
-        if isinstance(server, Reason):
+        server = self.servers.get(host, DialReason.REFUSED)
+        if isinstance(server, DialReason):
             raise DialFailed(server, host, f"told to be {server.value}")
         ours, theirs = await pipe()
         server.serve(theirs)

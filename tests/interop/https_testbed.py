@@ -110,7 +110,7 @@ def pages_at(
             thread.join(10)
 
 
-class HttpsScene:
+class HttpsTestbed:
     """A proxy in plain HTTP, one more that speaks TLS, and others as tests want them."""
 
     def __init__(self, pair: TunnelPair, stack: ExitStack) -> None:
