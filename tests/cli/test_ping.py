@@ -129,9 +129,9 @@ def test_bad_input_is_refused(umbilical: Run) -> None:
         (["node:0"], 2, "names no host or no port"),
         (["node:80"], 3, "UMB573"),
         (["node:80", "--server", "127.0.0.1:8090"], 3, "no CA"),
-        (["node:80", "--server", "unix:/s", "--endpoint-ca", "/dev/null"], 2, "go with --tls"),
+        (["node:80", "--server", "unix:/s", "--endpoint-ca", "/dev/null"], 2, "need --tls"),
         (["node:80", "--server", "unix:/s", "--cert", "/dev/null"], 3, "--cert without --key"),
-        (["node:80", "--kubeconfig", "k"], 2, "--kubeconfig goes with --namespace"),
+        (["node:80", "--kubeconfig", "k"], 2, "--kubeconfig needs --namespace"),
         (["node:80", "--namespace", "n"], 2, "--namespace needs --kubeconfig"),
         (["node:80", "--server", "unix:/s", "-c", "0"], 2, "0"),
         (["node:80", "--server", "unix:/s", "-i", "soon"], 2, "soon"),
@@ -233,7 +233,7 @@ def test_a_failure_is_a_cross_at_its_hop_and_its_words_cannot_move_the_cursor() 
 
 def test_a_server_that_does_not_tell_its_agent_is_said_to() -> None:
     result = PingResult(1, (Hop("connect", 0.1), Hop("dial", 0.1)))
-    assert ping_text.details([result], NOW) == ["agent     not told by this server"]
+    assert ping_text.details([result], NOW) == ["agent     not reported by this server"]
     assert ping_text.row(result, HOPS, unicode=True).endswith("ok")
     assert ping_text.details([PingResult(1, (), REFUSED)], NOW) == []
 
@@ -249,7 +249,7 @@ def test_a_certificate_is_one_line_with_names_issuer_and_end() -> None:
         "TLSv1.3, CN=webhook, DNS:webhook.svc, IP:10.0.0.1, signed by signer, expires in 24h00m"
     )
     assert ping_text.tls_line(facts(is_verified=False), NOW, "not verified").endswith(", not verified")
-    assert ping_text.tls_line(TlsFacts("TLSv1.2", None, True), NOW, "x") == "TLSv1.2, its certificate cannot be read"
+    assert ping_text.tls_line(TlsFacts("TLSv1.2", None, True), NOW, "x") == "TLSv1.2, certificate not readable"
 
 
 def test_the_summary_counts_and_stands_in_columns() -> None:
@@ -385,10 +385,10 @@ def test_an_endpoint_that_answers_too_late_is_a_timeout(curl: Curl) -> None:
 def test_bad_input_of_curl_is_refused(curl: Curl) -> None:
     for arguments, status, word in (
         (["node:80"], 2, b"must begin with http://"),
-        (["http://user:sesame@node/"], 2, b"credentials do not belong"),
+        (["http://user:sesame@node/"], 2, b"it contains credentials"),
         (["http://node/", "-H", "no header"], 2, b"Name: value"),
-        (["http://node/", "-I", "-d", "x"], 2, b"excludes -d"),
-        (["http://node/", "--kubelet"], 2, b"--kubelet goes with --namespace"),
+        (["http://node/", "-I", "-d", "x"], 2, b"-I and -d exclude each other"),
+        (["http://node/", "--kubelet"], 2, b"--kubelet needs --namespace"),
         (["http://node/", "-d", "@/no/such/file"], 3, b"/no/such/file"),
         (["https://node/", "--client-cert", "/dev/null"], 3, b"--client-cert without --client-key"),
     ):

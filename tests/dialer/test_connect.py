@@ -211,7 +211,7 @@ async def test_what_breaks_while_the_server_dials_has_its_reason(error: Exceptio
 async def test_a_server_that_says_nothing_is_given_up() -> None:
     told = await broken(None, 0.01)
     assert told.reason is DialReason.SERVER
-    assert "no word on the dial within 0.01 s" in told.text
+    assert "answered the dial within 0.01 s" in told.text
 
 
 def test_a_traced_dial_asks_for_it_and_tells_agent_and_dial_apart() -> None:

@@ -18,7 +18,7 @@ from tests.support.live_certificates import LiveFiles
 from tests.support.scripted_frontend import answering, unix_frontend
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
-from umbilical.dialer.dialer import SET_ASIDE_SECONDS, Dialer
+from umbilical.dialer.dialer import DEPRIORITIZED_SECONDS, Dialer
 from umbilical.dialer.failure import DialReason
 from umbilical.dialer.settings import DialerSettings, TcpServer, UnixServer
 from umbilical.dialer.trace import Trace
@@ -184,7 +184,7 @@ async def dial_once(dialer: Dialer, trace: Trace | None = None) -> None:
 
 
 @pytest.mark.parametrize("reply", [b"", NO_AGENT, BUSY], ids=["gone", "no agent", "busy"])
-async def test_where_one_server_cannot_the_next_is_asked_and_the_first_set_aside_for_a_while(
+async def test_when_one_server_fails_the_next_is_tried_and_the_first_comes_last_for_a_while(
     servers: Servers, reply: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = DialerSettings((servers.start("a", reply), servers.start("b", OK)))
@@ -195,12 +195,12 @@ async def test_where_one_server_cannot_the_next_is_asked_and_the_first_set_aside
         for _ in range(3):
             await dial_once(dialer)
         assert servers.asked == ["a", "b", "b", "b"]
-        clock.seconds += SET_ASIDE_SECONDS
+        clock.seconds += DEPRIORITIZED_SECONDS
         await dial_once(dialer)
         assert servers.asked == ["a", "b", "b", "b", "a", "b"]
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 1
-    assert "is set aside" in told[0]
+    assert "failed, others are tried first" in told[0]
 
 
 def test_the_endpoint_s_answer_is_final(servers: Servers) -> None:
@@ -223,7 +223,7 @@ async def test_when_no_server_can_the_last_one_s_failure_is_told(servers: Server
     assert len(trace.passed_over) == 1
 
 
-async def test_a_server_that_was_set_aside_and_works_again_is_told(
+async def test_a_server_that_failed_and_works_again_is_logged(
     servers: Servers, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
@@ -233,7 +233,7 @@ async def test_a_server_that_was_set_aside_and_works_again_is_told(
     with caplog.at_level(logging.INFO, "umbilical.dialer"):
         await dial_once(dialer)
         servers.start("late", OK)
-        clock.seconds += SET_ASIDE_SECONDS + 1
+        clock.seconds += DEPRIORITIZED_SECONDS + 1
         await dial_once(dialer)
         assert servers.asked == ["b", "late"]
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]

@@ -60,10 +60,10 @@ def test_a_failure_is_told_in_one_line_and_in_three() -> None:
     assert failure.brief == (
         "UMB501 the endpoint refused the connection: 10.0.0.1:443: dial tcp 10.0.0.1:443: connect: connection refused"
     )
-    assert failure.told == (
+    assert failure.three_lines == (
         "UMB501 the endpoint refused the connection\n"
         "  why: 10.0.0.1:443: dial tcp 10.0.0.1:443: connect: connection refused\n"
-        "  next: does its pod run, and listen on this port?\n"
+        "  next: check that its pod runs and listens on this port\n"
     )
     assert failure.report is REPORTS[DialReason.REFUSED]
 
@@ -233,7 +233,7 @@ def test_a_name_that_is_unknown_is_told_as_such(monkeypatch: pytest.MonkeyPatch)
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    with pytest.raises(reach.Unreached, match="cannot be resolved: Name or service not known"):
+    with pytest.raises(reach.Unreached, match="could not be resolved: Name or service not known"):
         reached(TcpServer("nowhere.invalid", 1))
 
 

@@ -57,10 +57,10 @@ class Thin(Layer):
         self._deliver(memoryview(octets))
 
     def end(self) -> None:
-        self._tell_end()
+        self._notify_end()
 
     def lose(self, error: Exception | None) -> None:
-        self._tell_loss(error)
+        self._notify_loss(error)
 
 
 class Bytes(asyncio.Protocol):

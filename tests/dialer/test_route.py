@@ -152,7 +152,7 @@ def test_a_server_that_is_not_there_or_goes_or_stays_silent_is_named(tunnel_pki:
         with unix_frontend(tmp_path / protocol.value, silent) as path:
             failure = failure_of(route_to(tunnel_pki, UnixServer(path), reply_seconds=0.05, protocol=protocol))
         assert failure.reason is DialReason.SERVER
-        assert "no word on the dial" in failure.text
+        assert "neither the server nor its agent answered" in failure.text
 
 
 @pytest.mark.parametrize("tcp", [False, True])

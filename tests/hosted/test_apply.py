@@ -49,7 +49,7 @@ def test_a_dry_run_says_what_it_cannot_check_and_stores_nothing(plane: ControlPl
     documents = [document("Namespace", "apply-b", None), document("ConfigMap", "c", "apply-b", data={"a": "1"})]
     steps = applied(plane, documents, ApplyOptions(is_dry_run=True))
     assert outcomes(steps) == [ApplyOutcome.CREATED, ApplyOutcome.UNCHECKED]
-    assert "apply-b is not there yet" in steps[1].detail
+    assert "apply-b does not exist yet" in steps[1].detail
     assert plane.kubectl("get", "namespace", "apply-b", "--ignore-not-found") == ""
 
 

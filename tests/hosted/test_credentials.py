@@ -124,12 +124,12 @@ def test_the_names_are_those_of_the_first_script(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     for secret, bundle, word in (
-        (None, {"ca.crt": "a CA"}, "no Secret clusters-a/konnectivity-client"),
-        (encoded(SECRET), None, "no ConfigMap clusters-a/konnectivity-ca-bundle"),
-        (encoded({"tls.crt": "x"}), {"ca.crt": "a CA"}, "it has no tls.key"),
-        ({**encoded(SECRET), "tls.key": "***"}, {"ca.crt": "a CA"}, "its tls.key is no base64"),
-        (encoded(SECRET), {}, "it has no ca.crt"),
-        (encoded(SECRET), {"ca.crt": 7}, "it has no ca.crt"),
+        (None, {"ca.crt": "a CA"}, "Secret clusters-a/konnectivity-client does not exist"),
+        (encoded(SECRET), None, "ConfigMap clusters-a/konnectivity-ca-bundle does not exist"),
+        (encoded({"tls.crt": "x"}), {"ca.crt": "a CA"}, "it has no key tls.key"),
+        ({**encoded(SECRET), "tls.key": "***"}, {"ca.crt": "a CA"}, "its tls.key is not base64"),
+        (encoded(SECRET), {}, "it has no key ca.crt"),
+        (encoded(SECRET), {"ca.crt": 7}, "it has no key ca.crt"),
     ):
         with pytest.raises(HostedError) as fault:
             fetched(api(secret, bundle), tmp_path)
@@ -248,7 +248,7 @@ def test_token_and_ca_are_copied_with_our_labels_and_nothing_else(plane: Control
     ("data", "why", "remedy"),
     [
         (None, "no token into Secret kube-system/konnectivity-proxy-token within 30 s", "kube-controller-manager"),
-        ({"token": TOKEN}, "has a token and no ca.crt", "--root-ca-file"),
+        ({"token": TOKEN}, "has a token but no ca.crt", "--root-ca-file"),
     ],
 )
 def test_a_token_that_does_not_come_is_waited_for_and_then_told(

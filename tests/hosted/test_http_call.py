@@ -130,7 +130,7 @@ async def test_an_answer_that_is_none_or_not_whole_is_told() -> None:
 
 
 async def test_what_cannot_be_sent_is_told() -> None:
-    with pytest.raises(HostedError, match="no HTTP request"):
+    with pytest.raises(HostedError, match="not valid HTTP"):
         await exchanged([], HttpCall("GET", URL, (("bad name", "x"),)))
     with pytest.raises(HostedError, match="Broken pipe"):
         await HttpExchange(ScriptedPipe([], BrokenPipeError(32, "Broken pipe"))).send(HttpCall("GET", URL))

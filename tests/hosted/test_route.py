@@ -168,7 +168,7 @@ def test_an_endpoint_that_speaks_no_tls_or_hangs_up_fails_there(tunnel: Tunnel) 
     with listener(plain_text) as port:
         failure = failed(tunnel.access, f"127.0.0.1:{port}", unverified)
     assert where(failure) == ("endpoint tls", "UMB574")
-    assert "speak TLS" in failure.remedy
+    assert "speaks TLS" in failure.remedy
     with listener(lambda client: client.close()) as port:
         assert failed(tunnel.access, f"127.0.0.1:{port}", unverified).hop == "endpoint tls"
 

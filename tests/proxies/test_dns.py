@@ -140,26 +140,26 @@ def test_an_answer_has_addresses_and_a_time_or_an_alias(question: tuple[str, str
 
 @pytest.mark.parametrize("name", ["broken.test", "secret.test"])
 def test_a_server_that_cannot_say_has_given_no_answer(name: str) -> None:
-    with pytest.raises(BadDnsAnswer, match=r"it says (SERVFAIL|REFUSED)"):
+    with pytest.raises(BadDnsAnswer, match=r"the answer is (SERVFAIL|REFUSED)"):
         answer(name)
 
 
 def test_an_answer_to_another_question_is_none() -> None:
     query, wire = exchange("www.test")
     for changed in (with_number(wire, 4712), of_another_name(wire)):
-        with pytest.raises(BadDnsAnswer, match="another question"):
+        with pytest.raises(BadDnsAnswer, match="another query"):
             query.decode(changed)
-    with pytest.raises(BadDnsAnswer, match="another question"):
+    with pytest.raises(BadDnsAnswer, match="another query"):
         query.decode(query.encode(4711))  # its own question comes back
     other = DnsQuery("www.test", "AAAA")
     other.encode(4711)
-    with pytest.raises(BadDnsAnswer, match="another question"):
+    with pytest.raises(BadDnsAnswer, match="another query"):
         other.decode(wire)
 
 
 def test_an_answer_that_is_cut_short_over_tcp_is_none() -> None:
     query, wire = exchange("www.test")
-    with pytest.raises(BadDnsAnswer, match="cut short"):
+    with pytest.raises(BadDnsAnswer, match="truncated"):
         query.decode(cut_short(wire))
 
 

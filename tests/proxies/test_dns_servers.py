@@ -63,7 +63,7 @@ async def test_after_a_failure_it_is_asked_for_again_but_not_all_the_time() -> N
     api, clock, servers = found_by("172.30.0.10")
     await servers.current()
     api.services[DNS] = ("172.30.0.99",)
-    servers.doubt()
+    servers.invalidate()
     assert await servers.current() == (("172.30.0.10", 53),), "it was asked for a moment ago"
     clock.turn(1)
     assert await servers.current() == (("172.30.0.99", 53),)
@@ -74,7 +74,7 @@ async def test_an_api_that_goes_leaves_what_was_found_in_use() -> None:
     api, clock, servers = found_by("172.30.0.10")
     await servers.current()
     api.is_down = True
-    servers.doubt()
+    servers.invalidate()
     clock.turn(1)
     assert await servers.current() == (("172.30.0.10", 53),)
 
@@ -94,7 +94,7 @@ async def test_an_api_that_is_not_there_yet_is_waited_for_and_named() -> None:
     assert await servers.current() == (("172.30.0.10", 53),)
 
 
-@pytest.mark.parametrize(("addresses", "words"), [(None, "no such Service"), ((), "no ClusterIP")])
+@pytest.mark.parametrize(("addresses", "words"), [(None, "the Service does not exist"), ((), "no ClusterIP")])
 async def test_a_service_that_cannot_be_asked_is_told(addresses: tuple[str, ...] | None, words: str) -> None:
     servers = DnsServers((), DNS, ScriptedServices({} if addresses is None else {DNS: addresses}), TurnedClock().now)
     with pytest.raises(LookupFailed, match=words):
@@ -232,17 +232,17 @@ async def test_a_server_that_takes_nothing_gets_no_more_questions() -> None:
                 pass
             except ConnectionLost as error:
                 refused.append(str(error))
-        assert refused == ["the server takes nothing more"]
+        assert refused == ["the server does not read"]
         await connection.close()
 
 
 async def test_no_more_questions_than_there_are_numbers_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns_client, "MOST_QUESTIONS", 2)
+    monkeypatch.setattr(dns_client, "MOST_QUERIES", 2)
 
     async with open_testbed() as (connection, server, group):
         asked = [group.create_task(connection.ask(asking(b"?"))) for _ in range(2)]
         numbers = [(await server.question())[0] for _ in asked]
-        with pytest.raises(ConnectionLost, match="no more questions"):
+        with pytest.raises(ConnectionLost, match="too many queries"):
             await connection.ask(asking(b"?"))
         for number in numbers:
             server.answer(number, b"!")

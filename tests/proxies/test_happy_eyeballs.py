@@ -11,7 +11,7 @@ from tests.proxies.name_testbed import TurnedClock, pipe, until
 from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Streams
 from umbilical.proxies import happy_eyeballs
-from umbilical.proxies.happy_eyeballs import MOST_TELLING_FIRST, Race, interleaved, most_telling, only_ipv4
+from umbilical.proxies.happy_eyeballs import MOST_SPECIFIC_FIRST, Race, interleaved, most_specific, only_ipv4
 
 V4 = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
 V6 = ["fd00::1", "fd00::2"]
@@ -203,7 +203,7 @@ async def test_who_gives_up_leaves_no_attempt_behind() -> None:
 
 
 def test_every_reason_has_its_rank() -> None:
-    assert set(MOST_TELLING_FIRST) == set(DialReason)
-    assert len(MOST_TELLING_FIRST) == len(DialReason)
+    assert set(MOST_SPECIFIC_FIRST) == set(DialReason)
+    assert len(MOST_SPECIFIC_FIRST) == len(DialReason)
     alone = DialFailed(DialReason.SERVER, "s", "t")
-    assert most_telling([alone]) is alone
+    assert most_specific([alone]) is alone

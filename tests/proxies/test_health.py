@@ -59,7 +59,7 @@ def _failing(reason: DialReason) -> LoopbackOpener:
 )
 def test_a_failed_probe_tells_how_far_it_came(reason: DialReason, server: bool, agent: bool) -> None:
     watch = TunnelWatch()
-    assert asyncio.run(watch.look(_failing(reason))) is agent
+    assert asyncio.run(watch.probe(_failing(reason))) is agent
     assert (watch.server_reached, watch.agent_reached) == (server, agent)
     assert (watch.reason == "") is agent
 
@@ -83,18 +83,18 @@ def test_looks_are_backed_off_until_an_agent_has_answered_and_then_end(caplog: p
 def test_a_server_that_was_reached_once_is_enough() -> None:
     """It may come back any moment; a proxy that is taken away from its clients helps nobody."""
     opener, watch = _failing(DialReason.NO_AGENT), TunnelWatch()
-    asyncio.run(watch.look(opener))
+    asyncio.run(watch.probe(opener))
     opener.failures[PROBE_HOST] = DialFailed(DialReason.SERVER, "10.0.0.1:8090", "connection refused")
-    asyncio.run(watch.look(opener))
+    asyncio.run(watch.probe(opener))
     assert watch.server_reached
     assert not watch.agent_reached
 
 
 async def test_a_look_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(health, "WATCH_PROBE_SECONDS", 0.01)
 
     watch = TunnelWatch()
-    assert not await watch.look(PendingOpener())
+    assert not await watch.probe(PendingOpener())
     assert "no answer within" in watch.reason
 
 

@@ -99,7 +99,7 @@ BAD_ANSWERS = {
 def test_what_is_no_answer_is_told_as_502(answer: bytes) -> None:
     result = told(answer)
     assert result.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
-    assert b"\r\n\r\nUMB545 no usable answer from a:80\n" in result
+    assert b"\r\n\r\nUMB545 no valid response from a:80\n" in result
 
 
 TRUNCATED = {
@@ -282,7 +282,7 @@ async def test_an_endpoint_that_falls_silent_is_told_as_504() -> None:
     async with origin(answering()) as endpoint, proxying({"a": endpoint.port}, idle_seconds=0.1) as testbed:
         answer = await testbed.ask(GET)
         assert answer.startswith(b"HTTP/1.1 504 Gateway Timeout\r\n")
-        assert b"UMB546 no answer from a:80" in answer
+        assert b"UMB546 no response from a:80" in answer
 
 
 async def test_a_websocket_is_carried_with_the_bytes_that_came_early_on_either_side() -> None:

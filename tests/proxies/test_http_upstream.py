@@ -136,7 +136,7 @@ def test_anything_else_is_refused_for_connect(text: str) -> None:
 
 
 def test_a_missing_port_is_refused_with_words_unless_there_is_a_default() -> None:
-    with pytest.raises(BadRequest, match="no port"):
+    with pytest.raises(BadRequest, match="the port is missing"):
         connect_target("a.example")
     assert connect_target("a.example", 80).port == 80
     assert connect_target("[::1]", 80).address == "[::1]:80"

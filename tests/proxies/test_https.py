@@ -86,17 +86,17 @@ async def test_a_failed_dial_is_answered_by_its_cause(reason: DialReason) -> Non
 
 
 NOT_SERVED = {
-    "no port": (b"CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"no port"),
+    "no port": (b"CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"the port is missing"),
     "a bare IPv6 address": (b"CONNECT ::1:443 HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"brackets"),
     "a URL": (b"CONNECT http://a:1/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"the port is not"),
     "a body": (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", 400, b"body"),
     "chunks": (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, b"body"),
-    "a path": (b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"this is a proxy"),
+    "a path": (b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"not a proxy request"),
     "https": (b"GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"needs CONNECT"),
     "a host that is none": (b"GET http://a/ HTTP/1.1\r\nHost: a b\r\n\r\n", 400, b"neither a name"),
     "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, b"HTTP/1.1"),
-    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00", 400, b"no HTTP"),
-    "half a head": (b"GET http://a/ HTT", 400, b"middle of a head"),
+    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00", 400, b"not HTTP"),
+    "half a head": (b"GET http://a/ HTT", 400, b"within a request head"),
 }
 
 

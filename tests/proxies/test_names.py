@@ -19,8 +19,8 @@ from umbilical.proxies.services import (
     ServiceLookup,
     ServiceName,
     absolute_names,
-    is_of_the_cluster,
-    is_of_the_world,
+    is_cluster_name,
+    is_public,
     parse_service_name,
 )
 
@@ -65,7 +65,7 @@ def test_what_is_no_service_goes_on_to_hosted_dns() -> None:
 
 
 def test_hosted_dns_has_the_last_word_on_a_name_that_it_does_not_know() -> None:
-    with pytest.raises(DialFailed, match="no such name"):
+    with pytest.raises(DialFailed, match="the name does not exist"):
         resolved("nowhere.corp.example", hosted=True, management=True)
 
 
@@ -225,7 +225,7 @@ def test_only_short_names_of_services_get_the_cluster_domain(host: str, asked: t
     ],
 )
 def test_names_of_the_cluster_are_told_from_those_of_the_world(host: str, inside: bool) -> None:
-    assert is_of_the_cluster(host, DOMAIN) is inside
+    assert is_cluster_name(host, DOMAIN) is inside
 
 
 @given(st.text(max_size=80))
@@ -239,7 +239,7 @@ def test_what_is_found_can_stand_in_a_path_of_the_api(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["example.com", "Example.COM.", "console.monitoring", "1.example.com", "0x.example"])
 def test_a_name_of_the_world_means_the_same_to_everybody(host: str) -> None:
-    assert is_of_the_world(host, DOMAIN)
+    assert is_public(host, DOMAIN)
 
 
 @pytest.mark.parametrize(
@@ -250,4 +250,4 @@ def test_a_name_of_the_world_means_the_same_to_everybody(host: str) -> None:
     ],
 )
 def test_short_names_and_addresses_in_disguise_are_none_of_the_world(host: str) -> None:
-    assert not is_of_the_world(host, DOMAIN)
+    assert not is_public(host, DOMAIN)

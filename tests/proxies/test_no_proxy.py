@@ -167,7 +167,7 @@ def test_a_value_that_is_no_url_means_no_proxy_and_is_told_without_being_shown(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         assert chosen({"HTTPS_PROXY": "http://me:s3cret@proxy.example:port"}) == ""
-    assert "HTTPS_PROXY cannot be read" in caplog.text
+    assert "HTTPS_PROXY is invalid" in caplog.text
     assert "s3cret" not in caplog.text
 
 

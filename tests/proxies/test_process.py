@@ -84,7 +84,7 @@ async def test_it_listens_before_its_files_are_there_and_waits_for_them(
         client = await _client(settings)
         assert await ask(client, "127.0.0.1", port) == 0
         await drop(client)
-    assert [record.getMessage()[:14] for record in caplog.records if "waiting:" in record.getMessage()] == [
+    assert [record.getMessage()[:14] for record in caplog.records if "waiting for files:" in record.getMessage()] == [
         "UMB022 waiting",
         "UMB021 waiting",
         "UMB022 waiting",
@@ -148,7 +148,7 @@ async def test_the_patience_of_a_drain_ends(caplog: pytest.LogCaptureFixture) ->
         assert await rest_of(client[0]) == b""
         assert await asyncio.wait_for(task, 60) == 0
         await drop(client)
-    assert "leaving with 1 connections open" in caplog.text
+    assert "drain ended with 1 connections open" in caplog.text
 
 
 async def test_a_second_signal_ends_the_patience() -> None:

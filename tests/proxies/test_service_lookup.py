@@ -85,7 +85,7 @@ async def test_an_api_that_fails_leaves_names_to_dns_and_is_left_alone_for_a_mom
                 assert await stage.lookup.find("console.monitoring") == ()
                 assert await stage.lookup.find("other.monitoring") == ()
         assert len(stage.api.asked) == 1
-        assert caplog.text.count("DNS is asked") == 1
+        assert caplog.text.count("using DNS") == 1
         stage.api.is_down = False
         stage.clock.turn(service_lookup.AFTER_ERROR_SECONDS)
         assert await stage.lookup.find("console.monitoring") == BOTH

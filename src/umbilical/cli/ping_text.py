@@ -1,4 +1,4 @@
-"""Pings through the tunnel as people and programs read them: a row each, then certificates, then what they come to."""
+"""Results of pings as a table or JSON: a row for each, then certificates, then a summary."""
 
 import json
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from umbilical.cli.pki.text import alternative_names, as_value, expiry
 from umbilical.hosted.endpoint_tls import TlsFacts
 from umbilical.hosted.route import HOPS, TOTAL, PingFailure, PingResult, PingSummary, summarize
 
-NOT_TOLD: Final = "not told by this server"
+UNREPORTED: Final = "not reported by this server"
 _WIDTH: Final = 9
 _WIDE: Final = 13
 _NUMBER: Final = 4
 
 
 def milliseconds(seconds: float) -> str:
-    """Three digits that matter: `0.42ms`, `12.3ms`, `1.24s`."""
+    """Format with three significant digits: `0.42ms`, `12.3ms`, `1.24s`."""
     value = seconds * 1000
     if value >= 1000:
         return f"{seconds:.2f}s"
@@ -29,7 +29,7 @@ def header(hops: Sequence[str]) -> str:
 
 
 def columns(*, tls: bool, unix: bool) -> list[str]:
-    """Which hops there can be."""
+    """Return the names of the possible hops."""
     return [name for name in HOPS if not (name == "tls" and unix) and not (name == "endpoint tls" and not tls)]
 
 
@@ -41,7 +41,7 @@ def row(result: PingResult, hops: Sequence[str], unicode: bool) -> str:
 
 
 def details(results: Sequence[PingResult], now: datetime) -> list[str]:
-    """What is the same for all: certificates, and which agents took part."""
+    """Return the lines below the table: certificates, and the agents that were used."""
     lines = []
     server, endpoint = _last(results, "server"), _last(results, "endpoint")
     if server is not None:
@@ -57,7 +57,7 @@ def tls_line(facts: TlsFacts, now: datetime, doubt: str) -> str:
     trust = "" if facts.is_verified else f", {doubt}"
     certificate = facts.certificate
     if certificate is None:
-        return f"{facts.version}, its certificate cannot be read{trust}"
+        return f"{facts.version}, certificate not readable{trust}"
     names = ", ".join(alternative_names(certificate)) or "no names"
     issuer = "self-signed" if certificate.is_self_issued else f"signed by {certificate.issuer_name}"
     return f"{facts.version}, CN={certificate.common_name}, {names}, {issuer}, {expiry(certificate, now)}{trust}"
@@ -96,8 +96,8 @@ def as_json(endpoint: str, server: str, results: Sequence[PingResult], now: date
 
 def _row(number: str, cells: Sequence[str], hops: Sequence[str], rest: str) -> str:
     widths = [_WIDE if name == "endpoint tls" else _WIDTH for name in hops] + [_WIDTH]
-    told = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-    return f"{number:>{_NUMBER}}{told}  {rest}".rstrip()
+    joined = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+    return f"{number:>{_NUMBER}}{joined}  {rest}".rstrip()
 
 
 def _cell(result: PingResult, name: str, failed: str | None, cross: str) -> str:
@@ -111,7 +111,7 @@ def _verdict(result: PingResult) -> str:
     agent = "" if result.agent is None else f", agent {result.agent}"
     if result.failure is None:
         return f"ok{agent}"
-    # What comes behind is told once, below the table.
+    # The rest is printed once, below the table.
     brief = result.failure.why.partition("; ")[0]
     return f"{result.failure.code} {result.failure.hop}{agent}: {brief}"
 
@@ -121,7 +121,7 @@ def _agents(results: Sequence[PingResult]) -> str:
     for result in results:
         if result.agent is not None:
             chosen[result.agent] = chosen.get(result.agent, 0) + 1
-    return ", ".join(f"{agent} ({number})" for agent, number in chosen.items()) or NOT_TOLD
+    return ", ".join(f"{agent} ({number})" for agent, number in chosen.items()) or UNREPORTED
 
 
 def _last(results: Sequence[PingResult], member: str) -> TlsFacts | None:
@@ -138,9 +138,9 @@ def _tls_value(facts: TlsFacts | None, now: datetime) -> dict[str, Any] | None:
 
 def _result_value(result: PingResult) -> dict[str, Any]:
     failure = result.failure
-    told = None
+    shown = None
     if failure is not None:
-        told = {
+        shown = {
             "hop": failure.hop,
             "code": failure.code,
             "reason": failure.reason,
@@ -154,7 +154,7 @@ def _result_value(result: PingResult) -> dict[str, Any]:
         "milliseconds": _rounded(result.seconds),
         "agent": result.agent,
         "hops": hops,
-        "failure": told,
+        "failure": shown,
     }
 
 

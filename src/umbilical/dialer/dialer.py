@@ -1,7 +1,6 @@
-"""Connections to endpoints through the servers of one tunnel: the first server that can open one does.
+"""Connections to endpoints through the servers of one tunnel: servers are tried in turn until one opens the tunnel.
 
-One dialer belongs to one event loop. It opens one connection per dial, as kube-apiserver does; nothing is pooled. `Way`
-is the way to one server, from a socket to a tunnel, and what is remembered of it from dial to dial.
+A dialer belongs to one event loop. It opens one connection per dial, as kube-apiserver does; nothing is pooled.
 """
 
 import asyncio
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
 
 class TunnelRoute:
+    """The route through one server, from a socket to a tunnel; keeps the TLS session from dial to dial."""
+
     def __init__(
         self,
         server: UnixServer | TcpServer,
@@ -38,7 +39,7 @@ class TunnelRoute:
     ) -> None:
         self.name: Final = reach.name_of(server)
         self.failed_at: float | None = None
-        """When it was given up for another; None once it has worked again."""
+        """When the last dial failed; None after a dial that succeeded."""
         self._server: Final = server
         self._settings: Final = settings
         self._watched: Final = watched
@@ -79,7 +80,7 @@ class TunnelRoute:
         return opened
 
     async def _lay(self, layer: "GrpcLayer", sock: socket.socket, trace: Trace | None) -> None:
-        """Put it on the socket, or on TLS on the socket."""
+        """Connect the layer to the socket, or to TLS over the socket."""
         if isinstance(self._server, UnixServer):
             await asyncio.get_running_loop().create_connection(lambda: layer, sock=sock)
             return
@@ -104,7 +105,7 @@ class TunnelRoute:
         return sock
 
     async def _enter(self, sock: socket.socket, trace: Trace | None) -> Streams:
-        """Streams that lead to the server itself."""
+        """Return streams to the server itself."""
         if isinstance(self._server, UnixServer):
             return await streams.plain_streams(sock, self._settings.buffer_bytes)
         layer = self._layer(self._server)
@@ -146,7 +147,7 @@ class TunnelRoute:
         return DialFailed(DialReason.SERVER, self.name, f"connection lost during the TLS handshake: {text}")
 
     def _keep_session(self, writer: asyncio.StreamWriter) -> None:
-        """Tickets come behind the handshake; by the time of a reply they are here."""
+        """Session tickets follow the handshake; they have arrived by the time of a reply."""
         tls = writer.get_extra_info("ssl_object")
         if isinstance(tls, ssl.SSLObject) and tls.context is self._session_context and tls.session is not None:
             self._session = tls.session
@@ -159,14 +160,14 @@ def _handshake_detail(layer: TlsLayer) -> str:
 
 logger = logging.getLogger(__name__)
 
-SET_ASIDE_SECONDS: Final = 10.0
-"""A server that failed is tried behind the others for so long."""
-ANOTHER_MAY: Final = frozenset({DialReason.SERVER, DialReason.TLS, DialReason.NO_AGENT, DialReason.AGENT_LOST})
-"""With these the endpoint was never asked, so another server is; any other reason is the endpoint's answer."""
+DEPRIORITIZED_SECONDS: Final = 10.0
+"""How long a server that failed is tried after the others."""
+TRY_NEXT_SERVER: Final = frozenset({DialReason.SERVER, DialReason.TLS, DialReason.NO_AGENT, DialReason.AGENT_LOST})
+"""The endpoint was not dialled, so the next server is tried; any other reason is the endpoint's answer."""
 
 
 class Dialer:
-    """Fulfils `opener.Opener`."""
+    """Implements `streams.Opener`."""
 
     def __init__(
         self,
@@ -185,7 +186,7 @@ class Dialer:
         self._started = False
 
     async def open(self, host: str, port: int, trace: Trace | None = None) -> Streams:
-        """Raises DialFailed: of the endpoint, or of the server that was tried last."""
+        """Raises DialFailed: the endpoint's failure, or that of the server that was tried last."""
         self._start()
         endpoint = authority_of(host, port)
         failure: DialFailed | None = None
@@ -196,17 +197,17 @@ class Dialer:
                 opened = await route.open(endpoint, trace)
             except DialFailed as error:
                 failure = error
-                if error.reason not in ANOTHER_MAY:
+                if error.reason not in TRY_NEXT_SERVER:
                     raise
-                self._set_aside(route, error)
+                self._mark_failed(route, error)
             else:
-                self._welcome(route)
+                self._mark_working(route)
                 return opened
         assert failure is not None
         raise failure
 
     async def close(self) -> None:
-        """Ends what the dialer does by itself; connections that it has opened go on."""
+        """Stop the watch on certificate files; open connections stay open."""
         if self._watched is not None:
             self._watched.stop()
 
@@ -219,23 +220,25 @@ class Dialer:
         await self.close()
 
     def _start(self) -> None:
-        """At the first dial: a timer needs a running loop."""
+        """Called at the first dial: a timer needs a running loop."""
         if not self._started:
             self._started = True
             if self._watched is not None:
                 self._watched.start()
 
     def _ranked(self) -> list[TunnelRoute]:
-        """In the order given; behind them those that failed a short while ago, the longest ago first."""
-        limit = self._now() - SET_ASIDE_SECONDS
+        """Return routes in the order given; those that failed recently come last, the oldest failure first."""
+        limit = self._now() - DEPRIORITIZED_SECONDS
         return sorted(self._routes, key=lambda route: max(route.failed_at or limit, limit))
 
-    def _set_aside(self, route: TunnelRoute, failure: DialFailed) -> None:
+    def _mark_failed(self, route: TunnelRoute, failure: DialFailed) -> None:
         if route.failed_at is None and len(self._routes) > 1:
-            logger.warning("%s server %s is set aside: %s", failure.report.code, route.name, failure.text)
+            logger.warning(
+                "%s server %s failed, others are tried first: %s", failure.report.code, route.name, failure.text
+            )
         route.failed_at = self._now()
 
-    def _welcome(self, route: TunnelRoute) -> None:
+    def _mark_working(self, route: TunnelRoute) -> None:
         if route.failed_at is not None and len(self._routes) > 1:
             logger.info("server %s works again", route.name)
         route.failed_at = None

@@ -1,7 +1,7 @@
-"""Why a dial through the tunnel failed: one enum, one table to the words of SOCKS, HTTP and people, and the way back.
+"""Why a dial through the tunnel failed: the reasons, how SOCKS5, HTTP and messages report them, and how to parse them.
 
-The wire has no codes for it: http-connect has a status that is chosen by substring, gRPC has text alone. So a server's
-words (ours, upstream's, and Go's inside them) are read for the reason.
+The protocol has no codes for it: http-connect has a status that is chosen by substring, gRPC has text only. So the
+reason is parsed from the server's text (ours, upstream's, and Go's in it).
 """
 
 from enum import Enum
@@ -12,7 +12,7 @@ from umbilical.record import Record
 
 class DialReason(Enum):
     REFUSED = "refused"
-    """The endpoint's machine answered: nothing listens there."""
+    """The endpoint's machine refused the connection: no listener on this port."""
     UNREACHABLE = "unreachable"
     """The agent has no route to the endpoint."""
     TIMEOUT = "timeout"
@@ -22,21 +22,21 @@ class DialReason(Enum):
     NO_AGENT = "no-agent"
     """The server has no agent for this endpoint."""
     AGENT_LOST = "agent-lost"
-    """The agent went, or was too busy, while it dialled."""
+    """The agent disconnected or was overloaded while it dialled."""
     SERVER = "server"
-    """No server can be reached: refused, silent, or gone in the middle."""
+    """No server can be reached: refused, no answer, or lost during the dial."""
     TLS = "tls"
     """The handshake with the server failed: its certificate or ours is not accepted."""
     FORBIDDEN = "forbidden"
-    """Policy says no: the server's, or a proxy's on the way that wants credentials."""
+    """Refused by policy: the server's, or a proxy's that requires credentials."""
     PROXY = "proxy"
-    """A proxy behind the tunnel failed or answered what it must not."""
+    """A proxy behind the tunnel failed or sent an invalid response."""
     PROTOCOL = "protocol"
-    """The server answered something that is no answer to a dial."""
+    """The server's response is not valid for a dial."""
 
 
 class FailureReport(Record):
-    """What each protocol says for one reason."""
+    """How one reason is reported: in SOCKS5, in HTTP, in messages."""
 
     socks_reply: int
     """RFC 1928 section 6."""
@@ -49,75 +49,79 @@ class FailureReport(Record):
 
 REPORTS: Final = {
     DialReason.REFUSED: FailureReport(
-        5, 502, "UMB501", "the endpoint refused the connection", "does its pod run, and listen on this port?"
+        5, 502, "UMB501", "the endpoint refused the connection", "check that its pod runs and listens on this port"
     ),
     DialReason.UNREACHABLE: FailureReport(
-        3, 502, "UMB502", "the agent has no way to the endpoint", "on the agent's node: ip route get ADDRESS"
+        3, 502, "UMB502", "the agent has no route to the endpoint", "on the agent's node: ip route get ADDRESS"
     ),
     DialReason.TIMEOUT: FailureReport(
         6,
         504,
         "UMB503",
-        "the endpoint does not answer",
-        "look at the endpoint, and at network policies between the agent's node and it",
+        "the endpoint did not answer in time",
+        "check the endpoint, and the NetworkPolicies between the agent's node and it",
     ),
     DialReason.NAME: FailureReport(
-        4, 502, "UMB504", "the endpoint's name cannot be resolved", "ask the same resolver by hand: dig NAME @SERVER"
+        4, 502, "UMB504", "the endpoint's name could not be resolved", "query the same resolver: dig NAME @SERVER"
     ),
     DialReason.NO_AGENT: FailureReport(
-        1, 503, "UMB505", "the server has no agent for this endpoint", "look at the agents' pods and their logs"
+        1, 503, "UMB505", "the server has no agent for this endpoint", "check the agents' pods and their logs"
     ),
     DialReason.AGENT_LOST: FailureReport(
-        1, 503, "UMB506", "the agent went, or was too busy, while it dialled", "try again; then look at the agent's log"
+        1,
+        503,
+        "UMB506",
+        "the agent disconnected or was overloaded while it dialled",
+        "retry; then read the agent's log",
     ),
     DialReason.SERVER: FailureReport(
-        1, 503, "UMB507", "no server of the tunnel answers", "look at the servers' pods, and at the way to them"
+        1, 503, "UMB507", "no server of the tunnel answered", "check the servers' pods, and the network path to them"
     ),
     DialReason.TLS: FailureReport(
         1,
         502,
         "UMB508",
         "the TLS handshake with the server failed",
-        "compare CA, names and dates: umbilical pki inspect",
+        "compare CA, names and dates: umbilical pki inspect FILE",
     ),
     DialReason.FORBIDDEN: FailureReport(
-        2, 403, "UMB509", "a policy on the way says no", "ask whoever set it; look at credentials"
+        2, 403, "UMB509", "the dial was refused by policy", "check the credentials and the policy of the hop above"
     ),
-    DialReason.PROXY: FailureReport(1, 502, "UMB510", "the proxy behind the tunnel failed", "look at that proxy's log"),
+    DialReason.PROXY: FailureReport(1, 502, "UMB510", "the proxy behind the tunnel failed", "read that proxy's log"),
     DialReason.PROTOCOL: FailureReport(
         1,
         502,
         "UMB511",
-        "the server's answer is none to a dial",
-        "is this the server's port for clients, and the right protocol?",
+        "the server's response is not valid for a dial",
+        "check that this is the server's port for clients, and --protocol",
     ),
 }
 
 
 MAX_TEXT: Final = 4096
-"""Of others' words: an agent may send a megabyte of them."""
+"""Limit for texts of peers: an agent may send a megabyte."""
 
 
 def one_line(text: str) -> str:
-    """What others said goes into one line of ours, and nothing else."""
+    """Return a peer's text as one line without control characters."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 class DialFailed(Exception):
-    """There is no connection. `hop` names where it broke, as the user knows it: a server's address, the endpoint's.
+    """A dial failed. `hop` is the address that failed: a server's or the endpoint's.
 
-    `brief` is for logs, `told` for people: bodies of HTTP replies, terminals.
+    `brief` is for logs, `three_lines` for terminals.
     """
 
     def __init__(self, reason: DialReason, hop: str, text: str, status_line: str = "") -> None:
-        said = one_line(text[:MAX_TEXT])
-        super().__init__(f"{hop}: {said}")
+        line = one_line(text[:MAX_TEXT])
+        super().__init__(f"{hop}: {line}")
         self.reason: Final = reason
         self.hop: Final = hop
-        self.text: Final = said
-        """As the failing side said it, on one line."""
+        self.text: Final = line
+        """The failing side's own text, on one line."""
         self.status_line: Final = status_line
-        """Of an http-connect server's refusal, such as `502 Bad Gateway`; empty where there was none."""
+        """The status of an http-connect server, such as `502 Bad Gateway`; empty if there was none."""
 
     @property
     def report(self) -> FailureReport:
@@ -125,22 +129,22 @@ class DialFailed(Exception):
 
     @property
     def brief(self) -> str:
-        """One line: the code, what it means, where, and the failing side's own words."""
+        """One line: code, meaning, hop, and the failing side's own text."""
         report = self.report
         return f"{report.code} {report.words}: {self.hop}: {self.text}"
 
     @property
-    def told(self) -> str:
-        """Three lines: what, why, what next."""
+    def three_lines(self) -> str:
+        """Three lines: what, why, next."""
         report = self.report
         return f"{report.code} {report.words}\n  why: {self.hop}: {self.text}\n  next: {report.remedy}\n"
 
 
 class TunnelLost(ConnectionResetError):
-    """The way to the server broke under an open connection: the endpoint has no part in it."""
+    """The connection to the server broke while a tunnel was open: not the endpoint's fault."""
 
     CODE: Final = "UMB513"
-    REMEDY: Final = "try again: another server takes it; then look at why this one went"
+    REMEDY: Final = "retry: another server is used; then check why this server failed"
 
     def __init__(self, server: str, text: str) -> None:
         super().__init__(f"the tunnel broke: server {server}: {text}")
@@ -178,7 +182,7 @@ TEXTS: Final = (
     ("operation not permitted", DialReason.UNREACHABLE),
     ("invalid argument", DialReason.UNREACHABLE),
 )
-"""In lower case; the first that is found counts. The server's own words come first: they may quote an agent's."""
+"""In lower case; the first match counts. The server's own texts come first: they may quote an agent's."""
 
 STATUSES: Final = {
     401: DialReason.FORBIDDEN,
@@ -189,18 +193,18 @@ STATUSES: Final = {
     503: DialReason.AGENT_LOST,
     504: DialReason.TIMEOUT,
 }
-"""Where the text says nothing. Any other status is none that a dial is answered with."""
+"""Used when no text matches. Any other status is not valid for a dial."""
 
 GRPC_CODES: Final = (
     ("code = unavailable", DialReason.SERVER),
     ("code = permissiondenied", DialReason.FORBIDDEN),
     ("code = unauthenticated", DialReason.FORBIDDEN),
 )
-"""How grpc-go begins the text of a stream that ended without an answer."""
+"""Parts of grpc-go's text for a stream that ended without an answer."""
 
 
 def reason_of_reply(status: int, body: str) -> DialReason:
-    """For an http-connect server's answer other than 200."""
+    """Return the reason for an http-connect response other than 200."""
     if status not in STATUSES:
         return DialReason.PROTOCOL
     if STATUSES[status] is DialReason.FORBIDDEN:
@@ -209,12 +213,12 @@ def reason_of_reply(status: int, body: str) -> DialReason:
 
 
 def reason_of_text(text: str) -> DialReason:
-    """For the error of a DIAL_RSP; what no table knows is an agent's error on the dial, and final."""
+    """Return the reason for the error of a DIAL_RSP; an unknown text is the agent's error on the dial, and final."""
     return _by_text(text) or DialReason.UNREACHABLE
 
 
 def reason_of_stream_end(text: str) -> DialReason:
-    """For a Proxy stream that ended before the dial was answered."""
+    """Return the reason for a Proxy stream that ended before the dial was answered."""
     lower = text.lower()
     for prefix, reason in GRPC_CODES:
         if prefix in lower:

@@ -1,6 +1,6 @@
 """urllib3 over the tunnel: a PoolManager whose connections come from a BlockingDialer.
 
-TLS to the endpoint is urllib3's own, verified by the endpoint's name as ever; the tunnel sees ciphertext alone.
+TLS to the endpoint is urllib3's own, verified by the endpoint's name; the tunnel carries ciphertext only.
 """
 
 import socket
@@ -14,7 +14,7 @@ try:
     from urllib3.connection import HTTPConnection, HTTPSConnection
     from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("this part of umbilical needs urllib3: pip install 'urllib3>=2'") from error
+    raise ModuleNotFoundError("umbilical.dialer.urllib3_pools needs urllib3: pip install 'urllib3>=2'") from error
 
 
 def tunnel_pool_manager(dialer: BlockingDialer, **options: Any) -> urllib3.PoolManager:

@@ -1,5 +1,5 @@
-"""Rendered files back as objects, applied to one cluster in order, and what became of each; and the sidecars' token,
-from the hosted cluster, whose controller makes it, to the control-plane namespace.
+"""Applies rendered files to one cluster, in order, with a result for each object; and copies the sidecars' token from
+the hosted cluster, which creates it, to the control-plane namespace.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,9 +25,9 @@ class ApplyOutcome(Enum):
     UNCHANGED = "unchanged"
     REFUSED = "refused"
     NOT_COPIED = "not copied"
-    """What is to be copied from the other cluster is not there."""
+    """The source in the other cluster is missing."""
     UNCHECKED = "not checked"
-    """A dry run cannot: the namespace would be made by the real one."""
+    """A dry run does not create the namespace or the token that the object needs."""
 
     @property
     def is_finding(self) -> bool:
@@ -43,7 +43,7 @@ _OF_CHANGE = {
 
 @dataclass(frozen=True)
 class ApplyResult:
-    """What became of one object."""
+    """The result for one object."""
 
     cluster: str
     subject: str
@@ -55,9 +55,9 @@ class ApplyResult:
 @dataclass(frozen=True)
 class ApplyOptions:
     is_dry_run: bool = False
-    """The API checks everything and stores nothing."""
+    """The API validates everything and stores nothing."""
     force: bool = False
-    """Take fields over that another manager owns."""
+    """Overwrite fields that another field manager owns."""
 
 
 async def apply_documents(
@@ -65,27 +65,27 @@ async def apply_documents(
     kubeconfig: Path,
     documents: Sequence[Document],
     options: ApplyOptions,
-    tell: Callable[[ApplyResult], None],
+    report: Callable[[ApplyResult], None],
 ) -> list[ApplyResult]:
-    """Apply all, in the order given. Raises ClusterError: no usable kubeconfig, or the API does not answer."""
+    """Apply all, in the order given. Raises ClusterError: the kubeconfig is invalid, or the API does not answer."""
     coming = {document.name for document in documents if document.kind == "Namespace"}
-    steps: list[ApplyResult] = []
+    results: list[ApplyResult] = []
     async with make_client(kubeconfig, qps=REQUESTS_PER_SECOND, burst=BURST) as client:
         applier = Applier(client, dry_run=options.is_dry_run, force=options.force)
         for document in documents:
             absent = coming if options.is_dry_run else set()
-            steps.append(await _step(cluster, applier, document, absent))
-            tell(steps[-1])
-    return steps
+            results.append(await _apply(cluster, applier, document, absent))
+            report(results[-1])
+    return results
 
 
-async def _step(cluster: str, applier: Applier, document: Document, coming: set[str]) -> ApplyResult:
+async def _apply(cluster: str, applier: Applier, document: Document, coming: set[str]) -> ApplyResult:
     try:
         change = await applier.apply(document)
     except ApiRefused as refusal:
         if refusal.status == 404 and document.namespace in coming:
             return ApplyResult(
-                cluster, str(document), ApplyOutcome.UNCHECKED, f"namespace {document.namespace} is not there yet"
+                cluster, str(document), ApplyOutcome.UNCHECKED, f"namespace {document.namespace} does not exist yet"
             )
         return ApplyResult(cluster, str(document), ApplyOutcome.REFUSED, refusal_words(refusal), _remedy(refusal))
     except KindUnknown as fault:
@@ -99,14 +99,14 @@ def refusal_words(refusal: ApiRefused) -> str:
 
 def _remedy(refusal: ApiRefused) -> str:
     if refusal.status == 409:
-        return "another manager set these fields: --force-conflicts takes them over"
+        return "another field manager owns these fields; to overwrite them: --force-conflicts"
     if refusal.status == 404:
-        return "make the namespace that it names, or render the directory again"
+        return "create its namespace, or render the directory again"
     return refusal.remedy
 
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
-# Whom others lean on comes first: a pod must not start before its rights, keys and settings are there.
+# Dependencies first: a pod must not start before its RBAC, Secrets and ConfigMaps exist.
 _ORDER: Final = (
     "Namespace",
     "ServiceAccount",
@@ -128,20 +128,25 @@ _ORDER: Final = (
     "Pod",
 )
 _NO_OBJECT: Final = frozenset({"Kustomization", "Component"})
-"""Kinds that kustomize reads and no API serves."""
+"""Kinds for kustomize, which no API serves."""
 
 
 def read_manifests(folder: Path) -> list[Document]:
-    """Read a cluster's objects in the order to apply them. Raises HostedError: there is none, or an unusable file."""
+    """Read a cluster's objects in the order to apply them. Raises HostedError: there is none, or a file is invalid."""
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
         found = [document for path in files for document in _read(path)]
     except OSError as error:
         why = error.strerror or str(error)
-        raise HostedError("UMB565", f"cannot read {error.filename or folder}", why, f"ls -lR {folder}") from None
+        raise HostedError("UMB565", f"could not read {error.filename or folder}", why, f"ls -lR {folder}") from None
     if not found:
-        why = "there is no file with a Kubernetes object in it"
-        raise HostedError("UMB565", f"nothing to apply in {folder}", why, "umbilical hosted render --help")
+        why = "it has no file with a Kubernetes object"
+        raise HostedError(
+            "UMB565",
+            f"found nothing to apply in {folder}",
+            why,
+            f"umbilical hosted render --spec FILE --out {folder.parent}",
+        )
     return sorted(found, key=lambda document: _ORDER.index(document.kind) if document.kind in _ORDER else len(_ORDER))
 
 
@@ -151,8 +156,13 @@ def _read(path: Path) -> Iterator[Document]:
             continue
         document = read_document(content)
         if document is None:
-            why = "something in it has no apiVersion, kind or metadata.name"
-            raise HostedError("UMB565", f"{path} is no manifest", why, "render the directory again")
+            why = "an object in it has no apiVersion, kind or metadata.name"
+            raise HostedError(
+                "UMB565",
+                f"{path} is not a manifest",
+                why,
+                "umbilical hosted render --overwrite writes the directory again",
+            )
         yield document
 
 
@@ -162,10 +172,12 @@ def _contents(path: Path) -> Iterator[Any]:
     try:
         contents = list(yaml.safe_load_all(path.read_bytes()))
     except yaml.YAMLError as error:
-        # PyYAML's message quotes the line at fault, which may be one of a Secret.
+        # PyYAML's message quotes the invalid line, which may be part of a Secret.
         line = getattr(getattr(error, "problem_mark", None), "line", None)
-        why = "it is no YAML" if line is None else f"line {line + 1} is no YAML"
-        raise HostedError("UMB565", f"{path} is no manifest", why, "render the directory again") from None
+        why = "it is not YAML" if line is None else f"line {line + 1} is not YAML"
+        raise HostedError(
+            "UMB565", f"{path} is not a manifest", why, "umbilical hosted render --overwrite writes the directory again"
+        ) from None
     for content in contents:
         if isinstance(content, dict) and content.get("kind") == "List":
             yield from content.get("items") or ()
@@ -175,12 +187,12 @@ def _contents(path: Path) -> Iterator[Any]:
 
 SOURCE: Final = f"Secret {names.HOSTED_NAMESPACE}/{TOKEN_SECRET}"
 KEYS: Final = ("token", "ca.crt")
-"""What the sidecars' kubeconfig names as files."""
+"""Files that the sidecars' kubeconfig refers to."""
 POLL_SECONDS: Final = 0.5
 
 
 class TokenMissing(Exception):
-    """Why there is nothing to copy, and what to do about it; nothing of the Secret's content."""
+    """There is no token to copy. Holds no content of the Secret."""
 
     def __init__(self, why: str, remedy: str) -> None:
         super().__init__(why)
@@ -192,13 +204,13 @@ class TokenMissing(Exception):
 class TokenWait:
     seconds: float
     waits: Callable[[], None] = lambda: None
-    """Called once, if the token is not there at first."""
+    """Called once, if the token does not exist at first."""
     clock: Clock = field(default_factory=Clock)
 
 
 @dataclass(frozen=True)
 class TokenCopy:
-    """Where the copy goes, and what it is labelled with."""
+    """Target and labels of the copy."""
 
     cluster: str
     namespace: str
@@ -209,14 +221,14 @@ class TokenCopy:
         return f"Secret {self.namespace}/{TOKEN_SECRET}"
 
     def document(self, data: Mapping[str, str]) -> Document:
-        """`data` as the API has it, in base64. Opaque: in this cluster there is no such account."""
+        """`data` in base64, as in the API. Type Opaque: this cluster does not have the service account."""
         head = {"name": TOKEN_SECRET, "namespace": self.namespace, "labels": dict(self.labels)}
         content = manifest("v1", "Secret", head, type="Opaque", data=dict(data))
         return Document("v1", "Secret", TOKEN_SECRET, self.namespace, content)
 
 
 def planned_copy(cluster: str, documents: Iterable[Document]) -> TokenCopy | None:
-    """Read from the control plane's objects where a copy has to go: beside the kubeconfig that needs it, if any."""
+    """Return the copy's target: the namespace of the kubeconfig that needs it, if there is one."""
     for document in documents:
         if document.kind == "ConfigMap" and document.name == KUBECONFIG_MAP and document.namespace:
             labels = objects.field(document.content, "metadata", "labels")
@@ -225,7 +237,7 @@ def planned_copy(cluster: str, documents: Iterable[Document]) -> TokenCopy | Non
 
 
 def has_source(documents: Iterable[Document]) -> bool:
-    """Whether the hosted cluster's objects have a token to be copied among them."""
+    """Return whether the token to copy is among the hosted cluster's objects."""
     return any(str(document) == SOURCE for document in documents)
 
 
@@ -234,30 +246,30 @@ async def copy_token(
     hosted: Path,
     management: Path,
     options: ApplyOptions,
-    tell: Callable[[ApplyResult], None],
+    report: Callable[[ApplyResult], None],
     patience: TokenWait,
 ) -> ApplyResult:
-    """Copy the token, once the hosted cluster has made it. Raises ClusterError: an API does not answer."""
+    """Wait for the hosted cluster to create the token, and copy it. Raises ClusterError: an API does not answer."""
     if options.is_dry_run:
-        return _told(
-            copy, tell, ApplyOutcome.UNCHECKED, "the hosted cluster makes the token once its Secret is applied"
+        return _reported(
+            copy, report, ApplyOutcome.UNCHECKED, "the hosted cluster creates the token after its Secret is applied"
         )
     try:
         data = await _token(hosted, patience)
     except TokenMissing as missing:
-        return _told(copy, tell, ApplyOutcome.NOT_COPIED, missing.why, missing.remedy)
+        return _reported(copy, report, ApplyOutcome.NOT_COPIED, missing.why, missing.remedy)
     except ApiRefused as refusal:
-        return _told(copy, tell, ApplyOutcome.NOT_COPIED, f"{SOURCE}: {refusal_words(refusal)}", refusal.remedy)
-    (step,) = await apply_documents(copy.cluster, management, [copy.document(data)], options, tell)
-    return step
+        return _reported(copy, report, ApplyOutcome.NOT_COPIED, f"{SOURCE}: {refusal_words(refusal)}", refusal.remedy)
+    (result,) = await apply_documents(copy.cluster, management, [copy.document(data)], options, report)
+    return result
 
 
-def _told(
-    copy: TokenCopy, tell: Callable[[ApplyResult], None], outcome: ApplyOutcome, why: str, remedy: str = ""
+def _reported(
+    copy: TokenCopy, report: Callable[[ApplyResult], None], outcome: ApplyOutcome, why: str, remedy: str = ""
 ) -> ApplyResult:
-    step = ApplyResult(copy.cluster, copy.subject, outcome, why, remedy)
-    tell(step)
-    return step
+    result = ApplyResult(copy.cluster, copy.subject, outcome, why, remedy)
+    report(result)
+    return result
 
 
 async def _token(kubeconfig: Path, patience: TokenWait) -> dict[str, str]:
@@ -279,14 +291,14 @@ async def _token(kubeconfig: Path, patience: TokenWait) -> dict[str, str]:
 
 def _content(secret: Json | None, seconds: float) -> dict[str, str]:
     if secret is None:
-        why = f"there is no {SOURCE} in the hosted cluster, which removes one whose account is missing"
+        why = f"{SOURCE} does not exist in the hosted cluster, which deletes it if the service account is missing"
         raise TokenMissing(why, f"kubectl -n {names.HOSTED_NAMESPACE} get serviceaccount {ACCOUNT}; then apply again")
     data = {key: objects.field(secret, "data", key) for key in KEYS}
     found = {key: value for key, value in data.items() if isinstance(value, str) and value}
     if "token" not in found:
-        why = f"the hosted cluster has put no token into {SOURCE} within {seconds:g} s"
-        raise TokenMissing(why, "see that its kube-controller-manager runs, which makes tokens; then apply again")
+        why = f"timed out after {seconds:g} s waiting for the hosted cluster to write a token to {SOURCE}"
+        raise TokenMissing(why, "check that its kube-controller-manager runs, which creates tokens; then apply again")
     if len(found) < len(KEYS):
-        why = f"{SOURCE} of the hosted cluster has a token and no ca.crt"
-        raise TokenMissing(why, "give its kube-controller-manager --root-ca-file; then apply again")
+        why = f"{SOURCE} of the hosted cluster has a token but no ca.crt"
+        raise TokenMissing(why, "set --root-ca-file on its kube-controller-manager; then apply again")
     return found

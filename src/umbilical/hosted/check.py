@@ -1,4 +1,4 @@
-"""The check of a hosted control plane: ask both clusters, then every server, then judge. Nothing is changed."""
+"""The check of a hosted control plane: queries both clusters, then every server, then evaluates. Changes nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,33 +14,33 @@ from umbilical.hosted import clusters as gather_management
 from umbilical.hosted import servers
 from umbilical.hosted.access import NO_FILES, TunnelAccess, port_forward, private_directory
 from umbilical.hosted.check_rules import CATALOGUE
-from umbilical.hosted.clusters import CheckOptions, Clusters, ask_clusters
+from umbilical.hosted.clusters import CheckOptions, Clusters, query_clusters
 from umbilical.hosted.facts import CheckFacts, DialProbe, HostedFacts, ManagementFacts, Unknown
 from umbilical.hosted.objects import names
 from umbilical.tunnel.settings import TlsFiles
 
-NO_FRONTEND: Final = Unknown("no server was named: --server, or --management-kubeconfig with --namespace")
-NO_NODES: Final = Unknown("no node is known: --node, or --kubeconfig")
-NO_AGENT: Final = Unknown("no control-plane agent is known: --management-kubeconfig with --namespace")
+NO_FRONTEND: Final = Unknown("no server is known: give --server, or --management-kubeconfig with --namespace")
+NO_NODES: Final = Unknown("no node is known: give --node, or --kubeconfig")
+NO_AGENT: Final = Unknown("no control-plane agent is known: give --management-kubeconfig with --namespace")
 Subject = TypeVar("Subject")
 
 
 def check_findings(options: CheckOptions) -> list[Finding]:
-    """Gather and judge; credentials that were fetched are gone afterwards, and forwarded ports closed."""
+    """Gather facts and evaluate the checks; afterwards fetched credentials are deleted and forwarded ports closed."""
     return judge(CATALOGUE, gather(options))
 
 
 def gather(options: CheckOptions) -> CheckFacts:
     with private_directory() as folder, ExitStack() as stack:
-        clusters = asyncio.run(ask_clusters(options, folder))
+        clusters = asyncio.run(query_clusters(options, folder))
         frontends = _frontends(options, clusters, folder, stack)
-        return asyncio.run(_ask_tunnel(options, clusters, frontends))
+        return asyncio.run(_query_tunnel(options, clusters, frontends))
 
 
 def _frontends(
     options: CheckOptions, clusters: Clusters, folder: Path, stack: ExitStack
 ) -> tuple[TunnelAccess, ...] | Unknown:
-    """One way into the tunnel for each server: as given, or by a port forwarded to its pod."""
+    """Return access to each server: as given, or through a port forwarded to its pod."""
     client, management = clusters.client, clusters.management
     if options.servers:
         return _given(options, client)
@@ -59,7 +59,7 @@ def _given(options: CheckOptions, client: TlsFiles | Unknown) -> tuple[TunnelAcc
         return tuple(TunnelAccess(server, client) for server in options.servers)
     if any(isinstance(server, TcpServer) for server in options.servers):
         return client
-    return tuple(TunnelAccess(server, NO_FILES) for server in options.servers)  # Unix sockets ask for no certificate
+    return tuple(TunnelAccess(server, NO_FILES) for server in options.servers)  # a Unix socket needs no certificate
 
 
 def _forwarded(
@@ -77,7 +77,7 @@ def _forwarded(
     return found
 
 
-async def _ask_tunnel(
+async def _query_tunnel(
     options: CheckOptions, clusters: Clusters, frontends: tuple[TunnelAccess, ...] | Unknown
 ) -> CheckFacts:
     endpoints = _kubelets(options, clusters.hosted)
@@ -119,18 +119,18 @@ def _claimed(management: ManagementFacts | Unknown) -> tuple[tuple[str, int], ..
     if isinstance(management, Unknown):
         return management if management.is_failure else NO_AGENT
     if management.control_plane_agent is None:
-        return Unknown(f"there is no Deployment {names.AGENT}: no aggregated API is behind one")
+        return Unknown(f"there is no Deployment {names.AGENT}: no aggregated API needs one")
     addresses = [one for one in gather_management.identifiers(management.control_plane_agent) if one]
     services = management.services.values()
     return tuple((address, gather_management.service_port(services, address)) for address in addresses)
 
 
 def _with_tls(frontends: tuple[TunnelAccess, ...] | Unknown) -> tuple[TunnelAccess, ...] | Unknown:
-    """A Unix socket is opened to whom its mode lets in: no certificate is shown there."""
+    """Leave out Unix sockets: no certificate is used there."""
     if isinstance(frontends, Unknown):
         return frontends
     found = tuple(access for access in frontends if isinstance(access.server, TcpServer))
-    return found or Unknown("no server is reached by TCP: on a Unix socket no certificate is shown")
+    return found or Unknown("no server is reached over TCP: a Unix socket uses no certificate")
 
 
 async def _probed(

@@ -1,5 +1,5 @@
-"""The way to one endpoint: through a server and an agent, then TLS with it. What one ping passed hop by hop, what many
-of them come to, and how they are sent at an even pace.
+"""The route to one endpoint: through a server and an agent, then TLS with the endpoint. Results of pings hop by hop,
+their summary, and a loop that sends them at a fixed interval.
 """
 
 import asyncio
@@ -22,21 +22,21 @@ from umbilical.pki.certificate import Certificate
 
 ENDPOINT_TLS: Final = "endpoint tls"
 HOPS: Final = ("connect", "tls", "agent", "dial", ENDPOINT_TLS)
-"""In the order in which they are passed; those of the dialer's trace, and the handshake behind it."""
+"""In order: the hops of the dialer's trace, then the TLS handshake with the endpoint."""
 TOTAL: Final = "total"
 
 
 @dataclass(frozen=True)
 class PingFailure:
-    """The hop that broke, as users are told of it."""
+    """The hop that failed, with the text for users."""
 
     hop: str
     code: str
     reason: str
-    """A word for programs."""
+    """Machine-readable."""
     what: str
     why: str
-    """As the failing side said it."""
+    """The failing side's own text."""
     remedy: str
 
 
@@ -59,7 +59,7 @@ class PingResult:
 
     @property
     def agent(self) -> str | None:
-        """Which agent was chosen; None where the server does not tell, or it did not come to that."""
+        """The agent that was used; None if the server does not report it, or the dial did not get that far."""
         return next((hop.detail or None for hop in self.hops if hop.name == "agent"), None)
 
     def hop(self, name: str) -> Hop | None:
@@ -78,7 +78,7 @@ class PingSummary:
     sent: int
     ok: int
     hops: dict[str, PingSpread]
-    """Seconds by hop, and their total, of the results that passed it."""
+    """Seconds by hop, and in total, over the results in which it succeeded."""
 
     @property
     def lost(self) -> int:
@@ -97,12 +97,12 @@ def summarize(results: Sequence[PingResult]) -> PingSummary:
 
 
 def distinct_failures(results: Iterable[PingResult]) -> list[PingFailure]:
-    """Every failure once, in the order of their first."""
+    """Return every failure once, in order of its first occurrence."""
     return list(dict.fromkeys(result.failure for result in results if result.failure is not None))
 
 
 def _seconds(results: Sequence[PingResult], name: str) -> list[float]:
-    """Of a hop that was passed: how long a failure took says nothing about the others."""
+    """Return the times of a hop where it succeeded."""
     return [
         hop.seconds
         for result in results
@@ -121,17 +121,17 @@ class RouteEndpoint:
     """A name is resolved by the agent."""
     port: int
     tls: EndpointTls | None = None
-    """None: no handshake with it."""
+    """None: no TLS handshake."""
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class EndpointRoute:
-    """Keeps one dialer, as a program would: later handshakes with the server may be resumed ones."""
+    """Keeps one dialer, so that later handshakes with the server may resume a session."""
 
     def __init__(self, access: TunnelAccess, endpoint: RouteEndpoint, hop_seconds: float) -> None:
-        """Raises HostedError or StartupError when files cannot be used: before anything is dialled."""
+        """Raises HostedError or StartupError, before any dial, when a file cannot be loaded."""
         self.endpoint: Final = endpoint
         self._access: Final = access
         self._seconds: Final = hop_seconds
@@ -139,13 +139,13 @@ class EndpointRoute:
         self._dialer: Final = Dialer(access.dialer_settings(hop_seconds))
 
     async def open(self, sequence: int = 1) -> tuple[PingResult, Pipe | None]:
-        """Go the way once. The pipe is there if the result is ok, and the caller's to close."""
+        """Dial once. Without a failure there is a pipe, which the caller closes."""
         trace = Trace()
         try:
             streams = await self._dialer.open(self.endpoint.host, self.endpoint.port, trace=trace)
         except DialFailed as failed:
             failure = _dial_failure(failed, trace, f"{self.endpoint} through {self._access.title}")
-            return PingResult(sequence, tuple(trace.hops), failure, await self._second_look(failed)), None
+            return PingResult(sequence, tuple(trace.hops), failure, await self._refused_server_tls(failed)), None
         server = facts_under(streams[1], is_verified=True)
         if self._context is None:
             return PingResult(sequence, tuple(trace.hops), None, server), Pipe(streams)
@@ -169,7 +169,7 @@ class EndpointRoute:
         except OSError as error:
             pipe.close()
             hops = (*hops, Hop(ENDPOINT_TLS, time.monotonic() - began))
-            seen = await self._look_at_endpoint() if isinstance(error, ssl.SSLCertVerificationError) else None
+            seen = await self._refused_endpoint_tls() if isinstance(error, ssl.SSLCertVerificationError) else None
             return PingResult(sequence, hops, _tls_failure(error, self.endpoint, seen), server, seen), None
         except BaseException:
             pipe.close()
@@ -181,8 +181,8 @@ class EndpointRoute:
         assert self.endpoint.tls is not None
         return TlsPipe(streams, context, self.endpoint.tls.server_name or self.endpoint.host)
 
-    async def _second_look(self, failed: DialFailed) -> TlsFacts | None:
-        """OpenSSL keeps nothing of a certificate that it refuses, and people need its names and dates."""
+    async def _refused_server_tls(self, failed: DialFailed) -> TlsFacts | None:
+        """Connect again without verification: OpenSSL does not keep a refused certificate, and users need its names."""
         server = self._access.server
         if failed.reason is not DialReason.TLS or not isinstance(server, TcpServer):
             return None
@@ -191,12 +191,12 @@ class EndpointRoute:
             async with asyncio.timeout(self._seconds):
                 _, writer = await asyncio.open_connection(server.host, server.port, ssl=context)
         except OSError:
-            return None  # it is an extra: the failure is told without it
+            return None  # optional: the failure is reported without it
         found = facts_under(writer, is_verified=False)
         writer.transport.abort()
         return found
 
-    async def _look_at_endpoint(self) -> TlsFacts | None:
+    async def _refused_endpoint_tls(self) -> TlsFacts | None:
         assert self.endpoint.tls is not None
         context = untrusting(endpoint_context(self.endpoint.tls))
         try:
@@ -214,18 +214,18 @@ class EndpointRoute:
 
 def _dial_failure(failed: DialFailed, trace: Trace, title: str) -> PingFailure:
     broken = next((hop.name for hop in trace.hops if hop.failure), "dial")
-    # With TLS 1.3 a refused certificate of ours shows only when the answer to the dial is read.
+    # With TLS 1.3 the server refuses our certificate only after the handshake, when the answer is read.
     hop = "tls" if failed.reason is DialReason.TLS else broken
     report = failed.report
     return PingFailure(hop, report.code, failed.reason.value, f"{title}: {report.words}", failed.text, report.remedy)
 
 
 def _tls_failure(error: OSError, endpoint: RouteEndpoint, seen: TlsFacts | None) -> PingFailure:
-    why, remedy = words(error), "does it speak TLS on this port?"
+    why, remedy = words(error), "check that the endpoint speaks TLS on this port"
     if seen is not None and seen.certificate is not None:
         why += f"; its certificate is {_shown(seen.certificate)}"
-        remedy = "compare the CA, the name and the pair that you gave with this certificate"
-    what = f"{endpoint}: TLS with the endpoint failed, the tunnel to it works"
+        remedy = "compare the given CA, name and client certificate with this certificate"
+    what = f"{endpoint}: the TLS handshake with the endpoint failed; the tunnel works"
     return PingFailure(ENDPOINT_TLS, "UMB574", "endpoint-tls", what, why, remedy)
 
 
@@ -239,11 +239,11 @@ def _shown(certificate: Certificate) -> str:
 class PingPace:
     count: int = 4
     interval_seconds: float = 1.0
-    """Between two beginnings; a result that takes longer is not overtaken."""
+    """From start to start; a ping that takes longer delays the next."""
 
 
-async def ping(route: EndpointRoute, pace: PingPace, tell: Callable[[PingResult], None]) -> None:
-    """Tell of every result as soon as it is over."""
+async def ping(route: EndpointRoute, pace: PingPace, report: Callable[[PingResult], None]) -> None:
+    """Report every result as soon as it is there."""
     async with route:
         began = time.monotonic()
         for number in range(pace.count):
@@ -251,4 +251,4 @@ async def ping(route: EndpointRoute, pace: PingPace, tell: Callable[[PingResult]
             result, pipe = await route.open(number + 1)
             if pipe is not None:
                 pipe.close()
-            tell(result)
+            report(result)

@@ -1,9 +1,9 @@
-"""Health of a proxy: its HTTP routes, the first look at the tunnel, and whether the tunnel as a whole works.
+"""Health of a proxy: its HTTP routes, the first probe of the tunnel, and whether the tunnel works.
 
-    healthy --a dial fails by the tunnel's fault--> doubtful --the probe succeeds--> healthy
-                                                    doubtful --the probe fails-----> broken, probed until it works
+    healthy --the tunnel fails a dial--> unknown --the probe succeeds--> healthy
+                                         unknown --the probe fails-----> broken, probed until it works
 
-Names play no part in it: NXDOMAIN that came through the tunnel proves that it works.
+Names do not matter: an NXDOMAIN that came through the tunnel proves that it works.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from umbilical.tunnel.daemon import end_task, own_task
 logger = logging.getLogger(__name__)
 
 FIRST_SECONDS: Final = 1.0
-"""Between looks while no server answers; doubles to the longest."""
+"""Interval between probes while no server answers; doubles up to LONGEST_SECONDS."""
 LONGEST_SECONDS: Final = 15.0
-"""The longest that a server which is there now waits to be found."""
-LOOK_SECONDS: Final = 30.0
-"""For one look."""
+"""Longest interval between probes."""
+WATCH_PROBE_SECONDS: Final = 30.0
+"""Timeout for one probe."""
 
 SERVER_SILENT: Final = frozenset({DialReason.SERVER, DialReason.TLS, DialReason.PROTOCOL})
-"""Any other failure is the word of a server that was reached."""
+"""Any other failure comes from a server that was reached."""
 AGENT_SILENT: Final = frozenset({DialReason.NO_AGENT, DialReason.AGENT_LOST, DialReason.TIMEOUT})
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -38,7 +38,7 @@ Sleep = Callable[[float], Awaitable[None]]
 class HealthRoutes:
     def __init__(self, unready: Callable[[], str], render_metrics: Callable[[], bytes]) -> None:
         self._unready = unready
-        """Why it is not ready; empty when it is."""
+        """Returns why it is not ready; empty if it is."""
         self._render_metrics = render_metrics
 
     async def respond(self, request: Request) -> Response:
@@ -54,35 +54,35 @@ class HealthRoutes:
 
 
 class TunnelWatch:
-    """Dials until somebody inside the cluster has answered, and never again: later dials are users' own.
+    """Probes until an agent has answered, then stops: after that, clients' dials show the state.
 
-    Ready once a server was reached. One that fails later may come back any moment, and to take the proxy away from
-    its clients until then would help nobody.
+    Ready once a server was reached, and from then on: a server that fails later may return at any moment, and an
+    unready proxy would not help its clients.
     """
 
     def __init__(self) -> None:
         self.server_reached = False
         self.agent_reached = False
-        self.reason = "no server of the tunnel was reached yet"
+        self.reason = "no server of the tunnel has been reached yet"
 
     async def run(self, tunnel: Opener, sleep: Sleep = asyncio.sleep) -> None:
         pause = FIRST_SECONDS
-        while not await self.look(tunnel):
+        while not await self.probe(tunnel):
             await sleep(pause)
             pause = min(2 * pause, LONGEST_SECONDS)
         logger.info("the tunnel works: an agent has answered")
 
-    async def look(self, tunnel: Opener) -> bool:
-        """Whether an agent was reached."""
-        failure = await _probe(tunnel, LOOK_SECONDS)
+    async def probe(self, tunnel: Opener) -> bool:
+        """Probe once; return whether an agent was reached."""
+        failure = await _probe(tunnel, WATCH_PROBE_SECONDS)
         silent = failure is not None and failure.reason in SERVER_SILENT
         self.agent_reached = not silent and (failure is None or failure.reason not in AGENT_SILENT)
         self.server_reached = self.server_reached or not silent
-        self._tell(None if self.agent_reached else failure)
+        self._log(None if self.agent_reached else failure)
         return self.agent_reached
 
-    def _tell(self, failure: DialFailed | None) -> None:
-        """When it begins or changes, not at every look."""
+    def _log(self, failure: DialFailed | None) -> None:
+        """Log the failure when it begins or changes, not at every probe."""
         if failure is None:
             self.reason = ""
             return
@@ -107,16 +107,16 @@ async def _probe(tunnel: Opener, seconds: float) -> DialFailed | None:
 
 FAULTS_OF_THE_TUNNEL: Final = frozenset({DialReason.SERVER, DialReason.TLS, DialReason.NO_AGENT, DialReason.AGENT_LOST})
 NO_PROOF: Final = FAULTS_OF_THE_TUNNEL | {DialReason.TIMEOUT, DialReason.PROTOCOL}
-"""Any other failure is an agent's or a server's word on an endpoint, and proves that words come through."""
+"""Any other failure is about an endpoint, and proves that the tunnel works."""
 
 PROBE_SECONDS: Final = 10.0
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 30.0
-"""As often as HyperShift's proxies try again."""
+"""As HyperShift's proxies retry."""
 
 
 class TunnelHealth:
-    """Fed by `WatchedTunnel` with how each dial went."""
+    """Gets the result of each dial from `WatchedTunnel`."""
 
     def __init__(self, tunnel: Opener, sleep: Sleep = asyncio.sleep, probe_seconds: float = PROBE_SECONDS) -> None:
         self._tunnel: Final = tunnel
@@ -138,28 +138,28 @@ class TunnelHealth:
 
     @property
     def proofs(self) -> int:
-        """How often it was seen to work; to be noted before a dial, and given to `failed` after it."""
+        """Counts successes; read it before a dial, and pass it to `failed` after it."""
         return self._proofs
 
     def works(self) -> None:
         self._proofs += 1
         if self._probing is not None and self._probing is not asyncio.current_task():
-            self._probing.cancel()  # it has its answer; the next failure is a new question
+            self._probing.cancel()  # the tunnel works; the next failure starts a new probe
             if self._decided is not None:
-                self._decided.set()  # one that is cancelled before its first turn never gets to say so
+                self._decided.set()  # a task that is cancelled before it starts does not set it
         if self._broken_by is not None:
             logger.info("the tunnel works again")
             self._broken_by = None
 
     def failed(self, proofs_before: int) -> None:
-        """Raise the question, unless the tunnel was seen to work since the dial that failed began."""
+        """Start a probe, unless the tunnel has worked since the failed dial began."""
         idle = self._probing is None or self._probing.done() or self._probing.cancelling()
         if idle and proofs_before == self._proofs:
             self._decided = asyncio.Event()
             self._probing = own_task(self._probe_until_it_works(self._decided))
 
     async def check(self, proofs_before: int) -> bool:
-        """Say whether the tunnel works, after a failure that leaves it open."""
+        """Return whether the tunnel works, after a failed dial."""
         self.failed(proofs_before)
         if proofs_before == self._proofs and self._decided is not None:
             await self._decided.wait()
@@ -191,7 +191,7 @@ class TunnelHealth:
 
 
 class WatchedTunnel:
-    """The dialer, with an eye on how its dials go. Resolvers dial by it too: no rule for users' traffic is in it."""
+    """The dialer with a health report for each dial. Resolvers use it too: it has no routing rules."""
 
     def __init__(self, tunnel: Opener, health: TunnelHealth) -> None:
         self._tunnel: Final = tunnel

@@ -1,7 +1,7 @@
-"""The hosted cluster's DNS, asked through the tunnel: TCP, one connection per server, answers kept while they may be.
+"""The hosted cluster's DNS, queried through the tunnel: TCP, one connection per server, answers cached for their TTL.
 
-Its servers are given, or found by the Service of its DNS, again after each failure. Names are absolute: no search list,
-hosts file or resolver setting of this machine has a part in it.
+Its servers are given, or looked up by its Service, again after each failure. Names are absolute: no search list, hosts
+file or resolver setting of this machine is used.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from umbilical.tunnel.outbound import is_literal
 
 PORT: Final = 53
 LOOK_AGAIN_SECONDS: Final = 1.0
-"""The API is asked no oftener, however many lookups fail."""
+"""Shortest interval between API requests, however many lookups fail."""
 
 DnsAddress = tuple[str, int]
 
@@ -48,9 +48,9 @@ def parse_service(text: str) -> ServiceName:
     if not (namespace and slash and name) or "/" in name:
         raise StartupError(
             "UMB535",
-            f"the Service of the hosted cluster's DNS cannot be {text!r}",
-            "it is no NAMESPACE/NAME",
-            "write it like openshift-dns/dns-default or kube-system/kube-dns",
+            f"invalid Service of the hosted cluster's DNS: {text!r}",
+            "it does not have the form NAMESPACE/NAME",
+            "use --guest-dns-service openshift-dns/dns-default or kube-system/kube-dns",
         )
     return ServiceName(namespace, name)
 
@@ -65,9 +65,9 @@ def _parse_server(text: str) -> DnsAddress:
     if not is_literal(host) or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise StartupError(
             "UMB534",
-            f"the hosted cluster's DNS server cannot be {text!r}",
-            "it is no address",
-            "write it as IP, IP:PORT or [IPv6]:PORT",
+            f"invalid address of the hosted cluster's DNS: {text!r}",
+            "it is not an IP address with an optional port",
+            "use --guest-dns IP, IP:PORT or [IPv6]:PORT",
         )
     return host, int(port)
 
@@ -85,13 +85,13 @@ class DnsServers:
         self._api: Final = api
         self._now: Final = now
         self._found: tuple[DnsAddress, ...] = ()
-        self._doubted = True
+        self._is_stale = True
         self._asked_at: float | None = None
         self._failure: LookupFailed | None = None
         self._asking: Final = asyncio.Lock()
 
     async def current(self) -> tuple[DnsAddress, ...]:
-        """At least one. Raises LookupFailed."""
+        """Return at least one server. Raises LookupFailed."""
         if self._given:
             return self._given
         async with self._asking:
@@ -102,20 +102,20 @@ class DnsServers:
             raise self._failure
         return self._found
 
-    def doubt(self) -> None:
-        """None of them gave an answer: the Service may have been made anew, with another address."""
-        self._doubted = True
+    def invalidate(self) -> None:
+        """Look the Service up again: none of the servers answered, so its address may have changed."""
+        self._is_stale = True
 
     def _is_due(self) -> bool:
         if self._asked_at is not None and self._now() < self._asked_at + LOOK_AGAIN_SECONDS:
             return False
-        return self._doubted or not self._found
+        return self._is_stale or not self._found
 
     async def _ask(self) -> None:
-        """What was found before stays in use while the API cannot say better."""
+        """Query the API; if it fails, the servers found before stay in use."""
         try:
             self._found = tuple((address, PORT) for address in await self._addresses())
-            self._doubted = False
+            self._is_stale = False
         except LookupFailed as failure:
             self._failure = failure
         self._asked_at = self._now()
@@ -124,35 +124,35 @@ class DnsServers:
         """Raises LookupFailed."""
         hop = str(self._service)
         if self._api is None:
-            raise LookupFailed(LookupResult.FAILED, hop, "there is no kubeconfig to look it up with")
+            raise LookupFailed(LookupResult.FAILED, hop, "there is no kubeconfig to look it up")
         found = await ask_api(self._api, self._service)
         if not found:
-            words = "there is no such Service" if found is None else "it has no ClusterIP"
-            raise LookupFailed(LookupResult.FAILED, hop, f"{words} to ask for names")
+            words = "the Service does not exist" if found is None else "the Service has no ClusterIP"
+            raise LookupFailed(LookupResult.FAILED, hop, words)
         return found
 
 
 ROUNDS: Final = 2
-"""How often each server is asked before a lookup fails; the second time on a fresh connection."""
+"""Attempts per server before a lookup fails; the second on a new connection."""
 LONGEST_ALIAS_CHAIN: Final = 8
 LONGEST_KEPT_SECONDS: Final = 300.0
-"""A record's owner may say a day; by then the cluster is another."""
+"""Limit for long TTLs."""
 LONGEST_ABSENCE_SECONDS: Final = 30.0
-"""RFC 2308 lets the zone say hours; what is missing while a cluster starts shall be found soon."""
+"""Limit for negative TTLs (RFC 2308): names that are missing while a cluster starts must be found soon."""
 
 
 class DnsPatience(Record):
     try_seconds: float = 5.0
-    """For one question to one server, its dial included."""
+    """Timeout for one query to one server, including the dial."""
     lookup_seconds: float = 20.0
-    """For one question to all of them, with all aliases."""
+    """Timeout for one lookup: all servers and aliases."""
     grace_seconds: float = 0.25
-    """For addresses of the other family, once one has come."""
+    """How long to wait for the other address family after the first answer."""
 
 
 PATIENCE: Final = DnsPatience()
 DnsQuestion = tuple[str, str]
-"""Absolute name and kind."""
+"""Absolute name and record type."""
 
 
 class HostedDns:
@@ -166,7 +166,7 @@ class HostedDns:
         patience: DnsPatience = PATIENCE,
         answered: Callable[[], None] = lambda: None,
     ) -> None:
-        """`tunnel` is for these dials alone, and `answered` hears of every answer that came through it."""
+        """`tunnel` is used only for DNS; `answered` is called for every answer through it."""
         _require_dnspython()
         self._tunnel: Final = tunnel
         self._servers: Final = servers
@@ -178,10 +178,10 @@ class HostedDns:
         self._lookups: Final = SharedWork[DnsQuestion, DnsAnswer]()
         self._openings: Final = SharedWork[DnsAddress, DnsConnection]()
         self._connections: Final[dict[DnsAddress, DnsConnection]] = {}
-        self._blamed: Final[list[DnsAddress]] = []
+        self._failed: Final[list[DnsAddress]] = []
 
     async def resolve(self, host: str) -> tuple[str, ...]:
-        """All addresses of both families, at least one. Raises LookupFailed, or what is wrong with the tunnel."""
+        """Return all addresses of both families, at least one. Raises LookupFailed, or DialFailed of the tunnel."""
         names = absolute_names(host, self._domain)
         result = LookupResult.CACHED if self._is_known(names) else LookupResult.OK
         try:
@@ -194,7 +194,7 @@ class HostedDns:
         return addresses
 
     def forget(self, host: str) -> None:
-        """Nothing answers at these addresses: the next dial asks anew."""
+        """Remove a name from the cache: its addresses did not answer."""
         for name in absolute_names(host, self._domain):
             for kind in (A, AAAA):
                 self._cache.forget((name, kind))
@@ -265,7 +265,9 @@ class HostedDns:
             if not answer.alias:
                 return DnsAnswer(answer.addresses, seconds)
             name = answer.alias
-        raise LookupFailed(LookupResult.FAILED, "the hosted cluster's DNS", f"{question[0]}: its aliases have no end")
+        raise LookupFailed(
+            LookupResult.FAILED, "the hosted cluster's DNS", f"{question[0]}: more than {LONGEST_ALIAS_CHAIN} aliases"
+        )
 
     async def _ask_servers(self, name: str, kind: str) -> DnsAnswer:
         try:
@@ -279,13 +281,13 @@ class HostedDns:
             except DialFailed as error:
                 failure = error
             if failure.reason in (DialReason.SERVER, DialReason.TLS):
-                break  # no other DNS server would be reached either
-        self._servers.doubt()
+                break  # other DNS servers are unreachable too
+        self._servers.invalidate()
         assert failure is not None
         raise failure
 
     async def _ask_server(self, server: DnsAddress, query: DnsQuery) -> DnsAnswer:
-        """Raises LookupFailed, or DialFailed where the tunnel is at fault."""
+        """Raises LookupFailed, or DialFailed if the tunnel failed."""
         hop = f"DNS server {join_host_port(*server)}"
         try:
             answer = await self._exchange(server, query)
@@ -299,9 +301,9 @@ class HostedDns:
             at_fault = error.reason in FAULTS_OF_THE_TUNNEL
             failure = error if at_fault else LookupFailed(LookupResult.FAILED, hop, f"{query.name}: {error.text}")
         else:
-            self._praise(server)
+            self._mark_working(server)
             return answer
-        self._blame(server)
+        self._mark_failed(server)
         raise failure
 
     async def _exchange(self, server: DnsAddress, query: DnsQuery) -> DnsAnswer:
@@ -328,17 +330,17 @@ class HostedDns:
             connection.retire()
 
     def _ranked(self, servers: tuple[DnsAddress, ...]) -> tuple[DnsAddress, ...]:
-        """In the order given, but whoever failed stands behind, the last to fail last."""
-        rank = {server: position for position, server in enumerate(self._blamed)}
+        """Return the servers in the order given; those that failed come last, the latest failure at the end."""
+        rank = {server: position for position, server in enumerate(self._failed)}
         return tuple(sorted(servers, key=lambda server: rank.get(server, -1)))
 
-    def _blame(self, server: DnsAddress) -> None:
-        self._praise(server)
-        self._blamed.append(server)
+    def _mark_failed(self, server: DnsAddress) -> None:
+        self._mark_working(server)
+        self._failed.append(server)
 
-    def _praise(self, server: DnsAddress) -> None:
-        if server in self._blamed:
-            self._blamed.remove(server)
+    def _mark_working(self, server: DnsAddress) -> None:
+        if server in self._failed:
+            self._failed.remove(server)
 
 
 def _merged(name: str, asked: "list[asyncio.Task[DnsAnswer]]") -> tuple[str, ...]:
@@ -348,14 +350,16 @@ def _merged(name: str, asked: "list[asyncio.Task[DnsAnswer]]") -> tuple[str, ...
         return addresses
     if failures:
         raise failures[0]
-    raise LookupFailed(LookupResult.ABSENT, "the hosted cluster's DNS", f"{name}: no such name, or it has no address")
+    raise LookupFailed(
+        LookupResult.ABSENT, "the hosted cluster's DNS", f"{name}: the name does not exist, or has no address"
+    )
 
 
 def _require_dnspython() -> None:
     if importlib.util.find_spec("dns") is None:
         raise StartupError(
             "UMB536",
-            "names cannot be looked up in the hosted cluster's DNS",
-            "the library for it, dnspython, is not installed",
-            "pip install 'umbilical[hosted]', or let the agents resolve names",
+            "the hosted cluster's DNS cannot be queried",
+            "the library dnspython is not installed",
+            "pip install 'umbilical[hosted]'; or use --resolve agent",
         )

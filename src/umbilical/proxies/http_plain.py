@@ -1,7 +1,7 @@
-"""Requests for http:// URLs: each goes to its endpoint, or to the user's proxy before it.
+"""Requests for http:// URLs: each is sent to its endpoint, or to the user's proxy before it.
 
-A client's connection keeps at most one connection upstream, for as long as its requests go the same way. Nobody else's
-request ever travels on it: docs/decisions/0020-http-proxy-messages.md.
+A client's connection keeps at most one upstream connection, while its requests have the same route. It is never shared
+with other clients: docs/decisions/0020-http-proxy-messages.md.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ from umbilical.proxies.relay import RelayLimits, relay
 from umbilical.proxies.user_proxy import RequestRouter, UpstreamRoute
 
 REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
-"""Idempotent by RFC 9110 section 9.2.2: sent again when a kept connection turns out to have ended."""
+"""Idempotent by RFC 9110 section 9.2.2: sent again if a kept connection has ended."""
 BAD_ANSWER: Final = "bad-answer"
 
 
 class PlainRequests:
-    """All of one client's connection."""
+    """The plain requests of one client's connection."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class PlainRequests:
                 upstream.close()
 
     async def _upstream(self, route: UpstreamRoute) -> UpstreamConnection:
-        """The kept connection if it leads there and still stands, else a new one."""
+        """Return the kept connection if it has this route and is still open, else a new one."""
         kept, self._kept = self._kept, None
         if kept is not None:
             if kept.key == route.key and await kept.is_ready_again():
@@ -92,7 +92,7 @@ class PlainRequests:
     async def _attempt(
         self, request: Forwarded, upstream: UpstreamConnection, target: RequestTarget
     ) -> ForwardedExchange | None:
-        """None: a kept connection had ended, nothing was heard on it, and the request may go out again."""
+        """Return None if a kept connection had ended without an answer and the request may be sent again."""
         exchange = ForwardedExchange(self._client, request, upstream, self._traffic)
         was_whole = request.body.is_over
         try:
@@ -103,8 +103,8 @@ class PlainRequests:
                 if exchange.is_closed_by_end:
                     self._client.abort()
                 raise ConnectionResetError(str(fault)) from fault
-            unheard = isinstance(fault, UpstreamLost) and upstream.was_used and not exchange.has_heard
-            if unheard and was_whole and request.head.method in REPEATABLE:
+            is_unanswered = isinstance(fault, UpstreamLost) and upstream.was_used and not exchange.has_received
+            if is_unanswered and was_whole and request.head.method in REPEATABLE:
                 return None
             raise _refused(target.address, fault) from fault
         return exchange
@@ -137,22 +137,22 @@ def _refused(address: str, fault: Exception) -> RequestRefused:
     if isinstance(fault, ProxyRefused):
         return undialled(address, DialFailed(DialReason.PROXY, "the proxy behind the tunnel", str(fault)))
     if isinstance(fault, TimeoutError):
-        why, remedy = "it took the connection and then fell silent", "look at the endpoint"
+        why, remedy = "it accepted the connection and sent no response in time", "check the endpoint"
         return RequestRefused(
-            ProxyAnswer(504, "UMB546", f"no answer from {address}", why, remedy), DialReason.TIMEOUT.value
+            ProxyAnswer(504, "UMB546", f"no response from {address}", why, remedy), DialReason.TIMEOUT.value
         )
     if isinstance(fault.__cause__, TunnelLost):
-        what, remedy = f"the way to {address} broke before its answer came", TunnelLost.REMEDY
+        what, remedy = f"the tunnel to {address} broke before its response", TunnelLost.REMEDY
         return RequestRefused(ProxyAnswer(502, TunnelLost.CODE, what, str(fault), remedy), DialReason.SERVER.value)
-    what = f"no usable answer from {address}"
+    what = f"no valid response from {address}"
     return RequestRefused(
-        ProxyAnswer(502, "UMB545", what, str(fault), "look at the endpoint: does it speak HTTP?"), BAD_ANSWER
+        ProxyAnswer(502, "UMB545", what, str(fault), "check that the endpoint speaks HTTP on this port"), BAD_ANSWER
     )
 
 
 def _last_recipient(head: RequestHead) -> ProxyAnswer:
-    what = f"{head.method} ends here"
-    why = "Max-Forwards says that it goes no further than this proxy"
+    what = f"{head.method} was not forwarded"
+    why = "its Max-Forwards is 0"
     return ProxyAnswer(
-        200 if head.method == "OPTIONS" else 405, "UMB540", what, why, "send it with a larger Max-Forwards"
+        200 if head.method == "OPTIONS" else 405, "UMB540", what, why, "send it with a higher Max-Forwards"
     )

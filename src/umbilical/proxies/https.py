@@ -1,8 +1,8 @@
-"""The HTTP proxy: CONNECT, plain requests, and what is logged of them. No TLS of a client's is ever opened here.
+"""The HTTP proxy: CONNECT and plain requests, and their log lines. Clients' TLS is never intercepted.
 
-head -> CONNECT -> bytes both ways until both ends have ended
-     -> plain   -> answer -> the next head, or the end
-Of a URL only host and port are logged: what is behind them may be a secret.
+head -> CONNECT -> bytes in both directions until both ends have ended
+     -> plain   -> response -> the next head, or the end
+Only host and port of a URL are logged: its path may be secret.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 KEEP_ALIVE_SECONDS: Final = 60.0
-"""For the first byte of a request, also of the first; as long as the common servers wait, or longer."""
+"""Timeout for the first byte of a request; as long as common servers wait, or longer."""
 
 
 class HttpLimits(Record):
@@ -47,7 +47,7 @@ class HttpLimits(Record):
 
 
 class HttpProxy:
-    """Serves clients that a listener brings."""
+    """Serves the clients of a listener."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class HttpProxy:
         self.hush: Final = Hush()
         self.is_draining = False
         self.waiting: Final[set[ClientConnection]] = set()
-        """Clients that were served and have not asked for more yet."""
+        """Clients between two requests."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = ClientConnection((reader, writer), self.settings.idle_seconds)
@@ -87,7 +87,7 @@ class HttpProxy:
 
 
 class _Connection:
-    """One client's, request after request."""
+    """One client's connection, request after request."""
 
     def __init__(self, proxy: HttpProxy, client: ClientConnection) -> None:
         self._proxy: Final = proxy
@@ -125,21 +125,21 @@ class _Connection:
 
     async def _refuse(self, refused: RequestRefused, protocol: str, method: str) -> None:
         self._proxy.metrics.requested(protocol, refused.result)
-        self._tell_refusal(refused.answer)
+        self._log_refusal(refused.answer)
         await self._client.write([refused.answer.render(method)])
         await self._client.linger()
 
-    def _tell_refusal(self, answer: ProxyAnswer) -> None:
-        """The first of a kind at once, then how many there were."""
+    def _log_refusal(self, answer: ProxyAnswer) -> None:
+        """Log the first of a kind at once, then counts."""
         more = self._proxy.hush.more(f"{answer.code} {answer.what}", time.monotonic())
         if more is not None:
-            told = f"{answer.what}: {answer.why}{more}"
+            text = f"{answer.what}: {answer.why}{more}"
             fields = log_fields(answer.code, answer.remedy)
             client = peer_of(self._client.streams[1])
-            logger.warning("%s client=%s status=%d: %s", answer.code, client, answer.status, told, extra=fields)
+            logger.warning("%s client=%s status=%d: %s", answer.code, client, answer.status, text, extra=fields)
 
     async def _serve(self, head: RequestHead) -> bool:
-        """Whether another request may follow."""
+        """Serve one request; return whether another may follow."""
         if head.method == "CONNECT":
             await self._connect(head)
             return False
@@ -163,7 +163,7 @@ class _Connection:
     async def _connect(self, head: RequestHead) -> None:
         check_host_field((head.values(b"host") or [b""])[0].decode("latin-1"))
         if head.values(b"transfer-encoding") or head.values(b"content-length") not in ([], [b"0"]):
-            raise BadRequest(400, "a CONNECT with a body")  # RFC 9110 section 9.3.6
+            raise BadRequest(400, "CONNECT has a body")  # RFC 9110 section 9.3.6
         target = connect_target(head.target, self._proxy.default_connect_port)
         endpoint = await self._dial(target)
         try:
@@ -180,7 +180,7 @@ class _Connection:
         return endpoint
 
     async def _carry(self, target: RequestTarget, endpoint: Streams) -> None:
-        """What the client sent behind its head is the endpoint's, and goes first."""
+        """Relay; bytes that followed the client's head are sent to the endpoint first."""
         began = time.monotonic()
         proxy, early = self._proxy, self._client.take_rest()
         proxy.metrics.traffic.to_endpoint.total += len(early)

@@ -1,6 +1,6 @@
-"""What all lookups of names share: results, a cache, work done once for many; and this machine's own resolver.
+"""What all name lookups share: results, a cache, shared requests; and this machine's own resolver.
 
-That resolver is bounded: getaddrinfo knows no timeout and holds a thread for each question.
+That resolver is limited: getaddrinfo has no timeout and holds a thread for each query.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from umbilical.tunnel.daemon import own_task
 
 
 class LookupSource(Enum):
-    """Who was asked; values as the metrics spell them."""
+    """Where a name was looked up; values of the metric label `way`."""
 
     HOSTED = "guest"
     SERVICE = "service"
@@ -24,18 +24,18 @@ class LookupSource(Enum):
 
 
 class LookupResult(Enum):
-    """What came of it; values as the metrics spell them."""
+    """The result of a lookup; values of the metric label `result`."""
 
     OK = "ok"
     ABSENT = "nxdomain"
-    """Whoever was asked says so: the name does not exist, or has no address."""
+    """The name does not exist, or has no address."""
     TIMEOUT = "timeout"
     FAILED = "failed"
     CACHED = "cached"
 
 
 class LookupFailed(DialFailed):
-    """There is no address, and so no connection."""
+    """A name was not resolved to an address."""
 
     def __init__(self, result: LookupResult, hop: str, text: str) -> None:
         super().__init__(DialReason.NAME, hop, text)
@@ -43,7 +43,7 @@ class LookupFailed(DialFailed):
 
     @property
     def is_answer(self) -> bool:
-        """Whether somebody answered: then the way there works."""
+        """Whether the resolver answered, which proves that it is reachable."""
         return self.result is LookupResult.ABSENT
 
 
@@ -52,7 +52,7 @@ class LookupObserver(Protocol):
 
 
 MOST_ENTRIES: Final = 4096
-"""A few hundred bytes each. A security limit: clients choose the names."""
+"""A few hundred bytes each. A limit against clients, which choose the names."""
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -91,7 +91,7 @@ class Cache(Generic[Key, Value]):
 
 
 class SharedWork(Generic[Key, Value]):
-    """Owns what runs; a waiter that is cancelled leaves it to the others. The work bounds its own time."""
+    """Runs one task per key for all waiters. A cancelled waiter does not cancel it; the task limits its own time."""
 
     def __init__(self) -> None:
         self._running: Final[dict[Key, asyncio.Task[Value]]] = {}
@@ -113,7 +113,7 @@ class SharedWork(Generic[Key, Value]):
     def _forget(self, key: Key, task: "asyncio.Task[Value]") -> None:
         del self._running[key]
         if not task.cancelled():
-            task.exception()  # taken note of: all who waited may have gone
+            task.exception()  # retrieved: all waiters may have been cancelled
 
 
 LOOKUP_SECONDS: Final = 15.0
@@ -121,7 +121,7 @@ MOST_AT_ONCE: Final = 32
 HOP: Final = "this machine's resolver"
 
 SystemResolver = Callable[[str], Awaitable[list[str]]]
-"""All addresses of a name. Raises OSError, caused by a gaierror where a resolver spoke."""
+"""Returns all addresses of a name. Raises OSError, caused by a gaierror if a resolver answered."""
 
 
 async def ask_system(host: str) -> list[str]:
@@ -136,7 +136,7 @@ class ManagementDns:
         self._slots: Final = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def resolve(self, host: str) -> tuple[str, ...]:
-        """All addresses, at least one; an address is its own. Raises LookupFailed."""
+        """Return all addresses, at least one; a literal address is returned as is. Raises LookupFailed."""
         if outbound.is_literal(host):
             return (host,)
         try:

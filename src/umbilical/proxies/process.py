@@ -1,4 +1,4 @@
-"""A proxy as a process: health first, the ports for clients at once, the tunnel when it is there, signals, drain."""
+"""A proxy as a process: health port, client ports, the tunnel once its files exist, signals, drain."""
 
 import asyncio
 import logging
@@ -22,15 +22,15 @@ from umbilical.tunnel.daemon import StopRequests, end_task, open_http, own_task
 logger = logging.getLogger(__name__)
 
 FILES_SECONDS: Final = 1.0
-"""Between looks for files that are not there yet: a mounted Secret appears when whoever makes it is done."""
+"""Interval for checking missing files: a mounted Secret may appear later."""
 FILES_TRIES: Final = 600
-"""Then the process ends, and whoever starts it again sees why."""
+"""Then the process exits with the error."""
 WAITED_FOR: Final = frozenset({"UMB020", "UMB021", "UMB022"})
-"""Files that are not there, or half written; any other fault at the start would be the same in an hour."""
+"""Missing or half-written files. Other startup errors do not go away by waiting."""
 
 
 class ProxyOutbound(Protocol):
-    """The way out of a proxy. `umbilical.proxies.outbound.Outbound` fulfils it."""
+    """Opens the connections of a proxy. Implemented by `umbilical.proxies.outbound.Outbound`."""
 
     @property
     def is_tunnel_healthy(self) -> bool: ...
@@ -47,18 +47,18 @@ class ClosableOpener(Opener, Protocol):
 
 
 class ProxyTunnel(Record):
-    """What there is once the files are: the way out, and the bare tunnel below it, which closes after it."""
+    """The outbound side and the dialer below it, which is closed after it."""
 
     outbound: ProxyOutbound
     dialer: ClosableOpener
 
 
 MakeTunnel = Callable[[ProxyMetrics], ProxyTunnel]
-"""Raises StartupError while files are missing or cannot be used."""
+"""Raises StartupError while files are missing or invalid."""
 
 
 def tunnel_of(settings: OutboundSettings) -> MakeTunnel:
-    """The real one: servers, names and direct paths as the settings have them."""
+    """Return the factory for a tunnel with these settings."""
 
     def make(metrics: ProxyMetrics) -> ProxyTunnel:
         from umbilical.dialer.dialer import Dialer
@@ -74,7 +74,7 @@ MakeService = Callable[[Opener, ProxyMetrics], ConnectionService]
 
 
 class DeferredOutbound:
-    """An outbound that may take its time to be there: until then every dial fails with the reason."""
+    """Creates the outbound side when its files exist: until then every dial fails with the reason."""
 
     def __init__(self, make: MakeTunnel, metrics: ProxyMetrics) -> None:
         self._make: Final = make
@@ -85,16 +85,18 @@ class DeferredOutbound:
         metrics.tunnel_healthy = self.is_healthy
 
     def is_healthy(self) -> int:
-        """Both eyes: ours until an agent has answered for the first time, the outbound's from then on."""
+        """Healthy after the first answer of an agent, and while the outbound side is."""
         return int(self._tunnel is not None and self.watch.agent_reached and self._tunnel.outbound.is_tunnel_healthy)
 
     async def open(self, host: str, port: int) -> Streams:
         if self._tunnel is None:
-            raise DialFailed(DialReason.TLS, "this proxy", str(self._fault or "its files are not read yet"))
+            raise DialFailed(
+                DialReason.TLS, "this proxy", str(self._fault or "its certificate files are not loaded yet")
+            )
         return await self._tunnel.outbound.open(host, port)
 
     def try_once(self) -> bool:
-        """Whether the outbound is there; told when it is not, and whenever the reason changes. Raises StartupError."""
+        """Try to create it; return whether it exists. Logs the reason when it changes. Raises StartupError."""
         if self._tunnel is not None:
             return True
         try:
@@ -103,14 +105,16 @@ class DeferredOutbound:
             if fault.code not in WAITED_FOR:
                 raise
             if str(fault) != str(self._fault):
-                logger.warning("%s waiting: %s", fault.code, fault, extra=log_fields(fault.code, fault.remedy))
+                logger.warning(
+                    "%s waiting for files: %s", fault.code, fault, extra=log_fields(fault.code, fault.remedy)
+                )
             self._fault = fault
             self.watch.reason = str(fault)
             return False
         return True
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Wait for the files, then for the tunnel. Raises StartupError when the wait for files was in vain."""
+        """Wait for the files, then for the tunnel. Raises StartupError if the files do not appear."""
         for _ in range(FILES_TRIES):
             if self.try_once():
                 break
@@ -127,7 +131,7 @@ class DeferredOutbound:
 
 
 async def run_proxy(settings: ListenerSettings, make_tunnel: MakeTunnel, make_service: MakeService, what: str) -> int:
-    """Serve until a signal; the exit code. Raises StartupError, with nothing left open. `what` names it in logs."""
+    """Serve until a signal; return the exit code. Raises StartupError. `what` is the name in logs."""
     async with AsyncExitStack() as stack:
         stop = StopRequests()
         stack.callback(stop.close)
@@ -144,7 +148,7 @@ async def run_proxy(settings: ListenerSettings, make_tunnel: MakeTunnel, make_se
         watching = own_task(outbound.run())
         stack.push_async_callback(end_task, watching)
         logger.info("%s listens on %s", what, ", ".join(join_host_port(*address) for address in listener.addresses))
-        await _until_told(stop, watching)
+        await _until_signal(stop, watching)
         return await _leave(listener, settings.drain_seconds, stop)
 
 
@@ -154,26 +158,26 @@ def _unready(listener: ProxyListener, watch: TunnelWatch) -> str:
     return "" if watch.server_reached else watch.reason
 
 
-async def _until_told(stop: StopRequests, watching: "asyncio.Task[Any]") -> None:
-    """Wait for the first signal; files that never came, or a bug in the watch, end the process instead."""
-    told = own_task(stop.first.wait())
-    await asyncio.wait({told, watching}, return_when=asyncio.FIRST_COMPLETED)
+async def _until_signal(stop: StopRequests, watching: "asyncio.Task[Any]") -> None:
+    """Wait for the first signal. Raises the error of the watch, such as StartupError for missing files."""
+    signalled = own_task(stop.first.wait())
+    await asyncio.wait({signalled, watching}, return_when=asyncio.FIRST_COMPLETED)
     if watching.done() and watching.exception() is not None:
-        await end_task(told)
+        await end_task(signalled)
         await watching
-    await told
+    await signalled
 
 
 async def _leave(listener: ProxyListener, seconds: float, stop: StopRequests) -> int:
-    """Unready first, then no newcomers, then patience; a second signal ends the patience."""
+    """Become unready, accept no more clients, wait for open connections; a second signal ends the wait."""
     listener.stop_accepting()
     if seconds <= 0:
         return 0
-    logger.info("leaving: waiting up to %g s for %d connections", seconds, listener.open_connections())
+    logger.info("draining: waiting up to %g s for %d connections", seconds, listener.open_connections())
     idle, insisted = own_task(listener.until_idle()), own_task(stop.second.wait())
     await asyncio.wait({idle, insisted}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     if not idle.done():
-        logger.warning("leaving with %d connections open: they are cut", listener.open_connections())
+        logger.warning("drain ended with %d connections open: closing them", listener.open_connections())
     await end_task(idle)
     await end_task(insisted)
     return 1 if stop.second.is_set() else 0

@@ -1,8 +1,8 @@
-"""How an HTTP proxy gets to an endpoint: through the user's own proxy, behind the tunnel, or straight.
+"""Routes of an HTTP proxy to endpoints: with or without the user's own proxy behind the tunnel.
 
-a host that leaves past the tunnel -> no user's proxy     (the APIs of a cloud)
-NO_PROXY names it, or no proxy     -> straight through the tunnel
-else                               -> to the proxy through the tunnel; it is sent the name unresolved
+a host that bypasses the tunnel -> without the user's proxy     (cloud APIs)
+listed in NO_PROXY, or no proxy -> through the tunnel to the endpoint
+else                            -> through the tunnel to the user's proxy, which resolves the name
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ from umbilical.record import Record
 
 
 class UpstreamRoute(Record):
-    """Whom a plain request is sent to."""
+    """Where a plain request is sent."""
 
     host: str
     port: int
     proxy: ProxyUrl | None = None
-    """The same place as a proxy: it is sent the whole URL instead of the path."""
+    """Set if host and port are a proxy's: it is sent the whole URL instead of the path."""
 
     @property
     def key(self) -> tuple[str, int, str]:
@@ -32,7 +32,7 @@ class UpstreamRoute(Record):
 
     @property
     def fields(self) -> list[Field]:
-        """What a proxy wants to see beside the client's own; secrets."""
+        """Additional headers for a proxy; secret."""
         if self.proxy is None or not self.proxy.authorization:
             return []
         return [(b"Proxy-Authorization", self.proxy.authorization.encode("ascii"))]
@@ -40,11 +40,11 @@ class UpstreamRoute(Record):
 
 class RequestRouter(Protocol):
     async def connect(self, target: RequestTarget) -> Streams:
-        """For CONNECT: bytes to the endpoint itself. Raises DialFailed."""
+        """Open a connection to the endpoint itself, for CONNECT. Raises DialFailed."""
         ...
 
     def route(self, target: RequestTarget) -> UpstreamRoute:
-        """For http:// URLs."""
+        """Return the route for an http:// URL."""
         ...
 
     async def open(self, route: UpstreamRoute) -> Streams:
@@ -56,7 +56,7 @@ USER_PROXY: Final = "user-proxy"
 
 
 class UserProxy:
-    """Fulfils RequestRouter. `rules` is asked at every request: the proxy's credentials may change."""
+    """Implements RequestRouter. `rules` is called for every request: the proxy's credentials may change."""
 
     def __init__(
         self,
@@ -95,9 +95,11 @@ class UserProxy:
         return self._rules().proxy_for(scheme, target.host.removesuffix("."), target.port)
 
     def _check_inside(self, proxy: ProxyUrl) -> None:
-        """Its URL may have changed since what is direct was decided: credentials must not go past the tunnel."""
+        """Refuse a proxy below a direct domain: its URL may have changed, and credentials must stay in the tunnel."""
         if proxy.host in self._direct:
-            text = "its name is under a domain that is reached past the tunnel; start this proxy again to go through it"
+            text = (
+                "its name is below a domain that bypasses the tunnel; restart this proxy to reach it through the tunnel"
+            )
             raise DialFailed(DialReason.PROXY, hop_of(proxy), text)
 
     async def _reach(self, proxy: ProxyUrl) -> Streams:
@@ -105,7 +107,7 @@ class UserProxy:
         return await reach(proxy, self._opener, self._tls)
 
     async def _connect_through(self, proxy: ProxyUrl, target: RequestTarget) -> Streams:
-        """Its 403 and 407 are no answer to our client, who can do nothing about either; it hears the words of it."""
+        """Report its 403 and 407 as a failure of the proxy: the client cannot correct them."""
         self._check_inside(proxy)
         try:
             return await connect_through(proxy, self._opener, target.host, target.port, self._tls)

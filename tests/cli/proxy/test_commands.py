@@ -58,7 +58,7 @@ def test_options_reach_the_settings(tmp_path: Path) -> None:
 def test_a_password_in_an_argument_is_refused_and_not_repeated(umbilical: Run) -> None:
     for option in ("--http-proxy", "--https-proxy"):
         told = umbilical("proxy", "https", SERVER, f"{option}=http://user:s3cret@proxy:3128", status=3).err
-        assert told.startswith(f"UMB547 {option} holds a user or a password\n")
+        assert told.startswith(f"UMB547 {option} contains a user name or a password\n")
         assert "s3cret" not in told
 
 
@@ -73,7 +73,7 @@ def test_a_password_may_come_by_the_environment(monkeypatch: Patch, tmp_path: Pa
 def test_files_that_make_no_sense_are_told(tmp_path: Path, umbilical: Run) -> None:
     for arguments, words in (
         (["--listen-cert={file}"], "UMB003 --listen-cert without --listen-key"),
-        (["--listen-ca={file}"], "UMB003 --listen-ca without --listen-cert"),
+        (["--listen-ca={file}"], "UMB003 --listen-ca was given without --listen-cert"),
         (["--proxy-ca={file}-no"], "UMB002 cannot read"),
     ):
         file = tmp_path / "file"

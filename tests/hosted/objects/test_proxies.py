@@ -263,7 +263,7 @@ def test_where_no_name_is_resolved_there_is_no_account_and_no_token_to_be_copied
     assert is_needed(hosted_spec(components=("olm-operator",)))
     (note,) = access_notes(hosted_spec())
     assert f"kube-system/{TOKEN_SECRET}" in note
-    assert "copied to clusters-guest: hosted apply" in note
+    assert "copied to clusters-guest: umbilical hosted apply" in note
     assert access_notes(AGENT_ONLY) == []
 
 
@@ -316,7 +316,7 @@ def test_every_component_that_a_spec_may_name_has_its_proxies_and_is_pointed_at_
     assert tuple(COMPONENTS) == names.COMPONENTS == tuple(TABLE)
     for name, (proxies, variables_of_it) in TABLE.items():
         component = COMPONENTS[name]
-        assert [(one.kind, one.port, one.names, one.to_cloud_apis) for one in component.proxies] == proxies
+        assert [(one.kind, one.port, one.resolution, one.to_cloud_apis) for one in component.proxies] == proxies
         ports = {one.url.partition(":")[0]: one.port for one in component.proxies}
         expected = {key: f"{scheme}://127.0.0.1:{ports[scheme]}" for key, scheme in variables_of_it.items()}
         assert component.environment() == expected

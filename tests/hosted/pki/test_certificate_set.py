@@ -115,7 +115,7 @@ def test_a_certificate_is_renewed_when_less_than_its_share_is_left() -> None:
     assert renewed(hosted_set(), after=long).changes == ()
     renewal = renewed(hosted_set(), after=soon)
     assert {change.id for change in renewal.changes} == {leaf.id for leaf in LEAVES}
-    assert all("days were left" in change.why for change in renewal.changes)
+    assert all("days are left" in change.why for change in renewal.changes)
 
 
 def test_a_certificate_is_signed_anew_when_its_issuer_changed_though_the_names_are_the_same() -> None:
@@ -139,7 +139,7 @@ def test_a_certificate_with_anothers_key_or_of_another_role_is_made_anew() -> No
 
 def test_other_terms_renew_certificates_and_leave_signers_alone() -> None:
     for wanted, why in (
-        (terms(lifetime=30 * DAY), "30 are asked for"),
+        (terms(lifetime=30 * DAY), "the spec says 30"),
         (terms(key_type=KeyType.RSA_2048), "another kind of key"),
     ):
         renewal = renewed(hosted_set(), wanted=wanted)
@@ -278,7 +278,7 @@ def test_another_wish_is_told() -> None:
 
 
 def test_time_and_what_is_missing_or_cannot_be_read_are_told() -> None:
-    for days, why in ((240, ""), (250, "days were left"), (366, "it expired at"), (-1, "it is not valid before")):
+    for days, why in ((240, ""), (250, "days are left"), (366, "it expired at"), (-1, "it is not valid before")):
         found = reason(days=days)
         assert why in found
         assert bool(found) == bool(why)
@@ -289,6 +289,6 @@ def test_time_and_what_is_missing_or_cannot_be_read_are_told() -> None:
 
 
 def test_a_leaf_is_no_signer() -> None:
-    assert signer_reason(PAIR, 0.33, NOW) == "it may not sign"
+    assert signer_reason(PAIR, 0.33, NOW) == "it is not a CA certificate"
     assert signer_reason(SIGNER.pair, 0.33, NOW) == ""
-    assert "days were left" in signer_reason(SIGNER.pair, 0.33, NOW + 7 * YEAR)
+    assert "days are left" in signer_reason(SIGNER.pair, 0.33, NOW + 7 * YEAR)
