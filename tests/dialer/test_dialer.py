@@ -200,7 +200,7 @@ async def test_when_one_server_fails_the_next_is_tried_and_the_first_comes_last_
         assert servers.asked == ["a", "b", "b", "b", "a", "b"]
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 1
-    assert "failed, others are tried first" in told[0]
+    assert "failed, using others first" in told[0]
 
 
 def test_the_endpoint_s_answer_is_final(servers: Servers) -> None:

@@ -55,15 +55,10 @@ def test_socks_and_http_tell_the_causes_apart_that_they_can() -> None:
     assert REPORTS[DialReason.TIMEOUT].http_status == 504
 
 
-def test_a_failure_is_told_in_one_line_and_in_three() -> None:
+def test_a_failure_has_one_line_for_logs() -> None:
     failure = DialFailed(DialReason.REFUSED, "10.0.0.1:443", "dial tcp 10.0.0.1:443: connect: connection refused")
     assert failure.brief == (
         "UMB501 the endpoint refused the connection: 10.0.0.1:443: dial tcp 10.0.0.1:443: connect: connection refused"
-    )
-    assert failure.three_lines == (
-        "UMB501 the endpoint refused the connection\n"
-        "  why: 10.0.0.1:443: dial tcp 10.0.0.1:443: connect: connection refused\n"
-        "  next: check that its pod runs and listens on this port\n"
     )
     assert failure.report is REPORTS[DialReason.REFUSED]
 

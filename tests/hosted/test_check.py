@@ -238,7 +238,7 @@ def test_what_is_wrong_is_found() -> None:
         (hosted(agent_pods=()), "H2", Outcome.FAILED, "n1"),
         (hosted(agent_pods=(pod("a", ready="False"),)), "H2", Outcome.FAILED, "1 of 1 nodes"),
         (hosted(nodes=(), logs=()), "H2", Outcome.SKIPPED, "no nodes"),
-        (hosted(logs=()), "T3", Outcome.FAILED, "no agent pod is running"),
+        (hosted(logs=()), "T3", Outcome.FAILED, "no agent pod runs"),
         (hosted(logs=(LogRead("a", "n1"), LogRead("b", "n2", "timeout"))), "T3", Outcome.FAILED, "b on n2: timeout"),
         (replace(GOOD, certificates=(certificate(NOW - 9 * DAY, DAY),)), "C1", Outcome.FAILED, "2026-10-2"),
         (replace(GOOD, certificates=(certificate(NOW + DAY, DAY),)), "C1", Outcome.FAILED, "to 2026-11-03"),

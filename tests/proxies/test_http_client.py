@@ -9,7 +9,7 @@ from tests.proxies.name_testbed import pipe
 from tests.support.http_testbed import Peer, answering, origin
 
 from umbilical.proxies import http_client
-from umbilical.proxies.http_client import ClientConnection
+from umbilical.proxies.http_client import ProxyClient
 from umbilical.proxies.http_head import BadRequest, HeadLimits
 from umbilical.proxies.relay import unsent
 from umbilical.tunnel.daemon import own_task
@@ -19,10 +19,10 @@ GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 @asynccontextmanager
-async def ends(idle_seconds: float = 0) -> AsyncIterator[tuple[ClientConnection, Peer, Peer]]:
+async def ends(idle_seconds: float = 0) -> AsyncIterator[tuple[ProxyClient, Peer, Peer]]:
     """The proxy's client, its own end of the connection as a Peer, and the far one."""
     ours, theirs = map(Peer, await pipe())
-    yield ClientConnection((ours.reader, ours.writer), idle_seconds), ours, theirs
+    yield ProxyClient((ours.reader, ours.writer), idle_seconds), ours, theirs
     ours.close()
     theirs.close()
 
@@ -76,7 +76,7 @@ async def test_a_client_that_is_gone_cannot_be_written_to() -> None:
 
 async def test_what_comes_while_a_client_is_watched_is_kept_and_a_reset_is_noticed() -> None:
     async with origin(answering()) as place:
-        client = ClientConnection(await asyncio.open_connection("127.0.0.1", place.port), 0)
+        client = ProxyClient(await asyncio.open_connection("127.0.0.1", place.port), 0)
         watching = own_task(client.until_gone())
         await place.visited()
         (far,) = place.peers

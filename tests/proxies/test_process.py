@@ -84,7 +84,7 @@ async def test_it_listens_before_its_files_are_there_and_waits_for_them(
         client = await _client(settings)
         assert await ask(client, "127.0.0.1", port) == 0
         await drop(client)
-    assert [record.getMessage()[:14] for record in caplog.records if "waiting for files:" in record.getMessage()] == [
+    assert [record.getMessage()[:14] for record in caplog.records if "waiting for file:" in record.getMessage()] == [
         "UMB022 waiting",
         "UMB021 waiting",
         "UMB022 waiting",

@@ -31,12 +31,7 @@ _OPTIONS: Final = (
     click.option("--ca", type=FILE, help="CA of the server's certificate; required for HOST:PORT."),
     click.option("--cert", type=FILE, help="Client certificate for the server."),
     click.option("--key", type=FILE, help="Private key of --cert."),
-    click.option(
-        "--server-name",
-        default="",
-        metavar="NAME",
-        help="Name in the server's certificate, if not the host of --server.",
-    ),
+    click.option("--server-name", default="", metavar="NAME", help="Name in the server's certificate. Default: host."),
     click.option(
         "--protocol",
         type=click.Choice([protocol.value for protocol in Protocol]),
@@ -44,9 +39,7 @@ _OPTIONS: Final = (
         show_default=True,
         help="Protocol that the server speaks with clients.",
     ),
-    click.option(
-        "-n", "--namespace", metavar="NAME", help="Namespace of the control plane, to read server and credentials from."
-    ),
+    click.option("-n", "--namespace", metavar="NAME", help="Control-plane namespace, for server and TLS files."),
     click.option("--kubeconfig", type=FILE, help="Kubeconfig of the management cluster. Default: $KUBECONFIG."),
 )
 
@@ -162,13 +155,11 @@ def _run(route: "EndpointRoute", access: "TunnelAccess", pace: "PingPace", outpu
     except KeyboardInterrupt:
         status = INTERRUPTED
     if results:
-        _finish(route, access, results, hops, is_table)
+        _finish(route, access.title, results, hops, is_table)
     return _status(results) if status is None else status
 
 
-def _finish(
-    route: "EndpointRoute", access: "TunnelAccess", results: "list[PingResult]", hops: list[str], is_table: bool
-) -> None:
+def _finish(route: "EndpointRoute", server: str, results: "list[PingResult]", hops: list[str], is_table: bool) -> None:
     from umbilical.hosted.route import distinct_failures, summarize
 
     now = datetime.now(UTC)
@@ -176,7 +167,7 @@ def _finish(
         parts = (ping_text.details(results, now), ping_text.summary_lines(summarize(results), hops))
         click.echo("".join("\n" + "\n".join(lines) + "\n" for lines in parts if lines), nl=False)
     else:
-        click.echo(ping_text.as_json(str(route.endpoint), access.title, results, now), nl=False)
+        click.echo(ping_text.as_json(str(route.endpoint), server, results, now), nl=False)
     for failure in distinct_failures(results):
         click.echo(ping_text.failure_lines(failure), err=True)
 

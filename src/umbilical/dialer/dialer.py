@@ -233,9 +233,7 @@ class Dialer:
 
     def _mark_failed(self, route: TunnelRoute, failure: DialFailed) -> None:
         if route.failed_at is None and len(self._routes) > 1:
-            logger.warning(
-                "%s server %s failed, others are tried first: %s", failure.report.code, route.name, failure.text
-            )
+            logger.warning("%s server %s failed, using others first: %s", failure.report.code, route.name, failure.text)
         route.failed_at = self._now()
 
     def _mark_working(self, route: TunnelRoute) -> None:

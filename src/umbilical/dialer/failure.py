@@ -22,7 +22,7 @@ class DialReason(Enum):
     NO_AGENT = "no-agent"
     """The server has no agent for this endpoint."""
     AGENT_LOST = "agent-lost"
-    """The agent disconnected or was overloaded while it dialled."""
+    """The agent disconnected or was overloaded during the dial."""
     SERVER = "server"
     """No server can be reached: refused, no answer, or lost during the dial."""
     TLS = "tls"
@@ -68,11 +68,7 @@ REPORTS: Final = {
         1, 503, "UMB505", "the server has no agent for this endpoint", "check the agents' pods and their logs"
     ),
     DialReason.AGENT_LOST: FailureReport(
-        1,
-        503,
-        "UMB506",
-        "the agent disconnected or was overloaded while it dialled",
-        "retry; then read the agent's log",
+        1, 503, "UMB506", "the agent disconnected or was overloaded during the dial", "retry; then read the agent's log"
     ),
     DialReason.SERVER: FailureReport(
         1, 503, "UMB507", "no server of the tunnel answered", "check the servers' pods, and the network path to them"
@@ -108,10 +104,7 @@ def one_line(text: str) -> str:
 
 
 class DialFailed(Exception):
-    """A dial failed. `hop` is the address that failed: a server's or the endpoint's.
-
-    `brief` is for logs, `three_lines` for terminals.
-    """
+    """A dial failed. `hop` is the address that failed: a server's or the endpoint's."""
 
     def __init__(self, reason: DialReason, hop: str, text: str, status_line: str = "") -> None:
         line = one_line(text[:MAX_TEXT])
@@ -132,12 +125,6 @@ class DialFailed(Exception):
         """One line: code, meaning, hop, and the failing side's own text."""
         report = self.report
         return f"{report.code} {report.words}: {self.hop}: {self.text}"
-
-    @property
-    def three_lines(self) -> str:
-        """Three lines: what, why, next."""
-        report = self.report
-        return f"{report.code} {report.words}\n  why: {self.hop}: {self.text}\n  next: {report.remedy}\n"
 
 
 class TunnelLost(ConnectionResetError):

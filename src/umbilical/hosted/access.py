@@ -32,10 +32,7 @@ _LINE: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) -> ")
 
 @contextmanager
 def port_forward(kubeconfig: Path, namespace: str, subject: str, port: int, log: Path) -> Iterator[int]:
-    """Forward a port of `subject` (`svc/NAME`, `pod/NAME`); yield the local port.
-
-    Raises HostedError: neither program is installed, or the forwarding fails.
-    """
+    """Forward a port of `subject` (`svc/NAME`, `pod/NAME`); yield the local port. Raises HostedError."""
     command = [
         *(_program(), "port-forward", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}"),
         *("--address=127.0.0.1", subject, f":{port}"),
@@ -110,12 +107,7 @@ def private_directory() -> Iterator[Path]:
 
 
 async def fetch_pair(client: ApiClient, namespace: str, name: str, folder: Path) -> TlsFiles | None:
-    """Fetch a certificate and key; None if there is no such Secret.
-
-    Raises:
-        HostedError: the Secret lacks a key.
-        ClusterError: the API refuses the request, or does not answer.
-    """
+    """Fetch a certificate and key; None without such a Secret. Raises HostedError (a key is missing), ClusterError."""
     secret = await objects.get(client, SECRET, name, namespace)
     if secret is None:
         return None
@@ -127,12 +119,7 @@ async def fetch_pair(client: ApiClient, namespace: str, name: str, folder: Path)
 
 
 async def fetch_tls(client: ApiClient, namespace: str, purpose: CredentialNames, folder: Path) -> TlsFiles:
-    """Fetch a certificate, its key and the CA into a directory.
-
-    Raises:
-        HostedError: one of the objects is missing, or lacks a key.
-        ClusterError: the API refuses the request, or does not answer.
-    """
+    """Fetch a certificate, its key and the CA. Raises HostedError (an object or key is missing), ClusterError."""
     secret = await _object(client, SECRET, purpose.secret, namespace)
     bundle = await _object(client, CONFIG_MAP, purpose.authority, namespace)
     contents = {
@@ -229,9 +216,7 @@ def server_title(server: UnixServer | TcpServer) -> str:
 def open_access(request: AccessRequest) -> Iterator[TunnelAccess]:
     """Fetch credentials and forward a port as needed; afterwards delete the files and close the port.
 
-    Raises:
-        HostedError: something is missing.
-        ClusterError: the API refuses the request, or does not answer.
+    Raises HostedError (something is missing), ClusterError.
     """
     if request.namespace is None:
         yield TunnelAccess(_given_server(request), _checked_files(request), request.protocol)

@@ -52,6 +52,9 @@ class ApplyResult:
     remedy: str = ""
 
 
+Report = Callable[[ApplyResult], None]
+
+
 @dataclass(frozen=True)
 class ApplyOptions:
     is_dry_run: bool = False
@@ -65,7 +68,7 @@ async def apply_documents(
     kubeconfig: Path,
     documents: Sequence[Document],
     options: ApplyOptions,
-    report: Callable[[ApplyResult], None],
+    report: Report,
 ) -> list[ApplyResult]:
     """Apply all, in the order given. Raises ClusterError: the kubeconfig is invalid, or the API does not answer."""
     coming = {document.name for document in documents if document.kind == "Namespace"}
@@ -80,17 +83,16 @@ async def apply_documents(
 
 
 async def _apply(cluster: str, applier: Applier, document: Document, coming: set[str]) -> ApplyResult:
+    subject, namespace = str(document), document.namespace
     try:
         change = await applier.apply(document)
     except ApiRefused as refusal:
-        if refusal.status == 404 and document.namespace in coming:
-            return ApplyResult(
-                cluster, str(document), ApplyOutcome.UNCHECKED, f"namespace {document.namespace} does not exist yet"
-            )
-        return ApplyResult(cluster, str(document), ApplyOutcome.REFUSED, refusal_words(refusal), _remedy(refusal))
+        if refusal.status == 404 and namespace in coming:
+            return ApplyResult(cluster, subject, ApplyOutcome.UNCHECKED, f"namespace {namespace} does not exist yet")
+        return ApplyResult(cluster, subject, ApplyOutcome.REFUSED, refusal_words(refusal), _remedy(refusal))
     except KindUnknown as fault:
-        return ApplyResult(cluster, str(document), ApplyOutcome.REFUSED, fault.why, fault.remedy)
-    return ApplyResult(cluster, str(document), _OF_CHANGE[change])
+        return ApplyResult(cluster, subject, ApplyOutcome.REFUSED, fault.why, fault.remedy)
+    return ApplyResult(cluster, subject, _OF_CHANGE[change])
 
 
 def refusal_words(refusal: ApiRefused) -> str:
@@ -105,6 +107,7 @@ def _remedy(refusal: ApiRefused) -> str:
     return refusal.remedy
 
 
+_RENDER: Final = "umbilical hosted render --spec FILE --out DIR --overwrite"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 # Dependencies first: a pod must not start before its RBAC, Secrets and ConfigMaps exist.
 _ORDER: Final = (
@@ -141,12 +144,7 @@ def read_manifests(folder: Path) -> list[Document]:
         raise HostedError("UMB565", f"could not read {error.filename or folder}", why, f"ls -lR {folder}") from None
     if not found:
         why = "it has no file with a Kubernetes object"
-        raise HostedError(
-            "UMB565",
-            f"found nothing to apply in {folder}",
-            why,
-            f"umbilical hosted render --spec FILE --out {folder.parent}",
-        )
+        raise HostedError("UMB565", f"found nothing to apply in {folder}", why, _RENDER)
     return sorted(found, key=lambda document: _ORDER.index(document.kind) if document.kind in _ORDER else len(_ORDER))
 
 
@@ -157,12 +155,7 @@ def _read(path: Path) -> Iterator[Document]:
         document = read_document(content)
         if document is None:
             why = "an object in it has no apiVersion, kind or metadata.name"
-            raise HostedError(
-                "UMB565",
-                f"{path} is not a manifest",
-                why,
-                "umbilical hosted render --overwrite writes the directory again",
-            )
+            raise HostedError("UMB565", f"{path} is not a manifest", why, _RENDER)
         yield document
 
 
@@ -175,9 +168,7 @@ def _contents(path: Path) -> Iterator[Any]:
         # PyYAML's message quotes the invalid line, which may be part of a Secret.
         line = getattr(getattr(error, "problem_mark", None), "line", None)
         why = "it is not YAML" if line is None else f"line {line + 1} is not YAML"
-        raise HostedError(
-            "UMB565", f"{path} is not a manifest", why, "umbilical hosted render --overwrite writes the directory again"
-        ) from None
+        raise HostedError("UMB565", f"{path} is not a manifest", why, _RENDER) from None
     for content in contents:
         if isinstance(content, dict) and content.get("kind") == "List":
             yield from content.get("items") or ()
@@ -246,14 +237,12 @@ async def copy_token(
     hosted: Path,
     management: Path,
     options: ApplyOptions,
-    report: Callable[[ApplyResult], None],
+    report: Report,
     patience: TokenWait,
 ) -> ApplyResult:
     """Wait for the hosted cluster to create the token, and copy it. Raises ClusterError: an API does not answer."""
     if options.is_dry_run:
-        return _reported(
-            copy, report, ApplyOutcome.UNCHECKED, "the hosted cluster creates the token after its Secret is applied"
-        )
+        return _reported(copy, report, ApplyOutcome.UNCHECKED, "the token is created after its Secret is applied")
     try:
         data = await _token(hosted, patience)
     except TokenMissing as missing:
@@ -264,9 +253,7 @@ async def copy_token(
     return result
 
 
-def _reported(
-    copy: TokenCopy, report: Callable[[ApplyResult], None], outcome: ApplyOutcome, why: str, remedy: str = ""
-) -> ApplyResult:
+def _reported(copy: TokenCopy, report: Report, outcome: ApplyOutcome, why: str, remedy: str = "") -> ApplyResult:
     result = ApplyResult(copy.cluster, copy.subject, outcome, why, remedy)
     report(result)
     return result

@@ -23,6 +23,7 @@ NO_FRONTEND: Final = Unknown("no server is known: give --server, or --management
 NO_NODES: Final = Unknown("no node is known: give --node, or --kubeconfig")
 NO_AGENT: Final = Unknown("no control-plane agent is known: give --management-kubeconfig with --namespace")
 Subject = TypeVar("Subject")
+Frontends = tuple[TunnelAccess, ...] | Unknown
 
 
 def check_findings(options: CheckOptions) -> list[Finding]:
@@ -37,9 +38,7 @@ def gather(options: CheckOptions) -> CheckFacts:
         return asyncio.run(_query_tunnel(options, clusters, frontends))
 
 
-def _frontends(
-    options: CheckOptions, clusters: Clusters, folder: Path, stack: ExitStack
-) -> tuple[TunnelAccess, ...] | Unknown:
+def _frontends(options: CheckOptions, clusters: Clusters, folder: Path, stack: ExitStack) -> Frontends:
     """Return access to each server: as given, or through a port forwarded to its pod."""
     client, management = clusters.client, clusters.management
     if options.servers:
@@ -54,7 +53,7 @@ def _frontends(
         return Unknown(fault.brief, is_failure=True)
 
 
-def _given(options: CheckOptions, client: TlsFiles | Unknown) -> tuple[TunnelAccess, ...] | Unknown:
+def _given(options: CheckOptions, client: TlsFiles | Unknown) -> Frontends:
     if not isinstance(client, Unknown):
         return tuple(TunnelAccess(server, client) for server in options.servers)
     if any(isinstance(server, TcpServer) for server in options.servers):
@@ -77,9 +76,7 @@ def _forwarded(
     return found
 
 
-async def _query_tunnel(
-    options: CheckOptions, clusters: Clusters, frontends: tuple[TunnelAccess, ...] | Unknown
-) -> CheckFacts:
+async def _query_tunnel(options: CheckOptions, clusters: Clusters, frontends: Frontends) -> CheckFacts:
     endpoints = _kubelets(options, clusters.hosted)
     claimed = _claimed(clusters.management)
     seconds = options.hop_seconds
@@ -92,15 +89,13 @@ async def _query_tunnel(
         kubelets=await _probed(
             frontends,
             endpoints,
-            lambda accesses, found: servers.probe_kubelets(accesses, found, clusters.kubelet, seconds),
+            lambda via, found: servers.probe_kubelets(via, found, clusters.kubelet, seconds),
         ),
-        control_plane=await _probed(
-            frontends, claimed, lambda accesses, found: servers.probe_dials(accesses, found, seconds)
-        ),
+        control_plane=await _probed(frontends, claimed, lambda via, found: servers.probe_dials(via, found, seconds)),
         intruder=await _probed(
             _with_tls(frontends),
             clusters.agent,
-            lambda accesses, agent: servers.probe_intruder(accesses, agent, seconds),
+            lambda via, agent: servers.probe_intruder(via, agent, seconds),
         ),
         proxies=clusters.proxies,
         node_addresses=endpoints if isinstance(endpoints, Unknown) else tuple(host for host, _ in endpoints),
@@ -125,7 +120,7 @@ def _claimed(management: ManagementFacts | Unknown) -> tuple[tuple[str, int], ..
     return tuple((address, gather_management.service_port(services, address)) for address in addresses)
 
 
-def _with_tls(frontends: tuple[TunnelAccess, ...] | Unknown) -> tuple[TunnelAccess, ...] | Unknown:
+def _with_tls(frontends: Frontends) -> Frontends:
     """Leave out Unix sockets: no certificate is used there."""
     if isinstance(frontends, Unknown):
         return frontends
@@ -134,7 +129,7 @@ def _with_tls(frontends: tuple[TunnelAccess, ...] | Unknown) -> tuple[TunnelAcce
 
 
 async def _probed(
-    frontends: tuple[TunnelAccess, ...] | Unknown,
+    frontends: Frontends,
     subject: Subject | Unknown,
     probe: Callable[[tuple[TunnelAccess, ...], Subject], Awaitable[list[DialProbe]]],
 ) -> tuple[DialProbe, ...] | Unknown:

@@ -123,9 +123,7 @@ def _is_ready(pod: dict[str, object]) -> bool:
 
 def _logs(hosted: HostedFacts, _: CheckFacts) -> Verdict:
     if not hosted.logs:
-        return (
-            failed("no agent pod is running, so no log can be read") if hosted.nodes else skipped("there are no nodes")
-        )
+        return failed("no agent pod runs, so no log can be read") if hosted.nodes else skipped("there are no nodes")
     bad = [f"{log.pod} on {log.node}: {log.trouble}" for log in hosted.logs if log.trouble]
     if not bad:
         return passed(f"of {len(hosted.logs)} pods")

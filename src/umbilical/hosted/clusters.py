@@ -209,9 +209,7 @@ async def _log(client: ApiClient, pod: Json) -> LogRead:
 NO_MANAGEMENT: Final = Unknown("--management-kubeconfig with --namespace is not given")
 NO_HOSTED: Final = Unknown("--kubeconfig is not given")
 NO_CLIENT: Final = Unknown("no client certificate: give --ca, --cert and --key; or --namespace")
-NO_HEALTH: Final = Unknown(
-    "no server's health port is known: give --health, or --management-kubeconfig with --namespace"
-)
+NO_HEALTH: Final = Unknown("no server health port is known: give --health, or --management-kubeconfig with --namespace")
 NO_AGENT_PAIR: Final = Unknown("no agent certificate: give --agent-cert and --agent-key, or --kubeconfig")
 NO_PROXIES: Final = Unknown("no proxy is known: give --proxy-health")
 Found = TypeVar("Found")

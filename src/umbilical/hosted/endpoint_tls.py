@@ -105,6 +105,4 @@ def _no_password() -> str:
 
 def _unusable(named: str, error: Exception) -> HostedError:
     why = words(error) if isinstance(error, OSError) else str(error)
-    return HostedError(
-        "UMB577", f"could not load {named} for the endpoint", why, f"umbilical pki inspect FILE; ls -l {named}"
-    )
+    return HostedError("UMB577", f"could not load {named}", why, f"umbilical pki inspect FILE; ls -l {named}")

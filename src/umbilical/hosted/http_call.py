@@ -119,9 +119,7 @@ def parse_url(text: str) -> Url:
     if parts.scheme not in _PORTS:
         raise ValueError("it must begin with http:// or https://")
     if parts.username is not None or parts.password is not None:
-        raise ValueError(
-            "it contains credentials, which other processes can read; use -H @FILE with an Authorization header"
-        )
+        raise ValueError("it contains credentials; use -H @FILE with an Authorization header instead")
     if not parts.hostname:
         raise ValueError("it has no host")
     port = parts.port  # raises ValueError itself

@@ -21,6 +21,8 @@ from umbilical.konnectivity.dial_failure import PROBE_HOST, PROBE_PORT
 from umbilical.tunnel.settings import TlsFiles
 
 AT_ONCE: Final = 16
+Frontends = Sequence[TunnelAccess]
+Endpoints = Sequence[tuple[str, int]]
 # The agents' own loopback: only how far the dial gets matters, not whether something listens there.
 NOWHERE: Final = RouteEndpoint(PROBE_HOST, PROBE_PORT)
 REFUSED_BY_FRONTEND: Final = frozenset({"tls", "forbidden", "server"})
@@ -30,7 +32,7 @@ _ANSWERS: Final = (200, 401, 403)
 
 
 async def probe_kubelets(
-    frontends: Sequence[TunnelAccess], endpoints: Sequence[tuple[str, int]], tls: TlsFiles | None, seconds: float
+    frontends: Frontends, endpoints: Endpoints, tls: TlsFiles | None, seconds: float
 ) -> list[DialProbe]:
     """Request /healthz of every kubelet through every server."""
     # Without a CA the certificate is not verified; the check is about reachability.
@@ -42,9 +44,7 @@ async def probe_kubelets(
     return await _all(partial(probe, access, *endpoint) for access, endpoint in _pairs(frontends, endpoints))
 
 
-async def probe_dials(
-    frontends: Sequence[TunnelAccess], endpoints: Sequence[tuple[str, int]], seconds: float
-) -> list[DialProbe]:
+async def probe_dials(frontends: Frontends, endpoints: Endpoints, seconds: float) -> list[DialProbe]:
     """Open a connection to each endpoint through every server."""
 
     async def dial(access: TunnelAccess, host: str, port: int) -> DialProbe:
@@ -55,7 +55,7 @@ async def probe_dials(
     return await _all(partial(dial, access, *endpoint) for access, endpoint in _pairs(frontends, endpoints))
 
 
-async def probe_intruder(frontends: Sequence[TunnelAccess], agent: TlsFiles, seconds: float) -> list[DialProbe]:
+async def probe_intruder(frontends: Frontends, agent: TlsFiles, seconds: float) -> list[DialProbe]:
     """Use an agent's certificate at every frontend. If it refuses a client too, the probe proves nothing."""
 
     async def attempt(access: TunnelAccess) -> DialProbe:
@@ -69,9 +69,7 @@ async def probe_intruder(frontends: Sequence[TunnelAccess], agent: TlsFiles, sec
     return await _all(partial(attempt, access) for access in frontends)
 
 
-def _pairs(
-    frontends: Sequence[TunnelAccess], endpoints: Sequence[tuple[str, int]]
-) -> list[tuple[TunnelAccess, tuple[str, int]]]:
+def _pairs(frontends: Frontends, endpoints: Endpoints) -> list[tuple[TunnelAccess, tuple[str, int]]]:
     return [(access, endpoint) for access in frontends for endpoint in endpoints]
 
 

@@ -25,7 +25,7 @@ class NotAName(Exception):
     """Not a DNS name: a label or the name is empty or too long."""
 
 
-class BadDnsAnswer(Exception):
+class DnsError(Exception):
     """The answer is invalid: another server, or a retry, may give a valid one."""
 
 
@@ -63,19 +63,19 @@ class DnsQuery:
         try:
             response = from_wire(wire)
             if not self._message.is_response(response):
-                raise BadDnsAnswer("the answer is for another query")
+                raise DnsError("the answer is for another query")
             return self._read(response)
         except (DNSException, ValueError) as error:
-            raise BadDnsAnswer(f"the answer is invalid: {str(error) or type(error).__name__}") from None
+            raise DnsError(f"the answer is invalid: {str(error) or type(error).__name__}") from None
 
     def _read(self, response: "dns.message.Message") -> DnsAnswer:
         from dns import flags, rcode, rdatatype
         from dns.message import QueryMessage
 
         if response.flags & flags.TC:
-            raise BadDnsAnswer("the answer is truncated, over TCP")
+            raise DnsError("the answer is truncated, over TCP")
         if response.rcode() not in (rcode.NOERROR, rcode.NXDOMAIN) or not isinstance(response, QueryMessage):
-            raise BadDnsAnswer(f"the answer is {rcode.to_text(response.rcode())}")
+            raise DnsError(f"the answer is {rcode.to_text(response.rcode())}")
         chain = response.resolve_chaining()
         if chain.answer is not None:
             return DnsAnswer(tuple(str(entry.address) for entry in chain.answer), chain.minimum_ttl)

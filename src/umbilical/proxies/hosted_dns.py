@@ -13,16 +13,7 @@ from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Opener
 from umbilical.fault import StartupError
 from umbilical.konnectivity.dial_failure import join_host_port
-from umbilical.proxies.dns_client import (
-    AAAA,
-    A,
-    BadDnsAnswer,
-    ConnectionLost,
-    DnsAnswer,
-    DnsConnection,
-    DnsQuery,
-    NotAName,
-)
+from umbilical.proxies.dns_client import AAAA, A, ConnectionLost, DnsAnswer, DnsConnection, DnsError, DnsQuery, NotAName
 from umbilical.proxies.health import FAULTS_OF_THE_TUNNEL
 from umbilical.proxies.lookup import Cache, LookupFailed, LookupObserver, LookupResult, LookupSource, SharedWork
 from umbilical.proxies.services import HostedServices, ServiceName, absolute_names, ask_api
@@ -31,6 +22,7 @@ from umbilical.tunnel.daemon import own_task
 from umbilical.tunnel.outbound import is_literal
 
 PORT: Final = 53
+HOP: Final = "the hosted cluster's DNS"
 LOOK_AGAIN_SECONDS: Final = 1.0
 """Shortest interval between API requests, however many lookups fail."""
 
@@ -251,7 +243,7 @@ class HostedDns:
                 answer = await self._follow(question)
         except TimeoutError:
             text = f"{question[0]}: no answer within {self._patience.lookup_seconds:g} s"
-            raise LookupFailed(LookupResult.TIMEOUT, "the hosted cluster's DNS", text) from None
+            raise LookupFailed(LookupResult.TIMEOUT, HOP, text) from None
         longest = LONGEST_KEPT_SECONDS if answer.addresses else LONGEST_ABSENCE_SECONDS
         self._cache.put(question, answer, min(answer.seconds, longest))
         return answer
@@ -265,9 +257,7 @@ class HostedDns:
             if not answer.alias:
                 return DnsAnswer(answer.addresses, seconds)
             name = answer.alias
-        raise LookupFailed(
-            LookupResult.FAILED, "the hosted cluster's DNS", f"{question[0]}: more than {LONGEST_ALIAS_CHAIN} aliases"
-        )
+        raise LookupFailed(LookupResult.FAILED, HOP, f"{question[0]}: more than {LONGEST_ALIAS_CHAIN} aliases")
 
     async def _ask_servers(self, name: str, kind: str) -> DnsAnswer:
         try:
@@ -295,7 +285,7 @@ class HostedDns:
             self._retire(server)
             text = f"{query.name}: no answer within {self._patience.try_seconds:g} s"
             failure: DialFailed = LookupFailed(LookupResult.TIMEOUT, hop, text)
-        except (ConnectionLost, BadDnsAnswer) as error:
+        except (ConnectionLost, DnsError) as error:
             failure = LookupFailed(LookupResult.FAILED, hop, f"{query.name}: {error}")
         except DialFailed as error:
             at_fault = error.reason in FAULTS_OF_THE_TUNNEL
@@ -350,9 +340,7 @@ def _merged(name: str, asked: "list[asyncio.Task[DnsAnswer]]") -> tuple[str, ...
         return addresses
     if failures:
         raise failures[0]
-    raise LookupFailed(
-        LookupResult.ABSENT, "the hosted cluster's DNS", f"{name}: the name does not exist, or has no address"
-    )
+    raise LookupFailed(LookupResult.ABSENT, HOP, f"{name}: the name does not exist, or has no address")
 
 
 def _require_dnspython() -> None:

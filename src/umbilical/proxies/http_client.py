@@ -24,7 +24,7 @@ class ClientGone(Exception):
     """The client disconnected or timed out within a request; no response is possible."""
 
 
-class ClientConnection:
+class ProxyClient:
     def __init__(self, streams: Streams, idle_seconds: float) -> None:
         self.streams: Final = streams
         self._reader, self._writer = streams
@@ -97,9 +97,7 @@ class ClientConnection:
             async with asyncio.timeout(head_seconds):
                 return await self._collect_head(HeadReader(limits), first)
         except TimeoutError:
-            raise BadRequest(
-                408, f"the request head was not complete {head_seconds:g} s after its first byte"
-            ) from None
+            raise BadRequest(408, f"request head not complete {head_seconds:g} s after its first byte") from None
 
     async def _collect_head(self, reader: HeadReader, data: bytes) -> RequestHead | None:
         while data:

@@ -12,7 +12,7 @@ from typing import Final
 import h11
 
 from umbilical.proxies.http_body import Body
-from umbilical.proxies.http_client import ClientConnection, ClientGone
+from umbilical.proxies.http_client import ClientGone, ProxyClient
 from umbilical.proxies.http_head import BadRequest, Field, RequestHead, RequestTarget
 from umbilical.proxies.http_reply import chunk, last_chunk, response_head
 from umbilical.proxies.http_upstream import BadHttpAnswer, UpstreamConnection, UpstreamLost
@@ -122,9 +122,7 @@ class Forwarded(Record):
 
 
 class ForwardedExchange:
-    def __init__(
-        self, client: ClientConnection, request: Forwarded, upstream: UpstreamConnection, traffic: Traffic
-    ) -> None:
+    def __init__(self, client: ProxyClient, request: Forwarded, upstream: UpstreamConnection, traffic: Traffic) -> None:
         self._client: Final = client
         self._request: Final = request
         self._upstream: Final = upstream

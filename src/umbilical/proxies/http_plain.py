@@ -9,7 +9,7 @@ from typing import Final
 
 from umbilical.dialer.failure import DialFailed, DialReason, TunnelLost
 from umbilical.proxies.http_body import Body, body_of
-from umbilical.proxies.http_client import ClientConnection
+from umbilical.proxies.http_client import ProxyClient
 from umbilical.proxies.http_exchange import Forwarded, ForwardedExchange, ProxyRefused, forwards_left, request_fields
 from umbilical.proxies.http_head import HeadLimits, RequestHead, RequestTarget, absolute_target, check_host_field
 from umbilical.proxies.http_reply import ProxyAnswer, RequestRefused, undialled
@@ -28,7 +28,7 @@ class PlainRequests:
 
     def __init__(
         self,
-        client: ClientConnection,
+        client: ProxyClient,
         router: RequestRouter,
         traffic: Traffic,
         head_limits: HeadLimits,
@@ -137,22 +137,16 @@ def _refused(address: str, fault: Exception) -> RequestRefused:
     if isinstance(fault, ProxyRefused):
         return undialled(address, DialFailed(DialReason.PROXY, "the proxy behind the tunnel", str(fault)))
     if isinstance(fault, TimeoutError):
-        why, remedy = "it accepted the connection and sent no response in time", "check the endpoint"
-        return RequestRefused(
-            ProxyAnswer(504, "UMB546", f"no response from {address}", why, remedy), DialReason.TIMEOUT.value
-        )
+        what, why = f"no response from {address}", "it accepted the connection and sent no response in time"
+        return RequestRefused(ProxyAnswer(504, "UMB546", what, why, "check the endpoint"), DialReason.TIMEOUT.value)
     if isinstance(fault.__cause__, TunnelLost):
         what, remedy = f"the tunnel to {address} broke before its response", TunnelLost.REMEDY
         return RequestRefused(ProxyAnswer(502, TunnelLost.CODE, what, str(fault), remedy), DialReason.SERVER.value)
-    what = f"no valid response from {address}"
-    return RequestRefused(
-        ProxyAnswer(502, "UMB545", what, str(fault), "check that the endpoint speaks HTTP on this port"), BAD_ANSWER
-    )
+    what, remedy = f"no valid response from {address}", "check that the endpoint speaks HTTP on this port"
+    return RequestRefused(ProxyAnswer(502, "UMB545", what, str(fault), remedy), BAD_ANSWER)
 
 
 def _last_recipient(head: RequestHead) -> ProxyAnswer:
-    what = f"{head.method} was not forwarded"
-    why = "its Max-Forwards is 0"
-    return ProxyAnswer(
-        200 if head.method == "OPTIONS" else 405, "UMB540", what, why, "send it with a higher Max-Forwards"
-    )
+    what, why = f"{head.method} was not forwarded", "its Max-Forwards is 0"
+    remedy = "send it with a higher Max-Forwards"
+    return ProxyAnswer(200 if head.method == "OPTIONS" else 405, "UMB540", what, why, remedy)

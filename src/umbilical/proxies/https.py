@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from umbilical.dialer.failure import DialFailed
 from umbilical.dialer.streams import Streams
-from umbilical.proxies.http_client import ClientConnection, ClientGone
+from umbilical.proxies.http_client import ClientGone, ProxyClient
 from umbilical.proxies.http_head import (
     BadRequest,
     HeadLimits,
@@ -66,11 +66,11 @@ class HttpProxy:
         self.relay_limits: Final = RelayLimits(settings.idle_seconds, settings.buffer_bytes)
         self.hush: Final = Hush()
         self.is_draining = False
-        self.waiting: Final[set[ClientConnection]] = set()
+        self.waiting: Final[set[ProxyClient]] = set()
         """Clients between two requests."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = ClientConnection((reader, writer), self.settings.idle_seconds)
+        client = ProxyClient((reader, writer), self.settings.idle_seconds)
         connection = _Connection(self, client)
         try:
             await connection.run()
@@ -89,7 +89,7 @@ class HttpProxy:
 class _Connection:
     """One client's connection, request after request."""
 
-    def __init__(self, proxy: HttpProxy, client: ClientConnection) -> None:
+    def __init__(self, proxy: HttpProxy, client: ProxyClient) -> None:
         self._proxy: Final = proxy
         self._client: Final = client
         self._plain: PlainRequests | None = None

@@ -90,9 +90,7 @@ class DeferredOutbound:
 
     async def open(self, host: str, port: int) -> Streams:
         if self._tunnel is None:
-            raise DialFailed(
-                DialReason.TLS, "this proxy", str(self._fault or "its certificate files are not loaded yet")
-            )
+            raise DialFailed(DialReason.TLS, "this proxy", str(self._fault or "its TLS files are not loaded yet"))
         return await self._tunnel.outbound.open(host, port)
 
     def try_once(self) -> bool:
@@ -105,9 +103,7 @@ class DeferredOutbound:
             if fault.code not in WAITED_FOR:
                 raise
             if str(fault) != str(self._fault):
-                logger.warning(
-                    "%s waiting for files: %s", fault.code, fault, extra=log_fields(fault.code, fault.remedy)
-                )
+                logger.warning("%s waiting for file: %s", fault.code, fault, extra=log_fields(fault.code, fault.remedy))
             self._fault = fault
             self.watch.reason = str(fault)
             return False

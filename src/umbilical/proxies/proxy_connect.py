@@ -181,9 +181,7 @@ async def ask(proxy: ProxyUrl, streams: Streams, endpoint: str) -> None:
     except ProtocolViolation as error:
         raise DialFailed(DialReason.PROXY, hop_of(proxy), error.message) from None
     except (OSError, EOFError) as error:
-        raise DialFailed(
-            DialReason.PROXY, hop_of(proxy), f"connection lost before the answer to CONNECT: {error}"
-        ) from None
+        raise DialFailed(DialReason.PROXY, hop_of(proxy), f"disconnected before answering CONNECT: {error}") from None
     if not 200 <= reply.status < 300:  # RFC 9110 section 9.3.6: any of these opens the tunnel
         reason = DialReason.FORBIDDEN if reply.status in (403, 407) else DialReason.PROXY
         body = await refusal_text(reader, reply, SHOWN_BODY_BYTES)

@@ -112,14 +112,12 @@ class Socks5:
         """Every connection is one request: none waits between requests."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        handshake = socks5.Handshake(self._credentials is not None)
+        handshake, seconds = socks5.Handshake(self._credentials is not None), self._settings.handshake_seconds
         try:
-            async with asyncio.timeout(self._settings.handshake_seconds):
+            async with asyncio.timeout(seconds):
                 await self._shake_hands(handshake, reader, writer)
         except TimeoutError:
-            self._refused(
-                writer, socks5.BAD_REQUEST, f"handshake not complete after {self._settings.handshake_seconds:g} s"
-            )
+            self._refused(writer, socks5.BAD_REQUEST, f"handshake not complete after {seconds:g} s")
             raise
         except ProtocolViolation as violation:
             self._refused(writer, socks5.BAD_REQUEST, violation.message)

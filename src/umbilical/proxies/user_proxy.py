@@ -80,9 +80,8 @@ class UserProxy:
 
     def route(self, target: RequestTarget) -> UpstreamRoute:
         proxy = self._proxy("http", target)
-        return (
-            UpstreamRoute(target.host, target.port) if proxy is None else UpstreamRoute(proxy.host, proxy.port, proxy)
-        )
+        hop: RequestTarget | ProxyUrl = proxy or target
+        return UpstreamRoute(hop.host, hop.port, proxy)
 
     async def open(self, route: UpstreamRoute) -> Streams:
         if route.proxy is None:
@@ -97,9 +96,7 @@ class UserProxy:
     def _check_inside(self, proxy: ProxyUrl) -> None:
         """Refuse a proxy below a direct domain: its URL may have changed, and credentials must stay in the tunnel."""
         if proxy.host in self._direct:
-            text = (
-                "its name is below a domain that bypasses the tunnel; restart this proxy to reach it through the tunnel"
-            )
+            text = "its name is below a domain that bypasses the tunnel; restart this proxy to use the tunnel for it"
             raise DialFailed(DialReason.PROXY, hop_of(proxy), text)
 
     async def _reach(self, proxy: ProxyUrl) -> Streams:

@@ -403,10 +403,10 @@ def check(umbilical: Run) -> Run:
 
 def test_bad_input_is_refused(check: Run) -> None:
     for arguments, word in (
-        ([], "give --kubeconfig, --management-kubeconfig"),
+        ([], "give --kubeconfig, --namespace, --server"),
         (["--namespace", "n"], "must be given together"),
         (["--management-kubeconfig", "k"], "must be given together"),
-        (["--node", "10.0.0.1"], "give --kubeconfig, --management-kubeconfig"),
+        (["--node", "10.0.0.1"], "give --kubeconfig, --namespace, --server"),
         (["--health", "nowhere"], "HOST:PORT"),
     ):
         assert word in check(*arguments, status=2).err

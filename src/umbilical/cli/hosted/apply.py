@@ -23,14 +23,8 @@ Work = list[tuple[str, Path, "list[Document]"]]
 
 @click.command()
 @click.argument("folder", type=FOLDER, metavar="DIR")
-@click.option(
-    "--kubeconfig", type=FILE, help="Kubeconfig of the hosted cluster; objects in DIR/hosted are applied to it."
-)
-@click.option(
-    "--management-kubeconfig",
-    type=FILE,
-    help="Kubeconfig of the management cluster; objects in DIR/management are applied to it.",
-)
+@click.option("--kubeconfig", type=FILE, help="Kubeconfig of the hosted cluster, for DIR/hosted.")
+@click.option("--management-kubeconfig", type=FILE, help="Kubeconfig of the management cluster, for DIR/management.")
 @click.option(
     "--dry-run",
     type=click.Choice(["none", "server"]),

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 _CLUSTERS: Final = (
     click.option("--kubeconfig", type=FILE, help="Kubeconfig of the hosted cluster."),
-    click.option(
-        "--management-kubeconfig", type=FILE, help="Kubeconfig of the management cluster; requires --namespace."
-    ),
+    click.option("--management-kubeconfig", type=FILE, help="Kubeconfig of the management cluster; needs --namespace."),
     click.option("-n", "--namespace", metavar="NAME", help="Namespace of the control plane in the management cluster."),
 )
 _FILES: Final = (
@@ -29,12 +27,7 @@ _FILES: Final = (
         metavar="HOST:PORT|unix:PATH",
         help="Address of a server's port for clients; repeatable. Default: forward ports of the pods.",
     ),
-    click.option(
-        "--server-name",
-        default="",
-        metavar="NAME",
-        help="Name in the servers' certificates, if it is not the host of --server.",
-    ),
+    click.option("--server-name", default="", metavar="NAME", help="Name in the servers' certificates. Default: host."),
     click.option("--ca", type=FILE, help="CA of the servers' certificates. Default: read from the namespace."),
     click.option("--cert", type=FILE, help="Client certificate for the servers."),
     click.option("--key", type=FILE, help="Private key of --cert."),
@@ -46,24 +39,14 @@ _FILES: Final = (
 )
 _PLACES: Final = (
     click.option(
-        "--health", type=server_address, multiple=True, metavar="HOST:PORT", help="Health port of a server; repeatable."
+        "--health", type=server_address, multiple=True, metavar="HOST:PORT", help="Server health port; repeatable."
+    ),
+    click.option("--node", "nodes", multiple=True, metavar="ADDRESS", help="Node address; repeatable. Default: all."),
+    click.option(
+        "--kubelet-port", type=click.IntRange(1, 65535), default=10250, show_default=True, help="Port of the kubelets."
     ),
     click.option(
-        "--node", "nodes", multiple=True, metavar="ADDRESS", help="Address of a node; repeatable. Default: all nodes."
-    ),
-    click.option(
-        "--kubelet-port",
-        type=click.IntRange(1, 65535),
-        default=10250,
-        show_default=True,
-        help="Kubelet port of the nodes given by --node.",
-    ),
-    click.option(
-        "--proxy-health",
-        type=server_address,
-        multiple=True,
-        metavar="HOST:PORT",
-        help="Health port of a proxy; repeatable.",
+        "--proxy-health", type=server_address, multiple=True, metavar="HOST:PORT", help="Proxy health port; repeatable."
     ),
     click.option("--timeout", type=duration, default="10s", show_default=True, help="Timeout for each hop of a dial."),
 )
@@ -98,9 +81,7 @@ def _check_options(options: dict[str, Any]) -> "CheckOptions":
         raise click.UsageError("--management-kubeconfig and --namespace must be given together")
     sources = ("kubeconfig", "namespace", "server", "health", "proxy_health")
     if not any(options[name] for name in sources):
-        raise click.UsageError(
-            "give --kubeconfig, --management-kubeconfig with --namespace, --server, --health or --proxy-health"
-        )
+        raise click.UsageError("give --kubeconfig, --namespace, --server, --health or --proxy-health")
     name = options["server_name"]
     return CheckOptions(
         management_kubeconfig=options["management_kubeconfig"],

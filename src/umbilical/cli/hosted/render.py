@@ -150,16 +150,10 @@ def _print_example(context: click.Context, _: click.Parameter, wanted: bool) -> 
     show_default=True,
     help="Plain files, or also a kustomize base for each cluster.",
 )
-@click.option(
-    "--pki", "pki_folder", type=FOLDER, help="Directory in which certificates and signers are kept and renewed."
-)
+@click.option("--pki", "pki_folder", type=FOLDER, help="Directory where certificates and signers are kept and renewed.")
 @click.option("--rotate-signers", is_flag=True, help="Create new signers, trusted in addition to the old ones.")
 @click.option("--retire-signers", is_flag=True, help="Remove trust in signers that no certificate needs any more.")
-@click.option(
-    "--management-kubeconfig",
-    type=FILE,
-    help="Kubeconfig of the management cluster, to look up the ClusterIPs of aggregated APIs.",
-)
+@click.option("--management-kubeconfig", type=FILE, help="Kubeconfig of the management cluster, to look up ClusterIPs.")
 @click.option("--overwrite", is_flag=True, help="Overwrite existing files in the output directory.")
 @backend_option
 @click.option(
@@ -230,7 +224,4 @@ def _note_leftovers(tree: "AssetTree", folder: Path) -> None:
     for place in sorted({Path(asset.path).parent for asset in tree}):
         for path in sorted((folder / place).iterdir()):
             if path.suffix in _OURS and str(place / path.name) not in written:
-                click.echo(
-                    f"note: {path} is not part of this rendering and would be applied; remove it if it is stale",
-                    err=True,
-                )
+                click.echo(f"note: {path} is not part of this rendering; delete it if it is stale", err=True)

@@ -31,28 +31,14 @@ _ENDPOINT: Final = (
     click.option("--cacert", type=FILE, help="CA of the endpoint's certificate. Default: this machine's CAs."),
     click.option("--client-cert", type=FILE, help="Client certificate for the endpoint."),
     click.option("--client-key", type=FILE, help="Private key of --client-cert."),
-    click.option(
-        "--endpoint-name",
-        default="",
-        metavar="NAME",
-        help="Name in the endpoint's certificate, if not the host of URL.",
-    ),
+    click.option("--endpoint-name", default="", metavar="NAME", help="Name in the endpoint's certificate."),
     click.option("-k", "--insecure", is_flag=True, help="Do not verify the endpoint's certificate."),
     click.option("--kubelet", is_flag=True, help="Use the kubelet credentials of the namespace; requires --namespace."),
 )
 _REQUEST: Final = (
     click.option("-X", "--request", "method", metavar="METHOD", help="HTTP method. Default: GET, or POST with -d."),
-    click.option(
-        "-H",
-        "--header",
-        "headers",
-        multiple=True,
-        metavar="HEADER|@FILE",
-        help="Header line to add, or a file with such lines; repeatable.",
-    ),
-    click.option(
-        "-d", "--data", metavar="DATA|@FILE", help="Request body, or a file with it; @- reads standard input."
-    ),
+    click.option("-H", "--header", "headers", multiple=True, metavar="HEADER|@FILE", help="Header line; repeatable."),
+    click.option("-d", "--data", metavar="DATA|@FILE", help="Request body; @- reads standard input."),
     click.option("-I", "--head", is_flag=True, help="Send HEAD and print the response headers."),
 )
 _OUTPUT: Final = (

@@ -58,7 +58,7 @@ class Proxy:
 
 
 @dataclass(frozen=True)
-class ControlPlaneComponent:
+class ProxiedComponent:
     """A Deployment of the control-plane namespace; its main container has the same name."""
 
     name: str
@@ -81,19 +81,19 @@ _HTTP_BY_HTTPS: Final = {"HTTP_PROXY": ProxyKind.HTTPS, "HTTPS_PROXY": ProxyKind
 _GRPC: Final = {"GRPC_PROXY": ProxyKind.SOCKS5}
 
 _TABLE: Final = (
-    ControlPlaneComponent(
+    ProxiedComponent(
         "openshift-apiserver",
         (_HTTPS,),
         "image imports use the user's proxy; webhooks are in the data plane",
         _HTTP_BY_HTTPS,
     ),
-    ControlPlaneComponent(
+    ProxiedComponent(
         "openshift-oauth-apiserver",
         (_SOCKS5,),
         "admission webhooks in the data plane",
         _HTTP_BY_SOCKS5,
     ),
-    ControlPlaneComponent(
+    ProxiedComponent(
         "oauth-openshift",
         (
             Proxy(ProxyKind.HTTPS, names.OAUTH_HTTPS_PORT, to_cloud_apis=True),
@@ -104,32 +104,32 @@ _TABLE: Final = (
         # HyperShift adds the login hosts of IBM Cloud; they are among the cloud APIs already.
         ("oauth-openshift",),
     ),
-    ControlPlaneComponent(
+    ProxiedComponent(
         "ingress-operator",
         (Proxy(ProxyKind.HTTPS, to_cloud_apis=True),),
         "canary checks through the data plane, and DNS records at the cloud before there are nodes",
         _HTTP_BY_HTTPS,
     ),
-    ControlPlaneComponent(
+    ProxiedComponent(
         "cluster-network-operator",
         (Proxy(ProxyKind.SOCKS5, resolution=NameResolution.AGENT),),
         "checks of the user's proxy, whose name must stay unresolved (OCPBUGS-26762)",
     ),
-    ControlPlaneComponent(
+    ProxiedComponent(
         "ovnkube-control-plane",
         # The container of the network operator; a second one could not bind the port.
         (Proxy(ProxyKind.SOCKS5, container="socks-proxy"),),
         "interconnect of OVN",
         {"ALL_PROXY": ProxyKind.SOCKS5},
     ),
-    ControlPlaneComponent("olm-operator", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
-    ControlPlaneComponent("catalog-operator", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
-    ControlPlaneComponent("packageserver", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
+    ProxiedComponent("olm-operator", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
+    ProxiedComponent("catalog-operator", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
+    ProxiedComponent("packageserver", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
 )
 COMPONENTS: Final = MappingProxyType({component.name: component for component in _TABLE})
 
 
-def chosen(spec: HostedSpec) -> tuple[ControlPlaneComponent, ...]:
+def chosen(spec: HostedSpec) -> tuple[ProxiedComponent, ...]:
     return tuple(COMPONENTS[name] for name in spec.components)
 
 

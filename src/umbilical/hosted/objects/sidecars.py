@@ -5,14 +5,7 @@ the hosted cluster, which may get Services.
 from typing import Final
 
 from umbilical.hosted.objects import components, names
-from umbilical.hosted.objects.components import (
-    HEALTH_PORTS,
-    ControlPlaneComponent,
-    NameResolution,
-    Proxy,
-    ProxyKind,
-    chosen,
-)
+from umbilical.hosted.objects.components import HEALTH_PORTS, NameResolution, ProxiedComponent, Proxy, ProxyKind, chosen
 from umbilical.hosted.objects.forms import (
     KEY_MODE,
     UNPRIVILEGED,
@@ -134,7 +127,7 @@ def sidecar_patches(spec: HostedSpec) -> dict[str, Object]:
     return {component.name: _patch(spec, component) for component in chosen(spec)}
 
 
-def _patch(spec: HostedSpec, component: ControlPlaneComponent) -> Object:
+def _patch(spec: HostedSpec, component: ProxiedComponent) -> Object:
     template = {
         "metadata": {"labels": dict([PROXY_LABEL])},
         "spec": {
@@ -149,7 +142,7 @@ def _patch(spec: HostedSpec, component: ControlPlaneComponent) -> Object:
     return manifest("apps/v1", "Deployment", head, spec={"template": template})
 
 
-def _main_container(spec: HostedSpec, component: ControlPlaneComponent) -> list[Object]:
+def _main_container(spec: HostedSpec, component: ProxiedComponent) -> list[Object]:
     """Return nothing if the component's code has the proxy's address."""
     if not component.variables:
         return []
@@ -235,7 +228,7 @@ def _mounts(spec: HostedSpec, proxy: Proxy) -> list[Object]:
     ]
 
 
-def _volumes(spec: HostedSpec, component: ControlPlaneComponent) -> list[Object]:
+def _volumes(spec: HostedSpec, component: ProxiedComponent) -> list[Object]:
     proxies = component.proxies
     found = [
         secret_volume(_CLIENT_VOLUME, names.SECRET_CLIENT),
