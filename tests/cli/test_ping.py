@@ -263,7 +263,7 @@ Curl = Callable[..., tuple[bytes, bytes]]
 
 
 class Mirror(Handler):
-    """Answers with what it was asked."""
+    """Echoes the request."""
 
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -280,7 +280,7 @@ def mirror(context: ssl.SSLContext | None = None) -> AbstractContextManager[int]
 
 @pytest.fixture
 def curl(tunnel: Tunnel, capfdbinary: pytest.CaptureFixture[bytes]) -> Curl:
-    """Run the command, judge its status, and return the octets that it printed."""
+    """Run the command, check its status, and return the bytes that it printed."""
 
     def call(*arguments: str, status: int = 0) -> tuple[bytes, bytes]:
         found = run(["proxy", "curl", *entrance(tunnel.access), "--timeout", "60s", *arguments])

@@ -1,4 +1,4 @@
-"""Sockets for programs that are not asyncio: real ones, that end and break as sockets do."""
+"""Real sockets for programs without asyncio."""
 
 import hashlib
 import http.client

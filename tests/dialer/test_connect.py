@@ -1,4 +1,4 @@
-"""CONNECT: what is asked, and every shape of an answer, one byte at a time."""
+"""CONNECT: the request, and all forms of a reply, byte by byte."""
 
 import asyncio
 import ssl
@@ -40,7 +40,7 @@ def streams_to(transport: Written) -> tuple[asyncio.StreamReader, asyncio.Stream
 async def dialled(
     reply: bytes, *, endpoint: str = "a.b:1", step: int = 0, ends: bool = True, trace: Trace | None = None
 ) -> tuple[bytes, bytes]:
-    """What was asked, and what is left in the reader; the reply comes `step` bytes at a time, or at once."""
+    """Return the request and the rest of the reader; the reply arrives in pieces of `step` bytes, or at once."""
     transport = Written()
     reader, writer = streams_to(transport)
 
@@ -65,7 +65,7 @@ async def dialled(
 
 
 def failure(reply: bytes, **more: Any) -> DialFailed:
-    """What a dial with this reply must come to."""
+    """Return the failure of a dial with this reply."""
     with pytest.raises(DialFailed) as caught:
         play(dialled(reply, **more))
     return caught.value
@@ -187,7 +187,7 @@ async def test_of_two_headers_of_one_name_the_first_counts() -> None:
 
 
 async def broken(error: Exception | None, seconds: float = 60.0) -> DialFailed:
-    """Of a dial whose stream fails so, or brings nothing."""
+    """Return the failure of a dial whose stream fails so, or stays silent."""
     reader, writer = streams_to(Written())
     if error is not None:
         reader.set_exception(error)

@@ -1,4 +1,4 @@
-"""The dialer: bytes through real servers and agents, and another server where one cannot."""
+"""The dialer: bytes through real servers and agents, and the next server when one fails."""
 
 import asyncio
 import hashlib
@@ -95,7 +95,7 @@ async def test_the_end_of_our_direction_reaches_the_endpoint_and_its_answer_us(s
 
 @pytest.mark.parametrize("tcp", [False, True])
 async def test_an_upload_that_stands_still_outlives_the_end_of_the_answer(stage: Stage, tcp: bool) -> None:
-    """The server ends its side while the client's bytes are still in its hands: SSL_shutdown must not eat them."""
+    """The server ends its side while it still holds bytes of the client: SSL_shutdown must not discard them."""
     server, _ = stage.start_pair(tcp=tcp)
     full, ended = threading.Event(), threading.Event()
     taken: list[int] = []
@@ -156,7 +156,7 @@ class Clock:
 
 
 class Servers:
-    """Scripted frontends that note who was asked."""
+    """Scripted frontends that record dials."""
 
     def __init__(self, folder: Path, stack: Callable[..., Path]) -> None:
         self.asked: Final[list[str]] = []
@@ -290,7 +290,7 @@ async def test_rotated_certificates_count_for_the_next_dial_and_open_connections
 
 
 def _look_now(dialer: Dialer) -> None:
-    """As the watch does by itself once a second."""
+    """Check the files, as the watch does every second."""
     assert dialer._watched is not None
     dialer._watched.look()
 

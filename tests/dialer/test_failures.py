@@ -1,4 +1,4 @@
-"""Every reason has its words in every protocol, and no two share a code."""
+"""Reasons of failed dials: their reports, and how they are parsed."""
 
 import asyncio
 import errno
@@ -44,7 +44,7 @@ def test_a_report_is_within_what_the_protocols_know(reason: DialReason) -> None:
 
 
 def test_socks_and_http_tell_the_causes_apart_that_they_can() -> None:
-    """HyperShift's says "host unreachable" for an endpoint that refuses, and "refused" for a server that is gone."""
+    """HyperShift's proxy replies "host unreachable" for a refusing endpoint, and "refused" for a missing server."""
     codes = {reason: report.socks_reply for reason, report in REPORTS.items()}
     assert codes[DialReason.REFUSED] == 5
     assert codes[DialReason.UNREACHABLE] == 3
@@ -64,7 +64,7 @@ def test_a_failure_has_one_line_for_logs() -> None:
 
 
 def test_what_another_side_says_is_one_line_without_commands_for_a_terminal_and_not_endless() -> None:
-    """An agent's words on a dial are its own, and end in logs and on screens."""
+    """An agent chooses its text freely, and it is shown in logs and terminals."""
     failure = DialFailed(
         DialReason.UNREACHABLE, "10.0.0.1:443", "oops\r\nINFO all is well\x1b[2J\x00 \u202e" + "x" * 9999
     )
@@ -248,7 +248,7 @@ async def test_a_resolver_that_is_silent_is_not_waited_for(monkeypatch: pytest.M
 
 
 def test_a_listener_whose_queue_is_full_is_not_waited_for() -> None:
-    """The kernel drops what does not fit: the connect hangs."""
+    """The kernel drops the connection request: the connect hangs."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -261,7 +261,7 @@ def test_a_listener_whose_queue_is_full_is_not_waited_for() -> None:
 
 
 async def test_a_unix_socket_whose_queue_is_full_is_tried_until_there_is_room(tmp_path: Path) -> None:
-    """Non-blocking, the kernel says EAGAIN at once, which asyncio would take for a connect under way."""
+    """The kernel returns EAGAIN at once, which asyncio reads as a connect in progress."""
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))

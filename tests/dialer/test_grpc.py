@@ -1,4 +1,4 @@
-"""What a server in mode grpc may answer to a dial, and the reason that each answer is."""
+"""Answers of a server in mode grpc to a dial, and their reasons."""
 
 import asyncio
 import socket
@@ -151,7 +151,7 @@ async def against(path: Path, deed: Answered) -> AsyncIterator[Streams]:
 
 
 def payloads(stream: GrpcStream) -> Iterator[bytes]:
-    """Up to the client's goodbye, which is answered, or to its end."""
+    """Read to the client's CLOSE_REQ and answer it, or to its end."""
     while (packet := stream.receive(PATIENCE_SECONDS)) is not None:
         if packet.type == PacketType.CLOSE_REQ:
             stream.send(packet_messages.close_response(7))
@@ -239,7 +239,7 @@ async def test_a_writer_waits_while_the_server_grants_no_window(tmp_path: Path) 
 
 
 async def test_a_reader_that_pauses_stops_the_server_but_not_what_goes_up(tmp_path: Path) -> None:
-    """Windows and pings come down the same socket: it is read on."""
+    """Window updates and pings share the socket, so it is still read."""
     sent: list[int] = [0]
     stuck = threading.Event()
     ups: list[int] = [0]

@@ -1,4 +1,4 @@
-"""A layer hands on what comes from below, to a reader or to any protocol that is put in its place."""
+"""A layer forwards data from below to a reader, or to another protocol."""
 
 import asyncio
 import socket
@@ -47,7 +47,7 @@ class Below(asyncio.Transport):
 
 
 class Thin(Layer):
-    """Nothing of its own."""
+    """A layer without its own behaviour."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

@@ -1,4 +1,4 @@
-"""What tests of this room share: a real tunnel in this process, entered by mutual TLS, and a control plane."""
+"""Fixtures: a real tunnel in this process, with mutual TLS, and a control plane."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ def tunnel_pki(tmp_path_factory: pytest.TempPathFactory) -> TunnelPki:
 
 @pytest.fixture
 def stage(tunnel_pki: TunnelPki, tmp_path: Path) -> Iterator[Stage]:
-    """An empty stage; whoever a test starts on it is stopped, and must leave nothing behind."""
+    """An empty stage; everything that a test starts on it is stopped and must leave nothing open."""
     stage = Stage(tunnel_pki, tmp_path)
     yield stage
     stage.stop()

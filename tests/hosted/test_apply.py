@@ -1,4 +1,4 @@
-"""Objects applied to a real cluster, in order; every refusal is told and stops nobody else."""
+"""Objects are applied to a real cluster in order; a refused one is reported and does not stop the others."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The check of a hosted control plane: its rules, and the whole against a real one."""
+"""The check of a hosted control plane: its rules, and a run against a real one."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -43,7 +43,7 @@ def by_id(options: CheckOptions) -> dict[str, Finding]:
 
 
 def asked_of_kubelet(port: int, **options: Any) -> dict[str, Finding]:
-    """Ask as someone who names one node, whose kubelet is at this port."""
+    """Run the check for one node with this kubelet port."""
     return by_id(CheckOptions(nodes=("127.0.0.1",), kubelet_port=port, hop_seconds=SECONDS, **options))
 
 

@@ -1,4 +1,4 @@
-"""Both clusters of a hosted control plane: found, asked, and their health."""
+"""Queries to both clusters of a hosted control plane, and the health of servers."""
 
 import asyncio
 from contextlib import AbstractContextManager

@@ -194,7 +194,7 @@ def test_a_rendering_with_sidecars_says_where_the_copy_goes_and_one_without_need
 
 @pytest.fixture
 def copy(plane: ControlPlane, tmp_path: Path) -> Iterator[TokenCopy]:
-    """A control-plane namespace of the test's own; the hosted cluster is the same one, without the Secret yet."""
+    """A control-plane namespace for the test; the same cluster is the hosted one, without the Secret yet."""
     name = f"copy-{abs(hash(tmp_path)) % 10**9}"
     plane.kubectl("create", "namespace", name)
     yield TokenCopy("management", name, LABELS)
@@ -336,7 +336,7 @@ def test_the_token_that_a_real_controller_makes_is_waited_for_and_lets_its_beare
 
 
 async def _addresses_by(plane: ControlPlane, data: dict[str, str], folder: Path) -> tuple[str, ...] | None:
-    """What a sidecar finds with the copy: kubeconfig, token and CA as files of one directory."""
+    """The files of a sidecar after the copy: kubeconfig, token and CA."""
     (config_map,) = management_access(hosted_spec())
     content = yaml.safe_load(config_map["data"][KUBECONFIG_KEY])
     content["clusters"][0]["cluster"] |= {"server": plane.url, "certificate-authority": str(folder / "ca.crt")}

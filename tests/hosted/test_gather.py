@@ -166,7 +166,7 @@ def test_a_certificate_is_read_with_those_who_must_trust_it() -> None:
     bundle = {
         "data": {"ca.crt": signer.certificate_pem.decode(), "server-client-ca.crt": other.certificate_pem.decode()}
     }
-    # The agents' one key is that of all, as HyperShift has it.
+    # HyperShift: all agents share one key.
     for leaf_kind, name in ((CLIENT, "other"), (AGENT, "signer"), (SERVER, "signer")):
         trusted = gather.authorities(bundle, leaf_kind)
         assert trusted is not None

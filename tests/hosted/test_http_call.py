@@ -19,7 +19,7 @@ URL = Url("http", "node", 10250, "/metrics")
 
 
 class ScriptedPipe(Pipe):
-    """Hands out chunks as a network would, and keeps what was written."""
+    """Returns scripted chunks, and keeps what was written."""
 
     def __init__(self, chunks: list[bytes], write_error: OSError | None = None) -> None:
         self.chunks = list(chunks)

@@ -17,7 +17,7 @@ from umbilical.fault import HostedError
 from umbilical.hosted.access import AccessRequest, TunnelAccess, open_access, port_forward, server_title
 from umbilical.tunnel.settings import TlsFiles
 
-# Forwards for real, as kubectl does behind the same line; the real one needs a kubelet for it.
+# Forwards for real and prints kubectl's line; kubectl itself needs a kubelet.
 FORWARDER = """#!{python}
 import os, socket, sys, threading
 assert sys.argv[1] == "port-forward", sys.argv

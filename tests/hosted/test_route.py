@@ -1,4 +1,4 @@
-"""The way into a hosted cluster: access, credentials, port forwards, pipes."""
+"""The route to an endpoint: hops, TLS, failures, pings."""
 
 import asyncio
 import socket
@@ -54,7 +54,7 @@ def trips_to(access: TunnelAccess, address: str, *, count: int = 1, tls: Endpoin
 
 
 def shown_by(facts: TlsFacts | None) -> str:
-    """Name whose certificate was shown, and say so where nobody verified it."""
+    """Return the common name of the certificate, marked if it was not verified."""
     certificate = facts.certificate if facts else None
     return f"{certificate.common_name if certificate else None}{'' if facts and facts.is_verified else ', unverified'}"
 
@@ -296,7 +296,7 @@ def with_pipe(port: int, make: Callable[..., Pipe], act: Callable[[Pipe], Awaita
 
 
 async def exchange(pipe: Pipe, size: int) -> bytes:
-    """Send and receive at once, since an echo stops reading when nobody reads it."""
+    """Send and receive concurrently: an echo server stops reading when its output is not read."""
     received = bytearray()
 
     async def receive() -> None:

@@ -62,7 +62,7 @@ class _Authorities:
 
 @contextmanager
 def hosted_testbed(implementation: str, folder: Path) -> Iterator[HostedTestbed]:
-    """Everything runs, and nothing is wrong with it."""
+    """Start everything, without a fault."""
     names = ("serving", "clients", "agents", "kubelets")
     for name in (*names, "management", "hosted", "pair-0", "pair-1"):
         (folder / name).mkdir()

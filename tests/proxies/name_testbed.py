@@ -1,4 +1,4 @@
-"""A tunnel that does as it is told, clocks that are turned by hand, and counts of what was told to the metrics."""
+"""A scripted tunnel, a manual clock, and recorded metrics."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ Outcome = DialReason | Callable[[], Awaitable[Streams]]
 
 
 async def until(fact: Callable[[], bool]) -> None:
-    """Let the others run until the fact holds; `play` bounds it."""
+    """Run the loop until the condition holds; `play` limits the time."""
     while not fact():
         await asyncio.sleep(0)
 
@@ -30,7 +30,7 @@ def outbound_settings(resolution: Resolution, **more: Any) -> OutboundSettings:
 
 
 class Counts:
-    """Notes what it is told."""
+    """Records calls to the metrics."""
 
     def __init__(self) -> None:
         self.dials: list[tuple[str, str]] = []
@@ -45,12 +45,12 @@ class Counts:
 
 
 class ScriptedTunnel:
-    """Opens what it is told by host; any other host is an echo."""
+    """Opens or fails as scripted by host; any other host is an echo."""
 
     def __init__(self, outcomes: dict[str, Outcome] | None = None) -> None:
         self.outcomes: Final = outcomes or {}
         self.everything: Outcome | None = None
-        """What happens to every dial, while it is set."""
+        """The failure of every dial, while it is set."""
         self.dials: list[tuple[str, int]] = []
         self._echoes: list[asyncio.StreamWriter] = []
 
@@ -85,7 +85,7 @@ async def pipe() -> tuple[Streams, Streams]:
 
 
 class TurnedClock:
-    """Time that stands still until the test turns it; whoever sleeps wakes when it is due."""
+    """A manual clock; sleepers wake when the test turns it."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -134,7 +134,7 @@ class ScriptedServices:
 
 
 class DnsTunnel:
-    """A tunnel at whose end DNS servers listen, by address; anything else is refused."""
+    """A tunnel to scripted DNS servers by address; any other address is refused."""
 
     def __init__(self, servers: dict[str, ScriptedDns | DialReason]) -> None:
         self.servers: Final = servers

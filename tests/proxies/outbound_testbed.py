@@ -36,7 +36,7 @@ class OutboundTestbed:
         self.tunnel = ScriptedTunnel({DNS_SERVER[0]: self._open_dns, PROBE_HOST: DialReason.REFUSED})
         self.api = ScriptedServices({ServiceName("monitoring", "console"): ("172.30.9.9",)})
         self.machine: dict[str, list[str]] = {"idp.corp.example": ["192.0.2.1"]}
-        """What this machine's resolver knows. Past the tunnel names are absolute, so this address is never dialled."""
+        """Names of this machine's resolver. Direct dials use absolute names, so this address is never dialled."""
         self.asked_machine: list[str] = []
         patience = DnsPatience(try_seconds=50.0, lookup_seconds=55.0, grace_seconds=50.0)
         around = OutboundSystem(self.clock.now, self.clock.sleep, self._ask_machine, patience)
@@ -45,7 +45,7 @@ class OutboundTestbed:
 
     @property
     def dials(self) -> list[tuple[str, int]]:
-        """All that went through the tunnel, but for probes."""
+        """All dials through the tunnel except probes."""
         return [dial for dial in self.tunnel.dials if dial[0] != PROBE_HOST]
 
     async def open(self, host: str, port: int = 443, hello: bytes = b"hello") -> None:

@@ -1,4 +1,4 @@
-"""What leaves by this machine's own network, and how."""
+"""Dials by this machine's own network."""
 
 import asyncio
 import errno
@@ -65,7 +65,7 @@ def test_any_host_gets_an_answer(host: str) -> None:
 
 
 class Machine:
-    """Everything is on loopback here, whatever it is called."""
+    """All names lead to loopback here."""
 
     def __init__(self, *addresses: str) -> None:
         self.addresses = list(addresses) or ["127.0.0.1"]
@@ -167,7 +167,7 @@ async def test_each_failure_of_a_connect_has_its_reason(
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "0.0.0.0", "::"])
 async def test_a_name_does_not_lead_to_what_only_this_machine_can_reach(address: str) -> None:
-    """Whoever owns a name may point it there: to the credentials that a cloud gives to its machines."""
+    """A public name may point to the cloud's metadata service, which holds credentials."""
 
     with pytest.raises(DialFailed) as caught:
         await Machine(address).dialer({}).open("idp.corp.example", 80)

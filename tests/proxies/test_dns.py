@@ -1,4 +1,4 @@
-"""Answers are kept as long as they may be, and not more of them than is good."""
+"""DNS messages, and the cache of answers."""
 
 import asyncio
 from contextlib import suppress
@@ -150,7 +150,7 @@ def test_an_answer_to_another_question_is_none() -> None:
         with pytest.raises(DnsError, match="another query"):
             query.decode(changed)
     with pytest.raises(DnsError, match="another query"):
-        query.decode(query.encode(4711))  # its own question comes back
+        query.decode(query.encode(4711))  # its own query comes back
     other = DnsQuery("www.test", "AAAA")
     other.encode(4711)
     with pytest.raises(DnsError, match="another query"):

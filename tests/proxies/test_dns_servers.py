@@ -1,4 +1,4 @@
-"""Where the hosted cluster's DNS is found, and found again."""
+"""Lookup of the hosted cluster's DNS servers, and connections to them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -107,7 +107,7 @@ async def test_without_a_kubeconfig_that_is_the_reason() -> None:
 
 
 class FarEnd:
-    """The far end, by hand."""
+    """A scripted DNS server."""
 
     def __init__(self, streams: Streams) -> None:
         self.reader, self.writer = streams
@@ -280,7 +280,7 @@ async def test_a_question_in_time_keeps_it() -> None:
 
 
 async def test_a_connection_that_nobody_ever_asks_on_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever had it opened may have given up before it was there."""
+    """The lookup that opened it may have been cancelled."""
     monkeypatch.setattr(dns_client, "IDLE_SECONDS", 0.01)
 
     async with open_testbed() as (connection, server, _group):

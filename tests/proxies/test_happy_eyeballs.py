@@ -1,4 +1,4 @@
-"""Several addresses, one connection."""
+"""One connection to one of several addresses."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ class Endpoints:
         self.tried: list[str] = []
         self.cut: list[str] = []
         self.lingers: asyncio.Event | None = None
-        """An attempt that is cut ends only when this is set."""
+        """A cancelled attempt ends only when this is set."""
         self._said: dict[str, asyncio.Future[Streams]] = {}
         self._opened: list[Streams] = []
 
@@ -47,7 +47,7 @@ class Endpoints:
         self._said[address].set_exception(DialFailed(reason, address, f"told to be {reason.value}"))
 
     async def open(self, *addresses: str) -> list[tuple[Streams, Streams]]:
-        """Both ends of what these attempts come to, all in one moment; closed when the test is over."""
+        """Complete these attempts at once; return both ends of each connection."""
         pairs = [await pipe() for _ in addresses]
         for address, pair in zip(addresses, pairs, strict=True):
             self._opened += pair
@@ -186,7 +186,7 @@ async def test_who_gives_up_at_the_last_moment_leaves_no_connection_behind() -> 
         endpoints.clock.turn(0.25)
         await endpoints.reached(V4[1])
         ((_ours, theirs),) = await endpoints.open(V4[1])
-        await until(lambda: endpoints.cut == [V4[0]])  # the race is won, and waits for the loser to end
+        await until(lambda: endpoints.cut == [V4[0]])  # the race is won and waits for the loser
         race.cancel()
         await until(race.done)
         assert await theirs[0].read() == b""

@@ -1,4 +1,4 @@
-"""Probes' paths, and what readiness rests on."""
+"""Health routes, readiness, and the tunnel's health."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -81,7 +81,7 @@ def test_looks_are_backed_off_until_an_agent_has_answered_and_then_end(caplog: p
 
 
 def test_a_server_that_was_reached_once_is_enough() -> None:
-    """It may come back any moment; a proxy that is taken away from its clients helps nobody."""
+    """The server may return at any moment; an unready proxy would not help its clients."""
     opener, watch = _failing(DialReason.NO_AGENT), TunnelWatch()
     asyncio.run(watch.probe(opener))
     opener.failures[PROBE_HOST] = DialFailed(DialReason.SERVER, "10.0.0.1:8090", "connection refused")
@@ -164,7 +164,7 @@ HOST = "10.0.0.7"
 class HealthTestbed:
     def __init__(self) -> None:
         self.clock = TurnedClock()
-        # An agent that can be reached finds nobody at its own port 1.
+        # A reachable agent finds its own port 1 closed.
         self.dialer = ScriptedTunnel({PROBE_HOST: DialReason.REFUSED})
         self.health = TunnelHealth(self.dialer, self.clock.sleep)
         self.tunnel = WatchedTunnel(self.dialer, self.health)
@@ -192,7 +192,7 @@ class HealthTestbed:
         await until(lambda: self.probes == times)
 
     def hold_probe(self) -> "asyncio.Future[Streams]":
-        """The probe has no end until the test gives it one."""
+        """The probe hangs until the test ends it."""
         held: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
 
         async def outcome() -> Streams:
@@ -267,7 +267,7 @@ async def test_while_it_is_broken_one_probe_at_a_time_follows_another_ever_more_
 
 
 async def test_after_a_recovery_the_next_failure_is_looked_into_at_once() -> None:
-    """The question of before must not stay open for ever: both kinds of lookups failing once blocked HyperShift's."""
+    """An old probe must not block for ever: in HyperShift two failed lookups did."""
 
     async with open_testbed() as stage:
         await stage.break_it()
@@ -340,7 +340,7 @@ async def test_a_probe_without_an_answer_is_a_failure_and_one_that_connects_is_c
 async def test_a_dial_that_works_before_the_probe_has_begun_answers_whoever_waits_for_it() -> None:
     async with open_testbed() as stage:
         waiting = asyncio.get_running_loop().create_task(stage.health.check(stage.health.proofs))
-        # Queued behind it: both run in one turn of the loop, and the probe's own first turn comes after them.
+        # Both run in one turn of the loop, before the probe's first turn.
         asyncio.get_running_loop().call_soon(stage.health.works)
         assert await asyncio.wait_for(waiting, 60)
         assert stage.probes == 0

@@ -1,4 +1,4 @@
-"""Names by the hosted cluster's DNS, through the tunnel."""
+"""Name lookups in the hosted cluster's DNS, through the tunnel."""
 
 import asyncio
 from collections.abc import AsyncIterator

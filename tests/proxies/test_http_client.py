@@ -1,4 +1,4 @@
-"""The client's end: what is read can be given back, and no wait is without a limit."""
+"""A client's connection: push-back, and a timeout for every wait."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"
 
 @asynccontextmanager
 async def ends(idle_seconds: float = 0) -> AsyncIterator[tuple[ProxyClient, Peer, Peer]]:
-    """The proxy's client, its own end of the connection as a Peer, and the far one."""
+    """The proxy's client connection, and both ends of it as Peers."""
     ours, theirs = map(Peer, await pipe())
     yield ProxyClient((ours.reader, ours.writer), idle_seconds), ours, theirs
     ours.close()
@@ -118,7 +118,7 @@ async def test_a_client_that_ended_its_side_is_there_while_it_takes_its_answer(m
         while not ours.reader.at_eof():
             await asyncio.sleep(0)
         watching = own_task(client.until_gone())
-        for _ in range(20):  # each in a turn of the loop, as is each look
+        for _ in range(20):  # one per turn of the loop
             await client.write([b"x"])
             await asyncio.sleep(0)
             assert not watching.done()

@@ -1,4 +1,4 @@
-"""Plain requests and their answers, as RFC 9110 and 9112 want them: bytes in, bytes out, on both sides."""
+"""Plain requests and their responses, as in RFC 9110 and 9112: bytes on both sides."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 
 def told(answer: bytes, request: bytes = GET, *, bytewise: bool = False) -> bytes:
-    """What a client is told when the endpoint answers so, and ends the connection behind it."""
+    """Return what a client receives when the endpoint sends this and closes."""
 
     async def behave(peer: Peer) -> None:
         await peer.until()
@@ -235,7 +235,7 @@ async def test_a_client_that_waits_for_100_gets_it_from_the_endpoint() -> None:
 
 
 async def test_an_answer_before_the_end_of_the_request_is_not_held_back() -> None:
-    """An endpoint that refuses an upload may answer and stop reading; the client must hear why."""
+    """An endpoint that refuses an upload may answer and stop reading; the client must get the response."""
 
     heard = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Request after request on one connection: kept connections, and shapes that would smuggle one past somebody."""
+"""Several requests on one connection: kept connections, and request smuggling."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ VIA = b"Via: 1.1 umbilical\r\n"
 
 
 async def greeted(client: Peer) -> None:
-    """A request and its whole answer."""
+    """Send a request; return the whole response."""
     await client.send(GET)
     await client.until(b"hello")
 
@@ -185,7 +185,7 @@ CHUNK_SHAPES = {
 
 @pytest.mark.parametrize("shape", CHUNK_SHAPES.values(), ids=CHUNK_SHAPES)
 async def test_chunks_that_smuggle_never_become_a_whole_message(shape: bytes) -> None:
-    """What precedes the doubt has gone out; the endpoint must not take it for all, nor the rest for a request."""
+    """The first part was already forwarded; the endpoint must not read it as complete, nor the rest as a request."""
 
     async with origin(answering()) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as testbed:
         answer = await testbed.ask(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + shape)
@@ -270,7 +270,7 @@ def test_whatever_a_client_sends_an_endpoint_reads_whole_messages_as_h11_does(da
 
 
 async def serve_by_h11(peer: Peer) -> None:
-    """A server that is strict about what a proxy sends it; a request that was cut off is no fault of the proxy."""
+    """A server that is strict about requests of a proxy; an incomplete request is accepted."""
     http = h11.Connection(h11.SERVER)
     while True:
         event = http.next_event()

@@ -1,4 +1,4 @@
-"""A connection upstream: when it may be used again, and what is made of its end."""
+"""Upstream connections: reuse, and how their end is handled."""
 
 import asyncio
 

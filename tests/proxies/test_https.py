@@ -1,4 +1,4 @@
-"""CONNECT through the proxy, and how connections to it begin, are refused and end."""
+"""CONNECT through the proxy; accepted, refused and closed connections."""
 
 import asyncio
 import socket
@@ -254,7 +254,7 @@ async def test_requests_and_tunnels_pass_through_tls(authority: FolderAuthority)
 
 
 async def test_the_first_bytes_of_a_handshake_are_never_lost(authority: FolderAuthority) -> None:
-    """They may be there before the proxy has looked at the connection for the first time."""
+    """Bytes may arrive before the proxy reads the connection for the first time."""
 
     files = files_of(authority.serving("proxy"))
     async with origin(answering()) as endpoint, door(files, endpoint.port) as listener:
@@ -263,7 +263,7 @@ async def test_the_first_bytes_of_a_handshake_are_never_lost(authority: FolderAu
         with pytest.raises(ssl.SSLWantReadError):
             tls.do_handshake()
         with socket.create_connection(listener.addresses[0], 60) as sock:
-            sock.sendall(outgoing.read())  # all before the loop has turned once
+            sock.sendall(outgoing.read())  # all before the loop's first turn
             sock.setblocking(False)
             loop = asyncio.get_running_loop()
             async with asyncio.timeout(60):
@@ -282,7 +282,7 @@ async def test_a_client_without_a_certificate_is_turned_away_where_one_is_asked_
         request = b"GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
         stranger = await client_of(listener, authority)
         await stranger.send(request)
-        with suppress(ssl.SSLError):  # the alert, or the reset behind it: whichever is first
+        with suppress(ssl.SSLError):  # the alert or the reset, whichever is first
             assert await stranger.rest() == b""
         stranger.close()
         assert endpoint.peers == []

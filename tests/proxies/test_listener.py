@@ -1,4 +1,4 @@
-"""Coming, being here and leaving: limits, exhausted descriptors, slow clients, drain, two thousand at once."""
+"""The listener: limits, exhausted descriptors, slow clients, drain, two thousand connections."""
 
 import asyncio
 import errno
@@ -38,7 +38,7 @@ CROWD = 2_000
 
 
 class Echo:
-    """The simplest service: what comes goes back."""
+    """An echo service."""
 
     def __init__(self) -> None:
         self.drained = 0
@@ -193,7 +193,7 @@ async def test_a_client_that_floods_before_its_dial_is_done_is_held_back() -> No
         writer.write(HELLO + connect_request("127.0.0.1", 1) + bytes(flood))
         await asyncio.wait_for(opener.asked.wait(), 60)
         left = -1
-        while left != writer.transport.get_write_buffer_size():  # until many turns have moved nothing
+        while left != writer.transport.get_write_buffer_size():  # until nothing moves for many turns
             left = writer.transport.get_write_buffer_size()
             for _ in range(200):
                 await asyncio.sleep(0)
@@ -219,7 +219,7 @@ async def test_who_is_here_when_the_drain_begins_may_finish() -> None:
 
 
 async def test_who_waits_in_the_backlog_when_the_drain_begins_is_still_served() -> None:
-    """Their system has told them that they are connected; to close the socket would reset them."""
+    """Clients in the backlog are already connected; closing the socket would reset them."""
 
     async with endpoint(echo) as port, socks5_proxy(LoopbackOpener()) as proxy:
         with socket.create_connection(("127.0.0.1", proxy.port)) as sock:  # no turn of the loop in between
@@ -259,7 +259,7 @@ async def test_closing_cuts_whoever_is_left_and_cancels_their_dials() -> None:
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """Four descriptors per client, since everybody lives in this one process."""
+    """Four descriptors per client, because all ends are in this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(soft, 4 * CROWD + 500)
     if hard != resource.RLIM_INFINITY and hard < wanted:

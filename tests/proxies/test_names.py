@@ -1,4 +1,4 @@
-"""Who is asked, and in which order."""
+"""Which resolver is used, and in which order."""
 
 import asyncio
 import socket
@@ -186,7 +186,7 @@ def test_a_service_is_known_by_its_short_and_its_full_name(host: str) -> None:
 
 @pytest.mark.parametrize("host", NO_SERVICES)
 def test_any_other_name_is_no_service(host: str) -> None:
-    """HyperShift's proxies take the first two labels of every name for one."""
+    """HyperShift's proxies read the first two labels of every name as a Service."""
     assert parse_service_name(host, DOMAIN) is None
 
 

@@ -1,4 +1,4 @@
-"""From a host and a port to a connection, whichever way; leaving the tunnel is in test_outbound_fallback."""
+"""Opening connections through the tunnel or directly; the fallback is in test_outbound_fallback."""
 
 import asyncio
 from pathlib import Path

@@ -22,7 +22,7 @@ CONSOLE = "console.monitoring"
 
 
 class Outside:
-    """A server on loopback that stands for the world outside of the tunnel."""
+    """A server on loopback as the network outside the tunnel."""
 
     def __init__(self, stage: OutboundTestbed, port: int) -> None:
         self.stage = stage
@@ -66,7 +66,7 @@ async def test_a_tunnel_that_is_down_is_left_for_names_of_the_world(reason: Dial
 
 
 async def test_a_name_that_hosted_dns_does_not_know_proves_the_tunnels_health_and_stays_unknown() -> None:
-    """HyperShift's proxies take NXDOMAIN for a broken tunnel, and send everything past it for half a minute."""
+    """HyperShift's proxies read NXDOMAIN as a broken tunnel, and bypass it for half a minute."""
 
     async with open_testbed() as (stage, outside):
         stage.machine["secret.corp.example."] = ["127.0.0.1"]
@@ -141,7 +141,7 @@ CLUSTERS_OWN = [
     "etcd-0.example.cluster.local",
     # By this machine's search list: a Service beside the control plane; and the machine itself.
     "etcd-client", "localhost", "anything.localhost",
-    # Other spellings of addresses, which resolvers understand.
+    # Other notations of addresses, which resolvers accept.
     "2887647493", "0xac1e0905", "172.30.2309", "0254.036.011.011", "console.monitoring.svc..",
 ]  # fmt: skip
 
@@ -159,7 +159,7 @@ async def test_what_has_a_meaning_in_the_cluster_alone_never_leaves_the_tunnel(h
 
 
 async def test_what_is_never_direct_does_not_leave_a_broken_tunnel_either() -> None:
-    """The user's proxy is such a host, and would be sent its credentials."""
+    """The user's proxy is such a host: its credentials would leave the tunnel."""
 
     async with open_testbed(never_direct=(IDP.upper(),)) as (stage, outside):
         stage.tunnel.everything = DialReason.NO_AGENT
@@ -189,7 +189,7 @@ async def test_addresses_that_hosted_dns_gave_are_not_dialled_past_the_tunnel() 
 
 
 async def test_traffic_to_port_53_is_traffic_and_the_resolvers_own_dials_always_take_the_tunnel() -> None:
-    """HyperShift's proxies know their own queries by the port, and so take every user's for one."""
+    """HyperShift's proxies recognise DNS queries by port 53, so they treat clients' traffic to it the same."""
 
     async with open_testbed() as (stage, _outside):
         stage.tunnel.everything = DialReason.SERVER
@@ -242,7 +242,7 @@ async def test_both_ways_failing_leaves_nothing_stuck() -> None:
 
 
 async def test_an_api_that_does_not_say_where_dns_is_asks_for_a_look_at_the_tunnel() -> None:
-    """API server and tunnel server are one pod: where one is gone the other is."""
+    """API server and tunnel server are in one pod: they fail together."""
 
     async with open_testbed(guest_dns=()) as (stage, outside):
         stage.api.is_down = True

@@ -1,4 +1,4 @@
-"""A proxy as a process: before the tunnel is there, while it works, and how it leaves."""
+"""A proxy as a process: before there is a tunnel, while it works, and its drain."""
 
 import asyncio
 from pathlib import Path

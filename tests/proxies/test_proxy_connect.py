@@ -29,7 +29,7 @@ def url(text: str) -> ProxyUrl:
 
 
 async def through(proxy: ScriptedProxy, text: str = "p.example", tls: ProxyTls | None = None) -> Streams:
-    """A connection to h.example:443 by a proxy of this URL."""
+    """Open h.example:443 through a proxy with this URL."""
     return await connect_through(url(text), Loopback(proxy.port), "h.example", 443, tls or ProxyTls())
 
 
@@ -277,7 +277,7 @@ async def test_without_an_extra_authority_the_systems_are_asked(authority: Folde
 
 
 async def test_tls_to_the_proxy_goes_over_tls_that_is_there_already(authority: FolderAuthority) -> None:
-    """As through a tunnel: its own TLS ends at the server, the proxy's at the proxy."""
+    """As through a tunnel: one TLS ends at the server, the other at the proxy."""
 
     tls = ProxyTls(authority.certificate_file)
     inner, outer = serving(authority, "one.example"), serving(authority, "server.example")

@@ -1,4 +1,4 @@
-"""Bytes, ends and failures between two pairs of real sockets."""
+"""The relay: bytes, ends and failures between two pairs of real sockets."""
 
 import asyncio
 import socket
@@ -44,7 +44,7 @@ class RelayTestbed:
         assert await self.endpoint[0].readexactly(len(octets)) == octets
 
     async def leave(self) -> None:
-        """The client reads to the end and goes, which is all that a relay still waits for after an error."""
+        """Let the client read to the end and close, which ends the relay after an error."""
         await rest_of(self.client[0])
         await drop(self.client)
 
@@ -94,7 +94,7 @@ def _reset(streams: Streams) -> None:
 
 
 async def _slowly(reader: asyncio.StreamReader, piece_bytes: int) -> bytes:
-    """All that comes, a piece in each turn of the loop."""
+    """Read everything, a piece per turn of the loop."""
     received = bytearray()
     while piece := await reader.read(piece_bytes):
         received += piece
@@ -171,7 +171,7 @@ async def test_a_reset_on_one_side_ends_the_other() -> None:
 
 
 async def test_what_was_received_before_a_reset_is_delivered() -> None:
-    """The client reads nothing at first, so that the answer waits inside when the endpoint breaks."""
+    """The client reads nothing at first, so that the response is still buffered when the endpoint breaks."""
     answer = b"a" * 3_000_000
 
     async with open_testbed() as testbed:
@@ -189,7 +189,7 @@ async def test_what_was_received_before_a_reset_is_delivered() -> None:
 async def test_what_the_client_has_not_read_yet_survives_the_end_of_the_endpoint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To close a socket to which the peer still writes resets it, and drops what it was sent and had no room for."""
+    """Closing a socket to which the peer still writes resets it and discards unsent data."""
     monkeypatch.setattr(relay_module, "LINGER_SECONDS", PATIENCE_SECONDS)
     answer = b"a" * 150_000
 
@@ -213,7 +213,7 @@ async def test_what_the_client_has_not_read_yet_survives_the_end_of_the_endpoint
 
 
 async def _narrow_pair() -> tuple[Streams, Streams]:
-    """The far end takes little at a time, so that the rest waits in the near end's kernel buffer."""
+    """The far end reads slowly, so that the rest stays in the near end's kernel buffer."""
     near, far = await _tcp_pair(far_bytes=4096)
     near[1].get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 400_000)
     return near, far
@@ -235,7 +235,7 @@ async def test_a_slow_reader_holds_the_sender_back_and_little_is_kept() -> None:
 
         flooding = asyncio.get_running_loop().create_task(flood())
         seen = -1
-        while seen != sent:  # until two looks, many turns apart, see no more come through
+        while seen != sent:  # until nothing more arrives for many turns
             seen = sent
             for _ in range(200):
                 await asyncio.sleep(0)
@@ -246,7 +246,7 @@ async def test_a_slow_reader_holds_the_sender_back_and_little_is_kept() -> None:
 
 
 class Clock:
-    """Moves when the test says so; `looks` tells how often the relay has asked."""
+    """A manual clock; `looks` counts how often the relay has read it."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -327,7 +327,7 @@ async def test_the_last_bytes_reach_a_slow_but_willing_reader() -> None:
 
 
 def test_being_held_back_many_times_loses_nothing_and_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """asyncio's streams insist on hearing of every pause that they hear the end of."""
+    """asyncio's streams need a pause_writing before every resume_writing."""
     data = bytes(range(256)) * 40_000
 
     async def script() -> None:
@@ -367,7 +367,7 @@ async def test_a_side_that_stays_full_before_it_begins_is_idle() -> None:
 
 
 def test_tls_on_one_side_is_carried_like_any_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """asyncio's own, which cannot end one direction alone: what the client asked before its end is still answered."""
+    """asyncio's own TLS has no half-close: what the client sent before its end is still answered."""
     pki = make_tunnel_pki(tmp_path)
     answer = b"answer " * 100_000
 

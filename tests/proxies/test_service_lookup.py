@@ -1,4 +1,4 @@
-"""Services by the hosted cluster's API, which may be slow, down, or not to be asked at all."""
+"""Service lookups in the hosted cluster's API, which may be slow, down or not configured."""
 
 import asyncio
 import logging

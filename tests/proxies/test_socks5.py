@@ -1,4 +1,4 @@
-"""The SOCKS5 proxy on real sockets, with an opener of the test's own in the tunnel's place."""
+"""The SOCKS5 proxy on real sockets, with a scripted opener instead of the tunnel."""
 
 import asyncio
 import os

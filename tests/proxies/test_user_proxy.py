@@ -1,4 +1,4 @@
-"""Which requests go through the user's proxy, and how it is reached; HyperShift's own cases among them."""
+"""Which requests use the user's proxy, and how it is reached; includes HyperShift's test cases."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ def router(
     return UserProxy(lambda: rules, direct, opener, tls or ProxyTls(), metrics or ProxyMetrics())
 
 
-# HyperShift's table, in our words: host, NO_PROXY, cloud APIs past the tunnel, has a proxy -> through it or not.
+# HyperShift's test table: host, NO_PROXY, cloud APIs are direct, has a proxy -> uses it or not.
 ROUTES = {
     "an ordinary host": ("example.com", "", False, True, True),
     "no proxy configured": ("example.com", "", False, False, False),
@@ -163,7 +163,7 @@ async def test_a_proxy_by_https_is_verified_by_the_name_in_its_own_url(tmp_path:
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_a_proxy_that_came_to_be_under_a_direct_domain_is_not_reached_past_the_tunnel(scheme: str) -> None:
-    """Files of URLs are read again; what is direct was decided when the process began."""
+    """Files with URLs are read again; direct hosts are fixed at the start."""
 
     moved = ProxyUrl("http", "proxy.eu.azure.com", 3128, "user", "secret")
     opener = Loopback()

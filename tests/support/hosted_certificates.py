@@ -1,4 +1,4 @@
-"""A hosted control plane's certificates for tests, made once: small keys, and a time of the test's own."""
+"""Certificates of a hosted control plane for tests, created once, with small keys and a fixed time."""
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -16,7 +16,7 @@ from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType
 
 NOW: Final = datetime.now(UTC).replace(microsecond=0)
-"""Today's, since programs that judge certificates look at their own clock."""
+"""Created now, for programs that validate certificates with their own clock."""
 NAMES: Final = ListenerNames(
     frontend=("localhost", "konnectivity-server-local", "127.0.0.1"),
     agent_listener=("konnectivity-server", "konnectivity.guest.example"),

@@ -1,4 +1,4 @@
-"""Specs of hosted control planes to begin a test with."""
+"""Specs of hosted control planes for tests."""
 
 import ipaddress
 from typing import Any
@@ -18,7 +18,7 @@ IMAGE = "registry.example/umbilical:1"
 
 
 def hosted_spec(**changes: Any) -> HostedSpec:
-    """A control plane with everything that the defaults leave out: all components, an aggregated API."""
+    """A control plane with all components and an aggregated API."""
     values: dict[str, Any] = {
         "name": "guest",
         "namespace": "clusters-guest",

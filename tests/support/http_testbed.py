@@ -1,4 +1,4 @@
-"""An HTTP proxy between a scripted client and scripted origin servers: real sockets, and every byte on record."""
+"""An HTTP proxy between a scripted client and scripted origin servers, on real sockets."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ PATIENCE_SECONDS: Final = 60.0
 
 
 class Peer:
-    """One end of a connection. It outlives resets: what was received before one stands."""
+    """One end of a connection. What was received before a reset is kept."""
 
     def __init__(self, streams: Streams) -> None:
         self.reader, self.writer = streams
@@ -73,7 +73,7 @@ class Peer:
         self.writer.transport.abort()
 
     def break_off(self) -> None:
-        """Reset in the other's eyes too, whatever was read here."""
+        """Close with a reset, even if everything was read."""
         sock = self.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.reset()
@@ -83,13 +83,13 @@ Behaviour = Callable[[Peer], Awaitable[None]]
 
 
 class Origin:
-    """A server whose every connection is one run of its behaviour; `peers` has them in the order of their coming."""
+    """A server that runs `behaviour` for each connection; `peers` has them in order."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self._behaviour: Final = behaviour
         self.peers: list[Peer] = []
         self.faults: list[BaseException] = []
-        """What the behaviour did not expect; raised when the test is through."""
+        """Errors of the behaviour; raised at the end of the test."""
         self.port = 0
         self._done: Final = asyncio.Condition()
         self._ended = 0
@@ -111,13 +111,13 @@ class Origin:
                 self._done.notify_all()
 
     async def visited(self) -> None:
-        """Wait until somebody has come."""
+        """Wait for a connection."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not self.peers:
                 await asyncio.sleep(0.01)
 
     async def ended(self, count: int) -> None:
-        """Wait until so many connections have run to their end."""
+        """Wait until this many connections have ended."""
         async with asyncio.timeout(PATIENCE_SECONDS), self._done:
             await self._done.wait_for(lambda: self._ended >= count)
 
@@ -165,7 +165,7 @@ def read_answer(raw: bytes, method: str = "GET") -> bytes:
 
 
 class LoopbackRouter:
-    """Every name leads to a port of loopback; names in `failures` lead nowhere."""
+    """Every name leads to a port of loopback; names in `failures` fail."""
 
     def __init__(self, ports: dict[str, int]) -> None:
         self.ports: Final = ports
@@ -251,7 +251,7 @@ async def between(behaviour: Behaviour, **settings: Any) -> AsyncIterator[tuple[
 
 
 class _Crashes(logging.Handler):
-    """No client, however odd, may be met by an exception that nobody expected."""
+    """No client may cause an unexpected exception."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

@@ -1,4 +1,4 @@
-"""`run_proxy` and `run_socks5` in the test's own process, with a tunnel of the test's own."""
+"""`run_proxy` and `run_socks5` in the test's own process, with a scripted tunnel."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -15,7 +15,7 @@ from umbilical.proxies.process import ProxyTunnel
 
 
 class LoopbackOutbound(LoopbackOpener):
-    """Way out and tunnel in one."""
+    """Outbound side and tunnel in one."""
 
     is_tunnel_healthy = True
 
@@ -28,7 +28,7 @@ class LoopbackOutbound(LoopbackOpener):
 
 
 class TunnelMaker:
-    """Fails as often as it is told, and then gives its outbound."""
+    """Fails with scripted errors, then returns its outbound side."""
 
     def __init__(self, *faults: StartupError) -> None:
         self.outbound = LoopbackOutbound()
@@ -44,7 +44,7 @@ class TunnelMaker:
 
 @asynccontextmanager
 async def running(engine: Coroutine[Any, Any, int], port: int) -> "AsyncIterator[asyncio.Task[int]]":
-    """A process that listens on a port of loopback; it is told to stop at the end, unless it has stopped before."""
+    """A process that listens on a port of loopback; stopped at the end if it still runs."""
     task = asyncio.get_running_loop().create_task(engine)
     await eventually(lambda: task.done() or _listens(port))
     try:

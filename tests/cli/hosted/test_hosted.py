@@ -1,4 +1,4 @@
-"""`umbilical hosted`: render, apply, check, and how a cluster is found."""
+"""`umbilical hosted`: render, apply, check."""
 
 import asyncio
 import base64
@@ -145,7 +145,7 @@ SMALL = EXAMPLE.replace("keyType: rsa-2048", "keyType: ecdsa-p256")
 
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
-    """A spec whose keys are drawn quickly."""
+    """A spec with a key type that is generated quickly."""
     path = tmp_path / "guest.yaml"
     path.write_text(SMALL)
     return path
@@ -284,7 +284,7 @@ def test_a_directory_for_a_named_cluster_must_be_there(tmp_path: Path, apply: Ru
 
 def test_a_broken_file_of_one_cluster_leaves_both_alone(folder: Path, tmp_path: Path, apply: Run) -> None:
     (folder / "hosted" / "broken.yaml").write_text("{")
-    # Neither kubeconfig is there: it would be another error if one were opened.
+    # The kubeconfigs do not exist: opening one would be another error.
     told = apply(folder, "--kubeconfig", "/none", "--management-kubeconfig", "/none", status=3)
     assert "broken.yaml is not a manifest" in told.err
 
@@ -334,7 +334,7 @@ def test_patches_that_are_not_applied_are_told(folder: Path, apply: Run) -> None
 
 @pytest.fixture
 def sidecars(folder: Path, plane: ControlPlane) -> Iterator[Path]:
-    """The same with what sidecars need: the kubeconfig that names a token, and the Secret that it is made in."""
+    """The same with objects for sidecars: the kubeconfig with a token file, and the token's Secret."""
     place = json.loads((folder / "management" / "z.yaml").read_text())["metadata"]["name"]
     write(folder / "management" / "k.yaml", "ConfigMap", KUBECONFIG_MAP, place, data={"kubeconfig": "{}"})
     write(folder / "hosted" / "t.yaml", "Secret", TOKEN_SECRET, "kube-system")

@@ -63,7 +63,7 @@ def test_a_password_in_an_argument_is_refused_and_not_repeated(umbilical: Run) -
 
 
 def test_a_password_may_come_by_the_environment(monkeypatch: Patch, tmp_path: Path, umbilical: Run) -> None:
-    """What is wrong then is the scheme, which is looked at later; the value is still not shown."""
+    """The error is the scheme, which is checked later; the value is still not printed."""
     monkeypatch.setenv("UMBILICAL_PROXY_HTTPS_HTTPS_PROXY", "socks5://user:s3cret@proxy")
     told = umbilical("proxy", "https", SERVER, "--listen=127.0.0.1:0", status=3).err
     assert told.startswith("UMB532 ")
@@ -167,7 +167,7 @@ def test_limits_reach_the_settings() -> None:
 
 
 def test_options_of_the_dialer_reach_it(tmp_path: Path) -> None:
-    """Files are not looked at: they may come later, and are waited for."""
+    """Files are not checked: they may be created later."""
     found = outbound(
         *("--server=a:1", "--server=[::1]:2", "--server=a:1", "--server-name=konnectivity", "--protocol=grpc"),
         *("--ca", str(tmp_path / "ca"), "--cert", str(tmp_path / "crt"), "--key", str(tmp_path / "key")),

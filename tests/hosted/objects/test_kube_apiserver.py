@@ -1,4 +1,4 @@
-"""kube-apiserver's manifest: read, held against the spec, and given a server."""
+"""kube-apiserver's manifest: read, compared with the spec, and patched with a server."""
 
 import ipaddress
 from contextlib import suppress

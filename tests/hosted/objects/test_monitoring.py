@@ -1,4 +1,4 @@
-"""What Prometheus scrapes, alerts and panels: every name is one that servers, agents and proxies show."""
+"""Monitors, alerts and panels use only metrics that servers, agents and proxies expose."""
 
 import itertools
 import json
@@ -137,7 +137,7 @@ def test_a_client_that_gives_up_is_no_failed_dial() -> None:
 
 
 def test_the_first_failed_reload_of_a_process_is_told_too() -> None:
-    """`increase` would not see it: the counter begins with 1."""
+    """`increase` is 0 for a counter that starts with 1."""
     assert " unless " in ALERTS["UmbilicalCertificateNotReloaded"]["expr"]
 
 
@@ -197,9 +197,9 @@ def test_the_control_plane_of_the_spec_is_chosen_first() -> None:
 
 
 TARGET_LABELS = {"namespace", "pod", "container", "instance", "job"}
-"""What Prometheus' operator puts on every sample of a pod or of a Service's endpoint."""
+"""Labels that the Prometheus operator adds to every sample."""
 LIVE_LABELS = {"proxy_strategy", "segment", "packet_type"}
-"""Whose values are few and shown by a pair that has dialled once, so that they are compared too."""
+"""Labels with few values, all seen after one dial; their values are compared too."""
 
 
 def certified(certificates: CertificateMetrics) -> None:
@@ -260,7 +260,7 @@ def test_no_name_is_kept_that_nobody_asks_for() -> None:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """What a server and an agent show that run with HyperShift's strategies and have dialled, once in vain."""
+    """Metrics of a server and an agent with HyperShift's strategies after two dials, one of which failed."""
     folder = tmp_path_factory.mktemp("pair")
     flags = ["--proxy-strategies=destHost,defaultRoute"], ["--agent-identifiers=default-route=true&ipv4=192.0.2.7"]
     pair = TunnelPair(Shape(), make_tunnel_pki(folder), folder, *flags)

@@ -1,4 +1,4 @@
-"""The components' proxies: which there are, what they are told, and whom they may ask."""
+"""The components' proxies: containers, arguments, NO_PROXY and permissions."""
 
 import base64
 import ipaddress
@@ -62,7 +62,7 @@ def variables(of: dict[str, Any]) -> dict[str, str]:
 
 
 def socks5(of: dict[str, Any]) -> Socks5Settings:
-    """What the proxy makes of its arguments and variables."""
+    """The settings that the proxy reads from its arguments and environment."""
     flags = FlagSet(SOCKS5_PROXY.program, SOCKS5_PROXY.flags(), klog.FLAGS)
     flags.parse(of["args"])
     check_shared_flags(flags)

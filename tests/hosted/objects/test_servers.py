@@ -1,4 +1,4 @@
-"""The servers: their container, their files on a node, and how clients and agents find and reach them."""
+"""The servers: container, files on a node, Services, Routes and NetworkPolicies."""
 
 from typing import Any
 
@@ -222,7 +222,7 @@ SERVERS = {"app": "kube-apiserver"}
 
 
 def sources(spec: HostedSpec, port: int, pods: dict[str, str] = SERVERS) -> list[Any]:
-    """Return whom policies let in to a port of these pods; None stands for everybody."""
+    """Return the sources that policies allow to a port of these pods; None: everybody."""
     rules = [
         rule
         for policy in network_policies(spec)
@@ -237,7 +237,7 @@ def test_each_port_is_open_to_whom_it_is_for() -> None:
         monitoring=Monitoring(namespaces=("prometheus",)), kube_apiserver=KubeApiserver(ports=(6443, 2040))
     )
     prometheus = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "prometheus"}}}]
-    # kube-apiserver's own ports are not closed by the policies that select its pods; the admin port is for nobody.
+    # kube-apiserver's own ports stay open; the admin port is closed.
     expected = {8091: [None], 8090: [[{"podSelector": {}}]], 2041: [prometheus], 6443: [None], 2040: [None], 8093: []}
     assert {port: sources(spec, port) for port in expected} == expected
     assert sources(spec, 2041, {"app": "konnectivity-agent"}) == [prometheus]

@@ -1,4 +1,4 @@
-"""A spec from YAML, its rules, and the example that explains every key."""
+"""Reading a spec from YAML, its validation, and the example that explains every key."""
 
 import ipaddress
 import re

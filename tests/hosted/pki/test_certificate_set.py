@@ -42,7 +42,7 @@ def current(made: HostedSet, trust: Trust) -> Certificate:
 
 
 def without(made: HostedSet, leaf: HostedLeaf, pair: KeyPair | None = None) -> HostedSet:
-    """Copy a set with another pair in the place of one, or none."""
+    """Copy a set with one pair replaced or removed."""
     others = {id_: one for id_, one in made.leaves.items() if id_ != leaf.id}
     return replace(made, leaves=others if pair is None else {**others, leaf.id: pair})
 
@@ -152,7 +152,7 @@ def test_no_certificate_outlives_its_signer() -> None:
     made = renewed(None, wanted=wanted).set
     later = renewed(made, after=340 * DAY, wanted=wanted).set
     assert certificate(later, AGENT).not_after == current(later, Trust.AGENT_LISTENER).not_after
-    # A life that was cut is no reason to make it anew, over and over.
+    # A lifetime that the signer's end shortened does not cause renewals.
     assert renewed(later, after=341 * DAY, wanted=wanted).changes == ()
 
 
@@ -167,7 +167,7 @@ def test_a_rotation_goes_in_three_steps_of_which_none_is_left_out_and_nobody_is_
     third = renewed(second.set, retire=True)
     assert {(change.id, change.is_new) for change in third.changes} == {(id_, False) for id_ in second.set.signers}
     for leaf in LEAVES:
-        # Whoever is a step behind or ahead is still verified.
+        # A peer that is one step behind or ahead is still verified.
         for shown, trusted in ((hosted_set(), first.set), (first.set, second.set), (second.set, first.set)):
             authorities = read_certificates(trusted.trusted_by(leaf.verified_by))
             assert any(is_signed_by(certificate(shown, leaf), one) for one in authorities)
