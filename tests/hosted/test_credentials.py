@@ -247,7 +247,7 @@ def test_token_and_ca_are_copied_with_our_labels_and_nothing_else(plane: Control
 @pytest.mark.parametrize(
     ("data", "why", "remedy"),
     [
-        (None, "no token into Secret kube-system/konnectivity-proxy-token within 30 s", "kube-controller-manager"),
+        (None, "timed out after 30 s waiting for the hosted cluster to write a token", "kube-controller-manager"),
         ({"token": TOKEN}, "has a token but no ca.crt", "--root-ca-file"),
     ],
 )
@@ -269,7 +269,7 @@ def test_a_token_that_does_not_come_is_waited_for_and_then_told(
 def test_a_secret_that_is_gone_is_told_as_that(plane: ControlPlane, copy: TokenCopy) -> None:
     step = copied(plane, copy)
     assert step.outcome is ApplyOutcome.NOT_COPIED
-    assert "there is no Secret kube-system/konnectivity-proxy-token" in step.detail
+    assert "Secret kube-system/konnectivity-proxy-token does not exist" in step.detail
     assert "get serviceaccount konnectivity-proxy" in step.remedy
 
 

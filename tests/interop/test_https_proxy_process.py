@@ -64,7 +64,7 @@ def test_a_server_that_is_killed_under_a_request_is_named(pki: TunnelPki, tmp_pa
         pair.server.kill()
         answer = _rest(plain)
         assert answer.startswith(b"HTTP/1.1 502 "), answer
-        assert b"UMB513 the way to " + mute + b" broke" in answer
+        assert b"UMB513 the tunnel to " + mute + b" broke" in answer
         assert b"the tunnel broke: server 127.0.0.1:%d: " % pair.ports.frontend in answer
         assert _rest(tunnelled) == b""
         log = testbed.daemons["plain"].log
