@@ -29,9 +29,10 @@ from umbilical.cli import ping_text
 from umbilical.cli.main import run
 from umbilical.cli.ping import access_options, access_request
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
+from umbilical.dialer.trace import Hop
 from umbilical.hosted.access import AccessRequest
 from umbilical.hosted.endpoint_tls import TlsFacts
-from umbilical.hosted.way import Failure, Hop, Trip, summarize
+from umbilical.hosted.route import PingFailure, PingResult, summarize
 from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.profiles import KeyType, server_profile
@@ -73,9 +74,9 @@ def test_an_endpoint_that_refuses_is_named_with_code_and_next_step(ping: Run) ->
 
 
 def test_the_status_tells_all_some_and_none_and_a_bare_number_is_seconds() -> None:
-    failure = Failure("dial", "UMB501", "refused", "what", "why", "next")
-    good, bad = Trip(1, ()), Trip(2, (), failure)
-    assert [command._status(trips) for trips in ([good, good], [good, bad], [bad, bad])] == [0, 1, 4]
+    failure = PingFailure("dial", "UMB501", "refused", "what", "why", "next")
+    good, bad = PingResult(1, ()), PingResult(2, (), failure)
+    assert [command._status(results) for results in ([good, good], [good, bad], [bad, bad])] == [0, 1, 4]
     assert command.seconds("0.2") == 0.2
     assert command.seconds("5") == 5.0
     assert command.seconds("200ms") == 0.2
@@ -128,9 +129,9 @@ def test_bad_input_is_refused(umbilical: Run) -> None:
         (["node:0"], 2, "names no host or no port"),
         (["node:80"], 3, "UMB573"),
         (["node:80", "--server", "127.0.0.1:8090"], 3, "no CA"),
-        (["node:80", "--server", "unix:/s", "--endpoint-ca", "/dev/null"], 2, "go with --tls"),
+        (["node:80", "--server", "unix:/s", "--endpoint-ca", "/dev/null"], 2, "need --tls"),
         (["node:80", "--server", "unix:/s", "--cert", "/dev/null"], 3, "--cert without --key"),
-        (["node:80", "--kubeconfig", "k"], 2, "--kubeconfig goes with --namespace"),
+        (["node:80", "--kubeconfig", "k"], 2, "--kubeconfig needs --namespace"),
         (["node:80", "--namespace", "n"], 2, "--namespace needs --kubeconfig"),
         (["node:80", "--server", "unix:/s", "-c", "0"], 2, "0"),
         (["node:80", "--server", "unix:/s", "-i", "soon"], 2, "soon"),
@@ -144,14 +145,14 @@ def test_an_interrupt_is_an_interrupt_and_shows_what_there_is(monkeypatch: Patch
     async def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("umbilical.hosted.way.ping", interrupted)
+    monkeypatch.setattr("umbilical.hosted.route.ping", interrupted)
     assert ping("127.0.0.1:1", status=8).out == ""
 
-    async def interrupted_later(_way: object, _pace: object, tell: Callable[[Trip], None]) -> None:
-        tell(Trip(1, (Hop("connect", 0.001),)))
+    async def interrupted_later(_route: object, _pace: object, tell: Callable[[PingResult], None]) -> None:
+        tell(PingResult(1, (Hop("connect", 0.001),)))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("umbilical.hosted.way.ping", interrupted_later)
+    monkeypatch.setattr("umbilical.hosted.route.ping", interrupted_later)
     assert "1 sent, 1 ok, 0% lost" in ping("127.0.0.1:1", status=8).out
 
 
@@ -197,7 +198,7 @@ NOW = datetime(2026, 11, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 HOPS = ["connect", "tls", "agent", "dial"]
 PASSED = (Hop("connect", 0.001), Hop("tls", 0.002), Hop("agent", 0.0001, "a1"), Hop("dial", 0.5))
-REFUSED = Failure("dial", "UMB501", "refused", "what", "why\x1b[31m", "next")
+REFUSED = PingFailure("dial", "UMB501", "refused", "what", "why\x1b[31m", "next")
 
 
 def test_times_have_three_digits() -> None:
@@ -212,29 +213,29 @@ def test_columns_are_the_hops_that_there_can_be() -> None:
 
 def test_rows_stand_under_their_header() -> None:
     header = ping_text.header(HOPS)
-    row = ping_text.row(Trip(1, PASSED), HOPS, unicode=True)
+    row = ping_text.row(PingResult(1, PASSED), HOPS, unicode=True)
     for name, cell in (("connect", "1.00ms"), ("dial", "500ms"), ("total", "503ms")):
         assert header.index(name) + len(name) == row.index(cell) + len(cell)
     assert row.endswith("ok, agent a1")
 
 
 def test_a_failure_is_a_cross_at_its_hop_and_its_words_cannot_move_the_cursor() -> None:
-    row = ping_text.row(Trip(2, PASSED, REFUSED), HOPS, unicode=True)
+    row = ping_text.row(PingResult(2, PASSED, REFUSED), HOPS, unicode=True)
     assert "× 500ms" in row
     assert "\x1b" not in row
     assert row.endswith("UMB501 dial, agent a1: why\\x1b[31m")
-    assert "x 500ms" in ping_text.row(Trip(2, PASSED, REFUSED), HOPS, unicode=False)
-    early = Failure("connect", "UMB507", "server", "what", "why", "next")
-    assert ping_text.row(Trip(1, (), early), HOPS, unicode=True).split() == [
+    assert "x 500ms" in ping_text.row(PingResult(2, PASSED, REFUSED), HOPS, unicode=False)
+    early = PingFailure("connect", "UMB507", "server", "what", "why", "next")
+    assert ping_text.row(PingResult(1, (), early), HOPS, unicode=True).split() == [
         *("1", "×", "-", "-", "-", "-", "UMB507", "connect:", "why")
     ]
 
 
 def test_a_server_that_does_not_tell_its_agent_is_said_to() -> None:
-    trip = Trip(1, (Hop("connect", 0.1), Hop("dial", 0.1)))
-    assert ping_text.details([trip], NOW) == ["agent     not told by this server"]
-    assert ping_text.row(trip, HOPS, unicode=True).endswith("ok")
-    assert ping_text.details([Trip(1, (), REFUSED)], NOW) == []
+    result = PingResult(1, (Hop("connect", 0.1), Hop("dial", 0.1)))
+    assert ping_text.details([result], NOW) == ["agent     not reported by this server"]
+    assert ping_text.row(result, HOPS, unicode=True).endswith("ok")
+    assert ping_text.details([PingResult(1, (), REFUSED)], NOW) == []
 
 
 def facts(*, is_verified: bool) -> TlsFacts:
@@ -248,21 +249,21 @@ def test_a_certificate_is_one_line_with_names_issuer_and_end() -> None:
         "TLSv1.3, CN=webhook, DNS:webhook.svc, IP:10.0.0.1, signed by signer, expires in 24h00m"
     )
     assert ping_text.tls_line(facts(is_verified=False), NOW, "not verified").endswith(", not verified")
-    assert ping_text.tls_line(TlsFacts("TLSv1.2", None, True), NOW, "x") == "TLSv1.2, its certificate cannot be read"
+    assert ping_text.tls_line(TlsFacts("TLSv1.2", None, True), NOW, "x") == "TLSv1.2, certificate not readable"
 
 
 def test_the_summary_counts_and_stands_in_columns() -> None:
-    lines = ping_text.summary_lines(summarize([Trip(1, PASSED), Trip(2, PASSED, REFUSED)]), HOPS)
+    lines = ping_text.summary_lines(summarize([PingResult(1, PASSED), PingResult(2, PASSED, REFUSED)]), HOPS)
     assert lines[0] == "2 sent, 1 ok, 50% lost"
     assert [line.split()[0] for line in lines[1:]] == ["min", "avg", "max"]
-    assert ping_text.summary_lines(summarize([Trip(1, (), REFUSED)]), HOPS) == ["1 sent, 0 ok, 100% lost"]
+    assert ping_text.summary_lines(summarize([PingResult(1, (), REFUSED)]), HOPS) == ["1 sent, 0 ok, 100% lost"]
 
 
 Curl = Callable[..., tuple[bytes, bytes]]
 
 
 class Mirror(Handler):
-    """Answers with what it was asked."""
+    """Echoes the request."""
 
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -279,7 +280,7 @@ def mirror(context: ssl.SSLContext | None = None) -> AbstractContextManager[int]
 
 @pytest.fixture
 def curl(tunnel: Tunnel, capfdbinary: pytest.CaptureFixture[bytes]) -> Curl:
-    """Run the command, judge its status, and return the octets that it printed."""
+    """Run the command, check its status, and return the bytes that it printed."""
 
     def call(*arguments: str, status: int = 0) -> tuple[bytes, bytes]:
         found = run(["proxy", "curl", *entrance(tunnel.access), "--timeout", "60s", *arguments])
@@ -384,10 +385,10 @@ def test_an_endpoint_that_answers_too_late_is_a_timeout(curl: Curl) -> None:
 def test_bad_input_of_curl_is_refused(curl: Curl) -> None:
     for arguments, status, word in (
         (["node:80"], 2, b"must begin with http://"),
-        (["http://user:sesame@node/"], 2, b"credentials do not belong"),
+        (["http://user:sesame@node/"], 2, b"it contains credentials"),
         (["http://node/", "-H", "no header"], 2, b"Name: value"),
-        (["http://node/", "-I", "-d", "x"], 2, b"excludes -d"),
-        (["http://node/", "--kubelet"], 2, b"--kubelet goes with --namespace"),
+        (["http://node/", "-I", "-d", "x"], 2, b"-I and -d exclude each other"),
+        (["http://node/", "--kubelet"], 2, b"--kubelet needs --namespace"),
         (["http://node/", "-d", "@/no/such/file"], 3, b"/no/such/file"),
         (["https://node/", "--client-cert", "/dev/null"], 3, b"--client-cert without --client-key"),
     ):

@@ -1,4 +1,4 @@
-"""What tests of the dialer share: a real server and agent in this process, and certificates made once."""
+"""Fixtures: a real server and agent in this process, and certificates that are created once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ def tunnel_pki(tmp_path_factory: pytest.TempPathFactory) -> TunnelPki:
 
 @pytest.fixture
 def stage(tunnel_pki: TunnelPki, tmp_path: Path) -> Iterator[Stage]:
-    """An empty stage; whoever a test starts on it is stopped, and must leave nothing behind."""
+    """An empty stage; everything that a test starts on it is stopped and must leave nothing open."""
     stage = Stage(tunnel_pki, tmp_path)
     yield stage
     stage.stop()

@@ -1,4 +1,4 @@
-"""Sockets for programs that are not asyncio: real ones, that end and break as sockets do."""
+"""Real sockets for programs without asyncio."""
 
 import hashlib
 import http.client
@@ -16,7 +16,7 @@ import pytest
 import requests
 import urllib3
 from tests.support.coroutines import PATIENCE_SECONDS
-from tests.support.dialer_scene import settings_for
+from tests.support.dialer_testbed import settings_for
 from tests.support.https_endpoint import web_server
 from tests.support.in_process import RunningServer, Stage, banner, echo, read_to_end
 from tests.support.scripted_frontend import answering, read_head, silent, unix_frontend

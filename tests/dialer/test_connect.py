@@ -1,4 +1,4 @@
-"""CONNECT: what is asked, and every shape of an answer, one byte at a time."""
+"""CONNECT: the request, and all forms of a reply, byte by byte."""
 
 import asyncio
 import ssl
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.coroutines import play
 
 from umbilical.dialer import connect
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.trace import Trace
 from umbilical.wire.http1 import Http1RequestReader
 
@@ -40,7 +40,7 @@ def streams_to(transport: Written) -> tuple[asyncio.StreamReader, asyncio.Stream
 async def dialled(
     reply: bytes, *, endpoint: str = "a.b:1", step: int = 0, ends: bool = True, trace: Trace | None = None
 ) -> tuple[bytes, bytes]:
-    """What was asked, and what is left in the reader; the reply comes `step` bytes at a time, or at once."""
+    """Return the request and the rest of the reader; the reply arrives in pieces of `step` bytes, or at once."""
     transport = Written()
     reader, writer = streams_to(transport)
 
@@ -65,7 +65,7 @@ async def dialled(
 
 
 def failure(reply: bytes, **more: Any) -> DialFailed:
-    """What a dial with this reply must come to."""
+    """Return the failure of a dial with this reply."""
     with pytest.raises(DialFailed) as caught:
         play(dialled(reply, **more))
     return caught.value
@@ -95,7 +95,7 @@ def test_the_request_names_the_endpoint_as_a_server_reads_it(host: str, port: in
 def test_what_is_no_host_never_reaches_a_server(host: str) -> None:
     with pytest.raises(DialFailed) as caught:
         connect.authority_of(host, 80)
-    assert caught.value.reason is Reason.NAME
+    assert caught.value.reason is DialReason.NAME
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
@@ -124,49 +124,49 @@ def test_whatever_follows_the_head_is_kept_however_it_comes(early: bytes, step: 
 def test_the_body_of_a_refusal_is_its_cause(framing: bytes, step: int) -> None:
     reply = b"HTTP/1.1 502 Bad Gateway\r\n" + framing + b"dial tcp 1.2.3.4:5: connect: no route to host"
     told = failure(reply, step=step)
-    assert (told.reason, told.hop) == (Reason.UNREACHABLE, "a.b:1")
+    assert (told.reason, told.hop) == (DialReason.UNREACHABLE, "a.b:1")
     assert told.text == "dial tcp 1.2.3.4:5: connect: no route to host"
 
 
 def test_a_body_that_never_ends_is_read_up_to_a_bound() -> None:
     told = failure(b"HTTP/1.1 500 X\r\n\r\n" + b"No agent available " + b"x" * 100_000, ends=False)
-    assert (told.reason, told.hop) == (Reason.NO_AGENT, "the-server")
+    assert (told.reason, told.hop) == (DialReason.NO_AGENT, "the-server")
     assert len(told.text) <= connect.MAX_BODY_BYTES
 
 
 def test_a_body_that_stops_in_the_middle_is_shown_as_far_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "BODY_SECONDS", 0.01)
     part = b"HTTP/1.1 502 X\r\nContent-Length: 500\r\n\r\ndial tcp: lookup a.b: no such"
-    assert failure(part, ends=False).reason is Reason.NAME
+    assert failure(part, ends=False).reason is DialReason.NAME
 
 
 def test_a_body_of_several_lines_or_with_control_characters_is_told_in_one() -> None:
     told = failure(b"HTTP/1.1 403 Forbidden\r\n\r\nno\r\n\tnever \x1b[31m\r\n")
-    assert (told.reason, told.text) == (Reason.FORBIDDEN, "no never")
+    assert (told.reason, told.text) == (DialReason.FORBIDDEN, "no never")
 
 
 def test_without_a_body_the_status_line_is_all_that_is_known() -> None:
     told = failure(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
-    assert (told.reason, told.text) == (Reason.PROTOCOL, "405 Method Not Allowed")
+    assert (told.reason, told.text) == (DialReason.PROTOCOL, "405 Method Not Allowed")
 
 
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        (b"", Reason.SERVER),
-        (b"HTTP/1.1 20", Reason.SERVER),
-        (b"HTTP/1.1 200 OK\r\nX: y\r\n", Reason.SERVER),
-        (b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00@\x00", Reason.PROTOCOL),
-        (b"220 mail ready\r\n", Reason.PROTOCOL),
-        (b"HTTP/2 200\r\n\r\n", Reason.PROTOCOL),
-        (b"HTTP/1.1 2OO OK\r\n\r\n", Reason.PROTOCOL),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000, Reason.PROTOCOL),
-        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000, Reason.PROTOCOL),
-        (b"HTTP/1.1 100 Continue\r\n\r\n" + OK, Reason.PROTOCOL),
-        (b"HTTP/1.1 206 Partial Content\r\n\r\n", Reason.PROTOCOL),
+        (b"", DialReason.SERVER),
+        (b"HTTP/1.1 20", DialReason.SERVER),
+        (b"HTTP/1.1 200 OK\r\nX: y\r\n", DialReason.SERVER),
+        (b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00@\x00", DialReason.PROTOCOL),
+        (b"220 mail ready\r\n", DialReason.PROTOCOL),
+        (b"HTTP/2 200\r\n\r\n", DialReason.PROTOCOL),
+        (b"HTTP/1.1 2OO OK\r\n\r\n", DialReason.PROTOCOL),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000, DialReason.PROTOCOL),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000, DialReason.PROTOCOL),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + OK, DialReason.PROTOCOL),
+        (b"HTTP/1.1 206 Partial Content\r\n\r\n", DialReason.PROTOCOL),
     ],
 )
-def test_an_answer_that_is_none_has_its_reason(reply: bytes, reason: Reason) -> None:
+def test_an_answer_that_is_none_has_its_reason(reply: bytes, reason: DialReason) -> None:
     told = failure(reply)
     assert (told.reason, told.hop) == (reason, "the-server")
 
@@ -187,7 +187,7 @@ async def test_of_two_headers_of_one_name_the_first_counts() -> None:
 
 
 async def broken(error: Exception | None, seconds: float = 60.0) -> DialFailed:
-    """Of a dial whose stream fails so, or brings nothing."""
+    """Return the failure of a dial whose stream fails so, or stays silent."""
     reader, writer = streams_to(Written())
     if error is not None:
         reader.set_exception(error)
@@ -199,19 +199,19 @@ async def broken(error: Exception | None, seconds: float = 60.0) -> DialFailed:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (ssl.SSLError(1, "[SSL] tlsv13 alert certificate required"), Reason.TLS),
-        (ssl.SSLEOFError(8, "EOF occurred in violation of protocol"), Reason.SERVER),
-        (ConnectionResetError(104, "Connection reset by peer"), Reason.SERVER),
+        (ssl.SSLError(1, "[SSL] tlsv13 alert certificate required"), DialReason.TLS),
+        (ssl.SSLEOFError(8, "EOF occurred in violation of protocol"), DialReason.SERVER),
+        (ConnectionResetError(104, "Connection reset by peer"), DialReason.SERVER),
     ],
 )
-async def test_what_breaks_while_the_server_dials_has_its_reason(error: Exception, reason: Reason) -> None:
+async def test_what_breaks_while_the_server_dials_has_its_reason(error: Exception, reason: DialReason) -> None:
     assert (await broken(error)).reason is reason
 
 
 async def test_a_server_that_says_nothing_is_given_up() -> None:
     told = await broken(None, 0.01)
-    assert told.reason is Reason.SERVER
-    assert "no word on the dial within 0.01 s" in told.text
+    assert told.reason is DialReason.SERVER
+    assert "answered the dial within 0.01 s" in told.text
 
 
 def test_a_traced_dial_asks_for_it_and_tells_agent_and_dial_apart() -> None:

@@ -1,4 +1,4 @@
-"""The dialer: bytes through real servers and agents, and another server where one cannot."""
+"""The dialer: bytes through real servers and agents, and the next server when one fails."""
 
 import asyncio
 import hashlib
@@ -12,14 +12,14 @@ from typing import Final
 
 import pytest
 from tests.support.coroutines import PATIENCE_SECONDS, play
-from tests.support.dialer_scene import client_files, dialer_for, echoed, end, failure_at, open_at, settings_for
+from tests.support.dialer_testbed import client_files, dialer_for, echoed, end, failure_at, open_at, settings_for
 from tests.support.in_process import Stage, echo, read_to_end, refused_address
 from tests.support.live_certificates import LiveFiles
 from tests.support.scripted_frontend import answering, unix_frontend
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
-from umbilical.dialer.dialer import SET_ASIDE_SECONDS, Dialer
-from umbilical.dialer.failure import Reason
+from umbilical.dialer.dialer import DEPRIORITIZED_SECONDS, Dialer
+from umbilical.dialer.failure import DialReason
 from umbilical.dialer.settings import DialerSettings, TcpServer, UnixServer
 from umbilical.dialer.trace import Trace
 from umbilical.fault import StartupError
@@ -31,13 +31,13 @@ NO_AGENT: Final = b"HTTP/1.1 500 Internal Server Error\r\n\r\ncurrently no tunne
 REFUSED: Final = b"HTTP/1.1 502 Bad Gateway\r\n\r\ndial tcp 10.0.0.1:1: connect: connection refused"
 BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\n\r\ndial tcp 10.0.0.1:1: socket: too many open files"
 
-ways = pytest.mark.parametrize(
+modes = pytest.mark.parametrize(
     ("mode", "tcp"), [("http-connect", False), ("http-connect", True), ("grpc", False), ("grpc", True)]
 )
 both = pytest.mark.parametrize(("mode", "tcp"), [("http-connect", True), ("grpc", False)])
 
 
-@ways
+@modes
 async def test_bytes_pass_both_ways(stage: Stage, mode: str, tcp: bool) -> None:
     server, _ = stage.start_pair(mode, tcp=tcp)
     endpoint = stage.endpoint().serve(echo)
@@ -95,7 +95,7 @@ async def test_the_end_of_our_direction_reaches_the_endpoint_and_its_answer_us(s
 
 @pytest.mark.parametrize("tcp", [False, True])
 async def test_an_upload_that_stands_still_outlives_the_end_of_the_answer(stage: Stage, tcp: bool) -> None:
-    """The server ends its side while the client's bytes are still in its hands: SSL_shutdown must not eat them."""
+    """The server ends its side while it still holds bytes of the client: SSL_shutdown must not discard them."""
     server, _ = stage.start_pair(tcp=tcp)
     full, ended = threading.Event(), threading.Event()
     taken: list[int] = []
@@ -133,7 +133,7 @@ async def test_a_refusal_by_the_endpoint_is_final_and_told_by_name(stage: Stage,
 
     async with dialer_for(stage.pki, server.frontend) as dialer:
         failure = await failure_at(dialer, address)
-        assert (failure.reason, failure.hop) == (Reason.REFUSED, address)
+        assert (failure.reason, failure.hop) == (DialReason.REFUSED, address)
         assert failure.text == f"dial tcp {address}: connect: connection refused"
 
 
@@ -143,7 +143,7 @@ async def test_a_server_without_agents_is_told_by_name(stage: Stage, mode: str, 
 
     async with dialer_for(stage.pki, server.frontend) as dialer:
         failure = await failure_at(dialer, "10.0.0.1:1")
-        assert failure.reason is Reason.NO_AGENT
+        assert failure.reason is DialReason.NO_AGENT
         assert str(server.frontend.unix_path or server.frontend.port) in failure.hop
 
 
@@ -156,7 +156,7 @@ class Clock:
 
 
 class Servers:
-    """Scripted frontends that note who was asked."""
+    """Scripted frontends that record dials."""
 
     def __init__(self, folder: Path, stack: Callable[..., Path]) -> None:
         self.asked: Final[list[str]] = []
@@ -184,7 +184,7 @@ async def dial_once(dialer: Dialer, trace: Trace | None = None) -> None:
 
 
 @pytest.mark.parametrize("reply", [b"", NO_AGENT, BUSY], ids=["gone", "no agent", "busy"])
-async def test_where_one_server_cannot_the_next_is_asked_and_the_first_set_aside_for_a_while(
+async def test_when_one_server_fails_the_next_is_tried_and_the_first_comes_last_for_a_while(
     servers: Servers, reply: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = DialerSettings((servers.start("a", reply), servers.start("b", OK)))
@@ -195,18 +195,18 @@ async def test_where_one_server_cannot_the_next_is_asked_and_the_first_set_aside
         for _ in range(3):
             await dial_once(dialer)
         assert servers.asked == ["a", "b", "b", "b"]
-        clock.seconds += SET_ASIDE_SECONDS
+        clock.seconds += DEPRIORITIZED_SECONDS
         await dial_once(dialer)
         assert servers.asked == ["a", "b", "b", "b", "a", "b"]
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 1
-    assert "is set aside" in told[0]
+    assert "failed, using others first" in told[0]
 
 
-def test_the_endpoint_s_verdict_is_final(servers: Servers) -> None:
+def test_the_endpoint_s_answer_is_final(servers: Servers) -> None:
     dialer = Dialer(DialerSettings((servers.start("a", REFUSED), servers.start("b", OK))))
     failure = play(failure_at(dialer, "10.0.0.1:1"))
-    assert failure.reason is Reason.REFUSED
+    assert failure.reason is DialReason.REFUSED
     assert servers.asked == ["a"]
 
 
@@ -216,14 +216,14 @@ async def test_when_no_server_can_the_last_one_s_failure_is_told(servers: Server
     trace = Trace()
 
     failure = await failure_at(dialer, "10.0.0.1:1")
-    assert (failure.reason, failure.hop) == (Reason.SERVER, f"unix:{dead.path}")
+    assert (failure.reason, failure.hop) == (DialReason.SERVER, f"unix:{dead.path}")
     with pytest.raises(type(failure)):
         await dialer.open("10.0.0.1", 1, trace)
     assert servers.asked == ["a", "a"]
     assert len(trace.passed_over) == 1
 
 
-async def test_a_server_that_was_set_aside_and_works_again_is_told(
+async def test_a_server_that_failed_and_works_again_is_logged(
     servers: Servers, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
@@ -233,7 +233,7 @@ async def test_a_server_that_was_set_aside_and_works_again_is_told(
     with caplog.at_level(logging.INFO, "umbilical.dialer"):
         await dial_once(dialer)
         servers.start("late", OK)
-        clock.seconds += SET_ASIDE_SECONDS + 1
+        clock.seconds += DEPRIORITIZED_SECONDS + 1
         await dial_once(dialer)
         assert servers.asked == ["b", "late"]
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
@@ -246,7 +246,7 @@ async def test_servers_that_all_failed_are_tried_from_the_longest_ago(servers: S
 
     for _ in range(2):
         clock.seconds += 1
-        assert (await failure_at(dialer, "10.0.0.1:1")).reason is Reason.NO_AGENT
+        assert (await failure_at(dialer, "10.0.0.1:1")).reason is DialReason.NO_AGENT
     assert servers.asked == list("abcabc")
 
 
@@ -276,21 +276,21 @@ async def test_rotated_certificates_count_for_the_next_dial_and_open_connections
         streams[1].write(b"ping")
         assert await streams[0].readexactly(4) == b"ping"
 
-    assert (await failure_at(dialer, endpoint.address)).reason is Reason.TLS
+    assert (await failure_at(dialer, endpoint.address)).reason is DialReason.TLS
     live.install(stage.pki.client, stage.pki.authority)
     _look_now(dialer)
     first = await open_at(dialer, endpoint.address)
     await talk(first)
     live.install(stranger.client("nobody"), stage.pki.authority)
     _look_now(dialer)
-    assert (await failure_at(dialer, endpoint.address)).reason is Reason.TLS
+    assert (await failure_at(dialer, endpoint.address)).reason is DialReason.TLS
     await talk(first)
     await end(first[1])
     await dialer.close()
 
 
 def _look_now(dialer: Dialer) -> None:
-    """As the watch does by itself once a second."""
+    """Check the files, as the watch does every second."""
     assert dialer._watched is not None
     dialer._watched.look()
 

@@ -1,4 +1,4 @@
-"""Every reason has its words in every protocol, and no two share a code."""
+"""Reasons of failed dials: their reports, and how they are parsed."""
 
 import asyncio
 import errno
@@ -16,11 +16,11 @@ from tests.support.tunnel_pair import free_port
 from umbilical.dialer import reach
 from umbilical.dialer.failure import (
     MAX_TEXT,
+    REPORTS,
     STATUSES,
     TEXTS,
-    VERDICTS,
     DialFailed,
-    Reason,
+    DialReason,
     reason_of_reply,
     reason_of_stream_end,
     reason_of_text,
@@ -30,47 +30,44 @@ from umbilical.konnectivity import dial_failure
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason
 
 
-def test_every_reason_has_a_verdict_with_a_code_of_its_own() -> None:
-    assert set(VERDICTS) == set(Reason)
-    assert len({verdict.code for verdict in VERDICTS.values()}) == len(Reason)
+def test_every_reason_has_a_report_with_a_code_of_its_own() -> None:
+    assert set(REPORTS) == set(DialReason)
+    assert len({report.code for report in REPORTS.values()}) == len(DialReason)
 
 
-@pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.value)
-def test_a_verdict_is_within_what_the_protocols_know(reason: Reason) -> None:
-    verdict = VERDICTS[reason]
-    assert 1 <= verdict.socks_reply <= 8  # RFC 1928 section 6
-    assert verdict.http_status in (403, 502, 503, 504)
-    assert verdict.code in (TESTS.parent / "docs" / "errors.md").read_text()
+@pytest.mark.parametrize("reason", DialReason, ids=lambda reason: reason.value)
+def test_a_report_is_within_what_the_protocols_know(reason: DialReason) -> None:
+    report = REPORTS[reason]
+    assert 1 <= report.socks_reply <= 8  # RFC 1928 section 6
+    assert report.http_status in (403, 502, 503, 504)
+    assert report.code in (TESTS.parent / "docs" / "errors.md").read_text()
 
 
 def test_socks_and_http_tell_the_causes_apart_that_they_can() -> None:
-    """HyperShift's says "host unreachable" for an endpoint that refuses, and "refused" for a server that is gone."""
-    codes = {reason: verdict.socks_reply for reason, verdict in VERDICTS.items()}
-    assert codes[Reason.REFUSED] == 5
-    assert codes[Reason.UNREACHABLE] == 3
-    assert codes[Reason.NAME] == 4
-    assert codes[Reason.TIMEOUT] == 6
-    assert codes[Reason.FORBIDDEN] == 2
-    assert {codes[Reason.NO_AGENT], codes[Reason.SERVER], codes[Reason.TLS]} == {1}
-    assert VERDICTS[Reason.TIMEOUT].http_status == 504
+    """HyperShift's proxy replies "host unreachable" for a refusing endpoint, and "refused" for a missing server."""
+    codes = {reason: report.socks_reply for reason, report in REPORTS.items()}
+    assert codes[DialReason.REFUSED] == 5
+    assert codes[DialReason.UNREACHABLE] == 3
+    assert codes[DialReason.NAME] == 4
+    assert codes[DialReason.TIMEOUT] == 6
+    assert codes[DialReason.FORBIDDEN] == 2
+    assert {codes[DialReason.NO_AGENT], codes[DialReason.SERVER], codes[DialReason.TLS]} == {1}
+    assert REPORTS[DialReason.TIMEOUT].http_status == 504
 
 
-def test_a_failure_is_told_in_one_line_and_in_three() -> None:
-    failure = DialFailed(Reason.REFUSED, "10.0.0.1:443", "dial tcp 10.0.0.1:443: connect: connection refused")
+def test_a_failure_has_one_line_for_logs() -> None:
+    failure = DialFailed(DialReason.REFUSED, "10.0.0.1:443", "dial tcp 10.0.0.1:443: connect: connection refused")
     assert failure.brief == (
         "UMB501 the endpoint refused the connection: 10.0.0.1:443: dial tcp 10.0.0.1:443: connect: connection refused"
     )
-    assert failure.told == (
-        "UMB501 the endpoint refused the connection\n"
-        "  why: 10.0.0.1:443: dial tcp 10.0.0.1:443: connect: connection refused\n"
-        "  next: does its pod run, and listen on this port?\n"
-    )
-    assert failure.verdict is VERDICTS[Reason.REFUSED]
+    assert failure.report is REPORTS[DialReason.REFUSED]
 
 
 def test_what_another_side_says_is_one_line_without_commands_for_a_terminal_and_not_endless() -> None:
-    """An agent's words on a dial are its own, and end in logs and on screens."""
-    failure = DialFailed(Reason.UNREACHABLE, "10.0.0.1:443", "oops\r\nINFO all is well\x1b[2J\x00 \u202e" + "x" * 9999)
+    """An agent chooses its text freely, and it is shown in logs and terminals."""
+    failure = DialFailed(
+        DialReason.UNREACHABLE, "10.0.0.1:443", "oops\r\nINFO all is well\x1b[2J\x00 \u202e" + "x" * 9999
+    )
     assert failure.text.startswith("oops INFO all is well [2J xxx")
     assert len(failure.text) <= MAX_TEXT
     assert failure.text.isprintable()
@@ -78,28 +75,28 @@ def test_what_another_side_says_is_one_line_without_commands_for_a_terminal_and_
 
 
 SERVERS_OWN = {
-    FailureReason.NO_AGENT: Reason.NO_AGENT,
-    FailureReason.SEND_FAILED: Reason.AGENT_LOST,
-    FailureReason.SEND_TIMED_OUT: Reason.AGENT_LOST,
-    FailureReason.AGENT_LOST: Reason.AGENT_LOST,
-    FailureReason.DIAL_TIMED_OUT: Reason.TIMEOUT,
+    FailureReason.NO_AGENT: DialReason.NO_AGENT,
+    FailureReason.SEND_FAILED: DialReason.AGENT_LOST,
+    FailureReason.SEND_TIMED_OUT: DialReason.AGENT_LOST,
+    FailureReason.AGENT_LOST: DialReason.AGENT_LOST,
+    FailureReason.DIAL_TIMED_OUT: DialReason.TIMEOUT,
 }
 AGENTS = [
-    (dial_failure.dial_error_text("tcp", "10.0.0.1:1", "ECONNREFUSED"), Reason.REFUSED),
-    (dial_failure.dial_error_text("tcp", "10.0.0.1:1", "ECONNRESET"), Reason.REFUSED),
-    (dial_failure.dial_error_text("tcp", "10.0.0.1:1", "EHOSTUNREACH"), Reason.UNREACHABLE),
-    (dial_failure.dial_error_text("tcp", "10.0.0.1:1", "ENETUNREACH"), Reason.UNREACHABLE),
-    (dial_failure.dial_error_text("tcp", "[::1]:1", "EAFNOSUPPORT"), Reason.UNREACHABLE),
-    (dial_failure.dial_error_text("tcp", "10.0.0.1:1", "EACCES"), Reason.UNREACHABLE),
-    (dial_failure.dial_error_text("tcp", "10.0.0.1:1", "ETIMEDOUT"), Reason.TIMEOUT),
-    (dial_failure.dial_error_text("tcp", "10.0.0.1:1", "EMFILE"), Reason.AGENT_LOST),
-    (dial_failure.dial_timeout_text("tcp", "10.0.0.1:1"), Reason.TIMEOUT),
-    (dial_failure.lookup_error_text("tcp", "a.b", "10.0.0.10:53"), Reason.NAME),
-    (dial_failure.lookup_timeout_text("tcp", "a.b"), Reason.NAME),
-    (dial_failure.lookup_error_text("tcp", "a.b", "", "server misbehaving"), Reason.NAME),
-    (dial_failure.no_suitable_address_text("tcp4", "a.b"), Reason.NAME),
-    ("dial tcp: address a.b: missing port in address", Reason.NAME),
-    ("dial tcp 10.0.0.1:1: something that no table knows", Reason.UNREACHABLE),
+    (dial_failure.dial_error_text("tcp", "10.0.0.1:1", "ECONNREFUSED"), DialReason.REFUSED),
+    (dial_failure.dial_error_text("tcp", "10.0.0.1:1", "ECONNRESET"), DialReason.REFUSED),
+    (dial_failure.dial_error_text("tcp", "10.0.0.1:1", "EHOSTUNREACH"), DialReason.UNREACHABLE),
+    (dial_failure.dial_error_text("tcp", "10.0.0.1:1", "ENETUNREACH"), DialReason.UNREACHABLE),
+    (dial_failure.dial_error_text("tcp", "[::1]:1", "EAFNOSUPPORT"), DialReason.UNREACHABLE),
+    (dial_failure.dial_error_text("tcp", "10.0.0.1:1", "EACCES"), DialReason.UNREACHABLE),
+    (dial_failure.dial_error_text("tcp", "10.0.0.1:1", "ETIMEDOUT"), DialReason.TIMEOUT),
+    (dial_failure.dial_error_text("tcp", "10.0.0.1:1", "EMFILE"), DialReason.AGENT_LOST),
+    (dial_failure.dial_timeout_text("tcp", "10.0.0.1:1"), DialReason.TIMEOUT),
+    (dial_failure.lookup_error_text("tcp", "a.b", "10.0.0.10:53"), DialReason.NAME),
+    (dial_failure.lookup_timeout_text("tcp", "a.b"), DialReason.NAME),
+    (dial_failure.lookup_error_text("tcp", "a.b", "", "server misbehaving"), DialReason.NAME),
+    (dial_failure.no_suitable_address_text("tcp4", "a.b"), DialReason.NAME),
+    ("dial tcp: address a.b: missing port in address", DialReason.NAME),
+    ("dial tcp 10.0.0.1:1: something that no table knows", DialReason.UNREACHABLE),
 ]
 
 
@@ -109,7 +106,7 @@ def _split(reply: bytes) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(("cause", "reason"), SERVERS_OWN.items(), ids=lambda value: value.value)
-def test_what_a_server_says_of_itself_is_known_in_both_protocols(cause: FailureReason, reason: Reason) -> None:
+def test_what_a_server_says_of_itself_is_known_in_both_protocols(cause: FailureReason, reason: DialReason) -> None:
     failure = DialFailure(cause, "write: broken pipe" if cause is FailureReason.SEND_FAILED else "")
     assert reason_of_reply(*_split(dial_failure.http_reply(failure))) is reason
     if cause not in (FailureReason.SEND_FAILED, FailureReason.SEND_TIMED_OUT):  # gRPC has not the prefix that tells
@@ -117,7 +114,7 @@ def test_what_a_server_says_of_itself_is_known_in_both_protocols(cause: FailureR
 
 
 @pytest.mark.parametrize(("text", "reason"), AGENTS)
-def test_what_an_agent_says_is_known_in_both_protocols(text: str, reason: Reason) -> None:
+def test_what_an_agent_says_is_known_in_both_protocols(text: str, reason: DialReason) -> None:
     reply = dial_failure.http_reply(DialFailure(FailureReason.AGENT_ERROR, text))
     assert reason_of_text(text) is reason
     if "no table knows" not in text:
@@ -130,41 +127,41 @@ QUOTING = "currently no tunnels available: No agent available for connection ref
 @pytest.mark.parametrize(
     ("status", "body", "reason"),
     [
-        pytest.param(500, QUOTING, Reason.NO_AGENT, id="the server's own words go before what they quote"),
-        *((status, "connection refused by policy", Reason.FORBIDDEN) for status in (401, 403, 407)),
+        pytest.param(500, QUOTING, DialReason.NO_AGENT, id="the server's own words go before what they quote"),
+        *((status, "connection refused by policy", DialReason.FORBIDDEN) for status in (401, 403, 407)),
         *(
-            (status, "i/o timeout", Reason.PROTOCOL)
+            (status, "i/o timeout", DialReason.PROTOCOL)
             for status in (100, 201, 204, 301, 400, 404, 405, 418, 431, 501, 505)
         ),
         *((status, "", reason) for status, reason in STATUSES.items()),
     ],
 )
-def test_status_and_words_of_a_reply_decide(status: int, body: str, reason: Reason) -> None:
+def test_status_and_words_of_a_reply_decide(status: int, body: str, reason: DialReason) -> None:
     assert reason_of_reply(status, body) is reason
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("rpc error: code = Unavailable desc = error reading from server: EOF", Reason.SERVER),
-        ("rpc error: code = PermissionDenied desc = agents get no tunnels", Reason.FORBIDDEN),
-        ("rpc error: code = Unauthenticated desc = who?", Reason.FORBIDDEN),
-        ("rpc error: code = Unimplemented desc = unknown service ProxyService", Reason.PROTOCOL),
-        ("the server ended the stream without an answer", Reason.SERVER),
+        ("rpc error: code = Unavailable desc = error reading from server: EOF", DialReason.SERVER),
+        ("rpc error: code = PermissionDenied desc = agents get no tunnels", DialReason.FORBIDDEN),
+        ("rpc error: code = Unauthenticated desc = who?", DialReason.FORBIDDEN),
+        ("rpc error: code = Unimplemented desc = unknown service ProxyService", DialReason.PROTOCOL),
+        ("the server ended the stream without an answer", DialReason.SERVER),
     ],
 )
-def test_a_stream_without_an_answer_has_its_reason(text: str, reason: Reason) -> None:
+def test_a_stream_without_an_answer_has_its_reason(text: str, reason: DialReason) -> None:
     assert reason_of_stream_end(text) is reason
 
 
 @given(st.integers(0, 999), st.text())
 def test_any_reply_has_a_reason(status: int, body: str) -> None:
-    assert reason_of_reply(status, body) in Reason
+    assert reason_of_reply(status, body) in DialReason
 
 
 @given(st.sampled_from(TEXTS), st.text("abcdefgh :/.", max_size=8), st.text("abcdefgh :/.", max_size=8))
 def test_a_known_text_is_found_wherever_it_stands_and_however_it_is_written(
-    entry: tuple[str, Reason], before: str, behind: str
+    entry: tuple[str, DialReason], before: str, behind: str
 ) -> None:
     text, reason = entry
     assert reason_of_text(f"{before}{text}{behind}") is reason
@@ -231,7 +228,7 @@ def test_a_name_that_is_unknown_is_told_as_such(monkeypatch: pytest.MonkeyPatch)
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    with pytest.raises(reach.Unreached, match="cannot be resolved: Name or service not known"):
+    with pytest.raises(reach.Unreached, match="could not be resolved: Name or service not known"):
         reached(TcpServer("nowhere.invalid", 1))
 
 
@@ -251,7 +248,7 @@ async def test_a_resolver_that_is_silent_is_not_waited_for(monkeypatch: pytest.M
 
 
 def test_a_listener_whose_queue_is_full_is_not_waited_for() -> None:
-    """The kernel drops what does not fit: the connect hangs."""
+    """The kernel drops the connection request: the connect hangs."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -264,7 +261,7 @@ def test_a_listener_whose_queue_is_full_is_not_waited_for() -> None:
 
 
 async def test_a_unix_socket_whose_queue_is_full_is_tried_until_there_is_room(tmp_path: Path) -> None:
-    """Non-blocking, the kernel says EAGAIN at once, which asyncio would take for a connect under way."""
+    """The kernel returns EAGAIN at once, which asyncio reads as a connect in progress."""
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))

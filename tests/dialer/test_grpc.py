@@ -1,4 +1,4 @@
-"""What a server in mode grpc may answer to a dial, and the reason that each answer is."""
+"""Answers of a server in mode grpc to a dial, and their reasons."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ from tests.support.scripted_frontend import Deed, silent, unix_frontend
 from tests.support.scripted_peers import Channel
 
 from umbilical.dialer import grpc_layer, reach
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.grpc_layer import GrpcLayer, dial
 from umbilical.dialer.settings import UnixServer
 from umbilical.dialer.streams import Streams, layered_streams
@@ -69,14 +69,14 @@ def ending(status: str) -> Deed:
 @pytest.mark.parametrize(
     ("error", "reason", "hop"),
     [
-        ("dial tcp 10.0.0.1:443: connect: connection refused", Reason.REFUSED, "10.0.0.1:443"),
-        ("dial tcp: lookup a.b: no such host", Reason.NAME, "10.0.0.1:443"),
-        ("No agent available", Reason.NO_AGENT, "the-server"),
-        ("agent disconnected before the dial was answered", Reason.AGENT_LOST, "the-server"),
+        ("dial tcp 10.0.0.1:443: connect: connection refused", DialReason.REFUSED, "10.0.0.1:443"),
+        ("dial tcp: lookup a.b: no such host", DialReason.NAME, "10.0.0.1:443"),
+        ("No agent available", DialReason.NO_AGENT, "the-server"),
+        ("agent disconnected before the dial was answered", DialReason.AGENT_LOST, "the-server"),
     ],
 )
 def test_an_error_in_the_answer_has_its_reason_and_its_hop(
-    tmp_path: Path, error: str, reason: Reason, hop: str
+    tmp_path: Path, error: str, reason: DialReason, hop: str
 ) -> None:
     trace = Trace()
     failure = failure_of(tmp_path / "s", answering(error), trace=trace)
@@ -86,9 +86,9 @@ def test_an_error_in_the_answer_has_its_reason_and_its_hop(
 
 @pytest.mark.parametrize(
     ("status", "reason"),
-    [("0", Reason.SERVER), ("7", Reason.FORBIDDEN), ("12", Reason.PROTOCOL), ("14", Reason.SERVER)],
+    [("0", DialReason.SERVER), ("7", DialReason.FORBIDDEN), ("12", DialReason.PROTOCOL), ("14", DialReason.SERVER)],
 )
-def test_a_stream_that_ends_without_an_answer_has_its_reason(tmp_path: Path, status: str, reason: Reason) -> None:
+def test_a_stream_that_ends_without_an_answer_has_its_reason(tmp_path: Path, status: str, reason: DialReason) -> None:
     assert failure_of(tmp_path / "s", ending(status)).reason is reason
 
 
@@ -100,9 +100,9 @@ def test_a_server_that_goes_or_is_silent_or_speaks_no_http2(tmp_path: Path) -> N
         sock.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
         silent(sock)
 
-    assert failure_of(tmp_path / "goes", goes).reason is Reason.SERVER
-    assert failure_of(tmp_path / "silent", silent, 0.05).reason is Reason.SERVER
-    assert failure_of(tmp_path / "http1", speaks_http1).reason is Reason.PROTOCOL
+    assert failure_of(tmp_path / "goes", goes).reason is DialReason.SERVER
+    assert failure_of(tmp_path / "silent", silent, 0.05).reason is DialReason.SERVER
+    assert failure_of(tmp_path / "http1", speaks_http1).reason is DialReason.PROTOCOL
 
 
 def test_a_dial_that_succeeds_is_one_hop(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ async def against(path: Path, deed: Answered) -> AsyncIterator[Streams]:
 
 
 def payloads(stream: GrpcStream) -> Iterator[bytes]:
-    """Up to the client's goodbye, which is answered, or to its end."""
+    """Read to the client's CLOSE_REQ and answer it, or to its end."""
     while (packet := stream.receive(PATIENCE_SECONDS)) is not None:
         if packet.type == PacketType.CLOSE_REQ:
             stream.send(packet_messages.close_response(7))
@@ -239,7 +239,7 @@ async def test_a_writer_waits_while_the_server_grants_no_window(tmp_path: Path) 
 
 
 async def test_a_reader_that_pauses_stops_the_server_but_not_what_goes_up(tmp_path: Path) -> None:
-    """Windows and pings come down the same socket: it is read on."""
+    """Window updates and pings share the socket, so it is still read."""
     sent: list[int] = [0]
     stuck = threading.Event()
     ups: list[int] = [0]

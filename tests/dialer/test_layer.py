@@ -1,4 +1,4 @@
-"""A layer hands on what comes from below, to a reader or to any protocol that is put in its place."""
+"""A layer forwards data from below to a reader, or to another protocol."""
 
 import asyncio
 import socket
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.coroutines import play
-from tests.support.dialer_scene import dialer_for, open_at
+from tests.support.dialer_testbed import dialer_for, open_at
 from tests.support.https_endpoint import web_server
 from tests.support.in_process import Stage
 from tests.support.scripted_frontend import until_end
@@ -47,7 +47,7 @@ class Below(asyncio.Transport):
 
 
 class Thin(Layer):
-    """Nothing of its own."""
+    """A layer without its own behaviour."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -57,10 +57,10 @@ class Thin(Layer):
         self._deliver(memoryview(octets))
 
     def end(self) -> None:
-        self._tell_end()
+        self._notify_end()
 
     def lose(self, error: Exception | None) -> None:
-        self._tell_loss(error)
+        self._notify_loss(error)
 
 
 class Bytes(asyncio.Protocol):

@@ -1,4 +1,4 @@
-"""TLS in which one direction ends alone, against Python's own TLS at the other end."""
+"""TLS with half-close, against Python's own TLS."""
 
 import asyncio
 import hashlib
@@ -58,7 +58,7 @@ async def facing(
 
 
 class ServerHalf:
-    """The other end: Python's SSLSocket cannot end one direction either."""
+    """The peer, without SSLSocket, which has no half-close."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a reset takes away what waits to be sent
@@ -96,7 +96,7 @@ class ServerHalf:
             return b""
 
     def end(self, behind: bytes = b"") -> None:
-        """Send close_notify, these bytes behind it, and the end of the socket."""
+        """Send close_notify, then these bytes, then FIN."""
         with suppress(ssl.SSLWantReadError):  # it wants the other side's end, which may come much later
             self._tls.unwrap()
         self._flush()
@@ -198,7 +198,7 @@ async def test_our_end_is_told_and_the_answer_still_comes(tunnel_pki: TunnelPki)
 
 
 async def test_what_came_before_our_end_is_not_lost_by_it(tunnel_pki: TunnelPki) -> None:
-    """SSL_shutdown throws away a record that it finds: none may be left for it."""
+    """SSL_shutdown discards a buffered record: none may be left."""
     greeted = threading.Event()
 
     def deed(half: ServerHalf) -> None:
@@ -291,7 +291,7 @@ async def test_a_writer_waits_for_a_far_end_that_reads_nothing(tunnel_pki: Tunne
 
 
 async def test_what_waits_to_be_read_is_read_when_a_write_fails(tunnel_pki: TunnelPki) -> None:
-    """There may be the alert that says why the far end has reset the connection."""
+    """An alert with the reason may be pending after a reset."""
     gone = threading.Event()
 
     def reset(half: ServerHalf) -> None:

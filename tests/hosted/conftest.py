@@ -1,4 +1,4 @@
-"""What tests of this room share: a real tunnel in this process, entered by mutual TLS, and a control plane."""
+"""Fixtures: a real tunnel in this process, with mutual TLS, and a control plane."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tests.support.in_process import Stage
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
 from umbilical.dialer.settings import TcpServer
-from umbilical.hosted.access import Access
+from umbilical.hosted.access import TunnelAccess
 from umbilical.tunnel.settings import TlsFiles
 
 
@@ -21,7 +21,7 @@ def tunnel_pki(tmp_path_factory: pytest.TempPathFactory) -> TunnelPki:
 
 @pytest.fixture
 def stage(tunnel_pki: TunnelPki, tmp_path: Path) -> Iterator[Stage]:
-    """An empty stage; whoever a test starts on it is stopped, and must leave nothing behind."""
+    """An empty stage; everything that a test starts on it is stopped and must leave nothing open."""
     stage = Stage(tunnel_pki, tmp_path)
     yield stage
     stage.stop()
@@ -36,7 +36,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @dataclass(frozen=True)
 class Tunnel:
     stage: Stage
-    access: Access
+    access: TunnelAccess
 
     @property
     def pki(self) -> TunnelPki:
@@ -50,7 +50,7 @@ def tunnel(stage: Stage) -> Tunnel:
     return Tunnel(stage, access_to(stage, server.frontend.port))
 
 
-def access_to(stage: Stage, port: int) -> Access:
+def access_to(stage: Stage, port: int) -> TunnelAccess:
     pki = stage.pki
     files = TlsFiles(pki.client.certificate, pki.client.key, pki.authority.certificate_file)
-    return Access(TcpServer("127.0.0.1", port), files)
+    return TunnelAccess(TcpServer("127.0.0.1", port), files)

@@ -1,4 +1,4 @@
-"""Objects applied to a real cluster, in order; every refusal is told and stops nobody else."""
+"""Objects are applied to a real cluster in order; a refused one is reported and does not stop the others."""
 
 import asyncio
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.support.control_plane import PROGRAMS, ControlPlane
 
 from umbilical.cluster.apply import Document, read_document
 from umbilical.fault import ClusterError
-from umbilical.hosted.apply import ApplyOptions, Outcome, Step, apply_documents
+from umbilical.hosted.apply import ApplyOptions, ApplyOutcome, ApplyResult, apply_documents
 
 pytestmark = pytest.mark.real(*PROGRAMS)
 
@@ -22,15 +22,15 @@ def document(kind: str, name: str, namespace: str | None, **content: Any) -> Doc
     return found
 
 
-def applied(plane: ControlPlane, documents: list[Document], options: ApplyOptions | None = None) -> list[Step]:
-    told: list[Step] = []
+def applied(plane: ControlPlane, documents: list[Document], options: ApplyOptions | None = None) -> list[ApplyResult]:
+    told: list[ApplyResult] = []
     work = apply_documents("hosted", plane.kubeconfig, documents, options or ApplyOptions(), told.append)
     steps = asyncio.run(asyncio.wait_for(work, 60))
     assert told == steps
     return steps
 
 
-def outcomes(steps: list[Step]) -> list[Outcome]:
+def outcomes(steps: list[ApplyResult]) -> list[ApplyOutcome]:
     return [step.outcome for step in steps]
 
 
@@ -39,17 +39,17 @@ def test_a_namespace_and_what_is_in_it_are_created_then_unchanged(plane: Control
         document("Namespace", "apply-a", None),
         document("Secret", "s", "apply-a", stringData={"tls.key": "a private key"}),
     ]
-    assert outcomes(applied(plane, documents)) == [Outcome.CREATED, Outcome.CREATED]
+    assert outcomes(applied(plane, documents)) == [ApplyOutcome.CREATED, ApplyOutcome.CREATED]
     steps = applied(plane, documents)
-    assert outcomes(steps) == [Outcome.UNCHANGED, Outcome.UNCHANGED]
+    assert outcomes(steps) == [ApplyOutcome.UNCHANGED, ApplyOutcome.UNCHANGED]
     assert [step.subject for step in steps] == ["Namespace apply-a", "Secret apply-a/s"]
 
 
 def test_a_dry_run_says_what_it_cannot_check_and_stores_nothing(plane: ControlPlane) -> None:
     documents = [document("Namespace", "apply-b", None), document("ConfigMap", "c", "apply-b", data={"a": "1"})]
     steps = applied(plane, documents, ApplyOptions(is_dry_run=True))
-    assert outcomes(steps) == [Outcome.CREATED, Outcome.UNCHECKED]
-    assert "apply-b is not there yet" in steps[1].detail
+    assert outcomes(steps) == [ApplyOutcome.CREATED, ApplyOutcome.UNCHECKED]
+    assert "apply-b does not exist yet" in steps[1].detail
     assert plane.kubectl("get", "namespace", "apply-b", "--ignore-not-found") == ""
 
 
@@ -61,7 +61,7 @@ def test_a_refusal_is_told_and_the_others_go_on(plane: ControlPlane) -> None:
         document("ConfigMap", "apply-c", "default", data={"a": "1"}),
     ]
     steps = applied(plane, documents)
-    assert outcomes(steps) == [Outcome.REFUSED, Outcome.REFUSED, Outcome.REFUSED, Outcome.CREATED]
+    assert outcomes(steps) == [ApplyOutcome.REFUSED, ApplyOutcome.REFUSED, ApplyOutcome.REFUSED, ApplyOutcome.CREATED]
     assert "404" in steps[0].detail
     assert "spec" in steps[1].detail
     assert "does not serve ServiceMonitor" in steps[2].detail
@@ -72,10 +72,10 @@ def test_a_conflict_names_the_way_out(plane: ControlPlane) -> None:
     plane.kubectl("create", "configmap", "apply-d", "--from-literal=a=theirs", "--field-manager=somebody")
     wanted = [document("ConfigMap", "apply-d", "default", data={"a": "ours"})]
     (step,) = applied(plane, wanted)
-    assert step.outcome is Outcome.REFUSED
+    assert step.outcome is ApplyOutcome.REFUSED
     assert "--force-conflicts" in step.remedy
     (forced,) = applied(plane, wanted, ApplyOptions(force=True))
-    assert forced.outcome is Outcome.CHANGED
+    assert forced.outcome is ApplyOutcome.CHANGED
 
 
 def test_an_api_that_does_not_answer_ends_it(plane: ControlPlane, tmp_path: Path) -> None:

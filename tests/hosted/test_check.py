@@ -1,4 +1,4 @@
-"""The check of a hosted control plane: its rules, and the whole against a real one."""
+"""The check of a hosted control plane: its rules, and a run against a real one."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -20,12 +20,12 @@ from umbilical.hosted.check_rules import CATALOGUE, GROUPS
 from umbilical.hosted.clusters import CheckOptions
 from umbilical.hosted.facts import (
     CertificateFact,
-    Facts,
+    CheckFacts,
+    DialProbe,
     HostedFacts,
+    HostedNode,
     LogRead,
     ManagementFacts,
-    Node,
-    Probe,
     ServerHealth,
     Unknown,
 )
@@ -43,7 +43,7 @@ def by_id(options: CheckOptions) -> dict[str, Finding]:
 
 
 def asked_of_kubelet(port: int, **options: Any) -> dict[str, Finding]:
-    """Ask as someone who names one node, whose kubelet is at this port."""
+    """Run the check for one node with this kubelet port."""
     return by_id(CheckOptions(nodes=("127.0.0.1",), kubelet_port=port, hop_seconds=SECONDS, **options))
 
 
@@ -171,23 +171,25 @@ MANAGEMENT = ManagementFacts(
     (POLICY, CLOSED),
     agent_deployment("ipv4=10.0.0.1", 2, 2),
 )
-HOSTED = HostedFacts((Node("n1", "10.0.0.1", 10250, True),), {"kind": "DaemonSet"}, (pod("a"),), (LogRead("a", "n1"),))
-GOOD = Facts(
+HOSTED = HostedFacts(
+    (HostedNode("n1", "10.0.0.1", 10250, True),), {"kind": "DaemonSet"}, (pod("a"),), (LogRead("a", "n1"),)
+)
+GOOD = CheckFacts(
     now=NOW,
     management=MANAGEMENT,
     hosted=HOSTED,
     health=(ServerHealth("s1", agents={"destHost": 1, "defaultRoute": 1}),),
     certificates=(certificate(NOW - DAY, 365 * DAY),),
-    kubelets=(Probe("s1", "10.0.0.1:10250", True, ""),),
-    control_plane=(Probe("s1", "10.0.0.1:443", True, ""),),
-    intruder=(Probe("s1", "agent", True, "UMB508"),),
+    kubelets=(DialProbe("s1", "10.0.0.1:10250", True, ""),),
+    control_plane=(DialProbe("s1", "10.0.0.1:443", True, ""),),
+    intruder=(DialProbe("s1", "agent", True, "UMB508"),),
     proxies=(ServerHealth("p1"),),
     node_addresses=("10.0.0.1",),
 )
-BLIND = Facts(NOW, *([NOTHING] * 9))
+BLIND = CheckFacts(NOW, *([NOTHING] * 9))
 
 
-def findings(facts: Facts) -> dict[str, Finding]:
+def findings(facts: CheckFacts) -> dict[str, Finding]:
     return {finding.id: finding for finding in judge(CATALOGUE, facts)}
 
 
@@ -213,11 +215,11 @@ def test_ids_are_unique_and_every_group_has_a_heading() -> None:
     assert all(check.why and check.fix for check in CATALOGUE)
 
 
-def management(**changes: Any) -> Facts:
+def management(**changes: Any) -> CheckFacts:
     return replace(GOOD, management=replace(MANAGEMENT, **changes))
 
 
-def hosted(**changes: Any) -> Facts:
+def hosted(**changes: Any) -> CheckFacts:
     return replace(GOOD, hosted=replace(HOSTED, **changes))
 
 
@@ -225,7 +227,7 @@ def test_what_is_wrong_is_found() -> None:
     for facts, check, outcome, word in (
         (management(services={}), "M2", Outcome.FAILED, "no Service konnectivity-server"),
         (management(services={"konnectivity-server": {"spec": {}}}), "M2", Outcome.FAILED, "publishNotReadyAddresses"),
-        (management(policies=(CLOSED,)), "M3", Outcome.FAILED, "same-namespace close"),
+        (management(policies=(CLOSED,)), "M3", Outcome.FAILED, "same-namespace select"),
         (management(server_pods=()), "M3", Outcome.SKIPPED, "no pod"),
         (management(control_plane_agent=None), "M4", Outcome.SKIPPED, "no Deployment"),
         (management(control_plane_agent=agent_deployment("ipv4=", 2, 2)), "M4", Outcome.FAILED, "identifiers"),
@@ -236,15 +238,20 @@ def test_what_is_wrong_is_found() -> None:
         (hosted(agent_pods=()), "H2", Outcome.FAILED, "n1"),
         (hosted(agent_pods=(pod("a", ready="False"),)), "H2", Outcome.FAILED, "1 of 1 nodes"),
         (hosted(nodes=(), logs=()), "H2", Outcome.SKIPPED, "no nodes"),
-        (hosted(logs=()), "T3", Outcome.FAILED, "no agent's pod"),
+        (hosted(logs=()), "T3", Outcome.FAILED, "no agent pod runs"),
         (hosted(logs=(LogRead("a", "n1"), LogRead("b", "n2", "timeout"))), "T3", Outcome.FAILED, "b on n2: timeout"),
         (replace(GOOD, certificates=(certificate(NOW - 9 * DAY, DAY),)), "C1", Outcome.FAILED, "2026-10-2"),
         (replace(GOOD, certificates=(certificate(NOW + DAY, DAY),)), "C1", Outcome.FAILED, "to 2026-11-03"),
         (replace(GOOD, certificates=(certificate(NOW - DAY, 20 * DAY),)), "C1", Outcome.WARNED, "ends 2026-11-"),
         (replace(GOOD, certificates=(CertificateFact("c", None, "gone"),)), "C1", Outcome.FAILED, "c: gone"),
-        (replace(GOOD, certificates=(CertificateFact("c", None, "gone"),)), "C2", Outcome.SKIPPED, "who trusts"),
-        (replace(GOOD, intruder=(Probe("s1", "agent", False, "UMB501"),)), "C3", Outcome.FAILED, "lets it in"),
-        (replace(GOOD, intruder=(Probe("s1", "client", False, "x"),)), "C3", Outcome.SKIPPED, "x"),
+        (
+            replace(GOOD, certificates=(CertificateFact("c", None, "gone"),)),
+            "C2",
+            Outcome.SKIPPED,
+            "with the trusted CAs",
+        ),
+        (replace(GOOD, intruder=(DialProbe("s1", "agent", False, "UMB501"),)), "C3", Outcome.FAILED, "accepts it"),
+        (replace(GOOD, intruder=(DialProbe("s1", "client", False, "x"),)), "C3", Outcome.SKIPPED, "x"),
         (replace(GOOD, health=(ServerHealth("s1", "refused"),)), "S1", Outcome.FAILED, "s1: refused"),
         (replace(GOOD, health=()), "S1", Outcome.FAILED, "none"),
         (replace(GOOD, health=(ServerHealth("s1", "refused"),)), "S2", Outcome.SKIPPED, "no server"),
@@ -252,9 +259,14 @@ def test_what_is_wrong_is_found() -> None:
         (replace(GOOD, node_addresses=("a", "b")), "S3", Outcome.FAILED, "s1: 1 of 2"),
         (replace(GOOD, node_addresses=NOTHING), "S3", Outcome.SKIPPED, "nobody said"),
         (replace(GOOD, node_addresses=()), "S3", Outcome.SKIPPED, "no nodes"),
-        (replace(GOOD, kubelets=(Probe("s1", "n", False, "UMB503"),)), "T1", Outcome.FAILED, "n through s1: UMB503"),
+        (
+            replace(GOOD, kubelets=(DialProbe("s1", "n", False, "UMB503"),)),
+            "T1",
+            Outcome.FAILED,
+            "n through s1: UMB503",
+        ),
         (replace(GOOD, kubelets=()), "T1", Outcome.SKIPPED, "nothing to reach"),
-        (replace(GOOD, control_plane=(Probe("s1", "n", False, "UMB505"),)), "T2", Outcome.FAILED, "UMB505"),
+        (replace(GOOD, control_plane=(DialProbe("s1", "n", False, "UMB505"),)), "T2", Outcome.FAILED, "UMB505"),
         (replace(GOOD, proxies=(ServerHealth("p1", "503"),)), "P1", Outcome.FAILED, "p1: 503"),
     ):
         finding = findings(facts)[check]
@@ -270,7 +282,7 @@ def test_a_certificate_that_the_other_sides_ca_has_not_signed_is_found() -> None
 
 
 def test_one_bad_node_among_many_is_not_hidden_and_a_long_list_is_cut() -> None:
-    probes = tuple(Probe("s1", f"n{number}", number % 2 == 0, "UMB503") for number in range(40))
+    probes = tuple(DialProbe("s1", f"n{number}", number % 2 == 0, "UMB503") for number in range(40))
     finding = findings(replace(GOOD, kubelets=probes))["T1"]
     assert finding.outcome is Outcome.FAILED
     assert "20 of 40 dials failed" in finding.evidence

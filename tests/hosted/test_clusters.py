@@ -1,4 +1,4 @@
-"""Both clusters of a hosted control plane: found, asked, and their health."""
+"""Queries to both clusters of a hosted control plane, and the health of servers."""
 
 import asyncio
 from contextlib import AbstractContextManager
@@ -23,7 +23,7 @@ from umbilical.hosted.clusters import (
     NO_PROXIES,
     CheckOptions,
     Clusters,
-    ask_clusters,
+    query_clusters,
 )
 from umbilical.hosted.facts import HostedFacts, ManagementFacts, ServerHealth, Unknown
 from umbilical.hosted.servers import connected_agents, directly, proxy_health, server_health, through_api
@@ -102,7 +102,7 @@ FILES = TlsFiles(Path("c"), Path("k"), Path("ca"))
 
 
 def asked_of(options: CheckOptions, folder: Path) -> Clusters:
-    return asyncio.run(asyncio.wait_for(ask_clusters(options, folder), 2 * SECONDS))
+    return asyncio.run(asyncio.wait_for(query_clusters(options, folder), 2 * SECONDS))
 
 
 def test_nothing_given_is_nothing_known(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_namespace_without_a_tunnel_tells_what_is_missing(plane: ControlPlane,
     assert isinstance(found.client, Unknown)
     assert "UMB570" in found.client.reason
     assert isinstance(found.certificates, tuple)
-    assert {fact.trouble for fact in found.certificates} == {"there is no such Secret"}
+    assert {fact.trouble for fact in found.certificates} == {"the Secret does not exist"}
 
 
 @pytest.mark.real(*PROGRAMS)
@@ -165,4 +165,4 @@ def test_the_agents_pair_is_found_in_the_hosted_cluster(plane: ControlPlane, tmp
     assert found.agent.key is not None
     assert found.agent.key.read_text() == "k"
     assert isinstance(found.certificates, tuple)
-    assert "cannot be read" in found.certificates[0].trouble
+    assert "its tls.crt is invalid" in found.certificates[0].trouble

@@ -26,14 +26,14 @@ from umbilical.cluster.client import make_client
 from umbilical.fault import ApiRefused, ClusterError, HostedError
 from umbilical.host.files import write_file
 from umbilical.host.processes import start
-from umbilical.hosted.access import FRONTEND, KUBELET, Purpose, fetch_tls, private_directory
+from umbilical.hosted.access import FRONTEND, KUBELET, CredentialNames, fetch_tls, private_directory
 from umbilical.hosted.apply import (
     POLL_SECONDS,
     ApplyOptions,
-    Outcome,
-    Patience,
-    Step,
+    ApplyOutcome,
+    ApplyResult,
     TokenCopy,
+    TokenWait,
     copy_token,
     has_source,
     planned_copy,
@@ -59,7 +59,7 @@ def api(secret: dict[str, Any] | None, bundle: dict[str, Any] | None) -> Callabl
     return answer
 
 
-def fetched(answer: Callable[[Request], Answer], folder: Path, purpose: Purpose = FRONTEND) -> TlsFiles:
+def fetched(answer: Callable[[Request], Answer], folder: Path, purpose: CredentialNames = FRONTEND) -> TlsFiles:
     files, _ = scripted(answer, lambda client: fetch_tls(client, "clusters-a", purpose, folder), folder)
     return files
 
@@ -124,12 +124,12 @@ def test_the_names_are_those_of_the_first_script(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     for secret, bundle, word in (
-        (None, {"ca.crt": "a CA"}, "no Secret clusters-a/konnectivity-client"),
-        (encoded(SECRET), None, "no ConfigMap clusters-a/konnectivity-ca-bundle"),
-        (encoded({"tls.crt": "x"}), {"ca.crt": "a CA"}, "it has no tls.key"),
-        ({**encoded(SECRET), "tls.key": "***"}, {"ca.crt": "a CA"}, "its tls.key is no base64"),
-        (encoded(SECRET), {}, "it has no ca.crt"),
-        (encoded(SECRET), {"ca.crt": 7}, "it has no ca.crt"),
+        (None, {"ca.crt": "a CA"}, "Secret clusters-a/konnectivity-client does not exist"),
+        (encoded(SECRET), None, "ConfigMap clusters-a/konnectivity-ca-bundle does not exist"),
+        (encoded({"tls.crt": "x"}), {"ca.crt": "a CA"}, "it has no key tls.key"),
+        ({**encoded(SECRET), "tls.key": "***"}, {"ca.crt": "a CA"}, "its tls.key is not base64"),
+        (encoded(SECRET), {}, "it has no key ca.crt"),
+        (encoded(SECRET), {"ca.crt": 7}, "it has no key ca.crt"),
     ):
         with pytest.raises(HostedError) as fault:
             fetched(api(secret, bundle), tmp_path)
@@ -194,7 +194,7 @@ def test_a_rendering_with_sidecars_says_where_the_copy_goes_and_one_without_need
 
 @pytest.fixture
 def copy(plane: ControlPlane, tmp_path: Path) -> Iterator[TokenCopy]:
-    """A control-plane namespace of the test's own; the hosted cluster is the same one, without the Secret yet."""
+    """A control-plane namespace for the test; the same cluster is the hosted one, without the Secret yet."""
     name = f"copy-{abs(hash(tmp_path)) % 10**9}"
     plane.kubectl("create", "namespace", name)
     yield TokenCopy("management", name, LABELS)
@@ -208,11 +208,11 @@ def make_source(plane: ControlPlane, data: dict[str, str] | None) -> None:
 
 def copied(
     plane: ControlPlane, copy: TokenCopy, options: ApplyOptions | None = None, clock: ManualClock | None = None
-) -> Step:
-    told: list[Step] = []
+) -> ApplyResult:
+    told: list[ApplyResult] = []
     waits: list[str] = []
     time = clock or ManualClock()
-    patience = Patience(30.0, lambda: waits.append("waits"), time.clock())
+    patience = TokenWait(30.0, lambda: waits.append("waits"), time.clock())
     work = copy_token(copy, plane.kubeconfig, plane.kubeconfig, options or ApplyOptions(), told.append, patience)
     step = asyncio.run(asyncio.wait_for(work, 60))
     assert told == [step]
@@ -230,16 +230,16 @@ def stored(plane: ControlPlane, copy: TokenCopy) -> dict[str, Any]:
 def test_token_and_ca_are_copied_with_our_labels_and_nothing_else(plane: ControlPlane, copy: TokenCopy) -> None:
     make_source(plane, FILLED | {"namespace": "a3ViZS1zeXN0ZW0="})
     clock = ManualClock()
-    assert copied(plane, copy, clock=clock).outcome is Outcome.CREATED
+    assert copied(plane, copy, clock=clock).outcome is ApplyOutcome.CREATED
     assert clock.sleeps == []
     secret = stored(plane, copy)
     assert secret["data"] == FILLED
     assert secret["type"] == "Opaque"
     assert secret["metadata"]["labels"] == LABELS
     assert "annotations" not in secret["metadata"]
-    assert copied(plane, copy).outcome is Outcome.UNCHANGED
+    assert copied(plane, copy).outcome is ApplyOutcome.UNCHANGED
     make_source(plane, FILLED | {"token": "bmV3LXRva2Vu"})
-    assert copied(plane, copy).outcome is Outcome.CHANGED
+    assert copied(plane, copy).outcome is ApplyOutcome.CHANGED
     assert stored(plane, copy)["data"]["token"] == "bmV3LXRva2Vu"
 
 
@@ -247,8 +247,8 @@ def test_token_and_ca_are_copied_with_our_labels_and_nothing_else(plane: Control
 @pytest.mark.parametrize(
     ("data", "why", "remedy"),
     [
-        (None, "no token into Secret kube-system/konnectivity-proxy-token within 30 s", "kube-controller-manager"),
-        ({"token": TOKEN}, "has a token and no ca.crt", "--root-ca-file"),
+        (None, "timed out after 30 s waiting for the hosted cluster to write a token", "kube-controller-manager"),
+        ({"token": TOKEN}, "has a token but no ca.crt", "--root-ca-file"),
     ],
 )
 def test_a_token_that_does_not_come_is_waited_for_and_then_told(
@@ -257,7 +257,7 @@ def test_a_token_that_does_not_come_is_waited_for_and_then_told(
     make_source(plane, data)
     clock = ManualClock()
     step = copied(plane, copy, clock=clock)
-    assert (step.outcome, step.subject) == (Outcome.NOT_COPIED, copy.subject)
+    assert (step.outcome, step.subject) == (ApplyOutcome.NOT_COPIED, copy.subject)
     assert why in step.detail
     assert remedy in step.remedy
     assert sum(clock.sleeps) == 30.0
@@ -268,8 +268,8 @@ def test_a_token_that_does_not_come_is_waited_for_and_then_told(
 @real
 def test_a_secret_that_is_gone_is_told_as_that(plane: ControlPlane, copy: TokenCopy) -> None:
     step = copied(plane, copy)
-    assert step.outcome is Outcome.NOT_COPIED
-    assert "there is no Secret kube-system/konnectivity-proxy-token" in step.detail
+    assert step.outcome is ApplyOutcome.NOT_COPIED
+    assert "Secret kube-system/konnectivity-proxy-token does not exist" in step.detail
     assert "get serviceaccount konnectivity-proxy" in step.remedy
 
 
@@ -277,7 +277,7 @@ def test_a_secret_that_is_gone_is_told_as_that(plane: ControlPlane, copy: TokenC
 def test_a_dry_run_looks_at_nothing(plane: ControlPlane, copy: TokenCopy) -> None:
     make_source(plane, FILLED)
     step = copied(plane, copy, ApplyOptions(is_dry_run=True))
-    assert step.outcome is Outcome.UNCHECKED
+    assert step.outcome is ApplyOutcome.UNCHECKED
     assert stored(plane, copy) == {}
 
 
@@ -285,11 +285,11 @@ def test_a_dry_run_looks_at_nothing(plane: ControlPlane, copy: TokenCopy) -> Non
 def test_who_may_not_read_the_token_is_told_at_once(plane: ControlPlane, copy: TokenCopy) -> None:
     make_source(plane, FILLED)
     clock = ManualClock()
-    patience = Patience(30.0, clock=clock.clock())
+    patience = TokenWait(30.0, clock=clock.clock())
     nobody = plane.make_kubeconfig("copy-nobody")
     work = copy_token(copy, nobody, plane.kubeconfig, ApplyOptions(), lambda _: None, patience)
     step = asyncio.run(asyncio.wait_for(work, 60))
-    assert step.outcome is Outcome.NOT_COPIED
+    assert step.outcome is ApplyOutcome.NOT_COPIED
     assert "403" in step.detail
     assert step.remedy
     assert clock.sleeps == []
@@ -299,7 +299,7 @@ def test_who_may_not_read_the_token_is_told_at_once(plane: ControlPlane, copy: T
 def test_a_namespace_that_is_not_there_is_a_refusal_without_the_token(plane: ControlPlane, copy: TokenCopy) -> None:
     make_source(plane, FILLED)
     step = copied(plane, TokenCopy("management", "no-such-namespace", LABELS))
-    assert step.outcome is Outcome.REFUSED
+    assert step.outcome is ApplyOutcome.REFUSED
     assert "404" in step.detail
 
 
@@ -307,7 +307,7 @@ def test_a_namespace_that_is_not_there_is_a_refusal_without_the_token(plane: Con
 def test_a_hosted_api_that_does_not_answer_ends_it(plane: ControlPlane, copy: TokenCopy, tmp_path: Path) -> None:
     broken = tmp_path / "kubeconfig"
     broken.write_text(plane.kubeconfig.read_text().replace(plane.url, "https://127.0.0.1:1"))
-    work = copy_token(copy, broken, plane.kubeconfig, ApplyOptions(), lambda _: None, Patience(30.0))
+    work = copy_token(copy, broken, plane.kubeconfig, ApplyOptions(), lambda _: None, TokenWait(30.0))
     with pytest.raises(ClusterError, match="UMB603"):
         asyncio.run(asyncio.wait_for(work, 60))
 
@@ -327,16 +327,16 @@ def test_the_token_that_a_real_controller_makes_is_waited_for_and_lets_its_beare
     ]
     manager = start([str(program), *arguments], tmp_path / "manager.log", name="kube-controller-manager")
     try:
-        work = copy_token(copy, plane.kubeconfig, plane.kubeconfig, ApplyOptions(), lambda _: None, Patience(90.0))
+        work = copy_token(copy, plane.kubeconfig, plane.kubeconfig, ApplyOptions(), lambda _: None, TokenWait(90.0))
         step = asyncio.run(asyncio.wait_for(work, 120))
     finally:
         manager.stop(timeout_seconds=5)
-    assert step.outcome is Outcome.CREATED, step
+    assert step.outcome is ApplyOutcome.CREATED, step
     assert asyncio.run(asyncio.wait_for(_addresses_by(plane, stored(plane, copy)["data"], tmp_path), 60))
 
 
 async def _addresses_by(plane: ControlPlane, data: dict[str, str], folder: Path) -> tuple[str, ...] | None:
-    """What a sidecar finds with the copy: kubeconfig, token and CA as files of one directory."""
+    """The files of a sidecar after the copy: kubeconfig, token and CA."""
     (config_map,) = management_access(hosted_spec())
     content = yaml.safe_load(config_map["data"][KUBECONFIG_KEY])
     content["clusters"][0]["cluster"] |= {"server": plane.url, "certificate-authority": str(folder / "ca.crt")}

@@ -20,9 +20,9 @@ from tests.support.tunnel_pki import FolderAuthority
 from tests.support.web_server import Handler, serving
 
 from umbilical.hosted import clusters as gather
-from umbilical.hosted.access import Access
-from umbilical.hosted.clusters import look_at_agent_certificate, look_at_cluster
-from umbilical.hosted.facts import HostedFacts, LogRead, Node, Probe, ServerHealth
+from umbilical.hosted.access import TunnelAccess
+from umbilical.hosted.clusters import read_agent_certificate, read_cluster
+from umbilical.hosted.facts import DialProbe, HostedFacts, HostedNode, LogRead, ServerHealth
 from umbilical.hosted.pki.table import AGENT, CLIENT, SERVER
 from umbilical.hosted.servers import probe_dials, probe_intruder, probe_kubelets
 from umbilical.pki.authority import Authority
@@ -58,14 +58,14 @@ def test_nodes_pods_and_logs_are_looked_at(tmp_path: Path) -> None:
                 return status_answer(500, "InternalError", "dial tcp 10.0.0.2:10250: i/o timeout")
         return status_answer(404, "NotFound")
 
-    facts, requests = scripted(answer, look_at_cluster, tmp_path)
+    facts, requests = scripted(answer, read_cluster, tmp_path)
     assert isinstance(facts, HostedFacts)
-    assert facts.nodes == (Node("n1", "10.0.0.1", 10999, True), Node("n2", "", 10250, False))
+    assert facts.nodes == (HostedNode("n1", "10.0.0.1", 10999, True), HostedNode("n2", "", 10250, False))
     assert facts.daemon_set is None
     assert len(facts.agent_pods) == 4
     assert facts.logs == (
         LogRead("a1", "n1"),
-        LogRead("a2", "n2", "it is empty"),
+        LogRead("a2", "n2", "the log is empty"),
         LogRead("a3", "n2", "dial tcp 10.0.0.2:10250: i/o timeout"),
     )
     logs = [request for request in requests if request.path.endswith("/log")]
@@ -75,9 +75,9 @@ def test_nodes_pods_and_logs_are_looked_at(tmp_path: Path) -> None:
 
 def test_the_agents_certificate_that_is_missing_is_told(tmp_path: Path) -> None:
     fact, requests = scripted(
-        lambda _: status_answer(404, "NotFound"), lambda client: look_at_agent_certificate(client, None), tmp_path
+        lambda _: status_answer(404, "NotFound"), lambda client: read_agent_certificate(client, None), tmp_path
     )
-    assert fact.trouble == "there is no such Secret"
+    assert fact.trouble == "the Secret does not exist"
     assert requests[0].path == "/api/v1/namespaces/kube-system/secrets/konnectivity-agent"
 
 
@@ -116,7 +116,7 @@ def test_a_namespace_is_looked_at(plane: ControlPlane) -> None:
             "apps/v1", "Deployment", "konnectivity-agent", spec={"selector": {"matchLabels": label}, "template": agent}
         ),
     )
-    facts = on_plane(plane, lambda client: gather.look_at_namespace(client, PLACE))
+    facts = on_plane(plane, lambda client: gather.read_namespace(client, PLACE))
     assert [gather.pod_name(pod) for pod in facts.server_pods] == ["kas-0", "kas-1"]
     assert [gather.health_port(pod) for pod in facts.server_pods] == [3041, 2041]
     assert [gather.frontend_port(pod) for pod in facts.server_pods] == [9090, 8090]
@@ -128,10 +128,10 @@ def test_a_namespace_is_looked_at(plane: ControlPlane) -> None:
 
 @pytest.mark.real(*PROGRAMS)
 def test_an_empty_namespace_has_nothing(plane: ControlPlane) -> None:
-    facts = on_plane(plane, lambda client: gather.look_at_namespace(client, "nothing-here"))
+    facts = on_plane(plane, lambda client: gather.read_namespace(client, "nothing-here"))
     assert (facts.server_pods, facts.services, facts.control_plane_agent) == ((), {}, None)
-    certificates = on_plane(plane, lambda client: gather.look_at_certificates(client, "nothing-here", None))
-    assert [fact.trouble for fact in certificates] == ["there is no such Secret"] * 3
+    certificates = on_plane(plane, lambda client: gather.read_certificate_facts(client, "nothing-here", None))
+    assert [fact.trouble for fact in certificates] == ["the Secret does not exist"] * 3
 
 
 def deployment(*arguments: str) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def test_a_certificate_is_read_with_those_who_must_trust_it() -> None:
     bundle = {
         "data": {"ca.crt": signer.certificate_pem.decode(), "server-client-ca.crt": other.certificate_pem.decode()}
     }
-    # The agents' one key is that of all, as HyperShift has it.
+    # HyperShift: all agents share one key.
     for leaf_kind, name in ((CLIENT, "other"), (AGENT, "signer"), (SERVER, "signer")):
         trusted = gather.authorities(bundle, leaf_kind)
         assert trusted is not None
@@ -178,7 +178,7 @@ def test_a_certificate_is_read_with_those_who_must_trust_it() -> None:
 
 def test_what_cannot_be_read_is_told_or_not_known() -> None:
     for data in ({}, {"tls.crt": "***"}, {"tls.crt": encoded(b"no certificate")}):
-        assert "cannot be read" in gather.certificate_fact("s", {"data": data}, None).trouble
+        assert "its tls.crt is invalid" in gather.certificate_fact("s", {"data": data}, None).trouble
     assert gather.authorities(None, SERVER) is None
     assert gather.authorities({"data": {"ca.crt": "no certificate"}}, SERVER) is None
     assert gather.authorities({"data": {}}, SERVER) is None
@@ -197,7 +197,7 @@ def test_certificates_come_from_the_cluster(plane: ControlPlane) -> None:
         ),
     )
     bundle = on_plane(plane, lambda client: gather.get_bundle(client, PLACE))
-    facts = on_plane(plane, lambda client: gather.look_at_certificates(client, PLACE, bundle))
+    facts = on_plane(plane, lambda client: gather.read_certificate_facts(client, PLACE, bundle))
     assert {fact.name.partition("/")[2]: fact.certificate is not None for fact in facts} == {
         "konnectivity-server": False,
         "konnectivity-cluster": False,
@@ -227,7 +227,7 @@ def kubelet_ca(tmp_path: Path) -> FolderAuthority:
     return FolderAuthority(tmp_path / "kubelets", "kubelet-ca")
 
 
-def kubelets(access: Access, port: int, tls: TlsFiles | None = None) -> Probe:
+def kubelets(access: TunnelAccess, port: int, tls: TlsFiles | None = None) -> DialProbe:
     (probe,) = asyncio.run(probe_kubelets([access], [("127.0.0.1", port)], tls, SECONDS))
     return probe
 
@@ -239,7 +239,7 @@ def test_a_kubelet_that_answers_is_reached_and_one_that_is_ill_is_not_well(
     files = TlsFiles(client.certificate, client.key, kubelet_ca.certificate_file)
     with kubelet(kubelet_ca, 200, asks=True) as port:
         probe = kubelets(tunnel.access, port, files)
-    assert probe == Probe(tunnel.access.title, f"127.0.0.1:{port}", True, "HTTP 200 on /healthz")
+    assert probe == DialProbe(tunnel.access.title, f"127.0.0.1:{port}", True, "HTTP 200 on /healthz")
     for status, is_ok in ((401, True), (403, True), (500, False), (404, False)):
         with kubelet(kubelet_ca, status) as port:
             probe = kubelets(tunnel.access, port)

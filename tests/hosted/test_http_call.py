@@ -12,14 +12,14 @@ from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.fault import HostedError
 from umbilical.hosted.endpoint_tls import EndpointTls, endpoint_context, read, untrusting, words
-from umbilical.hosted.http_call import Answer, Call, Exchange, Pipe, Url, names, parse_url
+from umbilical.hosted.http_call import HttpAnswer, HttpCall, HttpExchange, Pipe, Url, names, parse_url
 from umbilical.tunnel.settings import TlsFiles
 
 URL = Url("http", "node", 10250, "/metrics")
 
 
 class ScriptedPipe(Pipe):
-    """Hands out chunks as a network would, and keeps what was written."""
+    """Returns scripted chunks, and keeps what was written."""
 
     def __init__(self, chunks: list[bytes], write_error: OSError | None = None) -> None:
         self.chunks = list(chunks)
@@ -43,10 +43,10 @@ class ScriptedPipe(Pipe):
         """There is nothing to close."""
 
 
-async def exchanged(chunks: list[bytes], call: Call | None = None) -> tuple[Answer, bytes, bytes]:
+async def exchanged(chunks: list[bytes], call: HttpCall | None = None) -> tuple[HttpAnswer, bytes, bytes]:
     pipe = ScriptedPipe(chunks)
-    exchange = Exchange(pipe)
-    await exchange.send(call or Call("GET", URL))
+    exchange = HttpExchange(pipe)
+    await exchange.send(call or HttpCall("GET", URL))
     answer = await exchange.answer()
     body = b"".join([octets async for octets in exchange.body()])
     return answer, body, pipe.written
@@ -86,7 +86,7 @@ def test_any_text_is_a_url_or_a_value_error(text: str) -> None:
 
 
 async def test_a_request_is_complete_and_given_headers_win() -> None:
-    call = Call("POST", URL, (("host", "other"), ("X-More", "1")), b"body")
+    call = HttpCall("POST", URL, (("host", "other"), ("X-More", "1")), b"body")
     _, _, written = await exchanged([b"HTTP/1.1 204 No Content\r\n\r\n"], call)
     head, _, body = written.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
@@ -112,7 +112,7 @@ async def test_a_body_comes_whole_however_it_is_framed_and_cut() -> None:
 async def test_the_head_is_shown_as_it_came_and_head_has_no_body() -> None:
     answer, _, _ = await exchanged([b"HTTP/1.1 404 Not Found\r\nX-Case: Kept\r\nContent-Length: 0\r\n\r\n"])
     assert answer.head == "HTTP/1.1 404 Not Found\r\nX-Case: Kept\r\nContent-Length: 0\r\n\r\n"
-    answer, body, _ = await exchanged([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"], Call("HEAD", URL))
+    answer, body, _ = await exchanged([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"], HttpCall("HEAD", URL))
     assert (answer.status, body) == (200, b"")
 
 
@@ -130,10 +130,10 @@ async def test_an_answer_that_is_none_or_not_whole_is_told() -> None:
 
 
 async def test_what_cannot_be_sent_is_told() -> None:
-    with pytest.raises(HostedError, match="no HTTP request"):
-        await exchanged([], Call("GET", URL, (("bad name", "x"),)))
+    with pytest.raises(HostedError, match="not valid HTTP"):
+        await exchanged([], HttpCall("GET", URL, (("bad name", "x"),)))
     with pytest.raises(HostedError, match="Broken pipe"):
-        await Exchange(ScriptedPipe([], BrokenPipeError(32, "Broken pipe"))).send(Call("GET", URL))
+        await HttpExchange(ScriptedPipe([], BrokenPipeError(32, "Broken pipe"))).send(HttpCall("GET", URL))
 
 
 @given(st.binary(max_size=200))

@@ -1,4 +1,4 @@
-"""Manifests of a hosted control plane read and judged."""
+"""Reading and validating the manifests of a hosted control plane."""
 
 import json
 from pathlib import Path

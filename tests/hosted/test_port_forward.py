@@ -14,10 +14,10 @@ from tests.support.tls_listener import listener, plain_text
 import peers
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
 from umbilical.fault import HostedError
-from umbilical.hosted.access import Access, AccessRequest, open_access, port_forward, server_title
+from umbilical.hosted.access import AccessRequest, TunnelAccess, open_access, port_forward, server_title
 from umbilical.tunnel.settings import TlsFiles
 
-# Forwards for real, as kubectl does behind the same line; the real one needs a kubelet for it.
+# Forwards for real and prints kubectl's line; kubectl itself needs a kubelet.
 FORWARDER = """#!{python}
 import os, socket, sys, threading
 assert sys.argv[1] == "port-forward", sys.argv
@@ -128,7 +128,7 @@ def namespace(plane: ControlPlane) -> str:
 
 def test_given_files_are_used_as_they_are_and_a_unix_socket_needs_none() -> None:
     with open_access(AccessRequest(SERVER, FILES, protocol=Protocol.GRPC)) as access:
-        assert access == Access(SERVER, FILES, Protocol.GRPC)
+        assert access == TunnelAccess(SERVER, FILES, Protocol.GRPC)
     settings = access.dialer_settings(7.0)
     assert (settings.servers, settings.tls, settings.protocol) == ((SERVER,), FILES, Protocol.GRPC)
     assert (settings.connect_seconds, settings.tls_seconds, settings.reply_seconds) == (7.0, 7.0, 7.0)

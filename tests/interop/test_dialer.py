@@ -11,7 +11,7 @@ import pytest
 from tests.interop.conftest import StartPair, print_logs
 from tests.interop.endpoints import echo, endpoint, pattern, refused_address, transfer
 from tests.support.coroutines import play
-from tests.support.dialer_scene import dialer_for, echoed, end, failure_at, open_at, settings_for
+from tests.support.dialer_testbed import dialer_for, echoed, end, failure_at, open_at, settings_for
 from tests.support.live_certificates import LiveFiles
 from tests.support.no_route import no_route
 from tests.support.tunnel_pair import Shape, TunnelPair, wait_until
@@ -19,7 +19,7 @@ from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
 from umbilical.dialer.blocking import BlockingDialer
 from umbilical.dialer.dialer import Dialer
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer
 from umbilical.dialer.trace import Trace
 from umbilical.tunnel.settings import TlsFiles
@@ -71,7 +71,7 @@ def test_what_an_endpoint_says_first_is_never_lost(pair: TunnelPair) -> None:
     races = pair.shape.server == "upstream" and pair.shape.mode == "http-connect"
     dials = EARLY_DIALS if pair.shape.is_ours_alone else EARLY_DIALS // 5
 
-    async def one(dialer: Dialer, address: str) -> Reason | None:
+    async def one(dialer: Dialer, address: str) -> DialReason | None:
         try:
             reader, writer = await open_at(dialer, address)
         except DialFailed as failure:
@@ -80,8 +80,8 @@ def test_what_an_endpoint_says_first_is_never_lost(pair: TunnelPair) -> None:
         await end(writer)
         return None
 
-    async def script(address: str) -> set[Reason | None]:
-        ends: set[Reason | None] = set()
+    async def script(address: str) -> set[DialReason | None]:
+        ends: set[DialReason | None] = set()
         async with dialer_for(pair.pki, pair.frontend()) as dialer:
             for _ in range(dials // AT_ONCE):
                 ends.update(await asyncio.gather(*(one(dialer, address) for _ in range(AT_ONCE))))
@@ -89,7 +89,7 @@ def test_what_an_endpoint_says_first_is_never_lost(pair: TunnelPair) -> None:
 
     with endpoint(greet) as address:
         ends = play(script(address))
-    assert ends <= ({None, Reason.PROTOCOL} if races else {None})
+    assert ends <= ({None, DialReason.PROTOCOL} if races else {None})
 
 
 def test_sessions_are_resumed_and_hops_are_told(pair: TunnelPair) -> None:
@@ -121,12 +121,12 @@ def test_the_endpoint_s_failures_have_their_reasons(pair: TunnelPair) -> None:
 def _check_reasons(pair: TunnelPair, unreachable: str) -> None:
     refused = refused_address()
     expected = {
-        refused: Reason.REFUSED,
-        unreachable: Reason.UNREACHABLE,
-        "nobody.invalid:443": Reason.NAME,
+        refused: DialReason.REFUSED,
+        unreachable: DialReason.UNREACHABLE,
+        "nobody.invalid:443": DialReason.NAME,
     }
     if (pair.shape.mode, pair.shape.frontend) == ("http-connect", "uds"):  # elsewhere five seconds show no more
-        expected[SILENT] = Reason.TIMEOUT
+        expected[SILENT] = DialReason.TIMEOUT
 
     async def script() -> dict[str, DialFailed]:
         async with dialer_for(pair.pki, pair.frontend()) as dialer:
@@ -148,7 +148,7 @@ def implementation(request: pytest.FixtureRequest) -> str:
 def test_a_server_without_agents_says_so(start_pair: StartPair, implementation: str, mode: str) -> None:
     pair = start_pair(Shape(implementation, implementation, mode, "uds"), agents=False)
     failure = play(failure_at(dialer_for(pair.pki, pair.frontend()), "127.0.0.1:1"))
-    assert failure.reason is Reason.NO_AGENT
+    assert failure.reason is DialReason.NO_AGENT
     assert failure.hop == f"unix:{pair.socket_path}"
 
 
@@ -173,7 +173,7 @@ async def test_a_certificate_of_another_ca_is_refused_on_either_side(
         dialer = _dialer(pair, files)
         failure = await failure_at(dialer, "127.0.0.1:1")
         await dialer.close()
-        assert failure.reason is Reason.TLS, failure.brief
+        assert failure.reason is DialReason.TLS, failure.brief
         assert failure.hop == f"127.0.0.1:{pair.ports.frontend}"
 
 
@@ -190,7 +190,7 @@ async def test_a_server_that_is_killed_while_it_dials_is_gone_and_named(
         )
         pair.server.kill()
         failure = await dial
-        assert failure.reason is Reason.SERVER, failure.brief
+        assert failure.reason is DialReason.SERVER, failure.brief
         assert failure.hop == f"127.0.0.1:{pair.ports.frontend}"
         assert (await failure_at(dialer, SILENT)).text == "connection refused"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.interop.hosted_scene import NAMESPACE, NODE, HostedScene, hosted_scene, policy
+from tests.interop.hosted_testbed import NAMESPACE, NODE, HostedTestbed, hosted_testbed, policy
 from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
 from tests.support.tunnel_pair import wait_until
 
@@ -20,15 +20,17 @@ IMPLEMENTATIONS: Final = ["ours", pytest.param("upstream", marks=pytest.mark.rea
 pytestmark = pytest.mark.real(*PROGRAMS)
 
 
-@pytest.fixture(scope="module", params=IMPLEMENTATIONS)
-def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostedScene]:
-    with hosted_scene(request.param, tmp_path_factory.mktemp("scene")) as scene:
-        yield scene
+@pytest.fixture(name="testbed", scope="module", params=IMPLEMENTATIONS)
+def running_testbed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[HostedTestbed]:
+    with hosted_testbed(request.param, tmp_path_factory.mktemp("testbed")) as testbed:
+        yield testbed
 
 
-def check(scene: HostedScene, *arguments: str) -> tuple[int, dict[str, tuple[str, str]]]:
+def check(testbed: HostedTestbed, *arguments: str) -> tuple[int, dict[str, tuple[str, str]]]:
     """Run it; return status, and outcome and evidence by check."""
-    command = [PROGRAM, "hosted", "check", *scene.options, "-o", "json", *arguments]
+    command = [PROGRAM, "hosted", "check", *testbed.options, "-o", "json", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.stdout, done.stderr
     findings = json.loads(done.stdout)["findings"]
@@ -39,39 +41,39 @@ def failing(found: dict[str, tuple[str, str]]) -> set[str]:
     return {identifier for identifier, (outcome, _) in found.items() if outcome == "failed"}
 
 
-def test_a_control_plane_that_works_passes_every_check(scene: HostedScene) -> None:
-    health = f"127.0.0.1:{scene.pairs[0].ports.server_health}"
-    status, found = check(scene, "--proxy-health", health)
+def test_a_control_plane_that_works_passes_every_check(testbed: HostedTestbed) -> None:
+    health = f"127.0.0.1:{testbed.pairs[0].ports.server_health}"
+    status, found = check(testbed, "--proxy-health", health)
     wrong = {name: told for name, told in found.items() if told[0] not in ("passed", "warned")}
     assert (status, wrong) == (0, {})
     # Certificates of a test live for a day.
     assert {name for name, told in found.items() if told[0] == "warned"} == {"C1"}
 
 
-def test_nothing_fetched_is_left_behind(scene: HostedScene, tmp_path: Path) -> None:
-    command = ["env", f"TMPDIR={tmp_path}", PROGRAM, "hosted", "check", *scene.options]
+def test_nothing_fetched_is_left_behind(testbed: HostedTestbed, tmp_path: Path) -> None:
+    command = ["env", f"TMPDIR={tmp_path}", PROGRAM, "hosted", "check", *testbed.options]
     subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_curl_takes_kubelets_credentials_from_the_namespace(scene: HostedScene) -> None:
-    url = f"https://{NODE}:{scene.kubelet_port}/healthz"
-    command = [PROGRAM, "proxy", "curl", "-n", NAMESPACE, "--kubeconfig", str(scene.management.kubeconfig)]
-    command += ["--server", f"127.0.0.1:{scene.pairs[0].ports.frontend}", url]
+def test_curl_takes_kubelets_credentials_from_the_namespace(testbed: HostedTestbed) -> None:
+    url = f"https://{NODE}:{testbed.kubelet_port}/healthz"
+    command = [PROGRAM, "proxy", "curl", "-n", NAMESPACE, "--kubeconfig", str(testbed.management.kubeconfig)]
+    command += ["--server", f"127.0.0.1:{testbed.pairs[0].ports.frontend}", url]
     done = subprocess.run([*command, "--kubelet"], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok", "")
     without = subprocess.run([*command, "-k"], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert without.returncode == 4, "the kubelet wants a certificate"
 
 
-def test_a_closed_port_and_a_service_that_waits_are_found(scene: HostedScene) -> None:
-    plane = scene.management
+def test_a_closed_port_and_a_service_that_waits_are_found(testbed: HostedTestbed) -> None:
+    plane = testbed.management
     plane.kubectl("-n", NAMESPACE, "delete", "networkpolicy", "konnectivity-agents")
     plane.apply(policy("kas", 6443))
     patch = '{"spec": {"publishNotReadyAddresses": false}}'
     plane.kubectl("-n", NAMESPACE, "patch", "service", "konnectivity-server", "-p", patch)
     try:
-        status, found = check(scene)
+        status, found = check(testbed)
     finally:
         plane.kubectl("-n", NAMESPACE, "delete", "networkpolicy", "kas")
         plane.apply(policy("konnectivity-agents", 8091))
@@ -79,12 +81,12 @@ def test_a_closed_port_and_a_service_that_waits_are_found(scene: HostedScene) ->
     assert (status, failing(found)) == (1, {"M2", "M3"})
 
 
-def test_one_server_without_agents_is_not_hidden_by_the_other(scene: HostedScene) -> None:
-    pair = scene.pairs[1]
+def test_one_server_without_agents_is_not_hidden_by_the_other(testbed: HostedTestbed) -> None:
+    pair = testbed.pairs[1]
     pair.agent.kill()
     wait_until(lambda: pair.server_health("/readyz")[0] != 200, "the server misses its agent")
     try:
-        status, found = check(scene)
+        status, found = check(testbed)
     finally:
         pair.start_agent()
     assert status == 1
@@ -96,11 +98,11 @@ def test_one_server_without_agents_is_not_hidden_by_the_other(scene: HostedScene
     assert "UMB505" in found["T1"][1]
 
 
-def test_a_server_that_is_gone_is_named(scene: HostedScene) -> None:
-    pair = scene.pairs[1]
+def test_a_server_that_is_gone_is_named(testbed: HostedTestbed) -> None:
+    pair = testbed.pairs[1]
     pair.server.kill()
     try:
-        status, found = check(scene)
+        status, found = check(testbed)
     finally:
         pair.revive()
     assert status == 1

@@ -33,8 +33,8 @@ from umbilical.hosted.objects.spec import (
     ManagementProxy,
     Pki,
     Publishing,
-    Server,
     ServerCount,
+    ServerProgram,
     Signers,
     Strategy,
     TlsProfile,
@@ -72,7 +72,7 @@ SPECS: Final = {
         f"{strategy.value}-{signers.value}": published(strategy, signers)
         for strategy, signers in itertools.product(Strategy, Signers)
     },
-    "upstream": PLAIN.replace(server=Server.UPSTREAM),
+    "upstream": PLAIN.replace(server=ServerProgram.UPSTREAM),
     "leases": PLAIN.replace(server_count=ServerCount.LEASES, leases=Leases("konnectivity-server-kubeconfig")),
     "pod-network": PLAIN.replace(agents=Agents(host_network=False, dns_policy="ClusterFirst")),
     "one-replica-modern": PLAIN.replace(

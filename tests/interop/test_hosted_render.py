@@ -27,12 +27,12 @@ from umbilical.hosted.objects.spec import (
     KubeApiserver,
     Pki,
     Publishing,
-    Server,
+    ServerProgram,
     Strategy,
     Workload,
 )
-from umbilical.hosted.pki.certificate_set import Names
-from umbilical.hosted.pki.table import AGENT, CLIENT, CONTROL_PLANE_AGENT, Leaf, Signers
+from umbilical.hosted.pki.certificate_set import ListenerNames
+from umbilical.hosted.pki.table import AGENT, CLIENT, CONTROL_PLANE_AGENT, HostedLeaf, Signers
 
 pytestmark = pytest.mark.real("curl")
 REFUSED = "000"
@@ -47,7 +47,7 @@ class Rendered:
         self.folder, self.whose = folder, whose
         self.frontend, self.agents, self.health = free_port(), free_port(), free_port()
         self.spec = _spec(whose, self.agents, layout)
-        names = Names(self.spec.frontend_names, self.spec.agent_listener_names)
+        names = ListenerNames(self.spec.frontend_names, self.spec.agent_listener_names)
         self.certificates = renewed(None, names, wanted=terms(signers=layout)).set
         write_tree(render(self.spec, self.certificates, as_bytes(static_pod())), folder / "out", overwrite=False)
         self.pki = folder / "pki"
@@ -85,7 +85,7 @@ class Rendered:
         own += [f"--health-server-port={free_port()}", f"--admin-server-port={free_port()}", "--sync-interval=200ms"]
         return self._daemon("proxy-agent", name, [*_moved(pod["containers"][0]["args"], places), *own])
 
-    def status(self, leaf: Leaf, address: str) -> str:
+    def status(self, leaf: HostedLeaf, address: str) -> str:
         """Return what the frontend answers to a CONNECT that shows this certificate."""
         command = ["curl", "--silent", "--max-time", "30", "-p", "-x", f"https://127.0.0.1:{self.frontend}"]
         command += ["--proxy-cacert", str(self.pki / f"{_frontend_signer(self.spec)}.crt")]
@@ -117,7 +117,7 @@ class Rendered:
 
 def _spec(whose: str, agent_port: int, layout: Signers) -> HostedSpec:
     return hosted_spec(
-        server=Server.UMBILICAL if whose == "ours" else Server.UPSTREAM,
+        server=ServerProgram.UMBILICAL if whose == "ours" else ServerProgram.UPSTREAM,
         replicas=1,
         publishing=Publishing(Strategy.LOAD_BALANCER, "127.0.0.1", agent_port),
         kube_apiserver=KubeApiserver(workload=Workload.STATIC_POD, manifest="kube-apiserver.yaml"),
@@ -170,7 +170,9 @@ def test_what_is_rendered_carries_tunnels_by_both_kinds_of_agents(start: Any, wh
 
 @pytest.mark.parametrize("whose", SERVERS)
 @pytest.mark.parametrize("agent", [AGENT, CONTROL_PLANE_AGENT], ids=lambda leaf: leaf.id)
-def test_an_agents_certificate_opens_nothing_on_the_rendered_frontend(start: Any, whose: str, agent: Leaf) -> None:
+def test_an_agents_certificate_opens_nothing_on_the_rendered_frontend(
+    start: Any, whose: str, agent: HostedLeaf
+) -> None:
     rendered = start(whose)
     with endpoint(echo) as address:
         wait_until(lambda: rendered.status(CLIENT, address) == "200", "a tunnel for a client")

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 import requests
 from tests.interop.git_repository import CONTENT, git, make_bare_repository
-from tests.interop.https_scene import BODY, ELSEWHERE, HttpsScene, Tinyproxy, curl, files_of, pages_at
+from tests.interop.https_testbed import BODY, ELSEWHERE, HttpsTestbed, Tinyproxy, curl, files_of, pages_at
 from tests.interop.namespace import BLACKHOLE
 from tests.interop.websocket_peers import WebSocket, websocket_server
 from tests.support import kernel_routes
@@ -33,16 +33,16 @@ SHAPES: Final = [
 pytestmark = pytest.mark.real("curl")
 
 
-@pytest.fixture(scope="module", params=SHAPES)
-def scene(
+@pytest.fixture(name="testbed", scope="module", params=SHAPES)
+def running_testbed(
     request: pytest.FixtureRequest, pki: TunnelPki, tmp_path_factory: pytest.TempPathFactory, network: None
-) -> Iterator[HttpsScene]:
+) -> Iterator[HttpsTestbed]:
     with ExitStack() as stack:
         pair = TunnelPair(request.param, pki, tmp_path_factory.mktemp("https"))
         stack.callback(lambda: print(pair.logs()))
         stack.callback(pair.stop)
         pair.start()
-        yield HttpsScene(pair, stack)
+        yield HttpsTestbed(pair, stack)
 
 
 @pytest.fixture(scope="module")
@@ -72,16 +72,16 @@ def secure_pages(authority: FolderAuthority) -> Iterator[int]:
         yield port
 
 
-def test_curl_gets_a_page_by_a_plain_request(scene: HttpsScene, pages: int) -> None:
-    done = curl(["-x", scene.url, "-i", f"http://127.0.0.1:{pages}/"])
+def test_curl_gets_a_page_by_a_plain_request(testbed: HttpsTestbed, pages: int) -> None:
+    done = curl(["-x", testbed.url, "-i", f"http://127.0.0.1:{pages}/"])
     head, _, body = done.stdout.partition(b"\r\n\r\n")
     assert (done.returncode, body == BODY) == (0, True), done.stderr
     assert b"Via: 1.1 umbilical" in head
     assert b"X-Got-Via: 1.1 umbilical" in head
 
 
-def test_curl_gets_a_page_by_connect(scene: HttpsScene, pages: int) -> None:
-    done = curl(["-x", scene.url, "-p", "-i", f"http://127.0.0.1:{pages}/"])
+def test_curl_gets_a_page_by_connect(testbed: HttpsTestbed, pages: int) -> None:
+    done = curl(["-x", testbed.url, "-p", "-i", f"http://127.0.0.1:{pages}/"])
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 200 OK\r\n")
     assert b"X-Got-Via" not in done.stdout
@@ -89,64 +89,64 @@ def test_curl_gets_a_page_by_connect(scene: HttpsScene, pages: int) -> None:
 
 
 def test_curl_reaches_https_by_connect_and_sees_the_endpoints_own_certificate(
-    scene: HttpsScene, authority: FolderAuthority, secure_pages: int
+    testbed: HttpsTestbed, authority: FolderAuthority, secure_pages: int
 ) -> None:
     trust = ["--cacert", str(authority.certificate_file)]
-    done = curl(["-x", scene.url, *trust, f"https://localhost:{secure_pages}/"])
+    done = curl(["-x", testbed.url, *trust, f"https://localhost:{secure_pages}/"])
     assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
 
 
 @pytest.mark.parametrize("more", [(), ("-p",)], ids=["plain", "connect"])
-def test_curl_speaks_tls_with_the_proxy_itself(scene: HttpsScene, pages: int, more: tuple[str, ...]) -> None:
-    trust = ["--proxy-cacert", str(scene.pair.pki.authority.certificate_file)]
-    done = curl(["-x", f"https://127.0.0.1:{scene.tls_port}", *trust, *more, f"http://127.0.0.1:{pages}/"])
+def test_curl_speaks_tls_with_the_proxy_itself(testbed: HttpsTestbed, pages: int, more: tuple[str, ...]) -> None:
+    trust = ["--proxy-cacert", str(testbed.pair.pki.authority.certificate_file)]
+    done = curl(["-x", f"https://127.0.0.1:{testbed.tls_port}", *trust, *more, f"http://127.0.0.1:{pages}/"])
     assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
 
 
 def test_curl_speaks_tls_with_the_proxy_and_through_it(
-    scene: HttpsScene, authority: FolderAuthority, secure_pages: int
+    testbed: HttpsTestbed, authority: FolderAuthority, secure_pages: int
 ) -> None:
-    trust = ["--proxy-cacert", str(scene.pair.pki.authority.certificate_file)]
+    trust = ["--proxy-cacert", str(testbed.pair.pki.authority.certificate_file)]
     trust += ["--cacert", str(authority.certificate_file)]
-    done = curl(["-x", f"https://127.0.0.1:{scene.tls_port}", *trust, f"https://localhost:{secure_pages}/"])
+    done = curl(["-x", f"https://127.0.0.1:{testbed.tls_port}", *trust, f"https://localhost:{secure_pages}/"])
     assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
 
 
 @pytest.mark.parametrize("more", [(), ("-p",)], ids=["plain", "connect"])
-def test_curl_reaches_an_ipv6_address(scene: HttpsScene, more: tuple[str, ...]) -> None:
+def test_curl_reaches_an_ipv6_address(testbed: HttpsTestbed, more: tuple[str, ...]) -> None:
     with pages_at("::1") as port:
-        done = curl(["-g", "-x", scene.url, *more, f"http://[::1]:{port}/"])
+        done = curl(["-g", "-x", testbed.url, *more, f"http://[::1]:{port}/"])
     assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
 
 
-def test_curl_waits_for_100_and_sends_much(scene: HttpsScene, pages: int, tmp_path: Path) -> None:
+def test_curl_waits_for_100_and_sends_much(testbed: HttpsTestbed, pages: int, tmp_path: Path) -> None:
     upload = tmp_path / "upload"
     upload.write_bytes(b"sent " * 600_000)
     data = ["--data-binary", f"@{upload}", "-H", "Expect: 100-continue", "--expect100-timeout", "50", "-v"]
-    done = curl(["-x", scene.url, *data, "-D", str(tmp_path / "head"), f"http://127.0.0.1:{pages}/"])
+    done = curl(["-x", testbed.url, *data, "-D", str(tmp_path / "head"), f"http://127.0.0.1:{pages}/"])
     assert (done.returncode, done.stdout == upload.read_bytes().upper()) == (0, True), done.stderr[-2000:]
     assert b"HTTP/1.1 100 Continue" in done.stderr
     assert "X-Got-Expect: 100-continue" in (tmp_path / "head").read_text()
 
 
-def test_curl_sends_chunks(scene: HttpsScene, pages: int, tmp_path: Path) -> None:
+def test_curl_sends_chunks(testbed: HttpsTestbed, pages: int, tmp_path: Path) -> None:
     upload = tmp_path / "upload"
     upload.write_bytes(b"sent " * 100_000)
     chunked = ["-X", "POST", "-H", "Transfer-Encoding: chunked", "--data-binary", f"@{upload}"]
-    done = curl(["-x", scene.url, "-D", str(tmp_path / "head"), *chunked, f"http://127.0.0.1:{pages}/"])
+    done = curl(["-x", testbed.url, "-D", str(tmp_path / "head"), *chunked, f"http://127.0.0.1:{pages}/"])
     assert (done.returncode, done.stdout == upload.read_bytes().upper()) == (0, True), done.stderr
     assert "X-Got-Transfer-Encoding: chunked" in (tmp_path / "head").read_text()
 
 
-def test_curl_gets_chunks_with_trailers(scene: HttpsScene, pages: int, tmp_path: Path) -> None:
-    done = curl(["-x", scene.url, "-D", str(tmp_path / "head"), f"http://127.0.0.1:{pages}/chunked"])
+def test_curl_gets_chunks_with_trailers(testbed: HttpsTestbed, pages: int, tmp_path: Path) -> None:
+    done = curl(["-x", testbed.url, "-D", str(tmp_path / "head"), f"http://127.0.0.1:{pages}/chunked"])
     assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
     assert f"X-Length: {len(BODY)}" in (tmp_path / "head").read_text()
 
 
-def test_curl_keeps_its_connection_to_the_proxy(scene: HttpsScene, pages: int) -> None:
+def test_curl_keeps_its_connection_to_the_proxy(testbed: HttpsTestbed, pages: int) -> None:
     url = f"http://127.0.0.1:{pages}/"
-    done = curl(["-x", scene.url, "-o", "/dev/null", "-w", "%{num_connects}\n", url, "-o", "/dev/null", url])
+    done = curl(["-x", testbed.url, "-o", "/dev/null", "-w", "%{num_connects}\n", url, "-o", "/dev/null", url])
     assert done.stdout == b"1\n0\n", done.stderr
 
 
@@ -159,50 +159,50 @@ def test_curl_keeps_its_connection_to_the_proxy(scene: HttpsScene, pages: int) -
         ("no-such-name.invalid", 502, "UMB504"),
     ],
 )
-def test_curl_hears_the_cause_of_a_failed_dial(scene: HttpsScene, host: str, status: int, code: str) -> None:
+def test_curl_hears_the_cause_of_a_failed_dial(testbed: HttpsTestbed, host: str, status: int, code: str) -> None:
     url = f"http://{host}:{free_port()}/"
-    plain = curl(["-x", scene.url, "-w", "%{http_code}", url])
+    plain = curl(["-x", testbed.url, "-w", "%{http_code}", url])
     assert plain.stdout.decode().endswith(f"{status}")
     assert plain.stdout.decode().startswith(f"{code} no connection to {host}:")
     if host == BLACKHOLE:
         return  # the same again would take the agent's patience again
-    tunnelled = curl(["-x", scene.url, "-p", "-w", "%{http_connect}", url])
+    tunnelled = curl(["-x", testbed.url, "-p", "-w", "%{http_connect}", url])
     assert (tunnelled.returncode, tunnelled.stdout) == (56, b"%d" % status), tunnelled.stderr
 
 
-def test_requests_keep_their_connection_and_stream_their_bodies(scene: HttpsScene, pages: int) -> None:
+def test_requests_keep_their_connection_and_stream_their_bodies(testbed: HttpsTestbed, pages: int) -> None:
     with requests.Session() as session:
         session.trust_env = False
-        session.proxies = {"http": scene.url}
+        session.proxies = {"http": testbed.url}
         for _ in range(3):
             assert session.get(f"http://localhost:{pages}/", timeout=60).content == BODY
         pieces = iter([b"one ", b"two ", b"three"])
         assert session.post(f"http://127.0.0.1:{pages}/", data=pieces, timeout=60).content == b"ONE TWO THREE"
 
 
-def test_requests_reach_https(scene: HttpsScene, authority: FolderAuthority, secure_pages: int) -> None:
+def test_requests_reach_https(testbed: HttpsTestbed, authority: FolderAuthority, secure_pages: int) -> None:
     with requests.Session() as session:
         session.trust_env = False
-        session.proxies = {"https": scene.url}
+        session.proxies = {"https": testbed.url}
         session.verify = str(authority.certificate_file)
         assert session.get(f"https://localhost:{secure_pages}/", timeout=60).content == BODY
         with pytest.raises(requests.exceptions.ProxyError, match="502"):
             session.get(f"https://localhost:{free_port()}/", timeout=60)
 
 
-def test_git_clones_over_http(scene: HttpsScene, tmp_path: Path) -> None:
+def test_git_clones_over_http(testbed: HttpsTestbed, tmp_path: Path) -> None:
     make_bare_repository(tmp_path)
     with pages_at(handler=files_of(tmp_path)) as port:
         url, clone = f"http://localhost:{port}/repository.git", tmp_path / "clone"
-        git("clone", "-q", url, str(clone), http_proxy=scene.url, NO_PROXY="")
+        git("clone", "-q", url, str(clone), http_proxy=testbed.url, NO_PROXY="")
     assert (clone / "file").read_text() == CONTENT
 
 
 @pytest.mark.real("openssl")
 def test_openssl_shakes_hands_through_the_proxy(
-    scene: HttpsScene, authority: FolderAuthority, secure_pages: int
+    testbed: HttpsTestbed, authority: FolderAuthority, secure_pages: int
 ) -> None:
-    command = ["openssl", "s_client", "-proxy", f"127.0.0.1:{scene.port}", "-connect", f"127.0.0.1:{secure_pages}"]
+    command = ["openssl", "s_client", "-proxy", f"127.0.0.1:{testbed.port}", "-connect", f"127.0.0.1:{secure_pages}"]
     command += ["-CAfile", str(authority.certificate_file), "-verify_return_error", "-quiet"]
     asked = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
     done = subprocess.run(command, input=asked, capture_output=True, timeout=60, check=False)
@@ -210,8 +210,8 @@ def test_openssl_shakes_hands_through_the_proxy(
 
 
 @pytest.mark.parametrize("way", ["plain", "connect"])
-def test_a_websocket_speaks_both_ways(scene: HttpsScene, way: str) -> None:
-    with websocket_server() as port, socket.create_connection(("127.0.0.1", scene.port), 60) as sock:
+def test_a_websocket_speaks_both_ways(testbed: HttpsTestbed, way: str) -> None:
+    with websocket_server() as port, socket.create_connection(("127.0.0.1", testbed.port), 60) as sock:
         url = f"ws://127.0.0.1:{port}/chat"
         target = f"http://127.0.0.1:{port}/chat"
         if way == "connect":
@@ -223,10 +223,10 @@ def test_a_websocket_speaks_both_ways(scene: HttpsScene, way: str) -> None:
         client.close()
 
 
-def test_the_metrics_tell_of_all_this(scene: HttpsScene, pages: int) -> None:
-    assert curl(["-x", scene.url, f"http://127.0.0.1:{pages}/"]).returncode == 0
-    assert curl(["-x", scene.url, "-p", f"http://127.0.0.1:{pages}/"]).returncode == 0
-    text = scene.metrics()
+def test_the_metrics_tell_of_all_this(testbed: HttpsTestbed, pages: int) -> None:
+    assert curl(["-x", testbed.url, f"http://127.0.0.1:{pages}/"]).returncode == 0
+    assert curl(["-x", testbed.url, "-p", f"http://127.0.0.1:{pages}/"]).returncode == 0
+    text = testbed.metrics()
     for name in (
         'umbilical_proxy_requests_total{protocol="http",result="ok"}',
         'umbilical_proxy_requests_total{protocol="connect",result="ok"}',
@@ -247,18 +247,18 @@ def tinyproxy(tmp_path_factory: pytest.TempPathFactory, network: None) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def behind(scene: HttpsScene, tinyproxy: Tinyproxy) -> str:
+def behind(testbed: HttpsTestbed, tinyproxy: Tinyproxy) -> str:
     """Give the URL of one of our proxies that has tinyproxy behind the tunnel, and knows its password."""
-    login = scene.pair.folder / "login"
+    login = testbed.pair.folder / "login"
     login.touch(0o600)
     login.write_text(f"{tinyproxy.USER}:{tinyproxy.PASSWORD}\n")
-    return f"http://127.0.0.1:{_start_behind(scene, tinyproxy, login, 'user')}"
+    return f"http://127.0.0.1:{_start_behind(testbed, tinyproxy, login, 'user')}"
 
 
-def _start_behind(scene: HttpsScene, tinyproxy: Tinyproxy, login: Path, name: str) -> int:
+def _start_behind(testbed: HttpsTestbed, tinyproxy: Tinyproxy, login: Path, name: str) -> int:
     url = f"http://127.0.0.1:{tinyproxy.port}"
     options = ("--http-proxy", url, "--https-proxy", url, "--proxy-credentials-file", str(login))
-    return scene.start(name, *options, "--no-proxy", "192.0.2.128/25")[0]
+    return testbed.start(name, *options, "--no-proxy", "192.0.2.128/25")[0]
 
 
 @pytest.mark.real("tinyproxy")
@@ -296,33 +296,35 @@ def test_loopback_and_no_proxy_go_past_the_users_proxy(behind: str, tinyproxy: T
 
 @pytest.mark.real("tinyproxy")
 def test_a_users_proxy_that_wants_a_password_is_told_and_not_asked_of_the_client(
-    scene: HttpsScene, tinyproxy: Tinyproxy
+    testbed: HttpsTestbed, tinyproxy: Tinyproxy
 ) -> None:
     url = f"http://127.0.0.1:{tinyproxy.port}"
-    port, _ = scene.start("without", "--http-proxy", url, "--https-proxy", url)
+    port, _ = testbed.start("without", "--http-proxy", url, "--https-proxy", url)
     plain = curl(["-x", f"http://127.0.0.1:{port}", "-i", f"http://{ELSEWHERE}:1/"])
     assert plain.stdout.startswith(b"HTTP/1.1 502 "), plain.stdout
     assert b"UMB510" in plain.stdout
     assert b"407" in plain.stdout
     tunnelled = curl(["-x", f"http://127.0.0.1:{port}", "-p", "-v", f"http://{ELSEWHERE}:1/"])
-    scene.daemons["without"].kill()
+    testbed.daemons["without"].kill()
     assert (tunnelled.returncode, b"response 502" in tunnelled.stderr) == (56, True), tunnelled.stderr
     assert b"Proxy-Authenticate" not in plain.stdout + tunnelled.stderr
 
 
 @pytest.mark.real("tinyproxy")
-def test_a_wrong_password_lets_nothing_through_and_shows_up_nowhere(scene: HttpsScene, tinyproxy: Tinyproxy) -> None:
+def test_a_wrong_password_lets_nothing_through_and_shows_up_nowhere(
+    testbed: HttpsTestbed, tinyproxy: Tinyproxy
+) -> None:
     """Tinyproxy answers 401 to it, as if it were the endpoint; that is passed on."""
-    login = scene.pair.folder / "wrong"
+    login = testbed.pair.folder / "wrong"
     login.touch(0o600)
     login.write_text(f"{tinyproxy.USER}:wr0ng\n")
-    port = _start_behind(scene, tinyproxy, login, "wrong")
+    port = _start_behind(testbed, tinyproxy, login, "wrong")
     plain = curl(["-x", f"http://127.0.0.1:{port}", "-i", f"http://{ELSEWHERE}:1/"])
     assert plain.stdout.startswith(b"HTTP/1.1 401 "), plain.stdout
     tunnelled = curl(["-x", f"http://127.0.0.1:{port}", "-p", "-v", f"http://{ELSEWHERE}:1/"])
-    scene.daemons["wrong"].kill()
+    testbed.daemons["wrong"].kill()
     assert tunnelled.returncode == 56
-    told = plain.stdout + tunnelled.stderr + (scene.pair.folder / "https-wrong.log").read_bytes()
+    told = plain.stdout + tunnelled.stderr + (testbed.pair.folder / "https-wrong.log").read_bytes()
     for secret in (b"wr0ng", base64.b64encode(b"ann:wr0ng")):
         assert secret not in told
 

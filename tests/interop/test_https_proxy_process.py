@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 from tests.interop.endpoints import echo, endpoint
-from tests.interop.https_scene import BODY, HttpsScene, curl, pages_at
+from tests.interop.https_testbed import BODY, HttpsTestbed, curl, pages_at
 from tests.support.tunnel_pair import Daemon, Shape, TunnelPair, free_port, http_get, wait_until
 from tests.support.tunnel_pki import TunnelPki
 
@@ -52,9 +52,11 @@ def test_a_server_that_is_killed_under_a_request_is_named(pki: TunnelPki, tmp_pa
         stack.callback(lambda: print(pair.logs()))
         stack.callback(pair.stop)
         pair.start()
-        scene = HttpsScene(pair, stack)
+        testbed = HttpsTestbed(pair, stack)
         mute = stack.enter_context(endpoint(_listen_only)).encode()
-        plain, tunnelled = (stack.enter_context(socket.create_connection(("127.0.0.1", scene.port), 60)) for _ in "ab")
+        plain, tunnelled = (
+            stack.enter_context(socket.create_connection(("127.0.0.1", testbed.port), 60)) for _ in "ab"
+        )
         tunnelled.sendall(b"CONNECT " + mute + b" HTTP/1.1\r\n\r\n")
         assert _receive(tunnelled, len(ESTABLISHED)) == ESTABLISHED
         plain.sendall(b"GET http://" + mute + b"/ HTTP/1.1\r\nHost: " + mute + b"\r\n\r\n")
@@ -62,10 +64,10 @@ def test_a_server_that_is_killed_under_a_request_is_named(pki: TunnelPki, tmp_pa
         pair.server.kill()
         answer = _rest(plain)
         assert answer.startswith(b"HTTP/1.1 502 "), answer
-        assert b"UMB513 the way to " + mute + b" broke" in answer
+        assert b"UMB513 the tunnel to " + mute + b" broke" in answer
         assert b"the tunnel broke: server 127.0.0.1:%d: " % pair.ports.frontend in answer
         assert _rest(tunnelled) == b""
-        log = scene.daemons["plain"].log
+        log = testbed.daemons["plain"].log
         wait_until(lambda: log.read_text().count("the tunnel broke: server 127.0.0.1") >= 2, "both are in the log")
 
 
@@ -75,16 +77,16 @@ def test_it_leaves_when_its_last_tunnel_has_ended(pki: TunnelPki, tmp_path: Path
         stack.callback(lambda: print(pair.logs()))
         stack.callback(pair.stop)
         pair.start()
-        scene = HttpsScene(pair, stack)
+        testbed = HttpsTestbed(pair, stack)
         address = stack.enter_context(endpoint(echo)).encode()
-        with socket.create_connection(("127.0.0.1", scene.port), 60) as client:
+        with socket.create_connection(("127.0.0.1", testbed.port), 60) as client:
             client.sendall(b"CONNECT " + address + b" HTTP/1.1\r\n\r\n")
             assert _receive(client, len(ESTABLISHED)) == ESTABLISHED
-            scene.daemons["plain"].signal(signal.SIGTERM)
-            wait_until(lambda: _is_refused(scene.port), "nobody new is let in")
+            testbed.daemons["plain"].signal(signal.SIGTERM)
+            wait_until(lambda: _is_refused(testbed.port), "nobody new is let in")
             client.sendall(b"still here")
             assert _receive(client, 10) == b"still here"
-        assert scene.daemons["plain"].wait(60) == 0
+        assert testbed.daemons["plain"].wait(60) == 0
 
 
 def _ask(port: int, request: bytes) -> bytes:

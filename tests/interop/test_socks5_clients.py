@@ -16,7 +16,7 @@ import requests
 import socks  # type: ignore[import-untyped]
 from tests.interop.fleet import UMBILICAL
 from tests.interop.git_repository import CONTENT, git, make_bare_repository
-from tests.interop.https_scene import BODY, files_of, pages_at
+from tests.interop.https_testbed import BODY, files_of, pages_at
 from tests.interop.namespace import BLACKHOLE
 from tests.support.no_route import ADDRESS, no_route
 from tests.support.tunnel_pair import Daemon, Shape, TunnelPair, free_port, http_get, wait_until
@@ -39,7 +39,7 @@ SHAPES: Final = [
 pytestmark = pytest.mark.real("curl")
 
 
-class Scene:
+class Socks5Testbed:
     """A tunnel with a SOCKS5 proxy in front of it, and one more that asks for a password."""
 
     def __init__(self, pair: TunnelPair, stack: ExitStack) -> None:
@@ -87,7 +87,7 @@ class Scene:
 
 
 @contextmanager
-def _scene(shape: Shape, pki: TunnelPki, folder: Path, agents: bool = True) -> Iterator[Scene]:
+def _open_testbed(shape: Shape, pki: TunnelPki, folder: Path, agents: bool = True) -> Iterator[Socks5Testbed]:
     with ExitStack() as stack:
         pair = TunnelPair(shape, pki, folder)
         stack.callback(lambda: print(pair.logs()))
@@ -95,14 +95,14 @@ def _scene(shape: Shape, pki: TunnelPki, folder: Path, agents: bool = True) -> I
         pair.start_server()
         if agents:
             pair.start_agent()
-        yield Scene(pair, stack)
+        yield Socks5Testbed(pair, stack)
 
 
-@pytest.fixture(scope="module", params=SHAPES)
-def scene(
+@pytest.fixture(name="testbed", scope="module", params=SHAPES)
+def running_testbed(
     request: pytest.FixtureRequest, pki: TunnelPki, tmp_path_factory: pytest.TempPathFactory, no_way: None
-) -> Iterator[Scene]:
-    with _scene(request.param, pki, tmp_path_factory.mktemp("socks5")) as running:
+) -> Iterator[Socks5Testbed]:
+    with _open_testbed(request.param, pki, tmp_path_factory.mktemp("socks5")) as running:
         yield running
 
 
@@ -125,28 +125,28 @@ def _curl(arguments: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
 
 
 @pytest.mark.parametrize("option", ["--socks5", "--socks5-hostname"])
-def test_curl_reaches_an_ipv4_address(scene: Scene, pages: int, option: str) -> None:
-    done = _curl([option, f"127.0.0.1:{scene.port}", f"http://127.0.0.1:{pages}/"])
+def test_curl_reaches_an_ipv4_address(testbed: Socks5Testbed, pages: int, option: str) -> None:
+    done = _curl([option, f"127.0.0.1:{testbed.port}", f"http://127.0.0.1:{pages}/"])
     assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
 
 
-def test_curl_reaches_an_ipv6_address(scene: Scene) -> None:
+def test_curl_reaches_an_ipv6_address(testbed: Socks5Testbed) -> None:
     with pages_at("::1") as port:
         for option in ("--socks5", "--socks5-hostname"):
-            done = _curl(["-g", option, f"127.0.0.1:{scene.port}", f"http://[::1]:{port}/"])
+            done = _curl(["-g", option, f"127.0.0.1:{testbed.port}", f"http://[::1]:{port}/"])
             assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
 
 
-def test_curl_sends_and_gets_much(scene: Scene, pages: int, tmp_path: Path) -> None:
+def test_curl_sends_and_gets_much(testbed: Socks5Testbed, pages: int, tmp_path: Path) -> None:
     upload = tmp_path / "upload"
     upload.write_bytes(b"sent " * 400_000)
     data = ["--data-binary", f"@{upload}", "-H", "Expect:"]
-    done = _curl(["--socks5", f"127.0.0.1:{scene.port}", *data, f"http://127.0.0.1:{pages}/"])
+    done = _curl(["--socks5", f"127.0.0.1:{testbed.port}", *data, f"http://127.0.0.1:{pages}/"])
     assert (done.returncode, done.stdout == upload.read_bytes().upper()) == (0, True), done.stderr
 
 
-def test_curl_gets_in_with_its_password_and_not_without(scene: Scene, pages: int) -> None:
-    where = ["--socks5-hostname", f"127.0.0.1:{scene.locked_port}"]
+def test_curl_gets_in_with_its_password_and_not_without(testbed: Socks5Testbed, pages: int) -> None:
+    where = ["--socks5-hostname", f"127.0.0.1:{testbed.locked_port}"]
     url = f"http://127.0.0.1:{pages}/"
     done = _curl([*where, "--proxy-user", "ann:s3cret", url])
     assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
@@ -167,47 +167,47 @@ def test_curl_gets_in_with_its_password_and_not_without(scene: Scene, pages: int
         (BLACKHOLE, 6),
     ],
 )
-def test_curl_hears_the_cause_of_a_failed_dial(scene: Scene, host: str, code: int) -> None:
-    done = _curl(["-g", "--socks5-hostname", f"127.0.0.1:{scene.port}", f"http://{host}:{free_port()}/"])
+def test_curl_hears_the_cause_of_a_failed_dial(testbed: Socks5Testbed, host: str, code: int) -> None:
+    done = _curl(["-g", "--socks5-hostname", f"127.0.0.1:{testbed.port}", f"http://{host}:{free_port()}/"])
     assert done.returncode == 97, done.stderr
     assert b"(%d)" % code in done.stderr
 
 
-def test_requests_reach_names_and_keep_their_connection(scene: Scene, pages: int) -> None:
+def test_requests_reach_names_and_keep_their_connection(testbed: Socks5Testbed, pages: int) -> None:
     with requests.Session() as session:
         session.trust_env = False
-        session.proxies = {"http": f"socks5h://127.0.0.1:{scene.port}"}
+        session.proxies = {"http": f"socks5h://127.0.0.1:{testbed.port}"}
         for _ in range(3):
             assert session.get(f"http://localhost:{pages}/", timeout=60).content == BODY
         assert session.post(f"http://127.0.0.1:{pages}/", b"shout", timeout=60).content == b"SHOUT"
 
 
-def test_pysocks_names_the_cause(scene: Scene) -> None:
+def test_pysocks_names_the_cause(testbed: Socks5Testbed) -> None:
     """HyperShift's says "host unreachable" for an endpoint that refuses."""
-    proxy = {"proxy_type": socks.SOCKS5, "proxy_addr": "127.0.0.1", "proxy_port": scene.port}
+    proxy = {"proxy_type": socks.SOCKS5, "proxy_addr": "127.0.0.1", "proxy_port": testbed.port}
     with pytest.raises(socks.ProxyError, match="0x05: Connection refused"):
         socks.create_connection(("127.0.0.1", free_port()), 60, **proxy)
 
 
-def test_git_clones_over_http(scene: Scene, tmp_path: Path) -> None:
+def test_git_clones_over_http(testbed: Socks5Testbed, tmp_path: Path) -> None:
     make_bare_repository(tmp_path)
     with pages_at(handler=files_of(tmp_path)) as port:
-        proxy = {"ALL_PROXY": f"socks5h://127.0.0.1:{scene.port}", "NO_PROXY": ""}
+        proxy = {"ALL_PROXY": f"socks5h://127.0.0.1:{testbed.port}", "NO_PROXY": ""}
         git("clone", "-q", f"http://localhost:{port}/repository.git", str(tmp_path / "clone"), **proxy)
     assert (tmp_path / "clone" / "file").read_text() == CONTENT
 
 
-def test_grpc_speaks_both_ways(scene: Scene) -> None:
+def test_grpc_speaks_both_ways(testbed: Socks5Testbed) -> None:
     script = Path(__file__).with_name("grpc_exchange.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(scene.port)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, str(script), str(testbed.port)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.stdout == "HELLO\nevery word came back\n", done.stderr
 
 
-def test_the_metrics_tell_of_all_this(scene: Scene, pages: int) -> None:
-    assert _curl(["--socks5", f"127.0.0.1:{scene.port}", f"http://127.0.0.1:{pages}/"]).returncode == 0
-    text = scene.metrics()
+def test_the_metrics_tell_of_all_this(testbed: Socks5Testbed, pages: int) -> None:
+    assert _curl(["--socks5", f"127.0.0.1:{testbed.port}", f"http://127.0.0.1:{pages}/"]).returncode == 0
+    text = testbed.metrics()
     for name in (
         'umbilical_proxy_requests_total{protocol="socks5",result="ok"}',
         'umbilical_proxy_dials_total{way="tunnel",result="ok"}',

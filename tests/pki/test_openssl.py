@@ -17,7 +17,7 @@ from tests.support.hosted_certificates import hosted_set
 from tests.support.tunnel_directories import openssl_verifies, run_openssl
 
 from umbilical.fault import PkiError
-from umbilical.hosted.pki.table import LEAVES, Leaf, Signers, Trust
+from umbilical.hosted.pki.table import LEAVES, HostedLeaf, Signers, Trust
 from umbilical.pki.authority import Authority, decode_certificates, decode_key
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.openssl import Openssl
@@ -232,7 +232,7 @@ PURPOSES = {
 }
 
 
-def passes(folder: Path, leaf: Leaf, trust: Trust, layout: Signers = Signers.SEPARATE) -> bool:
+def passes(folder: Path, leaf: HostedLeaf, trust: Trust, layout: Signers = Signers.SEPARATE) -> bool:
     made = hosted_set(layout)
     (folder / "ca.crt").write_bytes(made.trusted_by(trust))
     (folder / "leaf.crt").write_bytes(made.leaves[leaf.id].certificate)

@@ -1,4 +1,4 @@
-"""What leaves by this machine's own network, and how."""
+"""Dials by this machine's own network."""
 
 import asyncio
 import errno
@@ -7,13 +7,13 @@ import socket
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.proxies.name_scenes import Counts
-from tests.proxies.proxy_scenes import ScriptedProxy
-from tests.support.proxy_scene import echo, endpoint
+from tests.proxies.name_testbed import Counts
+from tests.proxies.proxy_testbed import ScriptedProxy
+from tests.support.proxy_testbed import echo, endpoint
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.proxies import direct
-from umbilical.proxies.direct import CLOUD_SUFFIXES, Direct, DirectHosts, connect
+from umbilical.proxies.direct import CLOUD_SUFFIXES, DirectDialer, DirectHosts, connect
 from umbilical.proxies.lookup import ManagementDns
 from umbilical.proxies.proxy_rules import rules_of_environment
 
@@ -65,7 +65,7 @@ def test_any_host_gets_an_answer(host: str) -> None:
 
 
 class Machine:
-    """Everything is on loopback here, whatever it is called."""
+    """All names lead to loopback here."""
 
     def __init__(self, *addresses: str) -> None:
         self.addresses = list(addresses) or ["127.0.0.1"]
@@ -75,9 +75,9 @@ class Machine:
         self.asked.append(host)
         return self.addresses
 
-    def dialer(self, environment: dict[str, str], *, prefer_ipv4: bool = False) -> Direct:
+    def dialer(self, environment: dict[str, str], *, prefer_ipv4: bool = False) -> DirectDialer:
         names = ManagementDns(Counts(), self.ask)
-        return Direct(rules_of_environment(environment), names, prefer_ipv4=prefer_ipv4)
+        return DirectDialer(rules_of_environment(environment), names, prefer_ipv4=prefer_ipv4)
 
 
 async def said(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bytes:
@@ -122,7 +122,7 @@ async def test_with_ipv4_preferred_no_other_is_tried() -> None:
     async with endpoint(echo, "::1") as port:
         with pytest.raises(DialFailed) as caught:
             await Machine("::1", "127.0.0.2").dialer({}, prefer_ipv4=True).open("ec2.amazonaws.com", port)
-        assert (caught.value.reason, caught.value.hop) == (Reason.REFUSED, f"127.0.0.2:{port}")
+        assert (caught.value.reason, caught.value.hop) == (DialReason.REFUSED, f"127.0.0.2:{port}")
         assert await said(await Machine("::1").dialer({}, prefer_ipv4=True).open("x.amazonaws.com", port)) == b"ping"
 
 
@@ -138,22 +138,22 @@ async def test_a_connect_that_gets_no_answer_is_not_waited_for(monkeypatch: pyte
             await connect(*full.getsockname())
         for filler in fillers:
             filler.close()
-    assert caught.value.reason is Reason.TIMEOUT
+    assert caught.value.reason is DialReason.TIMEOUT
 
 
 @pytest.mark.parametrize(
     ("number", "reason"),
     [
-        (errno.ECONNREFUSED, Reason.REFUSED),
-        (errno.ETIMEDOUT, Reason.TIMEOUT),
-        (errno.ENETUNREACH, Reason.UNREACHABLE),
-        (errno.EHOSTUNREACH, Reason.UNREACHABLE),
-        (errno.EPERM, Reason.FORBIDDEN),
-        (errno.EAFNOSUPPORT, Reason.UNREACHABLE),
+        (errno.ECONNREFUSED, DialReason.REFUSED),
+        (errno.ETIMEDOUT, DialReason.TIMEOUT),
+        (errno.ENETUNREACH, DialReason.UNREACHABLE),
+        (errno.EHOSTUNREACH, DialReason.UNREACHABLE),
+        (errno.EPERM, DialReason.FORBIDDEN),
+        (errno.EAFNOSUPPORT, DialReason.UNREACHABLE),
     ],
 )
 async def test_each_failure_of_a_connect_has_its_reason(
-    number: int, reason: Reason, monkeypatch: pytest.MonkeyPatch
+    number: int, reason: DialReason, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*arguments: object, **named: object) -> None:
         raise OSError(number, "told so")
@@ -167,11 +167,11 @@ async def test_each_failure_of_a_connect_has_its_reason(
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "0.0.0.0", "::"])
 async def test_a_name_does_not_lead_to_what_only_this_machine_can_reach(address: str) -> None:
-    """Whoever owns a name may point it there: to the credentials that a cloud gives to its machines."""
+    """A public name may point to the cloud's metadata service, which holds credentials."""
 
     with pytest.raises(DialFailed) as caught:
         await Machine(address).dialer({}).open("idp.corp.example", 80)
-    assert caught.value.reason is Reason.FORBIDDEN
+    assert caught.value.reason is DialReason.FORBIDDEN
     assert address in caught.value.text
 
 

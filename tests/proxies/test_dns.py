@@ -1,4 +1,4 @@
-"""Answers are kept as long as they may be, and not more of them than is good."""
+"""DNS messages, and the cache of answers."""
 
 import asyncio
 from contextlib import suppress
@@ -11,12 +11,12 @@ import dns.rrset
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.proxies.name_scenes import TurnedClock, until
+from tests.proxies.name_testbed import TurnedClock, until
 from tests.support.dns_server import cut_short, of_another_name, with_number, zone_answer
 
-from umbilical.dialer.failure import Reason
-from umbilical.proxies.dns_client import PAYLOAD_BYTES, Answer, BadAnswer, NotAName, Query
-from umbilical.proxies.lookup import MOST_ENTRIES, Cache, LookupFailed, Result, SharedWork
+from umbilical.dialer.failure import DialReason
+from umbilical.proxies.dns_client import PAYLOAD_BYTES, DnsAnswer, DnsError, DnsQuery, NotAName
+from umbilical.proxies.lookup import MOST_ENTRIES, Cache, LookupFailed, LookupResult, SharedWork
 
 
 def test_an_answer_is_there_until_its_time_is_over() -> None:
@@ -73,14 +73,14 @@ def test_it_never_gives_what_is_older_than_it_may_be(steps: list[tuple[int, int,
 
 
 def test_a_failed_lookup_is_a_failed_dial_for_its_name() -> None:
-    failure = LookupFailed(Result.TIMEOUT, "DNS server 10.0.0.10:53", "no answer within 5 s")
-    assert failure.reason is Reason.NAME
+    failure = LookupFailed(LookupResult.TIMEOUT, "DNS server 10.0.0.10:53", "no answer within 5 s")
+    assert failure.reason is DialReason.NAME
     assert str(failure) == "DNS server 10.0.0.10:53: no answer within 5 s"
 
 
 def test_only_absence_is_an_answer() -> None:
-    answers = [result for result in Result if LookupFailed(result, "h", "t").is_answer]
-    assert answers == [Result.ABSENT]
+    answers = [result for result in LookupResult if LookupFailed(result, "h", "t").is_answer]
+    assert answers == [LookupResult.ABSENT]
 
 
 ZONE = {
@@ -98,21 +98,21 @@ ZONE = {
 }
 
 
-def exchange(name: str, kind: str = "A") -> tuple[Query, bytes]:
-    query = Query(name, kind)
+def exchange(name: str, kind: str = "A") -> tuple[DnsQuery, bytes]:
+    query = DnsQuery(name, kind)
     asked = dns.message.from_wire(query.encode(4711))
     return query, zone_answer(asked, ZONE).to_wire()
 
 
-def answer(name: str, kind: str = "A") -> Answer:
+def answer(name: str, kind: str = "A") -> DnsAnswer:
     query, wire = exchange(name, kind)
     found = query.decode(wire)
     # dnspython shuffles the records that it sends.
-    return Answer(tuple(sorted(found.addresses)), found.seconds, found.alias)
+    return DnsAnswer(tuple(sorted(found.addresses)), found.seconds, found.alias)
 
 
 def test_a_question_asks_for_recursion_and_offers_edns() -> None:
-    asked = dns.message.from_wire(Query("www.test", "AAAA").encode(4711))
+    asked = dns.message.from_wire(DnsQuery("www.test", "AAAA").encode(4711))
     assert asked.id == 4711
     assert asked.flags & dns.flags.RD
     assert (asked.edns, asked.payload) == (0, PAYLOAD_BYTES)
@@ -120,63 +120,63 @@ def test_a_question_asks_for_recursion_and_offers_edns() -> None:
 
 
 ANSWERS = {
-    "all addresses with their time": (("www.test", "A"), Answer(("10.0.0.1", "10.0.0.2"), 300)),
-    "of the other family": (("www.test", "AAAA"), Answer(("fd00::1",), 60)),
+    "all addresses with their time": (("www.test", "A"), DnsAnswer(("10.0.0.1", "10.0.0.2"), 300)),
+    "of the other family": (("www.test", "AAAA"), DnsAnswer(("fd00::1",), 60)),
     "aliases within an answer, and the shortest time counts": (
         ("alias.test", "A"),
-        Answer(("10.0.0.1", "10.0.0.2"), 20),
+        DnsAnswer(("10.0.0.1", "10.0.0.2"), 20),
     ),
-    "an alias alone is for the next question": (("lonely.test", "A"), Answer((), 40, "elsewhere.test")),
-    "absence is kept as long as the zone says": (("nowhere.test", "A"), Answer((), 20)),
-    "so is the absence of a family": (("only4.test", "AAAA"), Answer((), 7)),
-    "absence of which the zone says nothing is not kept": (("unsure.test", "A"), Answer((), 0)),
+    "an alias alone is for the next question": (("lonely.test", "A"), DnsAnswer((), 40, "elsewhere.test")),
+    "absence is kept as long as the zone says": (("nowhere.test", "A"), DnsAnswer((), 20)),
+    "so is the absence of a family": (("only4.test", "AAAA"), DnsAnswer((), 7)),
+    "absence of which the zone says nothing is not kept": (("unsure.test", "A"), DnsAnswer((), 0)),
 }
 
 
 @pytest.mark.parametrize(("question", "expected"), ANSWERS.values(), ids=ANSWERS)
-def test_an_answer_has_addresses_and_a_time_or_an_alias(question: tuple[str, str], expected: Answer) -> None:
+def test_an_answer_has_addresses_and_a_time_or_an_alias(question: tuple[str, str], expected: DnsAnswer) -> None:
     assert answer(*question) == expected
 
 
 @pytest.mark.parametrize("name", ["broken.test", "secret.test"])
 def test_a_server_that_cannot_say_has_given_no_answer(name: str) -> None:
-    with pytest.raises(BadAnswer, match=r"it says (SERVFAIL|REFUSED)"):
+    with pytest.raises(DnsError, match=r"the answer is (SERVFAIL|REFUSED)"):
         answer(name)
 
 
 def test_an_answer_to_another_question_is_none() -> None:
     query, wire = exchange("www.test")
     for changed in (with_number(wire, 4712), of_another_name(wire)):
-        with pytest.raises(BadAnswer, match="another question"):
+        with pytest.raises(DnsError, match="another query"):
             query.decode(changed)
-    with pytest.raises(BadAnswer, match="another question"):
-        query.decode(query.encode(4711))  # its own question comes back
-    other = Query("www.test", "AAAA")
+    with pytest.raises(DnsError, match="another query"):
+        query.decode(query.encode(4711))  # its own query comes back
+    other = DnsQuery("www.test", "AAAA")
     other.encode(4711)
-    with pytest.raises(BadAnswer, match="another question"):
+    with pytest.raises(DnsError, match="another query"):
         other.decode(wire)
 
 
 def test_an_answer_that_is_cut_short_over_tcp_is_none() -> None:
     query, wire = exchange("www.test")
-    with pytest.raises(BadAnswer, match="cut short"):
+    with pytest.raises(DnsError, match="truncated"):
         query.decode(cut_short(wire))
 
 
 def test_the_case_of_a_name_does_not_matter() -> None:
-    query = Query("WWW.Test", "A")
+    query = DnsQuery("WWW.Test", "A")
     asked = dns.message.from_wire(query.encode(1))
     response = dns.message.make_response(asked)
     response.answer.append(dns.rrset.from_text("www.TEST.", 9, "IN", "A", "10.0.0.9"))
-    assert query.decode(response.to_wire()) == Answer(("10.0.0.9",), 9)
+    assert query.decode(response.to_wire()) == DnsAnswer(("10.0.0.9",), 9)
 
 
 def test_a_chain_without_an_end_is_no_answer() -> None:
-    query = Query("a.test", "A")
+    query = DnsQuery("a.test", "A")
     response = dns.message.make_response(dns.message.from_wire(query.encode(1)))
     response.answer.append(dns.rrset.from_text("a.test.", 9, "IN", "CNAME", "b.test."))
     response.answer.append(dns.rrset.from_text("b.test.", 9, "IN", "CNAME", "a.test."))
-    with pytest.raises(BadAnswer):
+    with pytest.raises(DnsError):
         query.decode(response.to_wire())
 
 
@@ -187,16 +187,16 @@ def test_a_chain_without_an_end_is_no_answer() -> None:
 )
 def test_what_is_no_name_is_not_asked_for(name: str) -> None:
     with pytest.raises(NotAName):
-        Query(name, "A")
+        DnsQuery(name, "A")
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_answer_or_none(octets: bytes) -> None:
-    query = Query("www.test", "A")
+    query = DnsQuery("www.test", "A")
     query.encode(4711)
     for wire in (octets, with_number(b"\0\0" + octets, 4711)):
-        with suppress(BadAnswer):
-            assert isinstance(query.decode(wire), Answer)
+        with suppress(DnsError):
+            assert isinstance(query.decode(wire), DnsAnswer)
 
 
 @given(st.data())
@@ -207,7 +207,7 @@ def test_a_damaged_answer_is_an_answer_or_none(data: st.DataObject) -> None:
     cut = damaged[: data.draw(st.integers(2, len(damaged)))]
     try:
         found = query.decode(cut)
-    except BadAnswer:
+    except DnsError:
         return
     assert all(isinstance(address, str) for address in found.addresses)
 
@@ -215,7 +215,7 @@ def test_a_damaged_answer_is_an_answer_or_none(data: st.DataObject) -> None:
 @given(st.text(max_size=60))
 def test_any_text_is_a_name_or_none(text: str) -> None:
     with suppress(NotAName):
-        assert Query(text, "A").encode(1)
+        assert DnsQuery(text, "A").encode(1)
 
 
 class Work:

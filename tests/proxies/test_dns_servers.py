@@ -1,18 +1,18 @@
-"""Where the hosted cluster's DNS is found, and found again."""
+"""Lookup of the hosted cluster's DNS servers, and connections to them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.proxies.name_scenes import ScriptedServices, TurnedClock, pipe, until
+from tests.proxies.name_testbed import ScriptedServices, TurnedClock, pipe, until
 
 from umbilical.dialer.streams import Streams
 from umbilical.fault import StartupError
 from umbilical.proxies import dns_client
 from umbilical.proxies.dns_client import ConnectionLost, DnsConnection
-from umbilical.proxies.guest_dns import DnsServers, Server, parse_servers, parse_service
-from umbilical.proxies.lookup import LookupFailed, Result
+from umbilical.proxies.hosted_dns import DnsAddress, DnsServers, parse_servers, parse_service
+from umbilical.proxies.lookup import LookupFailed, LookupResult
 from umbilical.proxies.services import ServiceName
 
 DNS = ServiceName("openshift-dns", "dns-default")
@@ -28,7 +28,7 @@ DNS = ServiceName("openshift-dns", "dns-default")
         ("[fd02::a]:5353", ("fd02::a", 5353)),
     ],
 )
-def test_a_server_is_an_address_with_or_without_a_port(text: str, server: Server) -> None:
+def test_a_server_is_an_address_with_or_without_a_port(text: str, server: DnsAddress) -> None:
     assert parse_servers((text,)) == (server,)
 
 
@@ -63,7 +63,7 @@ async def test_after_a_failure_it_is_asked_for_again_but_not_all_the_time() -> N
     api, clock, servers = found_by("172.30.0.10")
     await servers.current()
     api.services[DNS] = ("172.30.0.99",)
-    servers.doubt()
+    servers.invalidate()
     assert await servers.current() == (("172.30.0.10", 53),), "it was asked for a moment ago"
     clock.turn(1)
     assert await servers.current() == (("172.30.0.99", 53),)
@@ -74,7 +74,7 @@ async def test_an_api_that_goes_leaves_what_was_found_in_use() -> None:
     api, clock, servers = found_by("172.30.0.10")
     await servers.current()
     api.is_down = True
-    servers.doubt()
+    servers.invalidate()
     clock.turn(1)
     assert await servers.current() == (("172.30.0.10", 53),)
 
@@ -85,7 +85,7 @@ async def test_an_api_that_is_not_there_yet_is_waited_for_and_named() -> None:
     for _ in range(3):
         with pytest.raises(LookupFailed) as caught:
             await servers.current()
-        assert caught.value.result is Result.FAILED
+        assert caught.value.result is LookupResult.FAILED
         assert caught.value.hop == "Service openshift-dns/dns-default"
         assert "UMB603" in caught.value.text
     assert len(api.asked) == 1
@@ -94,7 +94,7 @@ async def test_an_api_that_is_not_there_yet_is_waited_for_and_named() -> None:
     assert await servers.current() == (("172.30.0.10", 53),)
 
 
-@pytest.mark.parametrize(("addresses", "words"), [(None, "no such Service"), ((), "no ClusterIP")])
+@pytest.mark.parametrize(("addresses", "words"), [(None, "the Service does not exist"), ((), "no ClusterIP")])
 async def test_a_service_that_cannot_be_asked_is_told(addresses: tuple[str, ...] | None, words: str) -> None:
     servers = DnsServers((), DNS, ScriptedServices({} if addresses is None else {DNS: addresses}), TurnedClock().now)
     with pytest.raises(LookupFailed, match=words):
@@ -107,7 +107,7 @@ async def test_without_a_kubeconfig_that_is_the_reason() -> None:
 
 
 class FarEnd:
-    """The far end, by hand."""
+    """A scripted DNS server."""
 
     def __init__(self, streams: Streams) -> None:
         self.reader, self.writer = streams
@@ -133,7 +133,7 @@ def found_by(*addresses: str) -> tuple[ScriptedServices, TurnedClock, DnsServers
 
 
 @asynccontextmanager
-async def scene() -> AsyncIterator[tuple[DnsConnection, FarEnd, asyncio.TaskGroup]]:
+async def open_testbed() -> AsyncIterator[tuple[DnsConnection, FarEnd, asyncio.TaskGroup]]:
     ours, theirs = await pipe()
     connection = DnsConnection(ours)
     async with asyncio.TaskGroup() as group:
@@ -143,7 +143,7 @@ async def scene() -> AsyncIterator[tuple[DnsConnection, FarEnd, asyncio.TaskGrou
 
 
 async def test_answers_find_their_questions_in_any_order() -> None:
-    async with scene() as (connection, server, group):
+    async with open_testbed() as (connection, server, group):
         asked = [group.create_task(connection.ask(asking(bytes([index])))) for index in range(20)]
         questions = [await server.question() for _ in asked]
         assert len({number for number, _ in questions}) == 20
@@ -154,7 +154,7 @@ async def test_answers_find_their_questions_in_any_order() -> None:
 
 
 async def test_an_answer_may_come_byte_by_byte() -> None:
-    async with scene() as (connection, server, group):
+    async with open_testbed() as (connection, server, group):
         task = group.create_task(connection.ask(asking(b"?")))
         number, _ = await server.question()
         message = number.to_bytes(2) + b"slowly"
@@ -165,7 +165,7 @@ async def test_an_answer_may_come_byte_by_byte() -> None:
 
 
 async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
-    async with scene() as (connection, server, group):
+    async with open_testbed() as (connection, server, group):
         late = group.create_task(connection.ask(asking(b"late")))
         number, _ = await server.question()
         late.cancel()
@@ -180,7 +180,7 @@ async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
 
 
 async def test_all_who_wait_hear_of_the_end() -> None:
-    async with scene() as (connection, server, group):
+    async with open_testbed() as (connection, server, group):
 
         async def ask() -> None:
             with pytest.raises(ConnectionLost, match="closed the connection"):
@@ -197,7 +197,7 @@ async def test_all_who_wait_hear_of_the_end() -> None:
 
 
 async def test_a_retired_connection_serves_who_waits_and_then_ends() -> None:
-    async with scene() as (connection, server, group):
+    async with open_testbed() as (connection, server, group):
         task = group.create_task(connection.ask(asking(b"?")))
         number, _ = await server.question()
         connection.retire()
@@ -208,13 +208,13 @@ async def test_a_retired_connection_serves_who_waits_and_then_ends() -> None:
 
 
 async def test_without_anybody_waiting_it_ends_as_it_is_retired() -> None:
-    async with scene() as (connection, server, _group):
+    async with open_testbed() as (connection, server, _group):
         connection.retire()
         assert await server.reader.read() == b""
 
 
 async def test_a_server_that_takes_nothing_gets_no_more_questions() -> None:
-    async with scene() as (connection, server, group):
+    async with open_testbed() as (connection, server, group):
 
         async def ask() -> None:
             with pytest.raises(ConnectionLost):
@@ -232,17 +232,17 @@ async def test_a_server_that_takes_nothing_gets_no_more_questions() -> None:
                 pass
             except ConnectionLost as error:
                 refused.append(str(error))
-        assert refused == ["the server takes nothing more"]
+        assert refused == ["the server does not read"]
         await connection.close()
 
 
 async def test_no_more_questions_than_there_are_numbers_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns_client, "MOST_QUESTIONS", 2)
+    monkeypatch.setattr(dns_client, "MOST_QUERIES", 2)
 
-    async with scene() as (connection, server, group):
+    async with open_testbed() as (connection, server, group):
         asked = [group.create_task(connection.ask(asking(b"?"))) for _ in range(2)]
         numbers = [(await server.question())[0] for _ in asked]
-        with pytest.raises(ConnectionLost, match="no more questions"):
+        with pytest.raises(ConnectionLost, match="too many queries"):
             await connection.ask(asking(b"?"))
         for number in numbers:
             server.answer(number, b"!")
@@ -250,7 +250,7 @@ async def test_no_more_questions_than_there_are_numbers_for(monkeypatch: pytest.
 
 
 async def test_one_that_broke_is_not_asked_again_before_its_reader_has_had_a_turn() -> None:
-    async with scene() as (connection, _server, _group):
+    async with open_testbed() as (connection, _server, _group):
         connection._writer.transport.abort()
         assert not connection.is_usable
 
@@ -258,7 +258,7 @@ async def test_one_that_broke_is_not_asked_again_before_its_reader_has_had_a_tur
 async def test_one_that_nobody_asks_on_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dns_client, "IDLE_SECONDS", 0.01)
 
-    async with scene() as (connection, server, group):
+    async with open_testbed() as (connection, server, group):
         asked = group.create_task(connection.ask(asking(b"q")))
         number, _ = await server.question()
         assert connection.is_usable
@@ -269,7 +269,7 @@ async def test_one_that_nobody_asks_on_is_closed(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_question_in_time_keeps_it() -> None:
-    async with scene() as (connection, server, group):
+    async with open_testbed() as (connection, server, group):
         for _ in range(2):
             asked = group.create_task(connection.ask(asking(b"q")))
             number, _ = await server.question()
@@ -280,9 +280,9 @@ async def test_a_question_in_time_keeps_it() -> None:
 
 
 async def test_a_connection_that_nobody_ever_asks_on_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever had it opened may have given up before it was there."""
+    """The lookup that opened it may have been cancelled."""
     monkeypatch.setattr(dns_client, "IDLE_SECONDS", 0.01)
 
-    async with scene() as (connection, server, _group):
+    async with open_testbed() as (connection, server, _group):
         assert await server.reader.read() == b""
         await until(lambda: not connection.is_usable)

@@ -1,4 +1,4 @@
-"""Several addresses, one connection."""
+"""One connection to one of several addresses."""
 
 import asyncio
 import socket
@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.proxies.name_scenes import TurnedClock, pipe, until
+from tests.proxies.name_testbed import TurnedClock, pipe, until
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Streams
 from umbilical.proxies import happy_eyeballs
-from umbilical.proxies.happy_eyeballs import MOST_TELLING_FIRST, Race, interleaved, most_telling, only_ipv4
+from umbilical.proxies.happy_eyeballs import MOST_SPECIFIC_FIRST, Race, interleaved, most_specific, only_ipv4
 
 V4 = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
 V6 = ["fd00::1", "fd00::2"]
@@ -25,7 +25,7 @@ class Endpoints:
         self.tried: list[str] = []
         self.cut: list[str] = []
         self.lingers: asyncio.Event | None = None
-        """An attempt that is cut ends only when this is set."""
+        """A cancelled attempt ends only when this is set."""
         self._said: dict[str, asyncio.Future[Streams]] = {}
         self._opened: list[Streams] = []
 
@@ -43,11 +43,11 @@ class Endpoints:
     async def reached(self, address: str) -> None:
         await until(lambda: address in self.tried)
 
-    def fail(self, address: str, reason: Reason = Reason.REFUSED) -> None:
+    def fail(self, address: str, reason: DialReason = DialReason.REFUSED) -> None:
         self._said[address].set_exception(DialFailed(reason, address, f"told to be {reason.value}"))
 
     async def open(self, *addresses: str) -> list[tuple[Streams, Streams]]:
-        """Both ends of what these attempts come to, all in one moment; closed when the test is over."""
+        """Complete these attempts at once; return both ends of each connection."""
         pairs = [await pipe() for _ in addresses]
         for address, pair in zip(addresses, pairs, strict=True):
             self._opened += pair
@@ -63,7 +63,7 @@ class Endpoints:
 
 
 @asynccontextmanager
-async def scene() -> AsyncIterator[tuple[Endpoints, asyncio.TaskGroup]]:
+async def open_testbed() -> AsyncIterator[tuple[Endpoints, asyncio.TaskGroup]]:
     async with asyncio.TaskGroup() as group:
         endpoints = Endpoints()
         yield endpoints, group
@@ -93,7 +93,7 @@ def test_ipv4_alone_is_kept(addresses: list[str], kept: tuple[str, ...]) -> None
 
 
 async def test_the_next_address_starts_when_its_turn_has_come_and_the_first_to_open_wins() -> None:
-    async with scene() as (endpoints, group):
+    async with open_testbed() as (endpoints, group):
         race = await begun(group, endpoints.race(V4))
         await until(lambda: endpoints.tried == V4[:1] and bool(endpoints.clock.sleepers))
         endpoints.clock.turn(0.24)
@@ -108,7 +108,7 @@ async def test_the_next_address_starts_when_its_turn_has_come_and_the_first_to_o
 
 
 async def test_a_failure_lets_the_next_start_at_once() -> None:
-    async with scene() as (endpoints, group):
+    async with open_testbed() as (endpoints, group):
         race = await begun(group, endpoints.race(V4))
         for address in V4[:2]:
             await endpoints.reached(address)
@@ -120,7 +120,7 @@ async def test_a_failure_lets_the_next_start_at_once() -> None:
 
 
 async def test_when_all_fail_the_one_that_came_farthest_is_told() -> None:
-    async with scene() as (endpoints, group):
+    async with open_testbed() as (endpoints, group):
 
         async def run() -> DialFailed:
             with pytest.raises(DialFailed) as caught:
@@ -128,16 +128,16 @@ async def test_when_all_fail_the_one_that_came_farthest_is_told() -> None:
             return caught.value
 
         told = group.create_task(run())
-        for address, reason in zip(V4, (Reason.UNREACHABLE, Reason.REFUSED, Reason.TIMEOUT), strict=True):
+        for address, reason in zip(V4, (DialReason.UNREACHABLE, DialReason.REFUSED, DialReason.TIMEOUT), strict=True):
             await endpoints.reached(address)
             endpoints.fail(address, reason)
         failure = await told
-        assert (failure.reason, failure.hop) == (Reason.REFUSED, V4[1])
+        assert (failure.reason, failure.hop) == (DialReason.REFUSED, V4[1])
         assert failure.text == "told to be refused (and 2 more addresses failed)"
 
 
 async def test_a_loser_that_opens_in_the_same_moment_is_closed() -> None:
-    async with scene() as (endpoints, group):
+    async with open_testbed() as (endpoints, group):
         race = await begun(group, endpoints.race(V4[:2]))
         await until(lambda: bool(endpoints.clock.sleepers))
         endpoints.clock.turn(0.25)
@@ -151,7 +151,7 @@ async def test_a_loser_that_opens_in_the_same_moment_is_closed() -> None:
 async def test_no_more_than_a_few_run_at_once_and_still_all_are_tried() -> None:
     many = [f"10.0.1.{number}" for number in range(12)]
 
-    async with scene() as (endpoints, group):
+    async with open_testbed() as (endpoints, group):
         race = await begun(group, endpoints.race(many))
         for count in range(1, happy_eyeballs.MOST_AT_ONCE):
             await endpoints.reached(many[count - 1])
@@ -168,25 +168,25 @@ async def test_no_more_than_a_few_run_at_once_and_still_all_are_tried() -> None:
 
 
 async def test_silence_ends_one_attempt_and_then_all() -> None:
-    async with scene() as (endpoints, _group):
+    async with open_testbed() as (endpoints, _group):
         with pytest.raises(DialFailed) as caught:
             await endpoints.race(V4[:1], budget_seconds=0.01)
-        assert (caught.value.reason, caught.value.hop) == (Reason.TIMEOUT, V4[0])
+        assert (caught.value.reason, caught.value.hop) == (DialReason.TIMEOUT, V4[0])
         with pytest.raises(DialFailed) as caught:
             await endpoints.race(V4[:2], attempt_seconds=0.01)
-        assert caught.value.reason is Reason.TIMEOUT
+        assert caught.value.reason is DialReason.TIMEOUT
         assert "no answer within 0.01 s" in caught.value.text
 
 
 async def test_who_gives_up_at_the_last_moment_leaves_no_connection_behind() -> None:
-    async with scene() as (endpoints, group):
+    async with open_testbed() as (endpoints, group):
         endpoints.lingers = asyncio.Event()
         race = await begun(group, endpoints.race(V4[:2]))
         await until(lambda: bool(endpoints.clock.sleepers))
         endpoints.clock.turn(0.25)
         await endpoints.reached(V4[1])
         ((_ours, theirs),) = await endpoints.open(V4[1])
-        await until(lambda: endpoints.cut == [V4[0]])  # the race is won, and waits for the loser to end
+        await until(lambda: endpoints.cut == [V4[0]])  # the race is won and waits for the loser
         race.cancel()
         await until(race.done)
         assert await theirs[0].read() == b""
@@ -194,7 +194,7 @@ async def test_who_gives_up_at_the_last_moment_leaves_no_connection_behind() -> 
 
 
 async def test_who_gives_up_leaves_no_attempt_behind() -> None:
-    async with scene() as (endpoints, group):
+    async with open_testbed() as (endpoints, group):
         race = await begun(group, endpoints.race(V4))
         await until(lambda: endpoints.tried == V4[:1])
         race.cancel()
@@ -203,7 +203,7 @@ async def test_who_gives_up_leaves_no_attempt_behind() -> None:
 
 
 def test_every_reason_has_its_rank() -> None:
-    assert set(MOST_TELLING_FIRST) == set(Reason)
-    assert len(MOST_TELLING_FIRST) == len(Reason)
-    alone = DialFailed(Reason.SERVER, "s", "t")
-    assert most_telling([alone]) is alone
+    assert set(MOST_SPECIFIC_FIRST) == set(DialReason)
+    assert len(MOST_SPECIFIC_FIRST) == len(DialReason)
+    alone = DialFailed(DialReason.SERVER, "s", "t")
+    assert most_specific([alone]) is alone

@@ -1,4 +1,4 @@
-"""Probes' paths, and what readiness rests on."""
+"""Health routes, readiness, and the tunnel's health."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.proxies.name_scenes import ScriptedTunnel, TurnedClock, pipe, until
+from tests.proxies.name_testbed import ScriptedTunnel, TurnedClock, pipe, until
 from tests.support.daemons import get
-from tests.support.proxy_scene import LOOPBACK, LoopbackOpener, PendingOpener
+from tests.support.proxy_testbed import LOOPBACK, LoopbackOpener, PendingOpener
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Streams
 from umbilical.konnectivity.dial_failure import PROBE_HOST
 from umbilical.proxies import health
@@ -37,7 +37,7 @@ async def test_probes_get_their_answers() -> None:
     await listener.stop()
 
 
-def _failing(reason: Reason) -> LoopbackOpener:
+def _failing(reason: DialReason) -> LoopbackOpener:
     opener = LoopbackOpener()
     opener.failures[PROBE_HOST] = DialFailed(reason, "10.0.0.1:8090", "as somebody said")
     return opener
@@ -46,31 +46,31 @@ def _failing(reason: Reason) -> LoopbackOpener:
 @pytest.mark.parametrize(
     ("reason", "server", "agent"),
     [
-        (Reason.SERVER, False, False),
-        (Reason.TLS, False, False),
-        (Reason.PROTOCOL, False, False),
-        (Reason.NO_AGENT, True, False),
-        (Reason.AGENT_LOST, True, False),
-        (Reason.TIMEOUT, True, False),
-        (Reason.REFUSED, True, True),
-        (Reason.UNREACHABLE, True, True),
-        (Reason.FORBIDDEN, True, True),
+        (DialReason.SERVER, False, False),
+        (DialReason.TLS, False, False),
+        (DialReason.PROTOCOL, False, False),
+        (DialReason.NO_AGENT, True, False),
+        (DialReason.AGENT_LOST, True, False),
+        (DialReason.TIMEOUT, True, False),
+        (DialReason.REFUSED, True, True),
+        (DialReason.UNREACHABLE, True, True),
+        (DialReason.FORBIDDEN, True, True),
     ],
 )
-def test_a_failed_probe_tells_how_far_it_came(reason: Reason, server: bool, agent: bool) -> None:
+def test_a_failed_probe_tells_how_far_it_came(reason: DialReason, server: bool, agent: bool) -> None:
     watch = TunnelWatch()
-    assert asyncio.run(watch.look(_failing(reason))) is agent
+    assert asyncio.run(watch.probe(_failing(reason))) is agent
     assert (watch.server_reached, watch.agent_reached) == (server, agent)
     assert (watch.reason == "") is agent
 
 
 def test_looks_are_backed_off_until_an_agent_has_answered_and_then_end(caplog: pytest.LogCaptureFixture) -> None:
-    opener, pauses = _failing(Reason.SERVER), list[float]()
+    opener, pauses = _failing(DialReason.SERVER), list[float]()
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 7:
-            opener.failures[PROBE_HOST] = DialFailed(Reason.REFUSED, "127.0.0.1:1", "connection refused")
+            opener.failures[PROBE_HOST] = DialFailed(DialReason.REFUSED, "127.0.0.1:1", "connection refused")
 
     watch = TunnelWatch()
     asyncio.run(watch.run(opener, sleep))
@@ -81,20 +81,20 @@ def test_looks_are_backed_off_until_an_agent_has_answered_and_then_end(caplog: p
 
 
 def test_a_server_that_was_reached_once_is_enough() -> None:
-    """It may come back any moment; a proxy that is taken away from its clients helps nobody."""
-    opener, watch = _failing(Reason.NO_AGENT), TunnelWatch()
-    asyncio.run(watch.look(opener))
-    opener.failures[PROBE_HOST] = DialFailed(Reason.SERVER, "10.0.0.1:8090", "connection refused")
-    asyncio.run(watch.look(opener))
+    """The server may return at any moment; an unready proxy would not help its clients."""
+    opener, watch = _failing(DialReason.NO_AGENT), TunnelWatch()
+    asyncio.run(watch.probe(opener))
+    opener.failures[PROBE_HOST] = DialFailed(DialReason.SERVER, "10.0.0.1:8090", "connection refused")
+    asyncio.run(watch.probe(opener))
     assert watch.server_reached
     assert not watch.agent_reached
 
 
 async def test_a_look_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(health, "WATCH_PROBE_SECONDS", 0.01)
 
     watch = TunnelWatch()
-    assert not await watch.look(PendingOpener())
+    assert not await watch.probe(PendingOpener())
     assert "no answer within" in watch.reason
 
 
@@ -161,11 +161,11 @@ def test_certificates_are_shown_with_the_rest() -> None:
 HOST = "10.0.0.7"
 
 
-class Scene:
+class HealthTestbed:
     def __init__(self) -> None:
         self.clock = TurnedClock()
-        # An agent that can be reached finds nobody at its own port 1.
-        self.dialer = ScriptedTunnel({PROBE_HOST: Reason.REFUSED})
+        # A reachable agent finds its own port 1 closed.
+        self.dialer = ScriptedTunnel({PROBE_HOST: DialReason.REFUSED})
         self.health = TunnelHealth(self.dialer, self.clock.sleep)
         self.tunnel = WatchedTunnel(self.dialer, self.health)
 
@@ -173,7 +173,7 @@ class Scene:
     def probes(self) -> int:
         return self.dialer.hosts.count(PROBE_HOST)
 
-    async def dial(self, reason: Reason | None = None) -> None:
+    async def dial(self, reason: DialReason | None = None) -> None:
         if reason is None:
             _, writer = await self.tunnel.open(HOST, 443)
             writer.close()
@@ -184,7 +184,7 @@ class Scene:
         del self.dialer.outcomes[HOST]
 
     async def break_it(self) -> None:
-        self.dialer.everything = Reason.SERVER
+        self.dialer.everything = DialReason.SERVER
         assert not await self.health.check(self.health.proofs)
         await until(lambda: bool(self.clock.sleepers))
 
@@ -192,7 +192,7 @@ class Scene:
         await until(lambda: self.probes == times)
 
     def hold_probe(self) -> "asyncio.Future[Streams]":
-        """The probe has no end until the test gives it one."""
+        """The probe hangs until the test ends it."""
         held: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
 
         async def outcome() -> Streams:
@@ -206,25 +206,25 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene() -> AsyncIterator[Scene]:
-    stage = Scene()
+async def open_testbed() -> AsyncIterator[HealthTestbed]:
+    stage = HealthTestbed()
     yield stage
     await stage.health.close()
     await stage.dialer.close()
 
 
-@pytest.mark.parametrize("reason", [reason for reason in Reason if reason in FAULTS_OF_THE_TUNNEL])
-async def test_a_fault_of_the_tunnel_is_looked_into_by_a_probe(reason: Reason) -> None:
-    async with scene() as stage:
+@pytest.mark.parametrize("reason", [reason for reason in DialReason if reason in FAULTS_OF_THE_TUNNEL])
+async def test_a_fault_of_the_tunnel_is_looked_into_by_a_probe(reason: DialReason) -> None:
+    async with open_testbed() as stage:
         await stage.dial(reason)
         await until(lambda: stage.health.proofs == 1)
         assert stage.probes == 1
         assert stage.health.is_healthy, "one dial failed, and the tunnel works"
 
 
-@pytest.mark.parametrize("reason", [Reason.REFUSED, Reason.UNREACHABLE, Reason.NAME, Reason.FORBIDDEN])
-async def test_a_word_on_the_endpoint_proves_that_words_come_through(reason: Reason) -> None:
-    async with scene() as stage:
+@pytest.mark.parametrize("reason", [DialReason.REFUSED, DialReason.UNREACHABLE, DialReason.NAME, DialReason.FORBIDDEN])
+async def test_a_word_on_the_endpoint_proves_that_words_come_through(reason: DialReason) -> None:
+    async with open_testbed() as stage:
         await stage.break_it()
         stage.mend()
         await stage.dial(reason)
@@ -232,9 +232,9 @@ async def test_a_word_on_the_endpoint_proves_that_words_come_through(reason: Rea
         assert stage.health.broken_by is None
 
 
-@pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.PROTOCOL])
-async def test_what_may_be_anybodys_fault_neither_proves_nor_doubts(reason: Reason) -> None:
-    async with scene() as stage:
+@pytest.mark.parametrize("reason", [DialReason.TIMEOUT, DialReason.PROTOCOL])
+async def test_what_may_be_anybodys_fault_neither_proves_nor_doubts(reason: DialReason) -> None:
+    async with open_testbed() as stage:
         await stage.dial(reason)
         assert stage.health.proofs == 0
         await asyncio.sleep(0)
@@ -242,16 +242,16 @@ async def test_what_may_be_anybodys_fault_neither_proves_nor_doubts(reason: Reas
 
 
 async def test_it_is_broken_when_the_probe_fails_too_and_says_why() -> None:
-    async with scene() as stage:
-        stage.dialer.everything = Reason.NO_AGENT
+    async with open_testbed() as stage:
+        stage.dialer.everything = DialReason.NO_AGENT
         assert not await stage.health.check(stage.health.proofs)
         assert not stage.health.is_healthy
         assert stage.health.broken_by is not None
-        assert stage.health.broken_by.reason is Reason.NO_AGENT
+        assert stage.health.broken_by.reason is DialReason.NO_AGENT
 
 
 async def test_while_it_is_broken_one_probe_at_a_time_follows_another_ever_more_slowly() -> None:
-    async with scene() as stage:
+    async with open_testbed() as stage:
         await stage.break_it()
         pauses = []
         for probe in range(1, 9):
@@ -267,9 +267,9 @@ async def test_while_it_is_broken_one_probe_at_a_time_follows_another_ever_more_
 
 
 async def test_after_a_recovery_the_next_failure_is_looked_into_at_once() -> None:
-    """The question of before must not stay open for ever: both kinds of lookups failing once blocked HyperShift's."""
+    """An old probe must not block for ever: in HyperShift two failed lookups did."""
 
-    async with scene() as stage:
+    async with open_testbed() as stage:
         await stage.break_it()
         stage.mend()
         await stage.dial()
@@ -280,40 +280,40 @@ async def test_after_a_recovery_the_next_failure_is_looked_into_at_once() -> Non
 
 
 async def test_many_who_ask_at_once_wait_for_one_probe() -> None:
-    async with scene() as stage:
+    async with open_testbed() as stage:
         held = stage.hold_probe()
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(stage.health.check(0)) for _ in range(50)]
             await until(lambda: stage.probes == 1)
             assert not any(task.done() for task in asked)
-            held.set_exception(DialFailed(Reason.SERVER, "s", "gone"))
+            held.set_exception(DialFailed(DialReason.SERVER, "s", "gone"))
         assert not any(task.result() for task in asked)
         assert stage.probes == 1
 
 
 async def test_a_failure_from_before_the_last_success_says_nothing() -> None:
-    async with scene() as stage:
+    async with open_testbed() as stage:
         before = stage.health.proofs
         await stage.dial()
-        stage.dialer.everything = Reason.SERVER
+        stage.dialer.everything = DialReason.SERVER
         assert await stage.health.check(before)
         assert stage.probes == 0
 
 
 async def test_a_probe_that_fails_after_a_success_says_nothing_either() -> None:
-    async with scene() as stage:
+    async with open_testbed() as stage:
         held = stage.hold_probe()
         async with asyncio.TaskGroup() as group:
             asked = group.create_task(stage.health.check(0))
             await until(lambda: stage.probes == 1)
             await stage.dial()
-            held.set_exception(DialFailed(Reason.SERVER, "s", "gone"))
+            held.set_exception(DialFailed(DialReason.SERVER, "s", "gone"))
         held.exception()
         assert asked.result()
 
 
 async def test_a_probe_without_an_answer_is_a_failure_and_one_that_connects_is_closed() -> None:
-    async with scene() as stage:
+    async with open_testbed() as stage:
 
         async def never() -> Streams:
             await asyncio.Event().wait()
@@ -338,9 +338,9 @@ async def test_a_probe_without_an_answer_is_a_failure_and_one_that_connects_is_c
 
 
 async def test_a_dial_that_works_before_the_probe_has_begun_answers_whoever_waits_for_it() -> None:
-    async with scene() as stage:
+    async with open_testbed() as stage:
         waiting = asyncio.get_running_loop().create_task(stage.health.check(stage.health.proofs))
-        # Queued behind it: both run in one turn of the loop, and the probe's own first turn comes after them.
+        # Both run in one turn of the loop, before the probe's first turn.
         asyncio.get_running_loop().call_soon(stage.health.works)
         assert await asyncio.wait_for(waiting, 60)
         assert stage.probes == 0

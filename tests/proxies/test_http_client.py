@@ -1,15 +1,15 @@
-"""The client's end: what is read can be given back, and no wait is without a limit."""
+"""A client's connection: push-back, and a timeout for every wait."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.proxies.name_scenes import pipe
-from tests.support.http_scene import Peer, answering, origin
+from tests.proxies.name_testbed import pipe
+from tests.support.http_testbed import Peer, answering, origin
 
 from umbilical.proxies import http_client
-from umbilical.proxies.http_client import Client
+from umbilical.proxies.http_client import ProxyClient
 from umbilical.proxies.http_head import BadRequest, HeadLimits
 from umbilical.proxies.relay import unsent
 from umbilical.tunnel.daemon import own_task
@@ -19,10 +19,10 @@ GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 @asynccontextmanager
-async def ends(idle_seconds: float = 0) -> AsyncIterator[tuple[Client, Peer, Peer]]:
-    """The proxy's client, its own end of the connection as a Peer, and the far one."""
+async def ends(idle_seconds: float = 0) -> AsyncIterator[tuple[ProxyClient, Peer, Peer]]:
+    """The proxy's client connection, and both ends of it as Peers."""
     ours, theirs = map(Peer, await pipe())
-    yield Client((ours.reader, ours.writer), idle_seconds), ours, theirs
+    yield ProxyClient((ours.reader, ours.writer), idle_seconds), ours, theirs
     ours.close()
     theirs.close()
 
@@ -76,7 +76,7 @@ async def test_a_client_that_is_gone_cannot_be_written_to() -> None:
 
 async def test_what_comes_while_a_client_is_watched_is_kept_and_a_reset_is_noticed() -> None:
     async with origin(answering()) as place:
-        client = Client(await asyncio.open_connection("127.0.0.1", place.port), 0)
+        client = ProxyClient(await asyncio.open_connection("127.0.0.1", place.port), 0)
         watching = own_task(client.until_gone())
         await place.visited()
         (far,) = place.peers
@@ -118,7 +118,7 @@ async def test_a_client_that_ended_its_side_is_there_while_it_takes_its_answer(m
         while not ours.reader.at_eof():
             await asyncio.sleep(0)
         watching = own_task(client.until_gone())
-        for _ in range(20):  # each in a turn of the loop, as is each look
+        for _ in range(20):  # one per turn of the loop
             await client.write([b"x"])
             await asyncio.sleep(0)
             assert not watching.done()

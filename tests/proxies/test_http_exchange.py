@@ -1,21 +1,21 @@
-"""Plain requests and their answers, as RFC 9110 and 9112 want them: bytes in, bytes out, on both sides."""
+"""Plain requests and their responses, as in RFC 9110 and 9112: bytes on both sides."""
 
 import asyncio
 
 import pytest
 from tests.support.coroutines import play
-from tests.support.http_scene import Peer, answering, between, origin, proxying, read_answer
+from tests.support.http_testbed import Peer, answering, between, origin, proxying, read_answer
 
 from umbilical.proxies.http_exchange import PROXY_WANTS_CREDENTIALS
 from umbilical.proxies.proxy_connect import ProxyUrl
-from umbilical.proxies.user_proxy import Route
+from umbilical.proxies.user_proxy import UpstreamRoute
 
 VIA = b"Via: 1.1 umbilical\r\n"
 GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 
 def told(answer: bytes, request: bytes = GET, *, bytewise: bool = False) -> bytes:
-    """What a client is told when the endpoint answers so, and ends the connection behind it."""
+    """Return what a client receives when the endpoint sends this and closes."""
 
     async def behave(peer: Peer) -> None:
         await peer.until()
@@ -99,7 +99,7 @@ BAD_ANSWERS = {
 def test_what_is_no_answer_is_told_as_502(answer: bytes) -> None:
     result = told(answer)
     assert result.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
-    assert b"\r\n\r\nUMB545 no usable answer from a:80\n" in result
+    assert b"\r\n\r\nUMB545 no valid response from a:80\n" in result
 
 
 TRUNCATED = {
@@ -161,10 +161,10 @@ def test_a_client_of_http10_gets_no_chunks_no_news_in_between_and_the_end() -> N
 
 async def test_407_of_an_endpoint_passes_and_407_of_the_users_proxy_is_ours_to_tell() -> None:
     answer = b"HTTP/1.1 %d No\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n" % PROXY_WANTS_CREDENTIALS
-    async with origin(answering(answer)) as endpoint, proxying({"a": endpoint.port, "p": endpoint.port}) as scene:
-        assert (await scene.ask(GET)).startswith(b"HTTP/1.1 407 No\r\n")
-        scene.ways.proxy = Route("p", 3128, ProxyUrl("http", "p", 3128))
-        told = await scene.ask(GET)
+    async with origin(answering(answer)) as endpoint, proxying({"a": endpoint.port, "p": endpoint.port}) as testbed:
+        assert (await testbed.ask(GET)).startswith(b"HTTP/1.1 407 No\r\n")
+        testbed.router.proxy = UpstreamRoute("p", 3128, ProxyUrl("http", "p", 3128))
+        told = await testbed.ask(GET)
         assert told.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
         assert b"UMB510" in told
         assert b"407" in told
@@ -173,11 +173,11 @@ async def test_407_of_an_endpoint_passes_and_407_of_the_users_proxy_is_ours_to_t
 
 async def test_a_user_proxy_is_sent_the_whole_url_and_its_credentials_and_an_endpoint_neither() -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-    async with origin(answering(answer)) as endpoint, proxying({"p": endpoint.port}) as scene:
-        scene.ways.proxy = Route("p", 3128, ProxyUrl("http", "p", 3128, "x", "y"))
+    async with origin(answering(answer)) as endpoint, proxying({"p": endpoint.port}) as testbed:
+        testbed.router.proxy = UpstreamRoute("p", 3128, ProxyUrl("http", "p", 3128, "x", "y"))
         request = b"GET http://a:81/x?y HTTP/1.1\r\nHost: z\r\nProxy-Authorization: mine\r\n"
-        await scene.ask(request + b"Connection: close\r\n\r\n")
-        await scene.ask(b"OPTIONS http://a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        await testbed.ask(request + b"Connection: close\r\n\r\n")
+        await testbed.ask(b"OPTIONS http://a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert endpoint.peers[0].seen.startswith(
             b"GET http://a:81/x?y HTTP/1.1\r\nHost: a:81\r\n" + VIA + b"Proxy-Authorization: Basic eDp5\r\n\r\n"
         )
@@ -235,7 +235,7 @@ async def test_a_client_that_waits_for_100_gets_it_from_the_endpoint() -> None:
 
 
 async def test_an_answer_before_the_end_of_the_request_is_not_held_back() -> None:
-    """An endpoint that refuses an upload may answer and stop reading; the client must hear why."""
+    """An endpoint that refuses an upload may answer and stop reading; the client must get the response."""
 
     heard = asyncio.Event()
 
@@ -270,19 +270,19 @@ async def test_a_client_that_breaks_off_while_it_waits_takes_the_endpoints_conne
 
 
 async def test_a_chunk_that_turns_out_wrong_ends_everything_with_400() -> None:
-    async with origin(answering()) as endpoint, proxying({"a": endpoint.port}) as scene:
+    async with origin(answering()) as endpoint, proxying({"a": endpoint.port}) as testbed:
         head = b"POST http://a/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-        answer = await scene.ask(head + b"5\r\nhello\r\nxx\r\n")
+        answer = await testbed.ask(head + b"5\r\nhello\r\nxx\r\n")
         assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
         await endpoint.ended(1)
         assert not endpoint.peers[0].seen.endswith(b"0\r\n\r\n")
 
 
 async def test_an_endpoint_that_falls_silent_is_told_as_504() -> None:
-    async with origin(answering()) as endpoint, proxying({"a": endpoint.port}, idle_seconds=0.1) as scene:
-        answer = await scene.ask(GET)
+    async with origin(answering()) as endpoint, proxying({"a": endpoint.port}, idle_seconds=0.1) as testbed:
+        answer = await testbed.ask(GET)
         assert answer.startswith(b"HTTP/1.1 504 Gateway Timeout\r\n")
-        assert b"UMB546 no answer from a:80" in answer
+        assert b"UMB546 no response from a:80" in answer
 
 
 async def test_a_websocket_is_carried_with_the_bytes_that_came_early_on_either_side() -> None:
@@ -319,7 +319,7 @@ async def test_a_large_body_passes_in_both_directions_without_being_held() -> No
             await peer.send(b"x" * 100_000)
         await peer.rest()
 
-    async with between(behave) as (client, _, scene):
+    async with between(behave) as (client, _, testbed):
         await client.send(b"POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size)
         for _ in range(size // 100_000):
             await client.send(b"y" * 100_000)
@@ -328,5 +328,5 @@ async def test_a_large_body_passes_in_both_directions_without_being_held() -> No
         async with asyncio.timeout(60):
             while left:
                 left -= len(await client.reader.read(1 << 20))
-        assert scene.metrics.traffic.to_endpoint.total == size
-        assert scene.metrics.traffic.to_client.total == size
+        assert testbed.metrics.traffic.to_endpoint.total == size
+        assert testbed.metrics.traffic.to_client.total == size

@@ -1,4 +1,4 @@
-"""Heads of requests: what is read, what is refused, and that no cut of the bytes makes a difference."""
+"""Request heads: accepted, refused, and independent of how the bytes are split."""
 
 from collections.abc import Callable
 
@@ -160,7 +160,7 @@ def test_any_bytes_are_read_or_refused_and_never_by_how_they_were_cut(data: byte
 
     whole = outcome([data])
     parts = outcome([data[at : at + step] for at in range(0, len(data), step)])
-    # In pieces an earlier fault may be met first; a head or no head is never a matter of pieces.
+    # In pieces another error may be found first, but the result is the same: accepted or refused.
     assert isinstance(whole, int) == isinstance(parts, int)
     if not isinstance(whole, int):
         assert whole == parts

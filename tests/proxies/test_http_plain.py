@@ -1,4 +1,4 @@
-"""Request after request on one connection: kept connections, and shapes that would smuggle one past somebody."""
+"""Several requests on one connection: kept connections, and request smuggling."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.coroutines import play
-from tests.support.http_scene import Peer, answering, between, origin, proxying, read_answer
+from tests.support.http_testbed import Peer, answering, between, origin, proxying, read_answer
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -15,18 +15,18 @@ VIA = b"Via: 1.1 umbilical\r\n"
 
 
 async def greeted(client: Peer) -> None:
-    """A request and its whole answer."""
+    """Send a request; return the whole response."""
     await client.send(GET)
     await client.until(b"hello")
 
 
 async def test_requests_of_one_connection_share_one_upstream() -> None:
-    async with between(answering(HELLO, HELLO, HELLO)) as (client, endpoint, scene):
+    async with between(answering(HELLO, HELLO, HELLO)) as (client, endpoint, testbed):
         for _ in range(3):
             await greeted(client)
-        assert scene.ways.dials == ["a"]
+        assert testbed.router.dials == ["a"]
         assert endpoint.peers[0].seen == 3 * (b"GET / HTTP/1.1\r\nHost: a\r\n" + VIA + b"\r\n")
-        await scene.counts('umbilical_proxy_requests_total{protocol="http",result="ok"} 3')
+        await testbed.counts('umbilical_proxy_requests_total{protocol="http",result="ok"} 3')
 
 
 async def test_pipelined_requests_are_answered_in_their_order() -> None:
@@ -41,22 +41,22 @@ async def test_another_host_gets_another_connection_and_the_old_one_ends() -> No
     async with (
         origin(answering(HELLO)) as one,
         origin(answering(HELLO)) as two,
-        proxying({"a": one.port, "b": two.port}) as scene,
+        proxying({"a": one.port, "b": two.port}) as testbed,
     ):
-        client = await scene.client()
+        client = await testbed.client()
         await greeted(client)
         await client.send(b"GET http://b/ HTTP/1.1\r\nHost: b\r\n\r\n")
         await client.until(b"hello")
         await one.ended(1)
-        assert scene.ways.dials == ["a", "b"]
+        assert testbed.router.dials == ["a", "b"]
 
 
 async def test_two_clients_never_share_a_connection() -> None:
-    async with origin(answering(HELLO, HELLO)) as endpoint, proxying({"a": endpoint.port}) as scene:
+    async with origin(answering(HELLO, HELLO)) as endpoint, proxying({"a": endpoint.port}) as testbed:
         for _ in range(2):
-            client = await scene.client()
+            client = await testbed.client()
             await greeted(client)
-        assert scene.ways.dials == ["a", "a"]
+        assert testbed.router.dials == ["a", "a"]
 
 
 async def test_an_upstream_that_ended_in_the_meantime_is_dialled_anew() -> None:
@@ -64,11 +64,11 @@ async def test_an_upstream_that_ended_in_the_meantime_is_dialled_anew() -> None:
         await peer.until()
         await peer.send(HELLO)
 
-    async with between(behave) as (client, endpoint, scene):
+    async with between(behave) as (client, endpoint, testbed):
         for round_number in range(1, 4):
             await greeted(client)
             await endpoint.ended(round_number)
-        assert scene.ways.dials == ["a"] * 3
+        assert testbed.router.dials == ["a"] * 3
 
 
 @pytest.mark.parametrize(("method", "dials"), [(b"GET", 2), (b"POST", 1)])
@@ -86,14 +86,14 @@ async def test_a_request_that_met_a_dying_connection_goes_out_again_if_that_does
         if connections > 1:
             await peer.send(HELLO)
 
-    async with between(behave) as (client, _, scene):
+    async with between(behave) as (client, _, testbed):
         await greeted(client)
         await client.send(GET.replace(b"GET", method))
         if dials == 2:
             await client.until(b"hello")
         else:
             assert (await client.rest()).startswith(b"HTTP/1.1 502 ")
-        assert len(scene.ways.dials) == dials
+        assert len(testbed.router.dials) == dials
 
 
 async def test_a_body_is_never_sent_twice() -> None:
@@ -103,11 +103,11 @@ async def test_a_body_is_never_sent_twice() -> None:
         await peer.until()
         await peer.exactly(3)
 
-    async with between(behave) as (client, _, scene):
+    async with between(behave) as (client, _, testbed):
         await greeted(client)
         await client.send(b"PUT http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
         assert (await client.rest()).startswith(b"HTTP/1.1 502 ")
-        assert scene.ways.dials == ["a"]
+        assert testbed.router.dials == ["a"]
 
 
 async def test_a_half_closed_client_still_gets_its_answer() -> None:
@@ -118,11 +118,11 @@ async def test_a_half_closed_client_still_gets_its_answer() -> None:
 
 
 async def test_max_forwards_of_zero_is_answered_here() -> None:
-    async with proxying({}) as scene:
+    async with proxying({}) as testbed:
         fields = b"Host: a\r\nMax-Forwards: 0\r\n\r\n"
-        assert (await scene.ask(b"OPTIONS http://a/ HTTP/1.1\r\n" + fields)).startswith(b"HTTP/1.1 200 ")
-        assert (await scene.ask(b"TRACE http://a/ HTTP/1.1\r\n" + fields)).startswith(b"HTTP/1.1 405 ")
-        assert scene.ways.dials == []
+        assert (await testbed.ask(b"OPTIONS http://a/ HTTP/1.1\r\n" + fields)).startswith(b"HTTP/1.1 200 ")
+        assert (await testbed.ask(b"TRACE http://a/ HTTP/1.1\r\n" + fields)).startswith(b"HTTP/1.1 405 ")
+        assert testbed.router.dials == []
 
 
 HEAD = b"POST http://a/ HTTP/1.1\r\nHost: a\r\n"
@@ -155,21 +155,21 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 async def test_a_shape_that_smuggles_is_refused_and_not_a_byte_reaches_an_endpoint(shape: bytes) -> None:
-    async with origin(answering()) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as scene:
-        answer = await scene.ask(shape)
+    async with origin(answering()) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as testbed:
+        answer = await testbed.ask(shape)
         assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
         assert answer.count(b"HTTP/1.1 ") == 1
-        assert scene.ways.dials == []
+        assert testbed.router.dials == []
 
 
 async def test_the_rest_of_a_body_is_no_request_when_the_answer_came_before_it() -> None:
-    async with origin(answering(HELLO)) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as scene:
-        client = await scene.client()
+    async with origin(answering(HELLO)) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as testbed:
+        client = await testbed.client()
         await client.send(HEAD + b"Content-Length: 1000\r\n\r\nx")
         await client.until(b"hello")
         await client.send(b"GET http://b/evil HTTP/1.1\r\nHost: b\r\n\r\n")
         assert await client.rest() == b""
-        assert scene.ways.dials == ["a"]
+        assert testbed.router.dials == ["a"]
 
 
 CHUNK_SHAPES = {
@@ -185,10 +185,10 @@ CHUNK_SHAPES = {
 
 @pytest.mark.parametrize("shape", CHUNK_SHAPES.values(), ids=CHUNK_SHAPES)
 async def test_chunks_that_smuggle_never_become_a_whole_message(shape: bytes) -> None:
-    """What precedes the doubt has gone out; the endpoint must not take it for all, nor the rest for a request."""
+    """The first part was already forwarded; the endpoint must not read it as complete, nor the rest as a request."""
 
-    async with origin(answering()) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as scene:
-        answer = await scene.ask(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + shape)
+    async with origin(answering()) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as testbed:
+        answer = await testbed.ask(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + shape)
         assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
         await endpoint.ended(1)
         assert len(endpoint.peers) == 1
@@ -254,8 +254,8 @@ def test_whatever_a_client_sends_an_endpoint_reads_whole_messages_as_h11_does(da
             faults.append(str(fault))
 
     async def script() -> None:
-        async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-            client = await scene.client()
+        async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as testbed:
+            client = await testbed.client()
             reading = asyncio.ensure_future(client.rest())
             for at in range(0, len(data), step):
                 await client.send(data[at : at + step])
@@ -270,7 +270,7 @@ def test_whatever_a_client_sends_an_endpoint_reads_whole_messages_as_h11_does(da
 
 
 async def serve_by_h11(peer: Peer) -> None:
-    """A server that is strict about what a proxy sends it; a request that was cut off is no fault of the proxy."""
+    """A server that is strict about requests of a proxy; an incomplete request is accepted."""
     http = h11.Connection(h11.SERVER)
     while True:
         event = http.next_event()

@@ -1,27 +1,27 @@
-"""A connection upstream: when it may be used again, and what is made of its end."""
+"""Upstream connections: reuse, and how their end is handled."""
 
 import asyncio
 
 import h11
 import pytest
-from tests.support.http_scene import Origin, Peer, answering, origin, proxying
+from tests.support.http_testbed import Origin, Peer, answering, origin, proxying
 
-from umbilical.dialer.failure import VERDICTS, DialFailed, Reason
+from umbilical.dialer.failure import REPORTS, DialFailed, DialReason
 from umbilical.proxies.http_head import BadRequest, absolute_target, check_host_field, connect_target
-from umbilical.proxies.http_reply import Answer, chunk, last_chunk, malformed, response_head, undialled
-from umbilical.proxies.http_upstream import Upstream, UpstreamLost
+from umbilical.proxies.http_reply import ProxyAnswer, chunk, last_chunk, malformed, response_head, undialled
+from umbilical.proxies.http_upstream import UpstreamConnection, UpstreamLost
 from umbilical.proxies.proxy_connect import ProxyUrl
-from umbilical.proxies.user_proxy import Route
+from umbilical.proxies.user_proxy import UpstreamRoute
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 REQUEST = h11.Request(method="GET", target="/", headers=[("Host", "a")])
 
 
-async def upstream_to(endpoint: Origin, idle_seconds: float = 0) -> Upstream:
-    return Upstream(("a", 80, ""), await asyncio.open_connection("127.0.0.1", endpoint.port), idle_seconds)
+async def upstream_to(endpoint: Origin, idle_seconds: float = 0) -> UpstreamConnection:
+    return UpstreamConnection(("a", 80, ""), await asyncio.open_connection("127.0.0.1", endpoint.port), idle_seconds)
 
 
-async def ask(upstream: Upstream) -> list[type]:
+async def ask(upstream: UpstreamConnection) -> list[type]:
     await upstream.send(REQUEST, h11.EndOfMessage())
     events: list[type] = []
     while not events or events[-1] is not h11.EndOfMessage:
@@ -136,7 +136,7 @@ def test_anything_else_is_refused_for_connect(text: str) -> None:
 
 
 def test_a_missing_port_is_refused_with_words_unless_there_is_a_default() -> None:
-    with pytest.raises(BadRequest, match="no port"):
+    with pytest.raises(BadRequest, match="the port is missing"):
         connect_target("a.example")
     assert connect_target("a.example", 80).port == 80
     assert connect_target("[::1]", 80).address == "[::1]:80"
@@ -187,7 +187,7 @@ def test_a_host_field_is_a_host_or_empty() -> None:
             check_host_field(bad)
 
 
-ANSWER_REPLY = Answer(502, "UMB501", "no connection to a:1", "refused", "look")
+ANSWER_REPLY = ProxyAnswer(502, "UMB501", "no connection to a:1", "refused", "look")
 
 
 def parsed(raw: bytes, method: str = "GET") -> tuple[h11.Response, bytes]:
@@ -217,11 +217,11 @@ def test_head_is_told_the_length_and_no_body() -> None:
     assert (dict(head.headers)[b"content-length"], body) == (b"56", b"")
 
 
-@pytest.mark.parametrize("reason", list(Reason))
-def test_a_failed_dial_is_told_by_its_cause_and_never_as_our_own_fault(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", list(DialReason))
+def test_a_failed_dial_is_told_by_its_cause_and_never_as_our_own_fault(reason: DialReason) -> None:
     refused = undialled("a:1", DialFailed(reason, "server s", "said\r\nSet-Cookie: x"))
-    verdict = VERDICTS[reason]
-    assert (refused.answer.status, refused.answer.code) == (verdict.http_status, verdict.code)
+    report = REPORTS[reason]
+    assert (refused.answer.status, refused.answer.code) == (report.http_status, report.code)
     assert refused.answer.status in (403, 502, 503, 504)
     assert refused.answer.why == "server s: said Set-Cookie: x"
     assert refused.result == reason.value
@@ -252,20 +252,30 @@ def test_heads_and_chunks_are_what_h11_reads() -> None:
 
 def test_connections_are_kept_for_the_same_host_and_port_and_kind() -> None:
     proxy = ProxyUrl("http", "a", 80)
-    assert Route("A.example", 80).key == Route("a.EXAMPLE", 80).key
-    assert len({Route("a", 80).key, Route("a", 81).key, Route("b", 80).key, Route("a", 80, proxy).key}) == 4
-    assert Route("a", 80, proxy).key != Route("a", 80, ProxyUrl("https", "a", 80)).key
+    assert UpstreamRoute("A.example", 80).key == UpstreamRoute("a.EXAMPLE", 80).key
+    assert (
+        len(
+            {
+                UpstreamRoute("a", 80).key,
+                UpstreamRoute("a", 81).key,
+                UpstreamRoute("b", 80).key,
+                UpstreamRoute("a", 80, proxy).key,
+            }
+        )
+        == 4
+    )
+    assert UpstreamRoute("a", 80, proxy).key != UpstreamRoute("a", 80, ProxyUrl("https", "a", 80)).key
 
 
 def test_a_proxy_is_shown_the_credentials_of_its_url_and_nobody_else() -> None:
     proxy = ProxyUrl("http", "p", 3128, "user", "p@ss")
-    assert Route("p", 3128, proxy).fields == [(b"Proxy-Authorization", b"Basic dXNlcjpwQHNz")]
-    assert Route("p", 3128, ProxyUrl("http", "p", 3128)).fields == []
-    assert Route("p", 3128).fields == []
+    assert UpstreamRoute("p", 3128, proxy).fields == [(b"Proxy-Authorization", b"Basic dXNlcjpwQHNz")]
+    assert UpstreamRoute("p", 3128, ProxyUrl("http", "p", 3128)).fields == []
+    assert UpstreamRoute("p", 3128).fields == []
 
 
 def test_a_routes_text_shows_no_credentials() -> None:
-    assert "p@ss" not in repr(Route("p", 3128, ProxyUrl("http", "p", 3128, "user", "p@ss")))
+    assert "p@ss" not in repr(UpstreamRoute("p", 3128, ProxyUrl("http", "p", 3128, "user", "p@ss")))
 
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -273,15 +283,15 @@ HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
 async def test_a_request_and_a_tunnel_are_one_line_each_without_paths(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
-        async with origin(answering(HELLO)) as endpoint, proxying({"a": endpoint.port}) as scene:
-            await scene.ask(b"GET http://a/p?token=secret HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            client = await scene.client()
+        async with origin(answering(HELLO)) as endpoint, proxying({"a": endpoint.port}) as testbed:
+            await testbed.ask(b"GET http://a/p?token=secret HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            client = await testbed.client()
             await client.send(b"CONNECT a:443 HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n")
             client.end()
             await client.rest()
             client.close()
             async with asyncio.timeout(60):
-                await scene.listener.until_idle()
+                await testbed.listener.until_idle()
     lines = [record.getMessage() for record in caplog.records if record.name == "umbilical.tunnels"]
     assert "target=a:80 method=GET" in lines[0]
     assert "target=a:443 up=18 down=" in lines[1]
@@ -290,10 +300,10 @@ async def test_a_request_and_a_tunnel_are_one_line_each_without_paths(caplog: py
 
 async def test_a_storm_of_refusals_is_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
-        async with proxying({}) as scene:
-            scene.ways.failures["a"] = Reason.REFUSED
+        async with proxying({}) as testbed:
+            testbed.router.failures["a"] = DialReason.REFUSED
             for _ in range(20):
-                await scene.ask(b"CONNECT a:443 HTTP/1.1\r\n\r\n")
+                await testbed.ask(b"CONNECT a:443 HTTP/1.1\r\n\r\n")
     lines = [record for record in caplog.records if "UMB501" in record.getMessage()]
     assert len(lines) == 1
     assert "status=502: no connection to a:443" in lines[0].getMessage()

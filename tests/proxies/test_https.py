@@ -1,4 +1,4 @@
-"""CONNECT through the proxy, and how connections to it begin, are refused and end."""
+"""CONNECT through the proxy; accepted, refused and closed connections."""
 
 import asyncio
 import socket
@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.http_scene import LoopbackWays, Peer, answering, between, origin, proxying
+from tests.support.http_testbed import LoopbackRouter, Peer, answering, between, origin, proxying
 from tests.support.tunnel_pki import FolderAuthority, Pair
 
-from umbilical.dialer.failure import VERDICTS, Reason
+from umbilical.dialer.failure import REPORTS, DialReason
 from umbilical.fault import StartupError
 from umbilical.proxies.http_head import HeadLimits
 from umbilical.proxies.https import HttpLimits, HttpProxy
-from umbilical.proxies.https_process import TlsDoor
-from umbilical.proxies.listener import Listener
+from umbilical.proxies.https_process import TlsService
+from umbilical.proxies.listener import ProxyListener
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings
 from umbilical.tunnel.settings import ListenAddress, TlsFiles
@@ -38,12 +38,12 @@ async def count_then_answer(peer: Peer) -> None:
 
 
 async def test_connect_carries_bytes_both_ways() -> None:
-    async with between(echo) as (client, _, scene):
+    async with between(echo) as (client, _, testbed):
         await client.send(b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n")
         assert await client.until() == ESTABLISHED
         await client.send(b"ping")
         assert await client.exactly(4) == b"ping"
-        await scene.counts('umbilical_proxy_requests_total{protocol="connect",result="ok"} 1')
+        await testbed.counts('umbilical_proxy_requests_total{protocol="connect",result="ok"} 1')
 
 
 async def test_connect_one_byte_at_a_time() -> None:
@@ -70,47 +70,47 @@ async def test_an_endpoint_that_speaks_first_is_heard_behind_the_200() -> None:
         assert await client.exactly(len(ESTABLISHED) + 11) == ESTABLISHED + b"220 hello\r\n"
 
 
-@pytest.mark.parametrize("reason", list(Reason))
-async def test_a_failed_dial_is_answered_by_its_cause(reason: Reason) -> None:
-    async with proxying({}) as scene:
-        scene.ways.failures["a"] = reason
+@pytest.mark.parametrize("reason", list(DialReason))
+async def test_a_failed_dial_is_answered_by_its_cause(reason: DialReason) -> None:
+    async with proxying({}) as testbed:
+        testbed.router.failures["a"] = reason
         for request in (b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", GET):
-            answer = await scene.ask(request)
-            verdict = VERDICTS[reason]
-            assert answer.startswith(b"HTTP/1.1 %d " % verdict.http_status)
+            answer = await testbed.ask(request)
+            report = REPORTS[reason]
+            assert answer.startswith(b"HTTP/1.1 %d " % report.http_status)
             lines = answer.partition(b"\r\n\r\n")[2].decode().splitlines()
-            assert lines[0].startswith(f"{verdict.code} no connection to a:")
-            assert lines[1:] == ["  why: agent one: a is broken", f"  next: {verdict.remedy}"]
-        await scene.counts(f'umbilical_proxy_requests_total{{protocol="connect",result="{reason.value}"}} 1')
-        await scene.counts(f'umbilical_proxy_requests_total{{protocol="http",result="{reason.value}"}} 1')
+            assert lines[0].startswith(f"{report.code} no connection to a:")
+            assert lines[1:] == ["  why: agent one: a is broken", f"  next: {report.remedy}"]
+        await testbed.counts(f'umbilical_proxy_requests_total{{protocol="connect",result="{reason.value}"}} 1')
+        await testbed.counts(f'umbilical_proxy_requests_total{{protocol="http",result="{reason.value}"}} 1')
 
 
 NOT_SERVED = {
-    "no port": (b"CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"no port"),
+    "no port": (b"CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"the port is missing"),
     "a bare IPv6 address": (b"CONNECT ::1:443 HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"brackets"),
     "a URL": (b"CONNECT http://a:1/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"the port is not"),
     "a body": (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", 400, b"body"),
     "chunks": (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, b"body"),
-    "a path": (b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"this is a proxy"),
+    "a path": (b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"not a proxy request"),
     "https": (b"GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"needs CONNECT"),
     "a host that is none": (b"GET http://a/ HTTP/1.1\r\nHost: a b\r\n\r\n", 400, b"neither a name"),
     "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, b"HTTP/1.1"),
-    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00", 400, b"no HTTP"),
-    "half a head": (b"GET http://a/ HTT", 400, b"middle of a head"),
+    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00", 400, b"not HTTP"),
+    "half a head": (b"GET http://a/ HTT", 400, b"within a request head"),
 }
 
 
 @pytest.mark.parametrize(("request_bytes", "status", "words"), NOT_SERVED.values(), ids=NOT_SERVED)
 async def test_what_is_not_served_is_told_so_and_dials_nothing(request_bytes: bytes, status: int, words: bytes) -> None:
-    async with proxying({}) as scene:
-        client = await scene.client()
+    async with proxying({}) as testbed:
+        client = await testbed.client()
         await client.send(request_bytes)
         client.end()
         answer = await client.rest()
         assert answer.startswith(b"HTTP/1.1 %d " % status)
         assert words in answer
         assert b"Connection: close\r\n" in answer
-        assert scene.ways.dials == []
+        assert testbed.router.dials == []
 
 
 async def test_a_missing_port_can_be_given_a_default() -> None:
@@ -120,15 +120,15 @@ async def test_a_missing_port_can_be_given_a_default() -> None:
 
 
 async def test_a_connection_that_says_nothing_is_left_without_a_word() -> None:
-    async with proxying({}) as scene:
-        client = await scene.client()
+    async with proxying({}) as testbed:
+        client = await testbed.client()
         client.end()
         assert await client.rest() == b""
 
 
 async def test_a_client_that_never_asks_for_anything_is_let_go() -> None:
-    async with proxying({}, HttpLimits(keep_alive_seconds=0.05)) as scene:
-        assert await scene.ask(b"") == b""
+    async with proxying({}, HttpLimits(keep_alive_seconds=0.05)) as testbed:
+        assert await testbed.ask(b"") == b""
 
 
 async def test_slow_clients_are_all_given_up_and_leave_nothing_behind() -> None:
@@ -140,25 +140,25 @@ async def test_slow_clients_are_all_given_up_and_leave_nothing_behind() -> None:
             await asyncio.sleep(0.02)
         return await reading
 
-    async with proxying({}, handshake_seconds=0.2) as scene:
-        clients = [await scene.client() for _ in range(50)]
+    async with proxying({}, handshake_seconds=0.2) as testbed:
+        clients = [await testbed.client() for _ in range(50)]
         answers = await asyncio.gather(*(drip(client) for client in clients))
         assert {answer[:13] for answer in answers if answer} == {b"HTTP/1.1 408 "}
-        assert scene.ways.dials == []
+        assert testbed.router.dials == []
         for client in clients:
             client.close()
         async with asyncio.timeout(60):
-            await scene.listener.until_idle()
+            await testbed.listener.until_idle()
 
 
 async def test_floods_of_headers_end_at_the_limits() -> None:
     limits = HttpLimits(head=HeadLimits(head_bytes=1000, line_bytes=500, fields=10))
-    async with proxying({}, limits) as scene:
+    async with proxying({}, limits) as testbed:
         start = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n"
-        assert (await scene.ask(start + b"X: " + b"y" * 2_000_000)).startswith(b"HTTP/1.1 431 ")
-        assert (await scene.ask(start + b"X: y\r\n" * 20 + b"\r\n")).startswith(b"HTTP/1.1 431 ")
-        assert (await scene.ask(b"GET http://a/" + b"x" * 600)).startswith(b"HTTP/1.1 414 ")
-        await scene.counts('umbilical_proxy_requests_total{protocol="http",result="bad-request"} 3')
+        assert (await testbed.ask(start + b"X: " + b"y" * 2_000_000)).startswith(b"HTTP/1.1 431 ")
+        assert (await testbed.ask(start + b"X: y\r\n" * 20 + b"\r\n")).startswith(b"HTTP/1.1 431 ")
+        assert (await testbed.ask(b"GET http://a/" + b"x" * 600)).startswith(b"HTTP/1.1 414 ")
+        await testbed.counts('umbilical_proxy_requests_total{protocol="http",result="bad-request"} 3')
 
 
 async def test_an_idle_tunnel_is_closed() -> None:
@@ -180,32 +180,32 @@ async def test_a_drain_lets_idle_clients_go_and_finishes_what_is_under_way() -> 
     async with (
         origin(answering(HELLO)) as quick,
         origin(slow) as late,
-        proxying({"a": quick.port, "b": late.port}) as scene,
+        proxying({"a": quick.port, "b": late.port}) as testbed,
     ):
-        idle, busy = await scene.client(), await scene.client()
+        idle, busy = await testbed.client(), await testbed.client()
         await idle.send(GET)
         await idle.until(b"hello")
         await busy.send(b"GET http://b/ HTTP/1.1\r\nHost: b\r\n\r\n")
         async with asyncio.timeout(60):
-            while not late.peers or not scene.proxy.waiting:
+            while not late.peers or not testbed.proxy.waiting:
                 await asyncio.sleep(0.01)
-        scene.listener.stop_accepting()
+        testbed.listener.stop_accepting()
         assert await idle.rest() == b""
         gate.set()
         assert (await busy.rest()).endswith(b"hello")
 
 
 async def test_a_drain_serves_a_request_that_has_begun_to_come() -> None:
-    async with between(answering(HELLO, HELLO)) as (client, _, scene):
+    async with between(answering(HELLO, HELLO)) as (client, _, testbed):
         await client.send(GET)
         await client.until(b"hello")
         async with asyncio.timeout(60):
-            while not any(waiting.is_idle for waiting in scene.proxy.waiting):
+            while not any(waiting.is_idle for waiting in testbed.proxy.waiting):
                 await asyncio.sleep(0.01)
             await client.send(GET[:10])
-            while any(waiting.is_idle for waiting in scene.proxy.waiting):
+            while any(waiting.is_idle for waiting in testbed.proxy.waiting):
                 await asyncio.sleep(0.01)
-        scene.listener.stop_accepting()
+        testbed.listener.stop_accepting()
         await client.send(GET[10:])
         answer = await client.rest()
         assert b"Connection: close" in answer
@@ -218,11 +218,11 @@ def authority(tmp_path: Path) -> FolderAuthority:
 
 
 @asynccontextmanager
-async def door(files: TlsFiles, port: int, **settings: Any) -> AsyncIterator[Listener]:
+async def door(files: TlsFiles, port: int, **settings: Any) -> AsyncIterator[ProxyListener]:
     made = ListenerSettings(listen=(ListenAddress("127.0.0.1", 0),), **settings)
     metrics = ProxyMetrics()
-    proxy = HttpProxy(LoopbackWays({"a": port}), made, metrics)
-    listener = Listener(made, TlsDoor(proxy, made, files, metrics.certificates), metrics)
+    proxy = HttpProxy(LoopbackRouter({"a": port}), made, metrics)
+    listener = ProxyListener(made, TlsService(proxy, made, files, metrics.certificates), metrics)
     listener.listen("the HTTP proxy")
     try:
         yield listener
@@ -235,7 +235,7 @@ def files_of(pair: Pair, authority: Path | None = None) -> TlsFiles:
     return TlsFiles(pair.certificate, pair.key, authority)
 
 
-async def client_of(listener: Listener, authority: FolderAuthority, pair: Pair | None = None) -> Peer:
+async def client_of(listener: ProxyListener, authority: FolderAuthority, pair: Pair | None = None) -> Peer:
     context = authority.client_context(pair)
     return Peer(await asyncio.open_connection(*listener.addresses[0], ssl=context, server_hostname="localhost"))
 
@@ -254,7 +254,7 @@ async def test_requests_and_tunnels_pass_through_tls(authority: FolderAuthority)
 
 
 async def test_the_first_bytes_of_a_handshake_are_never_lost(authority: FolderAuthority) -> None:
-    """They may be there before the proxy has looked at the connection for the first time."""
+    """Bytes may arrive before the proxy reads the connection for the first time."""
 
     files = files_of(authority.serving("proxy"))
     async with origin(answering()) as endpoint, door(files, endpoint.port) as listener:
@@ -263,7 +263,7 @@ async def test_the_first_bytes_of_a_handshake_are_never_lost(authority: FolderAu
         with pytest.raises(ssl.SSLWantReadError):
             tls.do_handshake()
         with socket.create_connection(listener.addresses[0], 60) as sock:
-            sock.sendall(outgoing.read())  # all before the loop has turned once
+            sock.sendall(outgoing.read())  # all before the loop's first turn
             sock.setblocking(False)
             loop = asyncio.get_running_loop()
             async with asyncio.timeout(60):
@@ -282,7 +282,7 @@ async def test_a_client_without_a_certificate_is_turned_away_where_one_is_asked_
         request = b"GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
         stranger = await client_of(listener, authority)
         await stranger.send(request)
-        with suppress(ssl.SSLError):  # the alert, or the reset behind it: whichever is first
+        with suppress(ssl.SSLError):  # the alert or the reset, whichever is first
             assert await stranger.rest() == b""
         stranger.close()
         assert endpoint.peers == []
@@ -308,6 +308,6 @@ def test_files_that_do_not_fit_keep_it_from_starting(authority: FolderAuthority)
     one, two = authority.serving("one"), authority.serving("two")
     settings = ListenerSettings(())
     metrics = ProxyMetrics()
-    proxy = HttpProxy(LoopbackWays({}), settings, metrics)
+    proxy = HttpProxy(LoopbackRouter({}), settings, metrics)
     with pytest.raises(StartupError, match="key pair"):
-        TlsDoor(proxy, settings, TlsFiles(one.certificate, two.key), metrics.certificates)
+        TlsService(proxy, settings, TlsFiles(one.certificate, two.key), metrics.certificates)

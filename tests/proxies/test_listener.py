@@ -1,4 +1,4 @@
-"""Coming, being here and leaving: limits, exhausted descriptors, slow clients, drain, two thousand at once."""
+"""The listener: limits, exhausted descriptors, slow clients, drain, two thousand connections."""
 
 import asyncio
 import errno
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.file_limits import no_descriptors
-from tests.support.proxy_scene import (
+from tests.support.proxy_testbed import (
     HELLO,
     LOOPBACK,
     LoopbackOpener,
@@ -28,7 +28,7 @@ from tests.support.tunnel_pair import free_port
 from umbilical.dialer.streams import Streams
 from umbilical.fault import StartupError
 from umbilical.proxies import listener as listener_module
-from umbilical.proxies.listener import Listener
+from umbilical.proxies.listener import ProxyListener
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings
 from umbilical.tunnel.listening import listen_tcp
@@ -38,7 +38,7 @@ CROWD = 2_000
 
 
 class Echo:
-    """The simplest service: what comes goes back."""
+    """An echo service."""
 
     def __init__(self) -> None:
         self.drained = 0
@@ -61,7 +61,7 @@ async def _closed_without_a_word(client: Streams) -> bool:
 
 async def test_it_listens_on_every_address_that_it_was_given() -> None:
     settings = ListenerSettings((LOOPBACK, ListenAddress("::1", 0)))
-    listener = Listener(settings, Echo(), ProxyMetrics())
+    listener = ProxyListener(settings, Echo(), ProxyMetrics())
     listener.listen("test")
     assert [host for host, _ in listener.addresses] == ["127.0.0.1", "::1"]
     for host, port in listener.addresses:
@@ -87,7 +87,7 @@ async def test_a_machine_without_ipv6_is_no_obstacle_to_the_default(monkeypatch:
     _without_ipv6(monkeypatch)
 
     settings = ListenerSettings((LOOPBACK, ListenAddress("::1", 0)), ipv6_if_there=True)
-    listener = Listener(settings, Echo(), ProxyMetrics())
+    listener = ProxyListener(settings, Echo(), ProxyMetrics())
     listener.listen("test")
     assert [host for host, _ in listener.addresses] == ["127.0.0.1"]
     await listener.close()
@@ -96,7 +96,7 @@ async def test_a_machine_without_ipv6_is_no_obstacle_to_the_default(monkeypatch:
 async def test_an_address_that_was_asked_for_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     _without_ipv6(monkeypatch)
 
-    listener = Listener(ListenerSettings((LOOPBACK, ListenAddress("::1", 0))), Echo(), ProxyMetrics())
+    listener = ProxyListener(ListenerSettings((LOOPBACK, ListenAddress("::1", 0))), Echo(), ProxyMetrics())
     with pytest.raises(StartupError, match="cannot listen"):
         listener.listen("test")
     assert not listener.is_listening
@@ -106,7 +106,7 @@ async def test_a_port_that_is_taken_is_told_with_its_number() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         settings = ListenerSettings((ListenAddress("127.0.0.1", free_port()), ListenAddress("127.0.0.1", port)))
-        listener = Listener(settings, Echo(), ProxyMetrics())
+        listener = ProxyListener(settings, Echo(), ProxyMetrics())
         with pytest.raises(StartupError) as fault:
             listener.listen("SOCKS5")
         assert fault.value.code == "UMB023"
@@ -133,7 +133,7 @@ async def test_more_than_the_limit_are_closed_at_once_and_counted() -> None:
 
 
 async def test_a_fault_of_ours_ends_one_connection_and_not_the_listener(caplog: pytest.LogCaptureFixture) -> None:
-    listener = Listener(ListenerSettings((LOOPBACK,)), Broken(), ProxyMetrics())
+    listener = ProxyListener(ListenerSettings((LOOPBACK,)), Broken(), ProxyMetrics())
     listener.listen("test")
     for _ in range(2):
         client = await asyncio.open_connection(*listener.addresses[0])
@@ -147,7 +147,7 @@ async def test_exhausted_descriptors_are_survived_with_a_rest(caplog: pytest.Log
     async with endpoint(echo) as port, socks5_proxy(LoopbackOpener()) as proxy:
         with socket.create_connection(("127.0.0.1", proxy.port)) as sock:
             with no_descriptors():
-                await eventually(lambda: caplog.text.count("Too many open files; resting") >= 2)
+                await eventually(lambda: caplog.text.count("Too many open files; pausing") >= 2)
             sock.setblocking(False)
             client = await asyncio.open_connection(sock=sock)
             assert await ask(client, "127.0.0.1", port) == 0
@@ -161,10 +161,10 @@ async def test_while_it_rests_it_does_not_spin_and_a_drain_may_begin(
 
     async with socks5_proxy(LoopbackOpener()) as proxy:
         with socket.create_connection(("127.0.0.1", proxy.port)), no_descriptors():
-            await eventually(lambda: "resting" in caplog.text)
+            await eventually(lambda: "pausing" in caplog.text)
             for _ in range(100):
                 await asyncio.sleep(0)
-            assert caplog.text.count("resting") == 1
+            assert caplog.text.count("pausing") == 1
             proxy.listener.stop_accepting()
             assert not proxy.listener.is_listening
 
@@ -193,7 +193,7 @@ async def test_a_client_that_floods_before_its_dial_is_done_is_held_back() -> No
         writer.write(HELLO + connect_request("127.0.0.1", 1) + bytes(flood))
         await asyncio.wait_for(opener.asked.wait(), 60)
         left = -1
-        while left != writer.transport.get_write_buffer_size():  # until many turns have moved nothing
+        while left != writer.transport.get_write_buffer_size():  # until nothing moves for many turns
             left = writer.transport.get_write_buffer_size()
             for _ in range(200):
                 await asyncio.sleep(0)
@@ -219,7 +219,7 @@ async def test_who_is_here_when_the_drain_begins_may_finish() -> None:
 
 
 async def test_who_waits_in_the_backlog_when_the_drain_begins_is_still_served() -> None:
-    """Their system has told them that they are connected; to close the socket would reset them."""
+    """Clients in the backlog are already connected; closing the socket would reset them."""
 
     async with endpoint(echo) as port, socks5_proxy(LoopbackOpener()) as proxy:
         with socket.create_connection(("127.0.0.1", proxy.port)) as sock:  # no turn of the loop in between
@@ -232,7 +232,7 @@ async def test_who_waits_in_the_backlog_when_the_drain_begins_is_still_served() 
 
 async def test_without_patience_who_waits_in_the_backlog_is_closed_and_counted() -> None:
     metrics, service = ProxyMetrics(), Echo()
-    listener = Listener(ListenerSettings((LOOPBACK,), drain_seconds=0.0), service, metrics)
+    listener = ProxyListener(ListenerSettings((LOOPBACK,), drain_seconds=0.0), service, metrics)
     listener.listen("test")
     with socket.create_connection(listener.addresses[0]) as sock:
         listener.stop_accepting()
@@ -259,7 +259,7 @@ async def test_closing_cuts_whoever_is_left_and_cancels_their_dials() -> None:
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """Four descriptors per client, since everybody lives in this one process."""
+    """Four descriptors per client, because all ends are in this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(soft, 4 * CROWD + 500)
     if hard != resource.RLIM_INFINITY and hard < wanted:

@@ -1,4 +1,4 @@
-"""Who is asked, and in which order."""
+"""Which resolver is used, and in which order."""
 
 import asyncio
 import socket
@@ -6,28 +6,28 @@ import socket
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.proxies.name_scenes import Counts, DnsTunnel, ScriptedServices, TurnedClock, until
+from tests.proxies.name_testbed import Counts, DnsTunnel, ScriptedServices, TurnedClock, until
 from tests.support.coroutines import play
 from tests.support.dns_server import ScriptedDns
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.proxies import lookup
-from umbilical.proxies.guest_dns import DnsServers, GuestDns
-from umbilical.proxies.lookup import LookupFailed, ManagementDns, Result, ask_system
-from umbilical.proxies.outbound import Names
+from umbilical.proxies.hosted_dns import DnsServers, HostedDns
+from umbilical.proxies.lookup import LookupFailed, LookupResult, ManagementDns, ask_system
+from umbilical.proxies.outbound import NameResolver
 from umbilical.proxies.services import (
     ServiceLookup,
     ServiceName,
     absolute_names,
-    is_of_the_cluster,
-    is_of_the_world,
+    is_cluster_name,
+    is_public,
     parse_service_name,
 )
 
 CONSOLE = ServiceName("monitoring", "console")
 
 
-class Scene:
+class NamesTestbed:
     def __init__(self) -> None:
         clock, counts = TurnedClock(), Counts()
         self.counts = counts
@@ -35,7 +35,7 @@ class Scene:
         self.tunnel = DnsTunnel({"172.30.0.10": self.dns})
         self.api = ScriptedServices({CONSOLE: ("172.30.9.9",)})
         servers = DnsServers((("172.30.0.10", 53),), CONSOLE, None, clock.now)
-        self.guest = GuestDns(self.tunnel, servers, "cluster.local", counts, clock.now)
+        self.hosted = HostedDns(self.tunnel, servers, "cluster.local", counts, clock.now)
         self.services = ServiceLookup(self.api, "cluster.local", counts, clock.now)
         self.management = ManagementDns(counts, self._ask)
 
@@ -43,11 +43,11 @@ class Scene:
         return ["192.0.2.1"]
 
 
-def resolved(host: str, *, guest: bool = False, services: bool = False, management: bool = False) -> tuple[str, ...]:
+def resolved(host: str, *, hosted: bool = False, services: bool = False, management: bool = False) -> tuple[str, ...]:
     async def scenario() -> tuple[str, ...]:
-        stage = Scene()
-        names = Names(
-            stage.guest if guest else None,
+        stage = NamesTestbed()
+        names = NameResolver(
+            stage.hosted if hosted else None,
             stage.services if services else None,
             stage.management if management else None,
         )
@@ -60,29 +60,29 @@ def resolved(host: str, *, guest: bool = False, services: bool = False, manageme
     return play(scenario())
 
 
-def test_what_is_no_service_goes_on_to_guest_dns() -> None:
-    assert resolved("idp.corp.example", services=True, guest=True) == ("10.0.0.1",)
+def test_what_is_no_service_goes_on_to_hosted_dns() -> None:
+    assert resolved("idp.corp.example", services=True, hosted=True) == ("10.0.0.1",)
 
 
-def test_guest_dns_has_the_last_word_on_a_name_that_it_does_not_know() -> None:
-    with pytest.raises(DialFailed, match="no such name"):
-        resolved("nowhere.corp.example", guest=True, management=True)
+def test_hosted_dns_has_the_last_word_on_a_name_that_it_does_not_know() -> None:
+    with pytest.raises(DialFailed, match="the name does not exist"):
+        resolved("nowhere.corp.example", hosted=True, management=True)
 
 
-def test_without_guest_dns_this_machine_is_asked_behind_services() -> None:
+def test_without_hosted_dns_this_machine_is_asked_behind_services() -> None:
     assert resolved("idp.corp.example", services=True, management=True) == ("192.0.2.1",)
     assert resolved("console.monitoring", services=True, management=True) == ("172.30.9.9",)
 
 
 async def test_what_was_learnt_can_be_forgotten() -> None:
-    stage = Scene()
-    names = Names(stage.guest, None, None)
+    stage = NamesTestbed()
+    names = NameResolver(stage.hosted, None, None)
     await names.resolve("idp.corp.example")
     stage.dns.zone["idp.corp.example", "A"] = ["60", "10.0.0.2"]
     assert await names.resolve("idp.corp.example") == ("10.0.0.1",)
     names.forget("idp.corp.example")
     assert await names.resolve("idp.corp.example") == ("10.0.0.2",)
-    Names(None, None, None).forget("idp.corp.example")
+    NameResolver(None, None, None).forget("idp.corp.example")
     await names.close()
     await stage.tunnel.close()
 
@@ -120,17 +120,17 @@ async def test_all_addresses_come_and_none_twice() -> None:
 @pytest.mark.parametrize(
     ("number", "result"),
     [
-        (socket.EAI_NONAME, Result.ABSENT),
-        (socket.EAI_NODATA, Result.ABSENT),
-        (socket.EAI_AGAIN, Result.FAILED),
-        (socket.EAI_FAIL, Result.FAILED),
+        (socket.EAI_NONAME, LookupResult.ABSENT),
+        (socket.EAI_NODATA, LookupResult.ABSENT),
+        (socket.EAI_AGAIN, LookupResult.FAILED),
+        (socket.EAI_FAIL, LookupResult.FAILED),
     ],
 )
-async def test_absence_is_told_from_failure(number: int, result: Result) -> None:
+async def test_absence_is_told_from_failure(number: int, result: LookupResult) -> None:
     counts = Counts()
     with pytest.raises(LookupFailed) as caught:
         await ManagementDns(counts, Machine(caused(number)).ask).resolve("name")
-    assert (caught.value.reason, caught.value.result) == (Reason.NAME, result)
+    assert (caught.value.reason, caught.value.result) == (DialReason.NAME, result)
     assert counts.lookups == [("management", result.value)]
 
 
@@ -141,7 +141,7 @@ async def test_a_resolver_that_hangs_is_not_waited_for(monkeypatch: pytest.Monke
     machine.hold = asyncio.Event()
     with pytest.raises(LookupFailed) as caught:
         await ManagementDns(Counts(), machine.ask).resolve("name")
-    assert caught.value.result is Result.TIMEOUT
+    assert caught.value.result is LookupResult.TIMEOUT
 
 
 async def test_one_name_is_one_question_and_many_names_are_no_more_than_there_are_threads_for() -> None:
@@ -186,7 +186,7 @@ def test_a_service_is_known_by_its_short_and_its_full_name(host: str) -> None:
 
 @pytest.mark.parametrize("host", NO_SERVICES)
 def test_any_other_name_is_no_service(host: str) -> None:
-    """HyperShift's proxies take the first two labels of every name for one."""
+    """HyperShift's proxies read the first two labels of every name as a Service."""
     assert parse_service_name(host, DOMAIN) is None
 
 
@@ -225,7 +225,7 @@ def test_only_short_names_of_services_get_the_cluster_domain(host: str, asked: t
     ],
 )
 def test_names_of_the_cluster_are_told_from_those_of_the_world(host: str, inside: bool) -> None:
-    assert is_of_the_cluster(host, DOMAIN) is inside
+    assert is_cluster_name(host, DOMAIN) is inside
 
 
 @given(st.text(max_size=80))
@@ -239,7 +239,7 @@ def test_what_is_found_can_stand_in_a_path_of_the_api(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["example.com", "Example.COM.", "console.monitoring", "1.example.com", "0x.example"])
 def test_a_name_of_the_world_means_the_same_to_everybody(host: str) -> None:
-    assert is_of_the_world(host, DOMAIN)
+    assert is_public(host, DOMAIN)
 
 
 @pytest.mark.parametrize(
@@ -250,4 +250,4 @@ def test_a_name_of_the_world_means_the_same_to_everybody(host: str) -> None:
     ],
 )
 def test_short_names_and_addresses_in_disguise_are_none_of_the_world(host: str) -> None:
-    assert not is_of_the_world(host, DOMAIN)
+    assert not is_public(host, DOMAIN)

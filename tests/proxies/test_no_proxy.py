@@ -22,13 +22,13 @@ from umbilical.proxies.proxy_rules import (
 from umbilical.proxies.settings import HttpsSettings, ListenerSettings, OutboundSettings
 
 MATCHES = [
-    # A name, itself and what is under it.
+    # A name: itself and its subdomains.
     ("foo.com", "foo.com", 443),
     ("foo.com", "www.foo.com", 443),
     ("FOO.com", "www.Foo.COM", 443),
     (" foo.com , bar.org", "bar.org", 443),
     ("com", "foo.com", 443),
-    # Only what is under it.
+    # Only its subdomains.
     (".foo.com", "www.foo.com", 443),
     ("*.foo.com", "a.b.foo.com", 443),
     # Ports.
@@ -44,20 +44,20 @@ MATCHES = [
     ("10.1.2.3", "10.1.2.3", 443),
     ("fd00::1", "fd00::1", 443),
     ("fd00::1", "fd00::1%eth0", 443),
-    # IPv4 in IPv6's clothes.
+    # IPv4-mapped IPv6.
     ("10.0.0.0/8", "::ffff:10.1.2.3", 443),
     ("::ffff:10.0.0.0/104", "10.1.2.3", 443),
     ("::ffff:10.1.2.3", "10.1.2.3", 443),
     # Everything.
     ("*", "foo.com", 443),
     ("bar.org,*", "10.1.2.3", 443),
-    # This machine, whatever the list says.
+    # This machine, in spite of the list.
     ("", "localhost", 443),
     ("", "127.0.0.1", 443),
     ("", "127.9.9.9", 443),
     ("", "::1", 443),
     ("", "::ffff:127.0.0.1", 443),
-    # Names beyond ASCII, on either side.
+    # Names with non-ASCII characters, on either side.
     ("bücher.example", "www.xn--bcher-kva.example", 443),
     ("xn--bcher-kva.example", "bücher.example", 443),
 ]
@@ -79,13 +79,13 @@ PASSES = [
     ("010.1.2.3", "10.1.2.3", 443),
     ("::/0", "10.1.2.3", 443),
     ("0.0.0.0/0", "fd00::1", 443),
-    # An address is no name, and a name is never resolved.
+    # An address does not match a name, and a name is never resolved.
     ("3", "10.1.2.3", 443),
     ("10.0.0.0/8", "ten.example", 443),
-    # Only this spelling is known, as in Go.
+    # Only this spelling is accepted, as in Go.
     ("", "LOCALHOST", 443),
     ("", "localhost.", 443),
-    # Without a host the entry says nothing.
+    # An entry without a host is ignored.
     (":443", "foo.com", 443),
     ("[]:443", "foo.com", 443),
     ("*:443", "foo.com", 443),
@@ -167,7 +167,7 @@ def test_a_value_that_is_no_url_means_no_proxy_and_is_told_without_being_shown(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         assert chosen({"HTTPS_PROXY": "http://me:s3cret@proxy.example:port"}) == ""
-    assert "HTTPS_PROXY cannot be read" in caplog.text
+    assert "HTTPS_PROXY is invalid" in caplog.text
     assert "s3cret" not in caplog.text
 
 
@@ -236,7 +236,7 @@ def test_a_changed_file_counts_and_a_broken_one_does_not(tmp_path: Path, caplog:
 
     assert host() == "p1"
     url.write_text("http://u:secret@p2.example:1\n")
-    assert host() == "p1"  # nobody has looked yet
+    assert host() == "p1"  # the file was not checked yet
     now += LOOK_SECONDS
     with caplog.at_level("INFO"):
         assert host() == "p2.example"

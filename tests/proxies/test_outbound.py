@@ -1,30 +1,30 @@
-"""From a host and a port to a connection, whichever way; leaving the tunnel is in test_outbound_fallback."""
+"""Opening connections through the tunnel or directly; the fallback is in test_outbound_fallback."""
 
 import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.proxies.name_scenes import Counts, ScriptedTunnel, outbound_settings
-from tests.proxies.outbound_scenes import DNS_SERVER, Scene, scene
-from tests.proxies.proxy_scenes import ScriptedProxy
-from tests.support.proxy_scene import endpoint
+from tests.proxies.name_testbed import Counts, ScriptedTunnel, outbound_settings
+from tests.proxies.outbound_testbed import DNS_SERVER, OutboundTestbed, open_testbed
+from tests.proxies.proxy_testbed import ScriptedProxy
+from tests.support.proxy_testbed import endpoint
 from tests.support.scripted_api import ScriptedApi, json_answer
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.fault import StartupError
 from umbilical.proxies.lookup import LookupFailed
 from umbilical.proxies.outbound import Outbound, make_outbound
 from umbilical.proxies.services import ServiceName
 from umbilical.proxies.settings import Resolution
 
-GUESTS = [Resolution.GUEST, Resolution.SERVICE, Resolution.GUEST_THEN_MANAGEMENT]
+GUESTS = [Resolution.HOSTED, Resolution.SERVICE, Resolution.HOSTED_THEN_MANAGEMENT]
 CONSOLE = "console.monitoring.svc"
 
 
 @pytest.mark.parametrize("host", ["console.example.com", "10.0.0.7", "fd00::7"])
 async def test_a_name_that_the_agent_resolves_goes_through_the_tunnel_as_it_is(host: str) -> None:
-    async with scene(Resolution.AGENT) as stage:
+    async with open_testbed(Resolution.AGENT) as stage:
         await stage.open(host)
         assert stage.dials == [(host, 443)]
         assert stage.counts.dials == [("tunnel", "ok")]
@@ -34,7 +34,7 @@ async def test_a_name_that_the_agent_resolves_goes_through_the_tunnel_as_it_is(h
 @pytest.mark.parametrize("resolution", Resolution)
 @pytest.mark.parametrize("host", ["10.0.0.7", "fd00::7"])
 async def test_an_address_is_never_resolved(resolution: Resolution, host: str) -> None:
-    async with scene(resolution) as stage:
+    async with open_testbed(resolution) as stage:
         await stage.open(host)
         assert stage.dials == [(host, 443)]
         assert stage.counts.lookups == []
@@ -43,8 +43,8 @@ async def test_an_address_is_never_resolved(resolution: Resolution, host: str) -
 
 
 @pytest.mark.parametrize("resolution", GUESTS)
-async def test_guest_dns_gives_the_address_that_goes_through_the_tunnel(resolution: Resolution) -> None:
-    async with scene(resolution) as stage:
+async def test_hosted_dns_gives_the_address_that_goes_through_the_tunnel(resolution: Resolution) -> None:
+    async with open_testbed(resolution) as stage:
         await stage.open("idp.corp.example")
         assert stage.dials == [DNS_SERVER, ("10.0.0.1", 443)]
         assert stage.asked_machine == []
@@ -53,39 +53,39 @@ async def test_guest_dns_gives_the_address_that_goes_through_the_tunnel(resoluti
 
 
 async def test_management_dns_gives_the_address_that_goes_through_the_tunnel() -> None:
-    async with scene(Resolution.MANAGEMENT) as stage:
+    async with open_testbed(Resolution.MANAGEMENT) as stage:
         await stage.open("idp.corp.example")
         assert stage.dials == [("192.0.2.1", 443)]
         assert stage.asked_machine == ["idp.corp.example"]
         assert stage.counts.lookups == [("management", "ok")]
 
 
-@pytest.mark.parametrize("resolution", [Resolution.SERVICE, Resolution.MANAGEMENT, Resolution.GUEST_THEN_MANAGEMENT])
+@pytest.mark.parametrize("resolution", [Resolution.SERVICE, Resolution.MANAGEMENT, Resolution.HOSTED_THEN_MANAGEMENT])
 async def test_the_api_goes_before_dns_for_services(resolution: Resolution) -> None:
-    async with scene(resolution) as stage:
+    async with open_testbed(resolution) as stage:
         await stage.open(CONSOLE)
         assert stage.dials == [("172.30.9.9", 443)]
         assert stage.counts.lookups == [("service", "ok")]
 
 
-async def test_with_guest_dns_alone_the_api_is_not_asked_for_names() -> None:
-    async with scene(Resolution.GUEST) as stage:
+async def test_with_hosted_dns_alone_the_api_is_not_asked_for_names() -> None:
+    async with open_testbed(Resolution.HOSTED) as stage:
         await stage.open("console.monitoring.svc.cluster.local")
         assert stage.dials[-1] == ("172.30.9.1", 443)
         assert stage.api.asked == []
 
 
-@pytest.mark.parametrize("resolution", [Resolution.SERVICE, Resolution.GUEST_THEN_MANAGEMENT])
+@pytest.mark.parametrize("resolution", [Resolution.SERVICE, Resolution.HOSTED_THEN_MANAGEMENT])
 async def test_an_api_that_is_down_leaves_services_to_dns(resolution: Resolution) -> None:
-    async with scene(resolution) as stage:
+    async with open_testbed(resolution) as stage:
         stage.api.is_down = True
         await stage.open(CONSOLE)
         assert stage.dials[-1] == ("172.30.9.1", 443)
 
 
 async def test_all_answers_are_tried_and_the_family_that_works_goes_first_from_then_on() -> None:
-    async with scene(Resolution.GUEST) as stage:
-        stage.tunnel.outcomes.update({"fd00::5": Reason.UNREACHABLE, "10.0.0.5": Reason.REFUSED})
+    async with open_testbed(Resolution.HOSTED) as stage:
+        stage.tunnel.outcomes.update({"fd00::5": DialReason.UNREACHABLE, "10.0.0.5": DialReason.REFUSED})
         await stage.open("several.corp.example")
         assert stage.dials[1] == ("fd00::5", 443)
         assert stage.dials[-1] == ("10.0.0.6", 443)
@@ -96,10 +96,10 @@ async def test_all_answers_are_tried_and_the_family_that_works_goes_first_from_t
 
 
 async def test_with_ipv4_preferred_no_other_family_is_dialled_where_there_is_one() -> None:
-    async with scene(Resolution.GUEST, prefer_ipv4=True) as stage:
-        stage.tunnel.outcomes.update({"10.0.0.5": Reason.REFUSED, "10.0.0.6": Reason.TIMEOUT})
+    async with open_testbed(Resolution.HOSTED, prefer_ipv4=True) as stage:
+        stage.tunnel.outcomes.update({"10.0.0.5": DialReason.REFUSED, "10.0.0.6": DialReason.TIMEOUT})
         failure = await stage.failure("several.corp.example")
-        assert failure.reason is Reason.REFUSED
+        assert failure.reason is DialReason.REFUSED
         assert sorted(await stage.outbound.resolve("several.corp.example")) == ["10.0.0.5", "10.0.0.6"]
         assert not any(":" in host for host, _ in stage.dials)
         assert await stage.outbound.resolve("six.corp.example") == ("fd00::6",)
@@ -107,8 +107,8 @@ async def test_with_ipv4_preferred_no_other_family_is_dialled_where_there_is_one
 
 
 async def test_what_does_not_answer_is_looked_up_again() -> None:
-    async with scene(Resolution.GUEST) as stage:
-        stage.tunnel.outcomes["10.0.0.1"] = Reason.TIMEOUT
+    async with open_testbed(Resolution.HOSTED) as stage:
+        stage.tunnel.outcomes["10.0.0.1"] = DialReason.TIMEOUT
         await stage.failure("idp.corp.example")
         stage.dns.zone["idp.corp.example", "A"] = ["60", "10.0.0.2"]
         await stage.open("idp.corp.example")
@@ -119,7 +119,7 @@ async def test_what_does_not_answer_is_looked_up_again() -> None:
 async def test_a_cloud_host_leaves_by_this_machine_through_its_proxy(resolution: Resolution) -> None:
     async with ScriptedProxy() as proxy:
         environment = {"https_proxy": f"http://127.0.0.1:{proxy.port}", "NO_PROXY": "sts.amazonaws.com"}
-        async with scene(
+        async with open_testbed(
             resolution, environment, direct_suffixes=(".amazonaws.com",), never_direct=("p.amazonaws.com",)
         ) as stage:
             await stage.open("EC2.amazonaws.com", hello=b"")
@@ -135,7 +135,7 @@ async def test_a_host_that_is_kept_in_the_tunnel_is_not_direct_and_without_suffi
         {},
     ]
     for settings in variants:
-        async with scene(Resolution.AGENT, **settings) as stage:
+        async with open_testbed(Resolution.AGENT, **settings) as stage:
             await stage.open("p.amazonaws.com")
             assert stage.dials == [("p.amazonaws.com", 443)]
 
@@ -148,7 +148,7 @@ async def test_what_lives_beside_the_proxy_never_enters_the_tunnel_where_its_suf
 
     async with (
         endpoint(greet) as port,
-        scene(Resolution.GUEST_THEN_MANAGEMENT, direct_suffixes=(".clusters-one.svc",)) as stage,
+        open_testbed(Resolution.HOSTED_THEN_MANAGEMENT, direct_suffixes=(".clusters-one.svc",)) as stage,
     ):
         stage.machine["etcd-client.clusters-one.svc"] = ["127.0.0.1"]
         await stage.open("etcd-client.clusters-one.svc", port)
@@ -158,19 +158,19 @@ async def test_what_lives_beside_the_proxy_never_enters_the_tunnel_where_its_suf
 
 @pytest.mark.parametrize("host", ["idp.corp.example", CONSOLE])
 async def test_resolve_hands_a_name_on_that_the_agent_is_to_resolve(host: str) -> None:
-    async with scene(Resolution.AGENT) as stage:
+    async with open_testbed(Resolution.AGENT) as stage:
         assert await stage.outbound.resolve(host) == ()
         assert stage.counts.lookups == []
 
 
 @pytest.mark.parametrize("resolution", Resolution)
 async def test_resolve_hands_a_cloud_host_on(resolution: Resolution) -> None:
-    async with scene(resolution, direct_suffixes=(".microsoftonline.com",)) as stage:
+    async with open_testbed(resolution, direct_suffixes=(".microsoftonline.com",)) as stage:
         assert await stage.outbound.resolve("login.microsoftonline.com") == ()
 
 
 async def test_resolve_takes_a_services_addresses_from_the_api_and_goes_on_when_there_is_none() -> None:
-    async with scene(Resolution.SERVICE) as stage:
+    async with open_testbed(Resolution.SERVICE) as stage:
         assert await stage.outbound.resolve(CONSOLE) == ("172.30.9.9",)
         del stage.api.services[ServiceName("monitoring", "console")]
         stage.clock.turn(60)
@@ -179,36 +179,36 @@ async def test_resolve_takes_a_services_addresses_from_the_api_and_goes_on_when_
 
 
 async def test_resolve_gives_all_answers() -> None:
-    async with scene(Resolution.GUEST) as stage:
+    async with open_testbed(Resolution.HOSTED) as stage:
         assert sorted(await stage.outbound.resolve("several.corp.example")) == ["10.0.0.5", "10.0.0.6", "fd00::5"]
 
 
 @pytest.mark.parametrize("resolution", GUESTS)
-async def test_resolve_fails_when_guest_dns_does_and_asks_nobody_else(resolution: Resolution) -> None:
-    async with scene(resolution) as stage:
+async def test_resolve_fails_when_hosted_dns_fails_and_asks_nobody_else(resolution: Resolution) -> None:
+    async with open_testbed(resolution) as stage:
         stage.dns.zone["idp.corp.example", "rcode"] = ["SERVFAIL"]
         with pytest.raises(LookupFailed):
             await stage.outbound.resolve("idp.corp.example")
         assert stage.asked_machine == []
 
 
-@pytest.mark.parametrize("resolution", [Resolution.GUEST, Resolution.SERVICE])
+@pytest.mark.parametrize("resolution", [Resolution.HOSTED, Resolution.SERVICE])
 async def test_resolve_fails_with_the_tunnels_reason_where_the_tunnel_is_down(resolution: Resolution) -> None:
-    async with scene(resolution) as stage:
-        stage.tunnel.everything = Reason.SERVER
+    async with open_testbed(resolution) as stage:
+        stage.tunnel.everything = DialReason.SERVER
         with pytest.raises(DialFailed) as caught:
             await stage.outbound.resolve("idp.corp.example")
-        assert caught.value.reason is Reason.SERVER
+        assert caught.value.reason is DialReason.SERVER
 
 
 @pytest.mark.parametrize(
     ("resolution", "settings", "code"),
     [
-        (Resolution.GUEST, {}, "UMB537"),
-        (Resolution.GUEST_THEN_MANAGEMENT, {}, "UMB537"),
+        (Resolution.HOSTED, {}, "UMB537"),
+        (Resolution.HOSTED_THEN_MANAGEMENT, {}, "UMB537"),
         (Resolution.SERVICE, {"guest_dns": ("172.30.0.10",)}, "UMB537"),
-        (Resolution.GUEST, {"guest_dns": ("dns.example",)}, "UMB534"),
-        (Resolution.GUEST, {"guest_dns": ("172.30.0.10",), "guest_dns_service": "dns"}, "UMB535"),
+        (Resolution.HOSTED, {"guest_dns": ("dns.example",)}, "UMB534"),
+        (Resolution.HOSTED, {"guest_dns": ("172.30.0.10",), "guest_dns_service": "dns"}, "UMB535"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_at_the_start(
@@ -235,9 +235,9 @@ def test_no_kubeconfig_is_needed_where_nothing_is_resolved_by_it(resolution: Res
 
 async def test_with_a_kubeconfig_the_dns_is_found_by_its_service_and_all_ends_with_the_outbound(tmp_path: Path) -> None:
     async with ScriptedApi(lambda request: json_answer({"spec": {"clusterIPs": [DNS_SERVER[0]]}})) as api:
-        stage = Scene(Resolution.GUEST)
+        stage = OutboundTestbed(Resolution.HOSTED)
         await stage.outbound.close()
-        settings = outbound_settings(Resolution.GUEST, kubeconfig=api.write_kubeconfig(tmp_path))
+        settings = outbound_settings(Resolution.HOSTED, kubeconfig=api.write_kubeconfig(tmp_path))
         outbound = make_outbound(settings, stage.tunnel, {}, stage.counts)
         assert await outbound.resolve("idp.corp.example") == ("10.0.0.1",)
         assert [request.path for request in api.requests] == ["/api/v1/namespaces/openshift-dns/services/dns-default"]
@@ -246,7 +246,7 @@ async def test_with_a_kubeconfig_the_dns_is_found_by_its_service_and_all_ends_wi
 
 
 async def test_it_owns_the_api_that_it_was_given() -> None:
-    stage = Scene(Resolution.SERVICE)
+    stage = OutboundTestbed(Resolution.SERVICE)
     await stage.outbound.close()
     assert stage.api.closed
     await stage.close()

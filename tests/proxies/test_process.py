@@ -1,4 +1,4 @@
-"""A proxy as a process: before the tunnel is there, while it works, and how it leaves."""
+"""A proxy as a process: before there is a tunnel, while it works, and its drain."""
 
 import asyncio
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from tests.support.daemons import answers, get, kill_self
-from tests.support.http_scene import Peer, answering, origin
+from tests.support.http_testbed import Peer, answering, origin
 from tests.support.proxy_process import TunnelMaker, running
-from tests.support.proxy_scene import ask, connect_request, drop, echo, endpoint, eventually, rest_of
+from tests.support.proxy_testbed import ask, connect_request, drop, echo, endpoint, eventually, rest_of
 from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority
 
@@ -18,7 +18,7 @@ from umbilical.fault import StartupError
 from umbilical.proxies import process
 from umbilical.proxies.https_process import run_https, through_tunnel
 from umbilical.proxies.metrics import ProxyMetrics
-from umbilical.proxies.process import LateOutlet, run_proxy
+from umbilical.proxies.process import DeferredOutbound, run_proxy
 from umbilical.proxies.proxy_connect import ProxyUrl
 from umbilical.proxies.proxy_rules import ProxyRules
 from umbilical.proxies.settings import HttpsSettings, ListenerSettings, OutboundSettings, Socks5Settings
@@ -58,10 +58,10 @@ async def test_it_is_ready_when_a_server_was_reached_and_says_so_in_its_metrics(
     settings, maker = _settings(), TunnelMaker()
     async with running(_run(settings, maker), settings.listen[0].port) as task:
         await answers(_health(settings), "/readyz", 200)
-        await eventually(lambda: ("127.0.0.1", 1) in maker.outlet.asked)
+        await eventually(lambda: ("127.0.0.1", 1) in maker.outbound.asked)
         assert "umbilical_proxy_tunnel_healthy 1" in (await get(_health(settings), "/metrics"))[1]
     assert task.result() == 0
-    assert maker.outlet.closed == 2
+    assert maker.outbound.closed == 2
 
 
 async def test_it_listens_before_its_files_are_there_and_waits_for_them(
@@ -84,7 +84,7 @@ async def test_it_listens_before_its_files_are_there_and_waits_for_them(
         client = await _client(settings)
         assert await ask(client, "127.0.0.1", port) == 0
         await drop(client)
-    assert [record.getMessage()[:14] for record in caplog.records if "waiting:" in record.getMessage()] == [
+    assert [record.getMessage()[:14] for record in caplog.records if "waiting for file:" in record.getMessage()] == [
         "UMB022 waiting",
         "UMB021 waiting",
         "UMB022 waiting",
@@ -106,7 +106,7 @@ async def test_the_waits_between_looks_for_files_are_bounded() -> None:
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    late = LateOutlet(TunnelMaker(*[MISSING] * 10_000), ProxyMetrics())
+    late = DeferredOutbound(TunnelMaker(*[MISSING] * 10_000), ProxyMetrics())
     with pytest.raises(StartupError):
         await late.run(sleep)
     assert pauses == [process.FILES_SECONDS] * process.FILES_TRIES
@@ -148,7 +148,7 @@ async def test_the_patience_of_a_drain_ends(caplog: pytest.LogCaptureFixture) ->
         assert await rest_of(client[0]) == b""
         assert await asyncio.wait_for(task, 60) == 0
         await drop(client)
-    assert "leaving with 1 connections open" in caplog.text
+    assert "drain ended with 1 connections open" in caplog.text
 
 
 async def test_a_second_signal_ends_the_patience() -> None:
@@ -197,14 +197,14 @@ async def test_it_serves_counts_and_is_ready(tmp_path: Path) -> None:
 
 async def test_the_users_proxy_is_read_from_a_file_and_reached_through_the_tunnel(tmp_path: Path) -> None:
     where, maker = free_port(), TunnelMaker()
-    maker.outlet.names["proxy.corp"] = "127.0.0.1"
+    maker.outbound.names["proxy.corp"] = "127.0.0.1"
     async with origin(answering(HELLO)) as proxy:
         url = tmp_path / "HTTP_PROXY"
         url.write_text(f"http://user:p%40ss@proxy.corp:{proxy.port}\n")
         async with running(run_https(settings(where, http_proxy_file=url), maker), where):
             request = b"GET http://a.example/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
             assert (await told(where, request)).endswith(b"hello")
-            assert maker.outlet.asked[-1] == ("proxy.corp", proxy.port)
+            assert maker.outbound.asked[-1] == ("proxy.corp", proxy.port)
             assert proxy.peers[0].seen.startswith(b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n")
             assert b"Proxy-Authorization: Basic dXNlcjpwQHNz\r\n" in proxy.peers[0].seen
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.proxies.name_scenes import ScriptedTunnel, pipe
-from tests.proxies.proxy_scenes import ESTABLISHED, Loopback, ScriptedProxy, tls_in_front_of
+from tests.proxies.name_testbed import ScriptedTunnel, pipe
+from tests.proxies.proxy_testbed import ESTABLISHED, Loopback, ScriptedProxy, tls_in_front_of
 from tests.support.coroutines import play
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.dialer import connect as dialer_connect
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Streams
 from umbilical.fault import StartupError
 from umbilical.proxies import proxy_connect
@@ -29,7 +29,7 @@ def url(text: str) -> ProxyUrl:
 
 
 async def through(proxy: ScriptedProxy, text: str = "p.example", tls: ProxyTls | None = None) -> Streams:
-    """A connection to h.example:443 by a proxy of this URL."""
+    """Open h.example:443 through a proxy with this URL."""
     return await connect_through(url(text), Loopback(proxy.port), "h.example", 443, tls or ProxyTls())
 
 
@@ -149,15 +149,15 @@ def refusal(reply: bytes, *, closes: bool = True) -> DialFailed:
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        ("403 Forbidden", Reason.FORBIDDEN),
-        ("407 Proxy Authentication Required", Reason.FORBIDDEN),
-        ("502 Bad Gateway", Reason.PROXY),
-        ("503 Service Unavailable", Reason.PROXY),
-        ("302 Found", Reason.PROXY),
-        ("101 Switching Protocols", Reason.PROXY),
+        ("403 Forbidden", DialReason.FORBIDDEN),
+        ("407 Proxy Authentication Required", DialReason.FORBIDDEN),
+        ("502 Bad Gateway", DialReason.PROXY),
+        ("503 Service Unavailable", DialReason.PROXY),
+        ("302 Found", DialReason.PROXY),
+        ("101 Switching Protocols", DialReason.PROXY),
     ],
 )
-def test_a_refusal_is_told_with_its_status_and_its_text(status: str, reason: Reason) -> None:
+def test_a_refusal_is_told_with_its_status_and_its_text(status: str, reason: DialReason) -> None:
     failure = refusal(f"HTTP/1.1 {status}\r\nContent-Length: 12\r\n\r\nask the boss".encode())
     assert failure.reason is reason
     assert failure.hop == "proxy http://p.example:80"
@@ -197,28 +197,30 @@ def test_a_refusal_whose_text_never_ends_is_not_waited_for(monkeypatch: pytest.M
     ids=["nothing", "half", "ssh", "no-status", "endless-line"],
 )
 def test_what_is_no_answer_is_the_proxys_failure(reply: bytes) -> None:
-    assert refusal(reply).reason is Reason.PROXY
+    assert refusal(reply).reason is DialReason.PROXY
 
 
 def test_a_proxy_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy_connect, "REPLY_SECONDS", 0.01)
     failure = refusal(b"", closes=False)
-    assert failure.reason is Reason.PROXY
+    assert failure.reason is DialReason.PROXY
     assert "no answer to CONNECT within" in failure.text
 
 
 @pytest.mark.parametrize(
     ("reason", "told"),
     [
-        (Reason.REFUSED, Reason.PROXY),
-        (Reason.NAME, Reason.PROXY),
-        (Reason.TIMEOUT, Reason.PROXY),
-        (Reason.UNREACHABLE, Reason.PROXY),
-        (Reason.NO_AGENT, Reason.NO_AGENT),
-        (Reason.SERVER, Reason.SERVER),
+        (DialReason.REFUSED, DialReason.PROXY),
+        (DialReason.NAME, DialReason.PROXY),
+        (DialReason.TIMEOUT, DialReason.PROXY),
+        (DialReason.UNREACHABLE, DialReason.PROXY),
+        (DialReason.NO_AGENT, DialReason.NO_AGENT),
+        (DialReason.SERVER, DialReason.SERVER),
     ],
 )
-async def test_a_proxy_that_cannot_be_reached_is_not_mistaken_for_the_endpoint(reason: Reason, told: Reason) -> None:
+async def test_a_proxy_that_cannot_be_reached_is_not_mistaken_for_the_endpoint(
+    reason: DialReason, told: DialReason
+) -> None:
     opener = ScriptedTunnel({"p.example": reason})
     with pytest.raises(DialFailed) as caught:
         await connect_through(url("p.example"), opener, "h.example", 443, ProxyTls())
@@ -229,7 +231,7 @@ async def test_a_host_that_cannot_stand_in_a_request_is_refused_before_anybody_i
     opener = ScriptedTunnel()
     with pytest.raises(DialFailed) as caught:
         await connect_through(url("p.example"), opener, "h.example\r\nX: y", 443, ProxyTls())
-    assert caught.value.reason is Reason.NAME
+    assert caught.value.reason is DialReason.NAME
     assert opener.dials == []
 
 
@@ -263,7 +265,7 @@ async def test_a_certificate_for_another_name_or_of_another_authority_gets_no_cr
         async with ScriptedProxy(ESTABLISHED, context) as proxy:
             with pytest.raises(DialFailed) as caught:
                 await through(proxy, "https://me:secret@one.example", ProxyTls(authority.certificate_file))
-            assert caught.value.reason is Reason.PROXY
+            assert caught.value.reason is DialReason.PROXY
             assert caught.value.text.startswith("TLS: ")
             assert proxy.requests == []
 
@@ -275,7 +277,7 @@ async def test_without_an_extra_authority_the_systems_are_asked(authority: Folde
 
 
 async def test_tls_to_the_proxy_goes_over_tls_that_is_there_already(authority: FolderAuthority) -> None:
-    """As through a tunnel: its own TLS ends at the server, the proxy's at the proxy."""
+    """As through a tunnel: one TLS ends at the server, the other at the proxy."""
 
     tls = ProxyTls(authority.certificate_file)
     inner, outer = serving(authority, "one.example"), serving(authority, "server.example")
@@ -320,7 +322,7 @@ async def test_a_proxy_that_does_not_speak_tls_is_told_so(
             url("https://one.example"), ScriptedTunnel({"one.example": opened}), "h.example", 443, ProxyTls()
         )
     theirs.close()
-    assert caught.value.reason is Reason.PROXY
+    assert caught.value.reason is DialReason.PROXY
 
 
 @pytest.mark.parametrize("content", [None, "no certificate\n"], ids=["missing", "empty"])

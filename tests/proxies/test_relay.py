@@ -1,4 +1,4 @@
-"""Bytes, ends and failures between two pairs of real sockets."""
+"""The relay: bytes, ends and failures between two pairs of real sockets."""
 
 import asyncio
 import socket
@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 from tests.support.coroutines import PATIENCE_SECONDS
-from tests.support.proxy_scene import drop, eventually, play, rest_of
+from tests.support.proxy_testbed import drop, eventually, play, rest_of
 from tests.support.tunnel_pki import make_tunnel_pki
 
 from umbilical.dialer.streams import Streams
 from umbilical.proxies import relay as relay_module
 from umbilical.proxies.metrics import Traffic
-from umbilical.proxies.relay import Ending, RelayLimits, cut, flush, part, relay, unsent
+from umbilical.proxies.relay import RelayEnding, RelayLimits, cut, flush, part, relay, unsent
 
 
-class Scene:
+class RelayTestbed:
     """A client and an endpoint, far ends of two connections, with a relay between the near ends."""
 
     def __init__(self, client: Streams, endpoint: Streams, near: tuple[Streams, Streams]) -> None:
@@ -28,7 +28,7 @@ class Scene:
         self.endpoint = endpoint
         self.near = near
         self.traffic = Traffic()
-        self.task: asyncio.Task[Ending] | None = None
+        self.task: asyncio.Task[RelayEnding] | None = None
 
     def start(self, now: Callable[[], float] = time.monotonic, **limits: Any) -> None:
         work = relay(*self.near, RelayLimits(**limits), self.traffic, now)
@@ -44,11 +44,11 @@ class Scene:
         assert await self.endpoint[0].readexactly(len(octets)) == octets
 
     async def leave(self) -> None:
-        """The client reads to the end and goes, which is all that a relay still waits for after an error."""
+        """Let the client read to the end and close, which ends the relay after an error."""
         await rest_of(self.client[0])
         await drop(self.client)
 
-    async def ending(self) -> Ending:
+    async def ending(self) -> RelayEnding:
         assert self.task is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
             return await self.task
@@ -60,18 +60,18 @@ async def _pair() -> tuple[Streams, Streams]:
 
 
 @asynccontextmanager
-async def _scene(pair: Callable[[], Awaitable[tuple[Streams, Streams]]] = _pair) -> AsyncIterator[Scene]:
+async def open_testbed(pair: Callable[[], Awaitable[tuple[Streams, Streams]]] = _pair) -> AsyncIterator[RelayTestbed]:
     near_client, client = await pair()
     near_endpoint, endpoint = await pair()
-    scene = Scene(client, endpoint, (near_client, near_endpoint))
+    testbed = RelayTestbed(client, endpoint, (near_client, near_endpoint))
     try:
-        yield scene
+        yield testbed
     finally:
         for streams in (client, endpoint):
             await drop(streams)
-        if scene.task is not None:
-            scene.task.cancel()
-            await asyncio.wait({scene.task})
+        if testbed.task is not None:
+            testbed.task.cancel()
+            await asyncio.wait({testbed.task})
         for streams in (near_client, near_endpoint):
             cut(streams[1])
         await asyncio.sleep(0)
@@ -94,7 +94,7 @@ def _reset(streams: Streams) -> None:
 
 
 async def _slowly(reader: asyncio.StreamReader, piece_bytes: int) -> bytes:
-    """All that comes, a piece in each turn of the loop."""
+    """Read everything, a piece per turn of the loop."""
     received = bytearray()
     while piece := await reader.read(piece_bytes):
         received += piece
@@ -110,86 +110,86 @@ async def test_much_goes_both_ways_at_once() -> None:
         streams[1].write_eof()
         await streams[1].drain()
 
-    async with _scene() as scene:
-        scene.start()
+    async with open_testbed() as testbed:
+        testbed.start()
         async with asyncio.TaskGroup() as group:
-            group.create_task(send(scene.client, up))
-            group.create_task(send(scene.endpoint, down))
-            at_endpoint = group.create_task(rest_of(scene.endpoint[0]))
-            at_client = group.create_task(rest_of(scene.client[0]))
+            group.create_task(send(testbed.client, up))
+            group.create_task(send(testbed.endpoint, down))
+            at_endpoint = group.create_task(rest_of(testbed.endpoint[0]))
+            at_client = group.create_task(rest_of(testbed.client[0]))
         assert at_endpoint.result() == up
         assert at_client.result() == down
-        assert await scene.ending() == Ending(len(up), len(down), "")
-        assert (scene.traffic.to_endpoint.total, scene.traffic.to_client.total) == (len(up), len(down))
+        assert await testbed.ending() == RelayEnding(len(up), len(down), "")
+        assert (testbed.traffic.to_endpoint.total, testbed.traffic.to_client.total) == (len(up), len(down))
 
 
 async def test_the_end_of_the_client_is_the_end_of_one_direction_alone() -> None:
-    async with _scene() as scene:
-        scene.start()
-        scene.client[1].write(b"question")
-        scene.client[1].write_eof()
-        assert await scene.endpoint[0].read() == b"question"
-        scene.endpoint[1].write(b"answer")
-        assert await scene.client[0].readexactly(6) == b"answer"
-        scene.endpoint[1].write(b", long after")
-        scene.endpoint[1].write_eof()
-        assert await scene.client[0].read() == b", long after"
-        assert (await scene.ending()).reason == ""
+    async with open_testbed() as testbed:
+        testbed.start()
+        testbed.client[1].write(b"question")
+        testbed.client[1].write_eof()
+        assert await testbed.endpoint[0].read() == b"question"
+        testbed.endpoint[1].write(b"answer")
+        assert await testbed.client[0].readexactly(6) == b"answer"
+        testbed.endpoint[1].write(b", long after")
+        testbed.endpoint[1].write_eof()
+        assert await testbed.client[0].read() == b", long after"
+        assert (await testbed.ending()).reason == ""
 
 
 async def test_the_end_of_the_endpoint_is_the_end_of_one_direction_alone() -> None:
-    async with _scene() as scene:
-        scene.start()
-        scene.endpoint[1].write_eof()
-        assert await scene.client[0].read() == b""
-        await scene.passes(b"still sent")
-        scene.client[1].write_eof()
-        assert await scene.endpoint[0].read() == b""
-        assert (await scene.ending()).reason == ""
+    async with open_testbed() as testbed:
+        testbed.start()
+        testbed.endpoint[1].write_eof()
+        assert await testbed.client[0].read() == b""
+        await testbed.passes(b"still sent")
+        testbed.client[1].write_eof()
+        assert await testbed.endpoint[0].read() == b""
+        assert (await testbed.ending()).reason == ""
 
 
 async def test_an_end_that_came_before_the_relay_counts() -> None:
-    async with _scene() as scene:
-        scene.client[1].write(b"early")
-        scene.client[1].write_eof()
-        near = scene.near[0][0]
+    async with open_testbed() as testbed:
+        testbed.client[1].write(b"early")
+        testbed.client[1].write_eof()
+        near = testbed.near[0][0]
         await eventually(lambda: b"early" in bytes(getattr(near, "_buffer", b"")))
-        scene.start()
-        assert await scene.endpoint[0].read() == b"early"
-        scene.endpoint[1].write_eof()
-        assert await scene.ending() == Ending(5, 0, "")
+        testbed.start()
+        assert await testbed.endpoint[0].read() == b"early"
+        testbed.endpoint[1].write_eof()
+        assert await testbed.ending() == RelayEnding(5, 0, "")
 
 
 async def test_a_reset_on_one_side_ends_the_other() -> None:
-    async with _scene(_tcp_pair) as scene:
-        scene.start()
-        await scene.passes(b"x")
-        _reset(scene.endpoint)
-        assert await rest_of(scene.client[0]) == b""
-        await scene.leave()
-        assert (await scene.ending()).reason != ""
+    async with open_testbed(_tcp_pair) as testbed:
+        testbed.start()
+        await testbed.passes(b"x")
+        _reset(testbed.endpoint)
+        assert await rest_of(testbed.client[0]) == b""
+        await testbed.leave()
+        assert (await testbed.ending()).reason != ""
 
 
 async def test_what_was_received_before_a_reset_is_delivered() -> None:
-    """The client reads nothing at first, so that the answer waits inside when the endpoint breaks."""
+    """The client reads nothing at first, so that the response is still buffered when the endpoint breaks."""
     answer = b"a" * 3_000_000
 
-    async with _scene() as scene:
-        near_endpoint = scene.near[1][0]
-        scene.endpoint[1].write(answer)
+    async with open_testbed() as testbed:
+        near_endpoint = testbed.near[1][0]
+        testbed.endpoint[1].write(answer)
         await eventually(lambda: len(getattr(near_endpoint, "_buffer", b"")) > 100_000)
         held = len(getattr(near_endpoint, "_buffer", b""))
         near_endpoint.set_exception(ConnectionResetError("reset by peer"))
-        scene.start()
-        assert len(await rest_of(scene.client[0])) >= held
-        await scene.leave()
-        assert (await scene.ending()).reason == "reset by peer"
+        testbed.start()
+        assert len(await rest_of(testbed.client[0])) >= held
+        await testbed.leave()
+        assert (await testbed.ending()).reason == "reset by peer"
 
 
 async def test_what_the_client_has_not_read_yet_survives_the_end_of_the_endpoint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To close a socket to which the peer still writes resets it, and drops what it was sent and had no room for."""
+    """Closing a socket to which the peer still writes resets it and discards unsent data."""
     monkeypatch.setattr(relay_module, "LINGER_SECONDS", PATIENCE_SECONDS)
     answer = b"a" * 150_000
 
@@ -213,16 +213,16 @@ async def test_what_the_client_has_not_read_yet_survives_the_end_of_the_endpoint
 
 
 async def _narrow_pair() -> tuple[Streams, Streams]:
-    """The far end takes little at a time, so that the rest waits in the near end's kernel buffer."""
+    """The far end reads slowly, so that the rest stays in the near end's kernel buffer."""
     near, far = await _tcp_pair(far_bytes=4096)
     near[1].get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 400_000)
     return near, far
 
 
 async def test_a_slow_reader_holds_the_sender_back_and_little_is_kept() -> None:
-    async with _scene() as scene:
-        scene.start(buffer_bytes=65536)
-        writer = scene.endpoint[1]
+    async with open_testbed() as testbed:
+        testbed.start(buffer_bytes=65536)
+        writer = testbed.endpoint[1]
         writer.transport.set_write_buffer_limits(high=0)
         sent = 0
 
@@ -235,18 +235,18 @@ async def test_a_slow_reader_holds_the_sender_back_and_little_is_kept() -> None:
 
         flooding = asyncio.get_running_loop().create_task(flood())
         seen = -1
-        while seen != sent:  # until two looks, many turns apart, see no more come through
+        while seen != sent:  # until nothing more arrives for many turns
             seen = sent
             for _ in range(200):
                 await asyncio.sleep(0)
-        assert scene.near[0][1].transport.get_write_buffer_size() <= 65536 + relay_module.CHUNK_BYTES
+        assert testbed.near[0][1].transport.get_write_buffer_size() <= 65536 + relay_module.CHUNK_BYTES
         assert sent < 8_000_000
         flooding.cancel()
         await asyncio.wait({flooding})
 
 
 class Clock:
-    """Moves when the test says so; `looks` tells how often the relay has asked."""
+    """A manual clock; `looks` counts how often the relay has read it."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -262,82 +262,82 @@ class Clock:
 
 
 async def test_one_byte_now_and_then_keeps_it_alive() -> None:
-    async with _scene() as scene:
+    async with open_testbed() as testbed:
         clock = Clock()
-        scene.start(clock, idle_seconds=0.01)
+        testbed.start(clock, idle_seconds=0.01)
         for _ in range(3):
-            await scene.passes(b".")
+            await testbed.passes(b".")
             clock.seconds += 0.009
             await clock.several_looks()
-        assert scene.is_running
+        assert testbed.is_running
         clock.seconds += 0.002
-        await scene.leave()
-        assert (await scene.ending()).reason == "idle"
+        await testbed.leave()
+        assert (await testbed.ending()).reason == "idle"
 
 
 async def test_zero_is_no_limit() -> None:
-    async with _scene() as scene:
+    async with open_testbed() as testbed:
         clock = Clock()
-        scene.start(clock)
+        testbed.start(clock)
         for _ in range(3):
-            await scene.passes(b".")
+            await testbed.passes(b".")
             clock.seconds += 1e6
-        assert scene.is_running
+        assert testbed.is_running
 
 
 async def test_a_peer_that_cannot_half_close_is_not_closed_while_it_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay_module, "HALF_CLOSED_SECONDS", 0.2)
 
-    async with _scene() as scene:
-        near_endpoint = scene.near[1][1]
+    async with open_testbed() as testbed:
+        near_endpoint = testbed.near[1][1]
         monkeypatch.setattr(near_endpoint.transport, "can_write_eof", lambda: False)
-        scene.start()
-        scene.client[1].write(b"question")
-        scene.client[1].write_eof()
-        assert await scene.endpoint[0].readexactly(8) == b"question"
-        scene.endpoint[1].write(b"answer")
-        assert await scene.client[0].readexactly(6) == b"answer"
-        await scene.leave()
-        assert (await scene.ending()).reason == "idle"
+        testbed.start()
+        testbed.client[1].write(b"question")
+        testbed.client[1].write_eof()
+        assert await testbed.endpoint[0].readexactly(8) == b"question"
+        testbed.endpoint[1].write(b"answer")
+        assert await testbed.client[0].readexactly(6) == b"answer"
+        await testbed.leave()
+        assert (await testbed.ending()).reason == "idle"
 
 
 async def test_cancelled_it_cuts_both() -> None:
-    async with _scene() as scene:
-        scene.start()
-        await scene.passes(b"x")
-        assert scene.task is not None
-        scene.task.cancel()
-        assert await rest_of(scene.client[0]) == b""
-        assert await rest_of(scene.endpoint[0]) == b""
+    async with open_testbed() as testbed:
+        testbed.start()
+        await testbed.passes(b"x")
+        assert testbed.task is not None
+        testbed.task.cancel()
+        assert await rest_of(testbed.client[0]) == b""
+        assert await rest_of(testbed.endpoint[0]) == b""
 
 
 async def test_the_last_bytes_reach_a_slow_but_willing_reader() -> None:
     """Both sides have ended, and one has yet to read most of it."""
     data = b"z" * 5_000_000
 
-    async with _scene() as scene:
-        scene.start(buffer_bytes=8_000_000)
-        scene.client[1].write_eof()
-        scene.endpoint[1].write(data)
-        scene.endpoint[1].write_eof()
-        near_client = scene.near[0][1]
+    async with open_testbed() as testbed:
+        testbed.start(buffer_bytes=8_000_000)
+        testbed.client[1].write_eof()
+        testbed.endpoint[1].write(data)
+        testbed.endpoint[1].write_eof()
+        near_client = testbed.near[0][1]
         await eventually(lambda: near_client.transport.get_write_buffer_size() > 1_000_000)
-        assert await _slowly(scene.client[0], 100_000) == data
-        assert (await scene.ending()).reason == ""
+        assert await _slowly(testbed.client[0], 100_000) == data
+        assert (await testbed.ending()).reason == ""
 
 
 def test_being_held_back_many_times_loses_nothing_and_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """asyncio's streams insist on hearing of every pause that they hear the end of."""
+    """asyncio's streams need a pause_writing before every resume_writing."""
     data = bytes(range(256)) * 40_000
 
     async def script() -> None:
-        async with _scene() as scene:
-            scene.start(buffer_bytes=20_000)
-            scene.endpoint[1].write(data)
-            scene.endpoint[1].write_eof()
-            assert await _slowly(scene.client[0], 50_000) == data
-            scene.client[1].write_eof()
-            assert await scene.ending() == Ending(0, len(data), "")
+        async with open_testbed() as testbed:
+            testbed.start(buffer_bytes=20_000)
+            testbed.endpoint[1].write(data)
+            testbed.endpoint[1].write_eof()
+            assert await _slowly(testbed.client[0], 50_000) == data
+            testbed.client[1].write_eof()
+            assert await testbed.ending() == RelayEnding(0, len(data), "")
 
     play(script())
     assert caplog.text == ""
@@ -346,28 +346,28 @@ def test_being_held_back_many_times_loses_nothing_and_disturbs_nobody(caplog: py
 async def test_a_side_that_is_full_before_it_begins_is_waited_for() -> None:
     early, late = b"e" * 2_000_000, b"l" * 2_000_000
 
-    async with _scene() as scene:
-        scene.near[1][1].write(early)
-        scene.client[1].write(late)
-        scene.client[1].write_eof()
-        scene.start(buffer_bytes=65536)
-        assert await _slowly(scene.endpoint[0], 100_000) == early + late
-        scene.endpoint[1].write_eof()
-        assert await scene.ending() == Ending(len(late), 0, "")
+    async with open_testbed() as testbed:
+        testbed.near[1][1].write(early)
+        testbed.client[1].write(late)
+        testbed.client[1].write_eof()
+        testbed.start(buffer_bytes=65536)
+        assert await _slowly(testbed.endpoint[0], 100_000) == early + late
+        testbed.endpoint[1].write_eof()
+        assert await testbed.ending() == RelayEnding(len(late), 0, "")
 
 
 async def test_a_side_that_stays_full_before_it_begins_is_idle() -> None:
-    async with _scene() as scene:
-        scene.endpoint[1].transport.pause_reading()  # type: ignore[attr-defined]
-        scene.near[1][1].write(b"e" * 5_000_000)
-        scene.start(idle_seconds=0.05)
-        await scene.leave()
-        scene.endpoint[1].transport.abort()
-        assert (await scene.ending()).reason == "idle"
+    async with open_testbed() as testbed:
+        testbed.endpoint[1].transport.pause_reading()  # type: ignore[attr-defined]
+        testbed.near[1][1].write(b"e" * 5_000_000)
+        testbed.start(idle_seconds=0.05)
+        await testbed.leave()
+        testbed.endpoint[1].transport.abort()
+        assert (await testbed.ending()).reason == "idle"
 
 
 def test_tls_on_one_side_is_carried_like_any_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """asyncio's own, which cannot end one direction alone: what the client asked before its end is still answered."""
+    """asyncio's own TLS has no half-close: what the client sent before its end is still answered."""
     pki = make_tunnel_pki(tmp_path)
     answer = b"answer " * 100_000
 

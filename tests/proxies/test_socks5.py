@@ -1,4 +1,4 @@
-"""The SOCKS5 proxy on real sockets, with an opener of the test's own in the tunnel's place."""
+"""The SOCKS5 proxy on real sockets, with a scripted opener instead of the tunnel."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.fixture_types import Logged
-from tests.support.proxy_scene import (
+from tests.support.proxy_testbed import (
     HELLO,
     LoopbackOpener,
     ask,
@@ -20,11 +20,11 @@ from tests.support.proxy_scene import (
     socks5_proxy,
 )
 
-from umbilical.dialer.failure import VERDICTS, DialFailed, Reason
+from umbilical.dialer.failure import REPORTS, DialFailed, DialReason
 from umbilical.dialer.settings import DialerSettings
 from umbilical.fault import StartupError
 from umbilical.proxies.settings import HttpsSettings, ListenerSettings, OutboundSettings
-from umbilical.proxies.socks5 import MAX_FILE_BYTES, Credentials
+from umbilical.proxies.socks5 import MAX_FILE_BYTES, Socks5Credentials
 
 ERROR_BYTES = bytes(6)
 
@@ -71,12 +71,12 @@ async def test_names_and_both_kinds_of_addresses_reach_the_opener_as_the_client_
         assert opener.asked == [("127.0.0.1", port), ("api.my-ns.svc", port), ("::1", port6)]
 
 
-@pytest.mark.parametrize("reason", list(Reason), ids=lambda reason: reason.value)
-async def test_a_failed_dial_is_answered_by_its_cause(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", list(DialReason), ids=lambda reason: reason.value)
+async def test_a_failed_dial_is_answered_by_its_cause(reason: DialReason) -> None:
     opener = LoopbackOpener()
     opener.failures["there"] = DialFailed(reason, "there", "as somebody said")
     async with socks5_proxy(opener) as proxy:
-        code = VERDICTS[reason].socks_reply
+        code = REPORTS[reason].socks_reply
         assert (
             await proxy.told(HELLO + connect_request("there", 443))
             == b"\x05\x00" + bytes((5, code, 0, 1)) + ERROR_BYTES
@@ -135,7 +135,7 @@ def _file(folder: Path, text: str) -> Path:
 
 async def test_a_wrong_password_does_not_and_is_not_in_the_log(tmp_path: Path, caplog: Logged) -> None:
     opener = LoopbackOpener()
-    async with socks5_proxy(opener, Credentials(_file(tmp_path, "ann:s3cret\n"))) as proxy:
+    async with socks5_proxy(opener, Socks5Credentials(_file(tmp_path, "ann:s3cret\n"))) as proxy:
         assert (
             await proxy.told(b"\x05\x01\x02\x01\x03ann\x07s3crets" + connect_request("127.0.0.1", 1))
             == b"\x05\x02\x01\x01"
@@ -149,7 +149,7 @@ async def test_a_wrong_password_does_not_and_is_not_in_the_log(tmp_path: Path, c
 
 async def test_a_storm_of_failures_is_one_line(caplog: Logged) -> None:
     opener = LoopbackOpener()
-    opener.failures["there"] = DialFailed(Reason.REFUSED, "there:443", "connection refused")
+    opener.failures["there"] = DialFailed(DialReason.REFUSED, "there:443", "connection refused")
     async with socks5_proxy(opener) as proxy:
         for _ in range(20):
             client = await proxy.connect()
@@ -160,7 +160,7 @@ async def test_a_storm_of_failures_is_one_line(caplog: Logged) -> None:
 
 
 def test_a_user_with_the_right_password_is_let_in_and_nobody_else(tmp_path: Path) -> None:
-    known = Credentials(_file(tmp_path, "ann:s3cret\n\nbob:with:colons\n"))
+    known = Socks5Credentials(_file(tmp_path, "ann:s3cret\n\nbob:with:colons\n"))
     assert known.are_valid(b"ann", b"s3cret")
     assert known.are_valid(b"bob", b"with:colons")
     for username, password in ((b"ann", b"s3cre"), (b"ann", b""), (b"", b""), (b"eve", b""), (b"bob", b"s3cret")):
@@ -170,7 +170,7 @@ def test_a_user_with_the_right_password_is_let_in_and_nobody_else(tmp_path: Path
 def test_a_changed_file_counts_at_once(tmp_path: Path, caplog: Logged) -> None:
     caplog.set_level("INFO")
     path = _file(tmp_path, "ann:old\n")
-    known = Credentials(path)
+    known = Socks5Credentials(path)
     path.write_text("ann:newer\n")
     assert known.are_valid(b"ann", b"newer")
     assert not known.are_valid(b"ann", b"old")
@@ -184,7 +184,7 @@ def test_a_secret_that_is_replaced_by_its_link_counts_too(tmp_path: Path) -> Non
         _file(tmp_path / name, f"ann:{password}\n")
     link = tmp_path / "..data"
     link.symlink_to("one")
-    known = Credentials(link / "users")
+    known = Socks5Credentials(link / "users")
     os.symlink("two", tmp_path / "..tmp")
     os.rename(tmp_path / "..tmp", link)
     assert known.are_valid(b"ann", b"again")
@@ -193,7 +193,7 @@ def test_a_secret_that_is_replaced_by_its_link_counts_too(tmp_path: Path) -> Non
 @pytest.mark.parametrize("text", ["no colon", "ann:", ":s3cret", f"ann:{'p' * 256}"])
 def test_a_bad_line_is_named_by_its_number_and_not_shown(tmp_path: Path, text: str) -> None:
     with pytest.raises(StartupError) as fault:
-        Credentials(_file(tmp_path, f"bob:fine\n{text}\n"))
+        Socks5Credentials(_file(tmp_path, f"bob:fine\n{text}\n"))
     assert fault.value.code == "UMB521"
     assert "line 2" in fault.value.why
     assert text not in str(fault.value)
@@ -201,16 +201,16 @@ def test_a_bad_line_is_named_by_its_number_and_not_shown(tmp_path: Path, text: s
 
 def test_no_file_is_no_open_door_an_empty_one_lets_nobody_in_and_a_huge_one_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="No such file"):
-        Credentials(tmp_path / "users")
-    assert not Credentials(_file(tmp_path, "")).are_valid(b"", b"")
+        Socks5Credentials(tmp_path / "users")
+    assert not Socks5Credentials(_file(tmp_path, "")).are_valid(b"", b"")
     with pytest.raises(StartupError, match="more than"):
-        Credentials(_file(tmp_path, "a:b\n" * (MAX_FILE_BYTES // 4 + 1)))
+        Socks5Credentials(_file(tmp_path, "a:b\n" * (MAX_FILE_BYTES // 4 + 1)))
 
 
 @pytest.mark.parametrize("text", ["broken", None])
 def test_a_file_that_breaks_later_leaves_those_from_before(tmp_path: Path, text: str | None, caplog: Logged) -> None:
     path = _file(tmp_path, "ann:s3cret\n")
-    known = Credentials(path)
+    known = Socks5Credentials(path)
     if text is None:
         path.unlink()
     else:

@@ -1,33 +1,39 @@
-"""A hosted control plane's certificates for tests, made once: small keys, and a time of the test's own."""
+"""Certificates of a hosted control plane for tests, created once, with small keys and a fixed time."""
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final
 
-from umbilical.hosted.pki.certificate_set import HostedSet, Names, Renewal, Terms, renew
+from umbilical.hosted.pki.certificate_set import (
+    CertificateRenewal,
+    CertificateSettings,
+    HostedSet,
+    ListenerNames,
+    renew,
+)
 from umbilical.hosted.pki.table import Signers
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType
 
 NOW: Final = datetime.now(UTC).replace(microsecond=0)
-"""Today's, since programs that judge certificates look at their own clock."""
-NAMES: Final = Names(
+"""Created now, for programs that validate certificates with their own clock."""
+NAMES: Final = ListenerNames(
     frontend=("localhost", "konnectivity-server-local", "127.0.0.1"),
     agent_listener=("konnectivity-server", "konnectivity.guest.example"),
 )
 
 
-def terms(**changes: Any) -> Terms:
-    return Terms(**({"key_type": KeyType.ECDSA_P256} | changes))
+def terms(**changes: Any) -> CertificateSettings:
+    return CertificateSettings(**({"key_type": KeyType.ECDSA_P256} | changes))
 
 
 def renewed(
     existing: HostedSet | None,
-    names: Names = NAMES,
+    names: ListenerNames = NAMES,
     after: timedelta = timedelta(),
-    wanted: Terms | None = None,
+    wanted: CertificateSettings | None = None,
     **how: bool,
-) -> Renewal:
+) -> CertificateRenewal:
     return renew(existing, names, wanted or terms(), NOW + after, Authority, **how)
 
 

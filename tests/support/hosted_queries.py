@@ -1,4 +1,4 @@
-"""What alerts and dashboard ask Prometheus for."""
+"""The Prometheus queries of alerts and dashboard."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,22 +1,30 @@
-"""Specs of hosted control planes to begin a test with."""
+"""Specs of hosted control planes for tests."""
 
 import ipaddress
 from typing import Any
 
 from umbilical.hosted.objects import names
-from umbilical.hosted.objects.spec import AggregatedApi, ApiGroup, HostedSpec, Images, Networks, Publishing, Strategy
+from umbilical.hosted.objects.spec import (
+    AggregatedApi,
+    ApiGroup,
+    HostedImages,
+    HostedNetworks,
+    HostedSpec,
+    Publishing,
+    Strategy,
+)
 
 IMAGE = "registry.example/umbilical:1"
 
 
 def hosted_spec(**changes: Any) -> HostedSpec:
-    """A control plane with everything that the defaults leave out: all components, an aggregated API."""
+    """A control plane with all components and an aggregated API."""
     values: dict[str, Any] = {
         "name": "guest",
         "namespace": "clusters-guest",
-        "images": Images(IMAGE, IMAGE, IMAGE),
+        "images": HostedImages(IMAGE, IMAGE, IMAGE),
         "publishing": Publishing(Strategy.ROUTE, "konnectivity.guest.example", 443),
-        "networks": Networks(
+        "networks": HostedNetworks(
             cluster=(ipaddress.ip_network("10.132.0.0/14"),),
             service=(ipaddress.ip_network("172.31.0.0/16"),),
             machine=(ipaddress.ip_network("192.168.10.0/24"),),

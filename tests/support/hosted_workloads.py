@@ -1,4 +1,4 @@
-"""kube-apiservers as others run them, to be given a tunnel: a Deployment of a hosted control plane, a static pod."""
+"""Manifests of kube-apiserver: a Deployment of a hosted control plane, a static pod."""
 
 import copy
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""`run_proxy` and `run_socks5` in the test's own process, with a tunnel of the test's own."""
+"""`run_proxy` and `run_socks5` in the test's own process, with a scripted tunnel."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -7,15 +7,15 @@ from typing import Any
 
 from tests.support.coroutines import PATIENCE_SECONDS
 from tests.support.daemons import kill_self
-from tests.support.proxy_scene import LoopbackOpener, eventually
+from tests.support.proxy_testbed import LoopbackOpener, eventually
 
 from umbilical.fault import StartupError
 from umbilical.proxies.metrics import ProxyMetrics
-from umbilical.proxies.process import Tunnel
+from umbilical.proxies.process import ProxyTunnel
 
 
-class LoopbackOutlet(LoopbackOpener):
-    """Way out and tunnel in one."""
+class LoopbackOutbound(LoopbackOpener):
+    """Outbound side and tunnel in one."""
 
     is_tunnel_healthy = True
 
@@ -28,23 +28,23 @@ class LoopbackOutlet(LoopbackOpener):
 
 
 class TunnelMaker:
-    """Fails as often as it is told, and then gives its outlet."""
+    """Fails with scripted errors, then returns its outbound side."""
 
     def __init__(self, *faults: StartupError) -> None:
-        self.outlet = LoopbackOutlet()
+        self.outbound = LoopbackOutbound()
         self.faults = list(faults)
         self.calls = 0
 
-    def __call__(self, metrics: ProxyMetrics) -> Tunnel:
+    def __call__(self, metrics: ProxyMetrics) -> ProxyTunnel:
         self.calls += 1
         if self.faults:
             raise self.faults.pop(0)
-        return Tunnel(self.outlet, self.outlet)
+        return ProxyTunnel(self.outbound, self.outbound)
 
 
 @asynccontextmanager
 async def running(engine: Coroutine[Any, Any, int], port: int) -> "AsyncIterator[asyncio.Task[int]]":
-    """A process that listens on a port of loopback; it is told to stop at the end, unless it has stopped before."""
+    """A process that listens on a port of loopback; stopped at the end if it still runs."""
     task = asyncio.get_running_loop().create_task(engine)
     await eventually(lambda: task.done() or _listens(port))
     try:

@@ -1,4 +1,4 @@
-"""The dialer for programs that do one thing at a time: real sockets, moved by one thread behind them.
+"""The dialer for programs without asyncio: real sockets, served by one background thread.
 
 with BlockingDialer(settings) as dialer:
     sock = dialer.open("10.128.2.5", 8443)
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 256 * 1024
 GONE_SECONDS: Final = 1.0
-"""Between looks whether a program that has ended its side has closed the socket altogether: nothing tells of it."""
+"""Interval for checking whether a program that ended its side has closed the socket: no event reports it."""
 STOP_SECONDS: Final = 30.0
 
 Result = TypeVar("Result")
 
 
-class Fate:
-    """How the tunnel behind a socket ended; empty while it lives, and after an orderly end."""
+class TunnelEnd:
+    """The error with which the tunnel behind a socket ended; empty while it is open and after an orderly end."""
 
     def __init__(self) -> None:
         self.failure = ""
 
 
 class TunnelSocket(socket.socket):
-    """One end of a socket pair. A tunnel that broke is an error here, and not the end that the kernel sees."""
+    """One end of a socket pair. Reading from a broken tunnel raises an error instead of returning the end."""
 
-    fate: Fate = Fate()
+    end: TunnelEnd = TunnelEnd()
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         octets = super().recv(size, flags)
@@ -49,8 +49,8 @@ class TunnelSocket(socket.socket):
         return super().recv_into(buffer, nbytes, flags) or self._ended(0)
 
     def _ended(self, nothing: Result) -> Result:
-        if self.fate.failure:
-            raise ConnectionResetError(self.fate.failure)
+        if self.end.failure:
+            raise ConnectionResetError(self.end.failure)
         return nothing
 
 
@@ -69,21 +69,21 @@ class BlockingDialer:
         self._closed = False
 
     def open(self, host: str, port: int, timeout: float | None = None) -> TunnelSocket:
-        """A connected socket whose timeout is `timeout`, which bounds the dial too. Raises DialFailed, TimeoutError."""
-        asked = self._ask(host, port)
+        """Return a connected socket; `timeout` is for the dial and the socket. Raises DialFailed, TimeoutError."""
+        dial = self._start_dial(host, port)
         try:
-            sock = asked.result(timeout)
+            sock = dial.result(timeout)
         except CancelledError:
             raise _is_closed() from None
         except BaseException:
-            asked.cancel()
-            asked.add_done_callback(_close_unclaimed)
+            dial.cancel()
+            dial.add_done_callback(_close_cancelled)
             raise
         sock.settimeout(timeout)
         return sock
 
     def close(self) -> None:
-        """Ends every connection that was opened here, and the thread."""
+        """End every connection that was opened here, and the thread."""
         with self._lock:
             self._closed = True
             loop, thread = self._loop, self._thread
@@ -103,14 +103,14 @@ class BlockingDialer:
     ) -> None:
         self.close()
 
-    def _ask(self, host: str, port: int) -> "Future[TunnelSocket]":
-        """Under the lock, so that whoever closes finds every dial that was begun before."""
+    def _start_dial(self, host: str, port: int) -> "Future[TunnelSocket]":
+        """Start a dial under the lock, so that `close` finds every dial that has begun."""
         with self._lock:
             if self._closed:
                 raise _is_closed()
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                # A daemon: a script that forgets `close` must be able to end.
+                # A daemon thread: a script that does not call `close` must be able to exit.
                 self._thread = threading.Thread(target=self._loop.run_forever, name="umbilical-dialer", daemon=True)
                 self._thread.start()
             return asyncio.run_coroutine_threadsafe(self._dial(host, port), self._loop)
@@ -121,7 +121,7 @@ class BlockingDialer:
                 task.cancel()
             await asyncio.wait(tasks)
         await self._dialer.close()
-        for _ in range(3):  # what was aborted is told so, and closed, in the loop's next turns
+        for _ in range(3):  # aborted transports are closed in the loop's next turns
             await asyncio.sleep(0)
         await asyncio.get_running_loop().shutdown_default_executor()
 
@@ -139,7 +139,7 @@ class BlockingDialer:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         handed = TunnelSocket(theirs.family, theirs.type, theirs.proto, fileno=theirs.detach())
-        handed.fate = Fate()
+        handed.end = TunnelEnd()
         try:
             local = await plain_streams(ours, self._buffer_bytes)
         except BaseException:
@@ -147,7 +147,7 @@ class BlockingDialer:
             ours.close()
             handed.close()
             raise
-        pump = own_task(_pump(tunnel, local, handed.fate))
+        pump = own_task(_pump(tunnel, local, handed.end))
         self._pumps.add(pump)
         pump.add_done_callback(self._pumps.discard)
         return handed
@@ -157,17 +157,17 @@ def _is_closed() -> RuntimeError:
     return RuntimeError("the dialer is closed")
 
 
-def _close_unclaimed(opened: "Future[TunnelSocket]") -> None:
-    """Whoever asked has gone: the socket may have come all the same."""
+def _close_cancelled(opened: "Future[TunnelSocket]") -> None:
+    """Close the socket of a dial that was cancelled too late."""
     if not opened.cancelled() and opened.exception() is None:
         opened.result().close()
 
 
-async def _pump(tunnel: Streams, local: Streams, fate: Fate) -> None:
-    """Both directions until both have ended, or the program is gone, or the tunnel breaks."""
+async def _pump(tunnel: Streams, local: Streams, end: TunnelEnd) -> None:
+    """Copy both directions until both have ended, the program has closed its socket, or the tunnel breaks."""
     writers = tunnel[1], local[1]
     try:
-        await _relay(tunnel, local, fate)
+        await _relay(tunnel, local, end)
         for writer in writers:
             writer.close()
         for writer in writers:
@@ -178,28 +178,28 @@ async def _pump(tunnel: Streams, local: Streams, fate: Fate) -> None:
             writer.transport.abort()
 
 
-async def _relay(tunnel: Streams, local: Streams, fate: Fate) -> None:
+async def _relay(tunnel: Streams, local: Streams, end: TunnelEnd) -> None:
     async with asyncio.TaskGroup() as group:
-        down = group.create_task(_down(tunnel[0], local[1], fate))
+        down = group.create_task(_down(tunnel[0], local[1], end))
         await _up(tunnel[1], local)
         if _is_gone(local[1]) or not tunnel[1].can_write_eof():
             down.cancel()
 
 
-async def _down(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fate: Fate) -> None:
+async def _down(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, end: TunnelEnd) -> None:
     try:
         await _copy(reader, writer)
     except OSError as error:
-        fate.failure = str(error) or "the tunnel broke"
+        end.failure = str(error) or "the tunnel broke"
     writer.write_eof()
 
 
 async def _up(writer: asyncio.StreamWriter, local: Streams) -> None:
-    """Return when the program has closed its socket, or nothing more can go up."""
+    """Return when the program has closed its socket, or nothing more can be sent."""
     try:
         await _copy(local[0], writer)
     except OSError:
-        return  # the endpoint's side tells the program why
+        return  # the other direction reports the cause to the program
     if writer.can_write_eof() and not _is_gone(local[1]):
         writer.write_eof()
         while not _is_gone(local[1]):
@@ -213,7 +213,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def _is_gone(writer: asyncio.StreamWriter) -> bool:
-    """Both directions of the socket pair have ended, or the program has closed its end of it."""
+    """Return whether both directions of the socket pair have ended, or the program has closed its end."""
     descriptor = writer.get_extra_info("socket").fileno()
     if descriptor < 0:
         return True

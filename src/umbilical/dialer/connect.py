@@ -1,6 +1,6 @@
-"""CONNECT to a server in mode http-connect, over streams that lead to it.
+"""CONNECT to a server in mode http-connect, over streams to it.
 
-The head is read line by line, so that the endpoint's first bytes stay where they are: in the reader.
+The head is read line by line, so that the endpoint's first bytes stay in the reader.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import ssl
 import time
 from typing import Final
 
-from umbilical.dialer.failure import DialFailed, Reason, reason_of_reply
+from umbilical.dialer.failure import DialFailed, DialReason, reason_of_reply
 from umbilical.dialer.streams import Streams
 from umbilical.dialer.trace import Trace, add_hop
 from umbilical.tunnel.channel import is_truncation, tls_reason
@@ -19,41 +19,41 @@ from umbilical.wire.errors import ProtocolViolation
 MAX_REPLY_HEAD_BYTES: Final = 64 * 1024
 MAX_BODY_BYTES: Final = 16 * 1024
 BODY_SECONDS: Final = 5.0
-"""For the text of a refusal, once its head has come; what is there by then is shown."""
+"""Timeout for the body of a refusal, after its head; what has arrived by then is shown."""
 TRACE_HEADER: Final = ("Umbilical-Trace", "1")
 AGENT_HEADER: Final = "umbilical-agent"
 SECONDS_HEADER: Final = "umbilical-dial-seconds"
 
-ENDPOINTS_OWN: Final = frozenset({Reason.REFUSED, Reason.UNREACHABLE, Reason.TIMEOUT, Reason.NAME})
-"""What the endpoint, or its name, is to blame for; all else is between us and the agent."""
+ENDPOINTS_OWN: Final = frozenset({DialReason.REFUSED, DialReason.UNREACHABLE, DialReason.TIMEOUT, DialReason.NAME})
+"""Reasons caused by the endpoint or its name; all others occur between client and agent."""
 
 _HOST: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:%-]+")
 
 
-class Reply:
-    def __init__(self, head: bytes, parsed: http1.ConnectReply) -> None:
+class ConnectReply:
+    def __init__(self, head: bytes, parsed: http1.Http1Reply) -> None:
         self.status: Final = parsed.status
         self.status_line: Final = f"{parsed.status} {parsed.reason}".strip()
         self.headers: Final = _headers(head)
 
 
 def authority_of(host: str, port: int) -> str:
-    """`host:port` as a request line has it. Raises DialFailed for what is no host, before anybody is asked."""
+    """Return `host:port` for a request line. Raises DialFailed for an invalid host name."""
     if not 0 <= port <= 65535:
         raise ValueError(f"port {port} is not within 0 to 65535")
     try:
         name = host if host.isascii() else host.encode("idna").decode("ascii")
     except UnicodeError as error:
-        raise DialFailed(Reason.NAME, repr(host), f"not a host name: {error}") from None
+        raise DialFailed(DialReason.NAME, repr(host), f"not a host name: {error}") from None
     if not _HOST.fullmatch(name):
-        raise DialFailed(Reason.NAME, repr(host), "not a host name")
+        raise DialFailed(DialReason.NAME, repr(host), "not a host name")
     if ":" in name:
         return f"[{name.replace('%', '%25')}]:{port}"  # RFC 6874: how a zone is written
     return f"{name}:{port}"
 
 
 async def connect(streams: Streams, server: str, endpoint: str, seconds: float, trace: Trace | None) -> None:
-    """Return when the streams lead to the endpoint. Raises DialFailed; the streams are then the caller's to close."""
+    """Return when the streams lead to the endpoint. Raises DialFailed; the caller then closes the streams."""
     reader, writer = streams
     started = time.monotonic()
     try:
@@ -61,8 +61,8 @@ async def connect(streams: Streams, server: str, endpoint: str, seconds: float, 
             writer.write(http1.format_connect_request(endpoint, () if trace is None else (TRACE_HEADER,)))
             reply = await read_reply(reader)
     except TimeoutError:
-        text = f"no word on the dial within {seconds:g} s from the server or its agent"
-        failure = DialFailed(Reason.SERVER, server, text)
+        text = f"neither the server nor its agent answered the dial within {seconds:g} s"
+        failure = DialFailed(DialReason.SERVER, server, text)
         add_hop(trace, "dial", started, endpoint, failure.text)
         raise failure from None
     except (OSError, EOFError, ProtocolViolation) as error:
@@ -76,10 +76,10 @@ async def connect(streams: Streams, server: str, endpoint: str, seconds: float, 
     _trace_reply(trace, started, endpoint, reply, "")
 
 
-async def read_reply(reader: asyncio.StreamReader) -> Reply:
+async def read_reply(reader: asyncio.StreamReader) -> ConnectReply:
     """Raises EOFError, ProtocolViolation, OSError."""
     head = b""
-    parsed: http1.ConnectReply | None = None
+    parsed: http1.Http1Reply | None = None
     while parsed is None:
         line = await _line(reader)
         is_first, head = not head, head + line
@@ -90,7 +90,7 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
             raise ProtocolViolation(502, f"the reply's head is longer than {MAX_REPLY_HEAD_BYTES} bytes")
         if is_first or line in (b"\r\n", b"\n"):
             parsed = http1.parse_connect_reply(head)
-    return Reply(head, parsed)
+    return ConnectReply(head, parsed)
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
@@ -106,7 +106,7 @@ def _check_beginning(head: bytes) -> None:
 
 
 def _headers(head: bytes) -> dict[str, str]:
-    """By lower-case name; the first of a name counts."""
+    """Return headers by lower-case name; the first of a name counts."""
     headers: dict[str, str] = {}
     for line in head.splitlines()[1:]:
         name, colon, value = line.partition(b":")
@@ -116,24 +116,24 @@ def _headers(head: bytes) -> dict[str, str]:
 
 
 def broken(error: Exception, server: str) -> DialFailed:
-    """For what went wrong below, between the handshake and the server's word."""
+    """Return the failure for an error between the handshake and the server's answer."""
     if isinstance(error, ProtocolViolation):
-        return DialFailed(Reason.PROTOCOL, server, error.message)
+        return DialFailed(DialReason.PROTOCOL, server, error.message)
     if isinstance(error, ssl.SSLError) and not is_truncation(error):
-        # With TLS 1.3 a refused client certificate shows only here, behind the handshake.
-        return DialFailed(Reason.TLS, server, tls_reason(error))
-    return DialFailed(Reason.SERVER, server, f"lost while it dialled: {error}")
+        # With TLS 1.3 the server refuses a client certificate only after the handshake.
+        return DialFailed(DialReason.TLS, server, tls_reason(error))
+    return DialFailed(DialReason.SERVER, server, f"connection lost during the dial: {error}")
 
 
-async def _refused(reader: asyncio.StreamReader, reply: Reply, server: str, endpoint: str) -> DialFailed:
+async def _refused(reader: asyncio.StreamReader, reply: ConnectReply, server: str, endpoint: str) -> DialFailed:
     text = await refusal_text(reader, reply)
     reason = reason_of_reply(reply.status, text)
     hop = endpoint if reason in ENDPOINTS_OWN else server
     return DialFailed(reason, hop, text or reply.status_line, reply.status_line)
 
 
-async def refusal_text(reader: asyncio.StreamReader, reply: Reply, most: int = MAX_BODY_BYTES) -> str:
-    """The body of a reply that is no success, on one line: `most` bytes of it, or what is there in time."""
+async def refusal_text(reader: asyncio.StreamReader, reply: ConnectReply, most: int = MAX_BODY_BYTES) -> str:
+    """Return the body of an error reply on one line: at most `most` bytes, or what arrives in time."""
     length = reply.headers.get("content-length", "")
     is_number = length.isascii() and length.isdigit() and len(length) <= 9
     size = min(int(length), most) if is_number else most
@@ -143,11 +143,11 @@ async def refusal_text(reader: asyncio.StreamReader, reply: Reply, most: int = M
             while len(body) < size and (octets := await reader.read(size - len(body))):
                 body += octets
     except (TimeoutError, OSError):
-        pass  # part of a cause is better than none
+        pass  # a part of the text is better than none
     return " ".join(word for word in body.decode("utf-8", "replace").split() if word.isprintable())
 
 
-def _trace_reply(trace: Trace | None, started: float, endpoint: str, reply: Reply, failure: str) -> None:
+def _trace_reply(trace: Trace | None, started: float, endpoint: str, reply: ConnectReply, failure: str) -> None:
     if trace is None:
         return
     whole = time.monotonic() - started

@@ -1,7 +1,6 @@
-"""Connections to endpoints through the servers of one tunnel: the first server that can open one does.
+"""Connections to endpoints through the servers of one tunnel: servers are tried in turn until one opens the tunnel.
 
-One dialer belongs to one event loop. It opens one connection per dial, as kube-apiserver does; nothing is pooled. `Way`
-is the way to one server, from a socket to a tunnel, and what is remembered of it from dial to dial.
+A dialer belongs to one event loop. It opens one connection per dial, as kube-apiserver does; nothing is pooled.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from umbilical.dialer import reach, streams
 from umbilical.dialer.connect import authority_of, connect
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
 from umbilical.dialer.streams import Streams
 from umbilical.dialer.tls_layer import Scratch, TlsLayer, watched_context
@@ -28,7 +27,9 @@ if TYPE_CHECKING:
     from umbilical.dialer.grpc_layer import GrpcLayer
 
 
-class Way:
+class TunnelRoute:
+    """The route through one server, from a socket to a tunnel; keeps the TLS session from dial to dial."""
+
     def __init__(
         self,
         server: UnixServer | TcpServer,
@@ -38,7 +39,7 @@ class Way:
     ) -> None:
         self.name: Final = reach.name_of(server)
         self.failed_at: float | None = None
-        """When it was given up for another; None once it has worked again."""
+        """When the last dial failed; None after a dial that succeeded."""
         self._server: Final = server
         self._settings: Final = settings
         self._watched: Final = watched
@@ -79,7 +80,7 @@ class Way:
         return opened
 
     async def _lay(self, layer: "GrpcLayer", sock: socket.socket, trace: Trace | None) -> None:
-        """Put it on the socket, or on TLS on the socket."""
+        """Connect the layer to the socket, or to TLS over the socket."""
         if isinstance(self._server, UnixServer):
             await asyncio.get_running_loop().create_connection(lambda: layer, sock=sock)
             return
@@ -99,12 +100,12 @@ class Way:
             sock = await reach.reach(self._server, self._settings.connect_seconds)
         except reach.Unreached as error:
             add_hop(trace, "connect", started, self.name, str(error))
-            raise DialFailed(Reason.SERVER, self.name, str(error)) from None
+            raise DialFailed(DialReason.SERVER, self.name, str(error)) from None
         add_hop(trace, "connect", started, self.name)
         return sock
 
     async def _enter(self, sock: socket.socket, trace: Trace | None) -> Streams:
-        """Streams that lead to the server itself."""
+        """Return streams to the server itself."""
         if isinstance(self._server, UnixServer):
             return await streams.plain_streams(sock, self._settings.buffer_bytes)
         layer = self._layer(self._server)
@@ -139,14 +140,14 @@ class Way:
     def _no_handshake(self, error: Exception) -> DialFailed:
         if isinstance(error, TimeoutError):
             text = f"no TLS handshake within {self._settings.tls_seconds:g} s"
-            return DialFailed(Reason.SERVER, self.name, text)
+            return DialFailed(DialReason.SERVER, self.name, text)
         if isinstance(error, ssl.SSLError):
-            return DialFailed(Reason.TLS, self.name, tls_reason(error))
+            return DialFailed(DialReason.TLS, self.name, tls_reason(error))
         text = reach.words_of(error) if isinstance(error, OSError) else str(error)
-        return DialFailed(Reason.SERVER, self.name, f"connection lost during the TLS handshake: {text}")
+        return DialFailed(DialReason.SERVER, self.name, f"connection lost during the TLS handshake: {text}")
 
     def _keep_session(self, writer: asyncio.StreamWriter) -> None:
-        """Tickets come behind the handshake; by the time of a reply they are here."""
+        """Session tickets follow the handshake; they have arrived by the time of a reply."""
         tls = writer.get_extra_info("ssl_object")
         if isinstance(tls, ssl.SSLObject) and tls.context is self._session_context and tls.session is not None:
             self._session = tls.session
@@ -159,14 +160,14 @@ def _handshake_detail(layer: TlsLayer) -> str:
 
 logger = logging.getLogger(__name__)
 
-SET_ASIDE_SECONDS: Final = 10.0
-"""A server that failed is tried behind the others for so long."""
-ANOTHER_MAY: Final = frozenset({Reason.SERVER, Reason.TLS, Reason.NO_AGENT, Reason.AGENT_LOST})
-"""With these the endpoint was never asked, so another server is; any other reason is the endpoint's verdict."""
+DEPRIORITIZED_SECONDS: Final = 10.0
+"""How long a server that failed is tried after the others."""
+TRY_NEXT_SERVER: Final = frozenset({DialReason.SERVER, DialReason.TLS, DialReason.NO_AGENT, DialReason.AGENT_LOST})
+"""The endpoint was not dialled, so the next server is tried; any other reason is the endpoint's answer."""
 
 
 class Dialer:
-    """Fulfils `opener.Opener`."""
+    """Implements `streams.Opener`."""
 
     def __init__(
         self,
@@ -181,32 +182,32 @@ class Dialer:
         self._now: Final = now
         self._watched: Final = watched_context(settings, self.certificate_metrics)
         scratch = Scratch()
-        self._ways: Final = [Way(server, settings, self._watched, scratch) for server in settings.servers]
+        self._routes: Final = [TunnelRoute(server, settings, self._watched, scratch) for server in settings.servers]
         self._started = False
 
     async def open(self, host: str, port: int, trace: Trace | None = None) -> Streams:
-        """Raises DialFailed: of the endpoint, or of the server that was tried last."""
+        """Raises DialFailed: the endpoint's failure, or that of the server that was tried last."""
         self._start()
         endpoint = authority_of(host, port)
         failure: DialFailed | None = None
-        for way in self._ranked():
+        for route in self._ranked():
             if trace is not None:
-                trace.begin(way.name)
+                trace.begin(route.name)
             try:
-                opened = await way.open(endpoint, trace)
+                opened = await route.open(endpoint, trace)
             except DialFailed as error:
                 failure = error
-                if error.reason not in ANOTHER_MAY:
+                if error.reason not in TRY_NEXT_SERVER:
                     raise
-                self._set_aside(way, error)
+                self._mark_failed(route, error)
             else:
-                self._welcome(way)
+                self._mark_working(route)
                 return opened
         assert failure is not None
         raise failure
 
     async def close(self) -> None:
-        """Ends what the dialer does by itself; connections that it has opened go on."""
+        """Stop the watch on certificate files; open connections stay open."""
         if self._watched is not None:
             self._watched.stop()
 
@@ -219,23 +220,23 @@ class Dialer:
         await self.close()
 
     def _start(self) -> None:
-        """At the first dial: a timer needs a running loop."""
+        """Called at the first dial: a timer needs a running loop."""
         if not self._started:
             self._started = True
             if self._watched is not None:
                 self._watched.start()
 
-    def _ranked(self) -> list[Way]:
-        """In the order given; behind them those that failed a short while ago, the longest ago first."""
-        limit = self._now() - SET_ASIDE_SECONDS
-        return sorted(self._ways, key=lambda way: max(way.failed_at or limit, limit))
+    def _ranked(self) -> list[TunnelRoute]:
+        """Return routes in the order given; those that failed recently come last, the oldest failure first."""
+        limit = self._now() - DEPRIORITIZED_SECONDS
+        return sorted(self._routes, key=lambda route: max(route.failed_at or limit, limit))
 
-    def _set_aside(self, way: Way, failure: DialFailed) -> None:
-        if way.failed_at is None and len(self._ways) > 1:
-            logger.warning("%s server %s is set aside: %s", failure.verdict.code, way.name, failure.text)
-        way.failed_at = self._now()
+    def _mark_failed(self, route: TunnelRoute, failure: DialFailed) -> None:
+        if route.failed_at is None and len(self._routes) > 1:
+            logger.warning("%s server %s failed, using others first: %s", failure.report.code, route.name, failure.text)
+        route.failed_at = self._now()
 
-    def _welcome(self, way: Way) -> None:
-        if way.failed_at is not None and len(self._ways) > 1:
-            logger.info("server %s works again", way.name)
-        way.failed_at = None
+    def _mark_working(self, route: TunnelRoute) -> None:
+        if route.failed_at is not None and len(self._routes) > 1:
+            logger.info("server %s works again", route.name)
+        route.failed_at = None

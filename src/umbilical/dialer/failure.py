@@ -1,7 +1,7 @@
-"""Why a dial through the tunnel failed: one enum, one table to the words of SOCKS, HTTP and people, and the way back.
+"""Why a dial through the tunnel failed: the reasons, how SOCKS5, HTTP and messages report them, and how to parse them.
 
-The wire has no codes for it: http-connect has a status that is chosen by substring, gRPC has text alone. So a server's
-words (ours, upstream's, and Go's inside them) are read for the reason.
+The protocol has no codes for it: http-connect has a status that is chosen by substring, gRPC has text only. So the
+reason is parsed from the server's text (ours, upstream's, and Go's in it).
 """
 
 from enum import Enum
@@ -10,9 +10,9 @@ from typing import Final
 from umbilical.record import Record
 
 
-class Reason(Enum):
+class DialReason(Enum):
     REFUSED = "refused"
-    """The endpoint's machine answered: nothing listens there."""
+    """The endpoint's machine refused the connection: no listener on this port."""
     UNREACHABLE = "unreachable"
     """The agent has no route to the endpoint."""
     TIMEOUT = "timeout"
@@ -22,21 +22,21 @@ class Reason(Enum):
     NO_AGENT = "no-agent"
     """The server has no agent for this endpoint."""
     AGENT_LOST = "agent-lost"
-    """The agent went, or was too busy, while it dialled."""
+    """The agent disconnected or was overloaded during the dial."""
     SERVER = "server"
-    """No server can be reached: refused, silent, or gone in the middle."""
+    """No server can be reached: refused, no answer, or lost during the dial."""
     TLS = "tls"
     """The handshake with the server failed: its certificate or ours is not accepted."""
     FORBIDDEN = "forbidden"
-    """Policy says no: the server's, or a proxy's on the way that wants credentials."""
+    """Refused by policy: the server's, or a proxy's that requires credentials."""
     PROXY = "proxy"
-    """A proxy behind the tunnel failed or answered what it must not."""
+    """A proxy behind the tunnel failed or sent an invalid response."""
     PROTOCOL = "protocol"
-    """The server answered something that is no answer to a dial."""
+    """The server's response is not valid for a dial."""
 
 
-class Verdict(Record):
-    """What each protocol says for one reason."""
+class FailureReport(Record):
+    """How one reason is reported: in SOCKS5, in HTTP, in messages."""
 
     socks_reply: int
     """RFC 1928 section 6."""
@@ -47,100 +47,91 @@ class Verdict(Record):
     remedy: str
 
 
-VERDICTS: Final = {
-    Reason.REFUSED: Verdict(
-        5, 502, "UMB501", "the endpoint refused the connection", "does its pod run, and listen on this port?"
+REPORTS: Final = {
+    DialReason.REFUSED: FailureReport(
+        5, 502, "UMB501", "the endpoint refused the connection", "check that its pod runs and listens on this port"
     ),
-    Reason.UNREACHABLE: Verdict(
-        3, 502, "UMB502", "the agent has no way to the endpoint", "on the agent's node: ip route get ADDRESS"
+    DialReason.UNREACHABLE: FailureReport(
+        3, 502, "UMB502", "the agent has no route to the endpoint", "on the agent's node: ip route get ADDRESS"
     ),
-    Reason.TIMEOUT: Verdict(
+    DialReason.TIMEOUT: FailureReport(
         6,
         504,
         "UMB503",
-        "the endpoint does not answer",
-        "look at the endpoint, and at network policies between the agent's node and it",
+        "the endpoint did not answer in time",
+        "check the endpoint, and the NetworkPolicies between the agent's node and it",
     ),
-    Reason.NAME: Verdict(
-        4, 502, "UMB504", "the endpoint's name cannot be resolved", "ask the same resolver by hand: dig NAME @SERVER"
+    DialReason.NAME: FailureReport(
+        4, 502, "UMB504", "the endpoint's name could not be resolved", "query the same resolver: dig NAME @SERVER"
     ),
-    Reason.NO_AGENT: Verdict(
-        1, 503, "UMB505", "the server has no agent for this endpoint", "look at the agents' pods and their logs"
+    DialReason.NO_AGENT: FailureReport(
+        1, 503, "UMB505", "the server has no agent for this endpoint", "check the agents' pods and their logs"
     ),
-    Reason.AGENT_LOST: Verdict(
-        1, 503, "UMB506", "the agent went, or was too busy, while it dialled", "try again; then look at the agent's log"
+    DialReason.AGENT_LOST: FailureReport(
+        1, 503, "UMB506", "the agent disconnected or was overloaded during the dial", "retry; then read the agent's log"
     ),
-    Reason.SERVER: Verdict(
-        1, 503, "UMB507", "no server of the tunnel answers", "look at the servers' pods, and at the way to them"
+    DialReason.SERVER: FailureReport(
+        1, 503, "UMB507", "no server of the tunnel answered", "check the servers' pods, and the network path to them"
     ),
-    Reason.TLS: Verdict(
+    DialReason.TLS: FailureReport(
         1,
         502,
         "UMB508",
         "the TLS handshake with the server failed",
-        "compare CA, names and dates: umbilical pki inspect",
+        "compare CA, names and dates: umbilical pki inspect FILE",
     ),
-    Reason.FORBIDDEN: Verdict(
-        2, 403, "UMB509", "a policy on the way says no", "ask whoever set it; look at credentials"
+    DialReason.FORBIDDEN: FailureReport(
+        2, 403, "UMB509", "the dial was refused by policy", "check the credentials and the policy of the hop above"
     ),
-    Reason.PROXY: Verdict(1, 502, "UMB510", "the proxy behind the tunnel failed", "look at that proxy's log"),
-    Reason.PROTOCOL: Verdict(
+    DialReason.PROXY: FailureReport(1, 502, "UMB510", "the proxy behind the tunnel failed", "read that proxy's log"),
+    DialReason.PROTOCOL: FailureReport(
         1,
         502,
         "UMB511",
-        "the server's answer is none to a dial",
-        "is this the server's port for clients, and the right protocol?",
+        "the server's response is not valid for a dial",
+        "check that this is the server's port for clients, and --protocol",
     ),
 }
 
 
 MAX_TEXT: Final = 4096
-"""Of others' words: an agent may send a megabyte of them."""
+"""Limit for texts of peers: an agent may send a megabyte."""
 
 
 def one_line(text: str) -> str:
-    """What others said goes into one line of ours, and nothing else."""
+    """Return a peer's text as one line without control characters."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 class DialFailed(Exception):
-    """There is no connection. `hop` names where it broke, as the user knows it: a server's address, the endpoint's.
+    """A dial failed. `hop` is the address that failed: a server's or the endpoint's."""
 
-    `brief` is for logs, `told` for people: bodies of HTTP replies, terminals.
-    """
-
-    def __init__(self, reason: Reason, hop: str, text: str, status_line: str = "") -> None:
-        said = one_line(text[:MAX_TEXT])
-        super().__init__(f"{hop}: {said}")
+    def __init__(self, reason: DialReason, hop: str, text: str, status_line: str = "") -> None:
+        line = one_line(text[:MAX_TEXT])
+        super().__init__(f"{hop}: {line}")
         self.reason: Final = reason
         self.hop: Final = hop
-        self.text: Final = said
-        """As the failing side said it, on one line."""
+        self.text: Final = line
+        """The failing side's own text, on one line."""
         self.status_line: Final = status_line
-        """Of an http-connect server's refusal, such as `502 Bad Gateway`; empty where there was none."""
+        """The status of an http-connect server, such as `502 Bad Gateway`; empty if there was none."""
 
     @property
-    def verdict(self) -> Verdict:
-        return VERDICTS[self.reason]
+    def report(self) -> FailureReport:
+        return REPORTS[self.reason]
 
     @property
     def brief(self) -> str:
-        """One line: the code, what it means, where, and the failing side's own words."""
-        verdict = self.verdict
-        return f"{verdict.code} {verdict.words}: {self.hop}: {self.text}"
-
-    @property
-    def told(self) -> str:
-        """Three lines: what, why, what next."""
-        verdict = self.verdict
-        return f"{verdict.code} {verdict.words}\n  why: {self.hop}: {self.text}\n  next: {verdict.remedy}\n"
+        """One line: code, meaning, hop, and the failing side's own text."""
+        report = self.report
+        return f"{report.code} {report.words}: {self.hop}: {self.text}"
 
 
 class TunnelLost(ConnectionResetError):
-    """The way to the server broke under an open connection: the endpoint has no part in it."""
+    """The connection to the server broke while a tunnel was open: not the endpoint's fault."""
 
     CODE: Final = "UMB513"
-    REMEDY: Final = "try again: another server takes it; then look at why this one went"
+    REMEDY: Final = "retry: another server is used; then check why this server failed"
 
     def __init__(self, server: str, text: str) -> None:
         super().__init__(f"the tunnel broke: server {server}: {text}")
@@ -148,81 +139,81 @@ class TunnelLost(ConnectionResetError):
 
 
 TEXTS: Final = (
-    ("no agent available", Reason.NO_AGENT),
-    ("no backend available", Reason.NO_AGENT),
-    ("no tunnels available", Reason.NO_AGENT),
-    ("failed to tunnel dial request", Reason.AGENT_LOST),
-    ("backend context error", Reason.AGENT_LOST),
-    ("agent disconnected", Reason.AGENT_LOST),
-    ("dial closed", Reason.AGENT_LOST),
-    ("too many open files", Reason.AGENT_LOST),
-    ("cannot allocate memory", Reason.AGENT_LOST),
-    ("no buffer space available", Reason.AGENT_LOST),
-    ("lookup ", Reason.NAME),
-    ("no such host", Reason.NAME),
-    ("no suitable address", Reason.NAME),
-    ("dial tcp: address ", Reason.NAME),
-    ("missing address", Reason.NAME),
-    ("connection refused", Reason.REFUSED),
-    ("connection reset by peer", Reason.REFUSED),
-    ("i/o timeout", Reason.TIMEOUT),
-    ("timed out", Reason.TIMEOUT),
-    ("deadline exceeded", Reason.TIMEOUT),
-    ("no route to host", Reason.UNREACHABLE),
-    ("network is unreachable", Reason.UNREACHABLE),
-    ("network is down", Reason.UNREACHABLE),
-    ("host is down", Reason.UNREACHABLE),
-    ("cannot assign requested address", Reason.UNREACHABLE),
-    ("address family not supported", Reason.UNREACHABLE),
-    ("permission denied", Reason.UNREACHABLE),
-    ("operation not permitted", Reason.UNREACHABLE),
-    ("invalid argument", Reason.UNREACHABLE),
+    ("no agent available", DialReason.NO_AGENT),
+    ("no backend available", DialReason.NO_AGENT),
+    ("no tunnels available", DialReason.NO_AGENT),
+    ("failed to tunnel dial request", DialReason.AGENT_LOST),
+    ("backend context error", DialReason.AGENT_LOST),
+    ("agent disconnected", DialReason.AGENT_LOST),
+    ("dial closed", DialReason.AGENT_LOST),
+    ("too many open files", DialReason.AGENT_LOST),
+    ("cannot allocate memory", DialReason.AGENT_LOST),
+    ("no buffer space available", DialReason.AGENT_LOST),
+    ("lookup ", DialReason.NAME),
+    ("no such host", DialReason.NAME),
+    ("no suitable address", DialReason.NAME),
+    ("dial tcp: address ", DialReason.NAME),
+    ("missing address", DialReason.NAME),
+    ("connection refused", DialReason.REFUSED),
+    ("connection reset by peer", DialReason.REFUSED),
+    ("i/o timeout", DialReason.TIMEOUT),
+    ("timed out", DialReason.TIMEOUT),
+    ("deadline exceeded", DialReason.TIMEOUT),
+    ("no route to host", DialReason.UNREACHABLE),
+    ("network is unreachable", DialReason.UNREACHABLE),
+    ("network is down", DialReason.UNREACHABLE),
+    ("host is down", DialReason.UNREACHABLE),
+    ("cannot assign requested address", DialReason.UNREACHABLE),
+    ("address family not supported", DialReason.UNREACHABLE),
+    ("permission denied", DialReason.UNREACHABLE),
+    ("operation not permitted", DialReason.UNREACHABLE),
+    ("invalid argument", DialReason.UNREACHABLE),
 )
-"""In lower case; the first that is found counts. The server's own words come first: they may quote an agent's."""
+"""In lower case; the first match counts. The server's own texts come first: they may quote an agent's."""
 
 STATUSES: Final = {
-    401: Reason.FORBIDDEN,
-    403: Reason.FORBIDDEN,
-    407: Reason.FORBIDDEN,
-    500: Reason.SERVER,
-    502: Reason.AGENT_LOST,
-    503: Reason.AGENT_LOST,
-    504: Reason.TIMEOUT,
+    401: DialReason.FORBIDDEN,
+    403: DialReason.FORBIDDEN,
+    407: DialReason.FORBIDDEN,
+    500: DialReason.SERVER,
+    502: DialReason.AGENT_LOST,
+    503: DialReason.AGENT_LOST,
+    504: DialReason.TIMEOUT,
 }
-"""Where the text says nothing. Any other status is none that a dial is answered with."""
+"""Used when no text matches. Any other status is not valid for a dial."""
 
 GRPC_CODES: Final = (
-    ("code = unavailable", Reason.SERVER),
-    ("code = permissiondenied", Reason.FORBIDDEN),
-    ("code = unauthenticated", Reason.FORBIDDEN),
+    ("code = unavailable", DialReason.SERVER),
+    ("code = permissiondenied", DialReason.FORBIDDEN),
+    ("code = unauthenticated", DialReason.FORBIDDEN),
 )
-"""How grpc-go begins the text of a stream that ended without an answer."""
+"""Parts of grpc-go's text for a stream that ended without an answer."""
 
 
-def reason_of_reply(status: int, body: str) -> Reason:
-    """For an http-connect server's answer other than 200."""
+def reason_of_reply(status: int, body: str) -> DialReason:
+    """Return the reason for an http-connect response other than 200."""
     if status not in STATUSES:
-        return Reason.PROTOCOL
-    if STATUSES[status] is Reason.FORBIDDEN:
-        return Reason.FORBIDDEN
+        return DialReason.PROTOCOL
+    if STATUSES[status] is DialReason.FORBIDDEN:
+        return DialReason.FORBIDDEN
     return _by_text(body) or STATUSES[status]
 
 
-def reason_of_text(text: str) -> Reason:
-    """For the error of a DIAL_RSP; what no table knows is an agent's error on the dial, and final."""
-    return _by_text(text) or Reason.UNREACHABLE
+def reason_of_text(text: str) -> DialReason:
+    """Return the reason for the error of a DIAL_RSP; an unknown text is the agent's error on the dial, and final."""
+    return _by_text(text) or DialReason.UNREACHABLE
 
 
-def reason_of_stream_end(text: str) -> Reason:
-    """For a Proxy stream that ended before the dial was answered."""
+def reason_of_stream_end(text: str) -> DialReason:
+    """Return the reason for a Proxy stream that ended before the dial was answered."""
     lower = text.lower()
     for prefix, reason in GRPC_CODES:
         if prefix in lower:
             return reason
-    return Reason.PROTOCOL if "rpc error" in lower else Reason.SERVER
+    return DialReason.PROTOCOL if "rpc error" in lower else DialReason.SERVER
 
 
-def _by_text(text: str) -> Reason | None:
+def _by_text(text: str) -> DialReason | None:
     lower = text.lower()
     for part, reason in TEXTS:
         if part in lower:

@@ -1,7 +1,7 @@
 """A dial through a server in mode grpc: one tunnel in a Proxy stream, as a transport.
 
-Packets have no word for the end of one direction, so `can_write_eof()` is False: a program that has sent all closes,
-and may lose what had not come by then.
+The protocol has no half-close, so `can_write_eof()` is False: a program closes after its last byte, and may lose data
+that has not arrived by then.
 """
 
 import asyncio
@@ -9,16 +9,16 @@ import time
 from typing import Final, cast
 
 from umbilical.dialer.connect import ENDPOINTS_OWN, broken
-from umbilical.dialer.failure import DialFailed, Reason, reason_of_stream_end, reason_of_text
+from umbilical.dialer.failure import DialFailed, DialReason, reason_of_stream_end, reason_of_text
 from umbilical.dialer.streams import Layer
 from umbilical.dialer.trace import Trace, add_hop
 from umbilical.tunnel.proxy_call import CHUNK_BYTES, ProxyCall
 
 USER_AGENT: Final = b"umbilical-dialer"
 FAREWELL_SECONDS: Final = 5.0
-"""For the answer to CLOSE_REQ: a socket closed before it may take with it what the server has not read yet."""
+"""Timeout for the answer to CLOSE_REQ: closing the socket earlier may discard data that the server has not read."""
 SMALLEST_WINDOW_BYTES: Final = 65_535
-"""RFC 9113 section 6.9.2: what every stream begins with."""
+"""RFC 9113 section 6.9.2: the initial window of every stream."""
 
 
 class GrpcLayer(Layer):
@@ -32,19 +32,19 @@ class GrpcLayer(Layer):
             max(buffer_bytes, SMALLEST_WINDOW_BYTES),
         )
         self.error: Exception | None = None
-        """What broke below, if anything did."""
+        """The error of the transport below, if any."""
         self._loop: Final = asyncio.get_running_loop()
         self._settled: Final[asyncio.Future[None]] = self._loop.create_future()
-        """The dial was answered, or will not be."""
+        """Done when the dial is answered, or cannot be any more."""
         self._waiting = bytearray()
-        """Written by the program; the server's window or the socket has no room for it yet."""
+        """Written by the program; waits for the server's window or the socket."""
         self._high, self._low = buffer_bytes, buffer_bytes // 4
         self._is_below_full = False
         self._holds_writer = False
         self._farewell: asyncio.TimerHandle | None = None
 
     async def dial(self, address: str) -> None:
-        """Return when the dial is answered, for better or worse; or when the stream has ended: see `call`."""
+        """Return when the dial is answered or refused, or the stream has ended: see `call`."""
         self.call.dial(address)
         self._flush()
         await self._settled
@@ -72,7 +72,7 @@ class GrpcLayer(Layer):
         self.error = exc
         self.call.lost()
         self._heed()
-        self._tell_loss(exc)
+        self._notify_loss(exc)
 
     def pause_writing(self) -> None:
         self._is_below_full = True
@@ -86,20 +86,20 @@ class GrpcLayer(Layer):
             self._deliver(view)
 
     def _heed(self) -> None:
-        """See whether the dial was answered, or the tunnel has ended."""
+        """Handle the answer to the dial, or the end of the tunnel."""
         call = self.call
         if not self._settled.done() and (call.answer is not None or call.end is not None):
             self._settled.set_result(None)
         if call.end is None or self._below is None or self._lost:
             return
         if call.end and not self._closing:
-            self._tell_loss(ConnectionResetError(call.end))
+            self._notify_loss(ConnectionResetError(call.end))
         else:
-            self._tell_end()
+            self._notify_end()
         self._below.close()
 
     def pause_reading(self) -> None:
-        """The socket is read on: the server's windows and pings come by the same way."""
+        """Withhold credit; the socket is still read, for the server's window updates and pings."""
         self._read_pauses = True
         self.call.hold_credit()
 
@@ -128,7 +128,7 @@ class GrpcLayer(Layer):
         return False
 
     def write_eof(self) -> None:
-        raise NotImplementedError("a tunnel through a gRPC frontend has no end of one direction: close it")
+        raise NotImplementedError("a tunnel through a gRPC frontend has no half-close: close it")
 
     def close(self) -> None:
         if self._closing:
@@ -172,21 +172,21 @@ class GrpcLayer(Layer):
         outbox = sender.outbox
         while self._below is not None and not outbox.is_empty():
             while (view := outbox.pending()) is not None:
-                # A copy: a transport may keep what it cannot send, and the memory is used again.
+                # A copy: a transport may keep unsent data, and this memory is reused.
                 self._below.write(bytes(view))
                 outbox.sent(len(view))
             sender.after_flush()
 
 
 async def dial(layer: GrpcLayer, server: str, endpoint: str, seconds: float, trace: Trace | None) -> None:
-    """Return when the layer leads to the endpoint. Raises DialFailed; the layer is then the caller's to abort."""
+    """Return when the layer leads to the endpoint. Raises DialFailed; the caller then aborts the layer."""
     started = time.monotonic()
     try:
         async with asyncio.timeout(seconds):
             await layer.dial(endpoint)
     except TimeoutError:
-        text = f"no word on the dial within {seconds:g} s from the server or its agent"
-        failure: DialFailed | None = DialFailed(Reason.SERVER, server, text)
+        text = f"neither the server nor its agent answered the dial within {seconds:g} s"
+        failure: DialFailed | None = DialFailed(DialReason.SERVER, server, text)
     else:
         failure = _failure(layer, server, endpoint)
     add_hop(trace, "dial", started, endpoint, "" if failure is None else failure.text)
@@ -203,7 +203,7 @@ def _failure(layer: GrpcLayer, server: str, endpoint: str) -> DialFailed | None:
         return DialFailed(reason, endpoint if reason in ENDPOINTS_OWN else server, call.answer.error)
     violation = call.connection.sender.failure
     if violation is not None:
-        return DialFailed(Reason.PROTOCOL, server, f"no HTTP/2: {violation.message}")
+        return DialFailed(DialReason.PROTOCOL, server, f"not valid HTTP/2: {violation.message}")
     if layer.error is not None:
         return broken(layer.error, server)
     text = call.end or "the server ended the stream without an answer"

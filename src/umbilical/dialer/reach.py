@@ -1,4 +1,4 @@
-"""A connected socket to one server: its Unix socket, or one of all the addresses that its name has."""
+"""A connected socket to one server: its Unix socket, or one of the addresses of its name."""
 
 import asyncio
 import errno
@@ -10,23 +10,23 @@ from umbilical.dialer.settings import TcpServer, UnixServer
 from umbilical.konnectivity.dial_failure import join_host_port
 
 BUSY_SECONDS: Final = 0.005
-"""Between attempts at a Unix socket whose queue is full: the kernel says so, and never when there is room again."""
+"""Pause between attempts at a Unix socket with a full queue: the kernel does not report when there is room again."""
 KEEPALIVE_SECONDS: Final = 15
-"""A server's machine that vanishes is noticed after a few of these (Go's default)."""
+"""A vanished server machine is detected after a few of these (Go's default)."""
 KEEPALIVE_COUNT: Final = 9
 
 
 class Unreached(Exception):
-    """No address of the server takes a connection; `str()` says why for the last of them."""
+    """No address of the server accepts a connection; `str()` is the error of the last one."""
 
 
 def name_of(server: UnixServer | TcpServer) -> str:
-    """How messages name it."""
+    """Return the server's name in messages."""
     return f"unix:{server.path}" if isinstance(server, UnixServer) else join_host_port(server.host, server.port)
 
 
 async def reach(server: UnixServer | TcpServer, seconds: float) -> socket.socket:
-    """Non-blocking. `seconds` holds for each address; raises Unreached."""
+    """Return a non-blocking socket. `seconds` is the timeout for each address. Raises Unreached."""
     if isinstance(server, UnixServer):
         return await _attempt(socket.AF_UNIX, str(server.path), seconds)
     why = "its name has no address"
@@ -57,7 +57,7 @@ async def _look_up(server: TcpServer, seconds: float) -> list[tuple[int, tuple[s
         raise Unreached(f"its name was not resolved within {seconds:g} s") from None
     except (OSError, UnicodeError) as error:
         words = error.strerror if isinstance(error, OSError) else str(error)
-        raise Unreached(f"its name cannot be resolved: {words}") from None
+        raise Unreached(f"its name could not be resolved: {words}") from None
     return [(family, (str(address[0]), int(address[1]))) for family, _, _, _, address in found]
 
 
@@ -86,7 +86,7 @@ async def _attempt(family: int, address: str | tuple[str, int], seconds: float) 
 
 
 async def _connect_unix(sock: socket.socket, path: str) -> None:
-    """asyncio takes EAGAIN for "in progress", which it is not for a Unix socket."""
+    """Connect without asyncio, which takes EAGAIN for "in progress": for a Unix socket it means a full queue."""
     pause = BUSY_SECONDS
     while True:
         try:
@@ -106,7 +106,7 @@ def _keep_alive(sock: socket.socket) -> None:
 
 
 def words_of(error: OSError) -> str:
-    """The kernel's words, which asyncio hides behind its own where it makes the exception."""
+    """Return the kernel's message: asyncio replaces it in exceptions that it creates."""
     if error.errno is not None and error.errno in errno.errorcode:
         return os.strerror(error.errno).lower()
     return error.strerror or str(error) or type(error).__name__

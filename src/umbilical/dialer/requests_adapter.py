@@ -11,15 +11,15 @@ from umbilical.dialer.blocking import BlockingDialer
 try:
     import requests.adapters
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("this part of umbilical needs requests: pip install requests") from error
+    raise ModuleNotFoundError("umbilical.dialer.requests_adapter needs requests: pip install requests") from error
 
 from umbilical.dialer.urllib3_pools import tunnel_pool_manager
 
 
 class TunnelAdapter(requests.adapters.HTTPAdapter):
-    """Every request goes through the tunnel: proxies, also those of the environment, are passed over.
+    """Every request goes through the tunnel: proxies, also those of the environment, are ignored.
 
-    Closing the session closes its connections; the dialer is closed by whoever made it.
+    Closing the session closes its connections, not the dialer.
     """
 
     def __init__(self, dialer: BlockingDialer, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""How to reach the servers of one tunnel: frozen values, units in the names."""
+"""Settings for reaching the servers of one tunnel."""
 
 from enum import Enum
 from pathlib import Path
@@ -8,37 +8,37 @@ from umbilical.tunnel.settings import TlsFiles
 
 
 class Protocol(Enum):
-    """How a server's frontend is asked; values as upstream's `--mode` spells them."""
+    """Protocol of a server's frontend; values as in upstream's `--mode`."""
 
     HTTP_CONNECT = "http-connect"
     GRPC = "grpc"
 
 
 class UnixServer(Record):
-    """A server on this machine; its socket's file mode says who may come."""
+    """A server on this machine; the mode of its socket file decides who may connect."""
 
     path: Path
 
 
 class TcpServer(Record):
     host: str
-    """A name stands for all its addresses, tried in turn."""
+    """All addresses of a name are tried in turn."""
     port: int
     server_name: str = ""
-    """Whom its certificate must be for; empty: `host`. Another where the way leads over a forwarded port."""
+    """Name in its certificate; empty: `host`. Differs from it behind a forwarded port."""
 
 
 class DialerSettings(Record):
     servers: tuple[UnixServer | TcpServer, ...]
-    """Tried in this order, those that failed last."""
+    """Tried in this order; those that failed recently come last."""
     tls: TlsFiles = TlsFiles()
-    """For TCP servers: their CA, our certificate and key."""
+    """For TCP servers: their CA, the client certificate and key."""
     protocol: Protocol = Protocol.HTTP_CONNECT
     connect_seconds: float = 10.0
-    """TCP to one address of one server."""
+    """Timeout for TCP to one address of a server."""
     tls_seconds: float = 10.0
-    """The handshake with it."""
+    """Timeout for the TLS handshake with a server."""
     reply_seconds: float = 30.0
-    """From the request to the server's word on the dial: covers the agent's own 5 s and redials."""
+    """Timeout for the server's answer to a dial: covers the agent's own 5 s and redials."""
     buffer_bytes: int = 256 * 1024
-    """What is read ahead of whoever reads, and written ahead of the network, per connection."""
+    """Buffer per connection and direction."""

@@ -1,6 +1,6 @@
-"""A reader and a writer, over a socket's own transport or over a layer for TLS or gRPC; and who opens them.
+"""A reader and a writer, over a socket's own transport or over a layer for TLS or gRPC.
 
-asyncio's own TLS cannot end one direction alone, so `loop.start_tls` is not used; programs may use it on top.
+asyncio's own TLS cannot half-close a connection, so `loop.start_tls` is not used; programs may use it on top.
 """
 
 import asyncio
@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol
 
 
 class Layer(asyncio.Transport, asyncio.BufferedProtocol):
-    """Whoever is above sees a transport; the socket's transport below sees a protocol."""
+    """A transport for the protocol above; a protocol for the transport below."""
 
-    # asyncio asks a transport for this before it puts TLS on top of it.
+    # asyncio requires this attribute of a transport for `start_tls`.
     _start_tls_compatible: Final = True
 
     def __init__(self) -> None:
@@ -20,13 +20,13 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
         self._reader: asyncio.StreamReader | None = None
         self._closing = False
         self._ended = False
-        """The end of what comes from the far end was told above."""
+        """The protocol above was notified of the end of incoming data."""
         self._lost = False
-        """The loss of the whole connection was told above."""
+        """The protocol above was notified of the loss of the connection."""
         self._read_pauses = False
 
     def attach(self, reader: asyncio.StreamReader, protocol: asyncio.BaseProtocol) -> None:
-        """Payload goes straight into the reader, until another protocol is set."""
+        """Deliver payload directly to the reader until another protocol is set."""
         self._above = protocol
         self._reader = reader
         protocol.connection_made(self)
@@ -74,7 +74,7 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
             self._below.abort()
 
     def _force_close(self, exc: BaseException | None) -> None:
-        """What asyncio's TLS asks for where its handshake failed; whoever waits for that is told the error by it."""
+        """Called by asyncio's TLS when its handshake fails; asyncio reports the error itself."""
         self.abort()
 
     def pause_writing(self) -> None:
@@ -93,13 +93,13 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
         elif isinstance(self._above, asyncio.Protocol):
             self._above.data_received(bytes(view))
 
-    def _tell_end(self) -> None:
+    def _notify_end(self) -> None:
         if not self._ended and not self._lost:
             self._ended = True
             if isinstance(self._above, asyncio.Protocol | asyncio.BufferedProtocol):
                 self._above.eof_received()
 
-    def _tell_loss(self, error: Exception | None) -> None:
+    def _notify_loss(self, error: Exception | None) -> None:
         if not self._lost:
             self._lost = self._closing = True
             if self._above is not None:
@@ -116,7 +116,7 @@ def _fill(protocol: asyncio.BufferedProtocol, view: memoryview) -> None:
 
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-"""`writer.write_eof()` ends our direction alone; `reader.read()` returns b"" once the other has ended."""
+"""`writer.write_eof()` ends our direction only; `reader.read()` returns b"" once the other has ended."""
 
 
 class Opener(Protocol):
@@ -126,11 +126,11 @@ class Opener(Protocol):
 
 
 LINGER_SECONDS: Final = 30.0
-"""For the last bytes of a writer that was closed, where the far end does not take them."""
+"""Timeout for the last bytes of a closed writer if the peer does not read them."""
 
 
 class EndProtocol(asyncio.StreamReaderProtocol):
-    """Knows when the connection is gone, for the one timer that a closed writer may have."""
+    """Cancels the timer of a closed writer when the connection is lost."""
 
     linger: asyncio.TimerHandle | None = None
 
@@ -142,7 +142,7 @@ class EndProtocol(asyncio.StreamReaderProtocol):
 
 
 class EndWriter(asyncio.StreamWriter):
-    """`close` does not wait for ever for a far end that reads nothing."""
+    """`close` aborts after LINGER_SECONDS if the peer does not read."""
 
     def __init__(self, transport: asyncio.WriteTransport, protocol: EndProtocol, reader: asyncio.StreamReader) -> None:
         self._loop_of_ours: Final = asyncio.get_running_loop()
@@ -165,7 +165,7 @@ def _halves(buffer_bytes: int) -> tuple[asyncio.StreamReader, EndProtocol]:
 
 
 async def plain_streams(sock: Any, buffer_bytes: int) -> Streams:
-    """Takes the socket over, connected and non-blocking."""
+    """Take over a connected, non-blocking socket."""
     reader, protocol = _halves(buffer_bytes)
     transport, _ = await asyncio.get_running_loop().create_connection(lambda: protocol, sock=sock)
     transport.set_write_buffer_limits(buffer_bytes)

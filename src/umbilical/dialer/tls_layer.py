@@ -1,8 +1,7 @@
-"""TLS over a socket, in which either direction can end alone: the end of ours is close_notify and FIN, no more.
+"""TLS over a socket with half-close: either direction can end alone; ours ends with close_notify and FIN.
 
-OpenSSL works on two memory buffers. The incoming one is emptied before anything else is done: SSL_shutdown with a
-record left in it would throw that record away, and the connection with it. The dialer's certificates are watched as a
-server's and an agent's are, on asyncio's clock.
+OpenSSL works on two memory buffers. The incoming one is always read empty first: SSL_shutdown would discard a record
+that is left in it, and break the connection. The dialer's certificate files are watched as a server's and an agent's.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ ENCRYPTED_AT_ONCE: Final = 256 * 1024
 
 
 class Scratch:
-    """Where bytes land on their way through: one event loop reads one socket at a time, so one is enough for all."""
+    """Read buffers: an event loop reads one socket at a time, so all connections share one."""
 
     def __init__(self) -> None:
         self.cipher: Final = memoryview(bytearray(CIPHER_BYTES))
@@ -52,10 +51,10 @@ class TlsLayer(Layer):
         self._handshake: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
         self._write_ended = False
         self.server = ""
-        """The server at the far end, once the connection leads to an endpoint: who is to blame for a loss."""
+        """Name of the server once the tunnel is open; named in the error when the connection is lost."""
 
     async def shake_hands(self) -> None:
-        """Raises ssl.SSLError, or OSError when the server goes."""
+        """Raises ssl.SSLError, or OSError when the server disconnects."""
         await self._handshake
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -70,7 +69,7 @@ class TlsLayer(Layer):
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._ended:
-            return  # behind close_notify there is nothing to be read, and nobody would take it out again
+            return  # after close_notify there is no data, and nothing would empty the buffer
         self._incoming.write(self._scratch.cipher[:nbytes])
         if self._handshake.done():
             self._read_all()
@@ -78,25 +77,25 @@ class TlsLayer(Layer):
             self._step_handshake()
 
     def eof_received(self) -> bool:
-        """True: our own direction stays open."""
+        """Return True: our own direction stays open."""
         self._incoming.write_eof()
         if self._handshake.done():
             self._read_all()
         else:
-            self._fail_handshake(ConnectionResetError("the server closed it"))
+            self._fail_handshake(ConnectionResetError("the server closed the connection"))
         return not self._closing
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None and not self._closing:
             self._salvage()
         if not self._handshake.done():
-            self._fail_handshake(exc or ConnectionResetError("the server closed it"))
-        self._tell_loss(exc and self._blamed(exc))
+            self._fail_handshake(exc or ConnectionResetError("the server closed the connection"))
+        self._notify_loss(exc and self._blamed(exc))
 
     def _salvage(self) -> None:
-        """A write has failed: the server may have said why before it went, in an alert that waits to be read.
+        """Read a pending alert after a failed write: it may hold the server's reason.
 
-        asyncio closes the socket behind this call. A layer below has done the same for itself.
+        asyncio closes the socket after this call. A layer below has already done the same.
         """
         if isinstance(self._below, Layer):
             return
@@ -121,7 +120,7 @@ class TlsLayer(Layer):
             self._push()
             return
         except ssl.SSLError as error:
-            self._push()  # the alert that tells the server why
+            self._push()  # the alert with the reason
             self._fail_handshake(error)
             return
         self._push()
@@ -149,7 +148,7 @@ class TlsLayer(Layer):
                 self._break(error)
                 return
             if count == 0:
-                self._tell_end()
+                self._notify_end()
             else:
                 self._deliver(plain[:count])
         self._push()
@@ -163,12 +162,12 @@ class TlsLayer(Layer):
 
     def _break(self, error: Exception) -> None:
         self._push()
-        self._tell_loss(self._blamed(error))
+        self._notify_loss(self._blamed(error))
         if self._below is not None:
             self._below.abort()
 
     def _push(self) -> None:
-        """Hand on what OpenSSL has to say; behind our FIN it can say no more."""
+        """Send what OpenSSL has written; after our FIN it is discarded."""
         if self._outgoing.pending:
             octets = self._outgoing.read()
             if self._below is not None and not self._write_ended:
@@ -199,7 +198,7 @@ class TlsLayer(Layer):
         try:
             self.tls.unwrap()
         except (ssl.SSLError, OSError):
-            pass  # it wants the server's close_notify, which we do not wait for
+            pass  # it expects the server's close_notify, which we do not wait for
         self._push()
         self._write_ended = True
 
@@ -218,7 +217,7 @@ UNUSABLE: Final = "UMB512"
 
 
 class AsyncioClock:
-    """Fulfils `certificates.Clock`; timers need a running loop, the time does not."""
+    """Implements `certificates.Clock`; timers need a running loop, `now` does not."""
 
     def __init__(self) -> None:
         self._handles: Final[dict[Timer, asyncio.TimerHandle]] = {}
@@ -247,7 +246,7 @@ class AsyncioClock:
 
 
 def watched_context(settings: DialerSettings, metrics: CertificateMetrics) -> WatchedContext | None:
-    """None where every server is a Unix socket. Raises StartupError (UMB020 to UMB022) for files that do not fit."""
+    """Return None if every server is a Unix socket. Raises StartupError (UMB020 to UMB022) for invalid files."""
     if not any(isinstance(server, TcpServer) for server in settings.servers):
         return None
     alpn = ("h2",) if settings.protocol is Protocol.GRPC else ()
@@ -257,6 +256,6 @@ def watched_context(settings: DialerSettings, metrics: CertificateMetrics) -> Wa
 
 def _build(files: TlsFiles, alpn: tuple[str, ...]) -> ssl.SSLContext:
     context = tls.connecting_context(files, alpn, "client")
-    # A write could want to read first in a TLS 1.2 connection that is negotiated anew; nobody needs that.
+    # With TLS 1.2 renegotiation a write could need a read first.
     context.options |= ssl.OP_NO_RENEGOTIATION
     return context

@@ -1,38 +1,38 @@
-"""What one dial passed through, and how long each part took: for people who ask where the time went."""
+"""The hops of one dial and the time of each."""
 
 import time
 from typing import Final, Literal
 
 from umbilical.record import Record
 
-HopName = Literal["connect", "tls", "agent", "dial"]
+HopName = Literal["connect", "tls", "agent", "dial", "endpoint tls"]
 
 
 class Hop(Record):
     name: HopName
     seconds: float
-    detail: str
-    """Where it led: an address, a TLS version, an agent's ID."""
+    detail: str = ""
+    """An address, a TLS version, an agent's ID."""
     failure: str = ""
-    """Why it went no further; empty where it did."""
+    """Why the dial failed at this hop; empty if it did not."""
 
 
 class Trace:
-    """Given to `Dialer.open`, and filled whether the dial succeeds or not.
+    """Passed to `Dialer.open`, which fills it whether the dial succeeds or not.
 
-    `agent` and `dial` are told apart by our own servers alone; another's answer is all counted as `dial`.
+    Only our own servers report `agent` and `dial` separately; with others all of it counts as `dial`.
     """
 
     def __init__(self) -> None:
         self.hops: Final[list[Hop]] = []
-        """Of the server that was tried last, in order; the last one may have failed."""
+        """Hops to the server that was tried last, in order; the last one may have failed."""
         self.server = ""
-        """Which one that is."""
+        """Name of the server that was tried last."""
         self.passed_over: Final[list[str]] = []
-        """Why servers tried before it were given up, each in one line."""
+        """Failures of the servers tried before it, one line each."""
 
     def begin(self, server: str) -> None:
-        """The next server is tried."""
+        """Start again with the next server."""
         failed = [hop.failure for hop in self.hops if hop.failure]
         if failed:
             self.passed_over.append(f"{self.server}: {failed[-1]}")
@@ -48,6 +48,6 @@ class Trace:
 
 
 def add_hop(trace: Trace | None, name: HopName, started: float, detail: str, failure: str = "") -> None:
-    """Note a hop that began at `started` and is over now, if anybody asked for a trace."""
+    """Add a hop that began at `started` and ends now, if there is a trace."""
     if trace is not None:
         trace.add(name, time.monotonic() - started, detail, failure)

@@ -1,20 +1,20 @@
 """urllib3 over the tunnel: a PoolManager whose connections come from a BlockingDialer.
 
-TLS to the endpoint is urllib3's own, verified by the endpoint's name as ever; the tunnel sees ciphertext alone.
+TLS to the endpoint is urllib3's own, verified by the endpoint's name; the tunnel carries ciphertext only.
 """
 
 import socket
 from typing import Any
 
 from umbilical.dialer.blocking import BlockingDialer
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 
 try:
     import urllib3
     from urllib3.connection import HTTPConnection, HTTPSConnection
     from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("this part of umbilical needs urllib3: pip install 'urllib3>=2'") from error
+    raise ModuleNotFoundError("umbilical.dialer.urllib3_pools needs urllib3: pip install 'urllib3>=2'") from error
 
 
 def tunnel_pool_manager(dialer: BlockingDialer, **options: Any) -> urllib3.PoolManager:
@@ -45,7 +45,7 @@ def _open(dialer: BlockingDialer, connection: HTTPConnection) -> socket.socket:
     try:
         return dialer.open(host, port, timeout)
     except DialFailed as failure:
-        if failure.reason is Reason.TIMEOUT:
+        if failure.reason is DialReason.TIMEOUT:
             raise ConnectTimeoutError(connection, failure.brief) from failure
         raise NewConnectionError(connection, failure.brief) from failure
     except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""A HOSTED CONTROL PLANE: its objects rendered and applied, its tunnel checked and pinged hop by hop.
+"""A HOSTED CONTROL PLANE: renders and applies its objects, checks its tunnel, pings through it hop by hop.
 
 `objects/` is pure. May import `manifests`, `checks`, `cluster`, `dialer`, `host`, `konnectivity`, `pki` and `tunnel`.
 """

@@ -1,5 +1,5 @@
-"""How a command enters the tunnel as a client: server and TLS files, given, or out of a control plane's namespace and
-kept in a private directory; from outside its network by `kubectl port-forward` as a child of ours.
+"""How a command reaches the tunnel as a client: with a given server and TLS files, or with those of a control plane's
+namespace, kept in a private directory; from outside the network through `kubectl port-forward` as a child process.
 """
 
 import asyncio
@@ -32,10 +32,7 @@ _LINE: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) -> ")
 
 @contextmanager
 def port_forward(kubeconfig: Path, namespace: str, subject: str, port: int, log: Path) -> Iterator[int]:
-    """Forward a port of `subject` (`svc/NAME`, `pod/NAME`); yield the one on our loopback that leads to it.
-
-    Raises HostedError: neither program is installed, or it does not get through.
-    """
+    """Forward a port of `subject` (`svc/NAME`, `pod/NAME`); yield the local port. Raises HostedError."""
     command = [
         *(_program(), "port-forward", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}"),
         *("--address=127.0.0.1", subject, f":{port}"),
@@ -53,9 +50,9 @@ def _program() -> str:
     if found is None:
         raise HostedError(
             "UMB571",
-            "no way to the control plane's network",
-            f"neither {' nor '.join(PROGRAMS)} is on PATH, which would forward a port",
-            "install kubectl, or run this where the server can be reached and give --server HOST:PORT",
+            "the server's port could not be forwarded",
+            f"neither {' nor '.join(PROGRAMS)} is on PATH",
+            "install kubectl; or run this where the server is reachable, with --server HOST:PORT",
         )
     return found
 
@@ -64,7 +61,7 @@ def _wait(child: Child, namespace: str, subject: str) -> int:
     try:
         child.wait_ready(lambda: _LINE.search(child.log_text()) is not None, READY_SECONDS)
     except HostError:
-        # Its log goes with the private directory that it lies in: the message must hold what it says.
+        # The log is deleted with the private directory: the message must contain its text.
         raise _failed(namespace, subject, " | ".join(child.log_text().split("\n")[-4:]).strip(" |")) from None
     found = _LINE.search(child.log_text())
     assert found is not None
@@ -74,9 +71,9 @@ def _wait(child: Child, namespace: str, subject: str) -> int:
 def _failed(namespace: str, subject: str, why: str) -> HostedError:
     return HostedError(
         "UMB572",
-        f"no port of {namespace}/{subject} can be forwarded",
-        why or "it says nothing",
-        "run it by hand: kubectl port-forward; or give --server HOST:PORT",
+        f"port-forward to {namespace}/{subject} failed",
+        why or "it printed no message",
+        f"run it by hand: kubectl -n {namespace} port-forward {subject} :PORT; or give --server HOST:PORT",
     )
 
 
@@ -87,20 +84,20 @@ _KEY: Final = "tls.key"
 
 
 @dataclass(frozen=True)
-class Purpose:
-    """Which Secret has the pair, and which ConfigMap the CA that the other side is verified by."""
+class CredentialNames:
+    """The Secret with the key pair, and the ConfigMap with the CA that verifies the peer."""
 
     secret: str
     authority: str
 
 
-FRONTEND: Final = Purpose(names.SECRET_CLIENT, names.CA_BUNDLE)
-KUBELET: Final = Purpose(KUBELET_SECRET, KUBELET_AUTHORITY)
+FRONTEND: Final = CredentialNames(names.SECRET_CLIENT, names.CA_BUNDLE)
+KUBELET: Final = CredentialNames(KUBELET_SECRET, KUBELET_AUTHORITY)
 
 
 @contextmanager
 def private_directory() -> Iterator[Path]:
-    """Make a directory that only we can read; it goes with all that is in it, also when we are asked to end."""
+    """Create a directory with mode 0700; it is deleted with its content, also on SIGTERM."""
     with (
         Interrupts() as interrupts,
         tempfile.TemporaryDirectory(prefix="umbilical-") as name,  # mode 0700
@@ -110,12 +107,7 @@ def private_directory() -> Iterator[Path]:
 
 
 async def fetch_pair(client: ApiClient, namespace: str, name: str, folder: Path) -> TlsFiles | None:
-    """Bring a pair alone; None if there is no such Secret.
-
-    Raises:
-        HostedError: it lacks what it is for.
-        ClusterError: the API refuses, or does not answer.
-    """
+    """Fetch a certificate and key; None without such a Secret. Raises HostedError (a key is missing), ClusterError."""
     secret = await objects.get(client, SECRET, name, namespace)
     if secret is None:
         return None
@@ -126,13 +118,8 @@ async def fetch_pair(client: ApiClient, namespace: str, name: str, folder: Path)
     )
 
 
-async def fetch_tls(client: ApiClient, namespace: str, purpose: Purpose, folder: Path) -> TlsFiles:
-    """Bring a pair and its CA into a directory.
-
-    Raises:
-        HostedError: one of the objects is not there, or lacks what it is for.
-        ClusterError: the API refuses, or does not answer.
-    """
+async def fetch_tls(client: ApiClient, namespace: str, purpose: CredentialNames, folder: Path) -> TlsFiles:
+    """Fetch a certificate, its key and the CA. Raises HostedError (an object or key is missing), ClusterError."""
     secret = await _object(client, SECRET, purpose.secret, namespace)
     bundle = await _object(client, CONFIG_MAP, purpose.authority, namespace)
     contents = {
@@ -149,8 +136,8 @@ async def _object(client: ApiClient, kind: Kind, name: str, namespace: str) -> J
     if found is None:
         raise HostedError(
             "UMB570",
-            f"there is no {kind.name} {namespace}/{name}",
-            "the namespace is not that of a hosted control plane with a tunnel, or it is not set up yet",
+            f"{kind.name} {namespace}/{name} does not exist",
+            "the namespace has no hosted control plane with a tunnel, or it is not set up yet",
             f"kubectl -n {namespace} get secrets,configmaps",
         )
     return found
@@ -161,11 +148,11 @@ def _value(item: Json, kind: Kind, name: str, namespace: str, key: str, decode: 
     try:
         if isinstance(value, str) and value:
             return decode(value)
-        why = f"it has no {key}"
+        why = f"it has no key {key}"
     except (binascii.Error, ValueError):
-        why = f"its {key} is no base64"
+        why = f"its {key} is not base64"
     remedy = f"kubectl -n {namespace} describe {kind.plural} {name}"
-    raise HostedError("UMB570", f"{kind.name} {namespace}/{name} cannot be used", why, remedy)
+    raise HostedError("UMB570", f"{kind.name} {namespace}/{name} is invalid", why, remedy)
 
 
 def _decoded(value: str) -> bytes:
@@ -175,12 +162,12 @@ def _decoded(value: str) -> bytes:
 NO_FILES: Final = TlsFiles()
 REQUESTS_PER_SECOND: Final = 50.0
 BURST: Final = 300
-"""What kubectl allows itself: somebody waits for these commands, and they end."""
+"""kubectl's limits: these commands are interactive and short."""
 
 
 @dataclass(frozen=True)
 class AccessRequest:
-    """What the user said. Either files with a server, or a namespace, in which what is missing is looked up."""
+    """What the user gave: a server with files, or a namespace from which the missing ones are read."""
 
     server: UnixServer | TcpServer | None = None
     tls: TlsFiles = NO_FILES
@@ -193,20 +180,20 @@ class AccessRequest:
 
 
 @dataclass(frozen=True)
-class Access:
+class TunnelAccess:
     server: UnixServer | TcpServer
     tls: TlsFiles
     protocol: Protocol = Protocol.HTTP_CONNECT
     kubelet: TlsFiles | None = None
     name: str = ""
-    """Where the address says little: a pod behind a forwarded port."""
+    """Shown instead of the address: the pod behind a forwarded port."""
 
     @property
     def title(self) -> str:
         return self.name or server_title(self.server)
 
     def dialer_settings(self, hop_seconds: float) -> DialerSettings:
-        """Give every hop the same time."""
+        """Use the same timeout for every hop."""
         return DialerSettings(
             servers=(self.server,),
             tls=self.tls,
@@ -226,26 +213,24 @@ def server_title(server: UnixServer | TcpServer) -> str:
 
 
 @contextmanager
-def open_access(request: AccessRequest) -> Iterator[Access]:
-    """Have all that is needed at hand; what was fetched is gone afterwards, and a forwarded port closed.
+def open_access(request: AccessRequest) -> Iterator[TunnelAccess]:
+    """Fetch credentials and forward a port as needed; afterwards delete the files and close the port.
 
-    Raises:
-        HostedError: something is missing.
-        ClusterError: the API refuses, or does not answer.
+    Raises HostedError (something is missing), ClusterError.
     """
     if request.namespace is None:
-        yield Access(_given_server(request), _checked_files(request), request.protocol)
+        yield TunnelAccess(_given_server(request), _checked_files(request), request.protocol)
         return
     with private_directory() as folder:
         tls, kubelet = asyncio.run(_fetch(request, request.namespace, folder))
         if request.server is not None:
-            yield Access(request.server, tls, request.protocol, kubelet)
+            yield TunnelAccess(request.server, tls, request.protocol, kubelet)
             return
-        assert request.kubeconfig is not None, "the command line asks for it"
+        assert request.kubeconfig is not None, "the command line requires it"
         log = folder / "port-forward.log"
         with port_forward(request.kubeconfig, request.namespace, f"svc/{SERVER_LOCAL}", FRONTEND_PORT, log) as port:
             server = TcpServer("127.0.0.1", port, request.server_name or SERVER_LOCAL)
-            yield Access(server, tls, request.protocol, kubelet)
+            yield TunnelAccess(server, tls, request.protocol, kubelet)
 
 
 async def _fetch(request: AccessRequest, namespace: str, folder: Path) -> tuple[TlsFiles, TlsFiles | None]:
@@ -260,9 +245,9 @@ def _given_server(request: AccessRequest) -> UnixServer | TcpServer:
     if request.server is None:
         raise HostedError(
             "UMB573",
-            "it is not said where the tunnel begins",
-            "there is neither a server nor a control plane's namespace",
-            "--server HOST:PORT with --ca, --cert and --key; or --namespace NAME with --kubeconfig FILE",
+            "no server was given",
+            "neither --server nor --namespace is set",
+            "give --server HOST:PORT with --ca, --cert and --key; or --namespace NAME with --kubeconfig FILE",
         )
     return request.server
 
@@ -271,8 +256,8 @@ def _checked_files(request: AccessRequest) -> TlsFiles:
     if isinstance(request.server, TcpServer) and request.tls.authority is None:
         raise HostedError(
             "UMB573",
-            f"no CA to verify {server_title(request.server)} by",
-            "a server on TCP speaks TLS, and a client that trusts anybody proves nothing",
-            "--ca FILE, the konnectivity-ca-bundle; and --cert and --key of a client",
+            f"no CA was given to verify {server_title(request.server)}",
+            "a server over TCP uses TLS, and its certificate must be verified",
+            "give --ca FILE (ca.crt of ConfigMap konnectivity-ca-bundle), and --cert and --key of a client",
         )
     return request.tls

@@ -1,5 +1,5 @@
-"""Rendered files back as objects, applied to one cluster in order, and what became of each; and the sidecars' token,
-from the hosted cluster, whose controller makes it, to the control-plane namespace.
+"""Applies rendered files to one cluster, in order, with a result for each object; and copies the sidecars' token from
+the hosted cluster, which creates it, to the control-plane namespace.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,45 +19,48 @@ from umbilical.hosted.objects.sidecars import ACCOUNT, KUBECONFIG_MAP, TOKEN_SEC
 from umbilical.manifests.objects import manifest
 
 
-class Outcome(Enum):
+class ApplyOutcome(Enum):
     CREATED = "created"
     CHANGED = "changed"
     UNCHANGED = "unchanged"
     REFUSED = "refused"
     NOT_COPIED = "not copied"
-    """What is to be copied from the other cluster is not there."""
+    """The source in the other cluster is missing."""
     UNCHECKED = "not checked"
-    """A dry run cannot: the namespace would be made by the real one."""
+    """A dry run does not create the namespace or the token that the object needs."""
 
     @property
     def is_finding(self) -> bool:
-        return self in (Outcome.REFUSED, Outcome.NOT_COPIED)
+        return self in (ApplyOutcome.REFUSED, ApplyOutcome.NOT_COPIED)
 
 
 _OF_CHANGE = {
-    Change.CREATED: Outcome.CREATED,
-    Change.CHANGED: Outcome.CHANGED,
-    Change.UNCHANGED: Outcome.UNCHANGED,
+    Change.CREATED: ApplyOutcome.CREATED,
+    Change.CHANGED: ApplyOutcome.CHANGED,
+    Change.UNCHANGED: ApplyOutcome.UNCHANGED,
 }
 
 
 @dataclass(frozen=True)
-class Step:
-    """What became of one object."""
+class ApplyResult:
+    """The result for one object."""
 
     cluster: str
     subject: str
-    outcome: Outcome
+    outcome: ApplyOutcome
     detail: str = ""
     remedy: str = ""
+
+
+Report = Callable[[ApplyResult], None]
 
 
 @dataclass(frozen=True)
 class ApplyOptions:
     is_dry_run: bool = False
-    """The API checks everything and stores nothing."""
+    """The API validates everything and stores nothing."""
     force: bool = False
-    """Take fields over that another manager owns."""
+    """Overwrite fields that another field manager owns."""
 
 
 async def apply_documents(
@@ -65,30 +68,31 @@ async def apply_documents(
     kubeconfig: Path,
     documents: Sequence[Document],
     options: ApplyOptions,
-    tell: Callable[[Step], None],
-) -> list[Step]:
-    """Apply all, in the order given. Raises ClusterError: no usable kubeconfig, or the API does not answer."""
+    report: Report,
+) -> list[ApplyResult]:
+    """Apply all, in the order given. Raises ClusterError: the kubeconfig is invalid, or the API does not answer."""
     coming = {document.name for document in documents if document.kind == "Namespace"}
-    steps: list[Step] = []
+    results: list[ApplyResult] = []
     async with make_client(kubeconfig, qps=REQUESTS_PER_SECOND, burst=BURST) as client:
         applier = Applier(client, dry_run=options.is_dry_run, force=options.force)
         for document in documents:
             absent = coming if options.is_dry_run else set()
-            steps.append(await _step(cluster, applier, document, absent))
-            tell(steps[-1])
-    return steps
+            results.append(await _apply(cluster, applier, document, absent))
+            report(results[-1])
+    return results
 
 
-async def _step(cluster: str, applier: Applier, document: Document, coming: set[str]) -> Step:
+async def _apply(cluster: str, applier: Applier, document: Document, coming: set[str]) -> ApplyResult:
+    subject, namespace = str(document), document.namespace
     try:
         change = await applier.apply(document)
     except ApiRefused as refusal:
-        if refusal.status == 404 and document.namespace in coming:
-            return Step(cluster, str(document), Outcome.UNCHECKED, f"namespace {document.namespace} is not there yet")
-        return Step(cluster, str(document), Outcome.REFUSED, refusal_words(refusal), _remedy(refusal))
+        if refusal.status == 404 and namespace in coming:
+            return ApplyResult(cluster, subject, ApplyOutcome.UNCHECKED, f"namespace {namespace} does not exist yet")
+        return ApplyResult(cluster, subject, ApplyOutcome.REFUSED, refusal_words(refusal), _remedy(refusal))
     except KindUnknown as fault:
-        return Step(cluster, str(document), Outcome.REFUSED, fault.why, fault.remedy)
-    return Step(cluster, str(document), _OF_CHANGE[change])
+        return ApplyResult(cluster, subject, ApplyOutcome.REFUSED, fault.why, fault.remedy)
+    return ApplyResult(cluster, subject, _OF_CHANGE[change])
 
 
 def refusal_words(refusal: ApiRefused) -> str:
@@ -97,14 +101,15 @@ def refusal_words(refusal: ApiRefused) -> str:
 
 def _remedy(refusal: ApiRefused) -> str:
     if refusal.status == 409:
-        return "another manager set these fields: --force-conflicts takes them over"
+        return "another field manager owns these fields; to overwrite them: --force-conflicts"
     if refusal.status == 404:
-        return "make the namespace that it names, or render the directory again"
+        return "create its namespace, or render the directory again"
     return refusal.remedy
 
 
+_RENDER: Final = "umbilical hosted render --spec FILE --out DIR --overwrite"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
-# Whom others lean on comes first: a pod must not start before its rights, keys and settings are there.
+# Dependencies first: a pod must not start before its RBAC, Secrets and ConfigMaps exist.
 _ORDER: Final = (
     "Namespace",
     "ServiceAccount",
@@ -126,20 +131,20 @@ _ORDER: Final = (
     "Pod",
 )
 _NO_OBJECT: Final = frozenset({"Kustomization", "Component"})
-"""Kinds that kustomize reads and no API serves."""
+"""Kinds for kustomize, which no API serves."""
 
 
 def read_manifests(folder: Path) -> list[Document]:
-    """Read a cluster's objects in the order to apply them. Raises HostedError: there is none, or an unusable file."""
+    """Read a cluster's objects in the order to apply them. Raises HostedError: there is none, or a file is invalid."""
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
         found = [document for path in files for document in _read(path)]
     except OSError as error:
         why = error.strerror or str(error)
-        raise HostedError("UMB565", f"cannot read {error.filename or folder}", why, f"ls -lR {folder}") from None
+        raise HostedError("UMB565", f"could not read {error.filename or folder}", why, f"ls -lR {folder}") from None
     if not found:
-        why = "there is no file with a Kubernetes object in it"
-        raise HostedError("UMB565", f"nothing to apply in {folder}", why, "umbilical hosted render --help")
+        why = "it has no file with a Kubernetes object"
+        raise HostedError("UMB565", f"found nothing to apply in {folder}", why, _RENDER)
     return sorted(found, key=lambda document: _ORDER.index(document.kind) if document.kind in _ORDER else len(_ORDER))
 
 
@@ -149,8 +154,8 @@ def _read(path: Path) -> Iterator[Document]:
             continue
         document = read_document(content)
         if document is None:
-            why = "something in it has no apiVersion, kind or metadata.name"
-            raise HostedError("UMB565", f"{path} is no manifest", why, "render the directory again")
+            why = "an object in it has no apiVersion, kind or metadata.name"
+            raise HostedError("UMB565", f"{path} is not a manifest", why, _RENDER)
         yield document
 
 
@@ -160,10 +165,10 @@ def _contents(path: Path) -> Iterator[Any]:
     try:
         contents = list(yaml.safe_load_all(path.read_bytes()))
     except yaml.YAMLError as error:
-        # PyYAML's message quotes the line at fault, which may be one of a Secret.
+        # PyYAML's message quotes the invalid line, which may be part of a Secret.
         line = getattr(getattr(error, "problem_mark", None), "line", None)
-        why = "it is no YAML" if line is None else f"line {line + 1} is no YAML"
-        raise HostedError("UMB565", f"{path} is no manifest", why, "render the directory again") from None
+        why = "it is not YAML" if line is None else f"line {line + 1} is not YAML"
+        raise HostedError("UMB565", f"{path} is not a manifest", why, _RENDER) from None
     for content in contents:
         if isinstance(content, dict) and content.get("kind") == "List":
             yield from content.get("items") or ()
@@ -173,12 +178,12 @@ def _contents(path: Path) -> Iterator[Any]:
 
 SOURCE: Final = f"Secret {names.HOSTED_NAMESPACE}/{TOKEN_SECRET}"
 KEYS: Final = ("token", "ca.crt")
-"""What the sidecars' kubeconfig names as files."""
+"""Files that the sidecars' kubeconfig refers to."""
 POLL_SECONDS: Final = 0.5
 
 
 class TokenMissing(Exception):
-    """Why there is nothing to copy, and what to do about it; nothing of the Secret's content."""
+    """There is no token to copy. Holds no content of the Secret."""
 
     def __init__(self, why: str, remedy: str) -> None:
         super().__init__(why)
@@ -187,16 +192,16 @@ class TokenMissing(Exception):
 
 
 @dataclass(frozen=True)
-class Patience:
+class TokenWait:
     seconds: float
     waits: Callable[[], None] = lambda: None
-    """Called once, if the token is not there at first."""
+    """Called once, if the token does not exist at first."""
     clock: Clock = field(default_factory=Clock)
 
 
 @dataclass(frozen=True)
 class TokenCopy:
-    """Where the copy goes, and what it is labelled with."""
+    """Target and labels of the copy."""
 
     cluster: str
     namespace: str
@@ -207,14 +212,14 @@ class TokenCopy:
         return f"Secret {self.namespace}/{TOKEN_SECRET}"
 
     def document(self, data: Mapping[str, str]) -> Document:
-        """`data` as the API has it, in base64. Opaque: in this cluster there is no such account."""
+        """`data` in base64, as in the API. Type Opaque: this cluster does not have the service account."""
         head = {"name": TOKEN_SECRET, "namespace": self.namespace, "labels": dict(self.labels)}
         content = manifest("v1", "Secret", head, type="Opaque", data=dict(data))
         return Document("v1", "Secret", TOKEN_SECRET, self.namespace, content)
 
 
 def planned_copy(cluster: str, documents: Iterable[Document]) -> TokenCopy | None:
-    """Read from the control plane's objects where a copy has to go: beside the kubeconfig that needs it, if any."""
+    """Return the copy's target: the namespace of the kubeconfig that needs it, if there is one."""
     for document in documents:
         if document.kind == "ConfigMap" and document.name == KUBECONFIG_MAP and document.namespace:
             labels = objects.field(document.content, "metadata", "labels")
@@ -223,7 +228,7 @@ def planned_copy(cluster: str, documents: Iterable[Document]) -> TokenCopy | Non
 
 
 def has_source(documents: Iterable[Document]) -> bool:
-    """Whether the hosted cluster's objects have a token to be copied among them."""
+    """Return whether the token to copy is among the hosted cluster's objects."""
     return any(str(document) == SOURCE for document in documents)
 
 
@@ -232,29 +237,29 @@ async def copy_token(
     hosted: Path,
     management: Path,
     options: ApplyOptions,
-    tell: Callable[[Step], None],
-    patience: Patience,
-) -> Step:
-    """Copy the token, once the hosted cluster has made it. Raises ClusterError: an API does not answer."""
+    report: Report,
+    patience: TokenWait,
+) -> ApplyResult:
+    """Wait for the hosted cluster to create the token, and copy it. Raises ClusterError: an API does not answer."""
     if options.is_dry_run:
-        return _told(copy, tell, Outcome.UNCHECKED, "the hosted cluster makes the token once its Secret is applied")
+        return _reported(copy, report, ApplyOutcome.UNCHECKED, "the token is created after its Secret is applied")
     try:
         data = await _token(hosted, patience)
     except TokenMissing as missing:
-        return _told(copy, tell, Outcome.NOT_COPIED, missing.why, missing.remedy)
+        return _reported(copy, report, ApplyOutcome.NOT_COPIED, missing.why, missing.remedy)
     except ApiRefused as refusal:
-        return _told(copy, tell, Outcome.NOT_COPIED, f"{SOURCE}: {refusal_words(refusal)}", refusal.remedy)
-    (step,) = await apply_documents(copy.cluster, management, [copy.document(data)], options, tell)
-    return step
+        return _reported(copy, report, ApplyOutcome.NOT_COPIED, f"{SOURCE}: {refusal_words(refusal)}", refusal.remedy)
+    (result,) = await apply_documents(copy.cluster, management, [copy.document(data)], options, report)
+    return result
 
 
-def _told(copy: TokenCopy, tell: Callable[[Step], None], outcome: Outcome, why: str, remedy: str = "") -> Step:
-    step = Step(copy.cluster, copy.subject, outcome, why, remedy)
-    tell(step)
-    return step
+def _reported(copy: TokenCopy, report: Report, outcome: ApplyOutcome, why: str, remedy: str = "") -> ApplyResult:
+    result = ApplyResult(copy.cluster, copy.subject, outcome, why, remedy)
+    report(result)
+    return result
 
 
-async def _token(kubeconfig: Path, patience: Patience) -> dict[str, str]:
+async def _token(kubeconfig: Path, patience: TokenWait) -> dict[str, str]:
     clock, seconds = patience.clock, patience.seconds
     begin = clock.monotonic()
     waits = False
@@ -273,14 +278,14 @@ async def _token(kubeconfig: Path, patience: Patience) -> dict[str, str]:
 
 def _content(secret: Json | None, seconds: float) -> dict[str, str]:
     if secret is None:
-        why = f"there is no {SOURCE} in the hosted cluster, which removes one whose account is missing"
+        why = f"{SOURCE} does not exist in the hosted cluster, which deletes it if the service account is missing"
         raise TokenMissing(why, f"kubectl -n {names.HOSTED_NAMESPACE} get serviceaccount {ACCOUNT}; then apply again")
     data = {key: objects.field(secret, "data", key) for key in KEYS}
     found = {key: value for key, value in data.items() if isinstance(value, str) and value}
     if "token" not in found:
-        why = f"the hosted cluster has put no token into {SOURCE} within {seconds:g} s"
-        raise TokenMissing(why, "see that its kube-controller-manager runs, which makes tokens; then apply again")
+        why = f"timed out after {seconds:g} s waiting for the hosted cluster to write a token to {SOURCE}"
+        raise TokenMissing(why, "check that its kube-controller-manager runs, which creates tokens; then apply again")
     if len(found) < len(KEYS):
-        why = f"{SOURCE} of the hosted cluster has a token and no ca.crt"
-        raise TokenMissing(why, "give its kube-controller-manager --root-ca-file; then apply again")
+        why = f"{SOURCE} of the hosted cluster has a token but no ca.crt"
+        raise TokenMissing(why, "set --root-ca-file on its kube-controller-manager; then apply again")
     return found

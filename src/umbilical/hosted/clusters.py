@@ -1,5 +1,5 @@
-"""Asks the APIs of both clusters for all that `hosted check` judges: the control plane's namespace, the nodes with
-their agents, logs as users read them. What goes wrong is a fact, and stops nothing.
+"""Queries the APIs of both clusters for `hosted check`: the control plane's namespace, the nodes with their agents, and
+logs as users read them. A failed query is recorded as a fact and does not stop the others.
 """
 
 import asyncio
@@ -17,10 +17,18 @@ from umbilical.dialer.settings import TcpServer, UnixServer
 from umbilical.fault import ClusterError, HostedError
 from umbilical.hosted import servers as health
 from umbilical.hosted.access import BURST, FRONTEND, KUBELET, NO_FILES, REQUESTS_PER_SECOND, fetch_pair, fetch_tls
-from umbilical.hosted.facts import CertificateFact, HostedFacts, LogRead, ManagementFacts, Node, ServerHealth, Unknown
+from umbilical.hosted.facts import (
+    CertificateFact,
+    HostedFacts,
+    HostedNode,
+    LogRead,
+    ManagementFacts,
+    ServerHealth,
+    Unknown,
+)
 from umbilical.hosted.objects import names
 from umbilical.hosted.objects.kube_apiserver_manifest import flag_value
-from umbilical.hosted.pki.table import AGENT, CLIENT, CLUSTER, CONTROL_PLANE_AGENT, SERVER, Leaf, Trust
+from umbilical.hosted.pki.table import AGENT, CLIENT, CLUSTER, CONTROL_PLANE_AGENT, SERVER, HostedLeaf, Trust
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.pem import BundleError
 from umbilical.tunnel.settings import ServerAddress, TlsFiles
@@ -36,7 +44,7 @@ _BUNDLE_KEYS: Final = {
 }
 
 
-async def look_at_namespace(client: ApiClient, namespace: str) -> ManagementFacts:
+async def read_namespace(client: ApiClient, namespace: str) -> ManagementFacts:
     """Raises ClusterError."""
     listed = await objects.list_objects(client, SERVICE, namespace)
     services = {str(objects.metadata(item).get("name")): item for item in listed}
@@ -52,12 +60,12 @@ async def get_bundle(client: ApiClient, namespace: str) -> Json | None:
     return await objects.get(client, CONFIG_MAP, names.CA_BUNDLE, namespace)
 
 
-async def look_at_certificates(client: ApiClient, namespace: str, bundle: Json | None) -> tuple[CertificateFact, ...]:
-    """Raises ClusterError. Keys come with them, and are not looked at."""
+async def read_certificate_facts(client: ApiClient, namespace: str, bundle: Json | None) -> tuple[CertificateFact, ...]:
+    """Raises ClusterError. The Secrets hold keys too; they are not used."""
     facts = []
     for leaf in (SERVER, CLUSTER, CLIENT, CONTROL_PLANE_AGENT, AGENT):
         secret = await objects.get(client, SECRET, leaf.id, namespace)
-        # HyperShift has no Secret of the fourth name here, and ours has none of the fifth.
+        # HyperShift has no CONTROL_PLANE_AGENT Secret here, and ours has no AGENT Secret.
         if secret is not None or leaf in (SERVER, CLUSTER, CLIENT):
             facts.append(certificate_fact(f"{namespace}/{leaf.id}", secret, authorities(bundle, leaf)))
     return tuple(facts)
@@ -65,17 +73,17 @@ async def look_at_certificates(client: ApiClient, namespace: str, bundle: Json |
 
 def certificate_fact(name: str, secret: Json | None, trusted: tuple[Certificate, ...] | None) -> CertificateFact:
     if secret is None:
-        return CertificateFact(name, None, "there is no such Secret")
+        return CertificateFact(name, None, "the Secret does not exist")
     encoded = objects.field(secret, "data", "tls.crt")
     try:
         leaf = read_certificates(base64.b64decode(str(encoded or ""), validate=True))[0]
     except (BundleError, binascii.Error, ValueError) as error:
-        return CertificateFact(name, None, f"its tls.crt cannot be read: {error}")
+        return CertificateFact(name, None, f"its tls.crt is invalid: {error}")
     return CertificateFact(name, leaf, authorities=trusted)
 
 
-def authorities(bundle: Json | None, leaf: Leaf) -> tuple[Certificate, ...] | None:
-    """By which CAs the other side knows this certificate: HyperShift's bundle has one key for all."""
+def authorities(bundle: Json | None, leaf: HostedLeaf) -> tuple[Certificate, ...] | None:
+    """Return the CAs by which the peer verifies this certificate; HyperShift's bundle has one key for all."""
     data = objects.field(bundle or {}, "data")
     content = data.get(_BUNDLE_KEYS[leaf.verified_by]) or data.get(names.CA_KEY) if isinstance(data, dict) else None
     try:
@@ -85,7 +93,7 @@ def authorities(bundle: Json | None, leaf: Leaf) -> tuple[Certificate, ...] | No
 
 
 def identifiers(deployment: Json) -> list[str]:
-    """The addresses and names that a control-plane agent claims; an empty one is in the list as it is."""
+    """Return the addresses and names that a control-plane agent claims, including empty ones."""
     containers = objects.items(objects.field(deployment, "spec", "template", "spec", "containers"))
     values = [value for one in containers if (value := flag_value(one, "--agent-identifiers")) is not None]
     pairs = [pair.partition("=") for value in values for pair in value.split("&") if pair]
@@ -93,7 +101,7 @@ def identifiers(deployment: Json) -> list[str]:
 
 
 def service_port(services: Iterable[Json], address: str) -> int:
-    """The port of the Service that has this address; 443 as aggregated APIs have it otherwise."""
+    """Return the port of the Service with this address; 443, the port of aggregated APIs, if there is none."""
     for service in services:
         if address in (objects.field(service, "spec", "clusterIPs") or [objects.field(service, "spec", "clusterIP")]):
             ports = objects.items(objects.field(service, "spec", "ports"))
@@ -110,7 +118,7 @@ def frontend_port(pod: Json) -> int:
 
 
 def container(pod: Json) -> Json | None:
-    """The server in a pod, if there is one."""
+    """Return the server's container of a pod, if there is one."""
     found = objects.items(objects.field(pod, "spec", "containers"))
     return next((one for one in found if one.get("name") == names.SERVER), None)
 
@@ -125,7 +133,7 @@ def _port(pod: Json, flag: str, usual: int) -> int:
 
 
 async def _server_pods(client: ApiClient, namespace: str, services: dict[str, Json]) -> list[Json]:
-    """Where the Service for clients leads to; those are kube-apiserver's pods, whatever their labels are."""
+    """Return the pods of the Service for clients: kube-apiserver's, whatever their labels are."""
     selector = objects.field(services.get(names.SERVER_LOCAL, {}), "spec", "selector") or {"app": names.KUBE_APISERVER}
     labels = ",".join(f"{key}={value}" for key, value in selector.items())
     pods = await objects.list_objects(client, POD, namespace, labels)
@@ -134,13 +142,13 @@ async def _server_pods(client: ApiClient, namespace: str, services: dict[str, Js
 
 NODE: Final = Kind("Node", "/api/v1", "nodes", is_namespaced=False)
 KUBELET_PORT: Final = 10250
-# One good node hides many bad ones, so as many as can be asked in reasonable time are.
+# A log for each node up to a limit that keeps the check short.
 MAX_LOGS: Final = 100
 AT_ONCE: Final = 8
 
 
-async def look_at_cluster(client: ApiClient) -> HostedFacts:
-    """Raises ClusterError: the API itself does not answer, or does not let us look."""
+async def read_cluster(client: ApiClient) -> HostedFacts:
+    """Raises ClusterError: the API does not answer, or refuses the request."""
     nodes = await objects.list_objects(client, NODE)
     pods = await objects.list_objects(client, POD, names.HOSTED_NAMESPACE, f"app={names.AGENT}")
     return HostedFacts(
@@ -151,19 +159,19 @@ async def look_at_cluster(client: ApiClient) -> HostedFacts:
     )
 
 
-async def look_at_agent_certificate(client: ApiClient, bundle: Json | None) -> CertificateFact:
-    """`bundle` is the management cluster's: there is said by whom servers know agents."""
+async def read_agent_certificate(client: ApiClient, bundle: Json | None) -> CertificateFact:
+    """`bundle` is the management cluster's: it holds the CAs by which servers verify agents."""
     secret = await objects.get(client, SECRET, AGENT.id, names.HOSTED_NAMESPACE)
     return certificate_fact(f"hosted {names.HOSTED_NAMESPACE}/{AGENT.id}", secret, authorities(bundle, AGENT))
 
 
-def _node(item: Json) -> Node:
+def _node(item: Json) -> HostedNode:
     addresses = objects.items(objects.field(item, "status", "addresses"))
     internal = [str(one.get("address")) for one in addresses if one.get("type") == "InternalIP"]
     conditions = objects.items(objects.field(item, "status", "conditions"))
     ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
     port = objects.field(item, "status", "daemonEndpoints", "kubeletEndpoint", "Port")
-    return Node(
+    return HostedNode(
         name=str(objects.metadata(item).get("name")),
         address=internal[0] if internal else "",
         kubelet_port=port if isinstance(port, int) and port else KUBELET_PORT,
@@ -195,21 +203,21 @@ async def _log(client: ApiClient, pod: Json) -> LogRead:
         text = await client.get_text(path, query)
     except ClusterError as fault:
         return LogRead(name, node, fault.why)
-    return LogRead(name, node, "" if text.strip() else "it is empty")
+    return LogRead(name, node, "" if text.strip() else "the log is empty")
 
 
-NO_MANAGEMENT: Final = Unknown("no --management-kubeconfig with --namespace was given")
-NO_HOSTED: Final = Unknown("no --kubeconfig was given")
-NO_CLIENT: Final = Unknown("no client's certificate is at hand: --ca, --cert and --key; or a namespace")
-NO_HEALTH: Final = Unknown("no server's health port is known: --health, or --management-kubeconfig with --namespace")
-NO_AGENT_PAIR: Final = Unknown("no agent's certificate is at hand: --agent-cert and --agent-key, or --kubeconfig")
-NO_PROXIES: Final = Unknown("no proxy was named: --proxy-health")
+NO_MANAGEMENT: Final = Unknown("--management-kubeconfig with --namespace is not given")
+NO_HOSTED: Final = Unknown("--kubeconfig is not given")
+NO_CLIENT: Final = Unknown("no client certificate: give --ca, --cert and --key; or --namespace")
+NO_HEALTH: Final = Unknown("no server health port is known: give --health, or --management-kubeconfig with --namespace")
+NO_AGENT_PAIR: Final = Unknown("no agent certificate: give --agent-cert and --agent-key, or --kubeconfig")
+NO_PROXIES: Final = Unknown("no proxy is known: give --proxy-health")
 Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """Whom to ask. What is not given is skipped, with the reason."""
+    """What to query. Checks without their input are skipped."""
 
     management_kubeconfig: Path | None = None
     namespace: str | None = None
@@ -227,7 +235,7 @@ class CheckOptions:
 
 @dataclass(frozen=True)
 class Clusters:
-    """What both APIs told, beside what was given."""
+    """What both APIs returned, and what was given."""
 
     client: TlsFiles | Unknown
     agent: TlsFiles | Unknown
@@ -238,29 +246,29 @@ class Clusters:
     hosted: HostedFacts | Unknown = NO_HOSTED
     certificates: tuple[CertificateFact, ...] | Unknown = NO_MANAGEMENT
     bundle: Json | None = None
-    """By whom the sides of both listeners know each other."""
+    """ConfigMap with the CAs of both listeners and their clients."""
 
 
-async def ask_clusters(options: CheckOptions, folder: Path) -> Clusters:
-    """Credentials that are fetched lie in `folder` then."""
+async def query_clusters(options: CheckOptions, folder: Path) -> Clusters:
+    """Query both clusters; fetched credentials are written to `folder`."""
     clusters = await _as_given(options)
     if options.management_kubeconfig is not None and options.namespace is not None:
-        async with Api(options.management_kubeconfig) as api:
-            clusters = await _ask_management(api, clusters, options.namespace, folder)
+        async with ClusterApi(options.management_kubeconfig) as api:
+            clusters = await _query_management(api, clusters, options.namespace, folder)
     if options.hosted_kubeconfig is not None:
-        async with Api(options.hosted_kubeconfig) as api:
-            clusters = await _ask_hosted(api, clusters, folder)
+        async with ClusterApi(options.hosted_kubeconfig) as api:
+            clusters = await _query_hosted(api, clusters, folder)
     return clusters
 
 
-class Api:
-    """One cluster's API, which may fail in any way."""
+class ClusterApi:
+    """One cluster's API; failures are returned as Unknown."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig = kubeconfig
         self._client: ApiClient | Unknown = Unknown("not opened yet")
 
-    async def __aenter__(self) -> "Api":
+    async def __aenter__(self) -> "ClusterApi":
         try:
             self._client = make_client(self._kubeconfig, qps=REQUESTS_PER_SECOND, burst=BURST)
         except ClusterError as fault:
@@ -271,11 +279,11 @@ class Api:
         if isinstance(self._client, ApiClient):
             await self._client.close()
 
-    async def ask(self, look: Callable[[ApiClient], Awaitable[Found]]) -> Found | Unknown:
+    async def query(self, read: Callable[[ApiClient], Awaitable[Found]]) -> Found | Unknown:
         if isinstance(self._client, Unknown):
             return self._client
         try:
-            return await look(self._client)
+            return await read(self._client)
         except (ClusterError, HostedError) as fault:
             return Unknown(fault.brief, is_failure=True)
 
@@ -291,18 +299,18 @@ async def _as_given(options: CheckOptions) -> Clusters:
     )
 
 
-async def _ask_management(api: Api, known: Clusters, namespace: str, folder: Path) -> Clusters:
-    management = await api.ask(lambda client: look_at_namespace(client, namespace))
-    bundle = _or_none(await api.ask(lambda client: get_bundle(client, namespace)))
-    certificates = await api.ask(lambda client: look_at_certificates(client, namespace, bundle))
+async def _query_management(api: ClusterApi, known: Clusters, namespace: str, folder: Path) -> Clusters:
+    management = await api.query(lambda client: read_namespace(client, namespace))
+    bundle = _or_none(await api.query(lambda client: get_bundle(client, namespace)))
+    certificates = await api.query(lambda client: read_certificate_facts(client, namespace, bundle))
     servers, client_files, kubelet = known.health, known.client, known.kubelet
     if isinstance(servers, Unknown):
-        servers = await api.ask(lambda client: _pods_health(client, namespace, management))
+        servers = await api.query(lambda client: _pods_health(client, namespace, management))
     if isinstance(client_files, Unknown):
-        client_files = await api.ask(lambda client: fetch_tls(client, namespace, FRONTEND, folder))
+        client_files = await api.query(lambda client: fetch_tls(client, namespace, FRONTEND, folder))
     if kubelet is None:
-        # Kubelets are asked without a certificate where there is none; that they are reached shows as well.
-        kubelet = _or_none(await api.ask(lambda client: fetch_tls(client, namespace, KUBELET, folder)))
+        # Without a certificate kubelets still answer (401), which proves that they are reached.
+        kubelet = _or_none(await api.query(lambda client: fetch_tls(client, namespace, KUBELET, folder)))
     return replace(
         known,
         management=management,
@@ -315,14 +323,14 @@ async def _ask_management(api: Api, known: Clusters, namespace: str, folder: Pat
     )
 
 
-async def _ask_hosted(api: Api, known: Clusters, folder: Path) -> Clusters:
+async def _query_hosted(api: ClusterApi, known: Clusters, folder: Path) -> Clusters:
     certificates = known.certificates
-    agents = await api.ask(lambda client: look_at_agent_certificate(client, known.bundle))
+    agents = await api.query(lambda client: read_agent_certificate(client, known.bundle))
     if not isinstance(agents, Unknown):
         certificates = (agents,) if isinstance(certificates, Unknown) else (*certificates, agents)
     return replace(
         known,
-        hosted=await api.ask(look_at_cluster),
+        hosted=await api.query(read_cluster),
         certificates=certificates,
         agent=await _agent_pair(api, names.HOSTED_NAMESPACE, known.agent, folder),
     )
@@ -332,10 +340,10 @@ def _or_none(found: Found | Unknown | None) -> Found | None:
     return None if isinstance(found, Unknown) else found
 
 
-async def _agent_pair(api: Api, namespace: str, known: TlsFiles | Unknown, folder: Path) -> TlsFiles | Unknown:
+async def _agent_pair(api: ClusterApi, namespace: str, known: TlsFiles | Unknown, folder: Path) -> TlsFiles | Unknown:
     if not isinstance(known, Unknown):
         return known
-    found = await api.ask(lambda client: fetch_pair(client, namespace, names.SECRET_AGENT, folder))
+    found = await api.query(lambda client: fetch_pair(client, namespace, names.SECRET_AGENT, folder))
     return known if found is None or isinstance(found, Unknown) else found
 
 
@@ -345,14 +353,14 @@ async def _pods_health(
     if isinstance(management, Unknown):
         return management
     pods = [(pod_name(pod), health_port(pod)) for pod in management.server_pods]
-    asked = [health.server_health(pod, health.through_api(client, namespace, pod, port)) for pod, port in pods]
-    return tuple([await answer for answer in asked])
+    queries = [health.server_health(pod, health.through_api(client, namespace, pod, port)) for pod, port in pods]
+    return tuple([await answer for answer in queries])
 
 
 async def _each(
     places: Iterable[ServerAddress],
-    look: Callable[[str, health.Ask], Awaitable[ServerHealth]],
+    read: Callable[[str, health.Fetch], Awaitable[ServerHealth]],
     seconds: float,
 ) -> tuple[ServerHealth, ...]:
-    asked = [look(f"{one.host}:{one.port}", health.directly(one.host, one.port, seconds)) for one in places]
-    return tuple([await answer for answer in asked])
+    queries = [read(f"{one.host}:{one.port}", health.directly(one.host, one.port, seconds)) for one in places]
+    return tuple([await answer for answer in queries])

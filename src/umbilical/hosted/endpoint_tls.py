@@ -1,4 +1,4 @@
-"""TLS with an endpoint at the far end of a tunnel: verified by a CA, by this machine's own, or plainly not at all."""
+"""TLS with an endpoint through a tunnel: verified by a given CA, by this machine's CAs, or not at all."""
 
 import asyncio
 import ssl
@@ -14,14 +14,14 @@ from umbilical.tunnel.tls import noticing_truncation
 
 @dataclass(frozen=True)
 class EndpointTls:
-    """Whom to expect, and what to show."""
+    """Verification of the endpoint, and the client certificate for it."""
 
     files: TlsFiles
-    """Without an authority, see `is_verified`."""
+    """Without an authority see `is_verified`."""
     server_name: str = ""
-    """Empty: the host that is dialled."""
+    """Empty: the dialled host."""
     is_verified: bool = True
-    """With no authority given: by the machine's own CAs."""
+    """Without an authority: by the machine's own CAs."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class TlsFacts:
 
 
 def endpoint_context(tls: EndpointTls) -> ssl.SSLContext:
-    """Load the files. Raises HostedError: one of them cannot be used."""
+    """Load the files. Raises HostedError: one of them cannot be loaded."""
     context = ssl.create_default_context() if _uses_system_roots(tls) else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     noticing_truncation(context)
     if not tls.is_verified:
@@ -46,14 +46,14 @@ def endpoint_context(tls: EndpointTls) -> ssl.SSLContext:
 
 
 def untrusting(context: ssl.SSLContext) -> ssl.SSLContext:
-    """Have a handshake succeed whatever the certificate: for a second look at one that was refused."""
+    """Disable verification, to read a certificate that was refused."""
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
 
 
 def facts_under(writer: asyncio.StreamWriter, *, is_verified: bool) -> TlsFacts | None:
-    """What TLS is under a writer; None where there is none, on a Unix socket."""
+    """Return the TLS facts of a writer; None without TLS (Unix socket)."""
     tls = writer.get_extra_info("ssl_object")
     return None if tls is None else facts_of(tls, is_verified=is_verified)
 
@@ -66,11 +66,11 @@ def read(encoded: bytes | None) -> Certificate | None:
     try:
         return read_certificate(encoded) if encoded else None
     except BundleError:
-        return None  # of a kind that OpenSSL can use and we cannot tell about
+        return None  # valid for OpenSSL, but not supported by our parser
 
 
 def words(error: OSError) -> str:
-    """OpenSSL's reason without the place in its source."""
+    """Return OpenSSL's reason without its source location."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message
     if isinstance(error, ssl.SSLError):
@@ -99,10 +99,10 @@ def _load_pair(context: ssl.SSLContext, certificate: Path, key: Path | None) -> 
 
 
 def _no_password() -> str:
-    """OpenSSL would ask on the terminal, for ever."""
+    """Keep OpenSSL from prompting on the terminal."""
     raise ValueError("the key is encrypted")
 
 
 def _unusable(named: str, error: Exception) -> HostedError:
     why = words(error) if isinstance(error, OSError) else str(error)
-    return HostedError("UMB577", f"cannot use {named} for the endpoint", why, f"umbilical pki inspect; ls -l {named}")
+    return HostedError("UMB577", f"could not load {named}", why, f"umbilical pki inspect FILE; ls -l {named}")

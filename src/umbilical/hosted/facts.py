@@ -1,4 +1,4 @@
-"""What `hosted check` finds out before it judges: plain values, with the reason wherever something is not known."""
+"""What `hosted check` gathers before it evaluates: plain values, or the reason why a fact is unknown."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,43 +9,43 @@ from umbilical.pki.certificate import Certificate
 
 @dataclass(frozen=True)
 class Unknown:
-    """Why there are no facts of some kind."""
+    """Why a fact is not known."""
 
     reason: str
     is_failure: bool = False
-    """It was asked for and did not work, which is worse than not having been asked for."""
+    """The query failed; False: it was not requested."""
 
 
 @dataclass(frozen=True)
 class ServerHealth:
-    """One server, as its health port tells."""
+    """One server, as reported by its health port."""
 
     name: str
     trouble: str = ""
     """Why it does not answer; empty if it does."""
     agents: dict[str, int] = field(default_factory=dict)
-    """Connected ones, by the strategy that would choose them."""
+    """Number of connected agents by proxy strategy."""
 
     @property
     def node_agents(self) -> int:
-        """Those for everything that is not the control plane's: by default route, or simply all."""
+        """Agents on nodes: those of the default route, or all."""
         named = [self.agents[strategy] for strategy in ("defaultRoute", "default") if strategy in self.agents]
         return named[0] if named else max(self.agents.values(), default=0)
 
 
 @dataclass(frozen=True)
-class Probe:
-    """One dial through one server, and what came of it."""
+class DialProbe:
+    """One dial through one server, and its result."""
 
     server: str
     subject: str
     is_ok: bool
     text: str
-    """Which agent, or why not."""
+    """The agent, or the failure."""
 
 
 @dataclass(frozen=True)
-class Node:
+class HostedNode:
     name: str
     address: str
     """Internal IP; empty if it has none."""
@@ -55,7 +55,7 @@ class Node:
 
 @dataclass(frozen=True)
 class LogRead:
-    """One pod's log, asked for as users do: through kube-apiserver."""
+    """One pod's log, read through kube-apiserver as users do."""
 
     pod: str
     node: str
@@ -64,9 +64,9 @@ class LogRead:
 
 @dataclass(frozen=True)
 class HostedFacts:
-    """Of the hosted cluster's API."""
+    """From the hosted cluster's API."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[HostedNode, ...]
     daemon_set: Json | None
     agent_pods: tuple[Json, ...] = ()
     logs: tuple[LogRead, ...] = ()
@@ -74,7 +74,7 @@ class HostedFacts:
 
 @dataclass(frozen=True)
 class ManagementFacts:
-    """Of the control plane's namespace."""
+    """From the control plane's namespace."""
 
     server_pods: tuple[Json, ...]
     services: dict[str, Json]
@@ -91,23 +91,23 @@ class CertificateFact:
     name: str
     certificate: Certificate | None
     trouble: str = ""
-    """Why it cannot be read."""
+    """Why it could not be read."""
     authorities: tuple[Certificate, ...] | None = None
-    """By which the other side verifies it; None: not known."""
+    """CAs by which the peer verifies it; None: unknown."""
 
 
 @dataclass(frozen=True)
-class Facts:
+class CheckFacts:
     now: datetime
     management: ManagementFacts | Unknown
     hosted: HostedFacts | Unknown
     health: tuple[ServerHealth, ...] | Unknown
     certificates: tuple[CertificateFact, ...] | Unknown
-    kubelets: tuple[Probe, ...] | Unknown
-    """Every node's, through every server."""
-    control_plane: tuple[Probe, ...] | Unknown
+    kubelets: tuple[DialProbe, ...] | Unknown
+    """Of every node, through every server."""
+    control_plane: tuple[DialProbe, ...] | Unknown
     """Every identifier of the control-plane agent, through every server."""
-    intruder: tuple[Probe, ...] | Unknown
-    """An agent's certificate at every frontend; ok if it is turned away."""
+    intruder: tuple[DialProbe, ...] | Unknown
+    """An agent's certificate at every frontend; ok if the frontend refuses it."""
     proxies: tuple[ServerHealth, ...] | Unknown
     node_addresses: tuple[str, ...] | Unknown

@@ -1,4 +1,4 @@
-"""Bytes to and from an endpoint over a dialer's streams, plain or with TLS inside; one HTTP/1.1 exchange over them."""
+"""Bytes to and from an endpoint over a dialer's streams, plain or with TLS; one HTTP/1.1 exchange over them."""
 
 import asyncio
 import ssl
@@ -17,7 +17,7 @@ CHUNK_BYTES: Final = 64 * 1024
 
 
 class Pipe:
-    """`read` returns b"" at the end. Whoever opened the streams gives them to one pipe and closes that."""
+    """`read` returns b"" at the end. The pipe owns the streams."""
 
     def __init__(self, streams: Streams) -> None:
         self._reader, self._writer = streams
@@ -32,7 +32,7 @@ class Pipe:
         await self._writer.drain()
 
     def close(self) -> None:
-        """At once: whatever was to be read has been."""
+        """Close without waiting for unsent data."""
         self._writer.transport.abort()
 
 
@@ -71,7 +71,7 @@ class TlsPipe(Pipe):
             except ssl.SSLWantReadError:
                 await self._feed()
             except ssl.SSLError:
-                await self._flush()  # the alert that tells the endpoint why
+                await self._flush()  # the alert with the reason
                 raise
             else:
                 await self._flush()
@@ -93,7 +93,7 @@ class TlsPipe(Pipe):
 Header = tuple[str, str]
 _PORTS: Final = {"http": 80, "https": 443}
 MAX_HEAD_BYTES: Final = 256 * 1024
-"""Of an answer; h11's own limit is smaller than what some identity providers set as cookies."""
+"""Limit for response headers; h11's default is smaller than the cookies of some identity providers."""
 
 
 @dataclass(frozen=True)
@@ -102,27 +102,27 @@ class Url:
     host: str
     port: int
     path: str
-    """With the query."""
+    """Path and query."""
 
     @property
     def authority(self) -> str:
-        """As a Host header has it: a usual port is left out."""
+        """The value of the Host header, without a default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 def parse_url(text: str) -> Url:
-    """Read an http or https URL. Raises ValueError that says what is wrong with it."""
+    """Parse an http or https URL. Raises ValueError with the reason."""
     if any(char.isspace() or not char.isprintable() for char in text):
-        raise ValueError("a URL has no blanks")
+        raise ValueError("it contains whitespace or control characters")
     parts = urlsplit(text)
     if parts.scheme not in _PORTS:
         raise ValueError("it must begin with http:// or https://")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("credentials do not belong in an argument; give -H @FILE with an Authorization header")
+        raise ValueError("it contains credentials; use -H @FILE with an Authorization header instead")
     if not parts.hostname:
-        raise ValueError("it names no host")
-    port = parts.port  # which raises ValueError itself
+        raise ValueError("it has no host")
+    port = parts.port  # raises ValueError itself
     path = parts.path or "/"
     return Url(
         parts.scheme, parts.hostname, port or _PORTS[parts.scheme], f"{path}?{parts.query}" if parts.query else path
@@ -130,7 +130,7 @@ def parse_url(text: str) -> Url:
 
 
 @dataclass(frozen=True)
-class Call:
+class HttpCall:
     method: str
     url: Url
     headers: tuple[Header, ...] = ()
@@ -138,7 +138,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     status: int
     reason: str
     version: str
@@ -150,14 +150,14 @@ class Answer:
         return "".join(f"{line}\r\n" for line in (*lines, ""))
 
 
-class Exchange:
+class HttpExchange:
     """`send`, then `answer`, then `body` to its end."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe: Final = pipe
         self._http: Final = h11.Connection(our_role=h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
 
-    async def send(self, call: Call) -> None:
+    async def send(self, call: HttpCall) -> None:
         """Raises HostedError."""
         try:
             request = h11.Request(method=call.method, target=call.url.path, headers=list(_complete(call)))
@@ -165,20 +165,20 @@ class Exchange:
             octets += self._http.send(h11.Data(data=call.body)) or b"" if call.body else b""
             octets += self._http.send(h11.EndOfMessage()) or b""
         except h11.LocalProtocolError as error:
-            raise HostedError("UMB575", "this is no HTTP request", str(error), "look at -X and -H") from None
+            raise HostedError("UMB575", "the request is not valid HTTP", str(error), "check -X and -H") from None
         try:
             await self._pipe.write(octets)
         except OSError as error:
             raise _broken(words(error)) from None
 
-    async def answer(self) -> Answer:
-        """Wait for the answer's head; what is said before it (1xx) is passed over."""
+    async def answer(self) -> HttpAnswer:
+        """Wait for the response head; informational responses (1xx) are skipped."""
         while True:
             event = await self._next()
             if isinstance(event, h11.Response):
                 return _answer(event)
             if not isinstance(event, h11.InformationalResponse):
-                raise _broken("it closed the connection without an answer")
+                raise _broken("it closed the connection without a response")
 
     async def body(self) -> AsyncIterator[bytes]:
         while True:
@@ -189,7 +189,7 @@ class Exchange:
                 return
 
     async def _next(self) -> h11.Event | None:
-        """None: the endpoint speaks another protocol from here on, and we do not."""
+        """Return None if the endpoint switches to another protocol."""
         while True:
             try:
                 event = self._http.next_event()
@@ -208,20 +208,20 @@ def names(headers: Sequence[Header]) -> set[str]:
     return {name.lower() for name, _ in headers}
 
 
-def _complete(call: Call) -> list[Header]:
-    """Put what every request has before what the user gave, unless that has it."""
+def _complete(call: HttpCall) -> list[Header]:
+    """Add the default headers that the user did not give."""
     given = names(call.headers)
     usual: list[Header] = [("Host", call.url.authority), ("User-Agent", "umbilical"), ("Accept", "*/*")]
-    # One request per connection: then the body's end cannot be missed.
+    # One request per connection: the end of the connection ends the body.
     usual.append(("Connection", "close"))
     if call.body:
         usual.append(("Content-Length", str(len(call.body))))
     return [*(header for header in usual if header[0].lower() not in given), *call.headers]
 
 
-def _answer(event: h11.Response) -> Answer:
+def _answer(event: h11.Response) -> HttpAnswer:
     headers = tuple((_text(name), _text(value)) for name, value in event.headers.raw_items())
-    return Answer(event.status_code, _text(event.reason), _text(event.http_version), headers)
+    return HttpAnswer(event.status_code, _text(event.reason), _text(event.http_version), headers)
 
 
 def _text(octets: bytes) -> str:
@@ -231,7 +231,7 @@ def _text(octets: bytes) -> str:
 def _broken(why: str) -> HostedError:
     return HostedError(
         "UMB575",
-        "the endpoint gives no whole HTTP answer",
+        "the endpoint sent no complete HTTP response",
         why,
-        "is it an HTTP port, and http or https as the URL says? -v shows each hop",
+        "check the port, and http or https in the URL; -v shows each hop",
     )

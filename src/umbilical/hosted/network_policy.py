@@ -1,4 +1,4 @@
-"""Whether NetworkPolicies let TCP from anywhere reach a port of a pod: what a policy-enforcing network would decide."""
+"""Whether NetworkPolicies allow TCP from anywhere to a port of a pod."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -10,18 +10,18 @@ _EVERYWHERE: Final = ("0.0.0.0/0", "::/0")
 
 
 def selecting(policies: Sequence[Json], labels: Mapping[str, str]) -> list[Json]:
-    """The policies that close a pod with these labels to what they do not open."""
+    """Return the ingress policies that select a pod with these labels."""
     return [policy for policy in policies if _closes_ingress(policy) and selects(_selector(policy), labels)]
 
 
 def opens(policy: Json, port: int, port_names: Mapping[str, int]) -> bool:
-    """Whether one of its rules lets anybody in on this TCP port."""
+    """Return whether a rule allows this TCP port from everywhere."""
     rules = objects.items(objects.field(policy, "spec", "ingress"))
     return any(_from_anywhere(rule) and _has_port(rule, port, port_names) for rule in rules)
 
 
 def selects(selector: Any, labels: Mapping[str, str]) -> bool:
-    """Kubernetes' label selectors: all conditions together, and none at all selects everything."""
+    """Match a label selector: all conditions must hold; an empty one selects everything."""
     if not isinstance(selector, dict):
         return False
     wanted = selector.get("matchLabels") or {}
@@ -36,7 +36,7 @@ def _selector(policy: Json) -> Any:
 
 
 def _closes_ingress(policy: Json) -> bool:
-    # Without policyTypes the API stores Ingress, and Egress only where there are egress rules.
+    # Without policyTypes the API stores Ingress, and Egress only if there are egress rules.
     return "Ingress" in (objects.field(policy, "spec", "policyTypes") or ["Ingress"])
 
 

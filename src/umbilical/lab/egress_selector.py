@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 from umbilical.dialer.blocking import BlockingDialer
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.settings import DialerSettings, Protocol, UnixServer
 from umbilical.fault import LabError
 from umbilical.konnectivity import dial_failure
@@ -148,7 +148,7 @@ def _words(failure: DialFailed, path: str, address: str) -> str:
     if failure.status_line:
         code = failure.status_line.partition(" ")[0]
         return f"proxy error from {path} while dialing {address}, code {code}: {failure.status_line}"
-    return f"dial unix {path}: {failure.text}" if failure.reason is Reason.SERVER else failure.text
+    return f"dial unix {path}: {failure.text}" if failure.reason is DialReason.SERVER else failure.text
 
 
 def dial_direct(address: str, seconds: float) -> socket.socket:

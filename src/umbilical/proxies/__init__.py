@@ -1,1 +1,1 @@
-"""SOCKS5 and HTTP in front of the tunnel: listeners, name resolution, users' own proxies."""
+"""SOCKS5 and HTTP proxies for the tunnel: listeners, name resolution, the user's own proxy."""

@@ -1,4 +1,4 @@
-"""Dials by this machine's own network, for hosts that the tunnel is not meant for: cloud APIs."""
+"""Dials by this machine's own network, for hosts that bypass the tunnel: cloud APIs."""
 
 import asyncio
 import errno
@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Streams
 from umbilical.konnectivity.dial_failure import join_host_port
 from umbilical.konnectivity.networks import parse_address
@@ -24,7 +24,7 @@ CLOUD_SUFFIXES: Final = (
     ".microsoftonline.com",
     ".azure.com",
     ".cloud.ibm.com",
-    # What it lacks: other partitions of the same clouds, Azure's storage and vaults, and Google's.
+    # Missing there: other partitions of the same clouds, Azure's storage and vaults, and Google's APIs.
     ".amazonaws.com.cn",
     ".api.aws",
     ".azure.net",
@@ -41,7 +41,7 @@ CONNECT_SECONDS: Final = 10.0
 
 
 class DirectHosts:
-    """Which hosts are dialled so: those under a suffix, but neither the bare domain nor one that only ends alike."""
+    """Hosts that are dialled directly: those below a suffix, without the domain itself."""
 
     def __init__(self, suffixes: Sequence[str], never: Sequence[str]) -> None:
         self._suffixes: Final = tuple("." + _plain(suffix).lstrip(".") for suffix in suffixes)
@@ -52,7 +52,7 @@ class DirectHosts:
         return name not in self._never and name.endswith(self._suffixes) and name not in self._suffixes
 
     def is_never(self, host: str) -> bool:
-        """Whatever the suffixes say, and whether or not the tunnel works."""
+        """Return whether the host must use the tunnel, even while the tunnel is broken."""
         return _plain(host) in self._never
 
 
@@ -61,7 +61,7 @@ def _plain(host: str) -> str:
 
 
 class _Plain:
-    """Fulfils Opener past any proxy, for hosts that this machine's owner named."""
+    """Implements Opener without a proxy, for hosts of this machine's configuration."""
 
     def __init__(self, names: ManagementDns, prefer_ipv4: bool) -> None:
         self.names: Final = names
@@ -76,8 +76,8 @@ class _Plain:
         return streams
 
 
-class Direct:
-    """Fulfils Opener: through the environment's proxy where there is one for the host, else by itself."""
+class DirectDialer:
+    """Implements Opener: through the environment's proxy if there is one for the host, else directly."""
 
     def __init__(self, rules: ProxyRules, names: ManagementDns, *, prefer_ipv4: bool = False) -> None:
         self._rules: Final = rules
@@ -88,20 +88,20 @@ class Direct:
         proxy = self._rules.proxy_for("https", host.removesuffix("."), port)
         if proxy is None:
             found = await self._plain.names.resolve(host)
-            return await self._plain.open_one(_beyond_the_link(host, found), port)
+            return await self._plain.open_one(_without_link_local(host, found), port)
         return await connect_through(proxy, self._plain, host.removesuffix("."), port, self._tls)
 
 
-def _beyond_the_link(host: str, addresses: tuple[str, ...]) -> tuple[str, ...]:
-    """Whoever owns a name can point it to 169.254.169.254, where a cloud gives its machines their credentials."""
-    allowed = tuple(address for address in addresses if not _is_of_the_link(address))
+def _without_link_local(host: str, addresses: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse link-local addresses: a public name may point to the cloud's metadata service, 169.254.169.254."""
+    allowed = tuple(address for address in addresses if not _is_link_local(address))
     if not allowed:
-        text = f"its address {addresses[0]} is one of this machine's own surroundings, where no name may lead"
-        raise DialFailed(Reason.FORBIDDEN, host, text)
+        text = f"its address {addresses[0]} is link-local or unspecified, which is not allowed for names"
+        raise DialFailed(DialReason.FORBIDDEN, host, text)
     return allowed
 
 
-def _is_of_the_link(address: str) -> bool:
+def _is_link_local(address: str) -> bool:
     found = parse_address(address)
     return found is None or found.is_link_local or found.is_unspecified
 
@@ -113,19 +113,19 @@ async def connect(address: str, port: int) -> Streams:
         async with asyncio.timeout(CONNECT_SECONDS):
             reader, writer = await asyncio.open_connection(address, port, limit=BUFFER_BYTES // 2)
     except TimeoutError:
-        raise DialFailed(Reason.TIMEOUT, hop, f"no connection within {CONNECT_SECONDS:g} s") from None
+        raise DialFailed(DialReason.TIMEOUT, hop, f"no connection within {CONNECT_SECONDS:g} s") from None
     except OSError as error:
         raise DialFailed(_reason(error), hop, os.strerror(error.errno) if error.errno else str(error)) from None
     writer.transport.set_write_buffer_limits(BUFFER_BYTES)
     return reader, writer
 
 
-def _reason(error: OSError) -> Reason:
+def _reason(error: OSError) -> DialReason:
     match error.errno:
         case errno.ECONNREFUSED:
-            return Reason.REFUSED
+            return DialReason.REFUSED
         case errno.ETIMEDOUT:
-            return Reason.TIMEOUT
+            return DialReason.TIMEOUT
         case errno.EACCES | errno.EPERM:
-            return Reason.FORBIDDEN
-    return Reason.UNREACHABLE
+            return DialReason.FORBIDDEN
+    return DialReason.UNREACHABLE

@@ -1,6 +1,6 @@
-"""Questions to a DNS server and its answers: what to trust of them, and one TCP connection for many (RFC 7766).
+"""DNS queries and answers, and a TCP connection for many queries (RFC 7766).
 
-dnspython knows the bytes. Which server is asked, and what is kept, is decided in `guest_dns`.
+dnspython encodes and decodes messages. `hosted_dns` chooses servers and caches answers.
 """
 
 import asyncio
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     import dns.message
 
 PAYLOAD_BYTES: Final = 1232
-"""What EDNS says we take over UDP, where we never ask; the recommended size (DNS flag day 2020)."""
+"""UDP size in EDNS, the recommended one (DNS flag day 2020); UDP is not used."""
 A: Final = "A"
 AAAA: Final = "AAAA"
 
 
 class NotAName(Exception):
-    """No server has to be asked: a label is empty or too long, or the whole is."""
+    """Not a DNS name: a label or the name is empty or too long."""
 
 
-class BadAnswer(Exception):
-    """The answer is none that can be used: another server, or another try, may give one."""
+class DnsError(Exception):
+    """The answer is invalid: another server, or a retry, may give a valid one."""
 
 
-class Answer(Record):
+class DnsAnswer(Record):
     addresses: tuple[str, ...]
-    """None: the name does not exist, or has no address of this kind."""
+    """Empty: the name does not exist, or has no address of this type."""
     seconds: float
-    """For which it may be kept."""
+    """How long it may be cached."""
     alias: str = ""
-    """Whom to ask about instead: the server told the alias alone."""
+    """The name to query instead: the answer has only the alias."""
 
 
-class Query:
+class DnsQuery:
     def __init__(self, name: str, kind: str) -> None:
         """Raises NotAName."""
         from dns.exception import DNSException
@@ -55,48 +55,48 @@ class Query:
         self._message.id = number
         return self._message.to_wire()
 
-    def decode(self, wire: bytes) -> Answer:
-        """Read the answer to what was encoded last. Raises BadAnswer."""
+    def decode(self, wire: bytes) -> DnsAnswer:
+        """Decode the answer to the last encoded query. Raises BadDnsAnswer."""
         from dns.exception import DNSException
         from dns.message import from_wire
 
         try:
             response = from_wire(wire)
             if not self._message.is_response(response):
-                raise BadAnswer("it answers another question")
+                raise DnsError("the answer is for another query")
             return self._read(response)
         except (DNSException, ValueError) as error:
-            raise BadAnswer(f"it cannot be read: {str(error) or type(error).__name__}") from None
+            raise DnsError(f"the answer is invalid: {str(error) or type(error).__name__}") from None
 
-    def _read(self, response: "dns.message.Message") -> Answer:
+    def _read(self, response: "dns.message.Message") -> DnsAnswer:
         from dns import flags, rcode, rdatatype
         from dns.message import QueryMessage
 
         if response.flags & flags.TC:
-            raise BadAnswer("it is cut short, over TCP")
+            raise DnsError("the answer is truncated, over TCP")
         if response.rcode() not in (rcode.NOERROR, rcode.NXDOMAIN) or not isinstance(response, QueryMessage):
-            raise BadAnswer(f"it says {rcode.to_text(response.rcode())}")
+            raise DnsError(f"the answer is {rcode.to_text(response.rcode())}")
         chain = response.resolve_chaining()
         if chain.answer is not None:
-            return Answer(tuple(str(entry.address) for entry in chain.answer), chain.minimum_ttl)
+            return DnsAnswer(tuple(str(entry.address) for entry in chain.answer), chain.minimum_ttl)
         has_soa = any(entry.rdtype == rdatatype.SOA for entry in response.authority)
         if chain.cnames and response.rcode() == rcode.NOERROR and not has_soa:
-            return Answer((), chain.minimum_ttl, chain.canonical_name.to_text(omit_final_dot=True).lower())
-        # RFC 2308 section 5: without an SOA record nobody has said how long it may be kept.
-        return Answer((), chain.minimum_ttl if has_soa else 0.0)
+            return DnsAnswer((), chain.minimum_ttl, chain.canonical_name.to_text(omit_final_dot=True).lower())
+        # RFC 2308 section 5: without an SOA record it must not be cached.
+        return DnsAnswer((), chain.minimum_ttl if has_soa else 0.0)
 
 
-MOST_QUESTIONS: Final = 4096
+MOST_QUERIES: Final = 4096
 MOST_UNSENT_BYTES: Final = 256 * 1024
-"""A server that takes no more questions gets none."""
+"""No more queries to a server that does not read."""
 
 
 IDLE_SECONDS: Final = 10.0
-"""A connection that nobody asks on is closed: a server of the tunnel that leaves waits for its last tunnel."""
+"""Idle connections are closed: a draining server of the tunnel waits for its last tunnel."""
 
 
 class ConnectionLost(Exception):
-    """The server closed it, or it broke; on another one the question may be answered."""
+    """The connection ended; a retry on another one may succeed."""
 
 
 class DnsConnection:
@@ -111,13 +111,13 @@ class DnsConnection:
 
     @property
     def is_usable(self) -> bool:
-        # One that broke says so before whoever reads it has had a turn.
+        # The transport knows of an error before the reading task runs.
         return not self._over and not self._retired and not self._writer.transport.is_closing()
 
     async def ask(self, encode: Callable[[int], bytes]) -> bytes:
-        """Return the answer, unread but for its id. The caller bounds the time. Raises ConnectionLost."""
-        if self._over or len(self._waiting) >= MOST_QUESTIONS:
-            raise ConnectionLost("it takes no more questions")
+        """Return the raw answer. The caller sets the timeout. Raises ConnectionLost."""
+        if self._over or len(self._waiting) >= MOST_QUERIES:
+            raise ConnectionLost("the connection is closed, or has too many queries")
         self._stop_idling()
         number = self._free_number()
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -142,7 +142,7 @@ class DnsConnection:
             self._idle = None
 
     def retire(self) -> None:
-        """Ask nothing more: a question was not answered in time, or none was asked. Others may still be lucky."""
+        """Send no more queries, after a timeout or when idle; pending ones may still be answered."""
         self._retired = True
         if not self._waiting:
             self._writer.transport.abort()
@@ -160,7 +160,7 @@ class DnsConnection:
     def _send(self, message: bytes) -> None:
         transport = self._writer.transport
         if transport.is_closing() or transport.get_write_buffer_size() > MOST_UNSENT_BYTES:
-            raise ConnectionLost("the server takes nothing more")
+            raise ConnectionLost("the server does not read")
         self._writer.write(len(message).to_bytes(2) + message)
 
     async def _receive(self) -> None:
@@ -181,7 +181,7 @@ class DnsConnection:
                     answered.set_exception(ConnectionLost(why))
 
     def _settle(self, message: bytes) -> None:
-        """An answer that nobody waits for came too late; or its id was never asked, and then it is nobody's."""
+        """Deliver an answer to its query; a late or unknown one is dropped."""
         answered = self._waiting.get(int.from_bytes(message[:2]))
         if answered is not None and not answered.done():
             answered.set_result(message)

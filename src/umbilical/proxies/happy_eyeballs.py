@@ -1,6 +1,6 @@
-"""One connection from several addresses: all are tried, by turns of the families, and the first that opens wins.
+"""One connection to one of several addresses: all are tried, families in turn, and the first that opens wins.
 
-As RFC 8305 has it, except that a dead address also stops counting when its own time is over.
+As in RFC 8305, with an additional timeout for each address.
 """
 
 import asyncio
@@ -9,33 +9,33 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Streams
 from umbilical.tunnel.daemon import own_task
 
 STAGGER_SECONDS: Final = 0.25
 """RFC 8305 section 8: "Connection Attempt Delay"."""
 ATTEMPT_SECONDS: Final = 10.0
-"""For one address among several: an agent's own connect has 5 s."""
+"""Timeout for one address of several; an agent's own dial timeout is 5 s."""
 BUDGET_SECONDS: Final = 60.0
-"""For all of them together."""
+"""Timeout for all of them together."""
 MOST_AT_ONCE: Final = 6
-"""A name with a hundred addresses shall not open a hundred connections."""
+"""Limit for names with many addresses."""
 
-MOST_TELLING_FIRST: Final = (
-    Reason.FORBIDDEN,
-    Reason.REFUSED,
-    Reason.PROXY,
-    Reason.TIMEOUT,
-    Reason.UNREACHABLE,
-    Reason.NAME,
-    Reason.PROTOCOL,
-    Reason.AGENT_LOST,
-    Reason.NO_AGENT,
-    Reason.TLS,
-    Reason.SERVER,
+MOST_SPECIFIC_FIRST: Final = (
+    DialReason.FORBIDDEN,
+    DialReason.REFUSED,
+    DialReason.PROXY,
+    DialReason.TIMEOUT,
+    DialReason.UNREACHABLE,
+    DialReason.NAME,
+    DialReason.PROTOCOL,
+    DialReason.AGENT_LOST,
+    DialReason.NO_AGENT,
+    DialReason.TLS,
+    DialReason.SERVER,
 )
-"""By how far the dial came."""
+"""Ordered by how far the dial got."""
 
 Sleep = Callable[[float], Awaitable[None]]
 Attempt = Callable[[str], Awaitable[Streams]]
@@ -50,7 +50,7 @@ def only_ipv4(addresses: Sequence[str]) -> tuple[str, ...]:
 
 
 def interleaved(addresses: Sequence[str], first_family: int = socket.AF_INET6) -> list[str]:
-    """By turns of the families, each in its own order; no address twice."""
+    """Alternate the families, each in its own order, without duplicates."""
     wanted = deque(dict.fromkeys(a for a in addresses if family_of(a) == first_family))
     others = deque(dict.fromkeys(a for a in addresses if family_of(a) != first_family))
     ordered: list[str] = []
@@ -59,9 +59,9 @@ def interleaved(addresses: Sequence[str], first_family: int = socket.AF_INET6) -
     return ordered
 
 
-def most_telling(failures: Iterable[DialFailed]) -> DialFailed:
-    """The failure of the dial that came farthest, and how many others there were."""
-    ranked = sorted(failures, key=lambda failure: MOST_TELLING_FIRST.index(failure.reason))
+def most_specific(failures: Iterable[DialFailed]) -> DialFailed:
+    """Return the failure of the dial that got farthest, with the number of others."""
+    ranked = sorted(failures, key=lambda failure: MOST_SPECIFIC_FIRST.index(failure.reason))
     best = ranked[0]
     if len(ranked) == 1:
         return best
@@ -90,7 +90,7 @@ class Race:
         self._failures: list[DialFailed] = []
 
     async def run(self, addresses: Sequence[str]) -> tuple[str, Streams]:
-        """Return the address that won, and its connection. Raises DialFailed, the most telling one."""
+        """Return the first address that opened, and its connection. Raises the most specific DialFailed."""
         try:
             async with asyncio.timeout(self._budget_seconds):
                 if len(addresses) == 1:
@@ -98,8 +98,8 @@ class Race:
                 return await self._race(deque(addresses))
         except TimeoutError:
             hop = ", ".join(addresses[:3])
-            late = DialFailed(Reason.TIMEOUT, hop, f"no answer within {self._budget_seconds:g} s")
-            raise most_telling([*self._failures, late]) from None
+            late = DialFailed(DialReason.TIMEOUT, hop, f"no answer within {self._budget_seconds:g} s")
+            raise most_specific([*self._failures, late]) from None
 
     async def _race(self, waiting: deque[str]) -> tuple[str, Streams]:
         winner: asyncio.Task[Streams] | None = None
@@ -112,11 +112,11 @@ class Race:
         finally:
             await self._end_losers(winner)
         if winner is None:
-            raise most_telling(self._failures)
+            raise most_specific(self._failures)
         return self._running[winner], winner.result()
 
     async def _next_end(self, *, may_start: bool) -> "asyncio.Task[Streams] | None":
-        """Wait until one ends, or until it is time for the next to start; return it if it won."""
+        """Wait until one ends or the next may start; return the winner, if there is one."""
         turn = own_task(self._pause()) if may_start else None
         waited: set[asyncio.Task[Streams] | asyncio.Task[None]] = {*self._running, *([turn] if turn else [])}
         try:
@@ -146,7 +146,7 @@ class Race:
             async with asyncio.timeout(self._attempt_seconds):
                 return await self._attempt(address)
         except TimeoutError:
-            raise DialFailed(Reason.TIMEOUT, address, f"no answer within {self._attempt_seconds:g} s") from None
+            raise DialFailed(DialReason.TIMEOUT, address, f"no answer within {self._attempt_seconds:g} s") from None
 
     async def _end_losers(self, winner: "asyncio.Task[Streams] | None") -> None:
         losers = [task for task in self._running if task is not winner]
@@ -156,7 +156,7 @@ class Race:
             if losers:
                 await asyncio.wait(losers)
         except asyncio.CancelledError:
-            losers = list(self._running)  # nobody waits for the winner any more
+            losers = list(self._running)  # cancelled: the winner is not used either
             raise
         finally:
             for task in losers:

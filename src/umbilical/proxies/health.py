@@ -1,9 +1,9 @@
-"""Health of a proxy: its HTTP routes, the first look at the tunnel, and whether the tunnel as a whole works.
+"""Health of a proxy: its HTTP routes, the first probe of the tunnel, and whether the tunnel works.
 
-    healthy --a dial fails by the tunnel's fault--> doubtful --the probe succeeds--> healthy
-                                                    doubtful --the probe fails-----> broken, probed until it works
+    healthy --the tunnel fails a dial--> unknown --the probe succeeds--> healthy
+                                         unknown --the probe fails-----> broken, probed until it works
 
-Names play no part in it: NXDOMAIN that came through the tunnel proves that it works.
+Names do not matter: an NXDOMAIN that came through the tunnel proves that it works.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Opener, Streams
 from umbilical.konnectivity.dial_failure import PROBE_HOST, PROBE_PORT
 from umbilical.tunnel import metrics
@@ -22,15 +22,15 @@ from umbilical.tunnel.daemon import end_task, own_task
 logger = logging.getLogger(__name__)
 
 FIRST_SECONDS: Final = 1.0
-"""Between looks while no server answers; doubles to the longest."""
+"""Interval between probes while no server answers; doubles up to LONGEST_SECONDS."""
 LONGEST_SECONDS: Final = 15.0
-"""The longest that a server which is there now waits to be found."""
-LOOK_SECONDS: Final = 30.0
-"""For one look."""
+"""Longest interval between probes."""
+WATCH_PROBE_SECONDS: Final = 30.0
+"""Timeout for one probe."""
 
-SERVER_SILENT: Final = frozenset({Reason.SERVER, Reason.TLS, Reason.PROTOCOL})
-"""Any other failure is the word of a server that was reached."""
-AGENT_SILENT: Final = frozenset({Reason.NO_AGENT, Reason.AGENT_LOST, Reason.TIMEOUT})
+SERVER_SILENT: Final = frozenset({DialReason.SERVER, DialReason.TLS, DialReason.PROTOCOL})
+"""Any other failure comes from a server that was reached."""
+AGENT_SILENT: Final = frozenset({DialReason.NO_AGENT, DialReason.AGENT_LOST, DialReason.TIMEOUT})
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -38,7 +38,7 @@ Sleep = Callable[[float], Awaitable[None]]
 class HealthRoutes:
     def __init__(self, unready: Callable[[], str], render_metrics: Callable[[], bytes]) -> None:
         self._unready = unready
-        """Why it is not ready; empty when it is."""
+        """Returns why it is not ready; empty if it is."""
         self._render_metrics = render_metrics
 
     async def respond(self, request: Request) -> Response:
@@ -54,42 +54,42 @@ class HealthRoutes:
 
 
 class TunnelWatch:
-    """Dials until somebody inside the cluster has answered, and never again: later dials are users' own.
+    """Probes until an agent has answered, then stops: after that, clients' dials show the state.
 
-    Ready once a server was reached. One that fails later may come back any moment, and to take the proxy away from
-    its clients until then would help nobody.
+    Ready once a server was reached, and from then on: a server that fails later may return at any moment, and an
+    unready proxy would not help its clients.
     """
 
     def __init__(self) -> None:
         self.server_reached = False
         self.agent_reached = False
-        self.reason = "no server of the tunnel was reached yet"
+        self.reason = "no server of the tunnel has been reached yet"
 
     async def run(self, tunnel: Opener, sleep: Sleep = asyncio.sleep) -> None:
         pause = FIRST_SECONDS
-        while not await self.look(tunnel):
+        while not await self.probe(tunnel):
             await sleep(pause)
             pause = min(2 * pause, LONGEST_SECONDS)
         logger.info("the tunnel works: an agent has answered")
 
-    async def look(self, tunnel: Opener) -> bool:
-        """Whether an agent was reached."""
-        failure = await _probe(tunnel, LOOK_SECONDS)
+    async def probe(self, tunnel: Opener) -> bool:
+        """Probe once; return whether an agent was reached."""
+        failure = await _probe(tunnel, WATCH_PROBE_SECONDS)
         silent = failure is not None and failure.reason in SERVER_SILENT
         self.agent_reached = not silent and (failure is None or failure.reason not in AGENT_SILENT)
         self.server_reached = self.server_reached or not silent
-        self._tell(None if self.agent_reached else failure)
+        self._log(None if self.agent_reached else failure)
         return self.agent_reached
 
-    def _tell(self, failure: DialFailed | None) -> None:
-        """When it begins or changes, not at every look."""
+    def _log(self, failure: DialFailed | None) -> None:
+        """Log the failure when it begins or changes, not at every probe."""
         if failure is None:
             self.reason = ""
             return
-        verdict = failure.verdict
-        reason = f"{verdict.code} {verdict.words}: {failure}"
+        report = failure.report
+        reason = f"{report.code} {report.words}: {failure}"
         if reason != self.reason:
-            logger.warning("waiting for the tunnel: %s", reason, extra=log_fields(verdict.code, verdict.remedy))
+            logger.warning("waiting for the tunnel: %s", reason, extra=log_fields(report.code, report.remedy))
         self.reason = reason
 
 
@@ -98,25 +98,25 @@ async def _probe(tunnel: Opener, seconds: float) -> DialFailed | None:
         async with asyncio.timeout(seconds):
             _, writer = await tunnel.open(PROBE_HOST, PROBE_PORT)
     except TimeoutError:
-        return DialFailed(Reason.SERVER, "the tunnel", f"a probe got no answer within {seconds:g} s")
+        return DialFailed(DialReason.SERVER, "the tunnel", f"a probe got no answer within {seconds:g} s")
     except DialFailed as failure:
         return failure
     writer.transport.abort()
     return None
 
 
-FAULTS_OF_THE_TUNNEL: Final = frozenset({Reason.SERVER, Reason.TLS, Reason.NO_AGENT, Reason.AGENT_LOST})
-NO_PROOF: Final = FAULTS_OF_THE_TUNNEL | {Reason.TIMEOUT, Reason.PROTOCOL}
-"""Any other failure is an agent's or a server's word on an endpoint, and proves that words come through."""
+FAULTS_OF_THE_TUNNEL: Final = frozenset({DialReason.SERVER, DialReason.TLS, DialReason.NO_AGENT, DialReason.AGENT_LOST})
+NO_PROOF: Final = FAULTS_OF_THE_TUNNEL | {DialReason.TIMEOUT, DialReason.PROTOCOL}
+"""Any other failure is about an endpoint, and proves that the tunnel works."""
 
 PROBE_SECONDS: Final = 10.0
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 30.0
-"""As often as HyperShift's proxies try again."""
+"""As HyperShift's proxies retry."""
 
 
 class TunnelHealth:
-    """Fed by `WatchedTunnel` with how each dial went."""
+    """Gets the result of each dial from `WatchedTunnel`."""
 
     def __init__(self, tunnel: Opener, sleep: Sleep = asyncio.sleep, probe_seconds: float = PROBE_SECONDS) -> None:
         self._tunnel: Final = tunnel
@@ -125,7 +125,7 @@ class TunnelHealth:
         self._broken_by: DialFailed | None = None
         self._proofs = 0
         self._probing: asyncio.Task[None] | None = None
-        self._verdict: asyncio.Event | None = None
+        self._decided: asyncio.Event | None = None
 
     @property
     def is_healthy(self) -> bool:
@@ -138,46 +138,46 @@ class TunnelHealth:
 
     @property
     def proofs(self) -> int:
-        """How often it was seen to work; to be noted before a dial, and given to `failed` after it."""
+        """Counts successes; read it before a dial, and pass it to `failed` after it."""
         return self._proofs
 
     def works(self) -> None:
         self._proofs += 1
         if self._probing is not None and self._probing is not asyncio.current_task():
-            self._probing.cancel()  # it has its answer; the next failure is a new question
-            if self._verdict is not None:
-                self._verdict.set()  # one that is cancelled before its first turn never gets to say so
+            self._probing.cancel()  # the tunnel works; the next failure starts a new probe
+            if self._decided is not None:
+                self._decided.set()  # a task that is cancelled before it starts does not set it
         if self._broken_by is not None:
             logger.info("the tunnel works again")
             self._broken_by = None
 
     def failed(self, proofs_before: int) -> None:
-        """Raise the question, unless the tunnel was seen to work since the dial that failed began."""
+        """Start a probe, unless the tunnel has worked since the failed dial began."""
         idle = self._probing is None or self._probing.done() or self._probing.cancelling()
         if idle and proofs_before == self._proofs:
-            self._verdict = asyncio.Event()
-            self._probing = own_task(self._probe_until_it_works(self._verdict))
+            self._decided = asyncio.Event()
+            self._probing = own_task(self._probe_until_it_works(self._decided))
 
     async def check(self, proofs_before: int) -> bool:
-        """Say whether the tunnel works, after a failure that leaves it open."""
+        """Return whether the tunnel works, after a failed dial."""
         self.failed(proofs_before)
-        if proofs_before == self._proofs and self._verdict is not None:
-            await self._verdict.wait()
+        if proofs_before == self._proofs and self._decided is not None:
+            await self._decided.wait()
         return self.is_healthy
 
     async def close(self) -> None:
         if self._probing is not None:
             await end_task(self._probing)
 
-    async def _probe_until_it_works(self, verdict: asyncio.Event) -> None:
+    async def _probe_until_it_works(self, decided: asyncio.Event) -> None:
         pause = FIRST_PAUSE_SECONDS
         try:
             while not await self._probe():
-                verdict.set()
+                decided.set()
                 await self._sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         finally:
-            verdict.set()
+            decided.set()
 
     async def _probe(self) -> bool:
         failure = await _probe(self._tunnel, self._probe_seconds)
@@ -191,7 +191,7 @@ class TunnelHealth:
 
 
 class WatchedTunnel:
-    """The dialer, with an eye on how its dials go. Resolvers dial by it too: no rule for users' traffic is in it."""
+    """The dialer with a health report for each dial. Resolvers use it too: it has no routing rules."""
 
     def __init__(self, tunnel: Opener, health: TunnelHealth) -> None:
         self._tunnel: Final = tunnel

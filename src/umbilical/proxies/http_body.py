@@ -1,6 +1,6 @@
-"""Where a request's body ends, and what is in it: RFC 9112 sections 6 and 7, without the leniencies.
+"""Parser for request bodies: RFC 9112 sections 6 and 7, without lenient forms.
 
-A message that could end in two places is refused. Data is given out as it comes, so that no body is held here.
+A message with an ambiguous end is refused. Data is passed on as it arrives; no body is buffered here.
 """
 
 import re
@@ -10,28 +10,28 @@ from umbilical.proxies.http_head import BadRequest, Field, HeadLimits, RequestHe
 
 _CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
 _MAX_LINE_BYTES: Final = 4096
-"""A chunk's size and extensions, which are dropped: they are for this hop."""
+"""A chunk's size and extensions, which are dropped: they are hop-by-hop."""
 _LENGTH_DIGITS: Final = 18
-"""An exabyte, and no number that a 64-bit reader would take for another."""
+"""Up to an exabyte; no overflow for a 64-bit reader."""
 
 
 class Body(Protocol):
-    """Cuts one body out of what a client sends."""
+    """Extracts one body from what a client sends."""
 
     length: int | None
-    """Known beforehand; None: chunked."""
+    """None: chunked."""
     is_over: bool
     rest: bytes
-    """What came behind the body, once it is over."""
+    """The bytes after the body, once it is complete."""
     trailers: tuple[Field, ...]
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take more; return what of it is the body's. Raises BadRequest."""
+        """Add bytes; return those of the body. Raises BadRequest."""
         ...
 
 
 def body_of(head: RequestHead, limits: HeadLimits) -> Body:
-    """Raises BadRequest for a head that leaves a doubt."""
+    """Raises BadRequest for an ambiguous head."""
     codings, lengths = head.options(b"transfer-encoding"), head.values(b"content-length")
     if head.values(b"transfer-encoding"):
         _check_codings(head, codings, bool(lengths))
@@ -41,7 +41,7 @@ def body_of(head: RequestHead, limits: HeadLimits) -> Body:
     if not lengths:
         return SizedBody(0)
     if not lengths[0].isdigit() or len(lengths[0]) > _LENGTH_DIGITS:
-        raise BadRequest(400, "a Content-Length that is no number")
+        raise BadRequest(400, "Content-Length is not a number")
     return SizedBody(int(lengths[0]))
 
 
@@ -51,9 +51,9 @@ def _check_codings(head: RequestHead, codings: list[bytes], has_length: bool) ->
     if head.is_http10:
         raise BadRequest(400, "Transfer-Encoding in an HTTP/1.0 request")
     if not codings or codings[-1] != b"chunked" or b"chunked" in codings[:-1]:
-        raise BadRequest(400, "a Transfer-Encoding that does not end in one chunked")
+        raise BadRequest(400, "Transfer-Encoding does not end in a single chunked")
     if len(codings) > 1:
-        raise BadRequest(501, "of transfer codings only chunked is known here")
+        raise BadRequest(501, "the only supported transfer coding is chunked")
 
 
 class SizedBody:
@@ -75,7 +75,7 @@ class SizedBody:
 
 
 class ChunkedBody:
-    """size line -> data -> CRLF -> size line …; behind the size 0 trailers, until an empty line."""
+    """size line -> data -> CRLF -> size line …; after size 0 trailers until an empty line."""
 
     def __init__(self, limits: HeadLimits) -> None:
         self.length: int | None = None
@@ -84,9 +84,9 @@ class ChunkedBody:
         self.trailers: tuple[Field, ...] = ()
         self._limits: Final = limits
         self._line = bytearray()
-        """The line that is not whole yet."""
+        """The incomplete line."""
         self._left = 0
-        """Of the chunk's data."""
+        """Bytes left of the current chunk."""
         self._expects_crlf = False
         self._in_trailers = False
         self._trailer_bytes = 0
@@ -106,7 +106,7 @@ class ChunkedBody:
         return pieces
 
     def _take_line(self, data: bytes) -> bytes:
-        """Consume up to the end of a line, at most; a CR is only ever taken together with its LF."""
+        """Consume at most one line; a CR is accepted only with its LF."""
         end = data.find(b"\n")
         part = data if end < 0 else data[: end + 1]
         self._line += part

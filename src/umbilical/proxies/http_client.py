@@ -1,4 +1,4 @@
-"""The client's end of a proxy's connection: bytes with a way to give them back, and every wait with a limit."""
+"""A client's connection to a proxy: reads with push-back, and a timeout for every wait."""
 
 import asyncio
 import socket
@@ -14,17 +14,17 @@ from umbilical.proxies.relay import HALF_CLOSED_SECONDS, flush
 READ_BYTES: Final = 64 * 1024
 LINGER_SECONDS: Final = 2.0
 LINGER_BYTES: Final = 1024 * 1024
-"""A client that still sends while it is refused would lose the answer to a reset: so much is read and thrown away."""
+"""Read and discard up to this much of a refused client: a reset would destroy the response."""
 
 
 _AT_ONCE: Final = struct.pack("ii", 1, 0)
 
 
 class ClientGone(Exception):
-    """It ended or fell silent in the middle of what it was sending; there is nobody to answer."""
+    """The client disconnected or timed out within a request; no response is possible."""
 
 
-class Client:
+class ProxyClient:
     def __init__(self, streams: Streams, idle_seconds: float) -> None:
         self.streams: Final = streams
         self._reader, self._writer = streams
@@ -35,12 +35,12 @@ class Client:
 
     @property
     def is_idle(self) -> bool:
-        """It has asked for nothing, not even in part: no request would be lost by an end of ours."""
-        # In every CPython, but in no published type.
+        """No request has begun: none would be lost by closing."""
+        # Exists in every CPython, but not in the published types.
         return self._is_between and not getattr(self._reader, "_buffer")  # noqa: B009
 
     async def receive(self) -> bytes:
-        """b"" is the end. Raises TimeoutError past the idle limit, and OSError."""
+        """Return bytes; b"" at the end. Raises TimeoutError past the idle limit, and OSError."""
         async with asyncio.timeout(self._idle_seconds):
             return await self._next()
 
@@ -55,36 +55,36 @@ class Client:
         return rest
 
     async def until_gone(self) -> None:
-        """Keep what comes meanwhile, up to a bound past which nothing more is seen; an end may be half a one."""
+        """Return when the client has disconnected. Keeps what arrives meanwhile, up to a limit."""
         try:
             while len(self._rest) < READ_BYTES:
                 data = await self._reader.read(READ_BYTES)
                 if not data:
-                    await self._until_still()
+                    await self._until_stalled()
                     return
                 self._rest += data
         except OSError:
             return
         await asyncio.get_running_loop().create_future()
 
-    async def _until_still(self) -> None:
-        """It ended its side, as it may, and is gone only when it takes nothing of its answer either."""
+    async def _until_stalled(self) -> None:
+        """After a half-close: return when the client does not read its response either."""
         seen = -1
         while seen != self._written:
             seen = self._written
             await asyncio.sleep(HALF_CLOSED_SECONDS)
 
     async def write(self, pieces: Iterable[bytes]) -> None:
-        """Raises TimeoutError for a client that takes nothing, and OSError."""
+        """Raises TimeoutError for a client that does not read, and OSError."""
         if self._writer.transport.is_closing():
-            raise ConnectionResetError("the client is gone")
+            raise ConnectionResetError("the client has disconnected")
         self._writer.write(b"".join(pieces))
         self._written += 1
         async with asyncio.timeout(self._idle_seconds):
             await self._writer.drain()
 
     async def read_head(self, limits: HeadLimits, wait_seconds: float, head_seconds: float) -> RequestHead | None:
-        """The next request's; None if there is none. Raises BadRequest."""
+        """Return the next request's head; None if there is none. Raises BadRequest."""
         self._is_between = True
         try:
             async with asyncio.timeout(wait_seconds):
@@ -97,7 +97,7 @@ class Client:
             async with asyncio.timeout(head_seconds):
                 return await self._collect_head(HeadReader(limits), first)
         except TimeoutError:
-            raise BadRequest(408, f"no whole head within {head_seconds:g} s of its first byte") from None
+            raise BadRequest(408, f"request head not complete {head_seconds:g} s after its first byte") from None
 
     async def _collect_head(self, reader: HeadReader, data: bytes) -> RequestHead | None:
         while data:
@@ -107,11 +107,11 @@ class Client:
                 return head
             data = await self._next()
         if reader.has_begun:
-            raise BadRequest(400, "the connection ended in the middle of a head")
+            raise BadRequest(400, "the connection ended within a request head")
         return None
 
     def abort(self) -> None:
-        """By a reset: an end in order would look like the end of an answer that has no other."""
+        """Close with a reset: an orderly end would look like the end of an unframed response."""
         sock = self._writer.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
@@ -121,7 +121,7 @@ class Client:
         self._writer.close()
 
     async def linger(self) -> None:
-        """Close behind an answer that the client may not have read yet."""
+        """Close after a response that the client may not have read yet."""
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(LINGER_SECONDS):
                 await self._writer.drain()

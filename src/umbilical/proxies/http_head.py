@@ -1,7 +1,7 @@
-"""Heads of requests that strangers send to a proxy, read as strictly as RFC 9112 allows, and whom they are for.
+"""Parser for request heads of untrusted clients, as strict as RFC 9112 allows, and for their targets.
 
-A head that two readers could understand differently is refused and never repaired: what is passed on has one meaning.
-A target is `host:port` of a CONNECT, `http://host/path` of all others. Nothing here waits; bytes come in any pieces.
+An ambiguous head is refused, never repaired: what is forwarded has one meaning. A target is `host:port` of a CONNECT,
+`http://host/path` of all others. Nothing here waits; bytes may arrive in any pieces.
 """
 
 import re
@@ -12,22 +12,22 @@ from umbilical.konnectivity.dial_failure import join_host_port
 from umbilical.record import Record
 
 Field = tuple[bytes, bytes]
-"""A name as it was spelt, and a value without the whitespace around it."""
+"""A header's name as sent, and its value without surrounding whitespace."""
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110 section 5.6.2
 _REQUEST_LINE: Final = re.compile(rb"(%s) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])" % _TOKEN)
 _FIELD_LINE: Final = re.compile(rb"(%s):[ \t]*([\t\x20-\x7e\x80-\xff]*)" % _TOKEN)
 _SPACE_IN_NAME: Final = re.compile(rb"%s[ \t]+:" % _TOKEN)
 _FORBIDDEN: Final = re.compile(rb"\r(?!\n)|(?<!\r)\n|\0")
-"""RFC 9112 section 2.2 lets a reader take some of these for others; the next one may not."""
+"""RFC 9112 section 2.2 allows lenient readers; the next hop may read them differently."""
 _TOKEN_BYTES: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _END: Final = b"\r\n\r\n"
 _LEADING_LINES: Final = 2
-"""Empty lines before a request that some old clients send behind a body; RFC 9112 section 2.2."""
+"""Empty lines that some old clients send after a body; RFC 9112 section 2.2."""
 
 
 class BadRequest(Exception):
-    """A request that is not served; the connection is closed behind the answer."""
+    """A request that is refused; the connection is closed after the response."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -36,10 +36,10 @@ class BadRequest(Exception):
 
 
 class HeadLimits(Record):
-    """Against clients that send heads without end."""
+    """Limits for request heads."""
 
     head_bytes: int = 64 * 1024
-    """All of it. The largest tokens and cookies in use are a quarter of that."""
+    """The whole head. The largest tokens and cookies in use are a quarter of that."""
     line_bytes: int = 16 * 1024
     """The request line."""
     fields: int = 128
@@ -52,17 +52,17 @@ class RequestHead(Record):
     fields: tuple[Field, ...]
 
     def values(self, name: bytes) -> list[bytes]:
-        """All values of the fields of this name, which is in lower case."""
+        """Return all values of a header; `name` is in lower case."""
         return [value for field, value in self.fields if field.lower() == name]
 
     def options(self, name: bytes) -> list[bytes]:
-        """The members of a comma-separated list, in lower case."""
+        """Return the members of a comma-separated list, in lower case."""
         members = [part.strip(b" \t").lower() for value in self.values(name) for part in value.split(b",")]
         return [member for member in members if member]
 
 
 class HeadReader:
-    """Collects one head, without searching any byte twice."""
+    """Collects one head; searches each byte once."""
 
     def __init__(self, limits: HeadLimits) -> None:
         self._limits: Final = limits
@@ -70,14 +70,14 @@ class HeadReader:
         self._scanned = 0
         self._leading = 0
         self.rest = b""
-        """What came behind the head, once `feed` has returned it."""
+        """The bytes after the head, once `feed` has returned it."""
 
     @property
     def has_begun(self) -> bool:
         return bool(self._buffer)
 
     def feed(self, data: bytes) -> RequestHead | None:
-        """Take more; return the head once it is whole. Raises BadRequest as soon as it cannot become one."""
+        """Add bytes; return the head once it is complete. Raises BadRequest as soon as it is invalid."""
         self._buffer += data
         self._skip_leading_lines()
         self._check_first_byte()
@@ -97,9 +97,9 @@ class HeadReader:
             self._leading += 1
 
     def _check_first_byte(self) -> None:
-        """A client that speaks TLS or SOCKS learns at once that it is wrong here."""
+        """Refuse a client that speaks TLS or SOCKS at its first byte."""
         if self._buffer and self._buffer != b"\r" and self._buffer[0] not in _TOKEN_BYTES:
-            raise BadRequest(400, "what came is no HTTP: the first byte can begin no method")
+            raise BadRequest(400, "not HTTP: the first byte is not valid in a method")
 
     def _check_bytes(self, end: int) -> None:
         last = end + len(_END) if end >= 0 else len(self._buffer) - self._buffer.endswith(b"\r")
@@ -116,7 +116,7 @@ class HeadReader:
 
 
 def parse_request(head: bytes, limits: HeadLimits) -> RequestHead:
-    """Parse a whole head, without the empty line at its end."""
+    """Parse a complete head without its final empty line."""
     first, *lines = head.split(b"\r\n")
     method, target, is_http10 = _request_line(first)
     if len(lines) > limits.fields:
@@ -129,15 +129,15 @@ def parse_request(head: bytes, limits: HeadLimits) -> RequestHead:
 def _request_line(line: bytes) -> tuple[str, str, bool]:
     match = _REQUEST_LINE.fullmatch(line)
     if match is None:
-        raise BadRequest(400, "the first line is no request line")
+        raise BadRequest(400, "the first line is not a request line")
     method, target, major, minor = match.groups()
     if major != b"1":
-        raise BadRequest(505, "only HTTP/1.1 and HTTP/1.0 are spoken here")
+        raise BadRequest(505, "only HTTP/1.1 and HTTP/1.0 are supported")
     return method.decode("ascii"), target.decode("ascii"), minor == b"0"
 
 
 def parse_field(line: bytes) -> Field:
-    """One line of a head or of trailers."""
+    """Parse one line of a head or of trailers."""
     match = _FIELD_LINE.fullmatch(line)
     if match is not None:
         return match[1], match[2].rstrip(b" \t")
@@ -145,11 +145,11 @@ def parse_field(line: bytes) -> Field:
         raise BadRequest(400, "a header line is folded")
     if _SPACE_IN_NAME.match(line):
         raise BadRequest(400, "whitespace between a header's name and its colon")
-    raise BadRequest(400, "a header line is malformed, or holds a control character")
+    raise BadRequest(400, "a header line is malformed, or contains a control character")
 
 
 def _check_host(head: RequestHead) -> None:
-    """RFC 9112 section 3.2. A CONNECT says whom it means by its target alone; Go's server lets it go without, too."""
+    """RFC 9112 section 3.2. For CONNECT Host may be missing, as in Go's server: its target names the host."""
     hosts = head.values(b"host")
     if len(hosts) > 1:
         raise BadRequest(400, "more than one Host header")
@@ -164,46 +164,46 @@ _MAX_NAME: Final = 254  # RFC 1035, with a last dot
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(.*)")
 
 
-class Target(Record):
+class RequestTarget(Record):
     host: str
     """A name or an address; IPv6 without brackets."""
     port: int
     authority: str = ""
-    """As the client wrote it: what the endpoint finds in `Host`."""
+    """As the client wrote it; sent to the endpoint as `Host`."""
     path: str = ""
-    """Path and query as they are asked of the endpoint itself; empty for CONNECT."""
+    """Path and query; empty for CONNECT."""
 
     @property
     def address(self) -> str:
         return join_host_port(self.host, self.port)
 
 
-def connect_target(text: str, default_port: int | None = None) -> Target:
-    """Read the target of a CONNECT; without a default a port must be there. Raises BadRequest."""
+def connect_target(text: str, default_port: int | None = None) -> RequestTarget:
+    """Parse the target of a CONNECT; without a default the port is required. Raises BadRequest."""
     host, port = _split(text)
     if port is None and default_port is None:
-        raise BadRequest(400, "CONNECT needs host:port, and there is no port")
-    return Target(host, default_port or 0 if port is None else port, authority=text)
+        raise BadRequest(400, "CONNECT needs host:port, and the port is missing")
+    return RequestTarget(host, default_port or 0 if port is None else port, authority=text)
 
 
-def absolute_target(method: str, text: str) -> Target:
-    """Read a URL, as clients send it to a proxy. Raises BadRequest for all other forms."""
+def absolute_target(method: str, text: str) -> RequestTarget:
+    """Parse a URL, as clients send it to a proxy. Raises BadRequest for all other forms."""
     match = _SCHEME.fullmatch(text)
     if match is None:
-        raise BadRequest(400, "this is a proxy: it serves CONNECT host:port and requests for http:// URLs")
+        raise BadRequest(400, "not a proxy request: CONNECT host:port or an http:// URL is required")
     scheme, authority, rest = match.groups()
     if scheme.lower() == "https":
-        raise BadRequest(400, "https:// needs CONNECT: no TLS is opened here on a client's behalf")
+        raise BadRequest(400, "https:// needs CONNECT: the proxy opens no TLS for clients")
     if scheme.lower() != "http":
-        raise BadRequest(400, "only http:// URLs are served, and CONNECT")
+        raise BadRequest(400, "only http:// URLs and CONNECT are supported")
     if "#" in rest:
         raise BadRequest(400, "a fragment in the request's target")
     host, port = _split(authority)
-    return Target(host, HTTP_PORT if port is None else port, authority, _path(method, rest))
+    return RequestTarget(host, HTTP_PORT if port is None else port, authority, _path(method, rest))
 
 
 def check_host_field(value: str) -> None:
-    """RFC 9112 section 3.2: what is no host and port is refused, though the target is what counts."""
+    """Refuse an invalid Host (RFC 9112 section 3.2), although the target is used."""
     if value:
         _split(value)
 
@@ -220,7 +220,7 @@ def _split(authority: str) -> tuple[str, int | None]:
     if authority.startswith("["):
         literal, bracket, port = authority[1:].partition("]")
         if not bracket or (port and not port.startswith(":")) or not _is_ipv6(literal):
-            raise BadRequest(400, "no IPv6 address in the brackets")
+            raise BadRequest(400, "the text in brackets is not an IPv6 address")
         return literal, _port(port[1:])
     host, _, port = authority.partition(":")
     if len(host) > _MAX_NAME or not _NAME.fullmatch(host):
@@ -237,7 +237,7 @@ def _port(text: str) -> int | None:
 
 
 def _is_ipv6(literal: str) -> bool:
-    """A zone names an interface of the client's machine, which is nothing to the endpoint's."""
+    """A zone is refused: it names an interface of the client's machine."""
     try:
         socket.inet_pton(socket.AF_INET6, literal)
     except OSError:

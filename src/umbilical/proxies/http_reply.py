@@ -1,4 +1,4 @@
-"""What a proxy writes to its clients: heads, chunks, and its own answers, which tell what, why and what next."""
+"""What a proxy writes to its clients: heads, chunks, and its own responses with what, why and next."""
 
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -12,15 +12,15 @@ ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n"
 _CODES: Final = {408: "UMB542", 414: "UMB541", 431: "UMB541", 501: "UMB543", 505: "UMB543"}
 _REMEDIES: Final = {
-    "UMB540": "correct the request; a client behind another proxy: look at what that proxy makes of it",
+    "UMB540": "correct the client; behind another proxy, check what that proxy sends",
     "UMB541": "send fewer or shorter headers",
-    "UMB542": "send the whole head at once",
-    "UMB543": "use HTTP/1.1 without further transfer codings",
+    "UMB542": "send all headers at once",
+    "UMB543": "use HTTP/1.1, and no transfer coding except chunked",
 }
 
 
-class Answer(Record):
-    """An answer of the proxy's own: three lines in a text body."""
+class ProxyAnswer(Record):
+    """A response of the proxy itself: three lines in a text body."""
 
     status: int
     code: str
@@ -30,7 +30,7 @@ class Answer(Record):
     remedy: str
 
     def render(self, method: str = "GET") -> bytes:
-        """The connection is closed behind it; HEAD is told the length alone."""
+        """Return head and body; for HEAD the head only. The connection is closed after it."""
         body = f"{self.code} {self.what}\n  why: {self.why}\n  next: {self.remedy}\n".encode("utf-8", "replace")
         fields = [
             (b"Content-Type", b"text/plain; charset=utf-8"),
@@ -42,26 +42,26 @@ class Answer(Record):
         return head if method == "HEAD" else head + body
 
 
-class Refused(Exception):
-    """A request that gets an answer of the proxy's own; `result` is what it is counted as."""
+class RequestRefused(Exception):
+    """A request that the proxy itself answers; `result` is its metric label."""
 
-    def __init__(self, answer: Answer, result: str) -> None:
+    def __init__(self, answer: ProxyAnswer, result: str) -> None:
         super().__init__(f"{answer.code} {answer.what}: {answer.why}")
         self.answer: Final = answer
         self.result: Final = result
 
 
-def malformed(request: BadRequest) -> Refused:
+def malformed(request: BadRequest) -> RequestRefused:
     code = _CODES.get(request.status, "UMB540")
-    answer = Answer(request.status, code, "this request is not served", request.why, _REMEDIES[code])
-    return Refused(answer, "unsupported" if code == "UMB543" else "bad-request")
+    answer = ProxyAnswer(request.status, code, "the proxy refused the request", request.why, _REMEDIES[code])
+    return RequestRefused(answer, "unsupported" if code == "UMB543" else "bad-request")
 
 
-def undialled(address: str, failure: DialFailed) -> Refused:
-    verdict = failure.verdict
-    what = f"no connection to {address}: {verdict.words}"
-    answer = Answer(verdict.http_status, verdict.code, what, one_line(str(failure)), verdict.remedy)
-    return Refused(answer, failure.reason.value)
+def undialled(address: str, failure: DialFailed) -> RequestRefused:
+    report = failure.report
+    what = f"no connection to {address}: {report.words}"
+    answer = ProxyAnswer(report.http_status, report.code, what, one_line(str(failure)), report.remedy)
+    return RequestRefused(answer, failure.reason.value)
 
 
 def response_head(status: int, reason: bytes, fields: Iterable[Field]) -> bytes:

@@ -1,6 +1,6 @@
-"""A connection to an endpoint, or to the user's proxy before it, spoken over by h11.
+"""An HTTP connection to an endpoint, or to the user's proxy before it, with h11.
 
-Loaded with the first plain request: CONNECT needs none of it, and h11 costs each process 0.6 MB.
+Loaded with the first plain request: CONNECT does not need it, and h11 costs each process 0.6 MB.
 """
 
 import asyncio
@@ -12,31 +12,31 @@ from umbilical.dialer.streams import Streams
 from umbilical.proxies.http_client import READ_BYTES
 
 MAX_HEAD_BYTES: Final = 256 * 1024
-"""Of an answer. Browsers and Go's client take as much and more from servers that they asked."""
+"""Limit for response headers; browsers and Go's client accept at least as much."""
 Key = tuple[str, int, str]
-"""Host, port, and whether it is a proxy: whom a kept connection leads to."""
+"""Where a kept connection leads: host, port, scheme of a proxy or empty."""
 
 
-class BadAnswer(Exception):
-    """The endpoint answered what is no HTTP, or what must not be passed on."""
+class BadHttpAnswer(Exception):
+    """The endpoint's response is not valid HTTP, or must not be forwarded."""
 
 
 class UpstreamLost(Exception):
-    """The endpoint ended the connection, or it broke, before its answer was whole."""
+    """The connection ended or broke before the response was complete."""
 
 
-class Upstream:
+class UpstreamConnection:
     def __init__(self, key: Key, streams: Streams, idle_seconds: float) -> None:
         self.key: Final = key
         self.streams: Final = streams
         self.was_used = False
-        """It has served a request before: its far end may have ended it in this very moment."""
+        """It has served a request before: the peer may have closed it meanwhile."""
         self._reader, self._writer = streams
         self._idle_seconds: Final = idle_seconds or None
         self._http: Final = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
 
     async def send(self, *events: h11.Request | h11.Data | h11.EndOfMessage) -> None:
-        """Raises UpstreamLost; TimeoutError for an endpoint that takes nothing."""
+        """Raises UpstreamLost; TimeoutError for an endpoint that does not read."""
         pieces: list[bytes] = []
         for event in events:
             pieces += self._http.send_with_data_passthrough(event) or []
@@ -50,7 +50,7 @@ class Upstream:
             raise UpstreamLost(str(error)) from error
 
     async def receive(self) -> Any:
-        """The next event of the answer. Raises BadAnswer, UpstreamLost, and TimeoutError for silence."""
+        """Return the next event of the response. Raises BadHttpAnswer, UpstreamLost, TimeoutError."""
         while True:
             try:
                 event = self._http.next_event()
@@ -72,7 +72,7 @@ class Upstream:
             raise UpstreamLost(str(error) or "the connection broke") from error
 
     def _take_unread(self) -> bytes:
-        """An endpoint that refuses a body answers and resets; a StreamReader then keeps the answer to itself."""
+        """Return what a StreamReader withholds after a reset: the response of an endpoint that refuses a body."""
         buffer = getattr(self._reader, "_buffer", bytearray())
         rest = bytes(buffer)
         buffer.clear()
@@ -80,21 +80,21 @@ class Upstream:
 
     def _fault(self, error: h11.RemoteProtocolError) -> Exception:
         if self._http.trailing_data[1]:
-            return UpstreamLost("the connection ended before the answer did")
-        return BadAnswer(str(error))
+            return UpstreamLost("the connection ended before the response")
+        return BadHttpAnswer(str(error))
 
     @property
     def can_serve_more(self) -> bool:
-        """The last request is over on both sides, and neither said that it was the last."""
+        """The last request is complete on both sides, and neither asked to close."""
         is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
         return is_done and self._http.trailing_data == (b"", False) and not self._writer.transport.is_closing()
 
     async def is_ready_again(self) -> bool:
-        """Whether another request may go this way: nothing has come since the last one was over."""
+        """Return whether another request may be sent: nothing has arrived since the last one."""
         return self.can_serve_more and await self._is_quiet()
 
     async def _is_quiet(self) -> bool:
-        """An end is no connection; and bytes that nobody asked for would answer the next request."""
+        """Return whether there is neither an end nor an unrequested byte, which would answer the next request."""
         try:
             async with asyncio.timeout(0):
                 await self._reader.read(1)
@@ -109,7 +109,7 @@ class Upstream:
         self.was_used = True
 
     def take_rest(self) -> bytes:
-        """What came behind a 101."""
+        """Return the bytes after a 101."""
         return bytes(self._http.trailing_data[0])
 
     def close(self) -> None:

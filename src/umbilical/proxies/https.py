@@ -1,8 +1,8 @@
-"""The HTTP proxy: CONNECT, plain requests, and what is logged of them. No TLS of a client's is ever opened here.
+"""The HTTP proxy: CONNECT and plain requests, and their log lines. Clients' TLS is never intercepted.
 
-head -> CONNECT -> bytes both ways until both ends have ended
-     -> plain   -> answer -> the next head, or the end
-Of a URL only host and port are logged: what is behind them may be a secret.
+head -> CONNECT -> bytes in both directions until both ends have ended
+     -> plain   -> response -> the next head, or the end
+Only host and port of a URL are logged: its path may be secret.
 """
 
 import asyncio
@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Final
 
 from umbilical.dialer.failure import DialFailed
 from umbilical.dialer.streams import Streams
-from umbilical.proxies.http_client import Client, ClientGone
+from umbilical.proxies.http_client import ClientGone, ProxyClient
 from umbilical.proxies.http_head import (
     BadRequest,
     HeadLimits,
     RequestHead,
-    Target,
+    RequestTarget,
     absolute_target,
     check_host_field,
     connect_target,
 )
-from umbilical.proxies.http_reply import ESTABLISHED, Answer, Refused, malformed, undialled
+from umbilical.proxies.http_reply import ESTABLISHED, ProxyAnswer, RequestRefused, malformed, undialled
 from umbilical.proxies.metrics import OK, ProxyMetrics
 from umbilical.proxies.relay import RelayLimits, log_request, log_tunnel, peer_of, relay
 from umbilical.proxies.settings import ListenerSettings
-from umbilical.proxies.user_proxy import Ways
+from umbilical.proxies.user_proxy import RequestRouter
 from umbilical.record import Record
 from umbilical.tunnel.causes import log_fields
 from umbilical.tunnel.notices import LogThrottle
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 KEEP_ALIVE_SECONDS: Final = 60.0
-"""For the first byte of a request, also of the first; as long as the common servers wait, or longer."""
+"""Timeout for the first byte of a request; as long as common servers wait, or longer."""
 
 
 class HttpLimits(Record):
@@ -47,17 +47,17 @@ class HttpLimits(Record):
 
 
 class HttpProxy:
-    """Serves clients that a listener brings."""
+    """Serves the clients of a listener."""
 
     def __init__(
         self,
-        ways: Ways,
+        router: RequestRouter,
         settings: ListenerSettings,
         metrics: ProxyMetrics,
         limits: HttpLimits = HttpLimits(),  # noqa: B008 (a frozen record)
         default_connect_port: int | None = None,
     ) -> None:
-        self.ways: Final = ways
+        self.router: Final = router
         self.settings: Final = settings
         self.metrics: Final = metrics
         self.limits: Final = limits
@@ -66,11 +66,11 @@ class HttpProxy:
         self.relay_limits: Final = RelayLimits(settings.idle_seconds, settings.buffer_bytes)
         self.throttle: Final = LogThrottle()
         self.is_draining = False
-        self.waiting: Final[set[Client]] = set()
-        """Clients that were served and have not asked for more yet."""
+        self.waiting: Final[set[ProxyClient]] = set()
+        """Clients between two requests."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = Client((reader, writer), self.settings.idle_seconds)
+        client = ProxyClient((reader, writer), self.settings.idle_seconds)
         connection = _Connection(self, client)
         try:
             await connection.run()
@@ -87,9 +87,9 @@ class HttpProxy:
 
 
 class _Connection:
-    """One client's, request after request."""
+    """One client's connection, request after request."""
 
-    def __init__(self, proxy: HttpProxy, client: Client) -> None:
+    def __init__(self, proxy: HttpProxy, client: ProxyClient) -> None:
         self._proxy: Final = proxy
         self._client: Final = client
         self._plain: PlainRequests | None = None
@@ -108,7 +108,7 @@ class _Connection:
                 protocol, method = "http", "GET"
         except BadRequest as fault:
             await self._refuse(malformed(fault), protocol, method)
-        except Refused as refused:
+        except RequestRefused as refused:
             await self._refuse(refused, protocol, method)
         else:
             await self._client.linger()
@@ -123,23 +123,23 @@ class _Connection:
         finally:
             proxy.waiting.discard(client)
 
-    async def _refuse(self, refused: Refused, protocol: str, method: str) -> None:
+    async def _refuse(self, refused: RequestRefused, protocol: str, method: str) -> None:
         self._proxy.metrics.requested(protocol, refused.result)
-        self._tell_refusal(refused.answer)
+        self._log_refusal(refused.answer)
         await self._client.write([refused.answer.render(method)])
         await self._client.linger()
 
-    def _tell_refusal(self, answer: Answer) -> None:
-        """The first of a kind at once, then how many there were."""
+    def _log_refusal(self, answer: ProxyAnswer) -> None:
+        """Log the first of a kind at once, then counts."""
         more = self._proxy.throttle.more(f"{answer.code} {answer.what}", time.monotonic())
         if more is not None:
-            told = f"{answer.what}: {answer.why}{more}"
+            text = f"{answer.what}: {answer.why}{more}"
             fields = log_fields(answer.code, answer.remedy)
             client = peer_of(self._client.streams[1])
-            logger.warning("%s client=%s status=%d: %s", answer.code, client, answer.status, told, extra=fields)
+            logger.warning("%s client=%s status=%d: %s", answer.code, client, answer.status, text, extra=fields)
 
     async def _serve(self, head: RequestHead) -> bool:
-        """Whether another request may follow."""
+        """Serve one request; return whether another may follow."""
         if head.method == "CONNECT":
             await self._connect(head)
             return False
@@ -156,14 +156,14 @@ class _Connection:
 
             proxy = self._proxy
             self._plain = PlainRequests(
-                self._client, proxy.ways, proxy.metrics.traffic, proxy.limits.head, proxy.relay_limits
+                self._client, proxy.router, proxy.metrics.traffic, proxy.limits.head, proxy.relay_limits
             )
         return self._plain
 
     async def _connect(self, head: RequestHead) -> None:
         check_host_field((head.values(b"host") or [b""])[0].decode("latin-1"))
         if head.values(b"transfer-encoding") or head.values(b"content-length") not in ([], [b"0"]):
-            raise BadRequest(400, "a CONNECT with a body")  # RFC 9110 section 9.3.6
+            raise BadRequest(400, "CONNECT has a body")  # RFC 9110 section 9.3.6
         target = connect_target(head.target, self._proxy.default_connect_port)
         endpoint = await self._dial(target)
         try:
@@ -171,16 +171,16 @@ class _Connection:
         finally:
             endpoint[1].transport.abort()
 
-    async def _dial(self, target: Target) -> Streams:
+    async def _dial(self, target: RequestTarget) -> Streams:
         try:
-            endpoint = await self._proxy.ways.connect(target)
+            endpoint = await self._proxy.router.connect(target)
         except DialFailed as failure:
             raise undialled(target.address, failure) from failure
         self._proxy.metrics.requested("connect", OK)
         return endpoint
 
-    async def _carry(self, target: Target, endpoint: Streams) -> None:
-        """What the client sent behind its head is the endpoint's, and goes first."""
+    async def _carry(self, target: RequestTarget, endpoint: Streams) -> None:
+        """Relay; bytes that followed the client's head are sent to the endpoint first."""
         began = time.monotonic()
         proxy, early = self._proxy, self._client.take_rest()
         proxy.metrics.traffic.to_endpoint.total += len(early)

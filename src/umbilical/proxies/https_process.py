@@ -1,4 +1,4 @@
-"""The HTTP proxy as a process, and the TLS between clients and the proxy itself (`curl -x https://`)."""
+"""The HTTP proxy as a process, and TLS between clients and the proxy (`curl -x https://`)."""
 
 import asyncio
 import ssl
@@ -10,7 +10,7 @@ from umbilical.dialer.tls_layer import AsyncioClock, Scratch, TlsLayer
 from umbilical.proxies.direct import DirectHosts
 from umbilical.proxies.http_client import READ_BYTES
 from umbilical.proxies.https import HttpProxy
-from umbilical.proxies.listener import Service
+from umbilical.proxies.listener import ConnectionService
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.process import MakeTunnel, run_proxy, tunnel_of
 from umbilical.proxies.proxy_connect import ProxyTls
@@ -24,35 +24,35 @@ from umbilical.tunnel.settings import TlsFiles, TlsPolicy
 
 
 async def run_https(settings: HttpsSettings, make_tunnel: MakeTunnel | None = None) -> int:
-    """Serve until a signal; the exit code. Raises StartupError, with nothing left open."""
+    """Serve until a signal; return the exit code. Raises StartupError."""
     watched = UserProxyRules(settings)
     outbound = through_tunnel(settings.outbound, watched.rules())
     direct = DirectHosts(outbound.direct_suffixes, outbound.never_direct)
     tls = ProxyTls(settings.proxy_authority)
 
-    def make_service(opener: Opener, metrics: ProxyMetrics) -> Service:
-        ways = UserProxy(watched.rules, direct, opener, tls, metrics)
-        proxy = HttpProxy(ways, settings.listener, metrics, default_connect_port=settings.default_connect_port)
+    def make_service(opener: Opener, metrics: ProxyMetrics) -> ConnectionService:
+        router = UserProxy(watched.rules, direct, opener, tls, metrics)
+        proxy = HttpProxy(router, settings.listener, metrics, default_connect_port=settings.default_connect_port)
         if settings.listen_tls.certificate is None:
             return proxy
-        return TlsDoor(proxy, settings.listener, settings.listen_tls, metrics.certificates)
+        return TlsService(proxy, settings.listener, settings.listen_tls, metrics.certificates)
 
     return await run_proxy(settings.listener, make_tunnel or tunnel_of(outbound), make_service, "HTTP proxy")
 
 
 def through_tunnel(settings: OutboundSettings, rules: ProxyRules) -> OutboundSettings:
-    """The user's proxy is in the data plane, although its name may be under a cloud's domain."""
+    """Always reach the user's proxy through the tunnel, although its name may be below a cloud's domain."""
     never = (*settings.never_direct, *(proxy.host for proxy in rules.proxies))
     return OutboundSettings(**(vars(settings) | {"never_direct": never}))
 
 
-class TlsDoor:
-    """Fulfils the listener's Service: a handshake first, then whatever the proxy says."""
+class TlsService:
+    """Implements ConnectionService: a TLS handshake, then the proxy."""
 
     def __init__(
         self, proxy: HttpProxy, settings: ListenerSettings, files: TlsFiles, metrics: CertificateMetrics
     ) -> None:
-        """Raises StartupError for files that cannot be used."""
+        """Raises StartupError for invalid files."""
         self._proxy: Final = proxy
         self._settings: Final = settings
         build = partial(tls.listener_context, files, TlsPolicy(), "http/1.1", "listener")
@@ -60,7 +60,7 @@ class TlsDoor:
         self._scratch: Final = Scratch()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A client that fails in the handshake has heard so by an alert."""
+        """A client whose handshake fails gets a TLS alert."""
         async with asyncio.timeout(self._settings.handshake_seconds):
             secured = await self._shake_hands((reader, writer))
         if secured is None:
@@ -74,7 +74,7 @@ class TlsDoor:
         self._proxy.drain()
 
     async def _shake_hands(self, below: Streams) -> Streams | None:
-        """Nothing is awaited between the first bytes and the change of protocol, so none is lost between them."""
+        """No await between the first bytes and the change of protocol: none are lost."""
         reader, writer = below
         layer = _ServerLayer(self._watched.context(), self._scratch)
         first = await reader.read(READ_BYTES)
@@ -100,13 +100,13 @@ class _ServerLayer(TlsLayer):
         super().__init__(cast(ssl.SSLContext, _ServerEnd(context)), "", None, scratch)
 
     def take(self, data: bytes) -> None:
-        """What came before the layer was there."""
+        """Process bytes that arrived before the layer existed."""
         self.get_buffer(len(data))[: len(data)] = data
         self.buffer_updated(len(data))
 
 
 class _ServerEnd:
-    """A context that gives the server's end of a connection, to whoever asks for one."""
+    """A context whose `wrap_bio` creates the server side."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._context: Final = context

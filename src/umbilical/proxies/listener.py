@@ -1,6 +1,6 @@
-"""The ports that clients connect to: bounded, each connection one owned task, and a drain at the end.
+"""The ports for clients: a limit on connections, one task for each, and a drain at the end.
 
-What a connection says is its service's business; this knows only how many there are and when they must be gone.
+The protocol is the service's part; this only counts connections and ends them.
 """
 
 import asyncio
@@ -21,35 +21,35 @@ from umbilical.tunnel.settings import ListenAddress
 logger = logging.getLogger(__name__)
 
 READ_AHEAD_BYTES: Final = 32 * 1024
-"""Of a client that nobody reads from yet, its socket is stopped past twice this much: a crowd may do so at once."""
+"""Reading from a client stops past twice this much until it is served; kept small because many may wait."""
 _OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
-class Service(Protocol):
+class ConnectionService(Protocol):
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One client, from its first byte to its last; what is written when it returns is still delivered.
+        """Serve one client; data written before it returns is still delivered.
 
-        It may raise OSError and TimeoutError: the client is cut off.
+        It may raise OSError and TimeoutError: the connection is then aborted.
         """
         ...
 
     def drain(self) -> None:
-        """From now on no client is coming; whoever keeps one waiting for its next request may let it go."""
+        """No more clients are accepted; close those that wait between requests."""
         ...
 
 
-class Listener:
-    def __init__(self, settings: ListenerSettings, service: Service, metrics: ProxyMetrics) -> None:
+class ProxyListener:
+    def __init__(self, settings: ListenerSettings, service: ConnectionService, metrics: ProxyMetrics) -> None:
         self._settings: Final = settings
         self._service: Final = service
         self._metrics: Final = metrics
         self._sockets: list[socket.socket] = []
-        self._resting: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: Final = asyncio.Event()
         self._idle.set()
-        self._told_limit = False
+        self._logged_limit = False
         metrics.connections = self.open_connections
 
     @property
@@ -64,7 +64,7 @@ class Listener:
         return len(self._tasks)
 
     def listen(self, what: str) -> None:
-        """Listen on every address, or on none. Raises StartupError; `what` names the listener in it."""
+        """Listen on every address, or on none. Raises StartupError, which names `what`."""
         loop = asyncio.get_running_loop()
         try:
             for address in self._settings.listen:
@@ -78,7 +78,7 @@ class Listener:
             loop.add_reader(sock, self._accept, sock)
 
     def _bind(self, address: ListenAddress, what: str) -> None:
-        """The IPv6 half of the default is passed over on a machine that has no IPv6."""
+        """Skip the default IPv6 address on a machine without IPv6."""
         try:
             self._sockets.append(listen_tcp(address, what))
         except StartupError as fault:
@@ -105,30 +105,30 @@ class Listener:
         if len(self._tasks) >= self._settings.max_connections:
             self._refuse(client, "limit")
             return True
-        self._told_limit = False
+        self._logged_limit = False
         self._own(self._serve(client))
         return True
 
     def _refuse(self, client: socket.socket, reason: str) -> None:
         client.close()
         self._metrics.refused(reason)
-        if reason == "limit" and not self._told_limit:
-            self._told_limit = True
+        if reason == "limit" and not self._logged_limit:
+            self._logged_limit = True
             most = self._settings.max_connections
-            logger.warning("%d clients are connected, which is the limit: more are closed at once", most)
+            logger.warning("%d clients are connected, the limit of --max-connections: new connections are closed", most)
 
     def _accept_failed(self, sock: socket.socket, error: OSError) -> None:
-        """The client waits in the backlog; without a rest the loop would spin on it."""
+        """Pause: the client waits in the backlog, and the loop would spin on it."""
         if error.errno not in _OUT_OF_FILES:
             logger.warning("cannot accept a connection: %s", error.strerror or error)
             return
-        logger.error("cannot accept connections: %s; resting", error.strerror)
+        logger.error("cannot accept connections: %s; pausing", error.strerror)
         loop = asyncio.get_running_loop()
         loop.remove_reader(sock)
-        self._resting[sock] = loop.call_later(EXHAUSTED_SECONDS, self._rested, sock)
+        self._paused[sock] = loop.call_later(EXHAUSTED_SECONDS, self._resume_accepting, sock)
 
-    def _rested(self, sock: socket.socket) -> None:
-        del self._resting[sock]
+    def _resume_accepting(self, sock: socket.socket) -> None:
+        del self._paused[sock]
         asyncio.get_running_loop().add_reader(sock, self._accept, sock)
 
     def _own(self, work: Coroutine[Any, Any, None]) -> None:
@@ -158,14 +158,14 @@ class Listener:
             await self._service.serve(reader, writer)
             await part(reader, writer)
         except (OSError, TimeoutError):
-            pass  # the client is gone or too slow, and has nothing to hear
+            pass  # the client disconnected or was too slow
         except Exception as error:
             logger.exception("internal error in a connection: %r", error)
         finally:
             cut(writer)
 
     def stop_accepting(self) -> None:
-        """Take whoever has connected already, for their system told them that we did; and then nobody."""
+        """Accept what is in the backlog, where clients already see a connection, then stop."""
         patient = self._settings.drain_seconds > 0
         for sock in self._sockets:
             self._stop_watching(sock)
@@ -175,7 +175,7 @@ class Listener:
         self._service.drain()
 
     def _stop_watching(self, sock: socket.socket) -> None:
-        if (timer := self._resting.pop(sock, None)) is not None:
+        if (timer := self._paused.pop(sock, None)) is not None:
             timer.cancel()
         else:
             asyncio.get_running_loop().remove_reader(sock)
@@ -193,11 +193,11 @@ class Listener:
                 self._refuse(client, "draining")
 
     async def until_idle(self) -> None:
-        """Until the last client has left."""
+        """Return when no client is connected."""
         await self._idle.wait()
 
     async def close(self) -> None:
-        """Nobody is left after this; twice is harmless."""
+        """Close all connections; may be called twice."""
         if self._sockets:
             self.stop_accepting()
         while tasks := list(self._tasks):

@@ -1,6 +1,6 @@
-"""What all lookups of names share: results, a cache, work done once for many; and this machine's own resolver.
+"""What all name lookups share: results, a cache, shared requests; and this machine's own resolver.
 
-That resolver is bounded: getaddrinfo knows no timeout and holds a thread for each question.
+That resolver is limited: getaddrinfo has no timeout and holds a thread for each query.
 """
 
 import asyncio
@@ -10,49 +10,49 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from enum import Enum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.tunnel import outbound
 from umbilical.tunnel.daemon import own_task
 
 
-class Way(Enum):
-    """Who was asked; values as the metrics spell them."""
+class LookupSource(Enum):
+    """Where a name was looked up; values of the metric label `way`."""
 
-    GUEST = "guest"
+    HOSTED = "guest"
     SERVICE = "service"
     MANAGEMENT = "management"
 
 
-class Result(Enum):
-    """What came of it; values as the metrics spell them."""
+class LookupResult(Enum):
+    """The result of a lookup; values of the metric label `result`."""
 
     OK = "ok"
     ABSENT = "nxdomain"
-    """Whoever was asked says so: the name does not exist, or has no address."""
+    """The name does not exist, or has no address."""
     TIMEOUT = "timeout"
     FAILED = "failed"
     CACHED = "cached"
 
 
 class LookupFailed(DialFailed):
-    """There is no address, and so no connection."""
+    """A name was not resolved to an address."""
 
-    def __init__(self, result: Result, hop: str, text: str) -> None:
-        super().__init__(Reason.NAME, hop, text)
+    def __init__(self, result: LookupResult, hop: str, text: str) -> None:
+        super().__init__(DialReason.NAME, hop, text)
         self.result: Final = result
 
     @property
     def is_answer(self) -> bool:
-        """Whether somebody answered: then the way there works."""
-        return self.result is Result.ABSENT
+        """Whether the resolver answered, which proves that it is reachable."""
+        return self.result is LookupResult.ABSENT
 
 
 class LookupObserver(Protocol):
-    def looked_up(self, way: str, result: str) -> None: ...
+    def looked_up(self, source: str, result: str) -> None: ...
 
 
 MOST_ENTRIES: Final = 4096
-"""A few hundred bytes each. A security limit: clients choose the names."""
+"""A few hundred bytes each. A limit against clients, which choose the names."""
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -91,7 +91,7 @@ class Cache(Generic[Key, Value]):
 
 
 class SharedWork(Generic[Key, Value]):
-    """Owns what runs; a waiter that is cancelled leaves it to the others. The work bounds its own time."""
+    """Runs one task per key for all waiters. A cancelled waiter does not cancel it; the task limits its own time."""
 
     def __init__(self) -> None:
         self._running: Final[dict[Key, asyncio.Task[Value]]] = {}
@@ -113,7 +113,7 @@ class SharedWork(Generic[Key, Value]):
     def _forget(self, key: Key, task: "asyncio.Task[Value]") -> None:
         del self._running[key]
         if not task.cancelled():
-            task.exception()  # taken note of: all who waited may have gone
+            task.exception()  # retrieved: all waiters may have been cancelled
 
 
 LOOKUP_SECONDS: Final = 15.0
@@ -121,7 +121,7 @@ MOST_AT_ONCE: Final = 32
 HOP: Final = "this machine's resolver"
 
 SystemResolver = Callable[[str], Awaitable[list[str]]]
-"""All addresses of a name. Raises OSError, caused by a gaierror where a resolver spoke."""
+"""Returns all addresses of a name. Raises OSError, caused by a gaierror if a resolver answered."""
 
 
 async def ask_system(host: str) -> list[str]:
@@ -136,15 +136,15 @@ class ManagementDns:
         self._slots: Final = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def resolve(self, host: str) -> tuple[str, ...]:
-        """All addresses, at least one; an address is its own. Raises LookupFailed."""
+        """Return all addresses, at least one; a literal address is returned as is. Raises LookupFailed."""
         if outbound.is_literal(host):
             return (host,)
         try:
             addresses = await self._shared.run(host, lambda: self._look_up(host))
         except LookupFailed as failure:
-            self._observer.looked_up(Way.MANAGEMENT.value, failure.result.value)
+            self._observer.looked_up(LookupSource.MANAGEMENT.value, failure.result.value)
             raise
-        self._observer.looked_up(Way.MANAGEMENT.value, Result.OK.value)
+        self._observer.looked_up(LookupSource.MANAGEMENT.value, LookupResult.OK.value)
         return addresses
 
     async def close(self) -> None:
@@ -155,9 +155,9 @@ class ManagementDns:
             async with asyncio.timeout(LOOKUP_SECONDS), self._slots:
                 return tuple(dict.fromkeys(await self._ask(host)))
         except TimeoutError:
-            raise LookupFailed(Result.TIMEOUT, HOP, f"{host}: no answer within {LOOKUP_SECONDS:g} s") from None
+            raise LookupFailed(LookupResult.TIMEOUT, HOP, f"{host}: no answer within {LOOKUP_SECONDS:g} s") from None
         except OSError as error:
-            result = Result.ABSENT if _is_absent(error) else Result.FAILED
+            result = LookupResult.ABSENT if _is_absent(error) else LookupResult.FAILED
             raise LookupFailed(result, HOP, str(error)) from None
 
 

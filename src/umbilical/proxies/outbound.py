@@ -1,6 +1,6 @@
-"""The way out of a proxy: from a host and a port to a connection, by name resolution, tunnel or direct path.
+"""The outbound side of a proxy: resolves a name and opens a connection through the tunnel, or directly.
 
-Who is asked for addresses and in which order is decided here, and what leaves the tunnel and when, per destination:
+Decides which resolver is used, and which destinations bypass the tunnel and when:
 docs/decisions/0019-names-and-the-tunnel.md.
 """
 
@@ -13,58 +13,58 @@ from typing import Final, Protocol
 from umbilical.dialer.failure import DialFailed
 from umbilical.dialer.streams import Opener, Streams
 from umbilical.fault import StartupError
-from umbilical.proxies.direct import Direct, DirectHosts
-from umbilical.proxies.guest_dns import PATIENCE, DnsPatience, DnsServers, GuestDns, parse_servers, parse_service
+from umbilical.proxies.direct import DirectDialer, DirectHosts
 from umbilical.proxies.happy_eyeballs import Race, family_of, interleaved, only_ipv4
 from umbilical.proxies.health import FAULTS_OF_THE_TUNNEL, TunnelHealth, WatchedTunnel
+from umbilical.proxies.hosted_dns import PATIENCE, DnsPatience, DnsServers, HostedDns, parse_servers, parse_service
 from umbilical.proxies.lookup import LookupFailed, LookupObserver, ManagementDns, SystemResolver, ask_system
 from umbilical.proxies.metrics import DialObserver, observed
 from umbilical.proxies.proxy_rules import ProxyRules, rules_of_environment
-from umbilical.proxies.services import HostedServices, KubernetesServices, ServiceLookup, is_of_the_world
+from umbilical.proxies.services import HostedServices, KubernetesServices, ServiceLookup, is_public
 from umbilical.proxies.settings import OutboundSettings, Resolution
 from umbilical.record import Record
 from umbilical.tunnel.outbound import is_literal
 
-ASKS_GUEST_DNS: Final = frozenset({Resolution.GUEST, Resolution.SERVICE, Resolution.GUEST_THEN_MANAGEMENT})
-ASKS_FOR_SERVICES: Final = frozenset({Resolution.SERVICE, Resolution.MANAGEMENT, Resolution.GUEST_THEN_MANAGEMENT})
-"""Management DNS knows no Service of the hosted cluster, so its API comes first there too, if there is one."""
+ASKS_HOSTED_DNS: Final = frozenset({Resolution.HOSTED, Resolution.SERVICE, Resolution.HOSTED_THEN_MANAGEMENT})
+ASKS_FOR_SERVICES: Final = frozenset({Resolution.SERVICE, Resolution.MANAGEMENT, Resolution.HOSTED_THEN_MANAGEMENT})
+"""Management DNS has no Services of the hosted cluster, so its API is queried first, if there is a kubeconfig."""
 
 
-class Names:
-    """Addresses to be dialled through the tunnel."""
+class NameResolver:
+    """Resolves names to addresses that are dialled through the tunnel."""
 
     def __init__(
-        self, guest: GuestDns | None, services: ServiceLookup | None, management: ManagementDns | None
+        self, hosted: HostedDns | None, services: ServiceLookup | None, management: ManagementDns | None
     ) -> None:
-        """Without guest DNS management DNS is asked; without either, the name goes to the agent."""
-        self._guest: Final = guest
+        """Without the hosted cluster's DNS management DNS is used; without either, the agent resolves the name."""
+        self._hosted: Final = hosted
         self._services: Final = services
         self._management: Final = management
 
     async def resolve(self, host: str) -> tuple[str, ...]:
-        """All addresses, or the name itself where the agent is to resolve it. Raises DialFailed."""
+        """Return all addresses, or the name itself if the agent resolves it. Raises DialFailed."""
         if is_literal(host):
             return (host,)
         found = await self.service_addresses(host)
         if found:
             return found
-        if self._guest is not None:
-            return await self._guest.resolve(host)
+        if self._hosted is not None:
+            return await self._hosted.resolve(host)
         if self._management is not None:
             return await self._management.resolve(host)
         return (host,)
 
     async def service_addresses(self, host: str) -> tuple[str, ...]:
-        """None where it is no Service, or nobody can say."""
+        """Return the addresses of a Service; empty for other names, or if the API does not answer."""
         return () if self._services is None else await self._services.find(host)
 
     def forget(self, host: str) -> None:
-        if self._guest is not None:
-            self._guest.forget(host)
+        if self._hosted is not None:
+            self._hosted.forget(host)
 
     async def close(self) -> None:
-        if self._guest is not None:
-            await self._guest.close()
+        if self._hosted is not None:
+            await self._hosted.close()
         if self._services is not None:
             await self._services.close()
 
@@ -72,15 +72,15 @@ class Names:
 TUNNEL: Final = "tunnel"
 DIRECT: Final = "direct"
 TRIES: Final = 2
-"""Through a tunnel that proved to work after all: its agent or server was lost in the middle of the first."""
+"""A second dial if the tunnel works after all: its agent or server was lost during the first."""
 
 
 class Observer(LookupObserver, DialObserver, Protocol):
-    """Who counts lookups and dials."""
+    """Counts lookups and dials."""
 
 
-class Surroundings(Record):
-    """Time, and this machine's resolver: what a test replaces."""
+class OutboundSystem(Record):
+    """Clock and this machine's resolver; tests replace them."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -88,19 +88,19 @@ class Surroundings(Record):
     patience: DnsPatience = PATIENCE
 
 
-SURROUNDINGS: Final = Surroundings()
+SURROUNDINGS: Final = OutboundSystem()
 
 
 def make_outbound(
     settings: OutboundSettings, opener: Opener, environment: Mapping[str, str], observer: Observer
 ) -> "Outbound":
-    """With the hosted cluster's API, if there is a kubeconfig. Raises StartupError."""
+    """Use the hosted cluster's API if there is a kubeconfig. Raises StartupError."""
     api = None if settings.kubeconfig is None else KubernetesServices(settings.kubeconfig)
     return Outbound(settings, opener, environment, api, observer)
 
 
 class Outbound:
-    """Fulfils Opener. Owns `lookups`, which close with it."""
+    """Implements Opener. Owns `lookups` and closes it."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Outbound:
         environment: Mapping[str, str],
         lookups: HostedServices | None,
         observer: Observer,
-        surroundings: Surroundings = SURROUNDINGS,
+        surroundings: OutboundSystem = SURROUNDINGS,
     ) -> None:
         """Raises StartupError."""
         self._settings: Final = settings
@@ -121,7 +121,7 @@ class Outbound:
         self._management: Final = ManagementDns(observer, surroundings.ask_system)
         self._names: Final = self._make_names()
         self._direct_hosts: Final = DirectHosts(settings.direct_suffixes, settings.never_direct)
-        self._direct: Final = Direct(self._rules(environment), self._management, prefer_ipv4=settings.prefer_ipv4)
+        self._direct: Final = DirectDialer(self._rules(environment), self._management, prefer_ipv4=settings.prefer_ipv4)
         self._first_family: int = socket.AF_INET6
 
     @property
@@ -137,7 +137,7 @@ class Outbound:
         return await self._open_by_tunnel(host, port)
 
     async def resolve(self, host: str) -> tuple[str, ...]:
-        """The addresses that `open` would dial; none where it would hand the name on. Raises DialFailed."""
+        """Return the addresses that `open` would dial; empty if it would pass the name on. Raises DialFailed."""
         leaves = host in self._direct_hosts or (self._may_fall_back(host) and not self._health.is_healthy)
         found = () if leaves else await self._addresses(host)
         return () if found == (host,) and not is_literal(host) else found
@@ -165,14 +165,14 @@ class Outbound:
         race = Race(lambda address: self._tunnel.open(address, port), sleep=self._around.sleep)
         winner, streams = await race.run(interleaved(addresses, self._first_family))
         if len({family_of(address) for address in addresses}) > 1:
-            self._first_family = family_of(winner)  # many a data plane has one family alone
+            self._first_family = family_of(winner)  # many data planes have one family only
         return streams
 
     def _may_fall_back(self, host: str) -> bool:
-        """Not what has a meaning in the hosted cluster alone: this machine would reach somebody else by it."""
-        if self._settings.resolution is not Resolution.GUEST_THEN_MANAGEMENT or self._direct_hosts.is_never(host):
+        """Only public names: on this machine a name of the hosted cluster would lead to another host."""
+        if self._settings.resolution is not Resolution.HOSTED_THEN_MANAGEMENT or self._direct_hosts.is_never(host):
             return False
-        return is_of_the_world(host, self._settings.cluster_domain)
+        return is_public(host, self._settings.cluster_domain)
 
     async def _open_or_fall_back(self, host: str, port: int) -> Streams:
         failure: DialFailed | None = None
@@ -183,7 +183,7 @@ class Outbound:
             try:
                 return await self._open_by_tunnel(host, port)
             except DialFailed as error:
-                if not _asks_for_a_check(error):
+                if not _needs_check(error):
                     raise
                 failure = error
             await self._health.check(proofs)
@@ -191,9 +191,9 @@ class Outbound:
             raise failure
         if await self._names.service_addresses(host):
             return await self._open_by_tunnel(host, port)
-        return await self._open_past_the_tunnel(host, port)
+        return await self._open_directly(host, port)
 
-    async def _open_past_the_tunnel(self, host: str, port: int) -> Streams:
+    async def _open_directly(self, host: str, port: int) -> Streams:
         broken = self._health.broken_by
         try:
             return await observed(self._observer, DIRECT, self._direct.open(_absolute(host), port))
@@ -203,23 +203,23 @@ class Outbound:
             text = f"{broken.text}; and without the tunnel: {failure.text}"
             raise DialFailed(broken.reason, broken.hop, text) from failure
 
-    def _make_names(self) -> Names:
+    def _make_names(self) -> NameResolver:
         resolution, domain = self._settings.resolution, self._settings.cluster_domain
-        guest = self._make_guest_dns() if resolution in ASKS_GUEST_DNS else None
+        hosted = self._make_hosted_dns() if resolution in ASKS_HOSTED_DNS else None
         services = None
         if self._lookups is not None and resolution in ASKS_FOR_SERVICES:
             services = ServiceLookup(self._lookups, domain, self._observer, self._around.now)
         elif resolution is Resolution.SERVICE:
-            raise _needs_kubeconfig("Services of the hosted cluster cannot be looked up")
-        return Names(guest, services, self._management if resolution is Resolution.MANAGEMENT else None)
+            raise _needs_kubeconfig("--resolve service cannot look up Services")
+        return NameResolver(hosted, services, self._management if resolution is Resolution.MANAGEMENT else None)
 
-    def _make_guest_dns(self) -> GuestDns:
+    def _make_hosted_dns(self) -> HostedDns:
         settings, around = self._settings, self._around
         given, service = parse_servers(settings.guest_dns), parse_service(settings.guest_dns_service)
         if not given and self._lookups is None:
             raise _needs_kubeconfig("the hosted cluster's DNS servers are not known")
         servers = DnsServers(given, service, self._lookups, around.now)
-        return GuestDns(
+        return HostedDns(
             self._tunnel,
             servers,
             settings.cluster_domain,
@@ -230,19 +230,19 @@ class Outbound:
         )
 
     def _rules(self, environment: Mapping[str, str]) -> ProxyRules:
-        leaves = self._settings.direct_suffixes or self._settings.resolution is Resolution.GUEST_THEN_MANAGEMENT
+        leaves = self._settings.direct_suffixes or self._settings.resolution is Resolution.HOSTED_THEN_MANAGEMENT
         return rules_of_environment(environment) if leaves else ProxyRules(None, None, "")
 
 
-def _asks_for_a_check(failure: DialFailed) -> bool:
-    """Whether the tunnel may be to blame. An answer, even NXDOMAIN, came through it."""
+def _needs_check(failure: DialFailed) -> bool:
+    """Return whether the tunnel may have failed. An answer, even NXDOMAIN, proves that it works."""
     if isinstance(failure, LookupFailed):
         return not failure.is_answer
     return failure.reason in FAULTS_OF_THE_TUNNEL
 
 
 def _absolute(host: str) -> str:
-    """The search list of this machine's resolver is for names of its own, not for those of the hosted cluster."""
+    """Make a name absolute, so that this machine's search list is not used."""
     return f"{host}." if "." in host and not host.endswith(".") else host
 
 
@@ -250,6 +250,6 @@ def _needs_kubeconfig(what: str) -> StartupError:
     return StartupError(
         "UMB537",
         what,
-        "there is no kubeconfig of the hosted cluster",
-        "give --kubeconfig, the DNS servers' addresses, or let the agents resolve names",
+        "no kubeconfig of the hosted cluster is given",
+        "give --kubeconfig or --guest-dns, or use --resolve agent",
     )

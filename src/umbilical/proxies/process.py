@@ -1,4 +1,4 @@
-"""A proxy as a process: health first, the ports for clients at once, the tunnel when it is there, signals, drain."""
+"""A proxy as a process: health port, client ports, the tunnel once its files exist, signals, drain."""
 
 import asyncio
 import logging
@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any, Final, Protocol
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Opener, Streams
 from umbilical.fault import StartupError
 from umbilical.konnectivity.dial_failure import join_host_port
 from umbilical.proxies.health import HealthRoutes, TunnelWatch
-from umbilical.proxies.listener import Listener, Service
+from umbilical.proxies.listener import ConnectionService, ProxyListener
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings, OutboundSettings
 from umbilical.record import Record
@@ -22,15 +22,15 @@ from umbilical.tunnel.daemon import StopRequests, end_task, open_http, own_task
 logger = logging.getLogger(__name__)
 
 FILES_SECONDS: Final = 1.0
-"""Between looks for files that are not there yet: a mounted Secret appears when whoever makes it is done."""
+"""Interval for checking missing files: a mounted Secret may appear later."""
 FILES_TRIES: Final = 600
-"""Then the process ends, and whoever starts it again sees why."""
+"""Then the process exits with the error."""
 WAITED_FOR: Final = frozenset({"UMB020", "UMB021", "UMB022"})
-"""Files that are not there, or half written; any other fault at the start would be the same in an hour."""
+"""Missing or half-written files. Other startup errors do not go away by waiting."""
 
 
-class Outlet(Protocol):
-    """The way out of a proxy. `umbilical.proxies.outbound.Outbound` fulfils it."""
+class ProxyOutbound(Protocol):
+    """Opens the connections of a proxy. Implemented by `umbilical.proxies.outbound.Outbound`."""
 
     @property
     def is_tunnel_healthy(self) -> bool: ...
@@ -46,55 +46,55 @@ class ClosableOpener(Opener, Protocol):
     async def close(self) -> None: ...
 
 
-class Tunnel(Record):
-    """What there is once the files are: the way out, and the bare tunnel below it, which closes after it."""
+class ProxyTunnel(Record):
+    """The outbound side and the dialer below it, which is closed after it."""
 
-    outlet: Outlet
+    outbound: ProxyOutbound
     dialer: ClosableOpener
 
 
-MakeTunnel = Callable[[ProxyMetrics], Tunnel]
-"""Raises StartupError while files are missing or cannot be used."""
+MakeTunnel = Callable[[ProxyMetrics], ProxyTunnel]
+"""Raises StartupError while files are missing or invalid."""
 
 
 def tunnel_of(settings: OutboundSettings) -> MakeTunnel:
-    """The real one: servers, names and direct paths as the settings have them."""
+    """Return the factory for a tunnel with these settings."""
 
-    def make(metrics: ProxyMetrics) -> Tunnel:
+    def make(metrics: ProxyMetrics) -> ProxyTunnel:
         from umbilical.dialer.dialer import Dialer
         from umbilical.proxies.outbound import make_outbound
 
         dialer = Dialer(settings.dialer, metrics.certificates)
-        return Tunnel(make_outbound(settings, dialer, os.environ, metrics), dialer)
+        return ProxyTunnel(make_outbound(settings, dialer, os.environ, metrics), dialer)
 
     return make
 
 
-MakeService = Callable[[Opener, ProxyMetrics], Service]
+MakeService = Callable[[Opener, ProxyMetrics], ConnectionService]
 
 
-class LateOutlet:
-    """An outlet that may take its time to be there: until then every dial fails with the reason."""
+class DeferredOutbound:
+    """Creates the outbound side when its files exist: until then every dial fails with the reason."""
 
     def __init__(self, make: MakeTunnel, metrics: ProxyMetrics) -> None:
         self._make: Final = make
         self._metrics: Final = metrics
-        self._tunnel: Tunnel | None = None
+        self._tunnel: ProxyTunnel | None = None
         self._fault: StartupError | None = None
         self.watch: Final = TunnelWatch()
         metrics.tunnel_healthy = self.is_healthy
 
     def is_healthy(self) -> int:
-        """Both eyes: ours until an agent has answered for the first time, the outlet's from then on."""
-        return int(self._tunnel is not None and self.watch.agent_reached and self._tunnel.outlet.is_tunnel_healthy)
+        """Healthy after the first answer of an agent, and while the outbound side is."""
+        return int(self._tunnel is not None and self.watch.agent_reached and self._tunnel.outbound.is_tunnel_healthy)
 
     async def open(self, host: str, port: int) -> Streams:
         if self._tunnel is None:
-            raise DialFailed(Reason.TLS, "this proxy", str(self._fault or "its files are not read yet"))
-        return await self._tunnel.outlet.open(host, port)
+            raise DialFailed(DialReason.TLS, "this proxy", str(self._fault or "its TLS files are not loaded yet"))
+        return await self._tunnel.outbound.open(host, port)
 
     def try_once(self) -> bool:
-        """Whether the outlet is there; told when it is not, and whenever the reason changes. Raises StartupError."""
+        """Try to create it; return whether it exists. Logs the reason when it changes. Raises StartupError."""
         if self._tunnel is not None:
             return True
         try:
@@ -103,14 +103,14 @@ class LateOutlet:
             if fault.code not in WAITED_FOR:
                 raise
             if str(fault) != str(self._fault):
-                logger.warning("%s waiting: %s", fault.code, fault, extra=log_fields(fault.code, fault.remedy))
+                logger.warning("%s waiting for file: %s", fault.code, fault, extra=log_fields(fault.code, fault.remedy))
             self._fault = fault
             self.watch.reason = str(fault)
             return False
         return True
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Wait for the files, then for the tunnel. Raises StartupError when the wait for files was in vain."""
+        """Wait for the files, then for the tunnel. Raises StartupError if the files do not appear."""
         for _ in range(FILES_TRIES):
             if self.try_once():
                 break
@@ -122,58 +122,58 @@ class LateOutlet:
 
     async def close(self) -> None:
         if self._tunnel is not None:
-            await self._tunnel.outlet.close()
+            await self._tunnel.outbound.close()
             await self._tunnel.dialer.close()
 
 
 async def run_proxy(settings: ListenerSettings, make_tunnel: MakeTunnel, make_service: MakeService, what: str) -> int:
-    """Serve until a signal; the exit code. Raises StartupError, with nothing left open. `what` names it in logs."""
+    """Serve until a signal; return the exit code. Raises StartupError. `what` is the name in logs."""
     async with AsyncExitStack() as stack:
         stop = StopRequests()
         stack.callback(stop.close)
         metrics = ProxyMetrics()
-        outlet = LateOutlet(make_tunnel, metrics)
-        stack.push_async_callback(outlet.close)
-        listener = Listener(settings, make_service(outlet, metrics), metrics)
+        outbound = DeferredOutbound(make_tunnel, metrics)
+        stack.push_async_callback(outbound.close)
+        listener = ProxyListener(settings, make_service(outbound, metrics), metrics)
         stack.push_async_callback(listener.close)
         if settings.health is not None:
-            routes = HealthRoutes(lambda: _unready(listener, outlet.watch), metrics.render)
+            routes = HealthRoutes(lambda: _unready(listener, outbound.watch), metrics.render)
             await open_http(stack, settings.health, routes, "health")
-        outlet.try_once()
+        outbound.try_once()
         listener.listen(what)
-        watching = own_task(outlet.run())
+        watching = own_task(outbound.run())
         stack.push_async_callback(end_task, watching)
         logger.info("%s listens on %s", what, ", ".join(join_host_port(*address) for address in listener.addresses))
-        await _until_told(stop, watching)
+        await _until_signal(stop, watching)
         return await _leave(listener, settings.drain_seconds, stop)
 
 
-def _unready(listener: Listener, watch: TunnelWatch) -> str:
+def _unready(listener: ProxyListener, watch: TunnelWatch) -> str:
     if not listener.is_listening:
         return "draining"
     return "" if watch.server_reached else watch.reason
 
 
-async def _until_told(stop: StopRequests, watching: "asyncio.Task[Any]") -> None:
-    """Wait for the first signal; files that never came, or a bug in the watch, end the process instead."""
-    told = own_task(stop.first.wait())
-    await asyncio.wait({told, watching}, return_when=asyncio.FIRST_COMPLETED)
+async def _until_signal(stop: StopRequests, watching: "asyncio.Task[Any]") -> None:
+    """Wait for the first signal. Raises the error of the watch, such as StartupError for missing files."""
+    signalled = own_task(stop.first.wait())
+    await asyncio.wait({signalled, watching}, return_when=asyncio.FIRST_COMPLETED)
     if watching.done() and watching.exception() is not None:
-        await end_task(told)
+        await end_task(signalled)
         await watching
-    await told
+    await signalled
 
 
-async def _leave(listener: Listener, seconds: float, stop: StopRequests) -> int:
-    """Unready first, then no newcomers, then patience; a second signal ends the patience."""
+async def _leave(listener: ProxyListener, seconds: float, stop: StopRequests) -> int:
+    """Become unready, accept no more clients, wait for open connections; a second signal ends the wait."""
     listener.stop_accepting()
     if seconds <= 0:
         return 0
-    logger.info("leaving: waiting up to %g s for %d connections", seconds, listener.open_connections())
+    logger.info("draining: waiting up to %g s for %d connections", seconds, listener.open_connections())
     idle, insisted = own_task(listener.until_idle()), own_task(stop.second.wait())
     await asyncio.wait({idle, insisted}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     if not idle.done():
-        logger.warning("leaving with %d connections open: they are cut", listener.open_connections())
+        logger.warning("drain ended with %d connections open: closing them", listener.open_connections())
     await end_task(idle)
     await end_task(insisted)
     return 1 if stop.second.is_set() else 0

@@ -1,4 +1,4 @@
-"""CONNECT through an HTTP proxy, over TLS where its URL says https; whatever opens connections leads to it."""
+"""CONNECT through an HTTP proxy, over TLS if its URL is https://; any Opener leads to the proxy."""
 
 import asyncio
 import base64
@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from umbilical.dialer.connect import authority_of, read_reply, refusal_text
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Opener, Streams, layered_streams
 from umbilical.dialer.tls_layer import Scratch, TlsLayer
 from umbilical.fault import StartupError
@@ -26,12 +26,12 @@ HANDSHAKE_SECONDS: Final = 10.0
 REPLY_SECONDS: Final = 30.0
 SHOWN_BODY_BYTES: Final = 500
 BUFFER_BYTES: Final = 256 * 1024
-OF_THE_PROXY: Final = frozenset({Reason.REFUSED, Reason.UNREACHABLE, Reason.TIMEOUT, Reason.NAME})
-"""Said of the proxy and not of the endpoint, these would mislead; what is the tunnel's own fault stays as it is."""
+OF_THE_PROXY: Final = frozenset({DialReason.REFUSED, DialReason.UNREACHABLE, DialReason.TIMEOUT, DialReason.NAME})
+"""Reported as PROXY, since they concern the proxy and not the endpoint; failures of the tunnel stay unchanged."""
 
 
 class ProxyUrl(Record):
-    """A proxy's URL in parts. Its text never shows user or password."""
+    """A parsed proxy URL. Its text never shows user or password."""
 
     scheme: str
     host: str
@@ -41,7 +41,7 @@ class ProxyUrl(Record):
 
     @property
     def authorization(self) -> str:
-        """The value of Proxy-Authorization; empty where the URL names no user."""
+        """The value of Proxy-Authorization; empty without a user."""
         if not self.user and not self.password:
             return ""
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
@@ -58,7 +58,7 @@ class ProxyUrl(Record):
 
 
 def parse_proxy_url(text: str, setting: str) -> ProxyUrl | None:
-    """Read a proxy's URL; None where there is none. A value without a scheme is taken as http, as in Go.
+    """Parse a proxy's URL; None for an empty one. Without a scheme it is http, as in Go.
 
     Raises StartupError, which names the setting and never shows its value.
     """
@@ -72,26 +72,26 @@ def parse_proxy_url(text: str, setting: str) -> ProxyUrl | None:
     if not host or any(character.isspace() for character in parts.netloc):
         raise StartupError(
             UNREADABLE,
-            f"{setting} cannot be read",
-            "it is no URL with a host and a port",
+            f"{setting} is invalid",
+            "it is not a URL with a host",
             "write it as http://[USER[:PASSWORD]@]HOST[:PORT], special characters percent-encoded",
         )
     if parts.scheme not in DEFAULT_PORTS:
         raise StartupError(
             UNSUPPORTED,
-            f"{setting} names a proxy of a kind that is not spoken here",
+            f"{setting} has an unsupported scheme",
             f"its scheme is {parts.scheme!r}",
-            "give a proxy by http:// or https://",
+            "give a proxy with http:// or https://",
         )
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return ProxyUrl(parts.scheme, host, port or DEFAULT_PORTS[parts.scheme], user, password)
 
 
 class ProxyTls:
-    """How proxies that speak TLS are verified: by the system's CAs and one more file, each by its own name."""
+    """Verifies proxies with https:// URLs: by the system's CAs and an additional file, each by its own name."""
 
     def __init__(self, authority: Path | None = None) -> None:
-        """Raises StartupError for a file that holds no CA."""
+        """Raises StartupError for a file without a CA."""
         self._scratch: Scratch | None = None
         self._context: ssl.SSLContext | None = None
         if authority is not None:
@@ -99,9 +99,9 @@ class ProxyTls:
             _trust(self._context, authority)
 
     async def wrap(self, streams: Streams, server_name: str) -> Streams:
-        """Put TLS on a connection, which is closed where that fails. Raises OSError (also ssl.SSLError)."""
+        """Start TLS on a connection, which is closed on failure. Raises OSError (also ssl.SSLError)."""
         if self._context is None:
-            self._context = _context()  # when needed: it reads all CAs of the system
+            self._context = _context()  # lazily: it reads all CAs of the system
         if self._scratch is None:
             self._scratch = Scratch()
         layer = _Tls(self._context, server_name, self._scratch, streams)
@@ -120,12 +120,12 @@ class ProxyTls:
 class _Tls(TlsLayer):
     def __init__(self, context: ssl.SSLContext, server_name: str, scratch: Scratch, below: Streams) -> None:
         super().__init__(context, server_name, None, scratch)
-        # A StreamWriter that nobody holds closes its transport.
+        # A StreamWriter closes its transport when it is garbage-collected.
         self._below_streams: Final = below
 
 
 async def connect_through(proxy: ProxyUrl, opener: Opener, host: str, port: int, tls: ProxyTls) -> Streams:
-    """Open a connection to an endpoint by way of a proxy, which resolves its name. Raises DialFailed."""
+    """Open a connection to an endpoint through a proxy, which resolves its name. Raises DialFailed."""
     endpoint = authority_of(host, port)
     streams = await reach(proxy, opener, tls)
     try:
@@ -137,13 +137,13 @@ async def connect_through(proxy: ProxyUrl, opener: Opener, host: str, port: int,
 
 
 async def reach(proxy: ProxyUrl, opener: Opener, tls: ProxyTls) -> Streams:
-    """Open a connection to the proxy itself, with TLS where its URL says so. Raises DialFailed."""
+    """Open a connection to the proxy itself, with TLS if its URL is https://. Raises DialFailed."""
     try:
         streams = await opener.open(proxy.host, proxy.port)
     except DialFailed as failure:
         if failure.reason not in OF_THE_PROXY:
             raise
-        raise DialFailed(Reason.PROXY, hop_of(proxy), failure.text) from failure
+        raise DialFailed(DialReason.PROXY, hop_of(proxy), failure.text) from failure
     if not proxy.is_tls:
         return streams
     try:
@@ -162,8 +162,8 @@ async def _secured(proxy: ProxyUrl, streams: Streams, tls: ProxyTls) -> Streams:
     except ssl.SSLError as error:
         text = f"TLS: {tls_reason(error)}"
     except OSError as error:
-        text = f"lost during the TLS handshake: {error}"
-    raise DialFailed(Reason.PROXY, hop_of(proxy), text)
+        text = f"connection lost during the TLS handshake: {error}"
+    raise DialFailed(DialReason.PROXY, hop_of(proxy), text)
 
 
 async def ask(proxy: ProxyUrl, streams: Streams, endpoint: str) -> None:
@@ -177,27 +177,27 @@ async def ask(proxy: ProxyUrl, streams: Streams, endpoint: str) -> None:
             while 100 <= reply.status < 200 and reply.status != 101:
                 reply = await read_reply(reader)
     except TimeoutError:
-        raise DialFailed(Reason.PROXY, hop_of(proxy), f"no answer to CONNECT within {REPLY_SECONDS:g} s") from None
+        raise DialFailed(DialReason.PROXY, hop_of(proxy), f"no answer to CONNECT within {REPLY_SECONDS:g} s") from None
     except ProtocolViolation as error:
-        raise DialFailed(Reason.PROXY, hop_of(proxy), error.message) from None
+        raise DialFailed(DialReason.PROXY, hop_of(proxy), error.message) from None
     except (OSError, EOFError) as error:
-        raise DialFailed(Reason.PROXY, hop_of(proxy), f"lost before it answered CONNECT: {error}") from None
+        raise DialFailed(DialReason.PROXY, hop_of(proxy), f"disconnected before answering CONNECT: {error}") from None
     if not 200 <= reply.status < 300:  # RFC 9110 section 9.3.6: any of these opens the tunnel
-        reason = Reason.FORBIDDEN if reply.status in (403, 407) else Reason.PROXY
-        said = await refusal_text(reader, reply, SHOWN_BODY_BYTES)
-        text = f"refused CONNECT {endpoint}: {reply.status_line}" + (f": {said}" if said else "")
+        reason = DialReason.FORBIDDEN if reply.status in (403, 407) else DialReason.PROXY
+        body = await refusal_text(reader, reply, SHOWN_BODY_BYTES)
+        text = f"refused CONNECT {endpoint}: {reply.status_line}" + (f": {body}" if body else "")
         raise DialFailed(reason, hop_of(proxy), text)
 
 
 def hop_of(proxy: ProxyUrl) -> str:
-    """How failures name it."""
+    """Return the proxy's name in failures."""
     return f"proxy {proxy}"
 
 
 def _context() -> ssl.SSLContext:
     context = noticing_truncation(ssl.create_default_context())
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # A write could want to read first in a TLS 1.2 connection that is negotiated anew; nobody needs that.
+    # With TLS 1.2 renegotiation a write could need a read first.
     context.options |= ssl.OP_NO_RENEGOTIATION
     return context
 
@@ -208,7 +208,7 @@ def _trust(context: ssl.SSLContext, authority: Path) -> None:
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise StartupError(
             "UMB533",
-            f"cannot load the proxies' CA certificates {authority}",
+            f"could not load the proxies' CA certificates {authority}",
             tls_reason(error) if isinstance(error, ssl.SSLError) else str(error),
             f"check the file: openssl x509 -text -noout -in {authority}",
         ) from error

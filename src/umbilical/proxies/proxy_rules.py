@@ -1,8 +1,8 @@
-"""Which proxy a request goes through: rules read from the environment, or from settings and files.
+"""Which proxy a request uses: rules from the environment, or from settings and files.
 
-NO_PROXY is read exactly as Go's golang.org/x/net/http/httpproxy does, because lists are written for that: names are
-never resolved to match a network, and an address never matches a name. Files are read again when they change; one that
-cannot be used any more leaves in force what it held before. No text of it is ever shown.
+NO_PROXY is read as by Go's golang.org/x/net/http/httpproxy, for which lists are written: names are never resolved to
+match a network, and an address never matches a name. Files are read again when they change; if the new content is
+invalid, the previous values stay in use. Their content is never printed.
 """
 
 import logging
@@ -35,8 +35,8 @@ class NoProxy:
             self._add(entry.strip().lower())
 
     def matches(self, host: str, port: int) -> bool:
-        """Tell whether no proxy is used for this; loopback never uses one."""
-        if host == "localhost":  # in lower case alone, as in Go
+        """Return whether no proxy is used for this; loopback never uses one."""
+        if host == "localhost":  # lower case only, as in Go
             return True
         address = parse_address(host)
         if self._all or (address is not None and _is_loopback(address)):
@@ -83,12 +83,12 @@ def _network_of(address: "IPv4Address | IPv6Address") -> Network:
 
 
 def _is_loopback(address: "IPv4Address | IPv6Address") -> bool:
-    # Of its own, since Python counts the zone of an IPv6 address as part of it.
+    # Not Python's is_loopback, which counts the zone as part of an IPv6 address.
     return int(address) >> 24 == 127 if address.version == 4 else int(address) == 1
 
 
 def _split(entry: str) -> tuple[str, str]:
-    """Host and port where Go's SplitHostPort sees both; else all of it is the host."""
+    """Return host and port as Go's SplitHostPort does; without a port the whole is the host."""
     if entry.startswith("["):
         host, bracket, rest = entry[1:].partition("]")
         fits = bracket and rest.startswith(":") and not set("[]") & set(host + rest) and ":" not in rest[1:]
@@ -108,14 +108,14 @@ def _ascii(name: str) -> str:
 
 
 class ProxyRules:
-    """A proxy for each scheme, and what goes past both."""
+    """A proxy for each scheme, and the hosts without one."""
 
     def __init__(self, http: ProxyUrl | None, https: ProxyUrl | None, no_proxy: str) -> None:
         self._by_scheme: Final = {"http": http, "https": https}
         self._no_proxy: Final = NoProxy(no_proxy)
 
     def proxy_for(self, scheme: str, host: str, port: int) -> ProxyUrl | None:
-        """None: go there without one. CONNECT, and any plain dial, is asked for as https."""
+        """Return None for no proxy. The scheme of CONNECT and of any plain dial is https."""
         proxy = self._by_scheme.get(scheme)
         if proxy is None or self._no_proxy.matches(host, port):
             return None
@@ -127,10 +127,10 @@ class ProxyRules:
 
 
 def rules_of_environment(environment: Mapping[str, str]) -> ProxyRules:
-    """Upper case goes before lower case, and an empty variable is none, as in Go.
+    """Read the variables as Go does: upper case first; an empty variable is not set.
 
-    A value that is no URL means no proxy, as in Go, but here the log says so. Raises StartupError for a proxy of a
-    kind that we do not speak: without it such dials would leave by a way that nobody meant.
+    An invalid URL means no proxy, as in Go, with a log line. Raises StartupError for a proxy with an unsupported
+    scheme: without the proxy such dials would take an unintended route.
     """
     return ProxyRules(None, _proxy_of_environment(environment, "HTTPS_PROXY"), _value(environment, "NO_PROXY"))
 
@@ -145,12 +145,12 @@ def _proxy_of_environment(environment: Mapping[str, str], name: str) -> ProxyUrl
     except StartupError as error:
         if error.code != UNREADABLE:
             raise
-        logger.warning("%s %s, so it is not used: %s", error.code, error.what, error.why)
+        logger.warning("%s %s and is ignored: %s", error.code, error.what, error.why)
         return None
 
 
 LOOK_SECONDS: Final = 1.0
-"""A request looks at the files when the last look is older; the others pay nothing."""
+"""Shortest interval between checks of the files; requests in between skip the check."""
 MAX_FILE_BYTES: Final = 64 * 1024
 
 
@@ -179,9 +179,9 @@ class UserProxyRules:
         try:
             self._rules = read_rules(self._settings)
         except StartupError as fault:
-            logger.warning("%s %s: %s; the proxies from before stay", fault.code, fault.what, fault.why)
+            logger.warning("%s %s: %s; the previous proxies stay in use", fault.code, fault.what, fault.why)
         else:
-            logger.info("the user's proxies are read again: %s", ", ".join(map(str, self._rules.proxies)) or "none")
+            logger.info("proxy files were read again: %s", ", ".join(map(str, self._rules.proxies)) or "none")
 
 
 def read_rules(settings: HttpsSettings) -> ProxyRules:
@@ -205,7 +205,7 @@ def _login(file: Path | None) -> tuple[str, str]:
         return "", ""
     user, colon, password = _text(file).partition(":")
     if not colon or not user:
-        raise _unusable(file, "it does not hold USER:PASSWORD")
+        raise _unusable(file, "it does not contain USER:PASSWORD")
     return user, password
 
 
@@ -216,12 +216,12 @@ def _text(file: Path) -> str:
     except OSError as error:
         raise _unusable(file, error.strerror or str(error)) from None
     except UnicodeDecodeError:
-        raise _unusable(file, "it is no UTF-8") from None
+        raise _unusable(file, "it is not UTF-8") from None
     if len(text.splitlines()) > 1 or len(text) > MAX_FILE_BYTES:
-        raise _unusable(file, "it holds more than one line")
+        raise _unusable(file, "it has more than one line")
     return text
 
 
 def _unusable(file: Path, why: str) -> StartupError:
-    remedy = "write one line into it, readable for this process alone"
-    return StartupError("UMB548", f"cannot use {file} for the user's proxy", why, remedy)
+    remedy = "write one line into it, readable for this process only"
+    return StartupError("UMB548", f"could not read {file} for the user's proxy", why, remedy)

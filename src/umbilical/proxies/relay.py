@@ -1,7 +1,7 @@
-"""Bytes both ways between a client and an endpoint, until both have ended: one EOF ends one direction alone.
+"""Relays bytes between a client and an endpoint until both have ended: an EOF ends one direction only.
 
-What was received before an error is delivered first. Neither side can make this one hold more than its buffers.
-While bytes are carried the transports speak to each other by callbacks: no task wakes up for a byte.
+What was received before an error is delivered first. Memory is limited by the buffers. The two transports call each
+other directly: no task wakes up for data.
 """
 
 import asyncio
@@ -19,36 +19,36 @@ from umbilical.record import Record
 tunnels = logging.getLogger("umbilical.tunnels")
 
 CHUNK_BYTES: Final = 256 * 1024
-"""As much as asyncio takes from a socket in one turn."""
+"""As much as asyncio reads from a socket at once."""
 HALF_CLOSED_SECONDS: Final = 120.0
-"""One side has ended, the other cannot be told so, and nothing moves: then it is over. As the server's own limit."""
+"""Idle limit after one side has ended and the other cannot be half-closed. The server has the same limit."""
 LAST_BYTES_SECONDS: Final = 10.0
-"""A peer that takes nothing of its last bytes for so long does not get them."""
+"""Idle limit for the last bytes to a peer."""
 LINGER_SECONDS: Final = 2.0
-"""After an error: for the client to read its last bytes before a reset could destroy them."""
+"""After an error: time for the client to read its last bytes before a reset destroys them."""
 
 
 class RelayLimits(Record):
     idle_seconds: float = 0.0
-    """No byte for so long, in either direction: closed. 0: never."""
+    """Close when no byte has moved for this long in either direction; 0: never."""
     buffer_bytes: int = 256 * 1024
-    """What may wait to be written, per direction; one read more may come on top of it."""
+    """Write buffer per direction; one more read may be added to it."""
 
 
-class Ending(Record):
+class RelayEnding(Record):
     """How a relay ended, for the log."""
 
     to_endpoint: int
     to_client: int
     reason: str
-    """Empty: both sides ended in order."""
+    """Empty: both sides ended normally."""
 
 
 Now = Callable[[], float]
 
 
-def log_tunnel(client: asyncio.StreamWriter, target: str, ending: Ending, early: int, began: float) -> None:
-    """`early`: what the client sent before the relay began."""
+def log_tunnel(client: asyncio.StreamWriter, target: str, ending: RelayEnding, early: int, began: float) -> None:
+    """`early`: bytes that the client sent before the relay began."""
     tunnels.info(
         'tunnel client=%s target=%s up=%d down=%d ms=%d end="%s"',
         *(peer_of(client), target, ending.to_endpoint + early, ending.to_client),
@@ -72,10 +72,10 @@ def _milliseconds_since(began: float) -> int:
 
 async def relay(
     client: Streams, endpoint: Streams, limits: RelayLimits, traffic: Traffic, now: Now = time.monotonic
-) -> Ending:
-    """Carry until both directions have ended, one has failed, or nothing moves; then both are closed.
+) -> RelayEnding:
+    """Relay until both directions have ended, one has failed, or the idle limit is reached; then close both.
 
-    Cancelled, it cuts both at once.
+    If cancelled, it aborts both.
     """
     work = _Relay(client, endpoint, limits, traffic, now)
     try:
@@ -87,18 +87,18 @@ async def relay(
     finally:
         cut(endpoint[1])
         cut(client[1])
-    return Ending(work.client.moved, work.endpoint.moved, reason)
+    return RelayEnding(work.client.moved, work.endpoint.moved, reason)
 
 
 async def part(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Close one connection so that its peer gets all that was written for it."""
+    """Close a connection after its peer has received everything."""
     if not writer.transport.is_closing():
         await linger(reader, writer)
         await flush(writer)
 
 
 async def linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """To close a socket with unread input sends a reset, which may destroy what the peer has not read yet."""
+    """Read to the end first: closing a socket with unread input sends a reset, which may destroy unread output."""
     if writer.transport.is_closing() or not writer.can_write_eof():
         return
     with suppress(OSError, TimeoutError):
@@ -109,8 +109,8 @@ async def linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 async def flush(writer: asyncio.StreamWriter) -> None:
-    """Close, and wait while the peer takes what is left."""
-    if not writer.transport.is_closing():  # asyncio's TLS forgets what is unsent when it is closed twice
+    """Close, and wait while the peer reads what is left."""
+    if not writer.transport.is_closing():  # asyncio's TLS discards unsent data when closed twice
         writer.close()
     if not unsent(writer):
         return
@@ -127,7 +127,7 @@ async def flush(writer: asyncio.StreamWriter) -> None:
 
 
 def cut(writer: asyncio.StreamWriter) -> None:
-    """Close at once, whatever waits to be written. asyncio's own abort fails where a close has just ended."""
+    """Close at once and discard unsent data. asyncio's abort fails right after a completed close."""
     if not writer.transport.is_closing() or unsent(writer):
         writer.transport.abort()
 
@@ -136,11 +136,11 @@ def unsent(writer: asyncio.StreamWriter) -> int:
     try:
         return writer.transport.get_write_buffer_size()
     except AttributeError:
-        return 0  # asyncio's TLS, once it is closed
+        return 0  # asyncio's TLS after a close
 
 
 class _End(asyncio.Protocol):
-    """One of the two while bytes are carried: what its own transport reads, the other's writes."""
+    """One side of the relay: writes what its transport reads to the other side's transport."""
 
     def __init__(self, streams: Streams, relay: "_Relay", count: ByteCount) -> None:
         self.reader, self.writer = streams
@@ -151,11 +151,11 @@ class _End(asyncio.Protocol):
         self.transport: Final = transport
         self.other: _End = self
         self.moved = 0
-        """What was read here and written there."""
+        """Bytes read here and written to the other side."""
         self.ended = False
         self._lost = False
         self._before: Final = before
-        """The streams' own protocol: it hears what concerns the transport's state all along, and bytes afterwards."""
+        """The streams' own protocol: gets the transport's state changes now, and data again after the relay."""
         self._relay: Final = relay
         self._count: Final = count
 
@@ -165,8 +165,8 @@ class _End(asyncio.Protocol):
         self.transport.resume_reading()
 
     def begin(self) -> None:
-        """Move what the reader has already. Both ends must have taken over: they may have to hold each other back."""
-        # Both are in every CPython, but in no published type; to read would be to wait.
+        """Forward what the reader has buffered. Both ends must have taken over, for flow control."""
+        # Both exist in every CPython, but not in the published types; reading would wait.
         held: bytearray = getattr(self.reader, "_buffer")  # noqa: B009
         ended: bool = getattr(self.reader, "_eof")  # noqa: B009
         if held:
@@ -181,7 +181,7 @@ class _End(asyncio.Protocol):
             self._relay.over(_words(None))
 
     def give_back(self) -> None:
-        """To the streams, which know how to end."""
+        """Return the transport to the streams, which close it."""
         if self._lost:
             return
         self.transport.set_protocol(self._before)
@@ -202,7 +202,7 @@ class _End(asyncio.Protocol):
     def eof_received(self) -> bool:
         self.ended = True
         self._relay.end_of(self)
-        # To stay open for writing is a wish that asyncio's TLS cannot fulfil, and complains about.
+        # asyncio's TLS cannot stay open for writing, and warns if asked to.
         return self.transport.can_write_eof()
 
     def pause_writing(self) -> None:
@@ -222,7 +222,7 @@ class _End(asyncio.Protocol):
 
 def _words(error: Exception | None) -> str:
     if error is None:
-        return "the other side is gone"
+        return "the other side disconnected"
     return str(error) or type(error).__name__
 
 
@@ -235,12 +235,12 @@ class _Relay:
         self.endpoint: Final = _End(endpoint, self, traffic.to_client)
         self.client.other, self.endpoint.other = self.endpoint, self.client
         self._eof_stuck = False
-        """A peer cannot be told that no more will come."""
+        """A peer cannot be half-closed."""
         self._over: Final[asyncio.Future[str]] = asyncio.get_running_loop().create_future()
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> str:
-        """Why it ended; empty when it ended in order."""
+        """Return why it ended; empty for a normal end."""
         ends = (self.client, self.endpoint)
         if not await self._writable():
             return "idle"
@@ -249,7 +249,7 @@ class _Relay:
         try:
             for end in ends:
                 end.begin()
-            self._look()
+            self._check_idle()
             return await self._over
         finally:
             if self._timer is not None:
@@ -258,7 +258,7 @@ class _Relay:
                 end.give_back()
 
     async def _writable(self) -> bool:
-        """A transport that is full tells so once, and has told it to the streams."""
+        """Wait until both can be written: a full transport has notified the streams, not the relay."""
         try:
             async with asyncio.timeout(self.limits.idle_seconds or None):
                 await self.endpoint.writer.drain()
@@ -266,18 +266,18 @@ class _Relay:
         except TimeoutError:
             return False
         except OSError:
-            pass  # what was received is delivered first, and then this comes up again
+            pass  # what was received is delivered first; then the error occurs again
         return True
 
     def end_of(self, end: _End) -> None:
-        """Told to the other side, if it can hear it."""
+        """Half-close the other side, if it can be."""
         transport = end.other.transport
         if not transport.is_closing():
             if transport.can_write_eof():
                 transport.write_eof()
             else:
                 self._eof_stuck = True
-                self._look()
+                self._check_idle()
         if self.both_ended():
             self.over("")
 
@@ -288,8 +288,8 @@ class _Relay:
         if not self._over.done():
             self._over.set_result(reason)
 
-    def _look(self) -> None:
-        """Whether nothing has moved for too long; if not, look again when that may be so."""
+    def _check_idle(self) -> None:
+        """End the relay if it is idle for too long; otherwise check again when it may be."""
         idle = self.limits.idle_seconds
         if self._eof_stuck:
             idle = min(idle or HALF_CLOSED_SECONDS, HALF_CLOSED_SECONDS)
@@ -299,6 +299,6 @@ class _Relay:
             return
         left = self.moved_at + idle - self.now()
         if left > 0:
-            self._timer = asyncio.get_running_loop().call_later(left, self._look)
+            self._timer = asyncio.get_running_loop().call_later(left, self._check_idle)
         else:
             self.over("idle")

@@ -1,7 +1,7 @@
-"""Services of the hosted cluster: which names mean one, and their addresses as its API says them.
+"""Services of the hosted cluster: which names denote one, and their addresses from its API.
 
-A foreign name whose first two labels look like a Service stays foreign. All that is asked of the API is `get` on
-Services; an API that does not answer only means that DNS is asked.
+A public name whose first two labels look like a Service is not a Service. The API needs only `get` on Services; if it
+does not answer, DNS is used.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from umbilical.fault import ApiRefused, ClusterError
-from umbilical.proxies.lookup import Cache, LookupFailed, LookupObserver, Result, SharedWork, Way
+from umbilical.proxies.lookup import Cache, LookupFailed, LookupObserver, LookupResult, LookupSource, SharedWork
 from umbilical.record import Record
 from umbilical.tunnel.outbound import is_literal
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from umbilical.cluster.client import ApiClient
 
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-"""RFC 1123, which both namespaces and Services keep to."""
+"""RFC 1123: valid for namespaces and Services."""
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
-"""No top-level domain looks so: resolvers take a name that ends in it for an address, in one of its older spellings."""
+"""Not a top-level domain: resolvers read a name that ends in a number as an address in an old notation."""
 SERVICE_LABEL: Final = "svc"
 
 
@@ -35,9 +35,9 @@ class ServiceName(Record):
 
 
 def parse_service_name(host: str, cluster_domain: str) -> ServiceName | None:
-    """Read NAME.NAMESPACE, NAME.NAMESPACE.svc or NAME.NAMESPACE.svc.DOMAIN; None for any other name.
+    """Parse NAME.NAMESPACE, NAME.NAMESPACE.svc or NAME.NAMESPACE.svc.DOMAIN; None for any other name.
 
-    Two labels that end with a dot are absolute, and so no Service.
+    Two labels with a final dot are an absolute name, not a Service.
     """
     name = plain(host)
     if name.endswith(f".{SERVICE_LABEL}.{plain(cluster_domain)}"):
@@ -51,23 +51,23 @@ def parse_service_name(host: str, cluster_domain: str) -> ServiceName | None:
     return ServiceName(labels[1], labels[0])
 
 
-def is_of_the_cluster(host: str, cluster_domain: str) -> bool:
-    """Whether the name can mean something inside the cluster alone; this machine's cluster may have it too."""
+def is_cluster_name(host: str, cluster_domain: str) -> bool:
+    """Return whether the name exists only in a cluster; this machine's cluster may have it too."""
     return plain(host).endswith((f".{SERVICE_LABEL}", "." + plain(cluster_domain)))
 
 
-def is_of_the_world(host: str, cluster_domain: str) -> bool:
-    """Whether the name means the same to everybody: neither the cluster's own, nor a short one, which some machine's
-    search list completes, nor that machine itself, nor an address in disguise.
+def is_public(host: str, cluster_domain: str) -> bool:
+    """Return whether the name is public: not the cluster's own, not a short one, which a search list completes, not
+    localhost, not an address in an old notation.
     """
     labels = plain(host).split(".")
-    if len(labels) < 2 or not all(labels) or ":" in host or is_of_the_cluster(host, cluster_domain):
+    if len(labels) < 2 or not all(labels) or ":" in host or is_cluster_name(host, cluster_domain):
         return False
     return labels[-1] != "localhost" and not _NUMBER.fullmatch(labels[-1])
 
 
 def absolute_names(host: str, cluster_domain: str) -> tuple[str, ...]:
-    """What the cluster's DNS is asked, in turn: short names of Services first, as pods there find them."""
+    """Return the names to query, in order: short names of Services first, as for pods in the cluster."""
     name = plain(host)
     domain = plain(cluster_domain)
     if name.endswith(f".{SERVICE_LABEL}"):
@@ -82,33 +82,33 @@ def plain(host: str) -> str:
 
 
 def _is_address(labels: list[str]) -> bool:
-    """127.1 is an address to every resolver."""
+    """Resolvers read 127.1 as an address."""
     return all(label.isdigit() for label in labels)
 
 
 log: Final = logging.getLogger(__name__)
 
 KNOWN_SECONDS: Final = 30.0
-"""A ClusterIP lives as long as its Service."""
+"""A ClusterIP does not change during the life of its Service."""
 UNKNOWN_SECONDS: Final = 10.0
-"""A Service that was just made shall be found soon."""
+"""A new Service must be found soon."""
 AFTER_ERROR_SECONDS: Final = 5.0
-"""For so long an API that failed is left alone."""
+"""Pause after a failed request to the API."""
 API_SECONDS: Final = 5.0
 
 
 class HostedServices(Protocol):
-    """The hosted cluster's API, as far as it is needed here."""
+    """The part of the hosted cluster's API that is needed here."""
 
     async def cluster_ips(self, namespace: str, name: str) -> tuple[str, ...] | None:
-        """All ClusterIPs; none of a headless Service or ExternalName; None: no such Service. Raises ClusterError."""
+        """Return all ClusterIPs; empty if headless or ExternalName; None: no such Service. Raises ClusterError."""
         ...
 
     async def close(self) -> None: ...
 
 
 class KubernetesServices:
-    """Fulfils HostedServices by a kubeconfig, which is read when the first Service is asked for."""
+    """Implements HostedServices with a kubeconfig, which is read at the first request."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig: Final = kubeconfig
@@ -133,7 +133,7 @@ class KubernetesServices:
 
 
 def addresses_of(service: dict[str, Any]) -> tuple[str, ...]:
-    """The ClusterIPs of both families; what is no address ("None", or nothing yet) is left out."""
+    """Return the ClusterIPs of both families, without "None" and missing ones."""
     spec = service.get("spec")
     spec = spec if isinstance(spec, dict) else {}
     listed = spec.get("clusterIPs")
@@ -142,15 +142,15 @@ def addresses_of(service: dict[str, Any]) -> tuple[str, ...]:
 
 
 async def ask_api(api: HostedServices, service: ServiceName) -> tuple[str, ...] | None:
-    """The Service's addresses, as `cluster_ips` gives them, within a time. Raises LookupFailed."""
+    """Call `cluster_ips` with a timeout. Raises LookupFailed."""
     try:
         async with asyncio.timeout(API_SECONDS):
             return await api.cluster_ips(service.namespace, service.name)
     except TimeoutError:
-        text = f"the hosted API gave no answer within {API_SECONDS:g} s"
-        raise LookupFailed(Result.TIMEOUT, str(service), text) from None
+        text = f"the hosted cluster's API did not answer within {API_SECONDS:g} s"
+        raise LookupFailed(LookupResult.TIMEOUT, str(service), text) from None
     except ClusterError as error:
-        raise LookupFailed(Result.FAILED, str(service), error.brief) from error
+        raise LookupFailed(LookupResult.FAILED, str(service), error.brief) from error
 
 
 class ServiceLookup:
@@ -170,13 +170,13 @@ class ServiceLookup:
         self._failed_at: float | None = None
 
     async def find(self, host: str) -> tuple[str, ...]:
-        """The Service's addresses; none where DNS is to be asked."""
+        """Return the Service's addresses; empty: use DNS."""
         service = parse_service_name(host, self._domain)
         if service is None:
             return ()
         known = self._known.get(service)
         if known is not None:
-            self._count(Result.CACHED)
+            self._count(LookupResult.CACHED)
             return known
         if self._failed_at is not None and self._now() < self._failed_at + AFTER_ERROR_SECONDS:
             return ()
@@ -193,14 +193,14 @@ class ServiceLookup:
             return ()
         self._failed_at = None
         self._known.put(service, found or (), KNOWN_SECONDS if found else UNKNOWN_SECONDS)
-        self._count(Result.OK if found else Result.ABSENT)
+        self._count(LookupResult.OK if found else LookupResult.ABSENT)
         return found or ()
 
     def _api_failed(self, failure: LookupFailed) -> None:
         if self._failed_at is None:
-            log.warning("Services are not looked up, DNS is asked: %s", failure.text)
+            log.warning("Service lookup failed, using DNS: %s", failure.text)
         self._failed_at = self._now()
         self._count(failure.result)
 
-    def _count(self, result: Result) -> None:
-        self._observer.looked_up(Way.SERVICE.value, result.value)
+    def _count(self, result: LookupResult) -> None:
+        self._observer.looked_up(LookupSource.SERVICE.value, result.value)

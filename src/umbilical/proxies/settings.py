@@ -1,6 +1,6 @@
-"""The settings of the proxies: frozen values, units in the names, and one table each of all that sets them.
+"""The settings of the proxies: frozen values with units in the names, and one table of flags for each proxy.
 
-A new setting is a field here and its row below; flags, help and docs/flags.md follow from the row.
+A new setting is a field here and a row below; flags, help and docs/flags.md are generated from the row.
 """
 
 from enum import Enum
@@ -13,89 +13,89 @@ from umbilical.tunnel.setting_rows import Setting, Table, Upstream, Value
 from umbilical.tunnel.settings import LOGGING, ListenAddress, TlsFiles
 
 LOOPBACK: Final = ("127.0.0.1", "::1")
-"""Where a sidecar listens unless told otherwise: its users share its pod."""
+"""Default listen addresses: the users of a sidecar share its pod."""
 SOCKS5_PORT: Final = 1080
-"""IANA's for SOCKS."""
+"""IANA's port for SOCKS."""
 HTTPS_PORT: Final = 3128
-"""Squid's, the usual one of an HTTP proxy."""
+"""Squid's port, the usual one of an HTTP proxy."""
 
 
 class Resolution(Enum):
-    """Who turns a name into addresses."""
+    """Where names are resolved."""
 
     AGENT = "agent"
-    """Nobody here: the name goes through the tunnel, and the agent's own resolver finds it."""
-    GUEST = "guest"
-    """The hosted cluster's DNS, asked through the tunnel."""
+    """The agent's own resolver: the name is sent through the tunnel unresolved."""
+    HOSTED = "guest"
+    """The hosted cluster's DNS, queried through the tunnel."""
     SERVICE = "service"
     """The hosted cluster's API for names of Services, its DNS for all others."""
     MANAGEMENT = "management"
-    """This machine's resolver; the addresses are dialled through the tunnel."""
-    GUEST_THEN_MANAGEMENT = "guest-then-management"
-    """As SERVICE while the tunnel works. While it does not, this machine's resolver, and dials without the tunnel."""
+    """This machine's resolver; addresses are dialled through the tunnel."""
+    HOSTED_THEN_MANAGEMENT = "guest-then-management"
+    """As SERVICE while the tunnel works; otherwise this machine's resolver, and dials without the tunnel."""
 
 
 class OutboundSettings(Record):
-    """How a proxy gets from a host and port to a connection."""
+    """How a proxy resolves names and opens connections."""
 
     dialer: DialerSettings
-    resolution: Resolution = Resolution.GUEST
+    resolution: Resolution = Resolution.HOSTED
     guest_dns: tuple[str, ...] = ()
-    """Addresses of the hosted cluster's DNS servers, "IP" or "IP:port"; none: looked up as `guest_dns_service`."""
+    """Addresses of the hosted cluster's DNS servers, "IP" or "IP:port"; empty: looked up as `guest_dns_service`."""
     guest_dns_service: str = "openshift-dns/dns-default"
     """NAMESPACE/NAME in the hosted cluster; needs `kubeconfig`."""
     cluster_domain: str = "cluster.local"
     kubeconfig: Path | None = None
-    """Of the hosted cluster; may get Services and nothing else."""
+    """Of the hosted cluster; needs permission to get Services and nothing else."""
     prefer_ipv4: bool = False
     direct_suffixes: tuple[str, ...] = ()
-    """Hosts under these leave by this machine's own network, through its proxy variables; none: nothing does."""
+    """Hosts below these domains are dialled by this machine's network and HTTPS_PROXY, not the tunnel."""
     never_direct: tuple[str, ...] = ()
-    """Exact hosts that are not, whatever the suffixes say."""
+    """Hosts that always use the tunnel, in spite of `direct_suffixes`."""
 
 
 class ListenerSettings(Record):
     listen: tuple[ListenAddress, ...]
     ipv6_if_there: bool = False
-    """An IPv6 address is left out on a machine that has none; so with the default, never with what a user gave."""
+    """Skip an IPv6 address on a machine without IPv6: for default addresses, not for given ones."""
     health: ListenAddress | None = None
-    """Liveness, readiness and metrics; None: no such port."""
+    """Address for liveness, readiness and metrics; None: no health port."""
     max_connections: int = 4096
-    """More are closed at once, and counted."""
+    """Further ones are closed at once, and counted."""
     handshake_seconds: float = 30.0
-    """For a client to say what it wants, from its first byte to its last."""
+    """How long a client may take to send its request."""
     idle_seconds: float = 3600.0
-    """A connection in which no byte has moved for so long is closed; 0: none is."""
+    """Close a connection in which no byte has moved for this long; 0: never."""
     drain_seconds: float = 30.0
-    """After SIGTERM: no new connections, and this long for those that are open."""
+    """How long open connections may take to end after SIGTERM."""
     buffer_bytes: int = 256 * 1024
-    """Read ahead per direction and connection."""
+    """Read buffer per direction and connection."""
 
 
 class Socks5Settings(Record):
     listener: ListenerSettings
     outbound: OutboundSettings
     credentials: Path | None = None
-    """Lines of USER:PASSWORD; where it is given, username/password is asked for. Read again when it changes."""
+    """File with lines of USER:PASSWORD: requires authentication. Read again when it changes."""
 
 
 class HttpsSettings(Record):
     listener: ListenerSettings
     outbound: OutboundSettings
     http_proxy: str = ""
-    """The user's proxy for http:// URLs, behind the tunnel; may hold credentials, so it is never shown."""
+    """The user's proxy for http:// URLs, behind the tunnel; may hold credentials, so it is never printed."""
     https_proxy: str = ""
     """The same for https:// URLs and CONNECT."""
     no_proxy: str = ""
     proxy_authority: Path | None = None
-    """Extra CAs for a proxy that speaks TLS, beside the system's."""
+    """CAs, in addition to the system's, for a user's proxy with an https:// URL."""
     http_proxy_file: Path | None = None
-    """Holds the URL instead of `http_proxy`; read again when it changes."""
+    """File with the URL, instead of `http_proxy`; read again when it changes."""
     https_proxy_file: Path | None = None
     proxy_credentials: Path | None = None
-    """USER:PASSWORD for proxies whose URL names no user; read again when it changes."""
+    """File with USER:PASSWORD for proxies whose URL has no user; read again when it changes."""
     listen_tls: TlsFiles = TlsFiles()
-    """With a certificate: clients speak TLS to the proxy. With an authority, they show certificates of it."""
+    """With a certificate: TLS for clients. With an authority: client certificates are required."""
     default_connect_port: int | None = None
     """For CONNECT without a port; None: refused."""
 
@@ -107,7 +107,7 @@ _MOUNTS: Final = "/etc/konnectivity"
 
 
 def _shared(port: int) -> Table:
-    """The rows of both proxies; `port` is the native command's."""
+    """Return the rows of both proxies; `port` is the native command's."""
     return (
         Setting("outbound.dialer.servers", Value.TARGETS, "--server", required=True,
                 help="Address of a server's port for clients; repeatable, tried in this order.",
@@ -118,7 +118,7 @@ def _shared(port: int) -> Table:
                 )),
         Setting("listener.listen", Value.LISTENERS, "--listen", f"127.0.0.1:{port} and [::1]:{port}",
                 help="Address for clients; repeatable.",
-                why="Users share the machine or the pod; HyperShift's listens on every interface.",
+                why="Users share the machine or the pod; HyperShift's proxy listens on every interface.",
                 upstream=(
                     Upstream("serving-port", Value.PORT, "8090", "Port for clients."),
                     Upstream("bind-address", Value.ITEMS, ",".join(LOOPBACK),
@@ -129,7 +129,7 @@ def _shared(port: int) -> Table:
                 help="Connect to the APIs of well-known clouds by this machine's network and HTTPS_PROXY, not the "
                 "tunnel."),
         Setting("outbound.prefer_ipv4", Value.SWITCH, "--prefer-ipv4", upstream="prefer-ipv4",
-                help="Use IPv6 addresses of a name only if it has no others."),
+                help="Use IPv6 addresses of a name only if it has no IPv4 addresses."),
         Setting("outbound.dialer.tls.authority", Value.FILE, "--ca",
                 help="CA of the servers' certificates; required for servers over TCP.",
                 upstream=(Upstream("ca-cert-path", default=f"{_MOUNTS}/proxy-ca/ca.crt"),)),
@@ -160,7 +160,7 @@ def _shared(port: int) -> Table:
                 help="Connect to hosts below this domain by this machine's network and HTTPS_PROXY, not the tunnel; "
                 "repeatable."),
         Setting("outbound.never_direct", Value.ITEMS, "--never-direct", metavar="HOST",
-                help="Host that is always reached through the tunnel, also while that is broken; repeatable."),
+                help="Host that is always reached through the tunnel, even while the tunnel is broken; repeatable."),
         Setting("listener.max_connections", Value.COUNT, "--max-connections", "4096",
                 help="Maximum open connections of clients; further ones are closed at once.",
                 why="Far above what the pods of one control plane open at once."),
@@ -178,20 +178,20 @@ def _shared(port: int) -> Table:
                 help="Timeout for the TLS handshake with a server.", why="As --connect-timeout."),
         Setting("outbound.dialer.reply_seconds", Value.SECONDS, "--reply-timeout", "30s",
                 help="How long to wait for a server to answer a dial.",
-                why="Covers the agent's own 5 s and dials by other agents."),
+                why="Covers the agent's own 5 s and redials by other agents."),
     )  # fmt: skip
 
 
 SOCKS5: Final[Table] = (
     *_shared(SOCKS5_PORT),
     Setting("outbound.resolution", Value.TEXT, "--resolve", choices=tuple(one.value for one in Resolution),
-            help="Resolver of names; default: guest if --guest-dns or --kubeconfig is given, else agent.",
+            help="Where names are resolved; default: guest if --guest-dns or --kubeconfig is given, else agent.",
             upstream=(
                 Upstream("resolve-from-guest-cluster-dns", Value.SWITCH,
-                         help="Accepted: the hosted cluster's DNS is asked in any case, unless the resolver is "
+                         help="Accepted and ignored: the hosted cluster's DNS is always used, unless the resolver is "
                          "disabled."),
                 Upstream("resolve-from-management-cluster-dns", Value.SWITCH,
-                         help="With --resolve-from-guest-cluster-dns: ask this machine's resolver while the tunnel "
+                         help="With --resolve-from-guest-cluster-dns: use this machine's resolver while the tunnel "
                          "does not work."),
                 Upstream("disable-resolver", Value.SWITCH,
                          help="Send names through the tunnel as they are; overrides the two --resolve-from flags."),
@@ -220,9 +220,9 @@ HTTPS: Final[Table] = (
     Setting("https_proxy_file", Value.FILE, upstream="https-proxy-file",
             help="File with the value of --https-proxy; read again when it changes."),
     Setting("proxy_authority", Value.FILE, "--proxy-ca", upstream="proxy-ca-path",
-            help="CAs beside the system's for a user's proxy with an https:// URL."),
+            help="CAs, in addition to the system's, for a user's proxy with an https:// URL."),
     Setting("outbound.resolution", Value.TEXT, "--resolve", choices=tuple(one.value for one in Resolution),
-            help="Resolver of names; default: guest if --guest-dns or --kubeconfig is given, else agent.",
+            help="Where names are resolved; default: guest if --guest-dns or --kubeconfig is given, else agent.",
             upstream=(Upstream("disable-resolver", Value.SWITCH,
                                help="Send names through the tunnel as they are; needs no KUBECONFIG."),)),
     Setting("proxy_credentials", Value.FILE, "--proxy-credentials-file",

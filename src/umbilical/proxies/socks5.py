@@ -1,7 +1,7 @@
-"""The SOCKS5 proxy and its process: a client's handshake, a dial, the reply by its cause, and the relay.
+"""The SOCKS5 proxy and its process: a client's handshake, a dial, the reply by its result, and the relay.
 
-Who may use it stands in a file with lines of USER:PASSWORD, read again when it changes and never shown. One that cannot
-be used any more leaves those in force that it held before.
+Credentials are lines of USER:PASSWORD in a file, read again when it changes and never printed. If the changed file is
+invalid, the previous credentials stay in use.
 """
 
 import asyncio
@@ -30,19 +30,19 @@ logger = logging.getLogger(__name__)
 
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_PART_BYTES: Final = 255
-"""RFC 1929 has one byte for the length of each."""
+"""RFC 1929: one byte for the length."""
 _NOBODY: Final = hashlib.sha256(b"").digest()
 
 
-class Credentials:
+class Socks5Credentials:
     def __init__(self, path: Path) -> None:
-        """Raises StartupError when the file cannot be used: a proxy must not open its door for want of a list."""
+        """Raises StartupError for an invalid file: a proxy must not start without its credentials."""
         self._path: Final = path
         self._stamp = file_stamp(path)
         self._digests = _read(path)
 
     def are_valid(self, username: bytes, password: bytes) -> bool:
-        """Takes as long for a name that is unknown, or for a password that is nearly right."""
+        """Compare in constant time, also for unknown names."""
         from hmac import compare_digest
 
         self._look()
@@ -58,13 +58,13 @@ class Credentials:
         try:
             self._digests = _read(self._path)
         except StartupError as fault:
-            logger.warning("%s %s: %s; those from before stay", fault.code, fault.what, fault.why)
+            logger.warning("%s %s: %s; the previous credentials stay in use", fault.code, fault.what, fault.why)
         else:
-            logger.info("credentials are read again: %d users", len(self._digests))
+            logger.info("credentials file was read again: %d users", len(self._digests))
 
 
 def _read(path: Path) -> dict[bytes, bytes]:
-    """Digests of passwords by name: what is kept in memory need not be a password."""
+    """Return digests of passwords by name, so that no password stays in memory."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
@@ -76,30 +76,30 @@ def _read(path: Path) -> dict[bytes, bytes]:
 
 
 def _parse(path: Path, number: int, line: bytes) -> tuple[bytes, bytes]:
-    """The line itself is never in an error: it may be a password alone."""
+    """Errors never contain the line: it may be a password."""
     username, colon, password = line.partition(b":")
     if not colon or not username or not password:
         raise _fault(path, f"line {number} is not USER:PASSWORD")
     if max(len(username), len(password)) > MAX_PART_BYTES:
-        raise _fault(path, f"line {number} has more than {MAX_PART_BYTES} bytes before or behind the colon")
+        raise _fault(path, f"line {number} has more than {MAX_PART_BYTES} bytes before or after the colon")
     return username, hashlib.sha256(password).digest()
 
 
 def _fault(path: Path, why: str) -> StartupError:
-    remedy = "write one USER:PASSWORD per line, readable for this process alone"
-    return StartupError("UMB521", f"cannot use the credentials in {path}", why, remedy)
+    remedy = "write one USER:PASSWORD per line, readable for this process only"
+    return StartupError("UMB521", f"could not read credentials from {path}", why, remedy)
 
 
 PROTOCOL: Final = "socks5"
 READ_BYTES: Final = 4096
-"""Of a handshake at a time: what is behind it waits in the connection's own, bounded buffer."""
+"""Read size during a handshake; data after it stays in the connection's buffer."""
 
 
 class Socks5:
-    """Fulfils `listener.Service`."""
+    """Implements `listener.ConnectionService`."""
 
     def __init__(
-        self, settings: ListenerSettings, opener: Opener, metrics: ProxyMetrics, credentials: Credentials | None
+        self, settings: ListenerSettings, opener: Opener, metrics: ProxyMetrics, credentials: Socks5Credentials | None
     ) -> None:
         self._settings: Final = settings
         self._opener: Final = opener
@@ -109,27 +109,27 @@ class Socks5:
         self._throttle: Final = LogThrottle()
 
     def drain(self) -> None:
-        """Every connection is one request: there is nobody to let go."""
+        """Every connection is one request: none waits between requests."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        handshake = socks5.SocksHandshake(self._credentials is not None)
+        handshake, seconds = socks5.SocksHandshake(self._credentials is not None), self._settings.handshake_seconds
         try:
-            async with asyncio.timeout(self._settings.handshake_seconds):
+            async with asyncio.timeout(seconds):
                 await self._shake_hands(handshake, reader, writer)
         except TimeoutError:
-            self._turned_away(writer, socks5.BAD_REQUEST, "its handshake took too long")
+            self._refused(writer, socks5.BAD_REQUEST, f"handshake not complete after {seconds:g} s")
             raise
         except ProtocolViolation as violation:
-            self._turned_away(writer, socks5.BAD_REQUEST, violation.message)
+            self._refused(writer, socks5.BAD_REQUEST, violation.message)
         if handshake.request is not None:
             await self._connect(handshake, handshake.request, (reader, writer))
         elif handshake.refusal is not None:
-            self._turned_away(writer, handshake.refusal.kind, handshake.refusal.text)
+            self._refused(writer, handshake.refusal.kind, handshake.refusal.text)
 
     async def _shake_hands(
         self, handshake: socks5.SocksHandshake, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Until the client has asked for something, was refused, or has left."""
+        """Return when the client has sent a request, was refused, or has disconnected."""
         while handshake.state not in (socks5.DIALLING, socks5.REFUSED):
             data = await reader.read(READ_BYTES)
             if not data:
@@ -146,8 +146,8 @@ class Socks5:
             endpoint = await self._opener.open(request.host, request.port)
         except DialFailed as failure:
             self._metrics.requested(PROTOCOL, failure.reason.value)
-            self._tell(failure, where)
-            client[1].write(socks5.encode_reply(failure.verdict.socks_reply))
+            self._log_failure(failure, where)
+            client[1].write(socks5.encode_reply(failure.report.socks_reply))
             return
         self._metrics.requested(PROTOCOL, OK)
         client[1].write(_success(endpoint[1]))
@@ -157,24 +157,24 @@ class Socks5:
         ended = await relay(client, endpoint, self._limits, self._metrics.traffic)
         log_tunnel(client[1], where, ended, len(early), began)
 
-    def _turned_away(self, writer: asyncio.StreamWriter, result: str, why: str) -> None:
+    def _refused(self, writer: asyncio.StreamWriter, result: str, why: str) -> None:
         self._metrics.requested(PROTOCOL, result)
-        self._say(f"UMB522 {result}", f"UMB522 a client is turned away client={peer_of(writer)}: {why}", "UMB522", "")
+        self._log(f"UMB522 {result}", f"UMB522 client refused client={peer_of(writer)}: {why}", "UMB522", "")
 
-    def _tell(self, failure: DialFailed, where: str) -> None:
-        verdict = failure.verdict
-        text = f"{verdict.code} dial of {where} failed: {verdict.words}: {failure}"
-        self._say(f"{verdict.code} {where}", text, verdict.code, verdict.remedy)
+    def _log_failure(self, failure: DialFailed, where: str) -> None:
+        report = failure.report
+        text = f"{report.code} dial of {where} failed: {report.words}: {failure}"
+        self._log(f"{report.code} {where}", text, report.code, report.remedy)
 
-    def _say(self, kind: str, text: str, code: str, remedy: str) -> None:
-        """The first of a kind at once, then how many there were: a storm is a few lines."""
+    def _log(self, kind: str, text: str, code: str, remedy: str) -> None:
+        """Log the first of a kind at once, then counts."""
         more = self._throttle.more(kind, time.monotonic())
         if more is not None:
             logger.warning("%s%s", text, more, extra=log_fields(code, remedy))
 
 
 def _success(writer: asyncio.StreamWriter) -> bytes:
-    """With the address from which the connection leaves this machine; zeros for a Unix socket, which has none."""
+    """Return the reply with the connection's local address; zeros for a Unix socket."""
     found = writer.get_extra_info("sockname")
     if isinstance(found, tuple):
         family = socket.AF_INET6 if ":" in found[0] else socket.AF_INET
@@ -186,8 +186,8 @@ def _success(writer: asyncio.StreamWriter) -> bytes:
 
 
 async def run_socks5(settings: Socks5Settings, make_tunnel: MakeTunnel | None = None) -> int:
-    """Serve until a signal; the exit code. Raises StartupError, with nothing left open."""
-    credentials = None if settings.credentials is None else Credentials(settings.credentials)
+    """Serve until a signal; return the exit code. Raises StartupError."""
+    credentials = None if settings.credentials is None else Socks5Credentials(settings.credentials)
 
     def make_service(opener: Opener, metrics: ProxyMetrics) -> Socks5:
         return Socks5(settings.listener, opener, metrics, credentials)

@@ -57,7 +57,7 @@ class Http1Request:
         """End of the head in the parsed buffer; the bytes after it are payload of the tunnel."""
 
 
-class ConnectReply:
+class Http1Reply:
     """The head of a proxy's reply to CONNECT."""
 
     def __init__(self, status: int, reason: str, end_offset: int) -> None:
@@ -295,7 +295,7 @@ def format_connect_request(address: str, headers: Sequence[tuple[str, str]] = ()
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
 
 
-def parse_connect_reply(buffer: bytes | bytearray, limit: int = MAX_HEAD_BYTES) -> ConnectReply | None:
+def parse_connect_reply(buffer: bytes | bytearray, limit: int = MAX_HEAD_BYTES) -> Http1Reply | None:
     """Parse the reply head at the start of `buffer`; None while it is incomplete. Raises ProtocolViolation."""
     data = bytes(buffer)
     end = _head_end(data, 0)
@@ -309,4 +309,4 @@ def parse_connect_reply(buffer: bytes | bytearray, limit: int = MAX_HEAD_BYTES) 
         raise ProtocolViolation(502, f"malformed status line {data[:80]!r}")
     if end < 0:
         return None
-    return ConnectReply(int(code), reason.decode("utf-8", "replace"), end)
+    return Http1Reply(int(code), reason.decode("utf-8", "replace"), end)

@@ -98,7 +98,7 @@ def test_four_booleans_become_one_word() -> None:
         ((), Resolution.SERVICE),
         ((GUEST,), Resolution.SERVICE),
         ((MANAGEMENT,), Resolution.SERVICE),
-        ((GUEST, MANAGEMENT), Resolution.GUEST_THEN_MANAGEMENT),
+        ((GUEST, MANAGEMENT), Resolution.HOSTED_THEN_MANAGEMENT),
         (("--disable-resolver",), Resolution.AGENT),
         (("--disable-resolver", GUEST, MANAGEMENT), Resolution.AGENT),
         (("--disable-resolver=false", GUEST), Resolution.SERVICE),

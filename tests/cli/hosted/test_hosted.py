@@ -1,4 +1,4 @@
-"""`umbilical hosted`: render, apply, check, and how a cluster is found."""
+"""`umbilical hosted`: render, apply, check."""
 
 import asyncio
 import base64
@@ -29,12 +29,12 @@ from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.cli import main
 from umbilical.cli.hosted import render as certificates
-from umbilical.cli.hosted.render import addresses, keep, tell, with_looked_up
+from umbilical.cli.hosted.render import addresses, keep, print_changes, with_looked_up
 from umbilical.fault import PkiError
 from umbilical.hosted.objects.sidecars import KUBECONFIG_MAP, TOKEN_SECRET
 from umbilical.hosted.objects.spec import AggregatedApi, HostedSpec, Pki
 from umbilical.hosted.objects.spec_reading import EXAMPLE
-from umbilical.hosted.pki.certificate_set import Renewal
+from umbilical.hosted.pki.certificate_set import CertificateRenewal
 from umbilical.hosted.pki.table import AGENT, CLUSTER
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.profiles import KeyType
@@ -84,12 +84,14 @@ async def test_only_the_control_planes_namespace_is_asked(tmp_path: Path) -> Non
 HOSTED_SPEC = hosted_spec(pki=Pki(key_type=KeyType.ECDSA_P256))
 
 
-def renewed(folder: Path | None, spec: HostedSpec = HOSTED_SPEC, days: int = 0, *, rotate: bool = False) -> Renewal:
+def renewed(
+    folder: Path | None, spec: HostedSpec = HOSTED_SPEC, days: int = 0, *, rotate: bool = False
+) -> CertificateRenewal:
     now = datetime.now(UTC) + timedelta(days=days)
     return certificates.renewed(spec, folder, "cryptography", rotate=rotate, retire=False, now=now)
 
 
-def kept(folder: Path) -> Renewal:
+def kept(folder: Path) -> CertificateRenewal:
     renewal = renewed(folder)
     keep(renewal, folder)
     return renewal
@@ -126,13 +128,13 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_keys_that_nobody_keeps_are_told_of(capsys: Captured) -> None:
-    tell(renewed(None), None)
+    print_changes(renewed(None), None)
     assert "--pki DIR" in capsys.readouterr().err
 
 
 def test_the_steps_of_a_rotation_are_told(tmp_path: Path, capsys: Captured) -> None:
     kept(tmp_path)
-    tell(renewed(tmp_path, rotate=True), tmp_path)
+    print_changes(renewed(tmp_path, rotate=True), tmp_path)
     told = capsys.readouterr()
     assert told.out == ""
     assert "--retire-signers" in told.err
@@ -143,7 +145,7 @@ SMALL = EXAMPLE.replace("keyType: rsa-2048", "keyType: ecdsa-p256")
 
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
-    """A spec whose keys are drawn quickly."""
+    """A spec with a key type that is generated quickly."""
     path = tmp_path / "guest.yaml"
     path.write_text(SMALL)
     return path
@@ -241,7 +243,7 @@ def test_signers_are_changed_in_a_directory_only(spec: Path, tmp_path: Path, ren
 def test_what_is_left_out_is_told(spec: Path, tmp_path: Path, render: Run) -> None:
     spec.write_text(SMALL.replace("    addresses: [172.30.12.7]\n", ""))
     told = render("--spec", spec, "--out", tmp_path / "out")
-    assert "note: addresses of openshift-apiserver are not known" in told.err
+    assert "note: the addresses of openshift-apiserver are not known" in told.err
 
 
 def test_a_spec_that_is_not_there_is_told(tmp_path: Path, render: Run) -> None:
@@ -282,9 +284,9 @@ def test_a_directory_for_a_named_cluster_must_be_there(tmp_path: Path, apply: Ru
 
 def test_a_broken_file_of_one_cluster_leaves_both_alone(folder: Path, tmp_path: Path, apply: Run) -> None:
     (folder / "hosted" / "broken.yaml").write_text("{")
-    # Neither kubeconfig is there: it would be another error if one were opened.
+    # The kubeconfigs do not exist: opening one would be another error.
     told = apply(folder, "--kubeconfig", "/none", "--management-kubeconfig", "/none", status=3)
-    assert "broken.yaml is no manifest" in told.err
+    assert "broken.yaml is not a manifest" in told.err
 
 
 @pytest.mark.real(*PROGRAMS)
@@ -310,7 +312,7 @@ def test_a_dry_run_stores_nothing_and_says_so(plane: ControlPlane, folder: Path,
     report = json.loads(out)
     assert report["dryRun"] is True
     assert [row["outcome"] for row in report["objects"]] == ["created", "not checked"]
-    assert "hosted is left alone" in err
+    assert "hosted is not applied: --kubeconfig is not given" in err
     name = json.loads((folder / "management" / "z.yaml").read_text())["metadata"]["name"]
     assert plane.kubectl("get", "namespace", name, "--ignore-not-found") == ""
 
@@ -332,7 +334,7 @@ def test_patches_that_are_not_applied_are_told(folder: Path, apply: Run) -> None
 
 @pytest.fixture
 def sidecars(folder: Path, plane: ControlPlane) -> Iterator[Path]:
-    """The same with what sidecars need: the kubeconfig that names a token, and the Secret that it is made in."""
+    """The same with objects for sidecars: the kubeconfig with a token file, and the token's Secret."""
     place = json.loads((folder / "management" / "z.yaml").read_text())["metadata"]["name"]
     write(folder / "management" / "k.yaml", "ConfigMap", KUBECONFIG_MAP, place, data={"kubeconfig": "{}"})
     write(folder / "hosted" / "t.yaml", "Secret", TOKEN_SECRET, "kube-system")
@@ -367,8 +369,8 @@ def test_a_token_that_does_not_come_is_status_1_with_a_reason_and_a_way_out(
     plane: ControlPlane, sidecars: Path, apply: Run
 ) -> None:
     out = apply(sidecars, *both_of(plane), "--token-timeout", "0s", status=1).out
-    assert "not copied\n    why: the hosted cluster has put no token into Secret kube-system/" in out
-    assert "    next: see that its kube-controller-manager runs" in out
+    assert "not copied\n    why: timed out after 0 s waiting for the hosted cluster to write a token to Secret" in out
+    assert "    next: check that its kube-controller-manager runs" in out
     assert out.splitlines()[-1].endswith("5 created, 1 not copied")
 
 
@@ -385,7 +387,9 @@ def test_with_one_cluster_it_is_said_what_is_left_to_do(plane: ControlPlane, sid
     place = json.loads((sidecars / "management" / "z.yaml").read_text())["metadata"]["name"]
     for option, where in (("--kubeconfig", "the control-plane namespace"), ("--management-kubeconfig", place)):
         out, err = apply(sidecars, option, plane.kubeconfig)
-        assert f"kube-system/{TOKEN_SECRET} of the hosted cluster is copied to {where}: apply with both" in err
+        assert (
+            f"kube-system/{TOKEN_SECRET} of the hosted cluster is copied to {where}: run this command with both" in err
+        )
         assert f"{place}/{TOKEN_SECRET}" not in out
 
 
@@ -399,10 +403,10 @@ def check(umbilical: Run) -> Run:
 
 def test_bad_input_is_refused(check: Run) -> None:
     for arguments, word in (
-        ([], "say what to look at"),
-        (["--namespace", "n"], "go together"),
-        (["--management-kubeconfig", "k"], "go together"),
-        (["--node", "10.0.0.1"], "say what to look at"),
+        ([], "give --kubeconfig, --namespace, --server"),
+        (["--namespace", "n"], "must be given together"),
+        (["--management-kubeconfig", "k"], "must be given together"),
+        (["--node", "10.0.0.1"], "give --kubeconfig, --namespace, --server"),
         (["--health", "nowhere"], "HOST:PORT"),
     ):
         assert word in check(*arguments, status=2).err
@@ -428,7 +432,7 @@ def test_a_tunnel_that_works_is_status_0_and_what_was_not_looked_at_is_named(
         options = [*entrance(tunnel.access), "--node", "127.0.0.1", "--kubelet-port", port]
         out = check(*options, "--proxy-health", f"127.0.0.1:{proxy}").out
     assert "T1 Every node's kubelet is reached through every server." in out
-    assert "skipped: no --kubeconfig was given" in out
+    assert "skipped: --kubeconfig is not given" in out
     assert "2 passed, 0 failed, 0 warned, 14 skipped" in out
 
 
@@ -438,7 +442,7 @@ def test_a_finding_is_status_1_in_every_form(tunnel: Tunnel, check: Run) -> None
     arguments = [*entrance(tunnel.access), *agent, "--node", "127.0.0.1", "--kubelet-port", free_port()]
     out = check(*arguments, status=1).out
     assert "UMB501 dial" in out
-    assert "lets it in" in out
+    assert "accepts it" in out
     report = check(*arguments, "-o", "json", status=1).json()
     assert report["kind"] == "HostedReport"
     assert report["summary"]["failed"] == 2

@@ -12,7 +12,7 @@ from tests.support.dns_server import ScriptedDns
 from tests.support.fixture_types import Patch
 from tests.support.in_process import Stage
 from tests.support.proxy_process import running
-from tests.support.proxy_scene import ask, drop, echo, endpoint
+from tests.support.proxy_testbed import ask, drop, echo, endpoint
 from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import make_tunnel_pki
 
@@ -58,12 +58,12 @@ def test_options_reach_the_settings(tmp_path: Path) -> None:
 def test_a_password_in_an_argument_is_refused_and_not_repeated(umbilical: Run) -> None:
     for option in ("--http-proxy", "--https-proxy"):
         told = umbilical("proxy", "https", SERVER, f"{option}=http://user:s3cret@proxy:3128", status=3).err
-        assert told.startswith(f"UMB547 {option} holds a user or a password\n")
+        assert told.startswith(f"UMB547 {option} contains a user name or a password\n")
         assert "s3cret" not in told
 
 
 def test_a_password_may_come_by_the_environment(monkeypatch: Patch, tmp_path: Path, umbilical: Run) -> None:
-    """What is wrong then is the scheme, which is looked at later; the value is still not shown."""
+    """The error is the scheme, which is checked later; the value is still not printed."""
     monkeypatch.setenv("UMBILICAL_PROXY_HTTPS_HTTPS_PROXY", "socks5://user:s3cret@proxy")
     told = umbilical("proxy", "https", SERVER, "--listen=127.0.0.1:0", status=3).err
     assert told.startswith("UMB532 ")
@@ -73,7 +73,7 @@ def test_a_password_may_come_by_the_environment(monkeypatch: Patch, tmp_path: Pa
 def test_files_that_make_no_sense_are_told(tmp_path: Path, umbilical: Run) -> None:
     for arguments, words in (
         (["--listen-cert={file}"], "UMB003 --listen-cert without --listen-key"),
-        (["--listen-ca={file}"], "UMB003 --listen-ca without --listen-cert"),
+        (["--listen-ca={file}"], "UMB003 --listen-ca was given without --listen-cert"),
         (["--proxy-ca={file}-no"], "UMB002 cannot read"),
     ):
         file = tmp_path / "file"
@@ -167,7 +167,7 @@ def test_limits_reach_the_settings() -> None:
 
 
 def test_options_of_the_dialer_reach_it(tmp_path: Path) -> None:
-    """Files are not looked at: they may come later, and are waited for."""
+    """Files are not checked: they may be created later."""
     found = outbound(
         *("--server=a:1", "--server=[::1]:2", "--server=a:1", "--server-name=konnectivity", "--protocol=grpc"),
         *("--ca", str(tmp_path / "ca"), "--cert", str(tmp_path / "crt"), "--key", str(tmp_path / "key")),
@@ -191,7 +191,7 @@ def test_options_of_names_reach_the_settings(tmp_path: Path) -> None:
     )
     assert found == OutboundSettings(
         dialer=DialerSettings((UnixServer(Path("/s")),)),
-        resolution=Resolution.GUEST_THEN_MANAGEMENT,
+        resolution=Resolution.HOSTED_THEN_MANAGEMENT,
         guest_dns=("172.30.0.10", "fd00::a"),
         guest_dns_service="kube-system/kube-dns",
         cluster_domain="c.example",
@@ -203,10 +203,10 @@ def test_options_of_names_reach_the_settings(tmp_path: Path) -> None:
 
 
 def test_whoever_says_where_the_guests_dns_is_gets_it_also_without_its_api() -> None:
-    assert outbound("--server=unix:/s", "--guest-dns=172.30.0.10").resolution is Resolution.GUEST
+    assert outbound("--server=unix:/s", "--guest-dns=172.30.0.10").resolution is Resolution.HOSTED
     assert outbound("--server=unix:/s", "--guest-dns=1.2.3.4", "--resolve=agent").resolution is Resolution.AGENT
     found = outbound("--server=unix:/s", "--resolve=guest-then-management", "--guest-dns=172.30.0.10")
-    assert (found.resolution, found.kubeconfig) == (Resolution.GUEST_THEN_MANAGEMENT, None)
+    assert (found.resolution, found.kubeconfig) == (Resolution.HOSTED_THEN_MANAGEMENT, None)
 
 
 def test_what_cannot_work_is_told_at_once() -> None:

@@ -1,4 +1,4 @@
-"""Agents on nodes and beside the control plane: what they run, who they are, what they may announce."""
+"""Agents on nodes and beside the control plane: pods, identities and identifiers."""
 
 import base64
 import ipaddress
@@ -31,8 +31,8 @@ from umbilical.hosted.objects.spec import (
     DataPlaneProxy,
     HostedSpec,
     Leases,
-    Server,
     ServerCount,
+    ServerProgram,
 )
 from umbilical.konnectivity.identity import parse_agent_rules
 from umbilical.konnectivity.metadata import AgentIdentifiers, parse_agent_identifiers
@@ -145,13 +145,13 @@ def test_an_agent_is_ready_once_a_server_is_reached_and_alive_before() -> None:
         found = container[probe]
         assert (found["httpGet"]["path"], found["periodSeconds"], found["failureThreshold"]) == (path, period, failures)
     assert container["resources"]["requests"] == {"cpu": "40m", "memory": "50Mi"}
-    # A port is declared where it is not taken from the node.
+    # A port is declared only without the host's network.
     assert [port["containerPort"] for port in container["ports"]] == [2041]
     assert "ports" not in agent_container(SPEC, FLAGS, "127.0.0.1")
 
 
 def test_new_certificates_restart_agents_that_read_them_only_once() -> None:
-    upstream = pod_template(hosted_spec(server=Server.UPSTREAM), {}, "sum")
+    upstream = pod_template(hosted_spec(server=ServerProgram.UPSTREAM), {}, "sum")
     assert upstream["metadata"]["annotations"] == {"umbilical.dev/certificates-sha256": "sum"}
     assert "annotations" not in pod_template(SPEC, {}, "sum")["metadata"]
 
@@ -191,7 +191,7 @@ def test_replicas_stand_apart_and_do_not_all_go_at_once() -> None:
     required = beside()["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert [term["topologyKey"] for term in required] == ["kubernetes.io/hostname"]
     assert (budget["kind"], budget["spec"]["maxUnavailable"]) == ("PodDisruptionBudget", 1)
-    # A budget for one alone would keep its node from being drained.
+    # A budget for a single replica would block the drain of its node.
     alone = control_plane_agent(hosted_spec(agents=Agents(control_plane_replicas=1)), "sum")
     assert [one["kind"] for one in alone] == ["Deployment"]
 

@@ -15,7 +15,7 @@ from umbilical.hosted.objects.control_plane_files import (
     management_certificates,
 )
 from umbilical.hosted.objects.spec import HostedSpec, Pki
-from umbilical.hosted.pki.table import AGENT, CLIENT, LEAVES, Leaf, Signers, Trust
+from umbilical.hosted.pki.table import AGENT, CLIENT, LEAVES, HostedLeaf, Signers, Trust
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.pem import certificate_blocks, holds_key
 
@@ -47,7 +47,7 @@ def test_each_cluster_gets_what_its_pods_show_and_the_hosted_one_no_other_key() 
 
 
 @pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.id)
-def test_a_secret_holds_the_tables_keys_and_names_its_authority_by_sha_256(leaf: Leaf) -> None:
+def test_a_secret_holds_the_tables_keys_and_names_its_authority_by_sha_256(leaf: HostedLeaf) -> None:
     found = leaf_secret(hosted_spec(), hosted_set(), leaf, "clusters-guest")
     assert list(found["data"]) == ["tls.crt", "tls.key", "ca.crt"]
     authority = certificate_blocks(data(found)["ca.crt"])[0]

@@ -1,4 +1,4 @@
-"""kube-apiserver's manifest: read, held against the spec, and given a server."""
+"""kube-apiserver's manifest: read, compared with the spec, and patched with a server."""
 
 import ipaddress
 from contextlib import suppress
@@ -47,13 +47,13 @@ def test_something_else_is_refused() -> None:
     head = b"{apiVersion: apps/v1, kind: Deployment, spec: "
     for content, why in (
         (b"a: *b", "aliases"),
-        (b"[]", "no Deployment"),
-        (b"{apiVersion: v1, kind: Pod}", "no Deployment"),
+        (b"[]", "its kind is not Deployment"),
+        (b"{apiVersion: v1, kind: Pod}", "its kind is not Deployment"),
         (b"{apiVersion: extensions/v1beta1, kind: Deployment}", "apiVersion is not apps/v1"),
         (head + b"{}}", "no containers"),
-        (head + b"{template: {spec: {containers: x}}}}", "cannot be read"),
+        (head + b"{template: {spec: {containers: x}}}}", "its containers are not a list"),
         (head + b"{template: {spec: {containers: []}}}}", "none of its containers"),
-        (as_bytes(static_pod()), "which kubeApiserver.workload says it is"),
+        (as_bytes(static_pod()), "as in kubeApiserver.workload"),
         (as_bytes(document), ""),
     ):
         code, told = refusal(content)
@@ -64,7 +64,7 @@ def test_something_else_is_refused() -> None:
 def test_what_contradicts_the_spec_is_refused() -> None:
     for path, value, why in (
         (("metadata", "namespace"), "elsewhere", "in the namespace elsewhere, the spec says clusters-guest"),
-        (("metadata", "name"), "kas", "called kas, the spec says kube-apiserver"),
+        (("metadata", "name"), "kas", "its name is kas, the spec says kube-apiserver"),
         (("spec", "replicas"), 2, "2 replicas, the spec says 3"),
         (("spec", "template", "metadata", "labels"), {"app": "x"}, "lack the labels app=kube-apiserver"),
     ):
@@ -149,7 +149,7 @@ def test_a_flag_that_cannot_work_is_refused_and_somebodys_own_order_of_addresses
     for flag in ("--egress-selector-config-file=/etc/other.yaml", "--enable-aggregator-routing=false"):
         document = deployment()
         container(document)["args"].append(flag)
-        with pytest.raises(RenderError, match=r"UMB552(?s:.*)already"):
+        with pytest.raises(RenderError, match=r"UMB552(?s:.*)and the tunnel needs"):
             patch(document)
     document = deployment()
     container(document)["args"].append("--kubelet-preferred-address-types=ExternalIP")

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes, alerts and panels: every name is one that servers, agents and proxies show."""
+"""Monitors, alerts and panels use only metrics that servers, agents and proxies expose."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ from tests.support.tunnel_client import DialRefused
 from tests.support.tunnel_pair import Shape, TunnelPair, http_get
 from tests.support.tunnel_pki import make_tunnel_pki
 
-from umbilical.dialer.failure import Reason
+from umbilical.dialer.failure import DialReason
 from umbilical.hosted.objects import monitoring
 from umbilical.hosted.objects.alerts import RUNBOOK, TUNNEL_REASONS, hosted_rules, rules
 from umbilical.hosted.objects.components import HEALTH_PORTS
@@ -119,8 +119,15 @@ def test_expected_agents_and_aggregated_apis_are_watched_where_there_are_some() 
 
 
 def test_every_fault_of_the_tunnel_is_counted_and_no_endpoint_s() -> None:
-    endpoints = {Reason.REFUSED, Reason.UNREACHABLE, Reason.TIMEOUT, Reason.NAME, Reason.FORBIDDEN, Reason.PROXY}
-    assert set(TUNNEL_REASONS.split("|")) == {reason.value for reason in Reason if reason not in endpoints}
+    endpoints = {
+        DialReason.REFUSED,
+        DialReason.UNREACHABLE,
+        DialReason.TIMEOUT,
+        DialReason.NAME,
+        DialReason.FORBIDDEN,
+        DialReason.PROXY,
+    }
+    assert set(TUNNEL_REASONS.split("|")) == {reason.value for reason in DialReason if reason not in endpoints}
 
 
 def test_a_client_that_gives_up_is_no_failed_dial() -> None:
@@ -130,7 +137,7 @@ def test_a_client_that_gives_up_is_no_failed_dial() -> None:
 
 
 def test_the_first_failed_reload_of_a_process_is_told_too() -> None:
-    """`increase` would not see it: the counter begins with 1."""
+    """`increase` is 0 for a counter that starts with 1."""
     assert " unless " in ALERTS["UmbilicalCertificateNotReloaded"]["expr"]
 
 
@@ -190,9 +197,9 @@ def test_the_control_plane_of_the_spec_is_chosen_first() -> None:
 
 
 TARGET_LABELS = {"namespace", "pod", "container", "instance", "job"}
-"""What Prometheus' operator puts on every sample of a pod or of a Service's endpoint."""
+"""Labels that the Prometheus operator adds to every sample."""
 LIVE_LABELS = {"proxy_strategy", "segment", "packet_type"}
-"""Whose values are few and shown by a pair that has dialled once, so that they are compared too."""
+"""Labels with few values, all seen after one dial; their values are compared too."""
 
 
 def certified(certificates: CertificateMetrics) -> None:
@@ -225,7 +232,7 @@ def all_of_a_proxy() -> str:
     made = ProxyMetrics()
     made.refused("limit")
     made.requested("socks5", "ok")
-    made.dialled("tunnel", Reason.NO_AGENT.value, 1.0)
+    made.dialled("tunnel", DialReason.NO_AGENT.value, 1.0)
     made.looked_up("guest", "timeout")
     certified(made.certificates)
     return made.render().decode()
@@ -253,7 +260,7 @@ def test_no_name_is_kept_that_nobody_asks_for() -> None:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """What a server and an agent show that run with HyperShift's strategies and have dialled, once in vain."""
+    """Metrics of a server and an agent with HyperShift's strategies after two dials, one of which failed."""
     folder = tmp_path_factory.mktemp("pair")
     flags = ["--proxy-strategies=destHost,defaultRoute"], ["--agent-identifiers=default-route=true&ipv4=192.0.2.7"]
     pair = TunnelPair(Shape(), make_tunnel_pki(folder), folder, *flags)

@@ -1,4 +1,4 @@
-"""The components' proxies: which there are, what they are told, and whom they may ask."""
+"""The components' proxies: containers, arguments, NO_PROXY and permissions."""
 
 import base64
 import ipaddress
@@ -19,7 +19,7 @@ from umbilical.hosted.objects import names
 from umbilical.hosted.objects.components import (
     COMPONENTS,
     HEALTH_PORTS,
-    Names,
+    NameResolution,
     ProxyKind,
     for_component,
     for_kube_apiserver,
@@ -40,7 +40,7 @@ from umbilical.hosted.objects.sidecars import (
     management_access,
     sidecar_patches,
 )
-from umbilical.hosted.objects.spec import DataPlaneProxy, HostedSpec, KubeApiserver, ManagementProxy, Networks
+from umbilical.hosted.objects.spec import DataPlaneProxy, HostedNetworks, HostedSpec, KubeApiserver, ManagementProxy
 from umbilical.proxies.settings import HttpsSettings, Resolution, Socks5Settings
 
 SECRET_URL = "http://user:pa55@proxy.example:3128"
@@ -62,7 +62,7 @@ def variables(of: dict[str, Any]) -> dict[str, str]:
 
 
 def socks5(of: dict[str, Any]) -> Socks5Settings:
-    """What the proxy makes of its arguments and variables."""
+    """The settings that the proxy reads from its arguments and environment."""
     flags = FlagSet(SOCKS5_PROXY.program, SOCKS5_PROXY.flags(), klog.FLAGS)
     flags.parse(of["args"])
     check_shared_flags(flags)
@@ -129,7 +129,7 @@ def test_proxies_dial_the_frontend_with_the_client_s_certificate() -> None:
 def test_names_are_resolved_as_the_component_needs() -> None:
     components = ("cluster-network-operator", "olm-operator", "oauth-openshift")
     found = [socks5(container(name, "socks5")).outbound.resolution for name in components]
-    assert found == [Resolution.AGENT, Resolution.SERVICE, Resolution.GUEST_THEN_MANAGEMENT]
+    assert found == [Resolution.AGENT, Resolution.SERVICE, Resolution.HOSTED_THEN_MANAGEMENT]
 
 
 def test_a_proxy_that_resolves_nothing_holds_no_kubeconfig_and_its_component_knows_it_untouched() -> None:
@@ -228,7 +228,7 @@ def test_only_who_dials_clouds_by_himself_leaves_by_the_management_cluster_s_pro
 
 def test_ipv4_is_preferred_where_services_have_nothing_else() -> None:
     assert socks5(container("olm-operator", "socks5")).outbound.prefer_ipv4
-    both = Networks(service=(ipaddress.ip_network("172.31.0.0/16"), ipaddress.ip_network("fd02::/112")))
+    both = HostedNetworks(service=(ipaddress.ip_network("172.31.0.0/16"), ipaddress.ip_network("fd02::/112")))
     assert not socks5(container("olm-operator", "socks5", hosted_spec(networks=both))).outbound.prefer_ipv4
 
 
@@ -263,7 +263,7 @@ def test_where_no_name_is_resolved_there_is_no_account_and_no_token_to_be_copied
     assert is_needed(hosted_spec(components=("olm-operator",)))
     (note,) = access_notes(hosted_spec())
     assert f"kube-system/{TOKEN_SECRET}" in note
-    assert "copied to clusters-guest: hosted apply" in note
+    assert "copied to clusters-guest: umbilical hosted apply" in note
     assert access_notes(AGENT_ONLY) == []
 
 
@@ -291,21 +291,24 @@ def test_the_volume_brings_all_files_together_and_does_not_hold_the_pod_back() -
 
 SOCKS5, HTTPS = ProxyKind.SOCKS5, ProxyKind.HTTPS
 TABLE = {
-    "openshift-apiserver": ([(HTTPS, 8090, Names.GUEST, False)], {"HTTP_PROXY": "http", "HTTPS_PROXY": "http"}),
+    "openshift-apiserver": (
+        [(HTTPS, 8090, NameResolution.HOSTED, False)],
+        {"HTTP_PROXY": "http", "HTTPS_PROXY": "http"},
+    ),
     "openshift-oauth-apiserver": (
-        [(SOCKS5, 8090, Names.GUEST, False)],
+        [(SOCKS5, 8090, NameResolution.HOSTED, False)],
         {"HTTP_PROXY": "socks5", "HTTPS_PROXY": "socks5"},
     ),
     "oauth-openshift": (
-        [(HTTPS, 8092, Names.GUEST, True), (SOCKS5, 8090, Names.GUEST_THEN_MANAGEMENT, False)],
+        [(HTTPS, 8092, NameResolution.HOSTED, True), (SOCKS5, 8090, NameResolution.HOSTED_THEN_MANAGEMENT, False)],
         {"HTTP_PROXY": "http", "HTTPS_PROXY": "http", "ALL_PROXY": "socks5"},
     ),
-    "ingress-operator": ([(HTTPS, 8090, Names.GUEST, True)], {"HTTP_PROXY": "http", "HTTPS_PROXY": "http"}),
-    "cluster-network-operator": ([(SOCKS5, 8090, Names.AGENT, False)], {}),
-    "ovnkube-control-plane": ([(SOCKS5, 8090, Names.GUEST, False)], {"ALL_PROXY": "socks5"}),
-    "olm-operator": ([(SOCKS5, 8090, Names.GUEST, False)], {"GRPC_PROXY": "socks5"}),
-    "catalog-operator": ([(SOCKS5, 8090, Names.GUEST, False)], {"GRPC_PROXY": "socks5"}),
-    "packageserver": ([(SOCKS5, 8090, Names.GUEST, False)], {"GRPC_PROXY": "socks5"}),
+    "ingress-operator": ([(HTTPS, 8090, NameResolution.HOSTED, True)], {"HTTP_PROXY": "http", "HTTPS_PROXY": "http"}),
+    "cluster-network-operator": ([(SOCKS5, 8090, NameResolution.AGENT, False)], {}),
+    "ovnkube-control-plane": ([(SOCKS5, 8090, NameResolution.HOSTED, False)], {"ALL_PROXY": "socks5"}),
+    "olm-operator": ([(SOCKS5, 8090, NameResolution.HOSTED, False)], {"GRPC_PROXY": "socks5"}),
+    "catalog-operator": ([(SOCKS5, 8090, NameResolution.HOSTED, False)], {"GRPC_PROXY": "socks5"}),
+    "packageserver": ([(SOCKS5, 8090, NameResolution.HOSTED, False)], {"GRPC_PROXY": "socks5"}),
 }  # fmt: skip
 
 
@@ -313,7 +316,7 @@ def test_every_component_that_a_spec_may_name_has_its_proxies_and_is_pointed_at_
     assert tuple(COMPONENTS) == names.COMPONENTS == tuple(TABLE)
     for name, (proxies, variables_of_it) in TABLE.items():
         component = COMPONENTS[name]
-        assert [(one.kind, one.port, one.names, one.to_cloud_apis) for one in component.proxies] == proxies
+        assert [(one.kind, one.port, one.resolution, one.to_cloud_apis) for one in component.proxies] == proxies
         ports = {one.url.partition(":")[0]: one.port for one in component.proxies}
         expected = {key: f"{scheme}://127.0.0.1:{ports[scheme]}" for key, scheme in variables_of_it.items()}
         assert component.environment() == expected
@@ -328,7 +331,7 @@ def test_containers_are_called_as_hypershift_calls_them() -> None:
     assert [one.container_name for one in proxies] == called
 
 
-EVERYWHERE = Networks(
+EVERYWHERE = HostedNetworks(
     service=(ipaddress.ip_network("172.31.0.0/16"), ipaddress.ip_network("fd02::/112")),
     machine=(ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")),
 )

@@ -1,4 +1,4 @@
-"""From a spec to the objects of both clusters, and what kustomize makes of them."""
+"""Rendering a spec to the objects of both clusters, and building them with kustomize."""
 
 import ipaddress
 import json
@@ -28,8 +28,8 @@ from umbilical.hosted.objects.spec import (
     Leases,
     Monitoring,
     Publishing,
-    Server,
     ServerCount,
+    ServerProgram,
     Strategy,
     Workload,
 )
@@ -39,7 +39,7 @@ STATIC = hosted_spec(kube_apiserver=KubeApiserver(workload=Workload.STATIC_POD, 
 CLUSTER_WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding", "APIService"}
 SPECS = {
     "full": hosted_spec(),
-    "upstream": hosted_spec(server=Server.UPSTREAM),
+    "upstream": hosted_spec(server=ServerProgram.UPSTREAM),
     "plain": hosted_spec(
         aggregated_apis=(), aggregated_authority="", components=(), monitoring=Monitoring(enabled=False)
     ),
@@ -170,7 +170,7 @@ def built(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def overlay(tmp_path: Path) -> Path:
-    """Somebody's own control plane, with the rendered base and component beside it."""
+    """An existing control plane, with the rendered base and component."""
     tree = render(hosted_spec(), hosted_set(), form=Format.KUSTOMIZE)
     write_tree(tree, tmp_path / "rendered", overwrite=False)
     (tmp_path / "kube-apiserver.yaml").write_bytes(as_bytes(deployment()))
@@ -184,7 +184,7 @@ def deployment_of(objects: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def sorted_lists(value: Any) -> Any:
-    """Take lists of named things in one order: kustomize puts new ones first."""
+    """Sort lists by name: kustomize puts new entries first."""
     if isinstance(value, dict):
         return {key: sorted_lists(one) for key, one in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The servers: their container, their files on a node, and how clients and agents find and reach them."""
+"""The servers: container, files on a node, Services, Routes and NetworkPolicies."""
 
 from typing import Any
 
@@ -33,8 +33,8 @@ from umbilical.hosted.objects.spec import (
     Monitoring,
     Pki,
     Publishing,
-    Server,
     ServerCount,
+    ServerProgram,
     Strategy,
     TlsProfile,
     Workload,
@@ -44,7 +44,7 @@ from umbilical.manifests.tree import AssetTree
 
 SPECS = {
     "plain": hosted_spec(),
-    "upstream": hosted_spec(server=Server.UPSTREAM),
+    "upstream": hosted_spec(server=ServerProgram.UPSTREAM),
     "leases": hosted_spec(server_count=ServerCount.LEASES, leases=Leases("servers-kubeconfig")),
     "modern": hosted_spec(tls_profile=TlsProfile.MODERN),
     "single signer": hosted_spec(pki=Pki(signers=Signers.SINGLE)),
@@ -151,10 +151,10 @@ def test_every_file_that_server_and_kube_apiserver_are_told_of_lies_on_the_node(
 
 
 def test_upstreams_server_has_no_rules_to_read() -> None:
-    upstream = hosted_spec(server=Server.UPSTREAM)
+    upstream = hosted_spec(server=ServerProgram.UPSTREAM)
     assert not [name for name in flags(upstream) if "identities" in name]
     assert "agent-identities" not in {volume["name"] for volume in pod_volumes(upstream)}
-    spec = SPEC.replace(server=Server.UPSTREAM)
+    spec = SPEC.replace(server=ServerProgram.UPSTREAM)
     tree = AssetTree()
     add_static_files(tree, "node", spec, hosted_set())
     assert not [asset.path for asset in tree if "identities" in asset.path]
@@ -222,7 +222,7 @@ SERVERS = {"app": "kube-apiserver"}
 
 
 def sources(spec: HostedSpec, port: int, pods: dict[str, str] = SERVERS) -> list[Any]:
-    """Return whom policies let in to a port of these pods; None stands for everybody."""
+    """Return the sources that policies allow to a port of these pods; None: everybody."""
     rules = [
         rule
         for policy in network_policies(spec)
@@ -237,7 +237,7 @@ def test_each_port_is_open_to_whom_it_is_for() -> None:
         monitoring=Monitoring(namespaces=("prometheus",)), kube_apiserver=KubeApiserver(ports=(6443, 2040))
     )
     prometheus = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "prometheus"}}}]
-    # kube-apiserver's own ports are not closed by the policies that select its pods; the admin port is for nobody.
+    # kube-apiserver's own ports stay open; the admin port is closed.
     expected = {8091: [None], 8090: [[{"podSelector": {}}]], 2041: [prometheus], 6443: [None], 2040: [None], 8093: []}
     assert {port: sources(spec, port) for port in expected} == expected
     assert sources(spec, 2041, {"app": "konnectivity-agent"}) == [prometheus]

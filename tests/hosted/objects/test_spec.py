@@ -1,4 +1,4 @@
-"""A spec from YAML, its rules, and the example that explains every key."""
+"""Reading a spec from YAML, its validation, and the example that explains every key."""
 
 import ipaddress
 import re
@@ -17,11 +17,11 @@ from umbilical.hosted.objects.spec import (
     AggregatedApi,
     ApiGroup,
     DataPlaneProxy,
+    HostedNetworks,
     HostedSpec,
     KubeApiserver,
     Leases,
     ManagementProxy,
-    Networks,
     Pki,
     Publishing,
     ServerCount,
@@ -38,8 +38,8 @@ from umbilical.pki.profiles import KeyType
 ADDRESS = ipaddress.ip_address("172.30.12.7")
 
 
-def networks(*texts: str) -> Networks:
-    return Networks(*((ipaddress.ip_network(text),) for text in texts))
+def networks(*texts: str) -> HostedNetworks:
+    return HostedNetworks(*((ipaddress.ip_network(text),) for text in texts))
 
 
 def test_servers_are_known_by_their_services_and_by_loopback_or_the_published_host() -> None:
@@ -53,16 +53,22 @@ def test_servers_are_known_by_their_services_and_by_loopback_or_the_published_ho
 def test_what_contradicts_itself_is_told() -> None:
     for changes, told in (
         ({"publishing": Publishing(Strategy.ROUTE, "10.0.0.9", 443)}, "publish.host 10.0.0.9 is an address"),
-        ({"publishing": Publishing(Strategy.NODE_PORT, "10.0.0.9", 8091)}, "publish.port 8091 is no port of nodes"),
-        ({"publishing": Publishing(Strategy.LOAD_BALANCER, "0.0.0.0", 8091)}, "nobody can connect"),
-        ({"publishing": Publishing(Strategy.LOAD_BALANCER, "a.b", 8091, {"a": "b"})}, "publish.labels are for a Route"),
+        ({"publishing": Publishing(Strategy.NODE_PORT, "10.0.0.9", 8091)}, "publish.port 8091 is not a node port"),
+        (
+            {"publishing": Publishing(Strategy.LOAD_BALANCER, "0.0.0.0", 8091)},
+            "0.0.0.0 is not an address to connect to",
+        ),
+        (
+            {"publishing": Publishing(Strategy.LOAD_BALANCER, "a.b", 8091, {"a": "b"})},
+            "publish.labels are allowed only with",
+        ),
         ({"server_count": ServerCount.LEASES}, "needs leases.kubeconfigSecret"),
-        ({"kube_apiserver": KubeApiserver(workload=Workload.STATIC_POD)}, "kubeApiserver.manifest is needed"),
+        ({"kube_apiserver": KubeApiserver(workload=Workload.STATIC_POD)}, "kubeApiserver.manifest is required"),
         ({"kube_apiserver": KubeApiserver(ports=())}, "kubeApiserver.ports is empty"),
-        ({"networks": Networks()}, "networks.service is needed"),
+        ({"networks": HostedNetworks()}, "networks.service is required"),
         ({"proxy": DataPlaneProxy(trusted_ca="bundle")}, "without a proxy"),
         ({"pki": Pki(authority_days=365)}, "pki.certificateDays must be less"),
-        ({"aggregated_authority": ""}, "aggregatedAuthority is needed"),
+        ({"aggregated_authority": ""}, "aggregatedAuthority is required"),
         ({"aggregated_apis": (AggregatedApi("a"), AggregatedApi("a"))}, "names a twice"),
         (
             {"aggregated_apis": (AggregatedApi("a", (), (ApiGroup("g"),)), AggregatedApi("b", (), (ApiGroup("g"),)))},
@@ -70,7 +76,7 @@ def test_what_contradicts_itself_is_told() -> None:
         ),
         (
             {"aggregated_apis": (AggregatedApi("a", (ipaddress.ip_address("172.31.0.9"),)),)},
-            "172.31.0.9 lies in a network of the hosted cluster",
+            "172.31.0.9 is also in a network of the hosted cluster",
         ),
         (
             {"networks": networks("10.0.0.0/8", "172.31.0.0/16", "10.1.0.0/16")},
@@ -189,11 +195,11 @@ def test_a_wrong_value_is_refused() -> None:
         ({"publish": {"strategy": "route", "host": "https://a.example"}}, "publish.host 'https://a.example'"),
         ({"publish": {"strategy": "nodeport", "host": "10.0.0.1"}}, "publish.port is needed"),
         ({"publish": {"host": "a.example"}}, "publish.strategy is needed: route or nodeport or loadbalancer"),
-        ({"images": {"server": "a b"}}, "an image reference is needed"),
-        ({"components": ["kube-scheduler"]}, "components[0] 'kube-scheduler': there are: openshift-apiserver"),
-        ({"proxy": {"http": "socks5://user:hunter2@proxy"}}, "proxy.http: a URL like"),
+        ({"images": {"server": "a b"}}, "must be an image reference"),
+        ({"components": ["kube-scheduler"]}, "components[0] 'kube-scheduler': must be one of: openshift-apiserver"),
+        ({"proxy": {"http": "socks5://user:hunter2@proxy"}}, "proxy.http: must be a URL like"),
         ({"proxy": {"trustedCa": "bundle"}}, "proxy.trustedCa is given without a proxy"),
-        ({"aggregatedAuthority": "none"}, "aggregatedAuthority: PEM certificates are needed"),
+        ({"aggregatedAuthority": "none"}, "aggregatedAuthority: must be PEM certificates"),
         ({"replicas": "three"}, "replicas 'three'"),
     ):
         why = refusal(**changes)

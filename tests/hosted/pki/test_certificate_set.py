@@ -9,7 +9,7 @@ from tests.support.hosted_certificates import NAMES, NOW, hosted_set, renewed, t
 from umbilical.fault import PkiError
 from umbilical.hosted.objects import names
 from umbilical.hosted.pki import table
-from umbilical.hosted.pki.certificate_set import LAYOUT_FILE, HostedSet, Names, leaf_reason, signer_reason
+from umbilical.hosted.pki.certificate_set import LAYOUT_FILE, HostedSet, ListenerNames, leaf_reason, signer_reason
 from umbilical.hosted.pki.table import (
     AGENT,
     CLIENT,
@@ -18,7 +18,7 @@ from umbilical.hosted.pki.table import (
     LEAVES,
     SERVER,
     SINGLE_SIGNER,
-    Leaf,
+    HostedLeaf,
     Signers,
     Trust,
     signer_ids,
@@ -33,7 +33,7 @@ from umbilical.pki.profiles import BACKDATE, KeyType, Profile, Usage, client_pro
 DAY = timedelta(days=1)
 
 
-def certificate(made: HostedSet, leaf: Leaf) -> Certificate:
+def certificate(made: HostedSet, leaf: HostedLeaf) -> Certificate:
     return read_certificates(made.leaves[leaf.id].certificate)[0]
 
 
@@ -41,8 +41,8 @@ def current(made: HostedSet, trust: Trust) -> Certificate:
     return read_certificates(made.signer_for(trust).pair.certificate)[0]
 
 
-def without(made: HostedSet, leaf: Leaf, pair: KeyPair | None = None) -> HostedSet:
-    """Copy a set with another pair in the place of one, or none."""
+def without(made: HostedSet, leaf: HostedLeaf, pair: KeyPair | None = None) -> HostedSet:
+    """Copy a set with one pair replaced or removed."""
     others = {id_: one for id_, one in made.leaves.items() if id_ != leaf.id}
     return replace(made, leaves=others if pair is None else {**others, leaf.id: pair})
 
@@ -107,7 +107,7 @@ def test_a_certificate_that_is_missing_is_made_and_new_names_renew_the_one_that_
 
 def test_a_name_that_no_certificate_can_hold_is_refused_before_a_key_is_drawn() -> None:
     with pytest.raises(PkiError, match="UMB150"):
-        renewed(None, Names(("a b",), ("konnectivity-server",)))
+        renewed(None, ListenerNames(("a b",), ("konnectivity-server",)))
 
 
 def test_a_certificate_is_renewed_when_less_than_its_share_is_left() -> None:
@@ -115,7 +115,7 @@ def test_a_certificate_is_renewed_when_less_than_its_share_is_left() -> None:
     assert renewed(hosted_set(), after=long).changes == ()
     renewal = renewed(hosted_set(), after=soon)
     assert {change.id for change in renewal.changes} == {leaf.id for leaf in LEAVES}
-    assert all("days were left" in change.why for change in renewal.changes)
+    assert all("days are left" in change.why for change in renewal.changes)
 
 
 def test_a_certificate_is_signed_anew_when_its_issuer_changed_though_the_names_are_the_same() -> None:
@@ -139,7 +139,7 @@ def test_a_certificate_with_anothers_key_or_of_another_role_is_made_anew() -> No
 
 def test_other_terms_renew_certificates_and_leave_signers_alone() -> None:
     for wanted, why in (
-        (terms(lifetime=30 * DAY), "30 are asked for"),
+        (terms(lifetime=30 * DAY), "the spec says 30"),
         (terms(key_type=KeyType.RSA_2048), "another kind of key"),
     ):
         renewal = renewed(hosted_set(), wanted=wanted)
@@ -152,7 +152,7 @@ def test_no_certificate_outlives_its_signer() -> None:
     made = renewed(None, wanted=wanted).set
     later = renewed(made, after=340 * DAY, wanted=wanted).set
     assert certificate(later, AGENT).not_after == current(later, Trust.AGENT_LISTENER).not_after
-    # A life that was cut is no reason to make it anew, over and over.
+    # A lifetime that the signer's end shortened does not cause renewals.
     assert renewed(later, after=341 * DAY, wanted=wanted).changes == ()
 
 
@@ -167,7 +167,7 @@ def test_a_rotation_goes_in_three_steps_of_which_none_is_left_out_and_nobody_is_
     third = renewed(second.set, retire=True)
     assert {(change.id, change.is_new) for change in third.changes} == {(id_, False) for id_ in second.set.signers}
     for leaf in LEAVES:
-        # Whoever is a step behind or ahead is still verified.
+        # A peer that is one step behind or ahead is still verified.
         for shown, trusted in ((hosted_set(), first.set), (first.set, second.set), (second.set, first.set)):
             authorities = read_certificates(trusted.trusted_by(leaf.verified_by))
             assert any(is_signed_by(certificate(shown, leaf), one) for one in authorities)
@@ -278,7 +278,7 @@ def test_another_wish_is_told() -> None:
 
 
 def test_time_and_what_is_missing_or_cannot_be_read_are_told() -> None:
-    for days, why in ((240, ""), (250, "days were left"), (366, "it expired at"), (-1, "it is not valid before")):
+    for days, why in ((240, ""), (250, "days are left"), (366, "it expired at"), (-1, "it is not valid before")):
         found = reason(days=days)
         assert why in found
         assert bool(found) == bool(why)
@@ -289,6 +289,6 @@ def test_time_and_what_is_missing_or_cannot_be_read_are_told() -> None:
 
 
 def test_a_leaf_is_no_signer() -> None:
-    assert signer_reason(PAIR, 0.33, NOW) == "it may not sign"
+    assert signer_reason(PAIR, 0.33, NOW) == "it is not a CA certificate"
     assert signer_reason(SIGNER.pair, 0.33, NOW) == ""
-    assert "days were left" in signer_reason(SIGNER.pair, 0.33, NOW + 7 * YEAR)
+    assert "days are left" in signer_reason(SIGNER.pair, 0.33, NOW + 7 * YEAR)

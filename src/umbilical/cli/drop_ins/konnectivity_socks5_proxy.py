@@ -44,7 +44,7 @@ def resolution_of(flags: FlagSet) -> Resolution:
     if flags.switch("disable-resolver"):
         return Resolution.AGENT
     if flags.switch("resolve-from-guest-cluster-dns") and flags.switch("resolve-from-management-cluster-dns"):
-        return Resolution.GUEST_THEN_MANAGEMENT
+        return Resolution.HOSTED_THEN_MANAGEMENT
     return Resolution.SERVICE
 
 

@@ -1,1 +1,1 @@
-"""`umbilical hosted`: hosted control planes. `cli/main.py` says which module has which command."""
+"""`umbilical hosted`: commands for hosted control planes. `cli/main.py` maps each command to its module."""

@@ -1,4 +1,4 @@
-"""`umbilical hosted apply`: a rendered directory into the management and the hosted cluster, by server-side apply."""
+"""`umbilical hosted apply`: apply a rendered directory to the management and hosted cluster (server-side apply)."""
 
 import asyncio
 import json
@@ -14,77 +14,80 @@ from umbilical.codes import FINDINGS
 
 if TYPE_CHECKING:
     from umbilical.cluster.apply import Document
-    from umbilical.hosted.apply import ApplyOptions, Step, TokenCopy
+    from umbilical.hosted.apply import ApplyOptions, ApplyResult, TokenCopy
 
 FOLDER: Final = click.Path(path_type=Path, file_okay=False, exists=True)
 Work = list[tuple[str, Path, "list[Document]"]]
-"""Name of the cluster, its kubeconfig, what it shall hold."""
+"""For each cluster: its name, its kubeconfig, the objects to apply."""
 
 
 @click.command()
 @click.argument("folder", type=FOLDER, metavar="DIR")
-@click.option("--kubeconfig", type=FILE, help="Of the hosted cluster: takes what lies in DIR/hosted.")
-@click.option("--management-kubeconfig", type=FILE, help="Of the management cluster: takes DIR/management.")
+@click.option("--kubeconfig", type=FILE, help="Kubeconfig of the hosted cluster, for DIR/hosted.")
+@click.option("--management-kubeconfig", type=FILE, help="Kubeconfig of the management cluster, for DIR/management.")
 @click.option(
     "--dry-run",
     type=click.Choice(["none", "server"]),
     default="none",
     show_default=True,
-    help="server: the API checks everything and stores nothing.",
+    help="With server, the API server validates every object and stores none.",
 )
-@click.option("--force-conflicts", is_flag=True, help="Take over fields that another manager has set.")
+@click.option("--force-conflicts", is_flag=True, help="Overwrite fields that another field manager owns.")
 @click.option(
     "--token-timeout",
     type=duration,
     default="30s",
     show_default=True,
-    help="For the hosted cluster to make the sidecars' token, which is copied to the control plane.",
+    help="How long to wait for the hosted cluster to create the sidecars' token.",
 )
 @output_option("table", "json")
 def apply(folder: Path, output: str, **options: Any) -> int:
-    """Apply the objects that `hosted render` wrote to DIR, in order: namespaces, rights, keys, services, pods."""
+    """Apply the objects that `hosted render` wrote to DIR.
+
+    The order is: namespaces, RBAC, Secrets and ConfigMaps, Services, pods. With both kubeconfigs the sidecars' token is
+    copied from the hosted cluster to the control-plane namespace. The exit status is 1 if an object was refused.
+    """
     from umbilical.hosted.apply import ApplyOptions
 
     work = _work(folder, options["kubeconfig"], options["management_kubeconfig"])
-    _tell_patches(folder)
+    _note_patches(folder)
     chosen = ApplyOptions(is_dry_run=options["dry_run"] == "server", force=options["force_conflicts"])
-    _tell_copy(work)
-    steps = asyncio.run(_applied(work, chosen, options["token_timeout"], tells=output == "table"))
+    _note_copy(work)
+    results = asyncio.run(_applied(work, chosen, options["token_timeout"], prints=output == "table"))
     if output == "json":
-        click.echo(_as_json(steps, chosen.is_dry_run), nl=False)
+        click.echo(_as_json(results, chosen.is_dry_run), nl=False)
     else:
-        click.echo(_last_line(steps, chosen.is_dry_run))
-    return FINDINGS if any(step.outcome.is_finding for step in steps) else 0
+        click.echo(_last_line(results, chosen.is_dry_run))
+    return FINDINGS if any(result.outcome.is_finding for result in results) else 0
 
 
 def _work(folder: Path, hosted: Path | None, management: Path | None) -> Work:
-    """Bring files and clusters together; both directories are read before anything is changed."""
+    """Read both directories before anything is applied."""
     from umbilical.hosted.apply import read_manifests
     from umbilical.hosted.objects.render import HOSTED, MANAGEMENT
 
     given = {MANAGEMENT: (management, "--management-kubeconfig"), HOSTED: (hosted, "--kubeconfig")}
     if all(kubeconfig is None for kubeconfig, _ in given.values()):
-        raise click.UsageError("say into which cluster: --management-kubeconfig, --kubeconfig, or both")
+        raise click.UsageError("give --management-kubeconfig, --kubeconfig, or both")
     work: Work = []
     for cluster, (kubeconfig, option) in given.items():
         if kubeconfig is not None:
             work.append((cluster, kubeconfig, read_manifests(folder / cluster)))
         elif (folder / cluster).is_dir():
-            click.echo(f"note: {folder / cluster} is left alone, for there is no {option}", err=True)
+            click.echo(f"note: {folder / cluster} is not applied: {option} is not given", err=True)
     return work
 
 
-def _tell_patches(folder: Path) -> None:
-    """What changes an object that somebody else made is that one's to apply."""
+def _note_patches(folder: Path) -> None:
     from umbilical.hosted.objects.render import PATCHES
 
     if (folder / PATCHES).is_dir():
-        said = f"{folder / PATCHES} is not applied: those Deployments belong to whoever made them"
-        click.echo(f"note: {said}; use the patches with kustomize or kubectl patch", err=True)
+        note = f"{folder / PATCHES} is not applied: its patches are for Deployments that others manage"
+        click.echo(f"note: {note}; apply them with kustomize or kubectl patch", err=True)
 
 
-def _tell_copy(work: Work) -> None:
-    """A token is copied by whoever reaches both clusters; whoever reaches one hears what is left to do."""
+def _note_copy(work: Work) -> None:
+    """With one kubeconfig the token cannot be copied: print what is left to do."""
     from umbilical.hosted.apply import SOURCE, has_source
 
     copy = _copy_of(work)
@@ -92,8 +95,8 @@ def _tell_copy(work: Work) -> None:
     if others or not (copy or has_source(documents)):
         return
     where = copy.namespace if copy else "the control-plane namespace"
-    said = f"sidecars resolve no names before {SOURCE} of the hosted cluster is copied to {where}"
-    click.echo(f"note: {said}: apply with both kubeconfigs at once, or copy its token and ca.crt by hand", err=True)
+    note = f"sidecars cannot resolve names until {SOURCE} of the hosted cluster is copied to {where}"
+    click.echo(f"note: {note}: run this command with both kubeconfigs, or copy its token and ca.crt by hand", err=True)
 
 
 def _copy_of(work: Work) -> "TokenCopy | None":
@@ -103,65 +106,65 @@ def _copy_of(work: Work) -> "TokenCopy | None":
     return next((planned_copy(name, documents) for name, _, documents in work if name == MANAGEMENT), None)
 
 
-async def _applied(work: Work, options: "ApplyOptions", token_seconds: float, *, tells: bool) -> "list[Step]":
-    from umbilical.hosted.apply import Patience, apply_documents, copy_token
+async def _applied(work: Work, options: "ApplyOptions", token_seconds: float, *, prints: bool) -> "list[ApplyResult]":
+    from umbilical.hosted.apply import TokenWait, apply_documents, copy_token
 
     copy = _copy_of(work) if len(work) > 1 else None
     width = max(len(subject) for subject in _subjects(work, copy))
-    steps: list[Step] = []
+    results: list[ApplyResult] = []
 
-    def tell(step: "Step") -> None:
-        if tells:
-            click.echo(_row(step, width))
+    def show(result: "ApplyResult") -> None:
+        if prints:
+            click.echo(_row(result, width))
 
     for cluster, kubeconfig, documents in work:
-        steps += await apply_documents(cluster, kubeconfig, documents, options, tell)
+        results += await apply_documents(cluster, kubeconfig, documents, options, show)
     if copy is not None:
         kubeconfigs = {cluster: kubeconfig for cluster, kubeconfig, _ in work}
         management = kubeconfigs.pop(copy.cluster)
         (hosted,) = kubeconfigs.values()
-        patience = Patience(token_seconds, lambda: _tell_wait(token_seconds))
-        steps.append(await copy_token(copy, hosted, management, options, tell, patience))
-    return steps
+        patience = TokenWait(token_seconds, lambda: _note_wait(token_seconds))
+        results.append(await copy_token(copy, hosted, management, options, show, patience))
+    return results
 
 
-def _tell_wait(seconds: float) -> None:
+def _note_wait(seconds: float) -> None:
     from umbilical.hosted.apply import SOURCE
 
-    click.echo(f"waiting up to {seconds:g} s for the hosted cluster to put a token into {SOURCE}", err=True)
+    click.echo(f"waiting up to {seconds:g} s for the hosted cluster to write a token to {SOURCE}", err=True)
 
 
 def _subjects(work: Work, copy: "TokenCopy | None") -> list[str]:
     return [str(document) for _, _, documents in work for document in documents] + ([copy.subject] if copy else [])
 
 
-def _row(step: "Step", width: int) -> str:
+def _row(result: "ApplyResult", width: int) -> str:
     from umbilical.checks.report import printable
 
-    line = f"{step.cluster:<10}  {step.subject:<{width}}  {step.outcome.value}"
-    told = [f"    why: {step.detail}"] if step.detail else []
-    told += [f"    next: {step.remedy}"] if step.remedy else []
-    return "\n".join(printable(text) for text in (line, *told))
+    line = f"{result.cluster:<10}  {result.subject:<{width}}  {result.outcome.value}"
+    lines = [f"    why: {result.detail}"] if result.detail else []
+    lines += [f"    next: {result.remedy}"] if result.remedy else []
+    return "\n".join(printable(text) for text in (line, *lines))
 
 
-def _last_line(steps: "list[Step]", is_dry_run: bool) -> str:
+def _last_line(results: "list[ApplyResult]", is_dry_run: bool) -> str:
     counts: dict[str, int] = {}
-    for step in steps:
-        counts[step.outcome.value] = counts.get(step.outcome.value, 0) + 1
-    told = ", ".join(f"{number} {word}" for word, number in counts.items())
-    return f"\n{len(steps)} objects: {told}" + (" (dry run: nothing was stored)" if is_dry_run else "")
+    for result in results:
+        counts[result.outcome.value] = counts.get(result.outcome.value, 0) + 1
+    summary = ", ".join(f"{number} {word}" for word, number in counts.items())
+    return f"\n{len(results)} objects: {summary}" + (" (dry run: nothing was stored)" if is_dry_run else "")
 
 
-def _as_json(steps: "list[Step]", is_dry_run: bool) -> str:
+def _as_json(results: "list[ApplyResult]", is_dry_run: bool) -> str:
     rows = [
         {
-            "cluster": step.cluster,
-            "object": step.subject,
-            "outcome": step.outcome.value,
-            "detail": step.detail,
-            "next": step.remedy,
+            "cluster": result.cluster,
+            "object": result.subject,
+            "outcome": result.outcome.value,
+            "detail": result.detail,
+            "next": result.remedy,
         }
-        for step in steps
+        for result in results
     ]
     value = {"apiVersion": API_VERSION, "kind": "ApplyReport", "dryRun": is_dry_run, "objects": rows}
     return json.dumps(value, indent=2) + "\n"

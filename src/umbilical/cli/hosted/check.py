@@ -1,4 +1,4 @@
-"""`umbilical hosted check`: does the tunnel of a hosted control plane do what it is for, server by server."""
+"""`umbilical hosted check`: check the tunnel of a hosted control plane, server by server."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from umbilical.hosted.clusters import CheckOptions
 
 _CLUSTERS: Final = (
-    click.option("--kubeconfig", type=FILE, help="Of the hosted cluster."),
-    click.option("--management-kubeconfig", type=FILE, help="Of the management cluster; with --namespace."),
-    click.option("-n", "--namespace", metavar="NAME", help="The control plane's namespace there."),
+    click.option("--kubeconfig", type=FILE, help="Kubeconfig of the hosted cluster."),
+    click.option("--management-kubeconfig", type=FILE, help="Kubeconfig of the management cluster; needs --namespace."),
+    click.option("-n", "--namespace", metavar="NAME", help="Namespace of the control plane in the management cluster."),
 )
 _FILES: Final = (
     click.option(
@@ -25,41 +25,42 @@ _FILES: Final = (
         type=server_place,
         multiple=True,
         metavar="HOST:PORT|unix:PATH",
-        help="A server's port for clients, one by one; else ports of the pods are forwarded.",
+        help="Address of a server's port for clients; repeatable. Default: forward ports of the pods.",
     ),
-    click.option("--server-name", default="", metavar="NAME", help="Whom their certificates must be for."),
-    click.option("--ca", type=FILE, help="CA of the servers' certificates; else from the namespace."),
-    click.option("--cert", type=FILE, help="A client's certificate."),
-    click.option("--key", type=FILE, help="Its key."),
-    click.option("--agent-cert", type=FILE, help="An agent's certificate, which servers must turn away."),
-    click.option("--agent-key", type=FILE, help="Its key."),
+    click.option("--server-name", default="", metavar="NAME", help="Name in the servers' certificates. Default: host."),
+    click.option("--ca", type=FILE, help="CA of the servers' certificates. Default: read from the namespace."),
+    click.option("--cert", type=FILE, help="Client certificate for the servers."),
+    click.option("--key", type=FILE, help="Private key of --cert."),
+    click.option("--agent-cert", type=FILE, help="Certificate of an agent, which servers must refuse."),
+    click.option("--agent-key", type=FILE, help="Private key of --agent-cert."),
     click.option("--kubelet-ca", type=FILE, help="CA of the kubelets' certificates."),
-    click.option("--kubelet-cert", type=FILE, help="A certificate to show to kubelets."),
-    click.option("--kubelet-key", type=FILE, help="Its key."),
+    click.option("--kubelet-cert", type=FILE, help="Client certificate for the kubelets."),
+    click.option("--kubelet-key", type=FILE, help="Private key of --kubelet-cert."),
 )
 _PLACES: Final = (
     click.option(
-        "--health", type=server_address, multiple=True, metavar="HOST:PORT", help="A server's health port, one by one."
+        "--health", type=server_address, multiple=True, metavar="HOST:PORT", help="Server health port; repeatable."
     ),
-    click.option("--node", "nodes", multiple=True, metavar="ADDRESS", help="A node; else those of the cluster."),
+    click.option("--node", "nodes", multiple=True, metavar="ADDRESS", help="Node address; repeatable. Default: all."),
     click.option(
-        "--kubelet-port", type=click.IntRange(1, 65535), default=10250, show_default=True, help="With --node."
+        "--kubelet-port", type=click.IntRange(1, 65535), default=10250, show_default=True, help="Port of the kubelets."
     ),
     click.option(
-        "--proxy-health", type=server_address, multiple=True, metavar="HOST:PORT", help="A proxy's health port."
+        "--proxy-health", type=server_address, multiple=True, metavar="HOST:PORT", help="Proxy health port; repeatable."
     ),
-    click.option("--timeout", type=duration, default="10s", show_default=True, help="For every hop of a dial."),
+    click.option("--timeout", type=duration, default="10s", show_default=True, help="Timeout for each hop of a dial."),
 )
 
 
 @click.command()
 @apply_options((*_CLUSTERS, *_FILES, *_PLACES))
-@click.option("--list", "lists", is_flag=True, help="List the checks and stop.")
+@click.option("--list", "lists", is_flag=True, help="List the checks and exit.")
 @output_option("table", "json", "junit")
 def check(output: str, lists: bool, **options: Any) -> int:
-    """Check the tunnel: servers, agents, kubelets through it, logs, certificates, Services and policies.
+    """Check the tunnel of a hosted control plane.
 
-    What cannot be looked at is skipped and says why. The status is 1 when a check fails, 4 when none could be made.
+    Checks servers, agents, kubelets through the tunnel, logs, certificates, Services and NetworkPolicies. A check
+    without its input is skipped and shows why. The exit status is 1 if a check fails, 4 if none could run.
     """
     from umbilical.hosted.check import check_findings
     from umbilical.hosted.check_rules import CATALOGUE, GROUPS
@@ -77,10 +78,10 @@ def _check_options(options: dict[str, Any]) -> "CheckOptions":
     from umbilical.hosted.clusters import CheckOptions
 
     if (options["management_kubeconfig"] is None) != (options["namespace"] is None):
-        raise click.UsageError("--management-kubeconfig and --namespace go together")
+        raise click.UsageError("--management-kubeconfig and --namespace must be given together")
     sources = ("kubeconfig", "namespace", "server", "health", "proxy_health")
     if not any(options[name] for name in sources):
-        raise click.UsageError("say what to look at: --kubeconfig, --management-kubeconfig with --namespace, or files")
+        raise click.UsageError("give --kubeconfig, --namespace, --server, --health or --proxy-health")
     name = options["server_name"]
     return CheckOptions(
         management_kubeconfig=options["management_kubeconfig"],
@@ -101,11 +102,11 @@ def _check_options(options: dict[str, Any]) -> "CheckOptions":
 
 
 _REACHED: Final = frozenset({"M1", "H1", "S1", "P1"})
-"""The checks that somebody answers at all."""
+"""Checks of whether an API, a server or a proxy answers."""
 
 
 def _status(findings: list[Finding]) -> int:
-    """A report in which nothing was looked at is no good news."""
+    """If no check could run, the status is not 0."""
     failing = {finding.id for finding in findings if finding.outcome is Outcome.FAILED}
     is_seen = any(finding.outcome in (Outcome.PASSED, Outcome.WARNED) for finding in findings)
     if not is_seen and failing <= _REACHED:

@@ -1,6 +1,6 @@
-"""`umbilical hosted render`: the objects of both clusters from one spec, as files, a kustomize base, or on stdout.
+"""`umbilical hosted render`: render the objects of both clusters from one spec: files, a kustomize base, or stdout.
 
-Before that: ClusterIPs asked of the management cluster, and certificates made or renewed in their directory.
+Before that it looks up ClusterIPs in the management cluster, and creates or renews the certificates in their directory.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ from umbilical.hosted.objects.spec import HostedSpec, IpAddress
 if TYPE_CHECKING:
     from umbilical.cluster.client import ApiClient
     from umbilical.hosted.objects.spec import HostedSpec
-    from umbilical.hosted.pki.certificate_set import HostedSet, Renewal, Terms
+    from umbilical.hosted.pki.certificate_set import CertificateRenewal, CertificateSettings, HostedSet
     from umbilical.manifests.tree import AssetTree
 
 _NONE: Final = ("", "None")
-"""What a Service has in place of an address before it gets one, and if it shall have none."""
+"""Values of clusterIP before one is assigned, and of a headless Service."""
 
 
 def with_looked_up(spec: HostedSpec, kubeconfig: Path) -> HostedSpec:
-    """Put the addresses of aggregated APIs in: of Services that the spec names, and of those with the label.
+    """Return the spec with the ClusterIPs of aggregated APIs: Services that it names, and those with the label.
 
-    Raises Fault: the API does not answer, or refuses.
+    Raises Fault: the API does not answer, or refuses the request.
     """
     from umbilical.cluster.client import make_client
 
@@ -51,7 +51,7 @@ async def look_up(client: "ApiClient", spec: HostedSpec) -> dict[str, tuple[IpAd
 
 
 def addresses(services: Iterable[Mapping[str, Any]], spec: HostedSpec) -> dict[str, tuple[IpAddress, ...]]:
-    """Pick from a list of Services; those that have no address yet are left out."""
+    """Return ClusterIPs by Service; Services without one are left out."""
     named = {api.service for api in spec.aggregated_apis}
     found = {}
     for service in services:
@@ -65,41 +65,41 @@ def addresses(services: Iterable[Mapping[str, Any]], spec: HostedSpec) -> dict[s
 
 _ENDINGS: Final = (".crt", ".key")
 _ROTATION: Final = (
-    "next, in this order, since a signer must be trusted before anybody shows its certificates:",
-    "  1. apply this in both clusters, and on nodes with static pods",
-    "  2. render again, which signs certificates with the new signers, and apply that",
+    "next, in this order, because a signer must be trusted before its certificates are used:",
+    "  1. apply this to both clusters, and to nodes with static pods",
+    "  2. render again: this signs the certificates with the new signers; apply that",
     "  3. render with --retire-signers, and apply that",
 )
 
 
 def renewed(
     spec: "HostedSpec", folder: Path | None, backend: str, *, rotate: bool, retire: bool, now: datetime | None = None
-) -> "Renewal":
-    """Take up what the directory holds, and make the rest; write nothing. Raises PkiError: it cannot be taken up."""
+) -> "CertificateRenewal":
+    """Read the directory and create what is missing or due; write nothing. Raises PkiError: it cannot be read."""
     from umbilical.cli.pki.options import chosen_backend
-    from umbilical.hosted.pki.certificate_set import Names, renew
+    from umbilical.hosted.pki.certificate_set import ListenerNames, renew
 
-    names = Names(spec.frontend_names, spec.agent_listener_names)
+    names = ListenerNames(spec.frontend_names, spec.agent_listener_names)
     existing = None if folder is None else _kept(folder)
     with chosen_backend(backend) as signing:
         moment = now or datetime.now(UTC)
         return renew(existing, names, _terms(spec), moment, signing, rotate=rotate, retire=retire)
 
 
-def keep(renewal: "Renewal", folder: Path) -> None:
-    """Write the directory, if there is something new; keys are their owner's alone."""
+def keep(renewal: "CertificateRenewal", folder: Path) -> None:
+    """Write the directory if something changed; keys are readable for their owner only."""
     if renewal.changes:
         write_directory(folder, renewal.set.files(), overwrite=True)
 
 
-def tell(renewal: "Renewal", folder: Path | None) -> None:
-    """Say on standard error what was made, and what that asks for."""
+def print_changes(renewal: "CertificateRenewal", folder: Path | None) -> None:
+    """Print on standard error what was created, and the next steps."""
     from umbilical.hosted.pki.certificate_set import ROTATED
 
     for change in renewal.changes:
-        click.echo(f"{'made' if change.is_new else 'changed'} {change.id}: {change.why}", err=True)
+        click.echo(f"{'created' if change.is_new else 'changed'} {change.id}: {change.why}", err=True)
     if folder is None:
-        click.echo("note: nobody keeps the signers' keys; give --pki DIR to renew certificates later", err=True)
+        click.echo("note: the signers' keys are not kept; give --pki DIR to renew certificates later", err=True)
     elif any(change.why == ROTATED for change in renewal.changes):
         for line in _ROTATION:
             click.echo(line, err=True)
@@ -114,11 +114,11 @@ def _kept(folder: Path) -> "HostedSet | None":
     return HostedSet.from_files({path.name: read_bytes(path) for path in found})
 
 
-def _terms(spec: "HostedSpec") -> "Terms":
-    from umbilical.hosted.pki.certificate_set import Terms
+def _terms(spec: "HostedSpec") -> "CertificateSettings":
+    from umbilical.hosted.pki.certificate_set import CertificateSettings
 
     pki = spec.pki
-    return Terms(
+    return CertificateSettings(
         pki.signers,
         pki.key_type,
         timedelta(days=pki.authority_days),
@@ -140,23 +140,21 @@ def _print_example(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 
 @click.command()
-@click.option("--spec", "spec_file", type=FILE, required=True, help="What is to be rendered; see --example.")
-@click.option("--out", required=True, metavar="DIR|-", help="Directory for the files; - prints the objects only.")
+@click.option("--spec", "spec_file", type=FILE, required=True, help="Spec file (YAML); see --example.")
+@click.option("--out", required=True, metavar="DIR|-", help="Output directory; - prints the objects.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["files", "kustomize"]),
     default="files",
     show_default=True,
-    help="Plain files, or a kustomize base for each cluster beside them.",
+    help="Plain files, or also a kustomize base for each cluster.",
 )
-@click.option("--pki", "pki_folder", type=FOLDER, help="Keep certificates and signers here, and renew what is due.")
-@click.option("--rotate-signers", is_flag=True, help="Make new signers, trusted beside the old ones from now on.")
-@click.option("--retire-signers", is_flag=True, help="End the trust in signers that no certificate needs any more.")
-@click.option(
-    "--management-kubeconfig", type=FILE, help="Look up the ClusterIPs of aggregated APIs in the management cluster."
-)
-@click.option("--overwrite", is_flag=True, help="Replace files that exist in DIR.")
+@click.option("--pki", "pki_folder", type=FOLDER, help="Directory where certificates and signers are kept and renewed.")
+@click.option("--rotate-signers", is_flag=True, help="Create new signers, trusted in addition to the old ones.")
+@click.option("--retire-signers", is_flag=True, help="Remove trust in signers that no certificate needs any more.")
+@click.option("--management-kubeconfig", type=FILE, help="Kubeconfig of the management cluster, to look up ClusterIPs.")
+@click.option("--overwrite", is_flag=True, help="Overwrite existing files in the output directory.")
 @backend_option
 @click.option(
     "--example",
@@ -164,17 +162,20 @@ def _print_example(context: click.Context, _: click.Parameter, wanted: bool) -> 
     is_eager=True,
     expose_value=False,
     callback=_print_example,
-    help="Print a spec with every key explained, and nothing else.",
+    help="Print an example spec that explains every key, and exit.",
 )
 def render(spec_file: Path, out: str, **options: Any) -> None:
-    """Render manifests, certificates and patches of a hosted control plane's tunnel from one spec."""
+    """Render the tunnel of a hosted control plane from a spec.
+
+    Writes manifests for both clusters, certificates, and patches for Deployments that others manage.
+    """
     from umbilical.cli.tree_files import print_documents, print_files, refuse_existing, write_tree
     from umbilical.hosted.objects.render import Format, notes
     from umbilical.hosted.objects.render import render as rendered
 
     folder: Path | None = options["pki_folder"]
     if folder is None and (options["rotate_signers"] or options["retire_signers"]):
-        raise click.UsageError("--rotate-signers and --retire-signers change a directory: give it with --pki DIR")
+        raise click.UsageError("--rotate-signers and --retire-signers need --pki DIR")
     spec = _spec(spec_file, options["management_kubeconfig"])
     renewal = renewed(
         spec, folder, options["backend"], rotate=options["rotate_signers"], retire=options["retire_signers"]
@@ -183,15 +184,15 @@ def render(spec_file: Path, out: str, **options: Any) -> None:
     if out != STDOUT:
         refuse_existing(tree, Path(out), overwrite=options["overwrite"])
     if folder is not None:
-        # Before what is rendered from it: certificates whose signer is lost could never be renewed.
+        # Before the manifests: certificates whose signer is lost could never be renewed.
         keep(renewal, folder)
     if out == STDOUT:
         print_documents(tree)
     else:
         write_tree(tree, Path(out), overwrite=options["overwrite"])
         print_files(tree)
-        _tell_leftovers(tree, Path(out))
-    tell(renewal, folder)
+        _note_leftovers(tree, Path(out))
+    print_changes(renewal, folder)
     for note in notes(spec):
         click.echo(f"note: {note}", err=True)
 
@@ -200,14 +201,11 @@ def _spec(file: Path, management_kubeconfig: Path | None) -> "HostedSpec":
     from umbilical.hosted.objects.spec_reading import read_spec
 
     spec = read_spec(read_input(file))
-    if management_kubeconfig is None:
-        return spec
-
-    return with_looked_up(spec, management_kubeconfig)
+    return spec if management_kubeconfig is None else with_looked_up(spec, management_kubeconfig)
 
 
 def _manifest(spec: "HostedSpec", spec_file: Path) -> bytes | None:
-    """Read kube-apiserver's manifest, named from where the spec lies."""
+    """Read kube-apiserver's manifest; its path is relative to the spec file."""
     name = spec.kube_apiserver.manifest
     return read_input(spec_file.parent / name) if name else None
 
@@ -217,13 +215,13 @@ def read_input(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as fault:
         why = fault.strerror or str(fault)
-        raise Fault("UMB002", f"cannot read {path}", why, f"look at it: ls -l {path}") from None
+        raise Fault("UMB002", f"could not read {path}", why, f"ls -l {path}") from None
 
 
-def _tell_leftovers(tree: "AssetTree", folder: Path) -> None:
-    """Name files of an earlier rendering: whoever applies the directory would apply them too."""
+def _note_leftovers(tree: "AssetTree", folder: Path) -> None:
+    """Name files of an earlier rendering: `hosted apply` would apply them too."""
     written = {asset.path for asset in tree}
     for place in sorted({Path(asset.path).parent for asset in tree}):
         for path in sorted((folder / place).iterdir()):
             if path.suffix in _OURS and str(place / path.name) not in written:
-                click.echo(f"note: {path} is not part of this rendering; remove it unless it is yours", err=True)
+                click.echo(f"note: {path} is not part of this rendering; delete it if it is stale", err=True)

@@ -1,4 +1,4 @@
-"""`umbilical proxy curl`: one HTTP request through the tunnel, with curl's options where they mean the same."""
+"""`umbilical proxy curl`: send one HTTP request through the tunnel; options are named as curl's."""
 
 import asyncio
 import os
@@ -19,35 +19,35 @@ from umbilical.fault import HostedError
 from umbilical.tunnel.settings import TlsFiles
 
 if TYPE_CHECKING:
-    from umbilical.hosted.access import Access
+    from umbilical.hosted.access import TunnelAccess
     from umbilical.hosted.endpoint_tls import EndpointTls
-    from umbilical.hosted.http_call import Call, Exchange, Header, Url
-    from umbilical.hosted.way import Trip, Way
+    from umbilical.hosted.http_call import Header, HttpCall, HttpExchange, Url
+    from umbilical.hosted.route import EndpointRoute, PingResult
 
 FORM: Final = "application/x-www-form-urlencoded"
 _HIDDEN: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 
 _ENDPOINT: Final = (
-    click.option("--cacert", type=FILE, help="CA of the endpoint's certificate; else this machine's own."),
-    click.option("--client-cert", type=FILE, help="A certificate to show to the endpoint."),
-    click.option("--client-key", type=FILE, help="Its key."),
-    click.option("--endpoint-name", default="", metavar="NAME", help="Whom its certificate must be for."),
+    click.option("--cacert", type=FILE, help="CA of the endpoint's certificate. Default: this machine's CAs."),
+    click.option("--client-cert", type=FILE, help="Client certificate for the endpoint."),
+    click.option("--client-key", type=FILE, help="Private key of --client-cert."),
+    click.option("--endpoint-name", default="", metavar="NAME", help="Name in the endpoint's certificate."),
     click.option("-k", "--insecure", is_flag=True, help="Do not verify the endpoint's certificate."),
-    click.option("--kubelet", is_flag=True, help="With --namespace: its credentials for kubelets."),
+    click.option("--kubelet", is_flag=True, help="Use the kubelet credentials of the namespace; requires --namespace."),
 )
 _REQUEST: Final = (
-    click.option("-X", "--request", "method", metavar="METHOD", help="Other than GET, or POST with -d."),
-    click.option("-H", "--header", "headers", multiple=True, metavar="HEADER|@FILE", help="Further header lines."),
-    click.option("-d", "--data", metavar="DATA|@FILE", help="A body to send; @- is standard input."),
-    click.option("-I", "--head", is_flag=True, help="Ask for the head alone, and show it."),
+    click.option("-X", "--request", "method", metavar="METHOD", help="HTTP method. Default: GET, or POST with -d."),
+    click.option("-H", "--header", "headers", multiple=True, metavar="HEADER|@FILE", help="Header line; repeatable."),
+    click.option("-d", "--data", metavar="DATA|@FILE", help="Request body; @- reads standard input."),
+    click.option("-I", "--head", is_flag=True, help="Send HEAD and print the response headers."),
 )
 _OUTPUT: Final = (
-    click.option("-i", "--include", is_flag=True, help="Show the answer's head before the body."),
-    click.option("-o", "--out", type=FILE, help="Write the body to this file."),
-    click.option("-f", "--fail", is_flag=True, help="Exit with 1 when the status is 400 or more."),
-    click.option("-v", "--verbose", is_flag=True, help="Tell of hops and heads on standard error."),
-    click.option("--timeout", type=duration, default="10s", show_default=True, help="For every hop of the way."),
-    click.option("--max-time", type=duration, default="5m", show_default=True, help="For everything together."),
+    click.option("-i", "--include", is_flag=True, help="Print the response headers before the body."),
+    click.option("-o", "--out", type=FILE, help="File for the response body."),
+    click.option("-f", "--fail", is_flag=True, help="Exit with status 1 if the HTTP status is 400 or higher."),
+    click.option("-v", "--verbose", is_flag=True, help="Print hops and headers on standard error."),
+    click.option("--timeout", type=duration, default="10s", show_default=True, help="Timeout for each hop."),
+    click.option("--max-time", type=duration, default="5m", show_default=True, help="Timeout for the whole request."),
 )
 
 
@@ -62,14 +62,14 @@ def _curl_options(command: Command) -> Command:
 @_curl_options
 @access_options
 def curl(url: str, **options: Any) -> int:
-    """Request URL through the tunnel and print the answer's body.
+    """Request URL through the tunnel and print the response.
 
-    A name in URL is resolved by the agent. The status is 0 for any answer, unless -f is given.
+    The agent resolves the host name of URL. The exit status is 0 for any HTTP response, unless -f is given.
     """
     from umbilical.hosted.access import open_access
 
     if options["kubelet"] and options["namespace"] is None:
-        raise click.UsageError("--kubelet goes with --namespace, which has the credentials")
+        raise click.UsageError("--kubelet needs --namespace: the credentials are read from there")
     call = _call(_url(url), options)
     files = tls_files("client-", options["client_cert"], options["client_key"], options["cacert"])
     request = access_request(options, needs_kubelet=options["kubelet"])
@@ -77,7 +77,7 @@ def curl(url: str, **options: Any) -> int:
         try:
             return asyncio.run(_bounded(access, call, _endpoint_tls(access, files, options), options))
         except BrokenPipeError:
-            return _nobody_reads()
+            return _reader_left()
 
 
 def _url(text: str) -> "Url":
@@ -86,30 +86,30 @@ def _url(text: str) -> "Url":
     try:
         return parse_url(text)
     except ValueError as error:
-        raise click.UsageError(f"{text!r} is no URL to ask for: {error}") from None
+        raise click.UsageError(f"{text!r} is not a valid URL: {error}") from None
 
 
-def _call(url: "Url", options: dict[str, Any]) -> "Call":
-    from umbilical.hosted.http_call import Call, names
+def _call(url: "Url", options: dict[str, Any]) -> "HttpCall":
+    from umbilical.hosted.http_call import HttpCall, names
 
     headers = [header for text in options["headers"] for header in _headers(text)]
     body = _body(options["data"])
     if body is not None and "content-type" not in names(headers):
         headers.append(("Content-Type", FORM))
     if options["head"] and body is not None:
-        raise click.UsageError("-I sends no body, so it excludes -d")
+        raise click.UsageError("-I and -d exclude each other: HEAD has no body")
     method = options["method"] or ("HEAD" if options["head"] else "GET" if body is None else "POST")
-    return Call(method, url, tuple(headers), body or b"")
+    return HttpCall(method, url, tuple(headers), body or b"")
 
 
 def _headers(text: str) -> "list[Header]":
-    """Read `Name: value`, or a file of such lines: what is secret is better kept out of the list of processes."""
+    """Read `Name: value`, or a file of such lines: arguments are visible in the list of processes."""
     lines = _read(text[1:]).decode("latin-1").splitlines() if text.startswith("@") else [text]
     headers = []
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
-            raise click.UsageError("a header is written as 'Name: value'")
+            raise click.UsageError("a header must have the form 'Name: value'")
         headers.append((name.strip(), value.strip()))
     return headers
 
@@ -127,8 +127,8 @@ def _read(name: str) -> bytes:
     return Path(name).read_bytes()
 
 
-def _endpoint_tls(access: "Access", given: TlsFiles, options: dict[str, Any]) -> "EndpointTls":
-    """Take what was given; what was not, from the namespace if kubelets' credentials were asked for."""
+def _endpoint_tls(access: "TunnelAccess", given: TlsFiles, options: dict[str, Any]) -> "EndpointTls":
+    """Use the given files; with --kubelet take the missing ones from the namespace."""
     from umbilical.hosted.endpoint_tls import EndpointTls
 
     kubelet = access.kubelet or TlsFiles()
@@ -137,46 +137,46 @@ def _endpoint_tls(access: "Access", given: TlsFiles, options: dict[str, Any]) ->
     return EndpointTls(files, options["endpoint_name"], is_verified=not options["insecure"])
 
 
-async def _bounded(access: "Access", call: "Call", tls: "EndpointTls", options: dict[str, Any]) -> int:
-    from umbilical.hosted.way import Endpoint, Way
+async def _bounded(access: "TunnelAccess", call: "HttpCall", tls: "EndpointTls", options: dict[str, Any]) -> int:
+    from umbilical.hosted.route import EndpointRoute, RouteEndpoint
 
     url, limit = call.url, options["max_time"]
-    endpoint = Endpoint(url.host, url.port, tls if url.scheme == "https" else None)
+    endpoint = RouteEndpoint(url.host, url.port, tls if url.scheme == "https" else None)
     try:
-        async with asyncio.timeout(limit), Way(access, endpoint, max(options["timeout"], 0.001)) as way:
-            return await _requested(way, call, options)
+        async with asyncio.timeout(limit), EndpointRoute(access, endpoint, max(options["timeout"], 0.001)) as route:
+            return await _requested(route, call, options)
     except TimeoutError:
-        why = f"it was not over after {limit:g} s"
+        why = f"timed out after {limit:g} s (--max-time)"
         raise HostedError(
-            "UMB576", f"{call.method} {endpoint}: no whole answer in time", why, "--max-time 1h"
+            "UMB576", f"{call.method} {endpoint} was not completed", why, "repeat with --max-time 1h"
         ) from None
 
 
-async def _requested(way: "Way", call: "Call", options: dict[str, Any]) -> int:
-    from umbilical.hosted.http_call import Exchange
+async def _requested(route: "EndpointRoute", call: "HttpCall", options: dict[str, Any]) -> int:
+    from umbilical.hosted.http_call import HttpExchange
 
-    trip, pipe = await way.open()
+    result, pipe = await route.open()
     if options["verbose"]:
-        _tell_hops(trip)
+        _print_hops(result)
     if pipe is None:
-        failure = trip.failure
+        failure = result.failure
         assert failure is not None
         raise HostedError(failure.code, failure.what, failure.why, failure.remedy)
     try:
-        return await _exchanged(Exchange(pipe), call, options)
+        return await _exchanged(HttpExchange(pipe), call, options)
     finally:
         pipe.close()
 
 
-async def _exchanged(exchange: "Exchange", call: "Call", options: dict[str, Any]) -> int:
+async def _exchanged(exchange: "HttpExchange", call: "HttpCall", options: dict[str, Any]) -> int:
     if options["verbose"]:
-        _tell_lines(">", [f"{call.method} {call.url.path} HTTP/1.1", f"Host: {call.url.authority}"])
-        _tell_lines(">", [f"{name}: {_shown(name, value)}" for name, value in call.headers])
+        _print_lines(">", [f"{call.method} {call.url.path} HTTP/1.1", f"Host: {call.url.authority}"])
+        _print_lines(">", [f"{name}: {_shown(name, value)}" for name, value in call.headers])
     await exchange.send(call)
     answer = await exchange.answer()
     if options["verbose"]:
-        _tell_lines("<", answer.head.split("\r\n")[:-2])
-    # Opened only now: a request that fails leaves an older file as it was.
+        _print_lines("<", answer.head.split("\r\n")[:-2])
+    # Opened only now: a request that fails leaves an existing file unchanged.
     with _sink(options["out"]) as write:
         if options["include"] or options["head"]:
             write(answer.head.encode("latin-1"))
@@ -187,7 +187,7 @@ async def _exchanged(exchange: "Exchange", call: "Call", options: dict[str, Any]
 
 @contextmanager
 def _sink(path: Path | None) -> Iterator[Callable[[bytes], None]]:
-    """Yield what writes the body, at once and not when a buffer is full."""
+    """Yield a function that writes the body unbuffered."""
     if path is None:
         yield _write_out
         return
@@ -196,7 +196,7 @@ def _sink(path: Path | None) -> Iterator[Callable[[bytes], None]]:
             yield lambda octets: _write_all(stream, octets)
     except OSError as error:
         why = error.strerror or str(error)
-        raise HostedError("UMB578", f"cannot write {path}", why, f"ls -ld {path.parent}; df {path.parent}") from None
+        raise HostedError("UMB578", f"could not write {path}", why, f"ls -ld {path.parent}; df {path.parent}") from None
 
 
 def _write_out(octets: bytes) -> None:
@@ -211,26 +211,26 @@ def _write_all(stream: FileIO, octets: bytes) -> None:
         view = view[stream.write(view) :]
 
 
-def _nobody_reads() -> int:
-    """Whoever read our output has seen enough (`| head`): Python must not complain about it on its way out."""
+def _reader_left() -> int:
+    """The reader of our output has closed it (`| head`): keep Python from reporting that at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
-def _tell_hops(trip: "Trip") -> None:
+def _print_hops(result: "PingResult") -> None:
     from umbilical.cli.ping_text import milliseconds, tls_line
 
     now = datetime.now(UTC)
-    failed = trip.failure.hop if trip.failure is not None else ""
-    for hop in trip.hops:
+    failed = result.failure.hop if result.failure is not None else ""
+    for hop in result.hops:
         verdict = "failed" if hop.name == failed else hop.detail
-        _tell_lines("*", [f"{hop.name:<13}{milliseconds(hop.seconds):>8}  {verdict}"])
-        facts = {"tls": trip.server, "endpoint tls": trip.endpoint}.get(hop.name)
+        _print_lines("*", [f"{hop.name:<13}{milliseconds(hop.seconds):>8}  {verdict}"])
+        facts = {"tls": result.server, "endpoint tls": result.endpoint}.get(hop.name)
         if facts is not None:
-            _tell_lines("*", [f"{'':<13}{'':>8}  {tls_line(facts, now, 'not verified')}"])
+            _print_lines("*", [f"{'':<13}{'':>8}  {tls_line(facts, now, 'not verified')}"])
 
 
-def _tell_lines(mark: str, lines: list[str]) -> None:
+def _print_lines(mark: str, lines: list[str]) -> None:
     from umbilical.checks.report import printable
 
     for line in lines:

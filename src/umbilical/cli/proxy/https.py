@@ -1,4 +1,4 @@
-"""`umbilical proxy https`: the HTTP proxy with our own flags and safe defaults."""
+"""`umbilical proxy https`: the HTTP proxy with native flags and defaults."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from umbilical.tunnel.settings import TlsFiles
 @settings_options(HTTPS)
 @click.pass_context
 def https(context: click.Context, /, **options: Any) -> int:
-    """Serve as an HTTP proxy through the tunnel, until SIGTERM."""
+    """Run an HTTP proxy for the tunnel until SIGTERM."""
     for name in ("http_proxy", "https_proxy"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             check_no_secret(name, options[name])
@@ -36,21 +36,21 @@ def https_settings(options: dict[str, Any]) -> HttpsSettings:
 
 
 def check_no_secret(name: str, url: str) -> None:
-    """Whoever can list processes reads their arguments; the message does not show them again."""
+    """Every process of the machine can read our arguments; the message does not repeat them."""
     if "@" not in url:
         return
     flag = f"--{name.replace('_', '-')}"
     raise StartupError(
         "UMB547",
-        f"{flag} holds a user or a password",
-        "every process of this machine can read it there",
-        f"--proxy-credentials-file FILE; or give the URL as UMBILICAL_PROXY_HTTPS_{name.upper()}",
+        f"{flag} contains a user name or a password",
+        "every process of this machine can read command lines",
+        f"use --proxy-credentials-file FILE, or set the URL as UMBILICAL_PROXY_HTTPS_{name.upper()}",
     )
 
 
 def _listen_tls(options: dict[str, Any]) -> TlsFiles:
     files = tls_files("listen-", options["listen_cert"], options["listen_key"], options["listen_ca"])
     if files.authority is not None and files.certificate is None:
-        why = "clients show certificates only to a listener that speaks TLS"
-        raise StartupError("UMB003", "--listen-ca without --listen-cert", why, "add --listen-cert FILE")
+        why = "clients send certificates only over TLS, which needs a server certificate"
+        raise StartupError("UMB003", "--listen-ca was given without --listen-cert", why, "add --listen-cert FILE")
     return files

@@ -1,4 +1,4 @@
-"""`umbilical proxy socks5`: the SOCKS5 proxy with our own flags and safe defaults."""
+"""`umbilical proxy socks5`: the SOCKS5 proxy with native flags and defaults."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from umbilical.tunnel.setting_rows import assemble
 @click.command()
 @settings_options(SOCKS5)
 def socks5(**options: Any) -> int:
-    """Serve SOCKS5 through the tunnel, until SIGTERM."""
+    """Run a SOCKS5 proxy for the tunnel until SIGTERM."""
     settings = socks5_settings(options)
     start_logging(options["log_format"], options["log_level"])
     from umbilical.proxies.socks5 import run_socks5

@@ -1,7 +1,7 @@
-"""The agents: on every node of the hosted cluster from the first minute, before there is a pod network, and beside the
-control plane, by which kube-apiserver reaches aggregated API servers of its own namespace.
+"""The agents: on every node of the hosted cluster, even before there is a pod network, and beside the control plane,
+through which kube-apiserver reaches aggregated API servers of its own namespace.
 
-Their accounts too: nobody without need, and readers or writers of leases where asked.
+Also their ServiceAccounts, and RBAC for leases if leases are used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from umbilical.manifests.objects import Object, manifest
 PROGRAM: Final = "/usr/bin/proxy-agent"
 LABELS: Final[Mapping[str, str]] = {"app": names.AGENT}
 CERTIFICATES_ANNOTATION: Final = "umbilical.dev/certificates-sha256"
-# Agents that go leave once their tunnels have ended; logs that are followed would keep them for hours.
+# A stopping agent waits for its tunnels; followed logs would keep it for hours.
 GRACE_SECONDS: Final = 60
 LOOPBACK: Final = "127.0.0.1"
 
@@ -45,11 +45,11 @@ def agent_flags(host: str, port: int, identifiers: str, health_host: str = "") -
         f"--agent-identifiers={identifiers}",
         "--keepalive-time=30s",
         "--probe-interval=5s",
-        # HyperShift's 5 s and 30 s let an agent behind one balancer take half a minute to find three servers.
+        # With HyperShift's 5 s and 30 s an agent behind a load balancer needs half a minute to find three servers.
         "--sync-interval=1s",
         "--sync-interval-cap=10s",
-        # Else an agent that had found all servers once looks for no other, and stays at two of three when a pod of
-        # kube-apiserver was replaced (OCPBUGS-98467).
+        # Without it an agent that has found all servers stops searching, and stays at two of three servers after a
+        # kube-apiserver pod is replaced (OCPBUGS-98467).
         "--sync-forever=true",
         "--v=3",
     ]
@@ -64,7 +64,7 @@ def agent_container(spec: HostedSpec, flags: Sequence[str], health_host: str = "
         "imagePullPolicy": "IfNotPresent",
         "command": [PROGRAM],
         "args": list(flags),
-        # On the host's network a port that is declared is taken on every node, also from other addresses.
+        # With the host's network a declared port is reserved on every node, for all addresses.
         **({} if health_host == LOOPBACK else {"ports": [port]}),
         "livenessProbe": probe("/healthz", names.HEALTH_PORT, health_host, **timing, failureThreshold=6),
         "readinessProbe": probe("/readyz", names.HEALTH_PORT, health_host, **timing, failureThreshold=1),
@@ -82,7 +82,7 @@ def agent_container(spec: HostedSpec, flags: Sequence[str], health_host: str = "
 
 
 def agent_volumes(secret_name: str, ca_key: str) -> list[Object]:
-    """The authority is seen as `ca.crt`, under whichever key it is kept, and nothing else of that ConfigMap is."""
+    """Mount one key of the CA bundle, as `ca.crt`."""
     return [
         secret_volume("agent-certs", secret_name),
         config_map_volume("konnectivity-ca", names.CA_BUNDLE, {ca_key: names.CA_KEY}),
@@ -90,7 +90,7 @@ def agent_volumes(secret_name: str, ca_key: str) -> list[Object]:
 
 
 def pod_template(spec: HostedSpec, pod: Object, fingerprint: str) -> Object:
-    """Name the certificates in it where the program reads them only once, as upstream's does: then pods roll."""
+    """Annotate it with the certificates' hash if the program reads them only once, as upstream's: pods then roll."""
     head: Object = {"labels": {**LABELS, **spec.labels}}
     if not spec.is_ours:
         head["annotations"] = {CERTIFICATES_ANNOTATION: fingerprint}
@@ -102,10 +102,10 @@ EVERY_ADDRESS: Final = "0.0.0.0"
 
 
 def agent_daemon_set(spec: HostedSpec, fingerprint: str) -> Object:
-    """`fingerprint` names the certificates that agents begin with."""
+    """`fingerprint` is the hash of the agents' certificates."""
     body = {
         "selector": {"matchLabels": dict(LABELS)},
-        # One in ten at a time: one after the other took hours on large clusters (OCPBUGS-24261).
+        # 10 % at a time: one by one takes hours on large clusters (OCPBUGS-24261).
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%", "maxSurge": 0}},
         "template": pod_template(spec, _node_pod(spec), fingerprint),
     }
@@ -120,7 +120,7 @@ def _node_pod(spec: HostedSpec) -> Object:
         "hostNetwork": spec.agents.host_network,
         "dnsPolicy": spec.agents.dns_policy,
         "priorityClassName": "system-node-critical",
-        # On nodes that are not ready as well: their pod network may wait for webhooks behind this agent.
+        # Also on nodes that are not ready: their pod network may need webhooks behind this agent.
         "tolerations": [{"operator": "Exists"}],
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "securityContext": {
@@ -135,14 +135,14 @@ def _node_pod(spec: HostedSpec) -> Object:
 
 
 def _container(spec: HostedSpec) -> Object:
-    # On the host's network the health port was open to everybody who reached the node (OCPBUGS-63594).
-    bind, ask = (LOOPBACK, LOOPBACK) if spec.agents.host_network else (EVERY_ADDRESS, "")
+    # With the host's network the health port would be open to everybody who reaches the node (OCPBUGS-63594).
+    bind, probed = (LOOPBACK, LOOPBACK) if spec.agents.host_network else (EVERY_ADDRESS, "")
     flags = agent_flags(spec.publishing.host, spec.publishing.port, "default-route=true", bind)
     if spec.server_count is ServerCount.LEASES:
         flags += _lease_flags()
-    container = agent_container(spec, flags, ask)
+    container = agent_container(spec, flags, probed)
     if spec.proxy.is_set:
-        # Not in the manifest: a proxy's URL may hold a password.
+        # From a Secret: a proxy's URL may hold a password.
         container["envFrom"] = [{"secretRef": {"name": names.PROXY_SECRET}}]
     return container
 
@@ -152,7 +152,7 @@ def _lease_flags() -> list[str]:
         "--count-server-leases=true",
         f"--lease-namespace={names.HOSTED_NAMESPACE}",
         f"--lease-label-selector={LEASE_LABEL}",
-        # The larger of both, so that an agent never looks for less than a server tells.
+        # The larger of leases and the number that a server reports.
         "--server-count-source=max",
     ]
 
@@ -161,15 +161,15 @@ _ZONE: Final = "topology.kubernetes.io/zone"
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _DEDICATED: Final = "hypershift.openshift.io/control-plane"
 _DEDICATED_TO: Final = "hypershift.openshift.io/cluster"
-"""Labels and taints of nodes that HyperShift keeps for control planes, and for the one of a namespace."""
+"""Labels and taints of nodes that HyperShift reserves for control planes, or for one control plane."""
 _MEMBER: Final = "hypershift.openshift.io/hosted-control-plane"
 """Label of the pods of a control plane; its value is their namespace."""
 
 
 def control_plane_agent(spec: HostedSpec, fingerprint: str) -> list[Object]:
-    """Return nothing while no address is known: an agent without identifiers is chosen for nothing.
+    """Return nothing while no address is known: an agent without identifiers gets no dials.
 
-    HyperShift starts it with empty identifiers, and it stays so until somebody restarts it.
+    HyperShift starts it with empty identifiers, which last until it is restarted.
     """
     if not spec.known_addresses:
         return []
@@ -199,7 +199,7 @@ def _control_plane_pod(spec: HostedSpec) -> Object:
         "serviceAccountName": names.AGENT,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # kube-apiserver's own: whatever evicts this agent takes aggregated APIs away.
+        # The same as kube-apiserver's: without this agent aggregated APIs are unreachable.
         "priorityClassName": spec.priority_class,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "affinity": {**_near(spec), "podAntiAffinity": _apart(spec)},
@@ -212,18 +212,18 @@ def _control_plane_pod(spec: HostedSpec) -> Object:
 
 def _pod_security(user: int) -> Object:
     context: Object = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    # An SCC assigns user and group out of the namespace's range, and refuses pods that ask for others.
+    # An SCC assigns user and group from the namespace's range, and refuses pods with others.
     return {**context, "runAsUser": user, "runAsGroup": user, "fsGroup": user} if user else context
 
 
 def _near(spec: HostedSpec) -> Object:
-    """To nodes that are kept for this: a toleration alone lets it go there and draws it nowhere."""
+    """Prefer nodes reserved for control planes: a toleration alone only permits them."""
     dedicated = [_preferred(50, _DEDICATED, "true"), _preferred(100, _DEDICATED_TO, spec.namespace)]
     members = {"labelSelector": {"matchLabels": {_MEMBER: spec.namespace}}, "topologyKey": _HOSTNAME}
-    beside = [{"weight": 100, "podAffinityTerm": members}]
+    preferred = [{"weight": 100, "podAffinityTerm": members}]
     return {
         "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": dedicated},
-        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": beside},
+        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred},
     }
 
 
@@ -235,7 +235,7 @@ def _preferred(weight: int, label: str, value: str) -> Object:
 
 
 def _apart(spec: HostedSpec) -> Object:
-    """One node each, for sure where there are several; one zone each, where there are zones."""
+    """Require different nodes, prefer different zones."""
     labels = {"matchLabels": {**LABELS, **spec.labels}}
     zone = {"weight": 100, "podAffinityTerm": {"labelSelector": labels, "topologyKey": _ZONE}}
     node = {"labelSelector": labels, "topologyKey": _HOSTNAME}
@@ -268,18 +268,18 @@ def hosted_accounts(spec: HostedSpec) -> list[Object]:
 
 
 def namespace_labels(spec: HostedSpec) -> list[Object]:
-    """Let pods on the host's network into kube-system, where pod security is enforced. Only labels are set."""
+    """Allow pods with the host's network in kube-system where pod security is enforced. Sets only labels."""
     if not spec.agents.host_network:
         return []
     labels = {f"pod-security.kubernetes.io/{kind}": "privileged" for kind in ("enforce", "audit", "warn")}
-    # Else OpenShift sets them back.
+    # Otherwise OpenShift resets them.
     labels["security.openshift.io/scc.podSecurityLabelSync"] = "false"
     return [manifest("v1", "Namespace", {"name": names.HOSTED_NAMESPACE, "labels": labels})]
 
 
 def _account(spec: HostedSpec, namespace: str) -> Object:
     head = metadata(spec, names.AGENT, namespace, {**LABELS, **_CLUSTER_SERVICE})
-    # A token would only be something to steal; a pod that counts leases asks for one itself.
+    # No token without need; a pod that counts leases mounts one itself.
     return manifest("v1", "ServiceAccount", head, automountServiceAccountToken=False)
 
 

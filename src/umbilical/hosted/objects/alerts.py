@@ -1,6 +1,6 @@
-"""What to be woken for, as a PrometheusRule: each alert with a severity, a sentence and a place in docs/alerts.md.
+"""Alerts as a PrometheusRule: each with a severity, a summary and a section in docs/alerts.md.
 
-Every expression looks at one namespace alone, since one Prometheus may watch many control planes.
+Every expression is limited to one namespace, because one Prometheus may watch many control planes.
 """
 
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ RUNBOOK: Final = "docs/alerts.md"
 _DAY: Final = 24 * 3600
 WARN_DAYS: Final = 14
 URGENT_DAYS: Final = 2
-"""Certificates are renewed with a third of their life left: what is this old was missed, or not put in place."""
+"""Certificates are renewed with a third of their lifetime left: below this, renewal or rollout was missed."""
 MAX_FAILED_DIALS: Final = 0.2
 MIN_FAILURES_PER_SECOND: Final = 0.05
-"""Below it, one client that asks for a dead endpoint would be a large part of all dials."""
+"""Below it, one client with a dead endpoint could be a large part of all dials."""
 TUNNEL_REASONS: Final = "no-agent|agent-lost|server|tls|protocol"
-"""Of failed dials of proxies: the tunnel's own, and no endpoint's."""
+"""Reasons of failed dials that the tunnel causes, not an endpoint."""
 
 
-class Severity(Enum):
+class AlertSeverity(Enum):
     CRITICAL = "critical"
     """Calls fail now, or will soon."""
     WARNING = "warning"
@@ -37,8 +37,8 @@ class Severity(Enum):
 class Alert:
     name: str
     minutes: int
-    """How long it must be so."""
-    severity: Severity
+    """How long the expression must hold."""
+    severity: AlertSeverity
     expression: str
     summary: str
     description: str
@@ -49,7 +49,7 @@ class Alert:
 
 
 def rules(spec: HostedSpec) -> list[Object]:
-    """The rules for the management cluster: servers, the control-plane agent and proxies."""
+    """Return the rules for the management cluster: servers, the control-plane agent and proxies."""
     if not spec.monitoring.enabled:
         return []
     scope = f'namespace="{spec.namespace}"'
@@ -66,7 +66,7 @@ def rules(spec: HostedSpec) -> list[Object]:
 
 
 def hosted_rules(spec: HostedSpec) -> list[Object]:
-    """The rules for the hosted cluster: agents on nodes, where somebody reads their metrics."""
+    """Return the rules for the hosted cluster: agents on nodes, if their metrics are read."""
     if not hosted_monitors(spec):
         return []
     scope = f'namespace="{names.HOSTED_NAMESPACE}"'
@@ -83,7 +83,7 @@ def server_alerts(scope: str, servers: int) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalServerHasNoAgents",
             5,
-            Severity.CRITICAL,
+            AlertSeverity.CRITICAL,
             f"{nodes} == 0",
             "No agent of a node is connected to a server.",
             "The server in pod {{ $labels.namespace }}/{{ $labels.pod }} has no agent on any node. Logs, exec and "
@@ -92,25 +92,25 @@ def server_alerts(scope: str, servers: int) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalServerHasFewerAgents",
             15,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f"{nodes} < on (namespace) group_left () max by (namespace) ({nodes})",
-            "A server has fewer agents than another one.",
+            "A server has fewer agents than another server.",
             "The server in pod {{ $labels.namespace }}/{{ $labels.pod }} has {{ $value }} agents, and another server "
-            "has more. Some agents do not find it, and endpoints on their nodes are further away.",
+            "has more. Some agents do not reach it, so it dials endpoints on their nodes through other agents.",
         ),
         Alert(
             "UmbilicalServersMissing",
             10,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f"(count({nodes}) or vector(0)) < {servers}",
-            "Fewer servers show metrics than kube-apiserver has replicas.",
-            f"{{{{ $value }}}} of {servers} servers show metrics. The others do not run, or cannot be reached by "
-            "Prometheus on their health port.",
+            "Fewer servers expose metrics than kube-apiserver has replicas.",
+            f"{{{{ $value }}}} of {servers} servers expose metrics. The others do not run, or Prometheus cannot reach "
+            "their health port.",
         ),
         Alert(
             "UmbilicalDialsFail",
             10,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f"{failed} / {sent} > {MAX_FAILED_DIALS} and {failed} > {MIN_FAILURES_PER_SECOND}",
             "Many dials through a server fail.",
             "{{ $value | humanizePercentage }} of the dials through {{ $labels.namespace }}/{{ $labels.pod }} fail.",
@@ -118,11 +118,11 @@ def server_alerts(scope: str, servers: int) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalDialsStalled",
             5,
-            Severity.CRITICAL,
+            AlertSeverity.CRITICAL,
             f"{metric.PENDING_DIALS}{{{scope}}} > 0 unless on (namespace, pod) {answered} > 0",
-            "Dials wait, and no agent answers any.",
-            "{{ $value }} dials wait in pod {{ $labels.namespace }}/{{ $labels.pod }}, and for five minutes no agent "
-            "has answered one.",
+            "Dials are pending, and no agent answers.",
+            "{{ $value }} dials are pending in pod {{ $labels.namespace }}/{{ $labels.pod }}, and no agent has "
+            "answered one for five minutes.",
         ),
     )
 
@@ -132,10 +132,10 @@ def aggregation_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalControlPlaneAgentMissing",
             5,
-            Severity.CRITICAL,
+            AlertSeverity.CRITICAL,
             f"{metric.READY_BACKENDS}{{{scope}, {metric.DEST_HOST}}} == 0",
             "No control-plane agent is connected to a server.",
-            "The server in pod {{ $labels.namespace }}/{{ $labels.pod }} knows no agent for the aggregated APIs: "
+            "The server in pod {{ $labels.namespace }}/{{ $labels.pod }} has no agent for the aggregated APIs: "
             "their calls go to agents on nodes, which cannot reach them.",
         ),
     )
@@ -147,15 +147,15 @@ def agent_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalAgentDisconnected",
             5,
-            Severity.CRITICAL,
+            AlertSeverity.CRITICAL,
             f"{connected} == 0",
-            "An agent is connected to no server.",
+            "An agent is not connected to any server.",
             "The agent in pod {{ $labels.namespace }}/{{ $labels.pod }} has no connection to any server.",
         ),
         Alert(
             "UmbilicalAgentMissesServers",
             15,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f"{connected} < {known}",
             "An agent is connected to fewer servers than there are.",
             "The agent in pod {{ $labels.namespace }}/{{ $labels.pod }} is connected to {{ $value }} servers, and "
@@ -172,29 +172,29 @@ def certificate_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalCertificateExpiresSoon",
             60,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f"{left} < {WARN_DAYS * _DAY} and {left} >= {URGENT_DAYS * _DAY}",
-            f"A certificate in use ends within {WARN_DAYS} days.",
-            f"The certificate of {where} ends in {{{{ $value | humanizeDuration }}}}.",
+            f"A certificate in use expires within {WARN_DAYS} days.",
+            f"The certificate of {where} expires in {{{{ $value | humanizeDuration }}}}.",
         ),
         Alert(
             "UmbilicalCertificateExpires",
             5,
-            Severity.CRITICAL,
+            AlertSeverity.CRITICAL,
             f"{left} < {URGENT_DAYS * _DAY}",
-            f"A certificate in use ends within {URGENT_DAYS} days, or has ended.",
-            f"The certificate of {where} ends in {{{{ $value | humanizeDuration }}}}. After that no new connection "
-            "is made with it.",
+            f"A certificate in use expires within {URGENT_DAYS} days, or has expired.",
+            f"The certificate of {where} expires in {{{{ $value | humanizeDuration }}}}. After that every new "
+            "connection with it fails.",
         ),
         Alert(
             "UmbilicalCertificateNotReloaded",
             0,
-            Severity.WARNING,
-            # A counter that begins with 1 has not increased in Prometheus' eyes: its first sample counts as well.
+            AlertSeverity.WARNING,
+            # For Prometheus a counter that starts with 1 has not increased: count its first sample too.
             f"({failed} - {failed} offset 30m) > 0 or ({failed} unless {failed} offset 30m)",
-            "Changed certificate files could not be put in use.",
-            f"The files of {where.replace(' ({{ $labels.file }})', '')} changed and are not used; the certificates "
-            "from before stay. The program's log says why.",
+            "Changed certificate files could not be loaded.",
+            f"The files of {where.replace(' ({{ $labels.file }})', '')} changed and could not be loaded; the previous "
+            "certificates stay in use. The program's log has the cause.",
         ),
     )
 
@@ -210,23 +210,23 @@ def proxy_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalProxyNotReady",
             5,
-            Severity.CRITICAL,
+            AlertSeverity.CRITICAL,
             f"{metric.PROXY_HEALTHY}{{{scope}}} == 0",
             "A proxy reaches no server of the tunnel.",
-            f"The proxy in {where} reaches no server. What its pod sends to the data plane fails.",
+            f"The proxy in {where} reaches no server. Traffic from its pod to the data plane fails.",
         ),
         Alert(
             "UmbilicalProxyRefuses",
             5,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f'{by} (rate({metric.PROXY_REFUSED}{{{scope}, reason="limit"}}[5m])) > 0',
-            "A proxy closes connections unheard: it has as many as it may have.",
-            f"The proxy in {where} is at its limit of connections.",
+            "A proxy refuses connections: it has reached its limit.",
+            f"The proxy in {where} has reached --max-connections and closes new connections.",
         ),
         Alert(
             "UmbilicalProxyDialsFail",
             10,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f"{broken} / {dials} > {MAX_FAILED_DIALS}",
             "Dials of a proxy fail because of the tunnel.",
             f"{{{{ $value | humanizePercentage }}}} of the dials of the proxy in {where} fail before any endpoint "
@@ -235,9 +235,9 @@ def proxy_alerts(scope: str) -> tuple[Alert, ...]:
         Alert(
             "UmbilicalProxyLookupsFail",
             10,
-            Severity.WARNING,
+            AlertSeverity.WARNING,
             f"{lost} / {lookups} > {MAX_FAILED_DIALS}",
-            "Names cannot be looked up through the tunnel.",
+            "Name lookups through the tunnel fail.",
             f"{{{{ $value | humanizePercentage }}}} of the lookups of the proxy in {where} get no answer. Names that "
             "do not exist are not counted.",
         ),
@@ -259,7 +259,7 @@ def _entries(spec: HostedSpec, alerts: Sequence[Alert]) -> list[Object]:
             "annotations": {
                 "summary": alert.summary,
                 "description": alert.description,
-                # Where a monitoring stack shows links, its owner puts the place of these documents in front.
+                # A path: the operator prepends the URL of these documents.
                 "runbook": alert.runbook,
             },
         }

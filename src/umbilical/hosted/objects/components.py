@@ -1,5 +1,5 @@
-"""Which component of a hosted control plane reaches what by which proxy, what no proxy may be asked for, and the
-Secrets of the user's own proxy, since a proxy's URL may hold a password.
+"""Which component of a hosted control plane uses which proxy, the NO_PROXY lists, and the Secrets with the user's own
+proxy, whose URL may hold a password.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from umbilical.hosted.objects.spec import HostedSpec
 from umbilical.manifests.objects import Object, secret
 
 CATALOGS: Final = ("certified-operators", "community-operators", "redhat-marketplace", "redhat-operators")
-"""Services of catalogs that run in the control-plane namespace instead of the data plane."""
+"""Services of catalogs that run in the control-plane namespace, not in the data plane."""
 
 
 class ProxyKind(Enum):
@@ -22,30 +22,30 @@ class ProxyKind(Enum):
     HTTPS = "https"
 
 
-class Names(Enum):
-    """Who turns names into addresses."""
+class NameResolution(Enum):
+    """Where a sidecar resolves names."""
 
     AGENT = "agent"
-    GUEST = "guest"
-    """HyperShift's SOCKS5 proxy asks the management cluster unless told otherwise, which is the wrong view of the
-    data plane's names; the hosted cluster's DNS answers for its Services as well."""
-    GUEST_THEN_MANAGEMENT = "guest-then-management"
-    """For what must work before there are nodes."""
+    HOSTED = "guest"
+    """The hosted cluster's DNS, also for its Services. HyperShift's SOCKS5 proxy uses the management cluster's DNS by
+    default, which does not know the data plane's names."""
+    HOSTED_THEN_MANAGEMENT = "guest-then-management"
+    """For traffic that must work before there are nodes."""
 
 
 HEALTH_PORTS: Final = MappingProxyType({ProxyKind.SOCKS5: 8190, ProxyKind.HTTPS: 8192})
-"""Liveness, readiness and metrics; apart, since one pod has both."""
+"""Liveness, readiness and metrics. Different ports, because one pod has both proxies."""
 
 
 @dataclass(frozen=True)
 class Proxy:
     kind: ProxyKind
     port: int = names.FRONTEND_PORT
-    names: Names = Names.GUEST
+    resolution: NameResolution = NameResolution.HOSTED
     to_cloud_apis: bool = False
-    """Whether hosts of clouds' APIs are dialled from the pod itself: they are needed before there are nodes."""
+    """Whether cloud APIs are dialled directly from the pod: they are needed before there are nodes."""
     container: str = ""
-    """Empty: as HyperShift calls them."""
+    """Container name; empty: HyperShift's name."""
 
     @property
     def container_name(self) -> str:
@@ -58,16 +58,16 @@ class Proxy:
 
 
 @dataclass(frozen=True)
-class Component:
+class ProxiedComponent:
     """A Deployment of the control-plane namespace; its main container has the same name."""
 
     name: str
     proxies: tuple[Proxy, ...]
     why: str
     variables: Mapping[str, ProxyKind] = field(default_factory=dict)
-    """By which the main container finds a proxy; none where its code knows the address."""
+    """Environment of the main container by kind of proxy; empty if its code has the address."""
     no_proxy: tuple[str, ...] = ()
-    """Beside what no component sends into the tunnel."""
+    """Added to the NO_PROXY list that all components share."""
 
     def environment(self) -> dict[str, str]:
         urls = {proxy.kind: proxy.url for proxy in self.proxies}
@@ -81,88 +81,88 @@ _HTTP_BY_HTTPS: Final = {"HTTP_PROXY": ProxyKind.HTTPS, "HTTPS_PROXY": ProxyKind
 _GRPC: Final = {"GRPC_PROXY": ProxyKind.SOCKS5}
 
 _TABLE: Final = (
-    Component(
+    ProxiedComponent(
         "openshift-apiserver",
         (_HTTPS,),
-        "imports of images honour the user's proxy; webhooks are in the data plane",
+        "image imports use the user's proxy; webhooks are in the data plane",
         _HTTP_BY_HTTPS,
     ),
-    Component(
+    ProxiedComponent(
         "openshift-oauth-apiserver",
         (_SOCKS5,),
         "admission webhooks in the data plane",
         _HTTP_BY_SOCKS5,
     ),
-    Component(
+    ProxiedComponent(
         "oauth-openshift",
         (
             Proxy(ProxyKind.HTTPS, names.OAUTH_HTTPS_PORT, to_cloud_apis=True),
-            Proxy(ProxyKind.SOCKS5, names=Names.GUEST_THEN_MANAGEMENT),
+            Proxy(ProxyKind.SOCKS5, resolution=NameResolution.HOSTED_THEN_MANAGEMENT),
         ),
-        "identity providers by HTTP through the user's proxy, by LDAP without; both before there are nodes",
+        "identity providers over HTTP with the user's proxy, over LDAP without; both before there are nodes",
         {**_HTTP_BY_HTTPS, "ALL_PROXY": ProxyKind.SOCKS5},
-        # HyperShift adds hosts of IBM's login on IBM's cloud; they are among the cloud APIs already.
+        # HyperShift adds the login hosts of IBM Cloud; they are among the cloud APIs already.
         ("oauth-openshift",),
     ),
-    Component(
+    ProxiedComponent(
         "ingress-operator",
         (Proxy(ProxyKind.HTTPS, to_cloud_apis=True),),
         "canary checks through the data plane, and DNS records at the cloud before there are nodes",
         _HTTP_BY_HTTPS,
     ),
-    Component(
+    ProxiedComponent(
         "cluster-network-operator",
-        (Proxy(ProxyKind.SOCKS5, names=Names.AGENT),),
-        "checks of the user's proxy, whose name must stay a name, or it would be asked twice (OCPBUGS-26762)",
+        (Proxy(ProxyKind.SOCKS5, resolution=NameResolution.AGENT),),
+        "checks of the user's proxy, whose name must stay unresolved (OCPBUGS-26762)",
     ),
-    Component(
+    ProxiedComponent(
         "ovnkube-control-plane",
-        # The container that the network operator gives it; a second one would find the port taken.
+        # The container of the network operator; a second one could not bind the port.
         (Proxy(ProxyKind.SOCKS5, container="socks-proxy"),),
         "interconnect of OVN",
         {"ALL_PROXY": ProxyKind.SOCKS5},
     ),
-    Component("olm-operator", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
-    Component("catalog-operator", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
-    Component("packageserver", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
+    ProxiedComponent("olm-operator", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
+    ProxiedComponent("catalog-operator", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
+    ProxiedComponent("packageserver", (_SOCKS5,), "gRPC to catalogs in the data plane", _GRPC, CATALOGS),
 )
 COMPONENTS: Final = MappingProxyType({component.name: component for component in _TABLE})
 
 
-def chosen(spec: HostedSpec) -> tuple[Component, ...]:
+def chosen(spec: HostedSpec) -> tuple[ProxiedComponent, ...]:
     return tuple(COMPONENTS[name] for name in spec.components)
 
 
 LOOPBACK: Final = ("127.0.0.1", "localhost")
-GUEST_SUFFIXES: Final = (".svc", ".cluster.local", ".hypershift.local")
-"""Names that only the hosted cluster or its control plane knows."""
+HOSTED_SUFFIXES: Final = (".svc", ".cluster.local", ".hypershift.local")
+"""Names that exist only in the hosted cluster or its control plane."""
 METADATA: Final = "169.254.169.254"
-"""Where a cloud's machines ask who they are: an address of the link, whichever cloud it is."""
+"""Link-local address of the metadata service, in every cloud."""
 CONTROL_PLANE: Final = (names.KUBE_APISERVER, "etcd-client", "audit-webhook")
-"""Services beside the components, by the short names under which those know them."""
+"""Services of the control-plane namespace that components use by short name."""
 
 
 def for_user_proxy(spec: HostedSpec) -> str:
-    """What the HTTP proxy sends through the tunnel and not to the user's proxy behind it."""
+    """Return NO_PROXY of the HTTP proxy: hosts that it reaches through the tunnel without the user's proxy."""
     networks = [str(network) for network in spec.networks.all if network.prefixlen > 0]
-    return _joined([*LOOPBACK, *GUEST_SUFFIXES, METADATA, *networks, *spec.proxy.no_proxy])
+    return _joined([*LOOPBACK, *HOSTED_SUFFIXES, METADATA, *networks, *spec.proxy.no_proxy])
 
 
 def for_component(spec: HostedSpec, more: Iterable[str] = ()) -> str:
-    """What a component dials by itself: whatever stands in its own namespace never enters the tunnel."""
+    """Return NO_PROXY of a component: it dials Services of its own namespace directly."""
     suffixes = (f".{spec.namespace}.svc", f".{spec.namespace}.svc.{spec.cluster_domain}")
     return _joined([*LOOPBACK, *CONTROL_PLANE, *suffixes, *more])
 
 
 def for_sidecar(spec: HostedSpec) -> str:
-    """What a proxy dials without the management cluster's: the servers and the hosted API are beside it."""
+    """Return NO_PROXY of a sidecar: the servers and kube-apiserver are in its namespace."""
     return for_component(spec, (names.SERVER_LOCAL, *spec.management_proxy.no_proxy))
 
 
 def for_kube_apiserver(spec: HostedSpec, management: Iterable[str] = ()) -> str:
-    """What kube-apiserver sends to the tunnel's server though its pod has a proxy: all of the hosted cluster.
+    """Return NO_PROXY of kube-apiserver: everything in the hosted cluster goes to the tunnel's server.
 
-    Without the machines' networks a proxy that looks into TLS would answer for kubelets (OCPBUGS-86693).
+    Without the machine networks a TLS-intercepting proxy would answer for kubelets (OCPBUGS-86693).
     """
     networks = [str(network) for network in spec.networks.all if network.prefixlen > 0]
     own = (names.KUBE_APISERVER, names.SERVER_LOCAL, names.SERVER)
@@ -170,12 +170,12 @@ def for_kube_apiserver(spec: HostedSpec, management: Iterable[str] = ()) -> str:
 
 
 def _joined(entries: Iterable[str]) -> str:
-    """Sorted, so that what is rendered does not change with the order of a spec; blanks are the user's, not Go's."""
+    """Join sorted: the order in the spec must not change what is rendered."""
     return ",".join(sorted({entry.strip() for entry in entries if entry.strip()}))
 
 
 def proxy_secret(spec: HostedSpec, namespace: str) -> list[Object]:
-    """The user's, for sidecars and for agents on nodes."""
+    """Return the Secret with the user's proxy, for sidecars and for agents on nodes."""
     if not spec.proxy.is_set:
         return []
     variables = {
@@ -188,7 +188,7 @@ def proxy_secret(spec: HostedSpec, namespace: str) -> list[Object]:
 
 
 def management_proxy_secret(spec: HostedSpec) -> list[Object]:
-    """For sidecars that dial clouds' APIs by themselves; others have no use for it."""
+    """Return the Secret with the management cluster's proxy, for sidecars that dial cloud APIs directly."""
     dials = any(proxy.to_cloud_apis for component in chosen(spec) for proxy in component.proxies)
     if not (dials and spec.management_proxy.is_set):
         return []

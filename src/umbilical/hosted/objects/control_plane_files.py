@@ -1,5 +1,5 @@
-"""What kube-apiserver and the server read: certificates as Secrets with HyperShift's names and keys, the ConfigMap to
-trust by, the egress selector, the agents' identities; and all of it as files for a static pod, which gets no Secrets.
+"""What kube-apiserver and the server read: certificates as Secrets with HyperShift's names and keys, the CA bundle, the
+egress selector, the agents' identities; and all of it as files for a static pod, which cannot use Secrets.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from umbilical.hosted.objects.forms import metadata
 from umbilical.hosted.objects.names import TMP_VOLUME
 from umbilical.hosted.objects.spec import HostedSpec, IpAddress
 from umbilical.hosted.pki.certificate_set import HostedSet, authority_hash
-from umbilical.hosted.pki.table import AGENT, CLIENT, CLUSTER, CONTROL_PLANE_AGENT, SERVER, Leaf, Trust
+from umbilical.hosted.pki.table import AGENT, CLIENT, CLUSTER, CONTROL_PLANE_AGENT, SERVER, HostedLeaf, Trust
 from umbilical.manifests.objects import Object, config_map, secret
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree, yaml_bytes
 from umbilical.pki.pem import encode_blocks
@@ -27,7 +27,7 @@ def management_certificates(spec: HostedSpec, certificates: HostedSet) -> list[O
 
 
 def hosted_certificates(spec: HostedSpec, certificates: HostedSet) -> list[Object]:
-    """What agents on nodes need, and nothing more: the tenant can read it."""
+    """Return only what agents on nodes need: the tenant can read it."""
     head = metadata(spec, names.CA_BUNDLE, names.HOSTED_NAMESPACE)
     return [
         config_map(head, {names.CA_KEY: certificates.trusted_by(Trust.AGENTS).decode()}),
@@ -36,7 +36,7 @@ def hosted_certificates(spec: HostedSpec, certificates: HostedSet) -> list[Objec
 
 
 def authorities(certificates: HostedSet) -> dict[str, bytes]:
-    """Every bundle of the management cluster's ConfigMap, by its key: one for each side of each listener."""
+    """Return the CA bundles of the management cluster's ConfigMap, by key: one for each side of each listener."""
     return {
         names.CA_KEY: certificates.trusted_by(Trust.CLIENTS),
         names.CLUSTER_CA_KEY: certificates.trusted_by(Trust.AGENTS),
@@ -50,21 +50,21 @@ def authority_config_map(spec: HostedSpec, certificates: HostedSet) -> Object:
     return config_map(head, {key: bundle.decode() for key, bundle in authorities(certificates).items()})
 
 
-def leaf_secret(spec: HostedSpec, certificates: HostedSet, leaf: Leaf, namespace: str) -> Object:
+def leaf_secret(spec: HostedSpec, certificates: HostedSet, leaf: HostedLeaf, namespace: str) -> Object:
     pair, issuer = certificates.leaves[leaf.id], certificates.issuer_of(leaf)
     annotations = {names.CA_HASH_ANNOTATION: authority_hash(issuer)}
     data = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": encode_blocks([issuer.encoded])}
     return secret(metadata(spec, leaf.id, namespace, annotations=annotations), data)
 
 
-def fingerprint(certificates: HostedSet, leaf: Leaf) -> str:
-    """Name what an agent begins with: its own certificate, and whom it trusts."""
+def fingerprint(certificates: HostedSet, leaf: HostedLeaf) -> str:
+    """Hash an agent's certificate and its CA bundle."""
     content = certificates.leaves[leaf.id].certificate + certificates.trusted_by(Trust.AGENTS)
     return hashlib.sha256(content).hexdigest()
 
 
 def _signer_secrets(spec: HostedSpec, certificates: HostedSet) -> list[Object]:
-    """Under both pairs of names, as HyperShift's are read by either."""
+    """Use both pairs of keys, as HyperShift does."""
     return [
         secret(
             metadata(spec, id_, spec.namespace),
@@ -80,7 +80,7 @@ def _signer_secrets(spec: HostedSpec, certificates: HostedSet) -> list[Object]:
 
 
 def egress_selector(spec: HostedSpec, url: str = "") -> Object:
-    """`url` is another frontend than the Service: a static pod knows no names of Services."""
+    """`url` replaces the Service's URL: a static pod cannot resolve names of Services."""
     tls = {
         "caBundle": f"{names.CLIENT_CA_DIRECTORY}/{names.CA_KEY}",
         "clientCert": f"{names.CLIENT_PAIR_DIRECTORY}/tls.crt",
@@ -94,7 +94,7 @@ def egress_selector(spec: HostedSpec, url: str = "") -> Object:
         "egressSelections": [
             {"name": "controlplane", "connection": dict(direct)},
             {"name": "etcd", "connection": dict(direct)},
-            # Not SOCKS and not gRPC: HyperShift tried the first, and SPDY's upgrades broke on it.
+            # Not SOCKS: HyperShift tried it, and SPDY upgrades failed.
             {"name": "cluster", "connection": {"proxyProtocol": "HTTPConnect", "transport": {"tcp": tcp}}},
         ],
     }
@@ -106,12 +106,12 @@ def egress_config_map(spec: HostedSpec) -> Object:
 
 
 def identifier(address: IpAddress) -> str:
-    """HyperShift writes `ipv4=` before IPv6 addresses as well; servers look at the address alone."""
+    """HyperShift writes `ipv4=` for IPv6 addresses too; servers read only the address."""
     return f"ipv{address.version}={address}"
 
 
 def identities_text(spec: HostedSpec) -> str:
-    """Without it an agent of any node could claim the address of an aggregated API, and get its traffic."""
+    """Without it any node's agent could claim the address of an aggregated API and get its traffic."""
     lines = [f"CN={names.CN_AGENT} default-route=true"]
     if spec.known_addresses:
         allowed = " ".join(identifier(address) for address in spec.known_addresses)
@@ -126,7 +126,7 @@ def identities_config_map(spec: HostedSpec) -> Object:
 
 DIRECTORY: Final = "/etc/kubernetes/konnectivity"
 LOCAL_URL: Final = f"https://127.0.0.1:{names.FRONTEND_PORT}"
-"""The server in the same pod: on a node's network, names of Services mean nothing."""
+"""The server in the same pod: with the node's network, names of Services do not resolve."""
 _FOLDERS: Final = {
     "cluster-certs": "cluster",
     "server-certs": "server",
@@ -147,7 +147,7 @@ def static_volumes(spec: HostedSpec) -> list[Object]:
 
 
 def add_static_files(tree: AssetTree, root: str, spec: HostedSpec, certificates: HostedSet) -> None:
-    """Put the files below `root`, which stands for the node's own."""
+    """Add the files below `root`, the root directory of the node."""
     for folder, leaf in _PAIRS.items():
         pair = certificates.leaves[leaf.id]
         tree.add(root + _path(folder, "tls.crt"), pair.certificate, PUBLIC_MODE)

@@ -1,4 +1,4 @@
-"""A Grafana dashboard over servers, agents and proxies, as a ConfigMap that Grafana's sidecar takes for one."""
+"""A Grafana dashboard for servers, agents and proxies, as a ConfigMap for Grafana's sidecar."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,11 @@ from umbilical.hosted.objects.spec import HostedSpec
 from umbilical.manifests.objects import Object, config_map
 
 DISCOVERY_LABEL: Final = ("grafana_dashboard", "1")
-"""By which Grafana's usual sidecar finds ConfigMaps that are dashboards."""
+"""Label by which Grafana's sidecar finds dashboards."""
 NAME: Final = "umbilical-dashboard"
 FILE: Final = "umbilical.json"
 _SCHEMA_VERSION: Final = 39
-"""Of Grafana 10.4; newer ones read it."""
+"""Of Grafana 10.4; newer versions read it."""
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 _SCOPE: Final = 'namespace=~"$namespace"'
 _PER_POD: Final = "{{pod}}"
@@ -25,7 +25,7 @@ _COLUMNS: Final = 24
 
 
 @dataclass(frozen=True)
-class Query:
+class PanelQuery:
     expression: str
     legend: str
 
@@ -34,8 +34,8 @@ class Query:
 class Panel:
     title: str
     unit: str
-    """As Grafana spells it."""
-    queries: tuple[Query, ...]
+    """Grafana's name of the unit."""
+    queries: tuple[PanelQuery, ...]
     description: str = ""
 
 
@@ -81,78 +81,80 @@ _SERVERS: Final = (
         "Agents per server",
         "short",
         (
-            Query(_gauge(metric.READY_BACKENDS, metric.DEFAULT_ROUTE), "{{pod}}: nodes"),
-            Query(_gauge(metric.READY_BACKENDS, metric.DEST_HOST), "{{pod}}: control-plane addresses"),
+            PanelQuery(_gauge(metric.READY_BACKENDS, metric.DEFAULT_ROUTE), "{{pod}}: nodes"),
+            PanelQuery(_gauge(metric.READY_BACKENDS, metric.DEST_HOST), "{{pod}}: control-plane addresses"),
         ),
-        "All servers should have the same number; a line below the others is a server that agents do not find.",
+        "All servers should have the same number. A lower line is a server that some agents do not reach.",
     ),
-    Panel("Dials", "ops", (Query(_rate(metric.SERVER_PACKETS, metric.DIALS_SENT), _PER_POD),)),
+    Panel("Dials", "ops", (PanelQuery(_rate(metric.SERVER_PACKETS, metric.DIALS_SENT), _PER_POD),)),
     Panel(
         "Failed dials",
         "ops",
-        (Query(_rate(metric.DIAL_FAILURES, by="reason"), "{{reason}}"),),
-        "error_response is an endpoint's doing; no_agent, backend_close and backend_dial_timeout are the tunnel's.",
+        (PanelQuery(_rate(metric.DIAL_FAILURES, by="reason"), "{{reason}}"),),
+        "error_response is caused by an endpoint; no_agent, backend_close and backend_dial_timeout by the tunnel.",
     ),
-    Panel("Time of a dial, 99 of 100", "s", (Query(_slowest(metric.SERVER_DIAL_SECONDS), _PER_POD),)),
+    Panel("Dial duration, 99th percentile", "s", (PanelQuery(_slowest(metric.SERVER_DIAL_SECONDS), _PER_POD),)),
     Panel(
-        "Open tunnels, and dials that wait",
+        "Open tunnels and pending dials",
         "short",
         (
-            Query(_gauge(metric.ESTABLISHED), "{{pod}}: open"),
-            Query(_gauge(metric.PENDING_DIALS), "{{pod}}: waiting"),
-            Query(_gauge(metric.HTTP_CONNECTIONS), "{{pod}}: clients"),
+            PanelQuery(_gauge(metric.ESTABLISHED), "{{pod}}: open"),
+            PanelQuery(_gauge(metric.PENDING_DIALS), "{{pod}}: pending"),
+            PanelQuery(_gauge(metric.HTTP_CONNECTIONS), "{{pod}}: clients"),
         ),
     ),
-    Panel("Broken streams", "ops", (Query(_rate(metric.SERVER_STREAM_ERRORS, by="pod, code"), "{{pod}}: {{code}}"),)),
+    Panel(
+        "Stream errors", "ops", (PanelQuery(_rate(metric.SERVER_STREAM_ERRORS, by="pod, code"), "{{pod}}: {{code}}"),)
+    ),
 )
 _AGENTS: Final = (
     Panel(
-        "Servers that agents are connected to",
+        "Servers connected per agent",
         "short",
-        (Query(_gauge(metric.OPEN_SERVERS), _PER_POD), Query(_gauge(metric.KNOWN_SERVERS), "{{pod}}: known")),
-        "Agents on the host's network show their metrics on their node's loopback alone and are not here.",
+        (PanelQuery(_gauge(metric.OPEN_SERVERS), _PER_POD), PanelQuery(_gauge(metric.KNOWN_SERVERS), "{{pod}}: known")),
+        "Agents with the host's network expose metrics only on their node's loopback and are not shown.",
     ),
-    Panel("Connections to endpoints", "short", (Query(_gauge(metric.OPEN_ENDPOINTS), _PER_POD),)),
+    Panel("Connections to endpoints", "short", (PanelQuery(_gauge(metric.OPEN_ENDPOINTS), _PER_POD),)),
     Panel(
-        "Dials of endpoints, 99 of 100, and failures",
+        "Dials of endpoints: duration, 99th percentile, and failures",
         "s",
         (
-            Query(_slowest(metric.ENDPOINT_DIAL_SECONDS), _PER_POD),
-            Query(_rate(metric.ENDPOINT_DIAL_FAILURES, by="pod, reason"), "{{pod}}: {{reason}} per second"),
+            PanelQuery(_slowest(metric.ENDPOINT_DIAL_SECONDS), _PER_POD),
+            PanelQuery(_rate(metric.ENDPOINT_DIAL_FAILURES, by="pod, reason"), "{{pod}}: {{reason}} per second"),
         ),
     ),
 )
 _PROXIES: Final = (
-    Panel("Proxies that reach a server", "short", (Query(_gauge(metric.PROXY_HEALTHY), "{{pod}}/{{container}}"),)),
+    Panel("Proxies that reach a server", "short", (PanelQuery(_gauge(metric.PROXY_HEALTHY), "{{pod}}/{{container}}"),)),
     Panel(
         "Requests",
         "ops",
-        (Query(_rate(metric.PROXY_REQUESTS, by="protocol, result"), "{{protocol}}: {{result}}"),),
+        (PanelQuery(_rate(metric.PROXY_REQUESTS, by="protocol, result"), "{{protocol}}: {{result}}"),),
     ),
-    Panel("Dials by way", "ops", (Query(_rate(metric.PROXY_DIALS, by="way, result"), "{{way}}: {{result}}"),)),
-    Panel("Time of a dial, 99 of 100", "s", (Query(_slowest(metric.PROXY_DIAL_SECONDS, "way"), "{{way}}"),)),
-    Panel("Lookups", "ops", (Query(_rate(metric.PROXY_LOOKUPS, by="way, result"), "{{way}}: {{result}}"),)),
+    Panel("Dials by route", "ops", (PanelQuery(_rate(metric.PROXY_DIALS, by="way, result"), "{{way}}: {{result}}"),)),
+    Panel("Dial duration, 99th percentile", "s", (PanelQuery(_slowest(metric.PROXY_DIAL_SECONDS, "way"), "{{way}}"),)),
+    Panel("Lookups", "ops", (PanelQuery(_rate(metric.PROXY_LOOKUPS, by="way, result"), "{{way}}: {{result}}"),)),
     Panel(
-        "Clients, and those turned away",
+        "Clients, and refused clients",
         "short",
         (
-            Query(_gauge(metric.PROXY_CONNECTIONS), "{{pod}}/{{container}}"),
-            Query(_rate(metric.PROXY_REFUSED, by="pod, reason"), "{{pod}}: {{reason}} per second"),
+            PanelQuery(_gauge(metric.PROXY_CONNECTIONS), "{{pod}}/{{container}}"),
+            PanelQuery(_rate(metric.PROXY_REFUSED, by="pod, reason"), "{{pod}}: {{reason}} per second"),
         ),
     ),
-    Panel("Traffic", "Bps", (Query(_rate(metric.PROXY_BYTES, by="pod, direction"), "{{pod}}: {{direction}}"),)),
+    Panel("Traffic", "Bps", (PanelQuery(_rate(metric.PROXY_BYTES, by="pod, direction"), "{{pod}}: {{direction}}"),)),
 )
 _PROCESSES: Final = (
     Panel(
-        "Days until certificates end",
+        "Days until certificates expire",
         "d",
-        (Query(f"({_gauge(metric.CERTIFICATE_EXPIRY)} - time()) / 86400", "{{pod}}: {{role}} {{file}}"),),
+        (PanelQuery(f"({_gauge(metric.CERTIFICATE_EXPIRY)} - time()) / 86400", "{{pod}}: {{role}} {{file}}"),),
     ),
     Panel(
-        "Certificates put in use",
+        "Certificate reloads",
         "short",
         (
-            Query(
+            PanelQuery(
                 f"sum by (pod, role, result) (increase({_gauge(metric.CERTIFICATE_RELOADS)}[$__rate_interval]))",
                 "{{pod}}: {{role}} {{result}}",
             ),
@@ -162,8 +164,8 @@ _PROCESSES: Final = (
         "Memory and CPU",
         "bytes",
         (
-            Query(f"{_gauge(metric.MEMORY)} and on (namespace, pod, instance) {metric.BUILD}", "{{pod}}"),
-            Query(
+            PanelQuery(f"{_gauge(metric.MEMORY)} and on (namespace, pod, instance) {metric.BUILD}", "{{pod}}"),
+            PanelQuery(
                 f"rate({_gauge(metric.CPU)}[$__rate_interval]) and on (namespace, pod, instance) {metric.BUILD}",
                 "{{pod}}: cores",
             ),
@@ -199,7 +201,7 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> Object:
     }
 
 
-def _targets(queries: Sequence[Query]) -> list[Object]:
+def _targets(queries: Sequence[PanelQuery]) -> list[Object]:
     return [
         {"refId": chr(ord("A") + number), "expr": query.expression, "legendFormat": query.legend}
         for number, query in enumerate(queries)
@@ -215,7 +217,7 @@ def _data_source() -> Object:
 
 
 def _namespaces(spec: HostedSpec) -> Object:
-    """Every control plane that this Prometheus knows; ours first."""
+    """Every control plane of this Prometheus; this one is selected first."""
     return {
         "name": "namespace",
         "type": "query",

@@ -1,4 +1,4 @@
-"""The plain forms that all manifests here have in common: metadata with our labels, volumes, probes."""
+"""Parts that all manifests here share: metadata with our labels, volumes, probes."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,7 +12,7 @@ UNPRIVILEGED: Final[Mapping[str, Any]] = {
     "readOnlyRootFilesystem": True,
 }
 KEY_MODE: Final = 0o640
-"""Of mounted keys: owner and the pod's group."""
+"""Mode of mounted keys: owner and the pod's group."""
 PUBLIC_MODE: Final = 0o644
 
 
@@ -32,7 +32,7 @@ def secret_volume(name: str, secret_name: str) -> Object:
 
 
 def config_map_volume(name: str, config_map_name: str, items: Mapping[str, str] | None = None) -> Object:
-    """With `items`, the only keys that are seen, and the file names under which they are."""
+    """`items` are the keys to mount, with their file names; None: all keys."""
     source: Object = {"name": config_map_name, "defaultMode": PUBLIC_MODE}
     if items:
         source["items"] = [{"key": key, "path": path} for key, path in items.items()]
@@ -49,5 +49,5 @@ def probe(path: str, port: int, host: str = "", **timing: int) -> Object:
 
 
 def requests(cpu: str, memory: str) -> Object:
-    """No limits: a throttled tunnel stalls everything that goes through it."""
+    """Return requests without limits: CPU throttling would stall all traffic of the tunnel."""
     return {"requests": {"cpu": cpu, "memory": memory}}

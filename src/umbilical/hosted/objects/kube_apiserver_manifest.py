@@ -1,4 +1,4 @@
-"""kube-apiserver's own manifest as somebody gives it, a Deployment or a static pod: read, and held against the spec."""
+"""Reads the given manifest of kube-apiserver, a Deployment or a static pod, and compares it with the spec."""
 
 import posixpath
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ class Manifest:
     document: Object
     workload: Workload
     index: int
-    """Of kube-apiserver's container."""
+    """Index of kube-apiserver's container."""
 
     @property
     def pod(self) -> Object:
@@ -35,19 +35,19 @@ class Manifest:
 
     @property
     def arguments_key(self) -> str:
-        """Behind which further flags go."""
+        """The field to which flags are appended."""
         return "args" if self.container.get("args") else "command"
 
 
 def read_manifest(content: bytes, spec: HostedSpec) -> Manifest:
-    """Read the one document of a file. Raises RenderError: it is no such workload, or contradicts the spec."""
+    """Read the one document of a file. Raises RenderError: it is not such a workload, or contradicts the spec."""
     try:
         document = read_document(content)
     except DocumentError as error:
         raise refused(str(error)) from None
     workload = spec.kube_apiserver.workload
     if not isinstance(document, dict) or document.get("kind") != workload.value:
-        raise refused(f"it is no {workload.value}, which kubeApiserver.workload says it is")
+        raise refused(f"its kind is not {workload.value}, as in kubeApiserver.workload")
     if document.get("apiVersion") != _VERSIONS[workload]:
         raise refused(f"its apiVersion is not {_VERSIONS[workload]}")
     manifest = Manifest(document, workload, _container_index(document, workload, spec))
@@ -58,15 +58,15 @@ def read_manifest(content: bytes, spec: HostedSpec) -> Manifest:
 
 
 def words(container: Object) -> list[str]:
-    """Return command and arguments in one list."""
+    """Return command and arguments as one list."""
     parts = [container.get(key) or [] for key in ("command", "args")]
     if not all(isinstance(part, list) and all(isinstance(word, str) for word in part) for part in parts):
-        raise refused("the command or the arguments of its container are no texts")
+        raise refused("the command or the arguments of its container are not strings")
     return [word for part in parts for word in part]
 
 
 def flag_value(container: Object, flag: str) -> str | None:
-    """Return what a flag is set to; None where it is not."""
+    """Return the value of a flag; None if it is not set."""
     given = words(container)
     for number, word in enumerate(given):
         name, equals, value = word.partition("=")
@@ -83,7 +83,7 @@ def _container_index(document: Object, workload: Workload, spec: HostedSpec) -> 
     except (KeyError, TypeError):
         raise refused("it has no containers") from None
     if not isinstance(containers, list) or not all(isinstance(one, dict) for one in containers):
-        raise refused("its containers cannot be read")
+        raise refused("its containers are not a list of objects")
     for number, container in enumerate(containers):
         if container.get("name") == spec.kube_apiserver.container:
             return number
@@ -101,17 +101,17 @@ def _contradictions(manifest: Manifest, spec: HostedSpec) -> Iterator[str]:
         yield f"it is in the namespace {namespace}, the spec says {spec.namespace}"
     if manifest.workload is Workload.DEPLOYMENT:
         if head.get("name") != spec.kube_apiserver.name:
-            yield f"it is called {head.get('name')}, the spec says {spec.kube_apiserver.name}"
+            yield f"its name is {head.get('name')}, the spec says {spec.kube_apiserver.name}"
         replicas = document["spec"].get("replicas", 1)
         if replicas != spec.replicas:
-            yield f"it has {replicas} replicas, the spec says {spec.replicas}, and agents look for as many servers"
+            yield f"it has {replicas} replicas, the spec says {spec.replicas}, the number of servers for agents"
         head = _mapping(_mapping(document["spec"]["template"]).get("metadata"))
     labels = _mapping(head.get("labels"))
     missing = [f"{key}={value}" for key, value in spec.kube_apiserver.labels.items() if labels.get(key) != value]
     if missing:
-        yield f"its pods lack the labels {', '.join(missing)}, by which Services look for them"
+        yield f"its pods lack the labels {', '.join(missing)}, which Services select"
     if spec.kube_apiserver.has_egress_flag and flag_value(manifest.container, _CONFIGURED_BY_FILE) is not None:
-        yield f"it takes no flags beside {_CONFIGURED_BY_FILE}: set egressFlag to false, and name the egress file there"
+        yield f"with {_CONFIGURED_BY_FILE} it takes no other flags: set egressFlag to false and add the egress file"
 
 
 def _mapping(value: object) -> dict[str, Any]:
@@ -119,10 +119,10 @@ def _mapping(value: object) -> dict[str, Any]:
 
 
 def refused(why: str) -> RenderError:
-    remedy = "give the file of one Deployment, or of one static pod with kubeApiserver.workload: Pod"
-    return RenderError("UMB551", "kube-apiserver's manifest cannot be used", why, remedy)
+    remedy = "give a file with one Deployment, or one static pod and kubeApiserver.workload: Pod"
+    return RenderError("UMB551", "kube-apiserver's manifest is invalid", why, remedy)
 
 
 def conflict(why: str) -> RenderError:
-    remedy = "change the spec or the manifest, so that both say the same"
+    remedy = "change the spec or the manifest so that both agree"
     return RenderError("UMB552", "kube-apiserver's manifest contradicts the spec", why, remedy)

@@ -1,6 +1,4 @@
-"""Where Prometheus finds the metrics of servers, agents and proxies, and under which names alerts and dashboard read
-them.
-"""
+"""ServiceMonitors and PodMonitors for servers, agents and proxies, and the metric names for alerts and dashboard."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,7 +12,7 @@ API_VERSION: Final = "monitoring.coreos.com/v1"
 METRICS_SERVICE: Final = "konnectivity-server-metrics"
 METRICS_PORT: Final = "metrics"
 PROXY_LABEL: Final = ("umbilical.dev/proxy", "true")
-"""On pods that have a proxy as sidecar; their PodMonitor finds them by it."""
+"""Label of pods with a proxy as sidecar; their PodMonitor selects it."""
 PROXY_PORTS: Final = ("https-health", "socks5-health")
 """Names of the sidecars' health ports."""
 _INTERVAL: Final = "30s"
@@ -22,7 +20,7 @@ _TIMEOUT: Final = "10s"
 
 
 def monitors(spec: HostedSpec) -> list[Object]:
-    """What the management cluster gets."""
+    """Return the objects of the management cluster."""
     if not spec.monitoring.enabled:
         return []
     found = [_metrics_service(spec), _server_monitor(spec)]
@@ -34,10 +32,10 @@ def monitors(spec: HostedSpec) -> list[Object]:
 
 
 def hosted_monitors(spec: HostedSpec) -> list[Object]:
-    """What the hosted cluster gets.
+    """Return the objects of the hosted cluster.
 
-    On the host's network agents show their metrics on the node's loopback alone, where no Prometheus gets to: a
-    monitor would only report targets that are always down.
+    With the host's network agents expose metrics only on the node's loopback, which Prometheus cannot reach: a monitor
+    would report targets that are always down.
     """
     if not spec.monitoring.enabled or spec.agents.host_network:
         return []
@@ -51,7 +49,7 @@ def _metrics_service(spec: HostedSpec) -> Object:
         "kind": "Service",
         "metadata": metadata(spec, METRICS_SERVICE, spec.namespace, {"app": METRICS_SERVICE}),
         "spec": {
-            # Every server by itself, and those that are not ready too: they are the ones to look at.
+            # Headless: every server is scraped, including those that are not ready.
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
             "selector": dict(spec.kube_apiserver.labels),
@@ -129,6 +127,6 @@ BUILD: Final = "umbilical_build_info"
 DEFAULT_ROUTE: Final = 'proxy_strategy="defaultRoute"'
 """The agents on nodes."""
 DEST_HOST: Final = 'proxy_strategy="destHost"'
-"""The addresses that the control-plane agent answers for."""
+"""The control-plane agent."""
 DIALS_SENT: Final = 'segment="to_agent", packet_type="DIAL_REQ"'
 DIALS_ANSWERED: Final = 'segment="from_agent", packet_type="DIAL_RSP"'

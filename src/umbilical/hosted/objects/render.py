@@ -1,4 +1,4 @@
-"""From a spec and its certificates to the objects of both clusters, as files: one for each object."""
+"""Renders the objects of both clusters from a spec and its certificates, one file for each object."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -43,7 +43,7 @@ def base(files: Iterable[str]) -> Object:
 
 
 def component(patches: Mapping[str, Object]) -> Object:
-    """`patches` are targets by file name, in the order in which they are applied."""
+    """`patches` are targets by file name, in the order to apply them."""
     entries = [{"path": path, "target": target} for path, target in patches.items()]
     return {"apiVersion": f"{_GROUP}/v1alpha1", "kind": "Component", "patches": entries}
 
@@ -55,10 +55,10 @@ def deployment_target(name: str) -> Object:
 MANAGEMENT: Final = "management"
 HOSTED: Final = "hosted"
 NODE: Final = "node"
-"""Files of a node with a static pod, below this as their root."""
+"""Directory with the files for the root of a node with a static pod."""
 PATCHES: Final = f"{MANAGEMENT}/patches"
 STATIC_POD: Final = "/etc/kubernetes/manifests/kube-apiserver.yaml"
-# No ending of YAML: these are no objects, and whoever applies a whole directory must not try.
+# Not .yaml: a patch is not an object, and `kubectl apply -f DIR` must skip it.
 _PATCH: Final = ".patch"
 
 
@@ -70,7 +70,7 @@ class Format(Enum):
 def render(
     spec: HostedSpec, certificates: HostedSet, kube_apiserver: bytes | None = None, form: Format = Format.FILES
 ) -> AssetTree:
-    """Render everything, with the manifest patched where it is given. Raises RenderError: it cannot be used."""
+    """Render everything; a given manifest is patched. Raises RenderError: the manifest is invalid."""
     tree = AssetTree()
     _add_objects(tree, MANAGEMENT, management_objects(spec, certificates))
     _add_objects(tree, HOSTED, hosted_objects(spec, certificates))
@@ -81,7 +81,7 @@ def render(
 
 
 def management_objects(spec: HostedSpec, certificates: HostedSet) -> list[Object]:
-    """Return what the control-plane namespace gets, beside kube-apiserver itself."""
+    """Return the objects of the control-plane namespace, without kube-apiserver itself."""
     return [
         *management_accounts(spec),
         *management_certificates(spec, certificates),
@@ -115,7 +115,7 @@ def hosted_objects(spec: HostedSpec, certificates: HostedSet) -> list[Object]:
 
 
 def notes(spec: HostedSpec) -> list[str]:
-    """Tell what is left out until more is known, and what cannot be rendered."""
+    """Return notes on what is left out, and what cannot be rendered."""
     return [*_unknown_addresses(spec), *access_notes(spec)]
 
 
@@ -124,8 +124,8 @@ def _unknown_addresses(spec: HostedSpec) -> list[str]:
     if not unknown:
         return []
     left_out = "their objects and identifiers" if spec.known_addresses else "they and the control-plane agent"
-    remedy = "give addresses, or --management-kubeconfig"
-    return [f"addresses of {', '.join(unknown)} are not known, so that {left_out} are left out: {remedy}"]
+    remedy = "add them to the spec, or give --management-kubeconfig"
+    return [f"the addresses of {', '.join(unknown)} are not known, so {left_out} are left out: {remedy}"]
 
 
 def _add_objects(tree: AssetTree, folder: str, objects: Iterable[Object]) -> None:
@@ -138,7 +138,7 @@ def _add_objects(tree: AssetTree, folder: str, objects: Iterable[Object]) -> Non
 def _add_kube_apiserver(
     tree: AssetTree, spec: HostedSpec, certificates: HostedSet, content: bytes | None
 ) -> dict[str, Object]:
-    """Add its manifest, or patches for it; return targets of patches by file name."""
+    """Add its manifest, or patches for it; return the targets of patches by file name."""
     manifest = None if content is None else read_manifest(content, spec)
     if manifest is not None and spec.kube_apiserver.workload is Workload.STATIC_POD:
         add_static_files(tree, NODE, spec, certificates)
@@ -148,7 +148,7 @@ def _add_kube_apiserver(
         _add_objects(tree, MANAGEMENT, [patched(manifest, spec)])
         return {}
     name, flags = spec.kube_apiserver.name, flag_patch(spec)
-    # Flags first: their place is counted before the other patch puts the server among the containers.
+    # Flags first: the JSON patch uses container indexes, which the other patch changes.
     targets = _add_patch(tree, f"{name}-flags", flags, name) if flags else {}
     return targets | _add_patch(tree, name, strategic_patch(spec), name)
 
@@ -161,7 +161,7 @@ def _add_sidecars(tree: AssetTree, spec: HostedSpec) -> dict[str, Object]:
 
 
 def _add_patch(tree: AssetTree, file: str, patch: Object | list[Object], deployment: str) -> dict[str, Object]:
-    """Add a patch; return whom it is for, by its file name."""
+    """Add a patch; return its target by file name."""
     tree.add(f"{PATCHES}/{file}{_PATCH}", yaml_bytes(patch), PUBLIC_MODE)
     return {f"{file}{_PATCH}": deployment_target(deployment)}
 

@@ -1,5 +1,5 @@
-"""The server's container beside kube-apiserver (HyperShift's flags, probes and requests, with what was wrong mended),
-put there as a changed manifest, or as patches for one that is not at hand.
+"""The server's container beside kube-apiserver, with HyperShift's flags, probes and requests and fixes to them; as a
+changed manifest, or as patches if the manifest is not given.
 """
 
 import copy
@@ -16,12 +16,12 @@ from umbilical.hosted.objects.spec import HostedSpec, ServerCount, TlsProfile, W
 from umbilical.manifests.objects import Object
 
 PROGRAM: Final = "/usr/bin/proxy-server"
-# As long as kube-apiserver goes on serving after SIGTERM (shutdown-delay-duration): until then it needs its server.
+# kube-apiserver serves for this long after SIGTERM (shutdown-delay-duration), and needs its server until then.
 STOP_DELAY_SECONDS: Final = 70
-# What is left of the pod's grace time, but for a few seconds.
+# The rest of the pod's grace period, minus a few seconds.
 DRAIN_SECONDS: Final = 60
 GRACE_SECONDS: Final = 135
-# An agent gives up its own dial after 5 s; whoever has not answered after this hangs.
+# An agent's own dial timeout is 5 s; an agent without an answer after this hangs.
 DIAL_SECONDS: Final = 15
 LEASE_LABEL: Final = "k8s-app=konnectivity-server"
 KUBECONFIG_DIRECTORY: Final = "/etc/konnectivity/kubeconfig"
@@ -41,8 +41,8 @@ def server_container(spec: HostedSpec) -> Object:
         "imagePullPolicy": "IfNotPresent",
         "command": [PROGRAM],
         "args": server_flags(spec),
-        # Not /readyz: it asks for an agent of the first strategy, which is the control-plane agent, which needs
-        # kube-apiserver, which would not be ready before it.
+        # Not /readyz: it requires an agent of the first strategy, the control-plane agent, which needs a ready
+        # kube-apiserver: neither would become ready.
         "readinessProbe": probe("/healthz", names.HEALTH_PORT, periodSeconds=10, timeoutSeconds=5, failureThreshold=3),
         "livenessProbe": probe(
             "/healthz",
@@ -67,8 +67,8 @@ def server_flags(spec: HostedSpec) -> list[str]:
         "--log-file-max-size=0",
         f"--cluster-cert={cluster}/tls.crt",
         f"--cluster-key={cluster}/tls.key",
-        # Never without it: then anybody who reaches the port is an agent (CVE-2026-16242). And never the clients' one:
-        # agents' keys lie in the hosted cluster, where the tenant reads them.
+        # Without it anybody who reaches the port is accepted as an agent (CVE-2026-16242). Not the clients' CA: agents'
+        # keys are in the hosted cluster, where the tenant can read them.
         f"--cluster-ca-cert={ca}/{names.AGENT_CA_KEY}",
         f"--server-cert={server}/tls.crt",
         f"--server-key={server}/tls.key",
@@ -81,10 +81,10 @@ def server_flags(spec: HostedSpec) -> list[str]:
         "--proxy-strategies=destHost,defaultRoute",
         "--keepalive-time=30s",
         "--frontend-keepalive-time=30s",
-        # HyperShift's server stops at once; tunnels that are open then break in the middle.
+        # HyperShift's server stops at once and breaks open tunnels.
         f"--graceful-shutdown-timeout={DRAIN_SECONDS}s",
         f"--backend-dial-timeout={DIAL_SECONDS}s",
-        # Beside leases it stays as what agents without a way to the hosted API know.
+        # Also with leases: for agents that cannot reach the hosted API.
         f"--server-count={spec.replicas}",
         *_tls_flags(spec.tls_profile),
         *(_lease_flags() if spec.server_count is ServerCount.LEASES else ()),
@@ -108,7 +108,7 @@ def _lease_flags() -> list[str]:
 
 
 def _identity_flags() -> list[str]:
-    """Upstream's server knows neither: there an agent's word is all that counts."""
+    """Flags of our server only: upstream's trusts the identifiers that an agent announces."""
     return [
         f"--agent-identities={names.IDENTITIES_DIRECTORY}/{names.IDENTITIES_KEY}",
         f"--frontend-identities=CN={names.CN_CLIENT}",
@@ -127,7 +127,7 @@ def _mounts(spec: HostedSpec) -> list[Object]:
 
 
 def client_mounts() -> list[Object]:
-    """What kube-apiserver's own container needs to ask the server for tunnels."""
+    """Mounts of kube-apiserver's own container, for its connection to the server."""
     return [
         mount("egress-selector-config", names.EGRESS_DIRECTORY),
         mount("konnectivity-client", names.CLIENT_PAIR_DIRECTORY),
@@ -136,7 +136,7 @@ def client_mounts() -> list[Object]:
 
 
 def pod_volumes(spec: HostedSpec) -> list[Object]:
-    """All volumes of both containers, from Secrets and ConfigMaps."""
+    """Volumes of both containers, from Secrets and ConfigMaps."""
     secrets = {
         "cluster-certs": names.SECRET_CLUSTER,
         "server-certs": names.SECRET_SERVER,
@@ -164,9 +164,9 @@ _PROXY: Final = ("HTTPS_PROXY", "https_proxy")
 
 
 def patched(manifest: Manifest, spec: HostedSpec) -> Object:
-    """Return a copy of the manifest with the server, and with kube-apiserver asking it for the hosted cluster.
+    """Return a copy of the manifest with the server, and with kube-apiserver configured to use it.
 
-    Raises RenderError: something else is where the tunnel's part must be.
+    Raises RenderError: the manifest already has a different entry of the same name.
     """
     changed = Manifest(copy.deepcopy(manifest.document), manifest.workload, manifest.index)
     flags = new_flags(manifest, spec)
@@ -185,7 +185,7 @@ def patched(manifest: Manifest, spec: HostedSpec) -> Object:
 
 
 def strategic_patch(spec: HostedSpec) -> Object:
-    """Return all but flags, as a strategic merge patch: that kind would replace the whole list of them."""
+    """Return everything except flags as a strategic merge patch, which would replace the whole list of flags."""
     main: Object = {"name": spec.kube_apiserver.container, "volumeMounts": client_mounts()}
     if spec.management_proxy.is_set:
         value = for_kube_apiserver(spec, spec.management_proxy.no_proxy)
@@ -204,25 +204,25 @@ def strategic_patch(spec: HostedSpec) -> Object:
 
 
 def flag_patch(spec: HostedSpec) -> list[Object]:
-    """Return flags as a JSON patch, which can add to a list. It knows places and no names, so it looks first."""
-    look = {"op": "test", "path": f"{_FIRST_CONTAINER}/name", "value": spec.kube_apiserver.container}
+    """Return flags as a JSON patch, which can append to a list. It uses indexes, so it tests the container's name."""
+    test = {"op": "test", "path": f"{_FIRST_CONTAINER}/name", "value": spec.kube_apiserver.container}
     added = [{"op": "add", "path": f"{_FIRST_CONTAINER}/args/-", "value": flag} for flag in wanted_flags(spec)]
-    return [look, *added] if added else []
+    return [test, *added] if added else []
 
 
 def wanted_flags(spec: HostedSpec) -> list[str]:
     flags = [f"{EGRESS_FLAG}={EGRESS_PATH}"] if spec.kube_apiserver.has_egress_flag else []
     if spec.kube_apiserver.has_egress_flag and spec.aggregated_apis:
-        # Else it dials the Service's own address, which is nobody's in the management cluster.
+        # Without it kube-apiserver dials the Service's ClusterIP, which does not exist in the management cluster.
         flags.append(f"{_ROUTING_FLAG}=true")
     if spec.kube_apiserver.has_egress_flag:
-        # By name an agent would have to find a node, and its resolver need not know nodes.
+        # The agents' resolver may not know the names of nodes.
         flags.append(f"{_ADDRESS_FLAG}=InternalIP")
     return flags
 
 
 def new_flags(manifest: Manifest, spec: HostedSpec) -> list[str]:
-    """Return the flags that are not there yet. Raises RenderError: one is there with a value that cannot work."""
+    """Return the missing flags. Raises RenderError: a flag is set to a conflicting value."""
     found = []
     for wanted in wanted_flags(spec):
         flag, _, value = wanted.partition("=")
@@ -230,12 +230,12 @@ def new_flags(manifest: Manifest, spec: HostedSpec) -> list[str]:
         if given is None:
             found.append(wanted)
         elif given != value and flag != _ADDRESS_FLAG:
-            raise conflict(f"it has {flag}={given} already, and {value} is needed")
+            raise conflict(f"it has {flag}={given}, and the tunnel needs {value}")
     return found
 
 
 def no_proxy_variables(manifest: Manifest, spec: HostedSpec) -> dict[str, str]:
-    """Return NO_PROXY as it must be where kube-apiserver has a proxy: else that one would be asked for the servers."""
+    """Return the required NO_PROXY if kube-apiserver has a proxy, so that it dials the servers directly."""
     given = _variables(manifest.container)
     present = [name for name in _NO_PROXY if name in given]
     if not present and not any(name in given for name in _PROXY):
@@ -259,14 +259,14 @@ def _grace_seconds(manifest: Manifest) -> int:
 
 
 def _merge(parent: Object, key: str, wanted: Sequence[Object], by: str) -> None:
-    """Add entries to a list that may not be there yet; one of the same key must be the same entry."""
+    """Add entries to a list, which may be missing; an existing entry with the same key must be equal."""
     entries = _entries(parent, key, by)
     for entry in wanted:
         there = next((one for one in entries if _normal(one[by]) == _normal(entry[by])), None)
         if there is None:
             entries.append(entry)
         elif there != entry:
-            raise conflict(f"its {key} have another {entry[by]} already")
+            raise conflict(f"its {key} already have a different {entry[by]}")
     parent[key] = entries
 
 
@@ -279,12 +279,12 @@ def _entries(parent: Object, key: str, by: str) -> list[Object]:
     if not isinstance(entries, list) or not all(
         isinstance(entry, dict) and isinstance(entry.get(by), str) for entry in entries
     ):
-        raise refused(f"its {key} cannot be read")
+        raise refused(f"its {key} are invalid")
     return entries
 
 
 def _variables(container: Object) -> dict[str, str]:
-    """Return variables with a plain value; of others nothing can be told here."""
+    """Return variables with a plain value; valueFrom is not resolved here."""
     found: dict[str, Any] = {entry["name"]: entry.get("value", "") for entry in _entries(container, "env", "name")}
     return {name: value for name, value in found.items() if isinstance(value, str)}
 

@@ -1,6 +1,5 @@
-"""How the tunnel is found and who may reach it: the servers' two Services and what leads to the second from outside,
-network policies, and aggregated APIs as the hosted cluster sees them. Certificates are the guard; policies must not be
-a trap.
+"""Services of the servers, their Route, NodePort or LoadBalancer, NetworkPolicies, and aggregated APIs as the hosted
+cluster sees them. Certificates control access; policies must not block agents.
 """
 
 import base64
@@ -26,8 +25,8 @@ def services(spec: HostedSpec) -> list[Object]:
 
 def frontend_service(spec: HostedSpec) -> Object:
     ports = [_port("clients", names.FRONTEND_PORT)]
-    # A lone kube-apiserver would wait for webhooks that it reaches only through a Service that waits for it. Among
-    # several the ready ones serve: not-ready ones include those that are just being drained.
+    # A single kube-apiserver becomes ready only with webhooks that it reaches through this Service. With several the
+    # ready ones serve: not-ready ones include those that are draining.
     return _service(spec, names.SERVER_LOCAL, ports, publishNotReadyAddresses=spec.replicas == 1)
 
 
@@ -37,18 +36,18 @@ def agent_service(spec: HostedSpec) -> Object:
     if publishing.strategy is Strategy.NODE_PORT:
         ports[0]["nodePort"] = publishing.port
     elif publishing.strategy is Strategy.LOAD_BALANCER and publishing.port != names.AGENT_PORT:
-        # The control-plane agent goes on to dial the usual one.
+        # The control-plane agent still dials the default port.
         ports.append(_port("agents-outside", publishing.port))
     body: dict[str, Any] = {"type": _TYPES[publishing.strategy]}
-    # HyperShift's lacks it, so that a new server has no agents until kube-apiserver is ready, which may need them.
+    # Without it (HyperShift) a new server has no agents until kube-apiserver is ready, which may need them.
     return _service(spec, names.SERVER, ports, **body, publishNotReadyAddresses=True)
 
 
 def routes(spec: HostedSpec) -> list[Object]:
-    """TLS goes through to the server, which has to see agents' certificates."""
+    """Passthrough: the server must see the agents' certificates."""
     if spec.publishing.strategy is not Strategy.ROUTE:
         return []
-    # Round robin, so that an agent that dials again reaches another server.
+    # Round robin, so that an agent's next connection reaches another server.
     annotations = {"haproxy.router.openshift.io/balance": "roundrobin"}
     head = metadata(spec, names.SERVER, spec.namespace, spec.publishing.labels, annotations)
     body = {
@@ -76,16 +75,16 @@ def _port(name: str, port: int) -> Object:
 
 
 def network_policies(spec: HostedSpec) -> list[Object]:
-    """A pod that one policy selects is closed to all that none opens: so kube-apiserver's own port is among them."""
+    """Include kube-apiserver's own port: a pod that a policy selects is closed to everything that no policy allows."""
     servers, agents = spec.kube_apiserver.labels, {"app": names.AGENT}
     found = [
         _policy(spec, "konnectivity-kube-apiserver", servers, None, spec.kube_apiserver.ports),
-        # For every strategy. HyperShift opens it for NodePort alone, and load balancers' traffic is dropped; no rule
-        # about namespaces matches a router on the host's network (OCPBUGS-54574).
+        # For every strategy. HyperShift opens it for NodePort only, so load balancers' traffic is dropped; a namespace
+        # selector does not match a router with the host's network (OCPBUGS-54574).
         _policy(spec, "konnectivity-agents", servers, None, (names.AGENT_PORT,)),
         _policy(spec, "konnectivity-clients", servers, [{"podSelector": {}}], (names.FRONTEND_PORT,)),
     ]
-    # An empty list of sources means everybody, so that no policy is right where no namespace is named.
+    # An empty list of sources means everybody, so without namespaces there is no policy.
     if spec.monitoring.enabled and spec.monitoring.namespaces:
         scrapers = [_namespace(name) for name in spec.monitoring.namespaces]
         found.append(_policy(spec, "konnectivity-metrics", servers, scrapers, (names.HEALTH_PORT,)))
@@ -111,12 +110,12 @@ def _namespace(name: str) -> Object:
 
 _PORT: Final = 443
 _PORT_NAME: Final = "https"
-# Kubernetes copies Endpoints into EndpointSlices by itself, and would list every address twice.
+# Kubernetes mirrors Endpoints into EndpointSlices, which would list every address twice.
 _SKIP_MIRROR: Final = {"endpointslice.kubernetes.io/skip-mirror": "true"}
 
 
 def aggregated_apis(spec: HostedSpec) -> list[Object]:
-    """Return nothing of a Service whose addresses are not known: an APIService without endpoints stalls discovery."""
+    """Skip Services without known addresses: an APIService without endpoints stalls discovery."""
     found: list[Object] = []
     for api in spec.aggregated_apis:
         if api.addresses:
@@ -132,7 +131,7 @@ def _outside_service(spec: HostedSpec, api: AggregatedApi) -> Object:
 
 
 def _endpoints(spec: HostedSpec, api: AggregatedApi) -> Object:
-    """For a kube-apiserver that does not look at slices yet."""
+    """For a kube-apiserver that does not use EndpointSlices yet."""
     head = metadata(spec, api.service, names.AGGREGATED_NAMESPACE, _SKIP_MIRROR)
     subset = {
         "addresses": [{"ip": str(address)} for address in api.addresses],
@@ -142,7 +141,7 @@ def _endpoints(spec: HostedSpec, api: AggregatedApi) -> Object:
 
 
 def _slices(spec: HostedSpec, api: AggregatedApi) -> list[Object]:
-    """One for each family: a slice holds addresses of one kind."""
+    """Return a slice for each IP family."""
     found = []
     for version in sorted({address.version for address in api.addresses}):
         labels = {"kubernetes.io/service-name": api.service}

@@ -1,11 +1,11 @@
-"""Patches that give components their proxies: one per Deployment, merged by names, so that kustomize applies them; and
-what the sidecars may do in the hosted cluster: get Services, as an account of their own.
+"""Patches that add proxies to components, one strategic merge patch per Deployment; and the sidecars' ServiceAccount in
+the hosted cluster, which may get Services.
 """
 
 from typing import Final
 
 from umbilical.hosted.objects import components, names
-from umbilical.hosted.objects.components import HEALTH_PORTS, Component, Names, Proxy, ProxyKind, chosen
+from umbilical.hosted.objects.components import HEALTH_PORTS, NameResolution, ProxiedComponent, Proxy, ProxyKind, chosen
 from umbilical.hosted.objects.forms import (
     KEY_MODE,
     UNPRIVILEGED,
@@ -23,7 +23,7 @@ from umbilical.manifests.tree import yaml_bytes
 
 ACCOUNT: Final = "konnectivity-proxy"
 TOKEN_SECRET: Final = "konnectivity-proxy-token"
-"""In kube-system of the hosted cluster, where its controller fills it in; copied to the control-plane namespace."""
+"""In kube-system of the hosted cluster, filled by its token controller; copied to the control-plane namespace."""
 KUBECONFIG_MAP: Final = "konnectivity-proxy-kubeconfig"
 KUBECONFIG_KEY: Final = "kubeconfig"
 KUBECONFIG_DIRECTORY: Final = "/etc/kubernetes/secrets/kubeconfig"
@@ -31,8 +31,8 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 
 
 def needs_access(proxy: Proxy) -> bool:
-    """Whether a proxy looks for Services, the DNS of the hosted cluster among them."""
-    return proxy.names is not Names.AGENT
+    """Return whether a proxy looks up Services, including that of the hosted cluster's DNS."""
+    return proxy.resolution is not NameResolution.AGENT
 
 
 def is_needed(spec: HostedSpec) -> bool:
@@ -40,7 +40,7 @@ def is_needed(spec: HostedSpec) -> bool:
 
 
 def management_access(spec: HostedSpec) -> list[Object]:
-    """The kubeconfig, for the control-plane namespace."""
+    """Return the kubeconfig, for the control-plane namespace."""
     if not is_needed(spec):
         return []
     text = yaml_bytes(_kubeconfig(spec)).decode()
@@ -48,7 +48,7 @@ def management_access(spec: HostedSpec) -> list[Object]:
 
 
 def hosted_access(spec: HostedSpec) -> list[Object]:
-    """The account with its right and its token, for the hosted cluster."""
+    """Return the account with its role and token, for the hosted cluster."""
     if not is_needed(spec):
         return []
     namespace = names.HOSTED_NAMESPACE
@@ -68,18 +68,18 @@ def hosted_access(spec: HostedSpec) -> list[Object]:
 
 
 def access_notes(spec: HostedSpec) -> list[str]:
-    """What is left to do by hand, or by whoever has both clusters at hand: a token cannot be rendered."""
+    """Return a note that the token must be copied: it cannot be rendered."""
     if not is_needed(spec):
         return []
     source = f"{names.HOSTED_NAMESPACE}/{TOKEN_SECRET}"
-    left = f"sidecars resolve no names before Secret {source} of the hosted cluster is copied to {spec.namespace}"
-    return [f"{left}: hosted apply copies it if it has both kubeconfigs"]
+    left = f"sidecars cannot resolve names until Secret {source} of the hosted cluster is copied to {spec.namespace}"
+    return [f"{left}: umbilical hosted apply with both kubeconfigs copies it"]
 
 
 def kubeconfig_volume(name: str) -> Object:
-    """Kubeconfig, token and CA in one directory.
+    """Return a volume with kubeconfig, token and CA.
 
-    The Secret may be missing: a component must not wait for the right to look up names of a cluster that it brings up.
+    The Secret is optional: a component must start before the cluster that creates the token.
     """
     sources = [
         {"configMap": {"name": KUBECONFIG_MAP, "items": [{"key": KUBECONFIG_KEY, "path": KUBECONFIG_KEY}]}},
@@ -93,7 +93,7 @@ def _same(key: str) -> Object:
 
 
 def _kubeconfig(spec: HostedSpec) -> Object:
-    # By the Service's short name: it is the one that kube-apiserver's certificate has for its own namespace.
+    # The Service's short name is in kube-apiserver's certificate.
     server = f"https://{names.KUBE_APISERVER}:{spec.kube_apiserver.ports[0]}"
     cluster = {"server": server, "certificate-authority": f"{KUBECONFIG_DIRECTORY}/ca.crt"}
     return {
@@ -112,7 +112,7 @@ PROGRAMS: Final = {
 }
 LOOPBACK: Final = "127.0.0.1"
 USER_PROXY_DIRECTORY: Final = "/etc/konnectivity/data-plane-proxy"
-"""The user's proxy as files: in arguments or variables its password would be in the pod's manifest."""
+"""The user's proxy as files: in arguments or environment its password would be in the pod's manifest."""
 TRUSTED_CA_DIRECTORY: Final = "/etc/konnectivity/data-plane-proxy-ca"
 TRUSTED_CA_KEY: Final = "ca-bundle.crt"
 _CA_VOLUME: Final = "konnectivity-proxy-ca"
@@ -123,11 +123,11 @@ _TRUSTED_CA_VOLUME: Final = "konnectivity-data-plane-proxy-ca"
 
 
 def sidecar_patches(spec: HostedSpec) -> dict[str, Object]:
-    """The patch of each chosen component's Deployment, by its name."""
+    """Return the patch of each chosen component's Deployment, by name."""
     return {component.name: _patch(spec, component) for component in chosen(spec)}
 
 
-def _patch(spec: HostedSpec, component: Component) -> Object:
+def _patch(spec: HostedSpec, component: ProxiedComponent) -> Object:
     template = {
         "metadata": {"labels": dict([PROXY_LABEL])},
         "spec": {
@@ -142,8 +142,8 @@ def _patch(spec: HostedSpec, component: Component) -> Object:
     return manifest("apps/v1", "Deployment", head, spec={"template": template})
 
 
-def _main_container(spec: HostedSpec, component: Component) -> list[Object]:
-    """Nothing where the component's code knows its proxy's address by itself."""
+def _main_container(spec: HostedSpec, component: ProxiedComponent) -> list[Object]:
+    """Return nothing if the component's code has the proxy's address."""
     if not component.variables:
         return []
     variables = {**component.environment(), "NO_PROXY": components.for_component(spec, component.no_proxy)}
@@ -160,7 +160,7 @@ def proxy_container(spec: HostedSpec, proxy: Proxy) -> Object:
         "args": proxy_flags(spec, proxy),
         "ports": [{"name": f"{proxy.kind.value}-health", "containerPort": port, "protocol": "TCP"}],
         "livenessProbe": probe("/livez", port, periodSeconds=30, timeoutSeconds=5, failureThreshold=6),
-        # Ready once a server was reached, and from then on: a proxy that waits must not take its component away.
+        # Ready since the first contact with a server: a waiting proxy must not make its component unready.
         "readinessProbe": probe("/readyz", port, periodSeconds=5, timeoutSeconds=5, failureThreshold=3),
         "resources": requests("10m", "50Mi"),
         "securityContext": dict(UNPRIVILEGED),
@@ -183,7 +183,7 @@ def proxy_flags(spec: HostedSpec, proxy: Proxy) -> list[str]:
         f"--tls-cert-path={client}/tls.crt",
         f"--tls-key-path={client}/tls.key",
         f"--serving-port={proxy.port}",
-        # HyperShift's listen on every interface, and whoever reaches the pod is in the customer's network.
+        # HyperShift's proxies listen on every interface, open to everybody who reaches the pod.
         f"--bind-address={LOOPBACK}",
         f"--health-port={HEALTH_PORTS[proxy.kind]}",
         *(["--connect-directly-to-cloud-apis=true"] if proxy.to_cloud_apis else []),
@@ -193,12 +193,12 @@ def proxy_flags(spec: HostedSpec, proxy: Proxy) -> list[str]:
 
 
 def _socks5_flags(proxy: Proxy) -> list[str]:
-    match proxy.names:
-        case Names.AGENT:
+    match proxy.resolution:
+        case NameResolution.AGENT:
             return ["--disable-resolver=true"]
-        case Names.GUEST:
+        case NameResolution.HOSTED:
             return ["--resolve-from-guest-cluster-dns=true"]
-        case Names.GUEST_THEN_MANAGEMENT:
+        case NameResolution.HOSTED_THEN_MANAGEMENT:
             return ["--resolve-from-guest-cluster-dns=true", "--resolve-from-management-cluster-dns=true"]
 
 
@@ -214,7 +214,7 @@ def _https_flags(spec: HostedSpec) -> list[str]:
 
 
 def _is_ipv4(spec: HostedSpec) -> bool:
-    """Where Services have no IPv6, what a name's IPv6 address leads to is not there either (OCPBUGS-86843)."""
+    """If Services have no IPv6, IPv6 addresses of names are unreachable too (OCPBUGS-86843)."""
     return bool(spec.networks.service) and all(network.version == 4 for network in spec.networks.service)
 
 
@@ -228,7 +228,7 @@ def _mounts(spec: HostedSpec, proxy: Proxy) -> list[Object]:
     ]
 
 
-def _volumes(spec: HostedSpec, component: Component) -> list[Object]:
+def _volumes(spec: HostedSpec, component: ProxiedComponent) -> list[Object]:
     proxies = component.proxies
     found = [
         secret_volume(_CLIENT_VOLUME, names.SECRET_CLIENT),

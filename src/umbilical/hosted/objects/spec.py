@@ -1,6 +1,6 @@
-"""The one input of a hosted control plane's tunnel: what it is called, how agents reach it, who may trust whom.
+"""The spec of a hosted control plane's tunnel: names, how agents reach the servers, certificates, proxies.
 
-Values only. `spec_reading` reads them from YAML; what no field alone can tell is judged here, in `problems`.
+Values only. `spec_reading` reads them from YAML; `problems` validates fields against each other.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from umbilical.pki.profiles import KeyType
 
 __all__ = ["HostedSpec", "IpAddress", "IpNetwork", "KeyType", "Signers"]
 
-# Kubernetes' own range for ports of nodes; a cluster can have another, but then hardly a narrower one.
+# Kubernetes' default range for node ports.
 NODE_PORTS: Final = range(30000, 32768)
 HTTPS_PORT: Final = 443
 
@@ -30,8 +30,8 @@ class Strategy(Enum):
     LOAD_BALANCER = "loadbalancer"
 
 
-class Server(Enum):
-    """Whose programs run: ours know flags that upstream's refuse."""
+class ServerProgram(Enum):
+    """Which programs run: ours have flags that upstream's do not."""
 
     UMBILICAL = "umbilical"
     UPSTREAM = "upstream"
@@ -42,7 +42,7 @@ class ServerCount(Enum):
 
     REPLICAS = "replicas"
     LEASES = "leases"
-    """Each server publishes a lease in the hosted cluster; right during a roll-out as well, when a number is wrong."""
+    """Each server publishes a lease in the hosted cluster; correct during a rollout too, unlike a fixed number."""
 
 
 class TlsProfile(Enum):
@@ -51,14 +51,14 @@ class TlsProfile(Enum):
 
 
 class Workload(Enum):
-    """What kube-apiserver is."""
+    """The kind of kube-apiserver's workload."""
 
     DEPLOYMENT = "Deployment"
     STATIC_POD = "Pod"
 
 
 @dataclass(frozen=True)
-class Images:
+class HostedImages:
     server: str
     agent: str
     proxy: str
@@ -68,10 +68,10 @@ class Images:
 class Publishing:
     strategy: Strategy
     host: str
-    """A name or an address; it is in the certificate, so it must be known before anything runs."""
+    """A name or an address. It is part of the certificate, so it must be known at rendering."""
     port: int
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of the Route: by which a router of the control plane's own finds it."""
+    """Labels of the Route, for a router that selects Routes by label."""
 
     @property
     def address(self) -> IpAddress | None:
@@ -85,17 +85,17 @@ class Publishing:
 @dataclass(frozen=True)
 class Agents:
     host_network: bool = True
-    """Of those on nodes. On the host's network they work before there is a pod network."""
+    """For agents on nodes: with the host's network they work before there is a pod network."""
     dns_policy: str = "Default"
-    """The node's resolver; the cluster's own is reached through what agents make possible."""
+    """Default is the node's resolver: the cluster's own may depend on the agents."""
     control_plane_replicas: int = 2
     control_plane_user: int = 0
-    """As whom those beside the control plane run; 0: whoever the management cluster's SCC chooses."""
+    """User ID of the control-plane agents; 0: assigned by the management cluster's SCC."""
 
 
 @dataclass(frozen=True)
-class Networks:
-    """Of the hosted cluster."""
+class HostedNetworks:
+    """Networks of the hosted cluster."""
 
     cluster: tuple[IpNetwork, ...] = ()
     service: tuple[IpNetwork, ...] = ()
@@ -111,15 +111,15 @@ class KubeApiserver:
     name: str = names.KUBE_APISERVER
     workload: Workload = Workload.DEPLOYMENT
     manifest: str = ""
-    """A file to patch, named from where the spec lies; empty: only a patch is written."""
+    """A file to patch, relative to the spec file; empty: only a patch is written."""
     container: str = names.KUBE_APISERVER
-    """Which one gets the egress selector, where no manifest tells."""
+    """Name of the container that gets the egress selector."""
     labels: Mapping[str, str] = field(default_factory=lambda: {"app": names.KUBE_APISERVER})
-    """By which Services and policies find its pods."""
+    """Pod labels that Services and NetworkPolicies select."""
     ports: tuple[int, ...] = (6443,)
-    """What everybody may reach, as ever: the first policy that selects a pod closes all that none opens."""
+    """Ports that stay open to everybody: the first policy that selects a pod closes all others."""
     has_egress_flag: bool = True
-    """False where a configuration file takes the place of flags; it must then name the egress file itself."""
+    """False if kube-apiserver is configured by a file, which must then name the egress file itself."""
 
 
 @dataclass(frozen=True)
@@ -136,20 +136,20 @@ class ApiGroup:
 
 @dataclass(frozen=True)
 class AggregatedApi:
-    """A Service of the control-plane namespace that answers for API groups of the hosted cluster."""
+    """A Service of the control-plane namespace that serves API groups of the hosted cluster."""
 
     service: str
     addresses: tuple[IpAddress, ...] = ()
-    """Its ClusterIPs. Empty: not known yet, looked up at rendering, if the management cluster is at hand."""
+    """Its ClusterIPs. Empty: looked up at rendering with --management-kubeconfig."""
     groups: tuple[ApiGroup, ...] = ()
 
 
 @dataclass(frozen=True)
 class Leases:
     kubeconfig_secret: str = ""
-    """Of the control-plane namespace, key `kubeconfig`: by which servers reach the hosted cluster's API."""
+    """Secret in the control-plane namespace with the servers' kubeconfig for the hosted cluster (key `kubeconfig`)."""
     user: str = "system:konnectivity-server"
-    """Who that kubeconfig is; gets the right to leases, and nothing else."""
+    """User of that kubeconfig; gets permission for leases only."""
 
 
 @dataclass(frozen=True)
@@ -159,20 +159,20 @@ class Pki:
     authority_days: int = 3650
     certificate_days: int = 365
     renew_percent: int = 33
-    """A certificate is renewed when less than this part of its life is left."""
+    """A certificate is renewed when less than this percentage of its lifetime is left."""
     signers_in_cluster: bool = False
-    """Whether the signers' keys become Secrets as well; otherwise they stay in the directory of `--pki`."""
+    """Whether the signers' keys are also stored as Secrets; otherwise they stay in the `--pki` directory."""
 
 
 @dataclass(frozen=True)
 class DataPlaneProxy:
-    """The user's proxy for what leaves the data plane. Stays out of `repr`: URLs may hold passwords."""
+    """The user's proxy for traffic that leaves the data plane. Not in `repr`: URLs may hold passwords."""
 
     http: str = field(default="", repr=False)
     https: str = field(default="", repr=False)
     no_proxy: tuple[str, ...] = ()
     trusted_ca: str = ""
-    """A ConfigMap of the control-plane namespace, key `ca-bundle.crt`: by which a proxy that speaks TLS is known."""
+    """ConfigMap of the control-plane namespace with the CA of a proxy with an https:// URL (key `ca-bundle.crt`)."""
 
     @property
     def is_set(self) -> bool:
@@ -181,7 +181,7 @@ class DataPlaneProxy:
 
 @dataclass(frozen=True)
 class ManagementProxy:
-    """By which the management cluster's pods reach what is outside. Stays out of `repr`: a URL may hold a password."""
+    """Proxy for traffic that leaves the management cluster. Not in `repr`: a URL may hold a password."""
 
     https: str = field(default="", repr=False)
     no_proxy: tuple[str, ...] = ()
@@ -195,52 +195,52 @@ class ManagementProxy:
 class Monitoring:
     enabled: bool = True
     namespaces: tuple[str, ...] = ("openshift-monitoring", "openshift-user-workload-monitoring")
-    """From where metrics are read; they may reach the health port, and nobody else outside the namespace may."""
+    """Namespaces of Prometheus; from outside the namespace only they may reach the health port."""
 
 
 @dataclass(frozen=True)
 class HostedSpec:
     name: str
-    """Of the hosted cluster."""
+    """Name of the hosted cluster."""
     namespace: str
-    """Of its control plane, in the management cluster."""
-    images: Images
+    """Namespace of its control plane in the management cluster."""
+    images: HostedImages
     publishing: Publishing
-    networks: Networks
+    networks: HostedNetworks
     replicas: int = 3
-    """Of kube-apiserver; there are as many servers."""
-    server: Server = Server.UMBILICAL
+    """Replicas of kube-apiserver, and thus of servers."""
+    server: ServerProgram = ServerProgram.UMBILICAL
     server_count: ServerCount = ServerCount.REPLICAS
     leases: Leases = Leases()
     agents: Agents = Agents()
     kube_apiserver: KubeApiserver = field(default_factory=KubeApiserver)
     aggregated_apis: tuple[AggregatedApi, ...] = ()
     aggregated_authority: str = ""
-    """PEM: by which kube-apiserver knows the aggregated API servers."""
+    """PEM of the CA by which kube-apiserver verifies the aggregated API servers."""
     tls_profile: TlsProfile = TlsProfile.INTERMEDIATE
     pki: Pki = Pki()
     proxy: DataPlaneProxy = DataPlaneProxy()
     management_proxy: ManagementProxy = ManagementProxy()
     monitoring: Monitoring = Monitoring()
     components: tuple[str, ...] = ()
-    """Who gets proxies as sidecars; of `names.COMPONENTS`."""
+    """Deployments that get proxies as sidecars; of `names.COMPONENTS`."""
     cluster_domain: str = "cluster.local"
-    """Of the management cluster: how its Services are called in full."""
+    """Cluster domain of the management cluster."""
     priority_class: str = "hypershift-api-critical"
-    """Of kube-apiserver; the control-plane agent has the same, since API calls hang on it."""
+    """PriorityClass of the control-plane agent: kube-apiserver's, because API calls depend on both."""
 
     @property
     def is_ours(self) -> bool:
-        return self.server is Server.UMBILICAL
+        return self.server is ServerProgram.UMBILICAL
 
     @property
     def frontend_names(self) -> tuple[str, ...]:
-        """By which clients dial the frontend; loopback is for port-forwarding and for kube-apiserver's own pod."""
+        """Names and addresses by which clients dial; loopback is for port forwarding and kube-apiserver's own pod."""
         return ("localhost", *self._service_names(names.SERVER_LOCAL), "127.0.0.1")
 
     @property
     def agent_listener_names(self) -> tuple[str, ...]:
-        """By which agents dial, those in the management cluster first."""
+        """Names and addresses by which agents dial, those in the management cluster first."""
         return tuple(dict.fromkeys((*self._service_names(names.SERVER), self.publishing.host)))
 
     @property
@@ -249,12 +249,12 @@ class HostedSpec:
 
     @property
     def known_addresses(self) -> tuple[IpAddress, ...]:
-        """What the control-plane agent reaches, as far as it is known."""
+        """The known addresses that the control-plane agent serves."""
         return tuple(dict.fromkeys(one for api in self.aggregated_apis for one in api.addresses))
 
     @property
     def labels(self) -> dict[str, str]:
-        """What every object carries."""
+        """Labels of every object."""
         key, value = names.PART_LABEL
         return {key: value, "app.kubernetes.io/instance": self.name}
 
@@ -262,7 +262,7 @@ class HostedSpec:
         return dataclasses.replace(self, **changes)
 
     def with_addresses(self, found: Mapping[str, tuple[IpAddress, ...]]) -> "HostedSpec":
-        """Put in what was looked up, by names of Services; those that the spec does not name yet are added."""
+        """Return the spec with addresses by Service name; Services that it does not name are added."""
         known = [
             dataclasses.replace(api, addresses=tuple(found.get(api.service) or api.addresses))
             for api in self.aggregated_apis
@@ -276,7 +276,7 @@ class HostedSpec:
 
 
 def problems(spec: HostedSpec) -> Iterator[str]:
-    """Tell what contradicts itself or cannot work, each in one sentence."""
+    """Yield every contradiction as one sentence."""
     yield from _publishing_problems(spec.publishing)
     yield from _count_problems(spec)
     yield from _aggregation_problems(spec)
@@ -284,30 +284,30 @@ def problems(spec: HostedSpec) -> Iterator[str]:
     if spec.proxy.trusted_ca and not spec.proxy.is_set:
         yield "proxy.trustedCa is given without a proxy"
     if spec.pki.certificate_days >= spec.pki.authority_days:
-        yield "pki.certificateDays must be less than pki.authorityDays: nothing outlives its signer"
+        yield "pki.certificateDays must be less than pki.authorityDays: a certificate must not outlive its signer"
 
 
 def _publishing_problems(publishing: Publishing) -> Iterator[str]:
     if publishing.strategy is Strategy.ROUTE and publishing.address is not None:
-        yield f"publish.host {publishing.host} is an address, and routers find a Route by a name in the TLS handshake"
+        yield f"publish.host {publishing.host} is an address, but a Route is found by the name in the TLS handshake"
     if publishing.strategy is Strategy.NODE_PORT and publishing.port not in NODE_PORTS:
-        yield f"publish.port {publishing.port} is no port of nodes: {NODE_PORTS.start} to {NODE_PORTS.stop - 1}"
+        yield f"publish.port {publishing.port} is not a node port: use {NODE_PORTS.start} to {NODE_PORTS.stop - 1}"
     if publishing.labels and publishing.strategy is not Strategy.ROUTE:
-        yield "publish.labels are for a Route, and there is none"
+        yield "publish.labels are allowed only with strategy route"
     address = publishing.address
     if address is not None and (address.is_unspecified or address.is_multicast):
-        yield f"publish.host {publishing.host}: nobody can connect to it"
+        yield f"publish.host {publishing.host} is not an address to connect to"
 
 
 def _count_problems(spec: HostedSpec) -> Iterator[str]:
     if spec.server_count is ServerCount.LEASES and not spec.leases.kubeconfig_secret:
-        yield "serverCount leases needs leases.kubeconfigSecret: servers publish them in the hosted cluster"
+        yield "serverCount leases needs leases.kubeconfigSecret: servers publish leases in the hosted cluster"
     if spec.kube_apiserver.workload is Workload.STATIC_POD and spec.server_count is ServerCount.LEASES:
         yield "serverCount leases needs a Secret, and a static pod cannot use one"
     if not spec.kube_apiserver.ports:
         yield "kubeApiserver.ports is empty: network policies would close kube-apiserver to everybody"
     if spec.kube_apiserver.workload is Workload.STATIC_POD and not spec.kube_apiserver.manifest:
-        yield "kubeApiserver.manifest is needed: a static pod is a file, and nothing patches it in the cluster"
+        yield "kubeApiserver.manifest is required for a static pod: it cannot be patched in the cluster"
 
 
 def _aggregation_problems(spec: HostedSpec) -> Iterator[str]:
@@ -316,16 +316,16 @@ def _aggregation_problems(spec: HostedSpec) -> Iterator[str]:
     groups = [group.name for api in spec.aggregated_apis for group in api.groups]
     yield from (f"aggregatedApis gives {one} to two services" for one in _doubles(groups))
     if groups and not spec.aggregated_authority:
-        yield "aggregatedAuthority is needed: kube-apiserver would know the API servers of aggregatedApis by nothing"
+        yield "aggregatedAuthority is required: kube-apiserver verifies the servers of aggregatedApis with it"
     for address in spec.known_addresses:
         if any(address in network for network in spec.networks.all if network.version == address.version):
-            # kube-apiserver dials it through the tunnel; were it a guest's as well, an agent on a node might answer.
-            yield f"aggregatedApis address {address} lies in a network of the hosted cluster as well"
+            # kube-apiserver dials it through the tunnel: an agent on a node might get the dial.
+            yield f"aggregatedApis address {address} is also in a network of the hosted cluster"
 
 
-def _network_problems(networks: Networks) -> Iterator[str]:
+def _network_problems(networks: HostedNetworks) -> Iterator[str]:
     if not networks.service:
-        yield "networks.service is needed: proxies must know which addresses are the hosted cluster's"
+        yield "networks.service is required: proxies need the addresses of the hosted cluster"
     everywhere = networks.all
     for number, one in enumerate(everywhere):
         for other in everywhere[number + 1 :]:

@@ -1,5 +1,5 @@
-"""A hosted control plane's spec from YAML: unknown keys refused with the nearest name, every problem told at once; and
-a spec to begin with, every key explained. The tests read it as any other.
+"""Reads a hosted control plane's spec from YAML: unknown keys are errors with the nearest name, and all errors are
+reported together. Also the example spec, which explains every key; the tests read it too.
 """
 
 from collections.abc import Callable
@@ -13,17 +13,17 @@ from umbilical.hosted.objects.spec import (
     AggregatedApi,
     ApiGroup,
     DataPlaneProxy,
+    HostedImages,
+    HostedNetworks,
     HostedSpec,
-    Images,
     KubeApiserver,
     Leases,
     ManagementProxy,
     Monitoring,
-    Networks,
     Pki,
     Publishing,
-    Server,
     ServerCount,
+    ServerProgram,
     Strategy,
     TlsProfile,
     Workload,
@@ -41,26 +41,26 @@ _DEFAULT_PORTS: Final = {Strategy.ROUTE: HTTPS_PORT, Strategy.LOAD_BALANCER: nam
 _NAME: Final = rf"({LABEL.pattern}\.)*{LABEL.pattern}"
 _HOST: Final = rf"{_NAME}|[0-9a-f:]*:[0-9a-f:.]*"
 _URL: Final = r"https?://[^\s/]+/?"
-_URL_HINT: Final = "a URL like http://user:password@proxy.example.com:3128 is needed"
+_URL_HINT: Final = "must be a URL like http://user:password@proxy.example.com:3128"
 _PEM: Final = r"\s*(-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+"
-_LABEL_HINT: Final = "a DNS label is needed: a-z, 0-9 and hyphens, at most 63"
-_HOST_HINT: Final = "a host name in small letters or an address is needed, without a port"
-_IMAGE_HINT: Final = "an image reference is needed: letters, digits and . _ : / @ -"
-# A decade; a signer that outlives its cluster helps nobody.
+_LABEL_HINT: Final = "must be a DNS label: a-z, 0-9 and hyphens, at most 63 characters"
+_HOST_HINT: Final = "must be a lower-case host name or an address, without a port"
+_IMAGE_HINT: Final = "must be an image reference: letters, digits and . _ : / @ -"
+# At most ten years.
 _DAYS: Final = range(1, 3651)
 
 Part = TypeVar("Part")
 
 
 def read_spec(content: bytes) -> HostedSpec:
-    """Read a spec. Raises RenderError: it is no such file, or some of it cannot be used; all of that is told."""
+    """Read a spec. Raises RenderError, which lists all errors."""
     try:
         document = read_document(content)
     except DocumentError as error:
         raise _refused([str(error)]) from None
     found: list[str] = []
     spec = _read(_spec, Section(document, "", found))
-    # What contradicts itself is judged only where every value could be read: it would repeat the same faults.
+    # Contradictions are checked only if every value is valid: else the same errors would appear twice.
     found = found or list(problems(spec))
     if found:
         raise _refused(found)
@@ -74,7 +74,7 @@ def _spec(section: Section) -> HostedSpec:
         name=section.text("name", rule=LABEL.pattern, hint=_LABEL_HINT),
         namespace=section.text("namespace", rule=LABEL.pattern, hint=_LABEL_HINT),
         replicas=replicas,
-        server=section.choice("server", Server.UMBILICAL),
+        server=section.choice("server", ServerProgram.UMBILICAL),
         images=_read(_images, section.section("images")),
         publishing=_read(_publishing, section.section("publish")),
         networks=_read(_networks, section.section("networks")),
@@ -83,16 +83,16 @@ def _spec(section: Section) -> HostedSpec:
         agents=_read(lambda one: _agents(one, replicas), section.section("agents")),
         kube_apiserver=_read(_kube_apiserver, section.section("kubeApiserver")),
         aggregated_apis=tuple(_read(_aggregated_api, one) for one in section.sections("aggregatedApis")),
-        aggregated_authority=section.secret("aggregatedAuthority", _PEM, "PEM certificates are needed"),
+        aggregated_authority=section.secret("aggregatedAuthority", _PEM, "must be PEM certificates"),
         tls_profile=section.choice("tlsProfile", TlsProfile.INTERMEDIATE),
         pki=_read(_pki, section.section("pki")),
         proxy=_read(_proxy, section.section("proxy")),
         management_proxy=_read(_management_proxy, section.section("managementProxy")),
         monitoring=_read(_monitoring, section.section("monitoring")),
         components=section.texts(
-            "components", rule="|".join(names.COMPONENTS), hint=f"there are: {', '.join(names.COMPONENTS)}"
+            "components", rule="|".join(names.COMPONENTS), hint=f"must be one of: {', '.join(names.COMPONENTS)}"
         ),
-        cluster_domain=section.text("clusterDomain", "cluster.local", rule=_NAME, hint="a domain is needed"),
+        cluster_domain=section.text("clusterDomain", "cluster.local", rule=_NAME, hint="must be a domain"),
         priority_class=section.text("priorityClass", HostedSpec.priority_class, rule=_NAME, hint=_LABEL_HINT),
     )
 
@@ -104,15 +104,15 @@ def _check_kind(section: Section) -> None:
 
 
 def _read(read: Callable[[Section], Part], section: Section) -> Part:
-    """Read a part; tell of keys that nobody took, once all others are read."""
+    """Read a part, then report its unknown keys."""
     part = read(section)
     section.finish()
     return part
 
 
-def _images(section: Section) -> Images:
+def _images(section: Section) -> HostedImages:
     server = section.text("server", rule=IMAGE.pattern, hint=_IMAGE_HINT)
-    return Images(
+    return HostedImages(
         server,
         section.text("agent", server, rule=IMAGE.pattern, hint=_IMAGE_HINT),
         section.text("proxy", server, rule=IMAGE.pattern, hint=_IMAGE_HINT),
@@ -129,13 +129,13 @@ def _publishing(section: Section) -> Publishing:
     )
 
 
-def _networks(section: Section) -> Networks:
-    return Networks(section.networks("cluster"), section.networks("service"), section.networks("machine"))
+def _networks(section: Section) -> HostedNetworks:
+    return HostedNetworks(section.networks("cluster"), section.networks("service"), section.networks("machine"))
 
 
 def _leases(section: Section) -> Leases:
     return Leases(
-        section.text("kubeconfigSecret", "", rule=_NAME, hint="the name of a Secret is needed"),
+        section.text("kubeconfigSecret", "", rule=_NAME, hint="must be the name of a Secret"),
         section.text("user", Leases.user),
     )
 
@@ -143,8 +143,8 @@ def _leases(section: Section) -> Leases:
 def _agents(section: Section, replicas: int) -> Agents:
     return Agents(
         section.switch("hostNetwork", True),
-        section.text("dnsPolicy", "Default", rule="Default|ClusterFirst", hint="Default or ClusterFirst is needed"),
-        # As HyperShift has them: one where there is one of everything, else two.
+        section.text("dnsPolicy", "Default", rule="Default|ClusterFirst", hint="must be Default or ClusterFirst"),
+        # As in HyperShift: one if everything has one replica, else two.
         section.number("controlPlaneReplicas", min(replicas, 2), range(1, 10)),
         section.number("controlPlaneUser", 0, range(1 << 31)),
     )
@@ -172,7 +172,7 @@ def _aggregated_api(section: Section) -> AggregatedApi:
 
 def _api_group(section: Section) -> ApiGroup:
     return ApiGroup(
-        section.text("group", rule=_NAME, hint="the name of an API group is needed"),
+        section.text("group", rule=_NAME, hint="must be the name of an API group"),
         section.text("version", "v1", rule=LABEL.pattern, hint=_LABEL_HINT),
         section.number("groupPriority", 9900, range(1, 20001)),
         section.number("versionPriority", 15, range(1, 1001)),
@@ -195,7 +195,7 @@ def _proxy(section: Section) -> DataPlaneProxy:
         section.secret("http", _URL, _URL_HINT),
         section.secret("https", _URL, _URL_HINT),
         _no_proxy(section),
-        section.text("trustedCa", "", rule=_NAME, hint="the name of a ConfigMap is needed"),
+        section.text("trustedCa", "", rule=_NAME, hint="must be the name of a ConfigMap"),
     )
 
 
@@ -204,7 +204,7 @@ def _management_proxy(section: Section) -> ManagementProxy:
 
 
 def _no_proxy(section: Section) -> tuple[str, ...]:
-    return section.texts("noProxy", rule=r"[^\s,]+", hint="a name, an address or a network is needed")
+    return section.texts("noProxy", rule=r"[^\s,]+", hint="must be a name, an address or a network")
 
 
 def _monitoring(section: Section) -> Monitoring:
@@ -215,10 +215,10 @@ def _monitoring(section: Section) -> Monitoring:
 
 
 def _refused(found: list[str]) -> RenderError:
-    what = "the spec of the hosted control plane cannot be used"
+    what = "the spec of the hosted control plane is invalid"
     if len(found) > 1:
-        what = f"{what}, for {len(found)} reasons"
-    return RenderError("UMB550", what, "; ".join(found), "compare with: umbilical hosted render --example")
+        what = f"{what}: {len(found)} errors"
+    return RenderError("UMB550", what, "; ".join(found), "compare it with: umbilical hosted render --example")
 
 
 EXAMPLE: Final = """\
@@ -228,65 +228,65 @@ kind: HostedControlPlane
 # The hosted cluster, and the namespace of its control plane in the management cluster.
 name: guest
 namespace: clusters-guest
-# Of kube-apiserver: one, three, or two. A server runs beside each, and agents look for as many.
+# Replicas of kube-apiserver. A tunnel server runs beside each; agents connect to that many.
 replicas: 3
 
-# Whose programs are in the images. Upstream's lack the flags that bind identities: they are left out then.
+# Which programs the images contain: umbilical or upstream. Upstream's have no flags that bind identities.
 server: umbilical
 images:
   server: registry.example.com/umbilical/umbilical:1.0
-  # Both are the server's image unless they are named.
+  # Default for both: the server's image.
   # agent: registry.example.com/umbilical/umbilical:1.0
   # proxy: registry.example.com/umbilical/umbilical:1.0
 
-# How agents on nodes reach the servers. The host is in the certificate, so it has to be known now.
-#   route         host is a name; port 443
-#   nodeport      host is a node's name or address; port is one of 30000 to 32767
-#   loadbalancer  host is the load balancer's name or address; port 8091
+# How agents on nodes reach the servers. The host is part of the certificate, so it must be known now.
+#   route         host is a name; port is 443
+#   nodeport      host is a node's name or address; port is 30000 to 32767
+#   loadbalancer  host is the load balancer's name or address; port is 8091
 publish:
   strategy: route
   host: konnectivity-guest.apps.example.com
   # port: 443
-  # Of the Route: by which a router of the control plane's own finds it, as HyperShift has one for private clusters.
+  # Labels of the Route, for a router that selects Routes by label (HyperShift has one for private clusters).
   # labels:
   #   hypershift.openshift.io/hosted-control-plane: clusters-guest
   #   hypershift.openshift.io/internal-route: "true"
 
-# Of the hosted cluster; no proxy may be asked for them.
+# Networks of the hosted cluster; traffic to them uses no proxy.
 networks:
   cluster: [10.132.0.0/14]
   service: [172.31.0.0/16]
   machine: [192.168.10.0/24]
 
 agents:
-  # On the host's network they work before there is a pod network. false needs a pod network that comes without them.
+  # With the host's network agents work before there is a pod network. false needs a pod network without agents.
   hostNetwork: true
   # The node's resolver (Default), or the hosted cluster's (ClusterFirst).
   dnsPolicy: Default
-  # Agents beside the control plane, for aggregated APIs.
+  # Number of agents beside the control plane, for aggregated APIs.
   controlPlaneReplicas: 2
-  # As whom those run; 0 leaves it to the management cluster, which must then choose (OpenShift's SCCs do).
+  # User ID of those agents; 0: assigned by the management cluster (by OpenShift's SCCs).
   controlPlaneUser: 0
 
 kubeApiserver:
-  # A Deployment, or a static pod (workload: Pod), in a file beside this one. Without it a patch is written.
+  # File with a Deployment, or a static pod (workload: Pod), relative to this file. Without it a patch is written.
   # manifest: kube-apiserver.yaml
   workload: Deployment
   name: kube-apiserver
   # The container that gets the egress selector.
   container: kube-apiserver
-  # By which Services and network policies find its pods.
+  # Pod labels that Services and NetworkPolicies select.
   labels:
     app: kube-apiserver
-  # What everybody may reach of it, as ever: network policies close the rest.
+  # Ports that stay open to everybody; NetworkPolicies close all others.
   ports: [6443]
-  # false where a configuration file takes the place of flags: put egress-selector-config-file there yourself.
+  # false if kube-apiserver is configured by a file: add egress-selector-config-file to it yourself.
   egressFlag: true
 
-# Services of the control-plane namespace that answer for API groups of the hosted cluster. Their ClusterIPs are given
-# here, or looked up at each rendering with --management-kubeconfig, which also finds Services with the label
-# umbilical.dev/aggregated-api=true. With groups, aggregatedAuthority has to be given: the PEM of who signed their
-# serving certificates.
+# Services of the control-plane namespace that serve API groups of the hosted cluster. Give their ClusterIPs here, or
+# render with --management-kubeconfig, which looks them up and also finds Services with the label
+# umbilical.dev/aggregated-api=true. With groups, aggregatedAuthority is required: the PEM of the CA of their serving
+# certificates.
 aggregatedApis:
   - service: openshift-apiserver
     addresses: [172.30.12.7]
@@ -299,44 +299,44 @@ aggregatedApis:
 #   -----BEGIN CERTIFICATE-----
 #   ...
 
-# How agents learn how many servers there are: by the number of replicas, or by leases in the hosted cluster, which stay
-# right during a roll-out. Leases need a kubeconfig for the servers.
+# How agents learn the number of servers: from the number of replicas, or from leases in the hosted cluster, which are
+# correct during a rollout too. Leases need a kubeconfig for the servers.
 serverCount: replicas
 # leases:
 #   kubeconfigSecret: konnectivity-server-kubeconfig
 #   user: system:konnectivity-server
 
-# intermediate: TLS 1.2 with six suites, and 1.3; modern: 1.3 only.
+# intermediate: TLS 1.2 with six cipher suites, and TLS 1.3; modern: TLS 1.3 only.
 tlsProfile: intermediate
 
 pki:
-  # separate: an agent's certificate opens nothing on the frontend; single: one signer for all.
+  # separate: the frontend refuses certificates of agents; single: one signer for all.
   signers: separate
   # rsa-2048 or ecdsa-p256.
   keyType: rsa-2048
   authorityDays: 3650
   certificateDays: 365
-  # A certificate is renewed when less than this part of its life is left.
+  # A certificate is renewed when less than this percentage of its lifetime is left.
   renewPercent: 33
-  # true: the signers' keys become Secrets as well.
+  # true: the signers' keys are also stored as Secrets.
   signersInCluster: false
 
-# The proxy by which the data plane reaches what is outside: for sidecars, and for agents on their way to the servers.
+# The user's proxy for traffic that leaves the data plane: used by sidecars, and by agents to reach the servers.
 # proxy:
 #   http: http://user:password@proxy.example.com:3128
 #   https: http://user:password@proxy.example.com:3128
 #   noProxy: [.example.com]
 #   trustedCa: user-ca-bundle
 
-# The management cluster's own proxy: for sidecars on their way to clouds' APIs, which they dial by themselves. Never
-# for the hosted cluster: the patch of kube-apiserver then sets NO_PROXY, to this list and the networks above.
+# The management cluster's own proxy: used by sidecars that dial cloud APIs directly, never for the hosted cluster. The
+# patch of kube-apiserver then sets NO_PROXY to this list and the networks above.
 # managementProxy:
 #   https: http://user:password@proxy.mgmt.example.com:3128
 #   noProxy: [.mgmt.example.com]
 
 monitoring:
   enabled: true
-  # From where metrics are read.
+  # Namespaces of the Prometheus servers that read the metrics.
   namespaces: [openshift-monitoring, openshift-user-workload-monitoring]
 
 # Deployments of the control-plane namespace that get proxies as sidecars.
@@ -349,8 +349,8 @@ components:
   - catalog-operator
   - packageserver
 
-# Of the management cluster.
+# Cluster domain of the management cluster.
 clusterDomain: cluster.local
-# Of the control-plane agent. kube-apiserver's own, and not the lesser one of other pods: API calls hang on both.
+# PriorityClass of the control-plane agent: the same as kube-apiserver's, because API calls depend on both.
 priorityClass: hypershift-api-critical
 """

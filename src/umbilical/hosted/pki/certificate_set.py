@@ -1,5 +1,4 @@
-"""The certificates of a hosted control plane's tunnel: made, kept as files, judged, renewed, and handed from signer to
-signer."""
+"""The certificate set of a hosted control plane's tunnel: create, store as files, validate, renew, rotate signers."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,12 +8,11 @@ from typing import Final
 
 from umbilical.fault import PkiError
 from umbilical.hosted.pki.table import (
-    AGENT,
     CLUSTER,
     LEAVES,
     ORGANIZATION,
     SERVER,
-    Leaf,
+    HostedLeaf,
     Signers,
     Trust,
     signer_ids,
@@ -26,7 +24,7 @@ from umbilical.pki.pem import BundleError, KeyPair, encode_blocks, join_bundle
 from umbilical.pki.profiles import BACKDATE, Backend, KeyType, Profile, Signer, split_names, usable_addresses
 
 _SECOND: Final = timedelta(seconds=1)
-"""Certificates know no smaller part of time."""
+"""Resolution of times in certificates."""
 
 
 def leaf_reason(
@@ -40,7 +38,7 @@ def leaf_reason(
     certificate = read_certificates(pair.certificate)[0]
     return (
         profile_reason(certificate, profile)
-        # By its signature. HyperShift compares a hash in an annotation, and rewrites that instead of the certificate.
+        # By its signature. HyperShift compares a hash in an annotation, and updates that instead of the certificate.
         or ("" if is_signed_by(certificate, signer) else "its signer changed")
         or _life_reason(certificate, min(lifetime, _longest(certificate, signer)))
         or time_reason(certificate, share, now)
@@ -53,7 +51,7 @@ def signer_reason(pair: KeyPair, share: float, now: datetime) -> str:
         return trouble
     certificate = read_certificates(pair.certificate)[0]
     if not certificate.is_authority:
-        return "it may not sign"
+        return "it is not a CA certificate"
     return time_reason(certificate, share, now)
 
 
@@ -63,60 +61,58 @@ def time_reason(certificate: Certificate, share: float, now: datetime) -> str:
         return reason
     left = certificate.time_left(now)
     if left < share * _life(certificate):
-        return f"only {left.days} of {_life(certificate).days} days were left"
+        return f"only {left.days} of {_life(certificate).days} days are left"
     return ""
 
 
 def _life_reason(certificate: Certificate, wanted: timedelta) -> str:
     if abs(_life(certificate) - wanted) <= _SECOND:
         return ""
-    return f"it was made for {_life(certificate).days} days, and {wanted.days} are asked for"
+    return f"its lifetime is {_life(certificate).days} days, the spec says {wanted.days}"
 
 
 def _life(certificate: Certificate) -> timedelta:
-    """From when it was made to its end; it begins earlier, for clocks that run apart."""
+    """Return the time from issue to expiry; not_before is earlier, for clock skew."""
     return certificate.not_after - certificate.not_before - BACKDATE
 
 
 def _longest(certificate: Certificate, signer: Certificate) -> timedelta:
-    """How long its signer could let it live when it was made."""
+    """Return the longest lifetime that its signer allowed at issue."""
     return signer.not_after - certificate.not_before - BACKDATE
 
 
-__all__ = ["AGENT", "Change", "HostedSet", "Names", "Renewal", "SignerState", "Terms", "authority_hash", "renew"]
-
-ROTATED: Final = "a successor was asked for"
+ROTATED: Final = "rotation was requested"
 LAYOUT_FILE: Final = "layout"
-"""Says which signers of a directory count: those of a layout that was left stay until somebody removes them."""
+"""Names the layout in use: files of a previous layout stay until they are deleted."""
 
 
 @dataclass(frozen=True)
-class Names:
-    """By which the two listeners are reached."""
+class ListenerNames:
+    """Names and addresses of the two listeners."""
 
     frontend: tuple[str, ...]
     agent_listener: tuple[str, ...]
 
-    def of(self, leaf: Leaf) -> tuple[str, ...]:
+    def of(self, leaf: HostedLeaf) -> tuple[str, ...]:
         return {SERVER.id: self.frontend, CLUSTER.id: self.agent_listener}.get(leaf.id, ())
 
 
 @dataclass(frozen=True)
-class Terms:
+class CertificateSettings:
     signers: Signers = Signers.SEPARATE
     key_type: KeyType = KeyType.RSA_2048
     authority_lifetime: timedelta = timedelta(days=3650)
     lifetime: timedelta = timedelta(days=365)
     renewal_share: float = 0.33
-    """What is left of a life when it is renewed, from 0 to 1."""
+    """Renew when less than this share of the lifetime is left, from 0 to 1."""
 
 
 @dataclass(frozen=True)
 class SignerState:
     pair: KeyPair
-    """The one that signs."""
+    """The current signer."""
     bundle: bytes
-    """All that are trusted in its place, itself first."""
+    """All trusted signers, the current one first."""
 
 
 @dataclass(frozen=True)
@@ -129,17 +125,17 @@ class HostedSet:
         return self.signers[signer_of(trust, self.layout)]
 
     def trusted_by(self, trust: Trust) -> bytes:
-        """Return the PEM bundle by which this one knows others."""
+        """Return the PEM bundle by which this party verifies certificates."""
         return self.signer_for(trust).bundle
 
-    def issuer_of(self, leaf: Leaf) -> Certificate:
-        """Find who signed it: during an overlap that need not be the signer that signs now."""
+    def issuer_of(self, leaf: HostedLeaf) -> Certificate:
+        """Return its issuer: during a rotation this may be a previous signer."""
         certificate = read_certificates(self.leaves[leaf.id].certificate)[0]
         candidates = read_certificates(self.trusted_by(leaf.verified_by))
         return next((one for one in candidates if is_signed_by(certificate, one)), candidates[0])
 
     def files(self) -> dict[str, bytes]:
-        """Return what is to be kept, by file name: everything a later renewal needs."""
+        """Return everything that a later renewal needs, by file name."""
         found = {LAYOUT_FILE: f"{self.layout.value}\n".encode()}
         for id_, state in self.signers.items():
             found |= {f"{id_}.crt": state.bundle, f"{id_}.key": state.pair.key}
@@ -149,7 +145,7 @@ class HostedSet:
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> "HostedSet":
-        """Take up what `files` gave; renewals make missing ones. Raises PkiError: no such set, or no signer."""
+        """Read the files of `files`; a renewal creates missing leaves. Raises PkiError: a signer is missing."""
         layout = _layout(files)
         missing = [
             f"{id_}.{end}" for id_ in signer_ids(layout) for end in ("crt", "key") if f"{id_}.{end}" not in files
@@ -166,44 +162,44 @@ class HostedSet:
 
 
 @dataclass(frozen=True)
-class Change:
+class CertificateChange:
     id: str
     why: str
     is_new: bool = True
-    """Whether it was made; else only what is trusted beside it changed."""
+    """True: it was created; False: only its trust bundle changed."""
 
 
 @dataclass(frozen=True)
-class Renewal:
+class CertificateRenewal:
     set: HostedSet
-    changes: tuple[Change, ...]
-    """What was made, and for which reason; empty where everything was kept."""
+    changes: tuple[CertificateChange, ...]
+    """What was created, and why; empty if nothing changed."""
 
 
 def authority_hash(certificate: Certificate) -> str:
-    """Name an authority by the SHA-256 of its certificate, as `openssl x509 -fingerprint -sha256` does."""
+    """Return the SHA-256 fingerprint of a CA certificate, as `openssl x509 -fingerprint -sha256` prints it."""
     return hashlib.sha256(certificate.encoded).hexdigest()
 
 
 def renew(
     existing: HostedSet | None,
-    names: Names,
-    terms: Terms,
+    names: ListenerNames,
+    terms: CertificateSettings,
     now: datetime,
     backend: Backend,
     *,
     rotate: bool = False,
     retire: bool = False,
-) -> Renewal:
-    """Make what is missing, or no longer right; everything else stays as it is.
+) -> CertificateRenewal:
+    """Create what is missing, invalid or due; everything else stays unchanged.
 
-    With `rotate` every signer gets a successor, and certificates stay: nobody trusts the successor yet. The next call
-    signs them anew. With `retire` signers that no longer sign lose their trust.
+    With `rotate` every signer gets a successor; certificates stay, because the successor is not trusted yet. The next
+    call signs them again. With `retire` previous signers are no longer trusted.
 
-    Raises PkiError: a name can be in no certificate, or a signer is to be retired whose certificates are still in use.
+    Raises PkiError: a name is not valid in a certificate, or certificates changed in a call with `retire`.
     """
     profiles = {leaf.id: _profile(leaf, names, terms.key_type) for leaf in LEAVES}
-    work = _Renewal(existing, terms, now, backend)
+    work = _Renewer(existing, terms, now, backend)
     for id_ in signer_ids(terms.signers):
         work.renew_signer(id_, rotate=rotate)
     for leaf in LEAVES:
@@ -213,17 +209,17 @@ def renew(
     return work.result()
 
 
-class _Renewal:
-    def __init__(self, existing: HostedSet | None, terms: Terms, now: datetime, backend: Backend) -> None:
+class _Renewer:
+    def __init__(self, existing: HostedSet | None, terms: CertificateSettings, now: datetime, backend: Backend) -> None:
         self._existing = existing
         self._terms = terms
         self._now = now.replace(microsecond=0)
         self._backend = backend
         self._signers: dict[str, SignerState] = {}
         self._signing: dict[str, Signer] = {}
-        """Who signs in this call: the predecessor, as long as nobody trusts the successor."""
+        """The signer for this call: the predecessor while the successor is not trusted yet."""
         self._leaves: dict[str, KeyPair] = {}
-        self._changes: list[Change] = []
+        self._changes: list[CertificateChange] = []
 
     def renew_signer(self, id_: str, *, rotate: bool) -> None:
         old = self._predecessor(id_)
@@ -234,12 +230,12 @@ class _Renewal:
             self._signing[id_] = self._backend.load(old.pair)
             return
         made = self._create(id_)
-        self._changes.append(Change(id_, reason))
+        self._changes.append(CertificateChange(id_, reason))
         kept = [] if old is None else [self._still_valid(self._predecessors_bundle(id_))]
         self._signers[id_] = SignerState(made.pair, join_bundle(made.pair.certificate, *filter(None, kept)))
         self._signing[id_] = made if old is None or not self._can_sign(old) else self._backend.load(old.pair)
 
-    def renew_leaf(self, leaf: Leaf, profile: Profile) -> None:
+    def renew_leaf(self, leaf: HostedLeaf, profile: Profile) -> None:
         id_ = signer_of(leaf.verified_by, self._terms.signers)
         signer = read_certificates(self._signing[id_].pair.certificate)[0]
         lifetime = min(self._terms.lifetime, signer.time_left(self._now))
@@ -248,28 +244,28 @@ class _Renewal:
         if old is not None and not reason:
             self._leaves[leaf.id] = old
             return
-        self._changes.append(Change(leaf.id, reason))
+        self._changes.append(CertificateChange(leaf.id, reason))
         self._leaves[leaf.id] = self._signing[id_].issue(profile, self._now, lifetime)
 
     def retire(self) -> None:
         if self._changes:
             changed = ", ".join(change.id for change in self._changes)
-            why = f"{changed} changed just now, and whoever still shows or trusts the old ones would be refused"
-            remedy = "render without --retire-signers, apply that everywhere, then retire"
-            raise PkiError("UMB554", "old signers cannot be retired yet", why, remedy)
+            why = f"{changed} changed in this run; peers that still use the old ones would be refused"
+            remedy = "run umbilical hosted render without --retire-signers, apply that everywhere, then retire"
+            raise PkiError("UMB554", "old signers were not retired", why, remedy)
         for id_, state in self._signers.items():
             if len(read_certificates(state.bundle)) > 1:
-                self._changes.append(Change(id_, "signers before it are trusted no longer", is_new=False))
+                self._changes.append(CertificateChange(id_, "previous signers are no longer trusted", is_new=False))
             self._signers[id_] = SignerState(state.pair, state.pair.certificate)
 
-    def result(self) -> Renewal:
-        return Renewal(HostedSet(self._terms.signers, self._signers, self._leaves), tuple(self._changes))
+    def result(self) -> CertificateRenewal:
+        return CertificateRenewal(HostedSet(self._terms.signers, self._signers, self._leaves), tuple(self._changes))
 
     def _trusts(self, id_: str) -> list[Trust]:
         return [trust for trust in Trust if signer_of(trust, self._terms.signers) == id_]
 
     def _predecessor(self, id_: str) -> SignerState | None:
-        """Find the signer in whose place this one stands, in a set of another layout as well."""
+        """Return the signer that this one replaces, also in a set of another layout."""
         if self._existing is None:
             return None
         return self._existing.signers.get(id_) or self._existing.signer_for(self._trusts(id_)[0])
@@ -280,7 +276,7 @@ class _Renewal:
 
     def _signer_reason(self, old: SignerState | None, *, is_same: bool, rotate: bool) -> str:
         if old is None:
-            return "there was none"
+            return "it did not exist"
         if not is_same:
             return f"the layout is {self._terms.signers.value} now"
         if rotate:
@@ -288,7 +284,7 @@ class _Renewal:
         return signer_reason(old.pair, self._terms.renewal_share, self._now)
 
     def _can_sign(self, old: SignerState) -> bool:
-        """Tell whether it may sign for one more round."""
+        """Return whether it can still sign in this call."""
         return signer_reason(old.pair, 0.0, self._now) == ""
 
     def _still_valid(self, bundle: bytes) -> bytes:
@@ -299,7 +295,7 @@ class _Renewal:
         return self._backend.create(id_, self._now, terms.authority_lifetime, terms.key_type, (ORGANIZATION,))
 
 
-def _profile(leaf: Leaf, names: Names, key_type: KeyType) -> Profile:
+def _profile(leaf: HostedLeaf, names: ListenerNames, key_type: KeyType) -> Profile:
     dns_names, addresses = split_names(usable_addresses(names.of(leaf)))
     return Profile(leaf.common_name, (leaf.usage,), (ORGANIZATION,), dns_names, addresses, key_type)
 
@@ -308,11 +304,11 @@ def _layout(files: Mapping[str, bytes]) -> Signers:
     try:
         return Signers(files.get(LAYOUT_FILE, b"").decode().strip())
     except ValueError:
-        raise _unusable(f"its file {LAYOUT_FILE} does not say separate or single") from None
+        raise _unusable(f"its file {LAYOUT_FILE} does not contain separate or single") from None
 
 
 def _signer_state(id_: str, bundle: bytes, key: bytes) -> SignerState:
-    """Take the first certificate of a bundle as the one that signs."""
+    """Use the first certificate of a bundle as the current signer."""
     try:
         first = read_certificates(bundle)[0]
     except BundleError as error:
@@ -321,5 +317,5 @@ def _signer_state(id_: str, bundle: bytes, key: bytes) -> SignerState:
 
 
 def _unusable(why: str) -> PkiError:
-    remedy = "restore it from where it was kept; an empty or new directory gets everything anew"
-    return PkiError("UMB553", "the directory of certificates cannot be taken up", why, remedy)
+    remedy = "restore it from a backup; with an empty directory everything is created anew"
+    return PkiError("UMB553", "the certificate directory is incomplete or invalid", why, remedy)

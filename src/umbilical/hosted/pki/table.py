@@ -1,7 +1,7 @@
-"""Who signs what for whom in a hosted control plane: one table, with the names that HyperShift gave its Secrets.
+"""Certificates and signers of a hosted control plane, with HyperShift's names of Secrets.
 
-Two layouts. Separate: each listener knows its clients by a signer of their own, so that an agent's certificate opens
-nothing on the frontend. Single: one signer for all, as HyperShift has had it.
+Two layouts. Separate: each listener verifies its clients by a signer of their own, so that the frontend refuses an
+agent's certificate. Single: one signer for all, as in HyperShift.
 """
 
 from dataclasses import dataclass
@@ -19,34 +19,34 @@ class Signers(Enum):
 
 
 class Trust(Enum):
-    """Somebody who has to know others by their signer."""
+    """A party that verifies certificates by a signer."""
 
     CLIENTS = "clients"
-    """Of the frontend: kube-apiserver, proxies, people."""
+    """Clients of the frontend (kube-apiserver, proxies, users), who verify the frontend."""
     AGENTS = "agents"
-    """Of the listener that they connect to."""
+    """Agents, which verify the agent listener."""
     FRONTEND = "frontend"
-    """The server, of clients."""
+    """The frontend, which verifies clients."""
     AGENT_LISTENER = "agent-listener"
-    """The server, of agents."""
+    """The agent listener, which verifies agents."""
 
 
 @dataclass(frozen=True)
-class Leaf:
+class HostedLeaf:
     id: str
-    """The name of its Secret."""
+    """Name of its Secret."""
     common_name: str
     usage: Usage
     verified_by: Trust
-    """Whoever this certificate is shown to."""
+    """The peer that verifies this certificate."""
 
 
-SERVER: Final = Leaf("konnectivity-server", "konnectivity-server-local", Usage.SERVER, Trust.CLIENTS)
-CLUSTER: Final = Leaf("konnectivity-cluster", "konnectivity-server", Usage.SERVER, Trust.AGENTS)
-CLIENT: Final = Leaf("konnectivity-client", "konnectivity-client", Usage.CLIENT, Trust.FRONTEND)
-AGENT: Final = Leaf("konnectivity-agent", "konnectivity-agent", Usage.CLIENT, Trust.AGENT_LISTENER)
-# HyperShift has one for all agents. Identifiers are bound to identities here, so this agent needs one of its own.
-CONTROL_PLANE_AGENT: Final = Leaf(
+SERVER: Final = HostedLeaf("konnectivity-server", "konnectivity-server-local", Usage.SERVER, Trust.CLIENTS)
+CLUSTER: Final = HostedLeaf("konnectivity-cluster", "konnectivity-server", Usage.SERVER, Trust.AGENTS)
+CLIENT: Final = HostedLeaf("konnectivity-client", "konnectivity-client", Usage.CLIENT, Trust.FRONTEND)
+AGENT: Final = HostedLeaf("konnectivity-agent", "konnectivity-agent", Usage.CLIENT, Trust.AGENT_LISTENER)
+# HyperShift has one for all agents. Here identifiers are bound to identities, so this agent needs its own.
+CONTROL_PLANE_AGENT: Final = HostedLeaf(
     "konnectivity-agent-control-plane", "konnectivity-agent-control-plane", Usage.CLIENT, Trust.AGENT_LISTENER
 )
 LEAVES: Final = (SERVER, CLUSTER, CLIENT, AGENT, CONTROL_PLANE_AGENT)
@@ -65,10 +65,10 @@ _LAYOUTS: Final = {
 
 
 def signer_of(trust: Trust, layout: Signers) -> str:
-    """Return the id of the signer by which this one knows others."""
+    """Return the id of the signer by which this party verifies certificates."""
     return _LAYOUTS[layout][trust]
 
 
 def signer_ids(layout: Signers) -> tuple[str, ...]:
-    """Return every signer of a layout, which is also the name of its Secret and its common name."""
+    """Return the id of every signer of a layout: also the name of its Secret and its common name."""
     return tuple(dict.fromkeys(_LAYOUTS[layout].values()))

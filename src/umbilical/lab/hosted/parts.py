@@ -20,15 +20,15 @@ from umbilical.hosted.objects.spec import (
     Agents,
     AggregatedApi,
     ApiGroup,
+    HostedImages,
+    HostedNetworks,
     HostedSpec,
-    Images,
     Monitoring,
-    Networks,
     Publishing,
     Strategy,
 )
-from umbilical.hosted.pki.certificate_set import HostedSet, Names, Terms, renew
-from umbilical.hosted.pki.table import Leaf
+from umbilical.hosted.pki.certificate_set import CertificateSettings, HostedSet, ListenerNames, renew
+from umbilical.hosted.pki.table import HostedLeaf
 from umbilical.lab.hosted.topology import plan_hosted
 from umbilical.lab.images import UMBILICAL
 from umbilical.lab.kubernetes_scene import API_PORT
@@ -175,7 +175,7 @@ class HostedParts:
         files = {f"{names.PROXY_CLIENT_DIRECTORY}/{name}": base64.b64decode(text) for name, text in pair.items()}
         return {f"{names.PROXY_CA_DIRECTORY}/{names.CA_KEY}": ca.encode(), **files}
 
-    def renewed(self, leaf: Leaf, now: datetime) -> "HostedParts":
+    def renewed(self, leaf: HostedLeaf, now: datetime) -> "HostedParts":
         """Replace one certificate and its key."""
         others = {id_: pair for id_, pair in self.pki.leaves.items() if id_ != leaf.id}
         rest = dataclasses.replace(self.pki, leaves=others)
@@ -202,9 +202,9 @@ def _spec(lab: Topology, api: Api) -> HostedSpec:
     return HostedSpec(
         name="lab",
         namespace="clusters-lab",
-        images=Images(UMBILICAL, UMBILICAL, UMBILICAL),
+        images=HostedImages(UMBILICAL, UMBILICAL, UMBILICAL),
         publishing=Publishing(Strategy.LOAD_BALANCER, PUBLISHED, names.AGENT_PORT),
-        networks=Networks(lab.pod_networks, lab.service_networks, lab.machine_networks),
+        networks=HostedNetworks(lab.pod_networks, lab.service_networks, lab.machine_networks),
         replicas=len(SERVER_NODES),
         agents=Agents(control_plane_replicas=1),
         aggregated_apis=(AggregatedApi(API_NAME, (address,), (ApiGroup(GROUP, VERSION),)),),
@@ -215,8 +215,8 @@ def _spec(lab: Topology, api: Api) -> HostedSpec:
 
 
 def _renew(spec: HostedSpec, existing: HostedSet | None, now: datetime) -> HostedSet:
-    places = Names(spec.frontend_names, spec.agent_listener_names)
-    terms = Terms(key_type=KeyType.ECDSA_P256, authority_lifetime=DAY, lifetime=DAY)
+    places = ListenerNames(spec.frontend_names, spec.agent_listener_names)
+    terms = CertificateSettings(key_type=KeyType.ECDSA_P256, authority_lifetime=DAY, lifetime=DAY)
     return renew(existing, places, terms, now, Authority).set
 
 

@@ -1,7 +1,7 @@
-"""The hosted cluster's DNS, asked through the tunnel: TCP, one connection per server, answers kept while they may be.
+"""The hosted cluster's DNS, queried through the tunnel: TCP, one connection per server, answers cached for their TTL.
 
-Its servers are given, or found by the Service of its DNS, again after each failure. Names are absolute: no search list,
-hosts file or resolver setting of this machine has a part in it.
+Its servers are given, or looked up by its Service, again after each failure. Names are absolute: no search list, hosts
+file or resolver setting of this machine is used.
 """
 
 import asyncio
@@ -9,26 +9,27 @@ import importlib.util
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Opener
 from umbilical.fault import StartupError
 from umbilical.konnectivity.dial_failure import join_host_port
-from umbilical.proxies.dns_client import AAAA, A, Answer, BadAnswer, ConnectionLost, DnsConnection, NotAName, Query
+from umbilical.proxies.dns_client import AAAA, A, ConnectionLost, DnsAnswer, DnsConnection, DnsError, DnsQuery, NotAName
 from umbilical.proxies.health import FAULTS_OF_THE_TUNNEL
-from umbilical.proxies.lookup import Cache, LookupFailed, LookupObserver, Result, SharedWork, Way
+from umbilical.proxies.lookup import Cache, LookupFailed, LookupObserver, LookupResult, LookupSource, SharedWork
 from umbilical.proxies.services import HostedServices, ServiceName, absolute_names, ask_api
 from umbilical.record import Record
 from umbilical.tunnel.daemon import own_task
 from umbilical.tunnel.outbound import is_literal
 
 PORT: Final = 53
+HOP: Final = "the hosted cluster's DNS"
 LOOK_AGAIN_SECONDS: Final = 1.0
-"""The API is asked no oftener, however many lookups fail."""
+"""Shortest interval between API requests, however many lookups fail."""
 
-Server = tuple[str, int]
+DnsAddress = tuple[str, int]
 
 
-def parse_servers(given: tuple[str, ...]) -> tuple[Server, ...]:
+def parse_servers(given: tuple[str, ...]) -> tuple[DnsAddress, ...]:
     """Raises StartupError."""
     return tuple(map(_parse_server, given))
 
@@ -39,14 +40,14 @@ def parse_service(text: str) -> ServiceName:
     if not (namespace and slash and name) or "/" in name:
         raise StartupError(
             "UMB535",
-            f"the Service of the hosted cluster's DNS cannot be {text!r}",
-            "it is no NAMESPACE/NAME",
-            "write it like openshift-dns/dns-default or kube-system/kube-dns",
+            f"invalid Service of the hosted cluster's DNS: {text!r}",
+            "it does not have the form NAMESPACE/NAME",
+            "use --guest-dns-service openshift-dns/dns-default or kube-system/kube-dns",
         )
     return ServiceName(namespace, name)
 
 
-def _parse_server(text: str) -> Server:
+def _parse_server(text: str) -> DnsAddress:
     host, port = text, str(PORT)
     if text.startswith("[") and "]" in text:
         host, _, rest = text[1:].partition("]")
@@ -56,9 +57,9 @@ def _parse_server(text: str) -> Server:
     if not is_literal(host) or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise StartupError(
             "UMB534",
-            f"the hosted cluster's DNS server cannot be {text!r}",
-            "it is no address",
-            "write it as IP, IP:PORT or [IPv6]:PORT",
+            f"invalid address of the hosted cluster's DNS: {text!r}",
+            "it is not an IP address with an optional port",
+            "use --guest-dns IP, IP:PORT or [IPv6]:PORT",
         )
     return host, int(port)
 
@@ -66,7 +67,7 @@ def _parse_server(text: str) -> Server:
 class DnsServers:
     def __init__(
         self,
-        given: tuple[Server, ...],
+        given: tuple[DnsAddress, ...],
         service: ServiceName,
         api: HostedServices | None,
         now: Callable[[], float],
@@ -75,14 +76,14 @@ class DnsServers:
         self._service: Final = service
         self._api: Final = api
         self._now: Final = now
-        self._found: tuple[Server, ...] = ()
-        self._doubted = True
+        self._found: tuple[DnsAddress, ...] = ()
+        self._is_stale = True
         self._asked_at: float | None = None
         self._failure: LookupFailed | None = None
         self._asking: Final = asyncio.Lock()
 
-    async def current(self) -> tuple[Server, ...]:
-        """At least one. Raises LookupFailed."""
+    async def current(self) -> tuple[DnsAddress, ...]:
+        """Return at least one server. Raises LookupFailed."""
         if self._given:
             return self._given
         async with self._asking:
@@ -93,20 +94,20 @@ class DnsServers:
             raise self._failure
         return self._found
 
-    def doubt(self) -> None:
-        """None of them gave an answer: the Service may have been made anew, with another address."""
-        self._doubted = True
+    def invalidate(self) -> None:
+        """Look the Service up again: none of the servers answered, so its address may have changed."""
+        self._is_stale = True
 
     def _is_due(self) -> bool:
         if self._asked_at is not None and self._now() < self._asked_at + LOOK_AGAIN_SECONDS:
             return False
-        return self._doubted or not self._found
+        return self._is_stale or not self._found
 
     async def _ask(self) -> None:
-        """What was found before stays in use while the API cannot say better."""
+        """Query the API; if it fails, the servers found before stay in use."""
         try:
             self._found = tuple((address, PORT) for address in await self._addresses())
-            self._doubted = False
+            self._is_stale = False
         except LookupFailed as failure:
             self._failure = failure
         self._asked_at = self._now()
@@ -115,38 +116,38 @@ class DnsServers:
         """Raises LookupFailed."""
         hop = str(self._service)
         if self._api is None:
-            raise LookupFailed(Result.FAILED, hop, "there is no kubeconfig to look it up with")
+            raise LookupFailed(LookupResult.FAILED, hop, "there is no kubeconfig to look it up")
         found = await ask_api(self._api, self._service)
         if not found:
-            words = "there is no such Service" if found is None else "it has no ClusterIP"
-            raise LookupFailed(Result.FAILED, hop, f"{words} to ask for names")
+            words = "the Service does not exist" if found is None else "the Service has no ClusterIP"
+            raise LookupFailed(LookupResult.FAILED, hop, words)
         return found
 
 
 ROUNDS: Final = 2
-"""How often each server is asked before a lookup fails; the second time on a fresh connection."""
+"""Attempts per server before a lookup fails; the second on a new connection."""
 LONGEST_ALIAS_CHAIN: Final = 8
 LONGEST_KEPT_SECONDS: Final = 300.0
-"""A record's owner may say a day; by then the cluster is another."""
+"""Limit for long TTLs."""
 LONGEST_ABSENCE_SECONDS: Final = 30.0
-"""RFC 2308 lets the zone say hours; what is missing while a cluster starts shall be found soon."""
+"""Limit for negative TTLs (RFC 2308): names that are missing while a cluster starts must be found soon."""
 
 
 class DnsPatience(Record):
     try_seconds: float = 5.0
-    """For one question to one server, its dial included."""
+    """Timeout for one query to one server, including the dial."""
     lookup_seconds: float = 20.0
-    """For one question to all of them, with all aliases."""
+    """Timeout for one lookup: all servers and aliases."""
     grace_seconds: float = 0.25
-    """For addresses of the other family, once one has come."""
+    """How long to wait for the other address family after the first answer."""
 
 
 PATIENCE: Final = DnsPatience()
-Question = tuple[str, str]
-"""Absolute name and kind."""
+DnsQuestion = tuple[str, str]
+"""Absolute name and record type."""
 
 
-class GuestDns:
+class HostedDns:
     def __init__(
         self,
         tunnel: Opener,
@@ -157,7 +158,7 @@ class GuestDns:
         patience: DnsPatience = PATIENCE,
         answered: Callable[[], None] = lambda: None,
     ) -> None:
-        """`tunnel` is for these dials alone, and `answered` hears of every answer that came through it."""
+        """`tunnel` is used only for DNS; `answered` is called for every answer through it."""
         _require_dnspython()
         self._tunnel: Final = tunnel
         self._servers: Final = servers
@@ -165,27 +166,27 @@ class GuestDns:
         self._observer: Final = observer
         self._patience: Final = patience
         self._answered: Final = answered
-        self._cache: Final = Cache[Question, Answer](now)
-        self._lookups: Final = SharedWork[Question, Answer]()
-        self._openings: Final = SharedWork[Server, DnsConnection]()
-        self._connections: Final[dict[Server, DnsConnection]] = {}
-        self._blamed: Final[list[Server]] = []
+        self._cache: Final = Cache[DnsQuestion, DnsAnswer](now)
+        self._lookups: Final = SharedWork[DnsQuestion, DnsAnswer]()
+        self._openings: Final = SharedWork[DnsAddress, DnsConnection]()
+        self._connections: Final[dict[DnsAddress, DnsConnection]] = {}
+        self._failed: Final[list[DnsAddress]] = []
 
     async def resolve(self, host: str) -> tuple[str, ...]:
-        """All addresses of both families, at least one. Raises LookupFailed, or what is wrong with the tunnel."""
+        """Return all addresses of both families, at least one. Raises LookupFailed, or DialFailed of the tunnel."""
         names = absolute_names(host, self._domain)
-        result = Result.CACHED if self._is_known(names) else Result.OK
+        result = LookupResult.CACHED if self._is_known(names) else LookupResult.OK
         try:
             addresses = await self._first_found(names)
         except DialFailed as failure:
-            kind = failure.result if isinstance(failure, LookupFailed) else Result.FAILED
-            self._observer.looked_up(Way.GUEST.value, kind.value)
+            kind = failure.result if isinstance(failure, LookupFailed) else LookupResult.FAILED
+            self._observer.looked_up(LookupSource.HOSTED.value, kind.value)
             raise
-        self._observer.looked_up(Way.GUEST.value, result.value)
+        self._observer.looked_up(LookupSource.HOSTED.value, result.value)
         return addresses
 
     def forget(self, host: str) -> None:
-        """Nothing answers at these addresses: the next dial asks anew."""
+        """Remove a name from the cache: its addresses did not answer."""
         for name in absolute_names(host, self._domain):
             for kind in (A, AAAA):
                 self._cache.forget((name, kind))
@@ -211,7 +212,7 @@ class GuestDns:
             try:
                 return await self._both_families(name)
             except LookupFailed as failure:
-                if failure.result is not Result.ABSENT:
+                if failure.result is not LookupResult.ABSENT:
                     raise
                 absent = failure
         assert absent is not None
@@ -230,123 +231,123 @@ class GuestDns:
             await asyncio.gather(*asked, return_exceptions=True)
         return _merged(name, [task for task in asked if not task.cancelled()])
 
-    async def _answer(self, question: Question) -> Answer:
+    async def _answer(self, question: DnsQuestion) -> DnsAnswer:
         known = self._cache.get(question)
         if known is not None:
             return known
         return await self._lookups.run(question, lambda: self._look_up(question))
 
-    async def _look_up(self, question: Question) -> Answer:
+    async def _look_up(self, question: DnsQuestion) -> DnsAnswer:
         try:
             async with asyncio.timeout(self._patience.lookup_seconds):
                 answer = await self._follow(question)
         except TimeoutError:
             text = f"{question[0]}: no answer within {self._patience.lookup_seconds:g} s"
-            raise LookupFailed(Result.TIMEOUT, "the hosted cluster's DNS", text) from None
+            raise LookupFailed(LookupResult.TIMEOUT, HOP, text) from None
         longest = LONGEST_KEPT_SECONDS if answer.addresses else LONGEST_ABSENCE_SECONDS
         self._cache.put(question, answer, min(answer.seconds, longest))
         return answer
 
-    async def _follow(self, question: Question) -> Answer:
+    async def _follow(self, question: DnsQuestion) -> DnsAnswer:
         name, kind = question
         seconds = LONGEST_KEPT_SECONDS
         for _ in range(LONGEST_ALIAS_CHAIN):
             answer = await self._ask_servers(name, kind)
             seconds = min(seconds, answer.seconds)
             if not answer.alias:
-                return Answer(answer.addresses, seconds)
+                return DnsAnswer(answer.addresses, seconds)
             name = answer.alias
-        raise LookupFailed(Result.FAILED, "the hosted cluster's DNS", f"{question[0]}: its aliases have no end")
+        raise LookupFailed(LookupResult.FAILED, HOP, f"{question[0]}: more than {LONGEST_ALIAS_CHAIN} aliases")
 
-    async def _ask_servers(self, name: str, kind: str) -> Answer:
+    async def _ask_servers(self, name: str, kind: str) -> DnsAnswer:
         try:
-            query = Query(name, kind)
+            query = DnsQuery(name, kind)
         except NotAName as error:
-            raise LookupFailed(Result.ABSENT, repr(name), f"not a name: {error}") from None
+            raise LookupFailed(LookupResult.ABSENT, repr(name), f"not a name: {error}") from None
         failure: DialFailed | None = None
         for server in self._ranked(await self._servers.current()) * ROUNDS:
             try:
                 return await self._ask_server(server, query)
             except DialFailed as error:
                 failure = error
-            if failure.reason in (Reason.SERVER, Reason.TLS):
-                break  # no other DNS server would be reached either
-        self._servers.doubt()
+            if failure.reason in (DialReason.SERVER, DialReason.TLS):
+                break  # other DNS servers are unreachable too
+        self._servers.invalidate()
         assert failure is not None
         raise failure
 
-    async def _ask_server(self, server: Server, query: Query) -> Answer:
-        """Raises LookupFailed, or DialFailed where the tunnel is at fault."""
+    async def _ask_server(self, server: DnsAddress, query: DnsQuery) -> DnsAnswer:
+        """Raises LookupFailed, or DialFailed if the tunnel failed."""
         hop = f"DNS server {join_host_port(*server)}"
         try:
             answer = await self._exchange(server, query)
         except TimeoutError:
             self._retire(server)
             text = f"{query.name}: no answer within {self._patience.try_seconds:g} s"
-            failure: DialFailed = LookupFailed(Result.TIMEOUT, hop, text)
-        except (ConnectionLost, BadAnswer) as error:
-            failure = LookupFailed(Result.FAILED, hop, f"{query.name}: {error}")
+            failure: DialFailed = LookupFailed(LookupResult.TIMEOUT, hop, text)
+        except (ConnectionLost, DnsError) as error:
+            failure = LookupFailed(LookupResult.FAILED, hop, f"{query.name}: {error}")
         except DialFailed as error:
             at_fault = error.reason in FAULTS_OF_THE_TUNNEL
-            failure = error if at_fault else LookupFailed(Result.FAILED, hop, f"{query.name}: {error.text}")
+            failure = error if at_fault else LookupFailed(LookupResult.FAILED, hop, f"{query.name}: {error.text}")
         else:
-            self._praise(server)
+            self._mark_working(server)
             return answer
-        self._blame(server)
+        self._mark_failed(server)
         raise failure
 
-    async def _exchange(self, server: Server, query: Query) -> Answer:
+    async def _exchange(self, server: DnsAddress, query: DnsQuery) -> DnsAnswer:
         async with asyncio.timeout(self._patience.try_seconds):
             connection = await self._connection(server)
             wire = await connection.ask(query.encode)
         self._answered()
         return query.decode(wire)
 
-    async def _connection(self, server: Server) -> DnsConnection:
+    async def _connection(self, server: DnsAddress) -> DnsConnection:
         connection = self._connections.get(server)
         if connection is not None and connection.is_usable:
             return connection
         return await self._openings.run(server, lambda: self._open(server))
 
-    async def _open(self, server: Server) -> DnsConnection:
+    async def _open(self, server: DnsAddress) -> DnsConnection:
         streams = await self._tunnel.open(*server)
         connection = self._connections[server] = DnsConnection(streams)
         return connection
 
-    def _retire(self, server: Server) -> None:
+    def _retire(self, server: DnsAddress) -> None:
         connection = self._connections.get(server)
         if connection is not None:
             connection.retire()
 
-    def _ranked(self, servers: tuple[Server, ...]) -> tuple[Server, ...]:
-        """In the order given, but whoever failed stands behind, the last to fail last."""
-        rank = {server: position for position, server in enumerate(self._blamed)}
+    def _ranked(self, servers: tuple[DnsAddress, ...]) -> tuple[DnsAddress, ...]:
+        """Return the servers in the order given; those that failed come last, the latest failure at the end."""
+        rank = {server: position for position, server in enumerate(self._failed)}
         return tuple(sorted(servers, key=lambda server: rank.get(server, -1)))
 
-    def _blame(self, server: Server) -> None:
-        self._praise(server)
-        self._blamed.append(server)
+    def _mark_failed(self, server: DnsAddress) -> None:
+        self._mark_working(server)
+        self._failed.append(server)
 
-    def _praise(self, server: Server) -> None:
-        if server in self._blamed:
-            self._blamed.remove(server)
+    def _mark_working(self, server: DnsAddress) -> None:
+        if server in self._failed:
+            self._failed.remove(server)
 
 
-def _merged(name: str, asked: "list[asyncio.Task[Answer]]") -> tuple[str, ...]:
+def _merged(name: str, asked: "list[asyncio.Task[DnsAnswer]]") -> tuple[str, ...]:
     failures = [error for task in asked if (error := task.exception()) is not None]
     addresses = tuple(address for task in asked if task.exception() is None for address in task.result().addresses)
     if addresses:
         return addresses
     if failures:
         raise failures[0]
-    raise LookupFailed(Result.ABSENT, "the hosted cluster's DNS", f"{name}: no such name, or it has no address")
+    raise LookupFailed(LookupResult.ABSENT, HOP, f"{name}: the name does not exist, or has no address")
 
 
 def _require_dnspython() -> None:
     if importlib.util.find_spec("dns") is None:
         raise StartupError(
             "UMB536",
-            "names cannot be looked up in the hosted cluster's DNS",
-            "the library for it, dnspython, is not installed",
-            "pip install 'umbilical[hosted]', or let the agents resolve names",
+            "the hosted cluster's DNS cannot be queried",
+            "the library dnspython is not installed",
+            "pip install 'umbilical[hosted]'; or use --resolve agent",
         )

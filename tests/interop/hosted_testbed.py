@@ -37,7 +37,7 @@ class _Kubelet(Handler):
 
 
 @dataclass
-class HostedScene:
+class HostedTestbed:
     management: ControlPlane
     hosted: ControlPlane
     pairs: list[TunnelPair]
@@ -61,8 +61,8 @@ class _Authorities:
 
 
 @contextmanager
-def hosted_scene(implementation: str, folder: Path) -> Iterator[HostedScene]:
-    """Everything runs, and nothing is wrong with it."""
+def hosted_testbed(implementation: str, folder: Path) -> Iterator[HostedTestbed]:
+    """Start everything, without a fault."""
     names = ("serving", "clients", "agents", "kubelets")
     for name in (*names, "management", "hosted", "pair-0", "pair-1"):
         (folder / name).mkdir()
@@ -90,7 +90,7 @@ def hosted_scene(implementation: str, folder: Path) -> Iterator[HostedScene]:
         )
         _fill_management(management, pairs, pki, by, kubelet_client)
         _fill_hosted(hosted, pki, port)
-        yield HostedScene(management, hosted, pairs, port)
+        yield HostedTestbed(management, hosted, pairs, port)
 
 
 def _pair(implementation: str, pki: TunnelPki, by: _Authorities, folder: Path) -> TunnelPair:

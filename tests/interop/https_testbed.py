@@ -1,4 +1,4 @@
-"""A tunnel with HTTP proxies in front of it, and what they are pointed at: pages, tinyproxy, WebSockets."""
+"""A tunnel with HTTP proxies, and their endpoints: pages, tinyproxy, WebSockets."""
 
 import http.server
 import socket
@@ -16,11 +16,11 @@ from tests.support.tunnel_pair import Daemon, TunnelPair, free_port, http_get, w
 
 BODY: Final = b"answer " * 50_000
 ELSEWHERE: Final = "192.0.2.80"
-"""An address of the namespace that is not loopback: a user's proxy is never asked for loopback."""
+"""An address that is not loopback: a user's proxy is never used for loopback."""
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
-    """Answers by HTTP/1.1, with a length or in chunks; tells how a body came."""
+    """Answers in HTTP/1.1, with a length or in chunks; reports how a body was sent."""
 
     protocol_version = "HTTP/1.1"
 
@@ -73,7 +73,7 @@ class Pages(http.server.BaseHTTPRequestHandler):
 
 
 def files_of(folder: Path) -> type[http.server.BaseHTTPRequestHandler]:
-    """What a server of plain files makes of a folder."""
+    """A server for the plain files of a folder."""
 
     class Files(http.server.SimpleHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -110,8 +110,8 @@ def pages_at(
             thread.join(10)
 
 
-class HttpsScene:
-    """A proxy in plain HTTP, one more that speaks TLS, and others as tests want them."""
+class HttpsTestbed:
+    """A proxy in plain HTTP, one with TLS, and further ones as tests need."""
 
     def __init__(self, pair: TunnelPair, stack: ExitStack) -> None:
         self.pair: Final = pair
@@ -156,7 +156,7 @@ class Tinyproxy:
 
     USER: Final = "ann"
     PASSWORD: Final = "p.a-s_s"
-    """Its configuration takes no more special characters than these."""
+    """The only special characters that its configuration accepts."""
 
     def __init__(self, folder: Path) -> None:
         self.port: Final = free_port()

@@ -1,4 +1,4 @@
-"""The way into a hosted cluster: access, credentials, port forwards, pipes."""
+"""The route to an endpoint: hops, TLS, failures, pings."""
 
 import asyncio
 import socket
@@ -16,30 +16,45 @@ from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
+from umbilical.dialer.trace import Hop
 from umbilical.fault import HostedError
-from umbilical.hosted.access import Access
+from umbilical.hosted.access import TunnelAccess
 from umbilical.hosted.endpoint_tls import EndpointTls, TlsFacts, endpoint_context
 from umbilical.hosted.http_call import CHUNK_BYTES, Pipe, TlsPipe
-from umbilical.hosted.way import Endpoint, Failure, Hop, Pace, Spread, Trip, Way, distinct_failures, ping, summarize
+from umbilical.hosted.route import (
+    EndpointRoute,
+    PingFailure,
+    PingPace,
+    PingResult,
+    PingSpread,
+    RouteEndpoint,
+    distinct_failures,
+    ping,
+    summarize,
+)
 from umbilical.tunnel.settings import TlsFiles
 
 SECONDS = 60.0
 
 
-def trips_to(access: Access, address: str, *, count: int = 1, tls: EndpointTls | None = None) -> list[Trip]:
+def trips_to(access: TunnelAccess, address: str, *, count: int = 1, tls: EndpointTls | None = None) -> list[PingResult]:
     host, _, port = address.rpartition(":")
-    trips: list[Trip] = []
+    results: list[PingResult] = []
 
     async def scenario() -> None:
         async with asyncio.timeout(2 * SECONDS):
-            await ping(Way(access, Endpoint(host, int(port), tls), SECONDS), Pace(count, 0.0), trips.append)
+            await ping(
+                EndpointRoute(access, RouteEndpoint(host, int(port), tls), SECONDS),
+                PingPace(count, 0.0),
+                results.append,
+            )
 
     asyncio.run(scenario())
-    return trips
+    return results
 
 
 def shown_by(facts: TlsFacts | None) -> str:
-    """Name whose certificate was shown, and say so where nobody verified it."""
+    """Return the common name of the certificate, marked if it was not verified."""
     certificate = facts.certificate if facts else None
     return f"{certificate.common_name if certificate else None}{'' if facts and facts.is_verified else ', unverified'}"
 
@@ -50,32 +65,32 @@ def authority_in(folder: Path, name: str = "endpoint-ca") -> FolderAuthority:
 
 
 def test_every_hop_is_timed_and_the_agent_is_named(tunnel: Tunnel) -> None:
-    trips = trips_to(tunnel.access, tunnel.stage.endpoint().address, count=2)
-    assert [trip.sequence for trip in trips] == [1, 2]
-    for trip in trips:
-        assert trip.is_ok
-        assert [hop.name for hop in trip.hops] == ["connect", "tls", "agent", "dial"]
-        assert all(hop.seconds >= 0 for hop in trip.hops)
-        assert (trip.agent, shown_by(trip.server)) == ("agent-0", "proxy-server")
+    results = trips_to(tunnel.access, tunnel.stage.endpoint().address, count=2)
+    assert [result.sequence for result in results] == [1, 2]
+    for result in results:
+        assert result.is_ok
+        assert [hop.name for hop in result.hops] == ["connect", "tls", "agent", "dial"]
+        assert all(hop.seconds >= 0 for hop in result.hops)
+        assert (result.agent, shown_by(result.server)) == ("agent-0", "proxy-server")
 
 
 def test_a_unix_socket_has_no_tls_hop(stage: Stage) -> None:
     server, _ = stage.start_pair()
     assert server.frontend.unix_path is not None
-    (trip,) = trips_to(Access(UnixServer(server.frontend.unix_path), TlsFiles()), stage.endpoint().address)
-    assert trip.is_ok
-    assert [hop.name for hop in trip.hops] == ["connect", "agent", "dial"]
-    assert trip.server is None
+    (result,) = trips_to(TunnelAccess(UnixServer(server.frontend.unix_path), TlsFiles()), stage.endpoint().address)
+    assert result.is_ok
+    assert [hop.name for hop in result.hops] == ["connect", "agent", "dial"]
+    assert result.server is None
 
 
-def where(failure: Failure | None) -> tuple[str, str] | None:
+def where(failure: PingFailure | None) -> tuple[str, str] | None:
     return None if failure is None else (failure.hop, failure.code)
 
 
-def failed(access: Access, address: str = "127.0.0.1:1", tls: EndpointTls | None = None) -> Failure:
-    (trip,) = trips_to(access, address, tls=tls)
-    assert trip.failure is not None
-    return trip.failure
+def failed(access: TunnelAccess, address: str = "127.0.0.1:1", tls: EndpointTls | None = None) -> PingFailure:
+    (result,) = trips_to(access, address, tls=tls)
+    assert result.failure is not None
+    return result.failure
 
 
 def test_a_server_that_is_away_or_not_ours_or_not_for_us_fails_at_its_own_hop(tunnel: Tunnel) -> None:
@@ -94,9 +109,9 @@ def test_a_server_that_is_away_or_not_ours_or_not_for_us_fails_at_its_own_hop(tu
 def test_a_server_of_another_authority_fails_at_tls_and_its_certificate_shows(tunnel: Tunnel, tmp_path: Path) -> None:
     files = tunnel.access.tls
     other = TlsFiles(files.certificate, files.key, authority_in(tmp_path, "other").certificate_file)
-    (trip,) = trips_to(replace(tunnel.access, tls=other), "127.0.0.1:1")
-    assert where(trip.failure) == ("tls", "UMB508")
-    assert shown_by(trip.server) == "proxy-server, unverified"
+    (result,) = trips_to(replace(tunnel.access, tls=other), "127.0.0.1:1")
+    assert where(result.failure) == ("tls", "UMB508")
+    assert shown_by(result.server) == "proxy-server, unverified"
 
 
 def test_a_server_without_agents_fails_at_the_dial(stage: Stage) -> None:
@@ -106,18 +121,18 @@ def test_a_server_without_agents_fails_at_the_dial(stage: Stage) -> None:
 
 
 def test_an_endpoint_that_refuses_fails_at_the_dial(tunnel: Tunnel) -> None:
-    trips = trips_to(tunnel.access, refused_address(), count=2)
-    assert [where(trip.failure) for trip in trips] == [("dial", "UMB501")] * 2
-    assert trips[0].failure == trips[1].failure
+    results = trips_to(tunnel.access, refused_address(), count=2)
+    assert [where(result.failure) for result in results] == [("dial", "UMB501")] * 2
+    assert results[0].failure == results[1].failure
 
 
 def test_the_endpoints_certificate_is_shown_unverified_without_an_authority(tunnel: Tunnel, tmp_path: Path) -> None:
     authority = authority_in(tmp_path)
     with listener(says_nothing(authority.server_context(authority.serving("webhook")))) as port:
-        (trip,) = trips_to(tunnel.access, f"127.0.0.1:{port}", tls=EndpointTls(TlsFiles(), is_verified=False))
-    assert trip.is_ok
-    assert [hop.name for hop in trip.hops][-1] == "endpoint tls"
-    assert (shown_by(trip.endpoint), shown_by(trip.server)) == ("webhook, unverified", "proxy-server")
+        (result,) = trips_to(tunnel.access, f"127.0.0.1:{port}", tls=EndpointTls(TlsFiles(), is_verified=False))
+    assert result.is_ok
+    assert [hop.name for hop in result.hops][-1] == "endpoint tls"
+    assert (shown_by(result.endpoint), shown_by(result.server)) == ("webhook, unverified", "proxy-server")
 
 
 def test_the_endpoint_is_verified_by_the_given_authority_and_shown_ours(tunnel: Tunnel, tmp_path: Path) -> None:
@@ -129,9 +144,9 @@ def test_the_endpoint_is_verified_by_the_given_authority_and_shown_ours(tunnel: 
     files = TlsFiles(client.certificate, client.key, authority.certificate_file)
     with listener(says_nothing(context)) as port:
         for name in ("", "webhook.svc"):
-            (trip,) = trips_to(tunnel.access, f"127.0.0.1:{port}", tls=EndpointTls(files, name))
-            assert trip.is_ok
-            assert shown_by(trip.endpoint) == "webhook"
+            (result,) = trips_to(tunnel.access, f"127.0.0.1:{port}", tls=EndpointTls(files, name))
+            assert result.is_ok
+            assert shown_by(result.endpoint) == "webhook"
 
 
 def test_an_endpoint_of_another_authority_fails_and_its_certificate_is_told(tunnel: Tunnel, tmp_path: Path) -> None:
@@ -139,13 +154,13 @@ def test_an_endpoint_of_another_authority_fails_and_its_certificate_is_told(tunn
     stranger = authority_in(tmp_path, "stranger")
     files = TlsFiles(authority=stranger.certificate_file)
     with listener(says_nothing(authority.server_context(authority.serving("webhook")))) as port:
-        (trip,) = trips_to(tunnel.access, f"127.0.0.1:{port}", tls=EndpointTls(files))
-    assert trip.failure is not None
-    assert (trip.failure.hop, trip.failure.code) == ("endpoint tls", "UMB574")
-    assert "CN=webhook" in trip.failure.why
-    assert "signed by endpoint-ca" in trip.failure.why
-    assert "this certificate" in trip.failure.remedy
-    assert shown_by(trip.endpoint) == "webhook, unverified"
+        (result,) = trips_to(tunnel.access, f"127.0.0.1:{port}", tls=EndpointTls(files))
+    assert result.failure is not None
+    assert (result.failure.hop, result.failure.code) == ("endpoint tls", "UMB574")
+    assert "CN=webhook" in result.failure.why
+    assert "signed by endpoint-ca" in result.failure.why
+    assert "this certificate" in result.failure.remedy
+    assert shown_by(result.endpoint) == "webhook, unverified"
 
 
 def test_an_endpoint_that_speaks_no_tls_or_hangs_up_fails_there(tunnel: Tunnel) -> None:
@@ -153,7 +168,7 @@ def test_an_endpoint_that_speaks_no_tls_or_hangs_up_fails_there(tunnel: Tunnel) 
     with listener(plain_text) as port:
         failure = failed(tunnel.access, f"127.0.0.1:{port}", unverified)
     assert where(failure) == ("endpoint tls", "UMB574")
-    assert "speak TLS" in failure.remedy
+    assert "speaks TLS" in failure.remedy
     with listener(lambda client: client.close()) as port:
         assert failed(tunnel.access, f"127.0.0.1:{port}", unverified).hop == "endpoint tls"
 
@@ -161,67 +176,74 @@ def test_an_endpoint_that_speaks_no_tls_or_hangs_up_fails_there(tunnel: Tunnel) 
 def test_an_endpoint_that_hangs_up_behind_the_handshake_was_reached(tunnel: Tunnel, tmp_path: Path) -> None:
     authority = authority_in(tmp_path)
     with listener(hangs_up(authority.server_context(authority.serving("webhook")))) as port:
-        (trip,) = trips_to(tunnel.access, f"127.0.0.1:{port}", tls=EndpointTls(TlsFiles(), is_verified=False))
-    assert trip.is_ok
+        (result,) = trips_to(tunnel.access, f"127.0.0.1:{port}", tls=EndpointTls(TlsFiles(), is_verified=False))
+    assert result.is_ok
 
 
 def test_files_for_the_endpoint_that_cannot_be_used_are_told_before_a_dial(tunnel: Tunnel, tmp_path: Path) -> None:
     broken = tmp_path / "broken.crt"
     broken.write_text("no certificate")
     with pytest.raises(HostedError, match="UMB577"):
-        Way(tunnel.access, Endpoint("127.0.0.1", 1, EndpointTls(TlsFiles(authority=broken))), SECONDS)
+        EndpointRoute(tunnel.access, RouteEndpoint("127.0.0.1", 1, EndpointTls(TlsFiles(authority=broken))), SECONDS)
 
 
 def test_a_grpc_server_is_pinged_too(stage: Stage) -> None:
     server, _ = stage.start_pair("grpc", tcp=True)
     access = replace(access_to(stage, server.frontend.port), protocol=Protocol.GRPC)
-    (trip,) = trips_to(access, stage.endpoint().address)
-    assert trip.is_ok, trip.failure
-    assert trip.server is not None
+    (result,) = trips_to(access, stage.endpoint().address)
+    assert result.is_ok, result.failure
+    assert result.server is not None
 
 
 def test_an_ipv6_endpoint_is_reached_and_written_in_brackets(tunnel: Tunnel) -> None:
     with listener(plain_text, "::1") as port:
-        (trip,) = trips_to(tunnel.access, f"::1:{port}")
-    assert trip.is_ok, trip.failure
-    assert str(Endpoint("::1", port)) == f"[::1]:{port}"
+        (result,) = trips_to(tunnel.access, f"::1:{port}")
+    assert result.is_ok, result.failure
+    assert str(RouteEndpoint("::1", port)) == f"[::1]:{port}"
 
 
-REFUSED = Failure("dial", "UMB501", "refused", "what", "why", "next")
-LOST = Failure("connect", "UMB507", "server", "what", "why", "next")
+REFUSED = PingFailure("dial", "UMB501", "refused", "what", "why", "next")
+LOST = PingFailure("connect", "UMB507", "server", "what", "why", "next")
 
 
-def trip(number: int, connect: float, dial: float, failure: Failure | None = None) -> Trip:
-    return Trip(number, (Hop("connect", connect), Hop("agent", 0.0, "a1"), Hop("dial", dial)), failure)
+def result(number: int, connect: float, dial: float, failure: PingFailure | None = None) -> PingResult:
+    return PingResult(number, (Hop("connect", connect), Hop("agent", 0.0, "a1"), Hop("dial", dial)), failure)
 
 
 def test_times_are_least_mean_and_most_of_what_did_not_fail() -> None:
-    summary = summarize([trip(1, 1.0, 2.0), trip(2, 3.0, 4.0)])
-    assert summary.hops["connect"] == Spread(1.0, 2.0, 3.0)
-    assert summary.hops["dial"] == Spread(2.0, 3.0, 4.0)
-    assert summary.hops["total"] == Spread(3.0, 5.0, 7.0)
+    summary = summarize([result(1, 1.0, 2.0), result(2, 3.0, 4.0)])
+    assert summary.hops["connect"] == PingSpread(1.0, 2.0, 3.0)
+    assert summary.hops["dial"] == PingSpread(2.0, 3.0, 4.0)
+    assert summary.hops["total"] == PingSpread(3.0, 5.0, 7.0)
     assert "endpoint tls" not in summary.hops
     assert (summary.sent, summary.ok, summary.lost, summary.loss_percent) == (2, 2, 0, 0.0)
-    summary = summarize([trip(1, 1.0, 2.0), trip(2, 3.0, 60.0, REFUSED)])
-    assert summary.hops["dial"] == Spread(2.0, 2.0, 2.0)
-    assert summary.hops["connect"] == Spread(1.0, 2.0, 3.0)
-    assert summary.hops["total"] == Spread(3.0, 3.0, 3.0)
+    summary = summarize([result(1, 1.0, 2.0), result(2, 3.0, 60.0, REFUSED)])
+    assert summary.hops["dial"] == PingSpread(2.0, 2.0, 2.0)
+    assert summary.hops["connect"] == PingSpread(1.0, 2.0, 3.0)
+    assert summary.hops["total"] == PingSpread(3.0, 3.0, 3.0)
     assert (summary.lost, summary.loss_percent) == (1, 50.0)
     summary = summarize([])
     assert (summary.sent, summary.loss_percent, summary.hops) == (0, 0.0, {})
 
 
 def test_the_agent_is_known_when_told_and_every_failure_is_told_once() -> None:
-    assert trip(1, 1.0, 1.0).agent == "a1"
-    assert Trip(1, (Hop("connect", 1.0), Hop("dial", 1.0))).agent is None
-    assert trip(1, 1.0, 1.0).hop("tls") is None
-    trips = [trip(1, 1.0, 1.0, REFUSED), trip(2, 1.0, 1.0), trip(3, 1.0, 1.0, LOST), trip(4, 1.0, 1.0, REFUSED)]
-    assert distinct_failures(trips) == [REFUSED, LOST]
+    assert result(1, 1.0, 1.0).agent == "a1"
+    assert PingResult(1, (Hop("connect", 1.0), Hop("dial", 1.0))).agent is None
+    assert result(1, 1.0, 1.0).hop("tls") is None
+    results = [
+        result(1, 1.0, 1.0, REFUSED),
+        result(2, 1.0, 1.0),
+        result(3, 1.0, 1.0, LOST),
+        result(4, 1.0, 1.0, REFUSED),
+    ]
+    assert distinct_failures(results) == [REFUSED, LOST]
 
 
 def test_nothing_of_a_ping_stays_open(tunnel: Tunnel) -> None:
     host, _, port = tunnel.stage.endpoint().address.rpartition(":")
-    asyncio.run(ping(Way(tunnel.access, Endpoint(host, int(port)), SECONDS), Pace(2, 0.0), lambda _: None))
+    asyncio.run(
+        ping(EndpointRoute(tunnel.access, RouteEndpoint(host, int(port)), SECONDS), PingPace(2, 0.0), lambda _: None)
+    )
     tunnel.stage.servers[0].wait_until_quiet()
     tunnel.stage.agents[0].wait_until_idle()
 
@@ -230,11 +252,11 @@ async def test_the_next_begins_an_interval_after_the_last_began(tunnel: Tunnel) 
     loop_times: list[float] = []
     host, _, port = tunnel.stage.endpoint().address.rpartition(":")
 
-    def tell(_: Trip) -> None:
+    def tell(_: PingResult) -> None:
         loop_times.append(asyncio.get_running_loop().time())
 
     began = asyncio.get_running_loop().time()
-    await ping(Way(tunnel.access, Endpoint(host, int(port)), SECONDS), Pace(2, 0.3), tell)
+    await ping(EndpointRoute(tunnel.access, RouteEndpoint(host, int(port)), SECONDS), PingPace(2, 0.3), tell)
     loop_times.insert(0, began)
     assert loop_times[2] - loop_times[0] >= 0.3
 
@@ -274,7 +296,7 @@ def with_pipe(port: int, make: Callable[..., Pipe], act: Callable[[Pipe], Awaita
 
 
 async def exchange(pipe: Pipe, size: int) -> bytes:
-    """Send and receive at once, since an echo stops reading when nobody reads it."""
+    """Send and receive concurrently: an echo server stops reading when its output is not read."""
     received = bytearray()
 
     async def receive() -> None:

@@ -1,4 +1,4 @@
-"""Dialers for servers that run: in this process or beside it, over a Unix socket or mTLS, in either protocol."""
+"""Dialers for running servers: over a Unix socket or mTLS, in either protocol."""
 
 import asyncio
 from typing import Any
@@ -40,7 +40,7 @@ async def open_at(opener: Opener, address: str) -> Streams:
 
 
 async def failure_at(opener: Opener, address: str) -> DialFailed:
-    """The failure that a dial must come to."""
+    """Return the failure of a dial that must fail."""
     try:
         _, writer = await open_at(opener, address)
     except DialFailed as failure:

@@ -1,4 +1,4 @@
-"""An HTTP proxy on loopback that answers CONNECT as a test tells it, plain or over TLS, and keeps what it was asked."""
+"""A scripted HTTP proxy on loopback: answers CONNECT, plain or over TLS, and records requests."""
 
 import asyncio
 import ssl
@@ -19,7 +19,7 @@ class ScriptedProxy:
     def __init__(self, reply: bytes = ESTABLISHED, tls: ssl.SSLContext | None = None) -> None:
         self.reply = reply
         self.closes = False
-        """Behind its reply."""
+        """Bytes after its reply."""
         self.requests: list[str] = []
         self.port = 0
         self._tls: Final = tls
@@ -54,7 +54,7 @@ class ScriptedProxy:
 
 @asynccontextmanager
 async def tls_in_front_of(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
-    """Another port that takes TLS off and leads to this one: what a tunnel's server does."""
+    """A port that terminates TLS and forwards to this one, as a tunnel's server does."""
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -75,7 +75,7 @@ async def tls_in_front_of(port: int, context: ssl.SSLContext) -> AsyncIterator[i
 
 
 class Loopback:
-    """Leads to one port of loopback, whatever the host: names of proxies are never looked up in a test."""
+    """Opens one port of loopback for every host: tests never look up names."""
 
     def __init__(self, port: int = 0) -> None:
         self._port: Final = port

@@ -1,25 +1,25 @@
-"""An Outbound whose whole world is the test's: tunnel, guest DNS behind it, hosted API, this machine's resolver."""
+"""An Outbound with scripted surroundings: tunnel, DNS and API of the hosted cluster, this machine's resolver."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
-from tests.proxies.name_scenes import Counts, ScriptedServices, ScriptedTunnel, TurnedClock, outbound_settings, pipe
+from tests.proxies.name_testbed import Counts, ScriptedServices, ScriptedTunnel, TurnedClock, outbound_settings, pipe
 from tests.support.dns_server import ScriptedDns
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Streams
 from umbilical.konnectivity.dial_failure import PROBE_HOST
-from umbilical.proxies.guest_dns import DnsPatience
-from umbilical.proxies.outbound import Outbound, Surroundings
+from umbilical.proxies.hosted_dns import DnsPatience
+from umbilical.proxies.outbound import Outbound, OutboundSystem
 from umbilical.proxies.services import ServiceName
 from umbilical.proxies.settings import Resolution
 
 DNS_SERVER: Final = ("172.30.0.10", 53)
 
 
-class Scene:
+class OutboundTestbed:
     def __init__(self, resolution: Resolution, environment: Mapping[str, str] | None = None, **settings: Any) -> None:
         self.clock = TurnedClock()
         self.counts = Counts()
@@ -33,19 +33,19 @@ class Scene:
                 ("console.monitoring.svc.cluster.local", "A"): ["60", "172.30.9.1"],
             }
         )
-        self.tunnel = ScriptedTunnel({DNS_SERVER[0]: self._open_dns, PROBE_HOST: Reason.REFUSED})
+        self.tunnel = ScriptedTunnel({DNS_SERVER[0]: self._open_dns, PROBE_HOST: DialReason.REFUSED})
         self.api = ScriptedServices({ServiceName("monitoring", "console"): ("172.30.9.9",)})
         self.machine: dict[str, list[str]] = {"idp.corp.example": ["192.0.2.1"]}
-        """What this machine's resolver knows. Past the tunnel names are absolute, so this address is never dialled."""
+        """Names of this machine's resolver. Direct dials use absolute names, so this address is never dialled."""
         self.asked_machine: list[str] = []
         patience = DnsPatience(try_seconds=50.0, lookup_seconds=55.0, grace_seconds=50.0)
-        around = Surroundings(self.clock.now, self.clock.sleep, self._ask_machine, patience)
+        around = OutboundSystem(self.clock.now, self.clock.sleep, self._ask_machine, patience)
         made = outbound_settings(resolution, **({"guest_dns": (DNS_SERVER[0],)} | settings))
         self.outbound = Outbound(made, self.tunnel, environment or {}, self.api, self.counts, around)
 
     @property
     def dials(self) -> list[tuple[str, int]]:
-        """All that went through the tunnel, but for probes."""
+        """All dials through the tunnel except probes."""
         return [dial for dial in self.tunnel.dials if dial[0] != PROBE_HOST]
 
     async def open(self, host: str, port: int = 443, hello: bytes = b"hello") -> None:
@@ -75,10 +75,10 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(
+async def open_testbed(
     resolution: Resolution, environment: Mapping[str, str] | None = None, **settings: Any
-) -> AsyncIterator[Scene]:
-    stage = Scene(resolution, environment, **settings)
+) -> AsyncIterator[OutboundTestbed]:
+    stage = OutboundTestbed(resolution, environment, **settings)
     yield stage
     await stage.outbound.close()
     await stage.close()

@@ -1,4 +1,4 @@
-"""An HTTP proxy between a scripted client and scripted origin servers: real sockets, and every byte on record."""
+"""An HTTP proxy between a scripted client and scripted origin servers, on real sockets."""
 
 import asyncio
 import logging
@@ -10,21 +10,21 @@ from typing import Any, Final
 
 import h11
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Streams
-from umbilical.proxies.http_head import Target
+from umbilical.proxies.http_head import RequestTarget
 from umbilical.proxies.https import HttpLimits, HttpProxy
-from umbilical.proxies.listener import Listener
+from umbilical.proxies.listener import ProxyListener
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings
-from umbilical.proxies.user_proxy import Route
+from umbilical.proxies.user_proxy import UpstreamRoute
 from umbilical.tunnel.settings import ListenAddress
 
 PATIENCE_SECONDS: Final = 60.0
 
 
 class Peer:
-    """One end of a connection. It outlives resets: what was received before one stands."""
+    """One end of a connection. What was received before a reset is kept."""
 
     def __init__(self, streams: Streams) -> None:
         self.reader, self.writer = streams
@@ -73,7 +73,7 @@ class Peer:
         self.writer.transport.abort()
 
     def break_off(self) -> None:
-        """Reset in the other's eyes too, whatever was read here."""
+        """Close with a reset, even if everything was read."""
         sock = self.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.reset()
@@ -83,13 +83,13 @@ Behaviour = Callable[[Peer], Awaitable[None]]
 
 
 class Origin:
-    """A server whose every connection is one run of its behaviour; `peers` has them in the order of their coming."""
+    """A server that runs `behaviour` for each connection; `peers` has them in order."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self._behaviour: Final = behaviour
         self.peers: list[Peer] = []
         self.faults: list[BaseException] = []
-        """What the behaviour did not expect; raised when the test is through."""
+        """Errors of the behaviour; raised at the end of the test."""
         self.port = 0
         self._done: Final = asyncio.Condition()
         self._ended = 0
@@ -111,13 +111,13 @@ class Origin:
                 self._done.notify_all()
 
     async def visited(self) -> None:
-        """Wait until somebody has come."""
+        """Wait for a connection."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not self.peers:
                 await asyncio.sleep(0.01)
 
     async def ended(self, count: int) -> None:
-        """Wait until so many connections have run to their end."""
+        """Wait until this many connections have ended."""
         async with asyncio.timeout(PATIENCE_SECONDS), self._done:
             await self._done.wait_for(lambda: self._ended >= count)
 
@@ -164,23 +164,23 @@ def read_answer(raw: bytes, method: str = "GET") -> bytes:
     return body
 
 
-class LoopbackWays:
-    """Every name leads to a port of loopback; names in `failures` lead nowhere."""
+class LoopbackRouter:
+    """Every name leads to a port of loopback; names in `failures` fail."""
 
     def __init__(self, ports: dict[str, int]) -> None:
         self.ports: Final = ports
-        self.failures: dict[str, Reason] = {}
-        self.proxy: Route | None = None
+        self.failures: dict[str, DialReason] = {}
+        self.proxy: UpstreamRoute | None = None
         """Where plain requests go instead."""
         self.dials: list[str] = []
 
-    async def connect(self, target: Target) -> Streams:
+    async def connect(self, target: RequestTarget) -> Streams:
         return await self._dial(target.host)
 
-    def route(self, target: Target) -> Route:
-        return self.proxy or Route(target.host, target.port)
+    def route(self, target: RequestTarget) -> UpstreamRoute:
+        return self.proxy or UpstreamRoute(target.host, target.port)
 
-    async def open(self, route: Route) -> Streams:
+    async def open(self, route: UpstreamRoute) -> Streams:
         return await self._dial(route.host)
 
     async def _dial(self, host: str) -> Streams:
@@ -190,9 +190,9 @@ class LoopbackWays:
         return await asyncio.open_connection("127.0.0.1", self.ports[host])
 
 
-class Scene:
-    def __init__(self, ways: LoopbackWays, proxy: HttpProxy, listener: Listener) -> None:
-        self.ways: Final = ways
+class ProxyTestbed:
+    def __init__(self, router: LoopbackRouter, proxy: HttpProxy, listener: ProxyListener) -> None:
+        self.router: Final = router
         self.proxy: Final = proxy
         self.listener: Final = listener
         self.metrics: Final = proxy.metrics
@@ -221,21 +221,21 @@ class Scene:
 @asynccontextmanager
 async def proxying(
     ports: dict[str, int], limits: HttpLimits | None = None, default_connect_port: int | None = None, **listener: Any
-) -> AsyncIterator[Scene]:
+) -> AsyncIterator[ProxyTestbed]:
     """`listener` are fields of ListenerSettings."""
     settings = ListenerSettings(listen=(ListenAddress("127.0.0.1", 0),), **listener)
     metrics = ProxyMetrics()
-    ways = LoopbackWays(ports)
-    proxy = HttpProxy(ways, settings, metrics, limits or HttpLimits(), default_connect_port)
-    port = Listener(settings, proxy, metrics)
+    router = LoopbackRouter(ports)
+    proxy = HttpProxy(router, settings, metrics, limits or HttpLimits(), default_connect_port)
+    port = ProxyListener(settings, proxy, metrics)
     port.listen("the HTTP proxy")
-    scene = Scene(ways, proxy, port)
+    testbed = ProxyTestbed(router, proxy, port)
     crashes = _Crashes()
     logging.getLogger("umbilical.proxies.listener").addHandler(crashes)
     try:
-        yield scene
+        yield testbed
     finally:
-        for peer in scene.peers:
+        for peer in testbed.peers:
             peer.reset()
         await port.close()
         await asyncio.sleep(0)
@@ -244,14 +244,14 @@ async def proxying(
 
 
 @asynccontextmanager
-async def between(behaviour: Behaviour, **settings: Any) -> AsyncIterator[tuple[Peer, Origin, Scene]]:
+async def between(behaviour: Behaviour, **settings: Any) -> AsyncIterator[tuple[Peer, Origin, ProxyTestbed]]:
     """A client, one origin server by the name of `a`, and the proxy between them."""
-    async with origin(behaviour) as endpoint, proxying({"a": endpoint.port}, **settings) as scene:
-        yield await scene.client(), endpoint, scene
+    async with origin(behaviour) as endpoint, proxying({"a": endpoint.port}, **settings) as testbed:
+        yield await testbed.client(), endpoint, testbed
 
 
 class _Crashes(logging.Handler):
-    """No client, however odd, may be met by an exception that nobody expected."""
+    """No client may cause an unexpected exception."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

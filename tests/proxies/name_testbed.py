@@ -1,4 +1,4 @@
-"""A tunnel that does as it is told, clocks that are turned by hand, and counts of what was told to the metrics."""
+"""A scripted tunnel, a manual clock, and recorded metrics."""
 
 import asyncio
 import socket
@@ -8,18 +8,18 @@ from typing import Any, Final
 
 from tests.support.dns_server import ScriptedDns
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.settings import DialerSettings, UnixServer
 from umbilical.dialer.streams import Streams
 from umbilical.fault import ApiUnreachable
 from umbilical.proxies.services import ServiceName
 from umbilical.proxies.settings import OutboundSettings, Resolution
 
-Outcome = Reason | Callable[[], Awaitable[Streams]]
+Outcome = DialReason | Callable[[], Awaitable[Streams]]
 
 
 async def until(fact: Callable[[], bool]) -> None:
-    """Let the others run until the fact holds; `play` bounds it."""
+    """Run the loop until the condition holds; `play` limits the time."""
     while not fact():
         await asyncio.sleep(0)
 
@@ -30,27 +30,27 @@ def outbound_settings(resolution: Resolution, **more: Any) -> OutboundSettings:
 
 
 class Counts:
-    """Notes what it is told."""
+    """Records calls to the metrics."""
 
     def __init__(self) -> None:
         self.dials: list[tuple[str, str]] = []
         self.lookups: list[tuple[str, str]] = []
 
-    def dialled(self, way: str, result: str, seconds: float) -> None:
+    def dialled(self, route: str, result: str, seconds: float) -> None:
         assert seconds >= 0
-        self.dials.append((way, result))
+        self.dials.append((route, result))
 
-    def looked_up(self, way: str, result: str) -> None:
-        self.lookups.append((way, result))
+    def looked_up(self, source: str, result: str) -> None:
+        self.lookups.append((source, result))
 
 
 class ScriptedTunnel:
-    """Opens what it is told by host; any other host is an echo."""
+    """Opens or fails as scripted by host; any other host is an echo."""
 
     def __init__(self, outcomes: dict[str, Outcome] | None = None) -> None:
         self.outcomes: Final = outcomes or {}
         self.everything: Outcome | None = None
-        """What happens to every dial, while it is set."""
+        """The failure of every dial, while it is set."""
         self.dials: list[tuple[str, int]] = []
         self._echoes: list[asyncio.StreamWriter] = []
 
@@ -61,7 +61,7 @@ class ScriptedTunnel:
     async def open(self, host: str, port: int) -> Streams:
         self.dials.append((host, port))
         outcome = self.everything or self.outcomes.get(host)
-        if isinstance(outcome, Reason):
+        if isinstance(outcome, DialReason):
             raise DialFailed(outcome, host, f"told to be {outcome.value}")
         if outcome is not None:
             return await outcome()
@@ -85,7 +85,7 @@ async def pipe() -> tuple[Streams, Streams]:
 
 
 class TurnedClock:
-    """Time that stands still until the test turns it; whoever sleeps wakes when it is due."""
+    """A manual clock; sleepers wake when the test turns it."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -134,16 +134,16 @@ class ScriptedServices:
 
 
 class DnsTunnel:
-    """A tunnel at whose end DNS servers listen, by address; anything else is refused."""
+    """A tunnel to scripted DNS servers by address; any other address is refused."""
 
-    def __init__(self, servers: dict[str, ScriptedDns | Reason]) -> None:
+    def __init__(self, servers: dict[str, ScriptedDns | DialReason]) -> None:
         self.servers: Final = servers
         self.dials: list[tuple[str, int]] = []
 
     async def open(self, host: str, port: int) -> Streams:
         self.dials.append((host, port))
-        server = self.servers.get(host, Reason.REFUSED)
-        if isinstance(server, Reason):
+        server = self.servers.get(host, DialReason.REFUSED)
+        if isinstance(server, DialReason):
             raise DialFailed(server, host, f"told to be {server.value}")
         ours, theirs = await pipe()
         server.serve(theirs)

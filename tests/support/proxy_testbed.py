@@ -1,4 +1,4 @@
-"""A proxy's parts in the test's own loop: an opener on loopback, endpoints, a SOCKS5 client to the letter."""
+"""Parts of a proxy in the test's own loop: an opener on loopback, endpoints, a SOCKS5 client."""
 
 import asyncio
 import socket
@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from tests.support.coroutines import PATIENCE_SECONDS, play
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Opener, Streams
-from umbilical.proxies.listener import Listener
+from umbilical.proxies.listener import ProxyListener
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings
-from umbilical.proxies.socks5 import Credentials, Socks5
+from umbilical.proxies.socks5 import Socks5, Socks5Credentials
 from umbilical.tunnel.settings import ListenAddress
 
 LOOPBACK: Final = ListenAddress("127.0.0.1", 0)
@@ -25,7 +25,7 @@ __all__ = ["LOOPBACK", "PATIENCE_SECONDS", "play"]
 
 
 class LoopbackOpener:
-    """Dials without a tunnel; `failures` and `names` stand for what agents would say."""
+    """Dials without a tunnel; `failures` and `names` replace the agents' answers."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
@@ -41,7 +41,7 @@ class LoopbackOpener:
         try:
             return await asyncio.open_connection(address, port)
         except ConnectionRefusedError as error:
-            raise DialFailed(Reason.REFUSED, f"{host}:{port}", "connection refused") from error
+            raise DialFailed(DialReason.REFUSED, f"{host}:{port}", "connection refused") from error
 
 
 class PendingOpener:
@@ -62,7 +62,7 @@ class PendingOpener:
 
 @asynccontextmanager
 async def endpoint(answer: Answer, host: str = "127.0.0.1") -> AsyncIterator[int]:
-    """A TCP server, and its port. Each connection is `answer`'s, and is closed behind it."""
+    """A TCP server, and its port. `answer` serves each connection, which is closed after it."""
 
     tasks: set[asyncio.Task[Any]] = set()
 
@@ -98,7 +98,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 class Proxy:
     """A running SOCKS5 listener."""
 
-    def __init__(self, listener: Listener, metrics: ProxyMetrics) -> None:
+    def __init__(self, listener: ProxyListener, metrics: ProxyMetrics) -> None:
         self.listener: Final = listener
         self.metrics: Final = metrics
 
@@ -110,13 +110,13 @@ class Proxy:
         return await asyncio.open_connection("127.0.0.1", self.port)
 
     async def opened(self, port: int) -> Streams:
-        """A client that has asked for this port of loopback, and was let through."""
+        """A client that is connected to this port of loopback."""
         client = await self.connect()
         assert await ask(client, "127.0.0.1", port) == 0
         return client
 
     async def told(self, octets: bytes) -> bytes:
-        """All that a client hears who says so much and no more."""
+        """Return everything that a client receives after sending this."""
         reader, writer = await self.connect()
         writer.write(octets)
         answer = await rest_of(reader)
@@ -128,7 +128,7 @@ class Proxy:
 
 
 def sample(metrics: ProxyMetrics, text: str) -> float:
-    """The value behind a metric's name and labels; 0 where there is none."""
+    """Return the value of a metric with labels; 0 if there is none."""
     for line in metrics.render().decode().splitlines():
         name, _, value = line.rpartition(" ")
         if name == text:
@@ -137,10 +137,12 @@ def sample(metrics: ProxyMetrics, text: str) -> float:
 
 
 @asynccontextmanager
-async def socks5_proxy(opener: Opener, credentials: Credentials | None = None, **settings: Any) -> AsyncIterator[Proxy]:
+async def socks5_proxy(
+    opener: Opener, credentials: Socks5Credentials | None = None, **settings: Any
+) -> AsyncIterator[Proxy]:
     metrics = ProxyMetrics()
     made = ListenerSettings(**({"listen": (LOOPBACK,)} | settings))
-    listener = Listener(made, Socks5(made, opener, metrics, credentials), metrics)
+    listener = ProxyListener(made, Socks5(made, opener, metrics, credentials), metrics)
     listener.listen("SOCKS5")
     try:
         yield Proxy(listener, metrics)
@@ -157,7 +159,7 @@ def connect_request(host: str, port: int) -> bytes:
 
 
 async def reply_code(reader: asyncio.StreamReader) -> int:
-    """Of one reply, all of which is read."""
+    """Read one reply; return its code."""
     head = await reader.readexactly(4)
     assert head[0] == 5
     await reader.readexactly((16 if head[3] == 4 else 4) + 2)
@@ -165,7 +167,7 @@ async def reply_code(reader: asyncio.StreamReader) -> int:
 
 
 async def ask(streams: Streams, host: str, port: int) -> int:
-    """Greet and ask; the code of the reply."""
+    """Send greeting and request; return the code of the reply."""
     reader, writer = streams
     writer.write(HELLO + connect_request(host, port))
     assert await reader.readexactly(2) == b"\x05\x00"
@@ -173,7 +175,7 @@ async def ask(streams: Streams, host: str, port: int) -> int:
 
 
 async def rest_of(reader: asyncio.StreamReader) -> bytes:
-    """Until the end, which may be a reset where the other side closed with unread bytes."""
+    """Read to the end, which may be a reset."""
     received = bytearray()
     with suppress(ConnectionResetError):
         while data := await reader.read(1 << 16):
@@ -188,7 +190,7 @@ async def eventually(fact: Callable[[], bool]) -> None:
 
 
 async def drop(streams: Streams) -> None:
-    """Close a client's end, whatever became of it."""
+    """Close a client's connection, in any state."""
     streams[1].close()
     with suppress(OSError):
         await streams[1].wait_closed()

@@ -1,4 +1,4 @@
-"""The way to one server: its hops in a trace, its session from dial to dial, its failures by name."""
+"""The route to one server: its hops in a trace, its session from dial to dial, its failures by name."""
 
 import asyncio
 import socket
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.coroutines import play
 from tests.support.data_plane import Diary
-from tests.support.dialer_scene import client_files, end, server_of
+from tests.support.dialer_testbed import client_files, end, server_of
 from tests.support.in_process import Stage, banner
 from tests.support.live_certificates import LiveFiles
 from tests.support.scripted_frontend import answering, silent, tcp_frontend, unix_frontend
@@ -18,8 +18,8 @@ from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
 from umbilical.dialer import tls_layer
-from umbilical.dialer.dialer import Way
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.dialer import TunnelRoute
+from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
 from umbilical.dialer.tls_layer import Scratch, watched_context
 from umbilical.dialer.trace import Hop, Trace
@@ -31,20 +31,20 @@ from umbilical.tunnel.settings import TlsFiles
 OK = b"HTTP/1.1 200 Connection Established\r\n\r\n"
 
 
-def way_to(pki: TunnelPki, server: UnixServer | TcpServer, **more: Any) -> Way:
+def route_to(pki: TunnelPki, server: UnixServer | TcpServer, **more: Any) -> TunnelRoute:
     values: dict[str, Any] = {"servers": (server,), "tls": client_files(pki)} | more
     settings = DialerSettings(**values)
-    return Way(server, settings, watched_context(settings, CertificateMetrics()), Scratch())
+    return TunnelRoute(server, settings, watched_context(settings, CertificateMetrics()), Scratch())
 
 
-async def failed(way: Way, trace: Trace | None = None) -> DialFailed:
+async def failed(route: TunnelRoute, trace: Trace | None = None) -> DialFailed:
     with pytest.raises(DialFailed) as caught:
-        await way.open("10.0.0.1:1", trace)
+        await route.open("10.0.0.1:1", trace)
     return caught.value
 
 
-def failure_of(way: Way, trace: Trace | None = None) -> DialFailed:
-    return play(failed(way, trace))
+def failure_of(route: TunnelRoute, trace: Trace | None = None) -> DialFailed:
+    return play(failed(route, trace))
 
 
 @pytest.mark.parametrize("mode", ["http-connect", "grpc"])
@@ -52,13 +52,13 @@ def failure_of(way: Way, trace: Trace | None = None) -> DialFailed:
 def test_every_hop_is_traced_and_sessions_are_resumed(stage: Stage, mode: str, tcp: bool) -> None:
     server, _ = stage.start_pair(mode, tcp=tcp)
     endpoint = stage.endpoint().serve(banner)
-    way = way_to(stage.pki, server_of(server.frontend), protocol=Protocol(mode))
+    route = route_to(stage.pki, server_of(server.frontend), protocol=Protocol(mode))
 
     async def script() -> list[str]:
         details = []
         for _ in range(3):
             trace = Trace()
-            reader, writer = await way.open(endpoint.address, trace)
+            reader, writer = await route.open(endpoint.address, trace)
             assert await reader.readexactly(8) == b"BANNER\r\n"
             await end(writer)
             agent = ["agent"] if mode == "http-connect" else []
@@ -72,17 +72,17 @@ def test_every_hop_is_traced_and_sessions_are_resumed(stage: Stage, mode: str, t
 
 def test_a_new_context_resumes_nothing_of_the_old(tunnel_pki: TunnelPki) -> None:
     with tcp_frontend(answering(OK), server_context(tunnel_pki)) as port:
-        way = way_to(tunnel_pki, TcpServer("127.0.0.1", port))
+        route = route_to(tunnel_pki, TcpServer("127.0.0.1", port))
 
         async def script() -> list[str]:
             details = []
             for _ in range(2):
                 trace = Trace()
-                _, writer = await way.open("10.0.0.1:1", trace)
+                _, writer = await route.open("10.0.0.1:1", trace)
                 writer.transport.abort()
                 details.append(trace.hops[1].detail)
-                assert way._watched is not None
-                way._watched._loaded = watched_context(way._settings, CertificateMetrics())._loaded  # type: ignore
+                assert route._watched is not None
+                route._watched._loaded = watched_context(route._settings, CertificateMetrics())._loaded  # type: ignore
             await asyncio.sleep(0)
             return details
 
@@ -95,13 +95,13 @@ def test_the_name_in_the_certificate_is_the_server_s_or_the_one_that_was_told(
     authority = tunnel_pki.authority
     context = authority.server_context(authority.serving("elsewhere", ["konnectivity-server.clusters"]))
     with tcp_frontend(answering(OK), context) as port:
-        failure = failure_of(way_to(tunnel_pki, TcpServer("127.0.0.1", port)))
-        assert failure.reason is Reason.TLS
+        failure = failure_of(route_to(tunnel_pki, TcpServer("127.0.0.1", port)))
+        assert failure.reason is DialReason.TLS
         assert "IP address mismatch" in failure.text
 
         async def script() -> None:
-            way = way_to(tunnel_pki, TcpServer("127.0.0.1", port, "konnectivity-server.clusters"))
-            _, writer = await way.open("10.0.0.1:1", None)
+            route = route_to(tunnel_pki, TcpServer("127.0.0.1", port, "konnectivity-server.clusters"))
+            _, writer = await route.open("10.0.0.1:1", None)
             await end(writer)
 
         play(script())
@@ -111,8 +111,8 @@ def test_a_server_of_another_ca_and_a_client_of_another_ca_are_both_tls(tunnel_p
     stranger = FolderAuthority(tmp_path)
     trace = Trace()
     with tcp_frontend(answering(OK), stranger.server_context(stranger.serving("s"))) as port:
-        failure = failure_of(way_to(tunnel_pki, TcpServer("127.0.0.1", port)), trace)
-    assert failure.reason is Reason.TLS
+        failure = failure_of(route_to(tunnel_pki, TcpServer("127.0.0.1", port)), trace)
+    assert failure.reason is DialReason.TLS
     assert "certificate verification failed" in failure.text
     assert [(hop.name, bool(hop.failure)) for hop in trace.hops] == [("connect", False), ("tls", True)]
 
@@ -121,38 +121,38 @@ def test_a_server_of_another_ca_and_a_client_of_another_ca_are_both_tls(tunnel_p
     context.load_verify_locations(stranger.certificate_file)
     context.verify_mode = ssl.CERT_REQUIRED
     with tcp_frontend(answering(OK), context) as port:
-        failure = failure_of(way_to(tunnel_pki, TcpServer("127.0.0.1", port)))
-    assert failure.reason is Reason.TLS
+        failure = failure_of(route_to(tunnel_pki, TcpServer("127.0.0.1", port)))
+    assert failure.reason is DialReason.TLS
     assert "unknown ca" in failure.text
 
 
 def test_a_server_that_is_not_there_or_goes_or_stays_silent_is_named(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
     trace = Trace()
-    failure = failure_of(way_to(tunnel_pki, UnixServer(tmp_path / "none")), trace)
-    assert (failure.reason, failure.hop) == (Reason.SERVER, f"unix:{tmp_path}/none")
+    failure = failure_of(route_to(tunnel_pki, UnixServer(tmp_path / "none")), trace)
+    assert (failure.reason, failure.hop) == (DialReason.SERVER, f"unix:{tmp_path}/none")
     assert [(hop.name, hop.failure) for hop in trace.hops] == [("connect", "no such file or directory")]
     port = free_port()
-    failure = failure_of(way_to(tunnel_pki, TcpServer("127.0.0.1", port)))
-    assert (failure.reason, failure.hop) == (Reason.SERVER, f"127.0.0.1:{port}")
+    failure = failure_of(route_to(tunnel_pki, TcpServer("127.0.0.1", port)))
+    assert (failure.reason, failure.hop) == (DialReason.SERVER, f"127.0.0.1:{port}")
 
     def goes(sock: socket.socket) -> None:
         sock.recv(1 << 16)
 
     with tcp_frontend(goes) as port:
-        failure = failure_of(way_to(tunnel_pki, TcpServer("127.0.0.1", port)))
-    assert failure.reason is Reason.SERVER
+        failure = failure_of(route_to(tunnel_pki, TcpServer("127.0.0.1", port)))
+    assert failure.reason is DialReason.SERVER
     assert "during the TLS handshake" in failure.text
 
     with tcp_frontend(silent) as port:
-        failure = failure_of(way_to(tunnel_pki, TcpServer("127.0.0.1", port), tls_seconds=0.05))
-    assert failure.reason is Reason.SERVER
+        failure = failure_of(route_to(tunnel_pki, TcpServer("127.0.0.1", port), tls_seconds=0.05))
+    assert failure.reason is DialReason.SERVER
     assert "no TLS handshake within 0.05 s" in failure.text
 
     for protocol in Protocol:
         with unix_frontend(tmp_path / protocol.value, silent) as path:
-            failure = failure_of(way_to(tunnel_pki, UnixServer(path), reply_seconds=0.05, protocol=protocol))
-        assert failure.reason is Reason.SERVER
-        assert "no word on the dial" in failure.text
+            failure = failure_of(route_to(tunnel_pki, UnixServer(path), reply_seconds=0.05, protocol=protocol))
+        assert failure.reason is DialReason.SERVER
+        assert "neither the server nor its agent answered" in failure.text
 
 
 @pytest.mark.parametrize("tcp", [False, True])
@@ -160,29 +160,29 @@ def test_a_server_that_is_not_there_or_goes_or_stays_silent_is_named(tunnel_pki:
 def test_a_dial_that_is_cancelled_leaves_no_socket(
     tunnel_pki: TunnelPki, tmp_path: Path, protocol: Protocol, tcp: bool
 ) -> None:
-    def script(way: Way) -> None:
+    def script(route: TunnelRoute) -> None:
         async def cancelled() -> None:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.2):
-                    await way.open("10.0.0.1:1", None)
+                    await route.open("10.0.0.1:1", None)
             await asyncio.sleep(0)
 
         play(cancelled())
 
     if tcp:
         with tcp_frontend(silent, server_context(tunnel_pki)) as port:
-            script(way_to(tunnel_pki, TcpServer("127.0.0.1", port), protocol=protocol))
+            script(route_to(tunnel_pki, TcpServer("127.0.0.1", port), protocol=protocol))
     else:
         with unix_frontend(tmp_path / "s", silent) as path:
-            script(way_to(tunnel_pki, UnixServer(path), protocol=protocol))
+            script(route_to(tunnel_pki, UnixServer(path), protocol=protocol))
 
 
 def test_each_protocol_s_server_tells_a_client_of_the_other_apart(stage: Stage) -> None:
     connect, grpc = stage.start_server("http-connect"), stage.start_server("grpc")
     for server, protocol in ((connect, Protocol.GRPC), (grpc, Protocol.HTTP_CONNECT)):
         assert server.frontend.unix_path is not None
-        way = way_to(stage.pki, UnixServer(server.frontend.unix_path), protocol=protocol)
-        assert failure_of(way).reason is Reason.PROTOCOL
+        route = route_to(stage.pki, UnixServer(server.frontend.unix_path), protocol=protocol)
+        assert failure_of(route).reason is DialReason.PROTOCOL
 
 
 def test_hops_come_in_order_and_sum_up() -> None:
