@@ -19,7 +19,8 @@ from tests.support.tunnel_pki import TunnelPki
 from umbilical.fault import StartupError
 from umbilical.tunnel.admin import AgentHealthRoutes
 from umbilical.tunnel.agent_process import run_agent
-from umbilical.tunnel.daemon import StopRequests, end_task, open_http, own_task
+from umbilical.tunnel.daemon import StopRequests, end_task, own_task
+from umbilical.tunnel.http_server import open_http
 from umbilical.tunnel.metrics import AgentMetrics, ServerMetrics
 from umbilical.tunnel.server_process import run_server
 from umbilical.tunnel.settings import ListenAddress, ServerSettings, TlsFiles, UnixFrontend

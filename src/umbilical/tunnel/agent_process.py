@@ -16,9 +16,10 @@ from typing import Final
 from umbilical.konnectivity import dial_failure
 from umbilical.tunnel.admin import AgentAdminRoutes, AgentHealthRoutes
 from umbilical.tunnel.agent import Agent
-from umbilical.tunnel.daemon import StopRequests, end_task, open_http
+from umbilical.tunnel.daemon import StopRequests, end_task
 from umbilical.tunnel.dialing import Address, Dial
 from umbilical.tunnel.event_loop import data_plane_of_running_loop
+from umbilical.tunnel.http_server import open_http
 from umbilical.tunnel.interfaces import ServerCounter
 from umbilical.tunnel.metrics import AgentMetrics
 from umbilical.tunnel.settings import AgentSettings

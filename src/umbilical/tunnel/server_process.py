@@ -7,8 +7,9 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from umbilical.tunnel.admin import ServerAdminRoutes, ServerHealthRoutes
-from umbilical.tunnel.daemon import StopRequests, end_task, open_http, own_task
+from umbilical.tunnel.daemon import StopRequests, end_task, own_task
 from umbilical.tunnel.event_loop import data_plane_of_running_loop
+from umbilical.tunnel.http_server import open_http
 from umbilical.tunnel.interfaces import AgentAuthenticator, LeasePublisher
 from umbilical.tunnel.metrics import ServerMetrics
 from umbilical.tunnel.server import Server
