@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from umbilical.cli.drop_ins import klog
 from umbilical.cli.drop_ins.drop_in import flags_of
-from umbilical.cli.drop_ins.pflag import Flag
+from umbilical.cli.drop_ins.pflag import FlagSpec
 from umbilical.proxies.settings import HTTPS, SOCKS5
 from umbilical.tunnel.setting_rows import Setting, Table, Value
 from umbilical.tunnel.settings import AGENT, SERVER
@@ -54,7 +54,7 @@ def _section(daemon: Daemon) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(row: Setting, flags: dict[str, Flag]) -> str:
+def _line(row: Setting, flags: dict[str, FlagSpec]) -> str:
     theirs = [flags[flag.name] for flag in row.flags]
     names = [f"`--{flag.name}`" for flag in theirs] + [f"`{row.environment}`"] * bool(row.environment)
     cells = (
@@ -68,7 +68,7 @@ def _line(row: Setting, flags: dict[str, Flag]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _default(flag: Flag) -> str:
+def _default(flag: FlagSpec) -> str:
     shown = flag.kind.show(flag.default).strip('"[]')
     return f"`{shown}`" if shown else ""
 

@@ -14,7 +14,7 @@ from tests.support.fixture_types import Captured
 from umbilical.cli import log_setup
 from umbilical.cli.drop_ins import klog
 from umbilical.cli.drop_ins.pflag import FlagError, FlagSet
-from umbilical.cli.log_setup import DescriptorSink, FileSink, JsonForm, KlogForm, LineForm, Route, TextForm
+from umbilical.cli.log_setup import DescriptorSink, FileSink, JsonForm, KlogForm, LineForm, LogRoute, TextForm
 
 LOGGER = logging.getLogger("umbilical.x")
 
@@ -117,7 +117,7 @@ class Kept:
 
 def kept(form: LineForm) -> list[str]:
     sink = Kept()
-    log_setup.install(form, [Route(sink)], debug=False)
+    log_setup.install(form, [LogRoute(sink)], debug=False)
     return sink.lines
 
 
@@ -160,7 +160,7 @@ def test_the_next_step_is_told_by_our_own_commands_and_left_out_by_the_drop_in_n
 def test_a_tunnel_line_needs_no_record_and_looks_the_same() -> None:
     sink = Kept()
     logger = log_setup.TunnelLogger(log_setup.TUNNEL_LOGGER, logging.INFO)
-    logger.handler = log_setup.LineHandler(KlogForm(), [Route(sink)])
+    logger.handler = log_setup.LineHandler(KlogForm(), [LogRoute(sink)])
     logger.info("dial=%d 100%%", 7)
     logger.info("100% plain")
     quiet = log_setup.TunnelLogger(log_setup.TUNNEL_LOGGER, logging.WARNING)
@@ -219,7 +219,7 @@ def test_an_exception_is_shown_with_its_traceback() -> None:
 
 def test_a_message_that_is_not_text_in_utf8_is_written_escaped(tmp_path: Path) -> None:
     sink = FileSink(tmp_path / "log", max_bytes=0)
-    log_setup.install(KlogForm(headers=False), [Route(sink)], debug=False)
+    log_setup.install(KlogForm(headers=False), [LogRoute(sink)], debug=False)
     logging.getLogger("umbilical.x").info("odd \udcff")
     sink.close()
     assert (tmp_path / "log").read_text() == "odd \\udcff\n"

@@ -22,7 +22,14 @@ from tests.support.tunnel_pki import FolderAuthority, Pair, TunnelPki
 
 from umbilical.tunnel import certificate_dates, tls
 from umbilical.tunnel.certificate_dates import Validity
-from umbilical.tunnel.certificates import LOOK_SECONDS, RETRY_SECONDS, WATCH_SECONDS, Use, WatchedContext, age_of
+from umbilical.tunnel.certificates import (
+    LOOK_SECONDS,
+    RETRY_SECONDS,
+    WATCH_SECONDS,
+    CertificateUse,
+    WatchedContext,
+    age_of,
+)
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.settings import AgentSettings, ServerAddress, TlsFiles, TlsPolicy
@@ -113,7 +120,7 @@ def test_the_dates_and_names_of_a_server_are_told_and_the_server_is_not_troubled
     stage = Stage(pki, tmp_path)
     try:
         ours = settings(pki, stage.start_server().agent_port)
-        assert explained(ours, "UMB323") == "; it is for web, 0:0:0:0:0:0:0:1"
+        assert explained(ours, "UMB323") == "; the certificate is for web, 0:0:0:0:0:0:0:1"
         assert f"only from {odd.now + DAY - timedelta(hours=1):%Y-%m-%dT%H:%M:%S}Z" in explained(ours, "UMB322")
         assert f"until {odd.now + 2 * DAY:%Y-%m-%dT%H:%M:%S}Z" in explained(ours, "UMB321")
         stage.eventually(lambda: not stage.servers[0].server.exchange.transports)
@@ -133,7 +140,7 @@ def test_a_server_that_is_gone_or_strange_adds_no_words(stage: Stage, odd: OddPk
 def test_only_questions_of_dates_and_names_are_looked_into_and_only_with_files(stage: Stage, tmp_path: Path) -> None:
     ours = settings(stage.pki, 1)
     assert explained(ours, "UMB311") == ""
-    assert explained(ours, "UMB331").startswith("; ours is valid from 20")
+    assert explained(ours, "UMB331").startswith("; our certificate is valid from 20")
     assert explained(AgentSettings("a", ours.servers, TlsFiles()), "UMB331") == ""
     gone = TlsFiles(authority=tmp_path / "gone")
     assert explained(AgentSettings("a", ours.servers, gone), "UMB322") == ""
@@ -150,7 +157,7 @@ class OddLive:
         files = self.live.files
         self.metrics = CertificateMetrics()
         build = partial(tls.listener_context, files, TlsPolicy(), "h2", "agent")
-        self.watched = WatchedContext(plane, Use("agent-listener", "UMB343", files, build), self.metrics)
+        self.watched = WatchedContext(plane, CertificateUse("agent-listener", "UMB343", files, build), self.metrics)
 
     def install(self, pair: Pair) -> None:
         self.live.install_pair(pair)
@@ -173,7 +180,7 @@ def test_an_expired_certificate_does_not_replace_one_that_is_valid(
     assert (live.after(), live.after()) == (valid, valid)
     (line,) = lines(caplog, logging.WARNING)
     assert line.startswith("UMB343 ")
-    assert line.endswith("which is not now")
+    assert line.endswith("Z, not now")
 
 
 def test_a_certificate_of_tomorrow_is_taken_when_its_time_has_come(

@@ -16,7 +16,7 @@ from tests.support.tunnel_pki import FolderAuthority, Pair
 
 from umbilical.fault import StartupError
 from umbilical.tunnel import certificate_dates, certificates, tls
-from umbilical.tunnel.certificates import LOOK_SECONDS, RETRY_SECONDS, WATCH_SECONDS, Use, WatchedContext
+from umbilical.tunnel.certificates import LOOK_SECONDS, RETRY_SECONDS, WATCH_SECONDS, CertificateUse, WatchedContext
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.settings import ListenAddress, ServerSettings, TcpFrontend, TlsFiles, TlsPolicy, UnixFrontend
@@ -42,7 +42,7 @@ class Scene:
 
     def watch(self, files: TlsFiles) -> WatchedContext:
         build = partial(tls.listener_context, files, TlsPolicy(), "h2", "frontend")
-        return WatchedContext(self.plane, Use("frontend", "UMB343", files, build), self.metrics)
+        return WatchedContext(self.plane, CertificateUse("frontend", "UMB343", files, build), self.metrics)
 
     def wait(self, seconds: float = LOOK_SECONDS) -> None:
         self.plane.now += seconds
@@ -152,7 +152,7 @@ def test_a_pair_that_does_not_fit_is_told_once_and_the_old_one_stays(
         assert scene.shown() == der(scene.first.certificate)
     (line,) = lines(caplog, logging.WARNING)
     assert line == (
-        "UMB343 changed files are not used, the certificates from before stay role=frontend: "
+        "UMB343 changed certificate files cannot be used, the previous ones stay in use role=frontend: "
         f"cannot load the frontend key pair {scene.live.certificate} and {scene.live.key}: key values mismatch"
     )
     assert caplog.records[0].__dict__["fields"]["code"] == "UMB343"
@@ -207,7 +207,7 @@ def test_files_that_change_while_they_are_read_are_read_again(scene: Scene) -> N
             break
         return context
 
-    scene.watched = WatchedContext(scene.plane, Use("frontend", "UMB343", files, build), scene.metrics)
+    scene.watched = WatchedContext(scene.plane, CertificateUse("frontend", "UMB343", files, build), scene.metrics)
     scene.wait()
     before = scene.watched.context()  # reads the first pair, while the second is written
     assert Ends(before, scene.client()).shown() == der(scene.first.certificate)
@@ -311,7 +311,7 @@ def test_a_server_watches_its_agents_listener_and_a_frontend_that_has_certificat
 def test_an_agent_without_a_certificate_follows_its_authority(scene: Scene) -> None:
     files = TlsFiles(authority=scene.live.authority)
     build = partial(tls.agent_context, files, ())
-    watched = WatchedContext(scene.plane, Use("agent", "UMB344", files, build), scene.metrics)
+    watched = WatchedContext(scene.plane, CertificateUse("agent", "UMB344", files, build), scene.metrics)
     server = scene.new.server_context(scene.new.serving("server"))
     with pytest.raises(ssl.SSLError):
         Ends(server, watched.context())

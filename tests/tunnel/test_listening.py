@@ -15,7 +15,7 @@ from tests.support.socket_pairs import kept, reset
 
 from umbilical.fault import StartupError
 from umbilical.tunnel import listening
-from umbilical.tunnel.listening import MOST_ACCEPTS_PER_TURN, Listener, listen_tcp, listen_unix
+from umbilical.tunnel.listening import MOST_ACCEPTS_PER_TURN, SocketListener, listen_tcp, listen_unix
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.settings import ListenAddress, UnixFrontend
 
@@ -27,7 +27,7 @@ class Door:
         self.came: list[socket.socket] = []
         self.then: Callable[[], object] = list
         self.sock = kept(listen_tcp(ListenAddress("127.0.0.1", 0), "tests"))
-        self.listener = Listener(plane, self.sock, self._accept)
+        self.listener = SocketListener(plane, self.sock, self._accept)
 
     def _accept(self, sock: socket.socket) -> None:
         self.came.append(kept(sock))
@@ -122,7 +122,7 @@ def test_without_a_free_descriptor_the_listener_rests_and_then_serves_who_waited
     with no_descriptors():
         plane.turn(1.0)
     assert door.came == []
-    assert complaints(caplog) == ["cannot accept connections: Too many open files; resting"]
+    assert complaints(caplog) == ["cannot accept connections: Too many open files; pausing"]
     turn_until(plane, lambda: len(door.came) == 2)
 
 
@@ -217,7 +217,7 @@ def test_a_stale_socket_file_is_replaced_and_told(tmp_path: Path, caplog: Logged
     assert path.is_socket()
     kept(listen_unix(UnixFrontend(path)))
     kept(socket.socket(socket.AF_UNIX)).connect(str(path))
-    told = f"UMB410 replaced the socket file {path}: nobody listens on it; a server before us did not end by itself"
+    told = f"UMB410 replaced the socket file {path}: no process listens on it; a previous server was killed"
     assert caplog.messages == [told]
 
 
@@ -252,7 +252,7 @@ def test_whatever_is_no_socket_is_left_alone(tmp_path: Path, kind: str, replace:
     assert error.code == "UMB024"
     assert str(path) in error.what
     if replace:
-        assert error.why == "a file that is not a socket is in the way"
+        assert error.why == "the path exists and is not a socket"
     assert os.path.lexists(path)
     assert kind != "file" or path.read_text() == "precious"
 

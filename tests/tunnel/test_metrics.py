@@ -337,7 +337,7 @@ def test_stacks_name_threads_and_tasks() -> None:
 def test_objects_are_counted_by_type() -> None:
     status, text = take("heap")
     assert status == 200
-    assert "in all" in text.splitlines()[0]
+    assert "total" in text.splitlines()[0]
     assert "builtins.dict" in text
 
 

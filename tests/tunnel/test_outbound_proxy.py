@@ -115,7 +115,7 @@ async def test_a_proxy_that_refuses_or_babbles_is_an_error_that_names_it(
 async def test_a_proxy_that_hangs_up_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with Proxy(b"HTTP/1.1 200", hangs_up=True).open() as port:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
-        with pytest.raises(OSError, match="closed before it answered CONNECT"):
+        with pytest.raises(OSError, match="closed the connection before it answered CONNECT"):
             await outbound.connect(FAR, 8091)
 
 

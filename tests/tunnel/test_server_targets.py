@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from umbilical.tunnel.outbound import Address
-from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, MISSING_SECONDS, Source, Target, TargetBook
+from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, MISSING_SECONDS, ServerSource, ServerTarget, TargetBook
 from umbilical.tunnel.settings import ServerAddress
 
 ONE, TWO, THREE = (ServerAddress(f"10.0.0.{number}", 8091) for number in (1, 2, 3))
@@ -31,7 +31,7 @@ def resolve(book: TargetBook, now: float = 0.0) -> None:
     book.tidy(now)
 
 
-def named(book: TargetBook, addresses: Sequence[str], now: float = 0.0) -> Source:
+def named(book: TargetBook, addresses: Sequence[str], now: float = 0.0) -> ServerSource:
     """The only source, with these addresses from now on."""
     (source,) = book.sources()
     source.resolved([at(address) for address in addresses], now + LOOK_AGAIN_SECONDS)
@@ -39,28 +39,28 @@ def named(book: TargetBook, addresses: Sequence[str], now: float = 0.0) -> Sourc
     return source
 
 
-def balanced(addresses: Sequence[str]) -> tuple[TargetBook, Source]:
+def balanced(addresses: Sequence[str]) -> tuple[TargetBook, ServerSource]:
     """A book of one balancer whose name has these addresses."""
     book = TargetBook((BALANCER,), 1.0, 10.0)
     return book, named(book, addresses)
 
 
-def target_at(book: TargetBook, host: str) -> Target:
+def target_at(book: TargetBook, host: str) -> ServerTarget:
     (found,) = (target for target in book.targets() if target.address == at(host))
     return found
 
 
-def dial(target: Target, now: float) -> Target:
+def dial(target: ServerTarget, now: float) -> ServerTarget:
     target.begin(now)
     target.is_busy = False
     return target
 
 
-def connect(target: Target, link: str, now: float = 0.0) -> None:
+def connect(target: ServerTarget, link: str, now: float = 0.0) -> None:
     dial(target, now).found(link, 0.0)
 
 
-def hosts(targets: list[Target]) -> list[str]:
+def hosts(targets: list[ServerTarget]) -> list[str]:
     return sorted(target.server.host for target in targets)
 
 

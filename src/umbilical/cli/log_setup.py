@@ -67,7 +67,7 @@ class FileSink(DescriptorSink):
         os.close(self._file)
 
 
-class Route(Record):
+class LogRoute(Record):
     sink: Sink
     lowest_level: int = logging.NOTSET
 
@@ -75,7 +75,7 @@ class Route(Record):
 class LineHandler(logging.Handler):
     """Formats a record once and hands the line to every sink that wants its level."""
 
-    def __init__(self, form: LineForm, routes: Sequence[Route]) -> None:
+    def __init__(self, form: LineForm, routes: Sequence[LogRoute]) -> None:
         super().__init__()
         self._form = form
         self._routes = tuple(routes)
@@ -221,7 +221,7 @@ NATIVE_FORMS: Final[dict[str, Callable[[], LineForm]]] = {
 }
 
 
-def install(form: LineForm, routes: Sequence[Route], *, debug: bool) -> LineHandler:
+def install(form: LineForm, routes: Sequence[LogRoute], *, debug: bool) -> LineHandler:
     """Make our loggers write through `routes`, and through nothing else; `uninstall` undoes it."""
     handler = LineHandler(form, routes)
     root = logging.getLogger(ROOT_LOGGER)
@@ -241,7 +241,7 @@ def uninstall(handler: LineHandler) -> None:
 
 
 def install_native(form: str, *, debug: bool) -> LineHandler:
-    return install(NATIVE_FORMS[form](), [Route(DescriptorSink(STANDARD_ERROR))], debug=debug)
+    return install(NATIVE_FORMS[form](), [LogRoute(DescriptorSink(STANDARD_ERROR))], debug=debug)
 
 
 def _attach_to_tunnel_logger(handler: LineHandler | None) -> None:

@@ -51,7 +51,7 @@ class Lines:
         self._stream.flush()
 
 
-class Live:
+class LiveScreen:
     """What has ended goes up the screen and stays there; below it `_frame`, drawn anew while something runs.
 
     A subclass has all that its frame reads before it calls `__init__`: the first frame is drawn there.

@@ -129,14 +129,14 @@ class AgentTransport(Transport):
             tunnels,
             dials,
             words,
-            extra=causes.Cause(code, words).fields,
+            extra=causes.FailureCause(code, words).fields,
         )
 
     def on_answered(self, seconds: float) -> None:
         logger.info("agent answers again after %.1f s agent=%s peer=%s", seconds, self._names(), self._peer)
 
     def on_loss(self, sent_again: int, sent: int, seconds: float) -> None:
-        cause = causes.Cause("UMB409", "packets to it get lost")
+        cause = causes.FailureCause("UMB409", "packets to it get lost")
         if self._exchange.hush.due(f"{cause.code} {self._peer}", self.loop.now) is None:
             return
         logger.warning(
@@ -194,7 +194,7 @@ class AgentTransport(Transport):
         self._admission.ask(self, stream, hello)
 
     def _refuse(self, stream: Stream, status: int, text: str, code: str = "UMB308") -> None:
-        cause = causes.Cause(code, text)
+        cause = causes.FailureCause(code, text)
         if self._is_news(cause.code):
             logger.warning("%s agent refused peer=%s: %s", cause.code, self._peer, text, extra=cause.fields)
         self.finish(stream, status, text)

@@ -55,7 +55,7 @@ class Client(Owner):
         tunnel = self.tunnel
         if tunnel is None:
             return
-        cause = causes.Cause("UMB403", text)
+        cause = causes.FailureCause("UMB403", text)
         logger.warning(
             "%s dial=%d connection=%d agent=%s target=%s: %s",
             cause.code,

@@ -10,7 +10,7 @@ from typing import Final
 from umbilical.konnectivity.commands import TellHealth, TellRedial
 from umbilical.konnectivity.dial_failure import PROBE_ADDRESS
 from umbilical.konnectivity.links import AgentLink
-from umbilical.tunnel.causes import NEXT, Cause, log_fields
+from umbilical.tunnel.causes import NEXT, FailureCause, log_fields
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def tell_health(command: TellHealth) -> None:
     if not link.sick:
         logger.info("agent is chosen again agent=%s: %s", link.agent_id, command.cause)
         return
-    cause = Cause("UMB412", command.cause)
+    cause = FailureCause("UMB412", command.cause)
     logger.warning(
         "%s agent is last choice agent=%s tunnels=%d dials=%d: %s",
         cause.code,
@@ -92,5 +92,5 @@ def tell_redial(command: TellRedial) -> None:
 
 
 def tell_networks(link: AgentLink, texts: list[str]) -> None:
-    cause = Cause("UMB413", f"cidr identifiers that are no networks: {', '.join(texts)[:200]!r}")
+    cause = FailureCause("UMB413", f"cidr identifiers that are no networks: {', '.join(texts)[:200]!r}")
     logger.warning("%s agent=%s: %s", cause.code, link.agent_id, cause.text, extra=cause.fields)

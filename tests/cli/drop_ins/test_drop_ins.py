@@ -12,7 +12,7 @@ from tests.support.fixture_types import Captured
 
 from umbilical.cli.drop_ins import drop_in, klog, proxy_agent, proxy_server
 from umbilical.cli.drop_ins.drop_in import OptionRefused
-from umbilical.cli.drop_ins.pflag import BOOL, STRING, Flag, FlagSet
+from umbilical.cli.drop_ins.pflag import BOOL, STRING, FlagSet, FlagSpec
 from umbilical.cli.drop_ins.proxy_agent import agent_flags
 from umbilical.cli.drop_ins.proxy_server import server_flags
 from umbilical.fault import StartupError
@@ -40,7 +40,7 @@ def program(start: "Sequence[BaseException]" = (), refused: str = "") -> drop_in
             raise fault
         return 7
 
-    table = (Flag("name", STRING, "x", "who"), Flag("old", BOOL, True, "gone", deprecated="leave it"))
+    table = (FlagSpec("name", STRING, "x", "who"), FlagSpec("old", BOOL, True, "gone", deprecated="leave it"))
     return drop_in.DropIn("proxy-thing", "thing", "A thing.", "failed with ", lambda: table, check, run)
 
 

@@ -11,17 +11,17 @@ from umbilical.cli.drop_ins import go_values, pflag
 from umbilical.cli.drop_ins.go_values import ValueSyntaxError
 
 TABLE = (
-    pflag.Flag("name", pflag.STRING, "nobody", "who"),
-    pflag.Flag("port", pflag.INT, 8090, "where"),
-    pflag.Flag("size", pflag.UINT32, 0, "how much"),
-    pflag.Flag("rate", pflag.FLOAT, 0.0, "how often"),
-    pflag.Flag("wait", pflag.DURATION, 10**9, "how long"),
-    pflag.Flag("fast", pflag.BOOL, False, "hurry"),
-    pflag.Flag("list", pflag.STRING_SLICE, (), "which"),
-    pflag.Flag("v", pflag.INT, 4, "verbosity"),
-    pflag.Flag("secret", pflag.STRING, "", "not shown", hidden=True),
-    pflag.Flag("old", pflag.BOOL, True, "gone soon", deprecated="use another"),
-    pflag.Flag("nick", pflag.STRING, "nobody", "other name", alias_of="name"),
+    pflag.FlagSpec("name", pflag.STRING, "nobody", "who"),
+    pflag.FlagSpec("port", pflag.INT, 8090, "where"),
+    pflag.FlagSpec("size", pflag.UINT32, 0, "how much"),
+    pflag.FlagSpec("rate", pflag.FLOAT, 0.0, "how often"),
+    pflag.FlagSpec("wait", pflag.DURATION, 10**9, "how long"),
+    pflag.FlagSpec("fast", pflag.BOOL, False, "hurry"),
+    pflag.FlagSpec("list", pflag.STRING_SLICE, (), "which"),
+    pflag.FlagSpec("v", pflag.INT, 4, "verbosity"),
+    pflag.FlagSpec("secret", pflag.STRING, "", "not shown", hidden=True),
+    pflag.FlagSpec("old", pflag.BOOL, True, "gone soon", deprecated="use another"),
+    pflag.FlagSpec("nick", pflag.STRING, "nobody", "other name", alias_of="name"),
 )
 
 

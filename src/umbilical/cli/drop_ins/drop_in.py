@@ -23,9 +23,9 @@ from umbilical.cli.drop_ins.pflag import (
     STRING,
     STRING_SLICE,
     UINT32,
-    Flag,
     FlagError,
     FlagSet,
+    FlagSpec,
     FlagValue,
 )
 from umbilical.fault import StartupError
@@ -52,12 +52,12 @@ class OptionRefused(Exception):
     """An option or a combination of options cannot be served; the message is upstream's, without its prefix."""
 
 
-def flags_of(table: Table) -> tuple[Flag, ...]:
+def flags_of(table: Table) -> tuple[FlagSpec, ...]:
     """Return upstream's flags, in the table's order; an id is drawn here unless the environment names it."""
     return tuple(_flag(row, flag) for row in table for flag in row.flags)
 
 
-def _flag(row: Setting, flag: Upstream) -> Flag:
+def _flag(row: Setting, flag: Upstream) -> FlagSpec:
     kind = flag.kind or row.kind
     default: FlagValue = row.default if flag.default is None else flag.default
     match kind:
@@ -74,7 +74,7 @@ def _flag(row: Setting, flag: Upstream) -> Flag:
         case Value.ITEMS:
             default = tuple(str(default).split(",")) if default else ()
     help_text = flag.help or row.help
-    return Flag(flag.name, _KINDS[kind], default, help_text, deprecated=flag.deprecated, alias_of=flag.alias_of)
+    return FlagSpec(flag.name, _KINDS[kind], default, help_text, deprecated=flag.deprecated, alias_of=flag.alias_of)
 
 
 def values_of(table: Table, flags: FlagSet) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class DropIn(Record):
     """What upstream's usage calls the program."""
     about: str
     refusal_prefix: str
-    flags: Callable[[], Sequence[Flag]]
+    flags: Callable[[], Sequence[FlagSpec]]
     check: Callable[[FlagSet], None]
     start: Callable[[FlagSet], int]
     """Run until told to stop; returns the exit status, raises `StartupError` or `OptionRefused`."""

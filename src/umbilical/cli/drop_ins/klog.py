@@ -10,14 +10,14 @@ from typing import Final
 
 from umbilical.cli.drop_ins import go_values
 from umbilical.cli.drop_ins.go_values import ValueSyntaxError
-from umbilical.cli.drop_ins.pflag import BOOL, STRING, Flag, FlagSet, FlagValue, Kind
+from umbilical.cli.drop_ins.pflag import BOOL, STRING, FlagKind, FlagSet, FlagSpec, FlagValue
 from umbilical.cli.log_setup import (
     STANDARD_ERROR,
     DescriptorSink,
     FileSink,
     KlogForm,
     LineHandler,
-    Route,
+    LogRoute,
     install,
 )
 
@@ -92,34 +92,34 @@ def _plain(value: FlagValue) -> str:
     return str(value)
 
 
-_SWITCH: Final = Kind("", _parse_flag_bool, BOOL.show, bare="true")
-_SIZE: Final = Kind("uint", _parse_flag_uint, _plain)
-_VERBOSITY: Final = Kind("Level", _parse_verbosity, _plain)
-_SEVERITY: Final = Kind("severity", _parse_severity, _plain)
-_MODULE_SPEC: Final = Kind("moduleSpec", _parse_module_spec, _plain)
-_TRACE_LOCATION: Final = Kind("traceLocation", _parse_trace_location, _plain)
+_SWITCH: Final = FlagKind("", _parse_flag_bool, BOOL.show, bare="true")
+_SIZE: Final = FlagKind("uint", _parse_flag_uint, _plain)
+_VERBOSITY: Final = FlagKind("Level", _parse_verbosity, _plain)
+_SEVERITY: Final = FlagKind("severity", _parse_severity, _plain)
+_MODULE_SPEC: Final = FlagKind("moduleSpec", _parse_module_spec, _plain)
+_TRACE_LOCATION: Final = FlagKind("traceLocation", _parse_trace_location, _plain)
 
 FLAGS: Final = (
-    Flag("v", _VERBOSITY, DEFAULT_VERBOSITY, "Detail of the log: below 5 one line per tunnel, from 5 on more."),
-    Flag("logtostderr", _SWITCH, True, "Log to standard error and to no file."),
-    Flag("alsologtostderr", _SWITCH, False, "Log to standard error besides a file."),
-    Flag("alsologtostderrthreshold", _SEVERITY, 0, "Lowest severity that --alsologtostderr copies."),
-    Flag("stderrthreshold", _SEVERITY, 2, "Lowest severity that reaches standard error when logging to a file."),
-    Flag(
+    FlagSpec("v", _VERBOSITY, DEFAULT_VERBOSITY, "Detail of the log: below 5 one line per tunnel, from 5 on more."),
+    FlagSpec("logtostderr", _SWITCH, True, "Log to standard error and to no file."),
+    FlagSpec("alsologtostderr", _SWITCH, False, "Log to standard error besides a file."),
+    FlagSpec("alsologtostderrthreshold", _SEVERITY, 0, "Lowest severity that --alsologtostderr copies."),
+    FlagSpec("stderrthreshold", _SEVERITY, 2, "Lowest severity that reaches standard error when logging to a file."),
+    FlagSpec(
         "legacy-stderr-threshold-behavior",
         _SWITCH,
         True,
         "If false, --stderrthreshold also counts with --logtostderr.",
     ),
-    Flag("log-dir", STRING, "", "Directory of the log file, with --logtostderr=false."),
-    Flag("log-file", STRING, "", "Log file, with --logtostderr=false."),
-    Flag("log-file-max-size", _SIZE, 1800, "Size in megabytes at which the log file starts anew; 0: never."),
-    Flag("skip-headers", _SWITCH, False, "Log messages without time, process and source line."),
-    Flag("add-dir-header", _SWITCH, False, "Show the directory of the source file too."),
-    Flag("skip-log-headers", _SWITCH, False, "Accepted without effect: log files have no header here."),
-    Flag("one-output", _SWITCH, False, "Accepted without effect: all severities share one file here."),
-    Flag("vmodule", _MODULE_SPEC, "", "Accepted without effect."),
-    Flag("log-backtrace-at", _TRACE_LOCATION, ":0", "Accepted without effect."),
+    FlagSpec("log-dir", STRING, "", "Directory of the log file, with --logtostderr=false."),
+    FlagSpec("log-file", STRING, "", "Log file, with --logtostderr=false."),
+    FlagSpec("log-file-max-size", _SIZE, 1800, "Size in megabytes at which the log file starts anew; 0: never."),
+    FlagSpec("skip-headers", _SWITCH, False, "Log messages without time, process and source line."),
+    FlagSpec("add-dir-header", _SWITCH, False, "Show the directory of the source file too."),
+    FlagSpec("skip-log-headers", _SWITCH, False, "Accepted without effect: log files have no header here."),
+    FlagSpec("one-output", _SWITCH, False, "Accepted without effect: all severities share one file here."),
+    FlagSpec("vmodule", _MODULE_SPEC, "", "Accepted without effect."),
+    FlagSpec("log-backtrace-at", _TRACE_LOCATION, ":0", "Accepted without effect."),
 )
 
 
@@ -129,17 +129,17 @@ def install_klog(flags: FlagSet, program: str) -> LineHandler:
     return install(form, _routes(flags, program), debug=flags.number("v") >= DEBUG_VERBOSITY)
 
 
-def _routes(flags: FlagSet, program: str) -> list[Route]:
+def _routes(flags: FlagSet, program: str) -> list[LogRoute]:
     standard_error = DescriptorSink(STANDARD_ERROR)
     path = _log_file(flags, program)
     if flags.switch("logtostderr"):
         legacy = flags.switch("legacy-stderr-threshold-behavior")
-        return [Route(standard_error, logging.NOTSET if legacy else _level(flags.number("stderrthreshold")))]
+        return [LogRoute(standard_error, logging.NOTSET if legacy else _level(flags.number("stderrthreshold")))]
     if path is None:
-        return [Route(standard_error)]
+        return [LogRoute(standard_error)]
     threshold = "alsologtostderrthreshold" if flags.switch("alsologtostderr") else "stderrthreshold"
     file = FileSink(path, flags.number("log-file-max-size") * _MEGABYTE)
-    return [Route(standard_error, _level(flags.number(threshold))), Route(file)]
+    return [LogRoute(standard_error, _level(flags.number(threshold))), LogRoute(file)]
 
 
 def _log_file(flags: FlagSet, program: str) -> Path | None:

@@ -15,7 +15,7 @@ from umbilical.cli.drop_ins.drop_in import (
     stat_fault,
 )
 from umbilical.cli.drop_ins.go_values import format_duration, quote
-from umbilical.cli.drop_ins.pflag import Flag, FlagSet
+from umbilical.cli.drop_ins.pflag import FlagSet, FlagSpec
 from umbilical.konnectivity.metadata import MetadataRefused, check_agent_identifiers
 from umbilical.tunnel.setting_rows import assemble
 from umbilical.tunnel.settings import AGENT, AgentSettings
@@ -26,7 +26,7 @@ GRPC_SHORTEST_PING_SECONDS: Final = 10.0
 _NO_AUTHORITY: Final = "failed to run proxy connection with failed to load CA cert: open : no such file or directory"
 
 
-def agent_flags() -> tuple[Flag, ...]:
+def agent_flags() -> tuple[FlagSpec, ...]:
     return drop_in.flags_of(AGENT)
 
 

@@ -17,7 +17,7 @@ from umbilical.cli.drop_ins.drop_in import (
     stat_fault,
 )
 from umbilical.cli.drop_ins.go_values import format_duration, quote
-from umbilical.cli.drop_ins.pflag import Flag, FlagSet
+from umbilical.cli.drop_ins.pflag import FlagSet, FlagSpec
 from umbilical.cluster.labels import LabelError, parse_labels
 from umbilical.konnectivity.identity import check_identity
 from umbilical.konnectivity.routing import parse_strategies
@@ -50,7 +50,7 @@ CIPHER_SUITES: Final = frozenset(
 TOKEN_FLAGS: Final = ("agent-namespace", "agent-service-account", "authentication-audience")
 
 
-def server_flags() -> tuple[Flag, ...]:
+def server_flags() -> tuple[FlagSpec, ...]:
     return drop_in.flags_of(SERVER)
 
 
