@@ -138,7 +138,7 @@ def test_an_address_to_publish_goes_into_the_lease_rule(pem: Path) -> None:
 
 def test_options_that_contradict_each_other_are_told_in_three_lines(pem: Path, tmp_path: Path, start: Run) -> None:
     for arguments, code, word in (
-        (("--agent-identities=/dev/null",), "UMB208", "every agent every dial"),
+        (("--agent-identities=/dev/null",), "UMB208", "any dial to any agent"),
         (("--advertise=10.0.0.9:8091",), "UMB205", "add --publish-lease"),
         (("--advertise=0.0.0.0:8091", "--publish-lease"), "UMB206", "every interface"),
         (("--advertise=[::]:8091", "--publish-lease"), "UMB206", "every interface"),
@@ -243,7 +243,7 @@ def test_a_broken_rule_is_told_in_the_words_of_upstream() -> None:
         ((*UDS, "--backend-dial-timeout=-90s"), "backend-dial-timeout must be >= 0, got -1m30s"),
         (
             (*UDS, "--agent-identities=/dev/null"),
-            "--agent-identities binds nothing with the strategy default; use destHost,defaultRoute",
+            "--agent-identities has no effect with the strategy default; use destHost,defaultRoute",
         ),
         (
             (*UDS, "--agent-identities=/no"),

@@ -1,7 +1,7 @@
-"""klog's flags as upstream's programs take them, and what they do to our log lines.
+"""klog's flags of upstream's programs, and their effect on our log lines.
 
-`v` below 5 writes one line per tunnel, from 5 on also detail. Files that klog would split by severity are one file
-here; `vmodule`, `log-backtrace-at`, `one-output` and `skip-log-headers` are read, checked and have no effect.
+`v` below 5 logs one line per tunnel, 5 and above log details. All severities share one log file. `vmodule`,
+`log-backtrace-at`, `one-output` and `skip-log-headers` are checked and have no effect.
 """
 
 import logging
@@ -22,10 +22,10 @@ from umbilical.cli.log_setup import (
 )
 
 DEFAULT_VERBOSITY: Final = 4
-"""What upstream's programs set before they read their arguments."""
+"""Default of upstream's programs."""
 DEBUG_VERBOSITY: Final = 5
 OPTIONS_VERBOSITY: Final = 1
-"""From here on the options are listed at start."""
+"""From this verbosity on, the options are logged at start."""
 _MEGABYTE: Final = 1024 * 1024
 _SEVERITIES: Final = ("INFO", "WARNING", "ERROR", "FATAL")
 _LEVELS: Final = (logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
@@ -34,7 +34,7 @@ _TRACE_SYNTAX: Final = "syntax error: expect file.go:234"
 
 
 def _parse_flag_bool(text: str) -> bool:
-    """Go's flag package, which klog uses, hides what strconv said."""
+    """Go's flag package, which klog uses, hides the error of strconv."""
     try:
         return go_values.parse_bool(text)
     except ValueSyntaxError:
@@ -100,31 +100,31 @@ _MODULE_SPEC: Final = FlagKind("moduleSpec", _parse_module_spec, _plain)
 _TRACE_LOCATION: Final = FlagKind("traceLocation", _parse_trace_location, _plain)
 
 FLAGS: Final = (
-    FlagSpec("v", _VERBOSITY, DEFAULT_VERBOSITY, "Detail of the log: below 5 one line per tunnel, from 5 on more."),
-    FlagSpec("logtostderr", _SWITCH, True, "Log to standard error and to no file."),
-    FlagSpec("alsologtostderr", _SWITCH, False, "Log to standard error besides a file."),
+    FlagSpec("v", _VERBOSITY, DEFAULT_VERBOSITY, "Log verbosity: below 5 one line per tunnel, from 5 on details."),
+    FlagSpec("logtostderr", _SWITCH, True, "Log to standard error and not to a file."),
+    FlagSpec("alsologtostderr", _SWITCH, False, "Log to standard error in addition to a file."),
     FlagSpec("alsologtostderrthreshold", _SEVERITY, 0, "Lowest severity that --alsologtostderr copies."),
     FlagSpec("stderrthreshold", _SEVERITY, 2, "Lowest severity that reaches standard error when logging to a file."),
     FlagSpec(
         "legacy-stderr-threshold-behavior",
         _SWITCH,
         True,
-        "If false, --stderrthreshold also counts with --logtostderr.",
+        "If false, --stderrthreshold also applies with --logtostderr.",
     ),
     FlagSpec("log-dir", STRING, "", "Directory of the log file, with --logtostderr=false."),
     FlagSpec("log-file", STRING, "", "Log file, with --logtostderr=false."),
-    FlagSpec("log-file-max-size", _SIZE, 1800, "Size in megabytes at which the log file starts anew; 0: never."),
+    FlagSpec("log-file-max-size", _SIZE, 1800, "Maximum size of the log file in megabytes; 0 disables the limit."),
     FlagSpec("skip-headers", _SWITCH, False, "Log messages without time, process and source line."),
-    FlagSpec("add-dir-header", _SWITCH, False, "Show the directory of the source file too."),
-    FlagSpec("skip-log-headers", _SWITCH, False, "Accepted without effect: log files have no header here."),
-    FlagSpec("one-output", _SWITCH, False, "Accepted without effect: all severities share one file here."),
+    FlagSpec("add-dir-header", _SWITCH, False, "Log the directory of the source file too."),
+    FlagSpec("skip-log-headers", _SWITCH, False, "Accepted without effect: log files have no header."),
+    FlagSpec("one-output", _SWITCH, False, "Accepted without effect: all severities share one file."),
     FlagSpec("vmodule", _MODULE_SPEC, "", "Accepted without effect."),
     FlagSpec("log-backtrace-at", _TRACE_LOCATION, ":0", "Accepted without effect."),
 )
 
 
 def install_klog(flags: FlagSet, program: str) -> LineHandler:
-    """Set logging up as the flags ask. Raises OSError when the log file cannot be opened."""
+    """Set up logging by the flags. Raises OSError when the log file cannot be opened."""
     form = KlogForm(headers=not flags.switch("skip-headers"), directory=flags.switch("add-dir-header"))
     return install(form, _routes(flags, program), debug=flags.number("v") >= DEBUG_VERBOSITY)
 
@@ -149,7 +149,7 @@ def _log_file(flags: FlagSet, program: str) -> Path | None:
 
 
 def _level(severity: int) -> int:
-    """Detail lines are info to klog, so severity 0 lets them through."""
+    """For klog, detail lines have severity info, so severity 0 includes them."""
     if severity <= 0:
         return logging.NOTSET
     return _LEVELS[severity] if severity < len(_LEVELS) else logging.CRITICAL + 1
