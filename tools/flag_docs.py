@@ -1,6 +1,6 @@
 """Makes docs/flags.md from the settings tables: every flag of the daemons, ours and upstream's, with its default.
 
-`tools/hardway_docs.py` writes it with the other pages that are made.
+`tools/hardway_docs.py` writes the file.
 """
 
 from pathlib import Path
@@ -17,10 +17,10 @@ PAGE: Final = Path("docs", "flags.md")
 HEAD: Final = """<!-- Made by `python tools/hardway_docs.py` from the settings tables of the code. -->
 # Flags
 
-Each daemon has a command of ours, with safe defaults, and a program under upstream's name, with upstream's flags and
-defaults. One table makes both: `tunnel/settings.py` has those of server and agent, `proxies/settings.py` those of the
-proxies. An option of our own commands can also be set by an environment variable: `UMBILICAL_AGENT_RUN_SYNC_INTERVAL`
-is that of `umbilical agent run --sync-interval`. Several values of a repeatable option have spaces between them.
+Each daemon exists as a command with safe defaults, and as a program with upstream's name, flags and defaults. Both are
+made from one table: `tunnel/settings.py` for server and agent, `proxies/settings.py` for the proxies. An option of our
+own commands can also be set by an environment variable: `UMBILICAL_AGENT_RUN_SYNC_INTERVAL` sets `--sync-interval` of
+`umbilical agent run`. Separate several values of a repeatable option by spaces.
 """
 
 
@@ -75,7 +75,7 @@ def _default(flag: FlagSpec) -> str:
 
 def _logging() -> str:
     lines = [
-        "## Logging of the programs under upstream's names",
+        "## Logging of the programs with upstream's names",
         "",
         "| flag | default | meaning |",
         "|---|---|---|",

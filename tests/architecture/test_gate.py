@@ -169,4 +169,4 @@ def test_what_must_be_alone_runs_in_a_call_without_workers_on_its_own_files(tmp_
 
 
 def test_a_suite_passes_when_one_of_its_calls_selects_nothing_and_fails_when_both_do() -> None:
-    assert [suite.verdict(each) for each in ([0, 5], [5, 0], [5, 5], [1, 0], [5, 2])] == [0, 0, 5, 1, 2]
+    assert [suite.exit_status(each) for each in ([0, 5], [5, 0], [5, 5], [1, 0], [5, 2])] == [0, 0, 5, 1, 2]

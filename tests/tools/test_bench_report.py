@@ -36,7 +36,7 @@ def test_a_busy_machine_is_named() -> None:
     results = Results()
     results.add(ECHO, UPSTREAM, 1, rate(100.0, others=0.7))
     assert bench_report.remarks(results) == [
-        "the machine was not quiet; cores used by others: http-connect echo 16 0.70"
+        "the machine was not idle; cores used by others: http-connect echo 16 0.70"
     ]
 
 

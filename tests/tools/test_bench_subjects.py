@@ -14,7 +14,7 @@ import bench_hardway
 import bench_processes
 import bench_python
 import choice_cost
-from bench_bootstrap import Result, Row, line, measure
+from bench_bootstrap import CommandTimes, TimedCommand, line, measure
 from bench_crowd import CrowdSize, share
 from bench_haproxy import Relay
 from bench_tunnel import Pki, free_port
@@ -91,22 +91,22 @@ def test_a_cluster_that_cannot_be_made_has_no_times(tmp_path: Path, monkeypatch:
 
 
 def test_a_median_past_the_goal_is_said_and_a_yardstick_has_none() -> None:
-    told = line(Result(Row("patch", ()), (0.5, 1.5, 1.2)))
+    told = line(CommandTimes(TimedCommand("patch", ()), (0.5, 1.5, 1.2)))
     assert "1.200 s" in told
     assert "0.500..1.500" in told
     assert told.endswith("MISSED")
-    assert "goal" not in line(Result(Row("jq", (), goal_seconds=None), (9.0,)))
+    assert "goal" not in line(CommandTimes(TimedCommand("jq", (), goal_seconds=None), (9.0,)))
 
 
 def test_a_command_that_fails_has_no_time() -> None:
-    row = Row("broken", (sys.executable, "-c", "import sys; sys.exit('no such file')"))
+    row = TimedCommand("broken", (sys.executable, "-c", "import sys; sys.exit('no such file')"))
     with pytest.raises(RuntimeError, match="no such file"):
         measure(row, 1)
 
 
 def test_what_a_command_would_not_overwrite_is_taken_away_first(tmp_path: Path) -> None:
     made = tmp_path / "made"
-    row = Row("make", (sys.executable, "-c", f"open({str(made)!r}, 'x')"), makes=made)
+    row = TimedCommand("make", (sys.executable, "-c", f"open({str(made)!r}, 'x')"), makes=made)
     assert len(measure(row, 2).seconds) == 2
 
 
@@ -150,7 +150,7 @@ def test_a_faster_one_that_cannot_make_an_environment_is_named_and_passed_over(t
     here = program(tmp_path, "here", "echo 1.00")
     broken = program(tmp_path, "broken", 'case "$1" in -c) echo 0.5;; *) exit 3;; esac')
     assert bench_python.choose(here, (broken,), tmp_path / "environment") == here
-    assert "broken is faster, but cannot be used" in capfd.readouterr().err
+    assert "broken is faster, but its environment failed" in capfd.readouterr().err
 
 
 def test_a_faster_one_gets_an_environment_of_its_own(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_pythons_are_accepted_or_refused_with_the_way_out() -> None:
         environment.require_python((3, 9), "/usr/bin/python3")
     what, why, remedy = str(caught.value).splitlines()
     assert what == "UMB912 Python 3.9 is too old"
-    assert why.startswith("  why: /usr/bin/python3 runs this")
+    assert why.startswith("  why: this is /usr/bin/python3;")
     assert remedy == "  next: name a newer one: make setup PYTHON=/path/to/python3.11"
 
 

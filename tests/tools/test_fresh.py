@@ -30,8 +30,8 @@ def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyP
         fresh.require_program("mmdebstrap")
     assert str(caught.value).splitlines() == [
         "UMB917 make fresh needs mmdebstrap",
-        "  why: there is no program `mmdebstrap` on PATH",
-        "  next: apt-get install mmdebstrap, then again",
+        "  why: the program `mmdebstrap` is not on PATH",
+        "  next: apt-get install mmdebstrap",
     ]
 
 
@@ -109,13 +109,13 @@ def test_a_part_is_judged_by_end_and_output() -> None:
     for status, output, seconds, refusal in (
         (0, "blocked and cut", 1.0, None),
         (2, "one\nmake: *** Error 2\n\n", 1.0, "it exited with 2: make: *** Error 2"),
-        (-signal.SIGKILL, "blocked", 10.0, "no end after 10 s"),
+        (-signal.SIGKILL, "blocked", 10.0, "timed out after 10 s"),
         (-signal.SIGKILL, "", 1.0, "it exited with -9: no output"),
-        (0, "blocked", 1.0, "its output does not hold 'cut'"),
-        (0, "blocked and cut on loopback", 1.0, "its output holds 'on loopback'"),
+        (0, "blocked", 1.0, "its output does not contain 'cut'"),
+        (0, "blocked and cut on loopback", 1.0, "its output contains 'on loopback'"),
     ):
-        part = fresh.Part("a part", "/root", 0, ("make",), 10.0, ("blocked", "cut"), ("on loopback",))
-        assert fresh.judge(part, status, output, seconds) == refusal
+        part = fresh.FreshPart("a part", "/root", 0, ("make",), 10.0, ("blocked", "cut"), ("on loopback",))
+        assert fresh.failure_of(part, status, output, seconds) == refusal
 
 
 def test_parts_can_be_chosen() -> None:

@@ -56,7 +56,7 @@ def test_build_without_go_names_the_remedy_in_three_lines(run: Run) -> None:
     done = run("build", "--group", "konnectivity", go=None)
     first, why, remedy = done.stderr.splitlines()
     assert done.returncode == 1
-    assert first == "UMB901 no Go toolchain"
+    assert first == "UMB901 the Go toolchain is missing"
     assert why.startswith("  why: ")
     assert remedy.startswith("  next: install Go ")
 
@@ -74,7 +74,7 @@ def test_go_that_is_too_old_is_answered_with_the_version_to_install(run: Run) ->
     complaint = "go: go.mod requires go >= 1.26.2 (running go 1.19)"
     done = run("build", "--group", "bench", go=f"#!/bin/sh\necho '{complaint}' >&2\nexit 1\n")
     assert complaint in done.stderr
-    assert "next: install the Go version named above" in done.stderr
+    assert "next: install the Go version above" in done.stderr
 
 
 def test_failed_build_leaves_nothing_behind(run: Run, cache: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_long_step_gives_a_sign_of_life_now_and_then() -> None:
 @pytest.mark.usefixtures("slow_go")
 def test_a_step_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "GO_TIMEOUT_SECONDS", 0.1)
-    with pytest.raises(peers.PeerError, match="no end after"):
+    with pytest.raises(peers.PeerError, match="timed out after"):
         peers.build("bench", lambda line: None)
 
 

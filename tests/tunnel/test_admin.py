@@ -62,7 +62,7 @@ def test_a_server_without_agents_is_not_ready(path: str) -> None:
 
 
 def test_a_server_can_be_asked_for_agents_of_any_kind() -> None:
-    """`/readyz` looks at the first strategy alone, and stays red with agents of the others."""
+    """`/readyz` fails while no agent fits a configured strategy; `/readyz/agents` counts all agents."""
     reached = ask(ServerHealthRoutes(unready, some_metrics, lambda: 3), "/readyz/agents")
     assert (reached.status, reached.body) == (200, b"3")
     alone = ask(ServerHealthRoutes(ready, some_metrics, lambda: 0), "/readyz/agents")

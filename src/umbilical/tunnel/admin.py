@@ -22,7 +22,7 @@ NOT_FOUND: Final = HttpResponse(
 
 
 class ServerHealthRoutes:
-    """`/readyz` is upstream's and checks the first strategy alone. `/readyz/agents` counts agents of any kind.
+    """`/readyz` is ok when a configured strategy has an agent. `/readyz/agents` counts all connected agents.
 
     Use neither as a readiness probe of a kube-apiserver pod: agents need that kube-apiserver to connect.
     """
