@@ -171,7 +171,7 @@ def test_pythons_are_accepted_or_refused_with_the_way_out() -> None:
     what, why, remedy = str(caught.value).splitlines()
     assert what == "UMB912 Python 3.9 is too old"
     assert why.startswith("  why: this is /usr/bin/python3;")
-    assert remedy == "  next: name a newer one: make setup PYTHON=/path/to/python3.11"
+    assert remedy == "  next: use a newer one: make setup PYTHON=/path/to/python3.11"
 
 
 def test_a_step_that_fails_shows_its_last_line_and_its_command() -> None:
