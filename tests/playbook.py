@@ -28,9 +28,9 @@ def _line(command: Command) -> str:
         return f"close {_tunnel(command.tunnel)}, error {command.error!r}: {command.cause}"
     if isinstance(command, orders.CountDialFailure):
         return f"count {command.reason}"
-    if isinstance(command, orders.TellRedial):
+    if isinstance(command, orders.ReportRedial):
         return f"tell: dial {command.tunnel.dial_id} leaves {command.left.agent_id}: {command.cause}"
-    if isinstance(command, orders.TellHealth):
+    if isinstance(command, orders.ReportHealth):
         return f"tell: {command.link.agent_id} is {'sick' if command.link.sick else 'well'}: {command.cause}"
     if isinstance(command, orders.RetireAgent):
         return f"retire {command.link.agent_id}"

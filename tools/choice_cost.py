@@ -6,12 +6,14 @@ rounds is reported, because other load on the machine only adds time.
 
 import random
 import time
-from typing import Final
+from typing import Final, cast
 
 from umbilical.konnectivity import routing
-from umbilical.konnectivity.links import AgentLink, Tunnel
+from umbilical.konnectivity.links import AgentLink, Tunnel, TunnelClient
 from umbilical.konnectivity.metadata import AgentIdentifiers
-from umbilical.konnectivity.routing import Switchyard
+from umbilical.konnectivity.routing import AgentRouter
+
+NO_CLIENT: Final = cast(TunnelClient, object())
 
 SHAPES: Final = ((1, 0), (20, 1_000), (200, 10_000))
 """Numbers of agents and of idle tunnels."""
@@ -20,15 +22,15 @@ ROUNDS: Final = 40
 DIALS: Final = 2_000
 
 
-def crowded_yard(agents: int, tunnels: int, strategies: tuple[str, ...]) -> Switchyard:
-    yard = Switchyard(strategies)
+def crowded_yard(agents: int, tunnels: int, strategies: tuple[str, ...]) -> AgentRouter:
+    router = AgentRouter(strategies)
     links = [AgentLink(number, f"a{number}", _identifiers(number)) for number in range(agents)]
     for number in range(tunnels):
         link = links[number % agents]
-        link.connections[number] = Tunnel(None, number, "x:1", 0.0)
+        link.connections[number] = Tunnel(NO_CLIENT, number, "x:1", 0.0)
     for link in links:
-        yard.add(link)
-    return yard
+        router.add(link)
+    return router
 
 
 def _identifiers(number: int) -> AgentIdentifiers:
@@ -37,19 +39,19 @@ def _identifiers(number: int) -> AgentIdentifiers:
     )
 
 
-def choice_seconds(yard: Switchyard, address: str, draws: list[int]) -> float:
+def choice_seconds(router: AgentRouter, address: str, draws: list[int]) -> float:
     start = time.perf_counter()
     for draw in draws:
-        yard.choose(address, draw)
+        router.choose(address, draw)
     return (time.perf_counter() - start) / len(draws)
 
 
-def dial_seconds(yard: Switchyard, address: str, draws: list[int]) -> float:
+def dial_seconds(router: AgentRouter, address: str, draws: list[int]) -> float:
     """Measure a choice together with the updates of the agent's load."""
-    tunnel = Tunnel(None, -1, address, 0.0)
+    tunnel = Tunnel(NO_CLIENT, -1, address, 0.0)
     start = time.perf_counter()
     for draw in draws:
-        link = yard.choose(address, draw)
+        link = router.choose(address, draw)
         assert link is not None
         link.pending[-1] = tunnel
         link.weigh()
@@ -64,9 +66,9 @@ def main() -> None:
     draws = [random.getrandbits(30) for _ in range(DIALS)]
     for strategies, address in CASES:
         for agents, tunnels in SHAPES:
-            yard = crowded_yard(agents, tunnels, strategies)
-            choice = min(choice_seconds(yard, address, draws) for _ in range(ROUNDS)) * 1e6
-            dial = min(dial_seconds(yard, address, draws) for _ in range(ROUNDS)) * 1e6
+            router = crowded_yard(agents, tunnels, strategies)
+            choice = min(choice_seconds(router, address, draws) for _ in range(ROUNDS)) * 1e6
+            dial = min(dial_seconds(router, address, draws) for _ in range(ROUNDS)) * 1e6
             print(f"{','.join(strategies):18}  {agents:6}  {tunnels:7}  {choice:6.2f}  {dial:6.2f}")
 
 

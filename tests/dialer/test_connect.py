@@ -12,7 +12,7 @@ from tests.support.coroutines import play
 from umbilical.dialer import connect
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.trace import Trace
-from umbilical.wire.http1 import ConnectHead
+from umbilical.wire.http1 import Http1RequestReader
 
 OK = b"HTTP/1.1 200 Connection Established\r\n\r\n"
 
@@ -86,7 +86,7 @@ def test_the_request_names_the_endpoint_as_a_server_reads_it(host: str, port: in
     assert connect.authority_of(host, port) == endpoint
     asked, _ = play(dialled(OK, endpoint=endpoint))
     assert asked == f"CONNECT {endpoint} HTTP/1.1\r\nHost: {endpoint}\r\n\r\n".encode()
-    request = ConnectHead().feed(asked)
+    request = Http1RequestReader().feed(asked)
     assert request is not None
     assert request.address == endpoint.replace("%25", "%")
 

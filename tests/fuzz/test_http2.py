@@ -5,7 +5,17 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.wire.http2.ends import REQUEST, Event, Ours, Theirs, frame, greeting, open_stream, pump, settings_frame
+from tests.wire.http2.ends import (
+    REQUEST,
+    Ours,
+    RecordedEvent,
+    Theirs,
+    frame,
+    greeting,
+    open_stream,
+    pump,
+    settings_frame,
+)
 
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
 from umbilical.wire.http2 import frames
@@ -30,15 +40,15 @@ def opened(is_client: bool) -> Ours:
     """An end past its greeting, with one open stream and a fixed clock."""
     ours = Ours(is_client)
     if is_client:
-        ours.connection.open_stream(REQUEST)
+        ours.connection.sender.open_stream(REQUEST)
         ours.give(settings_frame())
     else:
         ours.give(greeting() + HEADERS)
     return ours
 
 
-def outcome(ours: Ours) -> tuple[list[Event], bytes, set[int]]:
-    return ours.events, ours.take(), set(ours.connection.streams)
+def outcome(ours: Ours) -> tuple[list[RecordedEvent], bytes, set[int]]:
+    return ours.events, ours.take(), set(ours.connection.streams.by_id)
 
 
 def assert_same_however_cut(is_client: bool, octets: bytes) -> None:
@@ -51,8 +61,8 @@ def assert_same_however_cut(is_client: bool, octets: bytes) -> None:
 
 def _assert_alive_or_failed(ours: Ours) -> None:
     assert ours.names().count("failed") <= 1
-    assert (ours.connection.failure is not None) == ("failed" in ours.names())
-    if ours.connection.failure is not None:
+    assert (ours.connection.sender.failure is not None) == ("failed" in ours.names())
+    if ours.connection.sender.failure is not None:
         assert ours.names()[-1] == "failed", "after a failure all input is discarded"
 
 
@@ -92,17 +102,17 @@ def transcript(of_client: bool) -> bytes:
     for number in range(3):
         stream, answer = open_stream(client, server)
         client.write(stream, DataPrefix(stream.stream_id, 1), b"payload")
-        server.connection.send_headers(answer, RESPONSE_HEADERS)
-        server.connection.send_message(answer, b"answer")
-        client.connection.ping(bytes(8))
+        server.connection.sender.send_headers(answer, RESPONSE_HEADERS)
+        server.connection.sender.send_message(answer, b"answer")
+        client.connection.sender.ping(bytes(8))
         pump(client, server)
         if number == 1:
-            client.connection.reset(stream, frames.CANCEL)
+            client.connection.sender.reset(stream, frames.CANCEL)
         else:
-            server.connection.finish(answer, trailers(OK, "done"))
-            client.connection.close_sending(stream)
+            server.connection.sender.finish(answer, trailers(OK, "done"))
+            client.connection.sender.close_sending(stream)
         pump(client, server)
-    server.connection.goaway(frames.NO_ERROR, "bye")
+    server.connection.sender.goaway(frames.NO_ERROR, "bye")
     pump(client, server)
     return said[of_client]
 
@@ -124,7 +134,7 @@ def h2_transcript() -> bytes:
         octets = client.take()
         said += octets
         server.give(octets)
-    assert server.connection.failure is None
+    assert server.connection.sender.failure is None
     return said
 
 
@@ -146,7 +156,7 @@ def test_mutated_conversations_raise_nothing(data: st.DataObject, speaker: str) 
     for give in (Ours.give, Ours.give_slowly):
         ours = Ours(speaker == "our server")
         for _ in range(3 if speaker == "our server" else 0):
-            ours.connection.open_stream(REQUEST)
+            ours.connection.sender.open_stream(REQUEST)
         give(ours, octets)
         _assert_alive_or_failed(ours)
         ends.append(outcome(ours))
@@ -163,5 +173,5 @@ def test_a_conversation_gives_the_same_events_however_it_is_cut(cuts: list[int])
             cut.give(rest[:size])
             rest = rest[size:]
         cut.give(rest)
-        assert whole.connection.failure is None
+        assert whole.connection.sender.failure is None
         assert outcome(whole) == outcome(cut)

@@ -48,7 +48,7 @@ def asked(port: int, look: Any = server_health) -> ServerHealth:
 
 def test_agents_are_counted_from_a_real_servers_metrics(stage: Stage) -> None:
     server, _ = stage.start_pair()
-    exchange = server.server.exchange
+    exchange = server.server.core
     metrics = stage.call(lambda: exchange.metrics.render(exchange.gauges())).decode()
     assert connected_agents(metrics) == {"default": 1}
 

@@ -112,7 +112,7 @@ def test_a_killed_agent_ends_its_tunnels_and_a_new_one_serves(pair: TunnelPair) 
         tunnel.close()
         wait_until(lambda: _refusal(pair, address) == _no_agent(pair), "dials are refused for want of an agent")
         pair.start_agent()
-        _exchange(pair, address)
+        _core(pair, address)
 
 
 def test_a_restarted_server_is_found_again_by_the_agent(pair: TunnelPair) -> None:
@@ -125,10 +125,10 @@ def test_a_restarted_server_is_found_again_by_the_agent(pair: TunnelPair) -> Non
         tunnel.close()
         pair.start_server()
         pair.wait_ready()
-        _exchange(pair, address)
+        _core(pair, address)
 
 
-def _exchange(pair: TunnelPair, address: str) -> None:
+def _core(pair: TunnelPair, address: str) -> None:
     tunnel = pair.frontend().open(address)
     tunnel.send(b"after")
     assert receive_exactly(tunnel, 5) == b"after"

@@ -1,9 +1,9 @@
-"""What tests of the switchboard share."""
+"""What tests of the registry share."""
 
 import pytest
-from tests.support.switchboard_scene import Scene
+from tests.support.registry_driver import RegistryDriver
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def scene() -> RegistryDriver:
+    return RegistryDriver()

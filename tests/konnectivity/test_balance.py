@@ -6,7 +6,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.support.switchboard_scene import Scene
+from tests.support.registry_driver import NO_CLIENT, RegistryDriver
 
 from umbilical.konnectivity.health import OWED_SECONDS, PROBE_ADDRESS, PROBE_SECONDS, UNANSWERED_IN_A_ROW, probe_id
 from umbilical.konnectivity.links import AgentLink, Group, Tunnel
@@ -22,14 +22,14 @@ def link(key: int, agent_id: str = "", load: int = 0) -> AgentLink:
 
 
 def set_load(changed: AgentLink, load: int) -> None:
-    changed.pending = {number: Tunnel(object(), number, "x:1", 0.0) for number in range(load)}
+    changed.pending = {number: Tunnel(NO_CLIENT, number, "x:1", 0.0) for number in range(load)}
     changed.weigh()
 
 
 def leave(gone: AgentLink) -> None:
-    for seat in gone.seats:
-        seat.group.leave(seat, gone)
-    gone.seats.clear()
+    for slot in gone.slots:
+        slot.group.leave(slot, gone)
+    gone.slots.clear()
 
 
 def test_a_group_of_one_gives_that_one_whatever_its_load() -> None:
@@ -59,7 +59,7 @@ def test_a_group_that_everybody_left_starts_anew() -> None:
     group.add(second)
     leave(first)
     leave(second)
-    assert not group.seats
+    assert not group.slots
     assert not group.is_well()
     group.add(link(3))
     assert group.is_well()
@@ -70,7 +70,7 @@ def test_a_link_that_is_added_twice_sits_once() -> None:
     group.add(one)
     group.add(one)
     leave(one)
-    assert not group.seats
+    assert not group.slots
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -102,7 +102,7 @@ def lines_of_a_dial(agents: int) -> int:
     sys.settrace(count)
     try:
         chosen = group.least_loaded(1)
-        chosen.connections[1] = Tunnel(object(), 1, "x:1", 0.0)
+        chosen.connections[1] = Tunnel(NO_CLIENT, 1, "x:1", 0.0)
         chosen.weigh()
         del chosen.connections[1]
         chosen.weigh()
@@ -120,20 +120,20 @@ SICK = f"tell: a1 is sick: {UNANSWERED_IN_A_ROW} dials in a row got no answer"
 WELL = "tell: a1 is well: it answers dials again"
 
 
-def time_out(scene: Scene, count: int, first_id: int = 1, at: float = 0.0) -> list[str]:
+def time_out(scene: RegistryDriver, count: int, first_id: int = 1, at: float = 0.0) -> list[str]:
     for dial_id in range(first_id, first_id + count):
         scene.dial(dial_id, at=at)
     return [line for line in scene.passes(at + LIMIT, LIMIT) if line.startswith("tell")]
 
 
-def make_sick(scene: Scene, at: float = 0.0) -> AgentLink:
+def make_sick(scene: RegistryDriver, at: float = 0.0) -> AgentLink:
     """The first agent of the scene, at `at` plus LIMIT."""
     link = scene.agent("a1")
     assert time_out(scene, UNANSWERED_IN_A_ROW, at=at) == [SICK]
     return link
 
 
-def test_three_dials_in_a_row_without_an_answer_make_an_agent_the_last_choice(scene: Scene) -> None:
+def test_three_dials_in_a_row_without_an_answer_make_an_agent_the_last_choice(scene: RegistryDriver) -> None:
     sick = make_sick(scene)
     assert sick.sick
     other = scene.agent("a2")
@@ -143,7 +143,7 @@ def test_three_dials_in_a_row_without_an_answer_make_an_agent_the_last_choice(sc
     assert scene.dial(12).link is sick
 
 
-def test_an_answer_between_them_begins_the_count_anew(scene: Scene) -> None:
+def test_an_answer_between_them_begins_the_count_anew(scene: RegistryDriver) -> None:
     link = scene.agent("a1")
     assert time_out(scene, 2) == []
     scene.dial(10)
@@ -152,13 +152,13 @@ def test_an_answer_between_them_begins_the_count_anew(scene: Scene) -> None:
     assert not link.sick
 
 
-def test_it_is_told_once(scene: Scene) -> None:
+def test_it_is_told_once(scene: RegistryDriver) -> None:
     make_sick(scene)
     assert time_out(scene, 5, first_id=20) == []
 
 
 @pytest.mark.parametrize("answer", [{"connection_id": 4}, {"error": "connection refused"}])
-def test_an_answer_in_time_heals(scene: Scene, answer: dict[str, object]) -> None:
+def test_an_answer_in_time_heals(scene: RegistryDriver, answer: dict[str, object]) -> None:
     link = make_sick(scene)
     scene.dial(10, at=LIMIT)
     told = scene.answer(link, 10, at=LIMIT + 1, **answer)  # type: ignore[arg-type]
@@ -166,21 +166,21 @@ def test_an_answer_in_time_heals(scene: Scene, answer: dict[str, object]) -> Non
     assert not link.sick
 
 
-def test_a_dial_that_the_agent_closes_is_an_answer_too(scene: Scene) -> None:
+def test_a_dial_that_the_agent_closes_is_an_answer_too(scene: RegistryDriver) -> None:
     link = make_sick(scene)
     scene.dial(10, at=LIMIT)
-    scene.board.agent_cancelled_dial(link, 10)
+    scene.registry.agent_cancelled_dial(link, 10)
     assert not link.sick
 
 
-def test_an_answer_that_comes_too_late_heals_nobody(scene: Scene) -> None:
+def test_an_answer_that_comes_too_late_heals_nobody(scene: RegistryDriver) -> None:
     """Else an agent that is always late would always be trusted again."""
     link = make_sick(scene)
     scene.answer(link, 1, connection_id=3)
     assert link.sick
 
 
-def test_a_client_that_leaves_when_an_answer_is_owed_counts_as_a_timeout(scene: Scene) -> None:
+def test_a_client_that_leaves_when_an_answer_is_owed_counts_as_a_timeout(scene: RegistryDriver) -> None:
     """Where dials have no time limit, nothing else ever would."""
     link = scene.agent("a1")
     for dial_id in range(UNANSWERED_IN_A_ROW):
@@ -189,14 +189,14 @@ def test_a_client_that_leaves_when_an_answer_is_owed_counts_as_a_timeout(scene: 
     assert link.sick
 
 
-def test_a_client_that_leaves_sooner_proves_nothing(scene: Scene) -> None:
+def test_a_client_that_leaves_sooner_proves_nothing(scene: RegistryDriver) -> None:
     link = scene.agent("a1")
     for dial_id in range(9):
         scene.close(scene.dial(dial_id + 1), at=OWED_SECONDS - 0.1)
     assert not link.sick
 
 
-def test_who_took_a_dial_over_is_not_blamed_for_the_time_that_was_left(scene: Scene) -> None:
+def test_who_took_a_dial_over_is_not_blamed_for_the_time_that_was_left(scene: RegistryDriver) -> None:
     first = scene.agent("a0")
     for dial_id in range(1, 6):
         scene.dial(dial_id)
@@ -207,7 +207,7 @@ def test_who_took_a_dial_over_is_not_blamed_for_the_time_that_was_left(scene: Sc
     assert not second.sick
 
 
-def test_a_new_stream_of_a_sick_agent_starts_well(scene: Scene) -> None:
+def test_a_new_stream_of_a_sick_agent_starts_well(scene: RegistryDriver) -> None:
     make_sick(scene)
     successor = scene.agent("a1")
     assert scene.dial(10).link is successor
@@ -217,23 +217,23 @@ def asked(link: AgentLink) -> str:
     return f"a1 <- DIAL_REQ tcp {PROBE_ADDRESS} dial={probe_id(link)}"
 
 
-def test_a_sick_agent_is_asked_without_a_client_and_its_answer_heals(scene: Scene) -> None:
+def test_a_sick_agent_is_asked_without_a_client_and_its_answer_heals(scene: RegistryDriver) -> None:
     link = make_sick(scene)
-    assert scene.board.needs_time()
+    assert scene.registry.needs_time()
     due = LIMIT + PROBE_SECONDS
     assert scene.passes(due - 0.1, LIMIT) == []
     assert scene.passes(due, LIMIT) == [asked(link)]
     assert scene.answer(link, probe_id(link), error="missing port in address", at=due + 1) == [WELL]
-    assert not scene.board.needs_time()
+    assert not scene.registry.needs_time()
 
 
-def test_one_question_is_open_at_a_time_however_long(scene: Scene) -> None:
+def test_one_question_is_open_at_a_time_however_long(scene: RegistryDriver) -> None:
     link = make_sick(scene)
     assert scene.passes(LIMIT + PROBE_SECONDS, LIMIT) == [asked(link)]
     assert scene.passes(LIMIT + 100 * PROBE_SECONDS, LIMIT) == []
 
 
-def test_an_answer_that_took_too_long_heals_nobody_and_the_question_is_repeated(scene: Scene) -> None:
+def test_an_answer_that_took_too_long_heals_nobody_and_the_question_is_repeated(scene: RegistryDriver) -> None:
     link = make_sick(scene)
     due = LIMIT + PROBE_SECONDS
     scene.passes(due, LIMIT)
@@ -243,7 +243,7 @@ def test_an_answer_that_took_too_long_heals_nobody_and_the_question_is_repeated(
     assert scene.passes(late, LIMIT) == [asked(link)]
 
 
-def test_the_answer_of_an_agent_that_healed_meanwhile_is_no_orphan(scene: Scene) -> None:
+def test_the_answer_of_an_agent_that_healed_meanwhile_is_no_orphan(scene: RegistryDriver) -> None:
     link = make_sick(scene)
     scene.passes(LIMIT + PROBE_SECONDS, LIMIT)
     scene.dial(10)
@@ -251,14 +251,14 @@ def test_the_answer_of_an_agent_that_healed_meanwhile_is_no_orphan(scene: Scene)
     assert scene.answer(link, probe_id(link), error="missing port", at=LIMIT + PROBE_SECONDS + 1) == []
 
 
-def test_an_agent_that_connects_somewhere_at_our_question_is_told_to_close_it(scene: Scene) -> None:
+def test_an_agent_that_connects_somewhere_at_our_question_is_told_to_close_it(scene: RegistryDriver) -> None:
     link = make_sick(scene)
     scene.passes(LIMIT + PROBE_SECONDS, LIMIT)
     told = scene.answer(link, probe_id(link), connection_id=9, at=LIMIT + PROBE_SECONDS)
     assert told == [WELL, "a1 <- CLOSE_REQ connection=9"]
 
 
-def test_nobody_asks_after_an_agent_that_is_gone(scene: Scene) -> None:
+def test_nobody_asks_after_an_agent_that_is_gone(scene: RegistryDriver) -> None:
     scene.gone(make_sick(scene))
-    assert not scene.board.needs_time()
+    assert not scene.registry.needs_time()
     assert scene.passes(LIMIT + PROBE_SECONDS, LIMIT) == []

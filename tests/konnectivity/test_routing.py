@@ -4,11 +4,11 @@ from itertools import count
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.switchboard_scene import best_links
+from tests.support.registry_driver import NO_CLIENT, best_links
 
 from umbilical.konnectivity.links import AgentLink, Tunnel
 from umbilical.konnectivity.metadata import AgentIdentifiers
-from umbilical.konnectivity.routing import Switchyard, host_of, parse_strategies
+from umbilical.konnectivity.routing import AgentRouter, host_of, parse_strategies
 
 _keys = count(1)
 
@@ -17,8 +17,8 @@ def make(agent_id: str = "a", *, default_route: bool = False, **hosts: tuple[str
     return AgentLink(next(_keys), agent_id, AgentIdentifiers(default_route=default_route, **hosts))
 
 
-def yard(*strategies: str, agents: Iterable[AgentLink] = ()) -> Switchyard:
-    made = Switchyard(strategies)
+def router(*strategies: str, agents: Iterable[AgentLink] = ()) -> AgentRouter:
+    made = AgentRouter(strategies)
     for agent in agents:
         made.add(agent)
     return made
@@ -37,17 +37,17 @@ def sicken(link: AgentLink, *, sick: bool = True) -> None:
 
 def burden(link: AgentLink, tunnels: int) -> None:
     """So many connections, and nothing pending."""
-    link.connections = {number: Tunnel(object(), number, "x:1", 0.0) for number in range(tunnels)}
+    link.connections = {number: Tunnel(NO_CLIENT, number, "x:1", 0.0) for number in range(tunnels)}
     link.weigh()
 
 
-def chosen(among: Switchyard, address: str = "x:1") -> set[AgentLink | None]:
+def chosen(among: AgentRouter, address: str = "x:1") -> set[AgentLink | None]:
     """Everybody whom some draw picks."""
     return {among.choose(address, draw) for draw in range(24)}
 
 
 def test_an_empty_yard_has_no_agent() -> None:
-    empty = yard("destHost", "default", "defaultRoute")
+    empty = router("destHost", "default", "defaultRoute")
     assert empty.choose("host:1", 7) is None
     assert not empty.has_any()
     assert empty.ready_backends() == {"destHost": 0, "default": 0, "defaultRoute": 0}
@@ -55,7 +55,7 @@ def test_an_empty_yard_has_no_agent() -> None:
 
 def test_dest_host_matches_the_stripped_host_exactly() -> None:
     by_host, by_ipv6 = make("a", host=("Web",)), make("b", ipv6=("::1",), ipv4=("10.0.0.1",))
-    hosts = yard("destHost", agents=[by_host, by_ipv6])
+    hosts = router("destHost", agents=[by_host, by_ipv6])
     assert hosts.choose("Web:80", 0) is by_host
     assert hosts.choose("web:80", 0) is None
     assert hosts.choose("[::1]:80", 0) is by_ipv6
@@ -66,14 +66,14 @@ def test_dest_host_matches_the_stripped_host_exactly() -> None:
 
 
 def test_cidr_is_used_by_none_of_upstreams_strategies() -> None:
-    upstream = yard("destHost", "defaultRoute")
+    upstream = router("destHost", "defaultRoute")
     upstream.add(make("a", cidr=("10.0.0.0/8",)))
     assert not upstream.has_any()
 
 
 def test_dest_host_is_balanced_across_agents_that_share_a_host() -> None:
     first, second, third = (make(name, host=("h",)) for name in "abc")
-    hosts = yard("destHost", agents=(first, second, third))
+    hosts = router("destHost", agents=(first, second, third))
     assert chosen(hosts, "h:1") == {first, second, third}
     burden(first, 1)
     assert chosen(hosts, "h:1") == {second, third}
@@ -86,36 +86,36 @@ def test_dest_host_is_balanced_across_agents_that_share_a_host() -> None:
 def test_dest_host_with_all_draining_does_not_fall_through() -> None:
     draining, idle = make("a", host=("h",)), make("b")
     drain(draining)
-    both = yard("destHost", "default", agents=[idle, draining])
+    both = router("destHost", "default", agents=[idle, draining])
     assert both.choose("h:1", 0) is draining
     assert both.choose("other:1", 0) is idle
 
 
 def test_strategies_are_tried_in_the_configured_order() -> None:
     by_host, by_route = make("a", host=("h",)), make("b", default_route=True)
-    route_first = yard("defaultRoute", "destHost", agents=[by_host, by_route])
-    host_first = yard("destHost", "defaultRoute", agents=[by_host, by_route])
+    route_first = router("defaultRoute", "destHost", agents=[by_host, by_route])
+    host_first = router("destHost", "defaultRoute", agents=[by_host, by_route])
     assert route_first.choose("h:1", 0) is by_route
     assert host_first.choose("h:1", 0) is by_host
     assert host_first.choose("unknown:1", 0) is by_route
 
 
 def test_a_default_route_agent_alone_makes_a_dest_host_server_ready() -> None:
-    both = yard("destHost", "defaultRoute", agents=[make("a", default_route=True)])
+    both = router("destHost", "defaultRoute", agents=[make("a", default_route=True)])
     assert both.has_any()
     assert both.ready_backends() == {"destHost": 0, "defaultRoute": 1}
 
 
 def test_the_draw_decides_among_equals() -> None:
     agents = [make(name) for name in "abc"]
-    ring = yard("default", agents=agents)
+    ring = router("default", agents=agents)
     assert [ring.choose("x:1", draw) for draw in range(4)] == [*agents, agents[0]]
 
 
 def test_a_newer_stream_of_an_agent_takes_over_from_one_that_drains() -> None:
     """An agent restarted under its old ID: the one that leaves must not be kept alive by new dials."""
     leaving, successor = make("a", host=("h",)), make("a", host=("h",))
-    both = yard("destHost", "default", agents=[leaving])
+    both = router("destHost", "default", agents=[leaving])
     drain(leaving)
     assert chosen(both) == {leaving}
     both.add(successor)
@@ -129,7 +129,7 @@ def test_a_newer_stream_of_an_agent_takes_over_from_one_that_drains() -> None:
 def test_the_agent_on_the_destination_itself_is_preferred_however_loaded(strategy: str) -> None:
     near = make("a", default_route=True, host=("node1",), ipv4=("10.0.0.1",), ipv6=("fd00::1",))
     far = make("b", default_route=True)
-    ring = yard(strategy, agents=[near, far])
+    ring = router(strategy, agents=[near, far])
     burden(near, 9)
     for address in ("node1:10250", "10.0.0.1:10250", "[fd00::1]:10250"):
         assert chosen(ring, address) == {near}
@@ -138,7 +138,7 @@ def test_the_agent_on_the_destination_itself_is_preferred_however_loaded(strateg
 
 def test_the_nearest_agent_is_not_preferred_while_it_drains_or_is_sick() -> None:
     near, far = make("a", host=("node1",)), make("b")
-    ring = yard("default", agents=[near, far])
+    ring = router("default", agents=[near, far])
     burden(far, 3)
     drain(near)
     assert chosen(ring, "node1:1") == {far}
@@ -151,7 +151,7 @@ def test_the_nearest_agent_is_not_preferred_while_it_drains_or_is_sick() -> None
 
 def test_nearness_opens_no_strategy_to_an_agent_that_is_not_in_it() -> None:
     near, route = make("a", host=("node1",)), make("b", default_route=True)
-    ring = yard("defaultRoute", agents=[near, route])
+    ring = router("defaultRoute", agents=[near, route])
     assert chosen(ring, "node1:1") == {route}
 
 
@@ -161,7 +161,7 @@ def test_of_several_networks_the_longest_prefix_wins() -> None:
         make("narrow", cidr=("10.1.0.0/16",)),
         make("six", cidr=("fd00::/8",)),
     )
-    networks = yard("cidr", agents=(wide, narrow, six))
+    networks = router("cidr", agents=(wide, narrow, six))
     assert chosen(networks, "10.1.2.3:443") == {narrow}
     assert chosen(networks, "10.2.2.3:443") == {wide}
     assert chosen(networks, "[::ffff:10.1.2.3]:443") == {narrow}
@@ -178,7 +178,7 @@ def test_of_several_networks_the_longest_prefix_wins() -> None:
 
 def test_agents_of_one_network_are_balanced_and_an_unmatched_dial_falls_through() -> None:
     one, two, other = make("1", cidr=("10.0.0.0/8",)), make("2", cidr=("10.9.9.9/8",)), make("3")
-    both = yard("cidr", "default", agents=(one, two, other))
+    both = router("cidr", "default", agents=(one, two, other))
     assert chosen(both, "10.1.1.1:1") == {one, two}
     burden(one, 1)
     assert chosen(both, "10.1.1.1:1") == {two}
@@ -187,15 +187,15 @@ def test_agents_of_one_network_are_balanced_and_an_unmatched_dial_falls_through(
 
 def test_text_that_is_no_network_is_left_out_and_named_where_it_matters() -> None:
     link = make("a", cidr=("10.0.0.0", "10.0.0.0/8", "everything"))
-    networks = yard("default", "cidr", agents=[link])
+    networks = router("default", "cidr", agents=[link])
     assert networks.ready_backends() == {"default": 1, "cidr": 1}
     assert networks.unusable_networks(link) == ["10.0.0.0", "everything"]
-    assert yard("default").unusable_networks(link) == []
+    assert router("default").unusable_networks(link) == []
 
 
 def test_removal_is_by_identity_and_twice_is_harmless() -> None:
     older, newer = make("a", host=("h",)), make("a", host=("h",))
-    both = yard("destHost", "default", agents=[older, newer])
+    both = router("destHost", "default", agents=[older, newer])
     both.remove(older)
     both.remove(older)
     assert both.choose("h:1", 0) is newer
@@ -207,7 +207,7 @@ def test_removal_is_by_identity_and_twice_is_harmless() -> None:
 
 def test_an_agent_that_names_a_host_twice_is_listed_once() -> None:
     link = make("a", host=("h", "h"), ipv4=("h",))
-    hosts = yard("destHost", agents=[link])
+    hosts = router("destHost", agents=[link])
     hosts.remove(link)
     assert not hosts.has_any()
 
@@ -226,7 +226,7 @@ def test_whatever_happens_the_chosen_link_has_the_least_load_of_the_best(
     """Against a plain search through everybody."""
     pool = [make(str(number // 2), host=(f"h{number % 3}",), cidr=("10.0.0.0/8",)) for number in range(12)]
     present: list[AgentLink] = []
-    everybody, hosts, networks = yard("default"), yard("destHost"), yard("cidr")
+    everybody, hosts, networks = router("default"), router("destHost"), router("cidr")
     for what, number, tunnels in moves:
         link = pool[number]
         if what == "add" and link not in present:

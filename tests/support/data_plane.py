@@ -17,8 +17,9 @@ from typing import Final
 import pytest
 from tests.support.socket_pairs import PATIENCE_SECONDS, tcp_pair
 
-from umbilical.tunnel.channel import AGAIN, END, LOST, Channel, Owner, TlsChannel
+from umbilical.tunnel.channel import AGAIN, END, LOST, Channel, ChannelOwner, TlsChannel
 from umbilical.tunnel.loop import Handler, Loop
+from umbilical.tunnel.transport import RoomWaiter
 
 KIB: Final = 1024
 
@@ -121,7 +122,7 @@ def _nothing() -> None:
     """What a test that gave no function gets."""
 
 
-class Reader(Owner):
+class Reader(ChannelOwner):
     """Owns a channel, reads everything from it, and sends what it was given as far as there is room."""
 
     def __init__(self, view_bytes: int = 64 * KIB) -> None:
@@ -197,7 +198,7 @@ class Reader(Owner):
         return not self.outgoing and not self.channel.has_unsent()
 
 
-class Sleeper(Owner):
+class Sleeper(RoomWaiter):
     """Waits for room, and calls a function of the test when it is woken."""
 
     def __init__(self, woken: Callable[["Sleeper"], object]) -> None:

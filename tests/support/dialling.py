@@ -8,7 +8,7 @@ from tests.support.data_plane import turn_until
 from tests.support.socket_pairs import kept
 from tests.support.tunnel_pair import free_port
 
-from umbilical.tunnel.dialing import Address, Dial, DialDesk, DialOwner
+from umbilical.tunnel.dialing import Address, Dial, DialOwner, EndpointDialer
 from umbilical.tunnel.loop import Loop
 
 
@@ -57,13 +57,13 @@ class ScriptedResolver:
             dial.resolved(known)
 
 
-def desk(
+def dialer(
     plane: Loop, resolver: ScriptedResolver | None = None, timeout_seconds: float = 10.0, limit: int = 100
-) -> DialDesk:
-    return DialDesk(plane, resolver or ScriptedResolver(), timeout_seconds, limit)
+) -> EndpointDialer:
+    return EndpointDialer(plane, resolver or ScriptedResolver(), timeout_seconds, limit)
 
 
-def ask(plane: Loop, where: DialDesk, address: str, network: str = "tcp") -> Caller:
+def ask(plane: Loop, where: EndpointDialer, address: str, network: str = "tcp") -> Caller:
     """One dial to its end."""
     caller = Caller()
     where.dial(caller, network, address)
@@ -71,7 +71,7 @@ def ask(plane: Loop, where: DialDesk, address: str, network: str = "tcp") -> Cal
     return caller
 
 
-def failure(plane: Loop, where: DialDesk, address: str, network: str = "tcp") -> str:
+def failure(plane: Loop, where: EndpointDialer, address: str, network: str = "tcp") -> str:
     caller = ask(plane, where, address, network)
     assert caller.sock is None
     (text,) = caller.failures

@@ -79,17 +79,17 @@ class RunningServer:
         return Frontend(mode, port=self.stage.call(self.server.frontend_port), tls=context)
 
     def gauges(self) -> ServerGauges:
-        return self.stage.call(self.server.exchange.gauges)
+        return self.stage.call(self.server.core.gauges)
 
     def dial_failures(self) -> dict[str, int]:
-        return self.stage.call(lambda: dict(self.server.exchange.metrics.dial_failures))
+        return self.stage.call(lambda: dict(self.server.core.metrics.dial_failures))
 
     def wait_for_agents(self, count: int = 1) -> None:
-        self.stage.eventually(lambda: self.server.exchange.gauges().connect_streams == count)
+        self.stage.eventually(lambda: self.server.core.gauges().connect_streams == count)
 
     def wait_until_quiet(self) -> None:
         """Neither dial nor tunnel nor client is left."""
-        self.stage.eventually(lambda: is_quiet(self.server.exchange.gauges()))
+        self.stage.eventually(lambda: is_quiet(self.server.core.gauges()))
 
 
 def is_quiet(gauges: ServerGauges) -> bool:

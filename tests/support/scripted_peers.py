@@ -130,7 +130,7 @@ def scripted_pair(
 
 
 def _links(server: RunningServer) -> list[Any]:
-    return list(server.server.exchange.links.values())
+    return list(server.server.core.links())
 
 
 def open_without_window(server: RunningServer) -> GrpcStream:

@@ -4,13 +4,15 @@ from typing import Final
 
 from tests.support.socket_pairs import unix_pair
 
-from umbilical.tunnel.channel import Channel, Owner
+from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.loop import Loop
-from umbilical.tunnel.transport import Transport
+from umbilical.tunnel.transport import RoomWaiter, Transport
 from umbilical.wire.grpc import request_headers
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.buffers import Block, BlockPool
-from umbilical.wire.http2.connection import Connection, Profile
+from umbilical.wire.http2.connection import Connection
+from umbilical.wire.http2.events import ConnectionEvent, DataReceived
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.streams import Stream
 
 BLOCK_BYTES: Final = 64 * 1024
@@ -24,7 +26,7 @@ class Line(Transport):
     def __init__(self, loop: Loop, channel: Channel, connection: Connection) -> None:
         super().__init__(loop, channel, connection)
         self.received: dict[int, bytearray] = {}
-        self.events: list[int] = []
+        self.events: list[type[ConnectionEvent]] = []
         self.reasons: list[str] = []
         self.opened = 0
         self.gives_credit = True
@@ -34,17 +36,16 @@ class Line(Transport):
         self.opened += 1
         self.touch()
 
-    def on_data(self, stream: Stream) -> None:
+    def on_data(self, event: DataReceived) -> None:
         if self.fails_on_data:
             raise RuntimeError("dropped it")
-        connection = self.connection
-        payload = connection.view[connection.start : connection.end]
-        self.received.setdefault(stream.stream_id, bytearray()).extend(payload)
+        payload = event.view[event.start : event.end]
+        self.received.setdefault(event.stream.stream_id, bytearray()).extend(payload)
         if self.gives_credit:
-            connection.credit(stream, len(payload))
+            self.connection.credit(event.stream, len(payload))
 
-    def on_event(self, event: int) -> None:
-        self.events.append(event)
+    def on_event(self, event: ConnectionEvent) -> None:
+        self.events.append(type(event))
 
     def on_closed(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -53,13 +54,13 @@ class Line(Transport):
         return len(self.received.get(stream.stream_id, b""))
 
 
-def connection(is_client: bool, profile: Profile | None = None, block_bytes: int = BLOCK_BYTES) -> Connection:
+def connection(is_client: bool, limits: ConnectionLimits | None = None, block_bytes: int = BLOCK_BYTES) -> Connection:
     return Connection(
-        is_client, profile or Profile(), BlockPool(block_bytes, 1), Block(BLOCK_BYTES), shared_block=False
+        is_client, limits or ConnectionLimits(), BlockPool(block_bytes, 1), Block(BLOCK_BYTES), shared_block=False
     )
 
 
-class Source(Owner):
+class Source(RoomWaiter):
     """Payload of one stream, handed over one quantum per turn of its own."""
 
     def __init__(self, line: Line, stream: Stream, payload: bytes, quantum: int = 4096) -> None:
@@ -76,11 +77,11 @@ class Source(Owner):
         """One quantum, then to the end of the line."""
         self.turns += 1
         connection = self.line.connection
-        room = connection.payload_room(self.stream, GAP)
+        room = connection.sender.payload_room(self.stream, GAP)
         if room is not None:
             count = min(len(room), len(self.rest), self._quantum)
             room[:count] = self.rest[:count]
-            connection.payload_written(
+            connection.sender.payload_written(
                 self.stream, frames.frame_header(count, frames.DATA, 0, self.stream.stream_id), count
             )
             self.rest = self.rest[count:]

@@ -5,12 +5,12 @@ import socket
 from tests.support.data_plane import Reader
 from tests.support.transports import Line
 
-from umbilical.tunnel.channel import AGAIN, Channel, Owner
-from umbilical.tunnel.loop import Loop
-from umbilical.tunnel.payload import Inlet, Outlet
+from umbilical.tunnel.channel import AGAIN, Channel, ChannelOwner
+from umbilical.tunnel.loop import Handler, Loop
+from umbilical.tunnel.payload import MORE, Inlet, Outlet
 
 
-class End(Owner):
+class End(Handler):
     """An end of a tunnel that writes down what its backlog wants of it."""
 
     def __init__(self, can_pause: bool) -> None:
@@ -31,31 +31,32 @@ class End(Owner):
         self.lines.append("stuck")
 
 
-class Mouth(Owner):
+class Mouth(ChannelOwner):
     """Owns a socket and its inlet; goes on whenever it may."""
 
     def __init__(self, plane: Loop, line: Line, sock: socket.socket, connection_id: int) -> None:
         self.counts = [0] * 8
         self.rooms = 0
         self.ends: list[int] = []
-        stream = next(iter(line.connection.streams.values()))
+        stream = next(iter(line.connection.streams.by_id.values()))
         self.inlet = Inlet(self, line, stream, connection_id, self.counts)
         self.channel = Channel(plane, sock)
         self.channel.start(self)
 
     def on_readable(self) -> None:
-        if not self.inlet.in_line:
+        if not self.inlet.waiting:
             count = self.inlet.draw(self.channel)
-            if count != AGAIN:
+            if count == MORE:
+                self.channel.loop.again(self)
+            elif count != AGAIN:
                 self.ends.append(count)
                 self.channel.close()
 
     def on_again(self) -> None:
         self.on_readable()
 
-    def on_room(self) -> None:
+    def on_room(self, inlet: Inlet) -> None:
         self.rooms += 1
-        self.inlet.in_line = False
         self.on_readable()
 
 

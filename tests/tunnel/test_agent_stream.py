@@ -56,13 +56,13 @@ def test_an_agent_without_alpn_is_turned_away(stage: Stage) -> None:
     tcp = socket.create_connection(("127.0.0.1", server.agent_port), timeout=PATIENCE_SECONDS)
     with context.wrap_socket(tcp, server_hostname="127.0.0.1") as tls:
         assert tls.recv(1) == b""
-    stage.eventually(lambda: not server.server.exchange.transports)
+    stage.eventually(lambda: not server.server.core.transports)
 
 
 def test_a_handshake_that_does_not_come_ends_the_connection(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     server = stage.start_server()
     with socket.create_connection(("127.0.0.1", server.agent_port), timeout=PATIENCE_SECONDS) as tcp:
-        stage.eventually(lambda: len(server.server.exchange.transports) == 1)
+        stage.eventually(lambda: len(server.server.core.transports) == 1)
         stage.skip(21, monkeypatch)
         assert tcp.recv(1) == b""
 

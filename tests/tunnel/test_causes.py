@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.support import packet_messages
@@ -13,17 +14,18 @@ from tests.support.fixture_types import Logged, Patch
 from tests.support.in_process import Stage, refused_address
 from tests.support.odd_certificates import DAY, OddPki
 from tests.support.packet_messages import PacketType
+from tests.support.registry_driver import NO_CLIENT
 from tests.support.scripted_peers import ScriptedAgent, ScriptedServer, expect, open_proxy_stream, scripted_pair
 from tests.support.tunnel_client import DialRefused
 from tests.support.tunnel_pki import FolderAuthority, Pair, TunnelPki
 
-from umbilical.konnectivity.commands import TellHealth, TellRedial
+from umbilical.konnectivity.commands import ReportHealth, ReportRedial
 from umbilical.konnectivity.dial_failure import PROBE_ADDRESS
-from umbilical.konnectivity.links import AgentLink, Tunnel
+from umbilical.konnectivity.links import AgentLink, Tunnel, TunnelClient
 from umbilical.konnectivity.metadata import AgentIdentifiers
 from umbilical.tunnel import causes
 from umbilical.tunnel import notices as agent_notices
-from umbilical.tunnel.notices import MAX_KINDS, REPEAT_SECONDS, DialNotices, Hush
+from umbilical.tunnel.notices import MAX_KINDS, REPEAT_SECONDS, DialNotices, LogThrottle
 from umbilical.tunnel.settings import TlsFiles
 
 Meet = Callable[[Pair, Pair], Stage]
@@ -233,7 +235,7 @@ def test_an_agent_that_leaves_is_no_warning(stage: Stage, caplog: Logged) -> Non
     caplog.set_level("INFO", "umbilical")
     server, agent = stage.start_pair()
     stage.call(agent.agent.drain)
-    stage.eventually(lambda: any(link.draining for link in server.server.exchange.links.values()))
+    stage.eventually(lambda: any(link.draining for link in server.server.core.links()))
     agent.stop()
     stage.eventually(lambda: "agent gone" in caplog.text)
     assert not [line for line in warnings(caplog) if "agent gone" in line]
@@ -280,9 +282,9 @@ def agent(agent_id: str = "a1", key: int = 1) -> AgentLink:
 def test_a_sick_agent_is_a_warning_with_a_code_and_its_recovery_is_none(caplog: Logged) -> None:
     link = agent()
     link.sick = True
-    agent_notices.tell_health(TellHealth(link, "3 dials in a row got no answer"))
+    agent_notices.report_health(ReportHealth(link, "3 dials in a row got no answer"))
     link.sick = False
-    agent_notices.tell_health(TellHealth(link, "it answers dials again"))
+    agent_notices.report_health(ReportHealth(link, "it answers dials again"))
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "UMB412 agent is last choice agent=a1 tunnels=0 dials=0: 3 dials in a row got no answer"),
         ("INFO", "agent is chosen again agent=a1: it answers dials again"),
@@ -290,9 +292,9 @@ def test_a_sick_agent_is_a_warning_with_a_code_and_its_recovery_is_none(caplog: 
 
 
 def test_a_dial_that_moves_on_says_from_where_to_where_and_why(caplog: Logged) -> None:
-    tunnel = Tunnel(object(), 7, "web:443", 0.0)
+    tunnel = Tunnel(NO_CLIENT, 7, "web:443", 0.0)
     tunnel.link = agent("a2", 2)
-    agent_notices.tell_redial(TellRedial(tunnel, agent(), "agent lost: reset"))
+    agent_notices.report_redial(ReportRedial(tunnel, agent(), "agent lost: reset"))
     (record,) = caplog.records
     assert record.levelname == "DEBUG"
     text = "dial goes to another agent dial=7 target=web:443 from=a1 to=a2: agent lost: reset"
@@ -300,9 +302,9 @@ def test_a_dial_that_moves_on_says_from_where_to_where_and_why(caplog: Logged) -
 
 
 def test_text_that_is_no_network_is_quoted_within_bounds(caplog: Logged) -> None:
-    agent_notices.tell_networks(agent(), ["10/8", "x\n" * 1_000])
+    agent_notices.report_networks(agent(), ["10/8", "x\n" * 1_000])
     message = caplog.messages[0]
-    assert message.startswith("UMB413 agent=a1: cidr identifiers that are no networks: '10/8, x\\n")
+    assert message.startswith("UMB413 agent=a1: cidr identifiers that are not networks: '10/8, x\\n")
     assert len(message) < 600
     assert "\n" not in message
 
@@ -313,16 +315,16 @@ def notices(caplog: Logged) -> list[str]:
 
 
 def test_the_same_thing_is_said_once_in_a_while_with_how_often_it_was_kept_back() -> None:
-    hush = Hush(10.0)
-    assert [hush.due("a", 1000.0), hush.due("a", 1001.0), hush.due("a", 1009.9)] == [0, None, None]
-    assert [hush.due("b", 1001.0), hush.due("a", 1010.0), hush.due("a", 1011.0)] == [0, 2, None]
+    throttle = LogThrottle(10.0)
+    assert [throttle.due("a", 1000.0), throttle.due("a", 1001.0), throttle.due("a", 1009.9)] == [0, None, None]
+    assert [throttle.due("b", 1001.0), throttle.due("a", 1010.0), throttle.due("a", 1011.0)] == [0, 2, None]
 
 
 def test_the_memory_of_what_was_said_is_bounded() -> None:
-    hush = Hush()
+    throttle = LogThrottle()
     for number in range(3 * MAX_KINDS):
-        assert hush.due(str(number), 1000.0) == 0
-    assert len(hush._told) <= MAX_KINDS
+        assert throttle.due(str(number), 1000.0) == 0
+    assert len(throttle._logged) <= MAX_KINDS
 
 
 def test_a_storm_is_a_line_for_each_endpoint_and_a_count(caplog: Logged) -> None:
@@ -408,3 +410,31 @@ def test_an_agent_that_is_lost_during_a_dial_is_told(stage: Stage, caplog: Logge
     agent.channel.close()
     expect(stream, PacketType.DIAL_RSP)
     assert [line[:6] for line in notices(caplog)] == ["UMB408"]
+
+
+class CountingClient:
+    """A client whose tunnel has moved some bytes; reports need no more of it."""
+
+    def byte_counts(self) -> tuple[int, int]:
+        return 5, 9
+
+
+def _tunnel(asked_at: float) -> Tunnel:
+    return Tunnel(cast(TunnelClient, CountingClient()), 7, "web:443", asked_at)
+
+
+def test_a_tunnel_is_reported_once(caplog: Logged) -> None:
+    caplog.set_level(logging.INFO, "umbilical.tunnels")
+    tunnel = _tunnel(10.0)
+    tunnel.link = AgentLink(1, "a1", AgentIdentifiers())
+    tunnel.connection_id = 3
+    agent_notices.report_tunnel(tunnel, 12.5, "client closed")
+    agent_notices.report_tunnel(tunnel, 13.0, "agent lost")
+    (line,) = caplog.messages
+    assert line == 'tunnel dial=7 connection=3 agent=a1 target=web:443 up=5 down=9 ms=2500 end="client closed"'
+
+
+def test_a_dial_without_an_agent_is_reported_without_one(caplog: Logged) -> None:
+    caplog.set_level(logging.INFO, "umbilical.tunnels")
+    agent_notices.report_tunnel(_tunnel(0.0), 0.0, "No agent available")
+    assert "agent=- target=web:443" in caplog.messages[0]

@@ -123,7 +123,7 @@ def test_the_dates_and_names_of_a_server_are_told_and_the_server_is_not_troubled
         assert explained(ours, "UMB323") == "; the certificate is for web, 0:0:0:0:0:0:0:1"
         assert f"only from {odd.now + DAY - timedelta(hours=1):%Y-%m-%dT%H:%M:%S}Z" in explained(ours, "UMB322")
         assert f"until {odd.now + 2 * DAY:%Y-%m-%dT%H:%M:%S}Z" in explained(ours, "UMB321")
-        stage.eventually(lambda: not stage.servers[0].server.exchange.transports)
+        stage.eventually(lambda: not stage.servers[0].server.core.transports)
     finally:
         stage.stop()
     assert caplog.messages == []
@@ -292,7 +292,7 @@ def reloads(text: bytes) -> dict[str, int]:
 
 
 def cut(server: RunningServer) -> None:
-    for transport in list(server.server.exchange.transports):
+    for transport in list(server.server.core.transports):
         transport.lose("cut")
 
 

@@ -144,7 +144,7 @@ def test_a_head_may_come_byte_by_byte(stage: Stage) -> None:
 def test_a_head_that_does_not_come_ends_the_connection(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     server = stage.start_server()
     client = connect(server, b"CONNECT web:443 HTTP/1.1\r\n")
-    stage.eventually(lambda: server.server.exchange.gauges().http_connections == 1)
+    stage.eventually(lambda: server.server.core.gauges().http_connections == 1)
     stage.skip(61, monkeypatch)
     assert client.recv(100) == b""
     server.wait_until_quiet()
@@ -288,7 +288,7 @@ def test_a_client_that_hung_up_while_the_agent_paused_it_does_not_stay_for_ever(
     agent.channel.catch_up()
     client.sendall(b"never taken")
     client.close()
-    clients: Any = server.server.exchange.clients
+    clients: Any = server.server.core.clients
     stage.eventually(lambda: all(each._channel.hung_up for each in clients))
     stage.skip(61, monkeypatch)
     assert agent.receive(PacketType.CLOSE_REQ).closeRequest.connectID == 1

@@ -2,7 +2,7 @@ import socket
 
 import pytest
 from tests.support.data_plane import open_files, settle, turn_until
-from tests.support.dialling import Caller, ScriptedResolver, ask, closed_port, desk, failure, listening, silent_port
+from tests.support.dialling import Caller, ScriptedResolver, ask, closed_port, dialer, failure, listening, silent_port
 from tests.support.file_limits import no_descriptors
 from tests.support.fixture_types import Patch
 from tests.support.socket_pairs import kept
@@ -28,7 +28,7 @@ def test_an_address_is_connected_to_without_a_lookup(plane: Loop, host: str, sho
     listener, port = listening(host)
     resolver = ScriptedResolver()
     family = "tcp6" if ":" in host else "tcp4"
-    caller = ask(plane, desk(plane, resolver), f"{shown}:{port}", network if network == "tcp" else family)
+    caller = ask(plane, dialer(plane, resolver), f"{shown}:{port}", network if network == "tcp" else family)
     assert caller.sock is not None
     assert caller.sock.getpeername()[:2] == (host, port)
     assert caller.mask & OUT
@@ -41,7 +41,7 @@ def test_an_address_is_connected_to_without_a_lookup(plane: Loop, host: str, sho
 def test_an_endpoint_that_accepts_and_closes_at_once_was_reached(plane: Loop) -> None:
     listener, port = listening()
     caller = Caller()
-    desk(plane).dial(caller, "tcp", f"127.0.0.1:{port}")
+    dialer(plane).dial(caller, "tcp", f"127.0.0.1:{port}")
     peer = listener.accept()[0]
     peer.send(b"bye")
     peer.close()
@@ -53,7 +53,7 @@ def test_an_endpoint_that_accepts_and_closes_at_once_was_reached(plane: Loop) ->
 @pytest.mark.parametrize(("network", "host"), [("tcp", "127.0.0.1"), ("tcp4", "127.0.0.1"), ("tcp6", "::1")])
 def test_an_empty_host_is_this_machine(plane: Loop, network: str, host: str) -> None:
     _, port = listening(host)
-    caller = ask(plane, desk(plane), f":{port}", network)
+    caller = ask(plane, dialer(plane), f":{port}", network)
     assert caller.failures == []
     assert caller.sock is not None
     assert caller.sock.getpeername()[:2] == (host, port)
@@ -63,21 +63,21 @@ def test_an_empty_host_is_this_machine(plane: Loop, network: str, host: str) -> 
 def test_a_refused_connect_reads_as_in_go(plane: Loop, shown: str) -> None:
     port = closed_port()
     before = open_files()
-    assert failure(plane, desk(plane), f"{shown}:{port}") == f"dial tcp {shown}:{port}: connect: connection refused"
+    assert failure(plane, dialer(plane), f"{shown}:{port}") == f"dial tcp {shown}:{port}: connect: connection refused"
     assert open_files() == before
 
 
 def test_an_unreachable_network_reads_as_in_go(plane: Loop) -> None:
     """No TCP to a broadcast address: the kernel says so before any packet."""
     before = open_files()
-    text = failure(plane, desk(plane), "255.255.255.255:80")
+    text = failure(plane, dialer(plane), "255.255.255.255:80")
     assert text == "dial tcp 255.255.255.255:80: connect: network is unreachable"
     assert open_files() == before
 
 
 def test_a_machine_without_free_descriptors_reads_as_in_go(plane: Loop) -> None:
     caller = Caller()
-    where = desk(plane)
+    where = dialer(plane)
     with no_descriptors():
         where.dial(caller, "tcp", "127.0.0.1:1")
     assert caller.failures == ["dial tcp 127.0.0.1:1: socket: too many open files"]
@@ -86,14 +86,14 @@ def test_a_machine_without_free_descriptors_reads_as_in_go(plane: Loop) -> None:
 
 def test_a_bad_address_fails_at_once_in_the_words_of_go(plane: Loop) -> None:
     caller = Caller()
-    desk(plane).dial(caller, "tcp", "127.0.0.1:gopherish")
+    dialer(plane).dial(caller, "tcp", "127.0.0.1:gopherish")
     assert caller.failures == ["dial tcp: lookup tcp/gopherish: unknown port"]
 
 
 @pytest.mark.parametrize(("network", "host"), [("tcp4", "[::1]"), ("tcp6", "127.0.0.1")])
 def test_an_address_of_the_other_family_is_not_dialled(plane: Loop, network: str, host: str) -> None:
     bare = host.strip("[]")
-    assert failure(plane, desk(plane), f"{host}:80", network) == (
+    assert failure(plane, dialer(plane), f"{host}:80", network) == (
         f"dial {network}: address {bare}: no suitable address found"
     )
 
@@ -102,14 +102,14 @@ def test_an_address_of_the_other_family_is_not_dialled(plane: Loop, network: str
 def test_whatever_is_no_whole_address_goes_to_the_resolver(plane: Loop, host: str) -> None:
     resolver = ScriptedResolver({host: "dial tcp: lookup: no"})
     shown = f"[{host}]" if ":" in host else host
-    assert failure(plane, desk(plane, resolver), f"{shown}:80") == "dial tcp: lookup: no"
+    assert failure(plane, dialer(plane, resolver), f"{shown}:80") == "dial tcp: lookup: no"
     assert resolver.asked == [(host, 80)]
 
 
 def test_a_connect_without_an_answer_times_out_in_the_words_of_go(plane: Loop) -> None:
     port = silent_port()
     before = open_files()
-    where = desk(plane, timeout_seconds=0.1)
+    where = dialer(plane, timeout_seconds=0.1)
     assert failure(plane, where, f"127.0.0.1:{port}") == f"dial tcp 127.0.0.1:{port}: i/o timeout"
     assert open_files() == before
     assert where.under_way() == 0
@@ -117,7 +117,7 @@ def test_a_connect_without_an_answer_times_out_in_the_words_of_go(plane: Loop) -
 
 def test_a_lookup_without_an_answer_times_out_in_the_words_of_go(plane: Loop) -> None:
     resolver = ScriptedResolver()
-    assert failure(plane, desk(plane, resolver, 0.05), "slow:80") == "dial tcp: lookup slow: i/o timeout"
+    assert failure(plane, dialer(plane, resolver, 0.05), "slow:80") == "dial tcp: lookup slow: i/o timeout"
     (late,) = resolver.waiting
     before = open_files()
     late.resolved([v4(1)])
@@ -128,7 +128,7 @@ def test_a_lookup_without_an_answer_times_out_in_the_words_of_go(plane: Loop) ->
 def test_cancelling_a_connect_closes_its_socket_and_answers_nobody(plane: Loop) -> None:
     port = silent_port()
     before = open_files()
-    where = desk(plane)
+    where = dialer(plane)
     caller = Caller()
     dial = where.dial(caller, "tcp", f"127.0.0.1:{port}")
     assert len(open_files()) == len(before) + 1
@@ -144,7 +144,7 @@ def test_a_dial_that_is_cancelled_in_the_turn_of_its_success_leaves_no_socket(pl
     _, port = listening()
     before = open_files()
     caller = Caller()
-    dial = desk(plane).dial(caller, "tcp", f"127.0.0.1:{port}")
+    dial = dialer(plane).dial(caller, "tcp", f"127.0.0.1:{port}")
     dial.cancel()
     settle(plane)
     assert not caller.is_over()
@@ -159,7 +159,7 @@ def test_an_owner_that_breaks_on_success_leaves_no_socket(plane: Loop) -> None:
     clumsy.then = drop
     _, port = listening()
     before = open_files()
-    where = desk(plane)
+    where = dialer(plane)
     where.dial(clumsy, "tcp", f"127.0.0.1:{port}")
     turn_until(plane, lambda: where.under_way() == 0)
     assert open_files() == before
@@ -168,7 +168,7 @@ def test_an_owner_that_breaks_on_success_leaves_no_socket(plane: Loop) -> None:
 def test_a_name_is_looked_up_and_its_address_dialled(plane: Loop) -> None:
     _, port = listening()
     resolver = ScriptedResolver({"web": [v4(port)]})
-    caller = ask(plane, desk(plane, resolver), "web:http")
+    caller = ask(plane, dialer(plane, resolver), "web:http")
     assert caller.sock is not None
     assert resolver.asked == [("web", 80)]
 
@@ -179,14 +179,14 @@ def test_a_network_of_one_family_takes_only_its_addresses(
 ) -> None:
     ports = {V4: listening()[1], V6: listening("::1")[1]}
     resolver = ScriptedResolver({"both": [v6(ports[V6]), v4(ports[V4])]})
-    caller = ask(plane, desk(plane, resolver), "both:1", network)
+    caller = ask(plane, dialer(plane, resolver), "both:1", network)
     assert caller.sock is not None
     assert (caller.sock.family, caller.sock.getpeername()[1]) == (family, ports[family])
 
 
 def test_a_name_without_an_address_of_the_wanted_family_reads_as_in_go(plane: Loop) -> None:
     resolver = ScriptedResolver({"four": [v4(1)]})
-    text = failure(plane, desk(plane, resolver), "four:80", "tcp6")
+    text = failure(plane, dialer(plane, resolver), "four:80", "tcp6")
     assert text == "dial tcp6: address four: no suitable address found"
 
 
@@ -196,7 +196,7 @@ def test_the_other_family_is_tried_while_the_first_gives_no_answer(plane: Loop, 
     silent = silent_port("::1")
     _, port = listening()
     before = open_files()
-    caller = ask(plane, desk(plane, ScriptedResolver({"both": [v6(silent), v4(port)]})), "both:1")
+    caller = ask(plane, dialer(plane, ScriptedResolver({"both": [v6(silent), v4(port)]})), "both:1")
     assert caller.sock is not None
     assert caller.sock.family == V4
     caller.sock.close()
@@ -207,7 +207,7 @@ def test_the_first_family_wins_if_it_answers_within_its_head_start(plane: Loop, 
     monkeypatch.setattr(dialing, "FALLBACK_SECONDS", 3600.0)  # however slow this machine is
     _, first = listening("::1")
     listener, second = listening()
-    caller = ask(plane, desk(plane, ScriptedResolver({"both": [v6(first), v4(second)]})), "both:1")
+    caller = ask(plane, dialer(plane, ScriptedResolver({"both": [v6(first), v4(second)]})), "both:1")
     assert caller.sock is not None
     assert caller.sock.family == V6
     listener.setblocking(False)
@@ -218,7 +218,7 @@ def test_the_first_family_wins_if_it_answers_within_its_head_start(plane: Loop, 
 def test_the_next_address_is_tried_at_once_when_one_refuses(plane: Loop) -> None:
     _, port = listening()
     addresses = [v4(closed_port()), v6(closed_port()), v4(closed_port()), v4(port)]
-    caller = ask(plane, desk(plane, ScriptedResolver({"many": addresses})), "many:1")
+    caller = ask(plane, dialer(plane, ScriptedResolver({"many": addresses})), "many:1")
     assert caller.sock is not None
     assert caller.sock.getpeername() == ("127.0.0.1", port)
 
@@ -226,13 +226,13 @@ def test_the_next_address_is_tried_at_once_when_one_refuses(plane: Loop) -> None
 def test_an_address_that_cannot_be_tried_at_all_is_passed_over(plane: Loop) -> None:
     _, port = listening()
     addresses: list[Address] = [(V4, "255.255.255.255", 1), v4(port)]
-    assert ask(plane, desk(plane, ScriptedResolver({"many": addresses})), "many:1").sock is not None
+    assert ask(plane, dialer(plane, ScriptedResolver({"many": addresses})), "many:1").sock is not None
 
 
 def test_the_first_refusal_is_told_when_all_refuse(plane: Loop) -> None:
     ports = [closed_port() for _ in range(3)]
     resolver = ScriptedResolver({"many": [v4(port) for port in ports]})
-    text = failure(plane, desk(plane, resolver), "many:1")
+    text = failure(plane, dialer(plane, resolver), "many:1")
     assert text == f"dial tcp 127.0.0.1:{ports[0]}: connect: connection refused"
 
 
@@ -243,6 +243,6 @@ def test_a_dial_that_tries_several_silent_addresses_times_out_once_and_leaves_no
     first, second = silent_port(), silent_port("::1")
     before = open_files()
     resolver = ScriptedResolver({"both": [v4(first), v6(second)]})
-    text = failure(plane, desk(plane, resolver, 0.1), "both:1")
+    text = failure(plane, dialer(plane, resolver, 0.1), "both:1")
     assert text == f"dial tcp 127.0.0.1:{first}: i/o timeout"
     assert open_files() == before

@@ -158,8 +158,8 @@ def test_without_pause_the_offender_alone_is_given_up_past_its_cap_with_a_reason
 def _waiting_bytes(agent: RunningAgent) -> int:
     """What the agent holds for its slowest endpoint."""
     links = list(agent.agent._links.values())
-    shells: list[Any] = [record.shell for link in links for record in link.session.connections.values()]
-    return max(int(shell._outlet.waiting_bytes()) for shell in shells)
+    endpoints: list[Any] = [record.endpoint for link in links for record in link.session.connections.values()]
+    return max(int(endpoint._outlet.waiting_bytes()) for endpoint in endpoints)
 
 
 def test_without_pause_an_endpoint_that_is_slow_but_moves_gets_every_byte(stage: Stage) -> None:

@@ -10,15 +10,15 @@ from tests.support.transports import REQUEST, Line, connection, is_greeted, join
 from tests.support.tunnel_ends import End, Mouth, Tap
 from tests.support.tunnel_pki import TunnelPki
 
-from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog, Brake
+from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog, CreditHold
 from umbilical.tunnel.channel import END, LOST, Channel
 from umbilical.tunnel.loop import Deadlines, Loop
 from umbilical.tunnel.payload import DIRECT_BYTES, Outlet
 from umbilical.tunnel.settings import MIB, Limits
 from umbilical.tunnel.transport import QUANTUM_BYTES, Transport, agent_side_connection
 from umbilical.wire import grpc
-from umbilical.wire.http2 import connection as http2
-from umbilical.wire.http2.connection import Profile
+from umbilical.wire.http2.events import HeadersReceived
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import find_data
 from umbilical.wire.packets import DATA
@@ -28,11 +28,11 @@ CONNECTION_ID = 300
 
 def opened(plane: Loop, window: int = 1_000_000) -> tuple[Line, Line]:
     """A line with one stream, as wide as asked."""
-    client, server = joined(plane, connection(True), connection(False, Profile(stream_window_bytes=window)))
+    client, server = joined(plane, connection(True), connection(False, ConnectionLimits(stream_window_bytes=window)))
     turn_until(plane, lambda: is_greeted(client, server))
-    client.connection.open_stream(REQUEST)
+    client.connection.sender.open_stream(REQUEST)
     client.touch()
-    turn_until(plane, lambda: http2.HEADERS in server.events)
+    turn_until(plane, lambda: HeadersReceived in server.events)
     return client, server
 
 
@@ -79,11 +79,11 @@ def test_without_a_window_the_owner_stands_in_line_once_and_goes_on_with_the_cre
     server.gives_credit = False
     mouth = Mouth(plane, client, ours, CONNECTION_ID)
     peer.sendall(expected)
-    turn_until(plane, lambda: mouth.inlet.in_line)
-    assert list(client._waiting) == [mouth]
+    turn_until(plane, lambda: mouth.inlet.waiting)
+    assert list(client._waiting) == [mouth.inlet]
     assert mouth.inlet.write(memoryview(b"more")) == 0
-    assert list(client._waiting) == [mouth]
-    (stream,) = server.connection.streams.values()
+    assert list(client._waiting) == [mouth.inlet]
+    (stream,) = server.connection.streams.by_id.values()
     server.gives_credit = True
     server.connection.credit(stream, server.size_of(stream))
     server.touch()
@@ -99,7 +99,7 @@ def test_payload_from_memory_is_taken_as_far_as_the_window_reaches(plane: Loop) 
     expected = patterned(50_000)
     taken = mouth.inlet.write(memoryview(expected))
     assert 0 < taken < 20_000
-    assert mouth.inlet.in_line
+    assert mouth.inlet.waiting
     assert mouth.inlet.bytes_written == taken
     turn_until(plane, lambda: payload_of(server) == expected[:taken] if server.received else False)
 
@@ -281,8 +281,10 @@ class Scene:
         ours, self.peer = tcp_pair()
         self.plane = plane
         self.transport = Transport(plane, Channel(plane, ours), agent_side_connection(is_client=True))
-        self.stream: Stream = self.transport.connection.open_stream(grpc.request_headers(b"/", b"", b"https", b""))
-        self.brake = Brake(self.transport, self.stream)
+        self.stream: Stream = self.transport.connection.sender.open_stream(
+            grpc.request_headers(b"/", b"", b"https", b"")
+        )
+        self.hold = CreditHold(self.transport, self.stream)
         self.stuck = Deadlines(plane, STUCK_SECONDS)
 
     def is_held_back(self) -> bool:
@@ -290,7 +292,7 @@ class Scene:
 
     def end(self, *, can_pause: bool = False) -> tuple[End, Backlog]:
         end = End(can_pause)
-        return end, Backlog(LIMITS, self.brake, self.stuck, end)
+        return end, Backlog(LIMITS, self.hold, self.stuck, end)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Connections of gRPC clients: many streams or one, and calls that are none of ours."""
 
-import logging
 import socket
 from collections.abc import Callable, Iterator
 
@@ -12,10 +11,6 @@ from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import open_client_channel, open_ended, open_proxy_stream
 from tests.support.tunnel_client import PROXY_PATH, GrpcDial, receive_exactly
 
-from umbilical.konnectivity.dial_failure import DialFailure, FailureReason
-from umbilical.konnectivity.links import AgentLink, Tunnel
-from umbilical.konnectivity.metadata import AgentIdentifiers
-from umbilical.tunnel.client import Client
 from umbilical.tunnel.proxy_call import ProxyCall
 
 
@@ -58,40 +53,6 @@ def test_a_stream_that_ends_before_it_begins_is_ok_by_trailers_alone(stage: Stag
     assert (trailers[":status"], trailers["grpc-status"]) == ("200", "0")
 
 
-def test_a_client_takes_every_order_of_the_server_in_silence() -> None:
-    client = Client()
-    tunnel = Tunnel(client, 7, "web:443", 0.0)
-    client.opened(tunnel)
-    client.deliver(memoryview(b"x"))
-    client.pause()
-    client.resume()
-    client.refused(DialFailure(FailureReason.NO_AGENT))
-    client.closed("", "endpoint closed")
-    assert (client.bytes_from_client, client.bytes_to_client) == (0, 0)
-
-
-def test_a_tunnel_leaves_one_line_whoever_reports_again(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "umbilical.tunnels")
-    Client().report(1.0, "a client without a tunnel has no story")
-    client = Client()
-    client.tunnel = tunnel = Tunnel(client, 7, "web:443", 10.0)
-    tunnel.link = AgentLink(1, "a1", AgentIdentifiers())
-    tunnel.connection_id = 3
-    client.bytes_from_client, client.bytes_to_client = 5, 9
-    client.report(12.5, "client closed")
-    client.report(13.0, "agent lost")
-    (line,) = caplog.messages
-    assert line == 'tunnel dial=7 connection=3 agent=a1 target=web:443 up=5 down=9 ms=2500 end="client closed"'
-
-
-def test_a_dial_that_no_agent_took_is_told_without_one(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "umbilical.tunnels")
-    client = Client()
-    client.tunnel = Tunnel(client, 7, "web:443", 0.0)
-    client.report(0.0, "No agent available")
-    assert "agent=- target=web:443" in caplog.messages[0]
-
-
 PATIENT = 60.0
 
 
@@ -123,11 +84,11 @@ class Scene:
 
     def flush(self) -> None:
         connection = self.call.connection
-        while connection.has_pending():
-            while (view := connection.pending()) is not None:
+        while not connection.outbox.is_empty():
+            while (view := connection.outbox.pending()) is not None:
                 self.ours.sendall(view)
-                connection.sent(len(view))
-            connection.after_flush()
+                connection.outbox.sent(len(view))
+            connection.sender.after_flush()
 
     def read_until(self, claim: Callable[[], object]) -> None:
         while not claim():

@@ -18,8 +18,8 @@ from umbilical.tunnel.keepalive import Heartbeat
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.settings import PING_AFTER, PING_ANSWER, Keepalive
 from umbilical.tunnel.tcp_facts import round_trip_seconds, tcp_facts
-from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
+from umbilical.wire.http2.events import HeadersReceived, PingAnswered
 from umbilical.wire.http2.streams import Stream
 
 SOON = Keepalive(interval_seconds=0.03, answer_seconds=0.03)
@@ -78,17 +78,17 @@ def test_a_peer_that_talks_all_the_time_is_not_asked(plane: Loop, clock: HandClo
     for _ in range(10):
         Source(server, stream, b"x").pump()
         clock.advance(9.0)
-    assert client.events.count(http2.PING_ANSWERED) == 0
+    assert client.events.count(PingAnswered) == 0
     clock.advance(10.0)
-    turn_until(plane, lambda: client.events.count(http2.PING_ANSWERED) == 1)
+    turn_until(plane, lambda: client.events.count(PingAnswered) == 1)
 
 
 def server_stream(plane: Loop, client: Line, server: Line) -> Stream:
-    client.connection.open_stream(REQUEST)
+    client.connection.sender.open_stream(REQUEST)
     client.touch()
-    turn_until(plane, lambda: http2.HEADERS in server.events)
-    (stream,) = server.connection.streams.values()
-    server.connection.send_headers(stream, [(b":status", b"200")])
+    turn_until(plane, lambda: HeadersReceived in server.events)
+    (stream,) = server.connection.streams.by_id.values()
+    server.connection.sender.send_headers(stream, [(b":status", b"200")])
     return stream
 
 
@@ -118,7 +118,7 @@ def test_a_heartbeat_costs_one_timer(plane: Loop, clock: HandClock) -> None:
     Heartbeat(client, Keepalive(10.0, 10.0))
     for _ in range(20):
         clock.advance(5.0)
-    assert client.events.count(http2.PING_ANSWERED) > 1
+    assert client.events.count(PingAnswered) > 1
     assert len(plane._timers) == 1
 
 
@@ -166,7 +166,7 @@ class StandingClock:
 
 
 def agents_of(server: RunningServer) -> list[str]:
-    return server.stage.call(lambda: [link.agent_id for link in server.server.exchange.links.values()])
+    return server.stage.call(lambda: [link.agent_id for link in server.server.core.links()])
 
 
 def test_a_dead_agent_is_out_of_use_in_time_and_a_live_one_stays(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

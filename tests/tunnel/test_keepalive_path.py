@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from tests.support import packet_messages
@@ -66,18 +65,18 @@ def test_a_peer_that_answers_is_asked_once_behind_its_activity(plane: Loop, monk
     monkeypatch.setattr(keepalive, "ANSWER_SECONDS", PATIENCE_SECONDS)  # a stall of this machine is no silence
     ours, peer, told = watched(plane, monkeypatch)
     pings: list[bytes] = []
-    ping = ours.connection.ping
+    ping = ours.connection.sender.ping
 
     def noted(payload: bytes) -> None:
         pings.append(payload)
         ping(payload)
 
-    monkeypatch.setattr(ours.connection, "ping", noted)
+    monkeypatch.setattr(ours.connection.sender, "ping", noted)
     watch = PathWatch(ours)
     turn_until(plane, lambda: len(pings) == 1)
     turns(plane, 30)
     assert len(pings) == 1, "nothing happens, so nothing is asked"
-    peer.connection.ping(b"12345678")
+    peer.connection.sender.ping(b"12345678")
     peer.touch()
     turn_until(plane, lambda: len(pings) == 2)
     turns(plane, 30)
@@ -119,7 +118,7 @@ def test_losses_are_told_when_they_are_many_and_a_share(plane: Loop, monkeypatch
     facts(monkeypatch, look)
     watch = PathWatch(ours)
     for count in range(1, 7):
-        peer.connection.ping(b"12345678")  # something is heard before every look
+        peer.connection.sender.ping(b"12345678")  # something is heard before every look
         peer.touch()
         turn_until(plane, lambda: len(looks) >= count)  # noqa: B023
     assert told.lines == ["lost 4/60"]
@@ -178,14 +177,13 @@ def test_a_server_tells_of_an_agent_that_is_stopped_and_of_its_return(
         os.kill(agent.pid, signal.SIGSTOP)
         stream = open_proxy_stream(server)
         stream.send(packet_messages.dial_request("127.0.0.1:9", 7))
-        stage.eventually(lambda: server.server.exchange.gauges().pending_dials == 1)
-        (link,) = server.server.exchange.links.values()
-        shell: Any = link.shell
+        stage.eventually(lambda: server.server.core.gauges().pending_dials == 1)
+        (agent_stream,) = server.server.core.agents.values()
         # Two segments on the way at once would be sent again before a stopped process's kernel acknowledges them.
-        stage.eventually(lambda: _is_acknowledged(shell.transport.channel.sock))
+        stage.eventually(lambda: _is_acknowledged(agent_stream.transport.channel.sock))
         for _ in range(3):  # looks: it has moved, it is silent, it was asked
             stage.skip(keepalive.SILENCE_SECONDS + 1, monkeypatch)
-        stage.eventually(lambda: _is_acknowledged(shell.transport.channel.sock))
+        stage.eventually(lambda: _is_acknowledged(agent_stream.transport.channel.sock))
         stage.skip(PATIENCE_SECONDS, monkeypatch)
         _until(lambda: bool(warnings(caplog, "UMB406")))
         line = warnings(caplog, "UMB406")[0]  # told again after a while, which the moved clock may have brought

@@ -8,15 +8,15 @@ from tests.support.tunnel_pki import TunnelPki
 
 from umbilical.tunnel import linger
 from umbilical.tunnel.channel import Channel
-from umbilical.tunnel.linger import LingerRoom
+from umbilical.tunnel.linger import LingeringChannels
 from umbilical.tunnel.loop import Loop
 
 BULK = patterned(600_000)
 
 
-def lingering(plane: Loop) -> tuple[LingerRoom, Channel, socket.socket]:
+def lingering(plane: Loop) -> tuple[LingeringChannels, Channel, socket.socket]:
     ours, peer = tcp_pair()
-    return LingerRoom(plane), Reader().own(Channel(plane, ours)), peer
+    return LingeringChannels(plane), Reader().own(Channel(plane, ours)), peer
 
 
 def test_a_peer_that_was_still_talking_gets_every_byte_and_no_reset(plane: Loop) -> None:
@@ -65,7 +65,7 @@ def test_a_peer_that_ended_before_is_not_waited_for(plane: Loop) -> None:
         lambda channel, peer: channel.owner.on_crash(RuntimeError("a bug")),
         lambda channel, peer: channel.fail("a bug"),
     ],
-    ids=["the peer resets", "the guest crashes", "the channel fails"],
+    ids=["the peer resets", "the lingering crashes", "the channel fails"],
 )
 def test_whoever_breaks_leaves_the_room_at_once(plane: Loop, end: Callable[[Channel, socket.socket], object]) -> None:
     room, channel, peer = lingering(plane)
@@ -108,7 +108,7 @@ def test_a_tls_peer_sees_a_clean_end(plane: Loop, tunnel_pki: TunnelPki) -> None
     pki = tunnel_pki
     server, client = tls_pair(plane, pki.authority.server_context(pki.server), pki.authority.client_context(None))
     turn_until(plane, lambda: server.opened and client.opened)
-    room = LingerRoom(plane)
+    room = LingeringChannels(plane)
     server.write(b"last words")
     client.channel.send(b"never read")
     room.take(server.channel)

@@ -144,7 +144,7 @@ async def test_a_drained_agent_serves_a_new_dial_and_leaves_after_the_linger(
 
 
 def _links(server: Any) -> list[Any]:
-    return list(server.server.exchange.links.values())
+    return list(server.server.core.links())
 
 
 async def _ends_with(server: asyncio.Task[int], tunnel: Tunnel) -> None:

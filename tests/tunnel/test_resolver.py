@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.support.data_plane import turn_until
-from tests.support.dialling import Caller, closed_port, desk, listening, silent_port
+from tests.support.dialling import Caller, closed_port, dialer, listening, silent_port
 
 from umbilical.tunnel import agent_process as resolver_module
 from umbilical.tunnel.agent_process import THREADS, ThreadedResolver
-from umbilical.tunnel.dialing import Address, Dial, DialDesk
+from umbilical.tunnel.dialing import Address, Dial, EndpointDialer
 from umbilical.tunnel.event_loop import data_plane_of_running_loop
 from umbilical.tunnel.loop import Loop
 
@@ -28,9 +28,9 @@ def end(resolver: ThreadedResolver) -> None:
 
 async def outcome(resolver: ThreadedResolver, address: str, network: str = "tcp", seconds: float = 60.0) -> Caller:
     """One dial through the resolver, to its end."""
-    desk = DialDesk(data_plane_of_running_loop(), resolver, seconds, 100)
+    dialer = EndpointDialer(data_plane_of_running_loop(), resolver, seconds, 100)
     caller = Caller()
-    desk.dial(caller, network, address)
+    dialer.dial(caller, network, address)
     while not caller.is_over():
         await asyncio.sleep(0.005)
     return caller
@@ -110,10 +110,10 @@ async def test_many_names_are_looked_up_side_by_side_and_more_wait(monkeypatch: 
     monkeypatch.setattr(resolver_module, "_look_up", meet)
 
     resolver = ThreadedResolver(asyncio.get_running_loop())
-    desk = DialDesk(data_plane_of_running_loop(), resolver, 10.0, 1000)
+    dialer = EndpointDialer(data_plane_of_running_loop(), resolver, 10.0, 1000)
     callers = [Caller() for _ in range(THREADS + 20)]
     for number, caller in enumerate(callers):
-        desk.dial(caller, "tcp", f"{'first' if number < THREADS else 'later'}{number}:{port}")
+        dialer.dial(caller, "tcp", f"{'first' if number < THREADS else 'later'}{number}:{port}")
     await asyncio.to_thread(all_here.wait, SECONDS)
     while not all(caller.is_over() for caller in callers):
         await asyncio.sleep(0.005)
@@ -134,9 +134,9 @@ async def test_a_dial_that_was_given_up_in_line_costs_no_lookup(monkeypatch: pyt
     monkeypatch.setattr(resolver_module, "_look_up", slow)
 
     resolver = ThreadedResolver(asyncio.get_running_loop())
-    desk = DialDesk(data_plane_of_running_loop(), resolver, 10.0, 1000)
+    dialer = EndpointDialer(data_plane_of_running_loop(), resolver, 10.0, 1000)
     callers = [Caller() for _ in range(THREADS + 20)]
-    dials = [desk.dial(caller, "tcp", f"name{number}:80") for number, caller in enumerate(callers)]
+    dials = [dialer.dial(caller, "tcp", f"name{number}:80") for number, caller in enumerate(callers)]
     for dial in dials[THREADS:]:
         dial.cancel()
     go_on.set()
@@ -158,14 +158,14 @@ async def test_closing_before_and_after_use_is_harmless() -> None:
 _LEAVING = """
 import asyncio, time
 from umbilical.tunnel import agent_process as resolver
-from umbilical.tunnel.dialing import DialDesk, DialOwner
+from umbilical.tunnel.dialing import EndpointDialer, DialOwner
 from umbilical.tunnel.event_loop import data_plane_of_running_loop, new_event_loop
 
 resolver._look_up = lambda host, port: time.sleep(3600)
 
 async def main():
     threaded = resolver.ThreadedResolver(asyncio.get_running_loop())
-    DialDesk(data_plane_of_running_loop(), threaded, 5.0, 10).dial(DialOwner(), "tcp", "hanging:80")
+    EndpointDialer(data_plane_of_running_loop(), threaded, 5.0, 10).dial(DialOwner(), "tcp", "hanging:80")
     await asyncio.sleep(0.05)
     threaded.close()
 
@@ -185,7 +185,7 @@ def all_over(callers: list[Caller]) -> bool:
 def test_more_dials_than_the_limit_wait_in_line_and_all_end(plane: Loop) -> None:
     _, open_port = listening()
     shut = closed_port()
-    where = desk(plane, limit=3)
+    where = dialer(plane, limit=3)
     callers = [Caller() for _ in range(40)]
     most = 0
     for number, caller in enumerate(callers):
@@ -199,7 +199,7 @@ def test_more_dials_than_the_limit_wait_in_line_and_all_end(plane: Loop) -> None
 
 def test_the_time_in_line_counts(plane: Loop) -> None:
     port = silent_port()
-    where = desk(plane, timeout_seconds=0.1, limit=1)
+    where = dialer(plane, timeout_seconds=0.1, limit=1)
     callers = [Caller() for _ in range(3)]
     for caller in callers:
         where.dial(caller, "tcp", f"127.0.0.1:{port}")
@@ -211,7 +211,7 @@ def test_the_time_in_line_counts(plane: Loop) -> None:
 def test_who_was_cancelled_in_line_is_passed_over(plane: Loop) -> None:
     silent = silent_port()
     _, port = listening()
-    where = desk(plane, limit=1)
+    where = dialer(plane, limit=1)
     first = where.dial(Caller(), "tcp", f"127.0.0.1:{silent}")
     cancelled, served = Caller(), Caller()
     second = where.dial(cancelled, "tcp", f"127.0.0.1:{port}")
@@ -225,7 +225,7 @@ def test_who_was_cancelled_in_line_is_passed_over(plane: Loop) -> None:
 
 def test_a_long_line_of_dials_that_fail_at_once_ends(plane: Loop) -> None:
     """Each start ends in the start of the next: this must not pile up on the stack."""
-    where = desk(plane, limit=1)
+    where = dialer(plane, limit=1)
     hanging = where.dial(Caller(), "tcp", f"127.0.0.1:{silent_port()}")
     callers = [Caller() for _ in range(3000)]
     for number, caller in enumerate(callers):
@@ -236,7 +236,7 @@ def test_a_long_line_of_dials_that_fail_at_once_ends(plane: Loop) -> None:
 
 
 def test_an_owner_may_dial_again_when_its_dial_failed(plane: Loop) -> None:
-    where = desk(plane, limit=1)
+    where = dialer(plane, limit=1)
     stubborn, waiting = Caller(), Caller()
 
     def dial_again() -> None:

@@ -105,7 +105,7 @@ def test_an_agent_that_left_during_its_review_is_not_let_in(stage: Stage, how: s
     stage.eventually(lambda: authenticator.asked == ["slow"])
     if how == "connection":
         stream.channel.close()
-        stage.eventually(lambda: not server.server.exchange.transports)
+        stage.eventually(lambda: not server.server.core.transports)
     elif how == "reset":
         stream.cancel()
         packets_so_far(stream)
@@ -224,7 +224,7 @@ def test_patience_has_an_end(stage: Stage) -> None:
 def test_clients_that_never_asked_for_anything_do_not_delay_the_leave(stage: Stage) -> None:
     server = stage.start_server()
     idle = server.frontend.connect()
-    stage.eventually(lambda: len(server.server.exchange.clients) == 1)
+    stage.eventually(lambda: len(server.server.core.clients) == 1)
     stage.call(server.server.stop_accepting)
     assert stage.run(server.server.until_idle(PATIENCE_SECONDS))
     idle.close()
@@ -249,13 +249,13 @@ def test_a_server_that_closes_tells_grpc_clients_that_their_tunnels_are_over(sta
     server, agent = scripted_pair(stage, "grpc")
     stream = agent.carry_proxied()
     agent.send(packet_messages.data(1, b"last words"))
-    stage.eventually(lambda: server.server.exchange.metrics.from_agent[PacketType.DATA] == 1)
+    stage.eventually(lambda: server.server.core.metrics.from_agent[PacketType.DATA] == 1)
     stage.call(server.server.close)
     kinds = []
     while (packet := stream.receive()) is not None:
         kinds.append(packet.type)
     assert kinds == [PacketType.DATA, PacketType.CLOSE_RSP]
-    stage.eventually(lambda: server.server.exchange.board.established_count() == 0)
+    stage.eventually(lambda: server.server.core.registry.established_count() == 0)
 
 
 def test_questions_under_way_do_not_outlive_the_server(stage: Stage) -> None:

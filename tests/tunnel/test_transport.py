@@ -18,15 +18,16 @@ from umbilical.tunnel.transport import (
 from umbilical.wire.grpc import message_prefix
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
-from umbilical.wire.http2.connection import Profile
+from umbilical.wire.http2.events import GoawayReceived, HeadersReceived
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.streams import Stream
 
 PAYLOAD = patterned(300_000)
 
 
-def pair(plane: Loop, server_profile: Profile | None = None, block_bytes: int = 64 * KIB) -> tuple[Line, Line]:
+def pair(plane: Loop, server_limits: ConnectionLimits | None = None, block_bytes: int = 64 * KIB) -> tuple[Line, Line]:
     """Client and server past the greeting."""
-    client, server = joined(plane, connection(True, None, block_bytes), connection(False, server_profile, block_bytes))
+    client, server = joined(plane, connection(True, None, block_bytes), connection(False, server_limits, block_bytes))
     turn_until(plane, lambda: is_greeted(client, server))
     return client, server
 
@@ -40,9 +41,9 @@ def at_a_socket(plane: Loop, made: http2.Connection) -> tuple[Line, socket.socke
 
 
 def opened(plane: Loop, client: Line, server: Line, count: int) -> list[Stream]:
-    streams = [client.connection.open_stream(REQUEST) for _ in range(count)]
+    streams = [client.connection.sender.open_stream(REQUEST) for _ in range(count)]
     client.touch()
-    turn_until(plane, lambda: server.events.count(http2.HEADERS) == count)
+    turn_until(plane, lambda: server.events.count(HeadersReceived) == count)
     return streams
 
 
@@ -54,7 +55,7 @@ def sources(client: Line, streams: list[Stream], payload: bytes = PAYLOAD) -> li
     ("window", "block_bytes"), [*((size, 64 * KIB) for size in (1, 100, 5_000, 65_535)), (1_000_000, 2_000)]
 )
 def test_nothing_is_lost_whatever_the_window_and_the_outgoing_block(plane: Loop, window: int, block_bytes: int) -> None:
-    client, server = pair(plane, Profile(stream_window_bytes=window), block_bytes)
+    client, server = pair(plane, ConnectionLimits(stream_window_bytes=window), block_bytes)
     streams = opened(plane, client, server, 3)
     payload = PAYLOAD[: min(len(PAYLOAD), 300 * window)]
     for source in sources(client, streams, payload):
@@ -82,11 +83,11 @@ def test_waiting_sources_take_turns_although_each_chance_is_enough_for_few(plane
     client, server = pair(plane)
     streams = opened(plane, client, server, 4)
     hungry = sources(client, streams)
-    client.connection.send_window = 4096
+    client.connection.sender.window = 4096
     for source in hungry:
         source.pump()
     for _ in range(40):
-        client.connection.send_window = chance + 4096
+        client.connection.sender.window = chance + 4096
         client.wake_waiting()
         settle(plane, 3)
     left = [len(source.rest) for source in hungry]
@@ -95,14 +96,14 @@ def test_waiting_sources_take_turns_although_each_chance_is_enough_for_few(plane
 
 
 def test_who_finds_no_room_does_not_keep_the_others_waiting(plane: Loop) -> None:
-    client, server = pair(plane, Profile(stream_window_bytes=20_000, connection_window_bytes=1_000_000))
+    client, server = pair(plane, ConnectionLimits(stream_window_bytes=20_000, connection_window_bytes=1_000_000))
     server.gives_credit = False
     stuck, free = opened(plane, client, server, 2)
     for source in sources(client, [stuck, free]):
         source.pump()
 
     def credit_only_the_free_one() -> bool:
-        taken = server.connection.streams.get(free.stream_id)
+        taken = server.connection.streams.by_id.get(free.stream_id)
         if taken is not None and taken.receive_window < 10_000:
             server.connection.credit(taken, 20_000 - taken.receive_window)
             server.touch()
@@ -142,7 +143,7 @@ def test_a_message_that_found_the_block_full_follows_without_another_event(plane
     for size in (16_000, 3_000):
         Source(client, stream, bytes(size), quantum=size).pump()
     message = b"m" * 2_000
-    client.connection.send_ordered(stream, message)
+    client.connection.sender.send_ordered(stream, message)
     assert stream.backlog, "it found room: the test shows nothing"
     client.touch()
     turn_until(plane, lambda: server.size_of(stream) == 19_000 + len(message_prefix(len(message))) + len(message))
@@ -155,7 +156,7 @@ def test_a_peer_that_takes_nothing_leaves_bytes_unsent_and_makes_no_progress(pla
     assert not line.has_unsent()
     peer.send(frames.settings_frame([(frames.INITIAL_WINDOW_SIZE, 1 << 30)]) + frames.window_update_frame(0, 1 << 29))
     turn_until(plane, lambda: is_greeted(line))
-    stream = line.connection.open_stream(REQUEST)
+    stream = line.connection.sender.open_stream(REQUEST)
     source = Source(line, stream, PAYLOAD * 20, quantum=64 * KIB)
     source.pump()
     turn_until(plane, line.has_unsent)
@@ -216,7 +217,7 @@ def test_bytes_of_a_peer_that_left_at_once_are_dispatched_before_the_end(plane: 
     peer.send(greeting() + frame(frames.GOAWAY, 0, 0, bytes(8) + b"bye"))
     peer.close()
     turn_until(plane, lambda: line.closed)
-    assert line.events[-1:] == [http2.GOAWAY]
+    assert line.events[-1:] == [GoawayReceived]
 
 
 def test_a_violation_is_answered_with_a_goaway_before_the_end(plane: Loop) -> None:
@@ -275,11 +276,11 @@ def test_a_lost_transport_sends_nothing_and_wakes_nobody(plane: Loop) -> None:
 def test_a_call_that_was_not_answered_ends_with_headers_and_status_in_one(plane: Loop) -> None:
     client, server = pair(plane)
     streams = opened(plane, client, server, 2)
-    first, second = (server.connection.streams[stream.stream_id] for stream in streams)
+    first, second = (server.connection.streams.by_id[stream.stream_id] for stream in streams)
     server.finish(first, 7, "no")
-    server.connection.send_headers(second, [(b":status", b"200")])
+    server.connection.sender.send_headers(second, [(b":status", b"200")])
     server.finish(second, 0, "")
-    turn_until(plane, lambda: client.events.count(http2.HEADERS) == 3)
+    turn_until(plane, lambda: client.events.count(HeadersReceived) == 3)
     assert client.reasons == []
 
 
@@ -299,7 +300,7 @@ def test_the_farther_the_peer_the_larger_the_window_of_the_connection(plane: Loo
     lines[0].fit_window(seconds)
     lines[0].touch()
     settle(plane)
-    assert peer.send_window == window
+    assert peer.sender.window == window
 
 
 def test_who_had_nothing_to_send_lately_goes_first(plane: Loop) -> None:

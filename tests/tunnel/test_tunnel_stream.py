@@ -29,8 +29,8 @@ def open_tunnel(server: RunningServer, address: str) -> SocketTunnel:
 
 def own_streams(server: RunningServer) -> list[Any]:
     """The tunnels' streams at the server; to be called in the loop's thread."""
-    links = server.server.exchange.links.values()
-    streams = [link.shell.transport.connection.streams.values() for link in links]  # type: ignore[attr-defined]
+    agents = server.server.core.agents.values()
+    streams = [agent.transport.connection.streams.by_id.values() for agent in agents]
     return [stream for some in streams for stream in some if stream.plain]
 
 
@@ -44,7 +44,7 @@ def test_a_half_closed_tunnel_in_which_nothing_moves_is_not_kept_for_ever(
     far = endpoint.accept()
     tunnel.socket.shutdown(socket.SHUT_WR)
     assert read_to_end(far) == b""
-    stage.eventually(lambda: len(server.server.exchange.half_closed) == 1)
+    stage.eventually(lambda: len(server.server.core.half_closed) == 1)
     stage.skip(121, monkeypatch)
     assert tunnel.receive(1) == b""
     server.wait_until_quiet()
@@ -73,7 +73,7 @@ def test_what_waits_for_a_client_that_never_reads_is_bounded_by_its_window(stage
     stuck = [open_tunnel(server, endpoint.address) for _ in range(4)]
     stage.eventually(lambda: all(stream.receive_window <= stream.window // 4 for stream in own_streams(server)))
     waiting = stage.call(
-        lambda: [client._outlet.waiting_bytes() for client in server.server.exchange.clients]  # type: ignore[attr-defined]
+        lambda: [client._outlet.waiting_bytes() for client in server.server.core.clients]  # type: ignore[attr-defined]
     )
     assert len(waiting) == 4
     assert all(0 < size <= LARGEST_TUNNEL_WINDOW_BYTES for size in waiting)
@@ -93,7 +93,8 @@ def test_what_waits_for_an_endpoint_that_never_reads_is_bounded_by_its_window(st
 
     def waiting() -> list[int]:
         links = agent.agent._links.values()
-        return [record.shell._outlet.waiting_bytes() for link in links for record in link.session.connections.values()]  # type: ignore[attr-defined]
+        endpoints: list[Any] = [record.endpoint for link in links for record in link.session.connections.values()]
+        return [endpoint._outlet.waiting_bytes() for endpoint in endpoints]
 
     stage.eventually(lambda: all(stream.send_window < 8192 for stream in own_streams(server)) and min(waiting()) > 0)
     assert max(stage.call(waiting)) <= LARGEST_TUNNEL_WINDOW_BYTES
@@ -146,7 +147,7 @@ def test_a_connection_whose_stream_numbers_run_out_gets_a_successor_in_time(stag
 
     def use_up() -> None:
         (link,) = agent.agent._links.values()
-        link.connection._next_own_stream = 0x7FFFFFFF - 2 * 99_000
+        link.connection.streams.next_own = 0x7FFFFFFF - 2 * 99_000
 
     stage.call(use_up)
     old = open_tunnel(server, address)

@@ -1,4 +1,4 @@
-"""Packets to try the codecs with, and `protobuf` to judge by."""
+"""Sample packets for the codecs, and `protobuf` as the reference."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def parse(encoded: bytes) -> Any:
 
 
 def decode(encoded: bytes) -> Packet:
-    # What surrounds the message belongs to other messages and must not be looked at.
+    # The surrounding bytes belong to other messages and must not be read.
     surrounded = b"\xff\xff" + encoded + b"\x08\x01"
     return decode_packet(surrounded, 2, 2 + len(encoded))
 
@@ -61,7 +61,7 @@ CONTROL_KINDS = tuple(kind for kind in KINDS if kind != packets.DATA)
 
 @st.composite
 def messages(draw: st.DrawFn, kinds: tuple[int, ...] = KINDS) -> Any:
-    """A message whose type and payload agree."""
+    """A message with matching type and payload."""
     kind = draw(st.sampled_from(kinds))
     message = reference.Packet(type=kind)
     payload = getattr(message, PAYLOAD_OF[kind])
@@ -76,7 +76,7 @@ def messages(draw: st.DrawFn, kinds: tuple[int, ...] = KINDS) -> Any:
     return message
 
 
-# Well-formed fields that no .proto of ours names; 15 is where our own extension lives.
+# Well-formed fields that are in no .proto file; 15 is the field of our extension.
 UNKNOWN_FIELDS = st.lists(
     st.tuples(st.sampled_from([9, 15, 16, 200, 0x1FFFFFFF]), st.integers(0, 5), st.binary(max_size=20)), max_size=4
 )

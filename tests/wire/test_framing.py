@@ -1,4 +1,4 @@
-"""Messages cut out of DATA payloads, status texts, and the headers of a call."""
+"""Messages in DATA payloads, status texts, and the headers of a call."""
 
 from itertools import pairwise
 from urllib.parse import unquote
@@ -23,7 +23,7 @@ def _framed(messages: list[bytes]) -> bytes:
 
 
 def _feed(reader: MessageReader, payload: bytes) -> list[bytes]:
-    # What surrounds the payload must never be looked at: in the receive buffer it belongs to other frames.
+    # The surrounding bytes must never be read: in the receive buffer they belong to other frames.
     source = bytearray(b"\xff\xff\xff" + payload + b"\xff\xff\xff")
     reader.feed(source, memoryview(source), 3, 3 + len(payload))
     messages = []
@@ -72,7 +72,7 @@ def test_a_payload_that_is_one_message_is_recognised(message: bytes, more: bytes
         assert not reader.is_whole(source, 1, end)
 
 
-def test_nothing_is_whole_while_another_message_is_unfinished() -> None:
+def test_no_payload_is_whole_while_a_message_is_incomplete() -> None:
     reader = MessageReader()
     _feed(reader, _framed([b"unfinished"])[:7])
     framed = bytearray(_framed([b"whole"]))
@@ -80,12 +80,12 @@ def test_nothing_is_whole_while_another_message_is_unfinished() -> None:
 
 
 @pytest.mark.parametrize("prefix", [b"\x01\0\0\0\0", message_prefix(MAX_MESSAGE_BYTES + 1)])
-def test_what_we_cannot_take_is_never_whole(prefix: bytes) -> None:
+def test_a_message_that_we_refuse_is_never_whole(prefix: bytes) -> None:
     source = bytearray(prefix + bytes(int.from_bytes(prefix[1:], "big")))
     assert not MessageReader().is_whole(source, 0, len(source))
 
 
-def test_a_message_that_lies_whole_in_the_buffer_is_not_copied() -> None:
+def test_a_message_that_is_complete_in_the_buffer_is_not_copied() -> None:
     reader = MessageReader()
     source = bytearray(_framed([b"payload"]))
     reader.feed(source, memoryview(source), 0, len(source))
@@ -111,7 +111,7 @@ def test_the_largest_message_is_taken_in_pieces() -> None:
         (b"\xff\xff\xff\xff\xff", grpc.INTERNAL, "message flag 255"),
     ],
 )
-def test_what_we_cannot_take_is_refused_by_its_prefix(prefix: bytes, code: int, why: str, first: int) -> None:
+def test_unacceptable_messages_are_refused_by_their_prefix(prefix: bytes, code: int, why: str, first: int) -> None:
     reader = MessageReader()
     with pytest.raises(ProtocolViolation, match=why) as refused:
         _feed_pieces(reader, prefix[:first], prefix[first:])
@@ -129,7 +129,7 @@ def test_a_refused_message_stays_refused(first: int) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_status_messages_survive_the_wire(text: str) -> None:
+def test_status_messages_are_decoded_as_encoded(text: str) -> None:
     encoded = grpc.encode_status_message(text)
     assert all(0x20 <= byte <= 0x7E for byte in encoded)
     assert grpc.decode_status_message(encoded) == text
@@ -153,11 +153,11 @@ def test_decoding_a_status_message_never_fails(value: bytes) -> None:
         (b"%ff", "\ufffd"),
     ],
 )
-def test_what_is_no_escape_stays_as_it_is(value: bytes, text: str) -> None:
+def test_invalid_escapes_stay_unchanged(value: bytes, text: str) -> None:
     assert grpc.decode_status_message(value) == text
 
 
-def test_a_status_message_that_is_no_unicode_is_still_sent() -> None:
+def test_a_status_message_with_invalid_unicode_is_still_sent() -> None:
     assert grpc.encode_status_message("no \udcff") == b"no ?"
 
 
@@ -178,7 +178,7 @@ def test_a_malformed_status_is_unknown(value: bytes) -> None:
     assert grpc.status_of([(b"grpc-status", value), (b"grpc-message", b"why")]) == (grpc.UNKNOWN, "why")
 
 
-def test_headers_without_a_status_say_so() -> None:
+def test_headers_without_a_status_are_unknown() -> None:
     assert grpc.status_of([(b":status", b"200")]) == (grpc.UNKNOWN, "the stream ended without a gRPC status")
 
 
@@ -212,7 +212,7 @@ def test_a_prefix_is_the_header_of_a_data_frame_without_flags(stream_id: int, le
         assert octets == frames.frame_header(length, frames.DATA, 0, stream_id)
 
 
-def test_opening_and_answer_pass_through_header_compression_and_leave_no_trace_in_its_table() -> None:
+def test_opening_and_answer_headers_do_not_change_the_header_table() -> None:
     decoder = HeaderDecoder()
     decoder.decode(encode_headers([(b":status", b"200"), (b"serverid", b"s")]))
     block = encode_headers(OPENING_HEADERS)
@@ -229,7 +229,7 @@ def test_view_and_data_of_a_block_are_the_same_memory() -> None:
     assert block.size == len(block.data) == 16
 
 
-def test_the_pool_lends_returned_blocks_again_and_keeps_no_more_than_it_was_told() -> None:
+def test_the_pool_lends_returned_blocks_again_and_keeps_a_limited_number() -> None:
     pool = BlockPool(64, 2)
     blocks = [pool.take() for _ in range(5)]
     assert len({id(block) for block in blocks}) == 5

@@ -9,21 +9,21 @@ from tests.support.tunnel_pair import TunnelPair, upstream_pair
 
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
-from umbilical.wire.http1 import ConnectHead, Request
+from umbilical.wire.http1 import Http1Request, Http1RequestReader
 
 KUBE_APISERVER = b"CONNECT 10.0.0.1:443 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 DATE = b"Sun, 15 Nov 2026 11:07:01 GMT"
 
 
-def parse(head: bytes) -> Request:
-    request = ConnectHead().feed(head)
+def parse(head: bytes) -> Http1Request:
+    request = Http1RequestReader().feed(head)
     assert request is not None
     return request
 
 
 def violation_of(head: bytes) -> ProtocolViolation:
     with pytest.raises(ProtocolViolation) as caught:
-        ConnectHead().feed(head)
+        Http1RequestReader().feed(head)
     return caught.value
 
 
@@ -31,7 +31,7 @@ def reply_to(head: bytes) -> bytes:
     return http1.violation_reply(violation_of(head))
 
 
-def test_the_request_of_kube_apiserver_is_understood() -> None:
+def test_the_request_of_kube_apiserver_is_parsed() -> None:
     request = parse(KUBE_APISERVER)
     assert (request.method, request.target, request.version) == ("CONNECT", "10.0.0.1:443", "HTTP/1.1")
     assert request.headers_host == "127.0.0.1"
@@ -40,7 +40,7 @@ def test_the_request_of_kube_apiserver_is_understood() -> None:
 
 
 def test_bytes_behind_the_head_are_preserved() -> None:
-    head = ConnectHead()
+    head = Http1RequestReader()
     assert parse(KUBE_APISERVER + b"early").end_offset == len(KUBE_APISERVER)
     assert head.feed(KUBE_APISERVER + b"early\n\n") is not None
     assert head.rest == b"early\n\n"
@@ -70,7 +70,7 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize(("head", "address"), ADDRESSES)
-def test_the_target_is_the_address_and_host_only_stands_in(head: bytes, address: str) -> None:
+def test_the_target_is_the_address_and_host_is_the_fallback(head: bytes, address: str) -> None:
     request = parse(head)
     assert request.address == address
     assert request.end_offset == len(head)
@@ -127,7 +127,7 @@ NAMED_FAULTS = [
 
 
 @pytest.mark.parametrize(("head", "status"), NAMED_FAULTS)
-def test_some_faults_are_named_as_go_names_them(head: bytes, status: bytes) -> None:
+def test_some_violations_get_the_reason_that_go_sends(head: bytes, status: bytes) -> None:
     head_bytes = b"HTTP/1.1 %s\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n%s"
     assert reply_to(head) == head_bytes % (status, status)
 
@@ -139,11 +139,11 @@ def test_an_unknown_transfer_encoding_gets_501() -> None:
     )
 
 
-def test_a_head_past_the_limit_gets_431_whole_or_not() -> None:
+def test_a_head_past_the_limit_gets_431_complete_or_not() -> None:
     long = b"CONNECT a:1 HTTP/1.1\r\nx: " + b"a" * 100 + b"\r\n\r\n"
     for head in (long, long[:-2]):
         with pytest.raises(ProtocolViolation) as caught:
-            ConnectHead(64).feed(head)
+            Http1RequestReader(64).feed(head)
         assert http1.violation_reply(caught.value) == (
             b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n"
             b"Connection: close\r\n\r\n431 Request Header Fields Too Large"
@@ -154,9 +154,9 @@ def test_a_head_of_one_mebibyte_is_accepted() -> None:
     assert parse(b"CONNECT a:1 HTTP/1.1\r\nx: " + b"a" * (1 << 20) + b"\r\n\r\n").address == "a:1"
 
 
-def test_a_bad_first_line_is_refused_before_the_head_is_whole() -> None:
+def test_a_bad_first_line_is_refused_before_the_head_is_complete() -> None:
     assert violation_of(b"garbage\r\nmore").code == 400
-    head = ConnectHead()
+    head = Http1RequestReader()
     assert head.feed(b"gar") is None
     with pytest.raises(ProtocolViolation):
         head.feed(b"bage\r\n")
@@ -164,18 +164,18 @@ def test_a_bad_first_line_is_refused_before_the_head_is_whole() -> None:
 
 @pytest.mark.parametrize("head", [KUBE_APISERVER, KUBE_APISERVER.replace(b"\r\n", b"\n")])
 def test_a_head_may_arrive_one_byte_at_a_time(head: bytes) -> None:
-    collector = ConnectHead()
+    collector = Http1RequestReader()
     for index in range(len(head) - 1):
         assert collector.feed(head[index : index + 1]) is None
-        assert ConnectHead().feed(head[: index + 1]) is None
+        assert Http1RequestReader().feed(head[: index + 1]) is None
     request = collector.feed(head[-1:])
     assert request is not None
     assert request.address == "10.0.0.1:443"
     assert collector.rest == b""
 
 
-def test_one_collector_serves_requests_one_after_the_other() -> None:
-    head = ConnectHead()
+def test_one_reader_reads_several_requests_in_turn() -> None:
+    head = Http1RequestReader()
     first = head.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" + KUBE_APISERVER[:9])
     assert first is not None
     assert head.feed(head.rest) is None
@@ -232,7 +232,7 @@ def test_h11_agrees_on_valid_heads(
     event = server.next_event()
     assert isinstance(event, h11.Request)
     cut = data.draw(st.integers(0, len(sent)))
-    collector = ConnectHead()
+    collector = Http1RequestReader()
     request = (collector.feed(sent[:cut]) if cut else None) or collector.feed(sent[cut:] + rest)
     assert request is not None
     assert (request.method, request.target) == (event.method.decode(), event.target.decode())
@@ -241,9 +241,9 @@ def test_h11_agrees_on_valid_heads(
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_parsed_or_lawfully_refused(data: bytes) -> None:
+def test_any_bytes_are_parsed_or_refused_with_a_violation(data: bytes) -> None:
     try:
-        ConnectHead().feed(data + b"\r\n\r\n")
+        Http1RequestReader().feed(data + b"\r\n\r\n")
         http1.parse_connect_reply(data + b"\r\n\r\n")
     except ProtocolViolation:
         pass
@@ -257,9 +257,9 @@ def test_any_bytes_are_parsed_or_lawfully_refused(data: bytes) -> None:
         max_size=30,
     )
 )
-def test_pieces_and_whole_have_the_same_fate(pieces: list[bytes]) -> None:
+def test_pieces_have_the_same_result_as_the_whole(pieces: list[bytes]) -> None:
     def fate(chunks: list[bytes]) -> tuple[str, object]:
-        collector = ConnectHead()
+        collector = Http1RequestReader()
         try:
             for chunk in chunks:
                 request = collector.feed(chunk)
@@ -303,7 +303,7 @@ def test_the_established_reply_is_parsed_one_byte_at_a_time() -> None:
         (b"HTTP/1.1 200 \n\n", 200, ""),
     ],
 )
-def test_other_replies_are_understood(head: bytes, status: int, reason: str) -> None:
+def test_other_replies_are_parsed(head: bytes, status: int, reason: str) -> None:
     parsed = http1.parse_connect_reply(head)
     assert parsed is not None
     assert (parsed.status, parsed.reason) == (status, reason)
@@ -333,7 +333,7 @@ def answer_of(pair: TunnelPair, head: bytes) -> bytes:
         connection.settimeout(5)
         connection.sendall(head)
         answer = connection.recv(4096)
-        # A kept connection says no more; a closed one may have more to say.
+        # Nothing follows on a connection that stays open; before a close more may arrive.
         while b" 405 " not in answer and (more := connection.recv(4096)):
             answer += more
         return re.sub(rb"Date: [^\r]*", b"Date: " + DATE, answer)
@@ -371,18 +371,18 @@ HEADS = [
 ]
 
 
-def test_headers_of_a_trace_stand_behind_the_status_line_and_hold_no_line_breaks() -> None:
+def test_headers_of_a_trace_follow_the_status_line_and_contain_no_line_breaks() -> None:
     reply = http1.traced(b"HTTP/1.1 502 Bad Gateway\r\nA: b\r\n\r\nbody", [("X", "one\r\nEvil: 1"), ("Y", "\xe9")])
     assert reply == b"HTTP/1.1 502 Bad Gateway\r\nX: one??Evil: 1\r\nY: ?\r\nA: b\r\n\r\nbody"
 
 
 def test_a_client_asks_for_a_trace_by_a_header() -> None:
     for header, wanted in ((b"", False), (b"umbilical-trace: 1\r\n", True), (b"Umbilical-Trace: yes\r\n", False)):
-        request = ConnectHead().feed(b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n")
+        request = Http1RequestReader().feed(b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n")
         assert request is not None
         assert request.wants_trace is wanted
 
 
-def test_who_may_not_ask_is_told_why() -> None:
+def test_a_client_without_permission_gets_the_reason() -> None:
     assert http1.forbidden_reply("no").endswith(b"Connection: close\r\n\r\nno")
     assert http1.forbidden_reply("no").startswith(b"HTTP/1.1 403 Forbidden\r\n")

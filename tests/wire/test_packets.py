@@ -30,7 +30,7 @@ from umbilical.wire.packets import Packet
 
 
 @given(messages())
-def test_we_write_the_very_bytes_that_protobuf_writes(message: Any) -> None:
+def test_we_write_the_same_bytes_as_protobuf(message: Any) -> None:
     encoders: dict[int, Callable[[Any], bytes]] = {
         packets.DIAL_REQ: lambda p: packets.encode_dial_request(p.protocol, p.address, p.random),
         packets.DIAL_RSP: lambda p: packets.encode_dial_response(p.error, p.connectID, p.random),
@@ -41,14 +41,14 @@ def test_we_write_the_very_bytes_that_protobuf_writes(message: Any) -> None:
         packets.DRAIN: lambda _: packets.encode_drain(),
     }
     if message.type == packets.DATA:
-        message.data.error = ""  # nobody has ever set it, so we cannot
+        message.data.error = ""  # no implementation sets it, and we have no field for it
     assert encoders[message.type](getattr(message, PAYLOAD_OF[message.type])) == message.SerializeToString(
         deterministic=True
     )
 
 
 @given(INT64)
-def test_our_extension_is_an_unknown_type_to_others_and_whole_to_us(connection_id: int) -> None:
+def test_our_extension_is_an_unknown_type_to_others_and_decoded_by_us(connection_id: int) -> None:
     for kind, encoded in (
         (packets.PAUSE, packets.encode_pause(connection_id)),
         (packets.RESUME, packets.encode_resume(connection_id)),
@@ -123,7 +123,7 @@ def test_find_data_agrees_with_decode_packet_on_mutated_packets(
 
 
 @given(messages(CONTROL_KINDS))
-def test_find_data_leaves_control_packets_alone(message: Any) -> None:
+def test_find_data_ignores_control_packets(message: Any) -> None:
     encoded = message.SerializeToString()
     assert find_data(encoded, 0, len(encoded)) == (0, -1)
 
@@ -149,7 +149,7 @@ def test_a_data_prefix_makes_a_frame_that_protobuf_reads(stream_id: int, connect
 
 @given(st.integers(1, 2**35 - 1), st.integers(0, 2**21 - 64))
 def test_a_data_prefix_is_found_by_our_own_reader(connection_id: int, length: int) -> None:
-    # Only the prefix is looked at, so a view that pretends to have a payload is enough for any length.
+    # Only the prefix is read, so a view that pretends to have a payload is enough for any length.
     prefix = DataPrefix(1, connection_id).for_length(length)
     assert find_data(prefix, 14, len(prefix) + length) == (connection_id, len(prefix))
 
@@ -195,7 +195,7 @@ def test_unknown_fields_inside_the_payload_are_ignored(message: Any, unknown: li
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.none() | messages())
-def test_unknown_types_are_no_fault_with_or_without_payload(kind: int, message: Any) -> None:
+def test_unknown_types_are_accepted_with_and_without_payload(kind: int, message: Any) -> None:
     if 0 <= kind <= packets.DRAIN or kind in (packets.PAUSE, packets.RESUME):
         kind = 7
     message = message or reference.Packet()
@@ -258,7 +258,7 @@ def test_the_type_decides_and_its_payload_must_be_there(kind: int, message: Any)
 
 
 @pytest.mark.parametrize("kind", [*PAYLOAD_OF, packets.PAUSE, packets.RESUME])
-def test_a_bare_type_is_the_peers_fault_and_no_crash(kind: int) -> None:
+def test_a_type_without_payload_is_a_protocol_violation(kind: int) -> None:
     with pytest.raises(ProtocolViolation, match="without its payload"):
         decode(protobuf.encode_integer(0x08, kind))
 
@@ -291,11 +291,11 @@ def test_text_that_is_not_utf8_is_refused(encoded: bytes) -> None:
     [
         b"\x08\x06\x42\x00\x12\x01\x08",  # ends with a dial request that is cut short
         b"\x12\x01\x18\x12\x01\x05",  # two halves that only together are a dial request
-        b"\x08\x63\x12\x01\x08",  # of a type that nobody knows
+        b"\x08\x63\x12\x01\x08",  # of an unknown type
     ],
 )
-def test_a_malformed_payload_is_refused_even_where_nobody_would_look(encoded: bytes) -> None:
-    """Verbatim it would reach a peer that looks, and end the stream that carries everyone's tunnels."""
+def test_a_malformed_payload_is_refused_even_if_it_is_unused(encoded: bytes) -> None:
+    """A peer to which it is forwarded would refuse it and end the stream of all tunnels."""
     with pytest.raises(DecodeError):
         parse(encoded)
     with pytest.raises(ProtocolViolation, match="malformed"):
@@ -306,9 +306,7 @@ def test_a_malformed_payload_is_refused_even_where_nobody_would_look(encoded: by
     kind=st.integers(0, 6),
     fields=st.lists(st.tuples(st.sampled_from([0x08, 0x0A, 0x10, 0x12, 0x18, 0x1A]), st.integers(0, 300)), max_size=4),
 )
-def test_the_short_way_to_decode_a_control_packet_agrees_with_protobuf(
-    kind: int, fields: list[tuple[int, int]]
-) -> None:
+def test_the_fast_decoder_of_control_packets_agrees_with_protobuf(kind: int, fields: list[tuple[int, int]]) -> None:
     body = b"".join(
         bytes((tag,)) + (protobuf.encode_varint(value) if tag & 7 == 0 else bytes((value % 5,)) + b"abcd"[: value % 5])
         for tag, value in fields
@@ -328,13 +326,13 @@ def test_varints_are_the_reference_encoders(value: int) -> None:
 
 
 @given(st.integers(0, 2**64 - 1), st.binary(max_size=5), st.binary(max_size=5))
-def test_a_varint_is_read_back_wherever_it_stands(value: int, before: bytes, behind: bytes) -> None:
+def test_a_varint_is_read_back_at_any_position(value: int, before: bytes, behind: bytes) -> None:
     source = before + protobuf.encode_varint(value) + behind
     assert protobuf.read_varint(source, len(before), len(source)) == (value, len(source) - len(behind))
 
 
 @given(INT64)
-def test_negative_integers_travel_as_their_twos_complement(value: int) -> None:
+def test_negative_integers_are_sent_as_their_twos_complement(value: int) -> None:
     encoded = protobuf.encode_varint(value)
     assert protobuf.signed(protobuf.read_varint(encoded, 0, len(encoded))[0]) == value
 
@@ -348,7 +346,7 @@ def test_negative_integers_travel_as_their_twos_complement(value: int) -> None:
         (b"\xff" * 9 + b"\x02", "overflows"),
     ],
 )
-def test_a_bad_varint_is_the_peers_fault(encoded: bytes, why: str) -> None:
+def test_a_bad_varint_is_a_protocol_violation(encoded: bytes, why: str) -> None:
     with pytest.raises(ProtocolViolation, match=why) as refused:
         protobuf.read_varint(encoded, 0, len(encoded))
     assert refused.value.code == protobuf.INVALID_ARGUMENT
@@ -383,7 +381,7 @@ def test_a_tag_longer_than_five_bytes_is_refused_as_google_does() -> None:
         (protobuf.START_GROUP, b"\x08\x01\x13\x18\x05\x14\x2d1234\x4c"),
     ],
 )
-def test_every_unknown_field_is_stepped_over(wire_type: int, content: bytes) -> None:
+def test_every_unknown_field_is_skipped(wire_type: int, content: bytes) -> None:
     assert protobuf.skip_field(content + b"rest", 0, len(content) + 4, 9, wire_type) == len(content)
     for end in range(len(content)):
         with pytest.raises(ProtocolViolation):
@@ -391,7 +389,7 @@ def test_every_unknown_field_is_stepped_over(wire_type: int, content: bytes) -> 
 
 
 @pytest.mark.parametrize("wire_type", [protobuf.END_GROUP, 6, 7])
-def test_wire_types_that_begin_nothing_are_refused(wire_type: int) -> None:
+def test_invalid_wire_types_are_refused(wire_type: int) -> None:
     with pytest.raises(ProtocolViolation, match="wire type"):
         protobuf.skip_field(b"\x01", 0, 1, 9, wire_type)
 
@@ -401,7 +399,7 @@ def test_a_group_must_be_ended_by_its_own_number() -> None:
         protobuf.skip_field(b"\x54", 0, 1, 9, protobuf.START_GROUP)
 
 
-def test_groups_nest_only_so_deep() -> None:
+def test_the_nesting_of_groups_is_limited() -> None:
     def nested(depth: int) -> bytes:
         return b"\x4b" * (depth - 1) + b"\x4c" * depth
 
@@ -418,5 +416,5 @@ def test_empty_values_are_absent_but_empty_messages_are_not() -> None:
     assert protobuf.encode_bytes(0x0A, b"") == b"\x0a\x00"
 
 
-def test_a_text_that_is_no_unicode_is_still_sent() -> None:
+def test_a_text_with_invalid_unicode_is_still_sent() -> None:
     assert protobuf.encode_text(0x0A, "no \udcff") == b"\x0a\x04no ?"

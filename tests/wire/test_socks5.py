@@ -1,4 +1,4 @@
-"""RFC 1928 and RFC 1929 as a server has to keep them, case by case."""
+"""RFC 1928 and RFC 1929, server side, case by case."""
 
 import socket
 from typing import Final
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from umbilical.wire import socks5
 from umbilical.wire.errors import MisuseError, ProtocolViolation
-from umbilical.wire.socks5 import Handshake, encode_reply, ipv6_text
+from umbilical.wire.socks5 import SocksHandshake, encode_reply, ipv6_text
 
 HELLO: Final = b"\x05\x01\x00"
 ENTER: Final = b"\x05\x01\x02"
@@ -25,27 +25,27 @@ def credentials(username: bytes, password: bytes) -> bytes:
     return b"\x01" + bytes((len(username),)) + username + bytes((len(password),)) + password
 
 
-def played(*pieces: bytes, password_needed: bool = False) -> Handshake:
-    handshake = Handshake(password_needed)
+def played(*pieces: bytes, password_needed: bool = False) -> SocksHandshake:
+    handshake = SocksHandshake(password_needed)
     for piece in pieces:
         handshake.feed(piece)
     return handshake
 
 
-def target(handshake: Handshake) -> tuple[str, int]:
+def target(handshake: SocksHandshake) -> tuple[str, int]:
     assert handshake.state == socks5.DIALLING
     assert handshake.request is not None
     return handshake.request.host, handshake.request.port
 
 
-def refusal(handshake: Handshake) -> tuple[str, bytes]:
+def refusal(handshake: SocksHandshake) -> tuple[str, bytes]:
     assert handshake.state == socks5.REFUSED
     assert handshake.refusal is not None
     return handshake.refusal.kind, handshake.output()
 
 
 @pytest.mark.parametrize(("password_needed", "state"), [(False, socks5.REQUEST), (True, socks5.CREDENTIALS)])
-def test_a_password_is_asked_for_where_it_is_needed_and_nowhere_else(password_needed: bool, state: int) -> None:
+def test_a_password_is_requested_only_if_it_is_needed(password_needed: bool, state: int) -> None:
     handshake = played(b"\x05\x03\x02\x01\x00", password_needed=password_needed)
     assert handshake.output() == (b"\x05\x02" if password_needed else b"\x05\x00")
     assert handshake.state == state
@@ -58,7 +58,7 @@ def test_a_client_without_an_acceptable_method_gets_ff(offered: bytes) -> None:
 
 
 @pytest.mark.parametrize("offered", [b"", b"\x00", b"\x00\x01"])
-def test_nobody_gets_past_a_needed_password_by_not_offering_it(offered: bytes) -> None:
+def test_a_client_that_does_not_offer_a_needed_password_is_refused(offered: bytes) -> None:
     handshake = played(b"\x05" + bytes((len(offered),)) + offered, CONNECT_V4, password_needed=True)
     assert refusal(handshake) == ("unauthorized", b"\x05\xff")
     assert handshake.request is None
@@ -66,7 +66,7 @@ def test_nobody_gets_past_a_needed_password_by_not_offering_it(offered: bytes) -
 
 @pytest.mark.parametrize("first", [b"\x04\x01", b"G", b"\x16\x03\x01", b"\x00", b"\xff"])
 def test_another_version_gets_no_answer_at_all(first: bytes) -> None:
-    handshake = Handshake(False)
+    handshake = SocksHandshake(False)
     with pytest.raises(ProtocolViolation, match="not 5"):
         handshake.feed(first)
     assert handshake.output() == b""
@@ -77,7 +77,7 @@ def test_all_255_methods_may_be_offered() -> None:
 
 
 @pytest.mark.parametrize(("username", "password"), [(b"ann", b"s3cret"), (b"u" * 255, b"p" * 255)])
-def test_credentials_wait_for_their_check_and_do_not_outlive_it(username: bytes, password: bytes) -> None:
+def test_credentials_are_kept_only_until_they_are_checked(username: bytes, password: bytes) -> None:
     handshake = played(ENTER, credentials(username, password), password_needed=True)
     assert handshake.state == socks5.CHECKING
     assert (handshake.username, handshake.password) == (username, password)
@@ -86,7 +86,7 @@ def test_credentials_wait_for_their_check_and_do_not_outlive_it(username: bytes,
     assert (handshake.username, handshake.password) == (b"", b"")
 
 
-def test_bad_credentials_are_told_and_end_it() -> None:
+def test_bad_credentials_are_answered_and_end_the_handshake() -> None:
     handshake = played(ENTER, credentials(b"ann", b"wrong") + CONNECT_V4, password_needed=True)
     handshake.output()
     handshake.credentials_are(False)
@@ -106,11 +106,11 @@ def test_what_follows_in_another_version_gets_no_answer(hello: bytes, more: byte
     assert handshake.output() == b""
 
 
-def test_a_verdict_or_a_rest_before_its_time_is_a_bug_of_ours() -> None:
+def test_calls_in_the_wrong_state_raise_misuse_errors() -> None:
     with pytest.raises(MisuseError):
-        Handshake(True).credentials_are(True)
+        SocksHandshake(True).credentials_are(True)
     with pytest.raises(MisuseError, match="greeting"):
-        Handshake(False).rest()
+        SocksHandshake(False).rest()
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ BAD_NAMES: Final = [b"", b"a b", b"a\r\nHost: b", b"a\x00b", b"a/b", b"u@h", "ü
     ("request_bytes", "kind", "code"),
     [
         *((bytes((5, command)) + CONNECT_V4[2:], "unsupported", 7) for command in (0, 2, 3, 4, 0x7F, 0xFF)),
-        # Whoever resolved first would answer BIND with a bad name as if the name were the fault.
+        # A server that resolves first would blame the name instead of the command BIND.
         (b"\x05\x02\x00\x03", "unsupported", 7),
         *((bytes((5, 1, 0, address_type)), "unsupported", 8) for address_type in (0, 2, 5, 0xFF)),
         *((connect_name(name), "bad-request", 4) for name in BAD_NAMES),
         (connect_name(b"a", b"\0\0"), "bad-request", 1),
     ],
 )
-def test_a_request_that_cannot_be_served_is_answered_by_its_fault(request_bytes: bytes, kind: str, code: int) -> None:
+def test_a_request_that_cannot_be_served_gets_the_matching_reply(request_bytes: bytes, kind: str, code: int) -> None:
     handshake = played(HELLO)
     handshake.output()
     handshake.feed(request_bytes)
@@ -148,7 +148,7 @@ def test_a_request_that_cannot_be_served_is_answered_by_its_fault(request_bytes:
 
 
 def test_everything_may_come_one_byte_at_a_time() -> None:
-    handshake = Handshake(True)
+    handshake = SocksHandshake(True)
     said = b""
     for byte in ENTER + credentials(b"ann", b"s3cret") + connect_name(b"api.example"):
         handshake.feed(bytes((byte,)))
@@ -180,7 +180,7 @@ def test_a_failure_is_answered_with_an_empty_ipv4_address() -> None:
     assert encode_reply(socks5.CONNECTION_REFUSED) == b"\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00"
 
 
-def test_a_success_tells_whence_the_connection_goes_out() -> None:
+def test_a_success_contains_the_local_address_of_the_connection() -> None:
     assert encode_reply(socks5.SUCCEEDED, b"\x7f\0\0\1", 8090) == b"\x05\x00\x00\x01\x7f\x00\x00\x01\x1f\x9a"
     packed = socket.inet_pton(socket.AF_INET6, "::1")
     assert encode_reply(socks5.SUCCEEDED, packed, 1) == b"\x05\x00\x00\x04" + packed + b"\x00\x01"
@@ -214,7 +214,7 @@ _conversations: Final = st.one_of(
 
 def _outcome(pieces: list[bytes], password_needed: bool) -> tuple[int, bytes, str, bytes]:
     """State, answer, target, and what is left for the endpoint."""
-    handshake, said = Handshake(password_needed), b""
+    handshake, said = SocksHandshake(password_needed), b""
     state = -1
     try:
         for piece in pieces:
@@ -233,16 +233,16 @@ def _outcome(pieces: list[bytes], password_needed: bool) -> tuple[int, bytes, st
 
 
 @given(_conversations, st.booleans())
-def test_pieces_mean_what_the_whole_means(data: bytes, password_needed: bool) -> None:
+def test_handshake_pieces_have_the_same_result_as_the_whole(data: bytes, password_needed: bool) -> None:
     whole = _outcome([data], password_needed)
     single = _outcome([bytes((byte,)) for byte in data], password_needed)
     assert single == whole
 
 
 @given(_conversations, st.booleans())
-def test_a_target_is_a_plain_word_whatever_was_sent(data: bytes, password_needed: bool) -> None:
-    """It is written into a line of text for the next hop."""
-    handshake = Handshake(password_needed)
+def test_a_target_contains_only_safe_characters_whatever_was_sent(data: bytes, password_needed: bool) -> None:
+    """It is written into the request line to the next hop."""
+    handshake = SocksHandshake(password_needed)
     try:
         handshake.feed(data)
     except ProtocolViolation:
@@ -256,8 +256,8 @@ def test_a_target_is_a_plain_word_whatever_was_sent(data: bytes, password_needed
 
 
 @given(st.lists(st.binary(min_size=1, max_size=64), max_size=200), st.booleans())
-def test_what_waits_for_a_whole_handshake_is_bounded(pieces: list[bytes], password_needed: bool) -> None:
-    handshake = Handshake(password_needed)
+def test_the_bytes_of_an_incomplete_handshake_are_limited(pieces: list[bytes], password_needed: bool) -> None:
+    handshake = SocksHandshake(password_needed)
     said = 0
     for piece in pieces:
         if handshake.state in (socks5.DIALLING, socks5.REFUSED, socks5.CHECKING):

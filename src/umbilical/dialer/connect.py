@@ -31,7 +31,7 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:%-]+")
 
 
 class Reply:
-    def __init__(self, head: bytes, parsed: http1.Reply) -> None:
+    def __init__(self, head: bytes, parsed: http1.ConnectReply) -> None:
         self.status: Final = parsed.status
         self.status_line: Final = f"{parsed.status} {parsed.reason}".strip()
         self.headers: Final = _headers(head)
@@ -79,7 +79,7 @@ async def connect(streams: Streams, server: str, endpoint: str, seconds: float, 
 async def read_reply(reader: asyncio.StreamReader) -> Reply:
     """Raises EOFError, ProtocolViolation, OSError."""
     head = b""
-    parsed: http1.Reply | None = None
+    parsed: http1.ConnectReply | None = None
     while parsed is None:
         line = await _line(reader)
         is_first, head = not head, head + line

@@ -168,13 +168,14 @@ class GrpcLayer(Layer):
             self._below.close()
 
     def _flush(self) -> None:
-        connection = self.call.connection
-        while self._below is not None and connection.has_pending():
-            while (view := connection.pending()) is not None:
+        sender = self.call.connection.sender
+        outbox = sender.outbox
+        while self._below is not None and not outbox.is_empty():
+            while (view := outbox.pending()) is not None:
                 # A copy: a transport may keep what it cannot send, and the memory is used again.
                 self._below.write(bytes(view))
-                connection.sent(len(view))
-            connection.after_flush()
+                outbox.sent(len(view))
+            sender.after_flush()
 
 
 async def dial(layer: GrpcLayer, server: str, endpoint: str, seconds: float, trace: Trace | None) -> None:
@@ -200,8 +201,9 @@ def _failure(layer: GrpcLayer, server: str, endpoint: str) -> DialFailed | None:
             return None
         reason = reason_of_text(call.answer.error)
         return DialFailed(reason, endpoint if reason in ENDPOINTS_OWN else server, call.answer.error)
-    if call.connection.failure is not None:
-        return DialFailed(Reason.PROTOCOL, server, f"no HTTP/2: {call.connection.failure.message}")
+    violation = call.connection.sender.failure
+    if violation is not None:
+        return DialFailed(Reason.PROTOCOL, server, f"no HTTP/2: {violation.message}")
     if layer.error is not None:
         return broken(layer.error, server)
     text = call.end or "the server ended the stream without an answer"

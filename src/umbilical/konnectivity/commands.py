@@ -1,11 +1,11 @@
-"""What the rules want done, in the imperative. The shells in `tunnel` obey; they decide nothing."""
+"""What the registry and the agent session want done. `tunnel` carries it out and decides nothing."""
 
-from typing import Final
+from typing import Final, Protocol
 
 from umbilical.konnectivity.dial_failure import DialFailure
 from umbilical.konnectivity.links import AgentLink, Tunnel
 
-# A connection as the agent sees it.
+# States of a connection at the agent.
 DIALLING: Final = 1
 CONNECTED: Final = 2
 FLUSHING: Final = 3
@@ -13,8 +13,30 @@ FLUSHING: Final = 3
 GONE: Final = 4
 
 
+class StartedDial(Protocol):
+    def cancel(self) -> None:
+        """Give the dial up, without an answer."""
+
+
+class ConnectedEndpoint(Protocol):
+    def deliver(self, view: memoryview) -> None:
+        """Payload for the endpoint, valid during this call."""
+
+    def pause(self) -> None:
+        """Stop reading from the endpoint: the client is slow."""
+
+    def resume(self) -> None:
+        """Read from the endpoint again."""
+
+    def flush_and_close(self) -> None:
+        """Write what is queued, then close and report `endpoint_flushed`."""
+
+    def abort(self, cause: str) -> None:
+        """Close at once, and log the cause."""
+
+
 class EndpointConnection:
-    """One dial, and then one TCP connection, of an agent."""
+    """One dial of an agent, then its TCP connection."""
 
     def __init__(self, dial_id: int, connection_id: int, network: str, address: str) -> None:
         self.dial_id: Final = dial_id
@@ -22,11 +44,14 @@ class EndpointConnection:
         self.network: Final = network
         self.address: Final = address
         self.state = DIALLING
-        self.shell: object | None = None
+        self.asked_at = 0.0
+        self.dial: StartedDial | None = None
+        self.endpoint: ConnectedEndpoint | None = None
+        """Once it is connected."""
 
 
 class Command:
-    """Base of all orders."""
+    """Base of all commands."""
 
 
 class ToAgent(Command):
@@ -37,7 +62,7 @@ class ToAgent(Command):
 
 
 class RefuseDial(Command):
-    """Tell the client that its dial failed; its tunnel has ended."""
+    """Report the failed dial to the client; its tunnel has ended."""
 
     def __init__(self, tunnel: Tunnel, failure: DialFailure) -> None:
         self.tunnel: Final = tunnel
@@ -45,14 +70,14 @@ class RefuseDial(Command):
 
 
 class OpenTunnel(Command):
-    """Tell the client that its dial succeeded."""
+    """Report the successful dial to the client."""
 
     def __init__(self, tunnel: Tunnel) -> None:
         self.tunnel: Final = tunnel
 
 
 class CloseTunnel(Command):
-    """Give the client what is buffered for it, then tell it that the tunnel is over."""
+    """Deliver what is buffered for the client, then close it."""
 
     def __init__(self, tunnel: Tunnel, error: str, cause: str) -> None:
         self.tunnel: Final = tunnel
@@ -66,14 +91,14 @@ class CountDialFailure(Command):
 
 
 class RetireAgent(Command):
-    """Its stream takes nothing any more: end it, so that nobody is sent there again."""
+    """End the agent's stream, which takes no more packets, so that it gets no more dials."""
 
     def __init__(self, link: AgentLink) -> None:
         self.link: Final = link
 
 
-class TellRedial(Command):
-    """An agent can no longer answer a dial, and another has been asked."""
+class ReportRedial(Command):
+    """Log that a dial went to another agent because the first can no longer answer."""
 
     def __init__(self, tunnel: Tunnel, left: AgentLink, cause: str) -> None:
         self.tunnel: Final = tunnel
@@ -81,8 +106,8 @@ class TellRedial(Command):
         self.cause: Final = cause
 
 
-class TellHealth(Command):
-    """An agent has become the last choice, or is chosen as any other again (`link.sick`)."""
+class ReportHealth(Command):
+    """Log that an agent became the last choice, or is healthy again (`link.sick`)."""
 
     def __init__(self, link: AgentLink, cause: str) -> None:
         self.link: Final = link
@@ -113,7 +138,7 @@ class FlushAndClose(Command):
 
 
 class AbortEndpoint(Command):
-    """Close at once: the server that it belonged to is gone."""
+    """Close the endpoint at once: the connection to its server is lost."""
 
     def __init__(self, connection: EndpointConnection) -> None:
         self.connection: Final = connection

@@ -7,7 +7,7 @@ sick -> well      an answer in time: to a dial that came to it for lack of other
 
 from typing import Final
 
-from umbilical.konnectivity.commands import Command, TellHealth, ToAgent
+from umbilical.konnectivity.commands import Command, ReportHealth, ToAgent
 from umbilical.konnectivity.links import AgentLink
 from umbilical.wire import packets
 from umbilical.wire.packets import DialResponse
@@ -21,7 +21,7 @@ PROBE_ADDRESS: Final = "the-server-asks-whether-you-dial-again"
 """Has no port, so that every agent answers with an error at once, and asks neither a resolver nor the network."""
 
 
-class Infirmary:
+class AgentHealth:
     """The links that are sick."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Infirmary:
         link.probe_due_at = now + PROBE_SECONDS
         link.weigh()
         self._sick[link.key] = link
-        return [TellHealth(link, cause)]
+        return [ReportHealth(link, cause)]
 
     def answered(self, link: AgentLink) -> list[Command]:
         """A dial was answered in time. An error counts too: it is the endpoint that failed then, not the agent."""
@@ -54,7 +54,7 @@ class Infirmary:
         link.sick = False
         link.weigh()
         del self._sick[link.key]
-        return [TellHealth(link, "it answers dials again")]
+        return [ReportHealth(link, "it answers dials again")]
 
     def forget(self, link: AgentLink) -> None:
         self._sick.pop(link.key, None)

@@ -1,32 +1,61 @@
 """Links of agents, the tunnels on them, and groups of links in the order of their load.
 
-A group has one seat per agent ID. Seats of one rank share a bucket; a load that changes by one moves its seat to the
-bucket next door, so that neither a dial nor its end costs more with more agents (decisions/0015).
+A group has one slot per agent ID. Slots of one rank share a bucket; a load that changes by one moves its slot to the
+next bucket, so the cost of a dial does not grow with the number of agents (decisions/0015).
 """
 
-from typing import Final
+from typing import Final, Protocol
 
+from umbilical.konnectivity.dial_failure import DialFailure
 from umbilical.konnectivity.metadata import AgentIdentifiers
 
-# A tunnel as the server sees it.
+# States of a tunnel at the server.
 PENDING: Final = 1
 ESTABLISHED: Final = 2
 CLOSING: Final = 3
-"""The client is done; the agent still flushes and then answers."""
+"""The client closed; the agent flushes its endpoint and then answers."""
 ENDED: Final = 4
 
 DRAINING_RANK: Final = 1 << 40
-"""Added to the load of a link that drains: it is chosen only when nobody else is left. No load comes near it."""
+"""Added to the load of a draining link, so that it is chosen only when no other is left. No load comes near it."""
 SICK_RANK: Final = 1 << 41
-"""Added when dials stay unanswered. Behind those that drain: they still serve, and their dials can be retried."""
+"""Added when dials stay unanswered. Draining links are preferred: they still answer dials."""
+
+
+class TunnelClient(Protocol):
+    """The client's end of a tunnel. The registry's commands reach it; it decides nothing about the tunnel."""
+
+    def opened(self, tunnel: "Tunnel") -> None:
+        """The dial succeeded."""
+
+    def refused(self, failure: DialFailure) -> None:
+        """The dial failed."""
+
+    def closed(self, error: str, cause: str) -> None:
+        """The endpoint's side is over: deliver what is buffered, then close the client."""
+
+    def deliver(self, view: memoryview) -> None:
+        """Payload from the endpoint, valid during this call."""
+
+    def pause(self) -> None:
+        """Stop reading from the client: the agent's end is slow."""
+
+    def resume(self) -> None:
+        """Read from the client again."""
+
+    def end_idle(self, cause: str) -> None:
+        """Close the tunnel: nothing has moved for too long."""
+
+    def byte_counts(self) -> tuple[int, int]:
+        """Bytes received from the client, and bytes for it."""
+        ...
 
 
 class Tunnel:
-    """One client's way to one endpoint, from its dial to its end."""
+    """A tunnel from one client to one endpoint, from its dial to its end."""
 
-    def __init__(self, client: object, dial_id: int, address: str, asked_at: float) -> None:
+    def __init__(self, client: TunnelClient, dial_id: int, address: str, asked_at: float) -> None:
         self.client: Final = client
-        """The shell that speaks to the client."""
         self.dial_id: Final = dial_id
         self.address: Final = address
         self.asked_at: Final = asked_at
@@ -36,16 +65,18 @@ class Tunnel:
         self.link: AgentLink | None = None
         self.protocol = "tcp"
         self.links_before: tuple[int, ...] = ()
-        """Keys of the links that were asked first and did not answer: a dial never goes to one of them again."""
+        """Keys of the links that got this dial before and did not answer; it never goes to one of them again."""
         self.connection_id = 0
         self.state = PENDING
         self.moved_bytes = 0
-        """When it was last looked at, where idle tunnels are closed."""
+        """Byte counts at the last check for idle tunnels."""
         self.idle_since = 0.0
+        self.reported = False
+        """Its line is in the log."""
 
 
 class AgentLink:
-    """One Connect stream of one agent. Two streams with one agent ID are two links, told apart by identity."""
+    """One Connect stream of one agent. Two streams with one agent ID are two links."""
 
     def __init__(
         self, key: int, agent_id: str, identifiers: AgentIdentifiers, *, understands_pause: bool = False
@@ -56,30 +87,28 @@ class AgentLink:
         self.identifiers = identifiers
         self.understands_pause = understands_pause
         self.has_own_streams = False
-        """Every tunnel has a stream of its own; its connection ID is the stream's number."""
+        """Each tunnel has its own stream, and the connection ID is the stream ID."""
         self.draining = False
         self.connections: dict[int, Tunnel] = {}
-        """By the connection ID that the agent chose; filled by the switchboard."""
+        """By the connection ID that the agent chose; filled by the registry."""
         self.pending: dict[int, Tunnel] = {}
-        """By dial ID: asked of this agent, not answered yet; filled by the switchboard."""
+        """By dial ID: sent to this agent, not answered yet; filled by the registry."""
         self.answered_orphans: dict[int, None] = {}
-        """Connection IDs that nobody owns and whose close was requested already, oldest first."""
-        self.shell: object | None = None
-        """What the tunnel room hangs on it: the stream itself."""
+        """Unknown connection IDs that the agent was asked to close already, oldest first."""
         self.unanswered_dials = 0
-        """In a row; any answer in time sets it back."""
+        """In a row; an answer in time resets it."""
         self.sick = False
         self.probe_due_at = 0.0
         self.probed_at = 0.0
-        """When a sick agent was asked for a sign that it dials again; 0: it owes no answer."""
+        """When a probe was sent to a sick agent; 0: no probe is unanswered."""
         self.rank = 0
-        self.seats: list[Seat] = []
+        self.slots: list[AgentSlot] = []
 
     def load(self) -> int:
         return len(self.pending) + len(self.connections)
 
     def weigh(self) -> None:
-        """Bring the order of choice up to date; every change of the tables and flags above ends with this call."""
+        """Update the rank; call this after every change of the tables and flags above."""
         rank = len(self.pending) + len(self.connections)
         if self.draining:
             rank += DRAINING_RANK
@@ -87,11 +116,11 @@ class AgentLink:
             rank += SICK_RANK
         if rank != self.rank:
             self.rank = rank
-            for seat in self.seats:
-                seat.group.settle(seat)
+            for slot in self.slots:
+                slot.group.settle(slot)
 
 
-class Seat:
+class AgentSlot:
     """One agent ID within one group."""
 
     def __init__(self, group: "Group", link: AgentLink) -> None:
@@ -99,15 +128,15 @@ class Seat:
         self.links: Final = [link]
         """Oldest first."""
         self.link = link
-        """The one that counts."""
+        """The one that gets dials."""
         self.rank = 0
         self.index = 0
 
     def best(self) -> AgentLink:
-        """The oldest link, since an agent that finds itself connected twice closes the later one.
+        """The oldest link: an agent that is connected twice closes the later one.
 
-        Upstream stops there. Here a link that drains or is sick stands behind a newer one: an agent that was restarted
-        under its old ID would else get no dial while its predecessor, kept alive by new dials, cannot leave.
+        Unlike upstream, a newer link is preferred to one that drains or is sick. Otherwise an agent restarted under
+        its old ID gets no dials, and its predecessor, kept alive by new dials, never exits.
         """
         best = self.links[0]
         if len(self.links) > 1:
@@ -119,94 +148,94 @@ class Seat:
 
 class Group:
     def __init__(self) -> None:
-        self.seats: Final[dict[str, Seat]] = {}
-        self._alone: Seat | None = None
-        """The only seat; it needs no order. Most hosts are named by one agent, and their groups then cost nothing."""
-        self._buckets: Final[dict[int, list[Seat]]] = {}
+        self.slots: Final[dict[str, AgentSlot]] = {}
+        self._alone: AgentSlot | None = None
+        """The only slot, which needs no buckets. Most hosts are announced by one agent."""
+        self._buckets: Final[dict[int, list[AgentSlot]]] = {}
         self._lowest = 0
 
     def add(self, link: AgentLink) -> None:
-        seat = self.seats.get(link.agent_id)
-        if seat is None:
+        slot = self.slots.get(link.agent_id)
+        if slot is None:
             self._open(link)
-        elif link not in seat.links:  # an agent may name the same host twice
-            seat.links.append(link)
-            link.seats.append(seat)
-            self.settle(seat)
+        elif link not in slot.links:  # an agent may announce the same host twice
+            slot.links.append(link)
+            link.slots.append(slot)
+            self.settle(slot)
 
     def _open(self, link: AgentLink) -> None:
-        seat = Seat(self, link)
-        self.seats[link.agent_id] = seat
-        link.seats.append(seat)
-        if len(self.seats) == 1:
-            self._alone = seat
+        slot = AgentSlot(self, link)
+        self.slots[link.agent_id] = slot
+        link.slots.append(slot)
+        if len(self.slots) == 1:
+            self._alone = slot
             return
         if self._alone is not None:
             self._lowest = self._alone.link.rank
             self._put(self._alone, self._lowest)
             self._alone = None
-        self._put(seat, link.rank)
+        self._put(slot, link.rank)
         self._lowest = min(self._lowest, link.rank)
 
-    def leave(self, seat: Seat, link: AgentLink) -> None:
-        seat.links.remove(link)
-        if seat.links:
-            self.settle(seat)
+    def leave(self, slot: AgentSlot, link: AgentLink) -> None:
+        slot.links.remove(link)
+        if slot.links:
+            self.settle(slot)
             return
-        del self.seats[link.agent_id]
-        if self._alone is seat:
+        del self.slots[link.agent_id]
+        if self._alone is slot:
             self._alone = None
             return
-        self._take(seat)
-        if len(self.seats) == 1:
+        self._take(slot)
+        if len(self.slots) == 1:
             self._buckets.clear()
-            self._alone = next(iter(self.seats.values()))
+            self._alone = next(iter(self.slots.values()))
         elif self._lowest not in self._buckets:
             self._lowest = min(self._buckets)
 
-    def settle(self, seat: Seat) -> None:
-        """Put a seat where it belongs, after its links or the rank of one of them have changed."""
-        seat.link = seat.best()
-        if self._alone is None and seat.link.rank != seat.rank:
-            self._move(seat, seat.link.rank)
+    def settle(self, slot: AgentSlot) -> None:
+        """Move a slot to its bucket after its links or their ranks have changed."""
+        slot.link = slot.best()
+        if self._alone is None and slot.link.rank != slot.rank:
+            self._move(slot, slot.link.rank)
 
-    def _move(self, seat: Seat, rank: int) -> None:
-        left = seat.rank
-        self._take(seat)
-        self._put(seat, rank)
+    def _move(self, slot: AgentSlot, rank: int) -> None:
+        left = slot.rank
+        self._take(slot)
+        self._put(slot, rank)
         if rank < self._lowest:
             self._lowest = rank
         elif left == self._lowest and left not in self._buckets:
-            # A load that grew by one: nobody can be between. All else is rare: an agent drains, falls sick, or heals.
+            # A load that grew by one leaves no rank in between. Other changes are rare: drain, sick, healthy again.
             self._lowest = rank if rank == left + 1 else min(self._buckets)
 
-    def _take(self, seat: Seat) -> None:
-        # The last of the bucket takes the hole, so that nothing shifts.
-        bucket = self._buckets[seat.rank]
+    def _take(self, slot: AgentSlot) -> None:
+        # The last slot fills the gap, so that no other index changes.
+        bucket = self._buckets[slot.rank]
         last = bucket.pop()
-        if last is not seat:
-            bucket[seat.index] = last
-            last.index = seat.index
+        if last is not slot:
+            bucket[slot.index] = last
+            last.index = slot.index
         if not bucket:
-            del self._buckets[seat.rank]
+            del self._buckets[slot.rank]
 
-    def _put(self, seat: Seat, rank: int) -> None:
+    def _put(self, slot: AgentSlot, rank: int) -> None:
         bucket = self._buckets.get(rank)
         if bucket is None:
             bucket = []
             self._buckets[rank] = bucket
-        seat.rank = rank
-        seat.index = len(bucket)
-        bucket.append(seat)
+        slot.rank = rank
+        slot.index = len(bucket)
+        bucket.append(slot)
 
     def least_loaded(self, draw: int) -> AgentLink:
-        """Of those with the least load, the one that the draw picks. Not to be asked of an empty group."""
+        """One of the links with the least load, picked by `draw`. The group must not be empty."""
         if self._alone is not None:
             return self._alone.link
         bucket = self._buckets[self._lowest]
         return bucket[draw % len(bucket)].link
 
     def is_well(self) -> bool:
-        """Whether there is a link that neither drains nor is sick."""
+        """Whether a link is neither draining nor sick."""
         lowest = self._alone.link.rank if self._alone is not None else self._lowest
-        return bool(self.seats) and lowest < DRAINING_RANK
+        return bool(self.slots) and lowest < DRAINING_RANK

@@ -106,7 +106,7 @@ class NetworkTable:
         family = self._families[version]
         groups = family.groups.get(length, {})
         group = groups.get(prefix)
-        if group is None or group.seats:
+        if group is None or group.slots:
             return
         del groups[prefix]
         self.count -= 1

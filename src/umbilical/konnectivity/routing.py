@@ -40,19 +40,19 @@ class Roster:
             self._agents.add(link)
 
     def forget_empty_groups(self, link: AgentLink) -> None:
-        """The link has left its seats; nobody may be left in its groups."""
+        """The link has left its slots; nobody may be left in its groups."""
         if self.strategy == CIDR:
             for network in networks_of(link):
                 self._networks.forget_if_empty(network)
             return
         for host in hosts_of(link):
             group = self._hosts.get(host)
-            if group is not None and not group.seats:
+            if group is not None and not group.slots:
                 del self._hosts[host]
 
     def choose(self, host: str, draw: int) -> AgentLink | None:
         group = self._group(host)
-        return group.least_loaded(draw) if group is not None and group.seats else None
+        return group.least_loaded(draw) if group is not None and group.slots else None
 
     def _group(self, host: str) -> Group | None:
         if self.strategy == CIDR:
@@ -66,10 +66,10 @@ class Roster:
         """How many agents, hosts or networks it knows."""
         if self.strategy == CIDR:
             return self._networks.count
-        return len(self._hosts) if self.strategy == DEST_HOST else len(self._agents.seats)
+        return len(self._hosts) if self.strategy == DEST_HOST else len(self._agents.slots)
 
 
-class Switchyard:
+class AgentRouter:
     """All connected agents, and the choice among them. Never empty of strategies."""
 
     def __init__(self, strategies: tuple[str, ...]) -> None:
@@ -82,9 +82,9 @@ class Switchyard:
 
     def remove(self, link: AgentLink) -> None:
         """Take this link out, by identity: a newer stream of the same agent stays. Twice is harmless."""
-        for seat in link.seats:
-            seat.group.leave(seat, link)
-        link.seats.clear()
+        for slot in link.slots:
+            slot.group.leave(slot, link)
+        link.slots.clear()
         for roster in self._rosters:
             roster.forget_empty_groups(link)
 

@@ -29,7 +29,7 @@ from umbilical.proxies.settings import ListenerSettings
 from umbilical.proxies.user_proxy import Ways
 from umbilical.record import Record
 from umbilical.tunnel.causes import log_fields
-from umbilical.tunnel.notices import Hush
+from umbilical.tunnel.notices import LogThrottle
 
 if TYPE_CHECKING:
     from umbilical.proxies.http_plain import PlainRequests
@@ -64,7 +64,7 @@ class HttpProxy:
         self.default_connect_port: Final = default_connect_port
         """For CONNECT without a port; None: refused."""
         self.relay_limits: Final = RelayLimits(settings.idle_seconds, settings.buffer_bytes)
-        self.hush: Final = Hush()
+        self.throttle: Final = LogThrottle()
         self.is_draining = False
         self.waiting: Final[set[Client]] = set()
         """Clients that were served and have not asked for more yet."""
@@ -131,7 +131,7 @@ class _Connection:
 
     def _tell_refusal(self, answer: Answer) -> None:
         """The first of a kind at once, then how many there were."""
-        more = self._proxy.hush.more(f"{answer.code} {answer.what}", time.monotonic())
+        more = self._proxy.throttle.more(f"{answer.code} {answer.what}", time.monotonic())
         if more is not None:
             told = f"{answer.what}: {answer.why}{more}"
             fields = log_fields(answer.code, answer.remedy)

@@ -22,7 +22,7 @@ from umbilical.proxies.relay import RelayLimits, log_tunnel, peer_of, relay
 from umbilical.proxies.settings import ListenerSettings, Socks5Settings
 from umbilical.tunnel.causes import log_fields
 from umbilical.tunnel.certificates import file_stamp
-from umbilical.tunnel.notices import Hush
+from umbilical.tunnel.notices import LogThrottle
 from umbilical.wire import socks5
 from umbilical.wire.errors import ProtocolViolation
 
@@ -106,13 +106,13 @@ class Socks5:
         self._metrics: Final = metrics
         self._credentials: Final = credentials
         self._limits: Final = RelayLimits(settings.idle_seconds, settings.buffer_bytes)
-        self._hush: Final = Hush()
+        self._throttle: Final = LogThrottle()
 
     def drain(self) -> None:
         """Every connection is one request: there is nobody to let go."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        handshake = socks5.Handshake(self._credentials is not None)
+        handshake = socks5.SocksHandshake(self._credentials is not None)
         try:
             async with asyncio.timeout(self._settings.handshake_seconds):
                 await self._shake_hands(handshake, reader, writer)
@@ -127,7 +127,7 @@ class Socks5:
             self._turned_away(writer, handshake.refusal.kind, handshake.refusal.text)
 
     async def _shake_hands(
-        self, handshake: socks5.Handshake, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, handshake: socks5.SocksHandshake, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Until the client has asked for something, was refused, or has left."""
         while handshake.state not in (socks5.DIALLING, socks5.REFUSED):
@@ -139,7 +139,7 @@ class Socks5:
                 handshake.credentials_are(self._credentials.are_valid(handshake.username, handshake.password))
             writer.write(handshake.output())
 
-    async def _connect(self, handshake: socks5.Handshake, request: socks5.Request, client: Streams) -> None:
+    async def _connect(self, handshake: socks5.SocksHandshake, request: socks5.SocksRequest, client: Streams) -> None:
         began = time.monotonic()
         where = join_host_port(request.host, request.port)
         try:
@@ -168,7 +168,7 @@ class Socks5:
 
     def _say(self, kind: str, text: str, code: str, remedy: str) -> None:
         """The first of a kind at once, then how many there were: a storm is a few lines."""
-        more = self._hush.more(kind, time.monotonic())
+        more = self._throttle.more(kind, time.monotonic())
         if more is not None:
             logger.warning("%s%s", text, more, extra=log_fields(code, remedy))
 

@@ -14,8 +14,8 @@ from umbilical.konnectivity import metadata
 from umbilical.tunnel import causes, certificates, outbound
 from umbilical.tunnel.certificate_dates import explain
 from umbilical.tunnel.channel import TlsChannel
-from umbilical.tunnel.dialing import DialDesk, Resolver
-from umbilical.tunnel.endpoint import Workshop
+from umbilical.tunnel.dialing import EndpointDialer, Resolver
+from umbilical.tunnel.endpoint import EndpointContext
 from umbilical.tunnel.interfaces import ServerCounter
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.metrics import AgentGauges, AgentMetrics
@@ -46,9 +46,9 @@ class Agent(LinkKeeper):
         """Knows servers by their leases, where that is wanted."""
         self._loop: Final = loop
         self._certificates: Final = certificates.agent(settings, loop, self.metrics.certificates)
-        desk = DialDesk(loop, resolver, settings.dial_timeout_seconds, settings.limits.concurrent_dials)
-        self._desk: Final = desk
-        self._workshop: Final = Workshop(loop, desk, settings.limits, self.metrics)
+        dialer = EndpointDialer(loop, resolver, settings.dial_timeout_seconds, settings.limits.concurrent_dials)
+        self._dialer: Final = dialer
+        self._context: Final = EndpointContext(loop, dialer, settings.limits, self.metrics)
         self._book: Final = TargetBook(
             settings.servers, settings.sync_interval_seconds, settings.sync_interval_cap_seconds
         )
@@ -231,7 +231,7 @@ class Agent(LinkKeeper):
         except OSError as error:
             raise ConnectFailed(f"TCP: {error.strerror or error}") from error
         channel = TlsChannel(self._loop, sock, self._certificates.context(), host)
-        link = ServerLink(channel, headers, outbound.display(host, port), self, self._workshop)
+        link = ServerLink(channel, headers, outbound.display(host, port), self, self._context)
         hello = asyncio.get_running_loop().create_future()
         self._hellos[link] = hello
         link.start()

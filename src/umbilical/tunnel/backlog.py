@@ -1,61 +1,78 @@
-"""One end of a tunnel takes its bytes too slowly: who is slowed down, and when the tunnel is given up.
+"""One end of a tunnel takes its bytes too slowly: who is slowed down, and when the tunnel is closed.
 
-First its own far end is asked to pause, if that is one of ours; the buffer then stays small. A peer that cannot be
-asked is held back by the window of the stream that all its tunnels share, but only past the cap, and only as long as
-the slow end still moves: one that stands still is given up, so that its neighbours go on
-(faults slow-client and slow-endpoint, decisions/0005).
+First the far end is asked to pause, if it is one of ours; the buffer then stays small. An upstream peer does not know
+PAUSE. Past the buffer's limit it is held back by the window of the stream that all its tunnels share, as long as the
+slow end still moves. An end that takes nothing is closed, so that its neighbours go on (faults slow-client and
+slow-endpoint, decisions/0005).
 """
 
-from typing import Final
+from typing import Final, Protocol
 
-from umbilical.tunnel.channel import Owner
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.settings import Limits
 from umbilical.tunnel.transport import Transport
 from umbilical.wire.http2.streams import Stream
 
 STUCK_SECONDS: Final = 5.0
-"""How long an end over its cap may take nothing. konnectivity-client gives its own readers 10 s."""
+"""How long an end over its buffer limit may take nothing. konnectivity-client gives its own readers 10 s."""
 
 
-class Brake:
-    """Holds back the credit of a stream while anybody stands on it."""
+class SlowEnd(Protocol):
+    def ask_pause(self) -> bool:
+        """Ask the far end to send no more; False if it does not support that."""
+        ...
+
+    def ask_resume(self) -> None:
+        """Our reader has caught up: let the far end send again."""
+
+    def on_stalled(self, waiting: int) -> None:
+        """Our reader takes nothing while the far end pauses: log it."""
+
+    def on_stuck(self) -> None:
+        """Our reader takes nothing while its full buffer holds other tunnels back: close the tunnel."""
+
+    def on_crash(self, error: Exception) -> None:
+        """An internal error; close the tunnel."""
+
+
+class CreditHold:
+    """Withholds the credit of a stream while at least one holder wants that."""
 
     def __init__(self, transport: Transport, stream: Stream) -> None:
         self.loop: Final = transport.loop
         self._transport: Final = transport
         self._stream: Final = stream
-        self._feet: Final[set[Handler]] = set()
+        self._holders: Final[set[Handler]] = set()
 
-    def press(self, foot: Handler) -> None:
-        self._feet.add(foot)
+    def add(self, holder: Handler) -> None:
+        self._holders.add(holder)
         self._transport.connection.hold_credit(self._stream)
 
-    def release(self, foot: Handler) -> None:
-        self._feet.discard(foot)
-        if not self._feet and not self._transport.closed:
+    def remove(self, holder: Handler) -> None:
+        self._holders.discard(holder)
+        if not self._holders and not self._transport.closed:
             self._transport.connection.release_credit(self._stream)
             self._transport.touch()
 
 
 class StallWatch(Handler):
-    """Looks from time to time whether an end whose far end pauses has moved; tells once for every standstill."""
+    """Checks from time to time whether an end with a paused sender has moved; reports each standstill once."""
 
     def __init__(self, loop: Loop, backlog: "Backlog") -> None:
         self._loop: Final = loop
         self._backlog: Final = backlog
         self._moves = backlog.moves
-        self._has_told = False
+        self._reported = False
         self._timer = loop.after(STUCK_SECONDS, self)
 
     def on_timer(self) -> None:
         backlog = self._backlog
         if not backlog.is_watched():
             return
-        stands = backlog.moves == self._moves
-        if stands and not self._has_told:
+        stalled = backlog.moves == self._moves
+        if stalled and not self._reported:
             backlog.stalled()
-        self._has_told = stands
+        self._reported = stalled
         self._moves = backlog.moves
         self._timer = self._loop.after(STUCK_SECONDS, self)
 
@@ -69,15 +86,15 @@ class StallWatch(Handler):
 class Backlog(Handler):
     """Watches one end's buffer, from the moment it grows past `Limits.pause_above_bytes`."""
 
-    def __init__(self, limits: Limits, brake: Brake, stuck: Deadlines, end: Owner) -> None:
+    def __init__(self, limits: Limits, hold: CreditHold, stuck: Deadlines, end: SlowEnd) -> None:
         self._limits: Final = limits
-        self._brake: Final = brake
+        self._hold: Final = hold
         self._stuck: Final = stuck
         self._end: Final = end
         self._asked_pause = False
-        self._braking = False
+        self._holding = False
         self.moves = 0
-        """Counts up whenever the slow end takes something."""
+        """Incremented whenever the slow end takes something."""
         self._waiting = 0
         self._watch: StallWatch | None = None
 
@@ -86,35 +103,35 @@ class Backlog(Handler):
         if not self._asked_pause:
             self._asked_pause = self._end.ask_pause()
             if self._asked_pause and self._watch is None:
-                self._watch = StallWatch(self._brake.loop, self)
-        if waiting > self._limits.tunnel_buffer_bytes and not self._braking:
-            self._braking = True
-            self._brake.press(self)
+                self._watch = StallWatch(self._hold.loop, self)
+        if waiting > self._limits.tunnel_buffer_bytes and not self._holding:
+            self._holding = True
+            self._hold.add(self)
             self._stuck.add(self)
 
     def shrank(self, waiting: int) -> None:
         self.moves += 1
         self._waiting = waiting
-        if self._braking:
+        if self._holding:
             if waiting <= self._limits.tunnel_buffer_bytes * 3 // 4:
                 self._let_go()
             else:
-                self._stuck.add(self)  # it moves: its time begins anew
+                self._stuck.add(self)  # it moves: restart its time limit
         if self._asked_pause and waiting <= self._limits.pause_above_bytes >> 1:
             self._asked_pause = False
             self._end.ask_resume()
 
     def over(self) -> None:
-        """Nothing more will come for this end."""
+        """No more bytes come for this end."""
         self._asked_pause = False
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
-        if self._braking:
+        if self._holding:
             self._let_go()
 
     def is_watched(self) -> bool:
-        """Asked by its watch, which ends where nothing is paused any more."""
+        """Whether its watch goes on: it ends where the sender is not paused any more."""
         if not self._asked_pause:
             self._watch = None
         return self._asked_pause
@@ -123,9 +140,9 @@ class Backlog(Handler):
         self._end.on_stalled(self._waiting)
 
     def _let_go(self) -> None:
-        self._braking = False
+        self._holding = False
         self._stuck.discard(self)
-        self._brake.release(self)
+        self._hold.remove(self)
 
     def on_timer(self) -> None:
         self.over()

@@ -1,4 +1,4 @@
-"""One non-blocking socket, plain or TLS, as the data plane sees it: receive into given memory, send a slice.
+"""One non-blocking socket, plain or TLS: receive into given memory, send a slice.
 
 Edge-triggered: `readable` stays true until the socket was seen empty. TLS runs over two memory buffers (MemoryBIO):
 one receive and one send per turn instead of one per 16 KiB record.
@@ -13,85 +13,69 @@ from typing import Final, cast
 from umbilical.tunnel.loop import BOTH_ENDED, HANGUP, IN, OUT, Handler, Loop
 
 END: Final = 0
-"""The peer will send no more."""
+"""The peer sends no more."""
 AGAIN: Final = -1
-"""Nothing now."""
+"""No bytes now."""
 LOST: Final = -2
 """The connection broke; `Channel.error` says how."""
 
 _CIPHER_BYTES: Final = 256 * 1024
 _cipher: Final = bytearray(_CIPHER_BYTES)
 _cipher_view: Final = memoryview(_cipher)
-"""Where ciphertext lands on its way into a BIO: one thread reads one socket at a time, so one is enough."""
+"""Ciphertext on its way into a BIO. One is enough: one thread reads one socket at a time."""
 SEND_BUFFER_BYTES: Final = 1024 * 1024
-"""For a client's Unix socket, once it was full: a download then needs fewer turns (io: 700 to 911 MB/s). The kernel
-cuts it to net.core.wmem_max. Short tunnels never pay for it."""
+"""For a client's Unix socket, set when it was full: a download then needs fewer turns (measured: 700 to 911 MB/s). The
+kernel limits it to net.core.wmem_max."""
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)
-"""struct linger: on, for no time at all."""
+"""struct linger: on, for zero seconds."""
 _PLAIN_AT_ONCE: Final = 256 * 1024
-"""At most this much is encrypted ahead of the socket."""
+"""How much is encrypted ahead of the socket at most."""
 
 
-class Owner(Handler):
-    """Who is told about a channel, and about room on the transport that its payload goes to."""
+class ChannelOwner(Handler):
+    """What a channel reports to."""
 
     def on_open(self) -> None:
-        """A TLS handshake is done, or a connect succeeded."""
+        """The TLS handshake is done."""
 
     def on_readable(self) -> None:
-        """Bytes or the end are waiting."""
+        """Bytes, or the peer's end, can be read."""
 
     def on_writable(self) -> None:
-        """There is room again after a send came back short."""
+        """A send can go on after it came back short."""
 
     def on_lost(self, reason: str) -> None:
         """The handshake failed, or a handler crashed; the channel is closed."""
 
-    def ask_pause(self) -> bool:
-        """Our reader is slow: ask the far end to send no more; False when it cannot be asked."""
-        return False
 
-    def ask_resume(self) -> None:
-        """Our reader has caught up."""
-
-    def on_stalled(self, waiting: int) -> None:
-        """Our reader stands still, though its far end was asked to pause: nobody suffers, but somebody should know."""
-
-    def on_stuck(self) -> None:
-        """Our reader stands still while its full buffer holds others back: give it up."""
-
-    def on_room(self) -> None:
-        """`Transport.wait` was called and it is our turn: hand over one quantum, and wait again if there is more."""
-
-
-_nobody: Final = Owner()
+_no_owner: Final = ChannelOwner()
 
 
 class Channel(Handler):
-    """A plain socket. `TlsChannel` below has the same face."""
+    """A plain socket. `TlsChannel` has the same methods."""
 
     def __init__(self, loop: Loop, sock: socket.socket) -> None:
         self.loop: Final = loop
         self.sock: Final = sock
         self.descriptor: Final = sock.fileno()
-        self.owner: Owner = Owner()
+        self.owner = _no_owner
         self.is_plain = True
         self.readable = False
         self.hung_up = False
-        """The peer has ended its side, or all: whatever is left must be read to the end now, no edge will come."""
+        """The peer has ended its side or closed: read to the end now, since no further event comes."""
         self.is_gone = False
-        """The peer takes nothing any more either. A TCP peer that closed tells only when something is sent to it."""
+        """The peer does not receive either. A TCP peer that closed shows this only when something is sent to it."""
         self.closed = False
         self.error = ""
         self._asks_room = False
         self._watches_writable = False
         self._sending_ended = False
 
-    def start(self, owner: Owner) -> None:
+    def start(self, owner: ChannelOwner) -> None:
         self.owner = owner
         self.loop.add(self.descriptor, self, writable=False)
 
-    def adopt(self, owner: Owner) -> None:
+    def adopt(self, owner: ChannelOwner) -> None:
         """Like `start`, for a descriptor that the loop watches already, for writing too."""
         self.owner = owner
         self._watches_writable = True
@@ -134,7 +118,7 @@ class Channel(Handler):
         owner.on_lost(reason)
 
     def ask_room(self) -> None:
-        """Tell the owner when sending can go on."""
+        """Call the owner's `on_writable` when sending can go on."""
         self._asks_room = True
         if not self._watches_writable and not self.closed:
             self._watches_writable = True
@@ -156,7 +140,7 @@ class Channel(Handler):
         return count
 
     def send(self, view: memoryview | bytes | bytearray) -> int:
-        """How many bytes were taken, perhaps 0; or LOST."""
+        """How many bytes were sent, perhaps 0; or LOST."""
         try:
             return self.sock.send(view)
         except BlockingIOError:
@@ -165,15 +149,15 @@ class Channel(Handler):
             return self._lost(error)
 
     def add(self, view: memoryview) -> int:
-        """Like `send`, but what is taken may wait for `push`, so that small pieces leave together."""
+        """Like `send`, but bytes may wait for `push`, so that small pieces are sent together."""
         return self.send(view)
 
     def has_unsent(self) -> bool:
-        """Bytes were taken by `send` that have not reached the socket yet."""
+        """Bytes that `send` accepted have not reached the socket yet."""
         return False
 
     def push(self) -> bool:
-        """Move bytes that were taken on to the socket; False when it broke."""
+        """Send accepted bytes to the socket; False when it broke."""
         return True
 
     def _lost(self, error: OSError) -> int:
@@ -182,7 +166,7 @@ class Channel(Handler):
         return LOST
 
     def end_sending(self) -> None:
-        """Tell the peer that nothing more follows."""
+        """Signal the peer that no more bytes follow."""
         if self._sending_ended:
             return
         self._sending_ended = True
@@ -192,7 +176,7 @@ class Channel(Handler):
             pass  # it is gone already
 
     def reset(self) -> None:
-        """Close so that the peer cannot take it for an orderly end."""
+        """Close with a reset, which the peer cannot mistake for an orderly end."""
         if not self.closed:
             self.error = self.error or "reset"
             try:
@@ -205,7 +189,7 @@ class Channel(Handler):
         if not self.closed:
             self.closed = True
             self.readable = False
-            self.owner = _nobody  # breaks the circle: both are freed at once
+            self.owner = _no_owner  # breaks the reference cycle: both are freed at once
             self.loop.forget(self.descriptor)
             self.sock.close()
 
@@ -225,10 +209,10 @@ class TlsChannel(Channel):
         self._socket_readable = False
         self._ending = False
         self._left = bytearray()
-        """Decrypted ahead of the owner, when our side ended."""
+        """Decrypted when our side ended, not read by the owner yet."""
         self._unsent = memoryview(b"")
 
-    def start(self, owner: Owner) -> None:
+    def start(self, owner: ChannelOwner) -> None:
         super().start(owner)
         self._shake_hands()
 
@@ -402,7 +386,7 @@ class TlsChannel(Channel):
         super().end_sending()
 
     def _empty_incoming(self) -> None:
-        """SSL_shutdown takes a record that it finds for a violation: it throws it away, and the connection with it."""
+        """SSL_shutdown treats an unread record as a violation: it drops the record and fails the connection."""
         try:
             while octets := self.tls.read(_CIPHER_BYTES):
                 self._left += octets

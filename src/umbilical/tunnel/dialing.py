@@ -9,7 +9,6 @@ from collections import deque
 from typing import Final, Protocol
 
 from umbilical.konnectivity import dial_failure
-from umbilical.tunnel.channel import Owner
 from umbilical.tunnel.loop import HANGUP, Deadlines, Handler, Loop
 
 FALLBACK_SECONDS: Final = 0.3
@@ -23,18 +22,18 @@ class Resolver(Protocol):
         """Look the name up, then call `dial.resolved` or `dial.unresolved`, in the loop's thread."""
 
 
-class DialOwner(Owner):
-    """Who wanted the dial, and then owns its channel."""
+class DialOwner:
+    """What a dial reports to."""
 
     def dial_succeeded(self, sock: socket.socket, mask: int) -> None:
-        """Connected; the loop watches the socket already. `mask` is the event that said so."""
+        """Connected; the loop watches the socket already. `mask` is the event that reported it."""
 
     def dial_failed(self, text: str) -> None:
-        """`text` is what Go would say."""
+        """`text` is in Go's words."""
 
 
-class DialDesk:
-    """All dials of one agent: at most `limit` under way, the others wait in line within their own time limit."""
+class EndpointDialer:
+    """All dials of one agent: at most `limit` under way, the others queue within their own time limit."""
 
     def __init__(self, loop: Loop, resolver: Resolver, timeout_seconds: float, limit: int) -> None:
         self.loop: Final = loop
@@ -83,9 +82,9 @@ class DialDesk:
 
 
 class Dial(Handler):
-    def __init__(self, desk: DialDesk, owner: DialOwner, network: str, address: str) -> None:
-        self._desk: Final = desk
-        self.loop: Final = desk.loop
+    def __init__(self, dialer: EndpointDialer, owner: DialOwner, network: str, address: str) -> None:
+        self._dialer: Final = dialer
+        self.loop: Final = dialer.loop
         self._owner: Final = owner
         self.network: Final = network
         self._address: Final = address
@@ -108,7 +107,7 @@ class Dial(Handler):
         literal = _literal(host or ("::1" if self.network == "tcp6" else "127.0.0.1"), port)
         if literal is None:
             self._looks_up = host
-            self._desk.resolver.resolve(self, host, port)
+            self._dialer.resolver.resolve(self, host, port)
         else:
             self.resolved([literal])
 
@@ -170,7 +169,7 @@ class Dial(Handler):
             self.loop.after(FALLBACK_SECONDS, _Fallback(self))
 
     def on_timer(self) -> None:
-        """The time limit of the whole dial, from the desk."""
+        """The time limit of the whole dial, from the dialer."""
         self._fail(self._timeout_text())
 
     def _timeout_text(self) -> str:
@@ -198,7 +197,7 @@ class Dial(Handler):
             if attempt is not winner:
                 attempt.abandon()
         self._attempts.clear()
-        self._desk.finished(self)
+        self._dialer.finished(self)
 
 
 class _Fallback(Handler):

@@ -5,17 +5,16 @@ import time
 from typing import Final
 
 from umbilical.tunnel.channel import Channel, TlsChannel
-from umbilical.tunnel.exchange import Exchange
 from umbilical.tunnel.grpc_client import GrpcClient
 from umbilical.tunnel.keepalive import Heartbeat
+from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.transport import Transport, client_side_connection
 from umbilical.wire import grpc
 from umbilical.wire.errors import ProtocolViolation
-from umbilical.wire.http2 import connection as http2
+from umbilical.wire.http2.events import ConnectionEvent, DataReceived, HeadersReceived, StreamReset
 from umbilical.wire.http2.headers import HeaderList
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.packet_data import find_data
-from umbilical.wire.packets import decode_packet
+from umbilical.wire.packet_data import read_packets
 
 logger = logging.getLogger(__name__)
 
@@ -25,24 +24,26 @@ PROXY_PATH: Final = b"/ProxyService/Proxy"
 class GrpcTransport(Transport):
     """One client connection."""
 
-    def __init__(self, channel: Channel, exchange: Exchange) -> None:
-        super().__init__(exchange.loop, channel, client_side_connection())
-        self._exchange: Final = exchange
+    def __init__(self, channel: Channel, core: ServerCore) -> None:
+        super().__init__(core.loop, channel, client_side_connection())
+        self._core: Final = core
         self._heartbeat: Heartbeat | None = None
+        self._clients: Final[dict[int, GrpcClient]] = {}
+        """By the ID of their Proxy stream."""
 
     def start(self) -> None:
-        self._exchange.transports.add(self)
+        self._core.transports.add(self)
         if isinstance(self.channel, TlsChannel):
-            self._exchange.handshakes.add(self)
+            self._core.handshakes.add(self)
         else:
-            self._heartbeat = Heartbeat(self, self._exchange.settings.frontend_keepalive)
+            self._heartbeat = Heartbeat(self, self._core.settings.frontend_keepalive)
         super().start()
         if self.channel.is_plain:
-            self.on_readable()  # most often its greeting is here already, and one event is saved
+            self.on_readable()  # usually its first bytes have arrived already, which saves an event
 
     def on_open(self) -> None:
-        self._exchange.handshakes.discard(self)
-        self._heartbeat = Heartbeat(self, self._exchange.settings.frontend_keepalive)
+        self._core.handshakes.discard(self)
+        self._heartbeat = Heartbeat(self, self._core.settings.frontend_keepalive)
 
     def on_timer(self) -> None:
         self.lose("TLS handshake took too long")
@@ -50,20 +51,18 @@ class GrpcTransport(Transport):
     def on_flush(self) -> None:
         started = time.perf_counter()
         super().on_flush()
-        self._exchange.metrics.frontend_write_seconds.observe(time.perf_counter() - started)
+        self._core.metrics.frontend_write_seconds.observe(time.perf_counter() - started)
 
-    def on_event(self, event: int) -> None:
-        connection = self.connection
-        stream = connection.stream
-        if stream is None:
-            return
-        if event == http2.HEADERS:
-            if stream.owner is None and not connection.end_stream:
-                self._on_call(stream, connection.headers)
+    def on_event(self, event: ConnectionEvent) -> None:
+        if isinstance(event, HeadersReceived):
+            if event.stream.stream_id not in self._clients and not event.end_stream:
+                self._on_call(event.stream, event.headers)
             else:
-                self._on_end(stream)
-        elif event == http2.RESET and isinstance(stream.owner, GrpcClient):
-            stream.owner.gone("client cancelled its stream")
+                self._on_end(event.stream)
+        elif isinstance(event, StreamReset):
+            client = self._clients.get(event.stream.stream_id)
+            if client is not None:
+                client.gone("client cancelled its stream")
 
     def _on_call(self, stream: Stream, headers: HeaderList) -> None:
         path = b""
@@ -78,34 +77,25 @@ class GrpcTransport(Transport):
         if refusal:
             self.finish(stream, grpc.PERMISSION_DENIED, refusal)
             return
-        client = GrpcClient(self, stream, self._exchange)
-        stream.owner = client
-        self._exchange.proxy_streams += 1
-        self.connection.send_headers(stream, grpc.RESPONSE_HEADERS)
+        GrpcClient(self, stream, self._core, self._clients)
+        self.connection.sender.send_headers(stream, grpc.RESPONSE_HEADERS)
 
     def _refusal(self) -> str:
         channel = self.channel
-        return self._exchange.refuse_client(channel.tls, channel.peer()) if isinstance(channel, TlsChannel) else ""
+        return self._core.refuse_client(channel.tls, channel.peer()) if isinstance(channel, TlsChannel) else ""
 
-    def on_data(self, stream: Stream) -> None:
-        connection = self.connection
-        client = stream.owner
-        size = connection.end - connection.start
-        ended = connection.end_stream
-        if not isinstance(client, GrpcClient):
-            connection.credit(stream, size)
+    def on_data(self, event: DataReceived) -> None:
+        stream = event.stream
+        client = self._clients.get(stream.stream_id)
+        size = event.end - event.start
+        ended = event.end_stream
+        if client is None:
+            self.connection.credit(stream, size)
             return
-        reader = stream.reader
-        reader.feed(connection.data, connection.view, connection.start, connection.end)
         try:
-            while reader.next_message():
-                connection_id, start = find_data(reader.source, reader.start, reader.end)
-                if start >= 0:
-                    client.on_payload(connection_id, reader.view[start : reader.end])
-                else:
-                    client.on_packet(decode_packet(reader.source, reader.start, reader.end))
+            read_packets(event, client)
         except ProtocolViolation as violation:
-            self._exchange.metrics.stream_error("from_client", grpc.CODE_NAMES[violation.code])
+            self._core.metrics.stream_error("from_client", grpc.CODE_NAMES[violation.code])
             client.end(violation.code, violation.message)
             return
         client.credit(size)
@@ -113,9 +103,9 @@ class GrpcTransport(Transport):
             self._on_end(stream)
 
     def _on_end(self, stream: Stream) -> None:
-        """The client will send no more: in this protocol that ends the tunnel."""
-        client = stream.owner
-        if isinstance(client, GrpcClient):
+        """The client sends no more, which ends the tunnel of a Proxy stream."""
+        client = self._clients.get(stream.stream_id)
+        if client is not None:
             client.end(grpc.OK, "")
         else:
             self.finish(stream, grpc.OK, "")
@@ -125,8 +115,6 @@ class GrpcTransport(Transport):
             self._heartbeat.stop()
         else:
             logger.info("client connection failed peer=%s: %s", self.channel.peer(), reason)
-        for stream in list(self.connection.streams.values()):
-            client = stream.owner
-            if isinstance(client, GrpcClient):
-                client.gone(f"client connection over: {reason}")
-        self._exchange.transport_closed(self)
+        for client in list(self._clients.values()):
+            client.gone(f"client connection over: {reason}")
+        self._core.transport_closed(self)

@@ -160,9 +160,9 @@ class _Connection:
         await self._write(_response_bytes(request, response, head.version, head.keep_alive))
         return (not head.has_body or await self._skip_body(head)) and head.keep_alive
 
-    async def _read_head(self) -> http1.Request | None:
+    async def _read_head(self) -> http1.Http1Request | None:
         """Return the next request head, or None at the end of the connection."""
-        parser = http1.ConnectHead(MAX_HEAD_BYTES)
+        parser = http1.Http1RequestReader(MAX_HEAD_BYTES)
         data, self._rest = self._rest or await self._first_bytes(), b""
         async with asyncio.timeout(HEAD_SECONDS):
             while data:
@@ -180,7 +180,7 @@ class _Connection:
         self.is_idle = False
         return data
 
-    async def _skip_body(self, head: http1.Request) -> bool:
+    async def _skip_body(self, head: http1.Http1Request) -> bool:
         """Discard the body; return False if it is too large, malformed or cut off."""
         self._body_bytes_allowed = MAX_BODY_BYTES
         async with asyncio.timeout(HEAD_SECONDS):

@@ -42,7 +42,7 @@ class Heartbeat(Handler):
         if silence < self._keepalive.interval_seconds:
             return self._keepalive.interval_seconds - silence
         self._asked_at = now
-        transport.connection.ping(_PING_PAYLOAD)
+        transport.connection.sender.ping(_PING_PAYLOAD)
         transport.touch()
         return answer_seconds
 
@@ -113,7 +113,7 @@ class PathWatch(Handler):
             self._asked_at = now
             facts = tcp_facts(transport.channel.sock)
             self._sent_again_when_asked = facts.sent_again if facts is not None else 0
-            transport.connection.ping(_PROBE_PAYLOAD)
+            transport.connection.sender.ping(_PROBE_PAYLOAD)
             transport.touch()
         self._heard_at = transport.heard_at
         self._progress = transport.progress

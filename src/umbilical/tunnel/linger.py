@@ -5,14 +5,14 @@ Closing a socket that still has unread input sends a reset, and a reset may dest
 
 from typing import Final
 
-from umbilical.tunnel.channel import AGAIN, Channel, Owner
+from umbilical.tunnel.channel import AGAIN, Channel, ChannelOwner
 from umbilical.tunnel.loop import Deadlines, Loop
 
 LINGER_SECONDS: Final = 2.0
 _sink: Final = memoryview(bytearray(64 * 1024))
 
 
-class LingerRoom:
+class LingeringChannels:
     """Channels that are over but whose peers have not noticed yet."""
 
     def __init__(self, loop: Loop) -> None:
@@ -21,17 +21,17 @@ class LingerRoom:
     def take(self, channel: Channel) -> None:
         """End our side of the channel now and close it when the peer has ended its own, or soon."""
         channel.end_sending()
-        guest = _Guest(channel, self._deadlines)
-        channel.owner = guest
-        self._deadlines.add(guest)
+        lingering = _LingeringChannel(channel, self._deadlines)
+        channel.owner = lingering
+        self._deadlines.add(lingering)
         if channel.readable:
-            guest.on_readable()
+            lingering.on_readable()
 
     def __len__(self) -> int:
         return len(self._deadlines)
 
 
-class _Guest(Owner):
+class _LingeringChannel(ChannelOwner):
     def __init__(self, channel: Channel, deadlines: Deadlines) -> None:
         self._channel: Final = channel
         self._deadlines: Final = deadlines

@@ -1,67 +1,67 @@
-"""What the server's log tells of dials and agents: failed dials, dials that moved on, who is last choice and why.
+"""Lines in the server's log about dials, tunnels and agents.
 
-The first of a kind is told at once, then how many there were, so that a storm is a few lines. The one line that every
-tunnel leaves is not written here.
+The first failure of a kind is logged at once, later ones as a count, so that a storm is a few lines.
 """
 
 import logging
 from typing import Final
 
-from umbilical.konnectivity.commands import TellHealth, TellRedial
+from umbilical.konnectivity.commands import ReportHealth, ReportRedial
 from umbilical.konnectivity.dial_failure import PROBE_ADDRESS
-from umbilical.konnectivity.links import AgentLink
+from umbilical.konnectivity.links import AgentLink, Tunnel
 from umbilical.tunnel.causes import NEXT, FailureCause, log_fields
 
 logger = logging.getLogger(__name__)
+tunnels = logging.getLogger("umbilical.tunnels")
 
 REPEAT_SECONDS: Final = 30.0
-"""The same kind is told again after this long, if it goes on."""
+"""A kind that goes on is logged again after this long."""
 MAX_KINDS: Final = 1024
-"""Kinds are told apart by agent, and agents come and go."""
+"""A bound, since kinds include the agent, and agents come and go."""
 
 
-class Hush:
-    """Keeps the same thing from being said again and again."""
+class LogThrottle:
+    """Keeps the same line from being logged again and again."""
 
     def __init__(self, repeat_seconds: float = REPEAT_SECONDS) -> None:
         self._repeat_seconds = repeat_seconds
-        self._told: dict[str, tuple[float, int]] = {}
+        self._logged: dict[str, tuple[float, int]] = {}
 
     def due(self, kind: str, now: float) -> int | None:
-        """How often it happened unsaid since it was last said; None: say nothing now."""
-        told_at, unsaid = self._told.get(kind, (now - self._repeat_seconds, 0))
-        if now - told_at < self._repeat_seconds:
-            self._told[kind] = (told_at, unsaid + 1)
+        """How many were dropped since this kind was last logged; None: log nothing now."""
+        logged_at, dropped = self._logged.get(kind, (now - self._repeat_seconds, 0))
+        if now - logged_at < self._repeat_seconds:
+            self._logged[kind] = (logged_at, dropped + 1)
             return None
-        if len(self._told) >= MAX_KINDS:
-            self._told.clear()
-        self._told[kind] = (now, 0)
-        return unsaid
+        if len(self._logged) >= MAX_KINDS:
+            self._logged.clear()
+        self._logged[kind] = (now, 0)
+        return dropped
 
     def more(self, kind: str, now: float) -> str | None:
-        """As `due`, in words to put behind the line; None: say nothing now."""
-        unsaid = self.due(kind, now)
-        return f" ({unsaid} more since the last such line)" if unsaid else None if unsaid is None else ""
+        """Like `due`, as text for the end of the line; None: log nothing now."""
+        dropped = self.due(kind, now)
+        return f" ({dropped} more since the last such line)" if dropped else None if dropped is None else ""
 
 
 class DialNotices:
     def __init__(self) -> None:
-        self._hush: Final = Hush()
+        self._throttle: Final = LogThrottle()
 
     def refused(self, code: str, address: str, agent: str, text: str, now: float) -> None:
-        """A client's dial failed. Endpoints fail one by one; what agents and routes lack concerns all dials."""
+        """A client's dial failed: a kind per endpoint where the endpoint failed, else a kind per agent."""
         if code == "UMB401" and address == PROBE_ADDRESS:
-            return  # one of our own asked whether an agent answers, and one did
+            return  # a check of our own whether an agent answers, and one did
         about = address if code in ("UMB401", "UMB402", "UMB404") else agent
-        self._say(code, about, f"dial of {address} failed agent={agent}: {text}", now)
+        self._log(code, about, f"dial of {address} failed agent={agent}: {text}", now)
 
-    def _say(self, code: str, about: str, text: str, now: float) -> None:
-        more = self._hush.more(f"{code} {about}", now)
+    def _log(self, code: str, about: str, text: str, now: float) -> None:
+        more = self._throttle.more(f"{code} {about}", now)
         if more is not None:
             logger.warning("%s %s%s", code, text, more, extra=log_fields(code, NEXT[code]))
 
 
-def tell_health(command: TellHealth) -> None:
+def report_health(command: ReportHealth) -> None:
     link = command.link
     if not link.sick:
         logger.info("agent is chosen again agent=%s: %s", link.agent_id, command.cause)
@@ -78,19 +78,70 @@ def tell_health(command: TellHealth) -> None:
     )
 
 
-def tell_redial(command: TellRedial) -> None:
-    """Not by default: an agent that goes may leave a thousand dials, and the line of each tunnel says it too."""
+def report_redial(command: ReportRedial) -> None:
+    """At debug level only: an agent that is lost may leave a thousand dials, and each tunnel's line shows it too."""
     tunnel = command.tunnel
     logger.debug(
         "dial goes to another agent dial=%d target=%s from=%s to=%s: %s",
         tunnel.dial_id,
         tunnel.address,
         command.left.agent_id,
-        tunnel.link.agent_id if tunnel.link is not None else "-",
+        _agent_id(tunnel),
         command.cause,
     )
 
 
-def tell_networks(link: AgentLink, texts: list[str]) -> None:
-    cause = FailureCause("UMB413", f"cidr identifiers that are no networks: {', '.join(texts)[:200]!r}")
+def report_networks(link: AgentLink, texts: list[str]) -> None:
+    cause = FailureCause("UMB413", f"cidr identifiers that are not networks: {', '.join(texts)[:200]!r}")
     logger.warning("%s agent=%s: %s", cause.code, link.agent_id, cause.text, extra=cause.fields)
+
+
+def report_tunnel(tunnel: Tunnel, now: float, cause: str, code: str = "") -> None:
+    """Write the one log line of a tunnel; `code` where it failed."""
+    if tunnel.reported:
+        return
+    tunnel.reported = True
+    up, down = tunnel.client.byte_counts()
+    redials = f" redials={len(tunnel.links_before)}" if tunnel.links_before else ""
+    tunnels.info(
+        'tunnel dial=%d connection=%d agent=%s target=%s up=%d down=%d ms=%d%s end="%s"',
+        tunnel.dial_id,
+        tunnel.connection_id,
+        _agent_id(tunnel),
+        tunnel.address,
+        up,
+        down,
+        int((now - tunnel.asked_at) * 1000),
+        f"{redials} code={code}" if code else redials,
+        cause,
+    )
+
+
+def client_stalled(tunnel: Tunnel | None, waiting: int) -> None:
+    if tunnel is not None:
+        text = f"client reads nothing, {waiting} bytes wait for it; its agent pauses this tunnel, others go on"
+        _warn_slow(tunnel, text)
+
+
+def client_stuck(tunnel: Tunnel, text: str, now: float) -> None:
+    """The tunnel is closed because its client reads nothing."""
+    _warn_slow(tunnel, f"tunnel closed: {text}")
+    report_tunnel(tunnel, now, text, "UMB403")
+
+
+def _warn_slow(tunnel: Tunnel, text: str) -> None:
+    cause = FailureCause("UMB403", text)
+    logger.warning(
+        "%s dial=%d connection=%d agent=%s target=%s: %s",
+        cause.code,
+        tunnel.dial_id,
+        tunnel.connection_id,
+        _agent_id(tunnel),
+        tunnel.address,
+        text,
+        extra=cause.fields,
+    )
+
+
+def _agent_id(tunnel: Tunnel) -> str:
+    return tunnel.link.agent_id if tunnel.link is not None else "-"

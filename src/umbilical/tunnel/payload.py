@@ -1,53 +1,60 @@
-"""Payload between a socket and the frames of a stream: the inlet carries it into frames, the outlet into the socket.
+"""Payload between a socket and the frames of a stream: the inlet writes it into frames, the outlet into the socket.
 
-Whoever finds no room for frames stands in the transport's line, once, and is told by `on_room`. The outlet's buffer is
-bounded by its user, in bytes: see `Limits.tunnel_buffer_bytes`.
+An inlet that finds no room for frames waits in the transport's queue. The outlet's buffer is bounded by its user, in
+bytes: see `Limits.tunnel_buffer_bytes`.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
-from umbilical.tunnel.channel import AGAIN, Channel, Owner
-from umbilical.tunnel.transport import QUANTUM_BYTES, Transport
+from umbilical.tunnel.channel import AGAIN, Channel
+from umbilical.tunnel.transport import QUANTUM_BYTES, RoomWaiter, Transport
 from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import DataPrefix, PayloadPrefix, PlainPrefix
 from umbilical.wire.packets import DATA
 
+MORE: Final = 1
+"""Of `Inlet.draw`: the quantum is used up and the socket has more; draw again in the next turn."""
 SPARSE_TURNS: Final = 2
 
 
-class Inlet:
-    """Into DATA packets of one connection on a stream that all share, or plainly into a stream of the tunnel's own."""
+class InletOwner(Protocol):
+    def on_room(self, inlet: "Inlet") -> None:
+        """The inlet waited for room, and its turn has come."""
+
+
+class Inlet(RoomWaiter):
+    """Writes DATA packets of one connection into a shared stream, or plain bytes into the tunnel's own stream."""
 
     def __init__(
-        self, owner: Owner, transport: Transport, stream: Stream, connection_id: int, packet_counts: list[int]
+        self, owner: InletOwner, transport: Transport, stream: Stream, connection_id: int, packet_counts: list[int]
     ) -> None:
         self._owner: Final = owner
         self._transport: Final = transport
-        self._connection: Final = transport.connection
+        self._sender: Final = transport.connection.sender
         self._stream: Final = stream
         self._prefix: Final[PayloadPrefix] = (
             PlainPrefix(stream.stream_id) if stream.plain else DataPrefix(stream.stream_id, connection_id)
         )
         self._packet_counts: Final = packet_counts
-        self.in_line = False
-        """The owner waits for room; it says so itself when its turn has come."""
+        self.waiting = False
+        """It is in the transport's queue."""
         self.bytes_written = 0
         self._loop: Final = transport.loop
         self._served_turn = -SPARSE_TURNS
-        """When it was last given room; one that is served in every turn is bulk."""
+        """The last turn in which it had room; one that is served in every turn is bulk."""
         self.unanswered: TunnelStream | None = None
         """Its answer goes out with the first payload."""
 
     def draw(self, channel: Channel) -> int:
-        """Receive one quantum straight into frames. AGAIN: it goes on by itself; END or LOST: the socket is over."""
-        connection, stream, prefix = self._connection, self._stream, self._prefix
+        """Receive one quantum straight into frames. MORE, AGAIN, or END or LOST when the socket is over."""
+        sender, stream, prefix = self._sender, self._stream, self._prefix
         budget = QUANTUM_BYTES
         count = AGAIN
         while channel.readable and budget > 0:
-            room = connection.payload_room(stream, prefix.size)
+            room = sender.payload_room(stream, prefix.size)
             if room is None:
-                self.stand_in_line()
+                self.wait()
                 count = AGAIN
                 break
             count = channel.receive_into(room)
@@ -55,32 +62,30 @@ class Inlet:
                 break
             if self.unanswered is not None:
                 self._answer(self.unanswered)
-            connection.payload_written(stream, prefix.for_length(count), count)
+            sender.payload_written(stream, prefix.for_length(count), count)
             self.bytes_written += count
             self._packet_counts[DATA] += 1
             budget -= count
             self._served_turn = self._loop.turns
         self._transport.touch()
         if count > 0:
-            if channel.readable:
-                channel.loop.again(self._owner)
-            return AGAIN
+            return MORE if channel.readable else AGAIN
         return count
 
     def write(self, view: memoryview) -> int:
-        """Copy payload into frames; how much found room. If not all did, the owner stands in line."""
-        connection, stream, prefix = self._connection, self._stream, self._prefix
+        """Copy payload into frames and return how much found room. If not all did, the inlet waits."""
+        sender, stream, prefix = self._sender, self._stream, self._prefix
         taken = 0
         while taken < len(view):
-            room = connection.payload_room(stream, prefix.size)
+            room = sender.payload_room(stream, prefix.size)
             if room is None:
-                self.stand_in_line()
+                self.wait()
                 break
             count = min(len(room), len(view) - taken)
             room[:count] = view[taken : taken + count]
             if self.unanswered is not None:
                 self._answer(self.unanswered)
-            connection.payload_written(stream, prefix.for_length(count), count)
+            sender.payload_written(stream, prefix.for_length(count), count)
             self._packet_counts[DATA] += 1
             taken += count
         self.bytes_written += taken
@@ -90,22 +95,26 @@ class Inlet:
         return taken
 
     def _answer(self, own: TunnelStream) -> None:
-        """Before the payload is committed: what is said later goes behind it."""
+        """Before the payload is committed: a later answer would go out behind it."""
         self.unanswered = None
         own.answer()
 
-    def stand_in_line(self) -> None:
-        """Wait until the transport has room for the owner."""
-        if not self.in_line:
-            self.in_line = True
-            if self._stream.plain and self._connection.is_shut(self._stream):
-                self._transport.park(self._stream, self._owner)
+    def wait(self) -> None:
+        """Queue up for room on the transport."""
+        if not self.waiting:
+            self.waiting = True
+            if self._stream.plain and self._sender.is_shut(self._stream):
+                self._transport.park(self._stream, self)
             else:
-                self._transport.wait(self._owner, first=self._loop.turns - self._served_turn > SPARSE_TURNS)
+                self._transport.wait(self, first=self._loop.turns - self._served_turn > SPARSE_TURNS)
+
+    def on_room(self) -> None:
+        self.waiting = False
+        self._owner.on_room(self)
 
 
 DIRECT_BYTES: Final = 8 * 1024
-"""Payload from here on is never gathered: copying it would cost more than another send."""
+"""Payload of this size is never gathered: copying costs more than another send."""
 
 
 class Outlet:
@@ -121,9 +130,9 @@ class Outlet:
         return len(self._buffer)
 
     def put(self, view: memoryview) -> bool:
-        """Take payload; True when `flush` is wanted at the end of the turn.
+        """Accept payload; True when `flush` must be called at the end of the turn.
 
-        The first of a turn goes out at once, small ones behind it gather.
+        The first payload of a turn is sent at once; small ones after it are gathered.
         """
         size = len(view)
         turn = self._loop.turns
@@ -148,7 +157,7 @@ class Outlet:
         self._channel.ask_room()
 
     def flush(self) -> None:
-        """Send what can be sent; `is_empty` and `broken` tell how it went."""
+        """Send what can be sent; then see `is_empty` and `broken`."""
         self._blocked = False
         channel = self._channel
         while self._buffer:

@@ -1,6 +1,6 @@
 """A client's one tunnel through a server in mode grpc, without I/O: one connection with one Proxy stream.
 
-Whoever has the socket moves bytes: out as `pending` gives them, in through `receive_room` and `received`.
+The owner of the socket moves bytes: out from `connection.outbox`, in through `receive_room` and `received`.
 """
 
 import os
@@ -9,12 +9,20 @@ from typing import Final
 
 from umbilical.wire import grpc, packets
 from umbilical.wire.errors import ProtocolViolation
-from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.buffers import Block, BlockPool
+from umbilical.wire.http2.connection import Connection
+from umbilical.wire.http2.events import (
+    ConnectionEvent,
+    ConnectionFailed,
+    DataReceived,
+    GoawayReceived,
+    HeadersReceived,
+    StreamReset,
+)
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.packet_data import find_data
-from umbilical.wire.packets import decode_packet
+from umbilical.wire.packet_data import read_packets
 
 PROXY_PATH: Final = b"/ProxyService/Proxy"
 CHUNK_BYTES: Final = 16 * 1024
@@ -35,10 +43,10 @@ class ProxyCall:
     ) -> None:
         """`deliver` gets the endpoint's bytes; the view is valid during the call."""
         pool, block = BlockPool(BLOCK_BYTES, 1), Block(BLOCK_BYTES)
-        profile = http2.Profile(stream_window_bytes=window_bytes)
-        self.connection: Final = http2.Connection(True, profile, pool, block, shared_block=False)
+        limits = ConnectionLimits(stream_window_bytes=window_bytes)
+        self.connection: Final = Connection(True, limits, pool, block, shared_block=False)
         headers = grpc.request_headers(PROXY_PATH, authority, scheme, user_agent)
-        self.stream: Final[Stream] = self.connection.open_stream(headers)
+        self.stream: Final[Stream] = self.connection.sender.open_stream(headers)
         self.answer: packets.DialResponse | None = None
         self.end: str | None = None
         """Why nothing more will come; empty after an orderly close."""
@@ -63,13 +71,13 @@ class ProxyCall:
             self._send(packets.encode_close_request(self.answer.connection_id))
 
     def _send(self, message: bytes) -> None:
-        self.connection.send_message(self.stream, message)
+        self.connection.sender.send_message(self.stream, message)
 
     def received(self, count: int) -> None:
         """So many bytes stand in the room that the connection gave."""
         connection = self.connection
         connection.received(count, 0.0)
-        while (event := connection.next_event()) != http2.NEED_DATA:
+        while (event := connection.next_event()) is not None:
             self._apply(event)
         connection.settle()
 
@@ -86,53 +94,53 @@ class ProxyCall:
         owed, self._credit_owed = self._credit_owed, 0
         self.connection.credit(self.stream, owed)
 
-    def _apply(self, event: int) -> None:
-        connection = self.connection
-        if event == http2.DATA:
-            self._take_messages()
-        elif event == http2.RESET:
-            self._over(rpc_error("Internal", f"stream terminated by RST_STREAM: {connection.text}"))
-        elif event == http2.FAILED or (event == http2.GOAWAY and self._is_expelled()):
-            self._over(rpc_error("Unavailable", f"connection ended: {connection.text or 'GOAWAY'}"))
-        elif event == http2.HEADERS and connection.end_stream:
-            status, text = grpc.status_of(connection.headers)
+    def _apply(self, event: ConnectionEvent) -> None:
+        if isinstance(event, DataReceived):
+            self._take_messages(event)
+        elif isinstance(event, StreamReset):
+            self._over(rpc_error("Internal", f"stream terminated by RST_STREAM: {event.text}"))
+        elif isinstance(event, ConnectionFailed) or (isinstance(event, GoawayReceived) and self._is_expelled(event)):
+            self._over(rpc_error("Unavailable", f"connection ended: {event.text or 'GOAWAY'}"))
+        elif isinstance(event, HeadersReceived) and event.end_stream:
+            status, text = grpc.status_of(event.headers)
             self._over(rpc_error(_code_name(status), text) if status else "")
 
-    def _is_expelled(self) -> bool:
+    def _is_expelled(self, goaway: GoawayReceived) -> bool:
         """A server that drains says GOAWAY early, and lets streams that it knows come to their end."""
-        connection = self.connection
-        return connection.code != frames.NO_ERROR or self.stream.stream_id > connection.last_stream_id
+        return goaway.code != frames.NO_ERROR or self.stream.stream_id > goaway.last_stream_id
 
     def _over(self, text: str) -> None:
         """The first end counts."""
         if self.end is None:
             self.end = text
 
-    def _take_messages(self) -> None:
-        connection, reader = self.connection, self.stream.reader
-        size = connection.end - connection.start
-        reader.feed(connection.data, connection.view, connection.start, connection.end)
+    def _take_messages(self, event: DataReceived) -> None:
+        size = event.end - event.start
         try:
-            while reader.next_message():
-                _, start = find_data(reader.source, reader.start, reader.end)
-                if start >= 0:
-                    self._deliver(reader.view[start : reader.end])
-                else:
-                    self._take(decode_packet(reader.source, reader.start, reader.end))
+            read_packets(event, self)
         except ProtocolViolation as violation:
             self._over(rpc_error("Internal", violation.message))
         if self._credit_held:
             self._credit_owed += size
         else:
-            connection.credit(self.stream, size)
+            self.connection.credit(self.stream, size)
 
-    def _take(self, packet: packets.Packet) -> None:
-        if isinstance(packet, packets.Data):
-            self._deliver(memoryview(packet.payload))
-        elif isinstance(packet, packets.CloseResponse):
-            self._over(packet.error)
-        elif isinstance(packet, packets.DialResponse) and packet.dial_id == self._dial_id and self.answer is None:
-            self.answer = packet
+    def accepts_packets(self) -> bool:
+        return True
+
+    def on_payload(self, connection_id: int, view: memoryview) -> None:
+        self._deliver(view)
+
+    def on_packet(self, packet: packets.Packet) -> None:
+        match packet:
+            case packets.Data():
+                self._deliver(memoryview(packet.payload))
+            case packets.CloseResponse():
+                self._over(packet.error)
+            case packets.DialResponse() if packet.dial_id == self._dial_id and self.answer is None:
+                self.answer = packet
+            case _:
+                pass
 
 
 def rpc_error(code: str, text: str) -> str:

@@ -1,24 +1,23 @@
-"""The server: listeners in, clients and agents on the exchange, idle tunnels closed, and a clean way out."""
+"""The server: its listeners, its clients and agents, the closing of idle tunnels, and an orderly stop."""
 
 import asyncio
 import logging
 import os
 import socket
-from typing import Final, cast
+from typing import Final
 
 from umbilical.konnectivity import metadata
 from umbilical.konnectivity.links import ESTABLISHED, Tunnel
 from umbilical.tunnel import certificates
-from umbilical.tunnel.agent_stream import Admission, AgentStream, AgentTransport
+from umbilical.tunnel.agent_transport import Admission, AgentTransport
 from umbilical.tunnel.channel import Channel, TlsChannel
-from umbilical.tunnel.client import Client
 from umbilical.tunnel.connect_frontend import HEAD_SECONDS, ConnectClient
-from umbilical.tunnel.exchange import Exchange
 from umbilical.tunnel.grpc_frontend import GrpcTransport
 from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefused
 from umbilical.tunnel.listening import SocketListener, listen_tcp, listen_unix
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.outbound import tune
+from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.settings import FrontendMode, ServerSettings, TcpFrontend, UnixFrontend
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.streams import Stream
@@ -26,18 +25,18 @@ from umbilical.wire.http2.streams import Stream
 logger = logging.getLogger(__name__)
 
 LOOKS: Final = 4
-"""Within the time limit; a tunnel is closed at most a fourth of it late."""
+"""Checks within the time limit: a tunnel is closed at most a quarter of it late."""
 
 
 class IdleReaper(Handler):
     """Closes tunnels that have moved nothing for long: some clients forget theirs (fault forgotten-tunnels).
 
-    Looks at byte counts from time to time: a tunnel pays nothing per byte and has no timer of its own.
+    It compares byte counts from time to time, so that a tunnel needs no timer.
     """
 
-    def __init__(self, exchange: Exchange, seconds: float) -> None:
-        self._exchange: Final = exchange
-        self._loop: Final = exchange.loop
+    def __init__(self, core: ServerCore, seconds: float) -> None:
+        self._core: Final = core
+        self._loop: Final = core.loop
         self._seconds: Final = seconds
         self._timer = self._loop.after(seconds / LOOKS, self)
 
@@ -46,31 +45,30 @@ class IdleReaper(Handler):
 
     def on_timer(self) -> None:
         try:
-            for link in list(self._exchange.links.values()):
+            for link in self._core.links():
                 for tunnel in list(link.connections.values()):
-                    self._look_at(tunnel)
+                    self._check(tunnel)
         finally:
             self._timer = self._loop.after(self._seconds / LOOKS, self)
 
-    def _look_at(self, tunnel: Tunnel) -> None:
-        client = cast(Client, tunnel.client)
-        moved = client.bytes_from_client + client.bytes_to_client
+    def _check(self, tunnel: Tunnel) -> None:
+        moved = sum(tunnel.client.byte_counts())
         if moved != tunnel.moved_bytes or tunnel.idle_since == 0.0:
             tunnel.moved_bytes = moved
             tunnel.idle_since = self._loop.now
         elif self._loop.now - tunnel.idle_since >= self._seconds and tunnel.state == ESTABLISHED:
-            client.end_idle(f"idle for {self._seconds:g} s")
+            tunnel.client.end_idle(f"idle for {self._seconds:g} s")
 
     def on_crash(self, error: Exception) -> None:
-        logger.error("internal error in the look for idle tunnels: %r", error)
+        logger.error("internal error in the check for idle tunnels: %r", error)
 
 
 ASKING_SECONDS: Final = 0.5
-"""A client that connected right before a server leaves has so long to say what it wants."""
+"""How long a client that connected right before the server stops has for its request."""
 
 
 class TokenAdmission(Admission):
-    """Asks the authenticator before an agent is let in; owns the questions under way."""
+    """Authenticates an agent before it is admitted; owns the reviews under way."""
 
     def __init__(self, authenticator: AgentAuthenticator) -> None:
         self._authenticator: Final = authenticator
@@ -87,7 +85,7 @@ class TokenAdmission(Admission):
         except (metadata.MetadataRefused, AuthenticationRefused) as refused:
             transport.refuse(stream, str(refused))
         except Exception:
-            # A bug or a broken API: the agent must not wait for an answer that never comes.
+            # A bug or a broken API: the agent must get an answer all the same.
             logger.exception("internal error in the authentication of agent=%s", hello.agent_id)
             transport.refuse(stream, "Failed to validate authentication token, err:internal error")
         else:
@@ -103,16 +101,16 @@ class Server:
         self.settings: Final = settings
         self._loop: Final = loop
         self._admission: Final = TokenAdmission(authenticator) if authenticator is not None else Admission()
-        self.exchange: Final = Exchange(loop, settings)
+        self.core: Final = ServerCore(loop, settings)
         self.stopping = False
         self._heads: Final = Deadlines(loop, HEAD_SECONDS)
-        metrics = self.exchange.metrics.certificates
+        metrics = self.core.metrics.certificates
         self._agent_certificates: Final = certificates.agent_listener(settings, loop, metrics)
         grpc_mode = settings.mode == FrontendMode.GRPC
         alpn = "h2" if grpc_mode else "http/1.1"
         self._frontend_certificates: Final = certificates.frontend(settings, alpn, loop, metrics)
         idle = settings.idle_tunnel_seconds
-        self._reaper: Final = IdleReaper(self.exchange, idle) if idle > 0 else None
+        self._reaper: Final = IdleReaper(self.core, idle) if idle > 0 else None
         self._accept_client: Final = self._accept_grpc if grpc_mode else self._accept_connect
         self._frontend: SocketListener | None = None
         self._agents: SocketListener | None = None
@@ -150,16 +148,16 @@ class Server:
     def _accept_agent(self, sock: socket.socket) -> None:
         tune(sock)
         channel = TlsChannel(self._loop, sock, self._agent_certificates.context(), None)
-        transport = AgentTransport(channel, self.exchange, self._admission)
-        self.exchange.transports.add(transport)
-        self.exchange.handshakes.add(transport)
+        transport = AgentTransport(channel, self.core, self._admission)
+        self.core.transports.add(transport)
+        self.core.handshakes.add(transport)
         transport.start()
 
     def _accept_connect(self, sock: socket.socket) -> None:
-        ConnectClient(self._client_channel(sock), self.exchange, self._heads).start()
+        ConnectClient(self._client_channel(sock), self.core, self._heads).start()
 
     def _accept_grpc(self, sock: socket.socket) -> None:
-        GrpcTransport(self._client_channel(sock), self.exchange).start()
+        GrpcTransport(self._client_channel(sock), self.core).start()
 
     def _client_channel(self, sock: socket.socket) -> Channel:
         watched = self._frontend_certificates
@@ -169,17 +167,17 @@ class Server:
         return TlsChannel(self._loop, sock, watched.context(), None)
 
     def is_ready(self) -> bool:
-        return not self.stopping and self.exchange.is_ready()
+        return not self.stopping and self.core.is_ready()
 
     def agent_count(self) -> int:
-        """Connected agents, each once however many streams it has."""
-        return len({link.agent_id for link in self.exchange.links.values()})
+        """Connected agents, each counted once."""
+        return len({link.agent_id for link in self.core.links()})
 
     def render_metrics(self) -> bytes:
-        return self.exchange.metrics.render(self.exchange.gauges())
+        return self.core.metrics.render(self.core.gauges())
 
     def stop_accepting(self) -> None:
-        """No new client and no new agent; those that are here go on."""
+        """Accept no new client and no new agent; the others go on."""
         self.stopping = True
         if self._frontend is not None:
             self._remove_socket_file()
@@ -189,54 +187,54 @@ class Server:
             self._agents.close()
 
     def _remove_socket_file(self) -> None:
-        """Only our own, and while it is open: a successor's may be in its place, or get its inode once we let go."""
+        """Only our own, and while it is open: a successor may have replaced it, or gets its inode once it is closed."""
         frontend, ours = self.settings.frontend, self._socket_file
         self._socket_file = None
         if isinstance(frontend, UnixFrontend) and ours is not None and _identity(frontend) == ours:
             _unlink(str(frontend.path))
 
     def announce_leave(self) -> None:
-        """Send our own agents to other servers now: they keep this one until its tunnels have ended (hasty-drain).
+        """Send our own agents to other servers; they keep this one until its tunnels have ended (fault hasty-drain).
 
-        Upstream's agents drop every tunnel at a GOAWAY, so they hear of it at the very end.
+        Upstream's agents drop every tunnel at a GOAWAY, so they get it at the very end.
         """
-        for link in self.exchange.links.values():
-            if link.understands_pause:
-                transport = cast(AgentStream, link.shell).transport
-                transport.connection.goaway(frames.NO_ERROR, "server is leaving")
+        for agent in self.core.agents.values():
+            if agent.link.understands_pause:
+                transport = agent.transport
+                transport.connection.sender.goaway(frames.NO_ERROR, "server is leaving")
                 transport.touch()
 
     async def until_idle(self, seconds: float) -> bool:
-        """Let tunnels end; False when some are left at the deadline."""
+        """Wait for tunnels to end; False when some are left at the deadline."""
         clock = asyncio.get_running_loop()
         deadline = clock.time() + seconds
         asking_until = min(clock.time() + ASKING_SECONDS, deadline)
-        while self._serves_anybody() or (self.exchange.clients and clock.time() < asking_until):
+        while self._serves_anybody() or (self.core.clients and clock.time() < asking_until):
             if clock.time() >= deadline:
                 return False
             await asyncio.sleep(0.05)
         return True
 
     def _serves_anybody(self) -> bool:
-        """A client counts to its last byte and its goodbye, unless it never asked for a tunnel."""
-        exchange = self.exchange
-        if exchange.open_tunnels() or exchange.proxy_streams:
+        """A client counts until its last byte, unless it never dialled."""
+        core = self.core
+        if core.open_tunnels() or core.proxy_streams:
             return True
-        return any(client.tunnel is not None for client in exchange.clients)
+        return any(client.tunnel is not None for client in core.clients)
 
     def close(self) -> None:
-        """Say goodbye and close everything that is left; agents first, so that clients hear how their tunnels ended."""
+        """Send GOAWAY and close everything; agents first, so that clients learn how their tunnels ended."""
         self.stop_accepting()
         self._agent_certificates.stop()
         if self._frontend_certificates is not None:
             self._frontend_certificates.stop()
-        transports = list(self.exchange.transports)
+        transports = list(self.core.transports)
         transports.sort(key=lambda transport: not isinstance(transport, AgentTransport))
         for transport in transports:
-            transport.connection.goaway(frames.NO_ERROR, "server is leaving")
+            transport.connection.sender.goaway(frames.NO_ERROR, "server is leaving")
             transport.on_flush()
             transport.lose("server is leaving")
-        for client in list(self.exchange.clients):
+        for client in list(self.core.clients):
             client.on_lost("server is leaving")
         if self._reaper is not None:
             self._reaper.stop()

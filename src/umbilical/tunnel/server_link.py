@@ -1,10 +1,10 @@
-"""The agent's end of one connection to one server: hello, packets in, commands obeyed.
+"""The agent's end of one connection to one server: hello, packets, and the commands of the agent session.
 
-handshake -> hello -> serving -> over          A GOAWAY sets `leaving`: tunnels go on, a new link is wanted.
+handshake -> hello -> serving -> over          A GOAWAY sets `leaving`: tunnels go on, and the agent connects again.
 """
 
 import logging
-from typing import Final, cast
+from typing import Final
 
 from umbilical.konnectivity import metadata
 from umbilical.konnectivity.agent_session import AgentSession
@@ -12,15 +12,16 @@ from umbilical.konnectivity.commands import (
     AbortEndpoint,
     CancelDial,
     Command,
+    ConnectedEndpoint,
     EndpointConnection,
     FlushAndClose,
     StartDial,
     ToServer,
 )
-from umbilical.konnectivity.dial_failure import endpoint_failure_code, endpoint_failure_reason
-from umbilical.tunnel.backlog import Brake
+from umbilical.konnectivity.dial_failure import endpoint_failure_reason
+from umbilical.tunnel.backlog import CreditHold
 from umbilical.tunnel.channel import TlsChannel
-from umbilical.tunnel.endpoint import Endpoint, EndpointLink, Workshop
+from umbilical.tunnel.endpoint import Endpoint, EndpointContext, EndpointDial, EndpointLink
 from umbilical.tunnel.keepalive import Heartbeat
 from umbilical.tunnel.settings import Keepalive
 from umbilical.tunnel.tcp_facts import round_trip_seconds
@@ -28,48 +29,45 @@ from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, agent_side_connectio
 from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire import grpc, packet_data, packets
 from umbilical.wire.errors import ProtocolViolation
-from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
-from umbilical.wire.http2.streams import Stream
-from umbilical.wire.packet_data import find_data
-from umbilical.wire.packets import decode_packet
+from umbilical.wire.http2.events import ConnectionEvent, DataReceived, GoawayReceived, HeadersReceived, StreamReset
+from umbilical.wire.packet_data import read_packets
 
 logger = logging.getLogger(__name__)
-tunnels = logging.getLogger("umbilical.tunnels")
 
 CONNECT_PATH: Final = b"/AgentService/Connect"
 NUMBERS_RESERVED: Final = 100_000
-"""Streams that a connection can still open when a successor is made: more than come while that connects."""
+"""Stream IDs left when a successor is connected: more than are used while it connects."""
 
 
 class LinkKeeper:
-    """Who keeps the links: the agent."""
+    """What a link reports to: the agent."""
 
     def link_ready(self, link: "ServerLink") -> None:
-        """The server said hello."""
+        """The server answered the hello."""
 
     def link_leaving(self, link: "ServerLink") -> None:
-        """The server will go; its tunnels may end in peace."""
+        """The server is leaving; tunnels on it may still end in order."""
 
     def link_over(self, link: "ServerLink", reason: str) -> None:
-        """The connection is gone, perhaps before the hello."""
+        """The connection is lost, perhaps before the hello."""
 
 
 class ServerLink(EndpointLink):
     def __init__(
-        self, channel: TlsChannel, hello: metadata.Headers, authority: str, keeper: LinkKeeper, workshop: Workshop
+        self, channel: TlsChannel, hello: metadata.Headers, authority: str, keeper: LinkKeeper, context: EndpointContext
     ) -> None:
-        super().__init__(workshop.loop, channel, agent_side_connection(is_client=True))
+        super().__init__(context.loop, channel, agent_side_connection(is_client=True))
         self.hello: metadata.ServerHello | None = None
         self.leaving = False
         self.session: Final = AgentSession()
         self._connections: Final = self.session.connections
-        self._received: Final = workshop.metrics.to_agent
+        self._received: Final = context.metrics.to_agent
         self._tls: Final = channel
         self._hello_headers: Final = hello
         self._authority: Final = authority
         self._keeper: Final = keeper
-        self._workshop: Final = workshop
+        self._context: Final = context
         self._heartbeat: Heartbeat | None = None
 
     def keep_alive(self, keepalive: Keepalive) -> None:
@@ -81,30 +79,30 @@ class ServerLink(EndpointLink):
             self.lose(f"the server does not speak HTTP/2 here (ALPN {protocol!r}): is this the agent port?")
             return
         headers = grpc.request_headers(CONNECT_PATH, self._authority.encode(), b"https", b"umbilical-agent")
-        self.stream = self.connection.open_stream(headers + self._hello_headers)
+        self.stream = self.connection.sender.open_stream(headers + self._hello_headers)
         self.connection.enlarge(self.stream, SHARED_WINDOW_BYTES)
         self.connection.credit(self.stream, 0)
         self.fit_window(round_trip_seconds(self.channel.sock))
-        self.brake = Brake(self, self.stream)
+        self.credit_hold = CreditHold(self, self.stream)
         self.touch()
 
-    def on_event(self, event: int) -> None:
-        connection = self.connection
-        stream = connection.stream
-        if event == http2.HEADERS:
-            if stream is None or not stream.plain:
-                self._on_headers(connection.headers, connection.end_stream)
-            elif connection.end_stream:
-                cast(Endpoint, stream.owner).server_ended()
-        elif event == http2.RESET:
-            if stream is not None and stream.plain:
-                self.unpark(stream)
-                cast(Endpoint, stream.owner).stream_reset(connection.code)
+    def on_event(self, event: ConnectionEvent) -> None:
+        if isinstance(event, HeadersReceived):
+            owner = event.stream.owner
+            if owner is None:
+                self._on_headers(event.headers, event.end_stream)
+            elif event.end_stream:
+                owner.peer_ended()
+        elif isinstance(event, StreamReset):
+            owner = event.stream.owner
+            if owner is None:
+                self.lose(f"stream reset by the server (HTTP/2 error {event.code})")
             else:
-                self.lose(f"stream reset by the server (HTTP/2 error {connection.code})")
-        elif event == http2.GOAWAY and not self.leaving:
+                self.unpark(event.stream)
+                owner.peer_reset(event.code)
+        elif isinstance(event, GoawayReceived) and not self.leaving:
             self.leaving = True
-            logger.info("server is leaving server=%s reason=%r", self.server_id(), connection.text)
+            logger.info("server is leaving server=%s reason=%r", self.server_id(), event.text)
             self._keeper.link_leaving(self)
 
     def _on_headers(self, headers: metadata.Headers, end_stream: bool) -> None:
@@ -120,193 +118,155 @@ class ServerLink(EndpointLink):
             self.lose(refused.text)
             return
         self.understands_pause = self.hello.understands_pause
-        self.has_own_streams = self.hello.understands_streams and self._workshop.limits.own_streams
+        self.has_own_streams = self.hello.understands_streams and self._context.limits.own_streams
         self.session.numbers_by_stream = self.has_own_streams
         self._keeper.link_ready(self)
 
     def server_id(self) -> str:
         return self.hello.server_id if self.hello is not None else "unknown"
 
-    def on_data(self, stream: Stream) -> None:
-        connection = self.connection
-        ended = connection.end_stream
-        start, end = connection.start, connection.end
-        if stream.plain:
-            endpoint = cast(Endpoint, stream.owner)
-            if end > start:
+    def on_data(self, event: DataReceived) -> None:
+        ended = event.end_stream
+        owner = event.stream.owner
+        if owner is not None:
+            if event.end > event.start:
                 self._received[packets.DATA] += 1
-                endpoint.deliver(connection.view[start:end])
+                owner.deliver(event.view[event.start : event.end])
             if ended:
-                endpoint.server_ended()
+                owner.peer_ended()
             return
         try:
-            if stream.reader.is_whole(connection.data, start, end):
-                start += grpc.PREFIX_BYTES
-                connection_id, payload = find_data(connection.data, start, end)
-                if payload >= 0:
-                    self._on_payload(connection_id, connection.view[payload:end])
-                else:
-                    self._on_packet(decode_packet(connection.data, start, end))
-            else:
-                self._on_pieces(stream.reader)
+            read_packets(event, self)
         except ProtocolViolation as violation:
-            self._workshop.metrics.stream_error("to_agent", grpc.CODE_NAMES[violation.code])
+            self._context.metrics.stream_error("to_agent", grpc.CODE_NAMES[violation.code])
             self.lose(f"protocol violation by the server: {violation.message}")
             return
         if ended:
             self.lose("server ended the stream")
 
-    def _on_pieces(self, reader: grpc.MessageReader) -> None:
-        """Several messages in one frame, or one that spans several."""
-        connection = self.connection
-        reader.feed(connection.data, connection.view, connection.start, connection.end)
-        while not self.closed and reader.next_message():
-            connection_id, payload = find_data(reader.source, reader.start, reader.end)
-            if payload >= 0:
-                self._on_payload(connection_id, reader.view[payload : reader.end])
-            else:
-                self._on_packet(decode_packet(reader.source, reader.start, reader.end))
+    def accepts_packets(self) -> bool:
+        return not self.closed
 
-    def _on_payload(self, connection_id: int, view: memoryview) -> None:
+    def on_payload(self, connection_id: int, view: memoryview) -> None:
         self._received[packets.DATA] += 1
         record = self._connections.get(connection_id)
         if record is None:
             self._obey(self.session.stray_data(connection_id))
-        else:
-            cast(Endpoint, record.shell).deliver(view)
+        elif record.endpoint is not None:
+            record.endpoint.deliver(view)
 
-    def _on_packet(self, packet: packets.Packet) -> None:
-        counts = self._workshop.metrics.to_agent
-        counts[packet.kind if packet.kind <= packets.DRAIN else 7] += 1
+    def on_packet(self, packet: packets.Packet) -> None:
+        self._received[packet.kind if packet.kind <= packets.DRAIN else 7] += 1
         session = self.session
-        if isinstance(packet, packets.DialRequest):
-            self._obey(session.dial_requested(packet))
-        elif isinstance(packet, packets.CloseRequest):
-            self._obey(session.close_requested(packet.connection_id))
-        elif isinstance(packet, packets.CloseDial):
-            self._obey(session.dial_cancelled(packet.dial_id))
-        elif isinstance(packet, packets.Data):
-            self._on_payload(packet.connection_id, memoryview(packet.payload))
-        elif isinstance(packet, packets.Pause):
-            self._pause(packet.connection_id, paused=True)
-        elif isinstance(packet, packets.Resume):
-            self._pause(packet.connection_id, paused=False)
+        match packet:
+            case packets.DialRequest():
+                self._obey(session.dial_requested(packet))
+            case packets.CloseRequest():
+                self._obey(session.close_requested(packet.connection_id))
+            case packets.CloseDial():
+                self._obey(session.dial_cancelled(packet.dial_id))
+            case packets.Data():
+                self.on_payload(packet.connection_id, memoryview(packet.payload))
+            case packets.Pause() | packets.Resume():
+                self._on_pause(packet)
+            case _:
+                pass  # a newer server may send types that we do not know
 
-    def _pause(self, connection_id: int, paused: bool) -> None:
-        record = self.session.connections.get(connection_id)
-        if record is None:
+    def _on_pause(self, packet: packets.Pause | packets.Resume) -> None:
+        record = self._connections.get(packet.connection_id)
+        if record is None or record.endpoint is None:
             return
-        endpoint = cast(Endpoint, record.shell)
-        if paused:
-            endpoint.pause()
+        if isinstance(packet, packets.Pause):
+            record.endpoint.pause()
         else:
-            endpoint.resume()
+            record.endpoint.resume()
 
     def _obey(self, commands: list[Command]) -> None:
         for command in commands:
-            if isinstance(command, ToServer):
-                self._send(command.kind, command.message)
-            elif isinstance(command, StartDial):
-                endpoint = Endpoint(self, command.connection, self._workshop)
-                command.connection.shell = endpoint
-                endpoint.start()
-            elif isinstance(command, FlushAndClose):
-                _endpoint_of(command.connection).flush_and_close()
-            elif isinstance(command, CancelDial):
-                endpoint = _endpoint_of(command.connection)
-                endpoint.cancel()
-                self._report(endpoint, "dial cancelled")
-            elif isinstance(command, AbortEndpoint):
-                endpoint = _endpoint_of(command.connection)
-                endpoint.abort()
-                self._report(endpoint, "server lost")
+            match command:
+                case ToServer():
+                    self._send(command.kind, command.message)
+                case StartDial():
+                    dial = EndpointDial(self, command.connection, self._context)
+                    command.connection.dial = dial
+                    dial.start()
+                case FlushAndClose():
+                    _endpoint_of(command.connection).flush_and_close()
+                case CancelDial():
+                    if command.connection.dial is not None:
+                        command.connection.dial.cancel()
+                case AbortEndpoint():
+                    _endpoint_of(command.connection).abort("server lost")
+                case _:
+                    raise AssertionError(f"{command!r} is not a command for the agent")
 
     def _send(self, kind: int, message: bytes) -> None:
         stream = self.stream
         if stream is None or self.closed:
             return
         if kind <= packets.DRAIN:
-            self._workshop.metrics.from_agent[kind] += 1
+            self._context.metrics.from_agent[kind] += 1
         if kind == packets.CLOSE_RSP:
-            self.connection.send_ordered(stream, message)
+            self.connection.sender.send_ordered(stream, message)
         else:
-            self.connection.send_message(stream, message)
+            self.connection.sender.send_message(stream, message)
         self.touch()
 
     def drain(self) -> None:
         """Ask the server to prefer other agents; everything goes on being served."""
         self._send(packets.DRAIN, packets.encode_drain())
 
-    def open_stream(self, endpoint: Endpoint) -> TunnelStream | None:
+    def open_stream(self, record: EndpointConnection) -> TunnelStream | None:
         connection = self.connection
-        if not connection.can_open_stream():
+        if not connection.sender.can_open_stream():
             return None
-        stream = connection.open_stream(packet_data.OPENING_HEADERS)
+        stream = connection.sender.open_stream(packet_data.OPENING_HEADERS)
         stream.plain = True
-        stream.credited_by_shell = True
-        stream.owner = endpoint
-        self.session.stream_opened(endpoint.record, stream.stream_id)
-        if connection.numbers_left() < NUMBERS_RESERVED and not self.leaving:
+        stream.credited_by_caller = True
+        self.session.stream_opened(record, stream.stream_id)
+        if connection.sender.numbers_left() < NUMBERS_RESERVED and not self.leaving:
             self._make_room_for_a_successor()
         return TunnelStream(self, stream)
 
     def _make_room_for_a_successor(self) -> None:
-        """After a billion tunnels the numbers run out: another connection to the same server takes over in time."""
+        """After a billion tunnels the stream IDs run out: another connection to the same server takes over before."""
         logger.info("stream numbers run out, connecting anew server=%s", self.server_id())
         self.leaving = True
         self.drain()
         self._keeper.link_leaving(self)
 
-    def endpoint_opened(self, endpoint: Endpoint) -> None:
-        self._obey(self.session.dial_succeeded(endpoint.record))
+    def endpoint_opened(self, record: EndpointConnection) -> None:
+        self._obey(self.session.dial_succeeded(record))
 
-    def endpoint_refused(self, endpoint: Endpoint, text: str) -> None:
-        self._workshop.metrics.endpoint_dial_failed(endpoint_failure_reason(text))
-        self._obey(self.session.dial_failed(endpoint.record, text))
-        self._report(endpoint, text, endpoint_failure_code(text))
+    def endpoint_refused(self, record: EndpointConnection, text: str) -> None:
+        self._context.metrics.endpoint_dial_failed(endpoint_failure_reason(text))
+        self._obey(self.session.dial_failed(record, text))
 
     def endpoint_flushed(self, endpoint: Endpoint) -> None:
-        if endpoint.has_own_stream():
-            endpoint.abort_stream(frames.CANCEL)
+        if endpoint.abort_stream(frames.CANCEL):
             self.tunnel_over(endpoint, "client closed")
-            return
-        self._obey(self.session.endpoint_flushed(endpoint.record))
-        self._report(endpoint, "client closed")
+        else:
+            self._obey(self.session.endpoint_flushed(endpoint.record))
+            endpoint.report("client closed")
 
     def tunnel_over(self, endpoint: Endpoint, cause: str) -> None:
         if self.session.stream_over(endpoint.record):
-            self._report(endpoint, cause)
+            endpoint.report(cause)
 
     def endpoint_ended(self, endpoint: Endpoint, error: str, cause: str) -> None:
-        if endpoint.has_own_stream():
-            endpoint.abort_stream(frames.CONNECT_ERROR)
+        if endpoint.abort_stream(frames.CONNECT_ERROR):
             self.tunnel_over(endpoint, cause)
             return
         commands = self.session.endpoint_ended(endpoint.record, error)
         if commands:
             self._obey(commands)
-            self._report(endpoint, cause)
+            endpoint.report(cause)
 
-    def pause_sender(self, endpoint: Endpoint) -> None:
-        self._send(packets.PAUSE, packets.encode_pause(endpoint.record.connection_id))
+    def pause_sender(self, record: EndpointConnection) -> None:
+        self._send(packets.PAUSE, packets.encode_pause(record.connection_id))
 
-    def resume_sender(self, endpoint: Endpoint) -> None:
-        self._send(packets.RESUME, packets.encode_resume(endpoint.record.connection_id))
-
-    def _report(self, endpoint: Endpoint, cause: str, code: str = "") -> None:
-        record = endpoint.record
-        tunnels.info(
-            'tunnel dial=%d connection=%d server=%s target=%s up=%d down=%d ms=%d%s end="%s"',
-            record.dial_id,
-            record.connection_id,
-            self.server_id(),
-            record.address,
-            endpoint.bytes_to_endpoint,
-            endpoint.bytes_from_endpoint(),
-            int((self.loop.now - endpoint.asked_at) * 1000),
-            f" code={code}" if code else "",
-            cause,
-        )
+    def resume_sender(self, record: EndpointConnection) -> None:
+        self._send(packets.RESUME, packets.encode_resume(record.connection_id))
 
     def is_idle(self) -> bool:
         return self.session.is_idle()
@@ -318,5 +278,7 @@ class ServerLink(EndpointLink):
         self._keeper.link_over(self, reason)
 
 
-def _endpoint_of(connection: EndpointConnection) -> Endpoint:
-    return cast(Endpoint, connection.shell)
+def _endpoint_of(connection: EndpointConnection) -> ConnectedEndpoint:
+    endpoint = connection.endpoint
+    assert endpoint is not None
+    return endpoint

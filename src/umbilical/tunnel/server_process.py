@@ -34,7 +34,7 @@ async def run_server(
         admin = ServerAdminRoutes(server.render_metrics, profiling=settings.enable_profiling)
         await open_http(stack, settings.admin_listen, admin, "admin")
         server.listen()
-        publisher = publish(server.exchange.metrics) if publish is not None else None
+        publisher = publish(server.core.metrics) if publish is not None else None
         publishing = own_task(publisher.run()) if publisher is not None else None
         logger.info("server ready to serve server=%s mode=%s", settings.server_id, settings.mode.value)
         await stop.first.wait()
@@ -59,7 +59,7 @@ async def _leave(server: Server, stop: StopRequests) -> int:
     server.stop_accepting()
     if seconds <= 0:
         return 0
-    logger.info("shutting down: waiting up to %g s for %d tunnels to end", seconds, server.exchange.open_tunnels())
+    logger.info("shutting down: waiting up to %g s for %d tunnels to end", seconds, server.core.open_tunnels())
     server.announce_leave()
     waiting = own_task(server.until_idle(seconds))
     insisted = own_task(stop.second.wait())

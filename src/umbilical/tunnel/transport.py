@@ -1,78 +1,86 @@
-"""An HTTP/2 connection on a channel: one read, one flush per turn, and the only back-pressure there is.
+"""An HTTP/2 connection on a channel: one read and one flush per turn, and all back-pressure of its tunnels.
 
-Whoever has payload takes turns, one quantum each; who finds no room (`wait`) stands in line until a flush or a
-WINDOW_UPDATE made some.
+Tunnels with payload take turns of one quantum each. One that finds no room waits in a queue (`wait`) until a flush or
+a WINDOW_UPDATE made some.
 """
 
 from collections import deque
 from typing import Final
 
-from umbilical.tunnel.channel import AGAIN, END, Channel, Owner
+from umbilical.tunnel.channel import AGAIN, END, Channel, ChannelOwner
 from umbilical.tunnel.loop import Loop
 from umbilical.wire import grpc
-from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.buffers import Block, BlockPool
-from umbilical.wire.http2.connection import Connection, Profile
+from umbilical.wire.http2.connection import Connection
+from umbilical.wire.http2.events import ConnectionEvent, ConnectionFailed, DataReceived, SettingsReceived, WindowOpened
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.streams import HALF_CLOSED_LOCAL, Stream
 
 KIB: Final = 1024
 BIG_BLOCK_BYTES: Final = 512 * KIB
-"""Outgoing block of a connection between server and agent; measured: 256 KiB is slower, 1 MiB gains nothing."""
+"""Outgoing block of a connection between server and agent (measured: 256 KiB is slower, 1 MiB not faster)."""
 SMALL_BLOCK_BYTES: Final = 64 * KIB
 """Outgoing block of a gRPC client's connection."""
 RECEIVE_BLOCK_BYTES: Final = 256 * KIB
 OWN_FRAME_BYTES: Final = 64 * KIB
-"""What we accept from a peer; one of our own then sends frames of this size."""
+"""Largest frame that we accept; our own peer then sends frames of this size."""
 
 QUANTUM_BYTES: Final = 64 * KIB
 """What one tunnel may read in one turn before its neighbours are served."""
 
 TUNNEL_WINDOW_BYTES: Final = 256 * KIB
-"""What may be under way to the reader of one tunnel with a stream of its own, at first."""
+"""First window of a tunnel with its own stream."""
 LARGEST_TUNNEL_WINDOW_BYTES: Final = 2 * KIB * KIB
-"""And at most, once its reader has kept up with bulk; measured: 1 MiB is slower, more gains nothing."""
+"""Largest window, for a reader that keeps up with bulk (measured: 1 MiB is slower, 4 MiB not faster)."""
 SHARED_WINDOW_BYTES: Final = 4 * KIB * KIB
 """For the Connect stream, which carries all payload of an upstream peer."""
 CONNECTION_WINDOW_BYTES: Final = 2 * KIB * KIB
-"""What may be under way between server and agent at first: a queue that an exchange beside bulk has to wait for."""
+"""First window of a connection between server and agent; a small request beside bulk waits behind this much."""
 LARGEST_CONNECTION_WINDOW_BYTES: Final = 16 * KIB * KIB
 BYTES_PER_SECOND: Final = 1e9
-"""The rate that a window should allow over a network with a long round trip."""
+"""Rate that the connection window should allow, whatever the round trip time."""
 
-AGENT_PROFILE: Final = Profile(
+AGENT_CONNECTION_LIMITS: Final = ConnectionLimits(
     frame_bytes=OWN_FRAME_BYTES,
     stream_window_bytes=TUNNEL_WINDOW_BYTES,
     connection_window_bytes=CONNECTION_WINDOW_BYTES,
     max_streams=100_000,
     credits_on_arrival=True,
 )
-CLIENT_PROFILE: Final = Profile(
+CLIENT_CONNECTION_LIMITS: Final = ConnectionLimits(
     stream_window_bytes=256 * KIB, connection_window_bytes=16 * KIB * KIB, max_streams=10_000
 )
 
 big_pool: Final = BlockPool(BIG_BLOCK_BYTES, kept_blocks=4)
 small_pool: Final = BlockPool(SMALL_BLOCK_BYTES, kept_blocks=16)
 _shared_receive_block: Final = Block(RECEIVE_BLOCK_BYTES)
-"""For gRPC clients' connections; each keeps only its unfinished rest."""
+"""Shared by all gRPC clients' connections; each keeps only an incomplete frame."""
 
 
-class Transport(Owner):
-    """Subclasses say what streams mean."""
+class RoomWaiter:
+    """Waits in a transport's queue until frames can be added."""
+
+    def on_room(self) -> None:
+        """Add frames for one quantum of payload, and wait again if there is more."""
+
+
+class Transport(ChannelOwner):
+    """Subclasses give streams their meaning."""
 
     def __init__(self, loop: Loop, channel: Channel, connection: Connection) -> None:
         self.loop: Final = loop
         self.channel: Final = channel
         self.connection: Final = connection
         self.heard_at = loop.now
-        """When the peer last sent anything; keepalive asks."""
+        """When the peer last sent anything; read by keepalive."""
         self.closed = False
         self.progress = 0
-        """Counts up whenever the peer takes bytes: at a standstill it stays the same."""
+        """Incremented whenever the socket accepts bytes."""
         self._dirty = False
-        self._waiting: deque[Owner] = deque()
-        self._parked: Final[dict[int, Owner]] = {}
-        """Sources whose own stream is shut, by its number: no room for others helps them."""
+        self._waiting: deque[RoomWaiter] = deque()
+        self._parked: Final[dict[int, RoomWaiter]] = {}
+        """By stream ID: waiters whose own stream has no window. Room on the connection does not help them."""
 
     def start(self) -> None:
         self.channel.start(self)
@@ -91,7 +99,7 @@ class Transport(Owner):
                 return
             if channel.readable:
                 self.loop.again(self)
-            if connection.has_pending():
+            if not connection.outbox.is_empty():
                 self.touch()
         elif count == END:
             connection.settle()
@@ -109,25 +117,23 @@ class Transport(Owner):
         connection = self.connection
         while not self.closed:
             event = connection.next_event()
-            if event == http2.NEED_DATA:
+            if event is None:
                 return
-            if event == http2.DATA:
-                stream = connection.stream
-                assert stream is not None
-                self.on_data(stream)
-            elif event == http2.WINDOW_OPENED:
-                self.on_window(connection.stream)
-            elif event == http2.SETTINGS_RECEIVED:
+            if isinstance(event, DataReceived):
+                self.on_data(event)
+            elif isinstance(event, WindowOpened):
+                self.on_window(event.stream)
+            elif isinstance(event, SettingsReceived):
                 self._unpark_all()  # a larger initial window opens every stream
                 self.wake_waiting()
-            elif event == http2.FAILED:
+            elif isinstance(event, ConnectionFailed):
                 self.on_flush()
-                self.lose(f"protocol violation: {connection.text}")
+                self.lose(f"protocol violation: {event.text}")
             else:
                 self.on_event(event)
 
-    def on_data(self, stream: Stream) -> None:
-        """Payload of a stream: connection.data[connection.start:connection.end]."""
+    def on_data(self, event: DataReceived) -> None:
+        """Payload of a stream; the event is valid during the call."""
 
     def on_window(self, stream: Stream | None) -> None:
         """The peer granted credit: to this stream, or to the whole connection."""
@@ -138,16 +144,19 @@ class Transport(Owner):
         if source is not None:
             source.on_room()
 
-    def on_event(self, event: int) -> None:
-        """HEADERS, RESET, GOAWAY, PING_ANSWERED."""
+    def on_event(self, event: ConnectionEvent) -> None:
+        """HeadersReceived, StreamReset, GoawayReceived or PingAnswered."""
+
+    def end_stream(self, stream: Stream, reason: str) -> None:
+        """Server: end an agent's Connect stream."""
 
     def finish(self, stream: Stream, status: int, text: str) -> None:
-        """Server: end a call with its status; alone, with the headers of a response, if it was not answered yet."""
+        """Server: end a call with its status, together with the response headers if none were sent yet."""
         trailers = grpc.trailers(status, text)
-        self.connection.finish(stream, trailers if stream.answered else [*grpc.RESPONSE_HEADERS, *trailers])
+        self.connection.sender.finish(stream, trailers if stream.answered else [*grpc.RESPONSE_HEADERS, *trailers])
         if stream.state == HALF_CLOSED_LOCAL:
-            # The peer need not send the rest: RFC 9113 section 8.1. Else it would stay open until the peer ends it.
-            self.connection.reset(stream, frames.NO_ERROR)
+            # The peer need not send the rest (RFC 9113 section 8.1); otherwise the stream stays open until it does.
+            self.connection.sender.reset(stream, frames.NO_ERROR)
         self.touch()
 
     def touch(self) -> None:
@@ -159,10 +168,11 @@ class Transport(Owner):
         self._dirty = False
         if self.closed:
             return
-        connection = self.connection
+        sender = self.connection.sender
+        outbox = sender.outbox
         channel = self.channel
         while True:
-            view = connection.pending()
+            view = outbox.pending()
             if view is None:
                 break
             taken = channel.add(view)
@@ -171,18 +181,18 @@ class Transport(Owner):
                 return
             if taken == 0:
                 break
-            connection.sent(taken)
+            outbox.sent(taken)
             self.progress += 1
         if not channel.push():
             self.lose(channel.error)
             return
-        if channel.has_unsent() or connection.has_pending():
+        if channel.has_unsent() or not outbox.is_empty():
             channel.ask_room()
-            connection.after_flush()
+            sender.after_flush()
         else:
-            connection.after_flush()
-            if connection.has_pending():
-                self.touch()  # messages that had found the block full
+            sender.after_flush()
+            if not outbox.is_empty():
+                self.touch()  # messages that did not fit into the block before
         if self._waiting:
             self.wake_waiting()
 
@@ -193,15 +203,15 @@ class Transport(Owner):
         self.progress += 1
         self.touch()
 
-    def wait(self, source: Owner, first: bool = False) -> None:
-        """No room: stand in line; `first` for one that had nothing to send lately, and so little to ask for now."""
+    def wait(self, source: RoomWaiter, first: bool = False) -> None:
+        """Queue up for room; `first` for one that had nothing to send lately, and so needs little room now."""
         if first:
             self._waiting.appendleft(source)
         else:
             self._waiting.append(source)
 
-    def park(self, stream: Stream, source: Owner) -> None:
-        """The peer lets this one stream wait: its credit alone will wake the source."""
+    def park(self, stream: Stream, source: RoomWaiter) -> None:
+        """Wait for credit of this one stream."""
         self._parked[stream.stream_id] = source
 
     def unpark(self, stream: Stream) -> None:
@@ -213,27 +223,27 @@ class Transport(Owner):
         self._parked.clear()
 
     def wake_waiting(self) -> None:
-        """Everybody in line gets one turn. Who finds no room keeps the place ahead of all that were served."""
+        """Give each waiter one turn. One that finds no room keeps its place ahead of those that were served."""
         waiting = self._waiting
-        connection = self.connection
-        served: list[Owner] = []
+        outbox = self.connection.outbox
+        served: list[RoomWaiter] = []
         for _ in range(len(waiting)):
             if not waiting:
                 break
             source = waiting.popleft()
-            queued = connection.queued_bytes()
+            queued = outbox.queued_bytes()
             source.on_room()
-            if waiting and waiting[-1] is source and connection.queued_bytes() > queued:
+            if waiting and waiting[-1] is source and outbox.queued_bytes() > queued:
                 served.append(waiting.pop())
         if not self.closed:
             waiting.extend(served)
 
     def has_unsent(self) -> bool:
-        """Bytes lie here that the socket has not taken yet."""
-        return self.connection.has_pending() or self.channel.has_unsent()
+        """Bytes wait here that the socket has not accepted yet."""
+        return not self.connection.outbox.is_empty() or self.channel.has_unsent()
 
     def fit_window(self, round_trip_seconds: float) -> None:
-        """Now that the handshakes have shown how far the peer is: enlarge the connection's window to match."""
+        """Enlarge the connection's window to match the round trip time that the handshakes measured."""
         wanted = int(round_trip_seconds * BYTES_PER_SECOND)
         self.connection.enlarge_connection(min(wanted, LARGEST_CONNECTION_WINDOW_BYTES))
 
@@ -244,34 +254,34 @@ class Transport(Owner):
         self.lose(f"internal error: {error!r}")
 
     def lose(self, reason: str) -> None:
-        """The connection is over, whoever ended it."""
+        """Close the connection; `reason` is why it ended."""
         if self.closed:
             return
         self.closed = True
         self.channel.close()
-        self.connection.release()
+        self.connection.outbox.release()
         self._waiting.clear()
         self._parked.clear()
         self.on_closed(reason)
 
     def on_closed(self, reason: str) -> None:
-        """Tell whoever used the connection."""
+        """The connection has ended: end everything on it."""
 
     def on_silent(self, seconds: float, acknowledges: bool) -> None:
-        """Nothing was heard, not even the answer to a ping; `acknowledges`: but the peer's kernel is there."""
+        """The peer sent nothing for so long and answered no ping; `acknowledges`: its kernel still does."""
 
     def on_answered(self, seconds: float) -> None:
-        """It was silent so long, and is back."""
+        """The peer answers again after so many seconds of silence."""
 
     def on_loss(self, sent_again: int, sent: int, seconds: float) -> None:
-        """So many segments of so many had to be sent again."""
+        """Many segments had to be retransmitted."""
 
 
 def agent_side_connection(is_client: bool) -> Connection:
     """The HTTP/2 half of a connection between server and agent: large blocks, its own receive block."""
-    return Connection(is_client, AGENT_PROFILE, big_pool, Block(RECEIVE_BLOCK_BYTES), shared_block=False)
+    return Connection(is_client, AGENT_CONNECTION_LIMITS, big_pool, Block(RECEIVE_BLOCK_BYTES), shared_block=False)
 
 
 def client_side_connection() -> Connection:
-    """The HTTP/2 half of a gRPC client's connection: nothing is held while it is idle."""
-    return Connection(False, CLIENT_PROFILE, small_pool, _shared_receive_block, shared_block=True)
+    """The HTTP/2 half of a gRPC client's connection, which holds no buffer while it is idle."""
+    return Connection(False, CLIENT_CONNECTION_LIMITS, small_pool, _shared_receive_block, shared_block=True)

@@ -22,6 +22,7 @@ class TunnelStream:
         self.stream: Final = stream
         self._transport: Final = transport
         self._connection: Final = transport.connection
+        self._sender: Final = transport.connection.sender
         self._unanswered = False
         self._passed = 0
         """Bytes of bulk since the window last grew, or since the reader last fell behind."""
@@ -33,7 +34,7 @@ class TunnelStream:
     def answer(self) -> None:
         if self._unanswered:
             self._unanswered = False
-            self._connection.send_headers(self.stream, ANSWER_HEADERS)
+            self._sender.send_headers(self.stream, ANSWER_HEADERS)
 
     def arrived(self, size: int, kept: int) -> None:
         """So many bytes came, of which so many still wait for the reader. Called while the transport reads."""
@@ -50,24 +51,24 @@ class TunnelStream:
     def taken(self, count: int) -> None:
         """The reader took so many bytes that had waited."""
         self._connection.credit(self.stream, count)
-        if self._connection.has_pending():
+        if not self._sender.outbox.is_empty():
             self._transport.touch()
 
     def end(self) -> None:
         """Our side sends no more."""
         self.answer()
-        self._connection.close_sending(self.stream)
+        self._sender.close_sending(self.stream)
         self._transport.touch()
 
     def close(self) -> None:
         """Our side sends no more and reads no more; what it sent still counts."""
         self.answer()
         self._transport.unpark(self.stream)
-        self._connection.close_both(self.stream)
+        self._sender.close_both(self.stream)
         self._transport.touch()
 
     def abort(self, code: int) -> None:
         """Our side broke off; `code` is HTTP/2's."""
         self._transport.unpark(self.stream)
-        self._connection.abort(self.stream, code)
+        self._sender.abort(self.stream, code)
         self._transport.touch()

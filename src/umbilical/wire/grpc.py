@@ -20,27 +20,13 @@ INTERNAL: Final = 13
 UNAVAILABLE: Final = 14
 
 CODE_NAMES: Final = (
-    "OK",
-    "Canceled",
-    "Unknown",
-    "InvalidArgument",
-    "DeadlineExceeded",
-    "NotFound",
-    "AlreadyExists",
-    "PermissionDenied",
-    "ResourceExhausted",
-    "FailedPrecondition",
-    "Aborted",
-    "OutOfRange",
-    "Unimplemented",
-    "Internal",
-    "Unavailable",
-    "DataLoss",
-    "Unauthenticated",
-)
+    "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
+    "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented",
+    "Internal", "Unavailable", "DataLoss", "Unauthenticated",
+)  # fmt: skip
 
 MAX_STATUS_DIGITS: Final = 9
-"""A status longer than this is no number of ours: real ones have two digits."""
+"""Longer values of grpc-status are not parsed; real ones have at most two digits."""
 
 _PREFIX: Final = struct.Struct(">BI")
 _PRINTABLE: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
@@ -48,10 +34,10 @@ _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 
 
 class MessageReader:
-    """Cuts messages out of DATA payloads. A message that lies whole in the receive buffer is not copied.
+    """Reads messages from DATA payloads. A message that is complete in the receive buffer is not copied.
 
-    Feed a payload, then call `next_message` until it is False; the message is `source[start:end]`, valid until
-    the next call.
+    Feed a payload, then call `next_message` until it returns False. The message is `source[start:end]` until the next
+    call.
     """
 
     def __init__(self) -> None:
@@ -73,9 +59,9 @@ class MessageReader:
         self._limit = end
 
     def is_whole(self, source: bytearray, start: int, end: int) -> bool:
-        """The payload is exactly one message, and none was begun: it lies at `start + PREFIX_BYTES`.
+        """True if the payload is exactly one message, at `start + PREFIX_BYTES`, and no message is incomplete.
 
-        Nearly all are; this spares the data path the general way.
+        Nearly all payloads are; for these the data path need not call `feed` and `next_message`.
         """
         if self._partial is not None or end - start < PREFIX_BYTES:
             return False
@@ -105,19 +91,19 @@ class MessageReader:
         elif available == 0:
             return False
         else:
-            self._missing = 0  # not even the prefix is whole: how much is missing is not known yet
+            self._missing = 0  # the prefix itself is incomplete, so the length is not known yet
         self._partial = bytearray(self._input_view[position : self._limit])
         self._position = self._limit
         return False
 
     def idle(self) -> bool:
-        """True between messages: ending here loses nothing."""
+        """True between messages: a stream that ends here loses nothing."""
         return self._partial is None
 
     def _resume(self) -> bool:
         partial = self._partial
         assert partial is not None
-        if len(partial) <= PREFIX_BYTES:  # judged again while only the prefix is there: a refusal stays one
+        if len(partial) <= PREFIX_BYTES:  # checks a prefix again if it was refused before
             self._take(partial, PREFIX_BYTES - len(partial))
             if len(partial) < PREFIX_BYTES:
                 return False
@@ -154,13 +140,13 @@ def message_prefix(length: int) -> bytes:
 
 
 def encode_status_message(text: str) -> bytes:
-    """Percent-encode as the gRPC specification asks for `grpc-message`."""
+    """Percent-encode a text for `grpc-message`, as the gRPC specification requires."""
     octets = text.encode("utf-8", "replace")
     return b"".join([bytes((byte,)) if byte in _PRINTABLE else b"%%%02X" % byte for byte in octets])
 
 
 def decode_status_message(value: bytes) -> str:
-    """Undo the percent-encoding; what is no escape stays as it is, for a status text must never fail."""
+    """Undo the percent-encoding. Invalid escapes stay as they are: decoding a status must not fail."""
     out = bytearray()
     position = 0
     while position < len(value):
@@ -205,7 +191,7 @@ def trailers(status: int, message: str) -> list[tuple[bytes, bytes]]:
 
 
 def status_of(headers: list[tuple[bytes, bytes]]) -> tuple[int, str]:
-    """The status that trailers carry; UNKNOWN when they carry none."""
+    """The status and message in trailers; UNKNOWN if they have no status."""
     status, message = UNKNOWN, "the stream ended without a gRPC status"
     for name, value in headers:
         if name == b"grpc-status":

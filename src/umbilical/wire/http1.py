@@ -1,7 +1,7 @@
-"""HTTP/1.1 heads around CONNECT, both directions: requests that clients send, replies that proxies give.
+"""HTTP/1.1 for CONNECT, both directions: the heads of requests and of a proxy's replies.
 
-Lenient and strict where Go's HTTP server is, since clients that work with it must work here. A head that cannot be
-served raises ProtocolViolation whose `code` is the HTTP status; `violation_reply` makes the bytes that answer it.
+As lenient and as strict as Go's HTTP server, because clients that work with it must work here. A head that cannot be
+served raises ProtocolViolation with the HTTP status in `code`; `violation_reply` encodes the answer.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Final
 from umbilical.wire.errors import ProtocolViolation
 
 MAX_HEAD_BYTES: Final = (1 << 20) + 4096
-"""Go's limit for a request head: 1 MiB and the slack of its read buffer. A security limit."""
+"""Go's limit for a request head: 1 MiB and the size of its read buffer. A security limit."""
 
 CONNECTION_ESTABLISHED: Final = b"HTTP/1.1 200 Connection Established\r\n\r\n"
 
@@ -18,8 +18,8 @@ MISSING_HOST: Final = "missing required Host header"
 MALFORMED_HOST: Final = "malformed Host header"
 INVALID_HEADER_NAME: Final = "invalid header name"
 UNSUPPORTED_VERSION: Final = "unsupported protocol version"
-_SPOKEN: Final = (MISSING_HOST, MALFORMED_HOST, INVALID_HEADER_NAME, UNSUPPORTED_VERSION)
-"""Faults that Go's server names to the client; any other is a bare status."""
+_REASONS_SENT: Final = (MISSING_HOST, MALFORMED_HOST, INVALID_HEADER_NAME, UNSUPPORTED_VERSION)
+"""Go's server adds these reasons to the status line; other violations get the bare status."""
 
 _ALPHANUMERIC: Final = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _TOKEN: Final = _ALPHANUMERIC + b"!#$%&'*+-.^_`|~"  # RFC 9110 section 5.6.2
@@ -40,7 +40,7 @@ _STATUS_WORDS: Final = {
 _NOT_ALLOWED_BODY: Final = b"this proxy only supports CONNECT passthrough\n"
 
 
-class Request:
+class Http1Request:
     """One request head."""
 
     def __init__(self, method: str, target: str, version: str) -> None:
@@ -49,21 +49,21 @@ class Request:
         self.version = version
         self.headers_host: str | None = None
         self.keep_alive = version != "HTTP/1.0" and method != "PRI"
-        """Whether another request may follow on this connection if this one is refused."""
+        """Another request may follow on this connection if this one is refused."""
         self.has_body = False
         self.is_chunked = False
         self.content_length = -1
         """-1 without such a header."""
         self.wants_trace = False
-        """The client asks which way its dial takes: `Umbilical-Trace: 1`. Upstream knows no such header."""
+        """The client wants the route of its dial in the reply: `Umbilical-Trace: 1`. Upstream has no such header."""
         self.address = ""
-        """What to dial, for CONNECT: the target's authority, or the Host header where the target has none."""
+        """The address to dial for CONNECT: the authority of the target, or the Host header if the target has none."""
         self.end_offset = 0
-        """Where the head ends in the buffer that was parsed; bytes from there on are the tunnel's."""
+        """End of the head in the parsed buffer; the bytes after it are payload of the tunnel."""
 
 
-class Reply:
-    """The head of a proxy's answer to CONNECT."""
+class ConnectReply:
+    """The head of a proxy's reply to CONNECT."""
 
     def __init__(self, status: int, reason: str, end_offset: int) -> None:
         self.status = status
@@ -71,8 +71,8 @@ class Reply:
         self.end_offset = end_offset
 
 
-class ConnectHead:
-    """Collects one request head that may arrive in pieces, without searching any byte twice."""
+class Http1RequestReader:
+    """Reads one request head that may arrive in pieces; searches each byte only once."""
 
     def __init__(self, limit: int = MAX_HEAD_BYTES) -> None:
         self._limit = limit
@@ -80,13 +80,13 @@ class ConnectHead:
         self._scanned = 0
         self._line_checked = False
         self.rest = b""
-        """What arrived behind the head, once `feed` has returned a request."""
+        """The bytes after the head, once `feed` has returned a request."""
 
-    def feed(self, data: bytes) -> Request | None:
-        """Take more bytes; return the request when its head is whole. Raises ProtocolViolation."""
+    def feed(self, data: bytes) -> Http1Request | None:
+        """Take more bytes; return the request when its head is complete. Raises ProtocolViolation."""
         if not self._buffer:
             end = _head_end(data, 0)
-            if end >= 0:  # nearly always: one segment, not copied
+            if end >= 0:  # usual case: the head is one TCP segment and is not copied
                 return self._finish(data, end)
         self._buffer += data
         end = _head_end(self._buffer, self._scanned)
@@ -98,12 +98,12 @@ class ConnectHead:
         return None
 
     def _check_line(self) -> None:
-        """A client that speaks something else learns so from its first line and need not wait for a timeout."""
+        """Check the first line early, so that a client of another protocol is refused without waiting for a timeout."""
         if not self._line_checked and self._buffer.find(b"\n", self._scanned) >= 0:
             self._line_checked = True
             _parse_request_line(_first_line(self._buffer))
 
-    def _finish(self, data: bytes, end: int) -> Request:
+    def _finish(self, data: bytes, end: int) -> Http1Request:
         self._buffer.clear()
         self._scanned = 0
         self._line_checked = False
@@ -112,7 +112,7 @@ class ConnectHead:
 
 
 def _head_end(data: bytes | bytearray, start: int) -> int:
-    """The offset behind the blank line, or -1. Lines end with LF, with or without CR before it, as in Go."""
+    """The offset behind the blank line, or -1. As in Go, lines end with LF or CR LF."""
     end = data.find(b"\n\r\n", start)
     bare = data.find(b"\n\n", start, end if end >= 0 else len(data))
     if bare >= 0:
@@ -129,7 +129,7 @@ def _first_line(data: bytes | bytearray) -> bytes:
     return bytes(data[: data.index(b"\n")]).removesuffix(b"\r")
 
 
-def _parse_request(data: bytes, end: int, limit: int) -> Request:
+def _parse_request(data: bytes, end: int, limit: int) -> Http1Request:
     _refuse_excess(end, limit)
     lines = data[:end].replace(b"\r\n", b"\n").split(b"\n")
     request = _parse_request_line(lines[0])
@@ -142,14 +142,14 @@ def _parse_request(data: bytes, end: int, limit: int) -> Request:
     return request
 
 
-def _parse_request_line(line: bytes) -> Request:
+def _parse_request_line(line: bytes) -> Http1Request:
     parts = line.split(b" ", 2)
     if len(parts) != 3 or not parts[0] or parts[0].translate(None, _TOKEN):
         raise ProtocolViolation(400, f"malformed request line {line[:80]!r}")
     version = parts[2]
     if version not in (b"HTTP/1.1", b"HTTP/1.0"):
         _check_version(parts[0], parts[1], version)
-    return Request(parts[0].decode("ascii"), parts[1].decode("utf-8", "replace"), version.decode("ascii"))
+    return Http1Request(parts[0].decode("ascii"), parts[1].decode("utf-8", "replace"), version.decode("ascii"))
 
 
 def _check_version(method: bytes, target: bytes, version: bytes) -> None:
@@ -161,8 +161,8 @@ def _check_version(method: bytes, target: bytes, version: bytes) -> None:
         raise ProtocolViolation(505, UNSUPPORTED_VERSION)
 
 
-def _parse_headers(request: Request, lines: list[bytes]) -> None:
-    # The last two entries are the blank line and what follows its LF.
+def _parse_headers(request: Http1Request, lines: list[bytes]) -> None:
+    # The last two entries are the blank line and the empty rest behind its LF.
     for index in range(1, len(lines) - 2):
         line = lines[index]
         if line[0] in b" \t":
@@ -178,7 +178,7 @@ def _parse_headers(request: Request, lines: list[bytes]) -> None:
 
 
 def _bad_header_name(line: bytes, name: bytes) -> ProtocolViolation:
-    # Go's server passes spaces in names through its parser and then names the fault.
+    # Go's parser accepts spaces in names; its server then refuses them with this reason.
     if b" " in name and not name.translate(None, _TOKEN + b" "):
         return ProtocolViolation(400, INVALID_HEADER_NAME)
     return ProtocolViolation(400, f"malformed header line {line[:80]!r}")
@@ -189,7 +189,7 @@ def _check_value(value: bytes) -> None:
         raise ProtocolViolation(400, f"control character in a header value: {value[:80]!r}")
 
 
-def _note_header(request: Request, name: bytes, value: bytes) -> None:
+def _note_header(request: Http1Request, name: bytes, value: bytes) -> None:
     if name == b"host":
         _note_host(request, value)
     elif name == b"connection":
@@ -201,7 +201,7 @@ def _note_header(request: Request, name: bytes, value: bytes) -> None:
     elif name == b"content-length":
         digits = value.lstrip(b"0")
         if not value or digits.translate(None, _DIGITS) or len(digits) > _MAX_LENGTH_DIGITS:
-            raise ProtocolViolation(400, f"content-length {value[:80]!r}")
+            raise ProtocolViolation(400, f"malformed content-length {value[:80]!r}")
         length = int(digits or b"0")
         if request.content_length not in (-1, length):
             raise ProtocolViolation(400, "two different content-lengths")
@@ -215,7 +215,7 @@ def _note_header(request: Request, name: bytes, value: bytes) -> None:
         request.wants_trace = value == b"1"
 
 
-def _note_host(request: Request, value: bytes) -> None:
+def _note_host(request: Http1Request, value: bytes) -> None:
     if request.headers_host is not None:
         raise ProtocolViolation(400, "more than one Host header")
     if value.translate(None, _HOST_HEADER):
@@ -224,7 +224,7 @@ def _note_host(request: Request, value: bytes) -> None:
 
 
 def _authority(target: str) -> str:
-    """The authority of a CONNECT target, as Go's URL parser sees it; empty for a path."""
+    """The authority of a CONNECT target as Go's URL parser reads it; empty for a path."""
     if target[:1] == "/":
         return ""
     authority = target.partition("?")[0].partition("/")[0]
@@ -246,12 +246,12 @@ def _split_port(host: str) -> tuple[str, str]:
 
 
 def violation_reply(violation: ProtocolViolation) -> bytes:
-    """What Go's server answers to a head that it cannot serve; the connection is closed behind it."""
+    """The answer of Go's server to a head that it cannot serve; close the connection after it."""
     if violation.code == 501:
         status, body = "501 Not Implemented", "Unsupported transfer encoding"
     else:
         status = f"{violation.code} {_STATUS_WORDS.get(violation.code, 'Bad Request')}"
-        if violation.message in _SPOKEN:
+        if violation.message in _REASONS_SENT:
             status += f": {violation.message}"
         body = status
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
@@ -259,13 +259,13 @@ def violation_reply(violation: ProtocolViolation) -> bytes:
 
 
 def forbidden_reply(text: str) -> bytes:
-    """To a client that may not ask for tunnels; the connection is closed behind it."""
+    """The answer to a client without permission for tunnels; close the connection after it."""
     head = "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
     return (head + text).encode("utf-8", "replace")
 
 
 def traced(reply: bytes, headers: Sequence[tuple[str, str]]) -> bytes:
-    """Put headers behind a reply's status line. Values are others' words: what is not plain text becomes `?`."""
+    """Add headers to a reply. Values may come from a peer: characters other than printable ASCII become `?`."""
     line, _, rest = reply.partition(b"\r\n")
     added = b"".join([f"{name}: {_plain(value)}\r\n".encode("ascii") for name, value in headers])
     return line + b"\r\n" + added + rest
@@ -275,8 +275,8 @@ def _plain(value: str) -> str:
     return "".join([character if " " <= character <= "~" else "?" for character in value])
 
 
-def method_not_allowed_reply(request: Request, date: bytes) -> bytes:
-    """The answer to any method but CONNECT; `date` is an IMF-fixdate. Close behind it unless `stays_open`."""
+def method_not_allowed_reply(request: Http1Request, date: bytes) -> bytes:
+    """The answer to methods other than CONNECT; `date` is an IMF-fixdate. Close after it unless `stays_open`."""
     protocol = b"HTTP/1.0" if request.version == "HTTP/1.0" else b"HTTP/1.1"
     connection = b""
     if stays_open(request):
@@ -290,13 +290,13 @@ def method_not_allowed_reply(request: Request, date: bytes) -> bytes:
     return head if request.method == "HEAD" else head + _NOT_ALLOWED_BODY
 
 
-def stays_open(request: Request) -> bool:
-    """Whether the connection outlives a refused request. A body would have to be read first; we close instead."""
+def stays_open(request: Http1Request) -> bool:
+    """True if the connection stays open after a refused request. With a body it closes, to avoid reading the body."""
     return request.keep_alive and not request.has_body
 
 
 def format_connect_request(address: str, headers: Sequence[tuple[str, str]] = ()) -> bytes:
-    """`CONNECT address HTTP/1.1` with a Host header, and others (Proxy-Authorization, User-Agent)."""
+    """`CONNECT address HTTP/1.1` with a Host header and the given ones (Proxy-Authorization, User-Agent)."""
     lines = [f"CONNECT {address} HTTP/1.1", f"Host: {address}"]
     lines.extend([f"{name}: {value}" for name, value in headers])
     for line in lines:
@@ -305,7 +305,7 @@ def format_connect_request(address: str, headers: Sequence[tuple[str, str]] = ()
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
 
 
-def parse_connect_reply(buffer: bytes | bytearray, limit: int = MAX_HEAD_BYTES) -> Reply | None:
+def parse_connect_reply(buffer: bytes | bytearray, limit: int = MAX_HEAD_BYTES) -> ConnectReply | None:
     """Parse the reply head at the start of `buffer`; None while it is incomplete. Raises ProtocolViolation."""
     data = bytes(buffer)
     end = _head_end(data, 0)
@@ -319,4 +319,4 @@ def parse_connect_reply(buffer: bytes | bytearray, limit: int = MAX_HEAD_BYTES) 
         raise ProtocolViolation(502, f"malformed status line {data[:80]!r}")
     if end < 0:
         return None
-    return Reply(int(code), reason.decode("utf-8", "replace"), end)
+    return ConnectReply(int(code), reason.decode("utf-8", "replace"), end)

@@ -1,24 +1,62 @@
-"""Payload in frames: DATA packets found where they lie and written around a payload, or plain DATA frames.
+"""The data path's encoder and decoder for payload: in DATA packets, or in plain DATA frames.
 
-The latter are for a tunnel with a stream of its own (docs/protocol.md). No object is made per packet and no payload
-copied. Whatever has not the usual shape is left to `packets.decode_packet`.
+Plain DATA frames are for tunnels with a stream of their own (docs/protocol.md). Nothing here creates an object per
+packet or copies payload. DATA packets in an unusual form are left to `packets.decode_packet`.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 from umbilical.wire import protobuf
+from umbilical.wire.grpc import PREFIX_BYTES
+from umbilical.wire.http2.events import DataReceived
 from umbilical.wire.http2.frames import FRAME_HEADER_BYTES
-from umbilical.wire.packets import DATA
+from umbilical.wire.packets import DATA, Packet, decode_packet
+
+
+class PacketSink(Protocol):
+    def on_payload(self, connection_id: int, view: memoryview) -> None:
+        """A DATA packet; the view is valid during this call."""
+
+    def on_packet(self, packet: Packet) -> None:
+        """Any other packet, or DATA in an unusual form."""
+
+    def accepts_packets(self) -> bool:
+        """False once a packet has ended the stream: the rest of its frame is dropped."""
+        ...
+
+
+def read_packets(event: DataReceived, sink: PacketSink) -> None:
+    """Give the sink each packet that a DATA frame completes. Raises ProtocolViolation as `decode_packet` does.
+
+    Most frames hold exactly one message and are read in place.
+    """
+    reader = event.stream.reader
+    data, end = event.data, event.end
+    if reader.is_whole(data, event.start, end):
+        start = event.start + PREFIX_BYTES
+        connection_id, payload = find_data(data, start, end)
+        if payload >= 0:
+            sink.on_payload(connection_id, event.view[payload:end])
+        else:
+            sink.on_packet(decode_packet(data, start, end))
+        return
+    reader.feed(data, event.view, event.start, end)
+    while sink.accepts_packets() and reader.next_message():
+        connection_id, payload = find_data(reader.source, reader.start, reader.end)
+        if payload >= 0:
+            sink.on_payload(connection_id, reader.view[payload : reader.end])
+        else:
+            sink.on_packet(decode_packet(reader.source, reader.start, reader.end))
 
 
 def find_data(source: bytes | bytearray, start: int, end: int) -> tuple[int, int]:
-    """Locate the payload of a DATA packet in its usual shape: connection id and payload start; it ends at `end`.
+    """Return the connection id and the start of the payload of a DATA packet; the payload ends at `end`.
 
-    (0, -1) when the message has any other shape, which `decode_packet` then judges. Lengths may be padded.
+    (0, -1) if the message is anything else or has an unusual form: call `decode_packet`. Lengths may be padded.
     """
     if end - start < 8 or source[start] != 0x08 or source[start + 1] != DATA or source[start + 2] != 0x22:
         return 0, -1
-    # Lengths of three bytes are ours and of two are Go's; the loop of `_length_at` would cost as much as all the rest.
+    # We write lengths of three bytes, Go writes two. For these, `_length_at` would double the cost of this function.
     first, second, third = source[start + 3], source[start + 4], source[start + 5]
     if first >= 0x80 and second >= 0x80 and third < 0x80:
         inner = first & 0x7F | (second & 0x7F) << 7 | third << 14
@@ -60,7 +98,7 @@ def _find_tail(source: bytes | bytearray, position: int, end: int, connection_id
 
 
 def _length_at(source: bytes | bytearray, position: int, end: int) -> tuple[int, int]:
-    """A varint of at most five bytes; -1 for a longer one or one cut short."""
+    """Read a varint of at most five bytes; -1 if it is longer or incomplete."""
     value = 0
     shift = 0
     while position < end and shift < 35:
@@ -74,7 +112,7 @@ def _length_at(source: bytes | bytearray, position: int, end: int) -> tuple[int,
 
 
 class PayloadPrefix:
-    """What stands before a payload in its frame; of one size, so that the payload can be received behind it first."""
+    """The bytes before a payload in its frame; of fixed size, so the payload can be received first, behind a gap."""
 
     def __init__(self, size: int) -> None:
         self.size: Final = size
@@ -84,11 +122,10 @@ class PayloadPrefix:
 
 
 class DataPrefix(PayloadPrefix):
-    """All that stands before the payload of one connection's DATA packets when each travels in one HTTP/2 frame.
+    """The bytes before the payload of a DATA packet of one connection, if one HTTP/2 frame holds the whole packet.
 
-    Frame header, gRPC prefix and packet fields have a fixed width (lengths are padded varints), so the payload
-    can be received behind the gap first and the prefix written when its length is known. The last one is kept:
-    bulk transfers and request loops send the same size again and again.
+    Frame header, gRPC prefix and packet fields have a fixed width (lengths are padded varints). The last prefix is
+    kept, because bulk transfers and request loops repeat the same size.
     """
 
     def __init__(self, stream_id: int, connection_id: int) -> None:
@@ -123,7 +160,7 @@ class DataPrefix(PayloadPrefix):
 
 
 def padded_length(length: int) -> bytes:
-    """A varint of exactly three bytes; enough for two MiB."""
+    """A varint of exactly three bytes, enough for 2 MiB."""
     return bytes((0x80 | length & 0x7F, 0x80 | (length >> 7) & 0x7F, length >> 14 & 0x7F))
 
 
@@ -135,12 +172,12 @@ OPENING_HEADERS: Final = [
     (b":path", TUNNEL_PATH),
     (b":authority", b"umbilical"),
 ]
-"""The same for every tunnel, so that both ends encode and decode it once: the stream's number says which it is."""
+"""Equal for all tunnels, so that both ends encode and decode them once; the stream number identifies the tunnel."""
 ANSWER_HEADERS: Final = [(b":status", b"200")]
 
 
 class PlainPrefix(PayloadPrefix):
-    """The header of a DATA frame that carries bytes of one tunnel and nothing else; the last one is kept."""
+    """The header of a DATA frame that carries only payload of one tunnel. The last header is kept."""
 
     def __init__(self, stream_id: int) -> None:
         super().__init__(FRAME_HEADER_BYTES)

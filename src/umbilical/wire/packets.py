@@ -1,7 +1,7 @@
-"""Konnectivity's `Packet`: its types, a small object for each, and how each is written and read.
+"""Konnectivity's `Packet`: one small class per type, encoders and a decoder.
 
-`packet_data` is the data path's own way with DATA, which is most of the traffic.
-`random` and `connectID` of the .proto files are called dial id and connection id here.
+`packet_data` is a faster encoder and decoder for DATA, which is most of the traffic.
+`random` and `connectID` in the .proto files are called dial id and connection id here.
 """
 
 from typing import Final
@@ -17,14 +17,14 @@ DATA: Final = 4
 DIAL_CLS: Final = 5
 DRAIN: Final = 6
 PAUSE: Final = 64
-"""Ours, sent only to peers that announced it: stop reading this connection's far end (docs/protocol.md)."""
+"""Our extension, sent only to peers that support it: stop reading the far end of this connection (docs/protocol.md)."""
 RESUME: Final = 65
 
 TYPE_NAMES: Final = ("DIAL_REQ", "DIAL_RSP", "CLOSE_REQ", "CLOSE_RSP", "DATA", "DIAL_CLS", "DRAIN")
 
 
 class Packet:
-    """Any packet; a bare one is of a type that we do not know and ignore."""
+    """Base class; an instance of this class itself has an unknown type and is ignored."""
 
     def __init__(self, kind: int) -> None:
         self.kind = kind
@@ -140,35 +140,27 @@ def encode_data(connection_id: int, payload: bytes) -> bytes:
 
 
 _PAYLOAD_FIELD: Final = {
-    DIAL_REQ: 2,
-    DIAL_RSP: 3,
-    DATA: 4,
-    CLOSE_REQ: 5,
-    CLOSE_RSP: 6,
-    DIAL_CLS: 7,
-    DRAIN: 8,
-    PAUSE: 15,
-    RESUME: 15,
-}
+    DIAL_REQ: 2, DIAL_RSP: 3, DATA: 4, CLOSE_REQ: 5, CLOSE_RSP: 6, DIAL_CLS: 7, DRAIN: 8, PAUSE: 15, RESUME: 15,
+}  # fmt: skip
 _FIRST_PAYLOAD: Final = 2
 _LAST_PAYLOAD: Final = 8
 _EXTENSION: Final = 15
-"""Outside the .proto's oneof: beside another payload it is an unknown field, and ignored."""
+"""Not in the oneof of the .proto file; in packets of other types it is ignored as an unknown field."""
 _NO_TEXT: Final = (0, 0)
 _TEXT_FIELDS: Final = {2: (1, 2), 3: (1, 0), 4: (2, 0), 6: (1, 0)}
-"""By payload: its string fields, which must be UTF-8 wherever they appear."""
+"""String fields of each payload; they must be valid UTF-8."""
 _USUAL_TAGS: Final = (0x12, 0x1A, 0x2A, 0x32, 0x00, 0x3A)
-"""Tags of the payloads by packet type; 0 for DATA, which does not come here."""
+"""Tag of the payload by packet type; 0 for DATA, which `packet_data` decodes."""
 _USUAL_FIELDS: Final = (b"\x0a\x12\x18", b"\x0a\x10\x18", b"\x08", b"\x0a\x10", b"", b"\x08")
-"""Tags of the fields within."""
+"""Tags of the fields in that payload."""
 
 
 def decode_packet(source: bytes | bytearray, start: int, end: int) -> Packet:
-    """Decode one message; `ProtocolViolation` when it is malformed or its payload is missing (fault missing-payload).
+    """Decode one message. Raises ProtocolViolation if it is malformed or has no payload (fault missing-payload).
 
-    As in Go, the type decides, not which payload is there; later payloads replace earlier ones of another kind
-    and are merged with those of the same kind. Every payload must be well-formed, also one that is replaced: a
-    peer that is sent these bytes as they are would refuse them and end its stream.
+    As in Go, the type counts, not the payload that is present. A later payload replaces an earlier one of another kind
+    and is merged with one of the same kind. Replaced payloads must be well-formed, too: a peer to which these bytes
+    are forwarded would refuse them and end its stream.
     """
     usual = _decode_usual(source, start, end)
     if usual is not None:
@@ -186,7 +178,7 @@ def decode_packet(source: bytes | bytearray, start: int, end: int) -> Packet:
                 payload = _Payload(field)
             payload.read(source, first, position)
         elif field == _EXTENSION and wire_type == protobuf.LENGTH_DELIMITED and kind in (PAUSE, RESUME):
-            # We write the type first, and nobody else writes this.
+            # The type is known here: only we write this extension, and we write the type first.
             first, position = protobuf.read_length(source, position, end)
             extension = _Payload(field)
             extension.read(source, first, position)
@@ -207,9 +199,9 @@ def _type_name(kind: int) -> str:
 
 
 def _decode_usual(source: bytes | bytearray, start: int, end: int) -> Packet | None:
-    """A dial or close packet as every encoder writes it: type, one short payload, known fields, each once, in order.
+    """Decode a dial or close packet in its usual form: type, one short payload, known fields, each once, in order.
 
-    None for anything else. A dial costs four such packets; the general way takes three times as long.
+    None for anything else. A dial needs four such packets; decoding each generally takes three times as long.
     """
     if end - start < 4 or end - start > 120:
         return None
@@ -252,7 +244,7 @@ def _decode_usual(source: bytes | bytearray, start: int, end: int) -> Packet | N
 def _usual_packet(
     kind: int, last_field: int, first_text: str, text: str, number: int, last_number: int
 ) -> Packet | None:
-    """Only with all fields that the type has when it is in use; fewer are told apart by the general way."""
+    """None if fields are missing that the type usually has: the general decoder handles those."""
     if kind == DIAL_REQ:
         return DialRequest(first_text, text, last_number) if last_field == 3 and first_text else None
     if kind == DIAL_RSP:
@@ -267,11 +259,11 @@ def _usual_packet(
 
 
 class _Payload:
-    """The fields of one payload; the last of a repeated field wins, so what is read behind it is merged."""
+    """The fields of one payload. The last value of a repeated field counts, which merges payloads of the same kind."""
 
     def __init__(self, number: int) -> None:
         self.number: Final = number
-        """Its field in the packet; 0: there is none."""
+        """Its field number in the packet; 0: no payload."""
         self._integers: dict[int, int] = {}
         self._chunks: dict[int, bytes] = {}
         self._texts: dict[int, str] = {}

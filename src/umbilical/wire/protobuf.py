@@ -1,4 +1,4 @@
-"""The protobuf wire format as far as Konnectivity's messages need it: varints, tags, and skipping what is unknown."""
+"""The part of the protobuf wire format that Konnectivity's messages need: varints, tags, skipping unknown fields."""
 
 from typing import Final
 
@@ -14,15 +14,15 @@ FIXED32: Final = 5
 MAX_VARINT_BYTES: Final = 10
 MAX_TAG_BYTES: Final = 5
 MAX_GROUP_DEPTH: Final = 100
-"""Nested groups of unknown fields deeper than this are refused; the same limit as Google's parsers."""
+"""Nesting limit for groups of unknown fields; Google's parsers have the same."""
 
 INVALID_ARGUMENT: Final = 3
-"""gRPC status of a message that cannot be decoded."""
+"""The gRPC status for a malformed message."""
 
 _SIGN_BIT: Final = 1 << 63
 _MASK_64: Final = (1 << 64) - 1
 _ONE_BYTE: Final = [bytes((value,)) for value in range(0x80)]
-"""Most tags, lengths and small numbers."""
+"""Encodings of all varints below 128."""
 
 
 def malformed(why: str) -> ProtocolViolation:
@@ -69,7 +69,7 @@ def read_tag(source: bytes | bytearray, position: int, end: int) -> tuple[int, i
 
 
 def skip_field(source: bytes | bytearray, position: int, end: int, field: int, wire_type: int) -> int:
-    """Step over one unknown field whose tag was just read; return the position behind it."""
+    """Skip one unknown field whose tag was just read; return the position behind it."""
     if wire_type == START_GROUP:
         return _skip_group(source, position, end, field)
     return _skip_scalar(source, position, end, wire_type)
@@ -108,7 +108,7 @@ def _skip_group(source: bytes | bytearray, position: int, end: int, field: int) 
 
 
 def signed(value: int) -> int:
-    """An int64 field travels as its two's complement."""
+    """Convert the two's complement in which an int64 field is sent."""
     return value - (1 << 64) if value & _SIGN_BIT else value
 
 
@@ -125,7 +125,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_integer(tag: int, value: int) -> bytes:
-    """An int64 field with a one-byte tag; absent when zero, as proto3 wants it."""
+    """An int64 field with a one-byte tag; omitted when zero, as in proto3."""
     return _ONE_BYTE[tag] + encode_varint(value) if value else b""
 
 
@@ -135,5 +135,5 @@ def encode_bytes(tag: int, value: bytes) -> bytes:
 
 
 def encode_text(tag: int, value: str) -> bytes:
-    """A string field with a one-byte tag; absent when empty, as proto3 wants it."""
+    """A string field with a one-byte tag; omitted when empty, as in proto3."""
     return encode_bytes(tag, value.encode("utf-8", "replace")) if value else b""

@@ -1,9 +1,9 @@
-"""SOCKS5, the server's side: RFC 1928 with username and password of RFC 1929. Bytes in, bytes and a request out.
+"""The server side of SOCKS5: RFC 1928, with username and password of RFC 1929.
 
     GREETING → [CREDENTIALS → CHECKING →] REQUEST → DIALLING        and from every state → REFUSED
 
-A client that speaks something else raises ProtocolViolation and gets no answer; what SOCKS has a word for is a
-refusal, with its answer in `output()`. Nothing is resolved here, so a command is judged before its name matters.
+A client of another protocol raises ProtocolViolation and gets no answer. A request that SOCKS5 can refuse ends in
+`refusal`, with the answer in `output()`. Nothing is resolved here.
 """
 
 from typing import Final
@@ -40,10 +40,10 @@ ADDRESS_TYPE_NOT_SUPPORTED: Final = 8
 GREETING: Final = 0
 CREDENTIALS: Final = 1
 CHECKING: Final = 2
-"""Whoever knows the passwords has to say `credentials_are`."""
+"""The caller checks the password and calls `credentials_are`."""
 REQUEST: Final = 3
 DIALLING: Final = 4
-"""`request` is there; what follows is the endpoint's."""
+"""`request` is set; the bytes after it are payload for the endpoint."""
 REFUSED: Final = 5
 STATE_NAMES: Final = ("greeting", "credentials", "checking", "request", "dialling", "refused")
 
@@ -53,16 +53,16 @@ UNSUPPORTED: Final = "unsupported"
 BAD_REQUEST: Final = "bad-request"
 
 MAX_HANDSHAKE_BYTES: Final = (2 + 255) + (1 + 1 + 255 + 1 + 255) + (4 + 1 + 255 + 2)
-"""All that a client may say before its request is whole; a security limit, which the formats themselves set."""
+"""The most bytes that a client can send up to the end of its request. A security limit, set by the formats."""
 
 _NAME_BYTES: Final = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-._:"
-"""Of names and of addresses in text. Anything else could end the line in which the next hop is told of it."""
+"""Characters of host names and addresses. Any other could end the line of the CONNECT request to the next hop."""
 _COMMAND_NAMES: Final = {BIND: "BIND", UDP_ASSOCIATE: "UDP ASSOCIATE"}
 _NO_ADDRESS: Final = b"\0\0\0\0"
 
 
-class Request:
-    """What a client wants to be connected to."""
+class SocksRequest:
+    """The endpoint that a client wants to connect to."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host: Final = host
@@ -70,40 +70,40 @@ class Request:
         self.port: Final = port
 
 
-class Refusal:
-    """Why a client gets no connection from us; its answer is in `output()`."""
+class SocksRefusal:
+    """Why a client is refused; the answer is in `output()`."""
 
     def __init__(self, kind: str, text: str) -> None:
         self.kind: Final = kind
         self.text: Final = text
 
 
-class Handshake:
-    """One client, until it has said what it wants."""
+class SocksHandshake:
+    """One client, up to the end of its request."""
 
     def __init__(self, password_needed: bool) -> None:
         self.state = GREETING
-        self.request: Request | None = None
-        self.refusal: Refusal | None = None
+        self.request: SocksRequest | None = None
+        self.refusal: SocksRefusal | None = None
         self.username = b""
         self.password = b""
-        """Both are there in CHECKING and gone after it."""
+        """Both are set only in state CHECKING."""
         self._password_needed: Final = password_needed
         self._buffer = bytearray()
         self._output = b""
 
     def feed(self, data: bytes) -> None:
-        """Take what the client sent. Raises ProtocolViolation, which is not to be answered."""
+        """Take bytes from the client. Raises ProtocolViolation: then close without an answer."""
         self._buffer += data
         self._advance()
 
     def output(self) -> bytes:
-        """What is to be sent now; each byte is given once."""
+        """Return the bytes to send now, each only once."""
         given, self._output = self._output, b""
         return given
 
     def rest(self) -> bytes:
-        """What the client sent behind its request: the first bytes for the endpoint. Given once."""
+        """Return, only once, what the client sent after its request: the first payload for the endpoint."""
         if self.state != DIALLING:
             raise MisuseError(f"no rest in state {STATE_NAMES[self.state]}")
         given = bytes(self._buffer)
@@ -111,7 +111,7 @@ class Handshake:
         return given
 
     def credentials_are(self, valid: bool) -> None:
-        """The word on `username` and `password`."""
+        """Continue with the result of the check of `username` and `password`."""
         if self.state != CHECKING:
             raise MisuseError(f"no credentials in state {STATE_NAMES[self.state]}")
         self.username = self.password = b""
@@ -123,7 +123,7 @@ class Handshake:
         self._advance()
 
     def _advance(self) -> None:
-        """As far as the bytes reach: a client may send everything at once."""
+        """Parse as much as has arrived: a client may send everything at once."""
         moved = True
         while moved:
             if self.state == GREETING:
@@ -154,7 +154,7 @@ class Handshake:
     def _choose(self, offered: bytes) -> None:
         wanted = USERNAME_PASSWORD if self._password_needed else NO_AUTHENTICATION
         if wanted not in offered:
-            text = "offers no username and password" if self._password_needed else "offers no way without a password"
+            text = "offers no username and password" if self._password_needed else "offers no method without a password"
             self._refuse(bytes((VERSION, NO_ACCEPTABLE_METHOD)), UNAUTHORIZED, text)
             return
         self._output += bytes((VERSION, wanted))
@@ -206,7 +206,7 @@ class Handshake:
         taken = self._take(5 + buffer[4] + 2)
         name = taken[5:-2]
         if not name or name.strip(_NAME_BYTES):
-            self._refuse(encode_reply(HOST_UNREACHABLE), BAD_REQUEST, f"{name!r} is no name of a host")
+            self._refuse(encode_reply(HOST_UNREACHABLE), BAD_REQUEST, f"{name!r} is not a host name")
             return True
         self._ask(name.decode("ascii"), taken)
         return True
@@ -214,19 +214,19 @@ class Handshake:
     def _ask(self, host: str, taken: bytes) -> None:
         port = taken[-2] << 8 | taken[-1]
         if not port:
-            self._refuse(encode_reply(GENERAL_FAILURE), BAD_REQUEST, "port 0 cannot be connected to")
+            self._refuse(encode_reply(GENERAL_FAILURE), BAD_REQUEST, "port 0 is not a valid port")
             return
-        self.request = Request(host, port)
+        self.request = SocksRequest(host, port)
         self.state = DIALLING
 
     def _refuse(self, answer: bytes, kind: str, text: str) -> None:
         self._output += answer
-        self.refusal = Refusal(kind, text)
+        self.refusal = SocksRefusal(kind, text)
         self.state = REFUSED
 
 
 def encode_reply(code: int, address: bytes = _NO_ADDRESS, port: int = 0) -> bytes:
-    """`address` is packed, IPv4 or IPv6: whence the connection goes out, where that is known."""
+    """`address` is the local address of the outgoing connection if known: packed IPv4 or IPv6."""
     kind = IPV6 if len(address) == 16 else IPV4
     return bytes((VERSION, code, 0, kind)) + address + bytes((port >> 8, port & 0xFF))
 
@@ -236,7 +236,7 @@ def ipv4_text(packed: bytes) -> str:
 
 
 def ipv6_text(packed: bytes) -> str:
-    """RFC 5952: the one text by which agents and certificates know an address."""
+    """The canonical text of RFC 5952, which agents and certificates use."""
     if packed[:12] == b"\0" * 10 + b"\xff\xff":
         return "::ffff:" + ipv4_text(packed[12:])
     groups = [packed[index] << 8 | packed[index + 1] for index in range(0, 16, 2)]
@@ -247,7 +247,7 @@ def ipv6_text(packed: bytes) -> str:
 
 
 def _longest_zeros(groups: list[int]) -> tuple[int, int]:
-    """Where the first of the longest runs of zeros begins, and its length."""
+    """Start and length of the first of the longest runs of zeros."""
     best, best_length, length = 0, 0, 0
     for index, group in enumerate(groups):
         length = length + 1 if group == 0 else 0

@@ -234,7 +234,7 @@ def test_a_tunnel_is_opened_and_nothing_is_read_from_it(mode: str, tmp_path: Pat
         arguments = (mode, path, endpoint.address)
         reader = threading.Thread(target=lambda: statuses.append(read_nothing(*arguments, hold)))
         reader.start()
-        stage.eventually(lambda: server.server.exchange.board.established_count() == 1)
+        stage.eventually(lambda: server.server.core.registry.established_count() == 1)
         hold.set()
         reader.join(PATIENCE_SECONDS)
         assert statuses == [0]

@@ -1,4 +1,4 @@
-"""The two ends of a connection in memory: ours, `h2` as the oracle, and what carries bytes between them."""
+"""Two ends of a connection in memory, ours and one of `h2` as the reference, and a pump between them."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -12,10 +12,21 @@ import h2.events
 import h2.settings
 
 from umbilical.wire.grpc import request_headers
-from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.buffers import Block, BlockPool
-from umbilical.wire.http2.connection import Connection, Profile
+from umbilical.wire.http2.connection import Connection
+from umbilical.wire.http2.events import (
+    ConnectionEvent,
+    ConnectionFailed,
+    DataReceived,
+    GoawayReceived,
+    HeadersReceived,
+    PingAnswered,
+    SettingsReceived,
+    StreamReset,
+    WindowOpened,
+)
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.headers import encode_headers
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import PayloadPrefix
@@ -23,29 +34,19 @@ from umbilical.wire.packet_data import PayloadPrefix
 BLOCK_BYTES: Final = 64 * 1024
 MANY_TURNS: Final = 200_000
 REQUEST: Final = request_headers(b"/ProxyService/Proxy", b"localhost", b"http", b"test")
-EVENT_NAMES: Final = {
-    http2.DATA: "data",
-    http2.HEADERS: "headers",
-    http2.RESET: "reset",
-    http2.WINDOW_OPENED: "window opened",
-    http2.GOAWAY: "goaway",
-    http2.PING_ANSWERED: "ping answered",
-    http2.SETTINGS_RECEIVED: "settings",
-    http2.FAILED: "failed",
-}
 
 
 class End(Protocol):
     def take(self, limit: int) -> bytes:
-        """At most so many of the bytes that wait to be sent."""
+        """Return at most `limit` of the bytes to send."""
 
     def give(self, octets: bytes) -> None:
         """Bytes arrived."""
 
 
 @dataclass(frozen=True)
-class Event:
-    """One event of ours, copied out of the connection's attributes."""
+class RecordedEvent:
+    """A copy of one event of ours that can be compared."""
 
     name: str
     stream_id: int = 0
@@ -57,31 +58,33 @@ class Event:
 
 
 class Ours:
-    """Our connection with a shell that records events and gives credit for DATA at once, unless told not to."""
+    """Our connection; records events and, unless `gives_credit` is False, credits DATA at once."""
 
     def __init__(
         self,
         is_client: bool,
-        profile: Profile | None = None,
+        limits: ConnectionLimits | None = None,
         *,
         pool: BlockPool | None = None,
         gives_credit: bool = True,
     ) -> None:
         self.pool = pool or BlockPool(BLOCK_BYTES, 1)
-        self.connection = Connection(is_client, profile or Profile(), self.pool, Block(BLOCK_BYTES), shared_block=False)
-        self.events: list[Event] = []
+        self.connection = Connection(
+            is_client, limits or ConnectionLimits(), self.pool, Block(BLOCK_BYTES), shared_block=False
+        )
+        self.events: list[RecordedEvent] = []
         self.received: dict[int, bytearray] = {}
         self.now = 0.0
         self.gives_credit = gives_credit
 
     def take(self, limit: int = 1 << 30) -> bytes:
         taken = bytearray()
-        while len(taken) < limit and (view := self.connection.pending()) is not None:
+        while len(taken) < limit and (view := self.connection.outbox.pending()) is not None:
             assert view, "an empty view would be sent for ever"
             piece = bytes(view[: limit - len(taken)])
             taken += piece
-            self.connection.sent(len(piece))
-        self.connection.after_flush()
+            self.connection.outbox.sent(len(piece))
+        self.connection.sender.after_flush()
         return bytes(taken)
 
     def give(self, octets: bytes) -> None:
@@ -93,7 +96,7 @@ class Ours:
             room[:count] = rest[:count]
             rest = rest[count:]
             self.connection.received(count, self.now)
-            while (event := self.connection.next_event()) != http2.NEED_DATA:
+            while (event := self.connection.next_event()) is not None:
                 self.events.append(self._record(event))
             self.connection.settle()
 
@@ -102,51 +105,50 @@ class Ours:
         for position in range(len(octets)):
             self.give(octets[position : position + 1])
 
-    def _record(self, event: int) -> Event:
-        connection = self.connection
-        stream_id = connection.stream.stream_id if connection.stream is not None else 0
-        name = EVENT_NAMES[event]
-        if event == http2.DATA:
-            return self._record_data(stream_id)
-        if event == http2.HEADERS:
-            return Event(name, stream_id, end_stream=connection.end_stream, headers=tuple(connection.headers))
-        if event == http2.RESET:
-            return Event(name, stream_id, code=connection.code, text=connection.text)
-        if event == http2.WINDOW_OPENED:
-            return Event(name, stream_id)
-        if event == http2.PING_ANSWERED:
-            return Event(name, text=connection.text)
-        if event == http2.GOAWAY:
-            return Event(name, connection.last_stream_id, code=connection.code, text=connection.text)
-        return Event(name, code=connection.code, text=connection.text) if event == http2.FAILED else Event(name)
+    def _record(self, event: ConnectionEvent) -> RecordedEvent:
+        if isinstance(event, DataReceived):
+            return self._record_data(event)
+        if isinstance(event, HeadersReceived):
+            stream_id, headers = event.stream.stream_id, tuple(event.headers)
+            return RecordedEvent("headers", stream_id, end_stream=event.end_stream, headers=headers)
+        if isinstance(event, StreamReset):
+            return RecordedEvent("reset", event.stream.stream_id, code=event.code, text=event.text)
+        if isinstance(event, WindowOpened):
+            return RecordedEvent("window opened", event.stream.stream_id if event.stream is not None else 0)
+        if isinstance(event, PingAnswered):
+            return RecordedEvent("ping answered", text=event.payload.hex())
+        if isinstance(event, GoawayReceived):
+            return RecordedEvent("goaway", event.last_stream_id, code=event.code, text=event.text)
+        if isinstance(event, ConnectionFailed):
+            return RecordedEvent("failed", code=event.code, text=event.text)
+        assert isinstance(event, SettingsReceived)
+        return RecordedEvent("settings")
 
-    def _record_data(self, stream_id: int) -> Event:
-        connection = self.connection
-        payload = bytes(connection.view[connection.start : connection.end])
-        assert payload == connection.data[connection.start : connection.end]
+    def _record_data(self, event: DataReceived) -> RecordedEvent:
+        stream_id, payload = event.stream.stream_id, bytes(event.view[event.start : event.end])
+        assert payload == event.data[event.start : event.end]
         self.received.setdefault(stream_id, bytearray()).extend(payload)
         if self.gives_credit:
-            assert connection.stream is not None
-            connection.credit(connection.stream, len(payload))
-        return Event("data", stream_id, payload, connection.end_stream)
+            self.connection.credit(event.stream, len(payload))
+        return RecordedEvent("data", stream_id, payload, event.end_stream)
 
     def names(self) -> list[str]:
         return [event.name for event in self.events]
 
-    def last(self, name: str) -> Event:
+    def last(self, name: str) -> RecordedEvent:
         return [event for event in self.events if event.name == name][-1]
 
     def stream(self, stream_id: int) -> Stream:
-        return self.connection.streams[stream_id]
+        return self.connection.streams.by_id[stream_id]
 
     def write(self, stream: Stream, prefix: PayloadPrefix, payload: bytes) -> int:
         """One DATA packet with as much of the payload as fits now; how much that was."""
-        room = self.connection.payload_room(stream, prefix.size)
+        room = self.connection.sender.payload_room(stream, prefix.size)
         if room is None:
             return 0
         count = min(len(room), len(payload))
         room[:count] = payload[:count]
-        self.connection.payload_written(stream, prefix.for_length(count), count)
+        self.connection.sender.payload_written(stream, prefix.for_length(count), count)
         return count
 
 
@@ -154,7 +156,7 @@ class Theirs:
     """`h2` in either role."""
 
     def __init__(self, is_client: bool, settings: dict[int, int] | None = None, *, gives_credit: bool = True) -> None:
-        # Our own tests break rules on purpose; what h2 sends is not to be judged by h2.
+        # Some tests break rules on purpose: h2 must not check what it sends.
         configuration = h2.config.H2Configuration(
             client_side=is_client,
             header_encoding=None,
@@ -204,7 +206,7 @@ class Theirs:
 
 
 def pump(one: End, other: End, cuts: Iterable[int] = repeat(1 << 30)) -> None:
-    """Carry bytes both ways, cut as told, until neither has anything to say."""
+    """Carry bytes both ways, in pieces of the given sizes, until neither end has any."""
     sizes: Iterator[int] = iter(cuts)
     for _ in range(MANY_TURNS):
         quiet = True
@@ -215,28 +217,30 @@ def pump(one: End, other: End, cuts: Iterable[int] = repeat(1 << 30)) -> None:
                 quiet = False
         if quiet:
             return
-    raise AssertionError("the two ends never fall silent")
+    raise AssertionError("the two ends never stop sending")
 
 
-def our_pair(client_profile: Profile | None = None, server_profile: Profile | None = None) -> tuple[Ours, Ours]:
+def our_pair(
+    client_limits: ConnectionLimits | None = None, server_limits: ConnectionLimits | None = None
+) -> tuple[Ours, Ours]:
     """Our client and our server, past the greeting."""
-    client, server = Ours(True, client_profile), Ours(False, server_profile)
+    client, server = Ours(True, client_limits), Ours(False, server_limits)
     pump(client, server)
     return client, server
 
 
 def open_stream(client: Ours, server: Ours) -> tuple[Stream, Stream]:
     """One stream, seen from both ends, its request headers delivered."""
-    stream = client.connection.open_stream(REQUEST)
+    stream = client.connection.sender.open_stream(REQUEST)
     pump(client, server)
     return stream, server.stream(stream.stream_id)
 
 
 def one_stream(
-    client_profile: Profile | None = None, server_profile: Profile | None = None
+    client_limits: ConnectionLimits | None = None, server_limits: ConnectionLimits | None = None
 ) -> tuple[Ours, Ours, Stream, Stream]:
     """Our client and our server, and one stream seen from both ends."""
-    client, server = our_pair(client_profile, server_profile)
+    client, server = our_pair(client_limits, server_limits)
     return client, server, *open_stream(client, server)
 
 
@@ -288,9 +292,9 @@ HEADERS: Final = frame(frames.HEADERS, frames.END_HEADERS, 1, BLOCK)
 """The first call of a client."""
 
 
-def greeted_server(*more: bytes, profile: Profile | None = None) -> Ours:
-    """A server that a client has greeted; what it said so far is taken away."""
-    server = Ours(False, profile)
+def greeted_server(*more: bytes, limits: ConnectionLimits | None = None) -> Ours:
+    """A server after the greeting of a client; what it sent so far is discarded."""
+    server = Ours(False, limits)
     server.give(greeting() + b"".join(more))
     server.take()
     return server

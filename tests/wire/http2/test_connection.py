@@ -1,4 +1,4 @@
-"""What one connection does with what it receives."""
+"""How a connection handles received frames."""
 
 import hpack
 import pytest
@@ -6,9 +6,9 @@ from tests.wire.http2.ends import (
     BLOCK,
     HEADERS,
     REQUEST,
-    Event,
     Frame,
     Ours,
+    RecordedEvent,
     frame,
     goaway_code,
     greeted_client,
@@ -23,14 +23,15 @@ from umbilical.wire.errors import MisuseError
 from umbilical.wire.grpc import RESPONSE_HEADERS
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.buffers import Block, BlockPool
-from umbilical.wire.http2.connection import Connection, Profile
+from umbilical.wire.http2.connection import Connection
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.headers import encode_headers
 
 
 @pytest.mark.parametrize(
     "octets", [b"GET / HTTP/1.1\r\n", frames.PREFACE[:-1] + b"x", b"\x16\x03\x01", b"PRI * HTTP/1"]
 )
-def test_who_does_not_speak_http2_is_told_so_before_the_preface_is_whole(octets: bytes) -> None:
+def test_a_client_of_another_protocol_is_refused_before_the_preface_is_complete(octets: bytes) -> None:
     server = Ours(False)
     server.give(octets)
     assert server.names() == ["failed"]
@@ -46,8 +47,8 @@ def test_the_first_frame_must_be_settings(first: bytes) -> None:
 
 @pytest.mark.parametrize("padding", [None, 9])
 def test_a_stream_may_be_credited_as_bytes_arrive(padding: int | None) -> None:
-    profile = Profile(stream_window_bytes=65_535, credits_on_arrival=True)
-    server = Ours(False, profile, gives_credit=False)
+    limits = ConnectionLimits(stream_window_bytes=65_535, credits_on_arrival=True)
+    server = Ours(False, limits, gives_credit=False)
     server.give(greeting() + HEADERS)
     flags = 0 if padding is None else frames.PADDED
     payload = bytes(8_000) if padding is None else bytes((padding,)) + bytes(8_000 - 1)
@@ -62,8 +63,8 @@ def test_a_stream_may_be_credited_as_bytes_arrive(padding: int | None) -> None:
 
 
 def test_credit_on_arrival_can_be_held_back_and_released() -> None:
-    profile = Profile(stream_window_bytes=65_535, credits_on_arrival=True)
-    server = Ours(False, profile, gives_credit=False)
+    limits = ConnectionLimits(stream_window_bytes=65_535, credits_on_arrival=True)
+    server = Ours(False, limits, gives_credit=False)
     server.give(greeting() + HEADERS)
     stream = server.stream(1)
     server.connection.hold_credit(stream)
@@ -77,7 +78,7 @@ def test_credit_on_arrival_can_be_held_back_and_released() -> None:
 
 
 def test_credit_is_given_in_quarters_of_the_window() -> None:
-    server = Ours(False, Profile(stream_window_bytes=80_000), gives_credit=False)
+    server = Ours(False, ConnectionLimits(stream_window_bytes=80_000), gives_credit=False)
     server.give(greeting() + HEADERS + frame(frames.DATA, 0, 1, bytes(16_000)) * 2)
     server.take()
     stream = server.stream(1)
@@ -89,23 +90,23 @@ def test_credit_is_given_in_quarters_of_the_window() -> None:
 
 
 @pytest.mark.parametrize("octets", [frame(0xEE, 0xFF, 77, b"grease"), frame(frames.PRIORITY, 0, 9, bytes(5))])
-def test_what_we_do_not_know_or_need_is_ignored(octets: bytes) -> None:
+def test_unknown_and_unneeded_frames_are_ignored(octets: bytes) -> None:
     server = greeted_server(octets, frame(frames.SETTINGS, frames.ACK, 0), settings_frame([(0xAB, 7)]))
     assert server.names() == ["settings", "settings"]
 
 
 @pytest.mark.parametrize("padding", [0, 1, 255])
-def test_padding_is_taken_off_and_credited_at_once(padding: int) -> None:
-    server = Ours(False, Profile(stream_window_bytes=65_535), gives_credit=False)
+def test_padding_is_removed_and_credited_at_once(padding: int) -> None:
+    server = Ours(False, ConnectionLimits(stream_window_bytes=65_535), gives_credit=False)
     server.give(greeting() + HEADERS)
     padded = bytes((padding,)) + b"payload" + bytes(padding)
     server.give(frame(frames.DATA, frames.PADDED, 1, padded))
-    assert server.events[-1] == Event("data", 1, b"payload")
+    assert server.events[-1] == RecordedEvent("data", 1, b"payload")
     stream = server.stream(1)
     assert stream.receive_window + stream.uncredited == 65_535 - len(b"payload")
 
 
-def test_padding_and_priority_of_headers_are_taken_off() -> None:
+def test_padding_and_priority_of_headers_are_removed() -> None:
     payload = b"\x04" + bytes(5) + BLOCK + bytes(4)
     flags = frames.END_HEADERS | frames.PADDED | frames.HAS_PRIORITY
     server = greeted_server(frame(frames.HEADERS, flags, 1, payload))
@@ -118,22 +119,22 @@ def test_a_header_block_may_come_in_many_frames() -> None:
     octets += b"".join(frame(frames.CONTINUATION, 0, 1, piece) for piece in pieces[1:])
     octets += frame(frames.CONTINUATION, frames.END_HEADERS, 1)
     server = greeted_server(octets)
-    assert server.last("headers") == Event("headers", 1, end_stream=True, headers=tuple(REQUEST))
+    assert server.last("headers") == RecordedEvent("headers", 1, end_stream=True, headers=tuple(REQUEST))
 
 
-def test_streams_past_the_limit_are_refused_and_others_go_on() -> None:
-    server = greeted_server(HEADERS, profile=Profile(max_streams=1))
+def test_streams_past_the_limit_are_refused_and_others_continue() -> None:
+    server = greeted_server(HEADERS, limits=ConnectionLimits(max_streams=1))
     server.give(frame(frames.HEADERS, frames.END_HEADERS, 3, BLOCK))
     assert split(server.take()) == [Frame(frames.RST_STREAM, 0, 3, frames.REFUSED_STREAM.to_bytes(4, "big"))]
-    server.connection.reset(server.stream(1), frames.CANCEL)
+    server.connection.sender.reset(server.stream(1), frames.CANCEL)
     server.give(frame(frames.HEADERS, frames.END_HEADERS, 5, BLOCK))
     assert server.events[-1].stream_id == 5
 
 
 def test_a_receive_block_must_hold_the_largest_frame() -> None:
     with pytest.raises(MisuseError):
-        Connection(False, Profile(frame_bytes=16_384), BlockPool(64, 1), Block(16_384 + 8), shared_block=False)
-    Connection(False, Profile(frame_bytes=16_384), BlockPool(64, 1), Block(16_384 + 9), shared_block=False)
+        Connection(False, ConnectionLimits(frame_bytes=16_384), BlockPool(64, 1), Block(16_384 + 8), shared_block=False)
+    Connection(False, ConnectionLimits(frame_bytes=16_384), BlockPool(64, 1), Block(16_384 + 9), shared_block=False)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_a_receive_block_must_hold_the_largest_frame() -> None:
         (window_update(3, 0), frames.PROTOCOL_ERROR),
     ],
 )
-def test_a_fault_ends_the_connection_with_the_right_code(octets: bytes, code: int) -> None:
+def test_a_violation_ends_the_connection_with_the_right_code(octets: bytes, code: int) -> None:
     server = greeted_server(HEADERS)
     server.give(octets)
     assert server.events[-1].name == "failed"
@@ -203,8 +204,8 @@ def test_after_a_failure_all_input_is_discarded_and_goaway_waits() -> None:
 
 
 def test_the_connection_window_may_not_be_overrun() -> None:
-    profile = Profile(stream_window_bytes=1 << 20, connection_window_bytes=65_535)
-    server = Ours(False, profile, gives_credit=False)
+    limits = ConnectionLimits(stream_window_bytes=1 << 20, connection_window_bytes=65_535)
+    server = Ours(False, limits, gives_credit=False)
     server.give(greeting() + HEADERS)
     server.connection._receive_window = 10_000
     server.give(frame(frames.DATA, 0, 1, bytes(10_001)))
@@ -226,7 +227,7 @@ def test_the_connection_window_may_not_be_overrun() -> None:
         ),
     ],
 )
-def test_a_fault_of_one_stream_resets_it_and_leaves_the_rest(octets: bytes, code: int) -> None:
+def test_a_violation_on_one_stream_resets_only_that_stream(octets: bytes, code: int) -> None:
     server = greeted_server(HEADERS)
     server.give(octets)
     assert (server.events[-1].name, server.events[-1].stream_id, server.events[-1].code) == ("reset", 1, code)
@@ -236,32 +237,32 @@ def test_a_fault_of_one_stream_resets_it_and_leaves_the_rest(octets: bytes, code
 
 
 def test_a_streams_window_may_not_be_overrun() -> None:
-    server = Ours(False, Profile(stream_window_bytes=65_535), gives_credit=False)
+    server = Ours(False, ConnectionLimits(stream_window_bytes=65_535), gives_credit=False)
     server.give(greeting() + HEADERS + frame(frames.DATA, 0, 1, bytes(16_384)) * 4)
     assert (server.events[-1].name, server.events[-1].code) == ("reset", frames.FLOW_CONTROL_ERROR)
 
 
 @pytest.mark.parametrize("name", [b"Authorization", b"x-Upper"])
 def test_a_header_name_with_capitals_resets_the_stream(name: bytes) -> None:
-    """RFC 9113 section 8.2.1; it would also slip past every comparison with a name."""
+    """RFC 9113 section 8.2.1; such a name would not match in any comparison."""
     server = greeted_server()
     block = encode_headers([*REQUEST, (name, b"value")])
     server.give(frame(frames.HEADERS, frames.END_HEADERS, 1, block))
-    assert server.names() == ["settings"], "nobody heard of the stream yet"
+    assert server.names() == ["settings"], "no event for the stream yet"
     assert split(server.take()) == [Frame(frames.RST_STREAM, 0, 1, frames.PROTOCOL_ERROR.to_bytes(4, "big"))]
 
 
 def test_a_response_with_capitals_resets_the_stream() -> None:
     client = greeted_client()
-    client.connection.open_stream(REQUEST)
+    client.connection.sender.open_stream(REQUEST)
     block = encode_headers([*RESPONSE_HEADERS, (b"Serverid", b"1")])
     client.give(frame(frames.HEADERS, frames.END_HEADERS, 1, block))
     assert (client.events[-1].name, client.events[-1].code) == ("reset", frames.PROTOCOL_ERROR)
 
 
-def test_frames_on_a_stream_that_we_reset_are_late_not_wrong() -> None:
+def test_late_frames_on_a_stream_that_we_reset_are_allowed() -> None:
     server = greeted_server(HEADERS)
-    server.connection.reset(server.stream(1), frames.CANCEL)
+    server.connection.sender.reset(server.stream(1), frames.CANCEL)
     server.take()
     server.give(
         frame(frames.DATA, 0, 1, b"late")
@@ -276,19 +277,19 @@ def test_frames_on_a_stream_that_we_reset_are_late_not_wrong() -> None:
 
 
 def test_late_data_still_counts_for_the_connection_window() -> None:
-    server = Ours(False, Profile(connection_window_bytes=100_000, stream_window_bytes=65_535))
+    server = Ours(False, ConnectionLimits(connection_window_bytes=100_000, stream_window_bytes=65_535))
     server.give(greeting() + HEADERS)
-    server.connection.reset(server.stream(1), frames.CANCEL)
+    server.connection.sender.reset(server.stream(1), frames.CANCEL)
     server.take()
     server.give(frame(frames.DATA, 0, 1, bytes(16_000)) * 10)
     granted = sum(int.from_bytes(one.payload, "big") for one in split(server.take()) if one.stream_id == 0)
     assert 160_000 - 25_000 <= granted <= 160_000
 
 
-def test_trailers_of_a_forgotten_stream_still_feed_the_header_table() -> None:
+def test_trailers_of_a_closed_stream_still_update_the_header_table() -> None:
     encoder = hpack.Encoder()
     server = greeted_server(frame(frames.HEADERS, frames.END_HEADERS, 1, encoder.encode(REQUEST)))
-    server.connection.reset(server.stream(1), frames.CANCEL)
+    server.connection.sender.reset(server.stream(1), frames.CANCEL)
     late = encoder.encode([(b"x-late", b"value")])
     server.give(frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, late))
     again = encoder.encode([*REQUEST, (b"x-late", b"value")])

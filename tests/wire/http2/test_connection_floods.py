@@ -1,4 +1,4 @@
-"""Floods end the connection with the right code; honest life, however busy, never does."""
+"""Floods end the connection with the right code; legitimate traffic never does."""
 
 from collections.abc import Callable
 
@@ -19,9 +19,9 @@ from tests.wire.http2.ends import (
 )
 
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
-from umbilical.wire.http2 import control_frames, frames
-from umbilical.wire.http2.connection import Profile
-from umbilical.wire.http2.control_frames import MAX_CONTROL_BYTES
+from umbilical.wire.http2 import flood_guard, frames
+from umbilical.wire.http2.flood_guard import MAX_CONTROL_BYTES
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import DataPrefix
 
@@ -38,14 +38,14 @@ def reset(stream_id: int) -> bytes:
 
 
 def server_with(*more: bytes) -> Ours:
-    return greeted_server(*more, profile=Profile(max_streams=100))
+    return greeted_server(*more, limits=ConnectionLimits(max_streams=100))
 
 
 def flood(server: Ours, *octets: bytes, times: int = 3_000) -> int:
-    """Repeat these frames until the connection fails; how often that was."""
+    """Repeat these frames until the connection fails; return how often they were sent."""
     for count in range(times):
         server.give(octets[count % len(octets)])
-        if server.connection.failure is not None:
+        if server.connection.sender.failure is not None:
             return count
     return times
 
@@ -61,30 +61,30 @@ def flood(server: Ours, *octets: bytes, times: int = 3_000) -> int:
     ],
     ids=["rapid reset", "window of 0", "short priority", "second headers", "window overflow"],
 )
-def test_streams_that_end_in_resets_end_the_connection_whoever_resets(fault: Callable[[int], bytes]) -> None:
+def test_too_many_reset_streams_end_the_connection_whichever_side_resets(fault: Callable[[int], bytes]) -> None:
     server = server_with()
     count = flood(server, *(headers(number) + fault(number) for number in range(1, 8_000, 2)))
-    assert count == control_frames.RESET_BURST
+    assert count == flood_guard.RESET_BURST
     assert server.last("failed").code == goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
-    assert len(server.connection.streams) <= 1
+    assert len(server.connection.streams.by_id) <= 1
 
 
-def test_opening_streams_past_the_limit_without_end_ends_the_connection() -> None:
+def test_a_flood_of_streams_past_the_limit_ends_the_connection() -> None:
     server = server_with(*(headers(number) for number in range(1, 201, 2)))
-    assert flood(server, *(headers(number) for number in range(201, 8_000, 2))) == control_frames.RESET_BURST
+    assert flood(server, *(headers(number) for number in range(201, 8_000, 2))) == flood_guard.RESET_BURST
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
-    assert len(server.connection.streams) == 100
+    assert len(server.connection.streams.by_id) == 100
 
 
 def test_a_settings_flood_ends_the_connection() -> None:
     server = server_with()
-    assert flood(server, settings_frame([(frames.INITIAL_WINDOW_SIZE, 70_000)])) < control_frames.SETTINGS_BURST
+    assert flood(server, settings_frame([(frames.INITIAL_WINDOW_SIZE, 70_000)])) < flood_guard.SETTINGS_BURST
     assert goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
 
 
 def test_a_ping_flood_ends_the_connection() -> None:
     server = server_with(headers(1))
-    assert flood(server, BDP_PING) == control_frames.PING_BURST
+    assert flood(server, BDP_PING) == flood_guard.PING_BURST
     assert server.last("failed").text == "too_many_pings"
     assert goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
 
@@ -106,19 +106,19 @@ def test_a_trickle_of_data_does_not_excuse_a_ping_flood() -> None:
 )
 def test_a_flood_of_data_frames_without_data_ends_the_connection(empty: bytes) -> None:
     server = server_with(headers(1))
-    assert flood(server, empty) == control_frames.PING_BURST
+    assert flood(server, empty) == flood_guard.PING_BURST
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
 
 
 @pytest.mark.parametrize("piece", [b"", b"x", bytes(16_384)], ids=["empty", "tiny", "large"])
-def test_continuation_without_end_ends_the_connection(piece: bytes) -> None:
+def test_endless_continuation_frames_end_the_connection(piece: bytes) -> None:
     server = server_with(frame(frames.HEADERS, 0, 1, BLOCK))
     assert flood(server, frame(frames.CONTINUATION, 0, 1, piece)) < 40
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
     assert goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
 
 
-def test_a_header_list_that_unfolds_without_end_ends_the_connection() -> None:
+def test_a_header_list_that_decodes_to_a_huge_size_ends_the_connection() -> None:
     entry = hpack.Encoder().encode([(b"x-bomb", b"0" * 4_000)])
     server = server_with()
     server.give(frame(frames.HEADERS, frames.END_HEADERS, 1, entry + b"\xbe" * 100))
@@ -126,23 +126,23 @@ def test_a_header_list_that_unfolds_without_end_ends_the_connection() -> None:
 
 
 def test_answers_that_the_peer_does_not_read_are_bounded() -> None:
-    """DATA earns pings, so a peer that sends both is no flood; one that never reads the answers is."""
+    """DATA refills the budget for pings, so a peer may send both, unless it never reads the answers."""
     server = server_with(headers(1))
     round_trip = BDP_PING * 4 + frame(frames.DATA, 0, 1, bytes(1_000))
     assert flood(server, round_trip, times=30_000) < 30_000
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
-    assert server.connection.queued_bytes() < MAX_CONTROL_BYTES + 1_000
+    assert server.connection.outbox.queued_bytes() < MAX_CONTROL_BYTES + 1_000
 
 
-def test_answers_that_the_peer_reads_are_no_flood() -> None:
+def test_answers_that_the_peer_reads_do_not_count_as_a_flood() -> None:
     server = server_with(headers(1))
     for _ in range(20_000):
         server.give(BDP_PING * 4 + frame(frames.DATA, 0, 1, b"x"))
         server.take()
-    assert server.connection.failure is None
+    assert server.connection.sender.failure is None
 
 
-def test_frames_that_say_nothing_leave_nothing_behind() -> None:
+def test_frames_without_effect_use_no_memory() -> None:
     server = server_with(headers(1), reset(1))
     nothing = (
         frame(frames.SETTINGS, frames.ACK, 0)
@@ -153,18 +153,18 @@ def test_frames_that_say_nothing_leave_nothing_behind() -> None:
         + reset(1)
     )
     assert flood(server, nothing) == 3_000
-    assert server.connection.queued_bytes() == 0
+    assert server.connection.outbox.queued_bytes() == 0
 
 
-def test_ten_thousand_answered_then_reset_streams_are_ordinary_life() -> None:
+def test_ten_thousand_answered_then_reset_streams_are_allowed() -> None:
     server = server_with()
     for number in range(1, 20_001, 2):
         server.give(headers(number) + frame(frames.DATA, 0, number, b"\0\0\0\0\0"))
-        server.connection.send_headers(server.stream(number), RESPONSE_HEADERS)
+        server.connection.sender.send_headers(server.stream(number), RESPONSE_HEADERS)
         server.give(reset(number))
         server.take()
     assert server.names().count("reset") == 10_000
-    assert not server.connection.streams
+    assert not server.connection.streams.by_id
 
 
 def test_ten_thousand_calls_that_end_as_grpc_go_ends_them() -> None:
@@ -172,48 +172,48 @@ def test_ten_thousand_calls_that_end_as_grpc_go_ends_them() -> None:
     server = server_with()
     for number in range(1, 20_001, 2):
         server.give(headers(number))
-        server.connection.finish(server.stream(number), RESPONSE_HEADERS + trailers(OK, ""))
+        server.connection.sender.finish(server.stream(number), RESPONSE_HEADERS + trailers(OK, ""))
         server.give(frame(frames.RST_STREAM, 0, number, bytes(4)))
         server.take()
-    assert server.connection.failure is None
-    assert not server.connection.streams
+    assert server.connection.sender.failure is None
+    assert not server.connection.streams.by_id
 
 
-def test_a_client_does_not_mind_how_often_its_own_streams_are_reset() -> None:
+def test_a_client_allows_any_number_of_resets_of_its_own_streams() -> None:
     client, server = our_pair()
     for _ in range(5_000):
         _, answer = open_stream(client, server)
-        server.connection.reset(answer, frames.REFUSED_STREAM)
+        server.connection.sender.reset(answer, frames.REFUSED_STREAM)
         pump(client, server)
     assert client.names().count("reset") == 5_000
-    assert client.connection.failure is None
+    assert client.connection.sender.failure is None
 
 
-def test_dials_given_up_before_an_answer_are_forgiven_by_time() -> None:
+def test_the_budget_for_cancelled_dials_refills_over_time() -> None:
     server = server_with()
     for number in range(1, 20_001, 2):
         server.now += 0.01
         server.give(headers(number) + reset(number))
-    assert server.connection.failure is None
+    assert server.connection.sender.failure is None
 
 
 @pytest.mark.parametrize(
     "send",
     [
         lambda server, answer: server.write(answer, DataPrefix(1, 1), b"payload"),
-        lambda server, answer: server.connection.send_message(answer, b"dial"),
-        lambda server, answer: server.connection.send_ordered(answer, b"close"),
+        lambda server, answer: server.connection.sender.send_message(answer, b"dial"),
+        lambda server, answer: server.connection.sender.send_ordered(answer, b"close"),
     ],
     ids=["payload", "message", "ordered message"],
 )
-def test_grpc_gos_own_pings_beside_downloads_are_welcome(send: Callable[[Ours, Stream], object]) -> None:
+def test_pings_of_grpc_go_during_downloads_are_allowed(send: Callable[[Ours, Stream], object]) -> None:
     client, server, _, answer = one_stream()
-    server.connection.send_headers(answer, RESPONSE_HEADERS)
+    server.connection.sender.send_headers(answer, RESPONSE_HEADERS)
     for _ in range(2_500):
         send(server, answer)
         pump(client, server)
         server.give(BDP_PING)
-    assert server.connection.failure is None
+    assert server.connection.sender.failure is None
 
 
 @pytest.mark.parametrize(
@@ -221,22 +221,22 @@ def test_grpc_gos_own_pings_beside_downloads_are_welcome(send: Callable[[Ours, S
     [(BDP_PING, 10), (settings_frame([(frames.INITIAL_WINDOW_SIZE, 70_000)]), 60)],
     ids=["keepalive", "settings"],
 )
-def test_now_and_then_is_welcome_for_a_week(octets: bytes, every_seconds: int) -> None:
+def test_occasional_control_frames_are_allowed_for_a_week(octets: bytes, every_seconds: int) -> None:
     server = server_with()
     for second in range(0, WEEK_SECONDS, every_seconds):
         server.now = float(second)
         server.give(octets)
         server.take()
-    assert server.connection.failure is None
+    assert server.connection.sender.failure is None
 
 
-def test_grpc_gos_growing_windows_are_welcome() -> None:
+def test_growing_windows_of_grpc_go_are_allowed() -> None:
     """Its estimator sends SETTINGS and WINDOW_UPDATE each time the window doubles, within milliseconds."""
     _, server, _, answer = one_stream()
     window = 65_535
     while window < 16 * 1024 * 1024:
         server.give(settings_frame([(frames.INITIAL_WINDOW_SIZE, window)]) + frames.window_update_frame(0, window))
         window *= 2
-    assert server.connection.failure is None
+    assert server.connection.sender.failure is None
     assert answer.send_window == window // 2
     assert [one.kind for one in split(server.take())] == [frames.SETTINGS] * 9

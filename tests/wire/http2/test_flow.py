@@ -1,4 +1,4 @@
-"""Flow control under every order of events, `h2` at the other end: it raises when we overrun a window of its own."""
+"""Flow control in every order of events against `h2`, which raises an error if we overrun its windows."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,8 +15,8 @@ from tests.wire.http2.traffic import TUNNELS, Traffic
 from umbilical.wire.grpc import RESPONSE_HEADERS
 from umbilical.wire.http2 import streams
 from umbilical.wire.http2.buffers import Block, Inbox
-from umbilical.wire.http2.connection import Profile
-from umbilical.wire.http2.control_frames import REFILL_PER_FRAME, Allowance
+from umbilical.wire.http2.flood_guard import REFILL_PER_FRAME, TokenBucket
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import PlainPrefix
 
@@ -35,19 +35,19 @@ class FlowControl(RuleBasedStateMachine):
 
     @initialize(ours_is_client=st.booleans(), window=st.sampled_from([65_535, 100_000, 1 << 20]))
     def open(self, ours_is_client: bool, window: int) -> None:
-        profile = Profile(stream_window_bytes=window, connection_window_bytes=max(window, 70_000))
-        self.ours = Ours(ours_is_client, profile, gives_credit=False)
+        limits = ConnectionLimits(stream_window_bytes=window, connection_window_bytes=max(window, 70_000))
+        self.ours = Ours(ours_is_client, limits, gives_credit=False)
         self.theirs = Theirs(not ours_is_client, gives_credit=False)
         pump(self.ours, self.theirs)
         if ours_is_client:
-            self.stream = self.ours.connection.open_stream(REQUEST)
+            self.stream = self.ours.connection.sender.open_stream(REQUEST)
             pump(self.ours, self.theirs)
             self.theirs.http2.send_headers(1, RESPONSE_HEADERS)
         else:
             self.theirs.http2.send_headers(1, REQUEST)
             pump(self.ours, self.theirs)
             self.stream = self.ours.stream(1)
-            self.ours.connection.send_headers(self.stream, RESPONSE_HEADERS)
+            self.ours.connection.sender.send_headers(self.stream, RESPONSE_HEADERS)
         self.traffic = Traffic(self.ours, self.stream)
         self.sent_by_theirs = b""
         self.settings_sent_by_theirs = 1
@@ -84,7 +84,7 @@ class FlowControl(RuleBasedStateMachine):
         self._they_change(SETTING.MAX_FRAME_SIZE, size)
 
     def _they_change(self, setting: h2.settings.SettingCodes, value: int) -> None:
-        """One change at a time: h2 takes the answer to the first of two for an answer to both."""
+        """One change at a time: h2 takes the first acknowledgement for both changes."""
         if len(self.theirs.of(h2.events.SettingsAcknowledged)) == self.settings_sent_by_theirs:
             self.theirs.http2.update_settings({setting: value})
             self.settings_sent_by_theirs += 1
@@ -111,13 +111,13 @@ class FlowControl(RuleBasedStateMachine):
 
     @invariant()
     def nothing_failed(self) -> None:
-        assert self.ours.connection.failure is None
+        assert self.ours.connection.sender.failure is None
         assert "reset" not in self.ours.names()
-        assert self.ours.connection.send_window >= 0
+        assert self.ours.connection.sender.window >= 0
         assert bytes(self.ours.received.get(1, b"")) == self.sent_by_theirs[: len(self.ours.received.get(1, b""))]
 
     def teardown(self) -> None:
-        """With credit and windows given at last, every byte that was sent arrives."""
+        """Once credit and windows are granted, every byte arrives."""
         if not hasattr(self, "traffic"):
             return
         pump(self.ours, self.theirs)
@@ -133,15 +133,15 @@ class FlowControl(RuleBasedStateMachine):
         self.nothing_failed()
         assert bytes(self.ours.received.get(1, b"")) == self.sent_by_theirs
         self.traffic.assert_arrived(self.theirs.received.get(1, b""))
-        assert not self.ours.connection.has_pending()
+        assert self.ours.connection.outbox.is_empty()
 
 
 TestFlowControl = FlowControl.TestCase
 TestFlowControl.settings = settings(max_examples=120, stateful_step_count=50)
 
 
-def test_nothing_overtakes_a_message_that_had_to_wait_and_stands_among_the_payload() -> None:
-    """A part of it may be gone already: a control packet ahead of the rest would be read as its continuation."""
+def test_nothing_overtakes_a_message_from_the_backlog_among_the_payload() -> None:
+    """Part of it may be sent already: the peer would read a control packet as its continuation."""
     state = FlowControl()
     state.open(ours_is_client=False, window=65_535)
     for _ in range(3):
@@ -156,7 +156,7 @@ def test_nothing_overtakes_a_message_that_had_to_wait_and_stands_among_the_paylo
 
 
 def test_an_enlarged_window_goes_out_with_the_next_credit() -> None:
-    client, server, stream, ours = one_stream(server_profile=Profile(stream_window_bytes=70_000))
+    client, server, stream, ours = one_stream(server_limits=ConnectionLimits(stream_window_bytes=70_000))
     server.connection.enlarge(ours, 140_000)
     server.connection.credit(ours, 0)
     pump(client, server)
@@ -166,11 +166,11 @@ def test_an_enlarged_window_goes_out_with_the_next_credit() -> None:
 
 
 def test_one_stream_may_be_credited_by_its_reader_while_another_is_on_arrival() -> None:
-    profile = Profile(stream_window_bytes=70_000, credits_on_arrival=True)
-    client, server = our_pair(server_profile=profile)
+    limits = ConnectionLimits(stream_window_bytes=70_000, credits_on_arrival=True)
+    client, server = our_pair(server_limits=limits)
     server.gives_credit = False
     slow, ours = open_stream(client, server)
-    ours.credited_by_shell = True
+    ours.credited_by_caller = True
     quick, _ = open_stream(client, server)
     for stream in (slow, quick):
         for _ in range(3):
@@ -184,50 +184,50 @@ def test_one_stream_may_be_credited_by_its_reader_while_another_is_on_arrival() 
 
 
 def test_the_window_of_a_connection_can_be_enlarged_and_is_credited_by_its_new_size() -> None:
-    client, server, _, _ = one_stream(server_profile=Profile(connection_window_bytes=100_000))
+    client, server, _, _ = one_stream(server_limits=ConnectionLimits(connection_window_bytes=100_000))
     server.connection.enlarge_connection(400_000)
     server.connection.enlarge_connection(50_000)
     pump(client, server)
-    assert client.connection.send_window == 400_000
+    assert client.connection.sender.window == 400_000
 
 
-def spend(allowance: Allowance, count: int, now: float) -> int:
-    return sum(allowance.spend(now) for _ in range(count))
+def spend(bucket: TokenBucket, count: int, now: float) -> int:
+    return sum(bucket.spend(now) for _ in range(count))
 
 
 def test_time_refills_up_to_the_burst() -> None:
-    allowance = Allowance(10, 2.0)
-    spend(allowance, 10, 100.0)
-    assert spend(allowance, 20, 103.0) == 6
-    assert spend(allowance, 20, 1_000_000.0) == 10
+    bucket = TokenBucket(10, 2.0)
+    spend(bucket, 10, 100.0)
+    assert spend(bucket, 20, 103.0) == 6
+    assert spend(bucket, 20, 1_000_000.0) == 10
 
 
-def test_a_clock_that_stands_or_runs_backwards_refills_nothing() -> None:
-    allowance = Allowance(3, 1000.0)
-    spend(allowance, 3, 50.0)
-    assert not allowance.spend(50.0)
-    assert not allowance.spend(10.0)
+def test_a_clock_that_stops_or_runs_backwards_refills_nothing() -> None:
+    bucket = TokenBucket(3, 1000.0)
+    spend(bucket, 3, 50.0)
+    assert not bucket.spend(50.0)
+    assert not bucket.spend(10.0)
 
 
 def test_an_overdrawn_peer_recovers_by_waiting() -> None:
-    allowance = Allowance(2, 1.0)
-    spend(allowance, 3, 0.0)
-    assert not allowance.spend(1.0)
-    assert allowance.spend(100.0)
+    bucket = TokenBucket(2, 1.0)
+    spend(bucket, 3, 0.0)
+    assert not bucket.spend(1.0)
+    assert bucket.spend(100.0)
 
 
 def test_traffic_earns_a_few_back_but_not_a_new_burst() -> None:
-    allowance = Allowance(1000, 0.0)
-    spend(allowance, 1000, 0.0)
-    allowance.refill()
-    assert spend(allowance, 100, 0.0) == REFILL_PER_FRAME
+    bucket = TokenBucket(1000, 0.0)
+    spend(bucket, 1000, 0.0)
+    bucket.refill()
+    assert spend(bucket, 100, 0.0) == REFILL_PER_FRAME
 
 
 def test_traffic_never_earns_more_than_the_burst() -> None:
-    allowance = Allowance(10, 0.0)
+    bucket = TokenBucket(10, 0.0)
     for _ in range(100):
-        allowance.refill()
-    assert spend(allowance, 100, 0.0) == 10
+        bucket.refill()
+    assert spend(bucket, 100, 0.0) == 10
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_what_was_consumed_makes_room_again(received: bytes, consumed: int, room
     assert rest(inbox) == received[consumed:]
 
 
-def test_settling_leaves_a_block_of_its_own_as_it_is() -> None:
+def test_settle_leaves_an_unshared_block_unchanged() -> None:
     inbox = Inbox(Block(8), shared=False)
     receive(inbox, b"1234")
     inbox.settle()

@@ -1,4 +1,4 @@
-"""Small frames that we send, read back by `hyperframe`, which h2 stands on."""
+"""Small frames that we send, read back by `hyperframe`, the frame parser of h2."""
 
 from collections.abc import Iterator
 
@@ -78,7 +78,7 @@ def test_a_header_block_is_cut_into_frames_and_nothing_is_lost(
 
 
 @given(st.binary(min_size=4, max_size=12))
-def test_numbers_are_read_where_they_stand(octets: bytes) -> None:
+def test_numbers_are_read_at_their_position(octets: bytes) -> None:
     position = len(octets) - 4
     assert frames.parse_u32(octets, position) == int.from_bytes(octets[position:], "big")
 
@@ -97,7 +97,7 @@ def _nothing_remembered() -> Iterator[None]:
 
 
 def huffman(headers: HeaderList) -> bytes:
-    """A block for the real decoder that leaves its table alone."""
+    """A block that only hpack can decode and that does not change its table."""
     fields = [hpack.NeverIndexedHeaderTuple(name, value) for name, value in headers]
     return bytes(hpack.Encoder().encode(fields, huffman=True))
 
@@ -111,10 +111,10 @@ def test_equal_lists_are_encoded_once() -> None:
 
 
 @pytest.mark.parametrize("name", [b"authorization", b"Authorization"])
-def test_secrets_stay_behind_in_no_cache(name: bytes) -> None:
+def test_secrets_are_not_cached(name: bytes) -> None:
     headers = [*REQUEST, (name, b"Bearer secret")]
     block = encode_headers(headers)
-    assert b"secret" in block, "the test looks for it in vain if it were Huffman-coded"
+    assert b"secret" in block, "Huffman code would hide the secret from this test"
     assert plain_headers._encode.cache_info().currsize == 0
     for kind in (block, huffman(headers)):
         for _ in range(2):
@@ -145,19 +145,19 @@ def test_a_remembered_block_is_not_decoded_again_until_a_second_one_comes() -> N
 
 
 @given(st.lists(st.tuples(LISTS, st.booleans()), max_size=8))
-def test_blocks_that_come_again_decode_alike_whatever_happened_to_the_table(
+def test_repeated_blocks_decode_correctly_after_any_change_of_the_table(
     lists: list[tuple[HeaderList, bool]],
 ) -> None:
-    """Each block is judged by a decoder without memory; some change the table, so that old bytes mean something new."""
-    encoder, oracle, decoder = hpack.Encoder(), hpack.Decoder(), HeaderDecoder()
+    """A decoder without cache reads each block, too. Some blocks change the table, which changes what others mean."""
+    encoder, reference, decoder = hpack.Encoder(), hpack.Decoder(), HeaderDecoder()
     for headers, indexed in lists:
         block = encoded(encoder, headers) if indexed else huffman(headers)
         for again in (block, block):
-            expected = [(bytes(name), bytes(value)) for name, value in oracle.decode(again, raw=True)]
+            expected = [(bytes(name), bytes(value)) for name, value in reference.decode(again, raw=True)]
             assert decoder.decode(again) == expected
 
 
-def test_a_block_that_leaves_the_table_alone_is_decoded_once() -> None:
+def test_a_block_that_does_not_change_the_table_is_decoded_once() -> None:
     decoder = HeaderDecoder()
     decoder.decode(huffman(REQUEST))
     block = huffman([(b"x-once", b"more")])
@@ -167,7 +167,7 @@ def test_a_block_that_leaves_the_table_alone_is_decoded_once() -> None:
     assert decoder.decode(block) == [(b"x-once", b"more")]
 
 
-def test_whoever_changes_a_decoded_list_changes_only_his_own() -> None:
+def test_changing_a_decoded_list_does_not_change_the_cache() -> None:
     block = huffman(REQUEST)
     HeaderDecoder().decode(block).append((b"x-mine", b"1"))
     HeaderDecoder().decode(block).clear()
@@ -194,7 +194,7 @@ def test_a_list_past_the_limit_is_refused() -> None:
     assert refused.value.code == ENHANCE_YOUR_CALM
 
 
-def test_a_small_block_that_unfolds_into_a_large_list_is_refused() -> None:
+def test_a_small_block_that_decodes_to_a_large_list_is_refused() -> None:
     bomb = hpack.Encoder().encode([(b"x-bomb", b"0" * 4_000)]) + b"\xbe" * 20
     assert len(bomb) < 4_100
     with pytest.raises(ProtocolViolation) as refused:
@@ -206,24 +206,24 @@ def test_a_small_block_that_unfolds_into_a_large_list_is_refused() -> None:
     "block",
     [
         b"\x80",  # index 0
-        b"\xbf",  # an entry that nobody made
+        b"\xbf",  # an entry that does not exist
         b"\xff" * 30,  # a number without end
         b"\x3f\xff\xff\x7f",  # a table larger than we allow
         b"\x82\x20",  # a table update behind a header
-        b"\x40\x05abc",  # a name cut short
+        b"\x40\x05abc",  # an incomplete name
         b"\x00\x81\xff\x00",  # bad Huffman padding
     ],
 )
-def test_a_malformed_block_is_the_peers_fault(block: bytes) -> None:
+def test_a_malformed_block_is_a_protocol_violation(block: bytes) -> None:
     with pytest.raises(ProtocolViolation) as refused:
         HeaderDecoder().decode(block)
     assert refused.value.code == COMPRESSION_ERROR
-    assert "0x" not in refused.value.message, "where things lie in our memory is nobody's business"
+    assert "0x" not in refused.value.message, "it must not contain memory addresses"
     assert not HeaderDecoder._first_blocks
 
 
 @given(st.binary(max_size=60))
-def test_garbage_is_decoded_alike_with_and_without_memory(block: bytes) -> None:
+def test_garbage_is_decoded_equally_with_and_without_cache(block: bytes) -> None:
     outcomes: list[HeaderList | int] = []
     for _ in range(2):
         try:
@@ -244,8 +244,8 @@ LISTS_HEADERS = st.lists(st.tuples(NAMES_HEADERS, VALUES), max_size=12)
 LARGE = 1 << 20
 
 
-def judged(block: bytes) -> tuple[HeaderList | None, bool]:
-    """What the oracle reads, and whether its table is as it was."""
+def hpack_decoded(block: bytes) -> tuple[HeaderList | None, bool]:
+    """What hpack decodes, and whether its table stayed unchanged."""
     decoder = hpack.Decoder(max_header_list_size=LARGE)
     try:
         headers = [(bytes(name), bytes(value)) for name, value in decoder.decode(block, raw=True)]
@@ -255,15 +255,15 @@ def judged(block: bytes) -> tuple[HeaderList | None, bool]:
     return headers, untouched
 
 
-def test_the_static_table_is_the_oracles() -> None:
+def test_the_static_table_is_that_of_hpack() -> None:
     assert STATIC_TABLE == HeaderTable.STATIC_TABLE
 
 
 @given(LISTS_HEADERS)
-def test_what_is_encoded_comes_back_here_and_at_the_oracle_and_leaves_its_table_alone(headers: HeaderList) -> None:
+def test_encoded_headers_decode_here_and_with_hpack_and_do_not_change_its_table(headers: HeaderList) -> None:
     block = plain_headers.encode_plain(headers)
     assert plain_headers.decode_plain(block, LARGE) == headers
-    assert judged(block) == (headers, True)
+    assert hpack_decoded(block) == (headers, True)
 
 
 @given(st.binary(max_size=60))
@@ -273,14 +273,14 @@ def test_what_is_encoded_comes_back_here_and_at_the_oracle_and_leaves_its_table_
 @example(b"\x80")
 @example(b"\xbe")
 @example(b"\xff\x00")
-def test_whatever_is_read_here_the_oracle_reads_alike(block: bytes) -> None:
+def test_hpack_decodes_all_plain_blocks_equally(block: bytes) -> None:
     ours = plain_headers.decode_plain(block, LARGE)
     if ours is not None:
-        assert judged(block) == (ours, True)
+        assert hpack_decoded(block) == (ours, True)
 
 
 @given(LISTS_HEADERS, st.data())
-def test_a_block_that_is_cut_short_is_left_to_the_real_decoder(headers: HeaderList, data: st.DataObject) -> None:
+def test_an_incomplete_block_is_left_to_hpack(headers: HeaderList, data: st.DataObject) -> None:
     block = plain_headers.encode_plain(headers)
     cut = block[: data.draw(st.integers(0, len(block)))]
     ours = plain_headers.decode_plain(cut, LARGE)
@@ -296,21 +296,21 @@ def test_a_block_that_is_cut_short_is_left_to_the_real_decoder(headers: HeaderLi
         pytest.param(hpack.Encoder().encode([(b"x", b"www.example.com")], huffman=True), id="huffman"),
     ],
 )
-def test_other_kinds_are_left_to_the_real_decoder(block: bytes) -> None:
+def test_other_kinds_of_blocks_are_left_to_hpack(block: bytes) -> None:
     assert plain_headers.decode_plain(bytes(block), LARGE) is None
 
 
-def test_a_list_that_is_too_large_is_left_to_the_real_decoder_which_refuses_it() -> None:
+def test_a_list_that_is_too_large_is_left_to_hpack_which_refuses_it() -> None:
     block = plain_headers.encode_plain([(b"name", bytes(100))])
     assert plain_headers.decode_plain(block, 136) is not None
     assert plain_headers.decode_plain(block, 135) is None
 
 
 def test_a_small_header_table_is_announced_in_every_block() -> None:
-    """A block may wait behind payload while others overtake it, so whichever comes first must say it."""
+    """A block may wait behind payload while others overtake it, so each must contain the announcement."""
     server = greeted_server(settings_frame([(frames.HEADER_TABLE_SIZE, 0)]), HEADERS)
-    server.connection.send_headers(server.stream(1), RESPONSE_HEADERS)
-    server.connection.finish(server.stream(1), trailers(OK, ""))
+    server.connection.sender.send_headers(server.stream(1), RESPONSE_HEADERS)
+    server.connection.sender.finish(server.stream(1), trailers(OK, ""))
     for one in split(server.take()):
         decoder = hpack.Decoder()
         decoder.max_allowed_table_size = 0

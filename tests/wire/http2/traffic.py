@@ -52,12 +52,12 @@ class Traffic:
         """A control packet that may overtake payload; numbered, since its kind stays in order."""
         self._messages += 1
         text = "x" * padding
-        self._end.connection.send_message(self._stream, packets.encode_dial_response(text, 0, self._messages))
+        self._end.connection.sender.send_message(self._stream, packets.encode_dial_response(text, 0, self._messages))
 
     def ordered(self, tunnel: int) -> None:
-        """A control packet that says how much payload of its tunnel stands before it."""
+        """A control packet that contains how much payload of its tunnel was sent before it."""
         size = str(len(self._written[tunnel]))
-        self._end.connection.send_ordered(self._stream, packets.encode_close_response(size, tunnel))
+        self._end.connection.sender.send_ordered(self._stream, packets.encode_close_response(size, tunnel))
 
     def assert_arrived(self, received: bytes | bytearray) -> None:
         arrived = dict.fromkeys(TUNNELS, b"")

@@ -1,14 +1,13 @@
-"""Memory that is filled and read in place: blocks of one size, and one connection's inbox and outbox.
+"""Memory that is filled and read in place: blocks of equal size, and the inbox and outbox of a connection.
 
-Blocks are lent to whoever has bytes under way right now: an idle connection holds none, so a thousand of them cost
-nothing.
+A connection borrows an outgoing block only while it has payload to send: an idle one holds none.
 """
 
 from typing import Final
 
 
 class Block:
-    """One bytearray and the view on it; never resized, so slices of the view stay valid."""
+    """A bytearray and a view of it. It is never resized, so slices of the view stay valid."""
 
     def __init__(self, size: int) -> None:
         self.data: Final = bytearray(size)
@@ -17,7 +16,7 @@ class Block:
 
 
 class BlockPool:
-    """Hands out blocks and keeps a few for the next borrower."""
+    """Lends blocks and keeps a few free ones."""
 
     def __init__(self, block_bytes: int, kept_blocks: int) -> None:
         self.block_bytes: Final = block_bytes
@@ -30,14 +29,14 @@ class BlockPool:
         return Block(self.block_bytes)
 
     def give(self, block: Block) -> None:
-        """Take a block back; the borrower must not touch it, nor any slice of it, again."""
+        """Take a block back; the borrower must not use it or a slice of it again."""
         if len(self._free) < self._kept_blocks:
             self._free.append(block)
 
 
 class Inbox:
-    """Received bytes that are parsed in place. Several connections may share one block: one thread reads one at a time,
-    and each keeps only its unfinished rest.
+    """Received bytes, parsed in place. Several connections of one thread may share a block: each reads, parses and then
+    keeps only its incomplete last frame.
     """
 
     def __init__(self, block: Block, shared: bool) -> None:
@@ -50,7 +49,7 @@ class Inbox:
         self._rest = b""
 
     def room(self) -> memoryview:
-        """Where the next bytes go. For a shared block the caller must `settle` before another connection reads."""
+        """Memory for the next bytes. With a shared block, call `settle` before another connection reads."""
         if self._rest:
             self.end = len(self._rest)
             self.start = 0
@@ -65,7 +64,7 @@ class Inbox:
         return self.view[self.end :]
 
     def settle(self) -> None:
-        """All complete frames are consumed: keep only the unfinished rest of a shared block."""
+        """After all complete frames: copy the incomplete last one out of a shared block."""
         if self._shared:
             self._rest = bytes(self.view[self.start : self.end])
             self.start = self.end = 0
@@ -76,24 +75,24 @@ _DATA: Final = 2
 
 
 class Outbox:
-    """What waits to be sent on one connection, in two lanes that meet only at frame boundaries.
+    """Bytes to send on one connection, in two lanes that switch only at frame boundaries.
 
-    The control lane (settings, pings, credit, dials) goes first; once the data lane has begun it goes behind the frames
-    that are there and still ahead of all that come later: DATA must not overtake the DIAL_RSP that announces it.
-    The data lane is a block that payload is received into directly.
+    The control lane (settings, pings, credit, dials) goes first. Once the data lane is being sent, control frames go
+    behind the data frames that are queued and ahead of all later ones: DATA must not overtake its DIAL_RSP.
+    The data lane is a block into which payload is received directly.
     """
 
     def __init__(self, pool: BlockPool) -> None:
         self._pool: Final = pool
         self._control = bytearray()
         self._control_now = b""
-        """The part of the control lane that is being sent."""
+        """Part of the control lane that is being sent."""
         self._control_sent = 0
         self._block: Block | None = None
         self._start = 0
         self._end = 0
         self._fence = 0
-        """Frame boundary of the data lane where the control lane goes in."""
+        """Frame boundary of the data lane at which the control lane is sent."""
         self._lane = 0
 
     def add_control(self, frames: bytes) -> None:
@@ -102,7 +101,7 @@ class Outbox:
         self._control += frames
 
     def add_ordered(self, frames: bytes) -> bool:
-        """Append behind the payload that is already there; False when there is no room."""
+        """Append behind the queued payload; False if there is no room."""
         if self._end == self._start:
             self.add_control(frames)
             return True
@@ -121,6 +120,9 @@ class Outbox:
     def data_bytes(self) -> int:
         return self._end - self._start
 
+    def queued_bytes(self) -> int:
+        return self.data_bytes() + self.control_bytes()
+
     def is_empty(self) -> bool:
         return self._end == self._start and not self._control and not self._control_now
 
@@ -128,7 +130,7 @@ class Outbox:
         return self._pool.block_bytes - self._end
 
     def room(self, gap: int, size: int) -> memoryview:
-        """Where a payload of up to `size` bytes may be written, behind a gap for its prefix."""
+        """Memory for a payload of up to `size` bytes, behind a gap for its prefix."""
         block = self._block
         if block is None:
             block = self._block = self._pool.take()
@@ -136,7 +138,7 @@ class Outbox:
         return block.view[start : start + size]
 
     def commit(self, prefix: bytes, size: int) -> None:
-        """A payload of `size` bytes stands behind the gap: put its prefix there and let both go."""
+        """Queue a payload of `size` bytes that was written behind the gap; `prefix` fills the gap."""
         block = self._block
         assert block is not None
         start = self._end + len(prefix)
@@ -158,11 +160,11 @@ class Outbox:
             block = self._block
             assert block is not None
             return block.view[self._start : self._fence if self._control else self._end]
-        self._return_block()  # room was asked for and not used
+        self._return_block()  # `room` was called, but nothing was committed
         return None
 
     def sent(self, count: int) -> None:
-        """So many bytes of what `pending` returned are gone."""
+        """Remove the first `count` bytes of what `pending` returned."""
         if self._lane == _CONTROL:
             self._control_sent += count
             if self._control_sent == len(self._control_now):
@@ -175,7 +177,7 @@ class Outbox:
             self._return_block()
 
     def release(self) -> None:
-        """The connection is over: nothing will be sent any more."""
+        """Discard everything: the connection is over."""
         self._control.clear()
         self._control_now = b""
         self._control_sent = 0

@@ -1,122 +1,104 @@
-"""One HTTP/2 connection, client or server side, without I/O: here what it receives; it sends in `sending`.
+"""One HTTP/2 connection, client or server side, without I/O: the receiving half, which owns the sending half.
 
-Bytes in: `receive_room`, `received`, then `next_event` until NEED_DATA, then `settle`. The details of an event are
-attributes of the connection, valid until the next call: no object is made per frame.
-Bytes out: `pending` and `sent`; messages by `send_message` and `send_ordered`; payload by `payload_room` and
-`payload_written`, received straight into the outgoing frame.
-A violation by the peer is an event (FAILED) with a GOAWAY queued; from then on all input is discarded.
+Bytes in: `receive_room`, `received`, then `next_event` until None, then `settle`.
+Bytes out: `outbox.pending` and `outbox.sent`, then `sender.after_flush`.
+Messages and payload: `sender`. Credit for the peer: `credit` and `enlarge` here.
+If the peer violates the protocol, a GOAWAY is queued, and all further input is discarded.
 """
 
 from typing import Final
 
 from umbilical.wire.errors import MisuseError, ProtocolViolation
 from umbilical.wire.http2 import frames
-from umbilical.wire.http2.buffers import Block, BlockPool
-from umbilical.wire.http2.control_frames import ControlFrames, reset_flood
-from umbilical.wire.http2.events import (
-    DATA,
-    FAILED,
-    GOAWAY,
-    HEADERS,
-    NEED_DATA,
-    NOTHING,
-    PING_ANSWERED,
-    RESET,
-    SETTINGS_RECEIVED,
-    WINDOW_OPENED,
-)
-from umbilical.wire.http2.frames import Profile
+from umbilical.wire.http2.buffers import Block, BlockPool, Inbox, Outbox
+from umbilical.wire.http2.control_frames import ControlFrames, check_priority
+from umbilical.wire.http2.events import ConnectionEvent, ConnectionFailed, DataReceived, HeadersReceived, StreamReset
+from umbilical.wire.http2.flood_guard import FloodGuard, reset_flood
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.headers import MAX_HEADER_LIST_BYTES, HeaderDecoder, HeaderList, has_capitals
-from umbilical.wire.http2.streams import CLOSED, HALF_CLOSED_LOCAL, Stream
-
-# The shell needs nothing but this module to drive a connection.
-__all__ = [
-    "DATA",
-    "FAILED",
-    "GOAWAY",
-    "HEADERS",
-    "NEED_DATA",
-    "PING_ANSWERED",
-    "RESET",
-    "SETTINGS_RECEIVED",
-    "WINDOW_OPENED",
-    "Connection",
-    "Profile",
-]
+from umbilical.wire.http2.sender import Sender
+from umbilical.wire.http2.streams import CLOSED, HALF_CLOSED_LOCAL, Stream, StreamTable
 
 MAX_HEADER_FRAMES: Final = 32
 """HEADERS and CONTINUATION frames of one block."""
 
 
-class Connection(ControlFrames):
-    def __init__(self, is_client: bool, profile: Profile, pool: BlockPool, block: Block, shared_block: bool) -> None:
-        if block.size < profile.frame_bytes + frames.FRAME_HEADER_BYTES:
-            raise MisuseError(f"a receive block of {block.size} bytes cannot hold a frame of {profile.frame_bytes}")
-        super().__init__(is_client, profile, pool, block, shared_block)
-        self.start = 0
-        self.end = 0
-        self.end_stream = False
-        self.headers: HeaderList = []
-        self._failure_told = False
-        # What the greeting granted: a window can be raised above the default, but not below it.
-        self._receive_window = max(profile.connection_window_bytes, frames.DEFAULT_WINDOW_BYTES)
+class Connection:
+    def __init__(
+        self, is_client: bool, limits: ConnectionLimits, pool: BlockPool, block: Block, shared_block: bool
+    ) -> None:
+        if block.size < limits.frame_bytes + frames.FRAME_HEADER_BYTES:
+            raise MisuseError(f"a receive block of {block.size} bytes cannot hold a frame of {limits.frame_bytes}")
+        self.outbox: Final = Outbox(pool)
+        self.streams: Final = StreamTable(is_client)
+        self._floods: Final = FloodGuard()
+        self.sender: Final = Sender(limits, self.outbox, self.streams, self._floods)
+        self._inbox: Final = Inbox(block, shared_block)
+        self._control: Final = ControlFrames(self._inbox, self.streams, self.sender, self._floods)
+        self._data_received: Final = DataReceived(block)
+        self._limits: Final = limits
+        self._largest_frame: Final = limits.frame_bytes
+        self._settings_seen = False
+        self._failure_reported = False
+        # Our first frames can raise the window above the default, but not lower it.
+        self._receive_window = max(limits.connection_window_bytes, frames.DEFAULT_WINDOW_BYTES)
+        self._window = self._receive_window
         self._uncredited = 0
         self._decoder: Final = HeaderDecoder()
-        self._block = bytearray()
+        self._block: Final = bytearray()
         self._block_stream = 0
         self._block_flags = 0
         self._block_frames = 0
         self._preface_left = b"" if is_client else frames.PREFACE
-        self._window = self._receive_window
-        self._largest_frame: Final = profile.frame_bytes
 
     def receive_room(self) -> memoryview:
         return self._inbox.room()
 
     def received(self, count: int, now: float) -> None:
         self._inbox.end += count
-        self._now = now
+        self._floods.now = now
 
     def settle(self) -> None:
         self._inbox.settle()
 
-    def next_event(self) -> int:
-        """Consume frames up to the next one that matters to the shell."""
-        if self.failure is not None:
+    def next_event(self) -> ConnectionEvent | None:
+        """Consume frames up to the next one that the caller must know; None: no complete frame is left."""
+        failure = self.sender.failure
+        if failure is not None:
             self._inbox.start = self._inbox.end
-            return NEED_DATA if self._failure_told else self._tell_failure(self.failure)
+            return None if self._failure_reported else self._report_failure(failure)
         while True:
             try:
                 return self._next_event()
             except ProtocolViolation as violation:
                 event = self._on_violation(violation)
-                if event != NOTHING:
+                if event is not None:
                     return event
 
-    def _on_violation(self, violation: ProtocolViolation) -> int:
+    def _on_violation(self, violation: ProtocolViolation) -> ConnectionEvent | None:
         if violation.stream_id == 0:
-            self._fail(violation)
-            return self._tell_failure(violation)
-        stream = self.streams.get(violation.stream_id)
+            return self._fail(violation)
+        stream = self.streams.by_id.get(violation.stream_id)
         if stream is None:
-            return NOTHING  # we had forgotten it already
-        # Making us reset is as cheap for the peer as resetting, and is counted alike (CVE-2025-8671).
-        if not self._resets.spend(self._now):
-            return self._on_violation(reset_flood())
-        self._send_behind_payload(frames.reset_frame(stream.stream_id, violation.code))
-        self._forget(stream)
-        self.stream, self.code, self.text = stream, violation.code, violation.message
-        return RESET
+            return None  # it is closed already
+        # A frame that makes us reset costs the peer as little as a reset, and counts as one (CVE-2025-8671).
+        if not self._floods.spend_reset():
+            return self._fail(reset_flood())
+        self.sender.reset(stream, violation.code)
+        return StreamReset(stream, violation.code, violation.message)
 
-    def _tell_failure(self, failure: ProtocolViolation) -> int:
-        self._failure_told = True
+    def _fail(self, violation: ProtocolViolation) -> ConnectionFailed:
+        self.sender.fail(violation)
+        return self._report_failure(violation)
+
+    def _report_failure(self, failure: ProtocolViolation) -> ConnectionFailed:
+        self._failure_reported = True
         self._inbox.start = self._inbox.end
-        self.code, self.text = failure.code, failure.message
-        return FAILED
+        return ConnectionFailed(failure.code, failure.message)
 
-    def _next_event(self) -> int:
+    def _next_event(self) -> ConnectionEvent | None:
         inbox = self._inbox
-        data = self.data
+        data = inbox.data
         if self._preface_left:
             self._match_preface()
         while inbox.end - inbox.start >= 9 and not self._preface_left:
@@ -129,100 +111,105 @@ class Connection(ControlFrames):
                 )
             end = position + length
             if end > inbox.end:
-                return NEED_DATA
+                return None
             inbox.start = end
             stream_id &= 0x7FFFFFFF
             if kind == frames.DATA and self._block_stream == 0 and self._settings_seen:
                 event = self._on_data(stream_id, flags, position, end)
             else:
                 event = self._on_frame(kind, flags, stream_id, position, end)
-            if event != NOTHING:
+            if event is not None:
                 return event
-        return NEED_DATA
+        return None
 
     def _match_preface(self) -> None:
         inbox = self._inbox
         count = min(len(self._preface_left), inbox.end - inbox.start)
-        got = bytes(self.view[inbox.start : inbox.start + count])
+        got = bytes(inbox.view[inbox.start : inbox.start + count])
         if got != self._preface_left[:count]:
             raise ProtocolViolation(frames.PROTOCOL_ERROR, "not an HTTP/2 client: connection preface missing")
         inbox.start += count
         self._preface_left = self._preface_left[count:]
 
-    def _on_frame(self, kind: int, flags: int, stream_id: int, start: int, end: int) -> int:
+    def _on_frame(self, kind: int, flags: int, stream_id: int, start: int, end: int) -> ConnectionEvent | None:
         if self._block_stream and (kind != frames.CONTINUATION or stream_id != self._block_stream):
             raise ProtocolViolation(frames.PROTOCOL_ERROR, "a header block was interrupted by another frame")
         if not self._settings_seen and kind != frames.SETTINGS:
             raise ProtocolViolation(frames.PROTOCOL_ERROR, "the first frame must be SETTINGS")
         if kind == frames.WINDOW_UPDATE:
-            return self._on_window_update(stream_id, start, end)
+            return self._control.on_window_update(stream_id, start, end)
         if kind == frames.PING:
-            return self._on_ping(flags, stream_id, start, end)
+            return self._control.on_ping(flags, stream_id, start, end)
         if kind == frames.HEADERS:
             return self._on_headers(flags, stream_id, start, end)
         if kind == frames.CONTINUATION:
             return self._on_continuation(flags, stream_id, start, end)
         if kind == frames.RST_STREAM:
-            return self._on_reset(stream_id, start, end)
+            return self._control.on_reset(stream_id, start, end)
         if kind == frames.SETTINGS:
-            return self._on_settings(flags, stream_id, start, end)
+            event = self._control.on_settings(flags, stream_id, start, end)
+            if event is not None:
+                self._settings_seen = True
+            return event
         if kind == frames.GOAWAY:
-            return self._on_goaway(stream_id, start, end)
+            return self._control.on_goaway(stream_id, start, end)
         if kind == frames.PRIORITY:
-            self._check_priority(stream_id, start, end)
+            check_priority(stream_id, start, end)
         if kind == frames.PUSH_PROMISE:
-            raise ProtocolViolation(frames.PROTOCOL_ERROR, "PUSH_PROMISE was never allowed")
-        return NOTHING  # PRIORITY carries nothing for us; unknown types must be ignored: RFC 9113 section 4.1
+            raise ProtocolViolation(frames.PROTOCOL_ERROR, "PUSH_PROMISE received, but push is disabled")
+        return None  # PRIORITY has no effect here; unknown types must be ignored: RFC 9113 section 4.1
 
-    def _on_data(self, stream_id: int, flags: int, start: int, end: int) -> int:
+    def _on_data(self, stream_id: int, flags: int, start: int, end: int) -> ConnectionEvent | None:
         size = end - start  # whole payload, padding included: RFC 9113 section 6.1
         self._receive_window -= size
         if self._receive_window < 0:
             raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, "connection window overrun")
-        # Credit on arrival: a tunnel whose reader is slow must not hold the window that all tunnels share.
+        # Credit on arrival: a tunnel with a slow reader must not use up the window that all tunnels share.
         self._uncredited += size
         if self._uncredited >= self._window >> 2:
-            self._outbox.add_control(frames.window_update_frame(0, self._uncredited))
+            self.outbox.add_control(frames.window_update_frame(0, self._uncredited))
             self._receive_window += self._uncredited
             self._uncredited = 0
-        stream = self.streams.get(stream_id)
+        stream = self.streams.by_id.get(stream_id)
         if stream is None:
-            self._check_known(stream_id, "DATA")
-            return NOTHING  # it was closed on our side; the peer did not know yet
+            self.streams.check_used(stream_id, "DATA")
+            return None  # we closed it, and the peer did not know yet
         if stream.state > HALF_CLOSED_LOCAL:
             raise ProtocolViolation(frames.STREAM_CLOSED, f"stream {stream_id}: DATA after END_STREAM", stream_id)
         stream.receive_window -= size
         if stream.receive_window < 0:
             raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, f"stream {stream_id}: window overrun", stream_id)
-        self.end_stream = False
+        received = self._data_received
+        received.end_stream = False
         if flags & (frames.PADDED | frames.END_STREAM):
             start, end = self._unpad(flags, start, end)
             if flags & frames.END_STREAM:
-                self.end_stream = True
+                received.end_stream = True
                 self._ended_remote(stream)
-            if stream.credited_by_shell:
+            if stream.credited_by_caller:
                 self.credit(stream, size - (end - start))
-        if not stream.credited_by_shell:
+        if not stream.credited_by_caller:
             stream.uncredited += size
             if stream.uncredited >= stream.window >> 2 and not stream.credit_held:
                 self.credit(stream, 0)
         if start < end:
-            self._moved = True
-        elif not flags & frames.END_STREAM and not self._spend_ping():
+            self._floods.payload_moved = True
+        elif not flags & frames.END_STREAM and not self._floods.spend_ping():
             raise ProtocolViolation(frames.ENHANCE_YOUR_CALM, "flood of empty DATA frames")
-        self.stream = stream
-        self.start = start
-        self.end = end
-        return DATA
+        received.stream = stream
+        received.start = start
+        received.end = end
+        return received
 
     def _unpad(self, flags: int, start: int, end: int) -> tuple[int, int]:
         if flags & frames.PADDED:
-            if start == end or self.data[start] > end - start - 1:
+            data = self._inbox.data
+            if start == end or data[start] > end - start - 1:
                 raise ProtocolViolation(frames.PROTOCOL_ERROR, "padding longer than its frame")
-            return start + 1, end - self.data[start]
+            return start + 1, end - data[start]
         return start, end
 
-    def _on_headers(self, flags: int, stream_id: int, start: int, end: int) -> int:
+    def _on_headers(self, flags: int, stream_id: int, start: int, end: int) -> ConnectionEvent | None:
         start, end = self._unpad(flags, start, end)
         if flags & frames.HAS_PRIORITY:
             start += 5
@@ -235,44 +222,42 @@ class Connection(ControlFrames):
         self._block_frames = 0
         return self._on_header_fragment(flags, start, end)
 
-    def _on_continuation(self, flags: int, stream_id: int, start: int, end: int) -> int:
+    def _on_continuation(self, flags: int, stream_id: int, start: int, end: int) -> ConnectionEvent | None:
         if self._block_stream == 0:
             raise ProtocolViolation(frames.PROTOCOL_ERROR, f"CONTINUATION on stream {stream_id} without HEADERS")
         return self._on_header_fragment(flags, start, end)
 
-    def _on_header_fragment(self, flags: int, start: int, end: int) -> int:
-        self._block += self.view[start:end]
+    def _on_header_fragment(self, flags: int, start: int, end: int) -> ConnectionEvent | None:
+        self._block.extend(self._inbox.view[start:end])
         self._block_frames += 1
         if len(self._block) > MAX_HEADER_LIST_BYTES or self._block_frames > MAX_HEADER_FRAMES:
             raise ProtocolViolation(frames.ENHANCE_YOUR_CALM, "header block too large")
         if not flags & frames.END_HEADERS:
-            return NOTHING
+            return None
         stream_id, self._block_stream = self._block_stream, 0
         block = bytes(self._block)
         self._block.clear()
         return self._on_header_list(stream_id, self._decoder.decode(block))
 
-    def _on_header_list(self, stream_id: int, headers: HeaderList) -> int:
-        stream = self.streams.get(stream_id)
-        self.end_stream = self._block_flags & frames.END_STREAM != 0
+    def _on_header_list(self, stream_id: int, headers: HeaderList) -> ConnectionEvent | None:
+        stream = self.streams.by_id.get(stream_id)
+        end_stream = self._block_flags & frames.END_STREAM != 0
         if stream is None:
             stream = self._open_by_peer(stream_id, headers)
             if stream is None:
-                return NOTHING
+                return None
         else:
-            self._check_more_headers(stream, headers)
-        if self.end_stream:
+            self._check_more_headers(stream, headers, end_stream)
+        if end_stream:
             self._ended_remote(stream)
-        self.stream = stream
-        self.headers = headers
-        return HEADERS
+        return HeadersReceived(stream, headers, end_stream)
 
-    def _check_more_headers(self, stream: Stream, headers: HeaderList) -> None:
-        """Judge headers of a stream that is there: of a response, or trailers."""
+    def _check_more_headers(self, stream: Stream, headers: HeaderList, end_stream: bool) -> None:
+        """Check headers of a stream that exists: of a response, or trailers."""
         fault = ""
         if not stream.can_receive():
             fault = "HEADERS after END_STREAM"
-        elif not self._is_client and not self.end_stream:
+        elif not self.streams.is_client and not end_stream:
             fault = "trailers without END_STREAM"
         elif has_capitals(headers):
             fault = "header name with capitals"
@@ -281,48 +266,47 @@ class Connection(ControlFrames):
             raise ProtocolViolation(code, f"stream {stream.stream_id}: {fault}", stream.stream_id)
 
     def _open_by_peer(self, stream_id: int, headers: HeaderList) -> Stream | None:
-        if self._is_client or stream_id & 1 == 0 or stream_id <= self._highest_peer_stream:
-            self._check_known(stream_id, "HEADERS")
+        if self.streams.is_client or stream_id & 1 == 0 or stream_id <= self.streams.highest_of_peer:
+            self.streams.check_used(stream_id, "HEADERS")
             return None  # trailers of a stream that we reset
-        self._highest_peer_stream = stream_id
+        self.streams.highest_of_peer = stream_id
         malformed = has_capitals(headers)
-        if malformed or len(self.streams) >= self._profile.max_streams:
+        if malformed or len(self.streams.by_id) >= self._limits.max_streams:
             code = frames.PROTOCOL_ERROR if malformed else frames.REFUSED_STREAM
-            self._outbox.add_control(frames.reset_frame(stream_id, code))
-            self._spend_reset()
+            self.outbox.add_control(frames.reset_frame(stream_id, code))
+            if not self._floods.spend_reset():
+                raise reset_flood()
             return None
-        stream = self._new_stream(stream_id)
-        self.streams[stream_id] = stream
-        return stream
+        return self.sender.add_stream(stream_id)
 
     def _ended_remote(self, stream: Stream) -> None:
         stream.end_remote()
         if stream.state == CLOSED:
-            self._forget(stream)
+            self.sender.forget(stream)
 
     def credit(self, stream: Stream, count: int) -> None:
-        """So many payload bytes of this stream have been dealt with: the peer may send as many more."""
+        """Let the peer send `count` more bytes on this stream; the WINDOW_UPDATE waits for a quarter of the window."""
         stream.uncredited += count
         if stream.uncredited >= stream.window >> 2 and stream.can_receive():
-            self._outbox.add_control(frames.window_update_frame(stream.stream_id, stream.uncredited))
+            self.outbox.add_control(frames.window_update_frame(stream.stream_id, stream.uncredited))
             stream.receive_window += stream.uncredited
             stream.uncredited = 0
 
     def enlarge_connection(self, window: int) -> None:
-        """Let the peer have this much under way on all streams together."""
+        """Raise the receive window of the connection to this size."""
         if window > self._window:
-            self._outbox.add_control(frames.window_update_frame(0, window - self._window))
+            self.outbox.add_control(frames.window_update_frame(0, window - self._window))
             self._receive_window += window - self._window
             self._window = window
 
     def enlarge(self, stream: Stream, window: int) -> None:
-        """Let the peer have this much under way on one stream; what it gains goes out with the next credit."""
+        """Raise the receive window of a stream to this size; the peer learns it with the next credit."""
         if window > stream.window:
             stream.uncredited += window - stream.window
             stream.window = window
 
     def hold_credit(self, stream: Stream) -> None:
-        """Give this stream no more credit, for connections that credit on arrival."""
+        """Stop crediting this stream on arrival."""
         stream.credit_held = True
 
     def release_credit(self, stream: Stream) -> None:

@@ -1,4 +1,4 @@
-"""HTTP/2 frames (RFC 9113 section 4 and 6): numbers, headers, the small frames that we send, and what a side grants."""
+"""HTTP/2 frames (RFC 9113 sections 4 and 6): constants, encoders of small frames, and the limits of a connection."""
 
 import struct
 from typing import Final
@@ -49,9 +49,9 @@ LARGEST_WINDOW_BYTES: Final = 0x7FFFFFFF
 LARGEST_STREAM_ID: Final = 0x7FFFFFFF
 
 HEADER: Final = struct.Struct(">HBBBI")
-"""Length (16 bits and 8), type, flags, stream."""
+"""Length (upper 16 bits, lower 8 bits), type, flags, stream."""
 MESSAGE_HEADER: Final = struct.Struct(">HBBBIBI")
-"""The header of a DATA frame and the prefix of the gRPC message that fills it."""
+"""The header of a DATA frame and the prefix of the one gRPC message in it."""
 _U32: Final = struct.Struct(">I")
 _TWO_U32: Final = struct.Struct(">II")
 _SETTING: Final = struct.Struct(">HI")
@@ -94,7 +94,7 @@ def parse_u32(source: bytes | bytearray, position: int) -> int:
 
 
 def headers_frames(stream_id: int, block: bytes, max_frame_bytes: int, end_stream: bool) -> bytes:
-    """A header block as HEADERS and as many CONTINUATION frames as it needs."""
+    """Encode a header block as HEADERS and as many CONTINUATION frames as needed."""
     flags = END_STREAM if end_stream else 0
     if len(block) <= max_frame_bytes:
         return frame_header(len(block), HEADERS, flags | END_HEADERS, stream_id) + block
@@ -108,8 +108,8 @@ def headers_frames(stream_id: int, block: bytes, max_frame_bytes: int, end_strea
     return b"".join(pieces)
 
 
-class Profile:
-    """What one side of a connection advertises."""
+class ConnectionLimits:
+    """What this end of a connection grants to its peer."""
 
     def __init__(
         self,
@@ -125,4 +125,4 @@ class Profile:
         self.connection_window_bytes: Final = connection_window_bytes
         self.max_streams: Final = max_streams
         self.credits_on_arrival: Final = credits_on_arrival
-        """Streams are credited as soon as bytes arrive; else the shell calls `credit` when it has dealt with them."""
+        """Streams are credited when bytes arrive; otherwise the caller calls `credit` when it has processed them."""

@@ -1,8 +1,7 @@
-"""Header lists to header blocks and back, with limits.
+"""Encodes and decodes header blocks (HPACK, RFC 7541), with limits.
 
-Plain blocks (static entries and literals, no Huffman code, no dynamic table; RFC 7541) are all that we send and all
-that our own ends receive. The `hpack` package is loaded only for a peer that uses more: it costs each process 0.6 MB
-and 4 ms of its start (decisions/0017).
+We send only plain blocks: static entries and literals, without Huffman code and dynamic table. The `hpack` package is
+loaded only for a peer that uses more, because it costs each process 0.6 MB and 4 ms at start (decisions/0017).
 """
 
 from functools import lru_cache
@@ -33,7 +32,7 @@ STATIC_TABLE: Final[tuple[tuple[bytes, bytes], ...]] = (
     (b"transfer-encoding", b""), (b"user-agent", b""), (b"vary", b""), (b"via", b""), (b"www-authenticate", b""),
 )  # fmt: skip
 _FIELD_OVERHEAD_BYTES: Final = 32
-"""What every field counts towards the size of a list, besides its bytes: RFC 9113 section 6.5.2."""
+"""Added to the bytes of each field for the size of a list: RFC 9113 section 6.5.2."""
 _NEVER_INDEXED: Final = 0x10
 _LITERAL_PREFIX: Final = 0x0F
 _STRING_PREFIX: Final = 0x7F
@@ -88,7 +87,7 @@ class _Reader:
         self.position = 0
 
     def integer(self, prefix: int) -> int:
-        """-1 for what is cut short or longer than anybody needs."""
+        """-1 if it is incomplete or too long."""
         block, position = self.block, self.position
         value = block[position] & prefix
         position += 1
@@ -124,7 +123,7 @@ class _Reader:
             index = self.integer(0x7F)
             return STATIC_TABLE[index - 1] if 0 < index <= len(STATIC_TABLE) else None
         if first & 0x60:
-            return None  # an entry for the dynamic table, or a new size of it
+            return None  # adds an entry to the dynamic table or changes its size
         index = self.integer(_LITERAL_PREFIX)
         if index < 0 or index > len(STATIC_TABLE):
             return None
@@ -136,7 +135,7 @@ class _Reader:
 
 
 def decode_plain(block: bytes, most_bytes: int) -> HeaderList | None:
-    """None for a block that is of another kind, broken, or larger than that when unfolded: for the real decoder."""
+    """None if the block is not plain, is malformed or too large: then the `hpack` decoder must read it."""
     reader = _Reader(block)
     headers: HeaderList = []
     size = 0
@@ -152,7 +151,7 @@ def decode_plain(block: bytes, most_bytes: int) -> HeaderList | None:
 
 
 MAX_HEADER_LIST_BYTES: Final = 65_536
-"""Security limit: what a peer may make us hold for one header list. A service-account token is about 1.5 KiB."""
+"""Security limit for one header list. A service-account token has about 1.5 KiB."""
 _REMEMBERED_BLOCKS: Final = 256
 _REMEMBERED_BLOCK_BYTES: Final = 1024
 _REMEMBERED_BY_CONNECTION: Final = 16
@@ -164,17 +163,17 @@ def _encode(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
 
 
 def encode_headers(headers: HeaderList) -> bytes:
-    if _has_secret(headers):  # must not stay behind in a cache
+    if _has_secret(headers):  # a secret must not stay in the cache
         return encode_plain(headers)
     return _encode(tuple(headers))
 
 
 class HeaderDecoder:
-    """The receiving half of one connection's header compression.
+    """Decodes the header blocks of one connection, with two caches.
 
-    Decoding the first block depends on nothing but its bytes, and clients such as kube-apiserver open a connection per
-    tunnel with the same block each time: those are remembered, and a decoder is made only for a second block. Later
-    blocks are remembered as long as the dynamic table stays as it is: each tunnel's stream brings the same.
+    The first block depends on nothing before it, and kube-apiserver opens a connection per tunnel with the same block
+    each time: first blocks are cached for all connections, and a decoder is created only for a second block. Later
+    blocks are cached until the dynamic table changes, because all streams of a connection have the same headers.
     """
 
     _first_blocks: ClassVar[dict[bytes, HeaderList]] = {}
@@ -183,10 +182,10 @@ class HeaderDecoder:
         self._decoder: Decoder | None = None
         self._replay: bytes | None = None
         self._known: Final[dict[bytes, HeaderList]] = {}
-        """What blocks mean with the dynamic table of now."""
+        """Blocks decoded with the current dynamic table."""
 
     def decode(self, block: bytes) -> HeaderList:
-        # Plain blocks neither use nor change the dynamic table, so the real decoder need not see them.
+        # Plain blocks neither use nor change the dynamic table, so the `hpack` decoder need not read them.
         plain = decode_plain(block, MAX_HEADER_LIST_BYTES)
         if plain is not None:
             return plain
@@ -237,12 +236,12 @@ def _run(decoder: "Decoder", block: bytes) -> HeaderList:
     except HPACKError as error:
         too_large = type(error).__name__ == "OversizedHeaderListError"
         code = ENHANCE_YOUR_CALM if too_large else COMPRESSION_ERROR
-        # The error's own text may quote header values or addresses in our memory, and this goes to the peer.
+        # This text goes to the peer; that of the error may quote header values or memory addresses.
         raise ProtocolViolation(code, f"header block: {type(error).__name__}") from error
 
 
 def _table_state(decoder: "Decoder") -> tuple[int, int, int]:
-    """Changes with every entry that comes or goes: a new one is a new object at the front."""
+    """Changes with every entry that is added or removed: a new entry is a new object at the front."""
     table = decoder.header_table
     entries = table.dynamic_entries
     return len(entries), id(entries[0]) if entries else 0, table.maxsize
@@ -253,5 +252,5 @@ def _has_secret(headers: HeaderList) -> bool:
 
 
 def has_capitals(headers: HeaderList) -> bool:
-    """Names are lower-case by law (RFC 9113 section 8.2.1); others would slip past every comparison."""
+    """RFC 9113 section 8.2.1 requires lower-case names; other names would not match in any comparison."""
     return any(name != name.lower() for name, _ in headers)

@@ -1,18 +1,33 @@
-"""One HTTP/2 stream: its state, its two windows, and messages that wait for room.
+"""HTTP/2 streams: the state, windows and waiting messages of each, and the table of a connection's streams.
 
 IDLE -> OPEN -> HALF_CLOSED_LOCAL  -> CLOSED
              -> HALF_CLOSED_REMOTE -> CLOSED
 """
 
 from collections import deque
-from typing import Final
+from typing import Final, Protocol
 
+from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.grpc import MessageReader
+from umbilical.wire.http2.frames import PROTOCOL_ERROR
 
 OPEN: Final = 1
 HALF_CLOSED_LOCAL: Final = 2
 HALF_CLOSED_REMOTE: Final = 3
 CLOSED: Final = 4
+
+
+class StreamOwner(Protocol):
+    """The end of the tunnel that a plain stream carries."""
+
+    def deliver(self, view: memoryview) -> None:
+        """Payload from the peer, valid during this call."""
+
+    def peer_ended(self) -> None:
+        """The peer sends no more on this stream; it may still read."""
+
+    def peer_reset(self, code: int) -> None:
+        """The peer reset the stream, with this HTTP/2 error code."""
 
 
 class Stream:
@@ -21,29 +36,29 @@ class Stream:
         self.state = OPEN
         self.send_window = send_window
         self.receive_window = receive_window
-        """What the peer may still send."""
+        """What the peer may still send now."""
         self.uncredited = 0
-        """Bytes taken from the peer for which no WINDOW_UPDATE has gone out yet."""
+        """Credit for which no WINDOW_UPDATE was sent yet."""
         self.window = receive_window
-        """What the peer may have under way on this stream at once; grows where a reader keeps up."""
-        self.credited_by_shell = False
-        """Credit follows the reader: the shell says what it has taken. Else bytes are credited on arrival."""
+        """Full size of the receive window; `enlarge` raises it."""
+        self.credited_by_caller = False
+        """The caller calls `credit` when it has processed bytes; otherwise they are credited on arrival."""
         self.credit_held = False
-        """The shell lets the peer wait, although bytes are credited on arrival."""
+        """Crediting on arrival is stopped for now."""
         self.backlog: deque[bytes] = deque()
-        """Pieces of gRPC messages (control packets) that found no window, oldest first."""
+        """Pieces of gRPC messages (control packets) that wait for window, oldest first."""
         self.backlog_bytes = 0
         self.finish: bytes | None = None
-        """Frames that end our side, behind the backlog and the payload."""
+        """Frames that end our side, to be sent after the backlog and the payload."""
         self.finish_forgets = False
-        """`finish` ends the peer's side too: it holds a reset."""
+        """`finish` contains a reset, which ends the peer's side too."""
         self.reader: Final = MessageReader()
         self.answered = False
-        """We sent at least the response headers: a reset now is ordinary life, not an attack."""
+        """We sent at least the response headers, so a reset by the peer does not count as part of a flood."""
         self.plain = False
-        """It carries the bytes of one tunnel and no messages."""
-        self.owner: object | None = None
-        """What the shell hangs here."""
+        """It carries payload of one tunnel without gRPC messages."""
+        self.owner: StreamOwner | None = None
+        """Of a plain stream, once its tunnel is known."""
 
     def can_send(self) -> bool:
         return self.state in (OPEN, HALF_CLOSED_REMOTE)
@@ -56,3 +71,21 @@ class Stream:
 
     def end_remote(self) -> None:
         self.state = CLOSED if self.state in (HALF_CLOSED_LOCAL, CLOSED) else HALF_CLOSED_REMOTE
+
+
+class StreamTable:
+    """The streams of one connection that are not closed, and which stream numbers were used."""
+
+    def __init__(self, is_client: bool) -> None:
+        self.is_client: Final = is_client
+        self.by_id: Final[dict[int, Stream]] = {}
+        self.next_own = 1
+        """Number of the next stream that we open."""
+        self.highest_of_peer = 0
+
+    def check_used(self, stream_id: int, frame_name: str) -> None:
+        """Late frames on a closed stream are allowed; frames on a stream that was never opened are not."""
+        own = (stream_id & 1 == 1) == self.is_client
+        limit = self.next_own - 2 if own else self.highest_of_peer
+        if stream_id == 0 or stream_id > limit:
+            raise ProtocolViolation(PROTOCOL_ERROR, f"{frame_name} on idle stream {stream_id}")

@@ -87,7 +87,7 @@ def test_a_close_that_the_agent_never_answers_is_given_up(stage: Stage, mode: st
     """Also when no other dial keeps the clock going."""
     server, agent = scripted_pair(stage, mode)
     tunnel = agent.carry()
-    stage.eventually(lambda: not server.server.exchange._sweeping)
+    stage.eventually(lambda: not server.server.core._sweeping)
     tunnel.abort()
     agent.receive(PacketType.CLOSE_REQ)
     stage.skip(61, monkeypatch)  # the first look notes that it waits
@@ -133,7 +133,7 @@ def test_gauges_return_to_zero_however_a_tunnel_ends(
     tunnel = agent.carry()
     assert server.gauges().established_connections == 1
     end(agent, tunnel)
-    stage.eventually(lambda: server.server.exchange.gauges().established_connections == 0)
+    stage.eventually(lambda: server.server.core.gauges().established_connections == 0)
     tunnel.close()
     server.wait_until_quiet()
 
@@ -164,7 +164,7 @@ def test_gauges_return_to_zero_however_a_dial_ends(stage: Stage, mode: str, monk
         refused.finish()
     abandoned = server.frontend.dial("abandoned:1")
     agent.next_dial()
-    stage.eventually(lambda: server.server.exchange.gauges().pending_dials == 1)
+    stage.eventually(lambda: server.server.core.gauges().pending_dials == 1)
     abandoned.abandon()
     agent.receive(PacketType.DIAL_CLS)
     slow = server.frontend.dial("slow:1")

@@ -34,7 +34,7 @@ MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
 
 def _waiting_bytes(server: RunningServer) -> int:
     """What the server holds for its slowest client."""
-    tunnels = [tunnel for link in server.server.exchange.links.values() for tunnel in link.connections.values()]
+    tunnels = [tunnel for link in server.server.core.links() for tunnel in link.connections.values()]
     return max((_held_by(tunnel.client) for tunnel in tunnels), default=0)
 
 
@@ -201,7 +201,7 @@ def test_a_dial_is_not_kept_waiting_by_bulk_on_the_same_agent(stage: Stage, mode
     sending.start()
     time.sleep(0.3)
     late = server.frontend.dial("late:1")
-    stage.eventually(lambda: server.server.exchange.gauges().pending_dials == 1)
+    stage.eventually(lambda: server.server.core.gauges().pending_dials == 1)
     ahead = 0
     while (packet := agent.stream.receive(PATIENCE_SECONDS)).type == PacketType.DATA:
         ahead += len(packet.data.data)
@@ -266,7 +266,7 @@ def test_an_endpoint_that_reads_nothing_is_told_by_its_agent(
     sender.start()
     (link,) = agent.agent._links.values()
     (record,) = link.session.connections.values()
-    stage.eventually(lambda: getattr(record.shell, "_backlog", None) is not None)
+    stage.eventually(lambda: getattr(record.endpoint, "_backlog", None) is not None)
     _let_it_stand_still(stage, monkeypatch)
     stage.eventually(lambda: "UMB403" in caplog.text)
     assert f"target={endpoint.address}: endpoint reads nothing, " in caplog.text

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from typing import cast
 
 import pytest
 from tests.support import packet_messages
@@ -13,7 +12,6 @@ from tests.support.scripted_peers import ScriptedAgent, open_without_window
 from tests.support.tunnel_client import DialRefused, receive_exactly
 
 from umbilical.konnectivity.health import OWED_SECONDS, PROBE_ADDRESS, PROBE_SECONDS, UNANSWERED_IN_A_ROW
-from umbilical.tunnel.agent_stream import AgentStream
 
 MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
 
@@ -37,7 +35,7 @@ def test_networks_that_are_none_are_told_once_and_the_agent_serves(stage: Stage,
         agent.close()
         server.wait_for_agents(0)
     told = [message for message in caplog.messages if message.startswith("UMB413")]
-    assert told == ["UMB413 agent=a: cidr identifiers that are no networks: '10.0.0.0/99'"]
+    assert told == ["UMB413 agent=a: cidr identifiers that are not networks: '10.0.0.0/99'"]
 
 
 @MODES
@@ -74,9 +72,9 @@ def test_a_dial_leaves_an_agent_that_takes_no_packets_within_its_time(
 ) -> None:
     server = stage.start_server(dial_timeout_seconds=10.0)
     open_without_window(server)
-    (stalled,) = server.server.exchange.links.values()
+    (stalled,) = server.server.core.links()
     dial = server.frontend.dial("web:443")
-    stage.eventually(lambda: cast(AgentStream, stalled.shell)._waiting_on is not None)
+    stage.eventually(lambda: server.server.core.agents[stalled.key]._waiting_on is not None)
     other = ScriptedAgent(server, "other")
     stage.skip(5, monkeypatch)
     other.accept_dial(1)
@@ -85,7 +83,7 @@ def test_a_dial_leaves_an_agent_that_takes_no_packets_within_its_time(
     assert any(message.startswith("UMB412 agent is last choice agent=stalled") for message in caplog.messages)
     other.carry(2)  # the stalled one has less to do, and is not asked
     stage.skip(5, monkeypatch)
-    stage.eventually(lambda: stalled.key not in server.server.exchange.links)  # a whole dial's time: it is retired
+    stage.eventually(lambda: stalled.key not in server.server.core.agents)  # a whole dial's time: it is retired
 
 
 def test_a_dial_leaves_an_agent_that_answers_no_ping_long_before_its_time_is_over(stage: Stage, caplog: Logged) -> None:
@@ -135,7 +133,7 @@ def test_our_own_agent_answers_the_question_at_once(stage: Stage, monkeypatch: P
     server = stage.start_server(dial_timeout_seconds=10.0)
     stage.start_agent(server.agent_port, dial_timeout_seconds=3600.0)
     server.wait_for_agents()
-    (link,) = server.server.exchange.links.values()
+    (link,) = server.server.core.links()
     for _ in range(UNANSWERED_IN_A_ROW):
         dial = server.frontend.dial("never.answered:1")
         stage.eventually(lambda: bool(link.pending))

@@ -1,13 +1,13 @@
-"""Two lanes that meet only at frame boundaries, and in an order that callers can rely on."""
+"""The two lanes of an outbox switch only at frame boundaries and keep their order; streams are opened and ended."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.wire.http2.ends import (
     REQUEST,
-    Event,
     Frame,
     Ours,
+    RecordedEvent,
     greeted_client,
     one_stream,
     open_stream,
@@ -20,7 +20,7 @@ from umbilical.wire.errors import MisuseError
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.buffers import BlockPool, Outbox
-from umbilical.wire.http2.connection import Profile
+from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.streams import CLOSED
 from umbilical.wire.packet_data import DataPrefix, PlainPrefix
 
@@ -57,7 +57,7 @@ def send_all(box: Outbox) -> bytes:
 
 
 def test_a_later_payload_never_overtakes_control_that_was_queued_before_it() -> None:
-    """Else the first DATA of a connection arrives ahead of the DIAL_RSP that announces it."""
+    """Otherwise the first DATA of a connection would arrive before its DIAL_RSP."""
     box, _ = outbox()
     put(box, b"<", b"old")
     assert send(box, 2) == b"<o"
@@ -67,7 +67,7 @@ def test_a_later_payload_never_overtakes_control_that_was_queued_before_it() -> 
     assert send_all(box) == b"ld[dial response]<new(close)"
 
 
-def test_control_at_a_boundary_goes_at_once() -> None:
+def test_control_at_a_frame_boundary_is_sent_next() -> None:
     box, _ = outbox()
     put(box, b"<", b"one")
     send(box, 1)
@@ -75,17 +75,17 @@ def test_control_at_a_boundary_goes_at_once() -> None:
     put(box, b"<", b"two")
     assert send(box) == b"one"
     box.add_control(b"[2]")
-    assert send(box, 4) == b"[1][", "what stands at the boundary is sent together"
+    assert send(box, 4) == b"[1][", "what is queued at the boundary is sent together"
     box.add_control(b"[3]")
     assert send_all(box) == b"2][3]<two"
 
 
-def test_ordered_frames_that_do_not_fit_are_not_taken() -> None:
+def test_ordered_frames_that_do_not_fit_are_refused() -> None:
     box, _ = outbox()
     put(box, b"<", bytes(60))
     assert not box.add_ordered(b"(close)")
     assert len(send_all(box)) == 61
-    assert box.add_ordered(b"(close)" * 100), "behind nothing there is no limit"
+    assert box.add_ordered(b"(close)" * 100), "an empty data lane has no limit"
 
 
 def test_a_block_is_held_only_while_payload_waits() -> None:
@@ -98,7 +98,7 @@ def test_a_block_is_held_only_while_payload_waits() -> None:
     assert pool.take() is block
 
 
-def test_room_that_was_not_used_is_given_back_at_the_next_flush() -> None:
+def test_unused_room_is_returned_at_the_next_flush() -> None:
     box, pool = outbox()
     block = pool.take()
     pool.give(block)
@@ -107,7 +107,7 @@ def test_room_that_was_not_used_is_given_back_at_the_next_flush() -> None:
     assert pool.take() is block
 
 
-def test_counts_tell_what_waits() -> None:
+def test_byte_counts_match_the_queued_frames() -> None:
     box, _ = outbox()
     assert box.is_empty()
     assert box.free_bytes() == BLOCK_BYTES
@@ -134,7 +134,7 @@ def test_a_released_outbox_is_empty_and_can_be_used_again() -> None:
 
 
 @given(st.lists(st.sampled_from("cop") | st.integers(1, 30), max_size=60))
-def test_no_frame_is_torn_lost_or_overtaken_by_a_later_ordered_one(steps: list[str | int]) -> None:
+def test_no_frame_is_split_lost_or_overtaken_by_a_later_ordered_one(steps: list[str | int]) -> None:
     """Frames are `kind + number + filling + .`; a number among the steps sends so many bytes."""
     box, _ = outbox()
     queued: list[str] = []
@@ -157,7 +157,7 @@ def test_no_frame_is_torn_lost_or_overtaken_by_a_later_ordered_one(steps: list[s
     sent += send_all(box)
     arrived = [f"{frame}." for frame in sent.decode().split(".")[:-1]]
     assert sorted(arrived) == sorted(queued)
-    # Control may overtake; payload and ordered frames pass nothing that was queued before them.
+    # Control may overtake; payload and ordered frames overtake nothing.
     for frame in arrived:
         if frame[0] in "op":
             earlier = queued[: queued.index(frame)]
@@ -166,9 +166,9 @@ def test_no_frame_is_torn_lost_or_overtaken_by_a_later_ordered_one(steps: list[s
     assert control == [frame for frame in queued if frame[0] == "c"]
 
 
-def test_a_client_says_preface_settings_and_its_window_before_it_is_asked() -> None:
-    profile = Profile(frame_bytes=32_768, stream_window_bytes=70_000, connection_window_bytes=100_000)
-    greeted = Ours(True, profile).take()
+def test_a_client_starts_with_preface_settings_and_its_window() -> None:
+    limits = ConnectionLimits(frame_bytes=32_768, stream_window_bytes=70_000, connection_window_bytes=100_000)
+    greeted = Ours(True, limits).take()
     assert greeted.startswith(frames.PREFACE)
     settings, window = split(greeted)
     assert dict(frames.parse_settings(settings.payload)) == {
@@ -181,118 +181,118 @@ def test_a_client_says_preface_settings_and_its_window_before_it_is_asked() -> N
 
 
 def test_a_server_limits_streams_and_leaves_a_small_connection_window_alone() -> None:
-    (settings,) = split(Ours(False, Profile(max_streams=7, connection_window_bytes=65_535)).take())
+    (settings,) = split(Ours(False, ConnectionLimits(max_streams=7, connection_window_bytes=65_535)).take())
     assert dict(frames.parse_settings(settings.payload))[frames.MAX_CONCURRENT_STREAMS] == 7
 
 
 def test_goaway_with_an_error_names_the_last_stream_that_was_served() -> None:
     client, server, _, _ = one_stream()
-    server.connection.goaway(frames.ENHANCE_YOUR_CALM, "too_many_pings")
+    server.connection.sender.goaway(frames.ENHANCE_YOUR_CALM, "too_many_pings")
     pump(client, server)
-    assert client.events[-1] == Event("goaway", 1, code=frames.ENHANCE_YOUR_CALM, text="too_many_pings")
+    assert client.events[-1] == RecordedEvent("goaway", 1, code=frames.ENHANCE_YOUR_CALM, text="too_many_pings")
 
 
-def test_a_server_opens_no_streams() -> None:
+def test_a_server_cannot_open_streams() -> None:
     with pytest.raises(MisuseError):
-        Ours(False).connection.open_stream(REQUEST)
+        Ours(False).connection.sender.open_stream(REQUEST)
 
 
 def test_stream_numbers_run_out_before_they_overflow() -> None:
     client = greeted_client()
-    client.connection._next_own_stream = 0x7FFFFFFF
-    assert client.connection.open_stream(REQUEST).stream_id == 0x7FFFFFFF
+    client.connection.streams.next_own = 0x7FFFFFFF
+    assert client.connection.sender.open_stream(REQUEST).stream_id == 0x7FFFFFFF
     with pytest.raises(MisuseError):
-        client.connection.open_stream(REQUEST)
+        client.connection.sender.open_stream(REQUEST)
 
 
-def test_what_is_sent_on_an_ended_stream_goes_nowhere() -> None:
+def test_what_is_sent_on_an_ended_stream_is_discarded() -> None:
     client, server, stream, answer = one_stream()
-    server.connection.finish(answer, trailers(OK, ""))
-    client.connection.close_sending(stream)
+    server.connection.sender.finish(answer, trailers(OK, ""))
+    client.connection.sender.close_sending(stream)
     pump(client, server)
     for connection, ended in ((client.connection, stream), (server.connection, answer)):
-        connection.send_message(ended, b"late")
-        connection.send_ordered(ended, b"late")
-        connection.send_headers(ended, RESPONSE_HEADERS)
-        connection.finish(ended, trailers(OK, ""))
-        connection.close_sending(ended)
-        connection.reset(ended, frames.CANCEL)
-        assert connection.payload_room(ended, DataPrefix(1, 1).size) is None
-        assert not connection.has_pending()
+        connection.sender.send_message(ended, b"late")
+        connection.sender.send_ordered(ended, b"late")
+        connection.sender.send_headers(ended, RESPONSE_HEADERS)
+        connection.sender.finish(ended, trailers(OK, ""))
+        connection.sender.close_sending(ended)
+        connection.sender.reset(ended, frames.CANCEL)
+        assert connection.sender.payload_room(ended, DataPrefix(1, 1).size) is None
+        assert connection.outbox.is_empty()
 
 
 def test_no_payload_follows_the_end_of_a_stream() -> None:
     client, _, stream, _ = one_stream()
-    client.connection.close_sending(stream)
-    assert client.connection.payload_room(stream, DataPrefix(1, 1).size) is None
+    client.connection.sender.close_sending(stream)
+    assert client.connection.sender.payload_room(stream, DataPrefix(1, 1).size) is None
 
 
-def test_a_connection_that_is_over_has_nothing_to_send_and_gives_its_block_back() -> None:
+def test_a_released_connection_has_nothing_to_send_and_returns_its_block() -> None:
     client, _, stream, _ = one_stream()
     assert client.write(stream, DataPrefix(1, 1), b"payload") == 7
-    client.connection.ping(bytes(8))
-    client.connection.release()
-    assert client.connection.pending() is None
-    assert client.connection.queued_bytes() == 0
+    client.connection.sender.ping(bytes(8))
+    client.connection.outbox.release()
+    assert client.connection.outbox.pending() is None
+    assert client.connection.outbox.queued_bytes() == 0
     assert len(client.pool._free) == 1
 
 
-def test_an_end_both_ways_stands_behind_the_payload_and_leaves_no_stream_behind() -> None:
+def test_closing_both_sides_follows_the_payload_and_removes_the_stream() -> None:
     client, server, stream, answer = one_stream()
-    server.connection.send_headers(answer, RESPONSE_HEADERS)
+    server.connection.sender.send_headers(answer, RESPONSE_HEADERS)
     assert server.write(answer, PlainPrefix(1), b"last words") == 10
-    server.connection.close_both(answer)
+    server.connection.sender.close_both(answer)
     pump(client, server)
     assert client.names()[-3:] == ["data", "data", "reset"]
     assert bytes(client.received[1]) == b"last words"
-    assert client.events[-2] == Event("data", 1, end_stream=True)
+    assert client.events[-2] == RecordedEvent("data", 1, end_stream=True)
     assert client.last("reset").code == frames.NO_ERROR
-    assert not client.connection.streams
-    assert not server.connection.streams
+    assert not client.connection.streams.by_id
+    assert not server.connection.streams.by_id
     assert stream.state == CLOSED
 
 
 @pytest.mark.parametrize("ends", ["close_sending", "close_both", "abort"])
-def test_an_end_that_finds_the_block_full_follows_when_there_is_room(ends: str) -> None:
+def test_the_end_of_a_stream_waits_while_the_block_is_full(ends: str) -> None:
     client, _, stream, _ = one_stream()
     prefix = PlainPrefix(stream.stream_id)
     written = 0
     while taken := client.write(stream, prefix, bytes(16_384)):
         written += taken
-    client.connection._outbox._end = client.pool.block_bytes  # not one more byte fits
-    full = client.connection._outbox._end
+    client.connection.outbox._end = client.pool.block_bytes  # not one more byte fits
+    full = client.connection.outbox._end
     end = {
-        "close_sending": lambda: client.connection.close_sending(stream),
-        "close_both": lambda: client.connection.close_both(stream),
-        "abort": lambda: client.connection.abort(stream, frames.CONNECT_ERROR),
+        "close_sending": lambda: client.connection.sender.close_sending(stream),
+        "close_both": lambda: client.connection.sender.close_both(stream),
+        "abort": lambda: client.connection.sender.abort(stream, frames.CONNECT_ERROR),
     }
     end[ends]()
-    assert client.connection._outbox._end == full
+    assert client.connection.outbox._end == full
     assert stream.finish is not None
-    assert client.connection.payload_room(stream, prefix.size) is None, "nothing may follow"
-    client.connection.sent(len(client.connection.pending() or b""))  # as if the socket took it all
-    client.connection.after_flush()
+    assert client.connection.sender.payload_room(stream, prefix.size) is None, "nothing may follow"
+    client.connection.outbox.sent(len(client.connection.outbox.pending() or b""))  # as if the socket took it all
+    client.connection.sender.after_flush()
     sent = split(client.take())
     kinds = {"close_sending": [frames.DATA], "close_both": [frames.DATA, frames.RST_STREAM]}
     assert [frame.kind for frame in sent] == kinds.get(ends, [frames.RST_STREAM])
-    assert (stream.stream_id in client.connection.streams) == (ends == "close_sending")
+    assert (stream.stream_id in client.connection.streams.by_id) == (ends == "close_sending")
 
 
-def test_a_peers_limit_of_streams_is_kept() -> None:
-    client, server = our_pair(server_profile=Profile(max_streams=2))
-    assert client.connection.can_open_stream()
+def test_the_stream_limit_of_the_peer_is_observed() -> None:
+    client, server = our_pair(server_limits=ConnectionLimits(max_streams=2))
+    assert client.connection.sender.can_open_stream()
     open_stream(client, server)
-    client.connection.open_stream(REQUEST)
-    assert not client.connection.can_open_stream()
+    client.connection.sender.open_stream(REQUEST)
+    assert not client.connection.sender.can_open_stream()
 
 
-def test_a_stream_without_credit_is_told_from_a_full_connection() -> None:
-    client, server = our_pair(server_profile=Profile(stream_window_bytes=70_000))
+def test_a_stream_without_credit_differs_from_a_connection_without_credit() -> None:
+    client, server = our_pair(server_limits=ConnectionLimits(stream_window_bytes=70_000))
     server.gives_credit = False
     stream, _ = open_stream(client, server)
-    assert not client.connection.is_shut(stream)
+    assert not client.connection.sender.is_shut(stream)
     while client.write(stream, PlainPrefix(stream.stream_id), bytes(16_384)):
         pump(client, server)
-    assert client.connection.is_shut(stream)
+    assert client.connection.sender.is_shut(stream)
     other, _ = open_stream(client, server)
-    assert not client.connection.is_shut(other)
+    assert not client.connection.sender.is_shut(other)

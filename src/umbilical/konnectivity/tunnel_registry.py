@@ -12,14 +12,14 @@ from umbilical.konnectivity.commands import (
     CountDialFailure,
     OpenTunnel,
     RefuseDial,
+    ReportRedial,
     RetireAgent,
-    TellRedial,
     ToAgent,
 )
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, metric_reason
-from umbilical.konnectivity.health import OWED_SECONDS, Infirmary
+from umbilical.konnectivity.health import OWED_SECONDS, AgentHealth
 from umbilical.konnectivity.links import CLOSING, ENDED, ESTABLISHED, PENDING, AgentLink, Tunnel
-from umbilical.konnectivity.routing import Switchyard
+from umbilical.konnectivity.routing import AgentRouter
 from umbilical.wire import packets
 from umbilical.wire.packets import DialResponse
 
@@ -34,13 +34,13 @@ LINKS_PER_DIAL: Final = 3
 costs agents their lives must not visit every one."""
 
 
-class Switchboard:
-    def __init__(self, yard: Switchyard) -> None:
-        self.yard: Final = yard
+class TunnelRegistry:
+    def __init__(self, router: AgentRouter) -> None:
+        self.router: Final = router
         self._pending: Final[dict[int, Tunnel]] = {}
         """By serial, so oldest first: all dials have the same time limit."""
         self._closing: Final[dict[int, Tunnel]] = {}
-        self._infirmary: Final = Infirmary()
+        self._health: Final = AgentHealth()
         self._stalled: Final[dict[int, float]] = {}
         """When a link, by key, was first seen to take nothing while a dial waited for it."""
         self._established = 0
@@ -57,10 +57,10 @@ class Switchboard:
 
     def needs_time(self) -> bool:
         """Whether `time_passed` has anything to watch."""
-        return bool(self._pending or self._closing or self._stalled) or not self._infirmary.is_empty()
+        return bool(self._pending or self._closing or self._stalled) or not self._health.is_empty()
 
     def agent_connected(self, link: AgentLink) -> None:
-        self.yard.add(link)
+        self.router.add(link)
 
     def agent_draining(self, link: AgentLink) -> None:
         link.draining = True
@@ -75,8 +75,8 @@ class Switchboard:
 
         Dials that it did not answer are taken to other agents: nothing of them has reached the client.
         """
-        self.yard.remove(link)
-        self._infirmary.forget(link)
+        self.router.remove(link)
+        self._health.forget(link)
         self._stalled.pop(link.key, None)
         commands: list[Command] = []
         for tunnel in list(link.pending.values()):
@@ -96,7 +96,7 @@ class Switchboard:
         """A client wants `tunnel.address`; `draw` is a random non-negative integer."""
         if len(tunnel.address) > LONGEST_ADDRESS or len(protocol) > LONGEST_ADDRESS:
             return self._refuse_at_once(tunnel, DialFailure(FailureReason.AGENT_ERROR, "dial address is too long"))
-        link = self.yard.choose(tunnel.address, draw)
+        link = self.router.choose(tunnel.address, draw)
         if link is None:
             return self._refuse_at_once(tunnel, DialFailure(FailureReason.NO_AGENT))
         if tunnel.dial_id in link.pending:
@@ -118,7 +118,7 @@ class Switchboard:
         """Whom to ask when an agent can no longer answer."""
         if len(tunnel.links_before) + 1 >= LINKS_PER_DIAL:
             return None
-        link = self.yard.choose(tunnel.address, draw)
+        link = self.router.choose(tunnel.address, draw)
         if link is None or link is left or link.key in tunnel.links_before or tunnel.dial_id in link.pending:
             return None
         return link
@@ -128,7 +128,7 @@ class Switchboard:
         left.pending.pop(tunnel.dial_id, None)
         left.weigh()
         tunnel.links_before = (*tunnel.links_before, left.key)
-        return [TellRedial(tunnel, left, cause), self._ask(tunnel, link)]
+        return [ReportRedial(tunnel, left, cause), self._ask(tunnel, link)]
 
     def _refuse_at_once(self, tunnel: Tunnel, failure: DialFailure) -> list[Command]:
         tunnel.state = ENDED
@@ -139,7 +139,7 @@ class Switchboard:
         if tunnel is None:
             return self._orphan_answer(link, answer, now)
         if link.unanswered_dials or link.sick:
-            return self._infirmary.answered(link) + self._answered(link, tunnel, answer, now)
+            return self._health.answered(link) + self._answered(link, tunnel, answer, now)
         return self._answered(link, tunnel, answer, now)
 
     def _answered(self, link: AgentLink, tunnel: Tunnel, answer: DialResponse, now: float) -> list[Command]:
@@ -160,8 +160,8 @@ class Switchboard:
 
     def _orphan_answer(self, link: AgentLink, answer: DialResponse, now: float) -> list[Command]:
         """The dial was cancelled or has timed out: the agent now holds a socket that nobody will ever read."""
-        if self._infirmary.is_reply(link, answer):
-            commands = self._infirmary.replied(link, now)
+        if self._health.is_reply(link, answer):
+            commands = self._health.replied(link, now)
         else:
             commands = [CountDialFailure(metric_reason(DialFailure(FailureReason.UNRECOGNIZED)))]
         if answer.connection_id:
@@ -211,7 +211,7 @@ class Switchboard:
         tunnel = link.pending.get(dial_id)
         if tunnel is None:
             return []
-        commands = self._infirmary.answered(link)
+        commands = self._health.answered(link)
         return commands + self._refuse(tunnel, DialFailure(FailureReason.AGENT_ERROR, "dial closed"))
 
     def _end(self, tunnel: Tunnel) -> None:
@@ -248,7 +248,7 @@ class Switchboard:
                 if 0 < dial_timeout / 2 <= now - self._stalled.get(link.key, now):
                     retired.append(link)
         self._forget_moving(stalled)
-        commands += self._infirmary.ask(now)
+        commands += self._health.ask(now)
         for tunnel in list(self._closing.values()):
             if tunnel.closing_since == 0.0:
                 tunnel.closing_since = now
@@ -272,7 +272,7 @@ class Switchboard:
 
     def _blame(self, tunnel: Tunnel, link: AgentLink, now: float) -> list[Command]:
         # Who came second had only what was left of the time.
-        return [] if tunnel.links_before else self._infirmary.left_unanswered(link, now)
+        return [] if tunnel.links_before else self._health.left_unanswered(link, now)
 
     def _look_at_stalled(self, link: AgentLink, now: float, draw: int) -> list[Command]:
         """It takes nothing: its dials go to others while there is time, its tunnels may still recover."""
@@ -283,7 +283,7 @@ class Switchboard:
 
     def _desert(self, link: AgentLink, cause: str, now: float, draw: int) -> list[Command]:
         """Make it the last choice, and take its dials to agents that are well."""
-        commands = self._infirmary.admit(link, cause, now)
+        commands = self._health.admit(link, cause, now)
         for tunnel in list(link.pending.values()):
             other = self._another(tunnel, link, draw)
             if other is not None and not other.sick:

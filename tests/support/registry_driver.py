@@ -1,38 +1,41 @@
-"""A switchboard, and short words for what happens on it; orders come back as the playbook's lines."""
+"""A registry, and short words for what happens on it; orders come back as the playbook's lines."""
 
-from typing import Final
+from typing import Final, cast
 
 from tests.playbook import said
 
-from umbilical.konnectivity.links import AgentLink, Tunnel
+from umbilical.konnectivity.links import AgentLink, Tunnel, TunnelClient
 from umbilical.konnectivity.metadata import AgentIdentifiers
-from umbilical.konnectivity.routing import Switchyard
-from umbilical.konnectivity.switchboard import Switchboard
+from umbilical.konnectivity.routing import AgentRouter
+from umbilical.konnectivity.tunnel_registry import TunnelRegistry
 from umbilical.wire.packets import DialResponse
 
+NO_CLIENT: Final = cast(TunnelClient, object())
+"""The registry calls no client: it returns commands."""
 
-class Scene:
+
+class RegistryDriver:
     def __init__(self, *strategies: str) -> None:
-        self.board: Final = Switchboard(Switchyard(strategies or ("default",)))
+        self.registry: Final = TunnelRegistry(AgentRouter(strategies or ("default",)))
         self._keys = 0
 
     def agent(self, agent_id: str = "a1", identifiers: AgentIdentifiers | None = None) -> AgentLink:
         self._keys += 1
         link = AgentLink(self._keys, agent_id, identifiers or AgentIdentifiers())
-        self.board.agent_connected(link)
+        self.registry.agent_connected(link)
         return link
 
     def dial(self, dial_id: int, address: str = "web:443", at: float = 0.0) -> Tunnel:
         """A dial that some agent takes."""
-        tunnel = Tunnel(object(), dial_id, address, at)
-        told = said(self.board.dialled(tunnel, "tcp", 0))
+        tunnel = Tunnel(NO_CLIENT, dial_id, address, at)
+        told = said(self.registry.dialled(tunnel, "tcp", 0))
         assert [line.split(" <- ")[1] for line in told] == [f"DIAL_REQ tcp {address} dial={dial_id}"]
         return tunnel
 
     def answer(
         self, link: AgentLink, dial_id: int, connection_id: int = 0, error: str = "", at: float = 1.0
     ) -> list[str]:
-        return said(self.board.agent_answered(link, DialResponse(error, connection_id, dial_id), at))
+        return said(self.registry.agent_answered(link, DialResponse(error, connection_id, dial_id), at))
 
     def tunnel(self, link: AgentLink, dial_id: int, connection_id: int) -> Tunnel:
         tunnel = self.dial(dial_id)
@@ -41,18 +44,18 @@ class Scene:
 
     def close(self, tunnel: Tunnel, at: float = 0.0) -> list[str]:
         """The client goes."""
-        return said(self.board.client_closed(tunnel, at))
+        return said(self.registry.client_closed(tunnel, at))
 
     def gone(self, link: AgentLink, cause: str = "lost") -> list[str]:
-        return said(self.board.agent_gone(link, cause, 0))
+        return said(self.registry.agent_gone(link, cause, 0))
 
     def passes(self, now: float, dial_timeout: float, *stalled: AgentLink) -> list[str]:
-        return said(self.board.time_passed(now, dial_timeout, list(stalled), 0))
+        return said(self.registry.time_passed(now, dial_timeout, list(stalled), 0))
 
     def counts(self) -> tuple[int, int, int]:
         """Pending, established, closing."""
-        board = self.board
-        return board.pending_count(), board.established_count(), board.closing_count()
+        registry = self.registry
+        return registry.pending_count(), registry.established_count(), registry.closing_count()
 
 
 def best_links(links: list[AgentLink]) -> list[AgentLink]:

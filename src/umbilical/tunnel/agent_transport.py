@@ -1,0 +1,323 @@
+"""The server's end of an agent's connection: hello, authentication, and the packets that agents send."""
+
+import logging
+from typing import Final
+
+from umbilical.konnectivity import metadata
+from umbilical.konnectivity.links import CLOSING, ESTABLISHED, AgentLink
+from umbilical.tunnel import causes
+from umbilical.tunnel.agent_stream import AgentStream
+from umbilical.tunnel.channel import TlsChannel
+from umbilical.tunnel.keepalive import Heartbeat, PathWatch
+from umbilical.tunnel.server_core import ServerCore
+from umbilical.tunnel.tcp_facts import round_trip_seconds
+from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, Transport, agent_side_connection
+from umbilical.wire import grpc, packet_data, packets
+from umbilical.wire.errors import ProtocolViolation
+from umbilical.wire.http2 import frames
+from umbilical.wire.http2.events import ConnectionEvent, DataReceived, HeadersReceived, StreamReset
+from umbilical.wire.http2.streams import Stream
+from umbilical.wire.packet_data import read_packets
+
+logger = logging.getLogger(__name__)
+
+CONNECT_PATH: Final = b"/AgentService/Connect"
+
+
+class AgentPackets:
+    """The packets of one Connect stream, carried to the tunnel registry."""
+
+    def __init__(self, agent: AgentStream, core: ServerCore) -> None:
+        self.agent: Final = agent
+        self._link: Final = agent.link
+        self._core: Final = core
+        self._counts: Final = core.metrics.from_agent
+
+    def accepts_packets(self) -> bool:
+        return not self.agent.transport.closed
+
+    def on_payload(self, connection_id: int, view: memoryview) -> None:
+        self._counts[packets.DATA] += 1
+        tunnel = self._link.connections.get(connection_id)
+        if tunnel is None:
+            self._core.orphan_data(self._link, connection_id)
+        elif tunnel.state == ESTABLISHED:
+            tunnel.client.deliver(view)
+
+    def on_packet(self, packet: packets.Packet) -> None:
+        core, link = self._core, self._link
+        self._counts[packet.kind if packet.kind <= packets.DRAIN else 7] += 1
+        match packet:
+            case packets.DialResponse():
+                core.agent_answered(link, self._checked(packet))
+            case packets.CloseResponse():
+                core.agent_closed(link, packet.connection_id, packet.error)
+            case packets.CloseRequest():
+                core.agent_closed(link, packet.connection_id, "")
+            case packets.Data():
+                if packet.payload:
+                    self.on_payload(packet.connection_id, memoryview(packet.payload))
+            case packets.Drain():
+                core.agent_draining(link)
+            case packets.CloseDial():
+                core.agent_cancelled_dial(link, packet.dial_id)
+            case packets.Pause() | packets.Resume():
+                self._on_pause(packet)
+            case _:
+                pass  # a newer agent may send types that we do not know
+
+    def _checked(self, answer: packets.DialResponse) -> packets.DialResponse:
+        """A successful answer must name a stream that the agent opened."""
+        if not self._link.has_own_streams or answer.error:
+            return answer
+        stream = self.agent.transport.connection.streams.by_id.get(answer.connection_id)
+        if stream is not None and stream.plain and stream.owner is None:
+            return answer
+        text = f"agent answered with stream {answer.connection_id}, which it has not opened"
+        return packets.DialResponse(text, 0, answer.dial_id)
+
+    def _on_pause(self, packet: packets.Pause | packets.Resume) -> None:
+        tunnel = self._link.connections.get(packet.connection_id)
+        if tunnel is None or tunnel.state not in (ESTABLISHED, CLOSING):
+            return
+        if isinstance(packet, packets.Pause):
+            tunnel.client.pause()
+        else:
+            tunnel.client.resume()
+
+
+class Admission:
+    """Lets agents in. The subclass for token authentication asks the API first."""
+
+    def ask(self, transport: "AgentTransport", stream: Stream, hello: metadata.AgentHello) -> None:
+        """Call `transport.admitted` or `transport.refuse`, now or later."""
+        transport.admitted(stream, hello)
+
+
+class AgentTransport(Transport):
+    def __init__(self, channel: TlsChannel, core: ServerCore, admission: Admission) -> None:
+        super().__init__(core.loop, channel, agent_side_connection(is_client=False))
+        self._core: Final = core
+        self._admission: Final = admission
+        self._received: Final = core.metrics.from_agent
+        self._peer: Final = channel.peer()
+        self._heartbeat: Heartbeat | None = None
+        self._watch: PathWatch | None = None
+        self._asked: Final[set[int]] = set()
+        """Connect streams that wait for admission."""
+        self._agents: Final[dict[int, AgentPackets]] = {}
+        """Connect streams that were admitted, by stream ID."""
+        self._tls: Final = channel
+        self._has_own_streams = False
+
+    def on_open(self) -> None:
+        if self._tls.tls.selected_alpn_protocol() != "h2":
+            self.lose("the agent does not speak HTTP/2: no ALPN protocol in common")
+            return
+        self._core.handshakes.discard(self)
+        self._heartbeat = Heartbeat(self, self._core.settings.agent_keepalive)
+        self._watch = PathWatch(self)
+
+    def on_timer(self) -> None:
+        """From the handshakes' deadlines."""
+        self.lose("TLS handshake took too long")
+
+    def on_silent(self, seconds: float, acknowledges: bool) -> None:
+        links = self._links()
+        for link in links:
+            self._core.agent_silent(link)
+        code = "UMB406" if acknowledges else "UMB407"
+        if self._core.throttle.due(f"{code} {self._peer}", self.loop.now) is None:
+            return
+        words = (
+            "it does not even answer a ping, though its machine takes what we send: the agent hangs"
+            if acknowledges
+            else "its machine acknowledges nothing: the network between is broken"
+        )
+        logger.warning(
+            "%s agent silent for %.1f s agent=%s peer=%s tunnels=%d dials=%d: %s",
+            code,
+            seconds,
+            self._names(),
+            self._peer,
+            sum([len(link.connections) for link in links]),
+            sum([len(link.pending) for link in links]),
+            words,
+            extra=causes.FailureCause(code, words).fields,
+        )
+
+    def on_answered(self, seconds: float) -> None:
+        logger.info("agent answers again after %.1f s agent=%s peer=%s", seconds, self._names(), self._peer)
+
+    def on_loss(self, sent_again: int, sent: int, seconds: float) -> None:
+        cause = causes.FailureCause("UMB409", "packets to it get lost")
+        if self._core.throttle.due(f"{cause.code} {self._peer}", self.loop.now) is None:
+            return
+        logger.warning(
+            "%s agent=%s peer=%s: %s, %d of %d segments within %.0f s had to be sent again",
+            cause.code,
+            self._names(),
+            self._peer,
+            cause.text,
+            sent_again,
+            sent,
+            seconds,
+            extra=cause.fields,
+        )
+
+    def _links(self) -> list[AgentLink]:
+        return [incoming.agent.link for incoming in self._agents.values()]
+
+    def _names(self) -> str:
+        return ",".join([link.agent_id for link in self._links()]) or "-"
+
+    def on_event(self, event: ConnectionEvent) -> None:
+        if isinstance(event, HeadersReceived):
+            stream = event.stream
+            if stream.plain:
+                self._on_tunnel_end(stream)
+            elif stream.stream_id in self._agents or stream.stream_id in self._asked:
+                self.end_stream(stream, "agent ended its stream")
+            elif event.end_stream:
+                self.finish(stream, grpc.INTERNAL, "the stream ended before it began")
+            else:
+                self._on_call(stream, event.headers)
+        elif isinstance(event, StreamReset):
+            if event.stream.plain:
+                self._on_tunnel_reset(event.stream, event.code)
+            else:
+                self._drop(event.stream, f"agent reset its stream (HTTP/2 error {event.code})")
+
+    def _on_call(self, stream: Stream, headers: metadata.Headers) -> None:
+        path = dict(headers).get(b":path", b"")
+        if path == packet_data.TUNNEL_PATH and self._has_own_streams:
+            stream.plain = True  # the answer to its dial, which follows, names its tunnel
+            stream.credited_by_caller = True
+            return
+        if path != CONNECT_PATH:
+            self._refuse(stream, grpc.UNIMPLEMENTED, f"unknown method {path.decode('utf-8', 'replace')}")
+            return
+        try:
+            hello = metadata.agent_hello(headers)
+        except metadata.MetadataRefused as refused:
+            self._refuse(stream, grpc.UNKNOWN, refused.text)
+            return
+        self._asked.add(stream.stream_id)
+        self._admission.ask(self, stream, hello)
+
+    def _refuse(self, stream: Stream, status: int, text: str, code: str = "UMB308") -> None:
+        self._asked.discard(stream.stream_id)
+        cause = causes.FailureCause(code, text)
+        if self._is_due(cause.code):
+            logger.warning("%s agent refused peer=%s: %s", cause.code, self._peer, text, extra=cause.fields)
+        self.finish(stream, status, text)
+
+    def refuse(self, stream: Stream, text: str) -> None:
+        """Authentication failed."""
+        if not self.closed and stream.can_send():
+            self._refuse(stream, grpc.UNKNOWN, text)
+
+    def admitted(self, stream: Stream, hello: metadata.AgentHello) -> None:
+        """Authentication succeeded, or none is configured: answer the hello and use the agent."""
+        if self.closed or not stream.can_send():
+            return
+        core = self._core
+        forbidden = core.agent_gate.refusal(self._tls.tls, hello.identifiers)
+        if forbidden:
+            self._refuse(stream, grpc.PERMISSION_DENIED, forbidden, "UMB346")
+            return
+        settings = core.settings
+        link = AgentLink(core.next_key(), hello.agent_id, hello.identifiers, understands_pause=hello.understands_pause)
+        link.has_own_streams = hello.understands_streams and settings.limits.own_streams
+        self._has_own_streams = self._has_own_streams or link.has_own_streams
+        agent = AgentStream(self, stream, link)
+        self._asked.discard(stream.stream_id)
+        self._agents[stream.stream_id] = AgentPackets(agent, core)
+        streams = settings.limits.own_streams
+        answer = metadata.server_hello_headers(settings.server_id, settings.server_count, streams=streams)
+        self.connection.sender.send_headers(stream, [*grpc.RESPONSE_HEADERS, *answer])
+        self.connection.enlarge(stream, SHARED_WINDOW_BYTES)
+        self.connection.credit(stream, 0)
+        self.fit_window(round_trip_seconds(self.channel.sock))
+        self.touch()
+        core.agent_connected(agent)
+        logger.info("agent connected agent=%s peer=%s", hello.agent_id, self._peer)
+
+    def on_data(self, event: DataReceived) -> None:
+        stream = event.stream
+        ended = event.end_stream
+        if stream.plain:
+            owner = stream.owner
+            if owner is None:
+                self._reset_stray(stream)
+                return
+            if event.end > event.start:
+                self._received[packets.DATA] += 1
+                owner.deliver(event.view[event.start : event.end])
+            if ended:
+                self._on_tunnel_end(stream)
+            return
+        incoming = self._agents.get(stream.stream_id)
+        if incoming is not None:
+            try:
+                read_packets(event, incoming)
+            except ProtocolViolation as violation:
+                self._violated(stream, violation)
+                return
+        if ended and not self.closed:
+            self.end_stream(stream, "agent ended its stream")
+
+    def _on_tunnel_end(self, stream: Stream) -> None:
+        """The agent sends no more: its endpoint has ended."""
+        if stream.owner is None:
+            self._reset_stray(stream)
+        else:
+            stream.owner.peer_ended()
+
+    def _on_tunnel_reset(self, stream: Stream, code: int) -> None:
+        self.unpark(stream)
+        if stream.owner is not None:
+            stream.owner.peer_reset(code)
+
+    def _reset_stray(self, stream: Stream) -> None:
+        """Payload before the answer to the dial, or a tunnel that ends before it began."""
+        self.connection.sender.reset(stream, frames.PROTOCOL_ERROR)
+        self.touch()
+
+    def _violated(self, stream: Stream, violation: ProtocolViolation) -> None:
+        self._core.metrics.stream_error("from_agent", grpc.CODE_NAMES[violation.code])
+        self.finish(stream, violation.code, violation.message)
+        self._drop(stream, f"protocol violation by the agent: {violation.message}")
+
+    def _report_failure(self, reason: str) -> None:
+        cause = causes.of_failed_handshake(reason)
+        if self._is_due(cause.code):
+            logger.warning("%s agent connection failed peer=%s: %s", cause.code, self._peer, reason, extra=cause.fields)
+
+    def _is_due(self, code: str) -> bool:
+        """Whether to log this failure: a host that fails again and again gets a line for each code now and then."""
+        return self._core.throttle.due(f"{code} {self._peer.rpartition(':')[0]}", self.loop.now) is not None
+
+    def end_stream(self, stream: Stream, reason: str) -> None:
+        self.finish(stream, grpc.OK, "")
+        self._drop(stream, reason)
+
+    def _drop(self, stream: Stream, reason: str) -> None:
+        self._asked.discard(stream.stream_id)
+        incoming = self._agents.pop(stream.stream_id, None)
+        if incoming is not None:
+            self._core.agent_gone(incoming.agent.link, reason)
+            if not self.closed and not self._agents:
+                for own in [stream for stream in self.connection.streams.by_id.values() if stream.plain]:
+                    self.connection.sender.reset(own, frames.CANCEL)
+
+    def on_closed(self, reason: str) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        else:
+            self._report_failure(reason)
+        for incoming in list(self._agents.values()):
+            self._drop(incoming.agent.stream, reason)
+        self._core.transport_closed(self)
