@@ -20,7 +20,7 @@ class Client:
         self._writer = writer
 
     async def send(self, data: bytes) -> None:
-        """A listener that has heard enough closes; what we still send then fails, and `rest` tells the end."""
+        """Errors are ignored: the listener may close early, and `rest` then returns."""
         self._writer.write(data)
         with contextlib.suppress(ConnectionError):
             await self._writer.drain()
@@ -42,7 +42,7 @@ class Client:
             return b""
 
     async def close(self) -> None:
-        """The listener may have reset the connection before we came to it."""
+        """The listener may have reset the connection."""
         self._writer.close()
         with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()

@@ -42,7 +42,7 @@ def _options(*arguments: str, has_haproxy: bool = True) -> Plan:
     return bench.plan_of(bench._parser().parse_args(arguments), has_haproxy=has_haproxy)
 
 
-def test_the_plan_is_that_of_the_project_unless_told_otherwise() -> None:
+def test_the_plan_is_that_of_the_project_by_default() -> None:
     plan = _options()
     assert (plan.rounds, plan.seconds, plan.rest_seconds, plan.tunnels) == (5, 2.0, 5.0, 1000)
     assert plan.rounds * plan.starts == 20
@@ -97,7 +97,7 @@ def test_the_form_is_the_one_that_the_interpreter_finds(tmp_path: Path) -> None:
     assert asked({"PYTHONPATH": str(tmp_path)}) == "of unknown form"
 
 
-def test_the_interpreter_says_how_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interpreter_reports_how_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sysconfig.get_config_var", lambda name: "'--enable-shared'")
     monkeypatch.setattr(sys, "base_prefix", "/usr")
     assert bench.interpreter_build(on_debian=True) == "Debian's python3, built with PGO"
@@ -253,7 +253,7 @@ def test_the_cost_of_an_operation_is_in_microseconds_and_of_a_transfer_in_millis
     assert "p50_us" not in sample
 
 
-def test_others_are_what_the_machine_used_beside_us_and_nothing_moved_is_no_sample() -> None:
+def test_others_are_what_the_machine_used_beside_us_and_nothing_moved_is_not_a_sample() -> None:
     assert Cpu(0.5, 0.5, 0.5, 2.5).others_in(2.0) == pytest.approx(0.5)
     assert Cpu(0.5, 0.5, 0.5, 1.4).others_in(2.0) == 0.0
     for row in (ECHO, DOWNLOAD):
@@ -294,7 +294,7 @@ def test_floors_and_ceilings_are_met_at_their_limit() -> None:
         assert checked.is_met is is_met
 
 
-def test_a_bar_against_itself_reads_the_number_and_what_was_not_measured_is_not_judged() -> None:
+def test_a_bar_against_itself_reads_the_number_and_what_was_not_measured_is_not_compared() -> None:
     results = Results()
     results.add(CROWD[0], OURS, 1, {"value": 7.0, "times_alone": 0.9})
     (checked,) = bench_rows.check_bars(results, [_bar("idle 10000 echo 1", "times_alone")])

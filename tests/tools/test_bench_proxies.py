@@ -1,4 +1,4 @@
-"""The bench of the proxies: who stands beside whom, and the arithmetic of its lines."""
+"""The benchmark of the proxies: what is compared, and the arithmetic of its lines."""
 
 from pathlib import Path
 

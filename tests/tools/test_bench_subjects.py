@@ -21,7 +21,7 @@ from bench_tunnel import Pki, free_port
 from umbilical.fault import Fault
 
 
-def test_no_port_is_given_twice_though_nobody_listens_on_it_yet() -> None:
+def test_no_port_is_given_twice_though_nothing_listens_on_it_yet() -> None:
     ports = [free_port() for _ in range(300)]
     assert len(set(ports)) == len(ports)
 
@@ -90,7 +90,7 @@ def test_a_cluster_that_cannot_be_made_has_no_times(tmp_path: Path, monkeypatch:
         bench_hardway.make_cluster(tmp_path, "kubernetes")
 
 
-def test_a_median_past_the_goal_is_said_and_a_yardstick_has_none() -> None:
+def test_a_median_above_the_goal_is_reported_and_a_reference_has_no_goal() -> None:
     told = line(CommandTimes(TimedCommand("patch", ()), (0.5, 1.5, 1.2)))
     assert "1.200 s" in told
     assert "0.500..1.500" in told
@@ -146,7 +146,7 @@ def test_the_fastest_is_taken_and_at_about_equal_speed_the_systems_own(tmp_path:
     assert bench_python.fastest(here, (same, fast, faster)) == faster
 
 
-def test_a_faster_one_that_cannot_make_an_environment_is_named_and_passed_over(tmp_path: Path, capfd: Captured) -> None:
+def test_a_faster_one_that_cannot_make_an_environment_is_named_and_skipped(tmp_path: Path, capfd: Captured) -> None:
     here = program(tmp_path, "here", "echo 1.00")
     broken = program(tmp_path, "broken", 'case "$1" in -c) echo 0.5;; *) exit 3;; esac')
     assert bench_python.choose(here, (broken,), tmp_path / "environment") == here

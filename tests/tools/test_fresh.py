@@ -1,4 +1,4 @@
-"""What `make fresh` takes from this machine, what it judges, and what it says when it cannot begin."""
+"""What `make fresh` uses of this machine, what it checks, and its errors."""
 
 import signal
 import subprocess
@@ -50,7 +50,9 @@ def test_other_packages_are_another_root_file_system(monkeypatch: pytest.MonkeyP
     assert fresh.base_file() != before
 
 
-def test_one_that_cannot_be_made_is_told_and_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_be_made_is_reported_and_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "mmdebstrap"
     program.write_text("#!/bin/sh\necho 'E: no archive' >&2\nexit 1\n")
     program.chmod(0o755)
@@ -78,7 +80,7 @@ def test_the_archive_is_the_one_that_apt_uses_here(tmp_path: Path, name: str, te
     assert fresh.debian_archive(tmp_path) == expected
 
 
-def test_only_what_tells_pip_where_packages_are_is_passed_on() -> None:
+def test_only_settings_of_pip_and_proxies_are_passed_on() -> None:
     passed = {"PIP_CERT": "/c", "https_proxy": "p", "NO_PROXY": "n", "SSL_CERT_FILE": "/s"}
     assert fresh.pip_environment({**passed, "HOME": "/h", "TOKEN": "t"}) == passed
 
@@ -105,7 +107,7 @@ def test_a_copy_has_what_a_clone_has_and_what_is_not_committed_yet(tmp_path: Pat
     assert sorted(path.name for path in target.iterdir()) == [".gitignore", "kept", "new"]
 
 
-def test_a_part_is_judged_by_end_and_output() -> None:
+def test_a_part_is_checked_by_end_and_output() -> None:
     for status, output, seconds, refusal in (
         (0, "blocked and cut", 1.0, None),
         (2, "one\nmake: *** Error 2\n\n", 1.0, "it exited with 2: make: *** Error 2"),

@@ -61,7 +61,7 @@ def test_a_server_without_agents_is_not_ready(path: str) -> None:
     assert (response.status, response.body) == (500, b"no connection to any proxy agent")
 
 
-def test_a_server_can_be_asked_for_agents_of_any_kind() -> None:
+def test_a_server_can_report_agents_of_any_kind() -> None:
     """`/readyz` fails while no agent fits a configured strategy; `/readyz/agents` counts all agents."""
     reached = ask(ServerHealthRoutes(unready, some_metrics, lambda: 3), "/readyz/agents")
     assert (reached.status, reached.body) == (200, b"3")
@@ -70,13 +70,13 @@ def test_a_server_can_be_asked_for_agents_of_any_kind() -> None:
 
 
 @pytest.mark.parametrize("path", ["/ready", "/readyz"])
-def test_an_agent_without_servers_says_which_check_failed(path: str) -> None:
+def test_an_agent_without_servers_reports_which_check_failed(path: str) -> None:
     response = ask(AgentHealthRoutes(unready, some_metrics), path)
     assert response.status == 503
     assert response.body == b"[+]ping ok\n[-]server-connected failed: no servers connected\n"
 
 
-def test_a_ready_agent_can_be_asked_for_details() -> None:
+def test_a_ready_agent_can_report_details() -> None:
     for query in ("verbose", "verbose=1", "a=b&verbose="):
         assert ask(AGENT_HEALTH, "/readyz", query).body == b"[+]ping ok\n[+]server-connected ok\ncheck passed\n"
     assert ask(AGENT_HEALTH, "/readyz", "verbosity").body == b"ok"
@@ -194,7 +194,7 @@ async def test_what_is_not_http_is_refused(head: bytes, status: bytes) -> None:
         assert (await client.rest()).startswith(status)
 
 
-async def test_stop_ends_idle_and_half_heard_clients() -> None:
+async def test_stop_ends_idle_clients_and_incomplete_requests() -> None:
     async with served(SERVER_HEALTH) as listener:
         idle, half = await dial(listener), await dial(listener)
         await half.send(b"GET /hea")
@@ -210,7 +210,7 @@ async def test_stop_ends_idle_and_half_heard_clients() -> None:
         await half.close()
 
 
-async def test_a_crowd_of_idle_clients_does_not_keep_a_probe_out() -> None:
+async def test_many_idle_clients_do_not_block_a_probe() -> None:
     async with served(SERVER_HEALTH, max_connections=3) as listener:
         crowd = [await dial(listener) for _ in range(3)]
         for client in crowd:
@@ -224,7 +224,7 @@ async def test_a_crowd_of_idle_clients_does_not_keep_a_probe_out() -> None:
             await client.close()
 
 
-async def test_a_crowd_of_busy_clients_keeps_newcomers_out() -> None:
+async def test_many_busy_clients_block_new_ones() -> None:
     async with served(SERVER_HEALTH, max_connections=1) as listener:
         busy = await dial(listener)
         await busy.send(b"GET /healthz HTTP/1.1\r\n")
