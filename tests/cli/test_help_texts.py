@@ -1,5 +1,6 @@
 """Every help text of `umbilical`: short complete sentences that a list at 80 columns does not cut off."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,8 @@ from umbilical.cli.main import PROGRAM, umbilical
 
 COLUMNS = 80
 MOST_CHARACTERS = 60
+WRITTEN_DEFAULT = re.compile(r" +\[default: [^]]*\]$")
+"""Written by hand where click cannot know the default."""
 
 
 def contexts(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[click.Context]:
@@ -52,5 +55,9 @@ def test_a_list_of_commands_cuts_no_sentence_off(context: click.Context) -> None
 @pytest.mark.parametrize("context", EVERY, ids=path)
 def test_every_option_has_a_help_text_of_whole_sentences(context: click.Context) -> None:
     options = [option for option in context.command.params if isinstance(option, click.Option) and not option.hidden]
-    texts = {option.opts[-1]: option.help or "" for option in options}
-    assert {name: text for name, text in texts.items() if not text[:1].isupper() or not text.endswith(".")} == {}
+    texts = {option.opts[-1]: WRITTEN_DEFAULT.sub("", option.help or "") for option in options}
+    assert {name: text for name, text in texts.items() if not is_sentence(text)} == {}
+
+
+def is_sentence(text: str) -> bool:
+    return (text[:1].isupper() or text.startswith("kube-apiserver")) and text.endswith(".")
