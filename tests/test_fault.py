@@ -30,7 +30,7 @@ def test_the_brief_form_is_one_line_without_the_remedy() -> None:
     assert Fault("UMB001", *WORDS).brief == "UMB001 what: reason"
 
 
-def test_the_exit_status_tells_words_files_and_the_world_apart() -> None:
+def test_the_exit_status_distinguishes_usage_files_and_external_failures() -> None:
     expected = {
         "UMB001": 2, "UMB002": 3, "UMB023": 4, "UMB099": 10, "UMB201": 3, "UMB207": 4, "UMB601": 3, "UMB603": 4,
         "UMB175": 4, "UMB820": 4, "UMB850": 9, "UMB852": 3, "UMB723": 1, "UMB700": 3, "UMB745": 7,

@@ -1,4 +1,4 @@
-"""UMBILICAL_PURE=1: where a compiled module lies beside a source, the source is loaded."""
+"""UMBILICAL_PURE=1: a source is loaded although a compiled module is next to it."""
 
 import os
 import shutil

@@ -46,7 +46,7 @@ def test_a_record_never_changes() -> None:
     assert place == Place("a")
 
 
-def test_records_are_told_apart_by_kind_and_value() -> None:
+def test_records_differ_by_kind_and_value() -> None:
     assert Place("a") != Place("b")
     assert Place("a") != NamedPlace("a")
     assert {Place("a"), Place("a", 80), Place("b")} == {Place("b"), Place("a")}

@@ -1,4 +1,4 @@
-"""Our tunnel beside upstream's, in one run: rates, CPU, memory, start. It measures and reports, and judges nothing.
+"""Compares our tunnel with upstream's in one run: rates, CPU, memory, start. Missed bars do not fail.
 
 docs/benchmarks.md explains the rows; `bench_run.py` runs them.
 """
@@ -29,10 +29,10 @@ import peers
 import umbilical
 from bench_crowd import CrowdSize
 from bench_load import Generator
-from bench_rows import LIMIT, PAIRS, ROWS, Pair, Results, Row
-from bench_run import Bench, Plan, Stage, say
+from bench_rows import LIMIT, PAIRS, ROWS, BenchRow, Pair, Results
+from bench_run import Bench, BenchSetup, Plan, say
 from bench_tables import Conditions
-from bench_tunnel import Program
+from bench_tunnel import TunnelPrograms
 
 INTERRUPTED: Final = 130
 REAP_SECONDS: Final = 5.0
@@ -42,38 +42,38 @@ BUILD_INFO_MAGIC: Final = b"\xff Go buildinf:"
 
 
 class BenchError(Exception):
-    """The bench cannot begin; carries the three lines that the user sees."""
+    """The benchmark cannot start; contains the three lines for the user."""
 
     def __init__(self, what: str, why: str, remedy: str) -> None:
         super().__init__(f"UMB931 {what}\n  why: {why}\n  next: {remedy}")
 
 
 def _kernel() -> str:
-    """Its version without its builder's suffixes."""
+    """The kernel version without the suffixes of its builder."""
     return ".".join(platform.release().split(".")[:2])
 
 
-def facts(programs: dict[str, Program], haproxy: Path | None) -> dict[str, str]:
-    """Name what the numbers hang on."""
+def facts(programs: dict[str, TunnelPrograms], haproxy: Path | None) -> dict[str, str]:
+    """Return the facts that the numbers depend on."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "ours": _our_form(programs["ours"]),
         "upstream": f"apiserver-network-proxy {peers.groups()['konnectivity'][0].version},"
         f" {go_version(programs['upstream'].server)}, CGO_ENABLED=0, --v=0",
-        "limit": bench_haproxy.version(haproxy) if haproxy else "haproxy is not installed, so it was left out",
+        "limit": bench_haproxy.version(haproxy) if haproxy else "haproxy is not installed and was skipped",
         "machine": f"{platform.system()} {_kernel()} {platform.machine()}, {os.cpu_count()} cores,"
         f" net.core.wmem_max {Path('/proc/sys/net/core/wmem_max').read_text().strip()}",
     }
 
 
-def _our_form(program: Program) -> str:
+def _our_form(program: TunnelPrograms) -> str:
     if {program.server.parent, program.agent.parent} != {OUR_PROGRAMS}:
-        return f"in their place: {program.server} and {program.agent}"
+        return f"replaced by {program.server} and {program.agent}"
     return f"Umbilical {umbilical.__version__}, {form(program)}, on {_interpreter()}"
 
 
-def form(program: Program) -> str:
-    """Ask the interpreter that runs our programs what it finds, not the plan what it wanted."""
+def form(program: TunnelPrograms) -> str:
+    """Return the form that the interpreter of our programs really loads."""
     ask = [sys.executable, "-c", "import umbilical.wire.packets as packets; print(packets.__file__)"]
     environment = {**os.environ, **program.environment}
     told = subprocess.run(ask, env=environment, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
@@ -88,7 +88,7 @@ def _interpreter() -> str:
 
 
 def interpreter_build(on_debian: bool) -> str:
-    """Say whether it was built with PGO; Debian's is, but its configuration does not tell."""
+    """Return whether it was built with PGO. Debian's is, but its configuration does not show it."""
     if on_debian and sys.base_prefix == "/usr":
         return "Debian's python3, built with PGO"
     told = "--enable-optimizations" in str(sysconfig.get_config_var("CONFIG_ARGS"))
@@ -96,12 +96,12 @@ def interpreter_build(on_debian: bool) -> str:
 
 
 def go_version(program: Path) -> str:
-    """Read from the executable itself which Go built it: the toolchain need not be here any more."""
+    """Read the Go version from the executable; the toolchain may not be installed any more."""
     content = program.read_bytes()
     place = content.find(BUILD_INFO_MAGIC)
     if place < 0:
         return "not built by Go"
-    # Go 1.18 and later: a header of 32 bytes, then the version behind its length in one byte.
+    # Go 1.18 and later: a header of 32 bytes, one byte of length, then the version.
     length = content[place + 32]
     return content[place + 33 : place + 33 + length].decode(errors="replace")
 
@@ -109,7 +109,9 @@ def go_version(program: Path) -> str:
 def _peer(name: str) -> Path:
     found = peers.binary(name)
     if found is None:
-        raise BenchError(f"no program {name}", "it is not in the peers' cache", "run `make bench`, which builds it")
+        raise BenchError(
+            f"the program {name} is missing", "it is not in the peers' cache", "run `make bench`, which builds it"
+        )
     return found
 
 
@@ -117,42 +119,45 @@ def _pairs(text: str) -> tuple[Pair, ...]:
     names = text.split(",")
     known = {pair.name: pair for pair in PAIRS}
     if unknown := [name for name in names if name not in known]:
-        raise argparse.ArgumentTypeError(f"no pair {unknown[0]!r}; there are {', '.join(known)}")
+        raise argparse.ArgumentTypeError(f"unknown pair {unknown[0]!r}; the pairs are {', '.join(known)}")
     return tuple(pair for pair in PAIRS if pair.name in names)
 
 
-def _rows(text: str) -> tuple[Row, ...]:
+def _rows(text: str) -> tuple[BenchRow, ...]:
     try:
         chosen = tuple(row for row in ROWS if re.search(text, row.name))
     except re.error as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a regular expression: {error}") from error
     if not chosen:
         raise argparse.ArgumentTypeError(f"{text!r} matches none of: {', '.join(row.name for row in ROWS)}")
     return chosen
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Our tunnel beside upstream's, as ratios.")
-    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds; the median counts (5)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="length of each measurement (2)")
-    parser.add_argument("--rows", type=_rows, default=ROWS, help="only rows whose name matches this expression")
+    parser = argparse.ArgumentParser(description="Compare our tunnel with upstream's, as ratios.")
+    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds; the median is reported (5)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of each measurement in seconds (2)")
+    parser.add_argument("--rows", type=_rows, default=ROWS, help="regular expression for the names of rows to run")
     parser.add_argument(
-        "--pairs", type=_pairs, default=PAIRS, help="only these, by comma; a name is server-agent, or haproxy"
+        "--pairs",
+        type=_pairs,
+        default=PAIRS,
+        help="pairs to run, separated by commas: server-agent, or haproxy",
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--quick", action="store_true", help="one round of 1 s")
-    length.add_argument("--smoke", action="store_true", help="only show that every row runs; the numbers mean nothing")
+    length.add_argument("--smoke", action="store_true", help="only check that every row runs; ignore the numbers")
     parser.add_argument(
-        "--ours-server", type=Path, default=OUR_PROGRAMS / "proxy-server", help="what to run as our server"
+        "--ours-server", type=Path, default=OUR_PROGRAMS / "proxy-server", help="program to run as our server"
     )
     parser.add_argument(
-        "--ours-agent", type=Path, default=OUR_PROGRAMS / "proxy-agent", help="what to run as our agent"
+        "--ours-agent", type=Path, default=OUR_PROGRAMS / "proxy-agent", help="program to run as our agent"
     )
-    parser.add_argument("--pure", action="store_true", help="run ours as pure Python; --smoke does so anyway")
-    parser.add_argument("--json", type=Path, help="write everything, each sample included, to this file")
+    parser.add_argument("--pure", action="store_true", help="run our programs as pure Python; implied by --smoke")
+    parser.add_argument("--json", type=Path, help="write all results and samples to this file")
     parser.add_argument("--markdown", type=Path, help="write the tables to this file")
-    parser.add_argument("--into", type=Path, help=f"put the tables into this file, from {bench_report.BEGIN} on")
-    parser.add_argument("--svg", type=Path, help="draw ours against upstream into this file")
+    parser.add_argument("--into", type=Path, help=f"write the tables into this file, after {bench_report.BEGIN}")
+    parser.add_argument("--svg", type=Path, help="write a chart of the ratios to this file")
     return parser
 
 
@@ -177,12 +182,12 @@ def plan_of(options: argparse.Namespace, *, has_haproxy: bool = True) -> Plan:
 
 
 def _is_our_own(options: argparse.Namespace) -> bool:
-    """Whether this tree's programs run; a crowd of agents in one process can be made of no others."""
+    """Whether the programs of this tree run; only they can run many agents in one process."""
     return {options.ours_server.parent, options.ours_agent.parent} == {OUR_PROGRAMS}
 
 
 def _prepare_process() -> None:
-    """Let SIGTERM and SIGHUP clean up as Ctrl-C does, and let our children hold as many sockets as Go's do."""
+    """Clean up at SIGTERM and SIGHUP as at Ctrl-C; allow our children as many sockets as Go's programs."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -190,7 +195,7 @@ def _prepare_process() -> None:
 
 
 def _kill_leftovers() -> None:
-    """End a child that an interrupt hit between its start and its entry in our books."""
+    """Kill children that an interrupt hit between their start and their registration."""
     try:
         left = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
@@ -202,7 +207,7 @@ def _kill_leftovers() -> None:
 
 
 def _reap(pid: int) -> None:
-    """Wait until a killed child is gone from the kernel's table; whoever asks after us must not find it there."""
+    """Wait until a killed child has left the kernel's table of processes."""
     deadline = time.monotonic() + REAP_SECONDS
     with suppress(ChildProcessError):
         while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
@@ -225,7 +230,7 @@ def _report(results: Results, conditions: Conditions, options: argparse.Namespac
 
 
 def picture(svg: Path | None, document: Path) -> str:
-    """Return the line that shows the picture in the document, where both are written."""
+    """Return the Markdown line for the picture if both files are written."""
     if svg is None:
         return ""
     place = Path(os.path.relpath(svg, document.parent)).as_posix()
@@ -233,16 +238,16 @@ def picture(svg: Path | None, document: Path) -> str:
 
 
 def _check_files(options: argparse.Namespace) -> None:
-    """Refuse now what would be lost after half an hour."""
+    """Check before the run that results can be written after half an hour."""
     for path in (options.json, options.markdown, options.svg):
         if path is not None and not path.parent.is_dir():
-            raise BenchError(f"cannot write {path}", "its folder is not there", f"make it: mkdir -p {path.parent}")
+            raise BenchError(f"cannot write {path}", "its directory does not exist", f"mkdir -p {path.parent}")
     if options.into is None:
         return
     try:
         bench_report.into(options.into.read_text(), "")
     except (OSError, bench_report.NoMarkers) as error:
-        raise BenchError(f"cannot put tables into {options.into}", str(error), "add the two marker lines") from error
+        raise BenchError(f"cannot write tables into {options.into}", str(error), "add the two marker lines") from error
 
 
 def _our_environment(options: argparse.Namespace) -> dict[str, str]:
@@ -252,7 +257,7 @@ def _our_environment(options: argparse.Namespace) -> dict[str, str]:
         return {"PYTHONPATH": str(bench_compiled.compiled_source())}
     except bench_compiled.BuildFailed as error:
         remedy = "install a C compiler and Python's headers (Debian: gcc python3-dev), or measure with --pure"
-        raise BenchError("our package cannot be compiled", str(error), remedy) from error
+        raise BenchError("our package did not compile", str(error), remedy) from error
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -260,8 +265,8 @@ def _run(options: argparse.Namespace) -> int:
     haproxy = bench_haproxy.find()
     plan = plan_of(options, has_haproxy=haproxy is not None)
     programs = {
-        "upstream": Program(_peer("proxy-server"), _peer("proxy-agent"), logs_to_file=False),
-        "ours": Program(
+        "upstream": TunnelPrograms(_peer("proxy-server"), _peer("proxy-agent"), logs_to_file=False),
+        "ours": TunnelPrograms(
             options.ours_server, options.ours_agent, logs_to_file=True, environment=_our_environment(options)
         ),
     }
@@ -278,7 +283,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     folder = Path(tempfile.mkdtemp(prefix="umbilical-bench-"))
     try:
-        bench = Bench(plan, Stage(programs, haproxy, generator, folder))
+        bench = Bench(plan, BenchSetup(programs, haproxy, generator, folder))
         code = _run_to_an_end(bench)
         _report(bench.results, conditions, options)
         _clean(folder, keep_logs=bool(bench.results.failures))
@@ -292,7 +297,7 @@ def _run_to_an_end(bench: Bench) -> int:
     try:
         bench.run()
     except KeyboardInterrupt:
-        say("interrupted: this is what was measured until then")
+        say("interrupted: these are the results until now")
         return INTERRUPTED
     finally:
         _kill_leftovers()
@@ -300,7 +305,7 @@ def _run_to_an_end(bench: Bench) -> int:
 
 
 def _clean(folder: Path, *, keep_logs: bool) -> None:
-    """Remove the keys in any case, and the programs' logs unless they are needed to see what went wrong."""
+    """Remove the keys, and the programs' logs unless they are needed to find a failure."""
     shutil.rmtree(folder / "pki" if keep_logs else folder, ignore_errors=True)
     if keep_logs:
         say(f"the logs of the programs are kept in {folder}")

@@ -1,8 +1,8 @@
-"""Many of our agents in one process: two hundred of them as processes would measure the machine, not the server.
+"""Runs many of our agents in one process: 200 processes would measure the machine, not the server.
 
     bench_agents.py COUNT PREFIX FLAG...
 
-The flags are those of `proxy-agent`; the agents' ids are PREFIX-0 and so on. Runs until it is killed.
+The flags are those of `proxy-agent`; the agents' ids are PREFIX-0, PREFIX-1 and so on. Runs until it is killed.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""How long `bootstrap patch` and `bootstrap verify` take on a large bootstrap.ign, as whole processes.
+"""Measures `bootstrap patch` and `bootstrap verify` on a large bootstrap.ign, as whole processes.
 
-No other program does the same job, so the yardstick in the same run is what people do by hand today: jq, which
-decodes one file of the same config. The goal is a second each; it is said in the report, never an exit code.
+No other program does the same, so the reference in the same run is jq, which decodes one file of the same config. The
+goal is one second each; a missed goal is reported and does not change the exit code.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-# The corpus of bootstrap configs belongs to the tests; there is no second generator.
+# The generator of bootstrap configs belongs to the tests.
 sys.path.insert(0, str(ROOT))
 
 CONFIG_BYTES: Final = 5_000_000
@@ -29,18 +29,18 @@ JQ_FILTER: Final = '.storage.files[] | select(.path == "/usr/local/bin/bootkube.
 
 
 @dataclass(frozen=True)
-class Row:
+class TimedCommand:
     name: str
     command: tuple[str, ...]
     goal_seconds: float | None = GOAL_SECONDS
-    """None: a yardstick."""
+    """None: a reference without a goal."""
     makes: Path | None = None
-    """What it writes and would not overwrite; taken away before each run."""
+    """A file that it writes and does not overwrite; deleted before each run."""
 
 
 @dataclass(frozen=True)
-class Result:
-    row: Row
+class CommandTimes:
+    row: TimedCommand
     seconds: tuple[float, ...]
 
     @property
@@ -49,35 +49,35 @@ class Result:
 
 
 def write_config(folder: Path) -> Path:
-    """Write a config of five megabytes as an installer of a current release would."""
+    """Write a config of five megabytes like that of a current installer."""
     from tests.support.bootstrap_corpus import bootstrap_config
 
     path = folder / "bootstrap.ign"
-    # No platform: those that carry the file in a Secret refuse one of this size, as they should.
+    # No platform: platforms that store the file in a Secret refuse this size.
     path.write_bytes(bootstrap_config("4.18", platform="none", padding_bytes=CONFIG_BYTES * 3 // 4))
     return path
 
 
-def rows(config: Path) -> list[Row]:
+def rows(config: Path) -> list[TimedCommand]:
     result = config.with_name("patched.ign")
     program, plain, patched = str(UMBILICAL), str(config), str(result)
     found = [
-        Row("bootstrap patch", (program, "bootstrap", "patch", plain, "--out", patched), makes=result),
-        Row("bootstrap verify, plain", (program, "bootstrap", "verify", plain, "-o", "json")),
-        Row("bootstrap verify, patched", (program, "bootstrap", "verify", patched, "-o", "json")),
-        Row("umbilical version (start alone)", (program, "version"), goal_seconds=None),
+        TimedCommand("bootstrap patch", (program, "bootstrap", "patch", plain, "--out", patched), makes=result),
+        TimedCommand("bootstrap verify, plain", (program, "bootstrap", "verify", plain, "-o", "json")),
+        TimedCommand("bootstrap verify, patched", (program, "bootstrap", "verify", patched, "-o", "json")),
+        TimedCommand("umbilical version (start only)", (program, "version"), goal_seconds=None),
     ]
     jq = shutil.which("jq")
     if jq is not None:
-        found.append(Row("jq, one file of it (yardstick)", (jq, "-r", JQ_FILTER, plain), goal_seconds=None))
+        found.append(TimedCommand("jq, one file of it (reference)", (jq, "-r", JQ_FILTER, plain), goal_seconds=None))
     return found
 
 
-def measure(row: Row, rounds: int) -> Result:
-    """Run the command that often.
+def measure(row: TimedCommand, rounds: int) -> CommandTimes:
+    """Run the command `rounds` times.
 
     Raises:
-        RuntimeError: it failed, so its time means nothing.
+        RuntimeError: the command failed.
     """
     seconds = []
     for _ in range(rounds):
@@ -88,21 +88,21 @@ def measure(row: Row, rounds: int) -> Result:
         seconds.append(time.monotonic() - began)
         if done.returncode != 0:
             raise RuntimeError(f"{row.name}: exit {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
-    return Result(row, tuple(seconds))
+    return CommandTimes(row, tuple(seconds))
 
 
-def line(result: Result) -> str:
+def line(result: CommandTimes) -> str:
     spread = f"{min(result.seconds):.3f}..{max(result.seconds):.3f}"
     return f"{result.row.name:<34} {result.median:7.3f} s   {spread:<14} {_goal(result)}".rstrip()
 
 
-def _goal(result: Result) -> str:
+def _goal(result: CommandTimes) -> str:
     goal = result.row.goal_seconds
-    return "" if goal is None else f"goal {goal:g} s, {'kept' if result.median < goal else 'MISSED'}"
+    return "" if goal is None else f"goal {goal:g} s, {'met' if result.median < goal else 'MISSED'}"
 
 
 def _decoded_size(config: Path) -> int:
-    """How many bytes the files hold once decoded: what a reader of the report wants to know beside the size."""
+    """Return the size of all decoded files."""
     import json
 
     files = json.loads(config.read_bytes())["storage"]["files"]
@@ -111,9 +111,9 @@ def _decoded_size(config: Path) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Patch and verify of a 5 MB bootstrap.ign.")
-    parser.add_argument("--rounds", type=int, default=5, help="runs of each; the median counts (5)")
-    parser.add_argument("--smoke", action="store_true", help="only show that every row runs")
+    parser = argparse.ArgumentParser(description="Measure patch and verify of a 5 MB bootstrap.ign.")
+    parser.add_argument("--rounds", type=int, default=5, help="number of runs of each; the median is reported (5)")
+    parser.add_argument("--smoke", action="store_true", help="only check that every row runs")
     options, _ = parser.parse_known_args(arguments)
     with tempfile.TemporaryDirectory(prefix="umbilical-bench-") as folder:
         config = write_config(Path(folder))

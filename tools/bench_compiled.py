@@ -1,6 +1,6 @@
-"""Our package compiled for the bench's interpreter, in a cache outside the tree.
+"""Compiles our package for the benchmark's interpreter, in a cache outside the tree.
 
-The key is the source and the interpreter: an edit or another Python makes a new one, anything else takes what is there.
+The key is a hash of the sources and of the interpreter.
 """
 
 import hashlib
@@ -14,14 +14,14 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 COPIED: Final = ("src", "tools", "setup.py", "pyproject.toml", "README.md", "LICENSE")
-# What a build depends on; of the tools only the list of what is compiled.
+# What a build depends on; of the tools only the list of compiled modules.
 HASHED: Final = ("src", "setup.py", "pyproject.toml", "tools/compiled.py")
 KEPT: Final = 3
 BUILD_TIMEOUT_SECONDS: Final = 1800
 
 
 class BuildFailed(Exception):
-    """The package could not be compiled; the text is the compiler's first complaint."""
+    """The package did not compile; the text is the first error of the compiler."""
 
 
 def cache_folder() -> Path:
@@ -30,7 +30,7 @@ def cache_folder() -> Path:
 
 
 def key(root: Path) -> str:
-    """Name this source on this interpreter."""
+    """Return the key of these sources and this interpreter."""
     digest = hashlib.sha256(sys.version.encode() + sys.prefix.encode())
     for path in sorted(_hashed(root)):
         digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
@@ -44,10 +44,10 @@ def _hashed(root: Path) -> list[Path]:
 
 
 def compiled_source(root: Path = ROOT, cache: Path | None = None) -> Path:
-    """Return the folder to put on PYTHONPATH, built now unless it is there.
+    """Return the folder to put on PYTHONPATH, built unless it is cached.
 
     Raises:
-        BuildFailed: mypyc or the C compiler refused.
+        BuildFailed: mypyc or the C compiler failed.
     """
     folder = (cache or cache_folder()) / key(root)
     if not folder.is_dir():
@@ -85,7 +85,7 @@ def _build(root: Path, scratch: Path) -> None:
 
 
 def _place(built: Path, folder: Path) -> None:
-    """Rename, so that nobody finds a half of it; whoever was faster has built the same."""
+    """Rename, so that a build is complete or absent. A parallel build that was faster has the same content."""
     try:
         built.rename(folder)
     except OSError:

@@ -1,4 +1,4 @@
-"""One of our servers with very many idle tunnels over very many agents: does its work get dearer with its size?"""
+"""Measures one of our servers with many idle tunnels and agents: does the cost of a dial grow with them?"""
 
 import re
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from bench_load import Generator, Running
-from bench_tunnel import Tunnel, get
+from bench_tunnel import RunningTunnel, get
 from umbilical.host.processes import Child
 
 AGENTS_PROGRAM: Final = Path(__file__).resolve().parent / "bench_agents.py"
@@ -21,7 +21,7 @@ POLL_SECONDS: Final = 0.05
 
 @dataclass(frozen=True)
 class CrowdSize:
-    """How many agents and tunnels, and over how many processes: one may have 20,000 files open."""
+    """Numbers of agents, tunnels and processes; one process may have 20,000 open files."""
 
     agents: int
     tunnels: int
@@ -31,15 +31,15 @@ class CrowdSize:
         return f"{self.tunnels:,} idle tunnels over {self.agents} agent connections"
 
 
-class CrowdServer(Tunnel):
-    """A server of ours without an agent of its own; agents are attached and detached, many to a process."""
+class CrowdServer(RunningTunnel):
+    """Our server without an agent; agents are attached and detached, many per process."""
 
     def _begin(self) -> None:
         self._start_server()
 
     @contextmanager
     def agents(self, count: int, processes: int) -> Iterator[None]:
-        """Attach agents and wait until the server has them all; leaving the block kills them."""
+        """Attach agents and wait until all are connected; leaving the block kills them."""
         roles = [f"agents-{number}" for number in range(processes)]
         try:
             for number, role in enumerate(roles):
@@ -52,7 +52,7 @@ class CrowdServer(Tunnel):
     def _start_agents(self, role: str, count: int) -> Child:
         program = self._programs[self.pair.agent]
         log = program.log_flags(self._folder / f"{role}.log")
-        # Ports of their own choice: nobody asks these agents how they are.
+        # Port 0: nothing probes these agents.
         flags = [*self._agent_flags(), "--health-server-port=0", "--admin-server-port=0", *log]
         command: list[str | Path] = [sys.executable, AGENTS_PROGRAM, str(count), role, *flags]
         return self._launch(role, f"our {role}", command, program.environment)
@@ -69,13 +69,13 @@ class CrowdServer(Tunnel):
 
 
 def share(whole: int, parts: int, number: int) -> int:
-    """Return one part's share, so that all together are the whole."""
+    """Return the share of one part; all shares add up to the whole."""
     return whole * (number + 1) // parts - whole * number // parts
 
 
 @contextmanager
 def idle_tunnels(generator: Generator, entrance: Sequence[str], size: CrowdSize) -> Iterator[list[Running]]:
-    """Open the tunnels by several generators, one after the other, and keep them open in the block."""
+    """Open the tunnels with several generators, one after the other, and keep them open during the block."""
     with ExitStack() as stack:
         held = []
         for number in range(size.processes):

@@ -1,7 +1,7 @@
-"""Two haproxy processes in the tunnel's shape: Unix socket in, TLS with client certificates between, TCP out.
+"""Two haproxy processes in place of a tunnel: a Unix socket, mutual TLS between them, TCP to the endpoint.
 
-They know no dial: every connection on the socket leads to one endpoint, and has a TLS connection of its own. What they
-carry is what a machine gives to programs of this shape, so it stands beside the bulk rows as their limit.
+They have no dials: every connection goes to one endpoint over its own TLS connection. Their rate is what the machine
+allows for such programs, so it is shown in the bulk rows as the limit.
 """
 
 import shutil
@@ -30,7 +30,7 @@ defaults
 
 
 def find() -> Path | None:
-    """Return the program, or None where it is not installed; it then has no column in the report."""
+    """Return the program; None if it is not installed, then the report has no column for it."""
     found = shutil.which(PROGRAM, path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
     return Path(found) if found else None
 
@@ -44,7 +44,7 @@ def version(program: Path) -> str:
 
 
 class Relay(Carrier):
-    """The near process plays the server's part, the far one the agent's."""
+    """The near process is in place of the server, the far one in place of the agent."""
 
     def __init__(self, program: Path, pki: Pki, folder: Path) -> None:
         super().__init__(LIMIT, folder)
@@ -82,7 +82,7 @@ class Relay(Carrier):
         )
 
     def _pem(self, name: str, pair: tuple[Path, Path]) -> Path:
-        """Certificate and key in one file, which is how haproxy wants them."""
+        """Return a file with certificate and key, as haproxy needs it."""
         folder = self._pki.authority.parent
         return write_file(folder / f"haproxy-{name}.pem", b"".join(path.read_bytes() for path in pair), overwrite=True)
 

@@ -1,4 +1,4 @@
-"""The compiled load generator as the bench runs it: one measurement, or tunnels that are held open."""
+"""Runs the compiled load generator: for one measurement, or with tunnels that stay open."""
 
 import json
 import subprocess
@@ -7,38 +7,38 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from bench_rows import Row
+from bench_rows import BenchRow
 
-# The generator gives up by itself after 60 s of opening and 20 s of stalling; this is for one that does not.
+# The generator has its own limits of 60 s for opening and 20 s for stalls; this is for one that hangs.
 GRACE_SECONDS: Final = 90.0
 
 
 class LoadFailed(Exception):
-    """The generator could not measure, or saw errors."""
+    """The generator failed or reported errors."""
 
 
 class Generator:
-    """Runs `umbilical-load`, and ends it in every case. An entrance is the flags that lead it into a tunnel."""
+    """Runs `umbilical-load`, and always ends it. An entrance is the flags for connecting to a tunnel."""
 
     def __init__(self, program: Path) -> None:
         self._program = program
 
-    def measure(self, row: Row, entrance: Sequence[str], seconds: float) -> dict[str, float]:
-        """Load the tunnel for the window and return the generator's numbers.
+    def measure(self, row: BenchRow, entrance: Sequence[str], seconds: float) -> dict[str, float]:
+        """Load the tunnel for `seconds` and return the generator's numbers.
 
         Raises:
-            LoadFailed: it ended with an error, or an operation failed.
+            LoadFailed: the generator or an operation failed.
         """
         flags = [*entrance, f"--test={row.test}", f"--connections={row.connections}", f"--seconds={seconds}"]
         with self._start(flags) as running:
             return _numbers(running.finish(seconds + GRACE_SECONDS))
 
     def rest(self, entrance: Sequence[str], tunnels: int) -> "Running":
-        """Start to open tunnels that each echo once and then rest until the block ends."""
+        """Open tunnels that each echo once and are then idle until the block ends."""
         return self._start([*entrance, "--test=idle", f"--connections={tunnels}"])
 
     def hold(self, entrance: Sequence[str], test: str, connections: int, seconds: float) -> "Running":
-        """Start to open tunnels that stay for several windows, each begun by `Running.window`."""
+        """Open tunnels that stay for several windows, each started by `Running.window`."""
         return self._start(
             [*entrance, "--hold", f"--test={test}", f"--connections={connections}", f"--seconds={seconds}"]
         )
@@ -52,7 +52,7 @@ class Running:
 
     def __init__(self, command: list[str]) -> None:
         pipe = subprocess.PIPE
-        # A session of its own: Ctrl-C in the terminal reaches the bench alone, which then ends it.
+        # Its own session: Ctrl-C in the terminal only reaches the benchmark, which then ends it.
         self._process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
         )
@@ -71,7 +71,7 @@ class Running:
         return self._process.pid
 
     def finish(self, timeout_seconds: float) -> str:
-        """Wait for the end and return what it printed."""
+        """Wait for the end and return the output."""
         try:
             output, complaint = self._process.communicate(timeout=timeout_seconds)
         except subprocess.TimeoutExpired as error:
@@ -81,13 +81,13 @@ class Running:
         return output
 
     def wait_opened(self, tunnels: int) -> None:
-        """Wait for the line that says that all tunnels are open; the generator ends by itself if they do not."""
+        """Wait for the line that reports all tunnels open. On failure the generator exits."""
         line = self._line()
         if json.loads(line) != {"opened": tunnels}:
-            raise LoadFailed(f"the generator said {line.strip()!r} instead of opening {tunnels} tunnels")
+            raise LoadFailed(f"the generator printed {line.strip()!r} instead of opening {tunnels} tunnels")
 
     def window(self) -> dict[str, float]:
-        """Measure one window of a held test: of an exchange from now on, of a transfer since the window before."""
+        """Measure one window of a held test: of exchanges from now on, of transfers since the previous window."""
         self.ask()
         return self.answer()
 
@@ -107,12 +107,12 @@ class Running:
         line = self._process.stdout.readline()
         if not line:
             self.finish(GRACE_SECONDS)
-            raise LoadFailed("the generator ended without a word")
+            raise LoadFailed("the generator exited without output")
         return line
 
 
 def _numbers(output: str) -> dict[str, float]:
     result: dict[str, object] = json.loads(output)
     if result["errors"]:
-        raise LoadFailed(f"{result['errors']} errors, the first: {result.get('first_error', 'not told')}")
+        raise LoadFailed(f"{result['errors']} errors, the first: {result.get('first_error', 'unknown')}")
     return {name: float(value) for name, value in result.items() if isinstance(value, int | float)}

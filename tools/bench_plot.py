@@ -1,6 +1,6 @@
-"""The bars of the bench as a picture: ours against upstream, one horizontal bar each, on a scale of doublings.
+"""The benchmark's ratios to upstream as an SVG bar chart on a logarithmic scale.
 
-Written by hand as SVG, which is small, readable in a diff and follows the reader's light or dark theme.
+Hand-written SVG is small, readable in a diff and follows the reader's light or dark theme.
 """
 
 import math
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from bench_rows import OURS, Judgement, Results, judge
+from bench_rows import OURS, BarResult, Results, check_bars
 from bench_tables import Conditions, measure_name, ratio
 
 WIDTH: Final = 860
@@ -45,10 +45,12 @@ STYLE: Final = """\
 
 
 def svg(results: Results, conditions: Conditions) -> str:
-    """Draw every bar of ours against upstream that was measured."""
-    shown = [one for one in judge(results) if one.bar.pair == OURS and one.bar.to_upstream and one.measured is not None]
-    more = [judgement for judgement in shown if not judgement.bar.is_ceiling]
-    less = [judgement for judgement in shown if judgement.bar.is_ceiling]
+    """Draw all measured ratios of ours to upstream."""
+    shown = [
+        one for one in check_bars(results) if one.bar.pair == OURS and one.bar.to_upstream and one.measured is not None
+    ]
+    more = [checked for checked in shown if not checked.bar.is_ceiling]
+    less = [checked for checked in shown if checked.bar.is_ceiling]
     body: list[str] = []
     top = TOP
     for title, group in (("Rates: longer to the right is better", more), ("Costs: longer to the left is better", less)):
@@ -59,7 +61,7 @@ def svg(results: Results, conditions: Conditions) -> str:
 
 
 def x_of(value: float) -> float:
-    """Place a ratio on the scale; what is off the scale stands at its end."""
+    """Return the position of a ratio on the scale, limited to its ends."""
     held = min(max(value, LOWEST), HIGHEST)
     share = (math.log2(held) - math.log2(LOWEST)) / (math.log2(HIGHEST) - math.log2(LOWEST))
     return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
@@ -97,36 +99,36 @@ def _grid(bottom: int) -> Iterable[str]:
         yield f'<text class="quiet" x="{x}" y="{bottom + 16}" text-anchor="middle">{name}</text>'
 
 
-def _group(title: str, judgements: Sequence[Judgement], top: int) -> list[str]:
+def _group(title: str, checked_bars: Sequence[BarResult], top: int) -> list[str]:
     lines = [f'<text class="group" x="16" y="{top + 12}">{escape(title)}</text>']
-    for number, judgement in enumerate(judgements):
-        lines += _line(judgement, top + 22 + number * LINE)
+    for number, checked in enumerate(checked_bars):
+        lines += _line(checked, top + 22 + number * LINE)
     return lines
 
 
-def _line(judgement: Judgement, y: int) -> list[str]:
-    assert judgement.measured is not None
-    even, end, mark = x_of(1.0), x_of(judgement.measured), x_of(judgement.bar.limit)
-    kind = "met" if judgement.is_met else "missed"
+def _line(checked: BarResult, y: int) -> list[str]:
+    assert checked.measured is not None
+    even, end, mark = x_of(1.0), x_of(checked.measured), x_of(checked.bar.limit)
+    kind = "met" if checked.is_met else "missed"
     left, width = min(even, end), max(abs(end - even), 1.0)
     beyond, anchor = (end + 6, "start") if end >= even else (end - 6, "end")
-    # Bar, mark and number must not hide each other: the number stands beyond whichever reaches further.
+    # Bar, mark and number must not overlap: the number is placed after the longer of bar and mark.
     if (mark - end) * (1 if end >= even else -1) > -4:
         beyond = mark + 6 if end >= even else mark - 6
     return [
-        f'<text x="{LEFT - 12}" y="{y + 10}" text-anchor="end">{escape(_label(judgement))}</text>',
+        f'<text x="{LEFT - 12}" y="{y + 10}" text-anchor="end">{escape(_label(checked))}</text>',
         f'<rect class="{kind}" x="{left:.1f}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2"/>',
         f'<line class="mark" x1="{mark}" y1="{y - 2}" x2="{mark}" y2="{y + BAR + 2}"/>',
-        f'<text x="{beyond:.1f}" y="{y + 10}" text-anchor="{anchor}">{ratio(judgement.measured)}</text>',
+        f'<text x="{beyond:.1f}" y="{y + 10}" text-anchor="{anchor}">{ratio(checked.measured)}</text>',
     ]
 
 
-def _label(judgement: Judgement) -> str:
-    name = measure_name(judgement)
-    row = judgement.bar.row.name
+def _label(checked: BarResult) -> str:
+    name = measure_name(checked)
+    row = checked.bar.row.name
     return row if name in {"rate", "memory", "start"} else f"{row}, {name}"
 
 
-def _description(shown: Sequence[Judgement], conditions: Conditions) -> str:
+def _description(shown: Sequence[BarResult], conditions: Conditions) -> str:
     told = [f"{_label(one)} {ratio(one.measured)} (bar {one.bar.shown})" for one in shown]
     return f"Ratios of ours to upstream, median of {conditions.rounds} rounds: {'; '.join(told)}."

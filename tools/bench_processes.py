@@ -1,4 +1,4 @@
-"""What /proc tells about processes: CPU and memory, of one, of the bench, of the whole machine."""
+"""CPU and memory from /proc: of one process, of the benchmark, of the whole machine."""
 
 import os
 import resource
@@ -14,7 +14,7 @@ def cpu_seconds(pid: int) -> float:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return 0.0
-    # The program's name stands in parentheses and may hold blanks: count from behind it.
+    # The program's name is in parentheses and may contain spaces: count fields after it.
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
@@ -27,12 +27,12 @@ def resident_bytes(pid: int) -> int:
 
 
 def machine_cpu_seconds() -> float:
-    """Return what all processes used: user, nice and system, and what other guests of the host took (steal)."""
+    """Return the CPU time of all processes (user, nice, system) and of other guests of the host (steal)."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     return sum(int(fields[index]) for index in (1, 2, 3, 8)) / TICKS_PER_SECOND
 
 
 def bench_cpu_seconds() -> float:
-    """Return what this process and the generators that it waited for used."""
+    """Return the CPU time of this process and of its ended generators."""
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)

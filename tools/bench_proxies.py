@@ -1,7 +1,7 @@
-"""Our proxies beside what people use in their place: `ssh -D` for SOCKS5, tinyproxy for CONNECT. Ratios, no verdicts.
+"""Compares our proxies with the usual alternatives, as ratios: `ssh -D` for SOCKS5, tinyproxy for CONNECT.
 
-Ours stand in front of a tunnel: three processes and TLS between two of them. ssh has two with its own encryption
-between them; tinyproxy is one process that encrypts nothing, so it shows what a plain proxy costs.
+Ours use a tunnel: three processes, with TLS between two of them. ssh has two processes with its own encryption between
+them. tinyproxy is one process without encryption, and shows the cost of a plain proxy.
 """
 
 import argparse
@@ -20,15 +20,15 @@ from typing import Final
 import peers
 from bench_compiled import compiled_source
 from bench_load import Generator, LoadFailed
-from bench_rows import OURS, Pair, Row
-from bench_tunnel import POLL_SECONDS, READY_SECONDS, Carrier, Pki, Program, Tunnel, free_port
+from bench_rows import OURS, BenchRow, Pair
+from bench_tunnel import POLL_SECONDS, READY_SECONDS, Carrier, Pki, RunningTunnel, TunnelPrograms, free_port
 from umbilical.host.files import write_file
 from umbilical.host.processes import run
 
 PROGRAMS: Final = Path(sys.executable).parent
 KEYGEN_SECONDS: Final = 30
 ROWS: Final = tuple(
-    Row("rate", "", test, count)
+    BenchRow("rate", "", test, count)
     for test, count in (("dial", 1), ("dial", 16), ("echo", 16), ("download", 1), ("download", 8), ("upload", 8))
 )
 Reading = Mapping[str, float]
@@ -39,12 +39,12 @@ def accepts(port: int) -> bool:
         return True
 
 
-class OurProxy(Tunnel):
-    """A proxy in front of our server's Unix socket; endpoints are given by address, so nobody resolves anything."""
+class OurProxy(RunningTunnel):
+    """A proxy that uses our server's Unix socket; endpoints are IP addresses, so no names are resolved."""
 
     def __init__(self, kind: str, pki: Pki, folder: Path, environment: Mapping[str, str]) -> None:
         server, agent = PROGRAMS / "proxy-server", PROGRAMS / "proxy-agent"
-        ours = Program(server, agent, logs_to_file=True, environment=environment)
+        ours = TunnelPrograms(server, agent, logs_to_file=True, environment=environment)
         super().__init__(OURS, "http-connect", {"ours": ours}, pki, folder)
         self._environment = environment
         self._kind = kind
@@ -66,7 +66,7 @@ class OurProxy(Tunnel):
 
 
 class SshForward(Carrier):
-    """sshd on loopback, and `ssh -D` into it; keys are made for this run."""
+    """sshd on loopback, and `ssh -D` to it, with keys for this run."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(Pair("ssh", "ssh", "ssh"), folder)
@@ -81,7 +81,7 @@ class SshForward(Carrier):
         for name in ("key", "host"):
             run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], KEYGEN_SECONDS)
         if os.geteuid() == 0:
-            Path("/run/sshd").mkdir(exist_ok=True)  # a root sshd refuses to start without its empty directory
+            Path("/run/sshd").mkdir(exist_ok=True)  # sshd as root does not start without this directory
         write_file(folder / "authorized", (folder / "key.pub").read_bytes())
         config = write_file(folder / "sshd_config", self._daemon_config().encode())
         self._launch("server", "sshd", [_found("sshd"), "-D", "-e", "-f", config], {})
@@ -126,7 +126,7 @@ class Tinyproxy(Carrier):
 
 @dataclass(frozen=True)
 class Contest:
-    """Who stands beside whom. `other` is None where its program is not installed."""
+    """One comparison. `other` is None if its program is not installed."""
 
     kind: str
     beside: str
@@ -156,12 +156,12 @@ def _found(name: str) -> str:
     return found
 
 
-def value(row: Row, reading: Reading) -> float:
+def value(row: BenchRow, reading: Reading) -> float:
     return reading["mb_per_second" if row.is_transfer else "rate"]
 
 
-def line(kind: str, row: Row, ours: Sequence[Reading], other: Sequence[Reading]) -> str:
-    """Medians side by side, and the median of the rounds' ratios: rounds differ, and their halves much less."""
+def line(kind: str, row: BenchRow, ours: Sequence[Reading], other: Sequence[Reading]) -> str:
+    """Return both medians, and the median of the ratios per round, which vary less than the rates."""
     label = {"dial": "requests", "echo": "exchanges"}.get(row.test, row.test)
     mine = [value(row, reading) for reading in ours]
     told = f"{kind:<7} {label:<10} {row.connections:>3}  {statistics.median(mine):>10,.0f} {row.unit:<5}"
@@ -173,9 +173,9 @@ def line(kind: str, row: Row, ours: Sequence[Reading], other: Sequence[Reading])
 
 
 def contend(contest: Contest, load: Generator, folder: Path, rounds: int, seconds: float) -> list[str]:
-    """Run every row, ours and the other by turns; all processes live for one round."""
-    mine: dict[Row, list[Reading]] = {row: [] for row in ROWS}
-    theirs: dict[Row, list[Reading]] = {row: [] for row in ROWS}
+    """Run every row, alternating ours and the other; processes are restarted for each round."""
+    mine: dict[BenchRow, list[Reading]] = {row: [] for row in ROWS}
+    theirs: dict[BenchRow, list[Reading]] = {row: [] for row in ROWS}
     for number in range(rounds):
         _round(contest.ours(folder / f"{contest.kind}-{number}"), load, seconds, mine)
         if contest.other is not None:
@@ -183,7 +183,7 @@ def contend(contest: Contest, load: Generator, folder: Path, rounds: int, second
     return [line(contest.kind, row, mine[row], theirs[row]) for row in ROWS]
 
 
-def _round(carrier: Carrier, load: Generator, seconds: float, into: dict[Row, list[Reading]]) -> None:
+def _round(carrier: Carrier, load: Generator, seconds: float, into: dict[BenchRow, list[Reading]]) -> None:
     with carrier:
         for row in ROWS:
             into[row].append(load.measure(row, carrier.entrance, seconds))
@@ -192,23 +192,23 @@ def _round(carrier: Carrier, load: Generator, seconds: float, into: dict[Row, li
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Our proxies beside ssh -D and tinyproxy.")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of each; medians count (5)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="length of one measurement (2)")
-    parser.add_argument("--smoke", action="store_true", help="only show that every row runs")
-    parser.add_argument("--pure", action="store_true", help="our programs as they are, not compiled")
+    parser = argparse.ArgumentParser(description="Compare our proxies with ssh -D and tinyproxy.")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds; medians are reported (5)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of each measurement in seconds (2)")
+    parser.add_argument("--smoke", action="store_true", help="only check that every row runs")
+    parser.add_argument("--pure", action="store_true", help="run our programs as pure Python")
     options, _ = parser.parse_known_args(arguments)
     rounds, seconds = (1, 0.3) if options.smoke else (options.rounds, options.seconds)
     program = peers.binary("umbilical-load")
     if program is None:
-        print("no load generator: run `make peers GROUP=bench`", file=sys.stderr)
+        print("the load generator is missing: run `make peers GROUP=bench`", file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory(prefix="umbilical-bench-") as name:
         folder = Path(name)
         environment = {} if options.smoke or options.pure else {"PYTHONPATH": str(compiled_source())}
         for contest in contests(Pki(folder / "pki"), environment):
             beside = contest.beside if contest.other is not None else f"{contest.beside} is not installed"
-            print(f"\nproxy {contest.kind} through our tunnel, beside {beside}: ours, theirs, ratio; {rounds} rounds")
+            print(f"\nproxy {contest.kind} through our tunnel, and {beside}: ours, other, ratio; {rounds} rounds")
             for told in contend(contest, Generator(program), folder, rounds, seconds):
                 print(told, flush=True)
     return 0

@@ -1,8 +1,8 @@
-"""Print the interpreter that the bench should run on: the fastest of the machine's.
+"""Print the interpreter for the benchmark: the fastest of this machine.
 
-A Python built without profile-guided optimisation, as version managers often leave it, is slower by a tenth at echoes
-and more at dials; Debian's is built with it, but its configuration does not say so. So a short loop is timed on each,
-and a faster one gets an environment of its own.
+A Python built without profile-guided optimisation, as often by version managers, is slower by a tenth at echoes and by
+more at dials. Debian's is built with it, but its configuration does not show it. So a short loop is timed on each
+interpreter, and a faster one gets its own environment.
 """
 
 import subprocess
@@ -13,7 +13,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 CANDIDATES: Final = (Path("/usr/bin/python3"), Path("/usr/local/bin/python3"))
 FOLDER: Final = ROOT / ".venv-bench"
-# Attribute access, calls, small integers, slices: what a data path in Python is made of.
+# Attribute access, calls, small integers, slices: typical of a data path in Python.
 SAMPLE: Final = """
 import sys, time
 if sys.version_info < (3, 11): sys.exit(1)
@@ -28,13 +28,13 @@ def run():
 print(min(run() for _ in range(15)))
 """
 WORTH_IT: Final = 1.05
-"""At about the same speed the system's own is taken: it is what people run server and agent on."""
+"""At about the same speed the system's own is used, as for servers and agents in production."""
 SAMPLE_TIMEOUT_SECONDS: Final = 60
 MAKE_TIMEOUT_SECONDS: Final = 1300
 
 
 def seconds_of(python: Path) -> float | None:
-    """How long the sample takes on this interpreter; None where it cannot run."""
+    """Return the time of the sample on this interpreter; None if it does not run."""
     if not python.exists():
         return None
     command = [str(python), "-c", SAMPLE]
@@ -46,7 +46,7 @@ def seconds_of(python: Path) -> float | None:
 
 
 def fastest(here: Path, candidates: tuple[Path, ...]) -> Path:
-    """The fastest of these that is not clearly slower than `here`, or `here`."""
+    """Return the fastest interpreter; a candidate may be slightly slower than `here`."""
     best, best_seconds = here, (seconds_of(here) or float("inf")) * WORTH_IT
     for candidate in candidates:
         seconds = seconds_of(candidate)
@@ -56,7 +56,7 @@ def fastest(here: Path, candidates: tuple[Path, ...]) -> Path:
 
 
 def make_environment(python: Path, folder: Path) -> Path | None:
-    """An environment of this interpreter with our package in it; None, with the reason on stderr, where it fails."""
+    """Create an environment of this interpreter with our package; None if that fails, with the reason on stderr."""
     command = [str(python), str(ROOT / "tools" / "environment.py"), str(folder)]
     made = subprocess.run(command, stdout=sys.stderr, check=False, timeout=MAKE_TIMEOUT_SECONDS)
     return folder / "bin" / "python" if made.returncode == 0 else None
@@ -68,7 +68,7 @@ def choose(here: Path, candidates: tuple[Path, ...] = CANDIDATES, folder: Path =
         return here
     made = make_environment(best, folder)
     if made is None:
-        print(f"bench: {best} is faster, but cannot be used; ours will look slower than it is", file=sys.stderr)
+        print(f"bench: {best} is faster, but its environment failed; our numbers will be too low", file=sys.stderr)
         return here
     return made
 

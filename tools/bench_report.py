@@ -1,4 +1,4 @@
-"""The bench's results for people and programs: text, Markdown, a part of a document, JSON; and remarks on them."""
+"""The benchmark's results as text, Markdown, part of a document and JSON, with remarks."""
 
 import json
 import textwrap
@@ -6,22 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Final
 
-from bench_rows import PAIRS, UPSTREAM, Pair, Results, Row, generator_bound, judge, quotient
+from bench_rows import PAIRS, UPSTREAM, BenchRow, Pair, Results, check_bars, generator_bound, quotient
 from bench_tables import Conditions, Table, measure_name, met, most, tables
 
 TEXT_WIDTH: Final = 120
-# Below this the remainder is mostly rounding: the kernel counts in ticks of 10 ms.
+# Less is mostly rounding: the kernel counts in ticks of 10 ms.
 NOISE_CORES: Final = 0.15
 BEGIN: Final = "<!-- bench:begin -->"
 END: Final = "<!-- bench:end -->"
 
 
 class NoMarkers(ValueError):
-    """The document does not say where the tables go."""
+    """The document has no markers for the tables."""
 
 
 def remarks(results: Results) -> list[str]:
-    """Say what a reader must know before trusting or quoting the numbers."""
+    """Return what a reader must know before using the numbers."""
     return [
         *_generator_rows(results),
         *_noise(results),
@@ -47,20 +47,20 @@ def markdown(results: Results, conditions: Conditions) -> str:
 
 
 def into(document: str, part: str) -> str:
-    """Put the part between the two marker lines, in place of what stands there.
+    """Replace the text between the two marker lines by the part.
 
     Raises:
-        NoMarkers: they are not there, once each and in order.
+        NoMarkers: the document does not contain each once and in order.
     """
     before, begin, rest = document.partition(f"{BEGIN}\n")
     _, end, after = rest.partition(END)
     if not begin or not end or BEGIN in rest or END in before + after:
-        raise NoMarkers(f"the lines {BEGIN} and {END} must be there, once each and in this order")
+        raise NoMarkers(f"the document must contain the lines {BEGIN} and {END}, once each and in this order")
     return f"{before}{BEGIN}\n\n{part}\n{END}{after}"
 
 
 def as_json(results: Results, conditions: Conditions) -> str:
-    """Give everything: medians and ratios per row and pair, bars, and each sample with its round."""
+    """Return everything: medians and ratios per row and pair, bars, and each sample with its round."""
     document = {
         "conditions": asdict(conditions),
         "rows": {row.name: _row_json(results, row) for row in results.rows()},
@@ -72,30 +72,30 @@ def as_json(results: Results, conditions: Conditions) -> str:
 
 
 def _bars(results: Results) -> list[str]:
-    judged = [judgement for judgement in judge(results) if judgement.is_met is not None]
-    if not judged:
+    measured_bars = [checked for checked in check_bars(results) if checked.is_met is not None]
+    if not measured_bars:
         return []
-    return [f"{sum(1 for judgement in judged if judgement.is_met)} of {len(judged)} bars met"]
+    return [f"{sum(1 for checked in measured_bars if checked.is_met)} of {len(measured_bars)} bars met"]
 
 
 def _bars_json(results: Results) -> list[dict[str, object]]:
     return [
         {
-            "row": judgement.bar.row.name,
-            "pair": judgement.bar.pair.name,
-            "measure": measure_name(judgement),
-            "measured": judgement.measured,
-            "bar": judgement.bar.shown,
-            "met": met(judgement),
+            "row": checked.bar.row.name,
+            "pair": checked.bar.pair.name,
+            "measure": measure_name(checked),
+            "measured": checked.measured,
+            "bar": checked.bar.shown,
+            "met": met(checked),
         }
-        for judgement in judge(results)
+        for checked in check_bars(results)
     ]
 
 
 def _generator_rows(results: Results) -> list[str]:
     found = [(row, generator_bound(results, row)) for row in results.rows() if row.kind == "rate"]
     return [
-        f"! the generator used no less CPU than upstream's tunnel: {row.name} ({', '.join(p.name for p in pairs)})"
+        f"! the generator used more CPU than upstream's tunnel: {row.name} ({', '.join(p.name for p in pairs)})"
         for row, pairs in found
         if pairs
     ]
@@ -104,15 +104,15 @@ def _generator_rows(results: Results) -> list[str]:
 def _noise(results: Results) -> list[str]:
     noisy = [(row, most(results, row, "others")) for row in results.rows()]
     names = [f"{row.name} {cores:.2f}" for row, cores in noisy if cores is not None and cores > NOISE_CORES]
-    return [f"the machine was not quiet; cores used by others: {', '.join(names)}"] if names else []
+    return [f"the machine was not idle; cores used by others: {', '.join(names)}"] if names else []
 
 
-def _row_json(results: Results, row: Row) -> dict[str, object]:
+def _row_json(results: Results, row: BenchRow) -> dict[str, object]:
     pairs = {pair.name: _pair_json(results, row, pair) for pair in PAIRS if results.has(row, pair)}
     return {"unit": row.unit, "cost_unit": row.cost_unit if row.kind == "rate" else None, "pairs": pairs}
 
 
-def _pair_json(results: Results, row: Row, pair: Pair) -> dict[str, object]:
+def _pair_json(results: Results, row: BenchRow, pair: Pair) -> dict[str, object]:
     samples = results.samples[row.name, pair.name]
     metrics = sorted({metric for _, sample in samples for metric in sample})
     medians = {metric: results.median(row, pair, metric) for metric in metrics}

@@ -1,6 +1,6 @@
-"""What the bench measures, what is asked of it, and the arithmetic: rows, bars, samples, medians, ratios.
+"""Rows, bars, samples, medians and ratios of the benchmark. Starts no process.
 
-No process is started here.
+A bar is the project's target for one number.
 """
 
 import statistics
@@ -8,21 +8,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-# A sample is a few numbers by name. Every row has "value"; most have some of the others:
+# A sample is a set of named numbers. Every row has "value"; most have some of the others:
 #   p50_us p99_us             one exchange, as the client saw it
 #   server agent cost         CPU of each process and of both, per operation (us) or per MB (ms)
 #   generator                 the generator's own CPU, in the same unit
-#   others                    cores that everything else on the machine used meanwhile
-#   bulk                      MB/s of the transfers that ran beside the echo
-#   alone times_alone         the same measure with nothing beside it, and this one divided by it
-#   longest_us unfinished     the longest exchange, and how many a window cut short
-#   growth bound of_bound     resident MB that came on top, what may come, and the one divided by the other
+#   others                    cores used by everything else on the machine
+#   bulk                      MB/s of the transfers during the echo
+#   alone times_alone         the same measure without other traffic, and this one divided by it
+#   longest_us unfinished     the longest exchange, and how many were unfinished at the end of a window
+#   growth bound of_bound     added resident MB, its upper bound, and the one divided by the other
 Sample = Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Whose server and whose agent make the tunnel."""
+    """The implementations of server and agent in a tunnel."""
 
     name: str
     server: str
@@ -34,14 +34,14 @@ OURS: Final = Pair("ours", "ours", "ours")
 OUR_SERVER: Final = Pair("ours-upstream", "ours", "upstream")
 OUR_AGENT: Final = Pair("upstream-ours", "upstream", "ours")
 TUNNELS: Final = (UPSTREAM, OURS, OUR_SERVER, OUR_AGENT)
-# No tunnel: a relay of the same shape, which shows what the machine gives at most.
+# Not a tunnel: a relay that shows the machine's maximum.
 LIMIT: Final = Pair("haproxy", "haproxy", "haproxy")
 PAIRS: Final = (*TUNNELS, LIMIT)
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the report. `connections` is 0 where none are counted."""
+class BenchRow:
+    """One line of the report. `connections` is 0 if it does not apply."""
 
     kind: str
     subject: str
@@ -78,8 +78,8 @@ class Row:
         return "ms/MB" if self.is_transfer else "us"
 
 
-def _rates(mode: str, test: str, *counts: int) -> tuple[Row, ...]:
-    return tuple(Row("rate", mode, test, count) for count in counts)
+def _rates(mode: str, test: str, *counts: int) -> tuple[BenchRow, ...]:
+    return tuple(BenchRow("rate", mode, test, count) for count in counts)
 
 
 MODES: Final = ("http-connect", "grpc")
@@ -90,20 +90,20 @@ DIALS: Final = _rates("http-connect", "dial", 1, 16)
 GRPC_DIALS: Final = _rates("grpc", "dial", 1, 16)
 GRPC_MORE: Final = (*_rates("grpc", "echo", 1, 16), *_rates("grpc", "download", 1))
 RATES: Final = (*ECHOES, *DOWNLOADS, *UPLOADS, *DIALS, *GRPC_DIALS, *GRPC_MORE)
-BESIDE: Final = tuple(Row("beside", "http-connect", test, 8) for test in ("download", "upload"))
-STUCK: Final = Row("stuck", "http-connect", "echo", 64)
+BESIDE: Final = tuple(BenchRow("beside", "http-connect", test, 8) for test in ("download", "upload"))
+STUCK: Final = BenchRow("stuck", "http-connect", "echo", 64)
 CROWD: Final = tuple(
-    Row("crowd", "http-connect", test, count) for test, count in (("echo", 1), ("dial", 1), ("dial", 16))
+    BenchRow("crowd", "http-connect", test, count) for test, count in (("echo", 1), ("dial", 1), ("dial", 16))
 )
-IDLE: Final = tuple(Row("memory", mode, "idle") for mode in MODES)
-GROWTH: Final = tuple(Row("memory", mode, "tunnels") for mode in MODES)
+IDLE: Final = tuple(BenchRow("memory", mode, "idle") for mode in MODES)
+GROWTH: Final = tuple(BenchRow("memory", mode, "tunnels") for mode in MODES)
 MEMORY: Final = tuple(row for both in zip(IDLE, GROWTH, strict=True) for row in both)
-STARTS: Final = (Row("start", "start", "server"), Row("start", "start", "agent"))
+STARTS: Final = (BenchRow("start", "start", "server"), BenchRow("start", "start", "agent"))
 ROWS: Final = (*RATES, *BESIDE, STUCK, *CROWD, *MEMORY, *STARTS)
 
 
-def measured_by(row: Row) -> tuple[Pair, ...]:
-    """Name the pairs that this row is for."""
+def measured_by(row: BenchRow) -> tuple[Pair, ...]:
+    """Return the pairs that this row is measured for."""
     if row.kind == "crowd":
         return (OURS,)
     if row.kind in {"beside", "stuck"} or row in GRPC_MORE:
@@ -113,26 +113,26 @@ def measured_by(row: Row) -> tuple[Pair, ...]:
 
 @dataclass(frozen=True)
 class Bar:
-    """What the project asks of one number. Said in the report, never an exit code."""
+    """The target for one number. Only reported; does not change the exit code."""
 
-    row: Row
+    row: BenchRow
     pair: Pair
     metric: str
     limit: float
     is_ceiling: bool
     to_upstream: bool = True
-    """The ratio to upstream's pair is meant, not the number itself."""
+    """Whether the limit is for the ratio to upstream's pair, not for the number itself."""
 
     @property
     def shown(self) -> str:
         return f"{'<=' if self.is_ceiling else '>='} {self.limit:g}"
 
 
-def _floor(limit: float, rows: Iterable[Row], *pairs: Pair) -> list[Bar]:
+def _floor(limit: float, rows: Iterable[BenchRow], *pairs: Pair) -> list[Bar]:
     return [Bar(row, pair, "value", limit, is_ceiling=False) for pair in pairs or (OURS,) for row in rows]
 
 
-def _ceiling(limit: float, rows: Iterable[Row], metric: str = "value") -> list[Bar]:
+def _ceiling(limit: float, rows: Iterable[BenchRow], metric: str = "value") -> list[Bar]:
     return [Bar(row, OURS, metric, limit, is_ceiling=True) for row in rows]
 
 
@@ -162,7 +162,7 @@ BARS: Final = (
 
 @dataclass(frozen=True)
 class Cpu:
-    """CPU seconds used so far: by the two processes, by the bench with its generators, by the whole machine."""
+    """CPU seconds of server, agent, benchmark with its generators, and whole machine."""
 
     server: float
     agent: float
@@ -178,19 +178,19 @@ class Cpu:
         )
 
     def others_in(self, wall_seconds: float) -> float:
-        """Return the cores that everything else used."""
+        """Return the cores used by everything else."""
         return max(0.0, self.machine - self.server - self.agent - self.bench) / wall_seconds
 
 
-def rate_sample(row: Row, load: Mapping[str, float], spent: Cpu, wall_seconds: float) -> Sample:
-    """Turn what the generator counted and what the processes spent into one sample.
+def rate_sample(row: BenchRow, load: Mapping[str, float], spent: Cpu, wall_seconds: float) -> Sample:
+    """Make a sample from the generator's counts and the processes' CPU time.
 
     Raises:
-        ValueError: nothing moved, so there is nothing to divide by.
+        ValueError: no data passed the tunnel.
     """
     amount = load.get("bytes", 0.0) / 1e6 if row.is_transfer else load.get("ops", 0.0)
     if amount <= 0:
-        raise ValueError("nothing went through the tunnel")
+        raise ValueError("no data passed the tunnel")
     scale = (1e3 if row.is_transfer else 1e6) / amount
     sample = {
         "value": load["mb_per_second"] if row.is_transfer else load["rate"],
@@ -204,7 +204,7 @@ def rate_sample(row: Row, load: Mapping[str, float], spent: Cpu, wall_seconds: f
 
 
 @dataclass(frozen=True)
-class Failure:
+class BenchFailure:
     row: str
     pair: str
     round: int
@@ -213,45 +213,45 @@ class Failure:
 
 @dataclass
 class Results:
-    """All samples, by row and pair, each with its round; and what could not be measured."""
+    """All samples by row and pair, each with its round; and failed measurements."""
 
     samples: dict[tuple[str, str], list[tuple[int, Sample]]] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[BenchFailure] = field(default_factory=list)
 
-    def add(self, row: Row, pair: Pair, round_number: int, sample: Sample) -> None:
+    def add(self, row: BenchRow, pair: Pair, round_number: int, sample: Sample) -> None:
         self.samples.setdefault((row.name, pair.name), []).append((round_number, sample))
 
-    def fail(self, rows: Iterable[Row], pair: Pair, round_number: int, why: str) -> None:
-        self.failures.extend(Failure(row.name, pair.name, round_number, why) for row in rows)
+    def fail(self, rows: Iterable[BenchRow], pair: Pair, round_number: int, why: str) -> None:
+        self.failures.extend(BenchFailure(row.name, pair.name, round_number, why) for row in rows)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[BenchRow]:
         """Return the rows that were measured for at least one pair, in the order of the report."""
         measured = {row for row, _ in self.samples}
         return [row for row in ROWS if row.name in measured]
 
-    def has(self, row: Row, pair: Pair) -> bool:
+    def has(self, row: BenchRow, pair: Pair) -> bool:
         return (row.name, pair.name) in self.samples
 
-    def median(self, row: Row, pair: Pair, metric: str = "value") -> float | None:
+    def median(self, row: BenchRow, pair: Pair, metric: str = "value") -> float | None:
         values = self.values(row, pair, metric)
         return statistics.median(values) if values else None
 
-    def values(self, row: Row, pair: Pair, metric: str = "value") -> list[float]:
+    def values(self, row: BenchRow, pair: Pair, metric: str = "value") -> list[float]:
         return [sample[metric] for _, sample in self._of(row, pair) if metric in sample]
 
-    def ratio(self, row: Row, pair: Pair, metric: str = "value") -> float | None:
+    def ratio(self, row: BenchRow, pair: Pair, metric: str = "value") -> float | None:
         """Divide the pair's median by that of upstream's pair."""
         return quotient(self.median(row, pair, metric), self.median(row, UPSTREAM, metric))
 
-    def ratio_range(self, row: Row, pair: Pair) -> tuple[float, float] | None:
-        """Return the smallest and the largest ratio that a single round showed."""
+    def ratio_range(self, row: BenchRow, pair: Pair) -> tuple[float, float] | None:
+        """Return the smallest and the largest ratio of a single round."""
         theirs = {number: sample["value"] for number, sample in self._of(row, UPSTREAM)}
         ratios = [
             sample["value"] / theirs[number] for number, sample in self._of(row, pair) if theirs.get(number, 0.0) > 0
         ]
         return (min(ratios), max(ratios)) if ratios else None
 
-    def _of(self, row: Row, pair: Pair) -> list[tuple[int, Sample]]:
+    def _of(self, row: BenchRow, pair: Pair) -> list[tuple[int, Sample]]:
         return self.samples.get((row.name, pair.name), [])
 
 
@@ -260,8 +260,8 @@ def quotient(part: float | None, whole: float | None) -> float | None:
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """A bar, what was measured, and whether that is enough; None where there was nothing to judge."""
+class BarResult:
+    """A bar, the measured number, and whether the bar is met; None where there was nothing to check_bars."""
 
     bar: Bar
     measured: float | None
@@ -273,19 +273,19 @@ class Judgement:
         return self.measured <= self.bar.limit if self.bar.is_ceiling else self.measured >= self.bar.limit
 
 
-def judge(results: Results, bars: Iterable[Bar] = BARS) -> list[Judgement]:
-    """Hold the results against the bars of the rows that were measured."""
+def check_bars(results: Results, bars: Iterable[Bar] = BARS) -> list[BarResult]:
+    """Compare the results with the bars of the measured rows."""
     measured = set(results.rows())
-    return [Judgement(bar, _judged_number(results, bar)) for bar in bars if bar.row in measured]
+    return [BarResult(bar, _measured_number(results, bar)) for bar in bars if bar.row in measured]
 
 
-def _judged_number(results: Results, bar: Bar) -> float | None:
+def _measured_number(results: Results, bar: Bar) -> float | None:
     read = results.ratio if bar.to_upstream else results.median
     return read(bar.row, bar.pair, bar.metric)
 
 
-def generator_bound(results: Results, row: Row) -> list[Pair]:
-    """Name the pairs whose generator used no less CPU than upstream's tunnel: such a row measures the generator."""
+def generator_bound(results: Results, row: BenchRow) -> list[Pair]:
+    """Return the pairs with a generator that used at least as much CPU as upstream's tunnel: it limits the rate."""
     limit = results.median(row, UPSTREAM, "cost")
     if limit is None:
         return []

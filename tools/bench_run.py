@@ -1,5 +1,4 @@
-"""Runs the plan: all pairs of a round side by side, taking turns row by row, so that a machine that gets slower or
-faster meanwhile does the same to each."""
+"""Runs the plan: in each round all pairs take turns row by row, so that changes of the machine's speed affect all."""
 
 import sys
 import time
@@ -13,25 +12,38 @@ import bench_tables
 from bench_crowd import CrowdServer, CrowdSize, idle_tunnels
 from bench_haproxy import Relay
 from bench_load import Generator, LoadFailed, Running
-from bench_rows import CROWD, LIMIT, MODES, OURS, STARTS, STUCK, Pair, Results, Row, Sample, measured_by, rate_sample
-from bench_tunnel import Carrier, Pki, Program, Tunnel
+from bench_rows import (
+    CROWD,
+    LIMIT,
+    MODES,
+    OURS,
+    STARTS,
+    STUCK,
+    BenchRow,
+    Pair,
+    Results,
+    Sample,
+    measured_by,
+    rate_sample,
+)
+from bench_tunnel import Carrier, Pki, RunningTunnel, TunnelPrograms
 from umbilical.fault import HostError
 
-# What went through before must have drained from the buffers, or the next row pays for it.
+# Buffers of the previous row must be empty before the next row starts.
 SETTLE_SECONDS: Final = 0.2
 TROUBLE: Final = (HostError, LoadFailed, OSError, ValueError)
-# What may wait between our own ends, by docs/protocol.md: for each tunnel whose reader took the first bytes at once, as
-# a socket's empty buffer does, and for the connection in each of its two processes.
+# Upper bounds of buffered bytes by docs/protocol.md: per tunnel with a reader that took the first bytes at once, as a
+# socket's empty buffer does, and per connection in each of its two processes.
 TUNNEL_BOUND_BYTES: Final = 2 * 1024 * 1024
 CONNECTION_BOUND_BYTES: Final = 2 * (256 + 512) * 1024
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure, and how long."""
+    """What to measure, and for how long."""
 
     pairs: tuple[Pair, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[BenchRow, ...]
     rounds: int
     seconds: float
     rest_seconds: float
@@ -40,32 +52,32 @@ class Plan:
     starts: int
     crowd: CrowdSize
 
-    def of(self, kind: str, subject: str) -> list[Row]:
+    def of(self, kind: str, subject: str) -> list[BenchRow]:
         return [row for row in self.rows if row.kind == kind and row.subject == subject]
 
     def turn(self, round_number: int) -> tuple[Pair, ...]:
-        """Let another pair be the first in each round."""
+        """Return the pairs in the order of this round: each round starts with another pair."""
         first = round_number % len(self.pairs)
         return self.pairs[first:] + self.pairs[:first]
 
-    def takes(self, row: Row, pair: Pair) -> bool:
+    def takes(self, row: BenchRow, pair: Pair) -> bool:
         return row in self.rows and pair in self.pairs and pair in measured_by(row)
 
 
 @dataclass(frozen=True)
-class Stage:
-    """What the rows are measured on."""
+class BenchSetup:
+    """Programs, generator and folder of a run."""
 
-    programs: dict[str, Program]
+    programs: dict[str, TunnelPrograms]
     haproxy: Path | None
     generator: Generator
     folder: Path
 
 
 class Bench:
-    """A row that cannot run is noted, and the others go on."""
+    """Runs all rows; a failed row is recorded, and the others continue."""
 
-    def __init__(self, plan: Plan, stage: Stage) -> None:
+    def __init__(self, plan: Plan, stage: BenchSetup) -> None:
         self.plan = plan
         self.results = Results()
         self._stage = stage
@@ -86,7 +98,7 @@ class Bench:
 
     def _measure_starts(self) -> None:
         rows = [row for row in STARTS if row in self.plan.rows]
-        warming = 1 if self._round == 1 else 0  # the first start reads files that later ones find in the cache
+        warming = 1 if self._round == 1 else 0  # the first start fills the file cache
         for number in range(self.plan.starts + warming if rows else 0):
             for pair in self._turn(rows):
                 with self._noting(rows, pair), self._tunnel(pair, MODES[0]) as tunnel:
@@ -103,7 +115,7 @@ class Bench:
                         with self._noting([row], carrier.pair):
                             self._measure_rate(row, carrier)
 
-    def _measure_rate(self, row: Row, carrier: Carrier) -> None:
+    def _measure_rate(self, row: BenchRow, carrier: Carrier) -> None:
         if gone := carrier.ended():
             raise LoadFailed(gone)
         time.sleep(min(SETTLE_SECONDS, self.plan.seconds))
@@ -112,15 +124,15 @@ class Bench:
         else:
             self._add(row, carrier.pair, self._rate(row, carrier))
 
-    def _rate(self, row: Row, carrier: Carrier, held: Sequence[Running] = ()) -> Sample:
+    def _rate(self, row: BenchRow, carrier: Carrier, held: Sequence[Running] = ()) -> Sample:
         pids = [running.pid for running in held]
         before, began = carrier.cpu(pids), time.monotonic()
         load = self._generator.measure(row, carrier.entrance, self.plan.seconds)
         spent = carrier.cpu(pids).since(before)
         return rate_sample(row, load, spent, time.monotonic() - began)
 
-    def _beside(self, row: Row, carrier: Carrier) -> Sample:
-        """Watch one echo while transfers run; two generators, or the echo would wait for the transfers' own."""
+    def _beside(self, row: BenchRow, carrier: Carrier) -> Sample:
+        """Measure one echo during transfers. Two generators, so that the echo does not wait for transfers."""
         with ExitStack() as stack:
             echo = self._hold(stack, carrier, "echo", 1, self.plan.seconds)
             bulk = self._hold(stack, carrier, row.test, row.connections, self.plan.seconds)
@@ -144,8 +156,8 @@ class Bench:
             with self._noting([STUCK], pair), self._tunnel(pair, STUCK.subject) as tunnel:
                 self._add(STUCK, pair, self._stuck(tunnel))
 
-    def _stuck(self, tunnel: Tunnel) -> Sample:
-        """Watch one echo alone, while the readers come to a standstill, and beside the standstill."""
+    def _stuck(self, tunnel: RunningTunnel) -> Sample:
+        """Measure one echo alone, while the readers stop reading, and after they have stopped."""
         seconds, count = self.plan.stuck_seconds, STUCK.connections
         with ExitStack() as stack:
             echo = self._hold(stack, tunnel, "echo", 1, seconds)
@@ -179,7 +191,7 @@ class Bench:
                     self._add(row, OURS, {**sample, **crowd_against(sample, alone[row])})
 
     def _measure_memory(self) -> None:
-        """Rest with all tunnels together: what one process holds does not depend on its neighbours."""
+        """Measure all tunnels together: the memory of a process does not depend on the others."""
         for mode in MODES:
             with ExitStack() as stack:
                 tunnels = self._fleet(stack, mode, self.plan.of("memory", mode))
@@ -206,8 +218,8 @@ class Bench:
                 for row in rows:
                     self._add(row, tunnel.pair, growth)
 
-    def _open_resting(self, stack: ExitStack, tunnels: list[Carrier], rows: list[Row]) -> dict[Carrier, float]:
-        """Open the tunnels that rest, one server after the other, and return when each was through."""
+    def _open_resting(self, stack: ExitStack, tunnels: list[Carrier], rows: list[BenchRow]) -> dict[Carrier, float]:
+        """Open the idle tunnels, one server after the other, and return the time at which each was done."""
         opened = {}
         for tunnel in tunnels:
             with self._noting(rows, tunnel.pair):
@@ -220,16 +232,16 @@ class Bench:
         time.sleep(max(0.0, since + self.plan.rest_seconds - time.monotonic()))
         return tunnel.resident_megabytes()
 
-    def _fleet(self, stack: ExitStack, mode: str, rows: list[Row]) -> list[Carrier]:
-        """Start what carries bytes for each pair, if there is anything to measure; those that fail are noted."""
+    def _fleet(self, stack: ExitStack, mode: str, rows: list[BenchRow]) -> list[Carrier]:
+        """Start the carriers of the pairs to measure; failures are recorded."""
         carriers = []
         for pair in self._turn(rows):
             with self._noting([row for row in rows if self.plan.takes(row, pair)], pair):
                 carriers.append(stack.enter_context(self._carrier(pair, mode)))
         return carriers
 
-    def _turn(self, rows: Sequence[Row]) -> list[Pair]:
-        """The pairs that any of these rows is for, another one first in each round."""
+    def _turn(self, rows: Sequence[BenchRow]) -> list[Pair]:
+        """Return the pairs of these rows in the order of this round."""
         return [pair for pair in self.plan.turn(self._round) if any(self.plan.takes(row, pair) for row in rows)]
 
     def _carrier(self, pair: Pair, mode: str) -> Carrier:
@@ -238,8 +250,8 @@ class Bench:
         assert self._stage.haproxy is not None
         return Relay(self._stage.haproxy, self._pki, self._next_folder())
 
-    def _tunnel(self, pair: Pair, mode: str) -> Tunnel:
-        return Tunnel(pair, mode, self._stage.programs, self._pki, self._next_folder())
+    def _tunnel(self, pair: Pair, mode: str) -> RunningTunnel:
+        return RunningTunnel(pair, mode, self._stage.programs, self._pki, self._next_folder())
 
     def _crowd_server(self) -> CrowdServer:
         return CrowdServer(OURS, MODES[0], self._stage.programs, self._pki, self._next_folder())
@@ -249,7 +261,7 @@ class Bench:
         return self._stage.folder / f"tunnel-{self._carriers_started}"
 
     @contextmanager
-    def _noting(self, rows: Sequence[Row], pair: Pair) -> Iterator[None]:
+    def _noting(self, rows: Sequence[BenchRow], pair: Pair) -> Iterator[None]:
         try:
             yield
         except TROUBLE as error:
@@ -257,7 +269,7 @@ class Bench:
             self.results.fail(rows, pair, self._round, why)
             say(f"round {self._round}/{self.plan.rounds}  {pair.name:<14} FAILED: {why}")
 
-    def _add(self, row: Row, pair: Pair, sample: Sample) -> None:
+    def _add(self, row: BenchRow, pair: Pair, sample: Sample) -> None:
         self.results.add(row, pair, self._round, sample)
         shown = f"{bench_tables.number(sample['value'])} {row.unit}"
         say(f"round {self._round}/{self.plan.rounds}  {pair.name:<14} {row.name:<26} {shown}")
@@ -266,7 +278,7 @@ class Bench:
 def stuck_sample(
     alone: dict[str, float], filling: dict[str, float], beside: dict[str, float], growth: dict[str, float], tunnels: int
 ) -> dict[str, float]:
-    """Put the three windows and the memory into one sample; the unfinished exchanges count with what they took."""
+    """Make one sample from the three windows and the memory; unfinished exchanges count with their time so far."""
     bound = (tunnels * TUNNEL_BOUND_BYTES + CONNECTION_BOUND_BYTES) / 1e6
     return {
         "value": beside["rate"],
@@ -287,7 +299,7 @@ def stuck_sample(
 
 
 def crowd_against(crowd: Sample, alone: Sample) -> Sample:
-    """Compare a rate and its cost with those of the same server when it had nothing else."""
+    """Compare a rate and its cost with those of the same server without other tunnels."""
     times = crowd["value"] / alone["value"]
     return {"alone": alone["value"], "alone_cost": alone["cost"], "times_alone": times}
 

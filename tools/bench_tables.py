@@ -1,4 +1,4 @@
-"""The bench's results laid out in tables, and how numbers are shown. Only formats."""
+"""Tables of the benchmark's results, and the format of numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from bench_rows import (
     PAIRS,
     TUNNELS,
     UPSTREAM,
-    Judgement,
+    BarResult,
+    BenchRow,
     Pair,
     Results,
-    Row,
+    check_bars,
     generator_bound,
-    judge,
     quotient,
 )
 
@@ -41,7 +41,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Where and how it was measured; without these the numbers say nothing."""
+    """Where and how it was measured."""
 
     facts: dict[str, str]
     rounds: int
@@ -54,7 +54,7 @@ class Conditions:
 
 
 def tables(results: Results, conditions: Conditions) -> list[Table]:
-    """Lay out what was measured; a table without lines is left out."""
+    """Return the tables of what was measured; empty tables are omitted."""
     found = [
         _rates(results, conditions),
         _latencies(results),
@@ -71,7 +71,7 @@ def tables(results: Results, conditions: Conditions) -> list[Table]:
 
 
 def number(value: float | None) -> str:
-    """Show three or four digits, which is more than such a measurement is worth."""
+    """Return three or four digits, which is more than the precision of a measurement."""
     if value is None:
         return ABSENT
     if abs(value) >= 100:
@@ -83,19 +83,19 @@ def ratio(value: float | None) -> str:
     return ABSENT if value is None else f"{value:.2f}"
 
 
-def most(results: Results, row: Row, metric: str) -> float | None:
+def most(results: Results, row: BenchRow, metric: str) -> float | None:
     """Return the largest of the pairs' medians."""
     values = [results.median(row, pair, metric) for pair in PAIRS]
     return max((value for value in values if value is not None), default=None)
 
 
-def measure_name(judgement: Judgement) -> str:
-    kind, metric = judgement.bar.row.kind, judgement.bar.metric
+def measure_name(checked: BarResult) -> str:
+    kind, metric = checked.bar.row.kind, checked.bar.metric
     return kind if metric == "value" and kind != "rate" else MEASURES[metric]
 
 
-def met(judgement: Judgement) -> str:
-    return {True: "yes", False: "NO", None: "not measured"}[judgement.is_met]
+def met(checked: BarResult) -> str:
+    return {True: "yes", False: "NO", None: "not measured"}[checked.is_met]
 
 
 def _rates(results: Results, conditions: Conditions) -> Table:
@@ -109,7 +109,7 @@ def _rates(results: Results, conditions: Conditions) -> Table:
     return Table(title, header, [_rate_line(results, row) for row in _kind(results, "rate")])
 
 
-def _rate_line(results: Results, row: Row) -> list[str]:
+def _rate_line(results: Results, row: BenchRow) -> list[str]:
     bound = generator_bound(results, row)
     return [
         row.name,
@@ -132,7 +132,7 @@ def _latencies(results: Results) -> Table:
     return Table("Latency: us of one operation, as the client saw it", header, lines)
 
 
-def _latency(results: Results, row: Row) -> list[str]:
+def _latency(results: Results, row: BenchRow) -> list[str]:
     cells = []
     for metric in ("p50_us", "p99_us"):
         cells += [number(results.median(row, pair, metric)) for pair in (UPSTREAM, OURS)]
@@ -147,7 +147,7 @@ def _limit(results: Results) -> Table:
     return Table(title, header, [_limit_line(results, row) for row in rows])
 
 
-def _limit_line(results: Results, row: Row) -> list[str]:
+def _limit_line(results: Results, row: BenchRow) -> list[str]:
     return [
         row.name,
         *(number(results.median(row, pair)) for pair in (UPSTREAM, OURS, LIMIT)),
@@ -165,7 +165,7 @@ def _mixed(results: Results) -> Table:
     return Table(title, header, [_mixed_line(results, row) for row in rows])
 
 
-def _mixed_line(results: Results, row: Row) -> list[str]:
+def _mixed_line(results: Results, row: BenchRow) -> list[str]:
     cells = [row.name]
     for pair in (OUR_SERVER, OUR_AGENT):
         cells.append(ratio(results.ratio(row, pair)))
@@ -181,7 +181,7 @@ def _beside(results: Results) -> Table:
     return Table(title, header, [_beside_line(results, row) for row in rows])
 
 
-def _beside_line(results: Results, row: Row) -> list[str]:
+def _beside_line(results: Results, row: BenchRow) -> list[str]:
     bulk = [number(results.median(row, pair, "bulk")) for pair in (UPSTREAM, OURS)]
     return [row.name, *_latency(results, row), *bulk, ratio(most(results, row, "others"))]
 
@@ -199,7 +199,7 @@ def _stuck(results: Results, conditions: Conditions) -> Table:
     return Table(title, header, lines)
 
 
-def _stuck_line(results: Results, row: Row, pair: Pair) -> list[str]:
+def _stuck_line(results: Results, row: BenchRow, pair: Pair) -> list[str]:
     def shown(metric: str) -> str:
         return number(results.median(row, pair, metric))
 
@@ -222,7 +222,7 @@ def _crowd(results: Results, conditions: Conditions) -> Table:
     return Table(title, header, [_crowd_line(results, row) for row in _kind(results, "crowd")])
 
 
-def _crowd_line(results: Results, row: Row) -> list[str]:
+def _crowd_line(results: Results, row: BenchRow) -> list[str]:
     ratios = results.values(row, OURS, "times_alone")
     return [
         row.name,
@@ -241,7 +241,7 @@ def _plain(name: str, title: str, results: Results, kind: str) -> Table:
     return Table(f"{name}: {title}", header, [_plain_line(results, row) for row in _kind(results, kind)])
 
 
-def _plain_line(results: Results, row: Row) -> list[str]:
+def _plain_line(results: Results, row: BenchRow) -> list[str]:
     upstream, ours, our_server, our_agent = (number(results.median(row, pair)) for pair in TUNNELS)
     return [row.name, upstream, ours, ratio(results.ratio(row, OURS)), our_server, our_agent]
 
@@ -262,22 +262,22 @@ def _start_title(conditions: Conditions) -> str:
 def _bars(results: Results) -> Table:
     title = "Bars: what the project asks; ratios to upstream's pair in the same run unless the measure says otherwise"
     header = ["row", "pair", "measure", "measured", "bar", "met"]
-    return Table(title, header, [_bar_line(judgement) for judgement in judge(results)])
+    return Table(title, header, [_bar_line(checked) for checked in check_bars(results)])
 
 
-def _bar_line(judgement: Judgement) -> list[str]:
-    bar = judgement.bar
-    name = measure_name(judgement)
-    return [bar.row.name, bar.pair.name, name, ratio(judgement.measured), bar.shown, met(judgement)]
+def _bar_line(checked: BarResult) -> list[str]:
+    bar = checked.bar
+    name = measure_name(checked)
+    return [bar.row.name, bar.pair.name, name, ratio(checked.measured), bar.shown, met(checked)]
 
 
 def _range(lowest_highest: tuple[float, float] | None) -> str:
     return "..".join(map(ratio, lowest_highest)) if lowest_highest else ABSENT
 
 
-def _kind(results: Results, kind: str) -> list[Row]:
+def _kind(results: Results, kind: str) -> list[BenchRow]:
     return [row for row in results.rows() if row.kind == kind]
 
 
-def _of(results: Results, row: Row) -> list[Pair]:
+def _of(results: Results, row: BenchRow) -> list[Pair]:
     return [pair for pair in PAIRS if results.has(row, pair)]

@@ -1,4 +1,4 @@
-"""A server and an agent on loopback, started for the bench."""
+"""Starts a server and an agent on loopback for the benchmark."""
 
 import random
 import socket
@@ -19,12 +19,12 @@ from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, Profile, client_profile, server_profile
 
 READY_SECONDS: Final = 20.0
-# Start-up takes tens of milliseconds; asking each millisecond costs little and hides little.
+# A start takes tens of milliseconds; polling each millisecond is precise enough and cheap.
 POLL_SECONDS: Final = 0.001
 LIFETIME: Final = timedelta(days=1)
-# Upstream refuses ports above 49151, and outgoing connections take those above 32768.
+# Upstream refuses ports above 49151, and outgoing connections use those above 32768.
 PORTS: Final = range(22000, 32000)
-# The proxy of this machine's environment is not for traffic that stays on loopback.
+# Traffic on loopback must not use the proxy of this machine's environment.
 NO_PROXY: Final = {"HTTPS_PROXY": "", "https_proxy": ""}
 
 
@@ -32,8 +32,8 @@ _given: Final[set[int]] = set()
 
 
 @dataclass(frozen=True)
-class Program:
-    """One implementation: its two executables, and how they are told to log."""
+class TunnelPrograms:
+    """One implementation: its two executables and their log flags."""
 
     server: Path
     agent: Path
@@ -41,12 +41,12 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def log_flags(self, log: Path) -> list[str]:
-        # Ours writes one line per tunnel at every verbosity; it goes where operators would put it.
+        # Ours writes one line per tunnel at every verbosity; it goes to a file, as in production.
         return ["--v=0", *(["--logtostderr=false", f"--log-file={log}"] if self.logs_to_file else [])]
 
 
 class Pki:
-    """An authority in memory and the files that the programs want; the authority's key is never written."""
+    """A CA in memory and the files for the programs; the CA's key is never written."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = make_directory(folder)
@@ -63,7 +63,7 @@ class Pki:
 
 
 def free_port() -> int:
-    """Return a port on loopback that nothing listens on now, each once: whoever gets it listens only later."""
+    """Return a free port on loopback, each only once: the caller listens on it later."""
     for port in random.sample(PORTS, len(PORTS)):
         if port in _given:
             continue
@@ -78,12 +78,12 @@ def free_port() -> int:
 
 
 def answers_200(port: int, path: str) -> bool:
-    """Ask once. A refused connection is an `OSError`: nothing listens yet."""
+    """Send one request. Raises OSError while nothing listens."""
     return get(port, path, 1).startswith(b"HTTP/1.1 200 ")
 
 
 def get(port: int, path: str, most_bytes: int) -> bytes:
-    """Return the head of an answer and what came with it, at least so many bytes if there are so many."""
+    """Return the head of a response and its body, up to about `most_bytes`."""
     with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
         answer = connection.recv(4096)
@@ -115,11 +115,11 @@ class Carrier(ABC):
     @property
     @abstractmethod
     def entrance(self) -> list[str]:
-        """The generator's flags that lead it in."""
+        """The generator's flags for connecting."""
 
     @abstractmethod
     def _begin(self) -> None:
-        """Start everything and wait until bytes can flow."""
+        """Start everything and wait until connections work."""
 
     def __enter__(self) -> Self:
         """Start the processes.
@@ -139,12 +139,12 @@ class Carrier(ABC):
         self._cleanup.close()
 
     def ended(self) -> str | None:
-        """Say which process is gone, or None while all run."""
+        """Return which process has ended; None while all run."""
         gone = [child for child in self._children.values() if not child.is_running]
         return ", ".join(f"{child.name} ended with {child.exit_code}" for child in gone) or None
 
     def cpu(self, held: Iterable[int] = ()) -> Cpu:
-        """Read the clocks; `held` are generators that run on, and belong to the bench like those that have ended."""
+        """Read the CPU times; `held` are running generators, which count for the benchmark."""
         used = {role: cpu_seconds(child.pid) for role, child in self._children.items()}
         server = used.pop("server")
         bench = bench_cpu_seconds() + sum(map(cpu_seconds, held))
@@ -163,10 +163,10 @@ class Carrier(ABC):
         return child
 
 
-class Tunnel(Carrier):
+class RunningTunnel(Carrier):
     """A running pair, killed at the end: upstream's agent does not end on SIGTERM."""
 
-    def __init__(self, pair: Pair, mode: str, programs: dict[str, Program], pki: Pki, folder: Path) -> None:
+    def __init__(self, pair: Pair, mode: str, programs: dict[str, TunnelPrograms], pki: Pki, folder: Path) -> None:
         super().__init__(pair, folder)
         self.start_milliseconds: dict[str, float] = {}
         self._mode = mode
@@ -179,7 +179,7 @@ class Tunnel(Carrier):
         return [f"--mode={self._mode}", f"--uds={self._socket}"]
 
     def _begin(self) -> None:
-        """Start the server, then the agent, and wait until they have found each other."""
+        """Start the server, then the agent, and wait until they are connected."""
         self._start_server()
         agent = self._programs[self.pair.agent]
         log = agent.log_flags(self._folder / "agent.log")

@@ -1,7 +1,7 @@
-"""What a server's choice of an agent costs, at 1, 20 and 200 agents (docs/decisions/0015).
+"""Measures the cost of choosing an agent, with 1, 20 and 200 agents (docs/decisions/0015).
 
-`python tools/choice_cost.py`; with PYTHONPATH at the `src` of a compiled tree it measures that. The least of many
-rounds counts: whatever else runs on the machine only ever adds.
+`python tools/choice_cost.py`; set PYTHONPATH to the `src` of a compiled tree to measure that one. The minimum of many
+rounds is reported, because other load on the machine only adds time.
 """
 
 import random
@@ -16,7 +16,7 @@ from umbilical.konnectivity.routing import AgentRouter
 NO_CLIENT: Final = cast(TunnelClient, object())
 
 SHAPES: Final = ((1, 0), (20, 1_000), (200, 10_000))
-"""Agents, and idle tunnels over them."""
+"""Numbers of agents and of idle tunnels."""
 CASES: Final = ((("default",), "web.svc:443"), (("destHost", "default"), "web.svc:443"), (("cidr",), "10.0.3.4:443"))
 ROUNDS: Final = 40
 DIALS: Final = 2_000
@@ -47,7 +47,7 @@ def choice_seconds(router: AgentRouter, address: str, draws: list[int]) -> float
 
 
 def dial_seconds(router: AgentRouter, address: str, draws: list[int]) -> float:
-    """A choice, and what the load that comes and goes with a tunnel costs."""
+    """Measure a choice together with the updates of the agent's load."""
     tunnel = Tunnel(NO_CLIENT, -1, address, 0.0)
     start = time.perf_counter()
     for draw in draws:
@@ -61,7 +61,7 @@ def dial_seconds(router: AgentRouter, address: str, draws: list[int]) -> float:
 
 
 def main() -> None:
-    print(f"{routing.__file__}, the least of {ROUNDS} rounds, in microseconds")
+    print(f"{routing.__file__}, minimum of {ROUNDS} rounds, in microseconds")
     print("strategies          agents  tunnels  choose  choose, load up, load down")
     draws = [random.getrandbits(30) for _ in range(DIALS)]
     for strategies, address in CASES:

@@ -1,6 +1,6 @@
-"""Compile the hot rooms with mypyc in a scratch copy of the tree, and run there the tests of what they carry.
+"""Compiles the hot rooms with mypyc in a scratch copy of the tree, and runs their tests there.
 
-The copy keeps the tree pure: a compiled module beside its source would win over every later edit.
+Not in the tree itself: Python prefers a compiled module to its source, so later edits would have no effect.
 """
 
 import os
@@ -17,25 +17,24 @@ import suite
 ROOT: Final = Path(__file__).resolve().parent.parent
 COPIED: Final = ("src", "tests", "tools", "docs", "peers", "pyproject.toml", "setup.py", "Makefile")
 COPIED_TEXTS: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")
-# The whole of the pure rooms, and of `tunnel` what touches bytes. One unit: calls between these modules are then
-# C calls, which is how the gain was measured.
+# All of the pure rooms, and the data path of `tunnel`. As one unit, calls between these modules are C calls.
 COMPILED_ROOMS: Final = ("wire", "konnectivity")
-# `agent`, `certificates`, `listening` and `server` rarely run, but inherit from what does: interpreted classes cannot.
+# `agent`, `certificates`, `listening` and `server` rarely run, but inherit from compiled classes, so they must be too.
 COMPILED_TUNNEL: Final = (
     "agent", "agent_stream", "agent_transport", "backlog", "certificates", "channel", "connect_frontend", "dialing",
     "endpoint", "grpc_client", "grpc_frontend", "keepalive", "linger", "listening", "loop", "payload", "server",
     "server_core", "server_link", "transport", "tunnel_end", "tunnel_stream",
 )  # fmt: skip
 SHARED_LIBRARY: Final = "umbilical.data_path"
-"""All code of the unit lies in one library of this name (and mypyc's suffix), inside the package."""
-# What inherits from the unit's classes on behalf of tests; compiled with it in the scratch copy, never in a wheel.
+"""All compiled code is in one library of this name (and mypyc's suffix), inside the package."""
+# Test classes that inherit from compiled classes; compiled in the scratch copy only, never in a wheel.
 TEST_SUPPORT: Final = (
     "tests/support/data_plane.py", "tests/support/dialling.py", "tests/support/transports.py",
     "tests/support/tunnel_ends.py",
 )  # fmt: skip
-# Half the time of a wheel's level 3, and the same meaning: this copy is for tests, and measured by nobody.
+# Half the build time of a wheel's level 3; this copy is for tests, not for measurements.
 TEST_LEVEL: Final = "1"
-# Rooms that import nothing compiled, and the commands on them: the same code would run a second time.
+# Tests of rooms that import nothing compiled: they would run the same code a second time.
 INTERPRETED_TESTS: Final = (
     "tests/architecture", "tests/bootstrap", "tests/checks", "tests/cluster", "tests/firewall", "tests/hardway",
     "tests/host", "tests/ignition", "tests/lab", "tests/manifests", "tests/pki", "tests/hosted/objects",
@@ -49,7 +48,7 @@ BUILD_TIMEOUT_SECONDS: Final = 1800
 
 
 def compiled_modules(source: Path) -> list[str]:
-    """The files of the compiled unit, in a stable order. Raises FileNotFoundError as `matches` does."""
+    """Return the files of the compiled unit in a stable order. Raises FileNotFoundError as `matches`."""
     package = source / "umbilical"
     patterns = [f"{room}/**/*.py" for room in COMPILED_ROOMS] + [f"tunnel/{name}.py" for name in COMPILED_TUNNEL]
     found = {path for pattern in patterns for path in matches(package, pattern)}
@@ -57,7 +56,7 @@ def compiled_modules(source: Path) -> list[str]:
 
 
 def matches(folder: Path, pattern: str) -> list[Path]:
-    """What a pattern of the lists above names. Raises FileNotFoundError: a module or test that moved takes it along."""
+    """Return the files that match a pattern. Raises FileNotFoundError if there is none, e.g. after a rename."""
     found = list(folder.glob(pattern))
     if not found:
         raise FileNotFoundError(f"tools/compiled.py: nothing in {folder} matches {pattern}")
@@ -76,9 +75,9 @@ def copy_tree(scratch: Path) -> None:
 
 
 def build(scratch: Path) -> None:
-    """Copy the tree and compile in place there, what tests inherit by included."""
+    """Copy the tree and compile it in place, including the test classes."""
     copy_tree(scratch)
-    # setuptools puts every module where the package's sources are; those of the tests are moved to their own.
+    # setuptools puts all modules below `src`; those of the tests are moved to the tests.
     misplaced = scratch / "src" / "tests" / "support"
     misplaced.mkdir(parents=True)
     environment = {
@@ -95,7 +94,7 @@ def build(scratch: Path) -> None:
 
 
 def run_suite(scratch: Path, arguments: list[str]) -> int:
-    """Run the suite on the compiled copy, which stands before the editable install on the path."""
+    """Run the suite on the compiled copy, which precedes the editable install on the path."""
     environment = {**os.environ, "PYTHONPATH": str(scratch / "src"), "UMBILICAL_EXPECT_COMPILED": "1"}
     left_out = [f"--ignore={path}" for pattern in INTERPRETED_TESTS for path in matches(scratch, pattern)]
     return suite.run("not real and not soak", ["-q", *left_out, *arguments], scratch, environment)

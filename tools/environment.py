@@ -1,8 +1,8 @@
-"""Make `.venv` and install one of the extras into it; name the remedy where that cannot work.
+"""Creates `.venv` and installs one of the extras into it; a failure is printed with a next step.
 
-`python3 tools/environment.py [FOLDER [EXTRA]]`: `lab` is what `make demo` needs, `dev` (the default) is everything. A
-file in the folder says which extra is there: `.ready-lab`, `.ready-dev`. Runs under whatever `python3` there is: the
-standard library only, and no syntax that an old one refuses.
+`python3 tools/environment.py [FOLDER [EXTRA]]`: `lab` is for `make demo`, `dev` (the default) is everything. The files
+`.ready-lab` and `.ready-dev` in the folder show which extra is installed. Must run with any `python3`: only the
+standard library, and no new syntax.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ OLDEST: Final = (3, 11)
 ROOT: Final = Path(__file__).resolve().parent.parent
 INSTALL_TIMEOUT_SECONDS: Final = 1200
 INCLUDED: Final = {"lab": ("lab",), "dev": ("lab", "dev")}
-"""Extra -> the extras that are there once it is installed."""
+"""Extra -> the extras that it includes."""
 
 
 class EnvironmentRefused(Exception):
-    """The environment cannot be made; carries the three lines that the user sees."""
+    """The environment cannot be created; contains the three lines for the user."""
 
     def __init__(self, code: str, what: str, why: str, remedy: str) -> None:
         super().__init__(f"{code} {what}\n  why: {why}\n  next: {remedy}")
@@ -34,27 +34,27 @@ def require_python(version: tuple[int, ...], executable: str) -> None:
         raise EnvironmentRefused(
             "UMB912",
             f"Python {version[0]}.{version[1]} is too old",
-            f"{executable} runs this; Umbilical needs 3.11 or newer",
-            "name a newer one: make setup PYTHON=/path/to/python3.11",
+            f"this is {executable}; Umbilical needs Python 3.11 or newer",
+            "use a newer one: make setup PYTHON=/path/to/python3.11",
         )
 
 
 def require_venv(version: tuple[int, ...], available: tuple[bool, ...]) -> None:
-    """Debian and Ubuntu ship Python without `ensurepip`: `venv` is there and fails half-way."""
+    """Debian and Ubuntu install Python without `ensurepip`, and `venv` then fails half-way."""
     if not all(available):
         raise EnvironmentRefused(
             "UMB913",
-            "this Python cannot make a virtual environment",
+            "this Python cannot create a virtual environment",
             f"the modules `venv` and `ensurepip` of Python {version[0]}.{version[1]} are not installed",
-            f"apt-get install python{version[0]}.{version[1]}-venv (or your system's name for it), then again",
+            f"apt-get install python{version[0]}.{version[1]}-venv (or your system's package), then run this again",
         )
 
 
 def make(folder: Path, extra: str = "dev") -> None:
-    """Make the environment, or mend the one that is there; what another extra brought stays.
+    """Create or repair the environment; packages of other extras stay.
 
     Raises:
-        EnvironmentRefused: Python is too old or incomplete, or a package could not be installed.
+        EnvironmentRefused: Python is too old or incomplete, or a package failed to install.
     """
     require_python(sys.version_info[:2], sys.executable)
     require_venv(
@@ -70,7 +70,7 @@ def make(folder: Path, extra: str = "dev") -> None:
 
 
 def _runs(python: Path) -> bool:
-    """An environment whose interpreter has been upgraded away, or that has no pip, is made anew."""
+    """False for an environment without pip or with a removed interpreter; it is created again."""
     if not python.exists():
         return False
     command = [str(python), "-c", "import pip, sys; sys.exit(sys.version_info < (3, 11))"]
@@ -88,12 +88,12 @@ def _step(what: str, command: list[str]) -> None:
             "UMB914",
             f"setup failed: {what}",
             lines[-1] if lines else f"{command[0]} exited with {done.returncode}",
-            f"run it by hand to see all of it: {' '.join(command)}",
+            f"run it by hand for the full output: {' '.join(command)}",
         )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Make a virtual environment with what Umbilical needs.")
+    parser = argparse.ArgumentParser(description="Create a virtual environment with the packages that Umbilical needs.")
     parser.add_argument("folder", nargs="?", type=Path, default=Path(".venv"))
     parser.add_argument("extra", nargs="?", choices=sorted(INCLUDED), default="dev")
     options = parser.parse_args()

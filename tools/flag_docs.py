@@ -1,6 +1,6 @@
 """Makes docs/flags.md from the settings tables: every flag of the daemons, ours and upstream's, with its default.
 
-`tools/hardway_docs.py` writes it with the other pages that are made.
+`tools/hardway_docs.py` writes the file.
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from umbilical.cli.drop_ins import klog
 from umbilical.cli.drop_ins.drop_in import flags_of
-from umbilical.cli.drop_ins.pflag import Flag
+from umbilical.cli.drop_ins.pflag import FlagSpec
 from umbilical.proxies.settings import HTTPS, SOCKS5
 from umbilical.tunnel.setting_rows import Setting, Table, Value
 from umbilical.tunnel.settings import AGENT, SERVER
@@ -17,10 +17,10 @@ PAGE: Final = Path("docs", "flags.md")
 HEAD: Final = """<!-- Made by `python tools/hardway_docs.py` from the settings tables of the code. -->
 # Flags
 
-Each daemon has a command of ours, with safe defaults, and a program under upstream's name, with upstream's flags and
-defaults. One table makes both: `tunnel/settings.py` has those of server and agent, `proxies/settings.py` those of the
-proxies. An option of our own commands can also be set by an environment variable: `UMBILICAL_AGENT_RUN_SYNC_INTERVAL`
-is that of `umbilical agent run --sync-interval`. Several values of a repeatable option have spaces between them.
+Each daemon exists as a command with safe defaults, and as a program with upstream's name, flags and defaults. Both are
+made from one table: `tunnel/settings.py` for server and agent, `proxies/settings.py` for the proxies. An option of our
+own commands can also be set by an environment variable: `UMBILICAL_AGENT_RUN_SYNC_INTERVAL` sets `--sync-interval` of
+`umbilical agent run`. Separate several values of a repeatable option by spaces.
 """
 
 
@@ -54,7 +54,7 @@ def _section(daemon: Daemon) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(row: Setting, flags: dict[str, Flag]) -> str:
+def _line(row: Setting, flags: dict[str, FlagSpec]) -> str:
     theirs = [flags[flag.name] for flag in row.flags]
     names = [f"`--{flag.name}`" for flag in theirs] + [f"`{row.environment}`"] * bool(row.environment)
     cells = (
@@ -68,14 +68,14 @@ def _line(row: Setting, flags: dict[str, Flag]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _default(flag: Flag) -> str:
+def _default(flag: FlagSpec) -> str:
     shown = flag.kind.show(flag.default).strip('"[]')
     return f"`{shown}`" if shown else ""
 
 
 def _logging() -> str:
     lines = [
-        "## Logging of the programs under upstream's names",
+        "## Logging of the programs with upstream's names",
         "",
         "| flag | default | meaning |",
         "|---|---|---|",

@@ -1,10 +1,10 @@
-"""Prove the two commands of the README on a bare Debian: a root file system with Python, venv and make, and a copy of
+"""Tests the two commands of the README on a bare Debian: a root file system with Python, venv and make, and a copy of
 this tree in it.
 
-`python3 tools/fresh.py [--demo | --test]` as root. The root file system is made once by mmdebstrap and kept in the
-cache of the peers; every run works on a scratch copy, which is entered by pivot_root in mount and PID namespaces of
-its own and removed afterwards. Settings for apt and pip are this machine's, taken at run time and never kept. See
-docs/fresh.md. Standard library only.
+`python3 tools/fresh.py [--demo | --test]` as root. mmdebstrap creates the root file system once; the cache of the peers
+keeps it. Every run uses a scratch copy, entered by pivot_root in its own mount and PID namespaces and removed
+afterwards. Settings for apt and pip are those of this machine, read at run time and never stored. See docs/fresh.md.
+Standard library only.
 """
 
 import argparse
@@ -33,15 +33,15 @@ from umbilical.host.namespaces import Kind, Mount  # noqa: E402
 SUITE: Final = "bookworm"
 PACKAGES: Final = ("python3", "python3-venv", "make")
 MIRROR: Final = "http://deb.debian.org/debian"
-"""Where this machine's own apt names no archive of Debian."""
-# About a minute on two quiet cores; a slow archive takes longer.
+"""Used if this machine's apt has no archive of Debian."""
+# About a minute on two idle cores; longer with a slow archive.
 MAKE_SECONDS: Final = 1200.0
 COPY_SECONDS: Final = 300.0
-# The bar is two minutes from the clone to the end; the limit leaves room for a busy machine and a slow index.
+# The goal is two minutes from the clone to the end; the limit allows for a busy machine and a slow package index.
 DEMO_SECONDS: Final = 600.0
 TEST_SECONDS: Final = 3600.0
 VISITOR: Final = 1000
-"""The ordinary user's number."""
+"""User id of the ordinary user."""
 HOME: Final = {0: "/root", VISITOR: "/home/visitor"}
 IDENTIFIERS: Final = 65536
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -56,7 +56,7 @@ ENTER: Final = "--enter"
 
 
 class FreshError(Exception):
-    """The proof failed or cannot begin; carries the three lines that the user sees."""
+    """The test failed or cannot start; contains the three lines for the user."""
 
     def __init__(self, code: str, what: str, why: str, remedy: str) -> None:
         super().__init__(f"{code} {what}\n  why: {why}\n  next: {remedy}")
@@ -64,26 +64,28 @@ class FreshError(Exception):
 
 
 @dataclass(frozen=True)
-class Part:
+class FreshPart:
     """One command of the README, as one kind of user."""
 
     name: str
     folder: str
-    """Of the clone, in the root file system."""
+    """Folder of the clone in the root file system."""
     user: int
     command: tuple[str, ...]
     seconds: float
     expected: tuple[str, ...] = ()
-    """What its output must hold."""
+    """Texts that the output must contain."""
     unexpected: tuple[str, ...] = ()
     refuses_namespaces: bool = False
 
 
 _WHOLE: Final = ("network is unreachable", "nothing of the tunnel is left", "without the tunnel it is as before")
 DEMO_PARTS: Final = (
-    Part("demo as root", "/root/umbilical", 0, ("make", "demo"), DEMO_SECONDS, _WHOLE, ("on loopback",)),
-    Part("demo as a user", "/home/visitor/user", VISITOR, ("make", "demo"), DEMO_SECONDS, _WHOLE, ("on loopback",)),
-    Part(
+    FreshPart("demo as root", "/root/umbilical", 0, ("make", "demo"), DEMO_SECONDS, _WHOLE, ("on loopback",)),
+    FreshPart(
+        "demo as a user", "/home/visitor/user", VISITOR, ("make", "demo"), DEMO_SECONDS, _WHOLE, ("on loopback",)
+    ),
+    FreshPart(
         "demo without namespaces",
         "/home/visitor/refused",
         VISITOR,
@@ -94,8 +96,8 @@ DEMO_PARTS: Final = (
         refuses_namespaces=True,
     ),
 )
-# In the clone of the first demo, as somebody does who types both commands of the README.
-TEST_PARTS: Final = (Part("test as root", "/root/umbilical", 0, ("make", "test"), TEST_SECONDS),)
+# In the clone of the first demo, like a user who runs both commands of the README.
+TEST_PARTS: Final = (FreshPart("test as root", "/root/umbilical", 0, ("make", "test"), TEST_SECONDS),)
 
 
 def require_root(user: int) -> None:
@@ -103,7 +105,7 @@ def require_root(user: int) -> None:
         raise FreshError(
             "UMB916",
             "make fresh needs root",
-            "a root file system is made and mounted, and commands run in it as several users",
+            "it creates and mounts a root file system, and runs commands in it as several users",
             "sudo make fresh",
         )
 
@@ -112,19 +114,19 @@ def require_program(name: str) -> str:
     found = shutil.which(name)
     if found is None:
         packages = {"mmdebstrap": "mmdebstrap", "git": "git", "tar": "tar", "unshare": "util-linux"}
-        why = f"there is no program `{name}` on PATH"
-        raise FreshError("UMB917", f"make fresh needs {name}", why, f"apt-get install {packages[name]}, then again")
+        why = f"the program `{name}` is not on PATH"
+        raise FreshError("UMB917", f"make fresh needs {name}", why, f"apt-get install {packages[name]}")
     return found
 
 
 def base_file() -> Path:
-    """Name the cached root file system after what is in it."""
+    """Return the path of the cached root file system; its name depends on its content."""
     digest = hashlib.sha256(" ".join((SUITE, *PACKAGES)).encode()).hexdigest()[:12]
     return cache_root() / f"fresh-{SUITE}-{digest}" / "root.tar"
 
 
 def make_base(report: Callable[[str], None]) -> Path:
-    """Make the root file system, unless it is in the cache.
+    """Create the root file system, unless it is in the cache.
 
     Raises:
         FreshError: mmdebstrap is missing (UMB917) or failed (UMB918).
@@ -140,7 +142,7 @@ def make_base(report: Callable[[str], None]) -> Path:
     with tempfile.TemporaryDirectory(prefix=".making-", dir=target.parent) as scratch:
         output, settings = Path(scratch) / "root.tar", Path(scratch) / "apt.conf"
         settings.write_text(apt_settings())
-        # Its own file, and what it knows of the archive: settings of this machine, which are not kept.
+        # Settings of this machine, which are not stored.
         forget = 'rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap" "$1/etc/apt/sources.list"'
         options = ["--variant=minbase", f"--include={','.join(PACKAGES)}", f"--aptopt={settings}"]
         command = [
@@ -151,14 +153,14 @@ def make_base(report: Callable[[str], None]) -> Path:
             str(output),
             debian_archive(Path("/etc/apt")),
         ]
-        _run_quietly(command, MAKE_SECONDS, "UMB918", "the root file system was not made")
+        _run_quietly(command, MAKE_SECONDS, "UMB918", "the root file system was not created")
         output.replace(target)
     report(f"fresh: root file system made in {time.monotonic() - started:.0f} s")
     return target
 
 
 def debian_archive(settings: Path) -> str:
-    """Return the archive of Debian that this machine's own apt uses."""
+    """Return the archive of Debian that this machine's apt uses."""
     lists = [settings / "sources.list", *sorted((settings / "sources.list.d").glob("*"))]
     for path in lists:
         if path.suffix in {".list", ".sources"} and path.is_file():
@@ -169,7 +171,7 @@ def debian_archive(settings: Path) -> str:
 
 
 def apt_settings() -> str:
-    """Return how this machine's own apt reaches archives: proxies, certificates, credentials."""
+    """Return the settings of this machine's apt for archives: proxies, certificates, credentials."""
     lines = _lines(["apt-config", "dump"]) if shutil.which("apt-config") else []
     kept = [line for line in lines if line.startswith(APT_SETTINGS)]
     places = {"Dir::Etc::netrc": "/etc/apt/auth.conf", "Dir::Etc::netrcparts": "/etc/apt/auth.conf.d"}
@@ -178,7 +180,7 @@ def apt_settings() -> str:
 
 
 def pip_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what tells pip here where packages come from and whom to trust."""
+    """Return the variables with pip's package indexes, proxies and certificates."""
     return {
         name: value
         for name, value in environment.items()
@@ -187,7 +189,7 @@ def pip_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def named_paths(values: Sequence[str]) -> list[str]:
-    """Return the files and directories of this machine that settings name: they are shown inside, at the same place."""
+    """Return the files and directories in the settings; they are mounted at the same path inside."""
     words = [word.removeprefix("file://") for value in values for word in value.split()]
     paths = {path for word in words if word.startswith("/") for path in word.split(":")}
     kept: list[str] = []
@@ -198,12 +200,12 @@ def named_paths(values: Sequence[str]) -> list[str]:
 
 
 def source_files(tree: Path) -> list[str]:
-    """List what a clone of the tree would have, with what is not committed yet."""
+    """List the files of a clone of the tree, including uncommitted ones."""
     git = [require_program("git"), "-c", "safe.directory=*", "-C", str(tree), "ls-files", "-z"]
     listed = subprocess.run([*git, "--cached", "--others", "--exclude-standard"], capture_output=True, check=False)
     if listed.returncode != 0:
         why = listed.stderr.decode(errors="replace").strip() or f"git exited with {listed.returncode}"
-        raise FreshError("UMB918", "the tree cannot be copied", why, "run it in a clone of the repository")
+        raise FreshError("UMB918", "the tree was not copied", why, "run it in a clone of the repository")
     names = [os.fsdecode(name) for name in listed.stdout.split(b"\0") if name]
     return sorted({name for name in names if (tree / name).is_file()})
 
@@ -218,8 +220,8 @@ def copy_tree(tree: Path, target: Path, owner: int) -> None:
             os.chown(path, owner, owner, follow_symlinks=False)
 
 
-def furnish(root: Path, parts: Sequence[Part]) -> None:
-    """Add to the scratch copy what a machine has and a root file system has not: a user, names, pip's files, clones."""
+def furnish(root: Path, parts: Sequence[FreshPart]) -> None:
+    """Add to the scratch copy what a machine has: a user, host names, pip's files, clones."""
     with (root / "etc/passwd").open("a") as stream:
         stream.write(f"visitor:x:{VISITOR}:{VISITOR}::{HOME[VISITOR]}:/bin/sh\n")
     with (root / "etc/group").open("a") as stream:
@@ -243,7 +245,7 @@ def furnish(root: Path, parts: Sequence[Part]) -> None:
 
 
 def pip_file_values() -> list[str]:
-    """Return the values of all of pip's files here: some of them are paths."""
+    """Return all values of pip's files on this machine; some are paths."""
     values: list[str] = []
     for path in [*map(Path, PIP_FILES), *(Path.home() / name for name in USER_PIP_FILES)]:
         parser = configparser.RawConfigParser()
@@ -260,16 +262,16 @@ def _copy(source: Path, target: Path, owner: int) -> None:
         os.chown(path, owner, owner)
 
 
-def run_part(part: Part, root: Path, report: Callable[[str], None]) -> None:
-    """Run one command inside, with its output shown as it comes.
+def run_part(part: FreshPart, root: Path, report: Callable[[str], None]) -> None:
+    """Run one command inside and print its output.
 
     Raises:
-        FreshError: it failed, took too long, or did not print what it should (UMB919).
+        FreshError: it failed, timed out, or its output is not as expected (UMB919).
     """
     report(f"fresh: {part.name}: {' '.join(part.command)}")
     started = time.monotonic()
     own = [sys.executable, str(Path(__file__).resolve()), ENTER, str(root), part.name]
-    # When unshare is killed, the first process of the PID namespace is, and with it everything inside.
+    # Killing unshare kills the first process of the PID namespace, and with it everything inside.
     command = [require_program("unshare"), "--mount", "--propagation", "private", "--pid", "--fork"]
     command += ["--kill-child=SIGKILL", "--", *own]
     lines: list[str] = []
@@ -296,34 +298,34 @@ def run_part(part: Part, root: Path, report: Callable[[str], None]) -> None:
         finally:
             timer.cancel()
     seconds = time.monotonic() - started
-    refusal = judge(part, status, "".join(lines), seconds)
+    refusal = failure_of(part, status, "".join(lines), seconds)
     if refusal is not None:
         raise FreshError("UMB919", f"{part.name} failed", refusal, f"make fresh FRESH_ARGS='--only \"{part.name}\"'")
     report(f"fresh: {part.name}: {seconds:.0f} s")
 
 
-def judge(part: Part, status: int, output: str, seconds: float) -> str | None:
-    """Say what is wrong with a part's end, or None."""
+def failure_of(part: FreshPart, status: int, output: str, seconds: float) -> str | None:
+    """Return why a part failed; None if it succeeded."""
     if status == -signal.SIGKILL and seconds >= part.seconds:
-        return f"no end after {part.seconds:.0f} s"
+        return f"timed out after {part.seconds:.0f} s"
     if status != 0:
         last = [line for line in output.splitlines() if line.strip()][-1:]
         return f"it exited with {status}: {last[0].strip() if last else 'no output'}"
     missing = [text for text in part.expected if text not in output]
     if missing:
-        return f"its output does not hold {missing[0]!r}"
+        return f"its output does not contain {missing[0]!r}"
     found = [text for text in part.unexpected if text in output]
-    return f"its output holds {found[0]!r}" if found else None
+    return f"its output contains {found[0]!r}" if found else None
 
 
-def enter(root: Path, part: Part) -> NoReturn:
-    """Make the directory this process's root, become the part's user, and run its command in place of this program."""
+def enter(root: Path, part: FreshPart) -> NoReturn:
+    """Change the root and the user of this process, and replace it by the part's command."""
     settings = pip_environment(os.environ)
     _mount_machine(root, named_paths([*settings.values(), *pip_file_values()]))
     namespaces.pivot_root(root)
     if part.refuses_namespaces:
         _enter_user_namespace()
-        # Of this user namespace alone: the file shows and sets the value of whoever opens it.
+        # Applies to this user namespace only.
         Path("/proc/sys/user/max_user_namespaces").write_text("0")
     os.chdir(part.folder)
     os.setgroups([])
@@ -363,9 +365,9 @@ def _show(path: str, place: Path) -> None:
 
 
 def _enter_user_namespace() -> None:
-    """Go on in a user namespace where all users have their own numbers; what waits outside ends as we do.
+    """Continue in a user namespace with unchanged ids; the parent process exits with our status.
 
-    A process may map no number but its own, so the one that stays outside writes the map.
+    A process may map only its own id, so the parent outside writes the maps.
     """
     ready, is_ready = os.pipe()
     mapped, is_mapped = os.pipe()
@@ -382,7 +384,7 @@ def _enter_user_namespace() -> None:
         Path(f"/proc/{child}/{name}").write_text(f"0 0 {IDENTIFIERS}\n")
     os.write(is_mapped, b"\n")
     while True:
-        # We are PID 1 of the namespace: orphans come to us.
+        # We are PID 1 of the namespace and reap orphans.
         pid, status = os.waitpid(-1, 0)
         if pid == child:
             os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
@@ -392,7 +394,7 @@ def _run_quietly(command: Sequence[str], seconds: float, code: str, what: str) -
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        why, remedy = f"no end after {seconds:.0f} s", f"run it by hand: {' '.join(command)}"
+        why, remedy = f"timed out after {seconds:.0f} s", f"run it by hand: {' '.join(command)}"
         raise FreshError(code, what, why, remedy) from None
     if done.returncode != 0:
         last = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()][-1:]
@@ -404,8 +406,8 @@ def _lines(command: Sequence[str]) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout.splitlines()
 
 
-def prove(parts: Sequence[Part], report: Callable[[str], None]) -> None:
-    """Run the parts one after the other in one scratch copy of the root file system.
+def run_parts(parts: Sequence[FreshPart], report: Callable[[str], None]) -> None:
+    """Run the parts one after the other in a scratch copy of the root file system.
 
     Raises:
         FreshError: something is missing, or a part failed.
@@ -413,11 +415,11 @@ def prove(parts: Sequence[Part], report: Callable[[str], None]) -> None:
     require_root(os.geteuid())
     base = make_base(report)
     with tempfile.TemporaryDirectory(prefix="umbilical-fresh-") as folder:
-        # Its mounts are seen in the parts' own mount namespaces alone, so what is removed afterwards is plain files.
+        # Mounts exist only in the parts' mount namespaces, so removing the folder only removes files.
         root = Path(folder) / "root"
         root.mkdir(mode=0o755)
         extract = [require_program("tar"), "--extract", "--numeric-owner", f"--file={base}", f"--directory={root}"]
-        _run_quietly(extract, COPY_SECONDS, "UMB918", "the root file system cannot be unpacked")
+        _run_quietly(extract, COPY_SECONDS, "UMB918", "the root file system was not unpacked")
         root.chmod(0o755)
         furnish(root, parts)
         for part in parts:
@@ -425,16 +427,16 @@ def prove(parts: Sequence[Part], report: Callable[[str], None]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Prove the README's two commands on a bare Debian.")
+    parser = argparse.ArgumentParser(description="Test the two commands of the README on a bare Debian.")
     chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--demo", action="store_true", help="only the demo: as root, as a user, without namespaces")
-    chosen.add_argument("--test", action="store_true", help="only the suite, as root")
+    chosen.add_argument("--demo", action="store_true", help="run only the demo: as root, as a user, without namespaces")
+    chosen.add_argument("--test", action="store_true", help="run only the test suite, as root")
     names = [part.name for part in (*DEMO_PARTS, *TEST_PARTS)]
-    chosen.add_argument("--only", choices=names, metavar="PART", help=f"one part: {', '.join(names)}")
+    chosen.add_argument("--only", choices=names, metavar="PART", help=f"run one part: {', '.join(names)}")
     return parser
 
 
-def chosen_parts(options: argparse.Namespace) -> tuple[Part, ...]:
+def chosen_parts(options: argparse.Namespace) -> tuple[FreshPart, ...]:
     if options.only:
         return tuple(part for part in (*DEMO_PARTS, *TEST_PARTS) if part.name == options.only)
     if options.demo:
@@ -448,10 +450,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _, root, name = words
         enter(Path(root), next(part for part in (*DEMO_PARTS, *TEST_PARTS) if part.name == name))
     options = _parser().parse_args(words)
-    # An interrupt or a request to end goes through every `finally`, so that no scratch copy stays.
+    # SIGTERM runs every `finally`, so that no scratch copy is left.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        prove(chosen_parts(options), lambda line: print(line, flush=True))
+        run_parts(chosen_parts(options), lambda line: print(line, flush=True))
     except FreshError as error:
         print(error, file=sys.stderr)
         return 1

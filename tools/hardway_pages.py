@@ -1,6 +1,6 @@
-"""The pages of docs/hardway/: one for each stage, and one that leads to them.
+"""The pages of docs/hardway/: one for each stage, and an index.
 
-The texts stand beside the code, and `umbilical explain` tells the same ones; pages add headings only.
+`umbilical explain` prints the same texts from the code; the pages only add headings.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.waiting import Signature
 
 INDEX: Final = "README.md"
-NOTE: Final = "<!-- Made by `python tools/hardway_docs.py` from the texts that stand beside the code. -->"
+NOTE: Final = "<!-- Made by `python tools/hardway_docs.py` from texts in the code. -->"
 _AT_LENGTH: Final = {EntryKind.FILE: "Files", EntryKind.CERTIFICATE: "Certificates", EntryKind.CONDITION: "Conditions"}
 
 
@@ -26,10 +26,10 @@ _AT_LENGTH: Final = {EntryKind.FILE: "Files", EntryKind.CERTIFICATE: "Certificat
 class Book:
     stages: Sequence[Stage]
     sites: Mapping[str, Site]
-    """Profile -> a site that only exists on paper: steps and checks are made from it, and never asked."""
+    """Profile -> a site for rendering steps and checks, which are never run."""
 
     def files(self) -> dict[str, str]:
-        """Make every page, by file name."""
+        """Return every page by file name."""
         return {INDEX: self._index(), **{file_name(stage): self._page(stage) for stage in self.stages}}
 
     def _index(self) -> str:
@@ -53,7 +53,7 @@ class Book:
         return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
     def _ways(self, stage: Stage) -> str:
-        """Links to the neighbours."""
+        """Return links to the previous and next stage."""
         by_number = {one.number: one for one in self.stages}
         near = [by_number.get(stage.number - 1), None, by_number.get(stage.number + 1)]
         links = [f"[{one.number:02} {one.name}]({file_name(one)})" for one in near if one is not None]
@@ -89,17 +89,17 @@ class Book:
         found: list[Signature] = list(dict.fromkeys(one for sight in sights for one in sight.signatures))
         if found:
             lines = [f"- seen `{one.pattern}`: {prose(one.hint)}" for one in found]
-            yield "## Failures that are known\n\n" + "\n".join(lines)
+            yield "## Known failures\n\n" + "\n".join(lines)
 
 
 _ABOUT: Final = (
-    "One page for each stage: what it does, its steps with what one would type for them, what must hold when it is "
-    "done, and every file, certificate, flag and rule that belongs to it. `umbilical explain NAME` tells the same; "
-    "with `--dir DIR` the lines have the addresses and names of that cluster."
+    "One page for each stage: what it does, its steps with equivalent commands, the conditions for its end, and its "
+    "files, certificates, flags and rules. `umbilical explain NAME` prints the same; with `--dir DIR` it uses the "
+    "addresses and names of that cluster."
 )
 _LESSONS: Final = (
-    "`umbilical stage break LESSON --dir DIR` puts one of these faults in; `umbilical stage doctor` recognises it, and "
-    "`umbilical stage break --mend` puts everything back. What is wrong is told by `umbilical explain LESSON`."
+    "`umbilical stage break LESSON --dir DIR` causes one of these faults; `umbilical stage doctor` recognises it, and "
+    "`umbilical stage break --mend` reverts it. `umbilical explain LESSON` explains the fault."
 )
 
 
@@ -113,7 +113,7 @@ def _entry(stage: Stage) -> Entry:
 
 
 def _told(stage: Stage) -> Iterator[str]:
-    """Say everything that stands in a stage's page: files and certificates at length, flags and rules briefly."""
+    """Yield the entries of a stage: files and certificates in full, flags and rules in short."""
     mine = [one for one in entries() if one.stage == stage.number]
     for kind, heading in _AT_LENGTH.items():
         chosen = [one for one in mine if one.kind is kind]
@@ -139,7 +139,7 @@ def _rules(entries: Sequence[Entry]) -> Iterator[str]:
             f"Fix: {prose(one.fix)}\n\n```console\n$ {one.by_hand}\n```\n"
             for one in entries
         )
-        yield "## Rules of the lint\n\n" + "\n".join(told)
+        yield "## Lint rules\n\n" + "\n".join(told)
 
 
 def _lessons(stage: Stage) -> Iterator[str]:

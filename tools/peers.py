@@ -1,8 +1,7 @@
-"""Build the real programs that Umbilical is measured and tested against, and fetch the CRDs that its objects need.
+"""Builds the real programs for tests and benchmarks of Umbilical, and fetches the CRDs of its objects.
 
-Each Go module under `peers/` pins what it needs; the binaries land in a flat
-folder per version outside the tree. Standard library only, so that it runs
-before any environment exists. See docs/peers.md.
+Each Go module under `peers/` pins its dependencies. The binaries are in one folder per version outside the tree.
+Standard library only, so that it runs before any environment exists. See docs/peers.md.
 """
 
 import argparse
@@ -22,9 +21,9 @@ from typing import Final
 MODULES: Final = Path(__file__).resolve().parent.parent / "peers"
 # Two slow cores and a cold cache need about ten minutes for the largest program.
 GO_TIMEOUT_SECONDS: Final = 3600.0
-# Silence for ten minutes looks like a hang, in a terminal and in a CI log.
+# Ten minutes without output look like a hang.
 PROGRESS_SECONDS: Final = 30.0
-# Read-only: what is built is what the committed go.sum names, or it is not built.
+# Read-only: only what the committed go.sum pins is built.
 GO_FLAGS: Final = "-mod=readonly -trimpath -buildvcs=false"
 UPSTREAM: Final = "sigs.k8s.io/apiserver-network-proxy"
 KUBERNETES_VERSION: Final = "v1.36.3"
@@ -36,7 +35,7 @@ PROMETHEUS_OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator
 
 
 class PeerError(Exception):
-    """A peer cannot be built; carries the three lines that the user sees."""
+    """A peer failed to build; contains the three lines for the user."""
 
     def __init__(self, code: str, what: str, why: str, remedy: str) -> None:
         super().__init__(f"{code} {what}\n  why: {why}\n  next: {remedy}")
@@ -44,8 +43,8 @@ class PeerError(Exception):
 
 
 @dataclass(frozen=True)
-class Program:
-    """One binary: its name in the cache and the Go package that it is built from."""
+class PeerProgram:
+    """One binary: its name in the cache and its Go package."""
 
     name: str
     package: str
@@ -53,8 +52,8 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Document:
-    """One file that a Go module carries, or a folder of files: its name in the cache and its path in the module."""
+class PeerFile:
+    """One file or folder of a Go module: its name in the cache and its path in the module."""
 
     path: str
     is_folder: bool = False
@@ -69,15 +68,15 @@ class Document:
 
 @dataclass(frozen=True)
 class Module:
-    """One Go module under `peers/`, the programs that come out of it and the files that it carries."""
+    """One Go module under `peers/` with its programs and files."""
 
     name: str
     version: str
-    programs: tuple[Program, ...] = ()
+    programs: tuple[PeerProgram, ...] = ()
     linker_flags: str = ""
     carrier: str = ""
-    """The Go module that carries `documents`."""
-    documents: tuple[Document, ...] = ()
+    """The Go module that contains `documents`."""
+    documents: tuple[PeerFile, ...] = ()
 
     @property
     def source(self) -> Path:
@@ -87,10 +86,10 @@ class Module:
     def folder(self) -> Path:
         return cache_root() / f"{self.name}-{self.version}"
 
-    def missing(self) -> list[Program]:
+    def missing(self) -> list[PeerProgram]:
         return [program for program in self.programs if not _is_runnable(self.folder / program.name)]
 
-    def missing_documents(self) -> list[Document]:
+    def missing_documents(self) -> list[PeerFile]:
         return [document for document in self.documents if not document.is_at(self.folder / document.name)]
 
 
@@ -100,7 +99,7 @@ def cache_root() -> Path:
 
 
 def source_digest(folder: Path) -> str:
-    """Name a state of our own sources: a changed generator must not be taken from the cache."""
+    """Return a hash of our own sources, so that a changed generator is built again."""
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.suffix in {".go", ".mod", ".sum"}:
@@ -109,32 +108,34 @@ def source_digest(folder: Path) -> str:
 
 
 def kubernetes_linker_flags(version: str) -> str:
-    """Without these the programs call themselves v0.0.0-master, and version checks fail."""
+    """Without these the programs report the version v0.0.0-master, and version checks fail."""
     major, minor = version.removeprefix("v").split(".")[:2]
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     return "-s -w " + " ".join(f"-X {package}.{key}={value}" for package in packages for key, value in values.items())
 
 
-def _kubernetes(name: str) -> Program:
-    return Program(name, f"k8s.io/kubernetes/cmd/{name}")
+def _kubernetes(name: str) -> PeerProgram:
+    return PeerProgram(name, f"k8s.io/kubernetes/cmd/{name}")
 
 
 def groups() -> dict[str, tuple[Module, ...]]:
-    """Say what each group builds, in order."""
+    """Return the modules of each group, in build order."""
     konnectivity = Module(
         "konnectivity",
         "v0.36.0",
         (
-            Program("proxy-server", f"{UPSTREAM}/cmd/server"),
-            Program("proxy-agent", f"{UPSTREAM}/cmd/agent"),
-            Program("proxy-test-client", f"{UPSTREAM}/cmd/test-client"),
-            Program("proxy-test-server", f"{UPSTREAM}/cmd/test-server"),
-            Program("proxy-tests", f"{UPSTREAM}/tests", is_test_suite=True),
+            PeerProgram("proxy-server", f"{UPSTREAM}/cmd/server"),
+            PeerProgram("proxy-agent", f"{UPSTREAM}/cmd/agent"),
+            PeerProgram("proxy-test-client", f"{UPSTREAM}/cmd/test-client"),
+            PeerProgram("proxy-test-server", f"{UPSTREAM}/cmd/test-server"),
+            PeerProgram("proxy-tests", f"{UPSTREAM}/tests", is_test_suite=True),
         ),
     )
-    etcd = Module("etcd", "v3.6.8", (Program("etcd", "."), Program("etcdctl", "go.etcd.io/etcd/etcdctl/v3")), "-s -w")
-    coredns = Module("coredns", "v1.14.0", (Program("coredns", "github.com/coredns/coredns"),), "-s -w")
+    etcd = Module(
+        "etcd", "v3.6.8", (PeerProgram("etcd", "."), PeerProgram("etcdctl", "go.etcd.io/etcd/etcdctl/v3")), "-s -w"
+    )
+    coredns = Module("coredns", "v1.14.0", (PeerProgram("coredns", "github.com/coredns/coredns"),), "-s -w")
     kubernetes = Module(
         "kubernetes",
         KUBERNETES_VERSION,
@@ -148,8 +149,8 @@ def groups() -> dict[str, tuple[Module, ...]]:
         ),
         kubernetes_linker_flags(KUBERNETES_VERSION),
     )
-    bench = Module("bench", source_digest(MODULES / "bench"), (Program("umbilical-load", "."),), "-s -w")
-    validate = Program("ignition-validate", f"{IGNITION}/validate")
+    bench = Module("bench", source_digest(MODULES / "bench"), (PeerProgram("umbilical-load", "."),), "-s -w")
+    validate = PeerProgram("ignition-validate", f"{IGNITION}/validate")
     version_flag = f"-s -w -X {IGNITION}/internal/version.Raw={IGNITION_VERSION}"
     ignition = Module("ignition", IGNITION_VERSION, (validate,), version_flag)
     return {
@@ -162,33 +163,33 @@ def groups() -> dict[str, tuple[Module, ...]]:
 
 
 def _crds() -> tuple[Module, ...]:
-    """Kinds that hosted and hand-made control planes use and kube-apiserver does not know by itself."""
-    route = Document("route/v1/zz_generated.crd-manifests/routes.crd.yaml")
+    """CRDs that hosted and hand-made control planes use."""
+    route = PeerFile("route/v1/zz_generated.crd-manifests/routes.crd.yaml")
     kinds = ("servicemonitors", "podmonitors", "prometheusrules")
-    monitoring = tuple(Document(f"example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml") for kind in kinds)
+    monitoring = tuple(PeerFile(f"example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml") for kind in kinds)
     return (
         Module("openshift-api", OPENSHIFT_API_VERSION, carrier=OPENSHIFT_API, documents=(route, *_payload())),
         Module("prometheus-operator", "v0.85.0", carrier=PROMETHEUS_OPERATOR, documents=monitoring),
     )
 
 
-def _payload() -> tuple[Document, ...]:
-    """What a release of OpenShift brings of the API: most in two folders, the rest from the operators that own it."""
-    folders = (Document(f"payload-manifests/{name}", is_folder=True) for name in ("crds", "featuregates"))
-    # Two of the variants by feature set, so that there is something to choose.
+def _payload() -> tuple[PeerFile, ...]:
+    """API files of an OpenShift release: most in two folders, the rest from the operators that own them."""
+    folders = (PeerFile(f"payload-manifests/{name}", is_folder=True) for name in ("crds", "featuregates"))
+    # Two variants by feature set, so that tests can choose.
     sets = ("Default", "TechPreviewNoUpgrade")
     version_operator = "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01"
     network_operator = "operator/v1/zz_generated.crd-manifests/0000_70_network_01"
     return (
         *folders,
-        Document(f"{version_operator}_clusteroperators.crd.yaml"),
-        *(Document(f"{version_operator}_clusterversions-{one}.crd.yaml") for one in sets),
-        *(Document(f"{network_operator}_networks-{one}.crd.yaml") for one in sets),
+        PeerFile(f"{version_operator}_clusteroperators.crd.yaml"),
+        *(PeerFile(f"{version_operator}_clusterversions-{one}.crd.yaml") for one in sets),
+        *(PeerFile(f"{network_operator}_networks-{one}.crd.yaml") for one in sets),
     )
 
 
 def binary(name: str) -> Path | None:
-    """Return where the cached program lies, or None if it is not built."""
+    """Return the path of the cached program; None if it is not built."""
     for module in _modules(groups()):
         path = module.folder / name
         if any(program.name == name for program in module.programs) and _is_runnable(path):
@@ -197,7 +198,7 @@ def binary(name: str) -> Path | None:
 
 
 def document(name: str) -> Path | None:
-    """Return where the cached file or folder lies, or None if it is not there."""
+    """Return the path of the cached file or folder; None if it is missing."""
     for module in _modules(groups()):
         path = module.folder / name
         if any(document.name == name and document.is_at(path) for document in module.documents):
@@ -206,10 +207,10 @@ def document(name: str) -> Path | None:
 
 
 def build(group: str | None = None, report: Callable[[str], None] = print) -> None:
-    """Build what the group (or every group) still misses.
+    """Build what is missing of the group, or of every group.
 
     Raises:
-        PeerError: there is no Go toolchain, or a download or build failed.
+        PeerError: Go is missing, or a download or build failed.
     """
     chosen = groups()
     for module in chosen[group] if group else _modules(chosen):
@@ -246,7 +247,7 @@ def _build_module(module: Module, report: Callable[[str], None]) -> None:
 
 
 class Progress:
-    """Says that a step goes on, and how long it took."""
+    """Reports that a step continues, and how long it took."""
 
     def __init__(self, label: str, report: Callable[[str], None]) -> None:
         self._label = label
@@ -264,8 +265,8 @@ class Progress:
         self._report(f"{self._label} {self.seconds:.1f} s")
 
 
-def _build_program(go: str, module: Module, program: Program, progress: Progress) -> None:
-    """Build into a neighbour folder and rename, so that nobody ever sees half a binary."""
+def _build_program(go: str, module: Module, program: PeerProgram, progress: Progress) -> None:
+    """Build in a temporary folder and rename, so that a binary is complete or absent."""
     verb = ["test", "-c"] if program.is_test_suite else ["build"]
     with tempfile.TemporaryDirectory(prefix=".building-", dir=module.folder) as scratch:
         output = Path(scratch) / program.name
@@ -274,25 +275,23 @@ def _build_program(go: str, module: Module, program: Program, progress: Progress
         output.replace(module.folder / program.name)
 
 
-def _fetch_documents(go: str, module: Module, documents: list[Document], progress: Progress) -> None:
-    """Have Go fetch the whole module, whose sum we compare ourselves: only a build would read go.sum strictly."""
+def _fetch_documents(go: str, module: Module, documents: list[PeerFile], progress: Progress) -> None:
+    """Download the module with Go and compare its sum with go.sum: only a build would check it."""
     said = _run_go(go, module, ["mod", "download", "-json", f"{module.carrier}@{module.version}"], "download", progress)
     answer = json.loads(said)
     pinned = (module.source / "go.sum").read_text().splitlines()
     if f"{module.carrier} {module.version} {answer['Sum']}" not in pinned:
-        raise _build_error(
-            module, "download", f"its sum is {answer['Sum']}, and peers/{module.name}/go.sum has another"
-        )
+        raise _build_error(module, "download", f"its sum {answer['Sum']} is not in peers/{module.name}/go.sum")
     module.folder.mkdir(parents=True, exist_ok=True)
     for document in documents:
         source = Path(answer["Dir"]) / document.path
         if not document.is_at(source):
-            raise _build_error(module, "download", f"there is no {document.path} in {module.carrier}@{module.version}")
+            raise _build_error(module, "download", f"{document.path} is missing in {module.carrier}@{module.version}")
         _copy_whole(source, module.folder / document.name)
 
 
 def _copy_whole(source: Path, target: Path) -> None:
-    """Copy into a neighbour folder and rename, as programs are built: what is there is all there."""
+    """Copy into a temporary folder and rename, so that the copy is complete or absent."""
     with tempfile.TemporaryDirectory(prefix=".copying-", dir=target.parent) as scratch:
         copy = Path(scratch) / target.name
         if source.is_dir():
@@ -302,13 +301,13 @@ def _copy_whole(source: Path, target: Path) -> None:
         try:
             copy.replace(target)
         except OSError:
-            # A folder cannot take the place of another: somebody else was faster, with the same content.
+            # A folder cannot replace another: a parallel run was faster, with the same content.
             if not target.is_dir():
                 raise
 
 
 def _copy_folder(source: Path, target: Path) -> None:
-    """Copy the files of a flat folder, but not that nobody may write: Go's cache is read-only."""
+    """Copy the files of a flat folder without their modes: Go's cache is read-only."""
     target.mkdir()
     for path in source.iterdir():
         (target / path.name).write_bytes(path.read_bytes())
@@ -319,15 +318,15 @@ def _go_toolchain() -> str:
     if go is None:
         raise PeerError(
             "UMB901",
-            "no Go toolchain",
-            "there is no program `go` on PATH, and the real peers are built from source",
+            "the Go toolchain is missing",
+            "`go` is not on PATH, and the real peers are built from source",
             "install Go 1.26.2 or newer (https://go.dev/dl), then run `make peers` again",
         )
     return go
 
 
 def _run_go(go: str, module: Module, arguments: list[str], step: str, progress: Progress) -> str:
-    """Run Go in the module's folder and return its output; its chatter is shown only when it fails."""
+    """Run Go in the module's folder and return its output; error output is shown only if it fails."""
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": GO_FLAGS, "GOWORK": "off"}
     with subprocess.Popen(
         [go, *arguments],
@@ -343,10 +342,10 @@ def _run_go(go: str, module: Module, arguments: list[str], step: str, progress: 
             process.kill()
             raise
     if ended is None:
-        raise _build_error(module, step, f"no end after {GO_TIMEOUT_SECONDS:.0f} s")
+        raise _build_error(module, step, f"timed out after {GO_TIMEOUT_SECONDS:.0f} s")
     output, complaint = ended
     if process.returncode != 0:
-        # With -json Go complains in the answer, and says nothing else.
+        # With -json, Go's errors are in the output.
         raise _build_error(module, step, _last_line(complaint) or _json_error(output) or _exit_text(process))
     progress.ended()
     return output
@@ -364,7 +363,7 @@ def _json_error(output: str) -> str:
 
 
 def _wait(process: subprocess.Popen[str], progress: Progress) -> tuple[str, str] | None:
-    """Wait for the end, with a sign of life now and then; return output and complaints, None when time is over."""
+    """Wait for the end and report progress; return output and errors, or None after the timeout."""
     while progress.seconds < GO_TIMEOUT_SECONDS:
         try:
             return process.communicate(timeout=PROGRESS_SECONDS)
@@ -385,11 +384,11 @@ def _packages(module: Module) -> str:
 
 def _build_error(module: Module, step: str, why: str) -> PeerError:
     if "requires go >=" in why:
-        remedy = "install the Go version named above, or let Go fetch it: GOTOOLCHAIN=auto make peers"
+        remedy = "install the Go version above, or let Go download it: GOTOOLCHAIN=auto make peers"
     elif step == "download":
         remedy = "check that the Go module registry can be reached (`go env GOPROXY`), then run `make peers` again"
     else:
-        remedy = f"see all of Go's messages: cd peers/{module.name} && go build -v {_packages(module)}"
+        remedy = f"show all messages of Go: cd peers/{module.name} && go build -v {_packages(module)}"
     return PeerError("UMB902", f"peer build failed: {module.name} {module.version}, {step}", why, remedy)
 
 
@@ -397,8 +396,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Build and find the real peers.")
     commands = parser.add_subparsers(dest="command", required=True)
     build_command = commands.add_parser("build", help="build what is missing")
-    build_command.add_argument("--group", choices=sorted(groups()), help="only this group (default: all)")
-    path_command = commands.add_parser("path", help="print where a cached program or file lies, or exit 1")
+    build_command.add_argument("--group", choices=sorted(groups()), help="build only this group (default: all)")
+    path_command = commands.add_parser("path", help="print the path of a cached program or file, or exit 1")
     path_command.add_argument("name")
     return parser
 

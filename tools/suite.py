@@ -1,9 +1,9 @@
-"""Run tests on all cores, then those that must be alone in a second call without workers.
+"""Runs tests on all cores, then in a second call without workers the tests that must run alone.
 
     suite.py MARKS [pytest's arguments]
 
-MARKS is an expression for pytest's `-m`. The second call reads only the files that have such tests. A call that selects
-nothing passes as long as the other selects something.
+MARKS is an expression for pytest's `-m`. The second call only collects files with such tests. A call that selects
+no test passes if the other call selects some.
 """
 
 import os
@@ -19,13 +19,13 @@ IGNORE: Final = "--ignore="
 
 
 def workers(marks: str) -> int:
-    """One for each core that this process may use; for real programs, which make tests wait, one more."""
+    """One per available core, and one more for real programs, because their tests wait a lot."""
     return len(os.sched_getaffinity(0)) + marks.startswith("real")
 
 
 def commands(marks: str, arguments: Sequence[str], tree: Path) -> list[list[str]]:
     pytest = [sys.executable, "-m", "pytest"]
-    # A file stays on one worker: its tests share fixtures, and some tell one story. Files begin in conftest's order.
+    # The tests of a file run on one worker: they share fixtures, and some depend on order. conftest orders the files.
     spread = ["-n", str(workers(marks)), "--dist", "loadfile", "--no-loadscope-reorder"]
     beside = [*spread, "-m", f"({marks}) and not alone"]
     alone = ["-m", f"({marks}) and alone"]
@@ -36,15 +36,15 @@ def commands(marks: str, arguments: Sequence[str], tree: Path) -> list[list[str]
 
 
 def _files_with_lonely_tests(tree: Path, arguments: Sequence[str]) -> list[Path]:
-    """To collect the whole suite for a handful of tests takes longer than most of them."""
-    # pytest itself ignores no file that it is given by name.
+    """Collecting the whole suite for a few tests would take longer than most of them."""
+    # pytest does not ignore files that are given by name.
     ignored = [tree / argument.removeprefix(IGNORE) for argument in arguments if argument.startswith(IGNORE)]
     found = (path for path in sorted(tree.glob("tests/**/test_*.py")) if LONELY in path.read_text())
     return [path for path in found if not any(path.is_relative_to(place) for place in ignored)]
 
 
-def verdict(statuses: Sequence[int]) -> int:
-    """The first failure counts; nothing selected by either call is a failure too."""
+def exit_status(statuses: Sequence[int]) -> int:
+    """Return the first failure; it is also a failure if no call selects a test."""
     failed = [status for status in statuses if status not in (0, NOTHING_SELECTED)]
     if failed:
         return failed[0]
@@ -52,9 +52,9 @@ def verdict(statuses: Sequence[int]) -> int:
 
 
 def run(marks: str, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> int:
-    """Run both calls, the second also where the first failed: one run names everything that is broken."""
+    """Run both calls, the second also after a failure, to report all failures in one run."""
     calls = commands(marks, arguments, cwd)
-    return verdict([subprocess.run(call, cwd=cwd, env=environment, check=False).returncode for call in calls])
+    return exit_status([subprocess.run(call, cwd=cwd, env=environment, check=False).returncode for call in calls])
 
 
 if __name__ == "__main__":

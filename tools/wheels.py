@@ -1,7 +1,7 @@
-"""Build the two wheels of this version: the pure one for every machine, and the compiled one for this Python and Linux.
+"""Builds the two wheels of this version: a pure one, and a compiled one for this Python and Linux.
 
-Both hold the same sources; the compiled one also the data path as machine code. Where both are offered, pip takes
-the compiled one if it fits.
+Both contain the same sources; the compiled one also contains the data path as machine code. pip prefers the compiled
+one where it fits.
 """
 
 import argparse
@@ -20,20 +20,20 @@ _WHAT_IS_LEFT: Final = 12
 
 
 class WheelRefused(Exception):
-    """A wheel cannot be built; carries the three lines that the user sees."""
+    """A wheel failed to build; contains the three lines for the user."""
 
     def __init__(self, form: str, output: str) -> None:
         lines = [line for line in output.splitlines() if line.strip()][-_WHAT_IS_LEFT:]
         remedy = "make setup; the compiled form needs gcc and Python.h too (Debian: apt-get install gcc python3-dev)"
-        why = "\n       ".join(lines) or "pip said nothing"
+        why = "\n       ".join(lines) or "pip printed nothing"
         super().__init__(f"UMB915 the {form} wheel was not built\n  why: {why}\n  next: {remedy}")
 
 
 def build(form: str, out: Path) -> Path:
-    """Build one wheel from a scratch copy of the tree, and return where it lies.
+    """Build one wheel from a scratch copy of the tree, and return its path.
 
     Raises:
-        WheelRefused: with the last lines of what pip and the compiler said.
+        WheelRefused: with the last lines of the output.
     """
     out.mkdir(parents=True, exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("UMBILICAL_COMPILE")}
@@ -42,7 +42,7 @@ def build(form: str, out: Path) -> Path:
         scratch = Path(folder) / "tree"
         compiled.copy_tree(scratch)
         made = Path(folder) / "made"
-        # Without isolation: mypy and setuptools are those of the environment, and the network is not asked.
+        # Without isolation: uses mypy and setuptools of the environment, and no network.
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "."]
         done = subprocess.run(
             [*command, "--wheel-dir", str(made)],
@@ -63,8 +63,8 @@ def build(form: str, out: Path) -> Path:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Build wheels; each one's path is printed.")
-    parser.add_argument("--out", type=Path, default=compiled.ROOT / "dist", help="folder to put them into")
+    parser = argparse.ArgumentParser(description="Build wheels and print their paths.")
+    parser.add_argument("--out", type=Path, default=compiled.ROOT / "dist", help="output folder")
     parser.add_argument("--form", choices=(*FORMS, "both"), default="both")
     options = parser.parse_args()
     for form in FORMS if options.form == "both" else (options.form,):

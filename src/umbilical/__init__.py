@@ -1,11 +1,11 @@
-"""Umbilical: the Konnectivity tunnel that exists only while a cluster is being born."""
+"""Umbilical: a Konnectivity tunnel for clusters that are being installed."""
 
 import os
 from typing import Final
 
 __version__: Final = "0.1.0"
 
-# Here, because it must be settled before the first module that has a compiled form is looked for.
+# Here, because it must run before any module that has a compiled form is imported.
 if os.environ.get("UMBILICAL_PURE") == "1":
     from umbilical.pure import prefer_sources
 

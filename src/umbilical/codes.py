@@ -1,6 +1,6 @@
-"""The one table of codes: errors.md beside this file, which docs/errors.md repeats letter for letter.
+"""The table of error codes: errors.md next to this file, of which docs/errors.md is a copy.
 
-Read when a command fails or a code is explained, not before.
+Read only when a command fails or a code is explained.
 """
 
 import re

@@ -1,11 +1,11 @@
-"""How every command fails: what, why, what next, under a code of docs/errors.md, and an exit status for scripts.
+"""Errors of all rooms: what failed, why, what to do next, a code of docs/errors.md, and an exit status.
 
-One form for all rooms. The kinds below it are for callers that act on one of them; `cli` prints them all alike.
+Subclasses exist for callers that catch one of them; `cli` prints all in the same way.
 """
 
 
 class Fault(Exception):
-    """`str()` is the whole message of three lines, code first."""
+    """`str()` is the message of three lines, starting with the code."""
 
     def __init__(self, code: str, what: str, why: str, remedy: str) -> None:
         super().__init__(code, what, why, remedy)
@@ -23,55 +23,55 @@ class Fault(Exception):
 
     @property
     def brief(self) -> str:
-        """One line, for logs of loops that go on."""
+        """One line, for logs."""
         return f"{self.code} {self.what}: {self.why}"
 
     @property
     def exit_status(self) -> int:
-        """Of a command that ends with this fault: the code's, from the one table of codes."""
+        """Exit status of a command that fails with this code."""
         from umbilical.codes import exit_status
 
         return exit_status(self.code)
 
 
 class StartupError(Fault):
-    """A server, an agent or a proxy cannot start as it is told to."""
+    """A server, agent or proxy cannot start."""
 
     def __str__(self) -> str:
-        """Upstream's form, which the drop-ins and logs use: without the code, in one line."""
+        """Upstream's form for drop-ins and logs: one line without the code."""
         return f"{self.what}: {self.why}"
 
 
 class HardwayError(Fault):
-    """Something is wrong and has to be mended."""
+    """A stage of the hard way failed."""
 
 
 class StageTimeout(HardwayError):
-    """A stage waited too long for something; trying again may help."""
+    """A stage timed out; a retry may help."""
 
     exit_status = 9
 
 
 class Unsafe(HardwayError):
-    """Going on would lose something that cannot be brought back; nothing was done."""
+    """Refused because it would lose something irrecoverable; nothing was changed."""
 
     exit_status = 7
 
 
 class RenderError(Fault):
-    """What was asked for contradicts itself, or the installer's output."""
+    """The options contradict each other or the installer's output."""
 
 
 class LabError(Fault):
-    """The lab, or the machine under it, is not as needed."""
+    """The lab or its machine does not meet a requirement."""
 
 
 class PodError(LabError):
-    """This pod cannot run as it is written, or not yet."""
+    """A pod cannot run, or not yet."""
 
 
 class Waiting(PodError):
-    """Something that the pod needs is not there yet; it is asked for again. `reason` is the kubelet's word for it."""
+    """Something that the pod needs is missing; it is retried. `reason` is the kubelet's word for it."""
 
     def __init__(self, code: str, what: str, why: str, remedy: str, reason: str) -> None:
         super().__init__(code, what, why, remedy)
@@ -79,27 +79,27 @@ class Waiting(PodError):
 
 
 class HostedError(Fault):
-    """Input, files or the world are not as the command needs them."""
+    """A command for hosted control planes failed."""
 
 
 class PkiError(Fault):
-    """Something about a certificate, its key or its authority."""
+    """An error of a certificate, its key or its CA."""
 
 
 class HostError(Fault):
-    """Something on this machine is not as needed."""
+    """A requirement on this machine is not met."""
 
 
 class ClusterError(Fault):
-    """The cluster cannot be used as asked."""
+    """A request to a cluster failed."""
 
 
 class ApiUnreachable(ClusterError):
-    """No HTTP answer came: refused, unresolvable, untrusted, or too slow."""
+    """No HTTP response: connection refused, name not found, TLS failure or timeout."""
 
     def __init__(self, request: str, why: str) -> None:
-        remedy = "check that the API server runs and that the kubeconfig names it: kubectl cluster-info"
-        super().__init__("UMB603", f"{request}: the Kubernetes API does not answer", why, remedy)
+        remedy = "check that the API server runs and that the kubeconfig has its address: kubectl cluster-info"
+        super().__init__("UMB603", f"{request}: the Kubernetes API did not answer", why, remedy)
 
 
 class ApiRefused(ClusterError):
@@ -109,7 +109,7 @@ class ApiRefused(ClusterError):
         super().__init__("UMB604", f"{request}: HTTP {status} {reason}".rstrip(), message, _remedy(status))
         self.status = status
         self.reason = reason
-        """Kubernetes' own word, like Conflict or AlreadyExists; empty when it gave none."""
+        """Kubernetes' reason, like Conflict or AlreadyExists; may be empty."""
         self.message = message
 
 
@@ -117,13 +117,13 @@ def _remedy(status: int) -> str:
     if status == 401:
         return "renew the credentials in the kubeconfig"
     if status == 403:
-        return "grant the right that is named above (docs/replace-upstream.md lists what server and agent need)"
-    return "read the API server's log around this time"
+        return "grant the permission above (docs/replace-upstream.md lists those of server and agent)"
+    return "check the API server's log at this time"
 
 
 class IgnitionError(Fault):
-    """The config cannot be read, or not be edited as asked."""
+    """An Ignition config cannot be read or edited."""
 
 
 class BootstrapError(Fault):
-    """An install directory, a node or a log bundle is not as needed."""
+    """An install directory, a node or a log bundle cannot be used."""

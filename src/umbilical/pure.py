@@ -1,7 +1,7 @@
-"""The pure form of a compiled installation: sources are loaded although compiled modules lie beside them.
+"""Loads the sources of a compiled installation instead of its compiled modules (UMBILICAL_PURE=1).
 
-A path hook for this package's own folders leaves every other package as it is. A module of its own, because it is
-loaded only when asked for.
+A path hook for this package's folders; other packages are not affected. A module of its own, because it is loaded only
+on request.
 """
 
 import os
@@ -17,7 +17,7 @@ from importlib.machinery import (
 
 
 def prefer_sources(folders: Iterable[str]) -> None:
-    """From now on, load modules that lie in these folders, or below, from their sources only."""
+    """Load modules in or below these folders from their sources only."""
     roots = tuple(folders)
 
     def is_ours(path: str) -> bool:
@@ -29,6 +29,6 @@ def prefer_sources(folders: Iterable[str]) -> None:
         return FileFinder(path, (SourceFileLoader, SOURCE_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES))
 
     sys.path_hooks.insert(0, source_finder)
-    # This very module was found by a finder that prefers compiled ones, and finders are kept by folder.
+    # Finders are cached by folder, and the cached ones prefer compiled modules.
     for path in [known for known in sys.path_importer_cache if is_ours(known)]:
         del sys.path_importer_cache[path]

@@ -1,7 +1,7 @@
-"""Frozen records that cost nothing to define: what `@dataclass(frozen=True)` means, without the code it writes.
+"""Frozen records like `@dataclass(frozen=True)`, without code generation at import.
 
-A dataclass compiles six methods when its module is imported, half a millisecond each; a daemon that must be ready at
-once has dozens. Type checkers see a dataclass here too. Defaults are shared, so they must be immutable.
+A dataclass compiles six methods when its module is imported, which takes half a millisecond; a daemon has dozens. Type
+checkers treat a Record as a dataclass. Defaults are shared, so they must be immutable.
 """
 
 import inspect

@@ -171,4 +171,4 @@ def test_tests_marked_alone_run_in_a_separate_call_without_workers(tmp_path: Pat
 
 
 def test_a_suite_passes_when_one_of_its_calls_selects_nothing_and_fails_when_both_do() -> None:
-    assert [suite.verdict(each) for each in ([0, 5], [5, 0], [5, 5], [1, 0], [5, 2])] == [0, 0, 5, 1, 2]
+    assert [suite.exit_status(each) for each in ([0, 5], [5, 0], [5, 5], [1, 0], [5, 2])] == [0, 0, 5, 1, 2]

@@ -90,6 +90,12 @@ def test_a_daemon_starts_with_the_standard_library_alone(daemon: str) -> None:
     assert not foreign, f"{daemon} also loads {sorted(foreign)}"
 
 
+def test_server_and_agent_never_load_h11() -> None:
+    """Not even for a request with a body at the health port: it would cost 11 ms and 0.6 MB (decisions/0017)."""
+    rooms = ("wire", "konnectivity", "tunnel")
+    assert [str(one.relative) for one in modules() if one.room in rooms and "h11" in {*one.imports()}] == []
+
+
 @pytest.mark.parametrize("daemon", DAEMONS)
 def test_a_daemon_loads_little_of_the_standard_library_beside_asyncio(daemon: str) -> None:
     """What asyncio and the others import themselves depends on the version of Python, and does not count."""

@@ -80,7 +80,7 @@ def test_the_environment_names_the_agent(pem: Path, monkeypatch: Patch) -> None:
     assert settings("--server=h:1", "--ca", str(pem)).agent_id == "from-environment"
 
 
-def test_what_cannot_be_served_is_told_in_three_lines(pem: Path, umbilical: Run) -> None:
+def test_what_cannot_be_served_is_reported_in_three_lines(pem: Path, umbilical: Run) -> None:
     for arguments, code, word in (
         (("--server=h:1",), "UMB001", "--ca"),
         (("--server=h",), "UMB001", "HOST:PORT"),
@@ -120,7 +120,7 @@ def test_these_options_are_served() -> None:
         check_agent_flags(flags(*arguments))
 
 
-def test_a_broken_rule_is_told_in_the_words_of_upstream() -> None:
+def test_a_broken_rule_is_reported_with_the_text_of_upstream() -> None:
     for arguments, fault in (
         (("--agent-key=/no",), "error checking agent key /no, got stat /no: no such file or directory"),
         (("--ca-cert=/no",), "error checking agent CA cert /no, got stat /no: no such file or directory"),

@@ -14,7 +14,7 @@ from tests.support.fixture_types import Captured
 from umbilical.cli import log_setup
 from umbilical.cli.drop_ins import klog
 from umbilical.cli.drop_ins.pflag import FlagError, FlagSet
-from umbilical.cli.log_setup import DescriptorSink, FileSink, JsonForm, KlogForm, LineForm, Route, TextForm
+from umbilical.cli.log_setup import DescriptorSink, FileSink, JsonForm, KlogForm, LineForm, LogRoute, TextForm
 
 LOGGER = logging.getLogger("umbilical.x")
 
@@ -80,7 +80,7 @@ def test_flags_without_effect_are_accepted() -> None:
         install(argument, "--one-output")
 
 
-def test_a_wrong_value_is_refused_in_the_words_of_klog() -> None:
+def test_a_wrong_value_is_refused_with_the_text_of_klog() -> None:
     no_list = "syntax error: expect comma-separated list of filename=N"
     for name, value, fault in (
         ("logtostderr", "x", "parse error"),
@@ -117,7 +117,7 @@ class Kept:
 
 def kept(form: LineForm) -> list[str]:
     sink = Kept()
-    log_setup.install(form, [Route(sink)], debug=False)
+    log_setup.install(form, [LogRoute(sink)], debug=False)
     return sink.lines
 
 
@@ -144,7 +144,7 @@ def test_klog_headers_can_be_left_out_or_carry_the_directory() -> None:
     assert " cli/test_logging.py:" in lines[0]
 
 
-def test_the_next_step_is_told_by_our_own_commands_and_left_out_by_the_drop_in_names() -> None:
+def test_the_next_step_is_reported_by_our_own_commands_and_left_out_by_the_drop_in_names() -> None:
     fault = {"fields": {"code": "UMB311", "next": "start the server"}}
     for form, told in ((KlogForm(), False), (TextForm(), True), (log_setup.NATIVE_FORMS["klog"](), True)):
         lines = kept(form)
@@ -160,7 +160,7 @@ def test_the_next_step_is_told_by_our_own_commands_and_left_out_by_the_drop_in_n
 def test_a_tunnel_line_needs_no_record_and_looks_the_same() -> None:
     sink = Kept()
     logger = log_setup.TunnelLogger(log_setup.TUNNEL_LOGGER, logging.INFO)
-    logger.handler = log_setup.LineHandler(KlogForm(), [Route(sink)])
+    logger.handler = log_setup.LineHandler(KlogForm(), [LogRoute(sink)])
     logger.info("dial=%d 100%%", 7)
     logger.info("100% plain")
     quiet = log_setup.TunnelLogger(log_setup.TUNNEL_LOGGER, logging.WARNING)
@@ -170,23 +170,23 @@ def test_a_tunnel_line_needs_no_record_and_looks_the_same() -> None:
     assert found == [("I", "tunnels", "dial=7 100%"), ("I", "tunnels", "100% plain")]
 
 
-def test_setup_before_the_engine_gives_the_tunnel_lines_their_short_way() -> None:
+def test_setup_before_the_engine_gives_the_tunnel_lines_their_fast_path() -> None:
     script = (
         "import logging; from umbilical.cli import log_setup; log_setup.install_native('text', debug=False); "
-        "import umbilical.tunnel.server_link as engine; print(type(engine.tunnels).__name__)"
+        "import umbilical.tunnel.endpoint as engine; print(type(engine.tunnels).__name__)"
     )
     completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert completed.stdout == "TunnelLogger\n"
 
 
-def test_without_setup_a_tunnel_line_reaches_whoever_listens(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_setup_a_tunnel_line_reaches_any_handler(caplog: pytest.LogCaptureFixture) -> None:
     log_setup.uninstall(log_setup.install(KlogForm(), [], debug=False))
     with caplog.at_level(logging.INFO):
         tunnel_logger().info("dial=7")
     assert "dial=7" in caplog.text
 
 
-def test_a_text_line_says_when_how_bad_and_who() -> None:
+def test_a_text_line_has_time_level_and_logger() -> None:
     lines = kept(TextForm())
     logging.getLogger("umbilical.tunnel.server").warning("slow")
     tunnel_logger().info("dial=7")
@@ -219,13 +219,13 @@ def test_an_exception_is_shown_with_its_traceback() -> None:
 
 def test_a_message_that_is_not_text_in_utf8_is_written_escaped(tmp_path: Path) -> None:
     sink = FileSink(tmp_path / "log", max_bytes=0)
-    log_setup.install(KlogForm(headers=False), [Route(sink)], debug=False)
+    log_setup.install(KlogForm(headers=False), [LogRoute(sink)], debug=False)
     logging.getLogger("umbilical.x").info("odd \udcff")
     sink.close()
     assert (tmp_path / "log").read_text() == "odd \\udcff\n"
 
 
-def test_a_log_file_grows_over_restarts_and_starts_anew_past_its_limit(tmp_path: Path) -> None:
+def test_a_log_file_grows_over_restarts_and_is_truncated_at_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "log"
     for text in (b"first\n", b"second\n"):
         sink = FileSink(path, max_bytes=15)
@@ -239,7 +239,7 @@ def test_a_log_file_grows_over_restarts_and_starts_anew_past_its_limit(tmp_path:
     assert path.stat().st_mode & 0o007 == 0
 
 
-def test_a_line_is_written_whole_or_lost_without_a_word() -> None:
+def test_a_line_is_written_whole_or_dropped_silently() -> None:
     reader, writer = os.pipe()
     try:
         DescriptorSink(writer).write(b"x" * 1000 + b"\n")

@@ -1,4 +1,4 @@
-"""The program: its commands, their completion, and how faults are told."""
+"""The program: its commands, their completion, and how errors are printed."""
 
 import os
 import shutil
@@ -26,14 +26,14 @@ def test_every_command_is_a_module_of_its_name() -> None:
         assert command.get_short_help_str()
 
 
-def test_help_is_no_fault_and_no_command_is_one(umbilical: Run) -> None:
+def test_help_exits_0_and_a_missing_command_exits_2(umbilical: Run) -> None:
     for arguments in ([], ["server"], ["agent"]):
         assert "Usage: umbilical" in umbilical(*arguments, status=2).err
     for arguments in (["--help"], ["-h"], ["server", "run", "--help"], ["agent", "run", "-h"]):
         assert "Usage: umbilical" in umbilical(*arguments).out
 
 
-def test_wrong_usage_is_told_in_three_lines(umbilical: Run) -> None:
+def test_wrong_usage_is_reported_in_three_lines(umbilical: Run) -> None:
     for arguments in (["nope"], ["server", "nope"], ["version", "--nope"], ["server", "run"], ["completion", "tcsh"]):
         what, why, remedy = umbilical(*arguments, status=2).err.splitlines()
         assert what.startswith("UMB001 umbilical")
@@ -106,7 +106,7 @@ def test_words_are_completed() -> None:
         assert f"plain,{offered}" in done.stdout.splitlines()
 
 
-def test_the_answer_tells_the_form_that_runs_and_its_interpreter(umbilical: Run) -> None:
+def test_the_answer_shows_the_form_that_runs_and_its_interpreter(umbilical: Run) -> None:
     form = "compiled" if is_compiled() else "pure"
     line = umbilical("version").out
     assert line.startswith(f"umbilical {__version__} (konnectivity v")

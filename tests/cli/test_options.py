@@ -67,7 +67,7 @@ def test_an_address_is_a_host_and_a_port() -> None:
         assert listen_place(text) == place
 
 
-def test_what_is_no_address_is_refused() -> None:
+def test_what_is_not_an_address_is_refused() -> None:
     for text in ("", "host", "host:", "host:x", "::1:80", "host:65536", "host:99999999", "host:-1"):
         with pytest.raises(click.BadParameter):
             address(text)
@@ -165,7 +165,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("exists", [False, True])
-def test_files_lie_below_the_directory_with_their_modes(tmp_path: Path, exists: bool) -> None:
+def test_files_are_below_the_directory_with_their_modes(tmp_path: Path, exists: bool) -> None:
     folder = tmp_path / "deep" / "out"
     if exists:
         folder.mkdir(parents=True)
@@ -186,7 +186,7 @@ def test_one_file_that_exists_keeps_all_others_away_unless_it_may_be_replaced(tm
     assert content(tmp_path) == {"etc/a/file": b"new", "etc/b/file": b"new"}
 
 
-def test_a_failure_on_the_way_puts_everything_back(tmp_path: Path) -> None:
+def test_a_failure_half_way_reverts_everything(tmp_path: Path) -> None:
     write_tree(tree(a=b"old", z=b"old"), tmp_path, overwrite=False)
     (tmp_path / "etc" / "m").write_bytes(b"a file where a directory is needed")
     before = content(tmp_path)

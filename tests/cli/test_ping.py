@@ -126,7 +126,7 @@ def test_a_server_that_is_not_there_is_the_first_hop(tunnel: Tunnel, umbilical: 
 def test_bad_input_is_refused(umbilical: Run) -> None:
     for arguments, status, word in (
         (["node"], 2, "is not HOST:PORT"),
-        (["node:0"], 2, "names no host or no port"),
+        (["node:0"], 2, "has no host or no port"),
         (["node:80"], 3, "UMB573"),
         (["node:80", "--server", "127.0.0.1:8090"], 3, "no CA"),
         (["node:80", "--server", "unix:/s", "--endpoint-ca", "/dev/null"], 2, "need --tls"),

@@ -136,9 +136,9 @@ def test_an_address_to_publish_goes_into_the_lease_rule(pem: Path) -> None:
     assert rule == engines.LeaseRule("kube-system", {"k8s-app": "konnectivity-server"}, ("fd00::7", 8091))
 
 
-def test_options_that_contradict_each_other_are_told_in_three_lines(pem: Path, tmp_path: Path, start: Run) -> None:
+def test_options_that_contradict_each_other_are_reported_in_three_lines(pem: Path, tmp_path: Path, start: Run) -> None:
     for arguments, code, word in (
-        (("--agent-identities=/dev/null",), "UMB208", "every agent every dial"),
+        (("--agent-identities=/dev/null",), "UMB208", "any dial to any agent"),
         (("--advertise=10.0.0.9:8091",), "UMB205", "add --publish-lease"),
         (("--advertise=0.0.0.0:8091", "--publish-lease"), "UMB206", "every interface"),
         (("--advertise=[::]:8091", "--publish-lease"), "UMB206", "every interface"),
@@ -204,7 +204,7 @@ def test_these_options_are_served() -> None:
         check_server_flags(flags(*arguments))
 
 
-def test_a_broken_rule_is_told_in_the_words_of_upstream() -> None:
+def test_a_broken_rule_is_reported_with_the_text_of_upstream() -> None:
     for arguments, fault in (
         ((), "server ca cert must be set when in TCP mode (uds-name is empty)"),
         (("--mode=x",), "mode must be set to either 'grpc' or 'http-connect' not \"x\""),
@@ -243,7 +243,7 @@ def test_a_broken_rule_is_told_in_the_words_of_upstream() -> None:
         ((*UDS, "--backend-dial-timeout=-90s"), "backend-dial-timeout must be >= 0, got -1m30s"),
         (
             (*UDS, "--agent-identities=/dev/null"),
-            "--agent-identities binds nothing with the strategy default; use destHost,defaultRoute",
+            "--agent-identities has no effect with the strategy default; use destHost,defaultRoute",
         ),
         (
             (*UDS, "--agent-identities=/no"),

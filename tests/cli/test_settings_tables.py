@@ -1,4 +1,4 @@
-"""The settings tables: each says all of its daemon's settings, and nothing that nobody reads."""
+"""The settings tables: each has all settings of its daemon, and every row has an effect."""
 
 import ast
 import inspect
@@ -51,7 +51,7 @@ def paths(record: type[Record], prefix: str = "") -> Iterator[str]:
 
 
 def covers(path: str, field: str) -> bool:
-    """Whether the field is that value, or a part of one that is no record."""
+    """Whether the field is that value, or part of one that is not a record."""
     return field == path or field.startswith(f"{path}.")
 
 
@@ -67,7 +67,7 @@ def test_every_setting_has_a_row(settings: type[Record], table: Table) -> None:
 
 
 @by_daemon
-def test_every_row_sets_something_or_says_that_it_does_not(settings: type[Record], table: Table) -> None:
+def test_every_row_sets_a_field_or_is_marked_without_effect(settings: type[Record], table: Table) -> None:
     known = [*paths(settings), "log.format", "log.level"]
     known += [path for name, record in ENGINES.items() for path in (name, *paths(record, f"{name}."))]
     lost = [row for row in table if row.field and not any(covers(path, row.field) for path in known)]
@@ -97,7 +97,7 @@ def test_every_row_can_be_given_is_explained_and_has_a_reason_for_its_default(
 
 
 @by_daemon
-def test_a_flag_stands_once_in_a_table(settings: type[Record], table: Table) -> None:
+def test_a_flag_occurs_once_in_a_table(settings: type[Record], table: Table) -> None:
     names = [flag.name for row in table for flag in row.flags]
     assert len(names) == len(set(names))
     shared = [row.native for row in table if row.native]

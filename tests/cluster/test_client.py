@@ -67,7 +67,7 @@ async def test_an_answer_that_is_none_or_does_not_come_is_told_in_the_systems_ow
     async with ScriptedApi(lambda request: Answer()) as api:
         config = api.write_kubeconfig(tmp_path)
     async with make_client(config) as client:
-        with pytest.raises(ApiUnreachable, match=r"UMB603 GET /x: the Kubernetes API does not answer(?s:.*)refused"):
+        with pytest.raises(ApiUnreachable, match=r"UMB603 GET /x: the Kubernetes API did not answer(?s:.*)refused"):
             await client.request("GET", "/x")
 
 

@@ -16,7 +16,7 @@ from umbilical.konnectivity.dial_failure import PROBE_HOST
 from umbilical.proxies import health
 from umbilical.proxies.health import FAULTS_OF_THE_TUNNEL, HealthRoutes, TunnelHealth, TunnelWatch, WatchedTunnel
 from umbilical.proxies.metrics import ProxyMetrics
-from umbilical.tunnel.daemon import HttpListener
+from umbilical.tunnel.http_server import HttpListener
 from umbilical.tunnel.settings import ListenAddress
 
 

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from bench_rows import OURS, UPSTREAM, Results, Row
+from bench_rows import OURS, UPSTREAM, BenchRow, Results
 from bench_tables import Conditions
 
-ECHO: Final = Row("rate", "http-connect", "echo", 16)
-DOWNLOAD: Final = Row("rate", "http-connect", "download", 8)
-IDLE: Final = Row("memory", "http-connect", "idle")
+ECHO: Final = BenchRow("rate", "http-connect", "echo", 16)
+DOWNLOAD: Final = BenchRow("rate", "http-connect", "download", 8)
+IDLE: Final = BenchRow("memory", "http-connect", "idle")
 CONDITIONS: Final = Conditions(
     {"date": "today", "upstream": "v0 & more"},
     rounds=5,
@@ -24,7 +24,7 @@ def rate(value: float, cost: float = 10.0, generator: float = 1.0, others: float
     return {"value": value, "cost": cost, "generator": generator, "others": others, "p50_us": 5.0, "p99_us": 9.0}
 
 
-def both(upstream: list[float], ours: list[float], row: Row = ECHO) -> Results:
+def both(upstream: list[float], ours: list[float], row: BenchRow = ECHO) -> Results:
     results = Results()
     for pair, values in ((UPSTREAM, upstream), (OURS, ours)):
         for round_number, value in enumerate(values, 1):

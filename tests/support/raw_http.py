@@ -5,8 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
-from umbilical.tunnel.admin import Routes
-from umbilical.tunnel.daemon import HttpListener
+from umbilical.tunnel.http_server import HttpListener, HttpRoutes
 from umbilical.tunnel.settings import ListenAddress
 
 LOOPBACK: Final = ListenAddress("127.0.0.1", 0)
@@ -21,7 +20,7 @@ class Client:
         self._writer = writer
 
     async def send(self, data: bytes) -> None:
-        """A listener that has heard enough closes; what we still send then fails, and `rest` tells the end."""
+        """Errors are ignored: the listener may close early, and `rest` then returns."""
         self._writer.write(data)
         with contextlib.suppress(ConnectionError):
             await self._writer.drain()
@@ -32,6 +31,10 @@ class Client:
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
         return head, await asyncio.wait_for(self._reader.readexactly(length), PATIENCE_SECONDS)
 
+    async def finish(self) -> None:
+        """Half-close: nothing more will be sent."""
+        self._writer.write_eof()
+
     async def rest(self) -> bytes:
         try:
             return await asyncio.wait_for(self._reader.read(), PATIENCE_SECONDS)
@@ -39,7 +42,7 @@ class Client:
             return b""
 
     async def close(self) -> None:
-        """The listener may have reset the connection before we came to it."""
+        """The listener may have reset the connection."""
         self._writer.close()
         with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()
@@ -50,7 +53,7 @@ async def dial(listener: HttpListener) -> Client:
 
 
 @contextlib.asynccontextmanager
-async def served(routes: Routes, max_connections: int = 256) -> AsyncIterator[HttpListener]:
+async def served(routes: HttpRoutes, max_connections: int = 256) -> AsyncIterator[HttpListener]:
     listener = HttpListener(LOOPBACK, routes, max_connections)
     await listener.start()
     try:
@@ -60,7 +63,7 @@ async def served(routes: Routes, max_connections: int = 256) -> AsyncIterator[Ht
 
 
 @contextlib.asynccontextmanager
-async def talking(routes: Routes) -> AsyncIterator[Client]:
+async def talking(routes: HttpRoutes) -> AsyncIterator[Client]:
     """One client of a listener with these routes."""
     async with served(routes) as listener:
         client = await dial(listener)

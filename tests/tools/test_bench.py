@@ -16,9 +16,24 @@ import bench
 import bench_report
 import bench_rows
 import peers
-from bench_rows import BARS, CROWD, LIMIT, OURS, PAIRS, RATES, ROWS, STUCK, TUNNELS, UPSTREAM, Bar, Cpu, Results, Row
+from bench_rows import (
+    BARS,
+    CROWD,
+    LIMIT,
+    OURS,
+    PAIRS,
+    RATES,
+    ROWS,
+    STUCK,
+    TUNNELS,
+    UPSTREAM,
+    Bar,
+    BenchRow,
+    Cpu,
+    Results,
+)
 from bench_run import Plan
-from bench_tunnel import Program
+from bench_tunnel import TunnelPrograms
 
 DEADLINE_SECONDS: Final = 100.0
 
@@ -27,7 +42,7 @@ def _options(*arguments: str, has_haproxy: bool = True) -> Plan:
     return bench.plan_of(bench._parser().parse_args(arguments), has_haproxy=has_haproxy)
 
 
-def test_the_plan_is_that_of_the_project_unless_told_otherwise() -> None:
+def test_the_plan_is_that_of_the_project_by_default() -> None:
     plan = _options()
     assert (plan.rounds, plan.seconds, plan.rest_seconds, plan.tunnels) == (5, 2.0, 5.0, 1000)
     assert plan.rounds * plan.starts == 20
@@ -68,7 +83,7 @@ def test_what_go_did_not_build_has_no_go_version() -> None:
 
 def test_the_form_is_the_one_that_the_interpreter_finds(tmp_path: Path) -> None:
     def asked(environment: dict[str, str]) -> str:
-        return bench.form(Program(Path("server"), Path("agent"), logs_to_file=True, environment=environment))
+        return bench.form(TunnelPrograms(Path("server"), Path("agent"), logs_to_file=True, environment=environment))
 
     package = tmp_path / "umbilical" / "wire"
     package.mkdir(parents=True)
@@ -82,7 +97,7 @@ def test_the_form_is_the_one_that_the_interpreter_finds(tmp_path: Path) -> None:
     assert asked({"PYTHONPATH": str(tmp_path)}) == "of unknown form"
 
 
-def test_the_interpreter_says_how_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interpreter_reports_how_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sysconfig.get_config_var", lambda name: "'--enable-shared'")
     monkeypatch.setattr(sys, "base_prefix", "/usr")
     assert bench.interpreter_build(on_debian=True) == "Debian's python3, built with PGO"
@@ -98,7 +113,7 @@ def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path, capsys
     document = tmp_path / "document.md"
     document.write_text("no markers here\n")
     assert bench.main([f"--into={document}"]) == 1
-    assert "UMB931 cannot put tables into" in capsys.readouterr().err
+    assert "UMB931 cannot write tables into" in capsys.readouterr().err
     assert document.read_text() == "no markers here\n"
 
 
@@ -219,7 +234,7 @@ def test_rows_and_bars_are_each_once_and_for_pairs_that_are_measured() -> None:
 
 def test_each_row_is_for_the_pairs_that_can_run_it() -> None:
     assert bench_rows.measured_by(DOWNLOAD) == PAIRS
-    assert bench_rows.measured_by(Row("rate", "http-connect", "dial", 1)) == TUNNELS
+    assert bench_rows.measured_by(BenchRow("rate", "http-connect", "dial", 1)) == TUNNELS
     assert bench_rows.measured_by(STUCK) == (UPSTREAM, OURS)
     assert bench_rows.measured_by(CROWD[0]) == (OURS,)
     assert [row.subject for row in RATES if LIMIT in bench_rows.measured_by(row)] == ["http-connect"] * 7
@@ -238,11 +253,11 @@ def test_the_cost_of_an_operation_is_in_microseconds_and_of_a_transfer_in_millis
     assert "p50_us" not in sample
 
 
-def test_others_are_what_the_machine_used_beside_us_and_nothing_moved_is_no_sample() -> None:
+def test_others_are_what_the_machine_used_beside_us_and_nothing_moved_is_not_a_sample() -> None:
     assert Cpu(0.5, 0.5, 0.5, 2.5).others_in(2.0) == pytest.approx(0.5)
     assert Cpu(0.5, 0.5, 0.5, 1.4).others_in(2.0) == 0.0
     for row in (ECHO, DOWNLOAD):
-        with pytest.raises(ValueError, match="nothing went through"):
+        with pytest.raises(ValueError, match="no data passed"):
             bench_rows.rate_sample(row, {"ops": 0.0, "cpu_seconds": 0.0}, Cpu(0.0, 0.0, 0.0, 0.0), 2.0)
 
 
@@ -271,19 +286,19 @@ def _bar(row: str, metric: str = "value", pair: str = "ours") -> Bar:
 
 def test_floors_and_ceilings_are_met_at_their_limit() -> None:
     for ours, is_met in ((149.0, False), (150.0, True), (151.0, True)):
-        (judgement,) = bench_rows.judge(both([100.0], [ours]), [_bar("http-connect echo 16")])
-        assert judgement.is_met is is_met
+        (checked,) = bench_rows.check_bars(both([100.0], [ours]), [_bar("http-connect echo 16")])
+        assert checked.is_met is is_met
     for ours, is_met in ((84.0, True), (85.0, True), (86.0, False)):
-        results = both([100.0], [ours], Row("memory", "grpc", "idle"))
-        (judgement,) = bench_rows.judge(results, [_bar("memory grpc idle")])
-        assert judgement.is_met is is_met
+        results = both([100.0], [ours], BenchRow("memory", "grpc", "idle"))
+        (checked,) = bench_rows.check_bars(results, [_bar("memory grpc idle")])
+        assert checked.is_met is is_met
 
 
-def test_a_bar_against_itself_reads_the_number_and_what_was_not_measured_is_not_judged() -> None:
+def test_a_bar_against_itself_reads_the_number_and_what_was_not_measured_is_not_compared() -> None:
     results = Results()
     results.add(CROWD[0], OURS, 1, {"value": 7.0, "times_alone": 0.9})
-    (judgement,) = bench_rows.judge(results, [_bar("idle 10000 echo 1", "times_alone")])
-    assert (judgement.measured, judgement.is_met) == (0.9, True)
+    (checked,) = bench_rows.check_bars(results, [_bar("idle 10000 echo 1", "times_alone")])
+    assert (checked.measured, checked.is_met) == (0.9, True)
     results = both([], [150.0])
-    assert [judgement.is_met for judgement in bench_rows.judge(results)] == [None] * 4
-    assert bench_rows.judge(Results()) == []
+    assert [checked.is_met for checked in bench_rows.check_bars(results)] == [None] * 4
+    assert bench_rows.check_bars(Results()) == []

@@ -1,4 +1,4 @@
-"""The bench of the proxies: who stands beside whom, and the arithmetic of its lines."""
+"""The benchmark of the proxies: what is compared, and the arithmetic of its lines."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 import peers
 from bench_load import Generator, LoadFailed
 from bench_proxies import ROWS, OurProxy, Reading, SshForward, Tinyproxy, _round, contests, line, value
-from bench_rows import Row
+from bench_rows import BenchRow
 from bench_tunnel import Pki
 
 
@@ -18,12 +18,15 @@ def pki(tmp_path: Path) -> Pki:
 
 def test_lines_are_the_medians_of_the_rounds_own_numbers() -> None:
     reading = {"rate": 10.0, "mb_per_second": 20.0}
-    assert value(Row("rate", "", "dial", 1), reading) == 10
-    assert value(Row("rate", "", "upload", 8), reading) == 20
-    row = Row("rate", "", "dial", 16)
+    assert value(BenchRow("rate", "", "dial", 1), reading) == 10
+    assert value(BenchRow("rate", "", "upload", 8), reading) == 20
+    row = BenchRow("rate", "", "dial", 16)
     ours, theirs = [{"rate": rate} for rate in (10.0, 20.0, 90.0)], [{"rate": rate} for rate in (10.0, 10.0, 30.0)]
     assert line("socks5", row, ours, theirs).split() == ["socks5", "requests", "16", "20", "/s", "10", "/s", "2.00"]
-    assert line("https", Row("rate", "", "download", 1), [{"mb_per_second": 7.0}], []).split()[-2:] == ["7", "MB/s"]
+    assert line("https", BenchRow("rate", "", "download", 1), [{"mb_per_second": 7.0}], []).split()[-2:] == [
+        "7",
+        "MB/s",
+    ]
     assert {row.test for row in ROWS} == {"dial", "echo", "download", "upload"}
 
 
@@ -39,7 +42,7 @@ def test_each_of_ours_has_a_counterpart_of_its_own_protocol(pki: Pki, tmp_path: 
 def test_a_round_measures_every_row(tmp_path: Path) -> None:
     program = peers.binary("umbilical-load")
     assert program is not None
-    readings: dict[Row, list[Reading]] = {row: [] for row in ROWS}
+    readings: dict[BenchRow, list[Reading]] = {row: [] for row in ROWS}
     _round(Tinyproxy(tmp_path / "t"), Generator(program), 0.1, readings)
     assert all(value(row, readings[row][0]) > 0 for row in ROWS)
 

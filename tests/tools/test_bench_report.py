@@ -36,7 +36,7 @@ def test_a_busy_machine_is_named() -> None:
     results = Results()
     results.add(ECHO, UPSTREAM, 1, rate(100.0, others=0.7))
     assert bench_report.remarks(results) == [
-        "the machine was not quiet; cores used by others: http-connect echo 16 0.70"
+        "the machine was not idle; cores used by others: http-connect echo 16 0.70"
     ]
 
 
@@ -98,7 +98,7 @@ def _line(table: Table, number: int = 0) -> dict[str, str]:
     return dict(zip(table.header, table.lines[number], strict=True))
 
 
-def test_the_limit_stands_beside_the_rows_that_it_was_measured_in() -> None:
+def test_the_limit_is_shown_beside_the_rows_that_it_was_measured_in() -> None:
     results = both([100.0], [300.0], DOWNLOAD)
     results.add(DOWNLOAD, LIMIT, 1, rate(600.0))
     table = _table(results, "Limit")
@@ -156,7 +156,7 @@ def test_a_crowd_is_compared_with_one_agent() -> None:
     assert (line["cost one"], line["cost crowd"]) == ("8.00", "10.0")
 
 
-def test_each_bar_says_what_was_measured_and_whether_that_is_enough() -> None:
+def test_each_bar_reports_what_was_measured_and_whether_that_is_enough() -> None:
     lines = _table(both([100.0], [160.0]), "Bars").lines
     assert lines[:2] == [
         ["http-connect echo 16", "ours", "rate", "1.60", ">= 1.5", "yes"],
@@ -172,7 +172,7 @@ def _drawn(results: Results) -> ElementTree.Element:
     return ElementTree.fromstring(bench_plot.svg(results, CONDITIONS))
 
 
-def test_each_bar_has_a_length_a_mark_and_a_number_and_the_picture_tells_them() -> None:
+def test_each_bar_has_a_length_a_mark_and_a_number_and_the_picture_shows_them() -> None:
     root = _drawn(both([100.0], [160.0]))
     bars = [rect for rect in root.iter(f"{SVG}rect") if rect.get("class") in {"met", "missed"}]
     marks = [line for line in root.iter(f"{SVG}line") if line.get("class") == "mark"]
@@ -187,7 +187,7 @@ def test_each_bar_has_a_length_a_mark_and_a_number_and_the_picture_tells_them() 
     assert "http-connect echo 16 1.60 (bar >= 1.5)" in (root.findtext(f"{SVG}desc") or "")
 
 
-def test_what_is_better_when_smaller_goes_left_and_what_is_off_the_scale_stands_at_its_end() -> None:
+def test_what_is_better_when_smaller_goes_left_and_what_is_off_the_scale_is_drawn_at_its_end() -> None:
     root = _drawn(both([100.0], [50.0], IDLE))
     (bar,) = (rect for rect in root.iter(f"{SVG}rect") if rect.get("class") == "met")
     assert float(bar.get("x", "0")) == bench_plot.x_of(0.5) < bench_plot.x_of(1.0)

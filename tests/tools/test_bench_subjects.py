@@ -14,14 +14,14 @@ import bench_hardway
 import bench_processes
 import bench_python
 import choice_cost
-from bench_bootstrap import Result, Row, line, measure
+from bench_bootstrap import CommandTimes, TimedCommand, line, measure
 from bench_crowd import CrowdSize, share
 from bench_haproxy import Relay
 from bench_tunnel import Pki, free_port
 from umbilical.fault import Fault
 
 
-def test_no_port_is_given_twice_though_nobody_listens_on_it_yet() -> None:
+def test_no_port_is_given_twice_though_nothing_listens_on_it_yet() -> None:
     ports = [free_port() for _ in range(300)]
     assert len(set(ports)) == len(ports)
 
@@ -90,23 +90,23 @@ def test_a_cluster_that_cannot_be_made_has_no_times(tmp_path: Path, monkeypatch:
         bench_hardway.make_cluster(tmp_path, "kubernetes")
 
 
-def test_a_median_past_the_goal_is_said_and_a_yardstick_has_none() -> None:
-    told = line(Result(Row("patch", ()), (0.5, 1.5, 1.2)))
+def test_a_median_above_the_goal_is_reported_and_a_reference_has_no_goal() -> None:
+    told = line(CommandTimes(TimedCommand("patch", ()), (0.5, 1.5, 1.2)))
     assert "1.200 s" in told
     assert "0.500..1.500" in told
     assert told.endswith("MISSED")
-    assert "goal" not in line(Result(Row("jq", (), goal_seconds=None), (9.0,)))
+    assert "goal" not in line(CommandTimes(TimedCommand("jq", (), goal_seconds=None), (9.0,)))
 
 
 def test_a_command_that_fails_has_no_time() -> None:
-    row = Row("broken", (sys.executable, "-c", "import sys; sys.exit('no such file')"))
+    row = TimedCommand("broken", (sys.executable, "-c", "import sys; sys.exit('no such file')"))
     with pytest.raises(RuntimeError, match="no such file"):
         measure(row, 1)
 
 
 def test_what_a_command_would_not_overwrite_is_taken_away_first(tmp_path: Path) -> None:
     made = tmp_path / "made"
-    row = Row("make", (sys.executable, "-c", f"open({str(made)!r}, 'x')"), makes=made)
+    row = TimedCommand("make", (sys.executable, "-c", f"open({str(made)!r}, 'x')"), makes=made)
     assert len(measure(row, 2).seconds) == 2
 
 
@@ -146,11 +146,11 @@ def test_the_fastest_is_taken_and_at_about_equal_speed_the_systems_own(tmp_path:
     assert bench_python.fastest(here, (same, fast, faster)) == faster
 
 
-def test_a_faster_one_that_cannot_make_an_environment_is_named_and_passed_over(tmp_path: Path, capfd: Captured) -> None:
+def test_a_faster_one_that_cannot_make_an_environment_is_named_and_skipped(tmp_path: Path, capfd: Captured) -> None:
     here = program(tmp_path, "here", "echo 1.00")
     broken = program(tmp_path, "broken", 'case "$1" in -c) echo 0.5;; *) exit 3;; esac')
     assert bench_python.choose(here, (broken,), tmp_path / "environment") == here
-    assert "broken is faster, but cannot be used" in capfd.readouterr().err
+    assert "broken is faster, but its environment failed" in capfd.readouterr().err
 
 
 def test_a_faster_one_gets_an_environment_of_its_own(tmp_path: Path) -> None:

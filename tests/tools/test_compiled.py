@@ -98,13 +98,13 @@ def _inherited(tree: ast.Module) -> list[str]:
 
 
 def _origin(module: Module, base: str) -> str:
-    """Name the module that a base class comes from, as far as the imports tell."""
+    """Return the module of a base class, as far as the imports show it."""
     first, _, rest = base.partition(".")
     found = next((name for name in module.imports() if name.rsplit(".", 1)[-1] == first), "")
     return found if rest else found.rpartition(".")[0]
 
 
-# Stands for mypyc: leaves beside the source what a build would, and counts how often it ran.
+# In place of mypyc: writes what a build would, and counts its runs.
 BUILD = """
 import os, pathlib, sys
 assert os.environ["UMBILICAL_COMPILE"] == "1"
@@ -154,14 +154,14 @@ def test_another_interpreter_makes_another_one(tree: Path, monkeypatch: pytest.M
     assert bench_compiled.key(tree) != here
 
 
-def test_a_build_that_fails_is_told_and_leaves_nothing(tree: Path, tmp_path: Path) -> None:
+def test_a_build_that_fails_is_reported_and_leaves_nothing(tree: Path, tmp_path: Path) -> None:
     (tree / "setup.py").write_text("import sys\nsys.exit('part.py:1: error: no such type')\n")
     with pytest.raises(bench_compiled.BuildFailed, match=r"part\.py:1: error: no such type"):
         bench_compiled.compiled_source(tree, tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_pythons_are_accepted_or_refused_with_the_way_out() -> None:
+def test_pythons_are_accepted_or_refused_with_the_next_step() -> None:
     for version in ((3, 11), (3, 13)):
         environment.require_python(version, "python3")
     with pytest.raises(environment.EnvironmentRefused, match=r"next: apt-get install python3\.11-venv"):
@@ -170,8 +170,8 @@ def test_pythons_are_accepted_or_refused_with_the_way_out() -> None:
         environment.require_python((3, 9), "/usr/bin/python3")
     what, why, remedy = str(caught.value).splitlines()
     assert what == "UMB912 Python 3.9 is too old"
-    assert why.startswith("  why: /usr/bin/python3 runs this")
-    assert remedy == "  next: name a newer one: make setup PYTHON=/path/to/python3.11"
+    assert why.startswith("  why: this is /usr/bin/python3;")
+    assert remedy == "  next: use a newer one: make setup PYTHON=/path/to/python3.11"
 
 
 def test_a_step_that_fails_shows_its_last_line_and_its_command() -> None:

@@ -1,4 +1,4 @@
-"""What `make fresh` takes from this machine, what it judges, and what it says when it cannot begin."""
+"""What `make fresh` uses of this machine, what it checks, and its errors."""
 
 import signal
 import subprocess
@@ -30,8 +30,8 @@ def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyP
         fresh.require_program("mmdebstrap")
     assert str(caught.value).splitlines() == [
         "UMB917 make fresh needs mmdebstrap",
-        "  why: there is no program `mmdebstrap` on PATH",
-        "  next: apt-get install mmdebstrap, then again",
+        "  why: the program `mmdebstrap` is not on PATH",
+        "  next: apt-get install mmdebstrap",
     ]
 
 
@@ -50,7 +50,9 @@ def test_other_packages_are_another_root_file_system(monkeypatch: pytest.MonkeyP
     assert fresh.base_file() != before
 
 
-def test_one_that_cannot_be_made_is_told_and_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_be_made_is_reported_and_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "mmdebstrap"
     program.write_text("#!/bin/sh\necho 'E: no archive' >&2\nexit 1\n")
     program.chmod(0o755)
@@ -78,7 +80,7 @@ def test_the_archive_is_the_one_that_apt_uses_here(tmp_path: Path, name: str, te
     assert fresh.debian_archive(tmp_path) == expected
 
 
-def test_only_what_tells_pip_where_packages_are_is_passed_on() -> None:
+def test_only_settings_of_pip_and_proxies_are_passed_on() -> None:
     passed = {"PIP_CERT": "/c", "https_proxy": "p", "NO_PROXY": "n", "SSL_CERT_FILE": "/s"}
     assert fresh.pip_environment({**passed, "HOME": "/h", "TOKEN": "t"}) == passed
 
@@ -105,17 +107,17 @@ def test_a_copy_has_what_a_clone_has_and_what_is_not_committed_yet(tmp_path: Pat
     assert sorted(path.name for path in target.iterdir()) == [".gitignore", "kept", "new"]
 
 
-def test_a_part_is_judged_by_end_and_output() -> None:
+def test_a_part_is_checked_by_end_and_output() -> None:
     for status, output, seconds, refusal in (
         (0, "blocked and cut", 1.0, None),
         (2, "one\nmake: *** Error 2\n\n", 1.0, "it exited with 2: make: *** Error 2"),
-        (-signal.SIGKILL, "blocked", 10.0, "no end after 10 s"),
+        (-signal.SIGKILL, "blocked", 10.0, "timed out after 10 s"),
         (-signal.SIGKILL, "", 1.0, "it exited with -9: no output"),
-        (0, "blocked", 1.0, "its output does not hold 'cut'"),
-        (0, "blocked and cut on loopback", 1.0, "its output holds 'on loopback'"),
+        (0, "blocked", 1.0, "its output does not contain 'cut'"),
+        (0, "blocked and cut on loopback", 1.0, "its output contains 'on loopback'"),
     ):
-        part = fresh.Part("a part", "/root", 0, ("make",), 10.0, ("blocked", "cut"), ("on loopback",))
-        assert fresh.judge(part, status, output, seconds) == refusal
+        part = fresh.FreshPart("a part", "/root", 0, ("make",), 10.0, ("blocked", "cut"), ("on loopback",))
+        assert fresh.failure_of(part, status, output, seconds) == refusal
 
 
 def test_parts_can_be_chosen() -> None:

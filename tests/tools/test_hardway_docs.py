@@ -7,7 +7,7 @@ import hardway_docs
 MADE = hardway_docs.made()
 
 
-def test_what_lies_in_the_repository_is_what_is_made_and_no_page_is_left_over(repository: Path) -> None:
+def test_generated_pages_in_the_repository_are_up_to_date_and_complete(repository: Path) -> None:
     for path in MADE:
         assert (repository / path).read_text() == MADE[path], "run `python tools/hardway_docs.py`"
     pages = {path.relative_to(repository) for path in (repository / hardway_docs.PAGES).iterdir()}

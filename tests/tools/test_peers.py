@@ -56,7 +56,7 @@ def test_build_without_go_names_the_remedy_in_three_lines(run: Run) -> None:
     done = run("build", "--group", "konnectivity", go=None)
     first, why, remedy = done.stderr.splitlines()
     assert done.returncode == 1
-    assert first == "UMB901 no Go toolchain"
+    assert first == "UMB901 the Go toolchain is missing"
     assert why.startswith("  why: ")
     assert remedy.startswith("  next: install Go ")
 
@@ -74,7 +74,7 @@ def test_go_that_is_too_old_is_answered_with_the_version_to_install(run: Run) ->
     complaint = "go: go.mod requires go >= 1.26.2 (running go 1.19)"
     done = run("build", "--group", "bench", go=f"#!/bin/sh\necho '{complaint}' >&2\nexit 1\n")
     assert complaint in done.stderr
-    assert "next: install the Go version named above" in done.stderr
+    assert "next: install the Go version above" in done.stderr
 
 
 def test_failed_build_leaves_nothing_behind(run: Run, cache: Path) -> None:
@@ -133,11 +133,11 @@ def test_a_long_step_gives_a_sign_of_life_now_and_then() -> None:
 @pytest.mark.usefixtures("slow_go")
 def test_a_step_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "GO_TIMEOUT_SECONDS", 0.1)
-    with pytest.raises(peers.PeerError, match="no end after"):
+    with pytest.raises(peers.PeerError, match="timed out after"):
         peers.build("bench", lambda line: None)
 
 
-def test_path_prints_where_a_cached_program_lies_and_fails_otherwise(run: Run, cache: Path) -> None:
+def test_path_prints_where_a_cached_program_is_and_fails_otherwise(run: Run, cache: Path) -> None:
     absent = run("path", "umbilical-load")
     run("build", "--group", "bench")
     present = run("path", "umbilical-load")
@@ -199,7 +199,7 @@ def test_a_file_in_the_place_of_a_folder_is_not_taken_for_it(cache: Path) -> Non
     assert "crds" in [document.name for document in module.missing_documents()]
 
 
-def test_whoever_is_second_with_a_folder_leaves_the_first_one_s(tmp_path: Path) -> None:
+def test_a_second_build_keeps_the_folder_of_the_first(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "one.yaml").write_text(name)
@@ -221,7 +221,7 @@ def test_a_module_with_another_sum_or_without_an_expected_document_is_refused(
         assert [path for path in cache.rglob("*") if path.is_file()] == []
 
 
-def test_a_download_that_go_refuses_in_its_answer_is_told_with_go_s_reason(run: Run) -> None:
+def test_a_download_that_go_refuses_in_its_answer_is_reported_with_go_s_reason(run: Run) -> None:
     refusal = '#!/bin/sh\nprintf \'{"Error": "403 Forbidden"}\'\nexit 1\n'
     done = run("build", "--group", "crds", go=refusal)
     assert done.stderr.splitlines()[1] == "  why: 403 Forbidden"
@@ -271,7 +271,7 @@ def test_every_staging_module_and_program_of_kubernetes_is_the_pinned_one() -> N
     assert all(f'_ "{program.package}"' in pins for program in module.programs)
 
 
-def test_kubernetes_programs_are_told_their_version() -> None:
+def test_kubernetes_programs_get_their_version_from_the_linker() -> None:
     flags = peers.kubernetes_linker_flags("v1.36.3")
     assert "-X k8s.io/component-base/version.gitVersion=v1.36.3" in flags
     assert "-X k8s.io/client-go/pkg/version.gitMinor=36" in flags

@@ -1,4 +1,4 @@
-"""The wheels that `make wheels` built, each installed into an environment of its own; and what is said when one fails.
+"""The wheels that `make wheels` built, each installed into its own environment; and the error when a build fails.
 
 A compiled wheel takes a minute of a core, so it is built once, before these tests, and UMBILICAL_WHEELS says where.
 """
@@ -33,7 +33,7 @@ ORIGINS: Final = "import importlib, sys; [print(importlib.import_module(name).__
 class Installation:
     folder: Path
     is_pure: bool
-    """The one that is installed, or the one that the environment asks for."""
+    """The installed one, or the one that the environment requests."""
     environment: dict[str, str]
 
     def run(self, *command: str) -> str:
@@ -58,7 +58,7 @@ def _wheel(form: str) -> Path:
 def _install(folder: Path, *what: str) -> Path:
     venv.create(folder, with_pip=False)
     (packages,) = (folder / "lib").glob("python3*/site-packages")
-    # What the wheel depends on is seen in our own environment; the network is not asked.
+    # Dependencies are those of our own environment; the network is not used.
     (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
     command = [*pip, "--no-index", "--no-deps", "--ignore-installed", *what]
@@ -93,7 +93,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> TunnelPki:
 
 
 @built
-def test_version_says_which_form_runs_and_on_what(installation: Installation) -> None:
+def test_version_reports_which_form_runs_and_on_what(installation: Installation) -> None:
     line = installation.run("umbilical", "version")
     assert (", pure, " in line, ", compiled, " in line) == (installation.is_pure, not installation.is_pure)
     assert f" at {installation.folder}/bin/python" in line
@@ -111,7 +111,7 @@ def test_every_module_of_the_unit_is_loaded_in_the_form_asked_for(installation: 
 
 @built
 def test_texts_and_scripts_come_with_the_code(installation: Installation, tmp_path: Path) -> None:
-    """What is no Python is easily left out of a wheel: the table of codes, the script of the bootstrap node."""
+    """Files other than Python are easily missing in a wheel: the table of codes, the script of the bootstrap node."""
     assert "exit status 7" in installation.run("umbilical", "explain", "UMB745")
     cluster = str(tmp_path / "cluster")
     installation.run("umbilical", "stage", "init", "--dir", cluster, "--masters", "1", "--workers", "0")

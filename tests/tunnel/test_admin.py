@@ -1,4 +1,4 @@
-"""Requests with a body at the health port: answered, skipped, and followed by others."""
+"""The health and admin ports: routes, the HTTP server behind them, and request bodies."""
 
 import asyncio
 import socket
@@ -9,18 +9,14 @@ import pytest
 from tests.support.raw_http import dial, served, talking
 from tests.support.tunnel_pair import TunnelPair, upstream_pair
 
-from umbilical.tunnel import admin
+from umbilical.tunnel import http_server
 from umbilical.tunnel.admin import (
     AgentAdminRoutes,
     AgentHealthRoutes,
-    Request,
-    Response,
-    Routes,
     ServerAdminRoutes,
     ServerHealthRoutes,
 )
-from umbilical.tunnel.daemon import HttpListener
-from umbilical.tunnel.http_bodies import MAX_BODY_BYTES
+from umbilical.tunnel.http_server import MAX_BODY_BYTES, HttpListener, HttpRequest, HttpResponse, HttpRoutes
 from umbilical.tunnel.settings import ListenAddress
 
 
@@ -36,11 +32,11 @@ def some_metrics() -> bytes:
     return b"up 1\n"
 
 
-def ask(routes: Routes, path: str, query: str = "", method: str = "GET", host: str = "h:8094") -> Response:
-    return asyncio.run(admin.answer(routes, Request(method, path, query, host)))
+def ask(routes: HttpRoutes, path: str, query: str = "", method: str = "GET", host: str = "h:8094") -> HttpResponse:
+    return asyncio.run(http_server.answer(routes, HttpRequest(method, path, query, host)))
 
 
-def headers(response: Response) -> dict[str, str]:
+def headers(response: HttpResponse) -> dict[str, str]:
     return dict(response.headers)
 
 
@@ -54,7 +50,7 @@ EVERY = (SERVER_HEALTH, AGENT_HEALTH, SERVER_ADMIN, AGENT_ADMIN)
 
 @pytest.mark.parametrize("routes", [SERVER_HEALTH, AGENT_HEALTH])
 @pytest.mark.parametrize("path", ["/healthz", "/ready", "/readyz"])
-def test_health_and_readiness_are_a_bare_ok(routes: Routes, path: str) -> None:
+def test_health_and_readiness_are_a_bare_ok(routes: HttpRoutes, path: str) -> None:
     response = ask(routes, path)
     assert (response.status, response.body) == (200, b"ok")
 
@@ -65,8 +61,8 @@ def test_a_server_without_agents_is_not_ready(path: str) -> None:
     assert (response.status, response.body) == (500, b"no connection to any proxy agent")
 
 
-def test_a_server_can_be_asked_for_agents_of_any_kind() -> None:
-    """`/readyz` looks at the first strategy alone, and stays red with agents of the others."""
+def test_a_server_can_report_agents_of_any_kind() -> None:
+    """`/readyz` fails while no agent fits a configured strategy; `/readyz/agents` counts all agents."""
     reached = ask(ServerHealthRoutes(unready, some_metrics, lambda: 3), "/readyz/agents")
     assert (reached.status, reached.body) == (200, b"3")
     alone = ask(ServerHealthRoutes(ready, some_metrics, lambda: 0), "/readyz/agents")
@@ -74,20 +70,20 @@ def test_a_server_can_be_asked_for_agents_of_any_kind() -> None:
 
 
 @pytest.mark.parametrize("path", ["/ready", "/readyz"])
-def test_an_agent_without_servers_says_which_check_failed(path: str) -> None:
+def test_an_agent_without_servers_reports_which_check_failed(path: str) -> None:
     response = ask(AgentHealthRoutes(unready, some_metrics), path)
     assert response.status == 503
     assert response.body == b"[+]ping ok\n[-]server-connected failed: no servers connected\n"
 
 
-def test_a_ready_agent_can_be_asked_for_details() -> None:
+def test_a_ready_agent_can_report_details() -> None:
     for query in ("verbose", "verbose=1", "a=b&verbose="):
         assert ask(AGENT_HEALTH, "/readyz", query).body == b"[+]ping ok\n[+]server-connected ok\ncheck passed\n"
     assert ask(AGENT_HEALTH, "/readyz", "verbosity").body == b"ok"
 
 
 @pytest.mark.parametrize("routes", [SERVER_HEALTH, AGENT_HEALTH, SERVER_ADMIN])
-def test_metrics_are_served_as_text(routes: Routes) -> None:
+def test_metrics_are_served_as_text(routes: HttpRoutes) -> None:
     response = ask(routes, "/metrics")
     assert response.body == b"up 1\n"
     assert headers(response)["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -117,7 +113,7 @@ def test_the_agents_admin_port_sends_scrapers_to_the_health_port(host: str, loca
         *((routes, path) for routes in (SERVER_ADMIN, AGENT_ADMIN) for path in ("/healthz", "/readyz")),
     ],
 )
-def test_unknown_paths_are_not_found_nor_is_health_at_the_admin_port(routes: Routes, path: str) -> None:
+def test_unknown_paths_are_not_found_nor_is_health_at_the_admin_port(routes: HttpRoutes, path: str) -> None:
     response = ask(routes, path)
     assert (response.status, response.body) == (404, b"404 page not found\n")
 
@@ -133,7 +129,7 @@ def test_an_unclean_path_is_redirected(path: str, clean: str) -> None:
 
 
 def test_options_of_the_server_itself_is_empty() -> None:
-    assert ask(SERVER_HEALTH, "*", method="OPTIONS") == Response(200, b"", ())
+    assert ask(SERVER_HEALTH, "*", method="OPTIONS") == HttpResponse(200, b"", ())
     assert ask(SERVER_HEALTH, "*").status == 400
 
 
@@ -141,7 +137,7 @@ def test_profiling_answers_only_when_enabled() -> None:
     redirect = ask(PROFILING, "/debug/pprof")
     assert (redirect.status, headers(redirect)["Location"]) == (301, "/debug/pprof/")
     assert headers(ask(PROFILING, "/debug/pprof/"))["Content-Type"] == "text/html; charset=utf-8"
-    assert ask(PROFILING, "/debug/pprof/nope") == Response(
+    assert ask(PROFILING, "/debug/pprof/nope") == HttpResponse(
         404,
         b"Unknown profile\n",
         (("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")),
@@ -198,7 +194,7 @@ async def test_what_is_not_http_is_refused(head: bytes, status: bytes) -> None:
         assert (await client.rest()).startswith(status)
 
 
-async def test_stop_ends_idle_and_half_heard_clients() -> None:
+async def test_stop_ends_idle_clients_and_incomplete_requests() -> None:
     async with served(SERVER_HEALTH) as listener:
         idle, half = await dial(listener), await dial(listener)
         await half.send(b"GET /hea")
@@ -214,7 +210,7 @@ async def test_stop_ends_idle_and_half_heard_clients() -> None:
         await half.close()
 
 
-async def test_a_crowd_of_idle_clients_does_not_keep_a_probe_out() -> None:
+async def test_many_idle_clients_do_not_block_a_probe() -> None:
     async with served(SERVER_HEALTH, max_connections=3) as listener:
         crowd = [await dial(listener) for _ in range(3)]
         for client in crowd:
@@ -228,7 +224,7 @@ async def test_a_crowd_of_idle_clients_does_not_keep_a_probe_out() -> None:
             await client.close()
 
 
-async def test_a_crowd_of_busy_clients_keeps_newcomers_out() -> None:
+async def test_many_busy_clients_block_new_ones() -> None:
     async with served(SERVER_HEALTH, max_connections=1) as listener:
         busy = await dial(listener)
         await busy.send(b"GET /healthz HTTP/1.1\r\n")
@@ -279,7 +275,7 @@ TARGETS = [
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE"])
 def test_answers_are_those_of_the_real_programs(upstream: TunnelPair, method: str) -> None:
     ports = upstream.ports
-    pairs: list[tuple[int, Routes]] = [
+    pairs: list[tuple[int, HttpRoutes]] = [
         (ports.server_health, SERVER_HEALTH),
         (ports.server_admin, PROFILING),
         (ports.agent_health, AGENT_HEALTH),
@@ -321,7 +317,37 @@ async def test_a_body_may_follow_requests_without_one_and_come_in_chunks() -> No
         assert (await client.rest()).endswith(b"up 1\n")
 
 
-async def test_a_body_that_breaks_its_own_rules_ends_the_connection() -> None:
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"not a size\r\n",
+        b"\r\n",
+        b"0x1\r\na\r\n0\r\n\r\n",
+        b"1\na\n0\n\n",
+        b"1\r\nab\r\n0\r\n\r\n",
+        b"123456789\r\n",
+        b"5\r\nab",
+    ],
+)
+async def test_a_malformed_or_cut_body_ends_the_connection_after_the_answer(body: bytes) -> None:
     async with talking(SERVER_HEALTH) as client:
-        await client.send(b"POST /healthz HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nnot a size\r\n")
-        assert b"ok" in await client.rest()
+        await client.send(b"POST /healthz HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
+        await client.finish()
+        assert (await client.rest()).endswith(b"\r\n\r\nok")
+
+
+async def test_chunks_may_have_extensions_and_trailers_and_arrive_byte_by_byte() -> None:
+    async with talking(SERVER_HEALTH) as client:
+        request = b"POST /healthz HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+        for octet in request + b"A ;x=y\r\n0123456789\r\n0\r\nx: y\r\n\r\n":
+            await client.send(bytes([octet]))
+            await asyncio.sleep(0)
+        assert (await client.reply())[1] == b"ok"
+        await client.send(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (await client.reply())[1] == b"up 1\n"
+
+
+async def test_two_different_lengths_are_refused() -> None:
+    async with talking(SERVER_HEALTH) as client:
+        await client.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")
+        assert (await client.rest()).startswith(b"HTTP/1.1 400 Bad Request\r\n")

@@ -16,7 +16,7 @@ from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, MISSING_SECONDS
 from umbilical.tunnel.settings import ServerAddress
 
 QUIET_SECONDS: Final = 0.3
-"""Several beats of the sync loop: whoever would dial has dialled by then."""
+"""Several intervals of the sync loop: every due dial has been made by then."""
 RARELY: Final[dict[str, Any]] = {"sync_interval_seconds": 3600.0, "sync_interval_cap_seconds": 3600.0}
 """No beat comes in the life of a test: what happens, happens at once."""
 
@@ -52,7 +52,7 @@ def test_an_agent_connects_to_all_its_servers_whatever_count_they_announce(stage
         server.frontend.open(endpoint.address).close()
 
 
-def test_a_server_that_says_nothing_delays_no_other(stage: Stage) -> None:
+def test_a_silent_server_delays_no_other(stage: Stage) -> None:
     silent, live = ScriptedServer(stage), ScriptedServer(stage)
     agent = stage.start_agent(silent.port, live.port, **RARELY)
     silent.accept_call()
@@ -90,7 +90,7 @@ def test_two_addresses_of_one_server_hold_the_older_link_and_are_not_dialled_aga
     agent.wait_for_servers("one", "two")
 
 
-def test_an_address_that_stays_dead_is_told_once_while_another_serves(stage: Stage, caplog: Logged) -> None:
+def test_an_address_that_stays_dead_is_reported_once_while_another_serves(stage: Stage, caplog: Logged) -> None:
     caplog.set_level(logging.DEBUG)
     live, gone = ScriptedServer(stage), ScriptedServer(stage)
     gone._listener.close()
@@ -106,7 +106,7 @@ def test_an_address_that_stays_dead_is_told_once_while_another_serves(stage: Sta
 
 @pytest.fixture
 def names(monkeypatch: Patch) -> dict[str, list[str]]:
-    """What the resolver says, by name; to be changed at will. Addresses are themselves."""
+    """Answers of the resolver by name, changed by tests. IP addresses resolve to themselves."""
     answers: dict[str, list[str]] = {}
     real = socket.getaddrinfo
 
@@ -172,7 +172,7 @@ def test_the_last_server_is_kept_although_nothing_leads_to_it_any_more(
     assert agent.gauges().open_server_connections == 1
 
 
-def test_a_name_that_is_not_known_is_told_and_looked_up_again(
+def test_a_name_that_is_not_known_is_reported_and_looked_up_again(
     stage: Stage, names: dict[str, list[str]], caplog: Logged
 ) -> None:
     server = ScriptedServer(stage)
@@ -207,7 +207,7 @@ def test_a_lookup_that_hangs_delays_no_other_server(
     agent.wait_for_servers("live", "slow")
 
 
-def test_a_lookup_that_is_never_answered_is_told(stage: Stage, caplog: Logged, monkeypatch: Patch) -> None:
+def test_a_lookup_that_is_never_answered_is_reported(stage: Stage, caplog: Logged, monkeypatch: Patch) -> None:
     answered = threading.Event()
     stage.leftovers.callback(answered.set)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [answered.wait(PATIENCE_SECONDS)])
@@ -247,7 +247,7 @@ def test_a_server_that_leaves_is_dialled_again_at_once_on_its_own_address(stage:
 
 
 def test_a_dial_that_comes_right_behind_a_goodbye_is_served(stage: Stage) -> None:
-    """The server had accepted its client before it was told to stop."""
+    """The server had accepted its client before it was stopped."""
     server = ScriptedServer(stage)
     agent = stage.start_agent(server.port, **RARELY)
     old = server.accept("one")
@@ -261,7 +261,7 @@ def test_a_dial_that_comes_right_behind_a_goodbye_is_served(stage: Stage) -> Non
     assert expect(old, PacketType.DATA).data.data == b"served"
 
 
-def test_a_drained_agent_tells_every_server_and_dials_none(stage: Stage) -> None:
+def test_a_drained_agent_notifies_every_server_and_dials_none(stage: Stage) -> None:
     first, second, third = (ScriptedServer(stage) for _ in range(3))
     third._listener.close()
     agent = stage.start_agent(first.port, second.port, third.port)

@@ -1,4 +1,4 @@
-"""Every way in which agent and server fail to meet has its code, told by the side that can know it."""
+"""Every failure between agent and server has a code, logged by the side that knows the cause."""
 
 import logging
 import socket
@@ -105,12 +105,12 @@ def test_a_failed_connect_is_recognised_by_its_reason(reason: str, code: str) ->
         ("connection closed by the peer", "UMB302", "UMB341"),
     ],
 )
-def test_a_lost_connection_is_told_apart_from_a_silent_one(reason: str, at_server: str, at_agent: str) -> None:
+def test_a_lost_connection_is_distinguished_from_a_silent_one(reason: str, at_server: str, at_agent: str) -> None:
     assert causes.of_gone_agent(reason).code == at_server
     assert causes.of_lost_server(reason).code == at_agent
 
 
-def test_an_end_that_was_announced_is_no_fault() -> None:
+def test_an_end_that_was_announced_is_not_an_error() -> None:
     assert causes.is_orderly("agent ended its stream")
     assert causes.is_orderly("the server is leaving, and the last tunnel has ended")
     assert not causes.is_orderly("connection closed by the peer")
@@ -128,30 +128,30 @@ def test_a_port_that_refuses_is_named(stage: Stage, caplog: Logged) -> None:
     assert line == f"UMB311 cannot connect to server=127.0.0.1:{port}: TCP: dial 127.0.0.1:{port}: Connection refused"
 
 
-def test_an_expired_server_is_told_with_its_date(meet: Meet, odd: OddPki, caplog: Logged) -> None:
+def test_an_expired_server_certificate_is_reported_with_its_date(meet: Meet, odd: OddPki, caplog: Logged) -> None:
     stage = meet(odd.server(starts=-DAY, life=timedelta(hours=1)), odd.agent())
     until = f"{odd.now - DAY + timedelta(hours=1):%Y-%m-%dT%H:%M:%S}Z"
     line = wait_for(stage, caplog, "UMB321")
-    assert f"certificate has expired; it was valid until {until}, and it is " in line
+    assert f"certificate has expired; it was valid until {until}; this machine's clock shows 20" in line
 
 
-def test_a_server_of_tomorrow_is_told_with_its_date_and_that_clocks_differ(
-    meet: Meet, odd: OddPki, caplog: Logged
-) -> None:
+def test_a_server_certificate_not_yet_valid_is_reported_with_its_date(meet: Meet, odd: OddPki, caplog: Logged) -> None:
     line = wait_for(meet(odd.server(starts=DAY), odd.agent()), caplog, "UMB322")
     start = f"{odd.now + DAY - timedelta(hours=1):%Y-%m-%dT%H:%M:%S}Z"
-    assert f"certificate is not yet valid; it is valid only from {start}, and it is " in line
-    assert line.endswith("here: the clocks of the two machines differ")
+    assert f"certificate is not yet valid; it is valid only from {start}; this machine's clock shows 20" in line
+    assert line.endswith("Z: compare the clocks of both machines")
 
 
-def test_a_server_for_another_address_is_told_with_its_own(meet: Meet, odd: OddPki, caplog: Logged) -> None:
+def test_a_server_certificate_for_another_address_is_reported_with_its_names(
+    meet: Meet, odd: OddPki, caplog: Logged
+) -> None:
     other = odd.server(hosts=("192.168.111.4", "elsewhere"))
     line = wait_for(meet(other, odd.agent()), caplog, "UMB323")
     assert "not valid for '127.0.0.1'" in line
-    assert line.endswith("; it is for elsewhere, 192.168.111.4")
+    assert line.endswith("; the certificate is for elsewhere, 192.168.111.4")
 
 
-def test_a_server_of_another_authority_is_told(
+def test_a_server_of_another_authority_is_reported(
     stage: Stage, tmp_path: Path, caplog: Logged, tunnel_pki: TunnelPki
 ) -> None:
     strange = FolderAuthority(tmp_path, "strange")
@@ -185,7 +185,7 @@ def test_the_look_at_a_refused_certificate_happens_once_for_each_reason(
     ],
     ids=["expired", "not yet valid"],
 )
-def test_an_agent_out_of_date_is_refused_and_both_sides_say_why(
+def test_an_agent_out_of_date_is_refused_and_both_sides_log_the_reason(
     meet: Meet,
     odd: OddPki,
     caplog: Logged,
@@ -197,11 +197,11 @@ def test_an_agent_out_of_date_is_refused_and_both_sides_say_why(
     stage = meet(odd.server(), odd.agent(**dates))
     assert server_words in wait_for(stage, caplog, server_code)
     line = wait_for(stage, caplog, agent_code)
-    assert "; ours is valid from 20" in line
-    assert line.endswith("Z here")
+    assert "; our certificate is valid from 20" in line
+    assert "; this machine's clock shows 20" in line
 
 
-def test_an_agent_of_another_authority_is_refused_and_both_sides_say_so(
+def test_an_agent_of_another_authority_is_refused_and_both_sides_log_it(
     stage: Stage, tmp_path: Path, caplog: Logged, tunnel_pki: TunnelPki
 ) -> None:
     stranger = FolderAuthority(tmp_path, "strange").client("stranger")
@@ -211,7 +211,7 @@ def test_an_agent_of_another_authority_is_refused_and_both_sides_say_so(
     wait_for(stage, caplog, "UMB332")
 
 
-def test_an_agent_without_a_certificate_is_refused_and_both_sides_say_so(
+def test_an_agent_without_a_certificate_is_refused_and_both_sides_log_it(
     stage: Stage, caplog: Logged, tunnel_pki: TunnelPki
 ) -> None:
     tls = TlsFiles(authority=tunnel_pki.authority.certificate_file)
@@ -220,7 +220,7 @@ def test_an_agent_without_a_certificate_is_refused_and_both_sides_say_so(
     wait_for(stage, caplog, "UMB333")
 
 
-def test_who_knocks_again_and_again_is_told_once_in_a_while(stage: Stage, caplog: Logged) -> None:
+def test_repeated_failures_of_a_client_are_logged_rarely(stage: Stage, caplog: Logged) -> None:
     port = stage.start_server().agent_port
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", port), timeout=10) as knock:
@@ -231,7 +231,7 @@ def test_who_knocks_again_and_again_is_told_once_in_a_while(stage: Stage, caplog
     assert sum(line.startswith("UMB307") for line in warnings(caplog)) == 1
 
 
-def test_an_agent_that_leaves_is_no_warning(stage: Stage, caplog: Logged) -> None:
+def test_an_agent_that_leaves_is_not_a_warning(stage: Stage, caplog: Logged) -> None:
     caplog.set_level("INFO", "umbilical")
     server, agent = stage.start_pair()
     stage.call(agent.agent.drain)
@@ -241,8 +241,8 @@ def test_an_agent_that_leaves_is_no_warning(stage: Stage, caplog: Logged) -> Non
     assert not [line for line in warnings(caplog) if "agent gone" in line]
 
 
-def test_an_agent_that_finds_the_same_server_twice_is_no_warning(stage: Stage, caplog: Logged) -> None:
-    """Behind one address with several servers agents look again and again, and keep one connection to each."""
+def test_an_agent_that_finds_the_same_server_twice_is_not_a_warning(stage: Stage, caplog: Logged) -> None:
+    """Behind one address with several servers, agents dial repeatedly and keep one connection to each."""
     caplog.set_level("INFO", "umbilical")
     server = stage.start_server()
     first, second = ScriptedAgent(server), ScriptedAgent(server)
@@ -253,7 +253,7 @@ def test_an_agent_that_finds_the_same_server_twice_is_no_warning(stage: Stage, c
     wait_for(stage, caplog, "UMB302")
 
 
-def test_a_server_that_dies_is_told_with_a_code(stage: Stage, caplog: Logged) -> None:
+def test_a_server_that_dies_is_reported_with_a_code(stage: Stage, caplog: Logged) -> None:
     server = ScriptedServer(stage)
     agent = stage.start_agent(server.port)
     stream = server.accept()
@@ -279,7 +279,7 @@ def agent(agent_id: str = "a1", key: int = 1) -> AgentLink:
     return AgentLink(key, agent_id, AgentIdentifiers())
 
 
-def test_a_sick_agent_is_a_warning_with_a_code_and_its_recovery_is_none(caplog: Logged) -> None:
+def test_a_sick_agent_is_a_warning_with_a_code_and_its_recovery_is_not(caplog: Logged) -> None:
     link = agent()
     link.sick = True
     agent_notices.report_health(ReportHealth(link, "3 dials in a row got no answer"))
@@ -291,7 +291,7 @@ def test_a_sick_agent_is_a_warning_with_a_code_and_its_recovery_is_none(caplog: 
     ]
 
 
-def test_a_dial_that_moves_on_says_from_where_to_where_and_why(caplog: Logged) -> None:
+def test_a_dial_that_moves_on_reports_from_where_to_where_and_why(caplog: Logged) -> None:
     tunnel = Tunnel(NO_CLIENT, 7, "web:443", 0.0)
     tunnel.link = agent("a2", 2)
     agent_notices.report_redial(ReportRedial(tunnel, agent(), "agent lost: reset"))
@@ -301,7 +301,7 @@ def test_a_dial_that_moves_on_says_from_where_to_where_and_why(caplog: Logged) -
     assert record.getMessage() == text
 
 
-def test_text_that_is_no_network_is_quoted_within_bounds(caplog: Logged) -> None:
+def test_text_that_is_not_a_network_is_quoted_within_bounds(caplog: Logged) -> None:
     agent_notices.report_networks(agent(), ["10/8", "x\n" * 1_000])
     message = caplog.messages[0]
     assert message.startswith("UMB413 agent=a1: cidr identifiers that are not networks: '10/8, x\\n")
@@ -314,13 +314,13 @@ def notices(caplog: Logged) -> list[str]:
     return [text for text in told if " dial of " in text]
 
 
-def test_the_same_thing_is_said_once_in_a_while_with_how_often_it_was_kept_back() -> None:
+def test_repeated_messages_are_logged_rarely_with_the_number_suppressed() -> None:
     throttle = LogThrottle(10.0)
     assert [throttle.due("a", 1000.0), throttle.due("a", 1001.0), throttle.due("a", 1009.9)] == [0, None, None]
     assert [throttle.due("b", 1001.0), throttle.due("a", 1010.0), throttle.due("a", 1011.0)] == [0, 2, None]
 
 
-def test_the_memory_of_what_was_said_is_bounded() -> None:
+def test_the_memory_of_what_was_logged_is_bounded() -> None:
     throttle = LogThrottle()
     for number in range(3 * MAX_KINDS):
         assert throttle.due(str(number), 1000.0) == 0
@@ -340,7 +340,7 @@ def test_a_storm_is_a_line_for_each_endpoint_and_a_count(caplog: Logged) -> None
     ]
 
 
-def test_the_good_answer_to_a_probe_of_our_own_clients_is_no_warning(caplog: Logged) -> None:
+def test_the_good_answer_to_a_probe_of_our_own_clients_is_not_a_warning(caplog: Logged) -> None:
     notices = DialNotices()
     notices.refused("UMB401", PROBE_ADDRESS, "a1", "connection refused", 0.0)
     assert caplog.text == ""
@@ -356,7 +356,7 @@ def test_without_agents_a_storm_of_dials_anywhere_is_one_line(caplog: Logged) ->
 
 
 @pytest.mark.parametrize("mode", ["grpc", "http-connect"])
-def test_a_dial_without_any_agent_is_told(stage: Stage, mode: str, caplog: Logged) -> None:
+def test_a_dial_without_any_agent_is_reported(stage: Stage, mode: str, caplog: Logged) -> None:
     caplog.set_level("INFO", "umbilical.tunnels")
     server = stage.start_server(mode)
     with pytest.raises(DialRefused, match="No agent available"):
@@ -365,7 +365,7 @@ def test_a_dial_without_any_agent_is_told(stage: Stage, mode: str, caplog: Logge
     assert 'code=UMB301 end="No agent available"' in caplog.text
 
 
-def test_a_dial_that_no_agent_may_carry_is_told_apart(stage: Stage, caplog: Logged) -> None:
+def test_a_dial_that_no_agent_may_carry_is_distinguished(stage: Stage, caplog: Logged) -> None:
     server = stage.start_server(strategies=("destHost",))
     ScriptedAgent(server, identifiers="host=elsewhere")
     with pytest.raises(DialRefused, match="No agent available"):
@@ -373,7 +373,7 @@ def test_a_dial_that_no_agent_may_carry_is_told_apart(stage: Stage, caplog: Logg
     assert [line[:6] for line in notices(caplog)] == ["UMB405"]
 
 
-def test_an_endpoint_that_refuses_is_told_by_both_sides(stage: Stage, caplog: Logged) -> None:
+def test_an_endpoint_that_refuses_is_reported_by_both_sides(stage: Stage, caplog: Logged) -> None:
     caplog.set_level("INFO", "umbilical.tunnels")
     server, _ = stage.start_pair()
     address = refused_address()
@@ -392,7 +392,7 @@ def test_an_endpoint_that_refuses_is_told_by_both_sides(stage: Stage, caplog: Lo
         ("dial tcp 10.0.0.5:443: connect: no route to host", "UMB401"),
     ],
 )
-def test_an_agents_error_is_told_under_its_own_code(stage: Stage, error: str, code: str, caplog: Logged) -> None:
+def test_an_agents_error_is_reported_under_its_own_code(stage: Stage, error: str, code: str, caplog: Logged) -> None:
     server, agent = scripted_pair(stage, "grpc")
     stream = open_proxy_stream(server)
     stream.send(packet_messages.dial_request("10.0.0.5:443", 7))
@@ -402,7 +402,7 @@ def test_an_agents_error_is_told_under_its_own_code(stage: Stage, error: str, co
     assert [line[:6] for line in notices(caplog)] == [code]
 
 
-def test_an_agent_that_is_lost_during_a_dial_is_told(stage: Stage, caplog: Logged) -> None:
+def test_an_agent_that_is_lost_during_a_dial_is_reported(stage: Stage, caplog: Logged) -> None:
     server, agent = scripted_pair(stage, "grpc")
     stream = open_proxy_stream(server)
     stream.send(packet_messages.dial_request("10.0.0.5:443", 7))
@@ -413,7 +413,7 @@ def test_an_agent_that_is_lost_during_a_dial_is_told(stage: Stage, caplog: Logge
 
 
 class CountingClient:
-    """A client whose tunnel has moved some bytes; reports need no more of it."""
+    """A client with a tunnel that has transferred some bytes."""
 
     def byte_counts(self) -> tuple[int, int]:
         return 5, 9

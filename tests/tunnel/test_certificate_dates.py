@@ -1,4 +1,4 @@
-"""Certificates whose dates matter: which replace which, and when the log warns of their end."""
+"""Dates of certificates: which replace which, and when the log warns of their expiry."""
 
 import asyncio
 import logging
@@ -22,7 +22,14 @@ from tests.support.tunnel_pki import FolderAuthority, Pair, TunnelPki
 
 from umbilical.tunnel import certificate_dates, tls
 from umbilical.tunnel.certificate_dates import Validity
-from umbilical.tunnel.certificates import LOOK_SECONDS, RETRY_SECONDS, WATCH_SECONDS, Use, WatchedContext, age_of
+from umbilical.tunnel.certificates import (
+    LOOK_SECONDS,
+    RETRY_SECONDS,
+    WATCH_SECONDS,
+    CertificateUse,
+    WatchedContext,
+    age_of,
+)
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.settings import AgentSettings, ServerAddress, TlsFiles, TlsPolicy
@@ -106,14 +113,14 @@ def explained(settings: AgentSettings, code: str) -> str:
     return asyncio.run(certificate_dates.explain(settings, settings.servers[0], None, code))
 
 
-def test_the_dates_and_names_of_a_server_are_told_and_the_server_is_not_troubled(
+def test_the_dates_and_names_of_a_server_are_reported_and_the_server_is_not_affected(
     tunnel_pki: TunnelPki, tmp_path: Path, odd: OddPki, caplog: pytest.LogCaptureFixture
 ) -> None:
     pki = odd.tunnel(tunnel_pki, odd.server(starts=DAY, hosts=("web", "::1")), odd.agent())
     stage = Stage(pki, tmp_path)
     try:
         ours = settings(pki, stage.start_server().agent_port)
-        assert explained(ours, "UMB323") == "; it is for web, 0:0:0:0:0:0:0:1"
+        assert explained(ours, "UMB323") == "; the certificate is for web, 0:0:0:0:0:0:0:1"
         assert f"only from {odd.now + DAY - timedelta(hours=1):%Y-%m-%dT%H:%M:%S}Z" in explained(ours, "UMB322")
         assert f"until {odd.now + 2 * DAY:%Y-%m-%dT%H:%M:%S}Z" in explained(ours, "UMB321")
         stage.eventually(lambda: not stage.servers[0].server.core.transports)
@@ -122,7 +129,7 @@ def test_the_dates_and_names_of_a_server_are_told_and_the_server_is_not_troubled
     assert caplog.messages == []
 
 
-def test_a_server_that_is_gone_or_strange_adds_no_words(stage: Stage, odd: OddPki) -> None:
+def test_a_server_that_is_gone_or_untrusted_adds_no_text(stage: Stage, odd: OddPki) -> None:
     port = stage.start_server().agent_port
     stranger = settings(odd.tunnel(stage.pki, odd.server(), odd.agent()), port)
     assert explained(stranger, "UMB322") == ""
@@ -130,17 +137,17 @@ def test_a_server_that_is_gone_or_strange_adds_no_words(stage: Stage, odd: OddPk
     assert explained(settings(stage.pki, port), "UMB322") == ""
 
 
-def test_only_questions_of_dates_and_names_are_looked_into_and_only_with_files(stage: Stage, tmp_path: Path) -> None:
+def test_only_questions_of_dates_and_names_are_examined_and_only_with_files(stage: Stage, tmp_path: Path) -> None:
     ours = settings(stage.pki, 1)
     assert explained(ours, "UMB311") == ""
-    assert explained(ours, "UMB331").startswith("; ours is valid from 20")
+    assert explained(ours, "UMB331").startswith("; our certificate is valid from 20")
     assert explained(AgentSettings("a", ours.servers, TlsFiles()), "UMB331") == ""
     gone = TlsFiles(authority=tmp_path / "gone")
     assert explained(AgentSettings("a", ours.servers, gone), "UMB322") == ""
 
 
 class OddLive:
-    """A listener whose certificates have dates of their own."""
+    """A listener with certificates of chosen dates."""
 
     def __init__(self, plane: Loop, odd: OddPki, pair: Pair) -> None:
         self.plane = plane
@@ -150,7 +157,7 @@ class OddLive:
         files = self.live.files
         self.metrics = CertificateMetrics()
         build = partial(tls.listener_context, files, TlsPolicy(), "h2", "agent")
-        self.watched = WatchedContext(plane, Use("agent-listener", "UMB343", files, build), self.metrics)
+        self.watched = WatchedContext(plane, CertificateUse("agent-listener", "UMB343", files, build), self.metrics)
 
     def install(self, pair: Pair) -> None:
         self.live.install_pair(pair)
@@ -173,7 +180,7 @@ def test_an_expired_certificate_does_not_replace_one_that_is_valid(
     assert (live.after(), live.after()) == (valid, valid)
     (line,) = lines(caplog, logging.WARNING)
     assert line.startswith("UMB343 ")
-    assert line.endswith("which is not now")
+    assert line.endswith("Z, not now")
 
 
 def test_a_certificate_of_tomorrow_is_taken_when_its_time_has_come(
@@ -213,7 +220,7 @@ def test_the_last_tenth_of_a_life_is_old_but_never_more_than_a_day(days: float, 
     assert age_of(life, end.timestamp() - left) == words
 
 
-def test_age_is_told_once_for_each_state_and_anew_for_new_files(
+def test_age_is_reported_once_for_each_state_and_again_for_new_files(
     plane: Loop, odd: OddPki, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = odd.server(life=timedelta(hours=10))
@@ -237,7 +244,9 @@ def test_age_is_told_once_for_each_state_and_anew_for_new_files(
     assert len(lines(caplog, logging.WARNING)) == 3
 
 
-def test_an_old_certificate_is_told_at_the_start(plane: Loop, odd: OddPki, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_old_certificate_is_reported_at_the_start(
+    plane: Loop, odd: OddPki, caplog: pytest.LogCaptureFixture
+) -> None:
     live = OddLive(plane, odd, odd.server(starts=-DAY, life=timedelta(hours=2)))
     live.watched.start()
     (line,) = lines(caplog, logging.WARNING)
@@ -265,7 +274,7 @@ class Rotation:
         return replace(served, server=pair, client=self.old.client("client"))
 
     def client_of(self, server: RunningServer, signer: FolderAuthority) -> Frontend:
-        """A client whose certificate and trust are the signer's alone."""
+        """A client with a certificate of the signer that trusts only the signer."""
         return replace(server.frontend, tls=signer.client_context(signer.client("client"), ["http/1.1"]))
 
 

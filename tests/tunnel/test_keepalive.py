@@ -1,4 +1,4 @@
-"""Tunnels that nobody uses are closed where that is wanted, and those that move a byte are not."""
+"""Idle tunnels are closed if configured, and those with traffic are not."""
 
 import socket
 import time
@@ -27,7 +27,7 @@ FAR = 3600.0
 
 
 class Mute:
-    """A peer at a bare socket: it greets, and then answers only what the test tells it to."""
+    """A peer at a raw socket: it sends the preface, and then answers only on request of the test."""
 
     def __init__(self, plane: Loop) -> None:
         ours, self.sock = unix_pair()
@@ -40,7 +40,7 @@ class Mute:
         self.heard()
 
     def heard(self) -> list[bytes]:
-        """The payload of every PING since the last look."""
+        """The payload of every PING since the last call."""
         try:
             octets = self.sock.recv(65_536)
         except BlockingIOError:
@@ -92,7 +92,7 @@ def server_stream(plane: Loop, client: Line, server: Line) -> Stream:
     return stream
 
 
-def test_a_stopped_heartbeat_asks_nobody(plane: Loop, clock: HandClock) -> None:
+def test_a_stopped_heartbeat_sends_nothing(plane: Loop, clock: HandClock) -> None:
     mute = Mute(plane)
     heartbeat = Heartbeat(mute.line, Keepalive(0.01, 0.01))
     heartbeat.stop()
@@ -151,7 +151,7 @@ OUT_OF_USE_SECONDS = 45
 
 
 class StandingClock:
-    """Moves only when the test says so; the loop gets turns enough to act on it."""
+    """A clock that only the test moves; the loop runs enough turns after it."""
 
     def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         self._stage = stage
@@ -170,7 +170,7 @@ def agents_of(server: RunningServer) -> list[str]:
 
 
 def test_a_dead_agent_is_out_of_use_in_time_and_a_live_one_stays(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No dial is needed to find out. The dead one's socket stays open, and nobody reads from it."""
+    """Detected without a dial. The socket of the dead peer stays open and is not read."""
     server = stage.start_server(agent_keepalive=Keepalive(duration(PING_AFTER), duration(PING_ANSWER)))
     ScriptedAgent(server, "dead")
     stage.start_agent(server.agent_port).wait_until_ready()

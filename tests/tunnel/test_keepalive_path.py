@@ -1,4 +1,4 @@
-"""Peers that fall silent are noticed within seconds, and the kernel says whether they or the network are at fault."""
+"""Silent peers are detected within seconds; TCP counters show whether the peer or the network is at fault."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ from umbilical.tunnel.tcp_facts import TcpFacts, tcp_facts
 
 
 class Told:
-    """What a watch tells of its transport, in words."""
+    """Records the reports of a watch as texts."""
 
     def __init__(self, line: Line, monkeypatch: Patch) -> None:
         self.lines: list[str] = []
@@ -44,7 +44,7 @@ def quick(monkeypatch: Patch) -> None:
 
 
 def watched(plane: Loop, monkeypatch: Patch) -> tuple[Line, Line, Told]:
-    """Both ends of a connection, with all said that is said at its beginning, and what will be told of ours."""
+    """Both ends of a connection after its start, and the reports of ours."""
     ours, peer = joined(plane, connection(True), connection(False))
     turn_until(plane, lambda: is_greeted(ours, peer))
     settle(plane)
@@ -105,7 +105,7 @@ def test_a_peer_that_answers_nothing_is_told_and_so_is_its_return(
 
 
 @pytest.mark.usefixtures("quick")
-def test_losses_are_told_when_they_are_many_and_a_share(plane: Loop, monkeypatch: Patch) -> None:
+def test_losses_are_reported_above_a_number_and_a_share(plane: Loop, monkeypatch: Patch) -> None:
     monkeypatch.setattr(keepalive, "SILENCE_SECONDS", PATIENCE_SECONDS)  # no question of its own on a slow machine
     ours, peer, told = watched(plane, monkeypatch)
     seen = [TcpFacts(0, 2, 20), TcpFacts(0, 4, 60), TcpFacts(0, 6, 9_000)]
@@ -126,7 +126,7 @@ def test_losses_are_told_when_they_are_many_and_a_share(plane: Loop, monkeypatch
 
 
 @pytest.mark.usefixtures("quick")
-def test_where_nothing_at_all_gets_through_no_losses_are_told(plane: Loop, monkeypatch: Patch) -> None:
+def test_where_nothing_at_all_gets_through_no_losses_are_reported(plane: Loop, monkeypatch: Patch) -> None:
     ours, peer, told = watched(plane, monkeypatch)
     plane.remove(peer.channel.descriptor)
     facts(monkeypatch, lambda: TcpFacts(4, 4, 10))
@@ -164,7 +164,7 @@ def warnings(caplog: Logged, code: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.getMessage().startswith(code)]
 
 
-def test_a_server_tells_of_an_agent_that_is_stopped_and_of_its_return(
+def test_a_server_reports_an_agent_that_is_stopped_and_its_return(
     stage: Stage, caplog: Logged, monkeypatch: Patch
 ) -> None:
     """A real process, really stopped: its kernel goes on acknowledging, so the network is not to blame."""
@@ -197,7 +197,7 @@ def test_a_server_tells_of_an_agent_that_is_stopped_and_of_its_return(
         agent.wait(PATIENCE_SECONDS)
 
 
-def test_a_network_that_acknowledges_nothing_is_told_apart(stage: Stage, caplog: Logged, monkeypatch: Patch) -> None:
+def test_a_network_that_acknowledges_nothing_is_distinguished(stage: Stage, caplog: Logged, monkeypatch: Patch) -> None:
     monkeypatch.setattr(keepalive, "TICK_SECONDS", 0.05)
     facts(monkeypatch, lambda: TcpFacts(3, 0, 40))
     server = stage.start_server("grpc")
@@ -209,7 +209,7 @@ def test_a_network_that_acknowledges_nothing_is_told_apart(stage: Stage, caplog:
     assert "its machine acknowledges nothing: the network between is broken" in warnings(caplog, "UMB407")[0]
 
 
-def test_losses_on_the_way_to_an_agent_are_told_while_tunnels_go_on(
+def test_losses_on_the_path_to_an_agent_are_reported_while_tunnels_continue(
     stage: Stage, caplog: Logged, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(keepalive, "TICK_SECONDS", 0.05)

@@ -15,19 +15,19 @@ from tests.support.socket_pairs import kept, reset
 
 from umbilical.fault import StartupError
 from umbilical.tunnel import listening
-from umbilical.tunnel.listening import MOST_ACCEPTS_PER_TURN, Listener, listen_tcp, listen_unix
+from umbilical.tunnel.listening import MOST_ACCEPTS_PER_TURN, SocketListener, listen_tcp, listen_unix
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.settings import ListenAddress, UnixFrontend
 
 
 class Door:
-    """A listener on loopback and whoever came in; the test may do something at each."""
+    """A listener on loopback and its accepted connections; the test may act at each."""
 
     def __init__(self, plane: Loop) -> None:
         self.came: list[socket.socket] = []
         self.then: Callable[[], object] = list
         self.sock = kept(listen_tcp(ListenAddress("127.0.0.1", 0), "tests"))
-        self.listener = Listener(plane, self.sock, self._accept)
+        self.listener = SocketListener(plane, self.sock, self._accept)
 
     def _accept(self, sock: socket.socket) -> None:
         self.came.append(kept(sock))
@@ -66,7 +66,7 @@ def test_a_turn_takes_a_share_that_grows_with_the_crowd_and_comes_back_for_the_r
     assert sum(shares) == len(crowd)
 
 
-def test_a_closed_listener_accepts_nobody_and_frees_its_port(plane: Loop, door: Door) -> None:
+def test_a_closed_listener_accepts_nothing_and_frees_its_port(plane: Loop, door: Door) -> None:
     port = door.listener.port()
     door.listener.close()
     door.listener.close()
@@ -122,7 +122,7 @@ def test_without_a_free_descriptor_the_listener_rests_and_then_serves_who_waited
     with no_descriptors():
         plane.turn(1.0)
     assert door.came == []
-    assert complaints(caplog) == ["cannot accept connections: Too many open files; resting"]
+    assert complaints(caplog) == ["cannot accept connections: Too many open files; pausing"]
     turn_until(plane, lambda: len(door.came) == 2)
 
 
@@ -211,17 +211,17 @@ def test_a_unix_socket_is_open_for_owner_and_group_from_the_first_moment(tmp_pat
     assert seen <= {0o770}
 
 
-def test_a_stale_socket_file_is_replaced_and_told(tmp_path: Path, caplog: Logged) -> None:
+def test_a_stale_socket_file_is_replaced_and_reported(tmp_path: Path, caplog: Logged) -> None:
     path = tmp_path / "proxy.sock"
     listen_unix(UnixFrontend(path)).close()
     assert path.is_socket()
     kept(listen_unix(UnixFrontend(path)))
     kept(socket.socket(socket.AF_UNIX)).connect(str(path))
-    told = f"UMB410 replaced the socket file {path}: nobody listens on it; a server before us did not end by itself"
+    told = f"UMB410 replaced the socket file {path}: no process listens on it; a previous server was killed"
     assert caplog.messages == [told]
 
 
-def test_a_socket_that_another_server_holds_is_taken_over_and_told(tmp_path: Path, caplog: Logged) -> None:
+def test_a_socket_that_another_server_holds_is_taken_over_and_reported(tmp_path: Path, caplog: Logged) -> None:
     """As upstream's --delete-existing-uds-file does, but not in silence."""
     path = tmp_path / "proxy.sock"
     kept(listen_unix(UnixFrontend(path)))
@@ -240,7 +240,7 @@ def test_a_stale_socket_file_is_in_the_way_when_it_may_not_be_replaced(tmp_path:
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
 @pytest.mark.parametrize("replace", [True, False])
-def test_whatever_is_no_socket_is_left_alone(tmp_path: Path, kind: str, replace: bool) -> None:
+def test_whatever_is_not_a_socket_is_left_alone(tmp_path: Path, kind: str, replace: bool) -> None:
     path = tmp_path / "proxy.sock"
     if kind == "file":
         path.write_text("precious")
@@ -252,7 +252,7 @@ def test_whatever_is_no_socket_is_left_alone(tmp_path: Path, kind: str, replace:
     assert error.code == "UMB024"
     assert str(path) in error.what
     if replace:
-        assert error.why == "a file that is not a socket is in the way"
+        assert error.why == "the path exists and is not a socket"
     assert os.path.lexists(path)
     assert kind != "file" or path.read_text() == "precious"
 
@@ -264,6 +264,6 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert str(path.parent) in error.remedy
 
 
-def test_a_path_that_is_too_long_is_told(tmp_path: Path) -> None:
+def test_a_path_that_is_too_long_is_reported(tmp_path: Path) -> None:
     error = refusal(listen_unix, UnixFrontend(tmp_path / ("x" * 120)))
     assert "too long" in error.why

@@ -16,7 +16,7 @@ def watch(plane: Loop, sock: socket.socket, diary: Diary, *, writable: bool = Fa
     return diary
 
 
-def test_input_is_told_once_until_more_arrives(plane: Loop) -> None:
+def test_input_is_reported_once_until_more_arrives(plane: Loop) -> None:
     ours, peer = unix_pair()
     diary = watch(plane, ours, Diary())
     peer.send(b"a")
@@ -37,7 +37,7 @@ def test_bytes_and_the_end_come_in_one_event(plane: Loop) -> None:
     assert ours.recv(100) == b"last words"
 
 
-def test_room_to_write_is_told_only_to_who_asked(plane: Loop) -> None:
+def test_room_to_write_is_reported_only_on_request(plane: Loop) -> None:
     first, second = unix_pair()
     second.setblocking(False)
     quiet, eager = watch(plane, first, Diary()), watch(plane, second, Diary(), writable=True)
@@ -48,7 +48,7 @@ def test_room_to_write_is_told_only_to_who_asked(plane: Loop) -> None:
     assert (quiet.masks, eager.masks) == ([OUT], [OUT])
 
 
-def test_a_listener_is_told_again_while_connections_wait(plane: Loop) -> None:
+def test_a_listener_is_reported_again_while_connections_wait(plane: Loop) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()[:2]):
         diary = Diary()
         plane.add_listener(listener.fileno(), diary)
@@ -90,7 +90,7 @@ def test_events_of_descriptors_that_are_not_ours_are_returned(plane: Loop) -> No
 
 
 def set_on_each_other(plane: Loop, act: Callable[[socket.socket], None]) -> list[Diary]:
-    """Two descriptors with an event in the same turn: whoever is served first acts on the other's socket."""
+    """Two descriptors with an event in the same turn: the first handler acts on the other's socket."""
     ends = [unix_pair() for _ in range(2)]
     diaries = [watch(plane, ours, Diary()) for ours, _ in ends]
     for index, diary in enumerate(diaries):
@@ -110,7 +110,7 @@ def test_an_event_of_a_descriptor_that_a_neighbour_closed_in_the_same_turn_is_dr
 
 
 def test_a_reused_descriptor_number_does_not_inherit_the_event_of_its_predecessor(plane: Loop) -> None:
-    """Within one turn a tunnel may close a socket whose event is still to come, and a dial may get its number."""
+    """Within one turn a tunnel may close a socket with a pending event, and a dial may get its descriptor."""
     fresh = Diary()
 
     def replace(other: socket.socket) -> None:
@@ -266,7 +266,7 @@ def test_a_timer_that_sets_itself_again_comes_once_a_turn_even_if_the_clock_goes
     assert diary.crashes == []
 
 
-def test_deadlines_call_whoever_was_not_discarded_oldest_first(plane: Loop) -> None:
+def test_deadlines_call_those_not_discarded_oldest_first(plane: Loop) -> None:
     lines: list[str] = []
     deadlines = Deadlines(plane, 0.02)
     kept, discarded, last = (Diary(name, lines) for name in ("kept", "discarded", "last"))
@@ -280,7 +280,7 @@ def test_deadlines_call_whoever_was_not_discarded_oldest_first(plane: Loop) -> N
     assert len(deadlines) == 0
 
 
-def test_adding_a_handler_again_starts_its_time_anew(plane: Loop, clock: HandClock) -> None:
+def test_adding_a_handler_again_restarts_its_timeout(plane: Loop, clock: HandClock) -> None:
     clock.advance(0)
     lines: list[str] = []
     deadlines = Deadlines(plane, 5)
@@ -328,7 +328,7 @@ def test_handlers_that_come_back_at_their_deadline_share_one_timer(plane: Loop) 
 
 @pytest.mark.timeout(60)
 def test_a_handler_that_is_touched_by_a_flush_is_flushed_without_waiting_for_an_event(plane: Loop) -> None:
-    """Else a transport whose waiting payload found room in a flush would sleep on it until somebody else moves."""
+    """Otherwise a transport with payload that became sendable in a flush would wait for another event."""
     diary = Diary()
 
     def touch_again() -> None:

@@ -151,7 +151,7 @@ def test_help_texts_that_upstreams_suite_compares_are_verbatim() -> None:
     assert f"# HELP {AGENT}open_endpoint_connections Current number of open endpoint connections." in lines
 
 
-def test_certificates_are_told_by_role_and_file_under_our_own_names() -> None:
+def test_certificates_are_reported_by_role_and_file_under_our_own_names() -> None:
     server = ServerMetrics()
     assert not ours(server.render(ServerGauges()), "umbilical_certificate_")
     server.certificates.expiry["frontend", "ca"] = 1_800_000_000.0
@@ -173,7 +173,7 @@ def test_any_label_value_survives_the_scrape(value: str) -> None:
     assert unescaped == value or "\0" in value
 
 
-def test_the_process_tells_what_it_uses() -> None:
+def test_the_process_shows_what_it_uses() -> None:
     shown = families(AgentMetrics().render(AgentGauges()))
     build = shown["umbilical_build_info"].samples[0]
     assert set(build.labels) == {"version", "python"}
@@ -186,7 +186,7 @@ def test_the_process_tells_what_it_uses() -> None:
 
 @pytest.fixture(scope="module")
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TunnelPair]:
-    """Upstream's pair after a dial in vain, so that most of its families are there."""
+    """Upstream's pair after a failed dial, so that most of its families exist."""
     with upstream_pair(tmp_path_factory.mktemp("upstream")) as pair:
         pair.start()
         dial_in_vain(pair.frontend())
@@ -337,7 +337,7 @@ def test_stacks_name_threads_and_tasks() -> None:
 def test_objects_are_counted_by_type() -> None:
     status, text = take("heap")
     assert status == 200
-    assert "in all" in text.splitlines()[0]
+    assert "total" in text.splitlines()[0]
     assert "builtins.dict" in text
 
 

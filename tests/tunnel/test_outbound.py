@@ -12,7 +12,7 @@ from tests.support.socket_pairs import kept, tcp_pair
 from umbilical.tunnel import outbound
 
 FAR = "konnectivity.example"
-"""No name of this machine, so a proxy is asked for it; only our own proxy ever hears the name."""
+"""Not a name of this machine, so a proxy is used for it; only our own proxy sees the name."""
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ async def test_a_name_that_is_not_found_is_named(monkeypatch: pytest.MonkeyPatch
     assert str(caught.value) == "lookup nowhere.example: Name or service not known"
 
 
-async def test_a_name_that_is_none_is_named() -> None:
+async def test_a_name_that_is_not_valid_is_reported() -> None:
     with pytest.raises(OSError, match=r"lookup a\.\.b: "):
         await outbound.connect("a..b", 1)
 
@@ -102,7 +102,7 @@ async def test_a_name_without_an_address_is_named(monkeypatch: pytest.MonkeyPatc
     ("host", "literal"),
     [("10.0.0.1", True), ("::1", True), ("fe80::1%eth0", True), ("localhost", False), ("10.0.0", False), ("", False)],
 )
-def test_addresses_are_told_from_names(host: str, literal: bool) -> None:
+def test_addresses_are_distinguished_from_names(host: str, literal: bool) -> None:
     assert outbound.is_literal(host) is literal
 
 
@@ -133,7 +133,7 @@ with asyncio.Runner(loop_factory=new_event_loop) as runner:
 """
 
 
-def test_a_lookup_that_hangs_does_not_keep_the_process_from_leaving() -> None:
+def test_a_lookup_that_hangs_does_not_delay_the_exit() -> None:
     done = subprocess.run([sys.executable, "-c", _LEAVING], check=True, timeout=20, capture_output=True)
     assert done.stdout == b"given up\n"
 

@@ -12,7 +12,7 @@ from tests.support.socket_pairs import kept
 from umbilical.tunnel import outbound
 
 FAR = "konnectivity.example"
-"""No name of this machine, so a proxy is asked for it; only our own proxy ever hears the name."""
+"""Not a name of this machine, so a proxy is used for it; only our own proxy sees the name."""
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,7 @@ async def test_a_server_address_of_version_six_is_asked_for_in_brackets(monkeypa
     assert proxy.head.startswith(b"CONNECT [2001:db8::1]:8091 HTTP/1.1\r\n")
 
 
-async def test_credentials_are_sent_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_credentials_are_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = Proxy(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
     encoded = base64.b64encode(b"user:top-secret").decode()
 
@@ -112,10 +112,10 @@ async def test_a_proxy_that_refuses_or_babbles_is_an_error_that_names_it(
         assert words in str(caught.value)
 
 
-async def test_a_proxy_that_hangs_up_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_that_closes_the_connection_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with Proxy(b"HTTP/1.1 200", hangs_up=True).open() as port:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
-        with pytest.raises(OSError, match="closed before it answered CONNECT"):
+        with pytest.raises(OSError, match="closed the connection before it answered CONNECT"):
             await outbound.connect(FAR, 8091)
 
 

@@ -1,4 +1,4 @@
-"""What both processes share: an HTTP port that opens or says why not, and tasks that end with their owner."""
+"""What both processes share: an HTTP port that opens or reports the error, and tasks that end with their owner."""
 
 import asyncio
 import os
@@ -19,7 +19,8 @@ from tests.support.tunnel_pki import TunnelPki
 from umbilical.fault import StartupError
 from umbilical.tunnel.admin import AgentHealthRoutes
 from umbilical.tunnel.agent_process import run_agent
-from umbilical.tunnel.daemon import StopRequests, end_task, open_http, own_task
+from umbilical.tunnel.daemon import StopRequests, end_task, own_task
+from umbilical.tunnel.http_server import open_http
 from umbilical.tunnel.metrics import AgentMetrics, ServerMetrics
 from umbilical.tunnel.server_process import run_server
 from umbilical.tunnel.settings import ListenAddress, ServerSettings, TlsFiles, UnixFrontend
@@ -29,7 +30,7 @@ def _routes() -> AgentHealthRoutes:
     return AgentHealthRoutes(lambda: True, lambda: b"")
 
 
-async def test_a_port_that_is_taken_says_who_to_ask() -> None:
+async def test_a_port_that_is_taken_names_a_next_step() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         async with AsyncExitStack() as stack:
@@ -279,7 +280,7 @@ async def test_a_leaving_server_withdraws_its_lease_before_it_waits_for_its_tunn
         await _ends_with(server, tunnel)
 
 
-async def test_an_api_that_hangs_keeps_nobody_from_hearing_that_the_server_leaves(stage: Stage, tmp_path: Path) -> None:
+async def test_an_api_that_hangs_does_not_delay_the_notice_to_agents(stage: Stage, tmp_path: Path) -> None:
     settings = server_settings(stage.pki, tmp_path, graceful_shutdown_seconds=1000.0)
     released = asyncio.Event()
 
@@ -301,7 +302,7 @@ async def test_an_api_that_hangs_keeps_nobody_from_hearing_that_the_server_leave
     assert publisher.story == ["published", "stopped", "withdrawn"]
 
 
-async def test_a_second_signal_ends_the_patience(stage: Stage, tmp_path: Path) -> None:
+async def test_a_second_signal_ends_the_wait(stage: Stage, tmp_path: Path) -> None:
     async with serving(stage, tmp_path, graceful_shutdown_seconds=1000.0) as (server, settings, tunnel):
         kill_self()
         await answers(settings.health_listen, "/readyz", 500)

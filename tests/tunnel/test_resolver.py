@@ -65,14 +65,14 @@ with own_namespace(Path(sys.argv[1])):
 
 
 @pytest.mark.root
-def test_a_name_that_nobody_knows_reads_as_in_go(tmp_path: Path, repository: Path) -> None:
+def test_a_name_that_does_not_exist_reads_as_in_go(tmp_path: Path, repository: Path) -> None:
     command = [sys.executable, "-c", _IN_A_NAMESPACE, str(tmp_path)]
     done = subprocess.run(command, cwd=repository, check=True, timeout=60, capture_output=True, text=True)
     assert done.stdout == "['dial tcp: lookup no-such-name.example on 127.0.0.1:53: no such host']\n"
 
 
 @pytest.mark.parametrize("host", ["x" * 70 + ".example", "a..b"])
-async def test_a_name_that_is_none_fails_without_a_question(host: str) -> None:
+async def test_an_invalid_name_fails_without_a_question(host: str) -> None:
     resolver = ThreadedResolver(asyncio.get_running_loop())
     (text,) = (await outcome(resolver, f"{host}:80")).failures
     assert text.startswith(f"dial tcp: lookup {host}")
@@ -122,7 +122,7 @@ async def test_many_names_are_looked_up_side_by_side_and_more_wait(monkeypatch: 
 
 
 async def test_a_dial_that_was_given_up_in_line_costs_no_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a dead name server would keep every thread busy for dials that nobody waits for."""
+    """Otherwise a dead name server would block every thread for cancelled dials."""
     go_on = threading.Event()
     looked_up: list[str] = []
 
@@ -174,7 +174,7 @@ with asyncio.Runner(loop_factory=new_event_loop) as runner:
 """
 
 
-def test_a_lookup_that_hangs_does_not_keep_the_process_from_leaving() -> None:
+def test_a_lookup_that_hangs_does_not_delay_the_exit() -> None:
     subprocess.run([sys.executable, "-c", _LEAVING], check=True, timeout=30)
 
 
@@ -208,7 +208,7 @@ def test_the_time_in_line_counts(plane: Loop) -> None:
     assert where.under_way() == 0
 
 
-def test_who_was_cancelled_in_line_is_passed_over(plane: Loop) -> None:
+def test_a_dial_cancelled_in_the_queue_is_skipped(plane: Loop) -> None:
     silent = silent_port()
     _, port = listening()
     where = dialer(plane, limit=1)

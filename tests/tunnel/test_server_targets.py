@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from umbilical.tunnel.outbound import Address
-from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, MISSING_SECONDS, Source, Target, TargetBook
+from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, MISSING_SECONDS, ServerSource, ServerTarget, TargetBook
 from umbilical.tunnel.settings import ServerAddress
 
 ONE, TWO, THREE = (ServerAddress(f"10.0.0.{number}", 8091) for number in (1, 2, 3))
@@ -19,7 +19,7 @@ def at(host: str) -> Address:
 
 
 def book_of(*servers: ServerAddress) -> TargetBook:
-    """A book whose hosts, addresses all, are looked up."""
+    """A book of resolved hosts that are IP addresses."""
     book = TargetBook(servers, interval_seconds=1.0, cap_seconds=10.0)
     resolve(book)
     return book
@@ -31,7 +31,7 @@ def resolve(book: TargetBook, now: float = 0.0) -> None:
     book.tidy(now)
 
 
-def named(book: TargetBook, addresses: Sequence[str], now: float = 0.0) -> Source:
+def named(book: TargetBook, addresses: Sequence[str], now: float = 0.0) -> ServerSource:
     """The only source, with these addresses from now on."""
     (source,) = book.sources()
     source.resolved([at(address) for address in addresses], now + LOOK_AGAIN_SECONDS)
@@ -39,28 +39,28 @@ def named(book: TargetBook, addresses: Sequence[str], now: float = 0.0) -> Sourc
     return source
 
 
-def balanced(addresses: Sequence[str]) -> tuple[TargetBook, Source]:
-    """A book of one balancer whose name has these addresses."""
+def balanced(addresses: Sequence[str]) -> tuple[TargetBook, ServerSource]:
+    """A book of one load balancer; its name has these addresses."""
     book = TargetBook((BALANCER,), 1.0, 10.0)
     return book, named(book, addresses)
 
 
-def target_at(book: TargetBook, host: str) -> Target:
+def target_at(book: TargetBook, host: str) -> ServerTarget:
     (found,) = (target for target in book.targets() if target.address == at(host))
     return found
 
 
-def dial(target: Target, now: float) -> Target:
+def dial(target: ServerTarget, now: float) -> ServerTarget:
     target.begin(now)
     target.is_busy = False
     return target
 
 
-def connect(target: Target, link: str, now: float = 0.0) -> None:
+def connect(target: ServerTarget, link: str, now: float = 0.0) -> None:
     dial(target, now).found(link, 0.0)
 
 
-def hosts(targets: list[Target]) -> list[str]:
+def hosts(targets: list[ServerTarget]) -> list[str]:
     return sorted(target.server.host for target in targets)
 
 
@@ -109,7 +109,7 @@ def test_two_addresses_of_one_server_share_its_link_and_its_end() -> None:
     assert book.dials_due(1000.0, wants_more=False) == [first, second]
 
 
-def test_the_end_of_a_link_says_nothing_about_other_addresses() -> None:
+def test_the_end_of_a_link_does_not_affect_other_addresses() -> None:
     book = book_of(ONE, TWO)
     first, second = book.targets()
     connect(first, "link")
@@ -167,7 +167,7 @@ def test_a_dead_server_of_its_own_address_may_come_back_so_that_others_are_not_s
     assert book.hopes() == 1
 
 
-def test_a_dead_address_beside_a_live_one_of_its_name_is_no_hope() -> None:
+def test_a_dead_address_beside_a_live_one_of_its_name_does_not_count() -> None:
     """A balancer with two families, one of which does not reach us, still leads to all servers."""
     book = TargetBook((BALANCER,), 1.0, 10.0)
     assert book.hopes() == 1, "nothing is looked up yet"
@@ -214,7 +214,7 @@ def test_new_addresses_join_and_old_ones_keep_their_state() -> None:
     assert book.dials_due(30.0, wants_more=False) == [target_at(book, "10.0.0.2")]
 
 
-def test_an_address_that_is_missing_goes_at_once_if_it_serves_nobody_and_in_time_if_it_does() -> None:
+def test_a_missing_address_is_dropped_at_once_if_idle_and_later_if_connected() -> None:
     book, _ = balanced(["10.0.0.1", "10.0.0.2", "10.0.0.3"])
     connect(target_at(book, "10.0.0.1"), "a")
     named(book, ["10.0.0.3"], now=30.0)

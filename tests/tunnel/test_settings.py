@@ -79,7 +79,7 @@ def _methods(kind: type[Any]) -> dict[str, tuple[list[str], bool]]:
     [
         (interfaces.AgentAuthenticator, TokenReviewer),
         (interfaces.ServerCounter, LeaseCounter),
-        (interfaces.LeasePublisher, LeasePublisher),
+        (interfaces.Publisher, LeasePublisher),
     ],
 )
 def test_the_cluster_room_offers_what_the_tunnel_asks_for(wanted: type[Any], offered: type[Any]) -> None:

@@ -181,7 +181,7 @@ def test_authorities_that_cannot_be_used_are_refused_with_what_is_wrong(tunnel_p
         assert str(path) in error.what
 
 
-def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_password(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
+def test_an_encrypted_key_is_refused_and_no_password_is_requested(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
     key = serialization.load_pem_private_key(tunnel_pki.server.key.read_bytes(), None)
     locked = tmp_path / "locked.key"
     locked.write_bytes(
@@ -211,7 +211,7 @@ def test_a_bundle_may_hold_several_authorities_and_keys_and_comments(tunnel_pki:
 
 
 def test_an_end_without_close_notify_is_a_loss_whatever_python_thinks(tunnel_pki: TunnelPki) -> None:
-    """Python up to 3.11.3 sets the option that hides it, and a cut tunnel looks like one that was closed."""
+    """Python up to 3.11.3 sets an option by which a truncated connection looks like a closed one."""
     made = (
         listener_context(server_files(tunnel_pki), POLICY, "h2", "agent"),
         agent_context(agent_files(tunnel_pki), ()),

@@ -1,1 +1,1 @@
-"""COMMANDS: wires everything, decides nothing. Nobody imports this room."""
+"""Commands: parse options, connect the rooms, print results. No other room imports this one."""

@@ -23,13 +23,13 @@ from umbilical.tunnel.settings import AGENT, AgentSettings, ServerAddress
 
 @click.group()
 def agent() -> None:
-    """The agent, inside the cluster."""
+    """Run the Konnectivity agent inside the cluster."""
 
 
 @agent.command()
 @settings_options(AGENT)
 def run(**options: Any) -> int:
-    """Connect to every server and open connections on their word, until SIGTERM."""
+    """Connect to servers and dial endpoints until SIGTERM."""
     settings = agent_settings(options)
     check_readable(options["kubeconfig"])
     leases = _lease_selection(options)
@@ -52,15 +52,15 @@ def agent_settings(options: dict[str, Any]) -> AgentSettings:
 def _servers(options: dict[str, Any]) -> tuple[ServerAddress, ...]:
     servers = tuple(dict.fromkeys(options["server"]))
     if not servers and not options["count_leases"]:
-        why = "without it only leases can say where servers are, and --count-leases is not given"
+        why = "no server is configured, and without --count-leases none is found by leases"
         raise missing_option("agent run", "--server", why)
     return servers
 
 
 def _check_intervals(first: float, cap: float) -> None:
     if first > cap:
-        why = f"waits grow from --sync-interval ({first:g} s) to --sync-interval-cap ({cap:g} s)"
-        raise StartupError("UMB001", "--sync-interval is past its cap", why, "raise --sync-interval-cap")
+        why = f"intervals grow from --sync-interval ({first:g} s) to --sync-interval-cap ({cap:g} s)"
+        raise StartupError("UMB001", "--sync-interval is larger than its cap", why, "raise --sync-interval-cap")
 
 
 def _lease_selection(options: dict[str, Any]) -> engines.LeaseSelection | None:

@@ -1,4 +1,4 @@
-"""Starting the engines: one event loop, and the parts that talk to the Kubernetes API, made only when asked for."""
+"""Starts server and agent on one event loop, with a Kubernetes client only if they need one."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 class KubernetesAccess(Record):
     kubeconfig: Path | None = None
-    """None: as a pod inside the cluster."""
+    """None: the service account of the pod."""
     requests_per_second: float = 0.0
     """0: the client's default."""
     burst: int = 0
@@ -26,7 +26,7 @@ class KubernetesAccess(Record):
 
 
 class TokenRule(Record):
-    """Whose tokens the server accepts from agents."""
+    """The service account and audience that agents' tokens must have."""
 
     namespace: str
     service_account: str
@@ -34,17 +34,17 @@ class TokenRule(Record):
 
     @property
     def identity(self) -> str:
-        """What an agent with such a token has proved, as konnectivity/identity.py writes it."""
+        """The identity of an agent with such a token, in the form of konnectivity/identity.py."""
         return f"SA={self.namespace}/{self.service_account}"
 
 
 class LeaseRule(Record):
-    """Under which labels the server publishes its lease."""
+    """Namespace, labels and address of the lease that the server publishes."""
 
     namespace: str
     labels: Mapping[str, str]
     address: tuple[str, int] | None = None
-    """Where agents reach this server; None publishes no address."""
+    """Address of this server for agents; None publishes none."""
 
 
 class LeaseSelection(Record):
@@ -88,7 +88,7 @@ async def _serve(
 
 
 def _publishing(client: "ApiClient", server_id: str, lease: LeaseRule) -> "MakePublisher":
-    """A publisher that reports to the metrics of the server that it is made for."""
+    """Return a factory of publishers that report to a server's metrics."""
     from umbilical.cluster.leases import LeasePublisher
 
     def make(metrics: "ServerMetrics") -> LeasePublisher:

@@ -1,4 +1,4 @@
-"""Commands that report: the form of their answer, which checks a user wants, what was found, and the exit status."""
+"""Commands that print findings: output format, selection of checks, exit status."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 
 def output_option(*forms: str) -> Callable[[Any], Any]:
-    """Give -o/--output; the first form is the default."""
+    """Add -o/--output; the first form is the default."""
     return click.option(
         "-o", "--output", type=click.Choice(forms), default=forms[0], show_default=True, help="Output format."
     )
@@ -23,9 +23,19 @@ def output_option(*forms: str) -> Callable[[Any], Any]:
 def which_options(example: str) -> tuple[Callable[[Any], Any], ...]:
     return (
         click.option(
-            "--only", type=selection, multiple=True, metavar="IDS", help=f"Only these: {example}, a group, a pattern."
+            "--only",
+            type=selection,
+            multiple=True,
+            metavar="IDS",
+            help=f"Run only these checks: ids ({example}), groups or patterns.",
         ),
-        click.option("--skip", type=selection, multiple=True, metavar="IDS", help="All but these."),
+        click.option(
+            "--skip",
+            type=selection,
+            multiple=True,
+            metavar="IDS",
+            help="Skip these checks: ids, groups or patterns.",
+        ),
     )
 
 
@@ -37,13 +47,13 @@ def report_options() -> tuple[Callable[[Any], Any], ...]:
             type=click.Choice(["warn", "error"]),
             default="error",
             show_default=True,
-            help="From what on the exit status is 1.",
+            help="Lowest severity that makes the exit status 1.",
         ),
     )
 
 
 def apply_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[AnyCommand], AnyCommand]:
-    """Put options onto a command, in the order in which its help shows them."""
+    """Add options to a command, in the order of its help."""
 
     def apply(command: AnyCommand) -> AnyCommand:
         for option in reversed(options):
@@ -54,16 +64,16 @@ def apply_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[AnyComma
 
 
 def selection(text: str) -> re.Pattern[str]:
-    """Read ids, groups or regular expressions, with commas between them; `!` in front takes them out."""
+    """Parse ids, groups or regular expressions, separated by commas; a leading `!` excludes them."""
     negation, words = ("!", text[1:]) if text.startswith("!") else ("", text)
     try:
         return re.compile(negation + "|".join(f"(?:{word.strip()})" for word in words.split(",")), re.IGNORECASE)
     except re.error as fault:
-        raise click.BadParameter(f"{text!r} is neither ids like S1,C3, nor a group, nor a pattern: {fault}") from None
+        raise click.BadParameter(f"{text!r} is not a list of ids, groups or patterns: {fault}") from None
 
 
 def chosen(items: Iterable[Any], only: Sequence[re.Pattern[str]], skip: Sequence[re.Pattern[str]]) -> list[Any]:
-    """Take the checks, or findings, whose id or group was asked for."""
+    """Return the checks, or findings, selected by id or group."""
     wanted = [pattern for pattern in only if not pattern.pattern.startswith("!")]
     unwanted = [*skip, *(_positive(pattern) for pattern in only if pattern.pattern.startswith("!"))]
     return [item for item in items if (not wanted or _is_among(item.id, wanted)) and not _is_among(item.id, unwanted)]
@@ -81,9 +91,9 @@ def _is_among(identifier: str, patterns: Iterable[re.Pattern[str]]) -> bool:
 
 
 def refuse_emptiness(findings: Sequence[Finding]) -> None:
-    # A filter with a typing mistake must not look like a file without faults.
+    # A typing error in a filter must not look like a file without faults.
     if not findings:
-        raise click.UsageError("no check is left by --only and --skip; --list shows their ids")
+        raise click.UsageError("--only and --skip leave no check; --list shows the ids")
 
 
 def report(
@@ -95,7 +105,7 @@ def report(
     details: Mapping[str, Any] | None = None,
     groups: Mapping[str, str] | None = None,
 ) -> str:
-    """Write findings in the form that was asked for: `kind` and `details` are for JSON, `suite` is for JUnit."""
+    """Format findings: `kind` and `details` are for JSON, `suite` is for JUnit."""
     from umbilical.checks.report import as_json, as_junit, as_table
 
     if output == "json":

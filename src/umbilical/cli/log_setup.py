@@ -1,7 +1,7 @@
-"""Where log lines go and what they look like: klog's form for the drop-in names, text or JSON for our own.
+"""Format and destination of log lines: klog's format for the drop-in programs, text or JSON for our own commands.
 
-A record becomes one `write` to a file descriptor. The one line per tunnel takes a shorter way: its logger builds
-no record and does not look for its caller, which is most of what a line costs.
+Each record is one `write` to a file descriptor. The logger of tunnels skips building a record and finding its caller,
+which is most of the cost of a line.
 """
 
 import logging
@@ -15,7 +15,7 @@ from umbilical.record import Record
 
 ROOT_LOGGER: Final = "umbilical"
 TUNNEL_LOGGER: Final = "umbilical.tunnels"
-"""One line per tunnel goes here, at info."""
+"""Logger of the line per tunnel, at info."""
 STANDARD_ERROR: Final = 2
 _SEVERITY_LETTERS: Final = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E"}
 _FATAL_LETTER: Final = "F"
@@ -25,12 +25,12 @@ class LineForm(Protocol):
     def record_line(self, record: logging.LogRecord) -> str: ...
 
     def tunnel_line(self, moment: float, message: str) -> str:
-        """The line of an info record of the tunnel logger, without the record."""
+        """Format an info line of the tunnel logger, without a record."""
 
 
 class Sink(Protocol):
     def write(self, line: bytes) -> None:
-        """Take one whole line; never raise: a full disk must not end a tunnel."""
+        """Write one line. Never raises: a full disk must not end a tunnel."""
 
 
 class DescriptorSink:
@@ -44,11 +44,11 @@ class DescriptorSink:
                 line = line[written:]
                 written = os.write(self._descriptor, line)
         except OSError:
-            return  # nowhere left to say it
+            return  # there is no other place to report it
 
 
 class FileSink(DescriptorSink):
-    """A log file that starts anew when it has grown past its limit, as klog's does."""
+    """A log file that is truncated at its maximum size, as klog does."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
@@ -67,15 +67,15 @@ class FileSink(DescriptorSink):
         os.close(self._file)
 
 
-class Route(Record):
+class LogRoute(Record):
     sink: Sink
     lowest_level: int = logging.NOTSET
 
 
 class LineHandler(logging.Handler):
-    """Formats a record once and hands the line to every sink that wants its level."""
+    """Formats a record once and writes it to every sink of its level."""
 
-    def __init__(self, form: LineForm, routes: Sequence[Route]) -> None:
+    def __init__(self, form: LineForm, routes: Sequence[LogRoute]) -> None:
         super().__init__()
         self._form = form
         self._routes = tuple(routes)
@@ -99,7 +99,7 @@ class LineHandler(logging.Handler):
 
 
 class TunnelLogger(logging.Logger):
-    """Writes plain info lines straight to the installed handler; everything else goes the usual way."""
+    """Writes plain info lines directly to the installed handler; everything else as usual."""
 
     handler: LineHandler | None = None
 
@@ -129,7 +129,7 @@ class _Clock:
 
 
 def next_step(record: logging.LogRecord) -> str:
-    """What a person can do about it, behind the message; for our own commands only."""
+    """Return the next step, appended to messages of our own commands."""
     fields = getattr(record, "fields", None)
     remedy = fields.get("next") if isinstance(fields, dict) else None
     return f"; next: {remedy}" if remedy else ""
@@ -189,10 +189,10 @@ class TextForm:
 
 
 class JsonForm:
-    """One JSON object per line; a record's `fields`, if it has any, become members."""
+    """One JSON object per line; `fields` of a record become members."""
 
     def __init__(self) -> None:
-        from json import dumps  # the drop-in names never need it, and start sooner without
+        from json import dumps  # not needed by the drop-in programs, which start faster without it
 
         self._dumps = dumps
         self._clock = _Clock("%Y-%m-%dT%H:%M:%S", time.gmtime)
@@ -221,8 +221,8 @@ NATIVE_FORMS: Final[dict[str, Callable[[], LineForm]]] = {
 }
 
 
-def install(form: LineForm, routes: Sequence[Route], *, debug: bool) -> LineHandler:
-    """Make our loggers write through `routes`, and through nothing else; `uninstall` undoes it."""
+def install(form: LineForm, routes: Sequence[LogRoute], *, debug: bool) -> LineHandler:
+    """Make our loggers write to `routes` only; `uninstall` reverts it."""
     handler = LineHandler(form, routes)
     root = logging.getLogger(ROOT_LOGGER)
     root.handlers[:] = [handler]
@@ -241,11 +241,11 @@ def uninstall(handler: LineHandler) -> None:
 
 
 def install_native(form: str, *, debug: bool) -> LineHandler:
-    return install(NATIVE_FORMS[form](), [Route(DescriptorSink(STANDARD_ERROR))], debug=debug)
+    return install(NATIVE_FORMS[form](), [LogRoute(DescriptorSink(STANDARD_ERROR))], debug=debug)
 
 
 def _attach_to_tunnel_logger(handler: LineHandler | None) -> None:
-    """Give the tunnel lines their short way. A logger made before this module stays an ordinary, slower one."""
+    """Connect the tunnel logger. One created before this module was loaded remains an ordinary, slower logger."""
     usual = logging.getLoggerClass()
     logging.setLoggerClass(TunnelLogger)
     try:

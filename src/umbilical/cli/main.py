@@ -1,4 +1,4 @@
-"""`umbilical`: finds the command, loads only what it needs, and tells failures in three lines; and `completion`."""
+"""`umbilical`: loads only the command that runs, and prints failures in three lines; and `completion`."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from umbilical.fault import Fault
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name and module and imports a module when its command is asked for.
+    """Imports the module of a command when the command is used.
 
-    A module defines a command by its name, hyphens as underscores; where the name is Python's own (`break`, `list`),
-    an underscore follows it.
+    The command's function has the command's name with underscores for hyphens, and a trailing underscore where the
+    name is a Python keyword or built-in (`break`, `list`).
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class LazyGroup(click.Group):
 
 
 def _placed(group: str, words: str) -> dict[str, str]:
-    """Read `list` as a command in the module of that name, and `shell:status` as one in the module `status`."""
+    """Map commands to modules: `list` is in the module `list`, `shell:status` is in the module `status`."""
     pairs = (word.partition(":") for word in words.split())
     return {name: f"umbilical.cli.{group}.{module or name}" for name, _, module in pairs}
 
@@ -54,31 +54,31 @@ COMMANDS: Final = (
 )
 GROUPS: Final = {
     "proxy": (
-        "Reach what only agents can, with programs that speak SOCKS5 or HTTP proxy.",
+        "Run SOCKS5 and HTTP proxies that dial through the tunnel.",
         _placed("proxy", "socks5 https curl"),
     ),
     "pki": (
-        "The tunnel's certificates: make, add, look at, check and renew them.",
+        "Create, inspect, verify and rotate tunnel certificates.",
         _placed("pki", "init:issue issue inspect verify:inspect rotate:issue"),
     ),
     "bootstrap": (
-        "The tunnel in an installer's output: render, patch, prove, undo, tear down.",
+        "Add the tunnel to an installer's output, and remove it.",
         _placed("bootstrap", "render plan patch diff undo verify teardown analyze"),
     ),
     "hosted": (
-        "The tunnel of a hosted control plane: render its objects, apply them, check that it works.",
+        "Render, apply and check a hosted control plane's tunnel.",
         _placed("hosted", "render apply check"),
     ),
     "firewall": (
-        "The way for agents to the bootstrap machine: what it needs, how to open it, whether it is open.",
+        "Render and check the firewall rule for the agents' port.",
         _placed("firewall", "list render check"),
     ),
     "lab": (
-        "A cluster being born, for real, on this machine: networks, control plane, tunnel, and their faults.",
+        "Run control plane and tunnel on this machine for tests.",
         _placed("lab", "demo run list:faults up status shell:status break:faults mend:faults down:up"),
     ),
     "stage": (
-        "A cluster the hard way: every artifact from one typed file, seventeen stages, each explained and checked.",
+        "Build a cluster the hard way, in seventeen stages.",
         _placed(
             "stage",
             "init:artifacts plan:artifacts lint list:show show run retry:run status:show watch rollback:undo"
@@ -86,11 +86,11 @@ GROUPS: Final = {
         ),
     ),
     "config": (
-        "The file of a cluster that is built the hard way: what follows from it, and its schema.",
+        "Show the resolved cluster.yaml or its JSON schema.",
         dict.fromkeys(("view", "schema"), "umbilical.cli.config"),
     ),
 }
-"""What a group is for, and its commands in the order of its help, each with its module."""
+"""Help and commands of each group, in the order of the help, with their modules."""
 
 _CONTEXT: Final = {
     "auto_envvar_prefix": ENVIRONMENT_PREFIX,
@@ -111,13 +111,15 @@ def _group(name: str) -> LazyGroup:
     context_settings=_CONTEXT,
 )
 def umbilical() -> None:
-    """A Konnectivity tunnel: webhooks and nodes reached from an apiserver that has no route to them.
+    """Run Konnectivity tunnels, and set up clusters that use them.
 
-    Every option of a command can also be set by the environment: UMBILICAL_SERVER_RUN_LISTEN and the like.
+    Through the tunnel kube-apiserver reaches webhooks, nodes and aggregated APIs that it has no route to.
+
+    Every option can also be set by an environment variable: UMBILICAL_SERVER_RUN_LISTEN sets --listen of `server run`.
     """
 
 
-@click.command(epilog="Use it as: source <(umbilical completion bash)")
+@click.command(epilog="Example: source <(umbilical completion bash)")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> int:
@@ -125,9 +127,9 @@ def completion(context: click.Context, shell: str) -> int:
     from click.shell_completion import get_completion_class
 
     shell_class = get_completion_class(shell)
-    assert shell_class is not None, "every choice is a shell that click knows"
+    assert shell_class is not None, "click knows every choice"
     script = shell_class(context.find_root().command, {}, PROGRAM, COMPLETION_VARIABLE)
-    # Not script.source(): for bash that starts a shell to ask its version.
+    # Not script.source(): for bash it starts a shell to check the version.
     click.echo(script.source_template % script.source_vars())
     return 0
 
@@ -169,4 +171,4 @@ def _fail_internally(fault: Exception) -> int:
 
     traceback.print_exception(fault)
     why = f"{type(fault).__name__}: {fault}"
-    return _fail(Fault("UMB099", "a fault of umbilical itself", why, "report it with the lines above"))
+    return _fail(Fault("UMB099", "internal error of umbilical", why, "report it with the lines above"))

@@ -1,7 +1,4 @@
-"""Options of our own commands: those of the daemons from their settings tables, the kinds of values, checks of files.
-
-Every kind of value is a plain function that reads text.
-"""
+"""Options of our own commands: made from the settings tables of the daemons; parsers of values; checks of files."""
 
 import os
 from collections.abc import Callable
@@ -34,37 +31,37 @@ class SocketPath:
 
 
 def duration(text: str) -> float:
-    """Read `500ms`, `10s` or `1h30m`; return seconds."""
+    """Parse `500ms`, `10s` or `1h30m`; return seconds."""
     try:
         nanoseconds = go_values.parse_duration(text)
     except go_values.ValueSyntaxError:
-        raise click.BadParameter(f"{text!r} is no duration such as 500ms, 10s or 1h30m") from None
+        raise click.BadParameter(f"{text!r} is not a duration such as 500ms, 10s or 1h30m") from None
     if nanoseconds < 0:
         raise click.BadParameter(f"{text!r} is negative")
     return go_values.duration_seconds(nanoseconds)
 
 
 def address(text: str) -> ListenAddress:
-    """Read `HOST:PORT`, `[V6]:PORT` or, with the host left out, `:PORT`."""
+    """Parse `HOST:PORT`, `[V6]:PORT` or, for every interface, `:PORT`."""
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not (port.isascii() and port.isdigit()) or (":" in host and not bracketed):
         raise click.BadParameter(f"{text!r} is not HOST:PORT")
     if len(port) > len(str(_LAST_PORT)) or int(port) > _LAST_PORT:
-        raise click.BadParameter(f"port {port} is past {_LAST_PORT}")
+        raise click.BadParameter(f"port {port} is larger than {_LAST_PORT}")
     return ListenAddress(host[1:-1] if bracketed else host, int(port))
 
 
 def server_address(text: str) -> ServerAddress:
-    """Read an address to connect to: nothing may be left out."""
+    """Parse an address to connect to; host and port are required."""
     place = address(text)
     if not place.host or not place.port:
-        raise click.BadParameter(f"{text!r} names no host or no port")
+        raise click.BadParameter(f"{text!r} has no host or no port")
     return ServerAddress(place.host, place.port)
 
 
 def listen_place(text: str) -> SocketPath | ListenAddress:
-    """Read `unix:PATH` or an address."""
+    """Parse `unix:PATH` or an address."""
     if not text.startswith(_UNIX):
         return address(text)
     if text == _UNIX:
@@ -73,7 +70,7 @@ def listen_place(text: str) -> SocketPath | ListenAddress:
 
 
 def server_place(text: str) -> UnixServer | TcpServer:
-    """Read `unix:PATH` or `HOST:PORT` of a server to connect to."""
+    """Parse `unix:PATH` or `HOST:PORT` of a server to connect to."""
     place = listen_place(text)
     if isinstance(place, SocketPath):
         return UnixServer(place.path)
@@ -82,7 +79,7 @@ def server_place(text: str) -> UnixServer | TcpServer:
 
 
 def named(server: UnixServer | TcpServer, name: str) -> UnixServer | TcpServer:
-    """Say by which name a server's certificate is checked."""
+    """Return the server with the name that its certificate is checked for."""
     return TcpServer(server.host, server.port, name) if isinstance(server, TcpServer) else server
 
 
@@ -97,13 +94,13 @@ _TYPES: Final[dict[Value, tuple[Any, str | None]]] = {
     Value.PLACE: (listen_place, "unix:PATH|HOST:PORT"),
     Value.TARGETS: (server_place, "HOST:PORT|unix:PATH"),
 }
-"""How click reads each kind of value, and what help calls it."""
+"""click type and metavar of each kind of value."""
 
 
 def settings_options(table: Table) -> Callable[[Command], Command]:
-    """The native options of a table: required ones first, each once although two settings share it."""
+    """Add the native options of a table, required ones first. Settings may share an option."""
     rows = {row.native: row for row in reversed(table) if row.native}.values()
-    ordered = sorted(rows, key=lambda row: row.required)  # click shows what decorates last first
+    ordered = sorted(rows, key=lambda row: row.required)  # click shows the last decorator first
 
     def decorate(command: Command) -> Command:
         for row in ordered:
@@ -118,7 +115,7 @@ def _option(row: Setting) -> Callable[[Command], Command]:
         return click.option(row.native, is_flag=True, help=row.help)
     kind, metavar = _TYPES[row.kind]
     many = row.kind in REPEATABLE
-    # click takes an absent default and a default of None for two different things.
+    # For click, no default and a default of None are different.
     has_default = (row.kind in _TEXTS and not row.choices) or (row.default and not many)
     default: dict[str, Any] = {"default": row.default} if has_default else {}
     return click.option(
@@ -126,7 +123,7 @@ def _option(row: Setting) -> Callable[[Command], Command]:
         row.parameter,
         type=click.Choice(row.choices) if row.choices else kind,
         metavar=row.metavar or metavar,
-        # The default of a repeatable option is made by the command, which sees then whether one was given.
+        # The command itself adds the default of a repeatable option, to see whether the option was given.
         show_default=(many and row.default) or bool(row.default),
         multiple=many,
         required=row.required,
@@ -137,7 +134,7 @@ def _option(row: Setting) -> Callable[[Command], Command]:
 
 
 def native_values(table: Table, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options' values by the paths of their settings; an id that was not given is drawn here."""
+    """Return the options' values by the paths of their settings; a missing id is generated here."""
     rows = [row for row in table if row.native and row.field]
     drawn = {row.field: random_id() for row in rows if row.kind is Value.ID and not options[row.parameter]}
     return {row.field: options[row.parameter] for row in rows} | drawn
@@ -150,13 +147,13 @@ def start_logging(log_format: str, log_level: str) -> None:
 def tls_files(
     prefix: str, certificate: Path | None, key: Path | None, authority: Path | None, *, may_come_later: bool = False
 ) -> TlsFiles:
-    """Check what can be checked before anything starts: pairs are whole, files can be read."""
+    """Check before the start that certificate and key are both given and that files are readable."""
     if (certificate is None) != (key is None):
         given, missing = ("key", "cert") if certificate is None else ("cert", "key")
         raise StartupError(
             "UMB003",
             f"--{prefix}{given} without --{prefix}{missing}",
-            "a certificate and its key are used together or not at all",
+            "a certificate and its key must be given together",
             f"add --{prefix}{missing} FILE",
         )
     for path in () if may_come_later else (certificate, key, authority):
@@ -171,15 +168,15 @@ def check_readable(path: Path | None) -> None:
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as fault:
         why = fault.strerror or str(fault)
-        raise StartupError("UMB002", f"cannot read {path}", why, f"look at it: ls -l {path}") from None
+        raise StartupError("UMB002", f"cannot read {path}", why, f"check it: ls -l {path}") from None
 
 
 def parsed(option: str, read: Callable[[str], Parsed], text: str, remedy: str) -> Parsed:
-    """Read the text of an option. Raises StartupError: with the reader's own words."""
+    """Parse the text of an option. Raises StartupError with the parser's message."""
     try:
         return read(text)
     except (ValueError, MetadataRefused) as fault:
-        raise StartupError("UMB001", f"{option} {text!r} cannot be used", str(fault), remedy) from None
+        raise StartupError("UMB001", f"{option} {text!r} is not valid", str(fault), remedy) from None
 
 
 def missing_option(command: str, option: str, why: str) -> StartupError:

@@ -30,7 +30,7 @@ _EVERY_INTERFACE: Final = ("0.0.0.0", "::")
 
 @click.group()
 def server() -> None:
-    """The server, beside the apiserver."""
+    """Run the Konnectivity server next to kube-apiserver."""
 
 
 @server.command()
@@ -40,7 +40,7 @@ def run(**options: Any) -> int:
     settings = server_settings(options)
     tokens = token_rule(options)
     if settings.agent_tls.authority is None and tokens is None:
-        raise _open_door()
+        raise _any_agent_accepted()
     check_readable(options["kubeconfig"])
     lease = lease_rule(options)
     start_logging(options["log_format"], options["log_level"])
@@ -48,11 +48,11 @@ def run(**options: Any) -> int:
 
 
 def server_settings(options: dict[str, Any]) -> ServerSettings:
-    remedy = "use one or more of default, destHost, defaultRoute, cidr, with commas"
+    remedy = "use one or more of default, destHost, defaultRoute, cidr, separated by commas"
     strategies = parsed("--strategies", parse_strategies, options["strategies"], remedy)
     check_bindings(options["agent_identities"], strategies)
     tokens = token_rule(options)
-    remedy = "write CN=konnectivity-client, with commas between several"
+    remedy = "write e.g. CN=konnectivity-client; separate several by commas"
     identities = parsed("--frontend-identities", parse_identities, options["frontend_identities"], remedy)
     values = native_values(SERVER, options) | {
         "frontend": _frontend(options["listen"], options["cert"], options["key"], options["ca"]),
@@ -66,10 +66,11 @@ def server_settings(options: dict[str, Any]) -> ServerSettings:
 
 
 def check_bindings(rules: Path | None, strategies: tuple[str, ...]) -> None:
-    """A rule that nothing heeds is worse than none: it is believed."""
+    """Refuse rules that would have no effect: the operator would rely on them."""
     if rules is not None and "default" in strategies:
-        why = "the strategy default gives every agent every dial, whatever it may announce"
-        raise StartupError("UMB208", "--agent-identities would bind nothing", why, "--strategies destHost,defaultRoute")
+        what = "--agent-identities would have no effect"
+        why = "the strategy default sends any dial to any agent, whatever the agent announces"
+        raise StartupError("UMB208", what, why, "use --strategies destHost,defaultRoute")
 
 
 def token_rule(options: dict[str, Any]) -> engines.TokenRule | None:
@@ -79,7 +80,7 @@ def token_rule(options: dict[str, Any]) -> engines.TokenRule | None:
         return None
     for name in names:
         if not options[name]:
-            why = f"--{given[0].replace('_', '-')} is given, and token checks need all three"
+            why = f"--{given[0].replace('_', '-')} is given, and token checks need all three options"
             raise missing_option(_COMMAND, f"--{name.replace('_', '-')}", why)
     return engines.TokenRule(*(options[name] for name in names))
 
@@ -89,20 +90,21 @@ def _frontend(
 ) -> UnixFrontend | TcpFrontend:
     if isinstance(listen, SocketPath):
         if certificate or key or authority:
-            why = f"clients of {listen.path} are let in by the modes of the file, without TLS"
-            raise StartupError("UMB004", "--cert, --key and --ca do not go with a Unix socket", why, "leave them out")
+            what = "--cert, --key and --ca cannot be combined with a Unix socket"
+            why = f"the file mode of {listen.path} decides which clients may connect; TLS is not used"
+            raise StartupError("UMB004", what, why, "remove these options")
         _check_directory(listen.path)
         return UnixFrontend(listen.path)
     for name, value in (("--cert", certificate), ("--key", key), ("--ca", authority)):
         if value is None:
-            raise missing_option(_COMMAND, name, "clients over TCP are let in by mutual TLS only")
+            raise missing_option(_COMMAND, name, "clients over TCP must use mutual TLS")
     return TcpFrontend(listen, tls_files("", certificate, key, authority))
 
 
 def _check_directory(path: Path) -> None:
     if not os.path.isdir(path.parent):
-        remedy = f"mkdir -p {path.parent}"
-        raise StartupError("UMB002", f"no directory for the Unix socket {path}", f"{path.parent} is missing", remedy)
+        why = f"the directory {path.parent} does not exist"
+        raise StartupError("UMB002", f"cannot create the Unix socket {path}", why, f"mkdir -p {path.parent}")
 
 
 def lease_rule(options: dict[str, Any]) -> engines.LeaseRule | None:
@@ -118,19 +120,19 @@ def _advertised(options: dict[str, Any]) -> tuple[str, int] | None:
     if place is None:
         return None
     if not options["publish_lease"]:
-        why = "an address is published in the lease, and without --publish-lease there is none"
+        why = "the address is published in the lease, and without --publish-lease there is no lease"
         raise StartupError("UMB205", "--advertise without --publish-lease", why, "add --publish-lease")
     if place.host in _EVERY_INTERFACE:
-        why = f"{place.host} means every interface of this machine; from another one it leads nowhere"
-        remedy = "name the address that agents dial, and that the certificate is for"
+        why = f"{place.host} means every interface of this machine; agents cannot dial it"
+        remedy = "use the address that agents dial and that the certificate contains"
         raise StartupError("UMB206", f"--advertise cannot publish {place.host}", why, remedy)
     return place.host, place.port
 
 
-def _open_door() -> StartupError:
+def _any_agent_accepted() -> StartupError:
     return StartupError(
         "UMB201",
         "any agent would be accepted",
-        "neither --agent-ca nor token checks are set: whoever reaches the port gets clients' traffic (CVE-2026-16242)",
+        "neither --agent-ca nor token checks are set: any agent would get clients' traffic (CVE-2026-16242)",
         "add --agent-ca FILE, or --token-namespace, --token-service-account and --token-audience",
     )

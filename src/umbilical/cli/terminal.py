@@ -1,4 +1,4 @@
-"""What the terminal can show, what its owner asked for; a line of progress, plain lines and a live view on it."""
+"""Abilities of the terminal; a progress line, plain lines and a live view."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def has_colour() -> bool:
-    """FORCE_COLOR wins over NO_COLOR, which wins over what the output is."""
+    """FORCE_COLOR takes precedence over NO_COLOR, which takes precedence over the kind of output."""
     if os.environ.get("FORCE_COLOR"):
         return True
     return not os.environ.get("NO_COLOR") and sys.stdout.isatty()
@@ -29,7 +29,7 @@ _CLEAR: Final = "\r\x1b[K"
 
 
 def is_lively(stream: TextIO) -> bool:
-    """Whether a live view can be drawn there; its library comes with the extra `lab`, and is not needed otherwise."""
+    """Whether a live view is possible: a terminal, and the library of the extra `lab`."""
     return stream.isatty() and os.environ.get("TERM", "") not in _DUMB and find_spec("rich") is not None
 
 
@@ -41,7 +41,7 @@ def live_console(*, stderr: bool) -> "Console":
 
 
 class Lines:
-    """One line per event, each out at once; for logs and pipes. What is told is a subclass's matter."""
+    """One line per event, flushed at once, for logs and pipes. Subclasses define the lines."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -51,10 +51,10 @@ class Lines:
         self._stream.flush()
 
 
-class Live:
-    """What has ended goes up the screen and stays there; below it `_frame`, drawn anew while something runs.
+class LiveScreen:
+    """Prints finished events above, and below them `_frame`, redrawn while something runs.
 
-    A subclass has all that its frame reads before it calls `__init__`: the first frame is drawn there.
+    A subclass sets all attributes that `_frame` uses before it calls `__init__`, which draws the first frame.
     """
 
     def __init__(self, console: "Console", refresh_per_second: int) -> None:
@@ -74,14 +74,14 @@ class Live:
         raise NotImplementedError
 
     def _put_above(self, *parts: "RenderableType") -> None:
-        # Buffered, so that nothing stands on the screen twice: told above, and still running below.
+        # Buffered, so that nothing is shown twice: finished above and running below.
         with self._console:
             self._console.print(*parts, sep="\n")
             self._live.refresh()
 
 
 class ProgressLine:
-    """Use it as a context: leaving it clears the line."""
+    """A context manager; leaving it clears the line."""
 
     def __init__(
         self, stream: TextIO | None = None, columns: int | None = None, clock: Callable[[], float] = time.monotonic
@@ -95,7 +95,7 @@ class ProgressLine:
 
     def show(self, text: str) -> None:
         if self._is_terminal:
-            # A line that wraps cannot be cleared any more.
+            # A wrapped line cannot be cleared.
             self._write(f"{_CLEAR}{text[: self._columns - 1]}")
         elif text != self._last or self._clock() >= self._next_beat:
             self._write(f"{text}\n")

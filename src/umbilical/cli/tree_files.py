@@ -1,4 +1,4 @@
-"""An asset tree for the user: below a directory with its modes, all of it or nothing; or printed."""
+"""Writes an asset tree below a directory, completely or not at all; or prints it."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from umbilical.manifests.tree import AssetTree
 
 
 def write_tree(tree: AssetTree, folder: Path, *, overwrite: bool) -> None:
-    """Write the tree below `folder`. Raises HostError: a file may not be replaced, or none can be written."""
+    """Write the tree below `folder`. Raises HostError if a file exists or cannot be written."""
     refuse_existing(tree, folder, overwrite=overwrite)
     place = Path(os.path.abspath(folder))
     try:
@@ -24,17 +24,17 @@ def write_tree(tree: AssetTree, folder: Path, *, overwrite: bool) -> None:
 
 
 def refuse_existing(tree: AssetTree, folder: Path, *, overwrite: bool) -> None:
-    """Stop before anything is written, here or elsewhere on its behalf."""
+    """Raise HostError before anything is written."""
     if folder.exists() and not folder.is_dir():
-        raise HostError("UMB801", f"{folder} exists and is no directory", "files belong into it", "give another --out")
+        raise HostError("UMB801", f"{folder} is not a directory", "it exists as a file", "use another --out")
     there = [asset.path for asset in tree if os.path.lexists(place_of(folder, asset))]
     if there and not overwrite:
-        why = f"{there[0]} is there" + (f", and {len(there) - 1} more" if there[1:] else "")
-        raise HostError("UMB801", f"{folder} already holds such files", why, "give another --out, or add --overwrite")
+        why = f"{there[0]} exists" + (f", and {len(there) - 1} more" if there[1:] else "")
+        raise HostError("UMB801", f"files in {folder} would be replaced", why, "use another --out, or add --overwrite")
 
 
 def print_documents(tree: AssetTree) -> None:
-    """Print what is YAML, each document under the path that it is for."""
+    """Print the YAML files, each document after a comment with its path."""
     for asset in tree:
         if asset.path.endswith(".yaml"):
             click.echo(f"---\n# {asset.path}\n{asset.content.decode()}", nl=False)

@@ -13,14 +13,17 @@ from umbilical.cli.findings import output_option
 
 API_VERSION: Final = "umbilical.dev/v1alpha1"
 KONNECTIVITY: Final = "v0.36.0"
-"""The upstream release whose flags, metrics and wire form are kept."""
+"""The upstream release with the same flags, metrics and wire format."""
 _COMPILED_WHERE_ANY_IS: Final = "umbilical.wire.http2.buffers"
 
 
 @click.command()
 @output_option("text", "json")
 def version(output: str) -> int:
-    """Say which version this is, whether its data path is compiled, and on which Python it runs."""
+    """Show the versions of Umbilical, Konnectivity and Python.
+
+    Also shows whether the data path is compiled or pure Python.
+    """
     facts = {
         "version": __version__,
         "konnectivity": KONNECTIVITY,
@@ -37,7 +40,7 @@ def version(output: str) -> int:
 
 
 def form() -> str:
-    """The form that an import takes here and now: `compiled`, or `pure`."""
+    """Return `compiled` or `pure`: the form in which the data path is imported."""
     spec = find_spec(_COMPILED_WHERE_ANY_IS)
     assert spec is not None
     return "pure" if str(spec.origin).endswith(".py") else "compiled"

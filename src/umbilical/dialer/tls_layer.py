@@ -17,7 +17,7 @@ from umbilical.dialer.reach import words_of
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer
 from umbilical.dialer.streams import Layer
 from umbilical.tunnel import tls
-from umbilical.tunnel.certificates import Use, WatchedContext
+from umbilical.tunnel.certificates import CertificateUse, WatchedContext
 from umbilical.tunnel.channel import tls_reason
 from umbilical.tunnel.loop import Handler, Timer
 from umbilical.tunnel.metrics import CertificateMetrics
@@ -250,7 +250,7 @@ def watched_context(settings: DialerSettings, metrics: CertificateMetrics) -> Wa
     if not any(isinstance(server, TcpServer) for server in settings.servers):
         return None
     alpn = ("h2",) if settings.protocol is Protocol.GRPC else ()
-    use = Use(ROLE, UNUSABLE, settings.tls, partial(_build, settings.tls, alpn))
+    use = CertificateUse(ROLE, UNUSABLE, settings.tls, partial(_build, settings.tls, alpn))
     return WatchedContext(AsyncioClock(), use, metrics)
 
 

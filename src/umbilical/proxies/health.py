@@ -15,9 +15,10 @@ from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Opener, Streams
 from umbilical.konnectivity.dial_failure import PROBE_HOST, PROBE_PORT
 from umbilical.tunnel import metrics
-from umbilical.tunnel.admin import NOT_FOUND, OK, Request, Response
+from umbilical.tunnel.admin import NOT_FOUND, OK
 from umbilical.tunnel.causes import log_fields
 from umbilical.tunnel.daemon import end_task, own_task
+from umbilical.tunnel.http_server import HttpRequest, HttpResponse
 
 logger = logging.getLogger(__name__)
 
@@ -41,15 +42,15 @@ class HealthRoutes:
         """Returns why it is not ready; empty if it is."""
         self._render_metrics = render_metrics
 
-    async def respond(self, request: Request) -> Response:
+    async def respond(self, request: HttpRequest) -> HttpResponse:
         match request.path:
             case "/livez" | "/healthz":
                 return OK
             case "/readyz" | "/ready":
                 why = self._unready()
-                return Response(503, f"not ready: {why}\n".encode()) if why else OK
+                return HttpResponse(503, f"not ready: {why}\n".encode()) if why else OK
             case "/metrics":
-                return Response(200, self._render_metrics(), (("Content-Type", metrics.CONTENT_TYPE),))
+                return HttpResponse(200, self._render_metrics(), (("Content-Type", metrics.CONTENT_TYPE),))
         return NOT_FOUND
 
 

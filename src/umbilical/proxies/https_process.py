@@ -18,7 +18,7 @@ from umbilical.proxies.proxy_rules import ProxyRules, UserProxyRules
 from umbilical.proxies.settings import HttpsSettings, ListenerSettings, OutboundSettings
 from umbilical.proxies.user_proxy import UserProxy
 from umbilical.tunnel import tls
-from umbilical.tunnel.certificates import Use, WatchedContext
+from umbilical.tunnel.certificates import CertificateUse, WatchedContext
 from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.settings import TlsFiles, TlsPolicy
 
@@ -56,7 +56,9 @@ class TlsService:
         self._proxy: Final = proxy
         self._settings: Final = settings
         build = partial(tls.listener_context, files, TlsPolicy(), "http/1.1", "listener")
-        self._watched: Final = WatchedContext(AsyncioClock(), Use("listener", "UMB343", files, build), metrics)
+        self._watched: Final = WatchedContext(
+            AsyncioClock(), CertificateUse("listener", "UMB343", files, build), metrics
+        )
         self._scratch: Final = Scratch()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -17,7 +17,8 @@ from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings, OutboundSettings
 from umbilical.record import Record
 from umbilical.tunnel.causes import log_fields
-from umbilical.tunnel.daemon import StopRequests, end_task, open_http, own_task
+from umbilical.tunnel.daemon import StopRequests, end_task, own_task
+from umbilical.tunnel.http_server import open_http
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""SOCKETS: the data plane on raw non-blocking sockets, asyncio for the control plane.
+"""Server and agent: the data plane on raw non-blocking sockets, the control plane on asyncio.
 
-Imports `konnectivity` and `wire`. Kubernetes lives in `cluster`; `cli` introduces the two to each other.
+Imports `konnectivity` and `wire`. Kubernetes access is in `cluster`; `cli` connects the two.
 """

@@ -20,7 +20,7 @@ from umbilical.tunnel.interfaces import ServerCounter
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.metrics import AgentGauges, AgentMetrics
 from umbilical.tunnel.server_link import LinkKeeper, ServerLink
-from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, Source, Target, TargetBook
+from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, ServerSource, ServerTarget, TargetBook
 from umbilical.tunnel.settings import AgentSettings, ServerAddress
 
 logger = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class Agent(LinkKeeper):
             target.begin(now)
             tasks.create_task(self._try(target))
 
-    async def _look_up(self, source: Source) -> None:
+    async def _look_up(self, source: ServerSource) -> None:
         host, port = source.server.host, source.server.port
         clock = asyncio.get_running_loop()
         try:
@@ -162,14 +162,14 @@ class Agent(LinkKeeper):
             source.is_busy = False
             self._wake.set()
 
-    def _tell_unresolved(self, source: Source, reason: str) -> None:
+    def _tell_unresolved(self, source: ServerSource, reason: str) -> None:
         is_news = reason != source.told_reason
         source.told_reason = reason
         self._tell_failed(
             outbound.display(source.server.host, source.server.port), causes.of_failed_connect(reason), is_news
         )
 
-    async def _try(self, target: Target) -> None:
+    async def _try(self, target: ServerTarget) -> None:
         """Make one attempt and report its failure."""
         try:
             await self._connect(target)
@@ -181,18 +181,18 @@ class Agent(LinkKeeper):
                 target.told_reason = cause.text
                 target.explanation = await explain(self.settings, target.server, target.address, cause.code)
             if target.explanation:
-                cause = causes.Cause(cause.code, cause.text.removesuffix(".") + target.explanation)
+                cause = causes.FailureCause(cause.code, cause.text.removesuffix(".") + target.explanation)
             self._tell_failed(target.name(), cause, is_news)
         finally:
             target.is_busy = False
             self._wake.set()
 
-    def _tell_failed(self, name: str, cause: causes.Cause, is_news: bool) -> None:
+    def _tell_failed(self, name: str, cause: causes.FailureCause, is_news: bool) -> None:
         """Log every failure while no server is connected; otherwise each new reason once."""
         level = logging.WARNING if is_news or not self._links else logging.DEBUG
         logger.log(level, "%s cannot connect to server=%s: %s", cause.code, name, cause.text, extra=cause.fields)
 
-    async def _connect(self, target: Target) -> None:
+    async def _connect(self, target: ServerTarget) -> None:
         """Open a link and keep it, unless its server is connected already."""
         try:
             async with asyncio.timeout(HELLO_SECONDS):
@@ -217,7 +217,7 @@ class Agent(LinkKeeper):
         if self.draining:
             link.drain()
 
-    async def _open_link(self, target: Target) -> ServerLink:
+    async def _open_link(self, target: ServerTarget) -> ServerLink:
         settings = self.settings
         host, port = target.server.host, target.server.port
         headers = metadata.agent_hello_headers(

@@ -1,7 +1,7 @@
-"""An agent as a process: health before any server is reached, name lookups, the sync loop, signals, drain.
+"""The agent process: health ports, name lookups, the loop that keeps servers connected, signals, drain.
 
-Lookups run in threads: getaddrinfo blocks, and honours the machine's own rules. The threads are daemons, unlike a
-ThreadPoolExecutor's: a lookup that hangs must not keep the agent from leaving.
+Lookups run getaddrinfo in threads, so that the machine's own rules apply. The threads are daemon threads, unlike a
+ThreadPoolExecutor's: a lookup that hangs must not delay the exit.
 """
 
 import asyncio
@@ -16,15 +16,16 @@ from typing import Final
 from umbilical.konnectivity import dial_failure
 from umbilical.tunnel.admin import AgentAdminRoutes, AgentHealthRoutes
 from umbilical.tunnel.agent import Agent
-from umbilical.tunnel.daemon import StopRequests, end_task, open_http
+from umbilical.tunnel.daemon import StopRequests, end_task
 from umbilical.tunnel.dialing import Address, Dial
 from umbilical.tunnel.event_loop import data_plane_of_running_loop
+from umbilical.tunnel.http_server import open_http
 from umbilical.tunnel.interfaces import ServerCounter
 from umbilical.tunnel.metrics import AgentMetrics
 from umbilical.tunnel.settings import AgentSettings
 
 THREADS: Final = 32
-"""A resolver that does not answer holds a thread for up to half a minute; dials to addresses never come here."""
+"""A DNS server that does not answer blocks a thread for up to 30 s. Dials to IP addresses need no thread."""
 
 
 class ThreadedResolver:
@@ -45,7 +46,7 @@ class ThreadedResolver:
         while (question := self._questions.get()) is not None:
             dial, host, port = question
             answer: list[Address] | Exception = []
-            if not dial.is_over():  # its time may have run out in line
+            if not dial.is_over():  # it may have timed out in the queue
                 try:
                     answer = _look_up(host, port)
                 except Exception as error:
@@ -53,7 +54,7 @@ class ThreadedResolver:
             try:
                 self._loop.call_soon_threadsafe(self._answer, dial, host, answer)
             except RuntimeError:
-                return  # the loop has closed: the agent is leaving
+                return  # the loop is closed: the agent is stopping
 
     def _answer(self, dial: Dial, host: str, answer: list[Address] | Exception) -> None:
         self._under_way -= 1
@@ -65,7 +66,7 @@ class ThreadedResolver:
             dial.unresolved(dial_failure.lookup_error_text(dial.network, host, _name_server(), "server misbehaving"))
 
     def close(self) -> None:
-        """Lookups that are under way end by themselves; nobody waits for them."""
+        """Stop the threads after their current lookups, without waiting."""
         for _ in range(self._threads):
             self._questions.put(None)
         self._threads = 0
@@ -81,7 +82,7 @@ def _look_up(host: str, port: int) -> list[Address]:
 
 
 def _name_server() -> str:
-    """The first name server, as Go names it in its error texts; empty when there is none to name."""
+    """Return the first name server, for error texts in Go's form; empty if there is none."""
     try:
         with open("/etc/resolv.conf", encoding="utf-8", errors="replace") as lines:
             for line in lines:
@@ -96,11 +97,11 @@ def _name_server() -> str:
 logger = logging.getLogger(__name__)
 
 MakeCounter = Callable[[AgentMetrics, Callable[[], None]], ServerCounter]
-"""The second argument is to be called whenever the counter has news."""
+"""The counter calls the second argument at each change."""
 
 
 async def run_agent(settings: AgentSettings, *, count: MakeCounter | None = None) -> int:
-    """Serve until drained or told twice; the exit code. Raises StartupError, with nothing left open."""
+    """Serve until drained or until a second signal; return the exit code. Raises StartupError, with nothing open."""
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         stop = StopRequests()
@@ -119,8 +120,10 @@ async def run_agent(settings: AgentSettings, *, count: MakeCounter | None = None
             stack.push_async_callback(end_task, counting)
         connecting = loop.create_task(agent.keep_connected())
         stack.push_async_callback(end_task, connecting)
-        await _until_told(stop, connecting)
-        logger.info("draining: new dials are still served, leaving when idle for %g s", settings.drain_linger_seconds)
+        await _until_stopped(stop, connecting)
+        logger.info(
+            "draining: new dials are still served; exiting after %g s without tunnels", settings.drain_linger_seconds
+        )
         agent.drain()
         idle = loop.create_task(agent.until_idle())
         insisted = loop.create_task(stop.second.wait())
@@ -130,10 +133,10 @@ async def run_agent(settings: AgentSettings, *, count: MakeCounter | None = None
     return 0
 
 
-async def _until_told(stop: StopRequests, connecting: "asyncio.Task[None]") -> None:
-    """Wait for the first signal; a sync loop that dies by a bug takes the process with it, not just itself."""
-    told = asyncio.get_running_loop().create_task(stop.first.wait())
-    await asyncio.wait({told, connecting}, return_when=asyncio.FIRST_COMPLETED)
+async def _until_stopped(stop: StopRequests, connecting: "asyncio.Task[None]") -> None:
+    """Wait for the first signal. An exception of the connecting task ends the process."""
+    signalled = asyncio.get_running_loop().create_task(stop.first.wait())
+    await asyncio.wait({signalled, connecting}, return_when=asyncio.FIRST_COMPLETED)
     if not stop.first.is_set():
-        told.cancel()
+        signalled.cancel()
         await connecting

@@ -143,14 +143,14 @@ class AgentTransport(Transport):
             sum([len(link.connections) for link in links]),
             sum([len(link.pending) for link in links]),
             words,
-            extra=causes.Cause(code, words).fields,
+            extra=causes.FailureCause(code, words).fields,
         )
 
     def on_answered(self, seconds: float) -> None:
         logger.info("agent answers again after %.1f s agent=%s peer=%s", seconds, self._names(), self._peer)
 
     def on_loss(self, sent_again: int, sent: int, seconds: float) -> None:
-        cause = causes.Cause("UMB409", "packets to it get lost")
+        cause = causes.FailureCause("UMB409", "packets to it get lost")
         if self._core.throttle.due(f"{cause.code} {self._peer}", self.loop.now) is None:
             return
         logger.warning(
@@ -207,7 +207,7 @@ class AgentTransport(Transport):
 
     def _refuse(self, stream: Stream, status: int, text: str, code: str = "UMB308") -> None:
         self._asked.discard(stream.stream_id)
-        cause = causes.Cause(code, text)
+        cause = causes.FailureCause(code, text)
         if self._is_due(cause.code):
             logger.warning("%s agent refused peer=%s: %s", cause.code, self._peer, text, extra=cause.fields)
         self.finish(stream, status, text)

@@ -1,7 +1,7 @@
-"""What a broken connection between agents and servers means: a code of docs/errors.md, words, and what to do next.
+"""Maps the reason of a failed connection between agent and server to a code of docs/errors.md and a next step.
 
-Reasons come as text, ours or OpenSSL's; one table per side reads them. Log lines keep the reason as it is and put the
-code before it, so that both can be searched for.
+Reasons are texts, ours or OpenSSL's, matched by one table per side. Log lines contain the code and the unchanged
+reason, so that both can be searched for.
 """
 
 import re
@@ -9,62 +9,62 @@ from typing import Final
 
 from umbilical.record import Record
 
-_FIREWALL: Final = "open the port between nodes and server (umbilical firewall render); on the server: ss -ltn"
-_CLOCKS: Final = "compare date -u on both machines and let chrony agree: the next attempt then succeeds by itself"
-_ROTATE: Final = "umbilical pki rotate --dir DIRECTORY, and copy the new files over: they are taken without a restart"
-_SAME_AUTHORITY: Final = "give both ends certificates of one CA; compare: umbilical pki inspect FILE"
+_FIREWALL: Final = "open the port between nodes and server: umbilical firewall render; check on the server: ss -ltn"
+_CLOCKS: Final = "compare date -u on both machines and correct the clock (chronyc makestep); the agent retries"
+_ROTATE: Final = "umbilical pki rotate --dir DIRECTORY, then copy the new files; no restart is needed"
+_SAME_AUTHORITY: Final = "use certificates of the same CA on both sides; compare: umbilical pki inspect FILE"
 
 NEXT: Final = {
-    "UMB207": "give the agent --server HOST:PORT, or the servers --publish-lease --advertise HOST:PORT",
-    "UMB301": "look at the agents: their log says why they cannot connect; kubectl get pods -o wide of the DaemonSet",
-    "UMB302": "nothing, if it comes back; else look at the pod and the node of this agent",
+    "UMB207": "set --server HOST:PORT on the agent, or --publish-lease --advertise HOST:PORT on the servers",
+    "UMB301": "check the agents: kubectl get pods -o wide of the DaemonSet; their log has the reason",
+    "UMB302": "no action if it reconnects; otherwise check this agent's pod and node",
     "UMB303": _ROTATE,
     "UMB304": _CLOCKS,
     "UMB305": _SAME_AUTHORITY,
-    "UMB306": "give the agent --agent-cert and --agent-key (umbilical agent run: --cert, --key)",
-    "UMB307": "find out who calls: only agents belong to this port, not probes or load balancers that speak no TLS",
-    "UMB308": "make the agent's flags agree with what the server asks for: token, audience, service account",
-    "UMB309": "look at the agent's node and the network to it: stopped, starved, link down?",
+    "UMB306": "set --agent-cert and --agent-key on the agent (umbilical agent run: --cert, --key)",
+    "UMB307": "find the client: only agents use this port; a probe or load balancer without TLS causes this",
+    "UMB308": "compare the flags of agent and server: token, audience, service account",
+    "UMB309": "check the agent's node and the network to it: process stopped, no CPU, link down?",
     "UMB311": "start the server, or correct host and port: nothing listens there",
     "UMB312": _FIREWALL,
-    "UMB313": "look at the routes of this machine: ip route get ADDRESS",
-    "UMB314": "give the server by its address, or a resolver that knows the name",
+    "UMB313": "check the routes of this machine: ip route get ADDRESS",
+    "UMB314": "use the server's IP address, or a DNS server that knows the name",
     "UMB315": "correct HTTPS_PROXY, or add the server to NO_PROXY",
     "UMB319": "read the server's log at the same moment",
     "UMB321": _ROTATE,
     "UMB322": _CLOCKS,
-    "UMB323": "make one for the address that agents dial: umbilical pki issue --kind server --address ADDRESS",
+    "UMB323": "issue one for the address that agents dial: umbilical pki issue --kind server --address ADDRESS",
     "UMB324": _SAME_AUTHORITY,
-    "UMB325": "check that this is the server's port for agents, and nothing in between ends TLS",
+    "UMB325": "check that this is the server's port for agents, and that no proxy in between terminates TLS",
     "UMB331": _ROTATE,
     "UMB332": "compare this agent's certificate with the server's CA and clock: umbilical pki inspect FILE; date -u",
-    "UMB333": "give the agent its certificate and key",
-    "UMB334": "make token, audience and service account agree with what the server asks for",
-    "UMB335": "mount a service account token that can be read",
-    "UMB341": "nothing, if it connects again; else look at the server",
-    "UMB342": "look at the server's machine and the network to it",
+    "UMB333": "set --agent-cert and --agent-key (umbilical agent run: --cert, --key)",
+    "UMB334": "compare token, audience and service account with the server's flags",
+    "UMB335": "mount a readable service account token",
+    "UMB341": "no action if it reconnects; otherwise check the server",
+    "UMB342": "check the server's machine and the network to it",
     "UMB345": _ROTATE,
-    "UMB346": "give the agent identifiers that its identity allows, or add a line to --agent-identities",
+    "UMB346": "set identifiers that the agent's identity allows, or add a line to the file of --agent-identities",
     "UMB347": "correct the file: one line per identity, e.g. CN=konnectivity-agent default-route=true",
-    "UMB401": "look at the endpoint: does its pod run, and listen on this port?",
-    "UMB402": "look at the endpoint and at network policies between the agent's node and it",
-    "UMB403": "find the client or endpoint that opened this tunnel and does not read; nobody else is held up",
-    "UMB404": "dial an address, or give agents a resolver that knows the name",
-    "UMB405": "start agents with --agent-identifiers=default-route=true, or with the networks that they reach",
-    "UMB406": "look at this agent: is it stopped or starved? ps -o stat,pcpu on its node; restart its pod",
-    "UMB407": "look at the network between server and this agent's node: link, firewall, routes",
-    "UMB408": "nothing, if the call is repeated; else look at why the agent went, above",
-    "UMB409": "look for loss between server and this agent's node: ip -s link, ethtool -S, MTU",
-    "UMB410": "nothing: clients reach this server from now on",
-    "UMB411": "stop the other server: ss -xlp shows it; two must not share one path",
-    "UMB412": "look at this agent: starved, stopped, or behind a broken link? Others take its dials meanwhile",
-    "UMB414": "give this client a certificate of its own, or name it in --frontend-identities",
+    "UMB401": "check the endpoint: does its pod run and listen on this port?",
+    "UMB402": "check the endpoint, and the network policies between the agent's node and it",
+    "UMB403": "find the client or endpoint of this tunnel that does not read; other tunnels are not affected",
+    "UMB404": "dial an IP address, or give agents a DNS server that knows the name",
+    "UMB405": "start agents with --agent-identifiers=default-route=true, or with the networks they can reach",
+    "UMB406": "check this agent on its node: ps -o stat,pcpu; restart its pod if it is stopped",
+    "UMB407": "check the network between server and this agent's node: link, firewall, routes",
+    "UMB408": "no action if the call is retried; otherwise see above why the agent disconnected",
+    "UMB409": "check for packet loss between server and this agent's node: ip -s link, ethtool -S, MTU",
+    "UMB410": "no action needed: clients reach this server from now on",
+    "UMB411": "stop the other server: ss -xlp shows it; two servers cannot share one path",
+    "UMB412": "check this agent: no CPU, stopped, network down? Other agents take its dials",
+    "UMB414": "issue this client a certificate that is not an agent's, or add it to --frontend-identities",
     "UMB413": "correct the agent's identifiers: cidr=10.0.0.0/8 or cidr=fd00::/8",
 }
-"""Only the steps that a person at a terminal can take; the log of the drop-in names leaves them out."""
+"""Next steps for people; the logs of the drop-in programs omit them."""
 
 
-class Cause(Record):
+class FailureCause(Record):
     code: str
     text: str
 
@@ -74,7 +74,7 @@ class Cause(Record):
 
     @property
     def fields(self) -> dict[str, dict[str, str]]:
-        """For `extra=` of a log call: members of a JSON line, and the next step for people."""
+        """For `extra=` of a log call: members of a JSON line, and the next step."""
         return log_fields(self.code, self.next)
 
 
@@ -82,12 +82,12 @@ def log_fields(code: str, remedy: str) -> dict[str, dict[str, str]]:
     return {"fields": {"code": code, "next": remedy}}
 
 
-# A code and a pattern, which `re` compiles and keeps when something breaks: a daemon starts sooner without.
+# A code and a pattern, compiled at its first use: a daemon starts faster.
 _Rule = tuple[str, str]
 
 _EXPIRED: Final = r"verification failed: certificate has expired"
 _NOT_YET: Final = r"verification failed: certificate is not yet valid"
-# The last resort of both tables of verification: everything else that OpenSSL says of a chain.
+# Last in both tables: any other verification error of OpenSSL.
 _UNTRUSTED: Final = r"verification failed"
 
 _SERVER_SIDE: Final[tuple[_Rule, ...]] = (
@@ -116,42 +116,42 @@ _AGENT_SIDE: Final[tuple[_Rule, ...]] = (
 )
 
 
-def _find(rules: tuple[_Rule, ...], reason: str, otherwise: str) -> Cause:
+def _find(rules: tuple[_Rule, ...], reason: str, otherwise: str) -> FailureCause:
     for code, pattern in rules:
         if re.search(pattern, reason, re.IGNORECASE):
-            return Cause(code, reason)
-    return Cause(otherwise, reason)
+            return FailureCause(code, reason)
+    return FailureCause(otherwise, reason)
 
 
-def of_failed_handshake(reason: str) -> Cause:
-    """The server: somebody reached the agent port and did not get through TLS."""
+def of_failed_handshake(reason: str) -> FailureCause:
+    """Server: the TLS handshake of a client on the agent port failed."""
     return _find(_SERVER_SIDE, reason, "UMB307")
 
 
-def of_gone_agent(reason: str) -> Cause:
-    """The server: an agent's connection ended, and not by anybody's plan."""
+def of_gone_agent(reason: str) -> FailureCause:
+    """Server: an agent's connection ended unexpectedly."""
     return _find(_GONE, reason, "UMB302")
 
 
-def of_failed_connect(reason: str) -> Cause:
-    """The agent: an attempt to reach a server failed."""
+def of_failed_connect(reason: str) -> FailureCause:
+    """Agent: an attempt to connect to a server failed."""
     return _find(_AGENT_SIDE, reason, "UMB319")
 
 
-def of_no_target() -> Cause:
-    """The agent: it was given no server, and leases name none."""
-    return Cause("UMB207", "no server to connect to: none was given, and no lease publishes an address")
+def of_no_target() -> FailureCause:
+    """Agent: no server is configured, and no lease publishes one."""
+    return FailureCause("UMB207", "no server to connect to: none is configured, and no lease publishes an address")
 
 
-def of_lost_server(reason: str) -> Cause:
-    """The agent: the connection to a server ended."""
+def of_lost_server(reason: str) -> FailureCause:
+    """Agent: the connection to a server ended."""
     silent = _find(_GONE, reason, "UMB302").code == "UMB309"
-    return Cause("UMB342" if silent else "UMB341", reason)
+    return FailureCause("UMB342" if silent else "UMB341", reason)
 
 
 _ORDERLY: Final = ("agent ended its stream", "server is leaving", "agent is leaving", "the server is leaving")
 
 
 def is_orderly(reason: str) -> bool:
-    """Whether an end was announced or asked for: worth a line, no warning."""
+    """Whether the end was announced: logged without a warning."""
     return reason.startswith(_ORDERLY)

@@ -1,7 +1,7 @@
-"""From when until when a certificate is valid: what `ssl` tells neither of our own nor of one that it refused.
+"""Validity dates of certificates, which `ssl` shows neither for our own nor for a refused one.
 
-A server whose certificate was refused is looked at once more without believing it: one more handshake, in which dates
-and names do not count, and nothing is sent in it.
+`explain` connects once more to a server whose certificate was refused, without checking dates and names and without
+sending anything, to add the certificate's dates or names to the error.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _END: Final = "-----END CERTIFICATE-----"
 
 
 class Validity(Record):
-    """Moments as `20261116100000`, which compare as they are."""
+    """Moments as `20261116100000`: comparing the texts compares the times."""
 
     not_before: str
     not_after: str
@@ -50,9 +50,9 @@ def moment_of(seconds: float) -> str:
 
 
 def seconds_of(moment: str) -> float:
-    """Unix time. Raises ValueError when no calendar and no clock has it.
+    """Return Unix time. Raises ValueError for a date or time that does not exist.
 
-    By hand: `time.strptime` loads five modules more, at the start of every daemon.
+    Not by `time.strptime`, which would load five more modules at the start of every daemon.
     """
     year, month, day = int(moment[:4]), int(moment[4:6]), int(moment[6:8])
     hour, minute, second = int(moment[8:10]), int(moment[10:12]), int(moment[12:])
@@ -67,7 +67,7 @@ def seconds_of(moment: str) -> float:
 
 
 def of_file(path: Path) -> Validity | None:
-    """The first certificate of a PEM file; None if it cannot be read."""
+    """Read the first certificate of a PEM file; None if it cannot be read."""
     try:
         return of_der(first_der(path))
     except (OSError, ValueError):
@@ -75,16 +75,16 @@ def of_file(path: Path) -> Validity | None:
 
 
 def first_der(path: Path) -> bytes:
-    """The first certificate of a PEM file, which is the one that is shown. Raises OSError or ValueError."""
+    """Return the first certificate of a PEM file: the one presented in handshakes. Raises OSError or ValueError."""
     text = path.read_text(encoding="ascii", errors="ignore")
     start = text.index("-----BEGIN CERTIFICATE-----")
     return ssl.PEM_cert_to_DER_cert(text[start : text.index(_END, start) + len(_END)])
 
 
 def of_der(data: bytes) -> Validity:
-    """Raises ValueError when this is no certificate."""
+    """Raises ValueError for anything but a certificate."""
     body = _content(_content(data, _SEQUENCE), _SEQUENCE)
-    # A version of 1 is left out: then the serial number comes first.
+    # The version is omitted if it is 1; the serial number then comes first.
     skip = _FIELDS_BEFORE if body[:1] == b"\xa0" else _FIELDS_BEFORE - 1
     for _ in range(skip):
         body = body[_span(body)[1] :]
@@ -99,7 +99,7 @@ def _moment_of_der(element: bytes) -> str:
     if element[0] == _UTC_TIME:
         digits = ("19" if digits[:2] >= "50" else "20") + digits
     if element[0] not in (_UTC_TIME, _GENERALIZED_TIME) or len(digits) != 14 or not digits.isdigit():
-        raise ValueError("no time of a certificate")
+        raise ValueError("malformed time in a certificate")
     seconds_of(digits)
     return digits
 
@@ -107,30 +107,30 @@ def _moment_of_der(element: bytes) -> str:
 def _content(data: bytes, tag: int) -> bytes:
     start, end = _span(data)
     if data[0] != tag:
-        raise ValueError(f"tag {data[0]:#04x} where {tag:#04x} belongs")
+        raise ValueError(f"tag {data[0]:#04x}, expected {tag:#04x}")
     return data[start:end]
 
 
 def _span(data: bytes) -> tuple[int, int]:
-    """Where the content of the first element begins and ends."""
+    """Return the offsets of the first DER element's content."""
     if len(data) < 2:
-        raise ValueError("an element without a length")
+        raise ValueError("DER element without a length")
     start, length = 2, data[1]
     if length & 0x80:
         start = 2 + (length & 0x7F)
         length = int.from_bytes(data[2:start], "big")
     if start + length > len(data):
-        raise ValueError("an element that is cut off")
+        raise ValueError("DER element is cut off")
     return start, start + length
 
 
 LOOK_SECONDS: Final = 5.0
 _NO_CHECK_TIME: Final = 0x200000
-"""X509_V_FLAG_NO_CHECK_TIME of OpenSSL, for which `ssl` has no name."""
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME; `ssl` has no constant for it."""
 
 
 async def explain(settings: AgentSettings, server: ServerAddress, address: outbound.Address | None, code: str) -> str:
-    """Words to put behind the reason of a failed connect; empty where there is nothing to add."""
+    """Return a text to append to the reason of a failed connect; empty if there is nothing to add."""
     if code in ("UMB331", "UMB332"):
         return _own(settings)
     if code not in ("UMB321", "UMB322", "UMB323"):
@@ -139,25 +139,25 @@ async def explain(settings: AgentSettings, server: ServerAddress, address: outbo
         async with asyncio.timeout(LOOK_SECONDS):
             return _words(await _look(settings, server, address), code)
     except (OSError, ValueError, TimeoutError, StartupError):
-        return ""  # it is an extra; the reason stands without it
+        return ""  # the reason is complete without it
 
 
 def _own(settings: AgentSettings) -> str:
     if settings.tls.certificate is None:
         return ""
     ours = of_file(settings.tls.certificate)
-    return "" if ours is None else f"; ours is valid {ours.span}, and it is {_now()} here"
+    return "" if ours is None else f"; our certificate is valid {ours.span}; this machine's clock shows {_now()}"
 
 
 def _words(certificate: dict[str, object], code: str) -> str:
     if code == "UMB323":
         names = certificate.get("subjectAltName", ())
         assert isinstance(names, tuple)
-        return f"; it is for {', '.join(value for _, value in names) or 'no address at all'}"
+        return f"; the certificate is for {', '.join(value for _, value in names) or 'no name or address'}"
     if code == "UMB321":
-        return f"; it was valid until {_moment(certificate, 'notAfter')}, and it is {_now()} here"
+        return f"; it was valid until {_moment(certificate, 'notAfter')}; this machine's clock shows {_now()}"
     start = _moment(certificate, "notBefore")
-    return f"; it is valid only from {start}, and it is {_now()} here: the clocks of the two machines differ"
+    return f"; it is valid only from {start}; this machine's clock shows {_now()}: compare the clocks of both machines"
 
 
 def _moment(certificate: dict[str, object], member: str) -> str:

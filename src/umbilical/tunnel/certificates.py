@@ -1,7 +1,7 @@
-"""An SSLContext that follows its files: what changes on disk counts for new handshakes, and nothing else is touched.
+"""TLS contexts that reload changed certificate files for new handshakes; existing connections are not affected.
 
-All of the new files load and fit together, or the old ones stay in use and the log says why. A new context has ticket
-keys of its own, so that no session from before it can be resumed past a CA that is no longer trusted.
+If any new file cannot be used, all old ones stay in use and the log has the reason. A new context has new session
+ticket keys, so that a client cannot resume a session after its CA was removed.
 """
 
 import hashlib
@@ -25,14 +25,14 @@ from umbilical.tunnel.settings import AgentSettings, ServerSettings, TcpFrontend
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-"""A handshake looks at the files when the last look is older; the others pay nothing."""
+"""Minimum time between checks of the files by handshakes."""
 WATCH_SECONDS: Final = 5.0
-"""Between looks where nobody comes, so that a bad file is told before it is needed."""
+"""Interval of checks without any handshake, so that a bad file is logged before it is needed."""
 RETRY_SECONDS: Final = 30.0
-"""Between attempts with files that cannot be used and do not change: rights and clocks leave no trace in them."""
+"""Interval of attempts with unchanged bad files: a fix of permissions or of the clock does not change the files."""
 WARNED_SHARE: Final = 0.1
 WARNED_SECONDS: Final = 24 * 3600.0
-"""An end is announced in the last tenth of a life, and a day before at the earliest: ours live for a day by default."""
+"""Warn in the last tenth of the validity, at most a day before the end: our certificates are valid for a day."""
 
 _FINGERPRINT_DIGITS: Final = 16
 
@@ -41,28 +41,28 @@ Stamp = tuple[int, int, int, int, int]
 
 def agent_listener(settings: ServerSettings, loop: Loop, metrics: CertificateMetrics) -> "WatchedContext":
     build = partial(tls.agent_listener_context, settings.agent_tls, settings.tls_policy)
-    return WatchedContext(loop, Use("agent-listener", "UMB343", settings.agent_tls, build), metrics)
+    return WatchedContext(loop, CertificateUse("agent-listener", "UMB343", settings.agent_tls, build), metrics)
 
 
 def frontend(settings: ServerSettings, alpn: str, loop: Loop, metrics: CertificateMetrics) -> "WatchedContext | None":
-    """None for a Unix socket, where the file's mode says who may come."""
+    """None for a Unix socket: its file mode decides who may connect."""
     if not isinstance(settings.frontend, TcpFrontend):
         return None
     files = settings.frontend.tls
     build = partial(tls.listener_context, files, settings.tls_policy, alpn, "frontend")
-    return WatchedContext(loop, Use("frontend", "UMB343", files, build), metrics)
+    return WatchedContext(loop, CertificateUse("frontend", "UMB343", files, build), metrics)
 
 
 def agent(settings: AgentSettings, loop: Loop, metrics: CertificateMetrics) -> "WatchedContext":
-    """Started: an agent has no listener to wait for."""
+    """Already started: an agent has no listener that would start it."""
     build = partial(tls.agent_context, settings.tls, settings.alpn_protocols)
-    watched = WatchedContext(loop, Use("agent", "UMB344", settings.tls, build), metrics)
+    watched = WatchedContext(loop, CertificateUse("agent", "UMB344", settings.tls, build), metrics)
     watched.start()
     return watched
 
 
-class Clock(Protocol):
-    """What a watch needs of the loop that it lives in: the data plane's, or asyncio's own."""
+class TimerLoop(Protocol):
+    """The timers of the data plane's loop, or of asyncio's."""
 
     @property
     def now(self) -> float: ...
@@ -70,8 +70,8 @@ class Clock(Protocol):
     def cancel(self, timer: Timer) -> None: ...
 
 
-class Use:
-    """Who needs the files, for what. `build` raises StartupError; `code` is told with files that cannot be used."""
+class CertificateUse:
+    """What the files are for. `build` raises StartupError; `code` is logged with files that cannot be used."""
 
     def __init__(self, role: str, code: str, files: TlsFiles, build: Callable[[], ssl.SSLContext]) -> None:
         self.role: Final = role
@@ -87,17 +87,17 @@ class Use:
         return self.files.authority if part == "ca" else self.files.certificate
 
 
-class Loaded:
-    """A context, and what there is to tell of the files that it came from: never of a key."""
+class LoadedFiles:
+    """A context and facts about its files for the log; never about a key."""
 
     def __init__(self, context: ssl.SSLContext, digest: bytes, lives: dict[str, Validity], fingerprint: str) -> None:
         self.context: Final = context
         self.digest: Final = digest
-        """Of all files but the key's, to know news from a mere touch; a key has to fit to its certificate anyway."""
+        """Of all files except the key, to detect real changes. A new key requires a new certificate anyway."""
         self.lives: Final = lives
         """By `certificate` and `ca`."""
         self.fingerprint: Final = fingerprint
-        """How `openssl x509 -fingerprint -sha256` begins for the certificate that we show; empty if there is none."""
+        """First digits of `openssl x509 -fingerprint -sha256` of our certificate; empty without one."""
 
     def told(self) -> str:
         shown = f"certificate=sha256:{self.fingerprint} " if self.fingerprint else ""
@@ -107,8 +107,8 @@ class Loaded:
 
 
 class WatchedContext(Handler):
-    def __init__(self, loop: Clock, use: Use, metrics: CertificateMetrics) -> None:
-        """Raises StartupError when the files cannot be used now: there is nothing to fall back on yet."""
+    def __init__(self, loop: TimerLoop, use: CertificateUse, metrics: CertificateMetrics) -> None:
+        """Raises StartupError when the files cannot be used."""
         self._loop: Final = loop
         self._use: Final = use
         self._metrics: Final = metrics
@@ -118,20 +118,20 @@ class WatchedContext(Handler):
         self._looked_at = loop.now
         self._retry_at = math.inf
         self._reason = ""
-        """Why the files cannot be used, as of the last attempt; empty when they are in use."""
+        """Why the last attempt to use the files failed; empty after success."""
         self._told = False
         self._told_ages: dict[str, str] = {}
         self._timer: Timer | None = None
         self._publish()
 
     def context(self) -> ssl.SSLContext:
-        """For the handshake that begins now."""
+        """Return the context for a handshake that begins now."""
         if self._loop.now - self._looked_at >= LOOK_SECONDS:
             self.look()
         return self._loaded.context
 
     def start(self) -> None:
-        """Look from now on, whether anybody comes or not."""
+        """Check the files regularly from now on."""
         self._timer = self._loop.after(WATCH_SECONDS, self)
         self._tell_ages()
 
@@ -145,10 +145,10 @@ class WatchedContext(Handler):
         self.look()
 
     def on_crash(self, error: Exception) -> None:
-        logger.error("internal error while looking at certificates role=%s: %r", self._use.role, error)
+        logger.error("internal error while checking certificates role=%s: %r", self._use.role, error)
 
     def look(self) -> None:
-        """Read the files if they have changed; raises nothing that they may be the cause of."""
+        """Read the files if they have changed. Never raises because of their content."""
         now = self._loop.now
         self._looked_at = now
         stamps = file_stamps(self._paths)
@@ -165,21 +165,21 @@ class WatchedContext(Handler):
             self._keep(error)
             return
         if file_stamps(self._paths) != stamps:
-            return  # written while we read: the next look sees other stamps and reads again
+            return  # written while we read: the next check sees new stamps and reads again
         self._take(fresh)
 
-    def _refuse_worse(self, fresh: Loaded) -> None:
-        """Dates that exclude this moment never replace those that include it; later they may."""
+    def _refuse_worse(self, fresh: LoadedFiles) -> None:
+        """A certificate that is not valid now never replaces one that is."""
         now = time.time()
         for file, life in fresh.lives.items():
             current = self._loaded.lives.get(file)
             if current is not None and current.holds_at(now) and not life.holds_at(now):
-                remedy = "make one that is valid now: umbilical pki rotate --dir DIRECTORY; compare date -u"
+                remedy = "issue a valid certificate: umbilical pki rotate --dir DIRECTORY; check the clock: date -u"
                 path = self._use.path_of(file)
-                raise StartupError(self._use.code, f"cannot use {path}", f"valid {life.span}, which is not now", remedy)
+                raise StartupError(self._use.code, f"cannot use {path}", f"it is valid {life.span}, not now", remedy)
 
     def _keep(self, error: StartupError) -> None:
-        """Told at the second look: the first may have come between the writes of two files that belong together."""
+        """Log at the second failure: the first check may have run between the writes of certificate and key."""
         if str(error) != self._reason:
             self._reason, self._told = str(error), False
             self._retry_at = self._loop.now
@@ -189,15 +189,15 @@ class WatchedContext(Handler):
             return
         self._told = True
         self._metrics.reloaded(self._use.role, "failure")
-        text = "%s changed files are not used, the certificates from before stay role=%s: %s"
+        text = "%s changed certificate files cannot be used, the previous ones stay in use role=%s: %s"
         fields = causes.log_fields(self._use.code, error.remedy)
         logger.warning(text, self._use.code, self._use.role, self._reason, extra=fields)
 
-    def _take(self, fresh: Loaded) -> None:
+    def _take(self, fresh: LoadedFiles) -> None:
         is_news = self._told or fresh.digest != self._loaded.digest
         self._reason, self._told, self._retry_at = "", False, math.inf
         if not is_news:
-            return  # touched, or written again as it was: sessions may go on being resumed
+            return  # same content: sessions can still be resumed
         self._loaded = fresh
         self._told_ages = {}
         self._publish()
@@ -225,7 +225,7 @@ class WatchedContext(Handler):
 
 
 def age_of(life: Validity, now: float) -> str:
-    """Words for the log; empty while there is nothing to say."""
+    """Return words for the log; empty if there is nothing to log."""
     end = certificate_dates.seconds_of(life.not_after)
     if now > end:
         return "has expired"
@@ -233,7 +233,7 @@ def age_of(life: Validity, now: float) -> str:
     return "expires soon" if end - now < min(share, WARNED_SECONDS) else ""
 
 
-def _load(use: Use) -> Loaded:
+def _load(use: CertificateUse) -> LoadedFiles:
     context = use.build()
     digest = _digest(use.files)
     lives: dict[str, Validity] = {}
@@ -244,15 +244,15 @@ def _load(use: Use) -> Loaded:
             fingerprint = hashlib.sha256(ours).hexdigest()[:_FINGERPRINT_DIGITS]
             lives["certificate"] = certificate_dates.of_der(ours)
         except (OSError, ValueError):
-            pass  # OpenSSL has taken it: what we cannot read of it is used, and not told of
+            pass  # OpenSSL has accepted it: it is used without being logged
     trusted = _last_to_end(context.get_ca_certs(binary_form=True))
     if trusted is not None:
         lives["ca"] = trusted
-    return Loaded(context, digest, lives, fingerprint)
+    return LoadedFiles(context, digest, lives, fingerprint)
 
 
 def _last_to_end(authorities: list[bytes]) -> Validity | None:
-    """While a signer is being replaced the old one ends and nobody misses it; one of the future helps nobody yet."""
+    """Return the CA that expires last, preferring those valid now. An old CA may expire during a rotation."""
     now = certificate_dates.moment_of(time.time())
     last: Validity | None = None
     for der in authorities:
@@ -271,16 +271,16 @@ def _digest(files: TlsFiles) -> bytes:
         if path is not None:
             try:
                 digest.update(path.read_bytes())
-            except OSError as error:  # it was there when the context was made
+            except OSError as error:  # removed since the context was made
                 why = f"open {path}: {error.strerror or error}"
                 raise StartupError("UMB022", "cannot load certificates", why, "give readable PEM files") from error
     return digest.digest()
 
 
 def file_stamps(paths: list[Path]) -> list[Stamp | None]:
-    """What changes when a file does, seen through links: a mounted Secret is replaced by turning one link above it.
+    """Return what changes with a file. Links are followed: a mounted Secret is updated by replacing a link.
 
-    The change time beside the modification time, which tools that keep dates set back.
+    The change time is included because some tools restore the modification time.
     """
     return [file_stamp(path) for path in paths]
 

@@ -200,7 +200,7 @@ class Endpoint(SocketEnd):
         self._warn(f"endpoint reads nothing, {waiting} bytes wait for it; the server pauses this tunnel, others go on")
 
     def _warn(self, text: str) -> None:
-        record, cause = self.record, causes.Cause("UMB403", text)
+        record, cause = self.record, causes.FailureCause("UMB403", text)
         logger.warning(
             "%s dial=%d connection=%d target=%s: %s",
             cause.code,

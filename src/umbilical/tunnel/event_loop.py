@@ -1,6 +1,6 @@
-"""An asyncio event loop whose selector is the data plane's loop: one thread, one epoll, both planes.
+"""An asyncio event loop that shares one thread and one epoll with the data plane's loop.
 
-asyncio sees only its own descriptors; the data plane's are served inside `select` and never become tasks.
+asyncio sees only its own descriptors; those of the data plane are served inside `select`, without tasks.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class DataPlaneSelector(selectors.BaseSelector):
         try:
             self.data_plane.remove_foreign(descriptor)
         except OSError:
-            pass  # closed before it was unregistered: epoll has dropped it by itself
+            pass  # closed before it was unregistered: epoll has dropped it
         return key
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -54,9 +54,9 @@ class DataPlaneSelector(selectors.BaseSelector):
         return ready
 
     def _wait(self, timeout: float | None) -> list[tuple[int, int]]:
-        """Turn until asyncio has something to do: its descriptors, its time, or a callback that a turn scheduled.
+        """Run turns of the data plane until asyncio has something to do: a descriptor, a timer or a callback.
 
-        Going back to asyncio after every turn would cost more than a turn's own overhead.
+        Returning to asyncio after every turn would cost more than the turn itself.
         """
         plane = self.data_plane
         plane.asyncio_called = False
@@ -91,7 +91,7 @@ def _events(mask: int) -> int:
 
 
 class EventLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop, with `data_plane` beside it; what a turn schedules here ends the turning."""
+    """asyncio's loop with `data_plane`; a callback scheduled during a turn returns control to asyncio."""
 
     def __init__(self) -> None:
         self.data_plane = Loop()

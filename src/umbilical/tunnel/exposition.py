@@ -1,4 +1,4 @@
-"""Prometheus' text format 0.0.4: families of counters, gauges and histograms, and how samples are gathered.
+"""Prometheus' text format 0.0.4: counters, gauges and histograms.
 
 Families without a sample are left out, as the Go client does.
 """
@@ -10,7 +10,7 @@ Labels = tuple[str, ...]
 
 
 class Histogram:
-    """Counts per bucket, not cumulative until they are rendered: observing is one search and three additions."""
+    """Counts per bucket; made cumulative when rendered, to keep `observe` cheap."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -80,7 +80,7 @@ def _label_text(labels: Labels, values: Labels) -> str:
 
 
 def _escape(value: str) -> str:
-    # Lone surrogates come from bytes that are no UTF-8; a scrape must not fail for them.
+    # Lone surrogates come from bytes that are not UTF-8; a scrape must not fail because of them.
     text = value.encode("utf-8", "replace").decode()
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 

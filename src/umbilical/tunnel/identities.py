@@ -1,6 +1,6 @@
-"""Who a peer has proved to be, by its certificate; and the file of rules that says what follows from it.
+"""Identities of peers from their certificates, and the file of rules that applies to them.
 
-The file is looked at when an agent connects. One that cannot be used changes nothing: the rules from before stay.
+The file is checked when an agent connects. If it cannot be used, the previous rules stay in use.
 """
 
 import logging
@@ -22,7 +22,7 @@ _MOST_REMEMBERED: Final = 256
 
 
 def proved_by(tls: ssl.SSLObject | None) -> tuple[str, ...]:
-    """The identities in a certificate that the handshake has verified; none without one."""
+    """Return the identities in the verified certificate of a peer; none without a certificate."""
     certificate: Any = tls.getpeercert() if tls is not None else None
     if not certificate:
         return ()
@@ -34,30 +34,30 @@ def proved_by(tls: ssl.SSLObject | None) -> tuple[str, ...]:
 
 
 class ClientGate:
-    """Who may ask for tunnels over TLS. It remembers: clients come by the thousand with one certificate."""
+    """Decides which clients may open tunnels over TLS. Cached: thousands of connections share a certificate."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
         self._allowed: Final = allowed
-        self._verdicts: Final[dict[bytes, str]] = {}
+        self._refusals: Final[dict[bytes, str]] = {}
 
     def refusal(self, tls: ssl.SSLObject | None) -> str:
-        """Why not; empty if it may."""
+        """Return the reason of a refusal; empty if allowed."""
         der = tls.getpeercert(True) if tls is not None else None
         if der is None:
             return ""
-        verdict = self._verdicts.get(der)
-        if verdict is None:
-            if len(self._verdicts) >= _MOST_REMEMBERED:
-                self._verdicts.clear()
-            verdict = self._verdicts[der] = client_refusal(proved_by(tls), self._allowed)
-        return verdict
+        refusal = self._refusals.get(der)
+        if refusal is None:
+            if len(self._refusals) >= _MOST_REMEMBERED:
+                self._refusals.clear()
+            refusal = self._refusals[der] = client_refusal(proved_by(tls), self._allowed)
+        return refusal
 
 
 class AgentGate:
-    """Which agent may announce what. Without a file agents are believed, as upstream believes them."""
+    """Decides which identifiers an agent may announce. Without a file all are allowed, as upstream."""
 
     def __init__(self, path: Path | None, token_identity: str) -> None:
-        """Raises StartupError when the file cannot be used now."""
+        """Raises StartupError when the file cannot be used."""
         self._path: Final = path
         self._token_identity: Final = token_identity
         self._stamp: tuple[int, int, int] | None = None
@@ -66,7 +66,7 @@ class AgentGate:
             self._rules = self._read(path)
 
     def refusal(self, tls: ssl.SSLObject | None, identifiers: AgentIdentifiers) -> str:
-        """Why not; empty if it may."""
+        """Return the reason of a refusal; empty if allowed."""
         self._look()
         if self._rules is None:
             return ""
@@ -81,10 +81,10 @@ class AgentGate:
             return
         try:
             self._rules = self._read(path)
-            logger.info("rules of agents' identities reloaded file=%s", path)
+            logger.info("agent identity rules reloaded file=%s", path)
         except StartupError as error:
-            cause = causes.Cause("UMB347", error.why)
-            text = "%s changed rules of agents' identities are not used, those from before stay file=%s: %s"
+            cause = causes.FailureCause("UMB347", error.why)
+            text = "%s changed agent identity rules cannot be used, the previous ones stay in use file=%s: %s"
             logger.warning(text, cause.code, path, cause.text, extra=cause.fields)
 
     def _read(self, path: Path) -> AgentRules:
@@ -94,9 +94,7 @@ class AgentGate:
         except (OSError, ValueError) as error:
             why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
             remedy = "write one line per identity: CN=konnectivity-agent default-route=true"
-            raise StartupError(
-                "UMB347", f"cannot use the rules of agents' identities in {path}", why, remedy
-            ) from error
+            raise StartupError("UMB347", f"cannot use the agent identity rules in {path}", why, remedy) from error
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

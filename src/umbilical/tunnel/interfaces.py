@@ -1,4 +1,4 @@
-"""What the tunnel asks of rooms that it does not import: small Protocols, fulfilled by shape, introduced by `cli`."""
+"""Protocols of what the tunnel needs from rooms that it does not import; `cli` passes the implementations."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -15,18 +15,18 @@ class AgentAuthenticator(Protocol):
 
 class ServerCounter(Protocol):
     def server_count(self) -> int | None:
-        """How many servers there are as far as is known now; None when nothing is known yet."""
+        """Number of servers; None until it is known."""
 
     def published_addresses(self) -> Sequence[tuple[str, int]]:
-        """Hosts and ports at which servers say that agents reach them, each its own."""
+        """Hosts and ports that servers publish for agents, one per server."""
 
     async def run(self) -> None:
         """Keep counting until cancelled."""
 
 
-class LeasePublisher(Protocol):
+class Publisher(Protocol):
     async def run(self) -> None:
         """Publish and renew until cancelled."""
 
     async def withdraw(self) -> None:
-        """Take the lease away; bounded in time."""
+        """Delete the lease; bounded in time."""

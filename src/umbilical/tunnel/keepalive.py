@@ -1,4 +1,4 @@
-"""Is the peer still there? A PING after silence, and a time limit for its answer."""
+"""Detects dead or silent peers by HTTP/2 PINGs and TCP counters."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _PING_PAYLOAD: Final = b"umbilica"
 
 
 class Heartbeat(Handler):
-    """Ticks for one connection as long as that lives; anything the peer sends counts as an answer."""
+    """Pings a silent peer and closes the connection without an answer. Anything that the peer sends is an answer."""
 
     def __init__(self, transport: Transport, keepalive: Keepalive) -> None:
         self._transport: Final = transport
@@ -31,7 +31,7 @@ class Heartbeat(Handler):
                 self._timer = self._loop.after(seconds, self)
 
     def _check(self, transport: Transport, now: float) -> float:
-        """Seconds until the next look; 0 when there is none, because the peer is lost."""
+        """Return seconds until the next check; 0 if the connection was closed."""
         answer_seconds = self._keepalive.answer_seconds
         if self._asked_at > transport.heard_at:
             if now - self._asked_at >= answer_seconds:
@@ -50,21 +50,21 @@ class Heartbeat(Handler):
 TICK_SECONDS: Final = 1.0
 QUIET_TICK_SECONDS: Final = 2.0
 SILENCE_SECONDS: Final = 2.0
-"""After the last activity: then the peer is asked for a sign of life, once."""
+"""Silence after activity before the peer is pinged once."""
 ANSWER_SECONDS: Final = 1.5
 LOSS_WINDOW_SECONDS: Final = 30.0
 LOSS_SEGMENTS: Final = 3
 LOSS_SHARE: Final = 0.05
-"""A healthy network loses a hundred times less, and the less it carries the more one lost segment would count. Each
-further loss doubles the kernel's patience, so that even a bad network loses few in half a minute."""
+"""A healthy network loses a hundred times less. LOSS_SEGMENTS avoids warnings on little traffic; it is low because the
+kernel doubles its timeout at each loss, so that a bad network too loses only a few segments in half a minute."""
 _PROBE_PAYLOAD: Final = b"alive???"
 
 
 class PathWatch(Handler):
-    """Notices within seconds that a peer which had something to do falls silent, long before keepalive gives it up.
+    """Detects within seconds that an active peer fell silent, long before keepalive closes the connection.
 
-    quiet -> active -> asked -> quiet          Costs one ping behind every burst of activity; nothing while all is idle.
-    It only tells: whether a connection is given up is keepalive's and the kernel's business.
+    quiet -> active -> asked -> quiet          One ping after each burst of activity; none while idle.
+    It only reports; keepalive and the kernel close connections.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -94,7 +94,7 @@ class PathWatch(Handler):
         now = self._loop.now
         has_heard = self._transport.heard_at != self._heard_at
         self._look(now)
-        if has_heard:  # else everything is lost, which is silence
+        if has_heard:  # otherwise it is silence, not loss
             self._count_losses(now)
         self._timer = self._loop.after(TICK_SECONDS if self._active else QUIET_TICK_SECONDS, self)
 
@@ -130,8 +130,8 @@ class PathWatch(Handler):
         self._has_told = True
         facts = tcp_facts(self._transport.channel.sock)
         if facts is not None and facts.unacknowledged == 0 and facts.sent_again > self._sent_again_when_asked:
-            # The ping got through with pains: its answer has no easier way. That holds once; from a network that loses
-            # nothing more, silence is the peer's.
+            # The ping arrived after retransmissions, so its answer may need some too: report loss. Without further
+            # retransmissions the next silence is the peer's.
             self._sent_again_when_asked = facts.sent_again
             lost, sent = facts.sent_again - self._sent_again, facts.segments_out - self._sent
             self._transport.on_loss(lost, sent, now - self._window_at)

@@ -1,4 +1,4 @@
-"""Listening sockets of the data plane: Unix with the right mode, TCP, and what happens when files run out."""
+"""Listening sockets of the data plane: Unix and TCP; pauses when file descriptors run out."""
 
 import errno
 import logging
@@ -19,10 +19,10 @@ logger = logging.getLogger(__name__)
 BACKLOG: Final = 4_096
 MOST_ACCEPTS_PER_TURN: Final = 64
 EXHAUSTED_SECONDS: Final = 0.1
-"""Rest after accept(2) found no free descriptor; the connection waits in the backlog meanwhile."""
+"""Pause after accept(2) found no free descriptor; connections wait in the backlog."""
 
 
-class Listener(Handler):
+class SocketListener(Handler):
     def __init__(self, loop: Loop, sock: socket.socket, accepted: Callable[[socket.socket], None]) -> None:
         self._loop: Final = loop
         self._sock: Final = sock
@@ -30,7 +30,7 @@ class Listener(Handler):
         self._open = True
         self._family: Final = int(sock.family)
         self._share = 1
-        """How many are taken in one turn: as many as lately came at once, so that hardly an accept finds nothing."""
+        """Connections to accept per turn: as many as recently arrived together, so that few calls find none."""
         self._filled_turn = -1
         loop.add_listener(sock.fileno(), self)
 
@@ -41,7 +41,7 @@ class Listener(Handler):
         for _ in range(self._share):
             if not self._open or not self._accept_one():
                 return
-        # The listener is level-triggered: whoever still waits is told of in the very next turn.
+        # The listener is level-triggered: connections that still wait are reported in the next turn.
         turn = self._loop.turns
         if turn == self._filled_turn + 1 and self._share < MOST_ACCEPTS_PER_TURN:
             self._share += 1
@@ -49,8 +49,8 @@ class Listener(Handler):
 
     def _accept_one(self) -> bool:
         try:
-            # `accept` would ask three of its own properties for every socket. It calls `_accept` too, which is in every
-            # CPython but in no published type.
+            # `accept` would read three properties per socket. It calls `_accept`, which every CPython has but typeshed
+            # does not declare.
             descriptor, _ = self._sock._accept()  # type: ignore[attr-defined]
         except BlockingIOError:
             self._share = max(1, self._share >> 1)
@@ -64,14 +64,14 @@ class Listener(Handler):
         return True
 
     def accept_rest(self) -> None:
-        """Take everybody who has connected already; their system told them that we did."""
+        """Accept all that are in the backlog: their kernel has reported a connection already."""
         for _ in range(BACKLOG):
             if not self._open or not self._accept_one():
                 return
 
     def _accept_failed(self, error: OSError) -> None:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-            logger.error("cannot accept connections: %s; resting", error.strerror)
+            logger.error("cannot accept connections: %s; pausing", error.strerror)
             self._loop.remove(self._sock.fileno())
             self._loop.after(EXHAUSTED_SECONDS, self)
 
@@ -126,7 +126,7 @@ def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
 
 
 def listen_unix(frontend: UnixFrontend) -> socket.socket:
-    """Mode 0770 from the first moment; a stale socket file is replaced, anything else is refused."""
+    """Create the socket file with mode 0770; an old socket file is replaced, another kind of file is an error."""
     path = frontend.path
     _clear(path, frontend.replace_existing)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
@@ -148,13 +148,13 @@ def listen_unix(frontend: UnixFrontend) -> socket.socket:
 
 
 def _tell_replaced(path: Path) -> None:
-    """Of a server that was killed only the file is left; one that lives loses its clients to us."""
+    """Warn: a killed server leaves its socket file behind; a running one loses its clients to us."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC) as probe:
         code = probe.connect_ex(str(path))
     if code == errno.ECONNREFUSED:
-        cause = causes.Cause("UMB410", "nobody listens on it; a server before us did not end by itself")
+        cause = causes.FailureCause("UMB410", "no process listens on it; a previous server was killed")
     else:
-        cause = causes.Cause("UMB411", "another server listens on it and gets no more clients")
+        cause = causes.FailureCause("UMB411", "another server listens on it and receives no more clients")
     logger.warning("%s replaced the socket file %s: %s", cause.code, path, cause.text, extra=cause.fields)
 
 
@@ -162,7 +162,7 @@ def _clear(path: Path, replace: bool) -> None:
     try:
         mode = os.lstat(path).st_mode
     except OSError:
-        return  # not there, or bind will say why
+        return  # missing, or `bind` reports the error
     if replace and stat.S_ISSOCK(mode):
         _tell_replaced(path)
         path.unlink(missing_ok=True)
@@ -170,6 +170,6 @@ def _clear(path: Path, replace: bool) -> None:
         raise StartupError(
             "UMB024",
             f"cannot listen on the Unix socket {path}",
-            "a file that is not a socket is in the way",
+            "the path exists and is not a socket",
             f"remove or rename it: ls -l {path}",
         )

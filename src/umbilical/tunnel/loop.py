@@ -1,7 +1,7 @@
 """The data plane's loop: edge-triggered epoll, one flush per turn, no task and no timer per tunnel.
 
-`turn` serves the data plane's descriptors itself and returns what happened on the others, which lets asyncio run
-on the same thread and the same epoll (event_loop.py). An exception of one handler closes that handler alone.
+`turn` serves the data plane's descriptors and returns the events of all others, which lets asyncio run on the same
+thread and the same epoll (event_loop.py). An exception in one handler closes that handler only.
 """
 
 import heapq
@@ -13,35 +13,35 @@ IN: Final = select.EPOLLIN
 OUT: Final = select.EPOLLOUT
 HANGUP: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 BOTH_ENDED: Final = select.EPOLLHUP | select.EPOLLERR
-"""Part of HANGUP: no byte can go either way. A peer that only ended its own side does not raise it."""
+"""Part of HANGUP: both directions are closed. A peer that only ended its own side does not raise it."""
 _EDGE: Final = select.EPOLLET
 _RDHUP: Final = select.EPOLLRDHUP
 MAX_EVENTS: Final = 256
 CANCELLED_TIMERS_KEPT: Final = 64
-"""More are cleared away, once they are the majority."""
+"""More are removed once they are the majority."""
 
 
 class Handler:
-    """What the loop calls. Every method returns soon and never blocks."""
+    """Callbacks of the loop. No method may block."""
 
     def on_events(self, mask: int) -> None:
-        """The descriptor is ready; edge-triggered, so remember what was not used up."""
+        """The descriptor is ready. Edge-triggered: remember readiness that was not used up."""
 
     def on_again(self) -> None:
-        """A second look that was asked for with `Loop.again`."""
+        """`Loop.again` was called in the previous turn."""
 
     def on_flush(self) -> None:
-        """The turn is over and `Loop.touch` was called: send what has gathered."""
+        """The turn ends and `Loop.touch` was called: send what is buffered."""
 
     def on_timer(self) -> None:
-        """The time asked for with `Loop.after` has come."""
+        """The time passed to `Loop.after` has elapsed."""
 
     def on_crash(self, error: Exception) -> None:
-        """One of the methods above raised: a bug of ours. Close what this handler owns; raise nothing."""
+        """A method above raised, which is a bug. Close what this handler owns; raise nothing."""
 
 
 class Timer:
-    """What `Loop.after` returns; without a handler it was cancelled or has fired."""
+    """Returned by `Loop.after`; has no handler once cancelled or fired."""
 
     def __init__(self, handler: Handler) -> None:
         self.handler: Handler | None = handler
@@ -52,83 +52,83 @@ class Loop:
         self._epoll: Final = select.epoll()
         self._handlers: Final[dict[int, Handler]] = {}
         self._fresh: Final[set[int]] = set()
-        """Added since the last poll: an event of that number in hand is its predecessor's."""
+        """Added since the last poll: a pending event for this number belongs to the previous descriptor."""
         self._again: list[Handler] = []
         self._dirty: list[Handler] = []
         self._timers: Final[list[tuple[float, int, Timer]]] = []
         self._cancelled_timers = 0
         self._timer_serial = 0
         self.now = time.monotonic()
-        """The time at which this turn began."""
+        """Start time of this turn."""
         self.turns = 0
         self.asyncio_called = False
-        """A handler scheduled something in asyncio, which must get its turn now."""
+        """A handler scheduled something in asyncio, which must run now."""
 
     def add(self, descriptor: int, handler: Handler, writable: bool) -> None:
-        """Watch for input and hang-up, and for room to write if asked; edge-triggered."""
+        """Watch for input, hang-up and, if `writable`, for room to write; edge-triggered."""
         self._handlers[descriptor] = handler
         self._fresh.add(descriptor)
         self._epoll.register(descriptor, IN | _RDHUP | _EDGE | (OUT if writable else 0))
 
     def watch_writable(self, descriptor: int) -> None:
-        """From now on tell of room to write too. Not asked for at first: a Unix socket would tell at every read."""
+        """Also watch for room to write. Not from the start: a Unix socket would raise it at every read."""
         self._epoll.modify(descriptor, IN | OUT | _RDHUP | _EDGE)
 
     def add_listener(self, descriptor: int, handler: Handler) -> None:
-        """Level-triggered: a turn takes a share of the waiting connections and comes back for more."""
+        """Level-triggered: connections left in the backlog are reported again in the next turn."""
         self._handlers[descriptor] = handler
         self._fresh.add(descriptor)
         self._epoll.register(descriptor, IN)
 
     def replace(self, descriptor: int, handler: Handler) -> None:
-        """Another handler takes over a descriptor that is watched already."""
+        """Change the handler of a watched descriptor."""
         self._handlers[descriptor] = handler
 
     def remove(self, descriptor: int) -> None:
-        """Stop watching; call it before the descriptor is closed."""
+        """Stop watching. Call it before closing the descriptor."""
         if self._handlers.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
 
     def forget(self, descriptor: int) -> None:
-        """Like `remove`, for a descriptor that is closed right behind this call: the kernel then unregisters it."""
+        """Like `remove`, for a descriptor that is closed right after this call: the kernel then unregisters it."""
         self._handlers.pop(descriptor, None)
 
     def again(self, handler: Handler) -> None:
-        """Call `on_again` in the next turn, which will then not sleep."""
+        """Call `on_again` in the next turn, without sleeping before it."""
         self._again.append(handler)
 
     def touch(self, handler: Handler) -> None:
-        """Call `on_flush` at the end of this turn; the handler sees to it that it asks once."""
+        """Call `on_flush` at the end of this turn. The handler must call this once per turn."""
         self._dirty.append(handler)
 
     def after(self, seconds: float, handler: Handler) -> "Timer":
-        """Call `on_timer` once, unless it is cancelled before."""
+        """Call `on_timer` once, unless cancelled."""
         timer = Timer(handler)
         self._timer_serial += 1
-        # Never before the time of this turn: one that sets itself anew would be due again at once, without end.
+        # Not before the time of this turn: a timer that sets itself again would loop forever.
         due = max(time.monotonic(), self.now) + seconds
         heapq.heappush(self._timers, (due, self._timer_serial, timer))
         return timer
 
     def cancel(self, timer: "Timer") -> None:
-        """Forget a timer that was set with `after`; one that has fired already is no matter."""
+        """Cancel a timer of `after`; does nothing if it has fired."""
         if timer.handler is None:
             return
         timer.handler = None
         self._cancelled_timers += 1
-        # An hour's keepalive of a connection that lived a second must not stay for an hour.
+        # The hour-long keepalive timer of a connection that lasted a second must not stay for an hour.
         if self._cancelled_timers > CANCELLED_TIMERS_KEPT and self._cancelled_timers > len(self._timers) >> 1:
             self._timers[:] = [entry for entry in self._timers if entry[2].handler is not None]
             heapq.heapify(self._timers)
             self._cancelled_timers = 0
 
     def turn(self, timeout: float | None) -> list[tuple[int, int]]:
-        """Wait, serve the data plane once, flush; return the events of descriptors that are not the data plane's."""
+        """Wait, serve the data plane once, flush; return the events of all other descriptors."""
         if self._dirty:  # touched from outside a turn
             self._flush()
         again = self._again
         self._again = []
-        ready = self._epoll.poll(self._patience(timeout, bool(again or self._dirty)), MAX_EVENTS)
+        ready = self._epoll.poll(self._timeout(timeout, bool(again or self._dirty)), MAX_EVENTS)
         self.now = time.monotonic()
         self.turns += 1
         foreign: list[tuple[int, int]] = []
@@ -157,7 +157,7 @@ class Loop:
             self._flush()
         return foreign
 
-    def _patience(self, timeout: float | None, busy: bool) -> float:
+    def _timeout(self, timeout: float | None, busy: bool) -> float:
         if busy:
             return 0.0
         if self._timers:
@@ -204,7 +204,7 @@ class Loop:
 
 
 class Deadlines(Handler):
-    """Many handlers with the same patience, oldest first, and one timer for all of them."""
+    """One timer for many handlers with the same timeout, oldest first."""
 
     def __init__(self, loop: Loop, seconds: float) -> None:
         self._loop: Final = loop
@@ -213,7 +213,7 @@ class Deadlines(Handler):
         self._armed = False
 
     def add(self, handler: Handler) -> None:
-        """Call its `on_timer` unless it is discarded in time. Adding it again starts its time anew."""
+        """Call its `on_timer` unless it is discarded before. Adding it again restarts its timeout."""
         self._due.pop(handler, None)
         self._due[handler] = self._loop.now + self._seconds
         if not self._armed:
@@ -227,7 +227,7 @@ class Deadlines(Handler):
         return len(self._due)
 
     def on_timer(self) -> None:
-        # Armed until the end: a handler that comes back from its own deadline must not set a second timer.
+        # Stays armed here: a handler that adds itself again must not set a second timer.
         now = self._loop.now
         while self._due:
             handler = next(iter(self._due))

@@ -1,7 +1,7 @@
-"""What a server and an agent count, in Prometheus' text format 0.0.4 under upstream's names, labels and buckets.
+"""Metrics of server and agent, with upstream's names, labels and buckets.
 
-Counters live here and only grow; gauges are read from the real tables at each scrape, so that they cannot drift.
-HELP texts that upstream's own tests compare are its.
+Counters are kept here; gauges are read from the real tables at each scrape, so that they cannot drift. HELP texts
+that upstream's tests compare are copied from upstream.
 """
 
 import os
@@ -17,7 +17,7 @@ from umbilical.wire.packets import TYPE_NAMES
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 UNKNOWN_PACKET: Final = len(TYPE_NAMES)
-"""The index at which packets of unknown types are counted."""
+"""Index of the count of packets of unknown types."""
 
 _SERVER: Final = "konnectivity_network_proxy_server_"
 _AGENT: Final = "konnectivity_network_proxy_agent_"
@@ -43,18 +43,18 @@ def _render_streams(
         for kind, count in enumerate(counts)
         if count
     }
-    text = "Packets received and sent, by where they went and what they were."
+    text = "Packets received and sent, by segment and packet type."
     out.counter(f"{prefix}stream_packets_total", text, ("segment", "packet_type"), samples)
-    text = "Streams that broke, by segment, gRPC status code and the packet at hand."
+    text = "Streams that failed, by segment, gRPC status code and type of the current packet."
     out.counter(f"{prefix}stream_errors_total", text, ("segment", "code", "packet_type"), errors)
 
 
 class CertificateMetrics:
-    """What a process presents in handshakes and whom it trusts, told by whoever loads the files (certificates.py)."""
+    """Expiry and reloads of certificates and CAs; certificates.py reports them."""
 
     def __init__(self) -> None:
         self.expiry: dict[Labels, float] = {}
-        """Unix time by role and file, as of the files in use."""
+        """Unix time by role and file, of the files in use."""
         self._reloads: dict[Labels, float] = {}
 
     def reloaded(self, role: str, result: str) -> None:
@@ -62,28 +62,28 @@ class CertificateMetrics:
         add(self._reloads, (role, result))
 
     def render(self, out: Exposition) -> None:
-        text = "When the certificate in use ends, and when the last CA of the bundle does, in Unix time."
+        text = "Expiry time of the certificate in use and of the last CA in the bundle, in Unix time."
         out.gauge("umbilical_certificate_expiry_timestamp_seconds", text, ("role", "file"), self.expiry)
-        text = "Changed files that were put in use, and those that could not be."
+        text = "Reloads of changed certificate files, by result."
         out.counter("umbilical_certificate_reloads_total", text, ("role", "result"), self._reloads)
 
 
 class ServerGauges(Record):
-    """How many of each there are at this moment, counted in the server's own tables."""
+    """Current numbers, counted in the server's tables."""
 
     proxy_streams: int = 0
     connect_streams: int = 0
     http_connections: int = 0
     ready_backends: Mapping[str, int] = MappingProxyType({})
-    """By strategy; every configured one is named, also with 0."""
+    """By strategy; includes every configured one, also with 0."""
     pending_dials: int = 0
     established_connections: int = 0
     full_receive_channels: int = 0
-    """Client streams that we do not read from because their agent's side is full."""
+    """Client streams that are not read because the buffer to their agent is full."""
 
 
 class ServerMetrics:
-    """What a server counts. The packet lists are indexed by packet type, hot code adds to them in place."""
+    """Counters of a server. The packet lists are indexed by packet type; hot code increments them in place."""
 
     def __init__(self) -> None:
         self.from_client = _packet_counts()
@@ -107,7 +107,7 @@ class ServerMetrics:
         self.dial_failures[reason] = self.dial_failures.get(reason, 0) + 1
 
     def stream_error(self, segment: str, code: str, packet_type: str = "Unknown") -> None:
-        """`code` is a gRPC code's name, such as Unavailable. The regular end of a stream is no error."""
+        """`code` is a gRPC code's name, such as Unavailable. The regular end of a stream is not an error."""
         add(self._stream_errors, (segment, code, packet_type))
 
     def lease_delete(self, status: int, reason: str, seconds: float) -> None:
@@ -143,12 +143,12 @@ class ServerMetrics:
             streams["Proxy",] = gauges.proxy_streams
         if self._once_used("Connect", gauges.connect_streams or sum(self.from_agent)):
             streams["Connect",] = gauges.connect_streams
-        text = "Streams open now, by gRPC method."
+        text = "Open streams, by gRPC method."
         out.gauge(f"{_SERVER}grpc_connections", text, ("service_method",), streams)
-        text = "Connections of HTTP CONNECT clients open now."
+        text = "Open connections of HTTP CONNECT clients."
         out.single_gauge(f"{_SERVER}http_connections", text, gauges.http_connections)
         if self._once_used("full", gauges.full_receive_channels):
-            text = "Client streams held back now because their agent's side is full, by gRPC method."
+            text = "Client streams paused because the buffer to their agent is full, by gRPC method."
             full: dict[Labels, float] = {("Proxy",): gauges.full_receive_channels}
             out.gauge(f"{_SERVER}full_receive_channels", text, ("service_method",), full)
         self._render_backends(out, gauges.ready_backends)
@@ -169,7 +169,7 @@ class ServerMetrics:
         text = "Number of konnectivity agent connected to the proxy server"
         by_strategy: dict[Labels, float] = {(strategy,): count for strategy, count in ready.items()}
         out.gauge(f"{_SERVER}ready_backends", text, ("proxy_strategy",), by_strategy)
-        # Upstream shows the strategy that it wrote last, which is a matter of chance; the largest says as much.
+        # Upstream shows the strategy that it updated last, which is random; we show the largest.
         text += ". DEPRECATED, please use ready_backends"
         out.single_gauge(f"{_SERVER}ready_backend_connections", text, max(ready.values(), default=0))
 
@@ -177,29 +177,29 @@ class ServerMetrics:
         text = "Number of dial failures observed. Multiple failures can occur for a single dial request."
         failures: dict[Labels, float] = {(reason,): count for reason, count in self.dial_failures.items()}
         out.counter(f"{_SERVER}dial_failure_count", text, ("reason",), failures)
-        text = "Seconds from a dial request to the agent's answer."
+        text = "Time from a dial request to the agent's response in seconds."
         out.histogram(f"{_SERVER}dial_duration_seconds", text, (), {(): self.dial_seconds})
-        text = "Seconds that a write to a client took."
+        text = "Duration of writes to clients in seconds."
         out.histogram(f"{_SERVER}frontend_write_duration_seconds", text, (), {(): self.frontend_write_seconds})
-        text = "Seconds that connections lived, from the answered dial to the close."
+        text = "Duration of connections in seconds, from the dial response to the close."
         out.histogram(f"{_SERVER}connection_duration_seconds", text, (), {(): self.connection_seconds})
 
     def _render_leases(self, out: Exposition) -> None:
-        text = "Expired leases of other servers that this server removed."
+        text = "Expired leases of other servers that this server deleted."
         out.counter(f"{_SERVER}culled_leases_count", text, (), {(): self.culled_leases})
         status, reason = "http_status_code", "reason"
-        text = "Lease deletions asked of the Kubernetes API, by HTTP status and reason."
+        text = "Lease deletions requested from the Kubernetes API, by HTTP status and reason."
         out.counter(f"{_SERVER}lease_delete_total", text, (status, reason), self._lease_deletes)
-        text = "Lease lists asked of the Kubernetes API, by HTTP status and reason."
+        text = "Lease lists requested from the Kubernetes API, by HTTP status and reason."
         out.counter(f"{_SERVER}lease_list_total", text, (status, reason), self._lease_lists)
-        text = "Seconds that lease deletions took."
+        text = "Duration of lease deletions in seconds."
         out.histogram(f"{_SERVER}lease_delete_latency_seconds", text, (status,), self._lease_delete_seconds)
-        text = "Seconds that lease lists took."
+        text = "Duration of lease lists in seconds."
         out.histogram(f"{_SERVER}lease_list_latency_seconds", text, (status,), self._lease_list_seconds)
 
 
 class AgentGauges(Record):
-    """How many of each there are at this moment, counted in the agent's own tables."""
+    """Current numbers, counted in the agent's tables."""
 
     open_server_connections: int = 0
     known_server_count: int = 0
@@ -207,7 +207,7 @@ class AgentGauges(Record):
 
 
 class AgentMetrics:
-    """What an agent counts. Segments are named as on the server: `to_agent` is what this agent received."""
+    """Counters of an agent. Segments are named as on the server: `to_agent` is what this agent received."""
 
     def __init__(self) -> None:
         self.from_agent = _packet_counts()
@@ -226,7 +226,7 @@ class AgentMetrics:
         self.endpoint_dial_failures[reason] = self.endpoint_dial_failures.get(reason, 0) + 1
 
     def stream_error(self, segment: str, code: str, packet_type: str = "Unknown") -> None:
-        """Counts for the deprecated `server_connection_failure_count` too."""
+        """Also counts in the deprecated `server_connection_failure_count`."""
         add(self._stream_errors, (segment, code, packet_type))
         direction = "to_server" if segment == "from_agent" else "from_server"
         self.server_connection_failures[direction] = self.server_connection_failures.get(direction, 0) + 1
@@ -236,15 +236,15 @@ class AgentMetrics:
         observe(self._lease_list_seconds, (str(status),), _AGENT_LATENCY, seconds)
 
     def lease_watch(self, status: int, reason: str, _seconds: float) -> None:
-        """Upstream counts its watches as lists. How long one lasts is the API server's choice and not kept."""
+        """Upstream counts its watches as lists. The API server chooses the duration of a watch, so it is not kept."""
         add(self._lease_watches, (str(status), reason))
 
     def render(self, gauges: AgentGauges) -> bytes:
         out = Exposition()
-        # All three from the start: upstream's tests wait for the first and the last to be present with 0.
+        # Present from the start, with 0: upstream's tests wait for the first and the last.
         text = "Current number of open server connections."
         out.single_gauge(f"{_AGENT}open_server_connections", text, gauges.open_server_connections)
-        text = "Servers that this agent tries to be connected to."
+        text = "Number of servers that this agent connects to."
         out.single_gauge(f"{_AGENT}known_server_count", text, gauges.known_server_count)
         text = "Current number of open endpoint connections."
         out.single_gauge(f"{_AGENT}open_endpoint_connections", text, gauges.open_endpoint_connections)
@@ -257,47 +257,49 @@ class AgentMetrics:
         return out.render()
 
     def _render_dials(self, out: Exposition) -> None:
-        text = "Seconds that dials to endpoints took."
+        text = "Duration of dials to endpoints in seconds."
         out.histogram(f"{_AGENT}dial_duration_seconds", text, (), {(): self.dial_seconds})
         text = "Number of failures dialing the remote endpoint, by reason (example: timeout)."
         failures: dict[Labels, float] = {(reason,): count for reason, count in self.endpoint_dial_failures.items()}
         out.counter(f"{_AGENT}endpoint_dial_failure_total", text, ("reason",), failures)
         text = "Failures to send to or receive from a server. DEPRECATED, please use stream_errors_total"
-        broken: dict[Labels, float] = {(way,): count for way, count in self.server_connection_failures.items()}
+        broken: dict[Labels, float] = {
+            (direction,): count for direction, count in self.server_connection_failures.items()
+        }
         out.counter(f"{_AGENT}server_connection_failure_count", text, ("direction",), broken)
 
     def _render_leases(self, out: Exposition) -> None:
         code, reason = "http_response_code", "reason"
-        text = "Lists of server leases asked of the Kubernetes API, by HTTP status and reason."
+        text = "Lists of server leases requested from the Kubernetes API, by HTTP status and reason."
         out.counter(f"{_AGENT}lease_lists_total", text, (code, reason), self._lease_lists)
-        text = "Watches of server leases asked of the Kubernetes API, by HTTP status and reason."
+        text = "Watches of server leases requested from the Kubernetes API, by HTTP status and reason."
         out.counter(f"{_AGENT}lease_watches_total", text, (code, reason), self._lease_watches)
-        text = "Seconds that lists of server leases took."
+        text = "Duration of lists of server leases in seconds."
         out.histogram(f"{_AGENT}lease_list_latency_seconds", text, (code,), self._lease_list_seconds)
 
 
 def render_process(out: Exposition) -> None:
     build: dict[Labels, float] = {(__version__, ".".join(map(str, sys.version_info[:3]))): 1}
-    out.gauge("umbilical_build_info", "Which Umbilical this is, and on which Python.", ("version", "python"), build)
+    out.gauge("umbilical_build_info", "Version of Umbilical and of Python.", ("version", "python"), build)
     try:
         _render_proc_files(out)
-    except OSError:  # no /proc here, or no file left to open it with: the other metrics still tell something
+    except OSError:  # no /proc, or no free file descriptor: the other metrics are still served
         return
 
 
 def _render_proc_files(out: Exposition) -> None:
     with open("/proc/self/stat", encoding="ascii", errors="replace") as stat_file:
-        # The command's name stands in parentheses and may hold spaces; the fields after it count from 3, proc(5).
+        # The command's name is in parentheses and may contain spaces; the fields after it start at 3, proc(5).
         fields = stat_file.read().rpartition(")")[2].split()
     ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     cpu_seconds = (int(fields[11]) + int(fields[12])) / ticks
     out.counter("process_cpu_seconds_total", "User and system CPU time, in seconds.", (), {(): cpu_seconds})
     out.single_gauge("process_virtual_memory_bytes", "Virtual memory, in bytes.", int(fields[20]))
     out.single_gauge("process_resident_memory_bytes", "Resident memory, in bytes.", int(fields[21]) * page)
-    # Listing the folder opens one file more than there were.
+    # Listing the folder itself opens one descriptor.
     out.single_gauge("process_open_fds", "Open file descriptors.", len(os.listdir("/proc/self/fd")) - 1)
     started = _boot_time() + int(fields[19]) / ticks
-    out.single_gauge("process_start_time_seconds", "When the process started, in Unix time.", started)
+    out.single_gauge("process_start_time_seconds", "Start time of the process in Unix time.", started)
 
 
 def _boot_time() -> float:

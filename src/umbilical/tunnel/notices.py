@@ -9,7 +9,7 @@ from typing import Final
 from umbilical.konnectivity.commands import ReportHealth, ReportRedial
 from umbilical.konnectivity.dial_failure import PROBE_ADDRESS
 from umbilical.konnectivity.links import AgentLink, Tunnel
-from umbilical.tunnel.causes import NEXT, Cause, log_fields
+from umbilical.tunnel.causes import NEXT, FailureCause, log_fields
 
 logger = logging.getLogger(__name__)
 tunnels = logging.getLogger("umbilical.tunnels")
@@ -66,7 +66,7 @@ def report_health(command: ReportHealth) -> None:
     if not link.sick:
         logger.info("agent is chosen again agent=%s: %s", link.agent_id, command.cause)
         return
-    cause = Cause("UMB412", command.cause)
+    cause = FailureCause("UMB412", command.cause)
     logger.warning(
         "%s agent is last choice agent=%s tunnels=%d dials=%d: %s",
         cause.code,
@@ -92,7 +92,7 @@ def report_redial(command: ReportRedial) -> None:
 
 
 def report_networks(link: AgentLink, texts: list[str]) -> None:
-    cause = Cause("UMB413", f"cidr identifiers that are not networks: {', '.join(texts)[:200]!r}")
+    cause = FailureCause("UMB413", f"cidr identifiers that are not networks: {', '.join(texts)[:200]!r}")
     logger.warning("%s agent=%s: %s", cause.code, link.agent_id, cause.text, extra=cause.fields)
 
 
@@ -130,7 +130,7 @@ def client_stuck(tunnel: Tunnel, text: str, now: float) -> None:
 
 
 def _warn_slow(tunnel: Tunnel, text: str) -> None:
-    cause = Cause("UMB403", text)
+    cause = FailureCause("UMB403", text)
     logger.warning(
         "%s dial=%d connection=%d agent=%s target=%s: %s",
         cause.code,

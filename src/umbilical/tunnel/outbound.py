@@ -1,4 +1,4 @@
-"""Reaching the server: name, TCP, and the way through HTTPS_PROXY, as grpc-go does it. Control plane, on asyncio."""
+"""Connecting to a server: name lookup, TCP, and HTTPS_PROXY, as grpc-go does. Runs on asyncio."""
 
 import asyncio
 import base64
@@ -15,13 +15,13 @@ from umbilical.wire.errors import ProtocolViolation
 KEEPALIVE_SECONDS: Final = 15
 """Go's default for TCP keepalive probes."""
 USER_TIMEOUT_MILLISECONDS: Final = 20_000
-"""Unacknowledged bytes for this long end the connection; grpc-go sets it whenever keepalive is on."""
+"""The kernel ends a connection with bytes unacknowledged for this long; grpc-go sets it with keepalive."""
 
 MAX_REPLY_BYTES: Final = 64 * 1024
 Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
 """One answer of getaddrinfo."""
 Address = tuple[socket.AddressFamily, tuple[Any, ...]]
-"""Where one connect goes: the family, and what the socket is given."""
+"""Address family and socket address of one connect."""
 
 
 def display(host: str, port: int) -> str:
@@ -29,9 +29,9 @@ def display(host: str, port: int) -> str:
 
 
 async def connect(host: str, port: int, address: Address | None = None) -> socket.socket:
-    """A connected, non-blocking socket to the server, perhaps through a proxy. Raises OSError with the failing hop.
+    """Return a connected, non-blocking socket, possibly through a proxy. Raises OSError that names the failing hop.
 
-    With an address there is nothing to look up and nothing else to try.
+    With an address there is no lookup and no proxy.
     """
     if address is not None:
         return await _open([address])
@@ -55,9 +55,9 @@ async def connect(host: str, port: int, address: Address | None = None) -> socke
 
 
 def proxy_for(host: str, port: int) -> tuple[str, int, str] | None:
-    """Host, port and authorization of the proxy that the environment prescribes for the server; None: go direct.
+    """Return host, port and authorization of the proxy for the server; None: connect directly.
 
-    Raises OSError when the setting cannot be read.
+    Raises OSError for a malformed HTTPS_PROXY.
     """
     setting = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy") or ""
     if not setting or _is_local(host) or is_bypassed(host, port):
@@ -66,7 +66,7 @@ def proxy_for(host: str, port: int) -> tuple[str, int, str] | None:
         parts = urllib.parse.urlsplit(setting if "//" in setting else f"http://{setting}")
         port_given = parts.port
     except ValueError:
-        # What exactly is wrong would show the setting, and that may hold a password.
+        # Details could reveal a password.
         raise OSError("HTTPS_PROXY is not a URL with a host and a port") from None
     if not parts.hostname:
         return None
@@ -78,7 +78,7 @@ def proxy_for(host: str, port: int) -> tuple[str, int, str] | None:
 
 
 def is_proxied(host: str, port: int) -> bool:
-    """Whether a proxy looks the name up; one that cannot be read does so too, and fails with its reason at connect."""
+    """Whether a proxy resolves the name. True also for a malformed HTTPS_PROXY, which then fails at connect."""
     try:
         return proxy_for(host, port) is not None
     except OSError:
@@ -86,7 +86,7 @@ def is_proxied(host: str, port: int) -> bool:
 
 
 def _is_local(host: str) -> bool:
-    """Go never uses a proxy for this machine."""
+    """Like Go, never use a proxy for this machine."""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
@@ -115,7 +115,7 @@ def _names(entry: str, host: str, port: int) -> bool:
 
 
 def is_literal(host: str) -> bool:
-    """Whether the host is an address already: no answer of a resolver will ever change it."""
+    """Whether the host is an IP address, which needs no lookup."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         socket.inet_pton(family, host.partition("%")[0])
@@ -125,9 +125,9 @@ def is_literal(host: str) -> bool:
 
 
 async def look_up(host: str, port: int) -> list[Address]:
-    """Every address of a name, at least one. Raises OSError."""
+    """Return all addresses of a name, at least one. Raises OSError."""
     try:
-        # As bytes: for text, Python loads the tables of international names first, which an address does not need.
+        # As bytes: for text, Python loads the tables of international names.
         found = _ask(host.encode(), port) if is_literal(host) else await _ask_aside(host, port)
     except socket.gaierror as error:
         raise OSError(f"lookup {host}: {error.strerror or error}") from error
@@ -139,7 +139,7 @@ async def look_up(host: str, port: int) -> list[Address]:
 
 
 async def _open(addresses: Sequence[Address]) -> socket.socket:
-    """Connect to the first that lets us; the failure of the last is raised."""
+    """Connect to the first address that accepts; raise the failure of the last."""
     loop = asyncio.get_running_loop()
     failure = OSError("no address")
     for family, address in addresses:
@@ -148,7 +148,7 @@ async def _open(addresses: Sequence[Address]) -> socket.socket:
             await loop.sock_connect(sock, address)
         except OSError as error:
             sock.close()
-            words = os.strerror(error.errno) if error.errno else str(error)  # asyncio puts its own in strerror
+            words = os.strerror(error.errno) if error.errno else str(error)  # strerror has asyncio's own text
             failure = OSError(f"dial {display(str(address[0]), int(address[1]))}: {words}")
             continue
         except BaseException:
@@ -164,7 +164,7 @@ def _ask(host: str | bytes, port: int) -> Sequence[Found]:
 
 
 async def _ask_aside(host: str, port: int) -> Sequence[Found]:
-    """getaddrinfo in a daemon thread: asyncio would wait for its own threads at exit, and a lookup may hang."""
+    """Run getaddrinfo in a daemon thread: a hanging lookup in asyncio's own threads would delay the exit."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[Sequence[Found] | Exception] = loop.create_future()
 
@@ -181,7 +181,7 @@ async def _ask_aside(host: str, port: int) -> Sequence[Found]:
         try:
             loop.call_soon_threadsafe(settle, answer)
         except RuntimeError:
-            pass  # the loop has closed: the agent is leaving
+            pass  # the loop is closed: the agent is stopping
 
     threading.Thread(target=work, name="lookup", daemon=True).start()
     answer = await answered
@@ -191,7 +191,7 @@ async def _ask_aside(host: str, port: int) -> Sequence[Found]:
 
 
 def tune(sock: socket.socket) -> None:
-    """Options of a long-lived connection between agent and server."""
+    """Set the options of a long-lived connection between agent and server."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_SECONDS)
@@ -211,7 +211,7 @@ async def _ask_proxy(sock: socket.socket, target: str, authorization: str) -> No
         # One byte at a time: what follows the head belongs to TLS.
         piece = await loop.sock_recv(sock, 1)
         if not piece:
-            raise OSError("closed before it answered CONNECT")
+            raise OSError("closed the connection before it answered CONNECT")
         head += piece
         if piece == b"\n" or len(head) > MAX_REPLY_BYTES:
             reply = http1.parse_connect_reply(head, MAX_REPLY_BYTES)

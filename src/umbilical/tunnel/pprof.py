@@ -1,6 +1,6 @@
-"""What `/debug/pprof/` can honestly offer in Python: sampled stacks, stacks of threads and tasks, objects by type.
+"""`/debug/pprof/`: sampled stacks, stacks of threads and tasks, objects by type.
 
-The paths are Go's, the contents are text for people; `go tool pprof` cannot read them.
+The paths are Go's; the contents are plain text that `go tool pprof` cannot read.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ _TYPES_SHOWN: Final = 60
 _INDEX: Final = b"""<html>
 <head><title>/debug/pprof/</title></head>
 <body>
-<p>Text for people, not for <code>go tool pprof</code>.</p>
+<p>Plain text; <code>go tool pprof</code> cannot read it.</p>
 <ul>
-<li><a href="profile?seconds=5">profile</a>: where the threads were, 100 samples a second for <code>seconds</code>,
-as folded stacks (one line per stack with its count, which flame graph programs read)</li>
+<li><a href="profile?seconds=5">profile</a>: stacks of all threads, 100 samples per second for <code>seconds</code>,
+as folded stacks for flame graphs (one line per stack with its count)</li>
 <li><a href="goroutine">goroutine</a>: stacks of all threads and asyncio tasks</li>
 <li><a href="heap">heap</a>: objects that the garbage collector tracks, by type</li>
 </ul>
@@ -51,7 +51,7 @@ class Profiler:
             case "heap":
                 return 200, objects_by_type().encode("utf-8", "replace")
             case "symbol":
-                return 200, b"num_symbols: 0\n"  # Go's way to say that addresses cannot be looked up here
+                return 200, b"num_symbols: 0\n"  # Go's answer where addresses cannot be looked up
             case "trace":
                 return 501, b"execution traces exist in Go only\n"
         return 404, b"Unknown profile\n"
@@ -78,7 +78,7 @@ def _duration(seconds: str) -> float:
 
 
 def sample_stacks(seconds: float, stop: threading.Event) -> str:
-    """Look at every other thread again and again; return folded stacks, the most frequent first."""
+    """Sample every other thread; return folded stacks, the most frequent first."""
     counts: Counter[str] = Counter()
     own = threading.get_ident()
     deadline = time.monotonic() + seconds
@@ -98,7 +98,7 @@ def _folded(frame: FrameType | None) -> str:
 
 
 def stacks() -> str:
-    """Say where every thread and every asyncio task of this loop is."""
+    """Return the stacks of all threads and of all asyncio tasks of this loop."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts: list[str] = []
     for ident, frame in sys._current_frames().items():
@@ -112,4 +112,4 @@ def stacks() -> str:
 def objects_by_type() -> str:
     counts = Counter(f"{type(thing).__module__}.{type(thing).__qualname__}" for thing in gc.get_objects())
     lines = [f"{count:10d} {name}" for name, count in counts.most_common(_TYPES_SHOWN)]
-    return "\n".join([f"{sum(counts.values()):10d} in all", *lines, ""])
+    return "\n".join([f"{sum(counts.values()):10d} total", *lines, ""])

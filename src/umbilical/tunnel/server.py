@@ -14,7 +14,7 @@ from umbilical.tunnel.channel import Channel, TlsChannel
 from umbilical.tunnel.connect_frontend import HEAD_SECONDS, ConnectClient
 from umbilical.tunnel.grpc_frontend import GrpcTransport
 from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefused
-from umbilical.tunnel.listening import Listener, listen_tcp, listen_unix
+from umbilical.tunnel.listening import SocketListener, listen_tcp, listen_unix
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.outbound import tune
 from umbilical.tunnel.server_core import ServerCore
@@ -112,8 +112,8 @@ class Server:
         idle = settings.idle_tunnel_seconds
         self._reaper: Final = IdleReaper(self.core, idle) if idle > 0 else None
         self._accept_client: Final = self._accept_grpc if grpc_mode else self._accept_connect
-        self._frontend: Listener | None = None
-        self._agents: Listener | None = None
+        self._frontend: SocketListener | None = None
+        self._agents: SocketListener | None = None
         self._socket_file: tuple[int, int] | None = None
         """Device and inode of our own socket file, as long as we have one."""
 
@@ -131,8 +131,8 @@ class Server:
             agents.close()
             raise
         self._socket_file = _identity(frontend)
-        self._agents = Listener(self._loop, agents, self._accept_agent)
-        self._frontend = Listener(self._loop, clients, self._accept_client)
+        self._agents = SocketListener(self._loop, agents, self._accept_agent)
+        self._frontend = SocketListener(self._loop, clients, self._accept_client)
         self._agent_certificates.start()
         if self._frontend_certificates is not None:
             self._frontend_certificates.start()

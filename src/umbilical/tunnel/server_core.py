@@ -86,7 +86,7 @@ class ServerCore(Handler):
         """Why this client gets no tunnels; empty if it does."""
         refusal = self.client_gate.refusal(tls)
         if refusal and self.throttle.due(f"UMB414 {peer.rpartition(':')[0]}", self.loop.now) is not None:
-            cause = causes.Cause("UMB414", refusal)
+            cause = causes.FailureCause("UMB414", refusal)
             logger.warning("%s client refused peer=%s: %s", cause.code, peer, refusal, extra=cause.fields)
         return refusal
 

@@ -1,4 +1,4 @@
-"""A server as a process: health first, listeners, lease, signals, and the order in which it leaves."""
+"""The server process: health ports, listeners, lease, signals, and the order of its shutdown."""
 
 import asyncio
 import logging
@@ -7,22 +7,23 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from umbilical.tunnel.admin import ServerAdminRoutes, ServerHealthRoutes
-from umbilical.tunnel.daemon import StopRequests, end_task, open_http, own_task
+from umbilical.tunnel.daemon import StopRequests, end_task, own_task
 from umbilical.tunnel.event_loop import data_plane_of_running_loop
-from umbilical.tunnel.interfaces import AgentAuthenticator, LeasePublisher
+from umbilical.tunnel.http_server import open_http
+from umbilical.tunnel.interfaces import AgentAuthenticator, Publisher
 from umbilical.tunnel.metrics import ServerMetrics
 from umbilical.tunnel.server import Server
 from umbilical.tunnel.settings import ServerSettings
 
 logger = logging.getLogger(__name__)
 
-MakePublisher = Callable[[ServerMetrics], LeasePublisher]
+MakePublisher = Callable[[ServerMetrics], Publisher]
 
 
 async def run_server(
     settings: ServerSettings, authenticator: AgentAuthenticator | None, *, publish: MakePublisher | None = None
 ) -> int:
-    """Serve until a signal; the exit code. Raises StartupError, with nothing left open."""
+    """Serve until a signal; return the exit code. Raises StartupError, with nothing open."""
     async with AsyncExitStack() as stack:
         stop = StopRequests()
         stack.callback(stop.close)
@@ -37,7 +38,7 @@ async def run_server(
         publishing = own_task(publisher.run()) if publisher is not None else None
         logger.info("server ready to serve server=%s mode=%s", settings.server_id, settings.mode.value)
         await stop.first.wait()
-        # Beside the leave, not before it: an API that hangs must not keep agents from hearing of it.
+        # In parallel: an API server that hangs must not delay the notice to agents.
         withdrawing = None if publisher is None else own_task(_withdraw(publisher, publishing))
         code = await _leave(server, stop)
         if withdrawing is not None:
@@ -45,20 +46,20 @@ async def run_server(
     return code
 
 
-async def _withdraw(publisher: LeasePublisher, publishing: "asyncio.Task[Any] | None") -> None:
-    """First of all: while our tunnels end in peace nobody new shall look for us."""
+async def _withdraw(publisher: Publisher, publishing: "asyncio.Task[Any] | None") -> None:
+    """Delete the lease, so that no further agent connects while our tunnels end."""
     if publishing is not None:
         await end_task(publishing)
     await publisher.withdraw()
 
 
 async def _leave(server: Server, stop: StopRequests) -> int:
-    """Unready first, then no newcomers, then patience; a second signal ends the patience."""
+    """Become unready, stop accepting, wait for tunnels to end; a second signal ends the wait."""
     seconds = server.settings.graceful_shutdown_seconds
     server.stop_accepting()
     if seconds <= 0:
         return 0
-    logger.info("leaving: waiting up to %g s for %d tunnels", seconds, server.core.open_tunnels())
+    logger.info("shutting down: waiting up to %g s for %d tunnels to end", seconds, server.core.open_tunnels())
     server.announce_leave()
     waiting = own_task(server.until_idle(seconds))
     insisted = own_task(stop.second.wait())

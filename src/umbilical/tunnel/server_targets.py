@@ -1,7 +1,6 @@
-"""Where servers may be: every address of every host that was given or published, and when each is dialled next.
+"""Addresses of servers, configured or published by leases, and when to dial each next.
 
-Decides and never acts: the agent asks what is due and reports how it went; time and chance are passed in.
-Links are opaque here. What counts is which one an address led to.
+Decides only: the agent asks what is due and reports the result. Time and random numbers are arguments.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -12,21 +11,21 @@ from umbilical.tunnel.outbound import Address, display
 from umbilical.tunnel.settings import ServerAddress
 
 LOOK_AGAIN_SECONDS: Final = 30.0
-"""Between two lookups of a name while all is well: cluster DNS serves records for as long."""
+"""Interval of name lookups without failures: the usual TTL of cluster DNS."""
 MISSING_SECONDS: Final = 90.0
-"""An address that serves us may be missing this long from what names and leases say. Resolvers rotate long answers,
-and a lease that was deleted by mistake is back with the server's next renewal, within 15 s."""
+"""How long a connected address is kept after names and leases no longer contain it. Resolvers rotate long answers,
+and a server recreates a lease that was deleted by mistake within 15 s."""
 
 
-class Target:
-    """One address. It may lead to one server, or through a balancer to several."""
+class ServerTarget:
+    """One address of a server, or of a load balancer in front of several."""
 
     def __init__(self, server: ServerAddress, address: Address | None, schedule: SyncSchedule) -> None:
         self.server: Final = server
         self.address: Final = address
-        """None: a proxy looks it up."""
+        """None: a proxy resolves the name."""
         self.links: Final[set[Hashable]] = set()
-        """Those that serve and were found behind this address, by this address or by another."""
+        """Connected links to servers behind this address, also if dialed by another address."""
         self.is_busy = False
         self.is_failing = False
         self.attempted_at = float("-inf")
@@ -37,7 +36,7 @@ class Target:
         self._schedule: Final = schedule
 
     def name(self) -> str:
-        """For people: the host as it was given, and the address where that does not say it."""
+        """For logs: the host as configured, and the address if the host is a name."""
         shown = display(self.server.host, self.server.port)
         if self.address is None or str(self.address[1][0]) == self.server.host:
             return shown
@@ -48,11 +47,11 @@ class Target:
         self.attempted_at = now
 
     def found(self, link: Hashable, draw: float) -> None:
-        """It led to a server that we did not hold."""
+        """The dial reached a server that was not connected yet."""
         self._leads_to(link, self._schedule.after_success(draw))
 
     def found_again(self, link: Hashable, draw: float, *, is_alone: bool) -> None:
-        """It led to a server that we hold. With one address looking on is all we can do; with more it is a luxury."""
+        """The dial reached a connected server. A single address is dialed again soon, one of several with back-off."""
         schedule = self._schedule
         self._leads_to(link, schedule.after_success(draw) if is_alone else schedule.after_failure(draw))
 
@@ -67,28 +66,28 @@ class Target:
         self.due_at = now + self._schedule.after_failure(draw)
 
     def lost(self, link: Hashable) -> None:
-        """Its server went or is going: look again at once, but never more than one attempt per beat."""
+        """The link ended or is ending: dial again at once, with at most one attempt per interval."""
         if link in self.links:
             self.links.discard(link)
             self.hasten()
 
     def hasten(self) -> None:
-        """There is news: the waits begin anew."""
+        """Reset the back-off: something has changed."""
         self.due_at = self.attempted_at + self._schedule.after_success(0.0)
 
 
-class Source:
-    """A host and port that somebody named, and the addresses that it has."""
+class ServerSource:
+    """A configured or published host and port, and its addresses."""
 
     def __init__(self, server: ServerAddress, *, is_given: bool, schedule: SyncSchedule) -> None:
         self.server: Final = server
         self.is_given: Final = is_given
-        """On the command line: it stays. Else a lease published it."""
+        """Configured, so never removed; otherwise published by a lease."""
         self.is_named = True
         self.is_busy = False
         self.look_due_at = float("-inf")
         self.told_reason = ""
-        self.targets: Final[dict[Address | None, Target]] = {}
+        self.targets: Final[dict[Address | None, ServerTarget]] = {}
         self._answer: frozenset[Address | None] = frozenset()
         self._schedule: Final = schedule
 
@@ -99,16 +98,16 @@ class Source:
         self.told_reason = ""
 
     def unresolved(self, now: float, draw: float) -> None:
-        """The last answer stays in use: a resolver that fails says nothing about servers."""
+        """Keep the last answer: a failed lookup does not mean that servers are gone."""
         self.look_due_at = now + self._schedule.after_failure(draw)
 
     def look_again(self, now: float) -> None:
-        """A dial failed: its name may have moved. Addresses that were given as such cannot."""
+        """A dial failed: look the name up again. IP addresses have no lookup."""
         if self.look_due_at != float("inf"):
             self.look_due_at = now
 
-    def missing(self) -> list[Target]:
-        """Its targets that nothing yields any more."""
+    def missing(self) -> list[ServerTarget]:
+        """Targets whose address is no longer in the answer."""
         return [target for address, target in self.targets.items() if not (self.is_named and address in self._answer)]
 
     def unknown(self) -> list[Address | None]:
@@ -125,20 +124,20 @@ class TargetBook:
     def __init__(self, given: Iterable[ServerAddress], interval_seconds: float, cap_seconds: float) -> None:
         self._interval_seconds: Final = interval_seconds
         self._cap_seconds: Final = cap_seconds
-        self._sources: Final[dict[ServerAddress, Source]] = {}
+        self._sources: Final[dict[ServerAddress, ServerSource]] = {}
         for server in given:
             self._add(server, is_given=True)
 
     def _add(self, server: ServerAddress, *, is_given: bool) -> None:
-        self._sources[server] = Source(server, is_given=is_given, schedule=self._new_schedule())
+        self._sources[server] = ServerSource(server, is_given=is_given, schedule=self._new_schedule())
 
     def _new_schedule(self) -> SyncSchedule:
         return SyncSchedule(self._interval_seconds, self._cap_seconds)
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[ServerSource]:
         return list(self._sources.values())
 
-    def targets(self) -> list[Target]:
+    def targets(self) -> list[ServerTarget]:
         return [target for source in self._sources.values() for target in source.targets.values()]
 
     def leads_to(self, link: Hashable) -> bool:
@@ -148,14 +147,14 @@ class TargetBook:
         for target in self.targets():
             target.lost(link)
 
-    def failed(self, target: Target, now: float, draw: float) -> None:
+    def failed(self, target: ServerTarget, now: float, draw: float) -> None:
         target.failed(now, draw)
         source = self._sources.get(target.server)
         if source is not None:
             source.look_again(now)
 
     def publish(self, servers: Sequence[ServerAddress]) -> None:
-        """Leases say this now, and nothing else."""
+        """Replace the published servers."""
         published = set(servers)
         for source in self._sources.values():
             if not source.is_given:
@@ -165,7 +164,7 @@ class TargetBook:
                 self._add(server, is_given=False)
 
     def hasten_published(self) -> None:
-        """A lease was written: whoever is not connected may have come back."""
+        """A lease was written: dial published servers that are not connected."""
         for source in self._sources.values():
             if not source.is_given:
                 for target in source.targets.values():
@@ -173,10 +172,10 @@ class TargetBook:
                         target.hasten()
 
     def tidy(self, now: float) -> None:
-        """Make targets of new addresses, and drop those that nobody yields any more: idle at once, others in time."""
+        """Add targets for new addresses. Drop missing ones: at once if not connected, else after MISSING_SECONDS."""
         for source in self.sources():
             for address in source.unknown():
-                source.targets[address] = Target(source.server, address, self._new_schedule())
+                source.targets[address] = ServerTarget(source.server, address, self._new_schedule())
             missing = source.missing()
             for target in source.targets.values():
                 if target not in missing:
@@ -190,24 +189,24 @@ class TargetBook:
             if not source.is_named and not source.targets:
                 del self._sources[source.server]
 
-    def looks_due(self, now: float) -> list[Source]:
+    def looks_due(self, now: float) -> list[ServerSource]:
         return [
             source
             for source in self._sources.values()
             if source.is_named and not source.is_busy and source.look_due_at <= now
         ]
 
-    def dials_due(self, now: float, wants_more: bool) -> list[Target]:
-        """Who is to be dialled now. `wants_more`: search on behind addresses that serve already, too."""
+    def dials_due(self, now: float, wants_more: bool) -> list[ServerTarget]:
+        """Return the targets to dial now. `wants_more` includes connected load balancers."""
         return [target for target in self._wanted(wants_more) if target.due_at <= now]
 
     def next_due_at(self, wants_more: bool) -> float:
-        """When something is due next, as far as is known."""
+        """Return when the next lookup or dial is due."""
         looks = [source.look_due_at for source in self._sources.values() if source.is_named and not source.is_busy]
         return min([*looks, *(target.due_at for target in self._wanted(wants_more))], default=float("inf"))
 
-    def _wanted(self, wants_more: bool) -> list[Target]:
-        """A published address is one server's own: once it serves there is nothing more to find behind it."""
+    def _wanted(self, wants_more: bool) -> list[ServerTarget]:
+        """A published address has exactly one server, so it is not dialed again while connected."""
         return [
             target
             for source in self._sources.values()
@@ -216,17 +215,17 @@ class TargetBook:
         ]
 
     def hopes(self) -> int:
-        """How many more servers may come of what does not serve yet.
+        """Return how many more servers the unconnected addresses may lead to.
 
-        A dead address beside a live one of the same name is none: it may be the balancer's other family.
+        A failing address does not count beside a connected one of the same name: both may be one load balancer.
         """
         return sum(map(_hopes_of, self._sources.values()))
 
-    def is_alone(self, target: Target) -> bool:
+    def is_alone(self, target: ServerTarget) -> bool:
         return self.targets() == [target]
 
 
-def _hopes_of(source: Source) -> int:
+def _hopes_of(source: ServerSource) -> int:
     if not source.targets:
         return 1 if source.is_named else 0
     is_served = source.is_served()

@@ -1,7 +1,7 @@
-"""The row of a settings table: everything that is said about one setting of a daemon, once.
+"""The row of a settings table: everything about one setting of a daemon.
 
-Our own commands, the drop-in programs and docs/flags.md are made from such rows. How click or pflag read a kind of
-value is `cli`'s business: this module loads neither.
+Our own commands, the drop-in programs and docs/flags.md are made from these rows. `cli` maps kinds of values to click
+and pflag; this module loads neither.
 """
 
 import inspect
@@ -13,13 +13,13 @@ from umbilical.record import Record
 
 
 class Value(Enum):
-    """What a value is; in brackets how upstream spells it, where that differs."""
+    """Kinds of values; in brackets upstream's form, where it differs."""
 
     TEXT = "text"
     ID = "id"
-    """Text; a random UUID unless given."""
+    """Text; the default is a random UUID."""
     SECRET = "secret"
-    """A URL that may hold a password: never shown."""
+    """A URL that may contain a password; never shown."""
     SELECTOR = "selector"
     FILE = "file"
     SWITCH = "switch"
@@ -47,7 +47,7 @@ REPEATABLE: Final = frozenset({Value.ITEMS, Value.LISTENERS, Value.SERVERS, Valu
 
 
 class Upstream(Record):
-    """A flag of the program that ours replaces; what is not given is the setting's own."""
+    """A flag of the program that ours replaces; fields not given are those of the setting."""
 
     name: str
     kind: Value | None = None
@@ -64,7 +64,7 @@ class Setting(Record):
     native: str = ""
     """The option of our own command; empty: only upstream's program has it."""
     default: str = ""
-    """As it would be given; empty: none, off or derived from others."""
+    """As on the command line; empty: none, off or derived from others."""
     help: str = ""
     why: str = ""
     """The reason of the default."""
@@ -81,7 +81,7 @@ class Setting(Record):
 
     @property
     def parameter(self) -> str:
-        """The name of the native option's value: what its environment variable ends in."""
+        """The name of the native option's value, with which its environment variable ends."""
         return self.field if self.kind is Value.ID else self.native.removeprefix("--").replace("-", "_")
 
 
@@ -90,7 +90,7 @@ _R = TypeVar("_R", bound=Record)
 
 
 def assemble(record: type[_R], values: Mapping[str, Any], prefix: str = "") -> _R:
-    """Make a record from values by path; records inside it are made from the paths below theirs."""
+    """Make a record from values by path; nested records are made from the paths below theirs."""
     named = {}
     for name, annotation in inspect.get_annotations(record).items():
         path = prefix + name

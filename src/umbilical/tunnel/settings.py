@@ -1,6 +1,6 @@
-"""The settings of a server and an agent: frozen values, units in the names, and one table each of all that sets them.
+"""Settings of server and agent as frozen records, and one table each of the options that set them.
 
-A new setting is a field here and its row below; flags, help and docs/flags.md follow from the row.
+To add a setting, add a field here and a row below; flags, help and docs/flags.md are made from the row.
 """
 
 from enum import Enum
@@ -14,7 +14,7 @@ MIB: Final = 1024 * 1024
 
 
 class FrontendMode(Enum):
-    """How clients ask for a tunnel; values as upstream's `--mode` spells them."""
+    """How clients request a tunnel; the values of upstream's `--mode`."""
 
     GRPC = "grpc"
     HTTP_CONNECT = "http-connect"
@@ -28,10 +28,10 @@ class ListenAddress(Record):
 
 
 class ServerAddress(Record):
-    """Where agents reach a server, or what leads to several; its certificate must be for this host."""
+    """Address of a server or of a load balancer for agents; the server's certificate must be for this host."""
 
     host: str
-    """A name stands for all its addresses."""
+    """Agents connect to all addresses of a name."""
     port: int
 
 
@@ -39,7 +39,7 @@ class TlsFiles(Record):
     certificate: Path | None = None
     key: Path | None = None
     authority: Path | None = None
-    """Whom we trust; on a listener None means that no client certificate is asked for."""
+    """CA of the peers; on a listener None means that no client certificate is requested."""
 
 
 class UnixFrontend(Record):
@@ -53,33 +53,33 @@ class TcpFrontend(Record):
 
 
 class TlsPolicy(Record):
-    """What a listener accepts; upstream's `--tls-min-version` and `--cipher-suites`."""
+    """Upstream's `--tls-min-version` and `--cipher-suites`."""
 
     minimum_version: str = "VersionTLS12"
     cipher_suites: tuple[str, ...] = ()
-    """Go names; they bind TLS 1.2 and older only. Empty: the library's default."""
+    """Go names, for TLS 1.2 and older only. Empty: the library's default."""
 
 
 class Keepalive(Record):
     interval_seconds: float = 3600.0
-    """A PING after this much silence."""
+    """Silence before a PING is sent."""
     answer_seconds: float = 20.0
-    """The connection is dead when a PING stays unanswered this long (grpc-go's default)."""
+    """Time to answer a PING before the connection is closed (grpc-go's default)."""
 
 
 class Limits(Record):
     tunnel_buffer_bytes: int = 16 * MIB
-    """What may wait for one slow reader. Past it the stream that its agent's tunnels share is held back as long as
-    the reader moves, and the tunnel is closed when it stands still. Only reached with upstream peers: our own are
-    told to pause long before."""
+    """Maximum of buffered bytes for one slow reader. Above it the stream that all tunnels of the agent share is paused
+    while the reader makes progress, and the tunnel is closed when it makes none. Only reached with upstream's peers:
+    ours are told to pause earlier."""
     pause_above_bytes: int = 1 * MIB
-    """A peer of our own is asked to pause a tunnel whose buffer grows past this."""
+    """Buffer size above which a peer of our own is told to pause a tunnel."""
     own_streams: bool = True
-    """Between our own ends every tunnel gets a stream of its own. Off: upstream's form, as with its programs."""
+    """Use one HTTP/2 stream per tunnel with our own peers. Off: one shared stream, as upstream."""
     half_closed_idle_seconds: float = 120.0
-    """One side of a tunnel has ended and the other moves nothing for so long: then it is closed."""
+    """A tunnel with one side ended is closed when the other side is idle for this long."""
     concurrent_dials: int = 1024
-    """Dials an agent has under way at once; more wait in line and count against their own time limit."""
+    """Maximum concurrent dials of an agent; others wait, and their timeouts include the waiting."""
 
 
 class ServerSettings(Record):
@@ -96,23 +96,23 @@ class ServerSettings(Record):
     dial_timeout_seconds: float = 0.0
     idle_tunnel_seconds: float = 0.0
     graceful_shutdown_seconds: float = 0.0
-    """0: stop at once. More: unready first, stop accepting, wait this long for tunnels to end, then close."""
+    """How long to wait for open tunnels to end after SIGTERM; 0: stop at once."""
     health_listen: ListenAddress = ListenAddress("", 8092)
     admin_listen: ListenAddress = ListenAddress("127.0.0.1", 8095)
     enable_profiling: bool = False
     agent_identities: Path | None = None
-    """Rules of konnectivity/identity.py: who may announce which identifiers. None: agents are believed."""
+    """Rules of konnectivity/identity.py: who may announce which identifiers. None: no restriction."""
     token_identity: str = ""
-    """`SA=namespace/name` where agents are let in by that account's tokens."""
+    """`SA=namespace/name` if agents authenticate with tokens of that service account."""
     frontend_identities: tuple[str, ...] = ()
-    """Who may ask for tunnels over TLS. Empty: whoever the CA vouches for, agents apart."""
+    """Clients that may open tunnels over TLS. Empty: all with a certificate of the CA, except agents."""
     limits: Limits = Limits()
 
 
 class AgentSettings(Record):
     agent_id: str
     servers: tuple[ServerAddress, ...]
-    """All are connected to, besides those that leases publish."""
+    """The agent connects to all of them, and to those that leases publish."""
     tls: TlsFiles
     agent_identifiers: str = ""
     alpn_protocols: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class AgentSettings(Record):
     server_count_source: str = "default"
     keepalive: Keepalive = Keepalive()
     token_path: Path | None = None
-    """Read again at every connect; sent as it is."""
+    """Read again at every connect; sent unchanged."""
     dial_timeout_seconds: float = 5.0
     drain_linger_seconds: float = 5.0
     health_listen: ListenAddress = ListenAddress("", 8093)
@@ -150,15 +150,13 @@ _PROFILING: Final = Setting(
     "enable_profiling", Value.SWITCH, "--profiling", upstream="enable-profiling",
     help="Serve profiles on the admin address.",
 )  # fmt: skip
-_ANSWER_WHY: Final = "A dead peer is noticed within 41 s; upstream has 20 s and no flag."
-_PING_WHY: Final = (
-    "The shortest silence after which servers of grpc-go tolerate a ping (30 s), and a second; upstream: an hour."
-)
+_ANSWER_WHY: Final = "A dead peer is detected within 41 s; upstream waits 20 s and has no flag."
+_PING_WHY: Final = "grpc-go's servers accept a ping after 30 s of silence; one second more. Upstream: an hour."
 LOGGING: Final[Table] = (
-    Setting("log.format", Value.TEXT, "--log-format", "text", help="Form of the log lines on standard error.",
+    Setting("log.format", Value.TEXT, "--log-format", "text", help="Format of the log on standard error.",
             why="Easiest to read.", choices=("text", "json", "klog")),
     Setting("log.level", Value.TEXT, "--log-level", "info", choices=("info", "debug"),
-            help="Detail of the log: info is one line per tunnel.", why="Enough to follow every tunnel."),
+            help="Log level: info logs one line per tunnel, debug logs more.", why="Enough to follow every tunnel."),
 )  # fmt: skip
 
 SERVER: Final[Table] = (
@@ -181,7 +179,7 @@ SERVER: Final[Table] = (
             upstream=(
                 Upstream("uds-name", Value.TEXT, help="Unix socket for clients; excludes the TCP listener."),
                 Upstream("delete-existing-uds-file", Value.SWITCH, "true",
-                     "Delete a file in the place of the Unix socket before listening."),
+                     "Delete an existing file at the path of the Unix socket before listening."),
                 Upstream("server-port", Value.COUNT, "8090", "TCP port for clients; 0 with a Unix socket."),
                 Upstream("server-bind-address", Value.TEXT, help="Address of the TCP port for clients." + _ANY),
             )),
@@ -203,15 +201,17 @@ SERVER: Final[Table] = (
                 Upstream("health-bind-address", Value.TEXT, "", "Address of the health port." + _ANY),
             )),
     Setting("agent_keepalive.interval_seconds", Value.SECONDS, "--keepalive", PING_AFTER, why=_PING_WHY,
-            help="Ping an agent, or a client in grpc mode, after this silence.",
-            upstream=(Upstream("keepalive-time", default="1h", help="Ping an agent after this silence."),)),
+            help="Time without traffic before an agent, or a client in grpc mode, is pinged.",
+            upstream=(
+                Upstream("keepalive-time", default="1h", help="Time without traffic before an agent is pinged."),
+            )),
     Setting("frontend_keepalive.interval_seconds", Value.SECONDS, "--keepalive", PING_AFTER, why=_PING_WHY,
-            help="Ping a client in grpc mode after this silence.",
+            help="Time without traffic before a client in grpc mode is pinged.",
             upstream=(Upstream("frontend-keepalive-time", default="1h"),)),
     Setting("agent_keepalive.answer_seconds", Value.SECONDS, "--keepalive-answer", PING_ANSWER, why=_ANSWER_WHY,
-            help="Close a connection whose ping is unanswered for this long."),
+            help="Close a connection if a ping is not answered within this time."),
     Setting("frontend_keepalive.answer_seconds", Value.SECONDS, "--keepalive-answer", PING_ANSWER, why=_ANSWER_WHY,
-            help="Close a connection whose ping is unanswered for this long."),
+            help="Close a connection if a ping is not answered within this time."),
     _PROFILING,
     _CONTENTION,
     Setting("server_id", Value.ID, "--id", upstream="server-id", environment="PROXY_SERVER_ID",
@@ -227,9 +227,9 @@ SERVER: Final[Table] = (
     Setting("kubernetes.kubeconfig", Value.FILE, "--kubeconfig", upstream="kubeconfig",
             help="Kubeconfig of the cluster for token reviews and leases; without it, the pod's service account."),
     Setting("kubernetes.requests_per_second", Value.FRACTION, default="0", upstream="kubeconfig-qps",
-            help="Maximum requests per second to the Kubernetes API; 0: the client's default.", why=UPSTREAM),
+            help="Maximum requests per second to the Kubernetes API; 0 means the client's default.", why=UPSTREAM),
     Setting("kubernetes.burst", Value.COUNT, default="0", upstream="kubeconfig-burst",
-            help="Maximum burst of requests to the Kubernetes API; 0: the client's default.", why=UPSTREAM),
+            help="Maximum burst of requests to the Kubernetes API; 0 means the client's default.", why=UPSTREAM),
     _CONTENT_TYPE,
     Setting("strategies", Value.TEXT, "--strategies", "default", upstream="proxy-strategies",
             help="Strategies that choose an agent, in order: default, destHost, defaultRoute, cidr.", why=UPSTREAM),
@@ -249,20 +249,20 @@ SERVER: Final[Table] = (
     Setting("lease.address", Value.SERVER, "--advertise",
             help="Address of this server to publish in its lease, for agents to connect to directly."),
     Setting("graceful_shutdown_seconds", Value.SECONDS, "--graceful-shutdown", "30s",
-            help="How long tunnels may take to end after SIGTERM; 0: close them at once.",
+            help="How long to wait for open tunnels to end after SIGTERM; 0 closes them at once.",
             why="The default of terminationGracePeriodSeconds; upstream: 0.",
             upstream=(Upstream("graceful-shutdown-timeout", default="0"),)),
     Setting("dial_timeout_seconds", Value.SECONDS, "--dial-timeout", "10s",
-            help="How long to wait for an agent to answer a dial; 0: no limit.",
+            help="How long to wait for an agent to answer a dial; 0 disables the limit.",
             why="Twice the agent's own limit; upstream: 0.", upstream=(Upstream("backend-dial-timeout", default="0"),)),
     Setting("idle_tunnel_seconds", Value.SECONDS, "--idle-tunnel-timeout", "0",
-            help="Close a tunnel in which no byte has moved for this long; 0: never.",
-            why="Upstream closes no idle tunnel, and a watch may be silent for long."),
+            help="Close a tunnel after this time without traffic; 0 disables the limit.",
+            why="Upstream closes no idle tunnel, and a watch may be idle for hours."),
     Setting("agent_identities", Value.FILE, "--agent-identities", upstream="agent-identities",
-            help="File of rules: which certificate or token may announce which identifiers."),
+            help="File of rules that define which certificate or token may announce which identifiers."),
     Setting("frontend_identities", Value.TEXT, "--frontend-identities",
             help="Clients that may open tunnels over TCP: CN=…,URI=…; "
-            "empty: all but agents.", upstream=(Upstream("frontend-identities", Value.ITEMS),)),
+            "empty: all except agents.", upstream=(Upstream("frontend-identities", Value.ITEMS),)),
     Setting("", Value.SWITCH, help=_ALWAYS_ON,
             upstream=(Upstream("warn-on-channel-limit", default="true", deprecated=_ALWAYS_ON),)),
     *LOGGING,
@@ -274,11 +274,11 @@ AGENT: Final[Table] = (
     Setting("tls.authority", Value.FILE, "--ca", required=True, help="CA of the servers' certificates.",
             upstream=(Upstream("ca-cert", help="CA of the servers' certificates; required."),)),
     Setting("servers", Value.SERVERS, "--server",
-            help="Address of a server, or of a load balancer before several; repeatable. "
-            "Every address of a name is connected to.",
+            help="Address of a server or of a load balancer; repeatable. "
+            "The agent connects to every address of a name.",
             upstream=(
                 Upstream("proxy-server-host", Value.TEXT, "127.0.0.1",
-                     "Name or address of a server, or of a load balancer before several."),
+                     "Name or address of a server or of a load balancer."),
                 Upstream("proxy-server-port", Value.COUNT, "8091", "The servers' port for agents."),
             )),
     Setting("alpn_protocols", Value.ITEMS, "--alpn", upstream="alpn-proto",
@@ -305,16 +305,17 @@ AGENT: Final[Table] = (
     Setting("sync_interval_cap_seconds", Value.SECONDS, "--sync-interval-cap", "10s", upstream="sync-interval-cap",
             help="Longest interval between attempts to connect, after failures.", why=UPSTREAM),
     Setting("", Value.SECONDS, "--probe-interval", "1s", upstream="probe-interval", why=UPSTREAM,
-            help=_NO_EFFECT + "a closed connection is noticed at once, a silent one by pings."),
+            help=_NO_EFFECT + "a closed connection is detected at once, a silent one by pings."),
     Setting("keepalive.interval_seconds", Value.SECONDS, "--keepalive", PING_AFTER, why=_PING_WHY,
-            help="Ping a server after this silence.", upstream=(Upstream("keepalive-time", default="1h"),)),
+            help="Time without traffic before a server is pinged.",
+            upstream=(Upstream("keepalive-time", default="1h"),)),
     Setting("keepalive.answer_seconds", Value.SECONDS, "--keepalive-answer", PING_ANSWER, why=_ANSWER_WHY,
-            help="Close a connection whose ping is unanswered for this long."),
+            help="Close a connection if a ping is not answered within this time."),
     Setting("token_path", Value.FILE, "--token-file", upstream="service-account-token-path",
             help="File with the service account token for the server; read again at every connect."),
     Setting("", Value.SWITCH, upstream="warn-on-channel-limit", help=_IN_BYTES),
     Setting("sync_forever", Value.SWITCH, "--sync-forever", upstream="sync-forever",
-            help="Keep looking for servers although all known ones are connected."),
+            help="Keep searching for servers after all known ones are connected."),
     Setting("", Value.COUNT, default="150", upstream="xfr-channel-size", help=_IN_BYTES, why=UPSTREAM),
     Setting("leases", Value.SWITCH, "--count-leases", upstream="count-server-leases",
             help="Count servers by their leases, and connect to the addresses that leases publish."),
@@ -328,17 +329,17 @@ AGENT: Final[Table] = (
             )),
     Setting("server_count_source", Value.TEXT, "--count-source", "default", upstream="server-count-source",
             choices=("default", "max"), why=UPSTREAM,
-            help="Number of servers to connect to: default (leases if counted, else as servers announce) or max of "
-            "both."),
+            help="Number of servers to connect to: default (by leases if counted, else as servers announce) or max "
+            "(the larger of both)."),
     Setting("kubernetes.kubeconfig", Value.FILE, "--kubeconfig", upstream="kubeconfig",
             help="Kubeconfig of the cluster that has the leases; without it, the pod's service account."),
     _CONTENT_TYPE,
     Setting("drain_linger_seconds", Value.SECONDS, "--drain-linger", "5s", upstream="drain-linger",
             help="After SIGTERM, exit once no tunnel or dial has existed for this long.",
-            why="Time for a server's last dials to arrive; upstream never exits by itself."),
+            why="Time for the last dials of a server to arrive; upstream does not exit on its own."),
     Setting("dial_timeout_seconds", Value.SECONDS, "--dial-timeout", "5s",
             help="Timeout for name lookup and connect.", why="Upstream's constant."),
     Setting("limits.concurrent_dials", Value.COUNT, "--max-dials", "1024", help="Maximum concurrent dials.",
-            why="Far above what an API server dials at once; upstream has no limit."),
+            why="Far above the concurrent dials of an API server; upstream has no limit."),
     *LOGGING,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the kernel knows of a TCP connection: whether its other end acknowledges, and what had to be sent again."""
+"""TCP_INFO of a connection: unacknowledged and retransmitted segments, round trip time."""
 
 import socket
 import struct
@@ -16,14 +16,14 @@ _BYTES: Final = 232
 
 class TcpFacts(Record):
     unacknowledged: int
-    """Segments under way."""
+    """Segments in flight."""
     sent_again: int
-    """Segments, since the connection was made."""
+    """Retransmitted segments since the connection was opened."""
     segments_out: int
 
 
 def tcp_facts(sock: socket.socket) -> TcpFacts | None:
-    """None where the kernel does not tell: no TCP, no Linux, closed."""
+    """None where the kernel has no TCP_INFO: not TCP, not Linux, closed."""
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES)
         return TcpFacts(
@@ -34,7 +34,7 @@ def tcp_facts(sock: socket.socket) -> TcpFacts | None:
 
 
 def round_trip_seconds(sock: socket.socket) -> float:
-    """The shortest that the kernel has seen on this connection; 0 where it does not tell."""
+    """Return the shortest round trip that the kernel has measured; 0 without TCP_INFO."""
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES)
         return float(_SHORTEST_ROUND_TRIP.unpack_from(info)[0]) / 1e6

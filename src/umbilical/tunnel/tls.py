@@ -1,4 +1,4 @@
-"""PEM files to SSLContexts, with the errors that upstream's users know and the causes that ours want."""
+"""SSLContexts from PEM files; errors start with upstream's words and end with the cause."""
 
 import ssl
 from pathlib import Path
@@ -26,17 +26,17 @@ _OPENSSL_NAMES: Final = {
     "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
 }
-"""Go's names that bind TLS 1.2 and older; TLS 1.3 suites are accepted and, as in Go, change nothing."""
+"""Go's names of suites for TLS 1.2 and older. TLS 1.3 suites are accepted without effect, as in Go."""
 
 
 def agent_listener_context(files: TlsFiles, policy: TlsPolicy) -> ssl.SSLContext:
     context = listener_context(files, policy, "h2", "agent")
-    context.num_tickets = 0  # agents connect once; a ticket would be a needless write
+    context.num_tickets = 0  # agents do not resume sessions
     return context
 
 
 def listener_context(files: TlsFiles, policy: TlsPolicy, alpn: str, what: str) -> ssl.SSLContext:
-    """For a listener; `what` is "agent" or "frontend" and appears in errors."""
+    """`what` is "agent" or "frontend" and appears in errors."""
     context = noticing_truncation(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     context.minimum_version = _VERSIONS[policy.minimum_version]
     names = [_OPENSSL_NAMES[name] for name in policy.cipher_suites if name in _OPENSSL_NAMES]
@@ -55,7 +55,7 @@ def agent_context(files: TlsFiles, alpn: tuple[str, ...]) -> ssl.SSLContext:
 
 
 def connecting_context(files: TlsFiles, alpn: tuple[str, ...], what: str) -> ssl.SSLContext:
-    """Verify the server by its CA and name, show our certificate if we have one; `what` we are appears in errors."""
+    """Verify the server by CA and name; present our certificate if there is one. `what` appears in errors."""
     context = noticing_truncation(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _load_authority(context, files.authority or Path(), "server")
@@ -67,14 +67,14 @@ def connecting_context(files: TlsFiles, alpn: tuple[str, ...], what: str) -> ssl
 
 
 def noticing_truncation(context: ssl.SSLContext) -> ssl.SSLContext:
-    """Let an end without close_notify be a loss: Python before 3.11.4 (Debian 12's) takes it for an orderly end."""
+    """Report an end without close_notify as an error; Python before 3.11.4 (Debian 12) treats it as a regular end."""
     context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     return context
 
 
 def _load_pair(context: ssl.SSLContext, files: TlsFiles, what: str) -> None:
     certificate, key = files.certificate or Path(), files.key or Path()
-    # Read first: OpenSSL's own errors do not say which of the two files is at fault.
+    # Read both first: OpenSSL's errors do not name the file.
     for path in (certificate, key):
         _read(path, f"load the {what} key pair")
     try:
@@ -90,7 +90,7 @@ def _load_pair(context: ssl.SSLContext, files: TlsFiles, what: str) -> None:
 
 
 def _no_password() -> str:
-    """OpenSSL would ask on the terminal, for ever."""
+    """Without this OpenSSL would wait for a passphrase on the terminal."""
     raise ValueError("the key is encrypted")
 
 
@@ -109,17 +109,17 @@ def _load_authority(context: ssl.SSLContext, path: Path, what: str) -> None:
         raise StartupError(
             "UMB021",
             f"cannot load the {what} CA certificate {path}",
-            "there is no PEM certificate in it",
+            "the file contains no PEM certificate",
             f"check the file: openssl x509 -text -noout -in {path}",
         )
 
 
 def _read(path: Path, purpose: str) -> str:
     try:
-        # PEM is ASCII; the comments between its blocks may be anything, and SSLContext takes nothing else.
+        # SSLContext accepts ASCII only; comments between PEM blocks may contain anything.
         return path.read_text(encoding="ascii", errors="ignore")
     except OSError as error:
-        unnamed = path == Path()  # which is the current folder; upstream says what an empty path would say
+        unnamed = path == Path()  # an empty path; upstream's text for it
         words = "no such file or directory" if unnamed else (error.strerror or str(error)).lower()
         raise StartupError(
             "UMB022",

@@ -28,6 +28,8 @@ _AUTHORITY: Final = _ALPHANUMERIC + b"-_.~!$&'()*+,;=:[]<>\"" + bytes(range(0x80
 _CONTROLS: Final = bytes(range(0x20)) + b"\x7f"
 _FORBIDDEN_IN_VALUES: Final = _CONTROLS.replace(b"\t", b"")
 _DIGITS: Final = b"0123456789"
+_MAX_LENGTH_DIGITS: Final = 18
+"""Of a Content-Length: less than 2^63, Go's limit."""
 
 _STATUS_WORDS: Final = {
     400: "Bad Request",
@@ -49,6 +51,9 @@ class Http1Request:
         self.keep_alive = version != "HTTP/1.0" and method != "PRI"
         """Another request may follow on this connection if this one is refused."""
         self.has_body = False
+        self.is_chunked = False
+        self.content_length = -1
+        """-1 without such a header."""
         self.wants_trace = False
         """The client wants the route of its dial in the reply: `Umbilical-Trace: 1`. Upstream has no such header."""
         self.address = ""
@@ -194,13 +199,18 @@ def _note_header(request: Http1Request, name: bytes, value: bytes) -> None:
         elif b"keep-alive" in tokens and request.version == "HTTP/1.0":
             request.keep_alive = True
     elif name == b"content-length":
-        if not value or value.translate(None, _DIGITS):
+        digits = value.lstrip(b"0")
+        if not value or digits.translate(None, _DIGITS) or len(digits) > _MAX_LENGTH_DIGITS:
             raise ProtocolViolation(400, f"malformed content-length {value[:80]!r}")
-        request.has_body = request.has_body or bool(value.strip(b"0"))
+        length = int(digits or b"0")
+        if request.content_length not in (-1, length):
+            raise ProtocolViolation(400, "two different content-lengths")
+        request.content_length = length
+        request.has_body = request.has_body or length > 0
     elif name == b"transfer-encoding":
         if value.lower() != b"chunked":
             raise ProtocolViolation(501, "unsupported transfer encoding")
-        request.has_body = True
+        request.has_body = request.is_chunked = True
     elif name == b"umbilical-trace":
         request.wants_trace = value == b"1"
 

@@ -12,7 +12,7 @@ from tests.support.fixture_types import Captured
 
 from umbilical.cli.drop_ins import drop_in, klog, proxy_agent, proxy_server
 from umbilical.cli.drop_ins.drop_in import OptionRefused
-from umbilical.cli.drop_ins.pflag import BOOL, STRING, Flag, FlagSet
+from umbilical.cli.drop_ins.pflag import BOOL, STRING, FlagSet, FlagSpec
 from umbilical.cli.drop_ins.proxy_agent import agent_flags
 from umbilical.cli.drop_ins.proxy_server import server_flags
 from umbilical.fault import StartupError
@@ -40,7 +40,7 @@ def program(start: "Sequence[BaseException]" = (), refused: str = "") -> drop_in
             raise fault
         return 7
 
-    table = (Flag("name", STRING, "x", "who"), Flag("old", BOOL, True, "gone", deprecated="leave it"))
+    table = (FlagSpec("name", STRING, "x", "who"), FlagSpec("old", BOOL, True, "gone", deprecated="leave it"))
     return drop_in.DropIn("proxy-thing", "thing", "A thing.", "failed with ", lambda: table, check, run)
 
 
@@ -145,7 +145,7 @@ def test_keepalive_has_the_floor_of_grpc(given: str, seconds: float) -> None:
     assert settings.agent_keepalive.interval_seconds == seconds
 
 
-def test_an_existing_file_is_kept_when_told() -> None:
+def test_an_existing_file_is_kept_on_request() -> None:
     settings = proxy_server.server_settings(flags(*UDS, *CLUSTER, "--delete-existing-uds-file=false"))
     assert settings.frontend == UnixFrontend(Path("/run/k.sock"), replace_existing=False)
 
@@ -166,7 +166,7 @@ def test_bad_lease_labels_fail_before_anything_listens_even_without_leases(tmp_p
     assert (result.status, result.error) == (1, "invalid label format: a")
 
 
-def test_a_server_says_loudly_that_it_accepts_any_agent_and_nothing_if_it_does_not(
+def test_a_server_warns_if_it_accepts_any_agent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     for argument in ("--cluster-ca-cert=/ca.crt", "--agent-namespace=n"):

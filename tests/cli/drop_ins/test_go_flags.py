@@ -11,17 +11,17 @@ from umbilical.cli.drop_ins import go_values, pflag
 from umbilical.cli.drop_ins.go_values import ValueSyntaxError
 
 TABLE = (
-    pflag.Flag("name", pflag.STRING, "nobody", "who"),
-    pflag.Flag("port", pflag.INT, 8090, "where"),
-    pflag.Flag("size", pflag.UINT32, 0, "how much"),
-    pflag.Flag("rate", pflag.FLOAT, 0.0, "how often"),
-    pflag.Flag("wait", pflag.DURATION, 10**9, "how long"),
-    pflag.Flag("fast", pflag.BOOL, False, "hurry"),
-    pflag.Flag("list", pflag.STRING_SLICE, (), "which"),
-    pflag.Flag("v", pflag.INT, 4, "verbosity"),
-    pflag.Flag("secret", pflag.STRING, "", "not shown", hidden=True),
-    pflag.Flag("old", pflag.BOOL, True, "gone soon", deprecated="use another"),
-    pflag.Flag("nick", pflag.STRING, "nobody", "other name", alias_of="name"),
+    pflag.FlagSpec("name", pflag.STRING, "nobody", "who"),
+    pflag.FlagSpec("port", pflag.INT, 8090, "where"),
+    pflag.FlagSpec("size", pflag.UINT32, 0, "how much"),
+    pflag.FlagSpec("rate", pflag.FLOAT, 0.0, "how often"),
+    pflag.FlagSpec("wait", pflag.DURATION, 10**9, "how long"),
+    pflag.FlagSpec("fast", pflag.BOOL, False, "hurry"),
+    pflag.FlagSpec("list", pflag.STRING_SLICE, (), "which"),
+    pflag.FlagSpec("v", pflag.INT, 4, "verbosity"),
+    pflag.FlagSpec("secret", pflag.STRING, "", "not shown", hidden=True),
+    pflag.FlagSpec("old", pflag.BOOL, True, "gone soon", deprecated="use another"),
+    pflag.FlagSpec("nick", pflag.STRING, "nobody", "other name", alias_of="name"),
 )
 
 
@@ -69,7 +69,7 @@ def test_a_switch_is_turned_on_and_off() -> None:
     assert flags.positional == ["false"]
 
 
-def test_lists_grow_two_dashes_end_the_flags_and_deprecated_ones_are_told() -> None:
+def test_lists_grow_two_dashes_end_the_flags_and_deprecated_ones_are_reported() -> None:
     flags = parsed("a", "--fast", "--", "--port=1", "-")
     assert flags.positional == ["a", "--port=1", "-"]
     assert flags.number("port") == 8090
@@ -81,7 +81,7 @@ def test_lists_grow_two_dashes_end_the_flags_and_deprecated_ones_are_told() -> N
     assert flags.notices == ["Flag --old has been deprecated, use another"]
 
 
-def test_a_fault_is_told_in_the_words_of_pflag() -> None:
+def test_a_fault_is_reported_with_the_text_of_pflag() -> None:
     for argument, text in (
         ("--nope", "unknown flag: --nope"),
         ("--nope=1", "unknown flag: --nope"),
@@ -121,7 +121,7 @@ ARGUMENT = st.text(max_size=12) | st.builds(
 
 
 @given(st.lists(ARGUMENT, max_size=6))
-def test_whatever_the_arguments_parsing_ends_or_says_why_not(arguments: list[str]) -> None:
+def test_whatever_the_arguments_parsing_ends_or_reports_why_not(arguments: list[str]) -> None:
     with contextlib.suppress(pflag.FlagError):
         parsed(*arguments)
 
@@ -140,7 +140,7 @@ def test_a_duration_is_read_as_go_reads_it() -> None:
         assert go_values.parse_duration(text) == nanoseconds
 
 
-def test_a_wrong_duration_is_refused_in_go_words() -> None:
+def test_a_wrong_duration_is_refused_with_the_text_of_go() -> None:
     for text, fault in (
         ("", 'time: invalid duration ""'),
         ("-", 'time: invalid duration "-"'),
@@ -179,7 +179,7 @@ def test_an_integer_takes_the_literals_of_go() -> None:
         assert go_values.parse_int(text) == number
 
 
-def test_what_is_no_integer_of_64_bits_is_refused() -> None:
+def test_what_is_not_an_integer_of_64_bits_is_refused() -> None:
     for text in ("", "-", "abc", " 1", "1 ", "1__0", "_1", "08", "0x", "\u0663", "1.0", "1e3"):
         with pytest.raises(ValueSyntaxError, match=r"^strconv.ParseInt: parsing .*: invalid syntax$"):
             go_values.parse_int(text)
@@ -250,6 +250,6 @@ PARSERS: list[Callable[[str], object]] = [
 
 
 @given(st.sampled_from(PARSERS), st.text() | st.text('0123456789.+-_xXbohmsnu\u00b5,"\nine'))
-def test_whatever_the_text_a_parser_answers_or_says_why_not(parse: Callable[[str], object], text: str) -> None:
+def test_whatever_the_text_a_parser_answers_or_reports_why_not(parse: Callable[[str], object], text: str) -> None:
     with contextlib.suppress(ValueSyntaxError):
         parse(text)

@@ -1,1 +1,1 @@
-"""Programs under upstream's names, with upstream's flags, words and exit statuses; they start without click."""
+"""Programs with upstream's names, flags, texts and exit statuses; they start without click."""

@@ -1,6 +1,6 @@
-"""What the drop-in programs share: their flags from the settings tables, checks in upstream's words, start and failure.
+"""What the drop-in programs share: flags from the settings tables, checks with upstream's texts, start and failure.
 
-A failure is `Error: …` and the usage on standard error, then the same text as a klog line, and exit status 1.
+A failure prints `Error: …` and the usage on standard error, then the same text as a klog line; the exit status is 1.
 """
 
 import logging
@@ -23,9 +23,9 @@ from umbilical.cli.drop_ins.pflag import (
     STRING,
     STRING_SLICE,
     UINT32,
-    Flag,
     FlagError,
     FlagSet,
+    FlagSpec,
     FlagValue,
 )
 from umbilical.fault import StartupError
@@ -45,19 +45,19 @@ _KINDS: Final = {
     Value.ITEMS: STRING_SLICE,
 }
 _PROGRAMS_OWN: Final = (Value.PLACE, Value.TARGETS, Value.LISTENERS)
-"""Several flags make the value, and each program knows how."""
+"""The program makes these values from several flags."""
 
 
 class OptionRefused(Exception):
-    """An option or a combination of options cannot be served; the message is upstream's, without its prefix."""
+    """An option or combination of options is not valid; the message is upstream's, without its prefix."""
 
 
-def flags_of(table: Table) -> tuple[Flag, ...]:
-    """Return upstream's flags, in the table's order; an id is drawn here unless the environment names it."""
+def flags_of(table: Table) -> tuple[FlagSpec, ...]:
+    """Return upstream's flags in the table's order; an id is generated here unless the environment sets it."""
     return tuple(_flag(row, flag) for row in table for flag in row.flags)
 
 
-def _flag(row: Setting, flag: Upstream) -> Flag:
+def _flag(row: Setting, flag: Upstream) -> FlagSpec:
     kind = flag.kind or row.kind
     default: FlagValue = row.default if flag.default is None else flag.default
     match kind:
@@ -74,7 +74,7 @@ def _flag(row: Setting, flag: Upstream) -> Flag:
         case Value.ITEMS:
             default = tuple(str(default).split(",")) if default else ()
     help_text = flag.help or row.help
-    return Flag(flag.name, _KINDS[kind], default, help_text, deprecated=flag.deprecated, alias_of=flag.alias_of)
+    return FlagSpec(flag.name, _KINDS[kind], default, help_text, deprecated=flag.deprecated, alias_of=flag.alias_of)
 
 
 def values_of(table: Table, flags: FlagSet) -> dict[str, Any]:
@@ -95,13 +95,13 @@ def _value(row: Setting, flags: FlagSet) -> object:
 
 
 def stat_fault(path: str) -> str | None:
-    """Return Go's text for a file that is not there, None for one that is or whose state cannot be told."""
+    """Return Go's text for a missing file; None for any other state."""
     try:
         os.stat(path)
     except FileNotFoundError:
         return f"stat {path}: no such file or directory"
     except OSError:
-        return None  # upstream lets it pass here and fails when it reads the file
+        return None  # upstream accepts it here and fails when it reads the file
     return None
 
 
@@ -111,7 +111,7 @@ def check_file(what: str, path: str) -> None:
 
 
 def check_pair(owner: str, certificate: str, key: str) -> None:
-    """A certificate and its key come together; the key is looked at first."""
+    """Check that certificate and key are both given; the key is checked first."""
     check_file(f"{owner} key", key)
     if key and not certificate:
         raise OptionRefused(f"cannot have {owner} cert empty when {owner} key is set to {quote(key)}")
@@ -150,13 +150,13 @@ _log: Final = logging.getLogger("umbilical.cli.drop_ins.drop_in")
 class DropIn(Record):
     program: str
     command: str
-    """What upstream's usage calls the program."""
+    """The program's name in upstream's usage."""
     about: str
     refusal_prefix: str
-    flags: Callable[[], Sequence[Flag]]
+    flags: Callable[[], Sequence[FlagSpec]]
     check: Callable[[FlagSet], None]
     start: Callable[[FlagSet], int]
-    """Run until told to stop; returns the exit status, raises `StartupError` or `OptionRefused`."""
+    """Run until a signal; returns the exit status, raises `StartupError` or `OptionRefused`."""
 
 
 def run(drop_in: DropIn, arguments: Sequence[str]) -> int:

@@ -1,6 +1,6 @@
-"""Go's spellings of plain values: what pflag, strconv, time and encoding/csv read, print and say about mistakes.
+"""Parsing and printing of values as in Go's pflag, strconv, time and encoding/csv.
 
-Error texts are upstream's to the letter, because people and scripts search logs for them.
+Error texts are exactly Go's, because people and scripts search logs for them.
 """
 
 import math
@@ -22,7 +22,7 @@ _UNITS: Final[dict[str, int]] = {
 }
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-# Patterns stay text until a value is read by them: a daemon starts sooner.
+# Compiled at first use: a daemon starts faster.
 _INTEGER: Final = r"0[xX](?:_?[0-9a-fA-F])+|0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|0(?:_?[0-7])*|[1-9](?:_?[0-9])*"
 _DECIMAL: Final = r"[0-9]+"
 _FLOAT: Final = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?inf(?:inity)?|nan"
@@ -40,7 +40,7 @@ _ESCAPES: Final[dict[str, str]] = {
 
 
 class ValueSyntaxError(Exception):
-    """A text is not a value of the wanted kind; the message is Go's."""
+    """A text is not a value of the expected kind; the message is Go's."""
 
 
 def quote(text: str, mark: str = '"') -> str:
@@ -56,7 +56,7 @@ def _quoted_character(character: str, mark: str) -> str:
     if character.isprintable():
         return character
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte of an argument that is not UTF-8, as Python carries it
+    if 0xDC80 <= code <= 0xDCFF:  # Python's form of a byte that is not UTF-8
         return f"\\x{code - 0xDC00:02x}"
     if code < 0x80:
         return f"\\x{code:02x}"
@@ -76,7 +76,7 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_int(text: str, base: int = 0, bits: int = 64) -> int:
-    """Read a signed integer; base 0 takes the prefixes and underscores of Go's own literals."""
+    """Parse a signed integer; base 0 accepts the prefixes and underscores of Go literals."""
     negative = text.startswith("-")
     magnitude = _magnitude("ParseInt", text, text[1:] if text[:1] in ("+", "-") else text, base)
     limit = 1 << (bits - 1)
@@ -100,7 +100,7 @@ def _magnitude(function: str, text: str, digits: str, base: int) -> int:
         radix = {"x": 16, "b": 2, "o": 8}.get(plain[1], 8)
         return int(plain[2:] if plain[1] in "xbo" else plain, radix)
     plain = plain.lstrip("0") or "0"
-    return int(plain) if len(plain) <= 20 else 1 << 64  # Python refuses thousands of digits on its own terms
+    return int(plain) if len(plain) <= 20 else 1 << 64  # Python's own error for thousands of digits differs
 
 
 def parse_float32(text: str) -> float:
@@ -138,7 +138,7 @@ def parse_duration(text: str) -> int:
 
 
 def _one_duration(text: str, rest: str) -> tuple[int, str]:
-    """Read one number and its unit from the front of `rest`."""
+    """Parse one number and its unit at the start of `rest`."""
     invalid = ValueSyntaxError(f"time: invalid duration {_duration_quote(text)}")
     whole, rest = _leading(rest, "0123456789")
     fraction = ""
@@ -155,7 +155,7 @@ def _one_duration(text: str, rest: str) -> tuple[int, str]:
     if len(whole.lstrip("0")) > 19:
         raise invalid
     amount = int(whole or "0") * unit
-    kept = fraction[:18]  # Go stops counting digits where 64 bits end; below a nanosecond they do not matter
+    kept = fraction[:18]  # Go ignores digits beyond 64 bits; they are below a nanosecond
     amount += int(int(kept or "0") * (unit / 10.0 ** len(kept)))
     if amount > _DURATION_LIMIT:
         raise invalid
@@ -173,7 +173,7 @@ def _until(text: str, unwanted: str) -> tuple[str, str]:
 
 
 def _duration_quote(text: str) -> str:
-    """Quote as package time does: every byte outside printable ASCII in hexadecimal."""
+    """Quote as Go's package time: every byte outside printable ASCII in hexadecimal."""
     out = []
     for byte in text.encode("utf-8", "surrogateescape"):
         if byte >= 0x80 or byte < 0x20:
@@ -214,7 +214,7 @@ def duration_seconds(nanoseconds: int) -> float:
 
 
 def parse_csv(text: str) -> tuple[str, ...]:
-    """Read one record of comma-separated values, quoted ones included; an empty text is no value at all."""
+    """Parse one record of comma-separated, possibly quoted values; an empty text has no values."""
     if text == "":
         return ()
     line = text.lstrip("\n")

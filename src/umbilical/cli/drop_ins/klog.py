@@ -1,7 +1,7 @@
-"""klog's flags as upstream's programs take them, and what they do to our log lines.
+"""klog's flags of upstream's programs, and their effect on our log lines.
 
-`v` below 5 writes one line per tunnel, from 5 on also detail. Files that klog would split by severity are one file
-here; `vmodule`, `log-backtrace-at`, `one-output` and `skip-log-headers` are read, checked and have no effect.
+`v` below 5 logs one line per tunnel, 5 and above log details. All severities share one log file. `vmodule`,
+`log-backtrace-at`, `one-output` and `skip-log-headers` are checked and have no effect.
 """
 
 import logging
@@ -10,22 +10,22 @@ from typing import Final
 
 from umbilical.cli.drop_ins import go_values
 from umbilical.cli.drop_ins.go_values import ValueSyntaxError
-from umbilical.cli.drop_ins.pflag import BOOL, STRING, Flag, FlagSet, FlagValue, Kind
+from umbilical.cli.drop_ins.pflag import BOOL, STRING, FlagKind, FlagSet, FlagSpec, FlagValue
 from umbilical.cli.log_setup import (
     STANDARD_ERROR,
     DescriptorSink,
     FileSink,
     KlogForm,
     LineHandler,
-    Route,
+    LogRoute,
     install,
 )
 
 DEFAULT_VERBOSITY: Final = 4
-"""What upstream's programs set before they read their arguments."""
+"""Default of upstream's programs."""
 DEBUG_VERBOSITY: Final = 5
 OPTIONS_VERBOSITY: Final = 1
-"""From here on the options are listed at start."""
+"""From this verbosity on, the options are logged at start."""
 _MEGABYTE: Final = 1024 * 1024
 _SEVERITIES: Final = ("INFO", "WARNING", "ERROR", "FATAL")
 _LEVELS: Final = (logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
@@ -34,7 +34,7 @@ _TRACE_SYNTAX: Final = "syntax error: expect file.go:234"
 
 
 def _parse_flag_bool(text: str) -> bool:
-    """Go's flag package, which klog uses, hides what strconv said."""
+    """Go's flag package, which klog uses, hides the error of strconv."""
     try:
         return go_values.parse_bool(text)
     except ValueSyntaxError:
@@ -92,54 +92,54 @@ def _plain(value: FlagValue) -> str:
     return str(value)
 
 
-_SWITCH: Final = Kind("", _parse_flag_bool, BOOL.show, bare="true")
-_SIZE: Final = Kind("uint", _parse_flag_uint, _plain)
-_VERBOSITY: Final = Kind("Level", _parse_verbosity, _plain)
-_SEVERITY: Final = Kind("severity", _parse_severity, _plain)
-_MODULE_SPEC: Final = Kind("moduleSpec", _parse_module_spec, _plain)
-_TRACE_LOCATION: Final = Kind("traceLocation", _parse_trace_location, _plain)
+_SWITCH: Final = FlagKind("", _parse_flag_bool, BOOL.show, bare="true")
+_SIZE: Final = FlagKind("uint", _parse_flag_uint, _plain)
+_VERBOSITY: Final = FlagKind("Level", _parse_verbosity, _plain)
+_SEVERITY: Final = FlagKind("severity", _parse_severity, _plain)
+_MODULE_SPEC: Final = FlagKind("moduleSpec", _parse_module_spec, _plain)
+_TRACE_LOCATION: Final = FlagKind("traceLocation", _parse_trace_location, _plain)
 
 FLAGS: Final = (
-    Flag("v", _VERBOSITY, DEFAULT_VERBOSITY, "Detail of the log: below 5 one line per tunnel, from 5 on more."),
-    Flag("logtostderr", _SWITCH, True, "Log to standard error and to no file."),
-    Flag("alsologtostderr", _SWITCH, False, "Log to standard error besides a file."),
-    Flag("alsologtostderrthreshold", _SEVERITY, 0, "Lowest severity that --alsologtostderr copies."),
-    Flag("stderrthreshold", _SEVERITY, 2, "Lowest severity that reaches standard error when logging to a file."),
-    Flag(
+    FlagSpec("v", _VERBOSITY, DEFAULT_VERBOSITY, "Log verbosity: below 5 one line per tunnel, from 5 on details."),
+    FlagSpec("logtostderr", _SWITCH, True, "Log to standard error and not to a file."),
+    FlagSpec("alsologtostderr", _SWITCH, False, "Log to standard error in addition to a file."),
+    FlagSpec("alsologtostderrthreshold", _SEVERITY, 0, "Lowest severity that --alsologtostderr copies."),
+    FlagSpec("stderrthreshold", _SEVERITY, 2, "Lowest severity that reaches standard error when logging to a file."),
+    FlagSpec(
         "legacy-stderr-threshold-behavior",
         _SWITCH,
         True,
-        "If false, --stderrthreshold also counts with --logtostderr.",
+        "If false, --stderrthreshold also applies with --logtostderr.",
     ),
-    Flag("log-dir", STRING, "", "Directory of the log file, with --logtostderr=false."),
-    Flag("log-file", STRING, "", "Log file, with --logtostderr=false."),
-    Flag("log-file-max-size", _SIZE, 1800, "Size in megabytes at which the log file starts anew; 0: never."),
-    Flag("skip-headers", _SWITCH, False, "Log messages without time, process and source line."),
-    Flag("add-dir-header", _SWITCH, False, "Show the directory of the source file too."),
-    Flag("skip-log-headers", _SWITCH, False, "Accepted without effect: log files have no header here."),
-    Flag("one-output", _SWITCH, False, "Accepted without effect: all severities share one file here."),
-    Flag("vmodule", _MODULE_SPEC, "", "Accepted without effect."),
-    Flag("log-backtrace-at", _TRACE_LOCATION, ":0", "Accepted without effect."),
+    FlagSpec("log-dir", STRING, "", "Directory of the log file, with --logtostderr=false."),
+    FlagSpec("log-file", STRING, "", "Log file, with --logtostderr=false."),
+    FlagSpec("log-file-max-size", _SIZE, 1800, "Maximum size of the log file in megabytes; 0 disables the limit."),
+    FlagSpec("skip-headers", _SWITCH, False, "Log messages without time, process and source line."),
+    FlagSpec("add-dir-header", _SWITCH, False, "Log the directory of the source file too."),
+    FlagSpec("skip-log-headers", _SWITCH, False, "Accepted without effect: log files have no header."),
+    FlagSpec("one-output", _SWITCH, False, "Accepted without effect: all severities share one file."),
+    FlagSpec("vmodule", _MODULE_SPEC, "", "Accepted without effect."),
+    FlagSpec("log-backtrace-at", _TRACE_LOCATION, ":0", "Accepted without effect."),
 )
 
 
 def install_klog(flags: FlagSet, program: str) -> LineHandler:
-    """Set logging up as the flags ask. Raises OSError when the log file cannot be opened."""
+    """Set up logging by the flags. Raises OSError when the log file cannot be opened."""
     form = KlogForm(headers=not flags.switch("skip-headers"), directory=flags.switch("add-dir-header"))
     return install(form, _routes(flags, program), debug=flags.number("v") >= DEBUG_VERBOSITY)
 
 
-def _routes(flags: FlagSet, program: str) -> list[Route]:
+def _routes(flags: FlagSet, program: str) -> list[LogRoute]:
     standard_error = DescriptorSink(STANDARD_ERROR)
     path = _log_file(flags, program)
     if flags.switch("logtostderr"):
         legacy = flags.switch("legacy-stderr-threshold-behavior")
-        return [Route(standard_error, logging.NOTSET if legacy else _level(flags.number("stderrthreshold")))]
+        return [LogRoute(standard_error, logging.NOTSET if legacy else _level(flags.number("stderrthreshold")))]
     if path is None:
-        return [Route(standard_error)]
+        return [LogRoute(standard_error)]
     threshold = "alsologtostderrthreshold" if flags.switch("alsologtostderr") else "stderrthreshold"
     file = FileSink(path, flags.number("log-file-max-size") * _MEGABYTE)
-    return [Route(standard_error, _level(flags.number(threshold))), Route(file)]
+    return [LogRoute(standard_error, _level(flags.number(threshold))), LogRoute(file)]
 
 
 def _log_file(flags: FlagSet, program: str) -> Path | None:
@@ -149,7 +149,7 @@ def _log_file(flags: FlagSet, program: str) -> Path | None:
 
 
 def _level(severity: int) -> int:
-    """Detail lines are info to klog, so severity 0 lets them through."""
+    """For klog, detail lines have severity info, so severity 0 includes them."""
     if severity <= 0:
         return logging.NOTSET
     return _LEVELS[severity] if severity < len(_LEVELS) else logging.CRITICAL + 1

@@ -14,7 +14,7 @@ from umbilical.proxies.settings import HTTPS, HttpsSettings, Resolution
 from umbilical.tunnel.setting_rows import assemble
 
 CONNECT_PORT: Final = 80
-"""HyperShift's for a CONNECT without a port."""
+"""HyperShift's default port for a CONNECT without one."""
 FLAGS: Final = drop_in.flags_of(HTTPS)
 
 
@@ -44,18 +44,18 @@ def check_flags(flags: FlagSet) -> None:
     check_shared_flags(flags)
     for name in ("http-proxy", "https-proxy"):
         if flags.text(name) and flags.text(f"{name}-file"):
-            raise OptionRefused(f"--{name} and --{name}-file say the same thing twice")
+            raise OptionRefused(f"--{name} and --{name}-file cannot be combined")
 
 
 def _resolution(flags: FlagSet) -> Resolution:
-    """HyperShift's asks for Services first and for the hosted cluster's DNS then, and has no flag to change that."""
+    """Like HyperShift's proxy: Services first, then the hosted cluster's DNS; there is no flag for the order."""
     return Resolution.AGENT if flags.switch("disable-resolver") else Resolution.SERVICE
 
 
 HTTPS_PROXY: Final = drop_in.DropIn(
     program="konnectivity-https-proxy",
     command="konnectivity-https-proxy",
-    about="An HTTP proxy whose connections leave by the agents of a hosted cluster.",
+    about="An HTTP proxy that connects through the agents of a hosted cluster.",
     refusal_prefix="",
     flags=lambda: FLAGS,
     check=check_flags,

@@ -35,11 +35,11 @@ def socks5_settings(flags: FlagSet, environment: Mapping[str, str] = os.environ)
 
 
 def resolution_of(flags: FlagSet) -> Resolution:
-    """HyperShift's booleans as one word.
+    """Map HyperShift's boolean flags to one value.
 
-    Without any it would ask the management cluster's DNS and dial the answer through the tunnel, which is the wrong
-    view of every name that both clusters know: we ask the hosted cluster. The management flag alone does nothing there
-    either.
+    Without flags HyperShift's proxy asks the management cluster's DNS and dials the result through the tunnel, which is
+    wrong for names that both clusters have; ours asks the hosted cluster. As in HyperShift's proxy, the management flag
+    alone has no effect.
     """
     if flags.switch("disable-resolver"):
         return Resolution.AGENT
@@ -51,7 +51,7 @@ def resolution_of(flags: FlagSet) -> Resolution:
 SOCKS5_PROXY: Final = drop_in.DropIn(
     program="konnectivity-socks5-proxy",
     command="konnectivity-socks5-proxy",
-    about="A SOCKS5 proxy whose connections leave by the agents of a hosted cluster.",
+    about="A SOCKS5 proxy that connects through the agents of a hosted cluster.",
     refusal_prefix="",
     flags=lambda: FLAGS,
     check=check_shared_flags,

@@ -1,7 +1,7 @@
-"""Flags as pflag reads them: every spelling, default and error text that upstream's programs have.
+"""A parser of flags with the syntax, defaults and error texts of Go's pflag.
 
-A flag is declared once, in a table; `FlagSet` parses arguments against tables and gives typed values back.
-Single letters exist for one-letter names only (`-v`), and `-h` asks for help.
+`FlagSet` parses arguments by tables of flags and returns typed values. Shorthands exist for one-letter names (`-v`)
+and for help (`-h`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,22 +15,22 @@ FlagValue = str | bool | int | float | tuple[str, ...]
 
 
 class FlagError(Exception):
-    """The arguments cannot be read; the message is pflag's."""
+    """The arguments are not valid; the message is pflag's."""
 
 
-class Kind(Record):
+class FlagKind(Record):
     name: str
-    """What the usage text calls the value; empty for switches."""
+    """Name of the value in the usage text; empty for switches."""
     parse: Callable[[str], FlagValue]
     show: Callable[[FlagValue], str]
     bare: str | None = None
-    """The value of a flag given without one."""
+    """Value of a flag that is given without one."""
     accumulates: bool = False
 
 
-class Flag(Record):
+class FlagSpec(Record):
     name: str
-    kind: Kind
+    kind: FlagKind
     default: FlagValue
     help: str
     hidden: bool = False
@@ -70,16 +70,18 @@ def _parse_selector(text: str) -> str:
     return text
 
 
-BOOL: Final = Kind("", go_values.parse_bool, lambda value: "true" if value else "false", bare="true")
-STRING: Final = Kind("string", str, _show_text)
-INT: Final = Kind("int", go_values.parse_int, str)
-FLOAT: Final = Kind("float32", go_values.parse_float32, lambda value: f"{value:g}")
-UINT32: Final = Kind("uint32", _parse_uint32, str)
-SECRET: Final = Kind("string", str, lambda value: '"(hidden)"' if value else '""')
-"""A URL that may hold a password: the list of options in the log does not show it."""
-SELECTOR: Final = Kind("string", _parse_selector, _show_text)
-DURATION: Final = Kind("duration", go_values.parse_duration, lambda value: go_values.format_duration(cast(int, value)))
-STRING_SLICE: Final = Kind("strings", go_values.parse_csv, _show_list, accumulates=True)
+BOOL: Final = FlagKind("", go_values.parse_bool, lambda value: "true" if value else "false", bare="true")
+STRING: Final = FlagKind("string", str, _show_text)
+INT: Final = FlagKind("int", go_values.parse_int, str)
+FLOAT: Final = FlagKind("float32", go_values.parse_float32, lambda value: f"{value:g}")
+UINT32: Final = FlagKind("uint32", _parse_uint32, str)
+SECRET: Final = FlagKind("string", str, lambda value: '"(hidden)"' if value else '""')
+"""A URL that may contain a password; hidden in the log."""
+SELECTOR: Final = FlagKind("string", _parse_selector, _show_text)
+DURATION: Final = FlagKind(
+    "duration", go_values.parse_duration, lambda value: go_values.format_duration(cast(int, value))
+)
+STRING_SLICE: Final = FlagKind("strings", go_values.parse_csv, _show_list, accumulates=True)
 
 HELP: Final = "help"
 
@@ -87,18 +89,18 @@ HELP: Final = "help"
 class FlagSet:
     """One program's flags and, after `parse`, their values."""
 
-    def __init__(self, program: str, *tables: Iterable[Flag]) -> None:
-        help_flag = Flag(HELP, BOOL, False, f"help for {program}")
+    def __init__(self, program: str, *tables: Iterable[FlagSpec]) -> None:
+        help_flag = FlagSpec(HELP, BOOL, False, f"help for {program}")
         self.flags: Final = {flag.name: flag for table in (*tables, (help_flag,)) for flag in table}
         self.positional: list[str] = []
         self.notices: list[str] = []
-        """What must be told about deprecated flags, in the order of the arguments."""
+        """Notices about deprecated flags, in the order of the arguments."""
         self._shorthands = {flag.shorthand: flag for flag in self.flags.values() if flag.shorthand}
         self._values = {flag.name: flag.default for flag in self.flags.values()}
         self._changed: set[str] = set()
 
     def parse(self, arguments: Sequence[str]) -> None:
-        """Read the arguments; the last of equal flags wins, lists grow. Flags and others may be mixed."""
+        """Parse the arguments, also mixed with positional ones. The last of equal flags wins, lists are extended."""
         rest = list(arguments)
         while rest:
             argument = rest.pop(0)
@@ -163,7 +165,7 @@ class FlagSet:
         self._set(flag, value)
 
     def _read_short(self, letters: str, rest: list[str]) -> None:
-        """Read a group such as `v4`, `v=4` or `hv4`; `-test.…` belongs to Go's test tool and is passed over."""
+        """Parse a group such as `v4`, `v=4` or `hv4`; `-test.…` of Go's test tool is ignored."""
         while letters and not letters.startswith("test."):
             flag = self._shorthands.get(letters[0])
             if flag is None:
@@ -181,7 +183,7 @@ class FlagSet:
                 raise FlagError(f"flag needs an argument: {quote(group[0], chr(39))} in -{group}")
             self._set(flag, value)
 
-    def _set(self, flag: Flag, text: str) -> None:
+    def _set(self, flag: FlagSpec, text: str) -> None:
         target = flag.alias_of or flag.name
         try:
             value = flag.kind.parse(text)
@@ -196,11 +198,11 @@ class FlagSet:
             self.notices.append(f"Flag --{flag.name} has been deprecated, {flag.deprecated}")
 
 
-def _usage_name(flag: Flag) -> str:
+def _usage_name(flag: FlagSpec) -> str:
     start = f"  -{flag.shorthand}, --{flag.name}" if flag.shorthand else f"      --{flag.name}"
     return f"{start} {flag.kind.name}" if flag.kind.name else start
 
 
-def _usage_help(flag: Flag) -> str:
+def _usage_help(flag: FlagSpec) -> str:
     empty: tuple[FlagValue, ...] = ("", False, 0, ())
     return flag.help if flag.default in empty else f"{flag.help} (default {flag.kind.show(flag.default)})"

@@ -1,4 +1,4 @@
-"""`proxy-agent`: our agent under upstream's name and flags, and upstream's rules about them."""
+"""`proxy-agent`: our agent with upstream's name, flags and checks of flags."""
 
 import sys
 from collections.abc import Sequence
@@ -15,18 +15,18 @@ from umbilical.cli.drop_ins.drop_in import (
     stat_fault,
 )
 from umbilical.cli.drop_ins.go_values import format_duration, quote
-from umbilical.cli.drop_ins.pflag import Flag, FlagSet
+from umbilical.cli.drop_ins.pflag import FlagSet, FlagSpec
 from umbilical.konnectivity.metadata import MetadataRefused, check_agent_identifiers
 from umbilical.tunnel.setting_rows import assemble
 from umbilical.tunnel.settings import AGENT, AgentSettings
 
 COUNT_SOURCES: Final = ("", "default", "max")
 GRPC_SHORTEST_PING_SECONDS: Final = 10.0
-"""grpc-go's floor for clients."""
+"""grpc-go's minimum for clients."""
 _NO_AUTHORITY: Final = "failed to run proxy connection with failed to load CA cert: open : no such file or directory"
 
 
-def agent_flags() -> tuple[Flag, ...]:
+def agent_flags() -> tuple[FlagSpec, ...]:
     return drop_in.flags_of(AGENT)
 
 
@@ -102,7 +102,7 @@ def agent_settings(flags: FlagSet) -> AgentSettings:
 PROXY_AGENT: Final = drop_in.DropIn(
     program="proxy-agent",
     command="agent",
-    about="A Konnectivity agent: connects to the server and opens, on its word, connections inside the cluster.",
+    about="A Konnectivity agent: connects to the server and dials endpoints inside the cluster on its behalf.",
     refusal_prefix="failed to validate agent options with ",
     flags=agent_flags,
     check=check_agent_flags,

@@ -1,6 +1,6 @@
-"""What `konnectivity-socks5-proxy` and `konnectivity-https-proxy` share: how flags become settings, and their rules.
+"""Flags shared by `konnectivity-socks5-proxy` and `konnectivity-https-proxy`: checks, and conversion to settings.
 
-Ours differ on purpose where HyperShift's listen on every interface without asking anybody who they are.
+The defaults differ on purpose: HyperShift's proxies listen on every interface without authentication.
 """
 
 import os
@@ -16,8 +16,7 @@ from umbilical.tunnel.setting_rows import Table
 from umbilical.tunnel.settings import ListenAddress
 
 NO_KUBECONFIG: Final = (
-    "names are to be resolved in the hosted cluster, and KUBECONFIG does not say where it is: "
-    "set it, or give --disable-resolver"
+    "KUBECONFIG is not set, and names are resolved in the hosted cluster: set KUBECONFIG, or add --disable-resolver"
 )
 _LAST_PORT: Final = 65535
 
@@ -29,20 +28,20 @@ def check_shared_flags(flags: FlagSet) -> None:
     for name in ("konnectivity-port", "serving-port", "health-port"):
         lowest = 0 if name == "health-port" else 1
         if not lowest <= flags.number(name) <= _LAST_PORT:
-            raise OptionRefused(f"--{name} {flags.number(name)} is no port")
+            raise OptionRefused(f"--{name} {flags.number(name)} is not a port number")
     if not flags.items("bind-address"):
         raise OptionRefused("--bind-address must not be empty")
 
 
 def hosted_kubeconfig(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The first file of KUBECONFIG. Never a pod's own account, as HyperShift would: that is another cluster's."""
+    """The first file of KUBECONFIG. Unlike HyperShift's, never the pod's service account: it is for another cluster."""
     return optional_path(environment.get("KUBECONFIG", "").split(os.pathsep)[0])
 
 
 def proxy_values(
     table: Table, flags: FlagSet, resolution: Resolution, environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return values by path. Raises `OptionRefused` where names cannot be resolved that way."""
+    """Return values by path. Raises `OptionRefused` without a kubeconfig to resolve names with."""
     kubeconfig = None if resolution is Resolution.AGENT else hosted_kubeconfig(environment)
     if kubeconfig is None and resolution is not Resolution.AGENT:
         raise OptionRefused(NO_KUBECONFIG)

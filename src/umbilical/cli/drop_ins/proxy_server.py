@@ -1,4 +1,4 @@
-"""`proxy-server`: our server under upstream's name and flags, and upstream's rules about them."""
+"""`proxy-server`: our server with upstream's name, flags and checks of flags."""
 
 import logging
 import sys
@@ -17,7 +17,7 @@ from umbilical.cli.drop_ins.drop_in import (
     stat_fault,
 )
 from umbilical.cli.drop_ins.go_values import format_duration, quote
-from umbilical.cli.drop_ins.pflag import Flag, FlagSet
+from umbilical.cli.drop_ins.pflag import FlagSet, FlagSpec
 from umbilical.cluster.labels import LabelError, parse_labels
 from umbilical.konnectivity.identity import check_identity
 from umbilical.konnectivity.routing import parse_strategies
@@ -46,11 +46,11 @@ CIPHER_SUITES: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
     | {f"TLS_ECDHE_{signer}_WITH_{exchange}" for signer in ("ECDSA", "RSA") for exchange in _EXCHANGES}
 )
-"""What Go calls secure (1.26)."""
+"""The suites that Go 1.26 considers secure."""
 TOKEN_FLAGS: Final = ("agent-namespace", "agent-service-account", "authentication-audience")
 
 
-def server_flags() -> tuple[Flag, ...]:
+def server_flags() -> tuple[FlagSpec, ...]:
     return drop_in.flags_of(SERVER)
 
 
@@ -136,7 +136,7 @@ def _check_tls(flags: FlagSet) -> None:
 def _check_identities(flags: FlagSet) -> None:
     check_file("agent identities", flags.text("agent-identities"))
     if flags.text("agent-identities") and "default" in parse_strategies(flags.text("proxy-strategies")):
-        raise OptionRefused("--agent-identities binds nothing with the strategy default; use destHost,defaultRoute")
+        raise OptionRefused("--agent-identities has no effect with the strategy default; use destHost,defaultRoute")
     for identity in flags.items("frontend-identities"):
         try:
             check_identity(identity)
@@ -156,7 +156,7 @@ def _check_leases_and_timeouts(flags: FlagSet) -> None:
 
 
 GRPC_DEFAULT_PING_SECONDS: Final = 7200.0
-"""What grpc-go's server takes a keepalive time of 0 for."""
+"""grpc-go's server uses it for a keepalive time of 0."""
 GRPC_SHORTEST_PING_SECONDS: Final = 1.0
 _OLD_TLS: Final = ("VersionTLS10", "VersionTLS11")
 _NO_CERTIFICATE: Final = "failed to load X509 key pair  and : open : no such file or directory"
@@ -214,7 +214,7 @@ def _frontend(flags: FlagSet, values: dict[str, Any]) -> UnixFrontend | TcpFront
 
 
 def _lease_labels(flags: FlagSet) -> dict[str, str]:
-    """Upstream reads the labels even when no lease is published, and fails then without a prefix; so do we."""
+    """Like upstream, parse the labels even if no lease is published, and fail without a prefix."""
     try:
         return parse_labels(flags.text("lease-label"))
     except LabelError as fault:
@@ -228,14 +228,14 @@ def warn(flags: FlagSet) -> None:
     if not flags.text("cluster-ca-cert") and not uses_tokens(flags):
         _log.warning("ANY AGENT IS ACCEPTED: neither --cluster-ca-cert nor token authentication is set.")
         port = flags.number("agent-port")
-        _log.warning("Whoever reaches port %d can receive what clients send (CVE-2026-16242).", port)
+        _log.warning("Anyone who reaches port %d can receive clients' traffic (CVE-2026-16242).", port)
         _log.warning("Set --cluster-ca-cert, or --agent-namespace, --agent-service-account and the audience.")
 
 
 PROXY_SERVER: Final = drop_in.DropIn(
     program="proxy-server",
     command="proxy",
-    about="A Konnectivity server: takes requests from the apiserver and carries them through agents.",
+    about="A Konnectivity server: accepts requests from kube-apiserver and forwards them through agents.",
     refusal_prefix="failed to validate server options with ",
     flags=server_flags,
     check=check_server_flags,

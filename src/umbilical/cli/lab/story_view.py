@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self, TextIO
 import click
 
 from umbilical.checks.report import printable
-from umbilical.cli.terminal import Lines, Live, has_colour, has_unicode, is_lively, live_console
+from umbilical.cli.terminal import Lines, LiveScreen, has_colour, has_unicode, is_lively, live_console
 from umbilical.lab.story import Call, Outcome, Picture, Step, Story, Teller
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class PlainLines(Lines):
         self._say(f"{_INDENT}call of the {who} {self._caller}: {call.value}")
 
 
-class LiveView(Live):
+class LiveView(LiveScreen):
     """Finished steps go up the screen and stay there; below them the running one, and the picture as it is now."""
 
     def __init__(self, title: str, caller: str = REAL_CALLER, clock: Callable[[], float] = time.monotonic) -> None:

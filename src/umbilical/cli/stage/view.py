@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TextIO
 import click
 
 from umbilical.checks.report import printable
-from umbilical.cli.terminal import Lines, Live, is_lively, live_console
+from umbilical.cli.terminal import Lines, LiveScreen, is_lively, live_console
 from umbilical.hardway.ledger import Telling
 from umbilical.hardway.waiting import Waiting
 
@@ -130,7 +130,7 @@ class PlainLines(Lines):
         self._say(f"{_INDENT}{ending_text(word, seconds)}")
 
 
-class LiveView(Live):
+class LiveView(LiveScreen):
     """Ended stages go up the screen and stay there; below them the running one: its step, its wait, the nodes."""
 
     def __init__(self, earlier: Seconds, clock: Callable[[], float] = time.monotonic) -> None:

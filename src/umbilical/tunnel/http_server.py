@@ -1,0 +1,317 @@
+"""The HTTP/1.1 server behind health and admin ports: a few fixed paths, no request body is used.
+
+Redirects, status codes and limits are those of Go's server, as probes and scrapers know them from upstream.
+The routes are in `admin.py` and, for the proxies, in `proxies/health.py`.
+"""
+
+import asyncio
+import posixpath
+import socket
+import time
+from contextlib import AsyncExitStack, suppress
+from http import HTTPStatus
+from typing import Final, Protocol
+from urllib.parse import unquote, urlsplit
+
+from umbilical.fault import StartupError
+from umbilical.record import Record
+from umbilical.tunnel.settings import ListenAddress
+from umbilical.wire import http1
+from umbilical.wire.errors import ProtocolViolation
+
+MAX_CONNECTIONS: Final = 256
+HEAD_SECONDS: Final = 60.0
+"""Timeout for a request head from its first byte, as upstream; also for a body, and for a client to read a response."""
+IDLE_SECONDS: Final = 180.0
+"""Upstream has no limit. Longer than common scrape intervals, so that scrapers keep their connection."""
+MAX_HEAD_BYTES: Final = 1 << 20
+MAX_BODY_BYTES: Final = 256 << 10
+"""Like Go, the server discards a body up to this size; it closes the connection if there is more."""
+READ_BYTES: Final = 65536
+_MAX_CHUNK_DIGITS: Final = 8
+_HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
+
+PLAIN: Final = "text/plain; charset=utf-8"
+HTML: Final = "text/html; charset=utf-8"
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class HttpRequest(Record):
+    method: str
+    path: str
+    query: str = ""
+    host: str = ""
+    """The Host header."""
+
+
+class HttpResponse(Record):
+    status: int
+    body: bytes
+    headers: Headers = (("Content-Type", PLAIN),)
+
+
+class HttpRoutes(Protocol):
+    async def respond(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request with a clean path (`/a/b`: no dots, no double slashes)."""
+
+
+class HttpListener:
+    """One listening port and the connections on it."""
+
+    def __init__(self, address: ListenAddress, routes: HttpRoutes, max_connections: int = MAX_CONNECTIONS) -> None:
+        self._address = address
+        self._routes = routes
+        self._max_connections = max_connections
+        self._connections: dict[asyncio.Task[None], _Connection] = {}
+        self._server: asyncio.Server | None = None
+        self.port = address.port
+        """After `start` the real port, also where port 0 was requested."""
+
+    async def start(self) -> None:
+        """Bind and listen. Raises OSError if that fails."""
+        listening = await _bind(self._address)
+        self.port = listening.getsockname()[1]
+        self._server = await asyncio.start_server(self._accept, sock=listening, limit=READ_BYTES)
+
+    async def stop(self) -> None:
+        """Stop listening and end every connection. A second call does nothing."""
+        if self._server is None:
+            return
+        self._server.close()
+        while tasks := list(self._connections):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        await self._server.wait_closed()
+        await asyncio.sleep(0)  # aborted transports close their sockets in the loop's next turn
+        self._server = None
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        connection = _Connection(reader, writer, self._routes)
+        # Many idle scrapers must not keep a health probe out.
+        if len(self._connections) >= self._max_connections and not self._drop_idle():
+            writer.transport.abort()
+            return
+        self._connections[task] = connection
+        try:
+            await connection.run()
+            await _finish(writer)
+        except (asyncio.CancelledError, TimeoutError, OSError):
+            pass  # cancelled by `stop` or `_drop_idle`, or a broken or slow client: no reply is possible
+        finally:
+            writer.transport.abort()
+            del self._connections[task]
+
+    def _drop_idle(self) -> bool:
+        for task, connection in self._connections.items():
+            if connection.is_idle:
+                connection.is_idle = False
+                task.cancel()
+                return True
+        return False
+
+
+async def open_http(stack: AsyncExitStack, address: ListenAddress, routes: HttpRoutes, what: str) -> HttpListener:
+    """Listen, or fail to start. Upstream only logs a port that it cannot open and runs without it."""
+    listener = HttpListener(address, routes)
+    try:
+        await listener.start()
+    except OSError as error:
+        raise StartupError(
+            "UMB023",
+            f"cannot listen on {address.host or '*'}:{address.port} for {what}",
+            error.strerror or str(error),
+            f"see who holds the port: ss -ltnp 'sport = :{address.port}'",
+        ) from error
+    stack.push_async_callback(listener.stop)
+    return listener
+
+
+class _Connection:
+    """One client, one request after the other."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, routes: HttpRoutes) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._routes = routes
+        self._rest = b""
+        """Bytes that were read behind the last request head."""
+        self._body_bytes_allowed = 0
+        self.is_idle = False
+
+    async def run(self) -> None:
+        while await self._serve_one():
+            pass
+
+    async def _serve_one(self) -> bool:
+        """Serve one request; return whether another can follow."""
+        try:
+            head = await self._read_head()
+        except ProtocolViolation as violation:
+            await self._write(http1.violation_reply(violation))
+            return False
+        if head is None:
+            return False
+        request = request_of(head.method, head.target, head.headers_host or "")
+        response = await answer(self._routes, request)
+        await self._write(_response_bytes(request, response, head.version, head.keep_alive))
+        return (not head.has_body or await self._skip_body(head)) and head.keep_alive
+
+    async def _read_head(self) -> http1.Http1Request | None:
+        """Return the next request head, or None at the end of the connection."""
+        parser = http1.Http1RequestReader(MAX_HEAD_BYTES)
+        data, self._rest = self._rest or await self._first_bytes(), b""
+        async with asyncio.timeout(HEAD_SECONDS):
+            while data:
+                head = parser.feed(data)
+                if head is not None:
+                    self._rest = parser.rest
+                    return head
+                data = await self._reader.read(READ_BYTES)
+        return None
+
+    async def _first_bytes(self) -> bytes:
+        self.is_idle = True
+        async with asyncio.timeout(IDLE_SECONDS):
+            data = await self._reader.read(READ_BYTES)
+        self.is_idle = False
+        return data
+
+    async def _skip_body(self, head: http1.Http1Request) -> bool:
+        """Discard the body; return False if it is too large, malformed or cut off."""
+        self._body_bytes_allowed = MAX_BODY_BYTES
+        async with asyncio.timeout(HEAD_SECONDS):
+            return await (self._skip_chunks() if head.is_chunked else self._skip(head.content_length))
+
+    async def _skip_chunks(self) -> bool:
+        """RFC 9112 section 7.1: chunks, a chunk of size 0, trailers, an empty line."""
+        while size := _chunk_size(await self._read_line()):
+            if not await self._skip(size) or await self._read_line() != b"\r\n":
+                return False
+        while size == 0 and (line := await self._read_line()):
+            if line == b"\r\n":
+                return True
+        return False
+
+    async def _skip(self, size: int) -> bool:
+        while size > len(self._rest):
+            size -= len(self._rest)
+            self._rest = b""
+            if not await self._read_more():
+                return False
+        self._rest = self._rest[size:]
+        return True
+
+    async def _read_line(self) -> bytes:
+        """Return a line of a chunked body with its LF; nothing if it is cut off."""
+        while (end := self._rest.find(b"\n") + 1) == 0:
+            if not await self._read_more():
+                return b""
+        line, self._rest = self._rest[:end], self._rest[end:]
+        return line
+
+    async def _read_more(self) -> bool:
+        data = await self._reader.read(READ_BYTES)
+        self._rest += data
+        self._body_bytes_allowed -= len(data)
+        return bool(data) and self._body_bytes_allowed >= 0
+
+    async def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+        async with asyncio.timeout(HEAD_SECONDS):
+            await self._writer.drain()
+
+
+def _chunk_size(line: bytes) -> int | None:
+    """Return the size in a chunk's first line, None if malformed. Extensions behind `;` are ignored."""
+    digits = line.partition(b";")[0].rstrip(b" \t\r\n")
+    is_number = 0 < len(digits) <= _MAX_CHUNK_DIGITS and not digits.translate(None, _HEX_DIGITS)
+    return int(digits, 16) if is_number and line.endswith(b"\r\n") else None
+
+
+def request_of(method: str, target: str, host: str) -> HttpRequest:
+    # An absolute target names a host as well; the path alone chooses the route.
+    path, _, query = target.partition("?")
+    if not target.startswith(("/", "*")):
+        split = urlsplit(target)
+        path, query = split.path or "/", split.query
+    return HttpRequest(method, unquote(path), query, host)
+
+
+async def answer(routes: HttpRoutes, request: HttpRequest) -> HttpResponse:
+    """Do what Go's mux does before any route: `OPTIONS *`, and a redirect to the clean form of the path."""
+    if request.path == "*":
+        return HttpResponse(200 if request.method == "OPTIONS" else 400, b"", ())
+    clean = _clean_path(request.path)
+    if clean != request.path:
+        location = f"{clean}?{request.query}" if request.query else clean
+        return redirect(HTTPStatus.TEMPORARY_REDIRECT, location, request.method)
+    return await routes.respond(request)
+
+
+def _clean_path(path: str) -> str:
+    clean = posixpath.normpath(f"/{path}").replace("//", "/", 1)
+    return f"{clean}/" if path.endswith("/") and clean != "/" else clean
+
+
+def redirect(status: HTTPStatus, location: str, method: str) -> HttpResponse:
+    # Go writes a short page for GET alone, and its type for HEAD too.
+    headers = (("Content-Type", HTML),) if method in ("GET", "HEAD") else ()
+    page = f'<a href="{_escape(location)}">{status.phrase}</a>.\n\n' if method in ("GET", "HEAD") else ""
+    return HttpResponse(status, page.encode(), (*headers, ("Location", location)))
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&#34;")
+
+
+def _response_bytes(request: HttpRequest, response: HttpResponse, version: str, keep_alive: bool) -> bytes:
+    date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
+    lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
+    lines += [f"{name}: {value}" for name, value in response.headers]
+    lines += [f"Date: {date}", f"Content-Length: {len(response.body)}"]
+    if not keep_alive:
+        lines.append("Connection: close")
+    elif version == "HTTP/1.0":
+        lines.append("Connection: keep-alive")
+    head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+    return head if request.method == "HEAD" else head + response.body
+
+
+async def _bind(address: ListenAddress) -> socket.socket:
+    if not address.host:
+        return _bind_everywhere(address.port)
+    if (literal := _family_of(address.host)) is not None:
+        # A lookup of an address would start a thread and load the tables of international names.
+        return socket.create_server((address.host, address.port), family=literal)
+    found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    # As Go: the first IPv4 address of a name, or the first of any kind.
+    family, _, _, _, where = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return socket.create_server(where[:2], family=family)
+
+
+def _family_of(host: str) -> int | None:
+    """The family of a host that is an address; None for names, and for addresses with a zone."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):
+            socket.inet_pton(family, host)
+            return family
+    return None
+
+
+def _bind_everywhere(port: int) -> socket.socket:
+    """Make one socket for IPv4 and IPv6, as Go does; IPv4 alone where the kernel has no IPv6."""
+    if socket.has_dualstack_ipv6():
+        with suppress(OSError):
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))
+
+
+async def _finish(writer: asyncio.StreamWriter) -> None:
+    """Close after the client had a moment to read what was written."""
+    writer.close()
+    async with asyncio.timeout(5):
+        await writer.wait_closed()
