@@ -70,7 +70,7 @@ class PodError(LabError):
     """This pod cannot run as it is written, or not yet."""
 
 
-class Waiting(PodError):
+class PodWaiting(PodError):
     """Something that the pod needs is not there yet; it is asked for again. `reason` is the kubelet's word for it."""
 
     def __init__(self, code: str, what: str, why: str, remedy: str, reason: str) -> None:

@@ -14,7 +14,7 @@ from tests.support.manifests import json_values
 
 from umbilical.fault import RenderError
 from umbilical.manifests.objects import config_map, manifest, secret
-from umbilical.manifests.sections import MAX_BYTES, MAX_DEPTH, DocumentError, Section, read_document
+from umbilical.manifests.sections import MAX_BYTES, MAX_DEPTH, DocumentError, YamlSection, read_document
 from umbilical.manifests.tree import SECRET_MODE, AssetTree, yaml_bytes
 
 
@@ -94,8 +94,8 @@ class Colour(Enum):
     BLUE = "blue"
 
 
-def section(value: object) -> Section:
-    return Section(value, "", [])
+def section(value: object) -> YamlSection:
+    return YamlSection(value, "", [])
 
 
 def test_values_are_taken_by_their_kind() -> None:
@@ -162,7 +162,7 @@ def test_a_wrong_value_is_shown_with_what_is_needed() -> None:
         assert found.problems[0].startswith(problem)
 
 
-def _read_all(found: Section) -> None:
+def _read_all(found: YamlSection) -> None:
     found.text("text", "")
     found.number("number", 1, range(1, 5))
     found.switch("switch", default=True)

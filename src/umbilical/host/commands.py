@@ -25,7 +25,7 @@ SSH_PORT: Final = 22
 
 
 @dataclass(frozen=True)
-class Completed:
+class CommandResult:
     exit_code: int
     stdout: str
     stderr: str
@@ -35,10 +35,10 @@ class Completed:
         return self.exit_code == 0
 
 
-class Runner(Protocol):
+class CommandRunner(Protocol):
     """Someone who runs commands on the machine in question."""
 
-    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
+    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> CommandResult:
         """Run a command to its end, whatever its exit code. Raises HostError: it could not be run, or took too long."""
 
 
@@ -46,7 +46,7 @@ class LocalRunner:
     def __init__(self, *, sudo: bool = False) -> None:
         self._prefix = _sudo_prefix(sudo)
 
-    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
+    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> CommandResult:
         return _run([*self._prefix, *command], command[0], timeout_seconds, stdin)
 
 
@@ -81,7 +81,7 @@ class SshRunner:
         self._known_hosts = known_hosts
         self._stack = ExitStack()
 
-    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
+    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> CommandResult:
         # The far side hands one string to a shell, so every word is quoted for it.
         remote = shlex.join([*self._prefix, *command])
         done = _run([*self._ssh(), "--", f"{self._user}@{self.host}", remote], "ssh", timeout_seconds, stdin)
@@ -140,7 +140,7 @@ def _sudo_prefix(sudo: bool) -> list[str]:
     return ["sudo", "-n", "--"] if sudo else []
 
 
-def _run(command: Sequence[str], title: str, timeout_seconds: float, stdin: bytes | None) -> Completed:
+def _run(command: Sequence[str], title: str, timeout_seconds: float, stdin: bytes | None) -> CommandResult:
     try:
         # Without input it reads an end at once: on the user's terminal it would wait.
         done = subprocess.run(command, input=stdin or b"", capture_output=True, timeout=timeout_seconds, check=False)
@@ -151,7 +151,7 @@ def _run(command: Sequence[str], title: str, timeout_seconds: float, stdin: byte
         shown = shlex.join(command)
         why = f"it had not ended after {timeout_seconds:g} s"
         raise HostError("UMB176", f"{title} takes too long", why, f"run it by hand: {shown}") from error
-    return Completed(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+    return CommandResult(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
 
 # Milliseconds for a script of any size; a bash that takes longer hangs.

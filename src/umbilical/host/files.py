@@ -85,7 +85,7 @@ def _sync_directory(folder: Path) -> None:
         os.close(descriptor)
 
 
-class Content(Protocol):
+class FileToWrite(Protocol):
     """A file that is to be; its path is meant below a directory, also where it begins with a slash."""
 
     @property
@@ -96,11 +96,11 @@ class Content(Protocol):
     def mode(self) -> int: ...
 
 
-def place_of(folder: Path, file: Content) -> Path:
+def place_of(folder: Path, file: FileToWrite) -> Path:
     return folder / file.path.lstrip("/")
 
 
-def write_all(files: Sequence[Content], folder: Path, removed: Iterable[Path] = ()) -> None:
+def write_all(files: Sequence[FileToWrite], folder: Path, removed: Iterable[Path] = ()) -> None:
     """Write every file to its path below `folder`, then remove what is to go; should a rename fail, all is put back.
 
     Raises OSError: the directory cannot be written to; nothing was changed.
@@ -120,7 +120,7 @@ def write_all(files: Sequence[Content], folder: Path, removed: Iterable[Path] = 
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _move_all(files: Sequence[Content], stage: Path, folder: Path, removed: Iterable[Path]) -> None:
+def _move_all(files: Sequence[FileToWrite], stage: Path, folder: Path, removed: Iterable[Path]) -> None:
     old = make_directory(stage / ".old")
     moved: list[tuple[Path, Path]] = []
     try:

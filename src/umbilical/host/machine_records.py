@@ -53,7 +53,7 @@ class BackendServer:
 
 
 @dataclass(frozen=True)
-class Probe:
+class InfrastructureProbe:
     """One fact about the infrastructure, as seen now."""
 
     id: str

@@ -45,7 +45,7 @@ _MOUNT_ATTR_RDONLY: Final = 1
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-class Mount(IntFlag):
+class MountFlag(IntFlag):
     """MS_ flags of mount(2)."""
 
     NONE = 0
@@ -57,7 +57,7 @@ class Mount(IntFlag):
     PRIVATE = 1 << 18
 
 
-class Kind(IntFlag):
+class NamespaceKind(IntFlag):
     """Kinds of namespaces: CLONE_NEW flags of unshare(2) and setns(2)."""
 
     MOUNT = 0x00020000
@@ -83,7 +83,7 @@ def mount(
     source: PathText | None,
     target: PathText,
     kind: str | None = None,
-    flags: Mount = Mount.NONE,
+    flags: MountFlag = MountFlag.NONE,
     options: str | None = None,
 ) -> None:
     """Mount as mount(2) does; `kind` is a file system type, `options` are that file system's own."""
@@ -96,7 +96,7 @@ def bind(source: PathText, target: PathText, *, is_read_only: bool = False) -> N
 
     Always recursive: in a user namespace the kernel refuses to uncover what the host had mounted over.
     """
-    mount(source, target, flags=Mount.BIND | Mount.RECURSIVE)
+    mount(source, target, flags=MountFlag.BIND | MountFlag.RECURSIVE)
     if is_read_only:
         make_read_only(target)
 
@@ -117,7 +117,7 @@ def make_read_only(target: PathText, *, is_recursive: bool = True) -> None:
 
 def make_private(target: PathText = "/") -> None:
     """Keep mounts made from here on from showing up in other namespaces, and theirs from showing up here."""
-    mount(None, target, flags=Mount.RECURSIVE | Mount.PRIVATE)
+    mount(None, target, flags=MountFlag.RECURSIVE | MountFlag.PRIVATE)
 
 
 def unmount(target: PathText, *, is_lazy: bool = False) -> None:
@@ -134,12 +134,12 @@ def pivot_root(new_root: PathText) -> None:
     os.chdir("/")
 
 
-def unshare(kinds: Kind) -> None:
+def unshare(kinds: NamespaceKind) -> None:
     """Leave the namespaces of these kinds for new ones. A new pid namespace begins with the next child."""
     _check("unshare", _libc.unshare(ctypes.c_int(kinds)))
 
 
-def enter(namespace: PathText | int, kind: Kind) -> None:
+def enter(namespace: PathText | int, kind: NamespaceKind) -> None:
     """Enter a namespace by its file (`/proc/PID/ns/net`, a bind mount of it) or by a descriptor.
 
     A descriptor of a process (`os.pidfd_open`) enters several kinds at once.
@@ -177,7 +177,7 @@ def in_network(path: PathText, call: Callable[[], Result]) -> Result:
     """
 
     def enter_and_call() -> Result:
-        enter(path, Kind.NETWORK)
+        enter(path, NamespaceKind.NETWORK)
         return call()
 
     return _in_thread(enter_and_call)
@@ -224,8 +224,8 @@ def drop_privileges(
 
 
 def _leave_network_at(path: Path) -> None:
-    unshare(Kind.NETWORK)
-    mount(THREAD_NETWORK, path, flags=Mount.BIND)
+    unshare(NamespaceKind.NETWORK)
+    mount(THREAD_NETWORK, path, flags=MountFlag.BIND)
 
 
 def _in_thread(call: Callable[[], Result]) -> Result:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.cluster import objects
-from umbilical.cluster.apply import Applier, Change, Document, KindUnknown, read_document
-from umbilical.cluster.client import Clock, Json, make_client
+from umbilical.cluster.apply import Applier, ApplyOutcome, KindUnknown, ManifestDocument, read_document
+from umbilical.cluster.client import ClientClock, Json, make_client
 from umbilical.cluster.objects import SECRET
 from umbilical.fault import ApiRefused, HostedError
 from umbilical.hosted.access import BURST, REQUESTS_PER_SECOND
@@ -35,9 +35,9 @@ class Outcome(Enum):
 
 
 _OF_CHANGE = {
-    Change.CREATED: Outcome.CREATED,
-    Change.CHANGED: Outcome.CHANGED,
-    Change.UNCHANGED: Outcome.UNCHANGED,
+    ApplyOutcome.CREATED: Outcome.CREATED,
+    ApplyOutcome.CHANGED: Outcome.CHANGED,
+    ApplyOutcome.UNCHANGED: Outcome.UNCHANGED,
 }
 
 
@@ -63,7 +63,7 @@ class ApplyOptions:
 async def apply_documents(
     cluster: str,
     kubeconfig: Path,
-    documents: Sequence[Document],
+    documents: Sequence[ManifestDocument],
     options: ApplyOptions,
     tell: Callable[[Step], None],
 ) -> list[Step]:
@@ -79,7 +79,7 @@ async def apply_documents(
     return steps
 
 
-async def _step(cluster: str, applier: Applier, document: Document, coming: set[str]) -> Step:
+async def _step(cluster: str, applier: Applier, document: ManifestDocument, coming: set[str]) -> Step:
     try:
         change = await applier.apply(document)
     except ApiRefused as refusal:
@@ -129,7 +129,7 @@ _NO_OBJECT: Final = frozenset({"Kustomization", "Component"})
 """Kinds that kustomize reads and no API serves."""
 
 
-def read_manifests(folder: Path) -> list[Document]:
+def read_manifests(folder: Path) -> list[ManifestDocument]:
     """Read a cluster's objects in the order to apply them. Raises HostedError: there is none, or an unusable file."""
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
@@ -143,7 +143,7 @@ def read_manifests(folder: Path) -> list[Document]:
     return sorted(found, key=lambda document: _ORDER.index(document.kind) if document.kind in _ORDER else len(_ORDER))
 
 
-def _read(path: Path) -> Iterator[Document]:
+def _read(path: Path) -> Iterator[ManifestDocument]:
     for content in _contents(path):
         if isinstance(content, dict) and content.get("kind") in _NO_OBJECT:
             continue
@@ -191,7 +191,7 @@ class Patience:
     seconds: float
     waits: Callable[[], None] = lambda: None
     """Called once, if the token is not there at first."""
-    clock: Clock = field(default_factory=Clock)
+    clock: ClientClock = field(default_factory=ClientClock)
 
 
 @dataclass(frozen=True)
@@ -206,14 +206,14 @@ class TokenCopy:
     def subject(self) -> str:
         return f"Secret {self.namespace}/{TOKEN_SECRET}"
 
-    def document(self, data: Mapping[str, str]) -> Document:
+    def document(self, data: Mapping[str, str]) -> ManifestDocument:
         """`data` as the API has it, in base64. Opaque: in this cluster there is no such account."""
         head = {"name": TOKEN_SECRET, "namespace": self.namespace, "labels": dict(self.labels)}
         content = manifest("v1", "Secret", head, type="Opaque", data=dict(data))
-        return Document("v1", "Secret", TOKEN_SECRET, self.namespace, content)
+        return ManifestDocument("v1", "Secret", TOKEN_SECRET, self.namespace, content)
 
 
-def planned_copy(cluster: str, documents: Iterable[Document]) -> TokenCopy | None:
+def planned_copy(cluster: str, documents: Iterable[ManifestDocument]) -> TokenCopy | None:
     """Read from the control plane's objects where a copy has to go: beside the kubeconfig that needs it, if any."""
     for document in documents:
         if document.kind == "ConfigMap" and document.name == KUBECONFIG_MAP and document.namespace:
@@ -222,7 +222,7 @@ def planned_copy(cluster: str, documents: Iterable[Document]) -> TokenCopy | Non
     return None
 
 
-def has_source(documents: Iterable[Document]) -> bool:
+def has_source(documents: Iterable[ManifestDocument]) -> bool:
     """Whether the hosted cluster's objects have a token to be copied among them."""
     return any(str(document) == SOURCE for document in documents)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
-from umbilical.checks.check import Finding, judge
+from umbilical.checks.check import Finding, run_checks
 from umbilical.dialer.settings import TcpServer
 from umbilical.fault import Fault
 from umbilical.hosted import clusters as gather_management
@@ -27,7 +27,7 @@ Subject = TypeVar("Subject")
 
 def check_findings(options: CheckOptions) -> list[Finding]:
     """Gather and judge; credentials that were fetched are gone afterwards, and forwarded ports closed."""
-    return judge(CATALOGUE, gather(options))
+    return run_checks(CATALOGUE, gather(options))
 
 
 def gather(options: CheckOptions) -> Facts:

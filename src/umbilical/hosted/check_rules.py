@@ -10,7 +10,7 @@ from umbilical.hosted.clusters import container, identifiers
 from umbilical.hosted.facts import CertificateFact, Facts, HostedFacts, ManagementFacts, Probe, ServerHealth, Unknown
 from umbilical.hosted.network_policy import opens, selecting
 from umbilical.hosted.objects import names
-from umbilical.pki.judgement import is_signed_by
+from umbilical.pki.validation import is_signed_by
 
 # HyperShift renews with less than this left.
 SHORT: Final = timedelta(days=30)

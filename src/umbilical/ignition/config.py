@@ -63,7 +63,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Unit:
+class IgnitionUnit:
     name: str
     contents: str | None
     enabled: bool | None
@@ -75,7 +75,7 @@ class Unit:
 class Config:
     version: str
     files: tuple[File, ...]
-    units: tuple[Unit, ...]
+    units: tuple[IgnitionUnit, ...]
     is_pointer: bool
     """Another config, fetched at boot, replaces this one or is merged into it."""
     value: dict[str, Any]
@@ -155,9 +155,9 @@ def file_of(entry: dict[str, Any]) -> File:
     )
 
 
-def _unit(entry: dict[str, Any]) -> Unit:
+def _unit(entry: dict[str, Any]) -> IgnitionUnit:
     dropins = {_string(dropin, "name") or "": _string(dropin, "contents") or "" for dropin in objects(entry, "dropins")}
-    return Unit(
+    return IgnitionUnit(
         name=_string(entry, "name") or "",
         contents=_string(entry, "contents"),
         enabled=_boolean(entry, "enabled"),

@@ -52,8 +52,8 @@ def _is_opaque(text: str) -> bool:
     return text.startswith("data:") or ("?" in text and _REMOTE.match(text) is not None)
 
 
-Kind = Literal["file", "unit", "field"]
-Change = Literal["added", "removed", "changed"]
+EntryKind = Literal["file", "unit", "field"]
+ChangeKind = Literal["added", "removed", "changed"]
 
 # difflib's time grows with the square of the lines; bootkube.sh has some 700.
 _MAX_COMPARED_LINES: Final = 20_000
@@ -89,10 +89,10 @@ class ContentChange:
 
 @dataclass(frozen=True)
 class Difference:
-    kind: Kind
+    kind: EntryKind
     place: str
     """A path, a unit's name, or a JSON path."""
-    change: Change
+    change: ChangeKind
     fields: tuple[FieldChange, ...] = ()
     contents: tuple[ContentChange, ...] = ()
 
@@ -150,7 +150,7 @@ def _rest(config: Config) -> Any:
 
 
 def _compare_entries(
-    kind: Kind, old: Mapping[tuple[str, int], dict[str, Any]], new: Mapping[tuple[str, int], dict[str, Any]]
+    kind: EntryKind, old: Mapping[tuple[str, int], dict[str, Any]], new: Mapping[tuple[str, int], dict[str, Any]]
 ) -> Iterator[Difference]:
     for key in [*old, *(key for key in new if key not in old)]:
         name, number = key
@@ -163,14 +163,14 @@ def _compare_entries(
             yield Difference(kind, place, _change(before, after), tuple(fields), tuple(contents))
 
 
-def _change(before: Any, after: Any) -> Change:
+def _change(before: Any, after: Any) -> ChangeKind:
     if before is None:
         return "added"
     return "removed" if after is None else "changed"
 
 
 def _parts(
-    kind: Kind, name: str, before: dict[str, Any], after: dict[str, Any]
+    kind: EntryKind, name: str, before: dict[str, Any], after: dict[str, Any]
 ) -> tuple[list[FieldChange], list[ContentChange]]:
     split = _split_file if kind == "file" else _split_unit
     old_fields, old_contents = split(before)

@@ -11,12 +11,12 @@ from typing import Any, Final
 from umbilical.fault import IgnitionError
 from umbilical.ignition.config import Config, File, config_of
 from umbilical.ignition.data_url import DataUrl, gzip, hash_like, is_data_url, parse_data_url
-from umbilical.ignition.json_text import Place, Span, decode_text, elements, members, parse_object
+from umbilical.ignition.json_text import LocatedValue, Span, decode_text, elements, members, parse_object
 
 _COMPACT: Final = (",", ":")
 
 
-class Document:
+class IgnitionDocument:
     """Immutable: every edit gives another document, whose config was read anew."""
 
     def __init__(self, content: bytes) -> None:
@@ -29,7 +29,7 @@ class Document:
         start, end = self._entry(path).span
         return self._text[start:end]
 
-    def with_content(self, path: str, content: bytes) -> "Document":
+    def with_content(self, path: str, content: bytes) -> "IgnitionDocument":
         """Give the file another content, in the encoding it has; its hash, if it has one, follows.
 
         Base64 keeps its media type, percent-encoding stays percent-encoding, gzip stays gzip.
@@ -43,14 +43,14 @@ class Document:
         edits = [self._source_edit(contents, file, content), *self._hash_edit(contents, file, content)]
         return self._edited(edits)
 
-    def with_entry_text(self, path: str, text: str) -> "Document":
+    def with_entry_text(self, path: str, text: str) -> "IgnitionDocument":
         """Put another text in place of the file's element; it must be an entry of the same path."""
         # A lone surrogate could not be written.
         if parse_object(decode_text(text.encode("utf-8", "surrogatepass"))).get("path") != path:
             raise _uneditable(path, "the text to put in its place is an entry of another path")
         return self._edited([(self._entry(path).span, text)])
 
-    def with_files(self, entries: Sequence[Mapping[str, Any]]) -> "Document":
+    def with_files(self, entries: Sequence[Mapping[str, Any]]) -> "IgnitionDocument":
         """Append entries behind the last of storage.files, as compact JSON."""
         self._check_new([str(entry.get("path", "")) for entry in entries])
         if not entries:
@@ -62,7 +62,7 @@ class Document:
         end = self._places[-1].span.end
         return self._edited([(Span(end, end), "," + added)])
 
-    def without_files(self, paths: Collection[str]) -> "Document":
+    def without_files(self, paths: Collection[str]) -> "IgnitionDocument":
         """Take out the entries of these paths, which must be there; undoes `with_files` exactly."""
         for path in paths:
             self._entry(path)
@@ -70,7 +70,7 @@ class Document:
         return self._edited([(span, "") for span in _gaps([place.span for place in self._places], removed)])
 
     @cached_property
-    def _files(self) -> Place:
+    def _files(self) -> LocatedValue:
         root = members(self._text, self._text.index("{"))
         storage = root.get("storage")
         files = (
@@ -83,10 +83,10 @@ class Document:
         return files
 
     @cached_property
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[LocatedValue]:
         return elements(self._text, self._files.span.start)
 
-    def _entry(self, path: str) -> Place:
+    def _entry(self, path: str) -> LocatedValue:
         found = [place for place in self._places if _path_of(place) == path]
         if len(found) != 1:
             raise _uneditable(path, f"storage.files has {len(found)} entries of this path; one is needed")
@@ -110,13 +110,13 @@ class Document:
             if path in present or path in paths[:index]:
                 raise _uneditable(path, "storage.files would have two entries of this path, which Ignition refuses")
 
-    def _edited(self, edits: list[tuple[Span, str]]) -> "Document":
+    def _edited(self, edits: list[tuple[Span, str]]) -> "IgnitionDocument":
         parts: list[str] = []
         position = 0
         for (start, end), replacement in sorted(edits):
             parts += (self._text[position:start], replacement)
             position = end
-        return Document("".join([*parts, self._text[position:]]).encode("utf-8"))
+        return IgnitionDocument("".join([*parts, self._text[position:]]).encode("utf-8"))
 
 
 def _gaps(spans: list[Span], removed: list[bool]) -> list[Span]:
@@ -134,7 +134,7 @@ def _gaps(spans: list[Span], removed: list[bool]) -> list[Span]:
     return cuts
 
 
-def _path_of(place: Place) -> str | None:
+def _path_of(place: LocatedValue) -> str | None:
     path = place.value.get("path") if isinstance(place.value, dict) else None
     return path if isinstance(path, str) else None
 

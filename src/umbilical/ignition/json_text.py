@@ -23,7 +23,7 @@ class Span(NamedTuple):
     end: int
 
 
-class Place(NamedTuple):
+class LocatedValue(NamedTuple):
     span: Span
     value: Any
 
@@ -53,9 +53,9 @@ def parse_object(text: str) -> dict[str, Any]:
     return value
 
 
-def members(text: str, start: int) -> dict[str, Place]:
+def members(text: str, start: int) -> dict[str, LocatedValue]:
     """Locate the members of the object at `start`, which `parse_object` has read before."""
-    found: dict[str, Place] = {}
+    found: dict[str, LocatedValue] = {}
     position = _skip(text, start + 1)
     while text[position] != "}":
         key, position = _DECODER.raw_decode(text, position)
@@ -66,9 +66,9 @@ def members(text: str, start: int) -> dict[str, Place]:
     return found
 
 
-def elements(text: str, start: int) -> list[Place]:
+def elements(text: str, start: int) -> list[LocatedValue]:
     """Locate the elements of the array at `start`."""
-    found: list[Place] = []
+    found: list[LocatedValue] = []
     position = _skip(text, start + 1)
     while text[position] != "]":
         found.append(_place(text, position))
@@ -83,9 +83,9 @@ def not_ignition(why: str) -> IgnitionError:
 _TOO_DEEP: Final = f"it is nested deeper than {MAX_DEPTH} levels"
 
 
-def _place(text: str, start: int) -> Place:
+def _place(text: str, start: int) -> LocatedValue:
     value, end = _DECODER.raw_decode(text, start)
-    return Place(Span(start, end), value)
+    return LocatedValue(Span(start, end), value)
 
 
 def _skip(text: str, position: int) -> int:

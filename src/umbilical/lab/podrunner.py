@@ -107,7 +107,7 @@ class PodRunner:
             folder.mkdir(parents=True, exist_ok=True)
         self._clear()
         if not folders.secrets.is_mount():
-            flags = namespaces.Mount.NO_DEVICES | namespaces.Mount.NO_SUID
+            flags = namespaces.MountFlag.NO_DEVICES | namespaces.MountFlag.NO_SUID
             namespaces.mount("tmpfs", folders.secrets, "tmpfs", flags, "mode=0700")
 
     def _clear(self) -> None:

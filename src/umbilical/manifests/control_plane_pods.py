@@ -19,7 +19,7 @@ from umbilical.manifests.control_plane_spec import (
     row,
     url,
 )
-from umbilical.manifests.static_pod import Component, HostFile, probe, static_pod
+from umbilical.manifests.static_pod import HostFile, PodComponent, probe, static_pod
 
 KUBE_APISERVER: Final = "kube-apiserver"
 ISSUER: Final = "https://kubernetes.default.svc"
@@ -32,7 +32,7 @@ _THROWAWAY_GRACE_SECONDS: Final = 2
 
 def kube_apiserver_pod(spec: ControlPlaneSpec) -> dict[str, Any]:
     return static_pod(
-        Component(
+        PodComponent(
             name=KUBE_APISERVER,
             image=spec.images.kube_apiserver,
             flags=(*_listening(spec), *_storage(spec), *_identities(), *_admission(spec), *_reaching_out()),
@@ -131,7 +131,7 @@ _THROWAWAY_LEASE: Final = (60, 50, 1)
 
 def controller_manager_pod(spec: ControlPlaneSpec) -> dict[str, Any]:
     return static_pod(
-        Component(
+        PodComponent(
             name=CONTROLLER_MANAGER,
             image=spec.images.controller_manager,
             flags=(
@@ -223,7 +223,7 @@ SCHEDULER_KUBECONFIG: Final = f"{KUBECONFIG_DIRECTORY}/scheduler.kubeconfig"
 
 def scheduler_pod(spec: ControlPlaneSpec) -> dict[str, Any]:
     return static_pod(
-        Component(
+        PodComponent(
             name=SCHEDULER,
             image=spec.images.scheduler,
             flags=access_flags(spec, SCHEDULER_KUBECONFIG, SCHEDULER_PORT),
@@ -244,7 +244,7 @@ QUOTA_BYTES: Final = 8 << 30
 
 def etcd_pod(spec: ControlPlaneSpec) -> dict[str, Any]:
     return static_pod(
-        Component(
+        PodComponent(
             name="etcd",
             image=spec.images.etcd,
             flags=tuple(_etcd_flags(spec)),

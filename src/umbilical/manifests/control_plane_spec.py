@@ -7,7 +7,7 @@ from typing import Final
 
 from umbilical.fault import RenderError
 from umbilical.manifests.objects import IpAddress, IpNetwork
-from umbilical.pki.control_plane_set import KUBERNETES, Row
+from umbilical.pki.control_plane_set import KUBERNETES, PkiRow
 
 PKI_DIRECTORY: Final = "/etc/kubernetes/pki"
 KUBECONFIG_DIRECTORY: Final = "/etc/kubernetes"
@@ -18,14 +18,14 @@ _ROWS: Final = {row.id: row for row in KUBERNETES}
 
 
 @dataclass(frozen=True)
-class Images:
+class ControlPlaneImages:
     etcd: str
     kube_apiserver: str
     controller_manager: str
     scheduler: str
 
     @classmethod
-    def tagged(cls, repository: str, tag: str) -> "Images":
+    def tagged(cls, repository: str, tag: str) -> "ControlPlaneImages":
         """Name the four images by their programs: REPOSITORY/kube-apiserver:TAG."""
         programs = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
         return cls(*(f"{repository}/{program}:{tag}" for program in programs))
@@ -38,7 +38,7 @@ class ControlPlaneSpec:
     """By which other nodes reach this one; its family is the API's first."""
     service_networks: tuple[IpNetwork, ...]
     pod_networks: tuple[IpNetwork, ...]
-    images: Images
+    images: ControlPlaneImages
     etcd_urls: tuple[str, ...] = ()
     """Empty: the etcd on this node."""
     has_etcd: bool = True
@@ -94,7 +94,7 @@ def key_path(row_id: str) -> str:
     return posixpath.join(PKI_DIRECTORY, _ROWS[row_id].key_file)
 
 
-def row(row_id: str) -> Row:
+def row(row_id: str) -> PkiRow:
     return _ROWS[row_id]
 
 

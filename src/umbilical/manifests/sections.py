@@ -18,7 +18,7 @@ _SHOWN: Final = 60
 """Characters of a wrong value that are repeated to the user."""
 
 
-class Section:
+class YamlSection:
     """Each method takes one key; `finish` tells of those that nobody took."""
 
     def __init__(self, value: object, path: str, problems: list[str]) -> None:
@@ -45,12 +45,12 @@ class Section:
         self._taken.append(key)
         return self._values.get(key)
 
-    def section(self, key: str) -> "Section":
-        return Section(self.take(key), self._name(key), self.problems)
+    def section(self, key: str) -> "YamlSection":
+        return YamlSection(self.take(key), self._name(key), self.problems)
 
-    def sections(self, key: str) -> list["Section"]:
+    def sections(self, key: str) -> list["YamlSection"]:
         entries = self._list(key)
-        return [Section(one, f"{self._name(key)}[{number}]", self.problems) for number, one in enumerate(entries)]
+        return [YamlSection(one, f"{self._name(key)}[{number}]", self.problems) for number, one in enumerate(entries)]
 
     def text(self, key: str, default: str | None = None, *, rule: str = r"[^\x00-\x1f]+", hint: str = "") -> str:
         """Take a text. `default` None: it has to be there."""

@@ -31,7 +31,7 @@ class HostFile:
 
 
 @dataclass(frozen=True)
-class Component:
+class PodComponent:
     name: str
     """Of the pod, its container and its program."""
     image: str
@@ -50,7 +50,7 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Place:
+class PodMetadata:
     """How a pod is called; by default like its program, in kube-system."""
 
     name: str = ""
@@ -59,9 +59,9 @@ class Place:
     """Beyond those that all have."""
 
 
-def static_pod(component: Component, *others: Component, place: Place | None = None) -> dict[str, Any]:
+def static_pod(component: PodComponent, *others: PodComponent, place: PodMetadata | None = None) -> dict[str, Any]:
     """`others` are further containers; the pod's grace is the first one's."""
-    place = place or Place()
+    place = place or PodMetadata()
     containers = (component, *others)
     return {
         "apiVersion": "v1",
@@ -94,7 +94,7 @@ def probe(scheme: str, host: str, port: int, path: str, *, period: int, failures
     }
 
 
-def _container(component: Component) -> dict[str, Any]:
+def _container(component: PodComponent) -> dict[str, Any]:
     # By the image's PATH: images put their programs into different directories.
     command = [component.name] if component.command is None else list(component.command)
     environment = [{"name": name, "value": value} for name, value in component.environment.items()]
@@ -124,7 +124,7 @@ def _scratch_mounts(paths: Sequence[str]) -> list[dict[str, Any]]:
     return [{"name": _scratch_name(path), "mountPath": path} for path in paths]
 
 
-def _volumes(containers: Sequence[Component]) -> list[dict[str, Any]]:
+def _volumes(containers: Sequence[PodComponent]) -> list[dict[str, Any]]:
     files = [file for one in containers for file in one.files]
     hosts = [{"name": file.name, "hostPath": {"path": file.path, "type": file.kind}} for file in files]
     scratch = [{"name": _scratch_name(path), "emptyDir": {}} for one in containers for path in one.scratch]

@@ -18,14 +18,14 @@ from tests.support.tunnel_directories import ADDRESS, make_directory, make_files
 
 from umbilical.checks.check import Finding, Outcome
 from umbilical.cli.pki.files import write_directory
-from umbilical.cli.pki.text import alternative_names, as_value, expiry, kind, short_line, tell_cut
+from umbilical.cli.pki.text import alternative_names, as_value, expiry, kind, print_shortened, short_line
 from umbilical.pki.authority import Authority, encode_pair
 from umbilical.pki.certificate import Certificate, moment, read_certificates, span
-from umbilical.pki.directory import look_at
-from umbilical.pki.directory_checks import HEADINGS, Question, findings
+from umbilical.pki.directory import read_directory
+from umbilical.pki.directory_checks import HEADINGS, DirectoryInput, findings
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType, Profile, Usage, server_profile
-from umbilical.pki.tunnel_set import DAY, Role, load_authority
+from umbilical.pki.tunnel_set import DAY, TunnelRole, load_authority
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_good_directory_is_0_and_says_what_ends_first(folder: Path, verify: Ru
     printed = verify(folder, "--address", ADDRESS)
     assert "Agent and server together" in printed.out
     assert "28 passed, 0 failed" in printed.out
-    assert "first to end: konnectivity-server, expires in 23h59m" in printed.err
+    assert "first to expire: konnectivity-server, expires in 23h59m" in printed.err
 
 
 def test_a_wrong_address_or_too_little_time_is_1(folder: Path, verify: Run) -> None:
@@ -138,8 +138,8 @@ HOUR = timedelta(hours=1)
 def judged(
     sound: Path, *addresses: str, when: datetime | None = None, min_left: timedelta = HOUR / 2
 ) -> dict[str, Finding]:
-    facts = look_at(sound, Role, addresses)
-    found = findings(Question(facts, when or now(), addresses, min_left))
+    facts = read_directory(sound, TunnelRole, addresses)
+    found = findings(DirectoryInput(facts, when or now(), addresses, min_left))
     return {finding.id: finding for finding in found}
 
 
@@ -297,7 +297,7 @@ def test_what_is_not_yet_valid_is_found(tmp_path: Path) -> None:
     found = judged(sound, ADDRESS)
     expected = {"ca.time", "server.time", "agent.time", "client.time", "handshake.mutual"}
     assert having(found, Outcome.FAILED) == expected
-    assert "konnectivity-agent begins in 3h59m" in found["agent.time"].evidence
+    assert "konnectivity-agent becomes valid in 3h59m" in found["agent.time"].evidence
     assert "not yet valid" in found["handshake.mutual"].evidence
 
 
@@ -320,7 +320,7 @@ def test_a_leaf_ends_with_its_authority(tmp_path: Path) -> None:
     sound = written(tmp_path / "pki", {**files, "server.crt": leaf.certificate, "server.key": leaf.key})
     found = judged(sound, when=now() + 7 * HOUR)["server.time"]
     assert found.outcome is Outcome.WARNED
-    assert "short, which signed it, has" in found.evidence
+    assert "its CA short has" in found.evidence
 
 
 def test_groups_and_missing_signers_keys_are_judged(sound: Path) -> None:
@@ -332,8 +332,8 @@ def test_groups_and_missing_signers_keys_are_judged(sound: Path) -> None:
 
 
 def test_only_what_was_looked_at_is_judged(sound: Path) -> None:
-    facts = look_at(sound, [Role.AGENT], ())
-    ids = {finding.id.partition(".")[0] for finding in findings(Question(facts, now()))}
+    facts = read_directory(sound, [TunnelRole.AGENT], ())
+    ids = {finding.id.partition(".")[0] for finding in findings(DirectoryInput(facts, now()))}
     assert ids == {"ca", "agent"}
 
 
@@ -361,7 +361,7 @@ def test_moments_and_expiry_are_told_from_now_on() -> None:
     certificate = leaf(Usage.SERVER)
     assert expiry(certificate, NOW) == "expires in 24h00m"
     assert expiry(certificate, NOW + 2 * ONE_DAY) == "expired 24h00m ago"
-    assert expiry(certificate, NOW - ONE_DAY) == "begins in 23h00m"
+    assert expiry(certificate, NOW - ONE_DAY) == "becomes valid in 23h00m"
 
 
 def test_kinds_are_told_by_what_a_certificate_may_do() -> None:
@@ -380,7 +380,10 @@ def test_a_line_has_names_only_where_there_are_some() -> None:
 
 def test_a_cut_is_told_only_where_there_is_one(capfd: Captured) -> None:
     authority = new_authority(NOW, ONE_DAY)
-    tell_cut(authority, NOW, ONE_DAY)
+    print_shortened(authority, NOW, ONE_DAY)
     assert capfd.readouterr().err == ""
-    tell_cut(authority, NOW + timedelta(hours=20), ONE_DAY)
-    assert "end in 4h00m, not 24h00m: konnectivity-signer ends at 2026-11-16 12:00 UTC" in capfd.readouterr().err
+    print_shortened(authority, NOW + timedelta(hours=20), ONE_DAY)
+    assert (
+        "expire in 4h00m, not 24h00m: the CA konnectivity-signer expires at 2026-11-16 12:00 UTC"
+        in capfd.readouterr().err
+    )

@@ -11,7 +11,7 @@ import pytest
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, status_answer
 
 from umbilical.cluster.client import make_client
-from umbilical.fault import Waiting
+from umbilical.fault import PodWaiting
 from umbilical.lab.pods import node_keeper
 from umbilical.lab.pods.api_sync import ApiObjects, token_request
 from umbilical.lab.pods.node import Folders, Node
@@ -199,7 +199,7 @@ async def test_a_secrets_values_are_decoded_and_a_missing_one_is_nothing_yet(tmp
 
 @pytest.mark.parametrize("status", [401, 403, 500, 503])
 async def test_a_refusal_is_waited_for(tmp_path: Path, status: int) -> None:
-    with pytest.raises(Waiting, match="UMB834"):
+    with pytest.raises(PodWaiting, match="UMB834"):
         await asked(tmp_path, status_answer(status, "No"))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.manifests import MINIMAL, with_container
 from tests.support.pod_nodes import Objects, make_node
 
-from umbilical.fault import PodError, Waiting
+from umbilical.fault import PodError, PodWaiting
 from umbilical.lab.images import Image
 from umbilical.lab.pods.container_plan import ContainerPlan, is_mapped, may_set_groups
 from umbilical.lab.pods.manifest import pod
@@ -103,7 +103,7 @@ def test_the_pods_user_counts_before_the_images_and_root_may_be_refused() -> Non
     ):
         assert identity(wanted, TWO) == expected
     for security, image in ((Security(refuses_root=True), ONE), (Security(user=0, refuses_root=True), TWO)):
-        with pytest.raises(Waiting, match="runAsNonRoot"):
+        with pytest.raises(PodWaiting, match="runAsNonRoot"):
             identity(security, image)
 
 
@@ -131,7 +131,7 @@ def test_a_program_is_found_under_its_path_in_the_image_and_one_alone_needs_no_c
 
 
 def test_an_image_that_nobody_has_is_waited_for_as_a_kubelet_would(tmp_path: Path) -> None:
-    with pytest.raises(Waiting, match="UMB836") as waiting:
+    with pytest.raises(PodWaiting, match="UMB836") as waiting:
         plan(tmp_path, image="registry.example/etcd:1")
     assert waiting.value.reason == "ErrImageNeverPull"
 
@@ -179,12 +179,12 @@ def test_addresses_are_low_unique_and_given_back() -> None:
 def test_a_pod_without_a_network_or_an_address_is_told_why() -> None:
     pool = AddressPool((ipaddress.ip_network("10.92.1.0/30"),))
     pool.take("a")
-    with pytest.raises(Waiting, match="UMB835"):
+    with pytest.raises(PodWaiting, match="UMB835"):
         pool.take("b")
-    with pytest.raises(Waiting, match="no pod network"):
+    with pytest.raises(PodWaiting, match="no pod network"):
         AddressPool(()).take("a")
     networks = PodNetworks(Node("bootstrap", ("10.91.0.10",), {}))
-    with pytest.raises(Waiting, match="UMB835"):
+    with pytest.raises(PodWaiting, match="UMB835"):
         asyncio.run(networks.attach(Pod("p", "ns", "u", (Container("a", "i"),))))
 
 

@@ -15,7 +15,7 @@ from umbilical.hardway.artifacts.infrastructure.places import COREFILE, HAPROXY_
 from umbilical.hardway.artifacts.layout import INFRASTRUCTURE
 from umbilical.hardway.config.cluster import Cluster
 from umbilical.host import namespaces
-from umbilical.host.machine_records import BackendServer, Done, Power, Probe, Survey
+from umbilical.host.machine_records import BackendServer, Done, InfrastructureProbe, Power, Survey
 from umbilical.lab import binaries
 from umbilical.lab import lab as labs
 from umbilical.lab.hardway import node as hardway_power
@@ -34,39 +34,41 @@ if TYPE_CHECKING:
 FIX: Final = "umbilical stage run 02"
 
 
-def inspect(lab: "Lab", cluster: Cluster) -> list[Probe]:
+def inspect(lab: "Lab", cluster: Cluster) -> list[InfrastructureProbe]:
     return [_topology(lab, cluster), _vips(lab, cluster), *_balancer(Balancer(lab)), *_names(Resolver(lab), cluster)]
 
 
-def _topology(lab: "Lab", cluster: Cluster) -> Probe:
+def _topology(lab: "Lab", cluster: Cluster) -> InfrastructureProbe:
     nodes = ", ".join(node.name for node in lab.topology.nodes)
-    return Probe("network", lab.topology == topology_of(cluster), f"nodes: {nodes}", "umbilical stage destroy")
+    return InfrastructureProbe(
+        "network", lab.topology == topology_of(cluster), f"nodes: {nodes}", "umbilical stage destroy"
+    )
 
 
-def _vips(lab: "Lab", cluster: Cluster) -> Probe:
+def _vips(lab: "Lab", cluster: Cluster) -> InfrastructureProbe:
     networks = cluster.networks
     there = lab.describe_network()["nodes"][HOST]["addresses"]
     wanted = [f"{vip}/{networks.machine.prefixlen}" for vip in (networks.api_vip, networks.ingress_vip)]
-    return Probe("vips", set(wanted) <= set(there), f"{HOST} has {', '.join(there)}", FIX)
+    return InfrastructureProbe("vips", set(wanted) <= set(there), f"{HOST} has {', '.join(there)}", FIX)
 
 
-def _balancer(balancer: Balancer) -> Iterator[Probe]:
+def _balancer(balancer: Balancer) -> Iterator[InfrastructureProbe]:
     bound, there = balancer.bound(), balancer.listening()
     missing = [place for place in bound if place not in there]
     seen = f"nobody listens on {', '.join(missing)}" if missing else f"listening on {', '.join(bound) or 'nothing'}"
-    yield Probe("balancer", balancer.is_running and bool(bound) and not missing, seen, FIX)
+    yield InfrastructureProbe("balancer", balancer.is_running and bool(bound) and not missing, seen, FIX)
     verdict = balancer.verdict(balancer.config())
-    yield Probe("balancer-config", verdict.is_good, verdict.words, "umbilical stage lint")
+    yield InfrastructureProbe("balancer-config", verdict.is_good, verdict.words, "umbilical stage lint")
 
 
-def _names(resolver: Resolver, cluster: Cluster) -> Iterator[Probe]:
+def _names(resolver: Resolver, cluster: Cluster) -> Iterator[InfrastructureProbe]:
     forward, reverse = forward_questions(cluster), reverse_questions(cluster)
     yield _answers("names", resolver.wrong(forward), len(forward))
     yield _answers("reverse-names", resolver.wrong(reverse, is_reverse=True), len(reverse))
 
 
-def _answers(id_: str, wrong: Sequence[str], count: int) -> Probe:
-    return Probe(id_, not wrong, "; ".join(wrong) or f"{count} answers are right", FIX)
+def _answers(id_: str, wrong: Sequence[str], count: int) -> InfrastructureProbe:
+    return InfrastructureProbe(id_, not wrong, "; ".join(wrong) or f"{count} answers are right", FIX)
 
 
 PEERS: Final = (*binaries.KUBELET, "etcdctl", "coredns")
@@ -117,10 +119,10 @@ class LabMachines:
         balancer.begin(infrastructure[HAPROXY_BOOTSTRAP])
         Resolver(lab).serve(_named(infrastructure, os.path.dirname(COREFILE)))
 
-    def inspect(self, cluster: Cluster) -> list[Probe]:
+    def inspect(self, cluster: Cluster) -> list[InfrastructureProbe]:
         lab = self._open()
         if lab is None:
-            return [Probe("lab", False, f"no lab is up in {self._directory}", "umbilical stage run 02")]
+            return [InfrastructureProbe("lab", False, f"no lab is up in {self._directory}", "umbilical stage run 02")]
         return inspect(lab, cluster)
 
     def enter(self) -> None:
@@ -128,7 +130,7 @@ class LabMachines:
         path = hardway_power.network_namespace(self._lab(), HOST)
         if self._home is None:
             self._home = os.open(namespaces.THREAD_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
-        namespaces.enter(path, namespaces.Kind.NETWORK)
+        namespaces.enter(path, namespaces.NamespaceKind.NETWORK)
 
     def power(self, node_id: str) -> Power:
         lab = self._open()
@@ -187,7 +189,7 @@ class LabMachines:
     def destroy(self) -> None:
         """Take the lab down and come back from where `enter` led."""
         if self._home is not None:
-            namespaces.enter(self._home, namespaces.Kind.NETWORK)
+            namespaces.enter(self._home, namespaces.NamespaceKind.NETWORK)
             os.close(self._home)
             self._home = None
         labs.down(self._directory)

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from umbilical.cluster.client import ApiClient, make_client
 from umbilical.cluster.objects import CONFIG_MAP, POD, SECRET
-from umbilical.cluster.objects import Kind as ApiKind
-from umbilical.fault import ApiRefused, ClusterError, PodError, Waiting
+from umbilical.cluster.objects import ResourceKind as ApiKind
+from umbilical.fault import ApiRefused, ClusterError, PodError, PodWaiting
 from umbilical.lab.pods.fields import Fields
 from umbilical.lab.pods.manifest import pod as read_pod
 from umbilical.lab.pods.node import GRACE_CAP_SECONDS, Changed, Node, Sources
@@ -70,8 +70,8 @@ def token_request(pod: Pod, audience: str, lifetime_seconds: int) -> dict[str, A
     }
 
 
-def _later(error: ClusterError) -> Waiting:
-    return Waiting("UMB834", error.what, error.why, error.remedy, "ContainerCreating")
+def _later(error: ClusterError) -> PodWaiting:
+    return PodWaiting("UMB834", error.what, error.why, error.remedy, "ContainerCreating")
 
 
 PODS: Final = "/api/v1/pods"

@@ -34,13 +34,13 @@ def main() -> None:
 
 def become(plan: ContainerPlan, parent: int, channel: socket.socket) -> None:
     """Return never, or raise what the kernel refused."""
-    namespaces.unshare(namespaces.Kind.MOUNT)
+    namespaces.unshare(namespaces.NamespaceKind.MOUNT)
     _hand_over_namespace(channel)
     namespaces.make_private()
     if plan.network is not None:
-        namespaces.enter(plan.network, namespaces.Kind.NETWORK)
+        namespaces.enter(plan.network, namespaces.NamespaceKind.NETWORK)
     if plan.hostname is not None:
-        namespaces.unshare(namespaces.Kind.UTS)
+        namespaces.unshare(namespaces.NamespaceKind.UTS)
         namespaces.set_hostname(plan.hostname)
     build_root(Path(plan.root), plan)
     namespaces.pivot_root(plan.root)
@@ -56,7 +56,9 @@ def become(plan: ContainerPlan, parent: int, channel: socket.socket) -> None:
 
 
 def build_root(root: Path, plan: ContainerPlan) -> None:
-    namespaces.mount(plan.owner, root, "tmpfs", namespaces.Mount.NO_DEVICES | namespaces.Mount.NO_SUID, "mode=0755")
+    namespaces.mount(
+        plan.owner, root, "tmpfs", namespaces.MountFlag.NO_DEVICES | namespaces.MountFlag.NO_SUID, "mode=0755"
+    )
     for piece in plan.pieces:
         lay(root, piece)
     place_in(root, plan.working_directory).mkdir(parents=True, exist_ok=True)
@@ -72,7 +74,7 @@ def lay(root: Path, piece: Piece) -> None:
             _bind(place, piece)
         case Part.MEMORY:
             place.mkdir(parents=True, exist_ok=True)
-            flags = namespaces.Mount.NO_DEVICES | namespaces.Mount.NO_SUID
+            flags = namespaces.MountFlag.NO_DEVICES | namespaces.MountFlag.NO_SUID
             namespaces.mount("tmpfs", place, "tmpfs", flags, f"mode={piece.mode:o}")
         case Part.DIRECTORY:
             place.mkdir(parents=True, exist_ok=True)

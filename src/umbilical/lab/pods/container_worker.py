@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
-from umbilical.fault import PodError, Waiting
+from umbilical.fault import PodError, PodWaiting
 from umbilical.lab.pods.container_plan import is_mapped
 from umbilical.lab.pods.node import BACK_OFF_SECONDS, Changed
 from umbilical.lab.pods.probes import Answer, Target, Verdict, ask
@@ -119,7 +119,7 @@ class ContainerWorker:
                 self._environment = plan.environment
                 self._tell_user(plan.user)
                 return await launch(plan, self._make_files())
-            except Waiting as waiting:
+            except PodWaiting as waiting:
                 self._tell_trouble(waiting.reason, waiting)
                 await asyncio.sleep(RETRY_SECONDS)
             except PodError as error:

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Callable
 from pathlib import Path
 
-from umbilical.fault import Waiting
+from umbilical.fault import PodWaiting
 from umbilical.lab.pods.node import IpNetwork, Node
 from umbilical.lab.pods.spec import Pod
 
@@ -25,7 +25,7 @@ class AddressPool:
         return [network[1] for network in self._networks]
 
     def take(self, uid: str) -> list[IpInterface]:
-        """Give the pod the lowest free host number, the same in every family. Raises Waiting: UMB835, there is none."""
+        """Give the pod the lowest free host number, the same in every family. Raises PodWaiting: none is free."""
         if not self._networks:
             raise _no_address("this node has no pod network; only pods with hostNetwork run here")
         taken = set(self._taken.values())
@@ -54,7 +54,7 @@ class PodNetworks:
             detach_pod(path)
 
     async def attach(self, pod: Pod) -> tuple[Path, tuple[str, ...]]:
-        """Make the pod's network; return the namespace's file and the addresses. Raises Waiting: UMB835."""
+        """Make the pod's network; return the namespace's file and the addresses. Raises PodWaiting: UMB835."""
         # Here, since a pod in the node's network needs none of it, and netlink takes a while to import.
         from umbilical.lab.network import attach_pod
 
@@ -93,6 +93,6 @@ def link_name(uid: str) -> str:
     return f"veth{hashlib.sha256(uid.encode()).hexdigest()[:10]}"
 
 
-def _no_address(why: str) -> Waiting:
+def _no_address(why: str) -> PodWaiting:
     remedy = "delete pods that are not needed, or make a lab with a larger --pod-network"
-    return Waiting("UMB835", "the pod gets no address", why, remedy, "ContainerCreating")
+    return PodWaiting("UMB835", "the pod gets no address", why, remedy, "ContainerCreating")

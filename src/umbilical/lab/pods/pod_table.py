@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from umbilical.fault import LabError, Waiting
+from umbilical.fault import LabError, PodWaiting
 from umbilical.lab.pods.container_worker import ContainerWorker
 from umbilical.lab.pods.node import GRACE_CAP_SECONDS, Changed, Node, Sources
 from umbilical.lab.pods.pod_networks import PodNetworks
@@ -63,7 +63,7 @@ class PodWorker:
                 return
             except (LabError, OSError) as error:
                 self._tell_trouble(error.brief if isinstance(error, LabError) else str(error))
-                await asyncio.sleep(RETRY_SECONDS if isinstance(error, Waiting) else 2 * RETRY_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS if isinstance(error, PodWaiting) else 2 * RETRY_SECONDS)
 
     async def _join_network(self) -> None:
         if self._around.addresses:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from umbilical.fault import PodError, Waiting
+from umbilical.fault import PodError, PodWaiting
 from umbilical.lab import node_root
 from umbilical.lab.binaries import launcher
 from umbilical.lab.images import PROGRAMS_DIRECTORY, Image
@@ -252,7 +252,7 @@ def hostname(pod: Pod) -> str:
 
 
 def identity(security: Security, image: Image) -> tuple[int, int]:
-    """Return user and group. Raises Waiting: it would be root, and the pod refuses that."""
+    """Return user and group. Raises PodWaiting: it would be root, and the pod refuses that."""
     user = image.user[0] if security.user is None else security.user
     if user == 0 and security.refuses_root:
         raise _no_configuration("container has runAsNonRoot and image will run as root")
@@ -276,7 +276,7 @@ def capabilities(security: Security) -> tuple[str, ...]:
 def _image(node: Node, container: Container) -> Image:
     image = node.images.get(container.image)
     if image is None:
-        raise Waiting(
+        raise PodWaiting(
             "UMB836",
             f"Container image {container.image!r} is not present with pull policy of Never",
             f"this lab has {', '.join(sorted(node.images)) or 'none'}",
@@ -310,6 +310,6 @@ def _text(value: bytes) -> str:
     return value.decode(errors="replace").partition("\0")[0]
 
 
-def _no_configuration(why: str) -> Waiting:
+def _no_configuration(why: str) -> PodWaiting:
     remedy = "create or correct it; the container starts by itself then"
-    return Waiting("UMB834", "a container cannot be configured", why, remedy, "CreateContainerConfigError")
+    return PodWaiting("UMB834", "a container cannot be configured", why, remedy, "CreateContainerConfigError")

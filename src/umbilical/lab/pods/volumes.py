@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from umbilical.fault import Waiting
+from umbilical.fault import PodWaiting
 from umbilical.host import namespaces
 from umbilical.lab.pods.node import Node, Sources
 from umbilical.lab.pods.spec import (
@@ -44,7 +44,7 @@ _CHECKS: Final[dict[PathType, Callable[[int], bool]]] = {
 
 
 def provide(volume: str, wanted: HostPath) -> Path:
-    """Return the path, made where the type asks for it. Raises Waiting: UMB833, it is missing or something else."""
+    """Return the path, made where the type asks for it. Raises PodWaiting: UMB833, it is missing or something else."""
     path = Path(wanted.path)
     try:
         _create(path, wanted.type)
@@ -65,8 +65,8 @@ def _create(path: Path, kind: PathType) -> None:
         path.touch(FILE_MODE)
 
 
-def _refused(volume: str, wanted: HostPath, why: str) -> Waiting:
-    return Waiting(
+def _refused(volume: str, wanted: HostPath, why: str) -> PodWaiting:
+    return PodWaiting(
         "UMB833",
         f"volume {volume}: hostPath type check failed: {wanted.path}",
         why,
@@ -178,7 +178,7 @@ class PodVolumes:
         self.places: dict[str, Path] = {}
 
     async def provide(self, addresses: tuple[str, ...], now: float) -> None:
-        """Make everything that is not there yet. Raises Waiting: UMB833 or UMB834; to be called again."""
+        """Make everything that is not there yet. Raises PodWaiting: UMB833 or UMB834; to be called again."""
         for volume in self._pod.volumes:
             self.places[volume.name] = await self._provide(volume, addresses, now)
 
@@ -188,7 +188,7 @@ class PodVolumes:
             if isinstance(volume.content, Payload):
                 try:
                     await self._provide(volume, addresses, now)
-                except Waiting:
+                except PodWaiting:
                     continue
 
     def remove(self) -> None:
@@ -279,6 +279,6 @@ def _mode(own: int | None, default: int) -> int:
     return default if own is None else own
 
 
-def _missing(volume: str, why: str) -> Waiting:
+def _missing(volume: str, why: str) -> PodWaiting:
     remedy = "create it; the pod starts by itself then"
-    return Waiting("UMB834", f"MountVolume.SetUp failed for volume {volume!r}", why, remedy, "ContainerCreating")
+    return PodWaiting("UMB834", f"MountVolume.SetUp failed for volume {volume!r}", why, remedy, "ContainerCreating")
