@@ -100,7 +100,7 @@ def test_content_that_is_not_carried_whole_cannot_be_edited() -> None:
         ({"verification": {}}, "no contents.source"),
         (None, "no contents.source"),
         ({"source": "data:;base64,!"}, "base64 is broken"),
-        ({"source": "data:,a", "verification": {"hash": f"sha256-{'0' * 64}"}}, "does not have the hash"),
+        ({"source": "data:,a", "verification": {"hash": f"sha256-{'0' * 64}"}}, "hash differs"),
     ):
         document = IgnitionDocument(written(config(entry("/a", contents=contents))))
         with pytest.raises(IgnitionError) as caught:
@@ -117,7 +117,7 @@ def test_a_path_must_be_there_once(files: list[dict[str, Any]]) -> None:
         lambda: document.with_entry_text("/a", '{"path": "/a"}'),
         lambda: document.without_files(["/a"]),
     ):
-        with pytest.raises(IgnitionError, match="UMB143 /a cannot be edited"):
+        with pytest.raises(IgnitionError, match="UMB143 could not edit /a"):
             edit()
 
 
@@ -128,14 +128,14 @@ def test_a_key_that_stands_twice_on_the_way_is_refused() -> None:
         '{"storage": {"files": [{"path": "/a", "contents": {}, "contents": {"source": "data:,a"}}]}, ',
         '{"storage": {"files": [{"path": "/a", "contents": {"source": "data:,b", "source": "data:,a"}}]}, ',
     ):
-        with pytest.raises(IgnitionError, match="stands twice"):
+        with pytest.raises(IgnitionError, match="is twice"):
             IgnitionDocument((text + IGNITION + "}").encode()).with_content("/a", b"new")
 
 
 @pytest.mark.parametrize("storage", [None, {}, {"files": None}, {"files": {}}, []])
 def test_without_a_list_of_files_there_is_nothing_to_append_to(storage: Any) -> None:
     document = IgnitionDocument(written({"ignition": {"version": "3.2.0"}, "storage": storage}))
-    with pytest.raises(IgnitionError, match=r"storage\.files cannot be edited"):
+    with pytest.raises(IgnitionError, match=r"could not edit storage\.files"):
         document.with_files(ADDED)
 
 
@@ -158,7 +158,7 @@ def test_appending_nothing_changes_nothing() -> None:
 
 @pytest.mark.parametrize("paths", [["/b"], ["/c", "/c"], ["/b", "/c"]])
 def test_a_path_is_not_added_twice(paths: list[str]) -> None:
-    with pytest.raises(IgnitionError, match="two entries of this path"):
+    with pytest.raises(IgnitionError, match="two entries with this path"):
         IgnitionDocument(written(config(entry("/b")))).with_files([entry(path) for path in paths])
 
 

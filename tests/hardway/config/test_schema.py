@@ -157,7 +157,7 @@ def test_addresses_and_networks_are_read() -> None:
 def test_a_wrong_switch_is_named_by_its_path() -> None:
     section = YamlSection({"key": "maybe"}, "above", [])
     ON_OFF.read(section, "key")
-    assert section.problems == ["above.key 'maybe': auto or on or off is needed"]
+    assert section.problems == ["above.key 'maybe': must be auto or on or off"]
 
 
 @given(kind=st.sampled_from(KINDS), value=json_values())
