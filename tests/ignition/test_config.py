@@ -60,7 +60,7 @@ def test_content_that_cannot_be_had_is_told_with_the_path() -> None:
         ({}, "no contents.source"),
         ({"source": ""}, "no contents.source"),
         ({"source": "https://example.com/x"}, "fetched at boot (https:)"),
-        ({"source": "data:;base64,!"}, "base64 is broken"),
+        ({"source": "data:;base64,!"}, "base64 is invalid"),
         ({"source": "data:,a", "compression": "xz"}, "'xz' is unknown"),
         ({"source": "data:,a", "compression": "gzip"}, "gzip is broken"),
         ({"source": "data:,a", "verification": {"hash": f"sha256-{'0' * 64}"}}, "hash differs"),

@@ -99,7 +99,7 @@ def test_content_that_is_not_carried_whole_cannot_be_edited() -> None:
         ({"source": "s3://bucket/x"}, "fetched at boot (s3:)"),
         ({"verification": {}}, "no contents.source"),
         (None, "no contents.source"),
-        ({"source": "data:;base64,!"}, "base64 is broken"),
+        ({"source": "data:;base64,!"}, "base64 is invalid"),
         ({"source": "data:,a", "verification": {"hash": f"sha256-{'0' * 64}"}}, "hash differs"),
     ):
         document = IgnitionDocument(written(config(entry("/a", contents=contents))))

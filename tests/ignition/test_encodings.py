@@ -208,7 +208,7 @@ def test_what_is_no_plain_json_object_is_refused() -> None:
         (b"{} {}", "not JSON"),
         (b"{'a': 1}", "not JSON"),
         (b'{"a": NaN}', "NaN is not JSON"),
-        (b'{"a": -Infinity}', "-Infinity is no JSON"),
+        (b'{"a": -Infinity}', "-Infinity is not JSON"),
         (b'{"a": "\n"}', "not JSON"),
         (b'{"a": ' + b"9" * 5000 + b"}", "5000 digits"),
         (b'{"a": ' + b"[" * 200 + b"]" * 200 + b"}", "nested deeper"),

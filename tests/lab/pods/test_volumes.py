@@ -16,7 +16,7 @@ from tests.support.pod_nodes import Objects, make_node
 
 from umbilical.fault import PodWaiting
 from umbilical.lab.pods.manifest import pod
-from umbilical.lab.pods.spec import HostPath, Kind, PathType
+from umbilical.lab.pods.spec import HostPath, PathType, SourceKind
 from umbilical.lab.pods.volumes import PodVolumes, WrittenFile, is_file_name, write_payload
 from umbilical.lab.pods.volumes import provide as provide_path
 
@@ -42,7 +42,7 @@ def test_a_path_of_the_wrong_kind_is_waited_for_and_the_right_one_taken(tmp_path
     for kind in (PathType.DIRECTORY, PathType.DIRECTORY_OR_CREATE, PathType.SOCKET):
         with pytest.raises(PodWaiting, match="it is no"):
             provide_path("v", HostPath(str(tmp_path / "file"), kind))
-    with pytest.raises(PodWaiting, match="it is no File"):
+    with pytest.raises(PodWaiting, match="it is not a File"):
         provide_path("v", HostPath(str(tmp_path), PathType.FILE_OR_CREATE))
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "s"))
@@ -101,7 +101,7 @@ def test_the_folder_always_shows_the_last_version(
         assert seen(folder) == files
 
 
-SECRET = (Kind.SECRET, "default", "s")
+SECRET = (SourceKind.SECRET, "default", "s")
 
 
 def volumes_of(folder: Path, objects: Objects, **volume: Any) -> PodVolumes:
