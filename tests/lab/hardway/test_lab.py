@@ -362,7 +362,7 @@ def test_new_zones_are_served_and_a_resolver_that_ends_is_told_with_its_last_wor
     files = {name: content.replace(b"192.168.126.10\n", b"192.168.126.9\n") for name, content in zones().items()}
     resolver.serve(files)
     assert resolver.wrong([NameCheck("api.ocp4.example.com", "192.168.126.9")]) == []
-    with pytest.raises(LabError, match="UMB736 CoreDNS ended") as caught:
+    with pytest.raises(LabError, match="UMB736 CoreDNS exited") as caught:
         LabResolver(lab).serve({"Corefile": b".:53 { nonsense }\n"})
     assert "nonsense" in caught.value.why
     assert HOST in caught.value.remedy
@@ -459,7 +459,7 @@ def test_a_balancer_that_ends_is_told_of_and_started_again(balanced: Lab, monkey
     assert len(balancer.servers()) == 1
     balanced.stop(HOST, "haproxy")
     monkeypatch.setattr("umbilical.lab.hardway.balancer.balancer_command", lambda folder: ("haproxy", "-f", "/gone"))
-    with pytest.raises(LabError, match="UMB736 HAProxy ended"):
+    with pytest.raises(LabError, match="UMB736 HAProxy exited"):
         LabBalancer(balanced).use(config(7002))
     monkeypatch.undo()
     LabBalancer(balanced).use(config(7001))
