@@ -136,7 +136,7 @@ def leaf_name(text: str) -> str:
     "--kind", type=click.Choice([role.value for role in TunnelRole]), required=True, help="Holder of the certificate."
 )
 @address_option
-@click.option("--name", type=leaf_name, help="Common name and base name of the two files; default: from --kind.")
+@click.option("--name", type=leaf_name, metavar="NAME", help="Common name and base name of the two files; default: from --kind.")
 @ttl_option
 @key_type_option
 @backend_option
