@@ -22,8 +22,8 @@ from umbilical.cluster.csr import (
     CLIENT_SIGNER,
     KIND,
     SERVING_SIGNER,
-    ApprovalRound,
     ClusterState,
+    CsrRound,
     Decision,
     ExpectedNode,
     Policy,
@@ -56,7 +56,7 @@ async def file_request(client: ApiClient, name: str, content: bytes) -> None:
 
 @real
 def test_only_what_the_policy_allows_is_approved_and_a_second_first_request_is_not(plane: ControlPlane) -> None:
-    async def run(client: ApiClient) -> list[ApprovalRound]:
+    async def run(client: ApiClient) -> list[CsrRound]:
         own, foreign = pem("system:node:node-a.example.com"), pem("system:node:intruder")
         await file_request(client, "first", own)
         await file_request(client, "foreign", foreign)

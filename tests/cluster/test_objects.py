@@ -22,7 +22,7 @@ from umbilical.cluster.apply import (
     read_document,
 )
 from umbilical.cluster.client import ApiClient, make_client
-from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, POD, SECRET, Discovery, ResourceKind
+from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, POD, SECRET, ApiKind, Discovery
 from umbilical.fault import ApiRefused
 
 ResultT = TypeVar("ResultT")
@@ -375,12 +375,12 @@ GADGETS = {"resources": [{"name": "gadgets", "kind": "Gadget", "namespaced": Fal
 
 
 def test_a_kind_is_found_where_its_group_serves_it(tmp_path: Path) -> None:
-    async def find(client: ApiClient) -> list[ResourceKind | None]:
+    async def find(client: ApiClient) -> list[ApiKind | None]:
         discovery = Discovery(client)
         return [await discovery.find("example.com/v1", kind) for kind in ("Gadget", "Widget")]
 
     found, requests = scripted(lambda _: json_answer(GADGETS), find, tmp_path)
-    assert found == [ResourceKind("Gadget", "/apis/example.com/v1", "gadgets", is_namespaced=False), None]
+    assert found == [ApiKind("Gadget", "/apis/example.com/v1", "gadgets", is_namespaced=False), None]
     assert [request.path for request in requests] == ["/apis/example.com/v1"]
 
 

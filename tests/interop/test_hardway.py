@@ -43,7 +43,7 @@ from umbilical.host.files import make_directory, write_file
 from umbilical.host.processes import Child, run, start
 from umbilical.manifests.tree import AssetTree
 from umbilical.pki.certificate import read_certificates
-from umbilical.pki.control_plane_set import PkiRowKind
+from umbilical.pki.control_plane_set import PkiKind
 from umbilical.pki.profiles import Usage
 from umbilical.pki.validation import chain_trouble
 
@@ -262,7 +262,7 @@ def test_openssl_and_we_agree_about_every_leaf_every_bundle_and_both_purposes(tm
     folder = lay(subject, tmp_path)
     time = ("-attime", str(int(hardway.NOW.timestamp())))
     verdicts = set()
-    for row in (row for row in cluster_rows(subject.cluster) if row.kind is PkiRowKind.LEAF):
+    for row in (row for row in cluster_rows(subject.cluster) if row.kind is PkiKind.LEAF):
         leaf = folder / f"tls/{row.id}.crt"
         for trusted in cluster_bundles(subject.cluster):
             bundle = folder / anchor(trusted.value)

@@ -15,7 +15,7 @@ from tests.support.hardway_everything import rendered
 from umbilical.checks.check import Outcome
 from umbilical.cluster.apply import CreateResult, CreationError, Creator, ManifestDocument, read_document
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.objects import Discovery, ResourceKind
+from umbilical.cluster.objects import ApiKind, Discovery
 from umbilical.fault import ApiRefused, HostError
 from umbilical.hardway import operators
 from umbilical.hardway.artifacts import crds
@@ -223,7 +223,7 @@ def test_machine_configs_that_a_node_boots_with_are_some(plane: ControlPlane, ro
         dry_run(plane, [{**whole, "spec": {**whole["spec"], "portt": "x"}}])
 
 
-def schema(kind: ResourceKind) -> Object:
+def schema(kind: ApiKind) -> Object:
     """What the definition of a kind, served under its path, says about its objects."""
     group, version = kind.group_path.removeprefix("/apis/").split("/")
     everything = [one for one in all_definitions() if crds.is_included(one)]
@@ -234,7 +234,7 @@ def schema(kind: ResourceKind) -> Object:
     return properties
 
 
-def status_of(kind: ResourceKind) -> Object:
+def status_of(kind: ApiKind) -> Object:
     properties: Object = schema(kind)["status"]["properties"]
     return properties
 
@@ -244,7 +244,7 @@ def test_what_stages_read_of_operators_is_where_the_definitions_have_it() -> Non
         assert {"type", "status", "lastTransitionTime"} <= set(status_of(kind)["conditions"]["items"]["properties"])
     assert {"state", "version"} <= set(status_of(operators.CLUSTER_VERSION)["history"]["items"]["properties"])
     for plural in ("kubeapiservers", "kubecontrollermanagers", "kubeschedulers"):
-        kind = ResourceKind(plural, operators.ETCD.group_path, plural, is_namespaced=False)
+        kind = ApiKind(plural, operators.ETCD.group_path, plural, is_namespaced=False)
         assert "currentRevision" in status_of(kind)["nodeStatuses"]["items"]["properties"]
     counts = {"machineCount", "updatedMachineCount", "readyMachineCount", "degradedMachineCount"}
     assert counts <= set(status_of(operators.POOL))

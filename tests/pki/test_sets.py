@@ -23,7 +23,7 @@ from umbilical.pki.control_plane_set import (
     ControlPlaneSet,
     NameSet,
     NodeNames,
-    PkiRowKind,
+    PkiKind,
     first_addresses,
     make_control_plane_set,
 )
@@ -116,9 +116,9 @@ def _written(made: ControlPlaneSet, id_: str) -> Certificate:
 def test_rows_are_unique_name_signers_before_them_and_only_servers_have_names() -> None:
     signers: set[str] = set()
     for row in KUBERNETES:
-        if row.kind is PkiRowKind.AUTHORITY:
+        if row.kind is PkiKind.AUTHORITY:
             signers.add(row.id)
-        assert (row.kind is not PkiRowKind.LEAF) or row.signer in signers
+        assert (row.kind is not PkiKind.LEAF) or row.signer in signers
     assert len({row.id for row in KUBERNETES}) == len(KUBERNETES)
     assert len({row.file for row in KUBERNETES}) == len(KUBERNETES)
     for row in KUBERNETES:
@@ -169,18 +169,18 @@ def test_every_node_has_its_own_pair_for_its_own_addresses(made: ControlPlaneSet
 
 def test_all_are_signed_by_their_row_begin_an_hour_ago_and_live_two_days(made: ControlPlaneSet) -> None:
     start = NOW.replace(microsecond=0)
-    certificates = [_written(made, row.id) for row in made.rows if row.kind is not PkiRowKind.KEY]
+    certificates = [_written(made, row.id) for row in made.rows if row.kind is not PkiKind.KEY]
     assert {one.not_before for one in certificates} == {start - BACKDATE}
     assert {one.not_after for one in certificates} == {start + TWO_DAYS}
     for row in made.rows:
-        if row.kind is PkiRowKind.LEAF:
+        if row.kind is PkiKind.LEAF:
             signer = decode_certificates(made[row.signer].certificate)[0]
             decode_certificates(made[row.id].certificate)[0].verify_directly_issued_by(signer)
 
 
 def test_tokens_are_signed_by_a_key_whose_public_half_is_beside_it() -> None:
     for key_type in list(KeyType):
-        [row] = [row for row in KUBERNETES if row.kind is PkiRowKind.KEY]
+        [row] = [row for row in KUBERNETES if row.kind is PkiKind.KEY]
         made = make_control_plane_set(NAMES, NOW, key_type=key_type, table=[row])
         pair = made[row.id]
         from_key = decode_key(pair.key).public_key()

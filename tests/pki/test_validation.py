@@ -1,4 +1,4 @@
-"""Chains and certificates judged: by us, and as OpenSSL judges them."""
+"""Validation of chains and certificates, compared with OpenSSL."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -89,7 +89,7 @@ CASES: Final = {
 
 
 @pytest.mark.real("openssl")
-def test_a_chain_is_judged_as_openssl_judges_it(tmp_path: Path) -> None:
+def test_a_chain_is_verified_as_openssl_does(tmp_path: Path) -> None:
     for case in CASES.values():
         bundle, certificate = tmp_path / "bundle.crt", tmp_path / "leaf.crt"
         bundle.write_bytes(b"".join(one.certificate for one in case.trusted))
@@ -150,7 +150,7 @@ def first(pair: KeyPair) -> Certificate:
     return read_certificates(pair.certificate)[0]
 
 
-def test_signatures_pairs_dates_and_wishes_are_judged() -> None:
+def test_signatures_pairs_dates_and_profiles_are_checked() -> None:
     twin = Authority.create("signer", NOW, 10 * ONE_DAY, EC)
     assert not is_signed_by(first(PAIR), first(twin.pair))
     assert is_signed_by(first(PAIR), first(SIGNER.pair))

@@ -101,8 +101,8 @@ def _lines(findings: Sequence[Finding], colour: bool, unicode: bool) -> list[str
         return [f"{head} (skipped: {_cut(first.evidence)})"]
     if first.outcome not in _DETAILED:
         return [head]
-    told = [*first.evidence.splitlines(), f"why: {first.why}", f"fix: {first.fix}"]
-    return [head, *(f"{_INDENT}{_cut(line)}" for line in told)]
+    details = [*first.evidence.splitlines(), f"why: {first.why}", f"fix: {first.fix}"]
+    return [head, *(f"{_INDENT}{_cut(line)}" for line in details)]
 
 
 def _last_line(findings: Sequence[Finding], colour: bool, unicode: bool) -> str:
@@ -111,8 +111,8 @@ def _last_line(findings: Sequence[Finding], colour: bool, unicode: bool) -> str:
     if not counts["checks"]:
         worst = Outcome.SKIPPED
     sign = (_SIGNS if unicode else _WORDS)[worst].strip()
-    told = ", ".join(f"{counts[outcome.value]} {outcome.value}" for outcome in Outcome)
-    return f"Result {_styled(sign, _COLOURS[worst], colour)} {counts['checks']} checks: {told}"
+    text = ", ".join(f"{counts[outcome.value]} {outcome.value}" for outcome in Outcome)
+    return f"Result {_styled(sign, _COLOURS[worst], colour)} {counts['checks']} checks: {text}"
 
 
 def _as_value(finding: Finding) -> dict[str, str]:
@@ -130,13 +130,13 @@ def _add_case(parent: ElementTree.Element, finding: Finding, suite: str) -> None
     names = {"classname": f"{suite}.{group_of(finding.id) or finding.id}", "name": f"{finding.id} {finding.title}"}
     case = ElementTree.SubElement(parent, "testcase", {name: printable(text) for name, text in names.items()})
     message = printable(finding.evidence)
-    told = "\n".join((message, f"why: {printable(finding.why)}", f"fix: {printable(finding.fix)}"))
+    text = "\n".join((message, f"why: {printable(finding.why)}", f"fix: {printable(finding.fix)}"))
     if finding.outcome is Outcome.FAILED:
-        ElementTree.SubElement(case, "failure", {"message": message, "type": printable(finding.id)}).text = told
+        ElementTree.SubElement(case, "failure", {"message": message, "type": printable(finding.id)}).text = text
     elif finding.outcome is Outcome.SKIPPED:
         ElementTree.SubElement(case, "skipped", {"message": message})
     elif finding.outcome is Outcome.WARNED:
-        ElementTree.SubElement(case, "system-out").text = f"warning: {told}"
+        ElementTree.SubElement(case, "system-out").text = f"warning: {text}"
 
 
 def _cut(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.objects import Discovery, ResourceKind
+from umbilical.cluster.objects import ApiKind, Discovery
 from umbilical.fault import ApiRefused, ApiUnreachable, ClusterError
 
 FIELD_MANAGER: Final = "umbilical"
@@ -98,7 +98,7 @@ class Applier:
             return ApplyOutcome.CREATED
         return ApplyOutcome.UNCHANGED if _essence(before) == _essence(after) else ApplyOutcome.CHANGED
 
-    async def _kind(self, document: ManifestDocument) -> ResourceKind:
+    async def _kind(self, document: ManifestDocument) -> ApiKind:
         kind = await self._discovery.find(document.api_version, document.kind)
         if kind is None:
             raise KindUnknown(document)
@@ -212,7 +212,7 @@ class Creator:
             self._last[index] = error
         return None
 
-    async def _create(self, index: int, kind: ResourceKind, document: ManifestDocument) -> CreateResult:
+    async def _create(self, index: int, kind: ApiKind, document: ManifestDocument) -> CreateResult:
         live = await objects.get(self._client, kind, document.name, document.namespace)
         if live is None:
             path = kind.path(document.namespace)
@@ -226,7 +226,7 @@ class Creator:
         wrote = await self._write_status(kind, document, live)
         return CreateResult(document, CreateOutcome.CREATED if index in self._created else CreateOutcome.EXISTED, wrote)
 
-    async def _write_status(self, kind: ResourceKind, document: ManifestDocument, live: Json) -> bool:
+    async def _write_status(self, kind: ApiKind, document: ManifestDocument, live: Json) -> bool:
         wanted = document.content.get("status")
         if not wanted or document.kind == CRD or live.get("status"):
             return False

@@ -13,7 +13,7 @@ from typing import Any, Final
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
 from umbilical.cluster.csr_request import RequestError, SigningRequest, read_request
-from umbilical.cluster.objects import ResourceKind
+from umbilical.cluster.objects import ApiKind
 from umbilical.fault import ApiRefused
 
 CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -261,15 +261,15 @@ def _moment(text: Any) -> datetime | None:
         return None
 
 
-KIND: Final = ResourceKind(
+KIND: Final = ApiKind(
     "CertificateSigningRequest", "/apis/certificates.k8s.io/v1", "certificatesigningrequests", is_namespaced=False
 )
-NODE: Final = ResourceKind("Node", "/api/v1", "nodes", is_namespaced=False)
+NODE: Final = ApiKind("Node", "/api/v1", "nodes", is_namespaced=False)
 _CONFLICT: Final = 409
 
 
 @dataclass(frozen=True)
-class ApprovalRound:
+class CsrRound:
     """Result of one pass over the pending requests."""
 
     approved: tuple[Decision, ...]
@@ -277,9 +277,7 @@ class ApprovalRound:
     """Requests left pending, each with the first rule that does not hold."""
 
 
-async def approve_pending(
-    client: ApiClient, policy: Policy, now: datetime, known: Collection[str] = ()
-) -> ApprovalRound:
+async def approve_pending(client: ApiClient, policy: Policy, now: datetime, known: Collection[str] = ()) -> CsrRound:
     """List the pending requests once, and approve those that the policy allows.
 
     `known`: nodes that already have their first certificate; the cluster deletes approved requests after an hour.
@@ -299,7 +297,7 @@ async def approve_pending(
         elif await _approve(client, csr, decision, now):
             approved.append(decision)
             first |= {decision.node} if decision.first_key else set()
-    return ApprovalRound(tuple(approved), tuple(refused))
+    return CsrRound(tuple(approved), tuple(refused))
 
 
 async def _approve(client: ApiClient, csr: Json, decision: Decision, now: datetime) -> bool:

@@ -14,7 +14,7 @@ _META: Final = "g=meta.k8s.io;v=v1"
 
 
 @dataclass(frozen=True)
-class ResourceKind:
+class ApiKind:
     """A kind of API objects and its path."""
 
     name: str
@@ -28,41 +28,37 @@ class ResourceKind:
         return f"{self.group_path}{place}/{self.plural}" + (f"/{name}" if name else "")
 
 
-NAMESPACE: Final = ResourceKind("Namespace", "/api/v1", "namespaces", is_namespaced=False)
-SECRET: Final = ResourceKind("Secret", "/api/v1", "secrets")
-CONFIG_MAP: Final = ResourceKind("ConfigMap", "/api/v1", "configmaps")
-POD: Final = ResourceKind("Pod", "/api/v1", "pods")
-DAEMON_SET: Final = ResourceKind("DaemonSet", "/apis/apps/v1", "daemonsets")
-OPENSHIFT_KUBE_APISERVER: Final = ResourceKind(
+NAMESPACE: Final = ApiKind("Namespace", "/api/v1", "namespaces", is_namespaced=False)
+SECRET: Final = ApiKind("Secret", "/api/v1", "secrets")
+CONFIG_MAP: Final = ApiKind("ConfigMap", "/api/v1", "configmaps")
+POD: Final = ApiKind("Pod", "/api/v1", "pods")
+DAEMON_SET: Final = ApiKind("DaemonSet", "/apis/apps/v1", "daemonsets")
+OPENSHIFT_KUBE_APISERVER: Final = ApiKind(
     "KubeAPIServer", "/apis/operator.openshift.io/v1", "kubeapiservers", is_namespaced=False
 )
 
 
-async def get(client: ApiClient, kind: ResourceKind, name: str, namespace: str | None = None) -> Json | None:
+async def get(client: ApiClient, kind: ApiKind, name: str, namespace: str | None = None) -> Json | None:
     """Fetch one object; None if it, or its kind, does not exist."""
     return await _get(client, kind.path(namespace, name), None)
 
 
-async def get_metadata(client: ApiClient, kind: ResourceKind, name: str, namespace: str | None = None) -> Json | None:
+async def get_metadata(client: ApiClient, kind: ApiKind, name: str, namespace: str | None = None) -> Json | None:
     """Fetch an object without its content, e.g. a Secret without its keys."""
     return await _get(client, kind.path(namespace, name), f"application/json;as=PartialObjectMetadata;{_META}")
 
 
-async def list_objects(
-    client: ApiClient, kind: ResourceKind, namespace: str | None = None, labels: str = ""
-) -> list[Json]:
+async def list_objects(client: ApiClient, kind: ApiKind, namespace: str | None = None, labels: str = "") -> list[Json]:
     return await _list(client, kind.path(namespace), labels, None)
 
 
-async def list_metadata(
-    client: ApiClient, kind: ResourceKind, namespace: str | None = None, labels: str = ""
-) -> list[Json]:
+async def list_metadata(client: ApiClient, kind: ApiKind, namespace: str | None = None, labels: str = "") -> list[Json]:
     """List objects without their content."""
     return await _list(client, kind.path(namespace), labels, f"application/json;as=PartialObjectMetadataList;{_META}")
 
 
 async def delete(
-    client: ApiClient, kind: ResourceKind, name: str, namespace: str | None, uid: str, *, dry_run: bool = False
+    client: ApiClient, kind: ApiKind, name: str, namespace: str | None, uid: str, *, dry_run: bool = False
 ) -> None:
     """Delete the object with this uid; its dependents are deleted in the background.
 
@@ -124,9 +120,9 @@ class Discovery:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
-        self._served: dict[str, dict[str, ResourceKind]] = {}
+        self._served: dict[str, dict[str, ApiKind]] = {}
 
-    async def find(self, api_version: str, kind: str) -> ResourceKind | None:
+    async def find(self, api_version: str, kind: str) -> ApiKind | None:
         """Find a kind; None if the cluster does not serve it. Raises ApiRefused, ApiUnreachable."""
         if api_version not in self._served:
             self._served[api_version] = await self._discover(api_version)
@@ -136,7 +132,7 @@ class Discovery:
         """Drop the cached answer: a CRD may have been added."""
         self._served.pop(api_version, None)
 
-    async def _discover(self, api_version: str) -> dict[str, ResourceKind]:
+    async def _discover(self, api_version: str) -> dict[str, ApiKind]:
         path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         try:
             answer = await self._client.request("GET", path)
@@ -148,6 +144,6 @@ class Discovery:
         # A name with a slash is a subresource, e.g. deployments/scale.
         whole = [item for item in served if "/" not in str(item.get("name"))]
         return {
-            str(item["kind"]): ResourceKind(str(item["kind"]), path, str(item["name"]), bool(item.get("namespaced")))
+            str(item["kind"]): ApiKind(str(item["kind"]), path, str(item["name"]), bool(item.get("namespaced")))
             for item in whole
         }

@@ -53,7 +53,7 @@ class BackendServer:
 
 
 @dataclass(frozen=True)
-class InfrastructureProbe:
+class InfraProbe:
     """One fact about the infrastructure."""
 
     id: str

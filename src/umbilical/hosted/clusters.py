@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json, make_client
-from umbilical.cluster.objects import CONFIG_MAP, DAEMON_SET, POD, SECRET, ResourceKind
+from umbilical.cluster.objects import CONFIG_MAP, DAEMON_SET, POD, SECRET, ApiKind
 from umbilical.dialer.settings import TcpServer, UnixServer
 from umbilical.fault import ClusterError, HostedError
 from umbilical.hosted import servers as health
@@ -25,9 +25,9 @@ from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.pem import BundleError
 from umbilical.tunnel.settings import ServerAddress, TlsFiles
 
-SERVICE: Final = ResourceKind("Service", "/api/v1", "services")
-DEPLOYMENT: Final = ResourceKind("Deployment", "/apis/apps/v1", "deployments")
-NETWORK_POLICY: Final = ResourceKind("NetworkPolicy", "/apis/networking.k8s.io/v1", "networkpolicies")
+SERVICE: Final = ApiKind("Service", "/api/v1", "services")
+DEPLOYMENT: Final = ApiKind("Deployment", "/apis/apps/v1", "deployments")
+NETWORK_POLICY: Final = ApiKind("NetworkPolicy", "/apis/networking.k8s.io/v1", "networkpolicies")
 _BUNDLE_KEYS: Final = {
     Trust.CLIENTS: names.CA_KEY,
     Trust.AGENTS: names.CLUSTER_CA_KEY,
@@ -132,7 +132,7 @@ async def _server_pods(client: ApiClient, namespace: str, services: dict[str, Js
     return [pod for pod in pods if container(pod) is not None]
 
 
-NODE: Final = ResourceKind("Node", "/api/v1", "nodes", is_namespaced=False)
+NODE: Final = ApiKind("Node", "/api/v1", "nodes", is_namespaced=False)
 KUBELET_PORT: Final = 10250
 # One good node hides many bad ones, so as many as can be asked in reasonable time are.
 MAX_LOGS: Final = 100

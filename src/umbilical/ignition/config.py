@@ -32,9 +32,7 @@ class File:
         if self.source is None:
             raise self._fault("it has no contents.source")
         if not is_data_url(self.source):
-            raise self._fault(
-                f"its content is fetched at boot ({self.source.partition(':')[0]}:), it is not in the config"
-            )
+            raise self._fault(f"its content is fetched at boot ({self.source.partition(':')[0]}:), not in the config")
         try:
             content = self._decompress(parse_data_url(self.source).content)
             self._check_hash(content)

@@ -99,12 +99,8 @@ def hash_like(pattern: str, content: bytes) -> str:
     """Hash with the algorithm of `pattern` ("sha512-...")."""
     kind = pattern.partition("-")[0]
     if kind not in HASH_KINDS:
-        raise IgnitionError(
-            "UMB142",
-            "could not check the hash of a file",
-            f"its algorithm {kind[:20]!r} is unknown",
-            "use sha512 or sha256",
-        )
+        why = f"its algorithm {kind[:20]!r} is unknown"
+        raise IgnitionError("UMB142", "could not check the hash of a file", why, "use sha512 or sha256")
     return f"{kind}-{hashlib.new(kind, content).hexdigest()}"
 
 

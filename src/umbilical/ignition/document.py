@@ -143,13 +143,9 @@ def _check_editable(file: File) -> None:
     if file.source is None:
         raise _uneditable(file.path, "it has no contents.source (it appends, or is empty)")
     if not is_data_url(file.source):
-        raise _uneditable(
-            file.path,
-            f"its content is fetched at boot ({file.source.partition(':')[0]}:), it is not in the config",
-        )
+        scheme = file.source.partition(":")[0]
+        raise _uneditable(file.path, f"its content is fetched at boot ({scheme}:), not in the config")
 
 
 def _uneditable(path: str, why: str) -> IgnitionError:
-    return IgnitionError(
-        "UMB143", f"could not edit {path} in the Ignition config", why, "use the unchanged config of the installer"
-    )
+    return IgnitionError("UMB143", f"could not edit {path}", why, "use the unchanged config of the installer")

@@ -32,7 +32,7 @@ _API_NAMES: Final = (
 _BOTH: Final = (Usage.SERVER, Usage.CLIENT)
 
 
-class PkiRowKind(Enum):
+class PkiKind(Enum):
     AUTHORITY = "authority"
     LEAF = "leaf"
     KEY = "key"
@@ -40,8 +40,6 @@ class PkiRowKind(Enum):
 
 
 class NameSet(Enum):
-    """Which names and addresses a certificate covers."""
-
     NONE = "none"
     API = "api"
     ETCD = "etcd"
@@ -61,7 +59,7 @@ class Consumer(Enum):
 @dataclass(frozen=True)
 class PkiRow:
     id: str
-    kind: PkiRowKind
+    kind: PkiKind
     file: str
     """Path below the PKI directory, without extension."""
     held_by: tuple[Consumer, ...] = ()
@@ -81,7 +79,7 @@ class PkiRow:
 
     @property
     def public_file(self) -> str:
-        return f"{self.file}.{'pub' if self.kind is PkiRowKind.KEY else 'crt'}"
+        return f"{self.file}.{'pub' if self.kind is PkiKind.KEY else 'crt'}"
 
     @property
     def key_file(self) -> str:
@@ -99,13 +97,11 @@ class PkiRow:
 
 
 def _authority(id_: str, file: str, trusted_by: tuple[Consumer, ...], held_by: tuple[Consumer, ...] = ()) -> PkiRow:
-    return PkiRow(id_, PkiRowKind.AUTHORITY, file, held_by, trusted_by, common_name=id_)
+    return PkiRow(id_, PkiKind.AUTHORITY, file, held_by, trusted_by, common_name=id_)
 
 
 def _client(id_: str, file: str, signer: str, held_by: Consumer, common_name: str, *organizations: str) -> PkiRow:
-    return PkiRow(
-        id_, PkiRowKind.LEAF, file, (held_by,), (), common_name, organizations, signer=signer, usages=(Usage.CLIENT,)
-    )
+    return PkiRow(id_, PkiKind.LEAF, file, (held_by,), (), common_name, organizations, signer, (Usage.CLIENT,))
 
 
 def _server(
@@ -118,18 +114,7 @@ def _server(
     *organizations: str,
     usages: tuple[Usage, ...] = (Usage.SERVER,),
 ) -> PkiRow:
-    return PkiRow(
-        id_,
-        PkiRowKind.LEAF,
-        file,
-        (held_by,),
-        (),
-        common_name,
-        organizations,
-        signer=signer,
-        usages=usages,
-        names=names,
-    )
+    return PkiRow(id_, PkiKind.LEAF, file, (held_by,), (), common_name, organizations, signer, usages, names)
 
 
 KUBERNETES: Final[tuple[PkiRow, ...]] = (
@@ -142,7 +127,7 @@ KUBERNETES: Final[tuple[PkiRow, ...]] = (
     ),
     _authority("etcd-ca", "etcd/ca", (Consumer.ETCD, Consumer.KUBE_APISERVER)),
     _authority("front-proxy-ca", "front-proxy-ca", (Consumer.KUBE_APISERVER,)),
-    PkiRow("service-account", PkiRowKind.KEY, "sa", (Consumer.KUBE_APISERVER, Consumer.CONTROLLER_MANAGER)),
+    PkiRow("service-account", PkiKind.KEY, "sa", (Consumer.KUBE_APISERVER, Consumer.CONTROLLER_MANAGER)),
     # etcd's gateway dials its own client port with the serving certificate, so it needs clientAuth too.
     _server("etcd-server", "etcd/server", "etcd-ca", Consumer.ETCD, NameSet.ETCD, "etcd-server", usages=_BOTH),
     _server("etcd-peer", "etcd/peer", "etcd-ca", Consumer.ETCD, NameSet.ETCD, "etcd-peer", usages=_BOTH),
@@ -265,7 +250,7 @@ def make_control_plane_set(
     rows = list(_rows(table, names.nodes))
     maker = _Maker(backend, now, lifetime, key_type)
     # Before the first key is generated, so that an error does not cost that time.
-    profiles = {row.id: _profile(row, alternative, key_type) for row in rows if row.kind is PkiRowKind.LEAF}
+    profiles = {row.id: _profile(row, alternative, key_type) for row in rows if row.kind is PkiKind.LEAF}
     return ControlPlaneSet(rows, {row.id: maker.make(row, profiles.get(row.id)) for row in rows})
 
 
@@ -295,7 +280,7 @@ class _Maker:
             # A certificate cannot be verified after its CA has expired.
             return signer.issue(profile, self._now, min(lifetime, signers_own))
         made = self._backend.create(row.common_name or row.id, self._now, lifetime, self._key_type, row.organizations)
-        if row.kind is PkiRowKind.KEY:
+        if row.kind is PkiKind.KEY:
             return bare_key(made)
         self._signers[row.id] = (made, lifetime)
         return made.pair

@@ -303,9 +303,7 @@ def _time_verdict(inputs: DirectoryInput, certificate: Certificate, end: datetim
     left = end - inputs.now
     if certificate.not_before > inputs.now:
         early = span(certificate.not_before - inputs.now)
-        return failed(
-            f"{subject} becomes valid in {early}, at {moment(certificate.not_before)}; is this machine's clock right?"
-        )
+        return failed(f"{subject} becomes valid in {early}, at {moment(certificate.not_before)}; is the clock right?")
     if left <= timedelta():
         return failed(f"{subject} expired {span(-left)} ago, at {moment(end)}")
     shown = f"{subject} has {span(left)} left, until {moment(end)}"

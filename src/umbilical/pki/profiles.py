@@ -122,9 +122,7 @@ def _host_name(text: str, name: str) -> str:
     if not name.isascii():
         raise _unusable(text, "certificates hold ASCII names only", "use the punycode form (xn--...)")
     if not _NAME.fullmatch(name) or len(name) > _MAX_NAME:
-        raise _unusable(
-            text, "it is neither an address nor a host name", "use a form like 10.0.0.9, 2001:db8::9 or api.example.com"
-        )
+        raise _unusable(text, "it is neither an address nor a host name", "use e.g. 10.0.0.9, 2001:db8::9 or a name")
     if name.rpartition(".")[2].isdigit():
         raise _unusable(text, "it ends in a number but is not an IPv4 address", "use all four numbers, like 10.0.0.9")
     if name == "null":

@@ -18,7 +18,7 @@ from umbilical.hardway.pki.row import HardwayNames, Life, Scope
 from umbilical.hardway.pki.table import rows
 from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import Certificate, read_certificates, read_public_key
-from umbilical.pki.control_plane_set import PkiRowKind
+from umbilical.pki.control_plane_set import PkiKind
 from umbilical.pki.openssl import Openssl
 from umbilical.pki.pem import KeyPair, public_key_block
 from umbilical.pki.profiles import BACKDATE, CertificateSigner, KeyType
@@ -71,12 +71,12 @@ def test_every_row_is_made_as_the_table_says() -> None:
         wanted = list(rows(scope, ("bootstrap", "master-0")))
         assert list(made) == [row.id for row in wanted]
         for row in wanted:
-            if row.kind is PkiRowKind.KEY:
+            if row.kind is PkiKind.KEY:
                 continue
             found = certificate(made, row.id)
             subject = {("CN", row.common_name), *(("O", group) for group in row.organizations)}
             assert set(found.subject) == subject
-            assert found.is_authority == (row.kind is PkiRowKind.AUTHORITY)
+            assert found.is_authority == (row.kind is PkiKind.AUTHORITY)
             assert set(found.usages) == {usage.value for usage in row.usages}
             assert found.not_before == NOW - BACKDATE
             assert is_signed_by(found, certificate(made, row.signer or row.id))
@@ -228,7 +228,7 @@ def test_the_hosts_openssl_makes_the_same_set(tmp_path: Path) -> None:
     library = first_set(Scope.KUBERNETES)
     assert list(made) == list(library)
     for row in rows(Scope.KUBERNETES, ("bootstrap", "master-0")):
-        if row.kind is not PkiRowKind.KEY:
+        if row.kind is not PkiKind.KEY:
             assert said(certificate(made, row.id)) == said(certificate(library, row.id))
     assert renew(names(Scope.KUBERNETES), pairs(made), Terms(), NOW).changes == ()
 

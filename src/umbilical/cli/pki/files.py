@@ -30,14 +30,13 @@ def read_certificates_of(path: Path) -> tuple[Certificate, ...]:
 def refuse_existing(folder: Path, names: Iterable[str], *, overwrite: bool) -> None:
     """Raise HostError, before anything is written, if a file would be replaced or `folder` is not a directory."""
     if folder.exists() and not folder.is_dir():
-        raise HostError(
-            "UMB801", f"{folder} is not a directory", "it exists as another kind of file", "pass another --dir"
-        )
+        raise HostError("UMB801", f"{folder} is not a directory", "a file has this name", "pass another --dir")
     there = [name for name in names if os.path.lexists(folder / name)]
     if there and not overwrite:
         why = "they may be in use, and a lost key cannot be recreated"
-        remedy = "pass another --dir, or --overwrite"
-        raise HostError("UMB801", f"{folder} already holds {', '.join(there)}", why, remedy)
+        raise HostError(
+            "UMB801", f"{folder} already holds {', '.join(there)}", why, "pass another --dir or --overwrite"
+        )
 
 
 def write_directory(folder: Path, files: Mapping[str, bytes], *, overwrite: bool) -> None:

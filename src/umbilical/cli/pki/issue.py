@@ -68,7 +68,7 @@ def init(**options: Any) -> int:
             files[AUTHORITY_KEY_FILE] = authority.signer.pair.key
         files |= issue_set(authority, leaves, now, ttl)
     write_directory(options["folder"], files, overwrite=options["overwrite"])
-    _print_written(options["folder"], files, authority, now, ttl)
+    _report(options["folder"], files, authority, now, ttl)
     return 0
 
 
@@ -108,9 +108,7 @@ def _authority(
     return load_authority(backend, given, now)
 
 
-def _print_written(
-    folder: Path, files: dict[str, bytes], authority: TunnelAuthority, now: datetime, ttl: timedelta
-) -> None:
+def _report(folder: Path, files: dict[str, bytes], authority: TunnelAuthority, now: datetime, ttl: timedelta) -> None:
     left = authority.lifetime(now, ttl)
     click.echo(f"wrote {len(files)} files to {folder}: {', '.join(files)}", err=True)
     advice = f"; keep {folder}/ca.key off the nodes" if AUTHORITY_KEY_FILE in files else ""
@@ -124,9 +122,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 def leaf_name(text: str) -> str:
     if not _NAME.fullmatch(text) or text in ("ca",):
-        raise click.BadParameter(
-            f"{text!r}: use at most 64 letters, digits, dots, hyphens and underscores; ca is reserved"
-        )
+        raise click.BadParameter(f"{text!r}: use up to 64 letters, digits, dots, hyphens, underscores; ca is reserved")
     return text
 
 
@@ -136,7 +132,7 @@ def leaf_name(text: str) -> str:
     "--kind", type=click.Choice([role.value for role in TunnelRole]), required=True, help="Holder of the certificate."
 )
 @address_option
-@click.option("--name", type=leaf_name, metavar="NAME", help="Common name and base name of the two files; default: from --kind.")
+@click.option("--name", type=leaf_name, metavar="NAME", help="Common name and file base name; default: from --kind.")
 @ttl_option
 @key_type_option
 @backend_option
@@ -202,9 +198,7 @@ def _renew_leaves(options: dict[str, Any]) -> int:
     left = authority.lifetime(now, ttl)
     click.echo(f"renewed {', '.join(files)} in {folder}: {span(left)}, until {moment(now + left)}", err=True)
     if left < ttl:
-        click.echo(
-            f"the CA limits this validity; to renew the CA: umbilical pki rotate --dir {folder} --signer", err=True
-        )
+        click.echo(f"the CA limits the validity; renew it: umbilical pki rotate --dir {folder} --signer", err=True)
     click.echo("next: copy the files to server and agents, which reload them without a restart", err=True)
     return 0
 

@@ -23,7 +23,7 @@ from umbilical.hardway.machines.host_services import PLAN_RECORD, BalancerServic
 from umbilical.hardway.machines.virsh import Virsh
 from umbilical.host.commands import CommandRunner, SshRunner
 from umbilical.host.files import make_directory
-from umbilical.host.machine_records import BackendServer, Done, InfrastructureProbe, Power, Survey
+from umbilical.host.machine_records import BackendServer, Done, InfraProbe, Power, Survey
 
 KNOWN_HOSTS: Final = "known-hosts"
 """A folder below the record with a list for each node, so that one can be forgotten also where names are hashed."""
@@ -131,7 +131,7 @@ class LibvirtMachines:
         for node in cluster.nodes:
             self._virsh.define(infrastructure[places.domain_file(node)])
 
-    def inspect(self, cluster: Cluster) -> list[InfrastructureProbe]:
+    def inspect(self, cluster: Cluster) -> list[InfraProbe]:
         return inspection.inspect(self._host, cluster, self._libvirt, self._plan)
 
     def enter(self) -> None:

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from umbilical.hardway.pki.certificate_set import Bundle
-from umbilical.pki.control_plane_set import NODE, PkiRowKind
+from umbilical.pki.control_plane_set import NODE, PkiKind
 from umbilical.pki.profiles import IpAddress, KeyType, Profile, Usage, split_names
 
 SERVER: Final = (Usage.SERVER,)
@@ -59,7 +59,7 @@ class Words:
 class Row:
     id: str
     """Its files are called so, in `tls/`."""
-    kind: PkiRowKind
+    kind: PkiKind
     common_name: str
     words: Words
     organizations: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Row:
 
     @property
     def public_file(self) -> str:
-        return f"{self.id}.{'pub' if self.kind is PkiRowKind.KEY else 'crt'}"
+        return f"{self.id}.{'pub' if self.kind is PkiKind.KEY else 'crt'}"
 
     @property
     def key_file(self) -> str:
@@ -90,7 +90,7 @@ class Row:
 
 def signer(id_: str, life: Life, *words: str, scope: Scope = Scope.BOTH) -> Row:
     """`words` are those of `Words`, in its order; so in all functions that make rows."""
-    return Row(id_, PkiRowKind.AUTHORITY, id_, Words(*words), life=life, scope=scope)
+    return Row(id_, PkiKind.AUTHORITY, id_, Words(*words), life=life, scope=scope)
 
 
 def client(
@@ -105,7 +105,7 @@ def client(
 ) -> Row:
     told, verified_by = Words(*words), (trust,)
     return Row(
-        id_, PkiRowKind.LEAF, name, told, groups, signed_by, CLIENT, life=life, scope=scope, verified_by=verified_by
+        id_, PkiKind.LEAF, name, told, groups, signed_by, CLIENT, life=life, scope=scope, verified_by=verified_by
     )
 
 

@@ -15,7 +15,7 @@ from umbilical.hardway.artifacts.infrastructure.places import COREFILE, HAPROXY_
 from umbilical.hardway.artifacts.layout import INFRASTRUCTURE
 from umbilical.hardway.config.cluster import Cluster
 from umbilical.host import namespaces
-from umbilical.host.machine_records import BackendServer, Done, InfrastructureProbe, Power, Survey
+from umbilical.host.machine_records import BackendServer, Done, InfraProbe, Power, Survey
 from umbilical.lab import binaries
 from umbilical.lab import lab as labs
 from umbilical.lab.hardway import node as hardway_power
@@ -34,46 +34,40 @@ if TYPE_CHECKING:
 FIX: Final = "umbilical stage run 02"
 
 
-def inspect(lab: "Lab", cluster: Cluster) -> list[InfrastructureProbe]:
-    return [
-        _topology(lab, cluster),
-        _vips(lab, cluster),
-        *_balancer(LabBalancer(lab)),
-        *_names(LabResolver(lab), cluster),
-    ]
+def inspect(lab: "Lab", cluster: Cluster) -> list[InfraProbe]:
+    names = _names(LabResolver(lab), cluster)
+    return [_topology(lab, cluster), _vips(lab, cluster), *_balancer(LabBalancer(lab)), *names]
 
 
-def _topology(lab: "Lab", cluster: Cluster) -> InfrastructureProbe:
+def _topology(lab: "Lab", cluster: Cluster) -> InfraProbe:
     nodes = ", ".join(node.name for node in lab.topology.nodes)
-    return InfrastructureProbe(
-        "network", lab.topology == topology_of(cluster), f"nodes: {nodes}", "umbilical stage destroy"
-    )
+    return InfraProbe("network", lab.topology == topology_of(cluster), f"nodes: {nodes}", "umbilical stage destroy")
 
 
-def _vips(lab: "Lab", cluster: Cluster) -> InfrastructureProbe:
+def _vips(lab: "Lab", cluster: Cluster) -> InfraProbe:
     networks = cluster.networks
     there = lab.describe_network()["nodes"][HOST]["addresses"]
     wanted = [f"{vip}/{networks.machine.prefixlen}" for vip in (networks.api_vip, networks.ingress_vip)]
-    return InfrastructureProbe("vips", set(wanted) <= set(there), f"{HOST} has {', '.join(there)}", FIX)
+    return InfraProbe("vips", set(wanted) <= set(there), f"{HOST} has {', '.join(there)}", FIX)
 
 
-def _balancer(balancer: LabBalancer) -> Iterator[InfrastructureProbe]:
+def _balancer(balancer: LabBalancer) -> Iterator[InfraProbe]:
     bound, there = balancer.bound(), balancer.listening()
     missing = [place for place in bound if place not in there]
     seen = f"no process listens on {', '.join(missing)}" if missing else f"listening on {', '.join(bound) or 'nothing'}"
-    yield InfrastructureProbe("balancer", balancer.is_running and bool(bound) and not missing, seen, FIX)
+    yield InfraProbe("balancer", balancer.is_running and bool(bound) and not missing, seen, FIX)
     verdict = balancer.verdict(balancer.config())
-    yield InfrastructureProbe("balancer-config", verdict.is_good, verdict.report, "umbilical stage lint")
+    yield InfraProbe("balancer-config", verdict.is_good, verdict.report, "umbilical stage lint")
 
 
-def _names(resolver: LabResolver, cluster: Cluster) -> Iterator[InfrastructureProbe]:
+def _names(resolver: LabResolver, cluster: Cluster) -> Iterator[InfraProbe]:
     forward, reverse = forward_checks(cluster), reverse_checks(cluster)
     yield _answers("names", resolver.wrong(forward), len(forward))
     yield _answers("reverse-names", resolver.wrong(reverse, is_reverse=True), len(reverse))
 
 
-def _answers(id_: str, wrong: Sequence[str], count: int) -> InfrastructureProbe:
-    return InfrastructureProbe(id_, not wrong, "; ".join(wrong) or f"{count} answers are correct", FIX)
+def _answers(id_: str, wrong: Sequence[str], count: int) -> InfraProbe:
+    return InfraProbe(id_, not wrong, "; ".join(wrong) or f"{count} answers are correct", FIX)
 
 
 PEERS: Final = (*binaries.KUBELET, "etcdctl", "coredns")
@@ -124,10 +118,10 @@ class LabMachines:
         balancer.begin(infrastructure[HAPROXY_BOOTSTRAP])
         LabResolver(lab).serve(_named(infrastructure, os.path.dirname(COREFILE)))
 
-    def inspect(self, cluster: Cluster) -> list[InfrastructureProbe]:
+    def inspect(self, cluster: Cluster) -> list[InfraProbe]:
         lab = self._open()
         if lab is None:
-            return [InfrastructureProbe("lab", False, f"no lab is up in {self._directory}", "umbilical stage run 02")]
+            return [InfraProbe("lab", False, f"no lab is up in {self._directory}", "umbilical stage run 02")]
         return inspect(lab, cluster)
 
     def enter(self) -> None:

@@ -106,11 +106,11 @@ class HostedStage:
         if shutil.which("dnsmasq", path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
             for member in self.topology.members:
                 self._add_host(member.name, service_address, parts.SERVICE_NAME)
-            return "no dnsmasq here: agents resolve names, by their nodes' hosts file", ["--resolve", "agent"]
+            return "dnsmasq is not installed: agents resolve names with their nodes' /etc/hosts", ["--resolve", "agent"]
         command = parts.dns_command(address, {parts.SERVICE_NAME: service_address})
         self.lab.start(DNS_NODE, DNS, command)
         self.wait("the cluster's DNS", self._look_at_dns)
-        words = f"dnsmasq on {DNS_NODE} ({address}) is the cluster's DNS, asked through the tunnel"
+        words = f"dnsmasq on {DNS_NODE} ({address}) is the cluster's DNS, queried through the tunnel"
         return words, ["--resolve", "guest", "--guest-dns", address]
 
     def _look_at_dns(self) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.cluster.client import ApiClient, make_client
-from umbilical.cluster.objects import CONFIG_MAP, POD, SECRET, ResourceKind
+from umbilical.cluster.objects import CONFIG_MAP, POD, SECRET, ApiKind
 from umbilical.fault import ApiRefused, ClusterError, PodError, PodWaiting
 from umbilical.lab.pods.fields import Fields
 from umbilical.lab.pods.manifest import pod as read_pod
@@ -26,7 +26,7 @@ from umbilical.lab.pods.status import PodRecord, api_status, phase
 
 log: Final = logging.getLogger(__name__)
 
-_KINDS: Final[Mapping[SourceKind, ResourceKind]] = {SourceKind.SECRET: SECRET, SourceKind.CONFIG_MAP: CONFIG_MAP}
+_KINDS: Final[Mapping[SourceKind, ApiKind]] = {SourceKind.SECRET: SECRET, SourceKind.CONFIG_MAP: CONFIG_MAP}
 
 
 class ApiObjects:

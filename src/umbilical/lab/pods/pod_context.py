@@ -69,9 +69,7 @@ def _python_image(image: Image) -> list[Piece]:
     python = [_shared(place) for place in node_root.shared_directories(())]
     # If Python is in /usr/local/bin, bind it again over the tmpfs there.
     covered = [Piece(PieceKind.BIND, place, place, is_read_only=True) for place in node_root.covered_programs(())]
-    launchers = [
-        Piece(PieceKind.FILE, f"{LAUNCHERS}/{name}", launcher(module)) for name, module in image.modules.items()
-    ]
+    launchers = [Piece(PieceKind.FILE, f"{LAUNCHERS}/{name}", launcher(main)) for name, main in image.modules.items()]
     return [*_empty_directories(), *system, *etc, *python, Piece(PieceKind.MEMORY, LAUNCHERS), *covered, *launchers]
 
 
@@ -134,12 +132,8 @@ def pod_field(pod: LabPod, path: str, node: str, node_ip: str, addresses: Sequen
     if found := _BY_KEY.fullmatch(path):
         return (pod.labels if found[1] == "labels" else pod.annotations).get(found[2], "")
     why = f"{path!r} is not a field of the downward API"
-    raise PodError(
-        "UMB831",
-        f"could not resolve a fieldRef of {pod.title}",
-        why,
-        "kubectl explain pod.spec.containers.env.valueFrom.fieldRef",
-    )
+    remedy = "kubectl explain pod.spec.containers.env.valueFrom.fieldRef"
+    raise PodError("UMB831", f"could not resolve a fieldRef of {pod.title}", why, remedy)
 
 
 def _lines(table: Mapping[str, str]) -> str:
