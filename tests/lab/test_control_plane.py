@@ -130,11 +130,11 @@ def test_addresses_fit_their_family_and_paths_come_from_the_table() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"has_etcd": False}, "none to keep its objects in"),
-        ({"service_networks": ()}, "one at least"),
+        ({"has_etcd": False}, "etcd_urls is empty"),
+        ({"service_networks": ()}, "they are empty"),
         (
             {"pod_networks": (ipaddress.ip_network("10.1.0.0/16"), ipaddress.ip_network("10.2.0.0/16"))},
-            "each IP family",
+            "one network per IP family",
         ),
         ({"service_networks": (ipaddress.ip_network("fd93::/112"),)}, "the first service network fd93::/112"),
         ({"node_prefixes": (24, 64)}, "1 pod networks and 2 prefixes"),
