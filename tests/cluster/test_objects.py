@@ -11,8 +11,8 @@ from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer
 
 from umbilical.cluster import objects
 from umbilical.cluster.apply import (
+    AppliedChange,
     Applier,
-    ApplyOutcome,
     CreateOutcome,
     CreateResult,
     CreationError,
@@ -292,12 +292,12 @@ def test_an_object_is_named_by_kind_place_and_name() -> None:
 
 @real
 def test_an_object_is_created_then_unchanged_then_changed(plane: ControlPlane) -> None:
-    def apply(document: ManifestDocument) -> ApplyOutcome:
+    def apply(document: ManifestDocument) -> AppliedChange:
         return on_plane(plane, lambda client: Applier(client).apply(document))
 
-    assert apply(applied_map("steps", a="1")) is ApplyOutcome.CREATED
-    assert apply(applied_map("steps", a="1")) is ApplyOutcome.UNCHANGED
-    assert apply(applied_map("steps", a="2")) is ApplyOutcome.CHANGED
+    assert apply(applied_map("steps", a="1")) is AppliedChange.CREATED
+    assert apply(applied_map("steps", a="1")) is AppliedChange.UNCHANGED
+    assert apply(applied_map("steps", a="2")) is AppliedChange.CHANGED
     assert plane.kubectl("get", "configmap", "steps", "-o", "jsonpath={.data.a}") == "2"
     managers = plane.kubectl("get", "configmap", "steps", "-o", "jsonpath={.metadata.managedFields[*].manager}")
     assert managers == "umbilical"
@@ -305,14 +305,14 @@ def test_an_object_is_created_then_unchanged_then_changed(plane: ControlPlane) -
 
 @real
 def test_a_dry_run_tells_the_same_and_stores_nothing(plane: ControlPlane) -> None:
-    def apply(document: ManifestDocument, **options: bool) -> ApplyOutcome:
+    def apply(document: ManifestDocument, **options: bool) -> AppliedChange:
         return on_plane(plane, lambda client: Applier(client, **options).apply(document))
 
-    assert apply(applied_map("dry", a="1"), dry_run=True) is ApplyOutcome.CREATED
+    assert apply(applied_map("dry", a="1"), dry_run=True) is AppliedChange.CREATED
     assert plane.kubectl("get", "configmap", "dry", "--ignore-not-found") == ""
     apply(applied_map("dry", a="1"))
-    assert apply(applied_map("dry", a="1"), dry_run=True) is ApplyOutcome.UNCHANGED
-    assert apply(applied_map("dry", a="2"), dry_run=True) is ApplyOutcome.CHANGED
+    assert apply(applied_map("dry", a="1"), dry_run=True) is AppliedChange.UNCHANGED
+    assert apply(applied_map("dry", a="2"), dry_run=True) is AppliedChange.CHANGED
     assert plane.kubectl("get", "configmap", "dry", "-o", "jsonpath={.data.a}") == "1"
 
 
@@ -324,7 +324,7 @@ def test_a_field_of_another_manager_is_taken_only_by_force(plane: ControlPlane) 
     assert refusal.value.status == 409
     assert "somebody" in refusal.value.message
     forced = on_plane(plane, lambda client: Applier(client, force=True).apply(applied_map("owned", a="ours")))
-    assert forced is ApplyOutcome.CHANGED
+    assert forced is AppliedChange.CHANGED
 
 
 @real
@@ -345,12 +345,12 @@ def test_discovery_is_asked_once_per_group_and_parts_of_resources_are_no_kinds(t
     def answer(request: Request) -> Answer:
         return json_answer({"resources": resources} if request.path == "/api/v1" else {"data": {"a": "1"}})
 
-    async def twice(client: Any) -> list[ApplyOutcome]:
+    async def twice(client: Any) -> list[AppliedChange]:
         applier = Applier(client)
         return [await applier.apply(applied_map(name, a="1")) for name in ("one", "two")]
 
     changes, requests = scripted(answer, twice, tmp_path)
-    assert changes == [ApplyOutcome.UNCHANGED, ApplyOutcome.UNCHANGED]
+    assert changes == [AppliedChange.UNCHANGED, AppliedChange.UNCHANGED]
     assert [request.path for request in requests].count("/api/v1") == 1
     patch = next(request for request in requests if request.method == "PATCH")
     assert patch.path == "/api/v1/namespaces/default/configmaps/one"

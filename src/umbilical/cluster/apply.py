@@ -23,7 +23,7 @@ _SECRET_VALUES: Final = ("data", "stringData")
 _MIN_SECRET_CHARACTERS: Final = 6
 
 
-class ApplyOutcome(Enum):
+class AppliedChange(Enum):
     CREATED = "created"
     CHANGED = "changed"
     UNCHANGED = "unchanged"
@@ -77,7 +77,7 @@ class Applier:
             self._query["dryRun"] = "All"
         self._discovery = Discovery(client)
 
-    async def apply(self, document: ManifestDocument) -> ApplyOutcome:
+    async def apply(self, document: ManifestDocument) -> AppliedChange:
         """Apply one object.
 
         Raises:
@@ -95,8 +95,8 @@ class Applier:
         except ApiRefused as refusal:
             raise without_secrets(refusal, document) from None
         if before is None:
-            return ApplyOutcome.CREATED
-        return ApplyOutcome.UNCHANGED if _essence(before) == _essence(after) else ApplyOutcome.CHANGED
+            return AppliedChange.CREATED
+        return AppliedChange.UNCHANGED if _essence(before) == _essence(after) else AppliedChange.CHANGED
 
     async def _kind(self, document: ManifestDocument) -> ApiKind:
         kind = await self._discovery.find(document.api_version, document.kind)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.cluster import objects
-from umbilical.cluster.apply import Applier, ApplyOutcome, KindUnknown, ManifestDocument, read_document
+from umbilical.cluster.apply import AppliedChange, Applier, KindUnknown, ManifestDocument, read_document
 from umbilical.cluster.client import ClientClock, Json, make_client
 from umbilical.cluster.objects import SECRET
 from umbilical.fault import ApiRefused, HostedError
@@ -35,9 +35,9 @@ class Outcome(Enum):
 
 
 _OF_CHANGE = {
-    ApplyOutcome.CREATED: Outcome.CREATED,
-    ApplyOutcome.CHANGED: Outcome.CHANGED,
-    ApplyOutcome.UNCHANGED: Outcome.UNCHANGED,
+    AppliedChange.CREATED: Outcome.CREATED,
+    AppliedChange.CHANGED: Outcome.CHANGED,
+    AppliedChange.UNCHANGED: Outcome.UNCHANGED,
 }
 
 

@@ -13,7 +13,7 @@ _LABELS: Final = {"app": WORKLOAD}
 
 
 class LabTrial:
-    """Implements `hardway.trial`."""
+    """Fulfils what `hardway` asks of a trial without knowing of it."""
 
     @property
     def namespace(self) -> str:
