@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from peers import cache_root  # noqa: E402
 from umbilical.host import namespaces  # noqa: E402
-from umbilical.host.namespaces import Kind, Mount  # noqa: E402
+from umbilical.host.namespaces import MountFlag, NamespaceKind  # noqa: E402
 
 SUITE: Final = "bookworm"
 PACKAGES: Final = ("python3", "python3-venv", "make")
@@ -338,17 +338,19 @@ def enter(root: Path, part: FreshPart) -> NoReturn:
 
 def _mount_machine(root: Path, shown: Sequence[str]) -> None:
     namespaces.bind(root, root)
-    harmless = Mount.NO_SUID | Mount.NO_DEVICES
-    namespaces.mount("proc", root / "proc", "proc", harmless | Mount.NO_EXEC)
+    harmless = MountFlag.NO_SUID | MountFlag.NO_DEVICES
+    namespaces.mount("proc", root / "proc", "proc", harmless | MountFlag.NO_EXEC)
     namespaces.bind("/sys", root / "sys")
-    namespaces.mount("tmpfs", root / "dev", "tmpfs", Mount.NO_SUID, "mode=0755")
+    namespaces.mount("tmpfs", root / "dev", "tmpfs", MountFlag.NO_SUID, "mode=0755")
     for name in DEVICES:
         (root / "dev" / name).touch()
         namespaces.bind(f"/dev/{name}", root / "dev" / name)
     for name, target in DEVICE_LINKS.items():
         (root / "dev" / name).symlink_to(target)
     (root / "dev/pts").mkdir()
-    namespaces.mount("devpts", root / "dev/pts", "devpts", Mount.NO_SUID | Mount.NO_EXEC, "newinstance,ptmxmode=0666")
+    namespaces.mount(
+        "devpts", root / "dev/pts", "devpts", MountFlag.NO_SUID | MountFlag.NO_EXEC, "newinstance,ptmxmode=0666"
+    )
     (root / "dev/shm").mkdir()
     namespaces.mount("tmpfs", root / "dev/shm", "tmpfs", harmless, "mode=1777")
     for path in shown:
@@ -373,7 +375,7 @@ def _enter_user_namespace() -> None:
     mapped, is_mapped = os.pipe()
     child = os.fork()
     if child == 0:
-        namespaces.unshare(Kind.USER)
+        namespaces.unshare(NamespaceKind.USER)
         os.write(is_ready, b"\n")
         os.read(mapped, 1)
         os.setresgid(0, 0, 0)

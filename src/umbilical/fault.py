@@ -70,7 +70,7 @@ class PodError(LabError):
     """A pod cannot run, or not yet."""
 
 
-class Waiting(PodError):
+class PodWaiting(PodError):
     """Something that the pod needs is missing; it is retried. `reason` is the kubelet's word for it."""
 
     def __init__(self, code: str, what: str, why: str, remedy: str, reason: str) -> None:

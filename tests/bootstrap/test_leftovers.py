@@ -19,7 +19,7 @@ from umbilical.bootstrap.teardown import EgressLeft, egress_left
 from umbilical.bootstrap.teardown_targets import CONDITIONS, Target, leftovers, why_terminating
 from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, SECRET
 from umbilical.fault import BootstrapError
-from umbilical.host.commands import Completed, LocalRunner
+from umbilical.host.commands import CommandResult, LocalRunner
 
 SECRET_TARGET = Target(SECRET, "certs", "tunnel", "s", is_going=True)
 AGENTS = Target(DAEMON_SET, "agent", "tunnel", "d", is_going=True)
@@ -234,15 +234,15 @@ def test_a_root_with_blanks_and_quotes_is_no_danger(tmp_path: Path) -> None:
 
 
 class Told:
-    def __init__(self, done: Completed) -> None:
+    def __init__(self, done: CommandResult) -> None:
         self._done = done
 
-    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
+    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> CommandResult:
         return self._done
 
 
 def test_a_file_that_cannot_be_removed_is_told_with_the_reason() -> None:
-    done = Completed(0, "failed\t/etc/a\tOperation not permitted\nnoise\nremoved\t/etc/b\t\n", "")
+    done = CommandResult(0, "failed\t/etc/a\tOperation not permitted\nnoise\nremoved\t/etc/b\t\n", "")
     assert clean_node(Told(done)) == [
         CleanedFile("/etc/a", FileState.FAILED, "Operation not permitted"),
         CleanedFile("/etc/b", FileState.REMOVED),
@@ -252,7 +252,7 @@ def test_a_file_that_cannot_be_removed_is_told_with_the_reason() -> None:
 def test_a_machine_that_does_not_let_us_is_told() -> None:
     for stderr in ("sudo: a password is required\n", ""):
         with pytest.raises(BootstrapError) as caught:
-            clean_node(Told(Completed(1, "", stderr)))
+            clean_node(Told(CommandResult(1, "", stderr)))
         assert caught.value.code == "UMB610"
         assert caught.value.why == (stderr.strip() or "exit status 1")
 
@@ -262,7 +262,7 @@ def test_only_root_cleans_a_real_machine() -> None:
     """Who may not look into a directory would report that no keys are there."""
 
     class Nobody:
-        def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
+        def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> CommandResult:
             drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
             return LocalRunner().run([*drop, *command], timeout_seconds, stdin)
 

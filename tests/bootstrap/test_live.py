@@ -30,10 +30,10 @@ from umbilical.bootstrap.live_facts import (
 )
 from umbilical.bootstrap.names import STAGES
 from umbilical.bootstrap.node_access import NodeAccess, node_runner
-from umbilical.checks.check import Finding, Outcome, judge
+from umbilical.checks.check import Finding, Outcome, run_checks
 from umbilical.cluster.client import make_client
 from umbilical.fault import HostError
-from umbilical.host.commands import Completed, LocalRunner, Runner
+from umbilical.host.commands import CommandResult, CommandRunner, LocalRunner
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, server_profile
 
@@ -43,11 +43,11 @@ NODE_CHECKS = [f"L{number}" for number in range(2, 11)]
 CLUSTER_CHECKS = ["L12", "L13", "L14"]
 
 
-def said(text: str = "", exit_code: int = 0, stderr: str = "") -> Completed:
-    return Completed(exit_code, text, stderr)
+def said(text: str = "", exit_code: int = 0, stderr: str = "") -> CommandResult:
+    return CommandResult(exit_code, text, stderr)
 
 
-def certificate(*names: str, ends: timedelta = timedelta(hours=5)) -> Completed:
+def certificate(*names: str, ends: timedelta = timedelta(hours=5)) -> CommandResult:
     authority = Authority.create("ca", NOW, timedelta(days=1), KeyType.ECDSA_P256)
     pair = authority.issue(
         server_profile("s", names, KeyType.ECDSA_P256), NOW - timedelta(hours=1), ends + timedelta(hours=1)
@@ -55,7 +55,7 @@ def certificate(*names: str, ends: timedelta = timedelta(hours=5)) -> Completed:
     return said(pair.certificate.decode())
 
 
-def node(**changes: Completed) -> NodeAnswers:
+def node(**changes: CommandResult) -> NodeAnswers:
     """A machine on which all is well, with some answers changed."""
     config = {"apiServerArguments": {"egress-selector-config-file": ["/etc/kubernetes/config/e.yaml"]}}
     record = [{"phase": "stage end", "stage": stage, "result": "success"} for stage in STAGES[:3]]
@@ -89,7 +89,7 @@ def findings(
 ) -> dict[str, Finding]:
     asked = {"runner": LocalRunner(), "kubeconfig": Path("k"), "now": NOW, **options}
     facts = LiveFacts(LiveOptions(**asked), answers or node(), found or cluster())
-    return {finding.id: finding for finding in judge(CHECKS, facts)}
+    return {finding.id: finding for finding in run_checks(CHECKS, facts)}
 
 
 def test_every_check_has_its_words_and_a_tunnel_that_works_passes_all() -> None:
@@ -166,7 +166,7 @@ def test_what_was_not_given_is_skipped_with_the_reason() -> None:
 
 
 class Unreachable:
-    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
+    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> CommandResult:
         raise HostError("UMB175", "SSH failed", "Connection refused", "walk")
 
 
@@ -204,7 +204,7 @@ def pair(tmp_path: Path) -> Iterator[TunnelPair]:
         running.stop()
 
 
-def live_on(pair: TunnelPair, tmp_path: Path, runner: Runner | None = None) -> dict[str, Finding]:
+def live_on(pair: TunnelPair, tmp_path: Path, runner: CommandRunner | None = None) -> dict[str, Finding]:
     ports = NodePorts(pair.ports.agent, pair.ports.server_health, pair.ports.server_admin)
     paths = dataclasses.replace(NodePaths().under(str(tmp_path)), socket=str(pair.socket_path))
     Path(paths.own_certificate).parent.mkdir(parents=True, exist_ok=True)

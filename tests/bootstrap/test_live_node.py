@@ -17,7 +17,7 @@ from umbilical.bootstrap.install_dir import InstallDir
 from umbilical.bootstrap.live_facts import NodePaths, NodePorts, ask_node
 from umbilical.bootstrap.node_access import NodeAccess, node_runner
 from umbilical.fault import BootstrapError, HostError
-from umbilical.host.commands import Completed, LocalRunner
+from umbilical.host.commands import CommandResult, LocalRunner
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, client_profile, server_profile
 
@@ -38,12 +38,12 @@ konnectivity_network_proxy_server_ready_backend_connections 0
 """
 
 
-def said(text: str, exit_code: int = 0) -> Completed:
-    return Completed(exit_code, text, "")
+def said(text: str, exit_code: int = 0) -> CommandResult:
+    return CommandResult(exit_code, text, "")
 
 
 class Unreachable:
-    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
+    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> CommandResult:
         raise HostError("UMB175", "no way", "Connection refused", "walk")
 
 
@@ -125,8 +125,8 @@ def test_a_certificate_tells_addresses_and_end() -> None:
 def test_containers_are_counted_and_trouble_is_the_last_thing_that_was_said() -> None:
     for text, count in (('{"containers": [{}]}', 1), ('{"containers": []}', 0), ("[]", None), ("x", None)):
         assert live_facts.running_containers(said(text)) == count
-    assert live_facts.trouble(Completed(1, "", "a\nb\n")) == "b"
-    assert live_facts.trouble(Completed(7, "", "")) == "exit status 7"
+    assert live_facts.trouble(CommandResult(1, "", "a\nb\n")) == "b"
+    assert live_facts.trouble(CommandResult(7, "", "")) == "exit status 7"
 
 
 def test_the_last_end_of_a_stage_counts() -> None:

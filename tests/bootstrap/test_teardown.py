@@ -11,7 +11,7 @@ from tests.support.scripted_api import Answer, status_answer
 
 from umbilical.bootstrap.teardown import DryRun, Progress, Report, State, TeardownOptions, tear_down
 from umbilical.bootstrap.teardown_targets import Choice, Found, find_targets
-from umbilical.cluster.client import Clock
+from umbilical.cluster.client import ClientClock
 from umbilical.fault import ApiUnreachable
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -31,7 +31,7 @@ class Bench:
     progress: list[Progress] = field(default_factory=list)
 
     def tear_down(self, **options: object) -> Report:
-        clock = Clock(lambda: NOW, lambda: self.seconds, self._sleep)
+        clock = ClientClock(lambda: NOW, lambda: self.seconds, self._sleep)
         wishes = TeardownOptions(**options)  # type: ignore[arg-type]
         return with_client(
             self.store, self.folder, lambda client: tear_down(client, wishes, clock, self.progress.append), 2.0

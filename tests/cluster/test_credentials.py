@@ -105,7 +105,7 @@ async def test_a_token_of_no_use_leaves_the_one_before(
         assert tokens(api) == ["first", "first", "first", "second"]
     warning, success = caplog.records
     assert warning.levelno == logging.WARNING
-    assert warning.getMessage().startswith(f"UMB601 the credentials in {tmp_path / 'config'} cannot be used: ")
+    assert warning.getMessage().startswith(f"UMB601 could not load the credentials of {tmp_path / 'config'}: ")
     assert str(tmp_path / "token") in warning.getMessage()
     assert success.levelno == logging.INFO
     assert "first" not in caplog.text
@@ -119,7 +119,7 @@ async def test_a_broken_kubeconfig_leaves_the_one_from_before(tmp_path: Path, ca
         await ask(client)
         assert tokens(api) == ["first", "first"]
     (warning,) = caplog.records
-    assert warning.getMessage().endswith("the credentials from before stay in use")
+    assert warning.getMessage().endswith("the previous credentials stay in use")
 
 
 async def test_certificate_and_key_that_do_not_fit_wait_for_each_other(tmp_path: Path) -> None:

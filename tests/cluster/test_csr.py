@@ -22,11 +22,11 @@ from umbilical.cluster.csr import (
     CLIENT_SIGNER,
     KIND,
     SERVING_SIGNER,
+    ClusterState,
+    CsrRound,
     Decision,
     ExpectedNode,
     Policy,
-    Round,
-    World,
     approval,
     approve_pending,
     decide,
@@ -56,7 +56,7 @@ async def file_request(client: ApiClient, name: str, content: bytes) -> None:
 
 @real
 def test_only_what_the_policy_allows_is_approved_and_a_second_first_request_is_not(plane: ControlPlane) -> None:
-    async def run(client: ApiClient) -> list[Round]:
+    async def run(client: ApiClient) -> list[CsrRound]:
         own, foreign = pem("system:node:node-a.example.com"), pem("system:node:intruder")
         await file_request(client, "first", own)
         await file_request(client, "foreign", foreign)
@@ -69,7 +69,7 @@ def test_only_what_the_policy_allows_is_approved_and_a_second_first_request_is_n
     assert [(one.csr, one.reason) for one in first.refused] == [("foreign", "no node intruder is expected")]
     assert second.approved == ()
     reasons = {one.csr: one.reason for one in second.refused}
-    assert reasons["second"] == "node-a.example.com has got its first certificate already"
+    assert reasons["second"] == "node-a.example.com has its first certificate already"
     shown = plane.kubectl("get", "csr", "first", "-o", "jsonpath={.status.conditions[*].reason}")
     assert shown == "HardwayApproved"
     assert plane.kubectl("get", "csr", "foreign", "-o", "jsonpath={.status.conditions}") == ""
@@ -107,7 +107,7 @@ def serving_csr(
 
 
 def decided(request: dict[str, Any], policy: Policy = POLICY, **world: Any) -> Decision:
-    return decide(request, policy, World(NOW, **world))
+    return decide(request, policy, ClusterState(NOW, **world))
 
 
 def test_first_and_serving_certificates_of_an_expected_node_are_approved() -> None:
@@ -147,13 +147,17 @@ def changed(**spec: str) -> dict[str, Any]:
 
 
 REFUSED: dict[str, tuple[Callable[[], dict[str, Any]], dict[str, Any], str]] = {
-    "another signer": (lambda: changed(signerName="example.com/x"), {}, "none of the kubelets'"),
+    "another signer": (lambda: changed(signerName="example.com/x"), {}, "not a signer for kubelets"),
     "no base64": (lambda: changed(request="%%"), {}, "not base64"),
-    "no request": (lambda: changed(request="QUJD"), {}, "no PEM"),
-    "decided already": (lambda: {**client_csr(), **DENIED}, {}, "decided about it already"),
-    "a flood": (client_csr, {"pending": 101}, "no boot"),
-    "more groups": (lambda: client_csr(organizations=["system:nodes", "system:masters"]), {}, "exactly [system:nodes]"),
-    "no node's name": (lambda: client_csr(common_name="system:admin"), {}, "is no node's"),
+    "no request": (lambda: changed(request="QUJD"), {}, "not PEM"),
+    "decided already": (lambda: {**client_csr(), **DENIED}, {}, "already approved, denied or failed"),
+    "a flood": (client_csr, {"pending": 101}, "more than the limit"),
+    "more groups": (
+        lambda: client_csr(organizations=["system:nodes", "system:masters"]),
+        {},
+        "expected [system:nodes]",
+    ),
+    "no node's name": (lambda: client_csr(common_name="system:admin"), {}, "does not begin with system:node:"),
     "an unknown node": (lambda: client_csr(common_name="system:node:intruder"), {}, "no node intruder is expected"),
     "more usages": (lambda: client_csr(usages=(*CLIENT, "cert sign")), {}, "usages"),
     "another purpose": (lambda: client_csr(usages=SERVER), {}, "usages"),
@@ -161,19 +165,27 @@ REFUSED: dict[str, tuple[Callable[[], dict[str, Any]], dict[str, Any], str]] = {
     "too early": (lambda: client_csr(made="2026-11-16T07:00:00Z"), {}, "outside of the node's boot"),
     "too late": (lambda: client_csr(made="2026-11-16T10:01:00Z"), {}, "outside of the node's boot"),
     "no time": (lambda: client_csr(made=""), {}, "outside of the node's boot"),
-    "another requester": (lambda: client_csr(user="system:other"), {}, "only system:bootstrapper or the node itself"),
+    "another requester": (
+        lambda: client_csr(user="system:other"),
+        {},
+        "expected system:bootstrapper or the node itself",
+    ),
     "a requester without groups": (lambda: client_csr(groups=AUTHENTICATED), {}, "groups ['system:bootstrappers']"),
     "a renewal without its group": (lambda: client_csr(user=OWN, groups=AUTHENTICATED), {}, "not in the group"),
-    "a client with names": (lambda: client_csr(dns=["kubernetes"]), {}, "needs no names"),
-    "a second first": (client_csr, {"approved_clients": [NAME]}, "has got its first certificate"),
+    "a client with names": (lambda: client_csr(dns=["kubernetes"]), {}, "must have no alternative names"),
+    "a second first": (client_csr, {"approved_clients": [NAME]}, "has its first certificate"),
     "a node that exists": (client_csr, HERE, "exists already"),
-    "serving by another": (lambda: serving_csr(user="system:node:worker-0"), HERE, "itself may"),
+    "serving by another": (
+        lambda: serving_csr(user="system:node:worker-0"),
+        HERE,
+        "its requester is system:node:worker-0, expected system:node:",
+    ),
     "serving without group": (lambda: serving_csr(groups=["system:nodes"]), HERE, "system:authenticated"),
-    "serving without names": (lambda: serving_csr(dns=[], addresses=[]), HERE, "needs a name"),
+    "serving without names": (lambda: serving_csr(dns=[], addresses=[]), HERE, "needs an alternative name"),
     "serving the API's name": (lambda: serving_csr(dns=["kubernetes.default.svc"]), HERE, "kubernetes.default.svc"),
     "serving another address": (lambda: serving_csr(addresses=["192.0.2.9"]), HERE, "192.0.2.9"),
     "serving a network": (lambda: serving_csr(addresses=["192.0.2.0/24"]), HERE, "neither DNS nor IP"),
-    "serving before the node": (serving_csr, {}, "no Node"),
+    "serving before the node": (serving_csr, {}, "does not exist yet"),
     "serving for a moved node": (serving_csr, MOVED, "192.0.2.77"),
 }
 
@@ -217,9 +229,9 @@ def test_names_groups_and_key_are_read_and_other_names_counted() -> None:
 
 def test_what_nobody_should_sign_is_refused() -> None:
     for content, why in (
-        (b"", "no PEM"),
-        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "no PEM"),
-        (b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n", "cannot be read"),
+        (b"", "not PEM"),
+        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "not PEM"),
+        (b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n", "malformed"),
         (pem() + pem(common_name="system:node:another"), "exactly one block"),
         (pem().replace(b"-----\n", b"-----\nA: b\n\n", 1), "exactly one block"),
         (b"-----BEGIN CERTIFICATE REQUEST-----\n" + pem(), "exactly one block"),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.lease_scenes import LABELS, PATH, SELECTOR, at, lease, until
+from tests.cluster.lease_samples import LABELS, PATH, SELECTOR, at, lease, until
 from tests.support.manual_clock import START, ManualClock
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, status_answer, watch_answer
 
@@ -83,11 +83,11 @@ class _Publishing:
 
 
 async def _publish(
-    scene: _Publishing, folder: Path, act: Callable[[LeasePublisher], Coroutine[Any, Any, None]]
+    testbed: _Publishing, folder: Path, act: Callable[[LeasePublisher], Coroutine[Any, Any, None]]
 ) -> _Publishing:
-    async with scene.api, make_client(scene.api.write_kubeconfig(folder), qps=-1) as client:
-        await act(scene.publisher(client))
-    return scene
+    async with testbed.api, make_client(testbed.api.write_kubeconfig(folder), qps=-1) as client:
+        await act(testbed.publisher(client))
+    return testbed
 
 
 async def _renew_twice(publisher: LeasePublisher) -> None:
@@ -111,25 +111,25 @@ def test_a_lease_is_valid_until_its_last_renewal_plus_duration() -> None:
 
 
 async def test_the_first_renewal_creates_and_later_ones_write_blindly_over_the_known_copy(tmp_path: Path) -> None:
-    scene = await _publish(_Publishing(_Store(), ManualClock()), tmp_path, LeasePublisher.renew)
-    assert scene.did() == [("GET", OWN_PATH), ("POST", PATH)]
-    written = scene.store.leases[lease_name("s1")]
+    testbed = await _publish(_Publishing(_Store(), ManualClock()), tmp_path, LeasePublisher.renew)
+    assert testbed.did() == [("GET", OWN_PATH), ("POST", PATH)]
+    written = testbed.store.leases[lease_name("s1")]
     assert written["metadata"]["labels"] == LABELS
     assert written["spec"] == {
         "holderIdentity": "s1",
         "leaseDurationSeconds": 30,
         "renewTime": "2026-01-01T00:00:00.000000Z",
     }
-    scene = await _publish(_Publishing(_Store(), ManualClock()), tmp_path, _renew_twice)
-    assert scene.did() == [("GET", OWN_PATH), ("POST", PATH), ("PUT", OWN_PATH)]
+    testbed = await _publish(_Publishing(_Store(), ManualClock()), tmp_path, _renew_twice)
+    assert testbed.did() == [("GET", OWN_PATH), ("POST", PATH), ("PUT", OWN_PATH)]
 
 
 async def test_the_address_is_published_with_every_write_and_other_annotations_stay(tmp_path: Path) -> None:
     earlier = lease(lease_name("s1"), -100)
     earlier["metadata"]["annotations"] = {"umbilical.dev/agent-address": "10.0.0.1:1", "team": "a"}
-    scene = _Publishing(_Store(earlier), ManualClock(), address=("fd00::7", 8091))
-    await _publish(scene, tmp_path, _renew_twice)
-    written = scene.store.leases[lease_name("s1")]
+    testbed = _Publishing(_Store(earlier), ManualClock(), address=("fd00::7", 8091))
+    await _publish(testbed, tmp_path, _renew_twice)
+    written = testbed.store.leases[lease_name("s1")]
     assert written["metadata"]["annotations"] == {"umbilical.dev/agent-address": "[fd00::7]:8091", "team": "a"}
     assert parse_lease(written).address == ("fd00::7", 8091)
 
@@ -144,86 +144,86 @@ def test_a_lease_without_an_address_is_a_lease_all_the_same() -> None:
 
 async def test_a_lease_of_an_earlier_life_is_taken_over_with_our_labels_and_its_other_content(tmp_path: Path) -> None:
     earlier = lease(lease_name("s1"), -100, {"k8s-app": "wrong", "team": "a"}, address="10.0.0.1:1")
-    scene = await _publish(_Publishing(_Store(earlier), ManualClock()), tmp_path, LeasePublisher.renew)
-    assert scene.did() == [("GET", OWN_PATH), ("PUT", OWN_PATH)]
-    written = scene.store.leases[lease_name("s1")]
+    testbed = await _publish(_Publishing(_Store(earlier), ManualClock()), tmp_path, LeasePublisher.renew)
+    assert testbed.did() == [("GET", OWN_PATH), ("PUT", OWN_PATH)]
+    written = testbed.store.leases[lease_name("s1")]
     assert written["metadata"]["labels"] == {"k8s-app": "konnectivity-server", "team": "a"}
     assert parse_lease(written).is_valid(START)
     assert parse_lease(written).address is None, "a server that publishes none takes the earlier one away"
 
 
 async def test_a_conflict_is_answered_by_looking_again(tmp_path: Path) -> None:
-    scene = _Publishing(_Store(), ManualClock())
+    testbed = _Publishing(_Store(), ManualClock())
 
     async def act(publisher: LeasePublisher) -> None:
         await publisher.renew()
         # Someone else wrote the lease meanwhile.
-        scene.store.leases[lease_name("s1")]["metadata"]["resourceVersion"] = "999"
+        testbed.store.leases[lease_name("s1")]["metadata"]["resourceVersion"] = "999"
         await publisher.renew()
 
-    await _publish(scene, tmp_path, act)
-    assert scene.did()[2:] == [("PUT", OWN_PATH), ("GET", OWN_PATH), ("PUT", OWN_PATH)]
-    assert scene.time.sleeps == []
+    await _publish(testbed, tmp_path, act)
+    assert testbed.did()[2:] == [("PUT", OWN_PATH), ("GET", OWN_PATH), ("PUT", OWN_PATH)]
+    assert testbed.time.sleeps == []
 
 
 async def test_five_failed_updates_lead_back_to_looking_it_up(tmp_path: Path) -> None:
-    scene = _Publishing(_Store(), ManualClock())
+    testbed = _Publishing(_Store(), ManualClock())
 
     async def act(publisher: LeasePublisher) -> None:
         await publisher.renew()
-        scene.store.faults["PUT"] = [status_answer(500, "InternalError")] * 5
+        testbed.store.faults["PUT"] = [status_answer(500, "InternalError")] * 5
         await publisher.renew()
 
-    await _publish(scene, tmp_path, act)
-    assert scene.did()[2:] == [("PUT", OWN_PATH)] * 5 + [("GET", OWN_PATH), ("PUT", OWN_PATH)]
+    await _publish(testbed, tmp_path, act)
+    assert testbed.did()[2:] == [("PUT", OWN_PATH)] * 5 + [("GET", OWN_PATH), ("PUT", OWN_PATH)]
 
 
 async def test_creation_backs_off_from_a_fifth_of_a_second_to_seven(tmp_path: Path) -> None:
-    scene = _Publishing(_Store(), ManualClock())
-    scene.store.faults["GET"] = [status_answer(500, "InternalError")] * 8
-    await _publish(scene, tmp_path, LeasePublisher.renew)
-    assert scene.time.sleeps == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7.0, 7.0])
-    assert lease_name("s1") in scene.store.leases
+    testbed = _Publishing(_Store(), ManualClock())
+    testbed.store.faults["GET"] = [status_answer(500, "InternalError")] * 8
+    await _publish(testbed, tmp_path, LeasePublisher.renew)
+    assert testbed.time.sleeps == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7.0, 7.0])
+    assert lease_name("s1") in testbed.store.leases
 
 
 async def test_renewals_come_every_fifteen_seconds_plus_up_to_four_percent(tmp_path: Path) -> None:
-    scene = _Publishing(_Store(), ManualClock(chance=0.5))
+    testbed = _Publishing(_Store(), ManualClock(chance=0.5))
 
     async def act(publisher: LeasePublisher) -> None:
-        puts = scene.did
+        puts = testbed.did
         await until(lambda: puts().count(("PUT", OWN_PATH)) >= 2, publisher.run())
 
-    await _publish(scene, tmp_path, act)
-    assert set(scene.time.sleeps) == {15.0, 15.0 * 1.02}
+    await _publish(testbed, tmp_path, act)
+    assert set(testbed.time.sleeps) == {15.0, 15.0 * 1.02}
 
 
 async def test_the_loops_outlive_an_api_that_fails(tmp_path: Path) -> None:
-    scene = _Publishing(_Store(), ManualClock())
-    scene.store.faults["GET"] = [status_answer(503, "ServiceUnavailable")] * 6
+    testbed = _Publishing(_Store(), ManualClock())
+    testbed.store.faults["GET"] = [status_answer(503, "ServiceUnavailable")] * 6
 
     async def act(publisher: LeasePublisher) -> None:
-        await until(lambda: bool(scene.store.leases) and 200 in {seen[0] for seen in scene.listed}, publisher.run())
+        await until(lambda: bool(testbed.store.leases) and 200 in {seen[0] for seen in testbed.listed}, publisher.run())
 
-    await _publish(scene, tmp_path, act)
-    assert (503, "ServiceUnavailable") in {seen[:2] for seen in scene.listed}
+    await _publish(testbed, tmp_path, act)
+    assert (503, "ServiceUnavailable") in {seen[:2] for seen in testbed.listed}
 
 
 async def test_only_expired_leases_are_collected_and_with_their_version(tmp_path: Path) -> None:
     store = _Store(lease("old", -31, version="7"), lease("young", -1))
-    scene = await _publish(_Publishing(store, ManualClock()), tmp_path, LeasePublisher.collect)
+    testbed = await _publish(_Publishing(store, ManualClock()), tmp_path, LeasePublisher.collect)
     assert set(store.leases) == {"young"}
-    listing, deletion = scene.api.requests
+    listing, deletion = testbed.api.requests
     assert listing.query == {"labelSelector": "k8s-app=konnectivity-server"}
     assert deletion.body["preconditions"] == {"resourceVersion": "7"}
-    assert (scene.listed, scene.deleted, scene.culled) == ([(200, "", 0.0)], [(200, "", 0.0)], 1)
+    assert (testbed.listed, testbed.deleted, testbed.culled) == ([(200, "", 0.0)], [(200, "", 0.0)], 1)
 
 
 async def test_a_deletion_that_fails_is_observed_and_counts_as_nothing(tmp_path: Path) -> None:
     for status, reason in ((409, "Conflict"), (404, "NotFound"), (500, "InternalError")):
         store = _Store(lease("old", -31))
         store.faults["DELETE"] = [status_answer(status, reason)]
-        scene = await _publish(_Publishing(store, ManualClock()), tmp_path, LeasePublisher.collect)
-        assert (scene.deleted, scene.culled) == ([(status, reason, 0.0)], 0)
+        testbed = await _publish(_Publishing(store, ManualClock()), tmp_path, LeasePublisher.collect)
+        assert (testbed.deleted, testbed.culled) == ([(status, reason, 0.0)], 0)
 
 
 async def test_withdrawing_deletes_our_lease_or_finds_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -232,15 +232,15 @@ async def test_withdrawing_deletes_our_lease_or_finds_none(tmp_path: Path, caplo
         await publisher.withdraw()
         await publisher.withdraw()
 
-    scene = await _publish(_Publishing(_Store(), ManualClock()), tmp_path, act)
-    assert scene.store.leases == {}
+    testbed = await _publish(_Publishing(_Store(), ManualClock()), tmp_path, act)
+    assert testbed.store.leases == {}
     assert caplog.records == []
 
 
 async def test_withdrawing_never_raises(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    scene = _Publishing(_Store(), ManualClock())
-    scene.store.faults["DELETE"] = [status_answer(500, "InternalError")]
-    await _publish(scene, tmp_path, LeasePublisher.withdraw)
+    testbed = _Publishing(_Store(), ManualClock())
+    testbed.store.faults["DELETE"] = [status_answer(500, "InternalError")]
+    await _publish(testbed, tmp_path, LeasePublisher.withdraw)
     assert "stays until it expires" in caplog.text
 
 
@@ -285,8 +285,8 @@ def _event(kind: str, lease: Json) -> Json:
     return {"type": kind, "object": lease}
 
 
-async def _counted(scene: _Counting, folder: Path, settled: Callable[[], bool]) -> LeaseCounter:
-    async with scene.counter(folder) as counter:
+async def _counted(testbed: _Counting, folder: Path, settled: Callable[[], bool]) -> LeaseCounter:
+    async with testbed.counter(folder) as counter:
         assert (counter.server_count(), counter.published_addresses()) == (None, ())
         await until(settled, counter.run())
     return counter
@@ -296,15 +296,15 @@ async def test_valid_leases_with_matching_labels_are_counted_and_without_any_the
     tmp_path: Path,
 ) -> None:
     leases = [lease("a", 0), lease("b", -10), lease("expired", -31), lease("other", 0, {"k8s-app": "x"})]
-    scene = _Counting([_listing(*leases)], [])
-    assert (await _counted(scene, tmp_path, lambda: bool(scene.watched))).server_count() == 2
-    assert (scene.listed, scene.watched) == ([(200, "", 0.0)], [(200, "", 0.0)])
-    assert "labelSelector" not in scene.api.requests[0].query
-    scene = _Counting([_listing(lease("expired", -31))], [])
-    assert (await _counted(scene, tmp_path, lambda: bool(scene.watched))).server_count() == 1
-    scene = _Counting([status_answer(403, "Forbidden")] * 50, [])
-    assert (await _counted(scene, tmp_path, lambda: bool(scene.listed))).server_count() == 1
-    assert scene.listed[0] == (403, "Forbidden", 0.0)
+    testbed = _Counting([_listing(*leases)], [])
+    assert (await _counted(testbed, tmp_path, lambda: bool(testbed.watched))).server_count() == 2
+    assert (testbed.listed, testbed.watched) == ([(200, "", 0.0)], [(200, "", 0.0)])
+    assert "labelSelector" not in testbed.api.requests[0].query
+    testbed = _Counting([_listing(lease("expired", -31))], [])
+    assert (await _counted(testbed, tmp_path, lambda: bool(testbed.watched))).server_count() == 1
+    testbed = _Counting([status_answer(403, "Forbidden")] * 50, [])
+    assert (await _counted(testbed, tmp_path, lambda: bool(testbed.listed))).server_count() == 1
+    assert testbed.listed[0] == (403, "Forbidden", 0.0)
 
 
 async def test_events_change_the_count(tmp_path: Path) -> None:
@@ -316,41 +316,41 @@ async def test_events_change_the_count(tmp_path: Path) -> None:
         _event("ADDED", lease("d", 0, version="6")),
         _event("BOOKMARK", {"metadata": {"resourceVersion": "9"}}),
     ]
-    scene = _Counting([_listing(lease("a", 0))], [watch_answer(*events)])
-    assert (await _counted(scene, tmp_path, lambda: len(scene.watched) == 2)).server_count() == 2
+    testbed = _Counting([_listing(lease("a", 0))], [watch_answer(*events)])
+    assert (await _counted(testbed, tmp_path, lambda: len(testbed.watched) == 2)).server_count() == 2
     # The second watch goes on from the bookmark, without a list in between.
-    assert [request.query.get("resourceVersion") for request in scene.api.requests] == [None, "1", "9"]
+    assert [request.query.get("resourceVersion") for request in testbed.api.requests] == [None, "1", "9"]
 
 
 async def test_a_lease_expires_by_the_clock_alone(tmp_path: Path) -> None:
-    scene = _Counting([_listing(lease("a", 0), lease("b", -20))], [])
-    counter = await _counted(scene, tmp_path, lambda: bool(scene.watched))
+    testbed = _Counting([_listing(lease("a", 0), lease("b", -20))], [])
+    counter = await _counted(testbed, tmp_path, lambda: bool(testbed.watched))
     assert counter.server_count() == 2
-    scene.time.seconds += 15
+    testbed.time.seconds += 15
     assert counter.server_count() == 1
 
 
 async def test_a_version_that_is_too_old_asks_for_a_new_list(tmp_path: Path) -> None:
     gone: Json = {"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}
-    scene = _Counting([_listing(), _listing(lease("a", 0), lease("b", 0))], [watch_answer(gone)])
-    assert (await _counted(scene, tmp_path, lambda: len(scene.listed) == 2)).server_count() == 2
-    assert (410, "Expired", 0.0) in scene.watched
+    testbed = _Counting([_listing(), _listing(lease("a", 0), lease("b", 0))], [watch_answer(gone)])
+    assert (await _counted(testbed, tmp_path, lambda: len(testbed.listed) == 2)).server_count() == 2
+    assert (410, "Expired", 0.0) in testbed.watched
 
 
 async def test_the_last_good_count_and_addresses_stay_while_the_api_cannot_be_listed(tmp_path: Path) -> None:
     gone: Json = {"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}
     failures = [status_answer(500, "InternalError")] * 50
-    scene = _Counting([_listing(lease("a", 0, address="a:1"), lease("b", 0)), *failures], [watch_answer(gone)])
-    counter = await _counted(scene, tmp_path, lambda: len(scene.listed) > 5)
+    testbed = _Counting([_listing(lease("a", 0, address="a:1"), lease("b", 0)), *failures], [watch_answer(gone)])
+    counter = await _counted(testbed, tmp_path, lambda: len(testbed.listed) > 5)
     assert (counter.server_count(), counter.published_addresses()) == (2, (("a", 1),))
-    assert scene.time.sleeps[:6] == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6])
+    assert testbed.time.sleeps[:6] == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6])
 
 
 async def test_failed_lists_back_off_to_half_a_minute_and_recover(tmp_path: Path) -> None:
     failures = [status_answer(500, "InternalError")] * 8
-    scene = _Counting([*failures, _listing(lease("a", 200), lease("b", 200))], [])
-    assert (await _counted(scene, tmp_path, lambda: bool(scene.watched))).server_count() == 2
-    assert scene.time.sleeps[-1] == 30.0
+    testbed = _Counting([*failures, _listing(lease("a", 200), lease("b", 200))], [])
+    assert (await _counted(testbed, tmp_path, lambda: bool(testbed.watched))).server_count() == 2
+    assert testbed.time.sleeps[-1] == 30.0
 
 
 async def test_addresses_are_those_of_matching_leases_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -361,8 +361,8 @@ async def test_addresses_are_those_of_matching_leases_in_the_order_of_their_name
         lease("silent", 0),
         lease("other", 0, {"k8s-app": "x"}, address="10.0.0.66:1"),
     ]
-    scene = _Counting([_listing(*leases)], [])
-    assert (await _counted(scene, tmp_path, lambda: bool(scene.watched))).published_addresses() == (
+    testbed = _Counting([_listing(*leases)], [])
+    assert (await _counted(testbed, tmp_path, lambda: bool(testbed.watched))).published_addresses() == (
         ("10.0.0.9", 8091),
         ("fd00::7", 1),
     )
@@ -371,10 +371,10 @@ async def test_addresses_are_those_of_matching_leases_in_the_order_of_their_name
 async def test_an_expired_lease_keeps_its_address_until_it_is_deleted(tmp_path: Path) -> None:
     """While the API is out of reach every lease expires, and the addresses are what could bring it back."""
     deleted = _event("DELETED", lease("b", -31, version="3"))
-    scene = _Counting(
+    testbed = _Counting(
         [_listing(lease("a", -31, address="a:1"), lease("b", -31, address="b:1"))], [watch_answer(deleted)]
     )
-    assert (await _counted(scene, tmp_path, lambda: len(scene.watched) == 2)).published_addresses() == (("a", 1),)
+    assert (await _counted(testbed, tmp_path, lambda: len(testbed.watched) == 2)).published_addresses() == (("a", 1),)
 
 
 async def test_every_list_and_every_event_of_a_server_is_news_and_other_leases_are_none(tmp_path: Path) -> None:
@@ -388,6 +388,6 @@ async def test_every_list_and_every_event_of_a_server_is_news_and_other_leases_a
         _event("MODIFIED", lease("a", 1, others, version="7")),
         _event("BOOKMARK", {"metadata": {"resourceVersion": "9"}}),
     ]
-    scene = _Counting([_listing(lease("a", 0))], [watch_answer(*events)])
-    await _counted(scene, tmp_path, lambda: len(scene.watched) == 2)
-    assert scene.news == 1 + 4
+    testbed = _Counting([_listing(lease("a", 0))], [watch_answer(*events)])
+    await _counted(testbed, tmp_path, lambda: len(testbed.watched) == 2)
+    assert testbed.news == 1 + 4

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.cluster.lease_scenes import LABELS, PATH, SELECTOR
+from tests.cluster.lease_samples import LABELS, PATH, SELECTOR
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.manual_clock import ManualClock
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.cluster.lease_scenes import LABELS, SELECTOR
+from tests.cluster.lease_samples import LABELS, SELECTOR
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.scripted_api import run_async
 from tests.support.tunnel_pki import FolderAuthority

@@ -11,18 +11,18 @@ from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer
 
 from umbilical.cluster import objects
 from umbilical.cluster.apply import (
+    AppliedChange,
     Applier,
-    Change,
+    CreateOutcome,
+    CreateResult,
     CreationError,
     Creator,
-    Document,
     KindUnknown,
-    Outcome,
-    Result,
+    ManifestDocument,
     read_document,
 )
 from umbilical.cluster.client import ApiClient, make_client
-from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, POD, SECRET, Discovery, Kind
+from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, POD, SECRET, ApiKind, Discovery
 from umbilical.fault import ApiRefused
 
 ResultT = TypeVar("ResultT")
@@ -152,17 +152,17 @@ def without_objects(write: Callable[[Request], Answer]) -> Callable[[Request], A
     return answer
 
 
-def document(**content: Any) -> Document:
+def document(**content: Any) -> ManifestDocument:
     found = read_document(content)
     assert found is not None
     return found
 
 
-def config_map(name: str, namespace: str = "default", **more: Any) -> Document:
+def config_map(name: str, namespace: str = "default", **more: Any) -> ManifestDocument:
     return document(apiVersion="v1", kind="ConfigMap", metadata={"name": name, "namespace": namespace}, **more)
 
 
-def gadget_crd(name: str) -> Document:
+def gadget_crd(name: str) -> ManifestDocument:
     """A kind of its own for each test, with a status subresource."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version: dict[str, Any] = {"name": "v1", "served": True, "storage": True}
@@ -173,8 +173,8 @@ def gadget_crd(name: str) -> Document:
     return document(apiVersion="apiextensions.k8s.io/v1", kind=kind, metadata=metadata, spec=spec)
 
 
-def create(documents: list[Document], seconds: float = 60.0) -> Any:
-    async def run(client: ApiClient) -> list[Result]:
+def create(documents: list[ManifestDocument], seconds: float = 60.0) -> Any:
+    async def run(client: ApiClient) -> list[CreateResult]:
         return await Creator(client).create(documents, seconds)
 
     return run
@@ -186,8 +186,8 @@ def test_an_object_that_comes_before_its_kind_waits_for_it_and_gets_its_status(p
     custom = document(apiVersion="example.com/v1", kind="Early", metadata={"name": "one"}, spec={"a": 1}, status=state)
     results = on_plane(plane, create([custom, gadget_crd("early")]))
     assert [(str(one.document), one.outcome, one.wrote_status) for one in results] == [
-        ("Early one", Outcome.CREATED, True),
-        ("CustomResourceDefinition earlys.example.com", Outcome.CREATED, False),
+        ("Early one", CreateOutcome.CREATED, True),
+        ("CustomResourceDefinition earlys.example.com", CreateOutcome.CREATED, False),
     ]
     assert plane.kubectl("get", "early", "one", "-o", "jsonpath={.status.topology}") == "HighlyAvailable"
 
@@ -200,7 +200,10 @@ def test_what_exists_is_left_alone_and_a_status_that_it_lacks_is_written(plane: 
     on_plane(plane, create([bare]))
     wanted = document(apiVersion="example.com/v1", kind="Live", metadata={"name": "one"}, status={"is": "written"})
     results = on_plane(plane, create([config_map("kept", data={"a": "ours"}), wanted]))
-    assert [(one.outcome, one.wrote_status) for one in results] == [(Outcome.EXISTED, False), (Outcome.EXISTED, True)]
+    assert [(one.outcome, one.wrote_status) for one in results] == [
+        (CreateOutcome.EXISTED, False),
+        (CreateOutcome.EXISTED, True),
+    ]
     assert plane.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}") == "theirs"
     again = on_plane(plane, create([document(**{**wanted.content, "status": {"is": "other"}})]))
     assert not again[0].wrote_status
@@ -211,7 +214,7 @@ def test_what_exists_is_left_alone_and_a_status_that_it_lacks_is_written(plane: 
 def test_a_namespace_that_comes_later_is_waited_for(plane: ControlPlane) -> None:
     namespace = document(apiVersion="v1", kind="Namespace", metadata={"name": "later"})
     results = on_plane(plane, create([config_map("first", "later"), namespace]))
-    assert [one.outcome for one in results] == [Outcome.CREATED, Outcome.CREATED]
+    assert [one.outcome for one in results] == [CreateOutcome.CREATED, CreateOutcome.CREATED]
 
 
 @real
@@ -255,9 +258,9 @@ def test_a_lost_answer_and_a_server_error_are_tried_again(tmp_path: Path) -> Non
     answers = iter(
         [*(status_answer(code, "Busy") for code in (503, 500, 429)), json_answer({"metadata": {"name": "a"}})]
     )
-    told: list[Result] = []
+    told: list[CreateResult] = []
 
-    async def run(client: ApiClient) -> list[Result]:
+    async def run(client: ApiClient) -> list[CreateResult]:
         return await Creator(client, told.append).create([config_map("a")], 60.0)
 
     results, requests = scripted(without_objects(lambda _: next(answers)), run, tmp_path)
@@ -266,7 +269,7 @@ def test_a_lost_answer_and_a_server_error_are_tried_again(tmp_path: Path) -> Non
     assert results == told
 
 
-def applied_map(name: str, **values: str) -> Document:
+def applied_map(name: str, **values: str) -> ManifestDocument:
     return config_map(name, data=values)
 
 
@@ -289,12 +292,12 @@ def test_an_object_is_named_by_kind_place_and_name() -> None:
 
 @real
 def test_an_object_is_created_then_unchanged_then_changed(plane: ControlPlane) -> None:
-    def apply(document: Document) -> Change:
+    def apply(document: ManifestDocument) -> AppliedChange:
         return on_plane(plane, lambda client: Applier(client).apply(document))
 
-    assert apply(applied_map("steps", a="1")) is Change.CREATED
-    assert apply(applied_map("steps", a="1")) is Change.UNCHANGED
-    assert apply(applied_map("steps", a="2")) is Change.CHANGED
+    assert apply(applied_map("steps", a="1")) is AppliedChange.CREATED
+    assert apply(applied_map("steps", a="1")) is AppliedChange.UNCHANGED
+    assert apply(applied_map("steps", a="2")) is AppliedChange.CHANGED
     assert plane.kubectl("get", "configmap", "steps", "-o", "jsonpath={.data.a}") == "2"
     managers = plane.kubectl("get", "configmap", "steps", "-o", "jsonpath={.metadata.managedFields[*].manager}")
     assert managers == "umbilical"
@@ -302,14 +305,14 @@ def test_an_object_is_created_then_unchanged_then_changed(plane: ControlPlane) -
 
 @real
 def test_a_dry_run_tells_the_same_and_stores_nothing(plane: ControlPlane) -> None:
-    def apply(document: Document, **options: bool) -> Change:
+    def apply(document: ManifestDocument, **options: bool) -> AppliedChange:
         return on_plane(plane, lambda client: Applier(client, **options).apply(document))
 
-    assert apply(applied_map("dry", a="1"), dry_run=True) is Change.CREATED
+    assert apply(applied_map("dry", a="1"), dry_run=True) is AppliedChange.CREATED
     assert plane.kubectl("get", "configmap", "dry", "--ignore-not-found") == ""
     apply(applied_map("dry", a="1"))
-    assert apply(applied_map("dry", a="1"), dry_run=True) is Change.UNCHANGED
-    assert apply(applied_map("dry", a="2"), dry_run=True) is Change.CHANGED
+    assert apply(applied_map("dry", a="1"), dry_run=True) is AppliedChange.UNCHANGED
+    assert apply(applied_map("dry", a="2"), dry_run=True) is AppliedChange.CHANGED
     assert plane.kubectl("get", "configmap", "dry", "-o", "jsonpath={.data.a}") == "1"
 
 
@@ -321,7 +324,7 @@ def test_a_field_of_another_manager_is_taken_only_by_force(plane: ControlPlane) 
     assert refusal.value.status == 409
     assert "somebody" in refusal.value.message
     forced = on_plane(plane, lambda client: Applier(client, force=True).apply(applied_map("owned", a="ours")))
-    assert forced is Change.CHANGED
+    assert forced is AppliedChange.CHANGED
 
 
 @real
@@ -342,12 +345,12 @@ def test_discovery_is_asked_once_per_group_and_parts_of_resources_are_no_kinds(t
     def answer(request: Request) -> Answer:
         return json_answer({"resources": resources} if request.path == "/api/v1" else {"data": {"a": "1"}})
 
-    async def twice(client: Any) -> list[Change]:
+    async def twice(client: Any) -> list[AppliedChange]:
         applier = Applier(client)
         return [await applier.apply(applied_map(name, a="1")) for name in ("one", "two")]
 
     changes, requests = scripted(answer, twice, tmp_path)
-    assert changes == [Change.UNCHANGED, Change.UNCHANGED]
+    assert changes == [AppliedChange.UNCHANGED, AppliedChange.UNCHANGED]
     assert [request.path for request in requests].count("/api/v1") == 1
     patch = next(request for request in requests if request.method == "PATCH")
     assert patch.path == "/api/v1/namespaces/default/configmaps/one"
@@ -372,12 +375,12 @@ GADGETS = {"resources": [{"name": "gadgets", "kind": "Gadget", "namespaced": Fal
 
 
 def test_a_kind_is_found_where_its_group_serves_it(tmp_path: Path) -> None:
-    async def find(client: ApiClient) -> list[Kind | None]:
+    async def find(client: ApiClient) -> list[ApiKind | None]:
         discovery = Discovery(client)
         return [await discovery.find("example.com/v1", kind) for kind in ("Gadget", "Widget")]
 
     found, requests = scripted(lambda _: json_answer(GADGETS), find, tmp_path)
-    assert found == [Kind("Gadget", "/apis/example.com/v1", "gadgets", is_namespaced=False), None]
+    assert found == [ApiKind("Gadget", "/apis/example.com/v1", "gadgets", is_namespaced=False), None]
     assert [request.path for request in requests] == ["/apis/example.com/v1"]
 
 

@@ -15,7 +15,7 @@ from tests.support.tls_listener import listener
 from tests.support.tunnel_pair import Shape, TunnelPair
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki, make_tunnel_pki
 
-from umbilical.checks.check import Finding, Outcome, judge
+from umbilical.checks.check import Finding, Outcome, run_checks
 from umbilical.fault import BootstrapError
 from umbilical.firewall.probe import (
     Answer,
@@ -184,7 +184,7 @@ def _turned_away(certificate: x509.Certificate | None) -> Handshake:
 
 
 def _findings(sight: Sight) -> dict[str, Finding]:
-    return {finding.id: finding for finding in judge(CHECKS, sight)}
+    return {finding.id: finding for finding in run_checks(CHECKS, sight)}
 
 
 def _outcomes(sight: Sight) -> dict[str, Outcome]:

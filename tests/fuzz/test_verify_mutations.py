@@ -21,7 +21,7 @@ from umbilical.bootstrap.spec import TunnelSpec
 from umbilical.bootstrap.verify.catalogue import CATALOGUE, verify
 from umbilical.bootstrap.verify.facts import BootstrapFacts
 from umbilical.bootstrap.verify.files import ROLES
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 
 Path = tuple[str | int, ...]
 NAMES: Final = ("native", "patched", "seed")
@@ -213,7 +213,7 @@ def test_a_line_of_the_library_that_is_gone_is_caught(name: str) -> None:
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(tunnel_specs(), st.sampled_from(CORPUS))
 def test_no_spec_gives_a_config_that_verify_rejects(spec: TunnelSpec, case: Case) -> None:
-    original = Document(case.content())
+    original = IgnitionDocument(case.content())
     content = patch(original, fitting(spec, original.config)).document.content
     assert failures(content) == set()
     assert failures(content, shape=spec.shape, mode=spec.mode) == set()

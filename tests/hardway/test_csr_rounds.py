@@ -119,7 +119,7 @@ def test_what_the_rules_allow_is_approved_and_nothing_else(
     assert {one.csr for one in found.approved} == {"own", "serving"}
     assert {one.csr: one.reason for one in found.refused} == {
         "worker-too-early": "no node worker-0.ocp4.example.com is expected",
-        "greedy": "it wants the names ['192.168.126.1'], which are not the node's",
+        "greedy": "it requests the names ['192.168.126.1'], which do not belong to the node",
     }
     assert [state(plane, name) for name in ("own", "serving", "greedy")] == ["Approved", "Approved", ""]
     assert any(line.startswith("saw approved own:") for line in told_by(site))
@@ -175,7 +175,7 @@ def test_a_first_certificate_is_the_first_also_when_its_request_was_cleaned_away
     plane.kubectl("delete", "csr", "own")
     requests.client("again", first, ec.generate_private_key(ec.SECP256R1()))
     found = approve_once(site)
-    assert [one.reason for one in found.refused] == [f"{first.name} has got its first certificate already"]
+    assert [one.reason for one in found.refused] == [f"{first.name} has its first certificate already"]
     site.notes[started_key(first)] = datetime.now(UTC).isoformat()
     assert len(approve_once(site).approved) == 1
 

@@ -7,7 +7,7 @@ from tests.support.live_site import live_site, machines_of, switch_on
 
 from umbilical.fault import Fault
 from umbilical.hardway import doctor, kube
-from umbilical.hardway.machines.interface import BackendServer, Power, Probe
+from umbilical.hardway.machines.interface import BackendServer, InfraProbe, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
 from umbilical.hardway.state import StageRecord, State, Status
@@ -115,7 +115,7 @@ def test_a_refusal_is_the_checks_fault_only_if_the_server_is_ready_over_tls(
 
 
 def test_checks_of_stages_that_are_done_are_asked(site: Site) -> None:
-    machines_of(site).probes = [Probe("vip", False, "192.168.126.10 is on no interface", "ip addr add")]
+    machines_of(site).probes = [InfraProbe("vip", False, "192.168.126.10 is on no interface", "ip addr add")]
     found = doctor.examine_machines(site, done(2), STAGES, ())
     assert "192.168.126.10 is on no interface" in [one.why for one in found]
 

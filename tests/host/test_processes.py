@@ -52,7 +52,7 @@ def test_leaving_the_block_stops_the_program_and_so_does_a_signal(tmp_path: Path
 def test_a_program_that_ends_early_is_reported_with_its_last_words(tmp_path: Path) -> None:
     with _start("print('cannot bind'); raise SystemExit(3)", tmp_path) as child, pytest.raises(HostError) as caught:
         child.wait_ready(lambda: False, SECONDS)
-    assert "ended with 3 before it was ready" in caught.value.what
+    assert "exited with 3 before it was ready" in caught.value.what
     assert caught.value.why == "cannot bind"
 
 
@@ -62,7 +62,7 @@ def test_one_that_ends_early_or_runs_on_is_an_error(tmp_path: Path) -> None:
 
     with _up(_start(SLEEP, tmp_path)) as child, pytest.raises(HostError, match=r"not ready after 0\.1 s"):
         child.wait_ready(refused, 0.1)
-    with _up(_start(SLEEP, tmp_path)) as child, pytest.raises(HostError, match="did not end within"):
+    with _up(_start(SLEEP, tmp_path)) as child, pytest.raises(HostError, match="did not exit within"):
         child.wait(0.05)
 
 
@@ -71,12 +71,12 @@ def test_a_program_runs_to_its_end_or_is_an_error_with_its_words() -> None:
     with pytest.raises(HostError) as caught:
         run([sys.executable, "-c", "raise SystemExit('no luck')"], SECONDS)
     assert (caught.value.code, caught.value.why) == ("UMB804", "no luck")
-    with pytest.raises(HostError, match="no end after"):
+    with pytest.raises(HostError, match="it still ran after"):
         run([sys.executable, "-c", SLEEP], 0.2)
 
 
 def test_a_program_that_is_missing_is_told(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="UMB803 cannot start no-such-program"):
+    with pytest.raises(HostError, match="UMB803 could not start no-such-program"):
         start(["no-such-program"], tmp_path / "log")
 
 

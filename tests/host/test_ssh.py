@@ -34,7 +34,7 @@ def test_a_program_that_is_missing_or_takes_too_long_is_told() -> None:
 
 def test_an_address_that_ssh_could_read_as_an_option_is_refused() -> None:
     for host, user in (("-oProxyCommand=id", "core"), ("", "core"), ("host", "-l"), ("host", "")):
-        with pytest.raises(HostError, match="no SSH address"):
+        with pytest.raises(HostError, match="not a valid SSH destination"):
             SshRunner(host, user)
 
 

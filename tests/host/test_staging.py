@@ -58,7 +58,7 @@ def test_what_cannot_be_removed_puts_all_back(tmp_path: Path) -> None:
 def test_a_programs_failure_is_its_last_word_and_output_stays_out_of_logs() -> None:
     assert Done(1, b"so far so good\n", b"first\nlast\n").complaint == "last"
     assert Done(1, b"half\nway\n", b"").complaint == "way"
-    assert Done(3, b"", b"\n").complaint == "it exited with 3 and said nothing"
+    assert Done(3, b"", b"\n").complaint == "it exited with 3 and printed nothing"
     done = Done(0, b"\xff secret", b"")
     assert done.text == "\ufffd secret"
     assert "secret" not in repr(done)

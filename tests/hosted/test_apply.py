@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from tests.support.control_plane import PROGRAMS, ControlPlane
 
-from umbilical.cluster.apply import Document, read_document
+from umbilical.cluster.apply import ManifestDocument, read_document
 from umbilical.fault import ClusterError
 from umbilical.hosted.apply import ApplyOptions, ApplyOutcome, ApplyResult, apply_documents
 
 pytestmark = pytest.mark.real(*PROGRAMS)
 
 
-def document(kind: str, name: str, namespace: str | None, **content: Any) -> Document:
+def document(kind: str, name: str, namespace: str | None, **content: Any) -> ManifestDocument:
     versions = {"Deployment": "apps/v1", "ServiceMonitor": "monitoring.coreos.com/v1"}
     meta = {"name": name, **({"namespace": namespace} if namespace else {})}
     found = read_document({"apiVersion": versions.get(kind, "v1"), "kind": kind, "metadata": meta, **content})
@@ -22,7 +22,9 @@ def document(kind: str, name: str, namespace: str | None, **content: Any) -> Doc
     return found
 
 
-def applied(plane: ControlPlane, documents: list[Document], options: ApplyOptions | None = None) -> list[ApplyResult]:
+def applied(
+    plane: ControlPlane, documents: list[ManifestDocument], options: ApplyOptions | None = None
+) -> list[ApplyResult]:
     told: list[ApplyResult] = []
     work = apply_documents("hosted", plane.kubeconfig, documents, options or ApplyOptions(), told.append)
     steps = asyncio.run(asyncio.wait_for(work, 60))

@@ -13,7 +13,7 @@ from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.in_process import Stage
 from tests.support.tunnel_pki import FolderAuthority, make_tunnel_pki
 
-from umbilical.checks.check import Finding, Outcome, judge
+from umbilical.checks.check import Finding, Outcome, run_checks
 from umbilical.dialer.settings import TcpServer, UnixServer
 from umbilical.hosted.check import check_findings
 from umbilical.hosted.check_rules import CATALOGUE, GROUPS
@@ -190,7 +190,7 @@ BLIND = CheckFacts(NOW, *([NOTHING] * 9))
 
 
 def findings(facts: CheckFacts) -> dict[str, Finding]:
-    return {finding.id: finding for finding in judge(CATALOGUE, facts)}
+    return {finding.id: finding for finding in run_checks(CATALOGUE, facts)}
 
 
 def test_a_good_control_plane_passes_and_where_nothing_is_known_everything_is_skipped() -> None:

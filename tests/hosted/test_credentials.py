@@ -21,7 +21,7 @@ from tests.support.manual_clock import ManualClock
 from tests.support.scripted_api import Answer, Request, json_answer, run_async, status_answer
 
 import peers
-from umbilical.cluster.apply import Document, read_document
+from umbilical.cluster.apply import ManifestDocument, read_document
 from umbilical.cluster.client import make_client
 from umbilical.fault import ApiRefused, ClusterError, HostedError
 from umbilical.host.files import write_file
@@ -172,11 +172,11 @@ PLAIN = hosted_spec(components=())
 real = pytest.mark.real(*PROGRAMS)
 
 
-def documents(contents: list[dict[str, Any]]) -> list[Document]:
+def documents(contents: list[dict[str, Any]]) -> list[ManifestDocument]:
     return [document for content in contents if (document := read_document(content)) is not None]
 
 
-def rendered(spec: HostedSpec) -> tuple[list[Document], list[Document]]:
+def rendered(spec: HostedSpec) -> tuple[list[ManifestDocument], list[ManifestDocument]]:
     certificates = hosted_set()
     return documents(management_objects(spec, certificates)), documents(hosted_objects(spec, certificates))
 

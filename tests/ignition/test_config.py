@@ -60,16 +60,16 @@ def test_content_that_cannot_be_had_is_told_with_the_path() -> None:
         ({}, "no contents.source"),
         ({"source": ""}, "no contents.source"),
         ({"source": "https://example.com/x"}, "fetched at boot (https:)"),
-        ({"source": "data:;base64,!"}, "base64 is broken"),
-        ({"source": "data:,a", "compression": "xz"}, "'xz' is not known"),
+        ({"source": "data:;base64,!"}, "base64 is invalid"),
+        ({"source": "data:,a", "compression": "xz"}, "'xz' is unknown"),
         ({"source": "data:,a", "compression": "gzip"}, "gzip is broken"),
-        ({"source": "data:,a", "verification": {"hash": f"sha256-{'0' * 64}"}}, "does not have the hash"),
-        ({"source": "data:,a", "verification": {"hash": "md5-00"}}, "'md5' is not known"),
+        ({"source": "data:,a", "verification": {"hash": f"sha256-{'0' * 64}"}}, "hash differs"),
+        ({"source": "data:,a", "verification": {"hash": "md5-00"}}, "'md5' is unknown"),
     ):
         with pytest.raises(IgnitionError) as caught:
             only_file(contents=contents).content()
         assert caught.value.code == "UMB142"
-        assert caught.value.what == f"the content of {SCRIPT_PATH} cannot be read"
+        assert caught.value.what == f"could not read the content of {SCRIPT_PATH}"
         assert why in caught.value.why
 
 

@@ -124,7 +124,7 @@ def test_secrets_are_marked_in_either_direction() -> None:
 def test_lines_show_their_ends_and_what_is_no_text_has_none() -> None:
     lines = ContentChange("contents", b"a\r\nb\n", b"a\nb").lines()
     assert lines is not None
-    assert lines[3:] == ["-a^M", "-b", "+a", "+b (no line break at the end)"]
+    assert lines[3:] == ["-a^M", "-b", "+a", "+b (no newline at end of file)"]
     for content in (b"\xff", b"\0", b"\x1b[2J", b"x\n" * 30_000, b"x" * 2_000_000):
         assert ContentChange("contents", b"x\n", content).lines() is None
 

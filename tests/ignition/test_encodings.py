@@ -154,7 +154,7 @@ def test_a_payload_that_grows_without_end_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(data_url, "MAX_FILE_BYTES", 1000)
     assert data_url.gunzip(data_url.gzip(bytes(1000))) == bytes(1000)
     for bomb in (data_url.gzip(bytes(1001)), data_url.gzip(bytes(600)) * 2):
-        with pytest.raises(IgnitionError, match="grows past 1000 bytes"):
+        with pytest.raises(IgnitionError, match="expands to more than 1000 bytes"):
             data_url.gunzip(bomb)
 
 
@@ -172,7 +172,7 @@ def test_a_hash_is_of_the_kind_that_was_there_if_that_is_known() -> None:
     )
     assert len(data_url.hash_like("sha512-", b"")) == len("sha512-") + 128
     for pattern in ("", "md5-00", "SHA256-00", "sha1"):
-        with pytest.raises(IgnitionError, match="is not known"):
+        with pytest.raises(IgnitionError, match="is unknown"):
             data_url.hash_like(pattern, b"")
 
 
@@ -192,7 +192,7 @@ def test_every_element_is_found_where_it_lies(value: list[object], data: st.Data
 
 
 def test_a_key_that_stands_twice_is_refused_where_it_matters() -> None:
-    with pytest.raises(IgnitionError, match="'a' stands twice"):
+    with pytest.raises(IgnitionError, match="'a' is twice"):
         members('{"a": 1, "b": {"c": 1, "c": 2}, "\\u0061": 2}', 0)
     assert members('{"b": {"c": 1, "c": 2}}', 0)["b"].value == {"c": 2}
 
@@ -207,8 +207,8 @@ def test_what_is_no_plain_json_object_is_refused() -> None:
         (b'"text"', "not an object"),
         (b"{} {}", "not JSON"),
         (b"{'a': 1}", "not JSON"),
-        (b'{"a": NaN}', "NaN is no JSON"),
-        (b'{"a": -Infinity}', "-Infinity is no JSON"),
+        (b'{"a": NaN}', "NaN is not JSON"),
+        (b'{"a": -Infinity}', "-Infinity is not JSON"),
         (b'{"a": "\n"}', "not JSON"),
         (b'{"a": ' + b"9" * 5000 + b"}", "5000 digits"),
         (b'{"a": ' + b"[" * 200 + b"]" * 200 + b"}", "nested deeper"),

@@ -14,7 +14,7 @@ from tests.support.scratch_node import ScratchNode
 from umbilical.bootstrap.names import STAGES, STATIC_POD
 from umbilical.bootstrap.patch.patch import patch, undo
 from umbilical.bootstrap.spec import Shape, TunnelSpec, for_shape
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 
 pytestmark = [pytest.mark.real("openssl", "jq", "ip"), pytest.mark.root, pytest.mark.timeout(600)]
 
@@ -36,7 +36,7 @@ def bootstrap_host() -> Iterator[Namespace]:
 
 
 def _node(folder: Path, namespace: Namespace, case: Case, spec: TunnelSpec = OPENSHIFT) -> BootkubeNode:
-    patched = patch(Document(case.content()), spec).document.content
+    patched = patch(IgnitionDocument(case.content()), spec).document.content
     return BootkubeNode(ScratchNode(folder, namespace), patched)
 
 
@@ -75,7 +75,7 @@ def test_the_planned_shape_runs_too(tmp_path: Path, bootstrap_host: Namespace) -
 
 
 def test_an_undone_script_runs_as_if_nothing_had_been(tmp_path: Path, bootstrap_host: Namespace) -> None:
-    undone = undo(patch(Document(Case("4.20").content()), OPENSHIFT).document)
+    undone = undo(patch(IgnitionDocument(Case("4.20").content()), OPENSHIFT).document)
     node = BootkubeNode(ScratchNode(tmp_path / "node", bootstrap_host), undone.content)
     ended = node.run()
     assert ended.exit_code == 0, ended.stderr

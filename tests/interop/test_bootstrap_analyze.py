@@ -18,7 +18,7 @@ from umbilical.bootstrap.analyze.log_bundle import open_bundle
 from umbilical.bootstrap.patch.patch import patch
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.checks.check import Outcome
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 
 pytestmark = [pytest.mark.real("openssl", "jq", "ip"), pytest.mark.root, pytest.mark.timeout(300)]
 
@@ -45,7 +45,7 @@ def lonely(network: Network) -> Namespace:
 
 
 def patched_node(folder: Path, namespace: Namespace) -> BootkubeNode:
-    content = patch(Document(Case("4.18").content()), for_shape(Shape.OPENSHIFT)).document.content
+    content = patch(IgnitionDocument(Case("4.18").content()), for_shape(Shape.OPENSHIFT)).document.content
     return BootkubeNode(ScratchNode(folder / "node", namespace), content)
 
 

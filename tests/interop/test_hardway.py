@@ -31,7 +31,7 @@ from tests.support.tunnel_directories import openssl_verifies
 from tests.support.tunnel_pair import wait_until
 
 import peers
-from umbilical.cluster.apply import Creator, Document, Outcome, Result, read_document
+from umbilical.cluster.apply import CreateOutcome, CreateResult, Creator, ManifestDocument, read_document
 from umbilical.fault import HostError
 from umbilical.hardway.artifacts.certificates import anchor, cluster_bundles, cluster_rows, render_certificates
 from umbilical.hardway.artifacts.inputs import Inputs
@@ -43,9 +43,9 @@ from umbilical.host.files import make_directory, write_file
 from umbilical.host.processes import Child, run, start
 from umbilical.manifests.tree import AssetTree
 from umbilical.pki.certificate import read_certificates
-from umbilical.pki.control_plane_set import Kind
-from umbilical.pki.judgement import chain_trouble
+from umbilical.pki.control_plane_set import PkiKind
 from umbilical.pki.profiles import Usage
+from umbilical.pki.validation import chain_trouble
 
 Object = dict[str, Any]
 SECONDS: Final = 120.0
@@ -69,13 +69,13 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         yield plane
 
 
-def _documents(profile: Profile) -> list[Document]:
+def _documents(profile: Profile) -> list[ManifestDocument]:
     found = [read_document(one) for one in objects(profile)]
     assert None not in found
     return [one for one in found if one is not None]
 
 
-def _create(plane: ControlPlane, profile: Profile) -> list[Result]:
+def _create(plane: ControlPlane, profile: Profile) -> list[CreateResult]:
     return Api(plane.kubeconfig).call(lambda client: Creator(client).create(_documents(profile), SECONDS), SECONDS)
 
 
@@ -99,7 +99,7 @@ def test_every_object_of_kubernetes_would_be_stored_and_is(plane: ControlPlane) 
     dry_run(plane, [one for one in values if one["kind"] != "Namespace"])
     dry_run(plane, [as_pod(one) for one in values if one["kind"] in WORKLOADS])
     done = _create(plane, Profile.KUBERNETES)
-    assert {str(one.document) for one in done if one.outcome is Outcome.EXISTED} == {
+    assert {str(one.document) for one in done if one.outcome is CreateOutcome.EXISTED} == {
         f"Namespace {one['metadata']['name']}" for one in namespaces
     }
     service = json.loads(plane.kubectl("-n", "kube-system", "get", "service", "kube-dns", "-o", "json"))
@@ -134,7 +134,7 @@ def test_every_object_of_openshift_would_be_stored_and_is_with_its_status(plane:
     assert may(plane, bootstrapper, "watch", "services")
     assert may(plane, "system:kube-apiserver", "create", "nodes", "--subresource=proxy")
     again = _create(plane, Profile.OPENSHIFT)
-    assert {one.outcome for one in again} == {Outcome.EXISTED}
+    assert {one.outcome for one in again} == {CreateOutcome.EXISTED}
     assert not [one for one in again if one.wrote_status]
 
 
@@ -262,7 +262,7 @@ def test_openssl_and_we_agree_about_every_leaf_every_bundle_and_both_purposes(tm
     folder = lay(subject, tmp_path)
     time = ("-attime", str(int(hardway.NOW.timestamp())))
     verdicts = set()
-    for row in (row for row in cluster_rows(subject.cluster) if row.kind is Kind.LEAF):
+    for row in (row for row in cluster_rows(subject.cluster) if row.kind is PkiKind.LEAF):
         leaf = folder / f"tls/{row.id}.crt"
         for trusted in cluster_bundles(subject.cluster):
             bundle = folder / anchor(trusted.value)

@@ -13,9 +13,9 @@ from tests.support.dry_runs import dry_run
 from tests.support.hardway_everything import rendered
 
 from umbilical.checks.check import Outcome
-from umbilical.cluster.apply import CreationError, Creator, Document, Result, read_document
+from umbilical.cluster.apply import CreateResult, CreationError, Creator, ManifestDocument, read_document
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.objects import Discovery, Kind
+from umbilical.cluster.objects import ApiKind, Discovery
 from umbilical.fault import ApiRefused, HostError
 from umbilical.hardway import operators
 from umbilical.hardway.artifacts import crds
@@ -71,13 +71,13 @@ def custom(values: list[Object]) -> list[Object]:
     return [one for one in values if one["apiVersion"].partition("/")[0].endswith(".openshift.io")]
 
 
-def document(value: Object) -> Document:
+def document(value: Object) -> ManifestDocument:
     found = read_document(value)
     assert found is not None
     return found
 
 
-def create(plane: ControlPlane, values: list[Object]) -> list[Result]:
+def create(plane: ControlPlane, values: list[Object]) -> list[CreateResult]:
     documents = [document(one) for one in values]
     return Api(plane.kubeconfig).call(lambda client: Creator(client).create(documents, SECONDS), SECONDS)
 
@@ -223,7 +223,7 @@ def test_machine_configs_that_a_node_boots_with_are_some(plane: ControlPlane, ro
         dry_run(plane, [{**whole, "spec": {**whole["spec"], "portt": "x"}}])
 
 
-def schema(kind: Kind) -> Object:
+def schema(kind: ApiKind) -> Object:
     """What the definition of a kind, served under its path, says about its objects."""
     group, version = kind.group_path.removeprefix("/apis/").split("/")
     everything = [one for one in all_definitions() if crds.is_included(one)]
@@ -234,7 +234,7 @@ def schema(kind: Kind) -> Object:
     return properties
 
 
-def status_of(kind: Kind) -> Object:
+def status_of(kind: ApiKind) -> Object:
     properties: Object = schema(kind)["status"]["properties"]
     return properties
 
@@ -244,7 +244,7 @@ def test_what_stages_read_of_operators_is_where_the_definitions_have_it() -> Non
         assert {"type", "status", "lastTransitionTime"} <= set(status_of(kind)["conditions"]["items"]["properties"])
     assert {"state", "version"} <= set(status_of(operators.CLUSTER_VERSION)["history"]["items"]["properties"])
     for plural in ("kubeapiservers", "kubecontrollermanagers", "kubeschedulers"):
-        kind = Kind(plural, operators.ETCD.group_path, plural, is_namespaced=False)
+        kind = ApiKind(plural, operators.ETCD.group_path, plural, is_namespaced=False)
         assert "currentRevision" in status_of(kind)["nodeStatuses"]["items"]["properties"]
     counts = {"machineCount", "updatedMachineCount", "readyMachineCount", "degradedMachineCount"}
     assert counts <= set(status_of(operators.POOL))

@@ -18,7 +18,7 @@ from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.cluster.credentials import load
 from umbilical.fault import RenderError
 from umbilical.lab.control_plane import ADMIN_KUBECONFIG, KUBELET_KUBECONFIG, kubelet_node_assets, render_control_plane
-from umbilical.manifests.control_plane_spec import Images, key_path, public_path, row, url
+from umbilical.manifests.control_plane_spec import ControlPlaneImages, key_path, public_path, row, url
 from umbilical.manifests.objects import bridge_conflist, kubeconfig
 from umbilical.manifests.tree import AssetTree, yaml_bytes
 from umbilical.pki.control_plane_set import ControlPlaneSet, NodeNames
@@ -109,7 +109,9 @@ def test_the_tunnel_is_added_to_it_as_to_any_kube_apiserver(tree: AssetTree, cer
 
 def test_images_are_named_by_their_programs() -> None:
     names = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-    assert Images.tagged("localhost", "lab") == Images(*(f"localhost/{name}:lab" for name in names))
+    assert ControlPlaneImages.tagged("localhost", "lab") == ControlPlaneImages(
+        *(f"localhost/{name}:lab" for name in names)
+    )
 
 
 def test_addresses_fit_their_family_and_paths_come_from_the_table() -> None:
@@ -128,11 +130,11 @@ def test_addresses_fit_their_family_and_paths_come_from_the_table() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"has_etcd": False}, "none to keep its objects in"),
-        ({"service_networks": ()}, "one at least"),
+        ({"has_etcd": False}, "etcd_urls is empty"),
+        ({"service_networks": ()}, "they are empty"),
         (
             {"pod_networks": (ipaddress.ip_network("10.1.0.0/16"), ipaddress.ip_network("10.2.0.0/16"))},
-            "each IP family",
+            "one network per IP family",
         ),
         ({"service_networks": (ipaddress.ip_network("fd93::/112"),)}, "the first service network fd93::/112"),
         ({"node_prefixes": (24, 64)}, "1 pod networks and 2 prefixes"),

@@ -257,7 +257,7 @@ def test_a_program_that_failed_is_told_by_its_words_or_its_exit_code() -> None:
     assert done.text == "\ufffd"
     with pytest.raises(LabError) as refused:
         Completed(NODE, ("false",), 1, b"", b"").check()
-    assert refused.value.why == "it exited with 1 and said nothing"
+    assert refused.value.why == "it exited with 1 and printed nothing"
 
 
 def test_two_labs_with_the_same_addresses_live_side_by_side(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.support.worlds import SCRATCH, World, run_in
 
 from umbilical.fault import LabError
 from umbilical.host import namespaces
-from umbilical.host.namespaces import Kind
+from umbilical.host.namespaces import NamespaceKind
 from umbilical.lab import network
 from umbilical.lab.netlink import inside
 from umbilical.lab.network import LabNetwork
@@ -83,7 +83,7 @@ def test_nothing_appears_in_the_namespace_of_the_host() -> None:
     host = os.open("/proc/self/ns/net", os.O_RDONLY)
 
     def body() -> None:
-        namespaces.enter(host, Kind.NETWORK)
+        namespaces.enter(host, NamespaceKind.NETWORK)
         before = _surroundings()
         wires = Wires(Family.DUAL)
         pod = wires.pod("master-0")
@@ -224,7 +224,7 @@ def test_a_process_that_stays_behind_keeps_no_address(world: World) -> None:
     pod = wires.pod("master-0")
     child = os.fork()
     if child == 0:
-        namespaces.enter(pod.namespace, Kind.NETWORK)
+        namespaces.enter(pod.namespace, NamespaceKind.NETWORK)
         os.kill(os.getpid(), signal.SIGSTOP)
     os.waitpid(child, os.WUNTRACED)
     network.detach_pod(pod.namespace)

@@ -26,7 +26,7 @@ from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab
 from umbilical.lab.podrunner import PodRunner, main
 from umbilical.lab.pods import pod_table
-from umbilical.lab.pods.node import Node as RunnerNode
+from umbilical.lab.pods.node import RunnerNode
 from umbilical.lab.runner import ContainerStatus, PodStatus, is_called
 from umbilical.lab.runners import NAME, ProcessRunner, command, parse_status, runner_of
 from umbilical.lab.scene import listeners_on

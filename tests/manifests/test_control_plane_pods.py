@@ -13,7 +13,7 @@ from umbilical.manifests.control_plane_pods import (
     kube_apiserver_pod,
     scheduler_pod,
 )
-from umbilical.manifests.static_pod import Component, HostFile, Place, static_pod
+from umbilical.manifests.static_pod import HostFile, PodComponent, PodMetadata, static_pod
 from umbilical.manifests.tree import yaml_bytes
 
 PODS = [etcd_pod, kube_apiserver_pod, controller_manager_pod, scheduler_pod]
@@ -34,7 +34,7 @@ def test_each_runs_without_privilege_in_the_network_of_its_host_and_lingers_only
 
 def test_files_of_the_host_are_seen_under_their_own_path_and_are_read_only_unless_said() -> None:
     files = (HostFile("a", "/etc/a"), HostFile("b", "/var/b", "DirectoryOrCreate", is_writable=True))
-    pod = static_pod(Component("one", "image", ("--flag",), files, {}, "1m", "1Mi", 30))
+    pod = static_pod(PodComponent("one", "image", ("--flag",), files, {}, "1m", "1Mi", 30))
     assert pod["spec"]["volumes"] == [
         {"name": "a", "hostPath": {"path": "/etc/a", "type": "File"}},
         {"name": "b", "hostPath": {"path": "/var/b", "type": "DirectoryOrCreate"}},
@@ -45,8 +45,8 @@ def test_files_of_the_host_are_seen_under_their_own_path_and_are_read_only_unles
     ]
 
 
-def _component(**changes: Any) -> Component:
-    return Component("one", "image", ("--flag",), changes.pop("files", ()), {}, "1m", "1Mi", 30, **changes)
+def _component(**changes: Any) -> PodComponent:
+    return PodComponent("one", "image", ("--flag",), changes.pop("files", ()), {}, "1m", "1Mi", 30, **changes)
 
 
 def test_a_directory_of_the_host_may_have_another_name_in_the_pod_and_containers_share_it() -> None:
@@ -68,7 +68,7 @@ def test_a_command_is_the_programs_name_unless_wished_and_a_scratch_directory_is
 
 
 def test_privilege_is_asked_for_and_a_pod_may_be_called_otherwise_than_its_program() -> None:
-    place = Place("one-bootstrap", "openshift-one", {"k8s-app": "one"})
+    place = PodMetadata("one-bootstrap", "openshift-one", {"k8s-app": "one"})
     pod = static_pod(_component(is_privileged=True, environment={"A": "1"}), place=place)
     [container] = pod["spec"]["containers"]
     assert container["securityContext"] == {"privileged": True}

@@ -14,7 +14,7 @@ from tests.support.manifests import json_values
 
 from umbilical.fault import RenderError
 from umbilical.manifests.objects import config_map, manifest, secret
-from umbilical.manifests.sections import MAX_BYTES, MAX_DEPTH, DocumentError, Section, read_document
+from umbilical.manifests.sections import MAX_BYTES, MAX_DEPTH, DocumentError, YamlSection, read_document
 from umbilical.manifests.tree import SECRET_MODE, AssetTree, yaml_bytes
 
 
@@ -94,8 +94,8 @@ class Colour(Enum):
     BLUE = "blue"
 
 
-def section(value: object) -> Section:
-    return Section(value, "", [])
+def section(value: object) -> YamlSection:
+    return YamlSection(value, "", [])
 
 
 def test_values_are_taken_by_their_kind() -> None:
@@ -139,22 +139,22 @@ def test_what_must_be_there_is_missed() -> None:
 
 def test_a_wrong_value_is_shown_with_what_is_needed() -> None:
     for value, problem in (
-        ({"text": 1}, "text 1: a text is needed"),
-        ({"number": True}, "number True: a number from 1 to 4"),
-        ({"number": 5}, "number 5: a number from 1 to 4"),
-        ({"number": "3"}, "number '3': a number"),
-        ({"switch": "yes"}, "switch 'yes': true or false"),
-        ({"choice": "green"}, "choice 'green': red or blue is needed"),
-        ({"choice": ["red"]}, "choice ['red']: red or blue is needed"),
-        ({"texts": "x"}, "texts 'x': a list is needed"),
-        ({"texts": ["x", 2]}, "texts[1] 2: a text"),
-        ({"networks": ["10.0.0.1/8"]}, "networks[0] '10.0.0.1/8': a network"),
-        ({"networks": [5]}, "networks[0] 5: a network"),
-        ({"addresses": ["fe80::1%eth0"]}, "addresses[0] 'fe80::1%eth0': an IP address"),
-        ({"ports": [0]}, "ports[0] 0: a port"),
-        ({"labels": {"a": 1}}, "labels {'a': 1}: labels are needed"),
-        ({"labels": {}}, "labels {}: labels are needed"),
-        ({"below": []}, "below is no mapping"),
+        ({"text": 1}, "text 1: must be a string"),
+        ({"number": True}, "number True: must be a number from 1 to 4"),
+        ({"number": 5}, "number 5: must be a number from 1 to 4"),
+        ({"number": "3"}, "number '3': must be a number"),
+        ({"switch": "yes"}, "switch 'yes': must be true or false"),
+        ({"choice": "green"}, "choice 'green': must be red or blue"),
+        ({"choice": ["red"]}, "choice ['red']: must be red or blue"),
+        ({"texts": "x"}, "texts 'x': must be a list"),
+        ({"texts": ["x", 2]}, "texts[1] 2: must be a string"),
+        ({"networks": ["10.0.0.1/8"]}, "networks[0] '10.0.0.1/8': must be a network"),
+        ({"networks": [5]}, "networks[0] 5: must be a network"),
+        ({"addresses": ["fe80::1%eth0"]}, "addresses[0] 'fe80::1%eth0': must be an IP address"),
+        ({"ports": [0]}, "ports[0] 0: must be a port number"),
+        ({"labels": {"a": 1}}, "labels {'a': 1}: must be a mapping of strings to strings"),
+        ({"labels": {}}, "labels {}: must be a mapping of strings to strings"),
+        ({"below": []}, "below is not a mapping"),
     ):
         found = section(value)
         _read_all(found)
@@ -162,7 +162,7 @@ def test_a_wrong_value_is_shown_with_what_is_needed() -> None:
         assert found.problems[0].startswith(problem)
 
 
-def _read_all(found: Section) -> None:
+def _read_all(found: YamlSection) -> None:
     found.text("text", "")
     found.number("number", 1, range(1, 5))
     found.switch("switch", default=True)
@@ -183,7 +183,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_place() -> None
     found = section({"numbr": 3, "zzz": 1})
     found.number("number", 1, range(5))
     found.finish()
-    assert found.problems == ["numbr is unknown; did you mean number?", "zzz is unknown; there are: number"]
+    assert found.problems == ["numbr is unknown; did you mean number?", "zzz is unknown; known keys: number"]
     found = section({"list": [{"text": "a"}, {"text": 2, "txt": "b"}]})
     for one in found.sections("list"):
         one.text("text")

@@ -14,10 +14,10 @@ from tests.support.tunnel_directories import ADDRESS, make_directory, make_files
 from umbilical.bootstrap.install_files import root_authority_from_state
 from umbilical.fault import PkiError
 from umbilical.pki.authority import Authority
-from umbilical.pki.directory import look_at, read_certificate_file
+from umbilical.pki.directory import read_certificate_file, read_directory
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType
-from umbilical.pki.tunnel_set import Role
+from umbilical.pki.tunnel_set import TunnelRole
 
 
 @pytest.fixture
@@ -26,27 +26,27 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_whole_directory_has_no_trouble(folder: Path) -> None:
-    facts = look_at(folder, Role, [ADDRESS])
+    facts = read_directory(folder, TunnelRole, [ADDRESS])
     assert facts.folder_mode == 0o700
     assert [one.common_name for one in facts.authority.certificates] == ["konnectivity-signer"]
     assert (facts.authority_key.mode, facts.authority_key.refusal) == (0o600, None)
-    assert list(facts.leaves) == list(Role)
+    assert list(facts.leaves) == list(TunnelRole)
     assert all(leaf.is_loadable and leaf.chain is None and leaf.key.mode == 0o600 for leaf in facts.leaves.values())
     assert facts.connections == {ADDRESS: None}
 
 
 def test_only_what_is_asked_for_is_looked_at_and_agents_dial_the_first_name(folder: Path) -> None:
-    assert look_at(folder, Role, []).connections == {"api.example.com": None}
-    facts = look_at(folder, [Role.AGENT], [ADDRESS])
-    assert list(facts.leaves) == [Role.AGENT]
+    assert read_directory(folder, TunnelRole, []).connections == {"api.example.com": None}
+    facts = read_directory(folder, [TunnelRole.AGENT], [ADDRESS])
+    assert list(facts.leaves) == [TunnelRole.AGENT]
     assert facts.connections == {}
     found = read_certificate_file(folder / "server.key")
-    assert (found.certificates, found.trouble, found.exists) == ((), "it holds a private key", True)
+    assert (found.certificates, found.trouble, found.exists) == ((), "it holds a private key, not a certificate", True)
 
 
 def test_missing_files_are_facts(tmp_path: Path) -> None:
-    facts = look_at(tmp_path, [Role.SERVER, Role.AGENT], [])
-    server = facts.leaves[Role.SERVER]
+    facts = read_directory(tmp_path, [TunnelRole.SERVER, TunnelRole.AGENT], [])
+    server = facts.leaves[TunnelRole.SERVER]
     assert (server.certificate, server.file.trouble, server.key.mode) == (None, "No such file or directory", None)
     assert (facts.authority.certificates, facts.authority_key.mode) == ((), None)
     assert not server.file.exists
@@ -57,16 +57,16 @@ def test_the_issuer_is_found_by_its_identifier_where_names_are_alike(tmp_path: P
     files = {**make_files(old), "ca.crt": new.bundle + old.bundle}
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
-    facts = look_at(tmp_path, [Role.AGENT], [])
-    leaf = facts.leaves[Role.AGENT].certificate
+    facts = read_directory(tmp_path, [TunnelRole.AGENT], [])
+    leaf = facts.leaves[TunnelRole.AGENT].certificate
     assert leaf is not None
     assert facts.issuer_of(leaf) == old.certificate
 
 
 def test_an_issuer_that_is_not_here_is_not_found(folder: Path) -> None:
     (folder / "ca.crt").write_bytes((folder / "client.crt").read_bytes())
-    facts = look_at(folder, [Role.AGENT], [])
-    leaf = facts.leaves[Role.AGENT].certificate
+    facts = read_directory(folder, [TunnelRole.AGENT], [])
+    leaf = facts.leaves[TunnelRole.AGENT].certificate
     assert leaf is not None
     assert facts.issuer_of(leaf) is None
 

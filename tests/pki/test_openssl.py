@@ -22,7 +22,7 @@ from umbilical.pki.authority import Authority, decode_certificates, decode_key
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.openssl import Openssl
 from umbilical.pki.pem import BundleError, KeyPair, holds_key
-from umbilical.pki.profiles import Backend, KeyType, Profile, Signer, Usage, client_profile, server_profile
+from umbilical.pki.profiles import Backend, CertificateSigner, KeyType, Profile, Usage, client_profile, server_profile
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
@@ -65,7 +65,7 @@ def profile_of_extensions(pair: KeyPair) -> dict[str, object]:
     return found
 
 
-def both_issue(openssl: Openssl, profile: Profile, key_type: KeyType) -> list[tuple[Signer, KeyPair]]:
+def both_issue(openssl: Openssl, profile: Profile, key_type: KeyType) -> list[tuple[CertificateSigner, KeyPair]]:
     backends: list[Backend] = [openssl, Authority]
     signers = [backend.create("konnectivity-signer", NOW, DAY, key_type, ["openshift"]) for backend in backends]
     return [(signer, signer.issue(profile, NOW, DAY)) for signer in signers]

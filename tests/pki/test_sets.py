@@ -21,9 +21,9 @@ from umbilical.pki.control_plane_set import (
     Consumer,
     ControlPlaneNames,
     ControlPlaneSet,
-    Kind,
-    Names,
+    NameSet,
     NodeNames,
+    PkiKind,
     first_addresses,
     make_control_plane_set,
 )
@@ -116,13 +116,13 @@ def _written(made: ControlPlaneSet, id_: str) -> Certificate:
 def test_rows_are_unique_name_signers_before_them_and_only_servers_have_names() -> None:
     signers: set[str] = set()
     for row in KUBERNETES:
-        if row.kind is Kind.AUTHORITY:
+        if row.kind is PkiKind.AUTHORITY:
             signers.add(row.id)
-        assert (row.kind is not Kind.LEAF) or row.signer in signers
+        assert (row.kind is not PkiKind.LEAF) or row.signer in signers
     assert len({row.id for row in KUBERNETES}) == len(KUBERNETES)
     assert len({row.file for row in KUBERNETES}) == len(KUBERNETES)
     for row in KUBERNETES:
-        assert (row.names is not Names.NONE) == (Usage.SERVER in row.usages), row.id
+        assert (row.names is not NameSet.NONE) == (Usage.SERVER in row.usages), row.id
 
 
 def test_the_api_is_known_by_every_name_that_it_is_dialled_by(made: ControlPlaneSet) -> None:
@@ -169,18 +169,18 @@ def test_every_node_has_its_own_pair_for_its_own_addresses(made: ControlPlaneSet
 
 def test_all_are_signed_by_their_row_begin_an_hour_ago_and_live_two_days(made: ControlPlaneSet) -> None:
     start = NOW.replace(microsecond=0)
-    certificates = [_written(made, row.id) for row in made.rows if row.kind is not Kind.KEY]
+    certificates = [_written(made, row.id) for row in made.rows if row.kind is not PkiKind.KEY]
     assert {one.not_before for one in certificates} == {start - BACKDATE}
     assert {one.not_after for one in certificates} == {start + TWO_DAYS}
     for row in made.rows:
-        if row.kind is Kind.LEAF:
+        if row.kind is PkiKind.LEAF:
             signer = decode_certificates(made[row.signer].certificate)[0]
             decode_certificates(made[row.id].certificate)[0].verify_directly_issued_by(signer)
 
 
 def test_tokens_are_signed_by_a_key_whose_public_half_is_beside_it() -> None:
     for key_type in list(KeyType):
-        [row] = [row for row in KUBERNETES if row.kind is Kind.KEY]
+        [row] = [row for row in KUBERNETES if row.kind is PkiKind.KEY]
         made = make_control_plane_set(NAMES, NOW, key_type=key_type, table=[row])
         pair = made[row.id]
         from_key = decode_key(pair.key).public_key()
@@ -264,13 +264,13 @@ def ipaddress_or_text(text: str) -> object:
 def test_what_can_be_in_no_certificate_is_refused_with_the_reason() -> None:
     refused = {
         "port": ("10.0.0.9:8091", "[::1]:8091", "api.example.com:"),
-        "no IPv6 address": ("[10.0.0.9]", "[api.example.com]", "2001:db8::g"),
+        "not an IPv6 address": ("[10.0.0.9]", "[api.example.com]", "2001:db8::g"),
         "zone": ("fe80::1%eth0",),
         "ends in a number": ("10.0.0", "10.0.0.256"),
-        "nobody can connect": ("0.0.0.0", "::", "224.0.0.1"),
+        "unspecified or multicast": ("0.0.0.0", "::", "224.0.0.1"),
         "jq": ("null",),
         "neither an address nor a host name": ("", "a b", "under_score", "a.*.example", "a." * 127 + "example"),
-        "neither an address nor a host name|no IPv6": ("https://a.example",),
+        "neither an address nor a host name|not an IPv6": ("https://a.example",),
         "ASCII": ("bücher.example",),
     }
     for why, texts in refused.items():

@@ -13,7 +13,15 @@ from umbilical.pki.authority import Authority, decode_key, encode_pair
 from umbilical.pki.certificate import distinguished_name, read_certificates
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType, client_profile
-from umbilical.pki.tunnel_set import DAY, Leaf, Role, create_authority, issue_set, key_type_of, load_authority
+from umbilical.pki.tunnel_set import (
+    DAY,
+    TunnelLeaf,
+    TunnelRole,
+    create_authority,
+    issue_set,
+    key_type_of,
+    load_authority,
+)
 
 NOW = datetime.now(UTC)
 EC = KeyType.ECDSA_P256
@@ -28,14 +36,17 @@ def test_the_signer_is_called_as_the_installer_calls_it() -> None:
 def test_a_set_holds_two_files_for_each_role() -> None:
     authority = create_authority(Authority, NOW, DAY, EC)
     files = issue_set(
-        authority, [Leaf(role, EC, ("10.0.0.9",) if role is Role.SERVER else ()) for role in Role], NOW, DAY
+        authority,
+        [TunnelLeaf(role, EC, ("10.0.0.9",) if role is TunnelRole.SERVER else ()) for role in TunnelRole],
+        NOW,
+        DAY,
     )
     assert list(files) == ["server.crt", "server.key", "agent.crt", "agent.key", "client.crt", "client.key"]
-    found = {role: read_certificates(files[role.certificate_file])[0] for role in Role}
+    found = {role: read_certificates(files[role.certificate_file])[0] for role in TunnelRole}
     assert {role: (one.common_name, one.usages, one.names) for role, one in found.items()} == {
-        Role.SERVER: ("konnectivity-server", ("serverAuth",), ("10.0.0.9",)),
-        Role.AGENT: ("konnectivity-agent", ("clientAuth",), ()),
-        Role.CLIENT: ("konnectivity-client", ("clientAuth",), ()),
+        TunnelRole.SERVER: ("konnectivity-server", ("serverAuth",), ("10.0.0.9",)),
+        TunnelRole.AGENT: ("konnectivity-agent", ("clientAuth",), ()),
+        TunnelRole.CLIENT: ("konnectivity-client", ("clientAuth",), ()),
     }
 
 
@@ -43,9 +54,9 @@ def test_a_leaf_never_outlives_its_authority_has_its_name_and_a_successor_the_ki
     authority = create_authority(Authority, NOW - timedelta(hours=23), DAY, EC)
     assert authority.lifetime(NOW, DAY) == timedelta(hours=1)
     assert authority.lifetime(NOW, timedelta(minutes=5)) == timedelta(minutes=5)
-    leaf = read_certificates(authority.issue(Leaf(Role.AGENT, EC), NOW, DAY).certificate)[0]
+    leaf = read_certificates(authority.issue(TunnelLeaf(TunnelRole.AGENT, EC), NOW, DAY).certificate)[0]
     assert leaf.not_after == authority.certificate.not_after
-    assert Leaf(Role.AGENT, EC, common_name="edge-7").profile.common_name == "edge-7"
+    assert TunnelLeaf(TunnelRole.AGENT, EC, common_name="edge-7").profile.common_name == "edge-7"
     for key_type in list(KeyType):
         assert key_type_of(create_authority(Authority, NOW, DAY, key_type).certificate) is key_type
 

@@ -28,7 +28,7 @@ from umbilical.bootstrap.spec import Shape, TunnelSpec, for_shape
 from umbilical.bootstrap.verify.catalogue import verify
 from umbilical.bootstrap.verify.facts import BootstrapFacts
 from umbilical.checks.check import Outcome
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 
 pytestmark = [pytest.mark.soak, pytest.mark.real("openssl", "jq", "ip", "ignition-validate"), pytest.mark.root]
 
@@ -55,7 +55,7 @@ def test_every_release_line_ends_well_however_often_it_was_killed(
 ) -> None:
     seed = random.randrange(MANY)
     chance = random.Random(seed)
-    config = patch(Document(Case(release).content()), for_shape(Shape.OPENSHIFT)).document.content
+    config = patch(IgnitionDocument(Case(release).content()), for_shape(Shape.OPENSHIFT)).document.content
     node = BootkubeNode(ScratchNode(tmp_path / "node", bootstrap_host), config)
     for _ in range(KILLS):
         node.run_killed_in(chance.choice(STAGES), chance.randrange(1, LAST_OFFSET))
@@ -72,7 +72,7 @@ def test_any_spec_on_any_config_verifies_validates_and_is_undone(capsys: pytest.
     )
     @given(tunnel_specs(Shape.OPENSHIFT, Shape.SEED), st.sampled_from(CORPUS), st.integers())
     def one_round(spec: TunnelSpec, case: Case, _: int) -> None:
-        original = Document(case.content())
+        original = IgnitionDocument(case.content())
         made = patch(original, fitting(spec, original.config)).document
         failed = [finding for finding in verify(BootstrapFacts(made.content)) if finding.outcome is Outcome.FAILED]
         assert failed == []

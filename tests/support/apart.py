@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from umbilical.host import namespaces
-from umbilical.host.namespaces import Kind
+from umbilical.host.namespaces import NamespaceKind
 
 RETURN_SECONDS = 5.0
 
@@ -16,12 +16,12 @@ def apart() -> Iterator[None]:
     """Put this thread, and all that it starts, into fresh namespaces; come back at the end. Its loopback is down."""
     home = os.getcwd()
     with open("/proc/thread-self/ns/net") as network, open("/proc/thread-self/ns/mnt") as mounts:
-        namespaces.unshare(Kind.MOUNT | Kind.NETWORK)
+        namespaces.unshare(NamespaceKind.MOUNT | NamespaceKind.NETWORK)
         try:
             namespaces.make_private()
             yield
         finally:
-            namespaces.enter(network.fileno(), Kind.NETWORK)
+            namespaces.enter(network.fileno(), NamespaceKind.NETWORK)
             _return_to(mounts.fileno())
             os.chdir(home)
 
@@ -31,7 +31,7 @@ def _return_to(mounts: int) -> None:
     deadline = time.monotonic() + RETURN_SECONDS
     while True:
         try:
-            return namespaces.enter(mounts, Kind.MOUNT)
+            return namespaces.enter(mounts, NamespaceKind.MOUNT)
         except OSError:
             if time.monotonic() > deadline:
                 raise

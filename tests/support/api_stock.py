@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from umbilical.cluster import objects
-from umbilical.cluster.apply import Applier, Document, read_document
+from umbilical.cluster.apply import Applier, ManifestDocument, read_document
 from umbilical.cluster.client import ApiClient
 from umbilical.cluster.objects import Discovery
 from umbilical.fault import ApiRefused
@@ -21,7 +21,7 @@ class Stock:
 
     def __init__(self, kubeconfig: Path) -> None:
         self._api = Api(kubeconfig)
-        self._stored: list[Document] = []
+        self._stored: list[ManifestDocument] = []
 
     def call(self, ask: Callable[[ApiClient], Awaitable[ResultT]]) -> ResultT:
         return self._api.call(ask)
@@ -34,7 +34,7 @@ class Stock:
 
     def take(self, kind: str, name: str, namespace: str | None = None, version: str = "v1") -> None:
         """Remove an object now, whoever made it; one that is not there is fine."""
-        document = Document(version, kind, name, namespace, {})
+        document = ManifestDocument(version, kind, name, namespace, {})
         self.call(lambda client: _take(client, document))
 
     def clear(self) -> None:
@@ -52,7 +52,7 @@ def stock(kubeconfig: Path) -> Iterator[Stock]:
         made.clear()
 
 
-async def _put(client: ApiClient, documents: list[Document]) -> None:
+async def _put(client: ApiClient, documents: list[ManifestDocument]) -> None:
     applier, discovery = Applier(client, force=True), Discovery(client)
     for document in documents:
         content = {key: value for key, value in document.content.items() if key != "status"}
@@ -66,7 +66,7 @@ async def _put(client: ApiClient, documents: list[Document]) -> None:
             await client.request("PATCH", path, body={"status": document.content["status"]}, content_type=MERGE)
 
 
-async def _take(client: ApiClient, document: Document) -> None:
+async def _take(client: ApiClient, document: ManifestDocument) -> None:
     kind = await Discovery(client).find(document.api_version, document.kind)
     if kind is None:
         return

@@ -4,7 +4,7 @@ import ipaddress
 from datetime import UTC, datetime
 from typing import Any
 
-from umbilical.manifests.control_plane_spec import ControlPlaneSpec, Images
+from umbilical.manifests.control_plane_spec import ControlPlaneImages, ControlPlaneSpec
 from umbilical.pki.control_plane_set import (
     ControlPlaneNames,
     ControlPlaneSet,
@@ -26,7 +26,7 @@ def control_plane_spec(family: tuple[str, tuple[str, ...], tuple[str, ...]] = IP
         "node_ip": ipaddress.ip_address(address),
         "service_networks": tuple(map(ipaddress.ip_network, services)),
         "pod_networks": tuple(map(ipaddress.ip_network, pods)),
-        "images": Images.tagged("localhost", "lab"),
+        "images": ControlPlaneImages.tagged("localhost", "lab"),
     }
     return ControlPlaneSpec(**{**fields, **changes})
 

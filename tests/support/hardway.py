@@ -29,7 +29,7 @@ from umbilical.hardway.pki.renewal import renew
 from umbilical.hardway.pki.table import TABLE
 from umbilical.manifests.objects import IpNetwork
 from umbilical.pki.authority import Authority
-from umbilical.pki.control_plane_set import Kind, bare_key
+from umbilical.pki.control_plane_set import PkiKind, bare_key
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType
 
@@ -132,7 +132,7 @@ def certificates(of: Cluster, now: datetime = NOW) -> HardwaySet:
 def _token_keys() -> dict[str, KeyPair]:
     made = {}
     for row in TABLE:
-        if row.kind is Kind.KEY:
+        if row.kind is PkiKind.KEY:
             made[row.id] = bare_key(Authority.create(row.id, NOW, timedelta(days=1)))
     return made
 

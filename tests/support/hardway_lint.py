@@ -21,7 +21,7 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.lint.catalogue import RULES
 from umbilical.hardway.lint.facts import Facts
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 from umbilical.manifests.tree import Asset, AssetTree
 
 _RULES: Final = {rule.id: rule for rule in RULES}
@@ -70,7 +70,7 @@ class Subject:
     def edit_ignition(self, node_id: str, path: str, change: Callable[[bytes], bytes]) -> None:
         """Change what a node's Ignition writes to a path."""
         where = layout.ignition(self.cluster.node(node_id))
-        document = Document(self.assets[where].content)
+        document = IgnitionDocument(self.assets[where].content)
         file = document.config.file(path)
         assert file is not None, f"{where} does not write {path}"
         self.write(where, document.with_content(path, change(file.content())).content)

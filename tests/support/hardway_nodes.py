@@ -18,7 +18,7 @@ from umbilical.hardway.artifacts.static_pods.pods import render_static_pods
 from umbilical.hardway.config.cluster import Profile, Role, Switch
 from umbilical.ignition.config import Config, read_config
 from umbilical.ignition.data_url import format_data_url
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 from umbilical.manifests.tree import AssetTree
 
 SHAPES: Final = ((3, 2), (1, 0))
@@ -150,7 +150,7 @@ def edit_config(node_id: str, change: Callable[[dict[str, Any]], object]) -> Cal
 
     def sample(seen: Subject) -> None:
         path = layout.ignition(seen.cluster.node(node_id))
-        value = Document(seen.assets[path].content).config.value
+        value = IgnitionDocument(seen.assets[path].content).config.value
         change(value)
         seen.write(path, json.dumps(value).encode())
 

@@ -6,7 +6,7 @@ from functools import cache
 from umbilical.lab.bootstrap_config import Kubeconfigs, bootstrap_config
 from umbilical.lab.control_plane import ADMIN_KUBECONFIG, render_control_plane
 from umbilical.lab.topology import Family, Topology, plan_topology
-from umbilical.manifests.control_plane_spec import ControlPlaneSpec, Images
+from umbilical.manifests.control_plane_spec import ControlPlaneImages, ControlPlaneSpec
 from umbilical.pki.control_plane_set import ControlPlaneNames, first_addresses, make_control_plane_set
 from umbilical.pki.profiles import KeyType
 
@@ -25,7 +25,7 @@ def lab_config(family: Family = Family.IPV4) -> bytes:
         node_ip=topology.bootstrap.addresses[0].ip,
         service_networks=topology.service_networks,
         pod_networks=topology.pod_networks,
-        images=Images.tagged("localhost", "lab"),
+        images=ControlPlaneImages.tagged("localhost", "lab"),
         is_throwaway=True,
     )
     tree = render_control_plane(spec, make_control_plane_set(names, datetime.now(UTC), key_type=KeyType.ECDSA_P256))

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from umbilical.cluster.client import Clock
+from umbilical.cluster.client import ClientClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -16,8 +16,8 @@ class ManualClock:
         self.sleeps: list[float] = []
         self._chance = chance
 
-    def clock(self) -> Clock:
-        return Clock(self.now, lambda: self.seconds, self._sleep, lambda: self._chance)
+    def clock(self) -> ClientClock:
+        return ClientClock(self.now, lambda: self.seconds, self._sleep, lambda: self._chance)
 
     def now(self) -> datetime:
         return START + timedelta(seconds=self.seconds)

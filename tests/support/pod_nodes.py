@@ -9,22 +9,22 @@ from typing import Any, Final
 
 from umbilical.lab.images import Image
 from umbilical.lab.pods.manifest import pod
-from umbilical.lab.pods.node import Folders, Node
+from umbilical.lab.pods.node import Folders, RunnerNode
 from umbilical.lab.pods.pod_networks import PodNetworks
 from umbilical.lab.pods.pod_table import PodWorker
-from umbilical.lab.pods.spec import Kind, Pod
+from umbilical.lab.pods.spec import LabPod, SourceKind
 
 IMAGE: Final = "localhost/shell:test"
 WAIT_SECONDS: Final = 60.0
 
 
-def make_node(folder: Path, back_off_seconds: float = 0.05, **changes: Any) -> Node:
+def make_node(folder: Path, back_off_seconds: float = 0.05, **changes: Any) -> RunnerNode:
     folders = Folders(*(folder / name for name in ("run", "logs", "state", "manifests", "daemons")))
     for place in (folders.container_root, folders.secrets, folders.logs, folders.manifests, folders.daemons):
         place.mkdir(parents=True)
     # A module makes it an image with the system around it, so that there is a shell.
     images = {IMAGE: Image(IMAGE, modules={"unused": "json.tool"})}
-    node = Node("node-1", ("127.0.0.1",), images, back_off_seconds=back_off_seconds, folders=folders)
+    node = RunnerNode("node-1", ("127.0.0.1",), images, back_off_seconds=back_off_seconds, folders=folders)
     return replace(node, **changes)
 
 
@@ -40,14 +40,14 @@ class Objects:
     """Secrets and ConfigMaps that a test puts there."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[Kind, str, str], dict[str, bytes]] = {}
+        self.known: dict[tuple[SourceKind, str, str], dict[str, bytes]] = {}
         self.tokens: list[tuple[str, int]] = []
         self.signs = False
 
-    async def values(self, kind: Kind, namespace: str, name: str) -> Mapping[str, bytes] | None:
+    async def values(self, kind: SourceKind, namespace: str, name: str) -> Mapping[str, bytes] | None:
         return self.known.get((kind, namespace, name))
 
-    async def token(self, pod: Pod, audience: str, lifetime_seconds: int) -> str | None:
+    async def token(self, pod: LabPod, audience: str, lifetime_seconds: int) -> str | None:
         self.tokens.append((audience, lifetime_seconds))
         return f"token {len(self.tokens)} of {pod.service_account}" if self.signs else None
 
@@ -57,7 +57,9 @@ def ignore() -> None:
 
 
 @asynccontextmanager
-async def running(node: Node, document: dict[str, Any], objects: Objects | None = None) -> AsyncIterator[PodWorker]:
+async def running(
+    node: RunnerNode, document: dict[str, Any], objects: Objects | None = None
+) -> AsyncIterator[PodWorker]:
     """Run one pod until the end of the block."""
     worker = PodWorker(pod(document), node, objects or Objects(), PodNetworks(node), ignore)
     async with asyncio.TaskGroup() as group:
@@ -74,7 +76,7 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-def log_of(node: Node, worker: PodWorker, container: str = "main") -> str:
+def log_of(node: RunnerNode, worker: PodWorker, container: str = "main") -> str:
     """Read everything that the container printed."""
     folder = node.folders.pod_logs(worker.record.pod) / container
     files = sorted(folder.glob("*.log"), key=lambda path: int(path.stem)) if folder.is_dir() else []

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 
 from umbilical.hardway.machines.host import WRITE
-from umbilical.host.commands import Completed
+from umbilical.host.commands import CommandResult
 from umbilical.host.machine_records import Done
 
 OK = Done(0, b"", b"")
@@ -117,9 +117,9 @@ class RecordingRunner:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.answers: list[Completed] = []
+        self.answers: list[CommandResult] = []
         """In order; the last one stays."""
 
-    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
+    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> CommandResult:
         self.lines.append(shlex.join(command))
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]

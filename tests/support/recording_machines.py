@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from umbilical.fault import Fault
 from umbilical.hardway.config.cluster import Cluster
-from umbilical.hardway.machines.interface import BackendServer, Done, Power, Probe, Survey
+from umbilical.hardway.machines.interface import BackendServer, Done, InfraProbe, Power, Survey
 
 Responder = Callable[[str, tuple[str, ...], bytes], Done | None]
 """Node, command and standard input -> an answer, or None where it is somebody else's."""
@@ -16,7 +16,7 @@ class RecordingMachines:
         self._kind = kind
         self.calls: list[str] = []
         self.machine_survey = Survey(16, 65536, 500, {})
-        self.probes: list[Probe] = []
+        self.probes: list[InfraProbe] = []
         self.files: dict[tuple[str, str], bytes] = {}
         self.answers: dict[tuple[str, ...], Done] = {}
         self.responders: list[Responder] = []
@@ -39,7 +39,7 @@ class RecordingMachines:
     def build(self, cluster: Cluster, infrastructure: Mapping[str, bytes]) -> None:
         self._asked("build", *sorted(infrastructure))
 
-    def inspect(self, cluster: Cluster) -> list[Probe]:
+    def inspect(self, cluster: Cluster) -> list[InfraProbe]:
         self._asked("inspect")
         return self.probes
 

@@ -9,7 +9,7 @@ from typing import Final
 from umbilical.cli.pki.files import write_directory
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType
-from umbilical.pki.tunnel_set import DAY, Leaf, Role, TunnelAuthority, create_authority, issue_set
+from umbilical.pki.tunnel_set import DAY, TunnelAuthority, TunnelLeaf, TunnelRole, create_authority, issue_set
 
 ADDRESS: Final = "10.0.0.9"
 
@@ -28,7 +28,10 @@ def make_files(
     lifetime: timedelta = DAY,
     addresses: Sequence[str] = (ADDRESS,),
 ) -> dict[str, bytes]:
-    leaves = [Leaf(role, KeyType.ECDSA_P256, tuple(addresses) if role is Role.SERVER else ()) for role in Role]
+    leaves = [
+        TunnelLeaf(role, KeyType.ECDSA_P256, tuple(addresses) if role is TunnelRole.SERVER else ())
+        for role in TunnelRole
+    ]
     signer = {"ca.crt": authority.bundle, "ca.key": authority.signer.pair.key}
     return {**signer, **issue_set(authority, leaves, when or now(), lifetime)}
 

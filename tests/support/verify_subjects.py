@@ -18,7 +18,7 @@ from umbilical.bootstrap.verify.catalogue import CATALOGUE, verify
 from umbilical.bootstrap.verify.facts import BootstrapFacts
 from umbilical.checks.check import Finding, Outcome
 from umbilical.ignition.config import read_config
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 from umbilical.manifests.tree import yaml_bytes
 
 NAMES: Final = ("native", "patched", "seed", "beside-native")
@@ -45,7 +45,7 @@ class Subject:
         return yaml.safe_load(self.text(role))
 
     def with_text(self, role: str, text: str) -> "Subject":
-        document = Document(self.content).with_content(self.path(role), text.encode())
+        document = IgnitionDocument(self.content).with_content(self.path(role), text.encode())
         return replace(self, content=document.content)
 
     def replaced(self, role: str, old: str, new: str) -> "Subject":
@@ -100,7 +100,7 @@ def subject(name: str, release: str = "5.1") -> Subject:
         return Subject(bootstrap_config(release, native="on"), NATIVE)
     native: Native = "off" if name == "beside-native" else "none"
     shape = Shape.SEED if name == "seed" else Shape.OPENSHIFT
-    document = Document(bootstrap_config(release, native=native))
+    document = IgnitionDocument(bootstrap_config(release, native=native))
     return Subject(patch(document, for_shape(shape)).document.content)
 
 

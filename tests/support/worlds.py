@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 from umbilical.host import namespaces
-from umbilical.host.namespaces import Kind
+from umbilical.host.namespaces import NamespaceKind
 
 Result = TypeVar("Result")
 SCRATCH: Final = Path("/mnt")
@@ -70,7 +70,7 @@ def _settle(world: World, call: Callable[[], Result], writing: int) -> NoReturn:
     try:
         if world is World.ORDINARY:
             _become_ordinary()
-        namespaces.unshare(Kind.MOUNT | Kind.NETWORK | Kind.PID | Kind.UTS)
+        namespaces.unshare(NamespaceKind.MOUNT | NamespaceKind.NETWORK | NamespaceKind.PID | NamespaceKind.UTS)
         namespaces.make_private()
         first = os.fork()
     except BaseException:
@@ -103,7 +103,7 @@ def _tell(writing: int, outcome: object) -> None:
 
 
 def _become_ordinary() -> None:
-    namespaces.unshare(Kind.MOUNT)
+    namespaces.unshare(NamespaceKind.MOUNT)
     namespaces.make_private()
     uncover(Path(sys.base_prefix), Path(sys.prefix), Path(__file__).resolve().parent.parent.parent)
     os.setgroups([])
@@ -111,7 +111,7 @@ def _become_ordinary() -> None:
     os.setresuid(NOBODY, NOBODY, NOBODY)
     # The kernel hides /proc/self of a process that changed its user; an exec would have ended that.
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
-    namespaces.unshare(Kind.USER)
+    namespaces.unshare(NamespaceKind.USER)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"0 {NOBODY} 1")
     Path("/proc/self/gid_map").write_text(f"0 {NOBODY} 1")

@@ -19,7 +19,7 @@ from umbilical.checks.check import Finding, Outcome
 from umbilical.fault import BootstrapError, Fault, IgnitionError
 from umbilical.host.commands import syntax_complaint
 from umbilical.host.files import write_file
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 from umbilical.ignition.json_text import MAX_CONFIG_BYTES
 
 SHOWN_FAILURES: Final = 3
@@ -32,10 +32,10 @@ class BootstrapFile:
     mode: int
     install_dir: InstallDir | None = None
 
-    def document(self) -> Document:
+    def document(self) -> IgnitionDocument:
         """Parse it, so that every fault names the file."""
         try:
-            return Document(self.content)
+            return IgnitionDocument(self.content)
         except IgnitionError as fault:
             raise IgnitionError(fault.code, f"{self.path}: {fault.what}", fault.why, fault.remedy) from None
 

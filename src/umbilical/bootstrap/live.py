@@ -10,10 +10,10 @@ from typing import Final
 from umbilical.bootstrap import live_facts
 from umbilical.bootstrap.live_facts import ClusterAnswers, NodeAnswers, NodePaths, NodePorts
 from umbilical.bootstrap.names import STAGES
-from umbilical.checks.check import Check, Finding, Verdict, failed, judge, passed, skipped, warned
+from umbilical.checks.check import Check, Finding, Verdict, failed, passed, run_checks, skipped, warned
 from umbilical.cluster import objects
 from umbilical.fault import ClusterError, HostError
-from umbilical.host.commands import Runner
+from umbilical.host.commands import CommandRunner
 from umbilical.manifests.objects import IpAddress
 
 # Less than this is left: the installation may not be over before the tunnel is.
@@ -26,7 +26,7 @@ NO_API: Final = "no --kubeconfig was given"
 class LiveOptions:
     """Whom to ask, and what to expect. What is not given is skipped, with the reason."""
 
-    runner: Runner | None = None
+    runner: CommandRunner | None = None
     kubeconfig: Path | None = None
     namespace: str = "openshift-bootstrap-konnectivity"
     node_ips: tuple[IpAddress, ...] = ()
@@ -60,7 +60,7 @@ class LiveFacts:
 
 def live_findings(options: LiveOptions) -> list[Finding]:
     """Ask whom can be asked and judge the answers. Nothing is changed anywhere."""
-    return judge(CHECKS, LiveFacts(options, _ask_node(options), _ask_cluster(options)))
+    return run_checks(CHECKS, LiveFacts(options, _ask_node(options), _ask_cluster(options)))
 
 
 def _ask_node(options: LiveOptions) -> NodeAnswers | str:

@@ -15,7 +15,7 @@ from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, SOCKET_NAME
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
 from umbilical.fault import ApiRefused, ClusterError, HostError
-from umbilical.host.commands import Completed, Runner
+from umbilical.host.commands import CommandResult, CommandRunner
 from umbilical.manifests.objects import IpAddress
 
 QUESTION_SECONDS: Final = 15.0
@@ -56,15 +56,15 @@ class NodePorts:
 class NodeAnswers:
     """One answer per question, as it came."""
 
-    socket: Completed
-    listeners: Completed
-    health: Completed
-    metrics: Completed
-    kube_apiserver_config: Completed
-    certificate: Completed
-    containers: Completed
-    service_record: Completed
-    node_ip: Completed
+    socket: CommandResult
+    listeners: CommandResult
+    health: CommandResult
+    metrics: CommandResult
+    kube_apiserver_config: CommandResult
+    certificate: CommandResult
+    containers: CommandResult
+    service_record: CommandResult
+    node_ip: CommandResult
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ServerCertificate:
     ends: datetime
 
 
-def ask_node(runner: Runner, paths: NodePaths, ports: NodePorts) -> NodeAnswers:
+def ask_node(runner: CommandRunner, paths: NodePaths, ports: NodePorts) -> NodeAnswers:
     """Ask everything, one question after the other. Raises HostError: the machine does not answer at all."""
     # The first one shows whether there is a way to the machine; a single program that is missing does not end it.
     runner.run(["true"], QUESTION_SECONDS)
@@ -81,7 +81,7 @@ def ask_node(runner: Runner, paths: NodePaths, ports: NodePorts) -> NodeAnswers:
     return NodeAnswers(**answers)
 
 
-def listening_addresses(answer: Completed, port: int) -> list[str]:
+def listening_addresses(answer: CommandResult, port: int) -> list[str]:
     """Return the addresses on which something listens at this port, from `ss -Hltn`."""
     places = [line.split()[3] for line in answer.stdout.splitlines() if len(line.split()) > 3]
     return [address for address, _, number in (place.rpartition(":") for place in places) if number == str(port)]
@@ -94,13 +94,13 @@ def is_loopback(address: str) -> bool:
         return False  # `*`: all of them
 
 
-def ready_backends(answer: Completed) -> float | None:
+def ready_backends(answer: CommandResult) -> float | None:
     """Return how many agents the server could use; None when its metrics do not tell."""
     values = [_number(text) for text in BACKEND_METRICS.findall(answer.stdout)]
     return max(values, default=None)
 
 
-def egress_file(answer: Completed) -> str | None:
+def egress_file(answer: CommandResult) -> str | None:
     """Find kube-apiserver's egress argument in its configuration; None when it has none."""
     import yaml
 
@@ -114,7 +114,7 @@ def egress_file(answer: Completed) -> str | None:
     return first if isinstance(first, str) and first else None
 
 
-def server_certificate(answer: Completed) -> ServerCertificate | None:
+def server_certificate(answer: CommandResult) -> ServerCertificate | None:
     from umbilical.pki.certificate import read_certificates
     from umbilical.pki.pem import BundleError
 
@@ -125,7 +125,7 @@ def server_certificate(answer: Completed) -> ServerCertificate | None:
     return ServerCertificate(found.ip_addresses, found.not_after)
 
 
-def running_containers(answer: Completed) -> int | None:
+def running_containers(answer: CommandResult) -> int | None:
     """Count what crictl lists; None when it is no list."""
     try:
         listed = json.loads(answer.stdout)
@@ -135,7 +135,7 @@ def running_containers(answer: Completed) -> int | None:
     return len(containers) if isinstance(containers, list) else None
 
 
-def stage_results(answer: Completed, stages: Sequence[str]) -> dict[str, str] | None:
+def stage_results(answer: CommandResult, stages: Sequence[str]) -> dict[str, str] | None:
     """Return how each of these stages ended last: `success`, `failure: …` or `open`; None for no service record."""
     try:
         entries = json.loads(answer.stdout)
@@ -150,20 +150,20 @@ def stage_results(answer: Completed, stages: Sequence[str]) -> dict[str, str] | 
     return results
 
 
-def found_node_ip(answer: Completed) -> IpAddress | None:
+def found_node_ip(answer: CommandResult) -> IpAddress | None:
     try:
         return ipaddress.ip_address(answer.stdout.strip())
     except ValueError:
         return None
 
 
-def trouble(answer: Completed) -> str:
+def trouble(answer: CommandResult) -> str:
     """Say in a few words why there is no answer."""
     lines = (answer.stderr or answer.stdout).strip().splitlines()
     return lines[-1] if lines else f"exit status {answer.exit_code}"
 
 
-def could_be_asked(answer: Completed) -> bool:
+def could_be_asked(answer: CommandResult) -> bool:
     return answer.exit_code not in (NOT_ASKED, COMMAND_NOT_FOUND)
 
 
@@ -191,11 +191,11 @@ def _curl(port: int, path: str) -> list[str]:
     return ["curl", *options, f"http://127.0.0.1:{port}{path}"]
 
 
-def _ask(runner: Runner, command: Sequence[str]) -> Completed:
+def _ask(runner: CommandRunner, command: Sequence[str]) -> CommandResult:
     try:
         return runner.run(command, QUESTION_SECONDS)
     except HostError as fault:
-        return Completed(NOT_ASKED, "", fault.brief)
+        return CommandResult(NOT_ASKED, "", fault.brief)
 
 
 def _number(text: str) -> float:

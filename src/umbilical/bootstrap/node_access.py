@@ -13,7 +13,7 @@ from umbilical.bootstrap.names import NATIVE, OWN, STATIC_POD
 from umbilical.bootstrap.render.render import KUBERNETES_DIRECTORY
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.fault import BootstrapError
-from umbilical.host.commands import SSH_PORT, Runner, SshRunner
+from umbilical.host.commands import SSH_PORT, CommandRunner, SshRunner
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class CleanedFile:
     detail: str = ""
 
 
-def clean_node(runner: Runner, root: str = "/", *, dry_run: bool = False) -> list[CleanedFile]:
+def clean_node(runner: CommandRunner, root: str = "/", *, dry_run: bool = False) -> list[CleanedFile]:
     """Remove what is there and return it; what is not there is not mentioned.
 
     Raises:

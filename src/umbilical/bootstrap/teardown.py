@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from umbilical.bootstrap.teardown_targets import LABEL, Choice, Target, find_targets, leftovers
 from umbilical.cluster import objects
-from umbilical.cluster.client import ApiClient, Clock, Json
+from umbilical.cluster.client import ApiClient, ClientClock, Json
 from umbilical.cluster.objects import CONFIG_MAP, OPENSHIFT_KUBE_APISERVER, POD
 from umbilical.fault import ApiRefused, ApiUnreachable, BootstrapError, ClusterError, Fault
 
@@ -163,7 +163,7 @@ class Progress:
 
 
 async def tear_down(
-    client: ApiClient, options: TeardownOptions, clock: Clock, say: Callable[[Progress], None]
+    client: ApiClient, options: TeardownOptions, clock: ClientClock, say: Callable[[Progress], None]
 ) -> Report:
     """Delete what is the tunnel's. Raises ApiUnreachable: no answer at first, when nothing was changed yet."""
     found = await find_targets(client, options.choice, options.namespace)
@@ -221,7 +221,7 @@ async def _follow(
     client: ApiClient,
     going: list[Target],
     wait_seconds: float,
-    clock: Clock,
+    clock: ClientClock,
     say: Callable[[Progress], None],
     report: Report,
 ) -> None:

@@ -10,7 +10,7 @@ from umbilical.bootstrap.names import AGENT_NAME, AGENT_SECRET, BOOTSTRAP_ONLY
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, POD, SECRET, Kind
+from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, POD, SECRET, ApiKind
 from umbilical.fault import ApiRefused
 
 # The order of deletion: agents before the key they use, and the namespace when nothing of value is left in it.
@@ -31,7 +31,7 @@ class Choice(Enum):
 class Target:
     """One object, as it was seen: another one of the same name later on is not it."""
 
-    kind: Kind
+    kind: ApiKind
     name: str
     namespace: str | None
     uid: str
@@ -70,7 +70,7 @@ def _places(choice: Choice, namespace: str | None) -> list[str]:
 
 
 async def _look_at(
-    client: ApiClient, found: Found, kind: Kind, name: str, namespace: str | None, *, needs_label: bool
+    client: ApiClient, found: Found, kind: ApiKind, name: str, namespace: str | None, *, needs_label: bool
 ) -> None:
     try:
         item = await objects.get_metadata(client, kind, name, namespace)
@@ -86,7 +86,7 @@ async def _look_at(
         found.targets.append(target)
 
 
-def _target(kind: Kind, name: str, namespace: str | None, item: Json) -> Target:
+def _target(kind: ApiKind, name: str, namespace: str | None, item: Json) -> Target:
     seen = objects.metadata(item)
     return Target(kind, name, namespace, str(seen.get("uid")), is_going=bool(seen.get("deletionTimestamp")))
 

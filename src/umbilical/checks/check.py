@@ -1,4 +1,4 @@
-"""One check, and what came of it. `verify`, `analyze`, live checks and the lab all speak this."""
+"""One check and its result, as `verify`, `analyze`, live checks and the lab use them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a predicate says: the outcome, and the evidence it saw in one line."""
+    """Result of a predicate: the outcome, and the evidence in one line."""
 
     outcome: Outcome
     evidence: str
@@ -38,25 +38,25 @@ def warned(evidence: str) -> Verdict:
 
 
 def skipped(reason: str) -> Verdict:
-    """The check does not apply here, or what it needs is missing; the reason says which."""
+    """The check does not apply, or its input is missing; the reason names which."""
     return Verdict(Outcome.SKIPPED, reason)
 
 
 @dataclass(frozen=True)
 class Check(Generic[Facts]):
     id: str
-    """Short and stable: users filter by it and tickets quote it."""
+    """Stable: users filter by it and tickets quote it."""
     title: str
-    """What holds when it passes, as a claim."""
+    """The claim that holds when the check passes."""
     why: str
-    """What breaks when it does not hold."""
+    """What breaks when the claim does not hold."""
     fix: str
-    """What to do next; a command where one exists."""
+    """What to do next, as a command if possible."""
     judge: Callable[[Facts], Verdict]
 
 
 class Doubt(str):
-    """A fault that warns, in a check that else fails."""
+    """A problem that makes a check warn instead of fail."""
 
     __slots__ = ()
 
@@ -69,10 +69,10 @@ def fault_check(
     search: Callable[[Facts], Iterable[str]],
     *needs: Callable[[Facts], str | None],
 ) -> Check[Facts]:
-    """Make a check that passes when `search` finds no fault; a need that tells why it does not apply skips it."""
+    """Make a check that passes when `search` yields nothing. A need that returns a reason skips it."""
 
     def judge(facts: Facts) -> Verdict:
-        # One after the other: a later need may rely on an earlier one.
+        # In order: a later need may rely on an earlier one.
         for need in needs:
             reason = need(facts)
             if reason is not None:
@@ -88,7 +88,7 @@ def fault_check(
 
 @dataclass(frozen=True)
 class Finding:
-    """A check's own words together with its verdict: all that a report needs."""
+    """A check's texts and its verdict: all that a report needs."""
 
     id: str
     title: str
@@ -98,8 +98,8 @@ class Finding:
     evidence: str
 
 
-def judge(checks: Iterable[Check[Facts]], facts: Facts) -> list[Finding]:
-    """Ask every check in order. One that fails does not stop the others."""
+def run_checks(checks: Iterable[Check[Facts]], facts: Facts) -> list[Finding]:
+    """Run every check in order; a failed check does not stop the others."""
     findings = []
     for check in checks:
         verdict = check.judge(facts)

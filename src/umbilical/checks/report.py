@@ -1,7 +1,6 @@
-"""What checks found, told three ways: a table for people, JSON for programs, JUnit for build servers.
+"""Findings as a table, JSON or JUnit.
 
-Evidence comes out of files that others wrote: whatever could move a terminal's cursor, turn text around or break XML
-is shown as an escape sequence.
+Evidence comes from untrusted files: characters that could control a terminal, reverse text or break XML are escaped.
 """
 
 import json
@@ -14,7 +13,7 @@ from xml.etree import ElementTree
 from umbilical.checks.check import Finding, Outcome
 
 API_VERSION: Final = "umbilical.dev/v1alpha1"
-# A line that wraps over half a screen hides the next finding; JSON and JUnit carry the whole of it.
+# Longer lines would hide the next finding; JSON and JUnit are not truncated.
 MAX_LINE: Final = 400
 
 _SIGNS: Final = {Outcome.PASSED: "√", Outcome.WARNED: "‼", Outcome.FAILED: "×", Outcome.SKIPPED: "-"}
@@ -26,36 +25,36 @@ _WORDS: Final = {
 }
 _COLOURS: Final = {Outcome.PASSED: "32", Outcome.WARNED: "33", Outcome.FAILED: "31", Outcome.SKIPPED: "2"}
 _INDENT: Final = "    "
-_TOLD_AT_LENGTH: Final = (Outcome.FAILED, Outcome.WARNED)
+_DETAILED: Final = (Outcome.FAILED, Outcome.WARNED)
 
 
 def summary(findings: Iterable[Finding]) -> dict[str, int]:
-    """Count the outcomes; all four are there, and their sum as `checks`."""
+    """Count each outcome, and the total as `checks`."""
     outcomes = [finding.outcome for finding in findings]
     counts = {outcome.value: outcomes.count(outcome) for outcome in Outcome}
     return {"checks": len(outcomes), **counts}
 
 
 def group_of(identifier: str) -> str:
-    """Return the letters that an id begins with."""
+    """Return the leading letters of an id."""
     match = re.match(r"[A-Za-z]*", identifier)
     return match.group() if match else ""
 
 
 def printable(text: str) -> str:
-    """Escape what is no visible character or plain space: control characters, bidi marks, lone surrogates."""
+    """Escape control characters, bidi marks and lone surrogates."""
     return "".join(char if char.isprintable() else _escaped(char) for char in text)
 
 
 def as_table(findings: Sequence[Finding], colour: bool, unicode: bool, groups: Mapping[str, str] | None = None) -> str:
-    """Tell findings to people. `groups` has headings by the letters of the ids; the last line counts."""
+    """Format findings as a table. `groups` maps the leading letters of ids to headings; the last line is a summary."""
     lines: list[str] = []
     for letters, members in groupby(findings, key=lambda finding: group_of(finding.id)):
         heading = (groups or {}).get(letters)
         if heading:
             lines += [*([""] if lines else []), _styled(heading, "1", colour)]
-        # What is skipped for one reason is one line: a screen full of them hides what is not.
-        for _, alike in groupby(members, key=_told_together):
+        # Checks skipped for the same reason share a line.
+        for _, alike in groupby(members, key=_merge_key):
             lines += _lines(list(alike), colour, unicode)
     lines += ["", _last_line(findings, colour, unicode)]
     text = "\n".join(lines).lstrip("\n") + "\n"
@@ -63,7 +62,7 @@ def as_table(findings: Sequence[Finding], colour: bool, unicode: bool, groups: M
 
 
 def as_json(findings: Sequence[Finding], kind: str, details: Mapping[str, Any] | None = None) -> str:
-    """Tell findings to programs. `details` are further top-level keys, such as what was judged."""
+    """Format findings as JSON. `details` are further top-level keys, such as the input's path."""
     value = {
         "apiVersion": API_VERSION,
         "kind": kind,
@@ -75,7 +74,7 @@ def as_json(findings: Sequence[Finding], kind: str, details: Mapping[str, Any] |
 
 
 def as_junit(findings: Sequence[Finding], suite: str) -> str:
-    """Tell findings to build servers: one test case each. JUnit knows no warnings: those pass, with a note."""
+    """Format findings as JUnit test cases. JUnit has no warnings: those pass, with a note."""
     counts = summary(findings)
     numbers = {"tests": counts["checks"], "failures": counts["failed"], "errors": 0, "skipped": counts["skipped"]}
     attributes = {"name": printable(suite), **{name: str(number) for name, number in numbers.items()}}
@@ -87,7 +86,7 @@ def as_junit(findings: Sequence[Finding], suite: str) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _told_together(finding: Finding) -> tuple[str, str]:
+def _merge_key(finding: Finding) -> tuple[str, str]:
     is_skipped = finding.outcome is Outcome.SKIPPED
     return ("", finding.evidence) if is_skipped else (finding.id, "")
 
@@ -100,20 +99,20 @@ def _lines(findings: Sequence[Finding], colour: bool, unicode: bool) -> list[str
         return [f"{sign} {_cut(first.id)} to {_cut(last.id)} skipped: {_cut(first.evidence)}"]
     if first.outcome is Outcome.SKIPPED:
         return [f"{head} (skipped: {_cut(first.evidence)})"]
-    if first.outcome not in _TOLD_AT_LENGTH:
+    if first.outcome not in _DETAILED:
         return [head]
-    told = [*first.evidence.splitlines(), f"why: {first.why}", f"fix: {first.fix}"]
-    return [head, *(f"{_INDENT}{_cut(line)}" for line in told)]
+    details = [*first.evidence.splitlines(), f"why: {first.why}", f"fix: {first.fix}"]
+    return [head, *(f"{_INDENT}{_cut(line)}" for line in details)]
 
 
 def _last_line(findings: Sequence[Finding], colour: bool, unicode: bool) -> str:
     counts = summary(findings)
-    worst = next((outcome for outcome in _TOLD_AT_LENGTH if counts[outcome.value]), Outcome.PASSED)
+    worst = next((outcome for outcome in _DETAILED if counts[outcome.value]), Outcome.PASSED)
     if not counts["checks"]:
         worst = Outcome.SKIPPED
     sign = (_SIGNS if unicode else _WORDS)[worst].strip()
-    told = ", ".join(f"{counts[outcome.value]} {outcome.value}" for outcome in Outcome)
-    return f"Result {_styled(sign, _COLOURS[worst], colour)} {counts['checks']} checks: {told}"
+    text = ", ".join(f"{counts[outcome.value]} {outcome.value}" for outcome in Outcome)
+    return f"Result {_styled(sign, _COLOURS[worst], colour)} {counts['checks']} checks: {text}"
 
 
 def _as_value(finding: Finding) -> dict[str, str]:
@@ -131,13 +130,13 @@ def _add_case(parent: ElementTree.Element, finding: Finding, suite: str) -> None
     names = {"classname": f"{suite}.{group_of(finding.id) or finding.id}", "name": f"{finding.id} {finding.title}"}
     case = ElementTree.SubElement(parent, "testcase", {name: printable(text) for name, text in names.items()})
     message = printable(finding.evidence)
-    told = "\n".join((message, f"why: {printable(finding.why)}", f"fix: {printable(finding.fix)}"))
+    text = "\n".join((message, f"why: {printable(finding.why)}", f"fix: {printable(finding.fix)}"))
     if finding.outcome is Outcome.FAILED:
-        ElementTree.SubElement(case, "failure", {"message": message, "type": printable(finding.id)}).text = told
+        ElementTree.SubElement(case, "failure", {"message": message, "type": printable(finding.id)}).text = text
     elif finding.outcome is Outcome.SKIPPED:
         ElementTree.SubElement(case, "skipped", {"message": message})
     elif finding.outcome is Outcome.WARNED:
-        ElementTree.SubElement(case, "system-out").text = f"warning: {told}"
+        ElementTree.SubElement(case, "system-out").text = f"warning: {text}"
 
 
 def _cut(text: str) -> str:

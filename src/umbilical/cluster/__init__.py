@@ -1,5 +1,5 @@
 """THE API: the Kubernetes client, objects, token review and leases; lightkube is imported only when a client is made.
 
-Imports nothing of ours: `TokenReviewer` and `LeaseCounter` fulfil the Protocols of `tunnel.interfaces` by shape,
-and `cli` hands in what they must not know (which exception means "refused", whom to tell about calls).
+Imports nothing of ours: `TokenReviewer` and `LeaseCounter` match the Protocols of `tunnel.interfaces`, and `cli`
+passes in what they must not import (the exception that means "refused", observers of API calls).
 """

@@ -1,5 +1,5 @@
-"""Objects into a cluster: by server-side apply, where the API says what it changed; or, into one that is just being
-born, created if absent, in order, until all are there.
+"""Write objects to a cluster: by server-side apply, reporting what changed; or, while a cluster starts, by creating
+missing objects in order until all exist.
 """
 
 import asyncio
@@ -10,28 +10,28 @@ from typing import Any, Final
 
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.objects import Discovery, Kind
+from umbilical.cluster.objects import ApiKind, Discovery
 from umbilical.fault import ApiRefused, ApiUnreachable, ClusterError
 
 FIELD_MANAGER: Final = "umbilical"
-# JSON is YAML too; the API takes patches of this kind under no other name.
+# The only media type the API accepts for server-side apply; JSON is valid YAML.
 _APPLY_PATCH: Final = "application/apply-patch+yaml"
-# What changes though nobody asked for it: bookkeeping, and what controllers report.
+# Fields that change without a change by the user.
 _BOOKKEEPING: Final = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
 _SECRET_VALUES: Final = ("data", "stringData")
-# Shorter values are words like "true" that stand in any message.
+# Shorter values are words like "true", which any message may contain.
 _MIN_SECRET_CHARACTERS: Final = 6
 
 
-class Change(Enum):
+class AppliedChange(Enum):
     CREATED = "created"
     CHANGED = "changed"
     UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True)
-class Document:
-    """An object as a file has it."""
+class ManifestDocument:
+    """An object read from a manifest file."""
 
     api_version: str
     kind: str
@@ -44,19 +44,19 @@ class Document:
 
 
 class KindUnknown(ClusterError):
-    """The cluster serves no such kind: a CRD is missing, or a version."""
+    """The cluster does not serve the kind: a CRD or a version is missing."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: ManifestDocument) -> None:
         super().__init__(
             "UMB568",
-            f"{document} cannot be applied",
+            f"could not apply {document}",
             f"this cluster does not serve {document.kind} of {document.api_version}",
-            f"install what defines it (kubectl api-resources | grep {document.kind}), or leave the file out",
+            f"install its CRD (check: kubectl api-resources | grep {document.kind}), or leave the file out",
         )
 
 
-def read_document(content: Any) -> Document | None:
-    """Read an object; None if this is none."""
+def read_document(content: Any) -> ManifestDocument | None:
+    """Read an object; None if `content` is not a Kubernetes object."""
     if not isinstance(content, dict):
         return None
     meta = objects.metadata(content)
@@ -64,11 +64,11 @@ def read_document(content: Any) -> Document | None:
     if not all(isinstance(word, str) and word for word in words):
         return None
     namespace = meta.get("namespace")
-    return Document(str(version), str(kind), str(name), str(namespace) if namespace else None, content)
+    return ManifestDocument(str(version), str(kind), str(name), str(namespace) if namespace else None, content)
 
 
 class Applier:
-    """Applies objects to one cluster, and remembers which kinds it serves."""
+    """Applies objects to one cluster, and caches which kinds it serves."""
 
     def __init__(self, client: ApiClient, *, dry_run: bool = False, force: bool = False) -> None:
         self._client = client
@@ -77,12 +77,12 @@ class Applier:
             self._query["dryRun"] = "All"
         self._discovery = Discovery(client)
 
-    async def apply(self, document: Document) -> Change:
-        """Make one object so.
+    async def apply(self, document: ManifestDocument) -> AppliedChange:
+        """Apply one object.
 
         Raises:
-            KindUnknown: the cluster serves no such kind.
-            ApiRefused: 409 where another manager owns a field; no value of a Secret is in its message.
+            KindUnknown: the cluster does not serve the kind.
+            ApiRefused: e.g. 409 if another field manager owns a field; its message holds no value of a Secret.
             ApiUnreachable: no answer.
         """
         kind = await self._kind(document)
@@ -95,10 +95,10 @@ class Applier:
         except ApiRefused as refusal:
             raise without_secrets(refusal, document) from None
         if before is None:
-            return Change.CREATED
-        return Change.UNCHANGED if _essence(before) == _essence(after) else Change.CHANGED
+            return AppliedChange.CREATED
+        return AppliedChange.UNCHANGED if _essence(before) == _essence(after) else AppliedChange.CHANGED
 
-    async def _kind(self, document: Document) -> Kind:
+    async def _kind(self, document: ManifestDocument) -> ApiKind:
         kind = await self._discovery.find(document.api_version, document.kind)
         if kind is None:
             raise KindUnknown(document)
@@ -106,14 +106,14 @@ class Applier:
 
 
 def _essence(item: Json) -> Json:
-    """Strip what is not the user's: two of these are equal when nothing was changed."""
+    """Return only the fields that a user sets, to detect changes."""
     kept = {key: value for key, value in item.items() if key not in ("status", "metadata")}
     meta = {key: value for key, value in objects.metadata(item).items() if key not in _BOOKKEEPING}
     return {**kept, "metadata": meta}
 
 
-def without_secrets(refusal: ApiRefused, document: Document) -> ApiRefused:
-    """Take the values of a Secret out of what the API says about it."""
+def without_secrets(refusal: ApiRefused, document: ManifestDocument) -> ApiRefused:
+    """Remove the values of a Secret from the API's message."""
     if document.kind != "Secret":
         return refusal
     message = refusal.message
@@ -132,42 +132,42 @@ def _secret_values(content: Json) -> Iterator[str]:
 
 ROUND_SECONDS: Final = 0.2
 CRD: Final = "CustomResourceDefinition"
-# Whoever sent this has to change the manifest; waiting changes nothing. 422 is left out: a CRD's schema or an
-# immutable field may be the cause, but so is an object that arrived before the defaults of its kind.
-_HOPELESS: Final = frozenset({400, 405, 413, 415})
+# A retry cannot help: the manifest is wrong. 422 is not among them: it may also mean that an object came before the
+# defaults of its kind.
+_PERMANENT: Final = frozenset({400, 405, 413, 415})
 _INVALID: Final = 422
-# As often as this the API may call an object invalid before it is believed.
+# 422 is treated as permanent after this many attempts.
 _INVALID_ROUNDS: Final = 25
 
 
-class Outcome(Enum):
+class CreateOutcome(Enum):
     CREATED = "created"
     EXISTED = "existed"
 
 
 @dataclass(frozen=True)
-class Result:
-    document: Document
-    outcome: Outcome
+class CreateResult:
+    document: ManifestDocument
+    outcome: CreateOutcome
     wrote_status: bool = False
 
 
 class CreationError(ClusterError):
-    """Some objects are not there; the first of them is named, with what the API said last."""
+    """Objects were not created; names the first, with the API's last message."""
 
 
 class _NotServed(ClusterError):
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: ManifestDocument) -> None:
         why = "its condition Established is not True"
-        super().__init__("UMB742", f"{document} serves nothing yet", why, f"kubectl describe crd {document.name}")
+        super().__init__("UMB742", f"{document} is not served yet", why, f"kubectl describe crd {document.name}")
 
 
 class Creator:
-    """Creates the documents of one list, in its order; `told` hears of each that is done."""
+    """Creates the documents of one list, in order; calls `on_done` with each result."""
 
-    def __init__(self, client: ApiClient, told: Callable[[Result], None] = lambda result: None) -> None:
+    def __init__(self, client: ApiClient, on_done: Callable[[CreateResult], None] = lambda result: None) -> None:
         self._client = client
-        self._told = told
+        self._on_done = on_done
         self._discovery = Discovery(client)
         self._last: dict[int, ClusterError] = {}
         self._invalid: dict[int, int] = {}
@@ -175,13 +175,13 @@ class Creator:
 
     async def create(
         self,
-        documents: Sequence[Document],
+        documents: Sequence[ManifestDocument],
         timeout_seconds: float,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> list[Result]:
-        """Go round until all are there. Raises CreationError: UMB740 (too late), UMB741 (one will never be taken)."""
-        done: dict[int, Result] = {}
+    ) -> list[CreateResult]:
+        """Retry until all exist. Raises CreationError: UMB740 (timeout), UMB741 (the API rejects one permanently)."""
+        done: dict[int, CreateResult] = {}
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         while True:
             for index, document in enumerate(documents):
@@ -189,44 +189,44 @@ class Creator:
                     result = await self._try(index, document)
                     if result is not None:
                         done[index] = result
-                        self._told(result)
+                        self._on_done(result)
             if len(done) == len(documents):
                 return [done[index] for index in range(len(documents))]
             if asyncio.get_running_loop().time() >= deadline:
                 raise self._too_late([index for index in range(len(documents)) if index not in done], documents)
             await sleep(ROUND_SECONDS)
 
-    async def _try(self, index: int, document: Document) -> Result | None:
+    async def _try(self, index: int, document: ManifestDocument) -> CreateResult | None:
         try:
             kind = await self._discovery.find(document.api_version, document.kind)
             if kind is None:
                 self._discovery.forget(document.api_version)
                 self._last[index] = KindUnknown(document)
                 return None
-            return await self._bring(index, kind, document)
+            return await self._create(index, kind, document)
         except ApiRefused as refusal:
-            told = without_secrets(refusal, document)
-            self._last[index] = told
-            self._check_hope(index, document, told)
+            cleaned = without_secrets(refusal, document)
+            self._last[index] = cleaned
+            self._check_permanent(index, document, cleaned)
         except (ApiUnreachable, _NotServed) as error:
             self._last[index] = error
         return None
 
-    async def _bring(self, index: int, kind: Kind, document: Document) -> Result:
+    async def _create(self, index: int, kind: ApiKind, document: ManifestDocument) -> CreateResult:
         live = await objects.get(self._client, kind, document.name, document.namespace)
         if live is None:
             path = kind.path(document.namespace)
             live = await self._client.request("POST", path, body=_without_status(document.content))
             self._created.add(index)
         if document.kind == CRD and not _is_established(live):
-            # It is there and serves nothing yet: what follows would be turned away.
+            # Until a CRD is Established, the API refuses objects of its kind.
             live = await objects.get(self._client, kind, document.name, document.namespace) or live
             if not _is_established(live):
                 raise _NotServed(document)
         wrote = await self._write_status(kind, document, live)
-        return Result(document, Outcome.CREATED if index in self._created else Outcome.EXISTED, wrote)
+        return CreateResult(document, CreateOutcome.CREATED if index in self._created else CreateOutcome.EXISTED, wrote)
 
-    async def _write_status(self, kind: Kind, document: Document, live: Json) -> bool:
+    async def _write_status(self, kind: ApiKind, document: ManifestDocument, live: Json) -> bool:
         wanted = document.content.get("status")
         if not wanted or document.kind == CRD or live.get("status"):
             return False
@@ -234,19 +234,19 @@ class Creator:
         await self._client.request("PUT", f"{kind.path(document.namespace, document.name)}/status", body=body)
         return True
 
-    def _check_hope(self, index: int, document: Document, refusal: ApiRefused) -> None:
+    def _check_permanent(self, index: int, document: ManifestDocument, refusal: ApiRefused) -> None:
         if refusal.status == _INVALID:
             self._invalid[index] = self._invalid.get(index, 0) + 1
-        if refusal.status in _HOPELESS or self._invalid.get(index, 0) >= _INVALID_ROUNDS:
-            remedy = f"correct the manifest of {document}, then run it again: what is there already stays"
-            raise CreationError("UMB741", f"{document} will never be taken", refusal.message, remedy)
+        if refusal.status in _PERMANENT or self._invalid.get(index, 0) >= _INVALID_ROUNDS:
+            remedy = f"correct the manifest of {document} and run the command again; existing objects stay"
+            raise CreationError("UMB741", f"the API rejected {document}", refusal.message, remedy)
 
-    def _too_late(self, missing: Sequence[int], documents: Sequence[Document]) -> CreationError:
+    def _too_late(self, missing: Sequence[int], documents: Sequence[ManifestDocument]) -> CreationError:
         first = missing[0]
-        said = self._last[first].why if first in self._last else "it was not tried"
+        why = self._last[first].why if first in self._last else "it was not tried"
         more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
-        remedy = "mend what the API complains of, then run it again: what is there already stays"
-        return CreationError("UMB740", f"{documents[first]} is not there in time{more}", said, remedy)
+        remedy = "fix what the API reports and run the command again; existing objects stay"
+        return CreationError("UMB740", f"timed out creating {documents[first]}{more}", why, remedy)
 
 
 def _without_status(content: Json) -> Json:

@@ -1,5 +1,5 @@
-"""One asynchronous client of the Kubernetes API: JSON objects in and out, every request bounded in time and in number
-(a token bucket, as client-go has by default). `Clock` holds time and chance, so that a test chooses both."""
+"""An asynchronous client of the Kubernetes API for JSON objects, with a timeout per request and a rate limit (a token
+bucket, as client-go has by default). `ClientClock` holds time and randomness, so that tests control both."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from umbilical.cluster.credentials import Credentials
+from umbilical.cluster.credentials import ApiCredentials
 from umbilical.fault import ApiRefused, ApiUnreachable
 
 if TYPE_CHECKING:
@@ -28,34 +28,34 @@ def _utc_now() -> datetime:
 
 
 @dataclass(frozen=True)
-class Clock:
+class ClientClock:
     now: Callable[[], datetime] = _utc_now
-    """Wall time, aware of UTC: what leases are written in."""
+    """Wall time with time zone UTC, used in leases."""
     monotonic: Callable[[], float] = time.monotonic
-    """Seconds that never jump: latencies and rates."""
+    """Monotonic seconds, for latencies and rates."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     random: Callable[[], float] = random.random
-    """From 0 up to, not including, 1."""
+    """In [0, 1)."""
 
 
-# client-go rest/config.go: what 0 means for --kubeconfig-qps and --kubeconfig-burst.
+# Defaults of client-go rest/config.go, used for --kubeconfig-qps=0 and --kubeconfig-burst=0.
 DEFAULT_REQUESTS_PER_SECOND: Final = 5.0
 DEFAULT_BURST: Final = 10
 
 
 class RateLimit:
-    """`burst` requests at once, then `requests_per_second`; whoever waits is served in order of arrival."""
+    """Allows `burst` requests at once, then `requests_per_second`, first come, first served."""
 
-    def __init__(self, requests_per_second: float = 0.0, burst: int = 0, clock: Clock | None = None) -> None:
+    def __init__(self, requests_per_second: float = 0.0, burst: int = 0, clock: ClientClock | None = None) -> None:
         self._per_second = requests_per_second or DEFAULT_REQUESTS_PER_SECOND
         self._burst = burst or DEFAULT_BURST
-        self._clock = clock or Clock()
+        self._clock = clock or ClientClock()
         self._tokens = float(self._burst)
         self._filled_at = self._clock.monotonic()
         self._turn = asyncio.Lock()
 
     async def acquire(self) -> None:
-        """Return when the next request may go out. A negative rate means no limit, as in client-go."""
+        """Wait until the next request may be sent. A negative rate means no limit, as in client-go."""
         if self._per_second < 0:
             return
         async with self._turn:
@@ -74,16 +74,16 @@ class RateLimit:
 Json = dict[str, Any]
 
 REQUEST_SECONDS: Final = 10.0
-# kube-apiserver sends a bookmark about once a minute when it was asked to; longer silence is a dead connection.
+# kube-apiserver sends a bookmark about once a minute; longer silence means a dead connection.
 WATCH_SILENCE_SECONDS: Final = 90.0
-# An error body is for a log line, not for a dump.
+# Limit for error bodies in log lines.
 MESSAGE_CHARACTERS: Final = 1000
 
 
 class ApiClient:
-    """Sends one request per call. Made by `make_client`; close it, or use it as a context."""
+    """Sends one request per call. Created by `make_client`; close it, or use it as a context manager."""
 
-    def __init__(self, credentials: Credentials, limit: RateLimit, request_seconds: float = REQUEST_SECONDS) -> None:
+    def __init__(self, credentials: ApiCredentials, limit: RateLimit, request_seconds: float = REQUEST_SECONDS) -> None:
         self._credentials = credentials
         self._limit = limit
         self._request_seconds = request_seconds
@@ -98,23 +98,23 @@ class ApiClient:
         accept: str | None = None,
         content_type: str | None = None,
     ) -> Json:
-        """Send one request and return the object that came back, in another JSON form if `accept` names one.
+        """Send one request and return the JSON object of the answer.
 
-        `content_type` says what the body is where it is more than JSON: a patch of some kind.
+        `content_type` is for patches; the default is JSON.
 
         Raises:
             ApiRefused: the API answered with an error status.
-            ApiUnreachable: no answer in time, or none at all.
+            ApiUnreachable: no answer, or not in time.
         """
         content = await self._send(method, path, query, body, accept, content_type)
         return _json_object(f"{method} {path}", content)
 
     async def get_text(self, path: str, query: Mapping[str, str] | None = None) -> str:
-        """Fetch what is no API object: a health page, or something behind the API server's proxy.
+        """Fetch text instead of an API object, e.g. a health page or a page behind the API server's proxy.
 
         Raises:
-            ApiRefused: the API, or what is behind it, answered with an error status.
-            ApiUnreachable: no answer in time, or none at all.
+            ApiRefused: the API, or the server behind its proxy, answered with an error status.
+            ApiUnreachable: no answer, or not in time.
         """
         return (await self._send("GET", path, query, None, "*/*", None)).decode(errors="replace")
 
@@ -141,11 +141,11 @@ class ApiClient:
 
     @asynccontextmanager
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[Json]]:
-        """Open a watch; its events (`type` and `object`) come until the server ends it.
+        """Open a watch and iterate over its events (`type` and `object`) until the server ends it.
 
         Raises:
-            ApiRefused: refused at the start, or an ERROR event, which is where "resource version too old" comes.
-            ApiUnreachable: the connection failed or fell silent.
+            ApiRefused: the watch was refused, or an ERROR event came, e.g. "resource version too old".
+            ApiUnreachable: the connection failed or timed out.
         """
         title = f"WATCH {path}"
         async with (
@@ -169,9 +169,9 @@ class ApiClient:
     async def _stream(self, title: str, path: str, query: Mapping[str, str]) -> "AsyncIterator[httpx2.Response]":
         import httpx2
 
-        patience = httpx2.Timeout(self._request_seconds, read=WATCH_SILENCE_SECONDS)
+        timeouts = httpx2.Timeout(self._request_seconds, read=WATCH_SILENCE_SECONDS)
         async with self._credentials.client() as http:
-            request = http.build_request("GET", path, params=query, timeout=patience)
+            request = http.build_request("GET", path, params=query, timeout=timeouts)
             with _mapped(title):
                 async with asyncio.timeout(self._request_seconds):
                     await self._limit.acquire()
@@ -194,13 +194,13 @@ def make_client(
     user_agent: str = "umbilical",
     request_seconds: float = REQUEST_SECONDS,
 ) -> ApiClient:
-    """Make it from a kubeconfig, else from the pod's service account. Raises ClusterError: neither is usable."""
-    return ApiClient(Credentials(kubeconfig, user_agent, request_seconds), RateLimit(qps, burst), request_seconds)
+    """Create a client from a kubeconfig or the pod's service account. Raises ClusterError: invalid or missing."""
+    return ApiClient(ApiCredentials(kubeconfig, user_agent, request_seconds), RateLimit(qps, burst), request_seconds)
 
 
 @contextmanager
 def _mapped(title: str) -> Iterator[None]:
-    """Turn what the HTTP library raises into our own errors, here and nowhere else."""
+    """Translate exceptions of the HTTP library."""
     from httpx2 import HTTPError
     from lightkube.core.exceptions import ConfigError
 
@@ -208,12 +208,12 @@ def _mapped(title: str) -> Iterator[None]:
         yield
     except TimeoutError as error:
         raise ApiUnreachable(title, "no answer in time") from error
-    except (HTTPError, ConfigError, OSError) as error:  # the last: a token's file that cannot be read
+    except (HTTPError, ConfigError, OSError) as error:  # OSError: an unreadable token file
         raise ApiUnreachable(title, _root_cause(error)) from error
 
 
 def _root_cause(error: BaseException) -> str:
-    """Find the system's own words: "All connection attempts failed" hides that it was "Connection refused"."""
+    """Return the innermost error: "All connection attempts failed" hides e.g. "Connection refused"."""
     text = str(error) or type(error).__name__
     seen: BaseException | None = error
     while seen is not None:
@@ -231,13 +231,13 @@ def _check_status(title: str, status: int, content: bytes) -> None:
     try:
         answer = _json_object(title, content)
     except ApiUnreachable:
-        # A proxy in between answers in HTML, and an API server that starts up in plain text.
+        # A proxy in between answers in HTML, a starting API server in plain text.
         raise ApiRefused(title, status, "", content.decode(errors="replace")[:MESSAGE_CHARACTERS]) from None
     raise _refusal(title, answer, status)
 
 
 def _refusal(title: str, answer: Json, status: int) -> ApiRefused:
-    """Read a Kubernetes `Status` object; every field of it may be missing."""
+    """Read a Kubernetes `Status` object; every field is optional."""
     message = str(answer.get("message") or "no message")[:MESSAGE_CHARACTERS]
     return ApiRefused(title, int(answer.get("code") or status), str(answer.get("reason") or ""), message)
 
@@ -252,7 +252,7 @@ def _watch_event(title: str, line: str) -> Json:
     event = _json_object(title, line.encode())
     content = event.get("object")
     if not isinstance(content, dict):
-        raise ApiUnreachable(title, "an event without an object")
+        raise ApiUnreachable(title, "a watch event had no object")
     if event.get("type") == "ERROR":
         raise _refusal(title, content, 500)
     return event
@@ -264,5 +264,5 @@ def _json_object(title: str, content: bytes) -> Json:
     except ValueError as error:
         raise ApiUnreachable(title, "the answer is not JSON: is this a Kubernetes API?") from error
     if not isinstance(answer, dict):
-        raise ApiUnreachable(title, "the answer is no JSON object: is this a Kubernetes API?")
+        raise ApiUnreachable(title, "the answer is not a JSON object: is this a Kubernetes API?")
     return answer

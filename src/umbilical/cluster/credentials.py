@@ -1,5 +1,5 @@
-"""Where the API is and who we are, by a kubeconfig file or the pod's own service account (lightkube reads both); and
-the HTTP client behind an `ApiClient`, made anew when a file behind it changes.
+"""Address and credentials of the API, from a kubeconfig or the pod's service account (lightkube reads both); and the
+HTTP client of an `ApiClient`, replaced when one of these files changes.
 """
 
 import logging
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def load(kubeconfig: Path | None) -> "SingleConfig":
-    """Read the current context, or the in-cluster configuration. Raises ClusterError: unusable, or no lightkube."""
+    """Read the current context or the in-cluster configuration. Raises ClusterError: invalid, or no lightkube."""
     try:
         from lightkube import KubeConfig
     except ImportError as error:
@@ -32,7 +32,7 @@ def load(kubeconfig: Path | None) -> "SingleConfig":
 
 
 def is_loopback(server: str) -> bool:
-    """Tell whether the API is on this very machine: then no proxy from the environment applies, as in Go."""
+    """Return whether the API is on this machine: then proxy variables do not apply, as in Go."""
     host = urlsplit(server).hostname or ""
     try:
         return ip_address(host).is_loopback
@@ -48,7 +48,7 @@ def _from_pod(reader: "type[KubeConfig]") -> "KubeConfig":
     except (ConfigError, KeyError, OSError) as error:
         raise ClusterError(
             "UMB602",
-            "no kubeconfig given, and this is not a pod with a service account",
+            "no kubeconfig was given, and this is not a pod with a service account",
             f"missing: {error}",
             "pass --kubeconfig=FILE, or mount the service account token",
         ) from error
@@ -62,7 +62,7 @@ def _from_file(reader: "type[KubeConfig]", path: Path) -> "KubeConfig":
     try:
         return reader.from_file(path)
     except KeyError as error:
-        raise _unusable(str(path), f"no {error} in it") from error
+        raise _unusable(str(path), f"it has no {error}") from error
     except (ConfigError, OSError, yaml.YAMLError, msgspec.ValidationError, TypeError, AttributeError) as error:
         raise _unusable(str(path), str(error)) from error
 
@@ -74,19 +74,17 @@ def _chosen(config: "KubeConfig", origin: str) -> "SingleConfig":
     try:
         single = config.get()
     except KeyError as error:
-        raise _unusable(origin, f"its current context names {error}, which is not in it") from error
+        raise _unusable(origin, f"its current context names {error}, which it does not define") from error
     except ConfigError as error:
         raise _unusable(origin, str(error)) from error
     if single is None:
-        raise _unusable(origin, "no current context")
-    # lightkube asserts that there is a user; a context without one is how an open test API is reached.
+        raise _unusable(origin, "it has no current context")
+    # lightkube requires a user; contexts of test APIs without authentication have none.
     return single if single.user is not None else single._replace(user=User())
 
 
 def _unusable(origin: str, why: str) -> ClusterError:
-    return ClusterError(
-        "UMB601", f"kubeconfig {origin} cannot be used", why, "try it: kubectl --kubeconfig FILE version"
-    )
+    return ClusterError("UMB601", f"could not read kubeconfig {origin}", why, "kubectl --kubeconfig FILE version")
 
 
 def _no_library(error: ImportError) -> ClusterError:
@@ -104,7 +102,7 @@ Stamp = tuple[int, int, int, int, int]
 
 
 class Opened:
-    """One HTTP client, the files as they were when it was made, and how many requests it has under way."""
+    """An HTTP client, the stamps of the files it was created from, and the number of its open requests."""
 
     def __init__(self, http: "httpx2.AsyncClient", stamps: dict[Path, Stamp | None]) -> None:
         self.http: Final = http
@@ -115,20 +113,20 @@ class Opened:
         return all(_stamp(path) == stamp for path, stamp in self.stamps.items())
 
 
-class Credentials:
-    """By itself lightkube reads certificates once, and a token again only after a request was refused with it."""
+class ApiCredentials:
+    """Reloads changed files. lightkube reads certificates once, and tokens again only after a refused request."""
 
     def __init__(self, kubeconfig: Path | None, user_agent: str, request_seconds: float) -> None:
-        """Without a file the pod's service account is used. Raises ClusterError."""
+        """Without a kubeconfig, use the pod's service account. Raises ClusterError."""
         self._kubeconfig: Final = kubeconfig
         self._user_agent: Final = user_agent
         self._request_seconds: Final = request_seconds
-        self._told = ""
+        self._last_warning = ""
         self._opened = self._open()
 
     @asynccontextmanager
     async def client(self) -> "AsyncIterator[httpx2.AsyncClient]":
-        """Lend the client of the files as they are now; requests are rare and a look is cheap."""
+        """Yield a client for the current files; checking them for each request is cheap."""
         await self._renew()
         opened = self._opened
         opened.users += 1
@@ -149,17 +147,17 @@ class Credentials:
         try:
             self._opened = self._open()
         except ClusterError as fault:
-            if fault.brief != self._told:
-                self._told = fault.brief
-                log.warning("%s; the credentials from before stay in use", fault.brief)
+            if fault.brief != self._last_warning:
+                self._last_warning = fault.brief
+                log.warning("%s; the previous credentials stay in use", fault.brief)
             return
-        self._told = ""
-        log.info("credentials for the Kubernetes API were read again")
+        self._last_warning = ""
+        log.info("reloaded the credentials of the Kubernetes API")
         if not before.users:
             await before.http.aclose()
 
     def _open(self) -> Opened:
-        # Stamps are taken before each read: what changes in between is seen at the next request.
+        # Stamps are taken before each read, so that a change in between is noticed at the next request.
         origin = self._kubeconfig
         stamps = {} if origin is None else {origin: _stamp(origin)}
         config = load(origin)
@@ -180,7 +178,7 @@ class Credentials:
         except (OSError, ssl.SSLError, ConfigError, ValueError) as error:
             raise ClusterError(
                 "UMB601",
-                f"the credentials in {self._kubeconfig or 'the service account'} cannot be used",
+                f"could not load the credentials of {self._kubeconfig or 'the service account'}",
                 f"{type(error).__name__}: {error}",
                 "check that token or certificate, key and CA exist and belong together",
             ) from error
@@ -190,7 +188,7 @@ class Credentials:
 
 
 def _files(config: "SingleConfig") -> list[Path]:
-    """Which files the configuration names, where lightkube looks for them."""
+    """Return the files that the configuration names, resolved as lightkube does."""
     user = config.user
     named = [config.cluster.certificate_auth]
     if user is not None:
@@ -202,7 +200,7 @@ def _files(config: "SingleConfig") -> list[Path]:
 
 
 def _check_token(config: "SingleConfig") -> None:
-    """lightkube would find out with the first request. Raises OSError or ValueError, without a word of the token."""
+    """Check the token file now, not with the first request. Raises OSError or ValueError without the token."""
     path = config.user.token_file if config.user is not None else None
     if not path:
         return
@@ -215,7 +213,7 @@ def _check_token(config: "SingleConfig") -> None:
 
 
 def _stamp(path: Path) -> Stamp | None:
-    """What changes when a file does, seen through links: mounted Secrets and tokens are replaced by turning one."""
+    """Return a value that changes with the file. Follows symlinks: Kubernetes updates mounted Secrets by one."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,5 +1,5 @@
-"""Signing requests of a cluster: listed, decided by a policy, approved one by one. Never all that are pending: only
-those of kubelets of nodes that are expected.
+"""CertificateSigningRequests of a cluster: listed, checked against a policy, approved one by one. Only requests from
+kubelets of expected nodes are approved.
 """
 
 import base64
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.csr_request import Request, RequestError, read_request
-from umbilical.cluster.objects import Kind
+from umbilical.cluster.csr_request import RequestError, SigningRequest, read_request
+from umbilical.cluster.objects import ApiKind
 from umbilical.fault import ApiRefused
 
 CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -22,12 +22,13 @@ NODES_GROUP: Final = "system:nodes"
 EVERYBODY: Final = "system:authenticated"
 NODE_PREFIX: Final = "system:node:"
 WINDOW: Final = timedelta(hours=2)
-"""How long after its start a node may ask for its first certificate."""
+"""How long after its start a node may request its first certificate."""
 MAX_PENDING: Final = 100
-"""More than that is no boot but a flood; OpenShift's machine-approver stops there too."""
+"""With more, nothing is approved; the limit of OpenShift's machine-approver."""
 _FIRST: Final = "first client"
 _SIGNING: Final = frozenset({"digital signature"})
 _ENCIPHERMENT: Final = frozenset({"key encipherment"})
+# `hardway.csr_rounds` matches some of the reasons below to give hints.
 _PURPOSE: Final = {CLIENT_SIGNER: "client auth", SERVING_SIGNER: "server auth"}
 
 
@@ -36,7 +37,7 @@ class ExpectedNode:
     name: str
     addresses: frozenset[str]
     started_at: datetime
-    """When its stage began."""
+    """When the node's stage started."""
     other_names: frozenset[str] = frozenset()
 
 
@@ -44,22 +45,22 @@ class ExpectedNode:
 class Policy:
     nodes: Mapping[str, ExpectedNode]
     bootstrap_user: str
-    """As whom a kubelet asks that has no certificate yet."""
+    """User name of a kubelet without a certificate."""
     bootstrap_groups: frozenset[str]
     reissue: frozenset[str] = frozenset()
-    """Nodes that may ask for a first certificate again, or although their Node object exists."""
+    """Nodes that may request a first certificate again, even if their Node object exists."""
     window: timedelta = WINDOW
 
 
 @dataclass(frozen=True)
-class World:
-    """What is known besides the request."""
+class ClusterState:
+    """State of the cluster besides the request."""
 
     now: datetime
     nodes: Mapping[str, Json] = field(default_factory=dict)
     """Node objects by name."""
     approved_clients: Collection[str] = ()
-    """Nodes whose first client certificate has been approved in this boot."""
+    """Nodes whose first client certificate was already approved."""
     pending: int = 0
 
 
@@ -67,21 +68,21 @@ class World:
 class Decision:
     csr: str
     node: str
-    """Empty where the request does not say."""
+    """Empty if the request does not name one."""
     is_approved: bool
     reason: str
-    """The rules that hold, or the first that does not."""
+    """Why it was approved, or the first rule that does not hold."""
     first_key: str = ""
-    """Of a first client certificate: the SHA-256 of its public key, by which it is found on the node again."""
+    """For a first client certificate: SHA-256 of its public key, to find it on the node."""
 
 
 @dataclass(frozen=True)
 class _Case:
     csr: Json
     signer: str
-    request: Request
+    request: SigningRequest
     policy: Policy
-    world: World
+    world: ClusterState
 
     @property
     def name(self) -> str:
@@ -101,19 +102,19 @@ class _Case:
 
     @property
     def is_renewal(self) -> bool:
-        """A kubelet with a certificate asks as itself."""
+        """A kubelet with a certificate uses its own identity."""
         return self.user == self.request.common_name
 
 
 _Predicate = Callable[[_Case], str | None]
 
 
-def decide(csr: Json, policy: Policy, world: World) -> Decision:
-    """Decide about one request that is pending."""
+def decide(csr: Json, policy: Policy, world: ClusterState) -> Decision:
+    """Decide on one pending request."""
     title = str(objects.metadata(csr).get("name") or "")
     signer = objects.field(csr, "spec", "signerName")
     if signer not in _PURPOSE:
-        return Decision(title, "", False, f"its signer {signer} is none of the kubelets'")
+        return Decision(title, "", False, f"its signer {signer} is not a signer for kubelets")
     try:
         request = read_request(_pem(csr))
     except RequestError as error:
@@ -129,7 +130,7 @@ def decide(csr: Json, policy: Policy, world: World) -> Decision:
 
 
 def is_pending(csr: Json) -> bool:
-    """Tell whether nobody has decided yet."""
+    """Return whether the request is neither approved, denied nor failed."""
     conditions = objects.items(objects.field(csr, "status", "conditions"))
     return not any(one.get("type") in ("Approved", "Denied", "Failed") for one in conditions)
 
@@ -164,19 +165,19 @@ def _predicates(signer: str) -> Iterator[_Predicate]:
 
 
 def _is_open(case: _Case) -> str | None:
-    return None if is_pending(case.csr) else "somebody has decided about it already"
+    return None if is_pending(case.csr) else "it is already approved, denied or failed"
 
 
 def _not_flooded(case: _Case) -> str | None:
     count = case.world.pending
-    return None if count <= MAX_PENDING else f"{count} requests are pending, more than {MAX_PENDING}: this is no boot"
+    return None if count <= MAX_PENDING else f"{count} requests are pending, more than the limit of {MAX_PENDING}"
 
 
 def _subject(case: _Case) -> str | None:
     if case.request.organizations != (NODES_GROUP,):
-        return f"its organizations are {list(case.request.organizations)}, exactly [{NODES_GROUP}] is needed"
+        return f"its organizations are {list(case.request.organizations)}, expected [{NODES_GROUP}]"
     if not case.request.common_name.startswith(NODE_PREFIX):
-        return f"its common name {case.request.common_name} is no node's"
+        return f"its common name {case.request.common_name} does not begin with {NODE_PREFIX}"
     if case.name not in case.policy.nodes:
         return f"no node {case.name} is expected"
     return None
@@ -187,11 +188,11 @@ def _usages(case: _Case) -> str | None:
     needed = _SIGNING | {_PURPOSE[case.signer]}
     if found - _ENCIPHERMENT == needed:
         return None
-    return f"its usages are {sorted(found)}, and {sorted(needed)} are a kubelet's"
+    return f"its usages are {sorted(found)}, expected {sorted(needed)}"
 
 
 def _no_strange_names(case: _Case) -> str | None:
-    return "it has names that are neither DNS nor IP" if case.request.other_names else None
+    return "it has alternative names that are neither DNS nor IP" if case.request.other_names else None
 
 
 def _in_time(case: _Case) -> str | None:
@@ -199,58 +200,58 @@ def _in_time(case: _Case) -> str | None:
         return None
     made = _moment(objects.metadata(case.csr).get("creationTimestamp"))
     start = case.expected.started_at
-    # Clocks of a cluster and of whoever builds it are not the same.
+    # The clocks of the cluster and of this machine may differ.
     if made is not None and start - timedelta(minutes=5) <= made <= start + case.policy.window:
         return None
-    return f"it was made outside of the node's boot, which began at {start:%H:%M} UTC"
+    return f"it was created outside of the node's boot, which began at {start:%H:%M} UTC"
 
 
 def _client_requester(case: _Case) -> str | None:
     if case.is_renewal:
-        return None if NODES_GROUP in case.groups else f"{case.user} asks and is not in the group {NODES_GROUP}"
+        return None if NODES_GROUP in case.groups else f"its requester {case.user} is not in the group {NODES_GROUP}"
     if case.user != case.policy.bootstrap_user:
-        return f"{case.user} asks, and only {case.policy.bootstrap_user} or the node itself may"
+        return f"its requester is {case.user}, expected {case.policy.bootstrap_user} or the node itself"
     missing = case.policy.bootstrap_groups - case.groups
     return f"its requester lacks the groups {sorted(missing)}" if missing else None
 
 
 def _own_requester(case: _Case) -> str | None:
     if not case.is_renewal:
-        return f"{case.user} asks, and only {case.request.common_name} itself may"
+        return f"its requester is {case.user}, expected {case.request.common_name}"
     missing = frozenset({NODES_GROUP, EVERYBODY}) - case.groups
     return f"its requester lacks the groups {sorted(missing)}" if missing else None
 
 
 def _no_names(case: _Case) -> str | None:
     names = [*case.request.dns_names, *map(str, case.request.ip_addresses)]
-    return f"a client's certificate needs no names, and it has {names}" if names else None
+    return f"a client certificate must have no alternative names, and it has {names}" if names else None
 
 
 def _is_first(case: _Case) -> str | None:
     if case.is_renewal or case.name in case.policy.reissue:
         return None
     if case.name in case.world.approved_clients:
-        return f"{case.name} has got its first certificate already"
-    return f"a Node {case.name} exists already" if case.name in case.world.nodes else None
+        return f"{case.name} has its first certificate already"
+    return f"the Node {case.name} exists already" if case.name in case.world.nodes else None
 
 
 def _names_of_node(case: _Case) -> str | None:
     dns, addresses = set(case.request.dns_names), set(map(str, case.request.ip_addresses))
     if not dns | addresses:
-        return "a server's certificate needs a name, and it has none"
+        return "a serving certificate needs an alternative name, and it has none"
     foreign = (dns - {case.name} - case.expected.other_names) | (addresses - case.expected.addresses)
-    return f"it wants the names {sorted(foreign)}, which are not the node's" if foreign else None
+    return f"it requests the names {sorted(foreign)}, which do not belong to the node" if foreign else None
 
 
 def _node_is_registered(case: _Case) -> str | None:
     node = case.world.nodes.get(case.name)
     if node is None:
-        return f"there is no Node {case.name} yet"
+        return f"the Node {case.name} does not exist yet"
     addresses = objects.items(objects.field(node, "status", "addresses"))
     internal = {str(one.get("address")) for one in addresses if one.get("type") == "InternalIP"}
     if internal and internal <= case.expected.addresses:
         return None
-    return f"the Node's addresses are {sorted(internal)}, expected is {sorted(case.expected.addresses)}"
+    return f"the Node's addresses are {sorted(internal)}, expected {sorted(case.expected.addresses)}"
 
 
 def _moment(text: Any) -> datetime | None:
@@ -260,29 +261,28 @@ def _moment(text: Any) -> datetime | None:
         return None
 
 
-KIND: Final = Kind(
+KIND: Final = ApiKind(
     "CertificateSigningRequest", "/apis/certificates.k8s.io/v1", "certificatesigningrequests", is_namespaced=False
 )
-NODE: Final = Kind("Node", "/api/v1", "nodes", is_namespaced=False)
+NODE: Final = ApiKind("Node", "/api/v1", "nodes", is_namespaced=False)
 _CONFLICT: Final = 409
 
 
 @dataclass(frozen=True)
-class Round:
-    """What one look at the requests came to."""
+class CsrRound:
+    """Result of one pass over the pending requests."""
 
     approved: tuple[Decision, ...]
     refused: tuple[Decision, ...]
-    """Still pending, each with the first rule that does not hold."""
+    """Requests left pending, each with the first rule that does not hold."""
 
 
-async def approve_pending(client: ApiClient, policy: Policy, now: datetime, known: Collection[str] = ()) -> Round:
-    """Look once, and approve what the policy allows.
+async def approve_pending(client: ApiClient, policy: Policy, now: datetime, known: Collection[str] = ()) -> CsrRound:
+    """List the pending requests once, and approve those that the policy allows.
 
-    `known`: nodes that have got their first certificate, also where its request is deleted by now: the cluster's own
-    cleaner takes those away after an hour.
+    `known`: nodes that already have their first certificate; the cluster deletes approved requests after an hour.
 
-    Raises ApiRefused, ApiUnreachable: the API did not answer as it should; what was approved before stays so.
+    Raises ApiRefused, ApiUnreachable: the API failed; earlier approvals stay.
     """
     listed = await objects.list_objects(client, KIND)
     nodes = await objects.list_objects(client, NODE)
@@ -291,13 +291,13 @@ async def approve_pending(client: ApiClient, policy: Policy, now: datetime, know
     first = {*known, *_first_clients(listed, policy)}
     approved, refused = [], []
     for csr in pending:
-        decision = decide(csr, policy, World(now, known_nodes, first, len(pending)))
+        decision = decide(csr, policy, ClusterState(now, known_nodes, first, len(pending)))
         if not decision.is_approved:
             refused.append(decision)
         elif await _approve(client, csr, decision, now):
             approved.append(decision)
             first |= {decision.node} if decision.first_key else set()
-    return Round(tuple(approved), tuple(refused))
+    return CsrRound(tuple(approved), tuple(refused))
 
 
 async def _approve(client: ApiClient, csr: Json, decision: Decision, now: datetime) -> bool:
@@ -305,14 +305,14 @@ async def _approve(client: ApiClient, csr: Json, decision: Decision, now: dateti
         await client.request("PUT", f"{KIND.path(None, decision.csr)}/approval", body=approval(csr, decision, now))
     except ApiRefused as refusal:
         if refusal.status == _CONFLICT:
-            # It changed since it was listed; the next look decides anew.
+            # It changed since it was listed; the next pass decides again.
             return False
         raise
     return True
 
 
 def _first_clients(listed: Sequence[Json], policy: Policy) -> list[str]:
-    """Name the nodes whose first certificate was approved, as far as the cluster remembers: for an hour."""
+    """Return the nodes whose first certificate was approved; the cluster keeps such requests for an hour."""
     found = []
     for csr in listed:
         spec = csr.get("spec") or {}

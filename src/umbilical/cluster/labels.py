@@ -1,4 +1,4 @@
-"""Labels and label selectors, with Kubernetes' grammar and error texts: flags show them to users as they are."""
+"""Labels and label selectors, with the grammar and error texts of Kubernetes, which users see."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ Labels = Mapping[str, str]
 
 NAME_CHARACTERS: Final = 63
 PREFIX_CHARACTERS: Final = 253
-# Patterns stay text until one is used: most servers and agents read no label, and start sooner.
+# Not compiled here: most servers and agents never use them, and start faster.
 _NAME: Final = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE: Final = r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 _NAME_RULE: Final = (
@@ -30,18 +30,18 @@ _PREFIX_RULE: Final = (
     r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 _PREFIX: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-# Longest symbol first, so that `==` is not read as two `=`; what no rule takes is reported as an error token.
+# Longest symbol first, so that `==` is not read as two `=`.
 _TOKEN: Final = r"\s*(?:(?P<symbol>==|!=|[=!<>(),])|(?P<word>[^\s=!<>(),]+)|(?P<end>$))"
 
 _NO_WORD: Final = frozenset({"", "==", "!=", "=", "!", "<", ">", "(", ")", ","})
 
 
 class SelectorError(ValueError):
-    """The text is no label selector."""
+    """The text is not a label selector."""
 
 
 class LabelError(ValueError):
-    """The text is no list of labels."""
+    """The text is not a list of labels."""
 
 
 class Operator(Enum):
@@ -77,7 +77,7 @@ def parse_labels(text: str) -> dict[str, str]:
 
 
 def format_labels(labels: Labels) -> str:
-    """Write labels as a selector that asks for all of them, in a stable order."""
+    """Format labels as a selector that requires all of them, sorted."""
     return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
 
 
@@ -96,13 +96,13 @@ class Requirement(Record):
             case Operator.IN:
                 return value in self.values
             case Operator.NOT_IN:
-                # An absent label counts as different: Kubernetes' rule for != and notin.
+                # A missing label counts as different: Kubernetes' rule for != and notin.
                 return value not in self.values
         return value is not None and _compare(value, self.operator, next(iter(self.values)))
 
 
 class Selector(Record):
-    """All requirements must hold; none at all selects everything."""
+    """All requirements must match; without requirements it selects everything."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -175,7 +175,7 @@ class _Parser:
         return key
 
     def _value_set(self) -> list[str]:
-        """Read `(a,b,)`: an empty place between commas is the empty value."""
+        """Read `(a,b,)`: nothing between commas is the empty value."""
         if (found := self._take()) != "(":
             raise SelectorError(f"found '{found}' expected: '('")
         values: list[str] = []

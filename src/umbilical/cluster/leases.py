@@ -1,7 +1,7 @@
-"""Leases tell agents how many servers there are, and where: the server's publisher, the agent's counter.
+"""Leases publish the number of servers and their addresses: the server writes them, the agent counts them.
 
-The rules (names, times, retries) are upstream's, so that ours and theirs count each other. Both loops survive any
-`ClusterError`: the API they talk to may well be reached through the tunnel they serve.
+Names, times and retries are upstream's, so that both products count each other's servers. Both loops survive any
+`ClusterError`: the API may be reachable only through the tunnel itself.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from umbilical.cluster.client import ApiClient, Clock, Json
+from umbilical.cluster.client import ApiClient, ClientClock, Json
 from umbilical.cluster.labels import Labels, Selector, format_labels
 from umbilical.fault import ApiRefused, ClusterError
 
 ANNOTATION: Final = "umbilical.dev/agent-address"
 _LAST_PORT: Final = 65535
 _LONGEST: Final = 300
-"""More than any DNS name with a port; whoever may write leases shall not fill our logs."""
+"""Longer than any DNS name with a port; bounds log lines from foreign leases."""
 _WRITTEN: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[0-9A-Za-z._-]+)):(?P<port>[0-9]{1,5})")
 
 
@@ -28,7 +28,7 @@ def format_address(host: str, port: int) -> str:
 
 
 def parse_address(text: object) -> tuple[str, int] | None:
-    """Host and port; None for what is no address: a lease of others is no fault of ours."""
+    """Return host and port; None for invalid text, since others may write leases too."""
     if not isinstance(text, str) or len(text) > _LONGEST:
         return None
     found = _WRITTEN.fullmatch(text)
@@ -39,19 +39,19 @@ def parse_address(text: object) -> tuple[str, int] | None:
 
 log: Final = logging.getLogger(__name__)
 
-# Called after each answered request with HTTP status, Kubernetes' reason ("" when all is well) and seconds taken.
+# Called after each answered request with HTTP status, Kubernetes' reason ("" on success) and seconds.
 CallObserver = Callable[[int, str, float], None]
 
 NAME_PREFIX: Final = "konnectivity-proxy-server-"
 LEASE_SECONDS: Final = 30
 RENEW_SECONDS: Final = 15.0
-# Upstream's lease controller: +0..4 %, so that many servers do not renew in step.
+# Upstream's lease controller: +0..4 %, so that servers do not renew at the same time.
 RENEW_JITTER: Final = 0.04
 COLLECT_SECONDS: Final = 15.0
 UPDATE_ATTEMPTS: Final = 5
 CREATE_BACKOFF_SECONDS: Final = 0.2
 CREATE_BACKOFF_CAP_SECONDS: Final = 7.0
-# client-go's reflector: how long to rest after a failed list, doubling, and how long one watch lasts.
+# client-go's reflector: pause after a failed list, doubled each time, and duration of one watch.
 LIST_BACKOFF_SECONDS: Final = 0.8
 LIST_BACKOFF_CAP_SECONDS: Final = 30.0
 WATCH_SECONDS: Final = 300
@@ -68,15 +68,15 @@ def _ignore() -> None:
 
 @dataclass(frozen=True)
 class Lease:
-    """What matters of a lease to those who count or collect it."""
+    """The fields of a lease that counting and collecting need."""
 
     name: str
     resource_version: str
     labels: Labels
     expires_at: datetime | None
-    """None: neither renewed nor acquired, so it never counted."""
+    """None: neither renewed nor acquired, so it does not count."""
     address: tuple[str, int] | None = None
-    """Where agents reach this server itself; None: it does not say."""
+    """Where agents reach this server; None: not published."""
 
     def is_valid(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at > now
@@ -100,7 +100,7 @@ def lease_name(server_id: str) -> str:
 
 
 class LeasePublisher:
-    """Keeps this server's lease alive and deletes those of servers that died."""
+    """Renews this server's lease and deletes the expired leases of other servers."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class LeasePublisher:
         on_list: CallObserver = _ignore_call,
         on_delete: CallObserver = _ignore_call,
         on_culled: Callable[[], None] = _ignore,
-        clock: Clock | None = None,
+        clock: ClientClock | None = None,
     ) -> None:
         self._client = client
         self._server_id = server_id
@@ -122,7 +122,7 @@ class LeasePublisher:
         self._labels = dict(labels)
         self._address = address
         self._on_list, self._on_delete, self._on_culled = on_list, on_delete, on_culled
-        self._clock = clock or Clock()
+        self._clock = clock or ClientClock()
         self._latest: Json | None = None
 
     async def run(self) -> None:
@@ -132,7 +132,7 @@ class LeasePublisher:
             tasks.create_task(self._collect_forever(), name="collect expired leases")
 
     async def withdraw(self) -> None:
-        """Delete our lease, so that agents stop counting us at once. Call it after `run` has ended."""
+        """Delete our lease, so that agents stop counting us at once. Call this after `run` has ended."""
         try:
             await self._client.request("DELETE", self._path(self._name))
         except ClusterError as error:
@@ -141,7 +141,7 @@ class LeasePublisher:
         self._latest = None
 
     async def renew(self) -> None:
-        """Write the lease once: blindly over the copy we know, else after looking it up or creating it."""
+        """Write the lease once: over our cached copy if there is one, else after getting or creating it."""
         if self._latest is not None and await self._update(self._latest):
             return
         lease, is_new = await self._get_or_create()
@@ -155,7 +155,7 @@ class LeasePublisher:
         try:
             answer = await self._observed(self._on_list, self._client.request("GET", self._path(), query=query))
         except ClusterError as error:
-            log.warning("expired leases are not collected this time: %s", error.brief)
+            log.warning("could not list expired leases: %s", error.brief)
             return
         now = self._clock.now()
         for lease in map(parse_lease, answer.get("items") or []):
@@ -173,7 +173,7 @@ class LeasePublisher:
             await self._clock.sleep(COLLECT_SECONDS)
 
     async def _update(self, base: Json) -> bool:
-        """PUT the lease, at once again on failure; after a conflict, over what is there now."""
+        """PUT the lease; retry at once on failure, after a conflict with the current version."""
         for _ in range(UPDATE_ATTEMPTS):
             try:
                 body = self._renewed(base)
@@ -193,7 +193,7 @@ class LeasePublisher:
             try:
                 return await self._get_or_create_once()
             except ClusterError as error:
-                log.warning("lease %s: not created, next try in %.1f s: %s", self._name, pause, error.brief)
+                log.warning("lease %s: could not create it, retry in %.1f s: %s", self._name, pause, error.brief)
             await self._clock.sleep(pause)
             pause = min(pause * 2, CREATE_BACKOFF_CAP_SECONDS)
 
@@ -206,7 +206,7 @@ class LeasePublisher:
         return await self._client.request("POST", self._path(), body=self._renewed({})), True
 
     def _renewed(self, base: Json) -> Json:
-        """Return the lease with our claims and the time of now; whatever else is in it stays."""
+        """Return the lease with our fields and the current time; other fields stay."""
         metadata = base.get("metadata") or {}
         ours: Json = {"name": self._name, "namespace": self._namespace}
         spec = {
@@ -221,12 +221,12 @@ class LeasePublisher:
         return {**base, **kind, "metadata": {**metadata, **ours}, "spec": spec}
 
     def _annotated(self, annotations: Json) -> Json:
-        """Say where we are; the address of an earlier life of ours must not outlive it."""
+        """Set or remove our address annotation; an address from an earlier run must not stay."""
         others = {name: value for name, value in annotations.items() if name != ANNOTATION}
         return others if self._address is None else {**others, ANNOTATION: format_address(*self._address)}
 
     async def _delete_expired(self, lease: Lease) -> None:
-        # The precondition spares a lease that was renewed after we listed it.
+        # The precondition protects a lease that was renewed after we listed it.
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -236,7 +236,7 @@ class LeasePublisher:
             await self._observed(self._on_delete, self._client.request("DELETE", self._path(lease.name), body=options))
         except ClusterError as error:
             if _status(error) != 404:
-                log.info("lease %s: expired but not deleted: %s", lease.name, error.brief)
+                log.info("lease %s: expired, could not delete it: %s", lease.name, error.brief)
         else:
             log.info("lease %s: expired and deleted", lease.name)
             self._on_culled()
@@ -249,10 +249,9 @@ class LeasePublisher:
 
 
 class LeaseCounter:
-    """Counts the servers whose leases are valid; fulfils `ServerCounter` of `tunnel.interfaces` by shape.
+    """Counts the servers with valid leases; implements `ServerCounter` of `tunnel.interfaces`.
 
-    It lists and watches every lease of the namespace and filters here, as upstream does: its RBAC rule knows
-    no selector either.
+    It lists and watches every lease of the namespace and filters here, as upstream does: RBAC rules have no selectors.
     """
 
     def __init__(
@@ -264,35 +263,35 @@ class LeaseCounter:
         on_list: CallObserver = _ignore_call,
         on_watch: CallObserver = _ignore_call,
         on_change: Callable[[], None] = _ignore,
-        clock: Clock | None = None,
+        clock: ClientClock | None = None,
     ) -> None:
         self._client = client
         self._path = leases_path(namespace)
         self._selector = selector
         self._on_list, self._on_watch, self._on_change = on_list, on_watch, on_change
-        self._clock = clock or Clock()
+        self._clock = clock or ClientClock()
         self._leases: dict[str, Lease] = {}
         self._last_good = FALLBACK_COUNT
         self._list_attempted = False
         self._list_failed = False
 
     def server_count(self) -> int | None:
-        """Count now. None until the API was asked once; while it cannot be listed, the last good value."""
+        """Return the count; None before the first list, the last known count while lists fail."""
         if not self._list_attempted:
             return None
         if self._list_failed:
             return self._last_good
         now = self._clock.now()
         valid = sum(lease.is_valid(now) for lease in self._leases.values())
-        # None valid means that the servers do not publish: there is the one we talk to.
+        # Without valid leases the servers do not publish: count the one we are connected to.
         self._last_good = max(valid, FALLBACK_COUNT)
         return self._last_good
 
     def published_addresses(self) -> tuple[tuple[str, int], ...]:
-        """Where servers say that they are, in the order of their names.
+        """Return the addresses that servers publish, sorted by lease name.
 
-        An expired lease counts too, until it is deleted: other servers see to that. While the API is out of reach all
-        of them expire here, and it may be out of reach just because no server is connected.
+        Expired leases count until another server deletes them: while the API is unreachable all leases expire here, and
+        it may be unreachable because no server is connected.
         """
         found = [lease.address for _, lease in sorted(self._leases.items()) if lease.address is not None]
         return tuple(dict.fromkeys(found))
@@ -311,7 +310,7 @@ class LeaseCounter:
             pause = min(pause * 2, LIST_BACKOFF_CAP_SECONDS)
 
     async def _list(self) -> str:
-        """Take stock; return the version from which to watch."""
+        """List the leases; return the version from which to watch."""
         try:
             answer = await _observed(self._on_list, self._client.request("GET", self._path), self._clock)
         except ClusterError:
@@ -326,7 +325,7 @@ class LeaseCounter:
         return str((answer.get("metadata") or {}).get("resourceVersion", ""))
 
     async def _watch_on(self, version: str) -> None:
-        """Watch again and again from where the last watch ended; errors, "too old" among them, ask for a new list."""
+        """Watch repeatedly from where the last watch ended; any error, e.g. "too old", leads to a new list."""
         while True:
             version = await self._watch_once(version)
 
@@ -334,7 +333,7 @@ class LeaseCounter:
         query = {
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
-            # Spread over one to two times, as client-go does, so that agents do not come back in step.
+            # Randomized between one and two times, as in client-go, so that agents do not reconnect together.
             "timeoutSeconds": str(int(WATCH_SECONDS * (1 + self._clock.random()))),
         }
         start = self._clock.monotonic()
@@ -357,7 +356,7 @@ class LeaseCounter:
             case "DELETED":
                 self._leases.pop(lease.name, None)
         self.server_count()
-        # Others renew their leases here too, the scheduler every two seconds: that is no news.
+        # Other leases in the namespace, e.g. the scheduler's, change every two seconds: ignore them.
         if was_counted or lease.name in self._leases:
             self._on_change()
         return lease.resource_version
@@ -373,8 +372,8 @@ def leases_path(namespace: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
 
-async def _observed(observer: CallObserver, request: Awaitable[Json], clock: Clock) -> Json:
-    """Report status and latency of one call; one without an HTTP answer has no status to report."""
+async def _observed(observer: CallObserver, request: Awaitable[Json], clock: ClientClock) -> Json:
+    """Report status and latency of one call; a call without an HTTP answer is not reported."""
     start = clock.monotonic()
     try:
         answer = await request
@@ -399,5 +398,5 @@ def _parse_time(text: object) -> datetime | None:
 
 
 def _format_time(moment: datetime) -> str:
-    """Write Kubernetes' MicroTime: always six digits, always Z."""
+    """Format a Kubernetes MicroTime: always six digits, always Z."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,5 +1,5 @@
-"""Objects of the API by kind: one, many by label, and gone; metadata alone where the rest is nobody's business. Which
-kinds a cluster serves, and where, is asked of the API itself."""
+"""Get, list and delete API objects by kind, with or without their content; and discovery of the kinds that a cluster
+serves."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -7,15 +7,15 @@ from typing import Any, Final
 from umbilical.cluster.client import ApiClient, Json
 from umbilical.fault import ApiRefused
 
-# Any of these kinds comes in dozens; a list that never ends is a broken server's.
+# Bounds a list from a broken server: real lists have dozens of objects.
 PAGE: Final = 250
 MAX_PAGES: Final = 40
 _META: Final = "g=meta.k8s.io;v=v1"
 
 
 @dataclass(frozen=True)
-class Kind:
-    """How the API calls a kind of objects, and where it keeps them."""
+class ApiKind:
+    """A kind of API objects and its path."""
 
     name: str
     group_path: str
@@ -23,46 +23,46 @@ class Kind:
     is_namespaced: bool = True
 
     def path(self, namespace: str | None = None, name: str | None = None) -> str:
-        """Without a namespace: all of them; without a name: the whole list."""
+        """Without a namespace: all namespaces; without a name: the list."""
         place = f"/namespaces/{namespace}" if self.is_namespaced and namespace else ""
         return f"{self.group_path}{place}/{self.plural}" + (f"/{name}" if name else "")
 
 
-NAMESPACE: Final = Kind("Namespace", "/api/v1", "namespaces", is_namespaced=False)
-SECRET: Final = Kind("Secret", "/api/v1", "secrets")
-CONFIG_MAP: Final = Kind("ConfigMap", "/api/v1", "configmaps")
-POD: Final = Kind("Pod", "/api/v1", "pods")
-DAEMON_SET: Final = Kind("DaemonSet", "/apis/apps/v1", "daemonsets")
-OPENSHIFT_KUBE_APISERVER: Final = Kind(
+NAMESPACE: Final = ApiKind("Namespace", "/api/v1", "namespaces", is_namespaced=False)
+SECRET: Final = ApiKind("Secret", "/api/v1", "secrets")
+CONFIG_MAP: Final = ApiKind("ConfigMap", "/api/v1", "configmaps")
+POD: Final = ApiKind("Pod", "/api/v1", "pods")
+DAEMON_SET: Final = ApiKind("DaemonSet", "/apis/apps/v1", "daemonsets")
+OPENSHIFT_KUBE_APISERVER: Final = ApiKind(
     "KubeAPIServer", "/apis/operator.openshift.io/v1", "kubeapiservers", is_namespaced=False
 )
 
 
-async def get(client: ApiClient, kind: Kind, name: str, namespace: str | None = None) -> Json | None:
-    """Fetch one object; None when there is none, or no such kind."""
+async def get(client: ApiClient, kind: ApiKind, name: str, namespace: str | None = None) -> Json | None:
+    """Fetch one object; None if it, or its kind, does not exist."""
     return await _get(client, kind.path(namespace, name), None)
 
 
-async def get_metadata(client: ApiClient, kind: Kind, name: str, namespace: str | None = None) -> Json | None:
-    """Fetch an object without its content: a Secret's keys do not travel."""
+async def get_metadata(client: ApiClient, kind: ApiKind, name: str, namespace: str | None = None) -> Json | None:
+    """Fetch an object without its content, e.g. a Secret without its keys."""
     return await _get(client, kind.path(namespace, name), f"application/json;as=PartialObjectMetadata;{_META}")
 
 
-async def list_objects(client: ApiClient, kind: Kind, namespace: str | None = None, labels: str = "") -> list[Json]:
+async def list_objects(client: ApiClient, kind: ApiKind, namespace: str | None = None, labels: str = "") -> list[Json]:
     return await _list(client, kind.path(namespace), labels, None)
 
 
-async def list_metadata(client: ApiClient, kind: Kind, namespace: str | None = None, labels: str = "") -> list[Json]:
+async def list_metadata(client: ApiClient, kind: ApiKind, namespace: str | None = None, labels: str = "") -> list[Json]:
     """List objects without their content."""
     return await _list(client, kind.path(namespace), labels, f"application/json;as=PartialObjectMetadataList;{_META}")
 
 
 async def delete(
-    client: ApiClient, kind: Kind, name: str, namespace: str | None, uid: str, *, dry_run: bool = False
+    client: ApiClient, kind: ApiKind, name: str, namespace: str | None, uid: str, *, dry_run: bool = False
 ) -> None:
-    """Ask for the deletion of exactly this object, and of what belongs to it later on (background).
+    """Delete the object with this uid; its dependents are deleted in the background.
 
-    Raises ApiRefused: 404 when it is gone, 409 when another object has its name by now, or what else is in the way.
+    Raises ApiRefused: 404 if it is gone, 409 if another object now has its name, or another error.
     """
     options: Json = {
         "apiVersion": "v1",
@@ -81,7 +81,7 @@ def metadata(item: Json) -> Json:
 
 
 def field(item: Json, *path: str) -> Any:
-    """Walk down a path of keys; None as soon as one is missing."""
+    """Return the value at a path of keys; None if one is missing."""
     value: Any = item
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
@@ -89,7 +89,7 @@ def field(item: Json, *path: str) -> Any:
 
 
 def items(value: Any) -> list[Json]:
-    """Take the objects out of what should be a list of them."""
+    """Return the objects in a list; empty for anything else."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -116,23 +116,23 @@ async def _list(client: ApiClient, path: str, labels: str, accept: str | None) -
 
 
 class Discovery:
-    """Asks once for each version of an API group, and again for one that was forgotten."""
+    """Finds the kinds that a cluster serves; caches the answer per API version."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
-        self._served: dict[str, dict[str, Kind]] = {}
+        self._served: dict[str, dict[str, ApiKind]] = {}
 
-    async def find(self, api_version: str, kind: str) -> Kind | None:
-        """Find a kind; None where the cluster serves none. Raises ApiRefused, ApiUnreachable."""
+    async def find(self, api_version: str, kind: str) -> ApiKind | None:
+        """Find a kind; None if the cluster does not serve it. Raises ApiRefused, ApiUnreachable."""
         if api_version not in self._served:
-            self._served[api_version] = await self._ask(api_version)
+            self._served[api_version] = await self._discover(api_version)
         return self._served[api_version].get(kind)
 
     def forget(self, api_version: str) -> None:
-        """Ask anew the next time: a CRD may have come since."""
+        """Drop the cached answer: a CRD may have been added."""
         self._served.pop(api_version, None)
 
-    async def _ask(self, api_version: str) -> dict[str, Kind]:
+    async def _discover(self, api_version: str) -> dict[str, ApiKind]:
         path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         try:
             answer = await self._client.request("GET", path)
@@ -141,9 +141,9 @@ class Discovery:
                 return {}
             raise
         served = items(answer.get("resources"))
-        # A name with a slash is a part of another resource: deployments/scale is a Scale.
+        # A name with a slash is a subresource, e.g. deployments/scale.
         whole = [item for item in served if "/" not in str(item.get("name"))]
         return {
-            str(item["kind"]): Kind(str(item["kind"]), path, str(item["name"]), bool(item.get("namespaced")))
+            str(item["kind"]): ApiKind(str(item["kind"]), path, str(item["name"]), bool(item.get("namespaced")))
             for item in whole
         }

@@ -1,8 +1,8 @@
-"""Who an agent is, by its service account token: the API server reviews it, we compare namespace and name.
+"""Authenticates an agent by its service account token: the API server reviews it, we compare namespace and name.
 
-Fulfils `AgentAuthenticator` of `tunnel.interfaces` by shape. This room does not know `tunnel`, so the exception
-that means "refused" is handed in: `cli` passes `AuthenticationRefused`, everyone else gets `TokenRefused`.
-The texts are upstream's; they travel to the agent as the gRPC status message.
+Implements `AgentAuthenticator` of `tunnel.interfaces`. This room does not import `tunnel`, so the exception that means
+"refused" is passed in: `cli` passes `AuthenticationRefused`, the default is `TokenRefused`.
+The texts are upstream's; the agent gets them as the gRPC status message.
 """
 
 import json
@@ -19,7 +19,7 @@ PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 
 class TokenRefused(Exception):
-    """The token is not good for this tunnel; `str()` is the text for the agent."""
+    """The token is not valid for this tunnel; `str()` is the text for the agent."""
 
 
 class TokenReviewer:
@@ -38,7 +38,7 @@ class TokenReviewer:
         self._refusal = refusal
 
     async def authenticate(self, token: str) -> None:
-        """Return for a good token, in the client's time limit. Raises TokenRefused, or what `refusal` makes of it."""
+        """Return for a valid token, within the client's timeout. Raises TokenRefused, or the result of `refusal`."""
         fault = await self._fault(token)
         if fault is not None:
             raise self._refusal(f"Failed to validate authentication token, err:{fault}")
@@ -52,14 +52,14 @@ class TokenReviewer:
         try:
             answer = await self._client.request("POST", PATH, body=review)
         except ClusterError as error:
-            # The agent gets one line; what to do about it is for the operator of the server.
+            # The agent gets one line; the remedy is for the operator of the server.
             log.warning("token review failed: %s", error.brief)
             return f"Failed to authenticate request. err:{_short(error)}"
         fault = self._status_fault(answer.get("status") or {})
         return None if fault is None else f"lookup failed: {fault}"
 
     def _status_fault(self, status: Json) -> str | None:
-        """Say what is wrong with the review's outcome, checks in upstream's order."""
+        """Return why the review does not authenticate the agent; checks in upstream's order."""
         if status.get("error"):
             return str(status["error"])
         if status.get("authenticated") is not True:
@@ -83,5 +83,5 @@ def _short(error: ClusterError) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote as Go's %q does for the names that Kubernetes allows."""
+    """Quote like Go's %q, for names that Kubernetes allows."""
     return json.dumps(text, ensure_ascii=False)

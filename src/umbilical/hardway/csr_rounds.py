@@ -59,7 +59,7 @@ def _expected(site: Site, node: Node) -> ExpectedNode:
     return ExpectedNode(node.name, frozenset({str(node.address)}), started - timedelta(seconds=1))
 
 
-def approve_once(site: Site) -> csr.Round:
+def approve_once(site: Site) -> csr.CsrRound:
     """Approve what may be, and tell it; what is refused is told by whoever waits."""
     now = site.now()
     known = [node.name for node in site.cluster.members if _first(site, node)]

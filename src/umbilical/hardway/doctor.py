@@ -11,7 +11,7 @@ from typing import Final
 from umbilical.checks.check import Finding, Outcome
 from umbilical.cluster import csr, objects
 from umbilical.cluster.client import ApiClient
-from umbilical.cluster.csr import Decision, World, decide, is_pending
+from umbilical.cluster.csr import ClusterState, Decision, decide, is_pending
 from umbilical.fault import Fault
 from umbilical.hardway import csr_rounds, kube, pipeline, trials
 from umbilical.hardway.artifacts import layout
@@ -144,7 +144,7 @@ async def _refused(site: Site, client: ApiClient) -> list[Decision]:
     listed = await objects.list_objects(client, csr.KIND)
     nodes = {str(objects.metadata(one).get("name")): one for one in await objects.list_objects(client, csr.NODE)}
     pending = [one for one in listed if is_pending(one)]
-    world = World(site.now(), nodes, pending=len(pending))
+    world = ClusterState(site.now(), nodes, pending=len(pending))
     decisions = (decide(one, csr_rounds.policy(site), world) for one in pending)
     return [one for one in decisions if not one.is_approved]
 

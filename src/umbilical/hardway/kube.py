@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.objects import Kind
+from umbilical.cluster.objects import ApiKind
 from umbilical.fault import ApiRefused, Fault
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.site import Site
@@ -17,10 +17,10 @@ from umbilical.hardway.stage import Look, Sight
 from umbilical.host.waiting import NotYet
 from umbilical.manifests.objects import IpAddress
 
-NODE: Final = Kind("Node", "/api/v1", "nodes", is_namespaced=False)
-LEASE: Final = Kind("Lease", "/apis/coordination.k8s.io/v1", "leases")
-ENDPOINT_SLICE: Final = Kind("EndpointSlice", "/apis/discovery.k8s.io/v1", "endpointslices")
-DEPLOYMENT: Final = Kind("Deployment", "/apis/apps/v1", "deployments")
+NODE: Final = ApiKind("Node", "/api/v1", "nodes", is_namespaced=False)
+LEASE: Final = ApiKind("Lease", "/apis/coordination.k8s.io/v1", "leases")
+ENDPOINT_SLICE: Final = ApiKind("EndpointSlice", "/apis/discovery.k8s.io/v1", "endpointslices")
+DEPLOYMENT: Final = ApiKind("Deployment", "/apis/apps/v1", "deployments")
 CONTROL_PLANE_LABEL: Final = "node-role.kubernetes.io/control-plane"
 MASTER_LABEL: Final = "node-role.kubernetes.io/master"
 WORKER_LABEL: Final = "node-role.kubernetes.io/worker"
@@ -40,7 +40,7 @@ def ready_text(site: Site, address: IpAddress | None = None) -> str:
 
 
 def get(
-    site: Site, kind: Kind, name: str, namespace: str | None = None, address: IpAddress | None = None
+    site: Site, kind: ApiKind, name: str, namespace: str | None = None, address: IpAddress | None = None
 ) -> Json | None:
     return site.api(address).call(lambda client: objects.get(client, kind, name, namespace))
 
@@ -116,7 +116,7 @@ def label_nodes(site: Site, wanted: dict[str, dict[str, str]]) -> None:
     site.api().call(label)
 
 
-async def delete_if_there(client: ApiClient, kind: Kind, name: str, namespace: str | None = None) -> bool:
+async def delete_if_there(client: ApiClient, kind: ApiKind, name: str, namespace: str | None = None) -> bool:
     """Delete an object by its uid; tell whether there was one."""
     item = await objects.get_metadata(client, kind, name, namespace)
     if item is None:

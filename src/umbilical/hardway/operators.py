@@ -8,7 +8,7 @@ import yaml
 
 from umbilical.cluster import objects
 from umbilical.cluster.client import Json
-from umbilical.cluster.objects import Kind
+from umbilical.cluster.objects import ApiKind
 from umbilical.hardway import kube
 from umbilical.hardway.artifacts.crds import is_included
 from umbilical.hardway.site import Site
@@ -17,10 +17,10 @@ from umbilical.host.waiting import NotYet
 
 _OPERATOR_GROUP: Final = "/apis/operator.openshift.io/v1"
 _CONFIG_GROUP: Final = "/apis/config.openshift.io/v1"
-ETCD: Final = Kind("Etcd", _OPERATOR_GROUP, "etcds", is_namespaced=False)
-CLUSTER_OPERATOR: Final = Kind("ClusterOperator", _CONFIG_GROUP, "clusteroperators", is_namespaced=False)
-CLUSTER_VERSION: Final = Kind("ClusterVersion", _CONFIG_GROUP, "clusterversions", is_namespaced=False)
-POOL: Final = Kind(
+ETCD: Final = ApiKind("Etcd", _OPERATOR_GROUP, "etcds", is_namespaced=False)
+CLUSTER_OPERATOR: Final = ApiKind("ClusterOperator", _CONFIG_GROUP, "clusteroperators", is_namespaced=False)
+CLUSTER_VERSION: Final = ApiKind("ClusterVersion", _CONFIG_GROUP, "clusterversions", is_namespaced=False)
+POOL: Final = ApiKind(
     "MachineConfigPool", "/apis/machineconfiguration.openshift.io/v1", "machineconfigpools", is_namespaced=False
 )
 REMOVED: Final = "EtcdBootstrapMemberRemoved"
@@ -60,7 +60,7 @@ def _condition_sight(name: str) -> Sight:
 
 def _revision_sight(plural: str) -> Sight:
     def look(site: Site) -> str:
-        kind = Kind(plural, _OPERATOR_GROUP, plural, is_namespaced=False)
+        kind = ApiKind(plural, _OPERATOR_GROUP, plural, is_namespaced=False)
         found = kube.get(site, kind, "cluster")
         rows = objects.items(objects.field(found or {}, "status", "nodeStatuses"))
         ready = [row for row in rows if int(row.get("currentRevision") or 0) >= 1]

@@ -11,7 +11,7 @@ from typing import Final
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, read_document
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.objects import Kind
+from umbilical.cluster.objects import ApiKind
 from umbilical.fault import ApiRefused, HardwayError, HostError
 from umbilical.hardway import kube
 from umbilical.hardway.config.cluster import Node
@@ -24,7 +24,7 @@ from umbilical.manifests.objects import IpAddress
 
 POD_SECONDS: Final = 600.0
 CALL_SECONDS: Final = 300.0
-CONFIGURATION: Final = Kind(
+CONFIGURATION: Final = ApiKind(
     "ValidatingWebhookConfiguration",
     "/apis/admissionregistration.k8s.io/v1",
     "validatingwebhookconfigurations",
@@ -249,7 +249,7 @@ def _log(site: Site, path: str) -> str:
     return site.api().call(lambda client: client.get_text(path))
 
 
-_SERVICE: Final = objects.Kind("Service", "/api/v1", "services")
+_SERVICE: Final = objects.ApiKind("Service", "/api/v1", "services")
 
 
 def forwarded_sight() -> Sight:

@@ -1,4 +1,4 @@
-"""THE MACHINE: files with modes, processes, network namespaces, and others over SSH. Imports nothing of ours.
+"""THE MACHINE: files with modes, processes, network namespaces, and other machines over SSH. Imports nothing of ours.
 
-Everything that touches disk or programs goes through here. Errors are `HostError`, three lines with a code.
+Every access to disk or programs goes through here. Errors are `HostError`, three lines with a code.
 """

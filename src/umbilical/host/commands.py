@@ -1,5 +1,5 @@
-"""Commands run to their end with a time limit: here, or on another machine by the `ssh` program; and what bash and
-HAProxy say when they are asked about a file. Nothing of such a file is run."""
+"""Runs commands with a timeout, locally or on another machine with `ssh`; and reads what bash and HAProxy report about
+a file, without running the file."""
 
 import csv
 import io
@@ -19,13 +19,13 @@ from umbilical.host.machine_records import BackendServer
 from umbilical.host.processes import run
 
 CONNECT_SECONDS: Final = 10
-# What ssh(1) exits with when it failed itself; the remote command's own status is passed on otherwise.
+# Exit status of ssh(1) when ssh itself failed; otherwise it is the remote command's.
 SSH_FAILED: Final = 255
 SSH_PORT: Final = 22
 
 
 @dataclass(frozen=True)
-class Completed:
+class CommandResult:
     exit_code: int
     stdout: str
     stderr: str
@@ -35,27 +35,27 @@ class Completed:
         return self.exit_code == 0
 
 
-class Runner(Protocol):
-    """Someone who runs commands on the machine in question."""
+class CommandRunner(Protocol):
+    """Runs commands on one machine."""
 
-    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
-        """Run a command to its end, whatever its exit code. Raises HostError: it could not be run, or took too long."""
+    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> CommandResult:
+        """Run a command; any exit code is a result. Raises HostError: it could not start, or timed out."""
 
 
 class LocalRunner:
     def __init__(self, *, sudo: bool = False) -> None:
         self._prefix = _sudo_prefix(sudo)
 
-    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
+    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> CommandResult:
         return _run([*self._prefix, *command], command[0], timeout_seconds, stdin)
 
 
 class SshRunner:
-    """Runs on another machine; use it as a context, which holds the list of host keys seen so far.
+    """Runs commands on another machine; a context manager that owns a temporary known_hosts file.
 
-    A bootstrap machine makes its host keys at first boot and is gone an hour later: nobody can know them before, and
-    a line in the user's own known_hosts would only refuse the next machine at the same address. So the first key is
-    taken (accept-new) into a list of our own, and another key later in the same session is refused.
+    A bootstrap machine creates its host keys at first boot and lives about an hour, so its keys cannot be known before,
+    and a line in the user's known_hosts would block the next machine at that address. So the first key is accepted
+    (accept-new) into a temporary file, and a different key later in the session is refused.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class SshRunner:
     ) -> None:
         # ssh reads a leading hyphen as an option, and one of its options runs a command here.
         if not host or host.startswith("-") or not user or user.startswith("-"):
-            why = "the name of a machine or a user is empty or begins with -"
-            raise HostError("UMB175", f"{user}@{host} is no SSH address", why, "give it as HOST or ADDRESS")
+            why = "the host or the user is empty or begins with -"
+            raise HostError("UMB175", f"{user}@{host} is not a valid SSH destination", why, "pass HOST or ADDRESS")
         self.host = host
         self._user = user
         self.key = key
@@ -81,14 +81,14 @@ class SshRunner:
         self._known_hosts = known_hosts
         self._stack = ExitStack()
 
-    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
-        # The far side hands one string to a shell, so every word is quoted for it.
+    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> CommandResult:
+        # The remote side passes one string to a shell, so every word is quoted.
         remote = shlex.join([*self._prefix, *command])
         done = _run([*self._ssh(), "--", f"{self._user}@{self.host}", remote], "ssh", timeout_seconds, stdin)
         if done.exit_code == SSH_FAILED:
-            why = done.stderr.strip().splitlines()[-1:] or ["ssh gave no reason"]
+            why = done.stderr.strip().splitlines()[-1:] or ["ssh printed no reason"]
             what = f"SSH to {self._user}@{self.host} port {self._port} failed"
-            raise HostError("UMB175", what, why[0], f"try it by hand: ssh -v -p {self._port} {self._user}@{self.host}")
+            raise HostError("UMB175", what, why[0], f"ssh -v -p {self._port} {self._user}@{self.host}")
         return done
 
     def _ssh(self) -> list[str]:
@@ -130,36 +130,36 @@ class SshRunner:
 
 
 def _file_option(name: str, path: Path) -> str:
-    # ssh parts the value at blanks and replaces %-tokens in it.
+    # ssh splits the value at spaces and expands %-tokens.
     text = str(path).replace("%", "%%")
     return f'{name}="{text}"'
 
 
 def _sudo_prefix(sudo: bool) -> list[str]:
-    # -n: a question for a password would wait for an answer that never comes.
+    # -n: fail instead of prompting for a password.
     return ["sudo", "-n", "--"] if sudo else []
 
 
-def _run(command: Sequence[str], title: str, timeout_seconds: float, stdin: bytes | None) -> Completed:
+def _run(command: Sequence[str], title: str, timeout_seconds: float, stdin: bytes | None) -> CommandResult:
     try:
-        # Without input it reads an end at once: on the user's terminal it would wait.
+        # Empty input instead of the terminal, where the command could wait for the user.
         done = subprocess.run(command, input=stdin or b"", capture_output=True, timeout=timeout_seconds, check=False)
     except OSError as error:
         why = error.strerror or str(error)
-        raise HostError("UMB803", f"cannot start {title}", why, f"check that it is installed: {title}") from error
+        raise HostError("UMB803", f"could not start {title}", why, f"command -v {title}") from error
     except subprocess.TimeoutExpired as error:
         shown = shlex.join(command)
-        why = f"it had not ended after {timeout_seconds:g} s"
-        raise HostError("UMB176", f"{title} takes too long", why, f"run it by hand: {shown}") from error
-    return Completed(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+        why = f"it still ran after {timeout_seconds:g} s"
+        raise HostError("UMB176", f"{title} timed out", why, f"run it by hand: {shown}") from error
+    return CommandResult(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
 
-# Milliseconds for a script of any size; a bash that takes longer hangs.
+# The check takes milliseconds; longer means that bash hangs.
 SYNTAX_SECONDS: Final = 30.0
 
 
 def syntax_complaint(script: bytes) -> str | None:
-    """Return what `bash -n` says against the script, in one line; None where it has nothing to say."""
+    """Return the syntax errors that `bash -n` reports, in one line; None without errors."""
     try:
         run(["bash", "-n"], SYNTAX_SECONDS, script)
     except HostError as fault:
@@ -172,7 +172,7 @@ _FAULT: Final = re.compile(r"\[(ALERT|WARNING)\]")
 
 
 def faults(exit_code: int, output: str) -> str:
-    """Return what `haproxy -c` finds wrong, empty if nothing: warnings do not change its exit code."""
+    """Return the alerts and warnings of `haproxy -c`, or an empty string; warnings do not change its exit code."""
     lines = [line for line in output.splitlines() if line.strip()]
     found = [line for line in lines if _FAULT.match(line)]
     if exit_code == 0 and not found:
@@ -181,17 +181,17 @@ def faults(exit_code: int, output: str) -> str:
 
 
 def parse_stats(text: str) -> list[BackendServer]:
-    """Read what `show stat` says: CSV, a sharp before its headings. Raises HostError: UMB736, something else."""
+    """Read the CSV of `show stat`, whose header begins with #. Raises HostError: UMB736, not CSV."""
     try:
         rows = list(csv.DictReader(io.StringIO(text.lstrip("# "), newline="")))
     except csv.Error as error:
-        raise HostError("UMB736", "the load balancer's answer cannot be read", str(error), "haproxy -v") from error
+        raise HostError("UMB736", "could not parse the load balancer's statistics", str(error), "haproxy -v") from error
     return [_server(row) for row in rows if row.get("svname") not in (None, "", "FRONTEND", "BACKEND")]
 
 
 def _server(row: Mapping[str, str | None]) -> BackendServer:
-    # A star: a check is on its way, and what stands behind it is the last one's outcome.
+    # A star means that a check is running; the result of the last one follows.
     check = (row.get("check_status") or "").lstrip("* ")
-    # HAProxy takes a server for good until its first check has ended; here nobody is before that.
+    # HAProxy counts a server as up before its first check; we do not.
     is_up = (row.get("status") or "").startswith("UP") and check != UNCHECKED
     return BackendServer(row.get("pxname") or "", row.get("svname") or "", is_up, check)

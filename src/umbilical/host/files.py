@@ -1,5 +1,5 @@
-"""Files that are whole or absent: written beside their place with their final mode, then renamed; many at once are all
-written before the first gets its name."""
+"""Atomic file writes: under a temporary name with the final mode, then renamed; of several files, all are written
+before the first is renamed."""
 
 import os
 import shutil
@@ -16,19 +16,19 @@ DIRECTORY_MODE: Final = 0o700
 
 
 def make_directory(path: Path, mode: int = DIRECTORY_MODE) -> Path:
-    """Make a directory and its missing parents, all with this mode; one that exists keeps its own."""
+    """Create a directory and its missing parents with this mode; existing ones keep theirs."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(exist_ok=True)
-        # mkdir's mode is cut by the umask; a directory for keys must be exactly what was asked for.
+        # mkdir's mode is subject to the umask; a directory for keys needs the exact mode.
         folder.chmod(mode)
     return path
 
 
 def write_file(path: Path, content: bytes, mode: int = SECRET_MODE, *, overwrite: bool = False) -> Path:
-    """Write a file so that nobody ever sees half of it, nor sees it with a wider mode than asked for.
+    """Write a file atomically, never readable with a wider mode than requested.
 
-    The default mode suits keys: forgetting it must not publish one.
+    The default mode is for keys: a forgotten mode must not expose one.
 
     Raises HostError: the file exists and `overwrite` is not set.
     """
@@ -45,12 +45,12 @@ def write_file(path: Path, content: bytes, mode: int = SECRET_MODE, *, overwrite
 
 
 def write_public(path: Path, content: bytes, *, overwrite: bool = False) -> Path:
-    """Write what everyone may read: certificates, manifests."""
+    """Write a file that everyone may read: certificates, manifests."""
     return write_file(path, content, PUBLIC_MODE, overwrite=overwrite)
 
 
 def _write_scratch(path: Path, content: bytes, mode: int) -> Path:
-    # mkstemp opens with 0600 whatever the umask, so the content is never readable by others on its way.
+    # mkstemp opens with 0600 regardless of the umask, so others can never read the content.
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -65,15 +65,15 @@ def _write_scratch(path: Path, content: bytes, mode: int) -> Path:
 
 
 def _link_new(scratch: Path, path: Path) -> None:
-    """Give the scratch file its name only if that is free: a link fails where a rename would replace."""
+    """Link instead of rename: a link fails if the name is taken."""
     try:
         path.hardlink_to(scratch)
     except FileExistsError as error:
         raise HostError(
             "UMB801",
-            f"{path} exists and is not overwritten",
-            "what lies there may be in use, and a key that is lost cannot be made again",
-            "move it away, or ask for overwriting",
+            f"{path} exists and was not overwritten",
+            "it may be in use, and a lost key cannot be recreated",
+            f"mv {path} {path}.old, or pass the option that allows overwriting",
         ) from error
 
 
@@ -85,8 +85,8 @@ def _sync_directory(folder: Path) -> None:
         os.close(descriptor)
 
 
-class Content(Protocol):
-    """A file that is to be; its path is meant below a directory, also where it begins with a slash."""
+class FileToWrite(Protocol):
+    """A file to write. Its path is relative to a directory, even if it begins with a slash."""
 
     @property
     def path(self) -> str: ...
@@ -96,16 +96,16 @@ class Content(Protocol):
     def mode(self) -> int: ...
 
 
-def place_of(folder: Path, file: Content) -> Path:
+def place_of(folder: Path, file: FileToWrite) -> Path:
     return folder / file.path.lstrip("/")
 
 
-def write_all(files: Sequence[Content], folder: Path, removed: Iterable[Path] = ()) -> None:
-    """Write every file to its path below `folder`, then remove what is to go; should a rename fail, all is put back.
+def write_all(files: Sequence[FileToWrite], folder: Path, removed: Iterable[Path] = ()) -> None:
+    """Write every file below `folder`, then delete `removed`; on failure restore everything.
 
-    Raises OSError: the directory cannot be written to; nothing was changed.
+    Raises OSError: the directory is not writable; nothing was changed.
     """
-    # On the same file system in either case, so that a rename is all that is left to do.
+    # On the same file system, so that files can be renamed.
     beside = folder if folder.exists() else make_directory(folder.parent)
     stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=beside))
     try:
@@ -120,7 +120,7 @@ def write_all(files: Sequence[Content], folder: Path, removed: Iterable[Path] = 
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def _move_all(files: Sequence[Content], stage: Path, folder: Path, removed: Iterable[Path]) -> None:
+def _move_all(files: Sequence[FileToWrite], stage: Path, folder: Path, removed: Iterable[Path]) -> None:
     old = make_directory(stage / ".old")
     moved: list[tuple[Path, Path]] = []
     try:

@@ -1,4 +1,4 @@
-"""What machines tell of themselves, whoever runs them: stages read it, labs and virtual machines write it."""
+"""Facts about machines: labs and virtual machines produce them, stages read them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,13 +17,13 @@ class Survey:
     memory_mib: int
     free_disk_gib: int
     programs: Mapping[str, str]
-    """Name -> where it was found; empty text: missing."""
+    """Name -> path; empty: not found."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a program on a node came to."""
+    """Result of a program on a node."""
 
     exit_code: int
     stdout: bytes = field(repr=False)
@@ -35,26 +35,26 @@ class Done:
 
     @property
     def complaint(self) -> str:
-        """The last line that it printed, complaints first."""
+        """The last line of standard error, or of standard output."""
         lines = (self.stderr or self.stdout).decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"it exited with {self.exit_code} and said nothing"
+        return lines[-1] if lines else f"it exited with {self.exit_code} and printed nothing"
 
 
 @dataclass(frozen=True)
 class BackendServer:
-    """One line of the load balancer's own view."""
+    """One server in the load balancer's statistics."""
 
     backend: str
     server: str
     """The node's name."""
     is_up: bool
     check: str
-    """What its last check said, for instance L7OK."""
+    """Result of its last check, e.g. L7OK."""
 
 
 @dataclass(frozen=True)
-class Probe:
-    """One fact about the infrastructure, as seen now."""
+class InfraProbe:
+    """One fact about the infrastructure."""
 
     id: str
     is_right: bool

@@ -1,7 +1,7 @@
-"""The system calls behind namespaces, mounts and privileges that Python 3.11 does not have, by ctypes.
+"""System calls for namespaces, mounts and privileges that Python 3.11 lacks, by ctypes.
 
-Whatever the kernel refuses is an `OSError` that names the call and the path. All of them act on the calling thread
-(privileges, network and UTS namespace) or need a process with one thread only (mount, user and pid namespace).
+Errors are `OSError` with the name of the call and the path. All calls act on the calling thread (privileges, network
+and UTS namespace) or need a single-threaded process (mount, user and pid namespace).
 """
 
 import ctypes
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 PathText = str | os.PathLike[str]
 
 THREAD_NETWORK: Final = Path("/proc/thread-self/ns/net")
-# linux/capability.h: a capability's number is its place here. Names as Kubernetes writes them.
+# linux/capability.h: a capability's number is its index here. Names as in Kubernetes.
 CAPABILITIES: Final = (
     *("CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP"),
     *("LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER"),
@@ -36,7 +36,7 @@ _PR_CAP_AMBIENT: Final = 47
 _PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
 _CAPABILITY_VERSION_3: Final = 0x20080522
 _MNT_DETACH: Final = 2
-# The C library wraps this one since 2022 only; the number is the same on every machine that Debian runs on.
+# glibc has a wrapper only since 2022; the number is the same on all architectures of Debian.
 _SYS_MOUNT_SETATTR: Final = 442
 _AT_FDCWD: Final = -100
 _AT_RECURSIVE: Final = 0x8000
@@ -45,7 +45,7 @@ _MOUNT_ATTR_RDONLY: Final = 1
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-class Mount(IntFlag):
+class MountFlag(IntFlag):
     """MS_ flags of mount(2)."""
 
     NONE = 0
@@ -57,7 +57,7 @@ class Mount(IntFlag):
     PRIVATE = 1 << 18
 
 
-class Kind(IntFlag):
+class NamespaceKind(IntFlag):
     """Kinds of namespaces: CLONE_NEW flags of unshare(2) and setns(2)."""
 
     MOUNT = 0x00020000
@@ -83,29 +83,29 @@ def mount(
     source: PathText | None,
     target: PathText,
     kind: str | None = None,
-    flags: Mount = Mount.NONE,
+    flags: MountFlag = MountFlag.NONE,
     options: str | None = None,
 ) -> None:
-    """Mount as mount(2) does; `kind` is a file system type, `options` are that file system's own."""
+    """Call mount(2); `kind` is the file system type, `options` are for that file system."""
     arguments = (_bytes(source), _bytes(target), _bytes(kind), ctypes.c_ulong(flags), _bytes(options))
     _check("mount", _libc.mount(*arguments), target)
 
 
 def bind(source: PathText, target: PathText, *, is_read_only: bool = False) -> None:
-    """Show `source` at `target` with all that is mounted below.
+    """Bind-mount `source` at `target`, recursively.
 
-    Always recursive: in a user namespace the kernel refuses to uncover what the host had mounted over.
+    In a user namespace the kernel refuses a bind mount that would uncover what the host has mounted over.
     """
-    mount(source, target, flags=Mount.BIND | Mount.RECURSIVE)
+    mount(source, target, flags=MountFlag.BIND | MountFlag.RECURSIVE)
     if is_read_only:
         make_read_only(target)
 
 
 def make_read_only(target: PathText, *, is_recursive: bool = True) -> None:
-    """Forbid writing below a mount, and below all mounts in it.
+    """Make a mount read-only, with all mounts in it.
 
-    By mount_setattr (Linux 5.12), which changes this alone. A remount would have to repeat every flag (nosuid, nodev,
-    noexec) that the host's mount has: a user namespace may not take one of them away.
+    mount_setattr (Linux 5.12) changes only this flag. A remount would have to repeat every flag (nosuid, nodev, noexec)
+    of the host's mount, which a user namespace may not remove.
     """
     attributes = _MountAttributes(_MOUNT_ATTR_RDONLY, 0, 0, 0)
     flags = _AT_RECURSIVE if is_recursive else 0
@@ -116,33 +116,33 @@ def make_read_only(target: PathText, *, is_recursive: bool = True) -> None:
 
 
 def make_private(target: PathText = "/") -> None:
-    """Keep mounts made from here on from showing up in other namespaces, and theirs from showing up here."""
-    mount(None, target, flags=Mount.RECURSIVE | Mount.PRIVATE)
+    """Stop the propagation of mounts to and from other namespaces."""
+    mount(None, target, flags=MountFlag.RECURSIVE | MountFlag.PRIVATE)
 
 
 def unmount(target: PathText, *, is_lazy: bool = False) -> None:
-    """Take the topmost mount away; lazily also one that is still in use, with all that is below it."""
+    """Unmount the topmost mount; lazily also one in use, with all mounts below it."""
     _check("umount2", _libc.umount2(_bytes(target), _MNT_DETACH if is_lazy else 0), target)
 
 
 def pivot_root(new_root: PathText) -> None:
-    """Make a mount point the root of this mount namespace and forget the old root; the working directory is `/`."""
+    """Make a mount point the root of this mount namespace, unmount the old root, and change to `/`."""
     os.chdir(new_root)
-    # Both names being the same stacks the old root on top of the new one, so no folder for it is needed: pivot_root(2).
+    # With equal names the old root is stacked on the new one, so it needs no directory: pivot_root(2).
     _check("pivot_root", _libc.pivot_root(b".", b"."), new_root)
     unmount(".", is_lazy=True)
     os.chdir("/")
 
 
-def unshare(kinds: Kind) -> None:
-    """Leave the namespaces of these kinds for new ones. A new pid namespace begins with the next child."""
+def unshare(kinds: NamespaceKind) -> None:
+    """Move to new namespaces of these kinds. A new pid namespace takes effect for the next child."""
     _check("unshare", _libc.unshare(ctypes.c_int(kinds)))
 
 
-def enter(namespace: PathText | int, kind: Kind) -> None:
-    """Enter a namespace by its file (`/proc/PID/ns/net`, a bind mount of it) or by a descriptor.
+def enter(namespace: PathText | int, kind: NamespaceKind) -> None:
+    """Enter a namespace by its file (`/proc/PID/ns/net` or a bind mount of it) or a descriptor.
 
-    A descriptor of a process (`os.pidfd_open`) enters several kinds at once.
+    With a descriptor of a process (`os.pidfd_open`), `kind` may combine several kinds.
     """
     if isinstance(namespace, int):
         _check("setns", _libc.setns(namespace, ctypes.c_int(kind)))
@@ -155,7 +155,7 @@ def enter(namespace: PathText | int, kind: Kind) -> None:
 
 
 def create_network(path: Path) -> None:
-    """Make a network namespace that lives as long as the mount on `path` does; the caller stays where it is."""
+    """Create a network namespace that exists as long as the mount on `path`; the caller does not enter it."""
     path.touch(exist_ok=False)
     try:
         _in_thread(lambda: _leave_network_at(path))
@@ -165,19 +165,19 @@ def create_network(path: Path) -> None:
 
 
 def remove_network(path: Path) -> None:
-    """Forget a namespace made by `create_network`; it ends with the last process inside."""
+    """Remove the mount of `create_network`; the namespace ends with its last process."""
     unmount(path, is_lazy=True)
     path.unlink()
 
 
 def in_network(path: PathText, call: Callable[[], Result]) -> Result:
-    """Call from inside a network namespace, in a thread of its own: the caller's never leaves its namespace.
+    """Call in a network namespace, on a separate thread: the caller's thread stays in its own.
 
-    Sockets made inside stay there, and files below /proc/sys/net are those of the namespace.
+    Sockets opened there stay in the namespace, and /proc/sys/net shows its settings.
     """
 
     def enter_and_call() -> Result:
-        enter(path, Kind.NETWORK)
+        enter(path, NamespaceKind.NETWORK)
         return call()
 
     return _in_thread(enter_and_call)
@@ -188,12 +188,12 @@ def set_hostname(name: str) -> None:
 
 
 def forbid_new_privileges() -> None:
-    """Make set-user-id bits and file capabilities powerless from here on: no_new_privs."""
+    """Set no_new_privs: set-user-id bits and file capabilities have no effect any more."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
-    """Ask for a signal when the thread that started us ends. It is lost if that one has ended already: look after."""
+    """Get a signal when the parent thread ends. If it has already ended, none comes: check the parent afterwards."""
     _prctl(_PR_SET_PDEATHSIG, int(number))
 
 
@@ -204,10 +204,10 @@ def drop_privileges(
     group: int | None = None,
     groups: Sequence[int] | None = None,
 ) -> None:
-    """Give up all capabilities but those named, for good, and become another user; None leaves an identity as it is.
+    """Drop all capabilities except `keep`, permanently, and change user and groups; None keeps an identity.
 
-    One call, since order matters: shrinking the bounding set and changing users both need capabilities that go last.
-    A user other than 0 has none afterwards: what is kept is what a set-user-id program could regain.
+    One call, because order matters: shrinking the bounding set and changing users need capabilities that go last.
+    A user other than 0 has no capabilities afterwards: `keep` is what a set-user-id program could regain.
 
     Raises ValueError: a capability's name is unknown.
     """
@@ -224,19 +224,19 @@ def drop_privileges(
 
 
 def _leave_network_at(path: Path) -> None:
-    unshare(Kind.NETWORK)
-    mount(THREAD_NETWORK, path, flags=Mount.BIND)
+    unshare(NamespaceKind.NETWORK)
+    mount(THREAD_NETWORK, path, flags=MountFlag.BIND)
 
 
 def _in_thread(call: Callable[[], Result]) -> Result:
-    # One thread for one call, never used again: it would bring the next caller into the namespace it has entered.
+    # A fresh thread per call: a reused one would still be in the namespace that it entered.
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(call).result()
 
 
 def _capability(name: str) -> int:
     if name not in CAPABILITIES:
-        raise ValueError(f"no capability is called {name}")
+        raise ValueError(f"unknown capability {name}")
     return CAPABILITIES.index(name)
 
 
@@ -249,7 +249,7 @@ def _shrink_bounding_set(kept: Collection[int]) -> None:
 
 
 def _knows_capability(number: int) -> bool:
-    # 64 bits are all that the kernel's sets have.
+    # The kernel's sets have 64 bits.
     return number < 64 and _libc.prctl(_PR_CAPBSET_READ, ctypes.c_ulong(number), *_NO_ARGUMENTS) >= 0
 
 
@@ -277,7 +277,7 @@ def _bytes(text: PathText | None) -> bytes | None:
 
 
 def _check(call: str, result: int, path: PathText | None = None) -> None:
-    """Raise what the kernel said; the kind of `OSError` follows from the number (PermissionError, ...)."""
+    """Raise the kernel's error; the errno selects the subclass of `OSError`."""
     if result >= 0:
         return
     number = ctypes.get_errno()

@@ -1,5 +1,5 @@
-"""Child processes with their output in a file: start, wait until ready, stop by pid, and always clean up. Also Ctrl-C,
-a hang-up or a request to end, heard while something can be given back."""
+"""Child processes that log to a file: start, wait until ready, stop, clean up. Also SIGINT, SIGTERM and SIGHUP, delayed
+until cleanup is possible."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """None while it runs; negative: number of the signal that ended it."""
         return self._process.poll()
 
     @property
@@ -47,29 +47,29 @@ class Child:
         self._process.send_signal(number)
 
     def wait(self, timeout_seconds: float) -> int:
-        """Wait for the end and return the exit code. Raises HostError: it still runs."""
+        """Wait for the exit and return its code. Raises HostError: it still runs."""
         try:
             return self._process.wait(timeout_seconds)
         except subprocess.TimeoutExpired as error:
-            raise self._trouble(f"did not end within {timeout_seconds:g} s") from error
+            raise self._trouble(f"did not exit within {timeout_seconds:g} s") from error
 
     def wait_ready(
         self, is_ready: Callable[[], bool], timeout_seconds: float, poll_seconds: float = POLL_SECONDS
     ) -> None:
-        """Ask until the answer is yes; an `OSError` counts as "not yet", since nothing may listen so far.
+        """Poll until `is_ready` returns True; an `OSError` counts as not ready: the port may not listen yet.
 
-        Raises HostError: it ended, or the time did; the last lines of its log are in the message.
+        Raises HostError: the process exited, or the timeout passed; the message holds the last lines of its log.
         """
         deadline = time.monotonic() + timeout_seconds
         while not _answers(is_ready):
             if not self.is_running:
-                raise self._trouble(f"ended with {self.exit_code} before it was ready")
+                raise self._trouble(f"exited with {self.exit_code} before it was ready")
             if time.monotonic() >= deadline:
-                raise self._trouble(f"not ready after {timeout_seconds:g} s")
+                raise self._trouble(f"was not ready after {timeout_seconds:g} s")
             time.sleep(poll_seconds)
 
     def stop(self, timeout_seconds: float = STOP_SECONDS) -> int:
-        """End it by SIGTERM, after the timeout by SIGKILL; return the exit code. Stopping twice is fine."""
+        """Send SIGTERM, after the timeout SIGKILL; return the exit code. Idempotent."""
         if self.is_running:
             self._process.terminate()
             try:
@@ -79,7 +79,7 @@ class Child:
         return self._process.wait()
 
     def kill(self) -> int:
-        """End it at once and return the exit code."""
+        """Send SIGKILL and return the exit code."""
         self._process.kill()
         return self._process.wait()
 
@@ -94,7 +94,7 @@ class Child:
     def _trouble(self, what: str) -> HostError:
         lines = self.log_text().splitlines()[-LOG_LINES_SHOWN:]
         why = " | ".join(line.strip() for line in lines) or "its log is empty"
-        return HostError("UMB802", f"{self.name} (pid {self.pid}) {what}", why, f"read its log: {self.log}")
+        return HostError("UMB802", f"{self.name} (pid {self.pid}) {what}", why, f"tail {self.log}")
 
 
 def start(
@@ -105,11 +105,11 @@ def start(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Child:
-    """Start a program with both outputs appended to `log` (mode 0600: programs print what they should not).
+    """Start a program with both outputs appended to `log` (mode 0600: programs may print secrets).
 
-    It leads a session of its own, so that Ctrl-C in the terminal reaches us alone and we stop it in order.
+    It gets its own session, so that Ctrl-C in the terminal reaches only us and we can stop it in order.
 
-    Raises HostError: there is no such program, or it may not be run.
+    Raises HostError: the program does not exist or is not executable.
     """
     title = name or Path(command[0]).name
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -131,14 +131,14 @@ def start(
 
 
 def run(command: Sequence[str | os.PathLike[str]], timeout_seconds: float, stdin: bytes | None = None) -> str:
-    """Run a program to its end; return what it printed. Raises HostError: no start, a failure, or too slow."""
+    """Run a program and return its standard output. Raises HostError: it did not start, failed or timed out."""
     title = Path(command[0]).name
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_seconds, check=False)
     except OSError as error:
         raise _cannot_start(title, error) from error
     except subprocess.TimeoutExpired as error:
-        raise _failed(command, f"no end after {timeout_seconds:g} s") from error
+        raise _failed(command, f"it still ran after {timeout_seconds:g} s") from error
     if done.returncode != 0:
         raise _failed(command, done.stderr.decode(errors="replace").strip() or f"it exited with {done.returncode}")
     return done.stdout.decode()
@@ -153,7 +153,7 @@ def _answers(is_ready: Callable[[], bool]) -> bool:
 
 def _cannot_start(title: str, error: OSError) -> HostError:
     why = error.strerror or str(error)
-    return HostError("UMB803", f"cannot start {title}", why, f"check that it is installed: command -v {title}")
+    return HostError("UMB803", f"could not start {title}", why, f"check that it is installed: command -v {title}")
 
 
 def _failed(command: Sequence[str | os.PathLike[str]], why: str) -> HostError:
@@ -165,10 +165,10 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """As a context: signals are only remembered. Inside `heard()` the first one raises KeyboardInterrupt.
+    """Context manager that delays signals. Inside `heard()` the first signal raises KeyboardInterrupt.
 
-    One that came while nobody heard it raises when the context ends. Does nothing outside the main thread, which has
-    no signals.
+    A signal outside `heard()` raises at the next `heard()` or when the context ends. Has no effect outside the main
+    thread, which alone gets signals.
     """
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class Interrupts:
             self._is_heard = False
 
     def _come(self, number: int, frame: FrameType | None) -> None:
-        # Deaf again before it raises: the next one must not reach those who clean up after this one.
+        # Delay signals again before raising: the next one must not interrupt the cleanup.
         is_heard, self._is_heard, self._has_come = self._is_heard, False, True
         if is_heard:
             raise KeyboardInterrupt

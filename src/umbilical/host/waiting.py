@@ -1,4 +1,4 @@
-"""Looking until something is so. Whoever waits is told what each look saw, and ends the wait."""
+"""Polls until a condition holds. The caller gets each observation, and decides when to give up."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ Seen = TypeVar("Seen")
 
 
 class NotYet(Exception):
-    """What a look saw instead of what is waited for, in a few words."""
+    """The condition does not hold yet; the message is what was observed instead."""
 
 
 def look_until(
@@ -17,7 +17,7 @@ def look_until(
     poll_seconds: float,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Seen:
-    """Look until it does not raise `NotYet`; `saw` is told its words, and raises when the time is over."""
+    """Call `look` until it does not raise `NotYet`; `saw` gets the message and raises to end the wait."""
     while True:
         try:
             return look()

@@ -16,7 +16,7 @@ from typing import Final
 
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json, make_client
-from umbilical.cluster.objects import CONFIG_MAP, SECRET, Kind
+from umbilical.cluster.objects import CONFIG_MAP, SECRET, ApiKind
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
 from umbilical.fault import HostedError, HostError
 from umbilical.host.files import write_file
@@ -131,7 +131,7 @@ async def fetch_tls(client: ApiClient, namespace: str, purpose: CredentialNames,
     return TlsFiles(files[_CERTIFICATE], files[_KEY], files[names.CA_KEY])
 
 
-async def _object(client: ApiClient, kind: Kind, name: str, namespace: str) -> Json:
+async def _object(client: ApiClient, kind: ApiKind, name: str, namespace: str) -> Json:
     found = await objects.get(client, kind, name, namespace)
     if found is None:
         raise HostedError(
@@ -143,7 +143,7 @@ async def _object(client: ApiClient, kind: Kind, name: str, namespace: str) -> J
     return found
 
 
-def _value(item: Json, kind: Kind, name: str, namespace: str, key: str, decode: Callable[[str], bytes]) -> bytes:
+def _value(item: Json, kind: ApiKind, name: str, namespace: str, key: str, decode: Callable[[str], bytes]) -> bytes:
     value = objects.field(item, "data", key)
     try:
         if isinstance(value, str) and value:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.cluster import objects
-from umbilical.cluster.apply import Applier, Change, Document, KindUnknown, read_document
-from umbilical.cluster.client import Clock, Json, make_client
+from umbilical.cluster.apply import AppliedChange, Applier, KindUnknown, ManifestDocument, read_document
+from umbilical.cluster.client import ClientClock, Json, make_client
 from umbilical.cluster.objects import SECRET
 from umbilical.fault import ApiRefused, HostedError
 from umbilical.hosted.access import BURST, REQUESTS_PER_SECOND
@@ -35,9 +35,9 @@ class ApplyOutcome(Enum):
 
 
 _OF_CHANGE = {
-    Change.CREATED: ApplyOutcome.CREATED,
-    Change.CHANGED: ApplyOutcome.CHANGED,
-    Change.UNCHANGED: ApplyOutcome.UNCHANGED,
+    AppliedChange.CREATED: ApplyOutcome.CREATED,
+    AppliedChange.CHANGED: ApplyOutcome.CHANGED,
+    AppliedChange.UNCHANGED: ApplyOutcome.UNCHANGED,
 }
 
 
@@ -66,7 +66,7 @@ class ApplyOptions:
 async def apply_documents(
     cluster: str,
     kubeconfig: Path,
-    documents: Sequence[Document],
+    documents: Sequence[ManifestDocument],
     options: ApplyOptions,
     report: Report,
 ) -> list[ApplyResult]:
@@ -82,7 +82,7 @@ async def apply_documents(
     return results
 
 
-async def _apply(cluster: str, applier: Applier, document: Document, coming: set[str]) -> ApplyResult:
+async def _apply(cluster: str, applier: Applier, document: ManifestDocument, coming: set[str]) -> ApplyResult:
     subject, namespace = str(document), document.namespace
     try:
         change = await applier.apply(document)
@@ -134,7 +134,7 @@ _NO_OBJECT: Final = frozenset({"Kustomization", "Component"})
 """Kinds for kustomize, which no API serves."""
 
 
-def read_manifests(folder: Path) -> list[Document]:
+def read_manifests(folder: Path) -> list[ManifestDocument]:
     """Read a cluster's objects in the order to apply them. Raises HostedError: there is none, or a file is invalid."""
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
@@ -148,7 +148,7 @@ def read_manifests(folder: Path) -> list[Document]:
     return sorted(found, key=lambda document: _ORDER.index(document.kind) if document.kind in _ORDER else len(_ORDER))
 
 
-def _read(path: Path) -> Iterator[Document]:
+def _read(path: Path) -> Iterator[ManifestDocument]:
     for content in _contents(path):
         if isinstance(content, dict) and content.get("kind") in _NO_OBJECT:
             continue
@@ -196,7 +196,7 @@ class TokenWait:
     seconds: float
     waits: Callable[[], None] = lambda: None
     """Called once, if the token does not exist at first."""
-    clock: Clock = field(default_factory=Clock)
+    clock: ClientClock = field(default_factory=ClientClock)
 
 
 @dataclass(frozen=True)
@@ -211,14 +211,14 @@ class TokenCopy:
     def subject(self) -> str:
         return f"Secret {self.namespace}/{TOKEN_SECRET}"
 
-    def document(self, data: Mapping[str, str]) -> Document:
+    def document(self, data: Mapping[str, str]) -> ManifestDocument:
         """`data` in base64, as in the API. Type Opaque: this cluster does not have the service account."""
         head = {"name": TOKEN_SECRET, "namespace": self.namespace, "labels": dict(self.labels)}
         content = manifest("v1", "Secret", head, type="Opaque", data=dict(data))
-        return Document("v1", "Secret", TOKEN_SECRET, self.namespace, content)
+        return ManifestDocument("v1", "Secret", TOKEN_SECRET, self.namespace, content)
 
 
-def planned_copy(cluster: str, documents: Iterable[Document]) -> TokenCopy | None:
+def planned_copy(cluster: str, documents: Iterable[ManifestDocument]) -> TokenCopy | None:
     """Return the copy's target: the namespace of the kubeconfig that needs it, if there is one."""
     for document in documents:
         if document.kind == "ConfigMap" and document.name == KUBECONFIG_MAP and document.namespace:
@@ -227,7 +227,7 @@ def planned_copy(cluster: str, documents: Iterable[Document]) -> TokenCopy | Non
     return None
 
 
-def has_source(documents: Iterable[Document]) -> bool:
+def has_source(documents: Iterable[ManifestDocument]) -> bool:
     """Return whether the token to copy is among the hosted cluster's objects."""
     return any(str(document) == SOURCE for document in documents)
 

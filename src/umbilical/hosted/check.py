@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
-from umbilical.checks.check import Finding, judge
+from umbilical.checks.check import Finding, run_checks
 from umbilical.dialer.settings import TcpServer
 from umbilical.fault import Fault
 from umbilical.hosted import clusters as gather_management
@@ -28,7 +28,7 @@ Frontends = tuple[TunnelAccess, ...] | Unknown
 
 def check_findings(options: CheckOptions) -> list[Finding]:
     """Gather facts and evaluate the checks; afterwards fetched credentials are deleted and forwarded ports closed."""
-    return judge(CATALOGUE, gather(options))
+    return run_checks(CATALOGUE, gather(options))
 
 
 def gather(options: CheckOptions) -> CheckFacts:

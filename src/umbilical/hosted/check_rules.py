@@ -18,7 +18,7 @@ from umbilical.hosted.facts import (
 )
 from umbilical.hosted.network_policy import opens, selecting
 from umbilical.hosted.objects import names
-from umbilical.pki.judgement import is_signed_by
+from umbilical.pki.validation import is_signed_by
 
 # HyperShift renews with less than this left.
 SHORT: Final = timedelta(days=30)

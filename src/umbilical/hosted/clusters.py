@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json, make_client
-from umbilical.cluster.objects import CONFIG_MAP, DAEMON_SET, POD, SECRET, Kind
+from umbilical.cluster.objects import CONFIG_MAP, DAEMON_SET, POD, SECRET, ApiKind
 from umbilical.dialer.settings import TcpServer, UnixServer
 from umbilical.fault import ClusterError, HostedError
 from umbilical.hosted import servers as health
@@ -33,9 +33,9 @@ from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.pem import BundleError
 from umbilical.tunnel.settings import ServerAddress, TlsFiles
 
-SERVICE: Final = Kind("Service", "/api/v1", "services")
-DEPLOYMENT: Final = Kind("Deployment", "/apis/apps/v1", "deployments")
-NETWORK_POLICY: Final = Kind("NetworkPolicy", "/apis/networking.k8s.io/v1", "networkpolicies")
+SERVICE: Final = ApiKind("Service", "/api/v1", "services")
+DEPLOYMENT: Final = ApiKind("Deployment", "/apis/apps/v1", "deployments")
+NETWORK_POLICY: Final = ApiKind("NetworkPolicy", "/apis/networking.k8s.io/v1", "networkpolicies")
 _BUNDLE_KEYS: Final = {
     Trust.CLIENTS: names.CA_KEY,
     Trust.AGENTS: names.CLUSTER_CA_KEY,
@@ -140,7 +140,7 @@ async def _server_pods(client: ApiClient, namespace: str, services: dict[str, Js
     return [pod for pod in pods if container(pod) is not None]
 
 
-NODE: Final = Kind("Node", "/api/v1", "nodes", is_namespaced=False)
+NODE: Final = ApiKind("Node", "/api/v1", "nodes", is_namespaced=False)
 KUBELET_PORT: Final = 10250
 # A log for each node up to a limit that keeps the check short.
 MAX_LOGS: Final = 100

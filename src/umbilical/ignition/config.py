@@ -1,4 +1,4 @@
-"""An Ignition config as values: its files with their decoded content, its units, and what kind of config it is."""
+"""An Ignition config as values: files with their decoded content, units, and whether it is a pointer config."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SUPPORTED_VERSIONS: Final = ("3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0
 
 @dataclass(frozen=True)
 class File:
-    """One element of storage.files. A field of the wrong type counts as absent here, and as a fault in `faults`."""
+    """One element of storage.files. A field of the wrong type counts as missing; `faults` reports it."""
 
     path: str
     mode: int | None
@@ -28,11 +28,11 @@ class File:
     entry: dict[str, Any]
 
     def content(self) -> bytes:
-        """Decode, decompress and check the content that the entry itself carries."""
+        """Decode, decompress and check the content of the entry."""
         if self.source is None:
             raise self._fault("it has no contents.source")
         if not is_data_url(self.source):
-            raise self._fault(f"its content is fetched at boot ({self.source.partition(':')[0]}:), not carried here")
+            raise self._fault(f"its content is fetched at boot ({self.source.partition(':')[0]}:), not in the config")
         try:
             content = self._decompress(parse_data_url(self.source).content)
             self._check_hash(content)
@@ -50,20 +50,20 @@ class File:
         if self.compression == "":
             return payload
         if self.compression != "gzip":
-            raise self._fault(f"its compression {self.compression!r} is not known")
+            raise self._fault(f"its compression {self.compression!r} is unknown")
         return gunzip(payload)
 
     def _check_hash(self, content: bytes) -> None:
         if self.hash is not None and self.hash.lower() != hash_like(self.hash, content):
-            raise self._fault(f"it does not have the hash that verification.hash says ({self.hash[:14]}...)")
+            raise self._fault(f"its hash differs from verification.hash ({self.hash[:14]}...)")
 
     def _fault(self, why: str) -> IgnitionError:
-        remedy = "make the installer write the config again"
-        return IgnitionError("UMB142", f"the content of {self.path} cannot be read", why, remedy)
+        remedy = "create the config again with the installer"
+        return IgnitionError("UMB142", f"could not read the content of {self.path}", why, remedy)
 
 
 @dataclass(frozen=True)
-class Unit:
+class IgnitionUnit:
     name: str
     contents: str | None
     enabled: bool | None
@@ -75,13 +75,13 @@ class Unit:
 class Config:
     version: str
     files: tuple[File, ...]
-    units: tuple[Unit, ...]
+    units: tuple[IgnitionUnit, ...]
     is_pointer: bool
-    """Another config, fetched at boot, replaces this one or is merged into it."""
+    """Ignition fetches another config at boot, which replaces this one or is merged into it."""
     value: dict[str, Any]
 
     def file(self, path: str) -> File | None:
-        """Return the first entry of this path."""
+        """Return the first entry with this path."""
         return next((file for file in self.files if file.path == path), None)
 
     def files_at(self, path: str) -> list[File]:
@@ -104,19 +104,19 @@ def config_of(value: dict[str, Any]) -> Config:
 def check_version(config: Config) -> None:
     if config.version in SUPPORTED_VERSIONS:
         return
-    why = f"its version is {config.version[:40]!r}; {SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]} are known"
+    why = f"its version is {config.version[:40]!r}; {SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]} are supported"
     raise IgnitionError(
         "UMB141",
-        "this Ignition version is not supported",
+        "could not use the Ignition config: unsupported version",
         why,
-        "use a config that an installer of OpenShift 4.6 or newer wrote",
+        "use a config from an installer of OpenShift 4.6 or newer",
     )
 
 
 def faults(config: Config) -> list[str]:
-    """Tell what Ignition would refuse at boot, one line each; empty when the config may be written.
+    """Return what Ignition would refuse at boot, one line each; empty for a valid config.
 
-    Hashes and gzip are checked too, which Ignition's own validation leaves to the boot.
+    Includes hashes and gzip, which Ignition's own validation does not check before boot.
     """
     found = list(structure_faults(config.value))
     if config.version not in SUPPORTED_VERSIONS:
@@ -147,7 +147,7 @@ def file_of(entry: dict[str, Any]) -> File:
         user=_string(_object(entry, "user"), "name"),
         group=_string(_object(entry, "group"), "name"),
         overwrite=_boolean(entry, "overwrite"),
-        # Ignition takes an empty source for an absent one.
+        # Ignition treats an empty source as missing.
         source=_string(contents, "source") or None,
         compression=_string(contents, "compression") or "",
         hash=_string(_object(contents, "verification"), "hash"),
@@ -155,9 +155,9 @@ def file_of(entry: dict[str, Any]) -> File:
     )
 
 
-def _unit(entry: dict[str, Any]) -> Unit:
+def _unit(entry: dict[str, Any]) -> IgnitionUnit:
     dropins = {_string(dropin, "name") or "": _string(dropin, "contents") or "" for dropin in objects(entry, "dropins")}
-    return Unit(
+    return IgnitionUnit(
         name=_string(entry, "name") or "",
         contents=_string(entry, "contents"),
         enabled=_boolean(entry, "enabled"),
@@ -168,7 +168,7 @@ def _unit(entry: dict[str, Any]) -> Unit:
 
 def _is_pointer(ignition: Mapping[str, Any]) -> bool:
     parent = _object(ignition, "config")
-    # An empty object is what encoding/json leaves of an absent one.
+    # Go's encoding/json writes a missing object as an empty one.
     return any(_string(resource, "source") for resource in [_object(parent, "replace"), *objects(parent, "merge")])
 
 

@@ -1,5 +1,5 @@
-"""Data URLs (RFC 2397), as Ignition's own parser takes them, and what lies between one and a file's content: gzip with
-a bound. What Ignition refuses at boot is refused here."""
+"""Data URLs (RFC 2397) with the rules of Ignition's parser, hashes, and gzip with a size limit. Refuses what Ignition
+refuses at boot."""
 
 import binascii
 import hashlib
@@ -12,13 +12,13 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from umbilical.fault import IgnitionError
 
 TEXT_MEDIA_TYPE: Final = "text/plain;charset=utf-8"
-"""What the installer writes for everything that looks like text."""
+"""What the installer writes for text."""
 
 _SCHEME: Final = "data:"
 _BASE64_MARK: Final = ";base64"
-# RFC 2045's token: printable ASCII without the delimiters.
+# RFC 2045 token: printable ASCII without the delimiters.
 _TOKEN_CHARACTER: Final = r"[!#$%&'*+\-.0-9A-Z^_`a-z{|}~]"
-# Ignition's parser looks at the beginning of a type only, so `textual/x` passes and `font/woff` does not.
+# Ignition's parser checks only the beginning of a type: `textual/x` passes, `font/woff` does not.
 _TYPE: Final = rf"(?:[xX]-|text|image|audio|video|application|message|multipart){_TOKEN_CHARACTER}*"
 _VALUE: Final = r"(?:[!#$&'*+\-.0-9A-Z^_`a-z{|}~]|%[0-9A-Fa-f]{2})+"
 _QUOTED: Final = r'"(?:[^"\\\x00-\x1f\x7f-\U0010ffff]|\\[abfnrtv\\"])*"'
@@ -28,14 +28,14 @@ _HEADER: Final = re.compile(
 )
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*+={0,2}")
 _PERCENT_ENCODED: Final = re.compile(r"(?:[!$&-;=?-Z_a-z~]++|%[0-9A-Fa-f]{2})*+")
-# RFC 2396's unreserved characters: what Butane leaves as they are, so that its URLs come back the same.
+# Unreserved characters of RFC 2396, which Butane does not escape: its URLs are kept unchanged.
 _UNESCAPED: Final = "-_.!~*'()"
 
 
 @dataclass(frozen=True)
 class DataUrl:
     media_type: str
-    """With its parameters, as written; empty means text/plain;charset=US-ASCII."""
+    """With parameters, as written; empty means text/plain;charset=US-ASCII."""
     is_base64: bool
     content: bytes
 
@@ -59,14 +59,14 @@ def parse_data_url(text: str) -> DataUrl:
 
 
 def format_data_url(content: bytes, media_type: str = TEXT_MEDIA_TYPE) -> str:
-    """Encode by base64, as the installer does."""
+    """Encode as base64, like the installer."""
     return f"{_SCHEME}{media_type}{_BASE64_MARK},{binascii.b2a_base64(content, newline=False).decode('ascii')}"
 
 
 def _decode_base64(payload: str) -> bytes:
-    # binascii's own strict mode lets padding behind a whole group pass, and Ignition stops the boot for it.
+    # binascii's strict mode accepts padding after a complete group; Ignition does not.
     if len(payload) % 4 or _BASE64.fullmatch(payload) is None:
-        raise _undecodable("its base64 is broken: a foreign character, or padding that is missing or misplaced")
+        raise _undecodable("its base64 is invalid: a wrong character, or missing or misplaced padding")
     return binascii.a2b_base64(payload)
 
 
@@ -85,28 +85,27 @@ def _fault_of_header(text: str) -> str:
 
 
 def _undecodable(why: str) -> IgnitionError:
-    # The payload itself is never shown: it may be a key.
-    return IgnitionError("UMB142", "a data URL cannot be decoded", why, "make the installer write the config again")
+    # The message never holds the payload: it may be a key.
+    return IgnitionError("UMB142", "could not decode a data URL", why, "create the config again with the installer")
 
 
-# A kilobyte of gzip can grow to a megabyte.
+# gzip can expand a thousandfold.
 MAX_FILE_BYTES: Final = 64 << 20
 HASH_KINDS: Final = ("sha512", "sha256")
 _GZIP_WINDOW: Final = 31
 
 
 def hash_like(pattern: str, content: bytes) -> str:
-    """Hash by the kind that `pattern` ("sha512-...") names."""
+    """Hash with the algorithm of `pattern` ("sha512-...")."""
     kind = pattern.partition("-")[0]
     if kind not in HASH_KINDS:
-        raise IgnitionError(
-            "UMB142", "a content hash cannot be checked", f"its kind {kind[:20]!r} is not known", "use sha512 or sha256"
-        )
+        why = f"its algorithm {kind[:20]!r} is unknown"
+        raise IgnitionError("UMB142", "could not check the hash of a file", why, "use sha512 or sha256")
     return f"{kind}-{hashlib.new(kind, content).hexdigest()}"
 
 
 def gunzip(payload: bytes) -> bytes:
-    """Decompress all members; nothing may follow them."""
+    """Decompress all members; trailing data is an error."""
     parts: list[bytes] = []
     room = MAX_FILE_BYTES
     while payload or not parts:
@@ -117,22 +116,22 @@ def gunzip(payload: bytes) -> bytes:
             raise _broken_gzip(str(fault)) from None
         room -= len(parts[-1])
         if room < 0:
-            raise _broken_gzip(f"it grows past {MAX_FILE_BYTES} bytes")
+            raise _broken_gzip(f"it expands to more than {MAX_FILE_BYTES} bytes")
         if not member.eof:
-            raise _broken_gzip("it ends in the middle")
+            raise _broken_gzip("it is truncated")
         payload = member.unused_data
     return b"".join(parts)
 
 
 def gzip(content: bytes) -> bytes:
-    """Compress without a time stamp: the same content gives the same bytes, today and tomorrow."""
+    """Compress without a time stamp, so that equal content gives equal bytes."""
     deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflate.compress(content) + deflate.flush()
     trailer = zlib.crc32(content).to_bytes(4, "little") + (len(content) & 0xFFFFFFFF).to_bytes(4, "little")
-    # RFC 1952: no flags, no time, "best compression", unknown system.
+    # RFC 1952: no flags, no time, best compression, unknown system.
     return b"\x1f\x8b\x08\x00" + bytes(4) + b"\x02\xff" + body + trailer
 
 
 def _broken_gzip(why: str) -> IgnitionError:
-    remedy = "make the installer write the config again"
-    return IgnitionError("UMB142", "a gzip payload cannot be read", f"its gzip is broken: {why}", remedy)
+    remedy = "create the config again with the installer"
+    return IgnitionError("UMB142", "could not decompress a file", f"its gzip is broken: {why}", remedy)

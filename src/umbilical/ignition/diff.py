@@ -1,5 +1,5 @@
-"""What two configs say differently: files by their decoded content, units, owners and modes. What must not be shown on
-a screen or in a log is guessed by name and content, and told by its size alone."""
+"""Differences between two configs: decoded content of files, units, owners and modes. Secrets are guessed by name and
+content; only their size may be shown."""
 
 import difflib
 import hashlib
@@ -19,10 +19,10 @@ _SECRET_CONTENT: Final = re.compile(
     rb"PRIVATE KEY-----"
     rb"|client-key-data|pullSecret"
     rb'|"auths?"\s*:'
-    # A JSON Web Token begins so, whatever is in it.
+    # Beginning of every JSON Web Token.
     rb"|eyJhbGciOi"
     rb"""|^[ \t\-{]*["']?kind["']?\s*:\s*["']?Secret\b"""
-    # In one-line JSON the kind may stand anywhere.
+    # In one-line JSON the kind may be anywhere.
     rb'|"kind"\s*:\s*"Secret"',
     re.MULTILINE,
 )
@@ -40,7 +40,7 @@ def is_secret_field(place: str, value: Any) -> bool:
 
 
 def _holds_secret(value: Any) -> bool:
-    """Look into the strings of a JSON value: a signed URL is a key as well, until it expires."""
+    """Search the strings of a JSON value; a signed URL is a secret too."""
     if isinstance(value, dict):
         return any(is_secret_field(str(key), member) for key, member in value.items())
     if isinstance(value, list):
@@ -52,13 +52,13 @@ def _is_opaque(text: str) -> bool:
     return text.startswith("data:") or ("?" in text and _REMOTE.match(text) is not None)
 
 
-Kind = Literal["file", "unit", "field"]
-Change = Literal["added", "removed", "changed"]
+EntryKind = Literal["file", "unit", "field"]
+ChangeKind = Literal["added", "removed", "changed"]
 
-# difflib's time grows with the square of the lines; bootkube.sh has some 700.
+# difflib takes quadratic time; bootkube.sh has about 700 lines.
 _MAX_COMPARED_LINES: Final = 20_000
 _MAX_COMPARED_BYTES: Final = 1 << 20
-# JSON can spell half a surrogate pair, which UTF-8 cannot.
+# JSON can hold lone surrogates, which UTF-8 cannot encode.
 _LENIENT: Final = ("utf-8", "surrogatepass")
 _CONTROL: Final = frozenset(map(chr, (*range(32), *range(127, 160)))) - frozenset("\t\n\r")
 
@@ -74,13 +74,13 @@ class FieldChange:
 @dataclass(frozen=True)
 class ContentChange:
     name: str
-    """Which content of the file or unit: "contents", "append[0]", or a drop-in's name."""
+    """Part of the file or unit: "contents", "append[0]", or the name of a drop-in."""
     old: bytes | None
     new: bytes | None
     is_secret: bool = False
 
     def lines(self) -> list[str] | None:
-        """Compare line by line, as `diff -u` writes it; None when a side is no text, or too long for it."""
+        """Return a unified diff; None if a side is not text or too long."""
         old, new = _text_lines(self.old), _text_lines(self.new)
         if old is None or new is None:
             return None
@@ -89,10 +89,10 @@ class ContentChange:
 
 @dataclass(frozen=True)
 class Difference:
-    kind: Kind
+    kind: EntryKind
     place: str
-    """A path, a unit's name, or a JSON path."""
-    change: Change
+    """Path of a file, name of a unit, or JSON path."""
+    change: ChangeKind
     fields: tuple[FieldChange, ...] = ()
     contents: tuple[ContentChange, ...] = ()
 
@@ -110,7 +110,7 @@ def digest(content: bytes) -> str:
 
 
 def normalized(value: Any) -> Any:
-    """Leave out what means nothing: null, and objects and lists with nothing in them."""
+    """Remove null, empty objects and empty lists."""
     if isinstance(value, dict):
         members = {key: normalized(member) for key, member in value.items()}
         return {key: member for key, member in members.items() if member not in (None, {}, [])}
@@ -129,7 +129,7 @@ def _units(config: Config) -> list[dict[str, Any]]:
 
 
 def _by_name(entries: list[dict[str, Any]], key: str) -> dict[tuple[str, int], dict[str, Any]]:
-    """Name each entry; one that stands twice has a number as well, so that a broken config can be compared."""
+    """Key entries by name and number, so that a config with duplicates can be compared."""
     seen: defaultdict[str, int] = defaultdict(int)
     named: dict[tuple[str, int], dict[str, Any]] = {}
     for entry in entries:
@@ -150,7 +150,7 @@ def _rest(config: Config) -> Any:
 
 
 def _compare_entries(
-    kind: Kind, old: Mapping[tuple[str, int], dict[str, Any]], new: Mapping[tuple[str, int], dict[str, Any]]
+    kind: EntryKind, old: Mapping[tuple[str, int], dict[str, Any]], new: Mapping[tuple[str, int], dict[str, Any]]
 ) -> Iterator[Difference]:
     for key in [*old, *(key for key in new if key not in old)]:
         name, number = key
@@ -163,14 +163,14 @@ def _compare_entries(
             yield Difference(kind, place, _change(before, after), tuple(fields), tuple(contents))
 
 
-def _change(before: Any, after: Any) -> Change:
+def _change(before: Any, after: Any) -> ChangeKind:
     if before is None:
         return "added"
     return "removed" if after is None else "changed"
 
 
 def _parts(
-    kind: Kind, name: str, before: dict[str, Any], after: dict[str, Any]
+    kind: EntryKind, name: str, before: dict[str, Any], after: dict[str, Any]
 ) -> tuple[list[FieldChange], list[ContentChange]]:
     split = _split_file if kind == "file" else _split_unit
     old_fields, old_contents = split(before)
@@ -192,7 +192,7 @@ def _compare_fields(old: dict[str, Any], new: dict[str, Any]) -> Iterator[FieldC
 
 
 def _split_file(entry: dict[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Part an entry into plain fields and decoded contents; what cannot be decoded stays a field."""
+    """Split an entry into plain fields and decoded contents; undecodable content stays a field."""
     fields = {key: value for key, value in normalized(entry).items() if key not in ("path", "contents", "append")}
     contents: dict[str, bytes] = {}
     appended = [(f"append[{index}]", resource) for index, resource in enumerate(objects(entry, "append"))]
@@ -236,7 +236,7 @@ def _compare_values(place: str, old: Any, new: Any) -> Iterator[Difference]:
 
 
 def _is_object(value: Any, other: Any) -> bool:
-    """An object beside an absent one is told by its members: the place is then as exact as it can be."""
+    """An added or removed object is compared by member, for exact JSON paths."""
     return isinstance(value, dict) and (other is None or isinstance(other, dict))
 
 
@@ -251,10 +251,10 @@ def _text_lines(content: bytes | None) -> list[str] | None:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
         return None
-    # A terminal would obey control characters.
+    # Control characters could affect the terminal.
     if len(content) > _MAX_COMPARED_BYTES or not _CONTROL.isdisjoint(text):
         return None
     lines = text.removesuffix("\n").replace("\r", "^M").split("\n")
     if not text.endswith("\n"):
-        lines[-1] += " (no line break at the end)"
+        lines[-1] += " (no newline at end of file)"
     return lines if len(lines) <= _MAX_COMPARED_LINES else None

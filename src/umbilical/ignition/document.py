@@ -1,6 +1,6 @@
-"""A config as the bytes it was written in, and edits that leave every byte alone that they are not about.
+"""A config as its original bytes, and edits that keep all other bytes.
 
-Formatting, key order, escapes and unknown fields stay: the installer's own code and the user's eyes read the rest.
+Formatting, key order, escapes and unknown fields stay unchanged.
 """
 
 import json
@@ -11,13 +11,13 @@ from typing import Any, Final
 from umbilical.fault import IgnitionError
 from umbilical.ignition.config import Config, File, config_of
 from umbilical.ignition.data_url import DataUrl, gzip, hash_like, is_data_url, parse_data_url
-from umbilical.ignition.json_text import Place, Span, decode_text, elements, members, parse_object
+from umbilical.ignition.json_text import LocatedValue, Span, decode_text, elements, members, parse_object
 
 _COMPACT: Final = (",", ":")
 
 
-class Document:
-    """Immutable: every edit gives another document, whose config was read anew."""
+class IgnitionDocument:
+    """Immutable: every edit returns a new document with a newly parsed config."""
 
     def __init__(self, content: bytes) -> None:
         self.content: Final = content
@@ -25,14 +25,14 @@ class Document:
         self.config: Final[Config] = config_of(parse_object(self._text))
 
     def entry_text(self, path: str) -> str:
-        """Return the file's element of storage.files as it is written."""
+        """Return the text of the file's element in storage.files."""
         start, end = self._entry(path).span
         return self._text[start:end]
 
-    def with_content(self, path: str, content: bytes) -> "Document":
-        """Give the file another content, in the encoding it has; its hash, if it has one, follows.
+    def with_content(self, path: str, content: bytes) -> "IgnitionDocument":
+        """Replace the content of a file, and its hash if it has one.
 
-        Base64 keeps its media type, percent-encoding stays percent-encoding, gzip stays gzip.
+        The encoding stays: base64 with its media type, percent-encoding, gzip.
         """
         entry = self._entry(path)
         file = self.config.files_at(path)[0]
@@ -43,15 +43,15 @@ class Document:
         edits = [self._source_edit(contents, file, content), *self._hash_edit(contents, file, content)]
         return self._edited(edits)
 
-    def with_entry_text(self, path: str, text: str) -> "Document":
-        """Put another text in place of the file's element; it must be an entry of the same path."""
-        # A lone surrogate could not be written.
+    def with_entry_text(self, path: str, text: str) -> "IgnitionDocument":
+        """Replace the text of the file's element; the new one must have the same path."""
+        # Rejects lone surrogates, which cannot be written.
         if parse_object(decode_text(text.encode("utf-8", "surrogatepass"))).get("path") != path:
-            raise _uneditable(path, "the text to put in its place is an entry of another path")
+            raise _uneditable(path, "the replacement is an entry with another path")
         return self._edited([(self._entry(path).span, text)])
 
-    def with_files(self, entries: Sequence[Mapping[str, Any]]) -> "Document":
-        """Append entries behind the last of storage.files, as compact JSON."""
+    def with_files(self, entries: Sequence[Mapping[str, Any]]) -> "IgnitionDocument":
+        """Append entries to storage.files as compact JSON."""
         self._check_new([str(entry.get("path", "")) for entry in entries])
         if not entries:
             return self
@@ -62,15 +62,15 @@ class Document:
         end = self._places[-1].span.end
         return self._edited([(Span(end, end), "," + added)])
 
-    def without_files(self, paths: Collection[str]) -> "Document":
-        """Take out the entries of these paths, which must be there; undoes `with_files` exactly."""
+    def without_files(self, paths: Collection[str]) -> "IgnitionDocument":
+        """Remove the entries with these paths, which must exist; the exact inverse of `with_files`."""
         for path in paths:
             self._entry(path)
         removed = [_path_of(place) in paths for place in self._places]
         return self._edited([(span, "") for span in _gaps([place.span for place in self._places], removed)])
 
     @cached_property
-    def _files(self) -> Place:
+    def _files(self) -> LocatedValue:
         root = members(self._text, self._text.index("{"))
         storage = root.get("storage")
         files = (
@@ -83,13 +83,13 @@ class Document:
         return files
 
     @cached_property
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[LocatedValue]:
         return elements(self._text, self._files.span.start)
 
-    def _entry(self, path: str) -> Place:
+    def _entry(self, path: str) -> LocatedValue:
         found = [place for place in self._places if _path_of(place) == path]
         if len(found) != 1:
-            raise _uneditable(path, f"storage.files has {len(found)} entries of this path; one is needed")
+            raise _uneditable(path, f"storage.files has {len(found)} entries with this path, expected 1")
         return found[0]
 
     def _source_edit(self, contents: Span, file: File, content: bytes) -> tuple[Span, str]:
@@ -108,19 +108,19 @@ class Document:
         present = {_path_of(place) for place in self._places}
         for index, path in enumerate(paths):
             if path in present or path in paths[:index]:
-                raise _uneditable(path, "storage.files would have two entries of this path, which Ignition refuses")
+                raise _uneditable(path, "storage.files would have two entries with this path, which Ignition refuses")
 
-    def _edited(self, edits: list[tuple[Span, str]]) -> "Document":
+    def _edited(self, edits: list[tuple[Span, str]]) -> "IgnitionDocument":
         parts: list[str] = []
         position = 0
         for (start, end), replacement in sorted(edits):
             parts += (self._text[position:start], replacement)
             position = end
-        return Document("".join([*parts, self._text[position:]]).encode("utf-8"))
+        return IgnitionDocument("".join([*parts, self._text[position:]]).encode("utf-8"))
 
 
 def _gaps(spans: list[Span], removed: list[bool]) -> list[Span]:
-    """Say what to cut: with each run of removed elements goes the comma before it, or behind it at the front."""
+    """Return the spans to cut: removed elements with the comma before them, or after them at the front."""
     cuts: list[Span] = []
     for index, span in enumerate(spans):
         if not removed[index]:
@@ -134,7 +134,7 @@ def _gaps(spans: list[Span], removed: list[bool]) -> list[Span]:
     return cuts
 
 
-def _path_of(place: Place) -> str | None:
+def _path_of(place: LocatedValue) -> str | None:
     path = place.value.get("path") if isinstance(place.value, dict) else None
     return path if isinstance(path, str) else None
 
@@ -143,10 +143,9 @@ def _check_editable(file: File) -> None:
     if file.source is None:
         raise _uneditable(file.path, "it has no contents.source (it appends, or is empty)")
     if not is_data_url(file.source):
-        raise _uneditable(
-            file.path, f"its content is fetched at boot ({file.source.partition(':')[0]}:), not carried here"
-        )
+        scheme = file.source.partition(":")[0]
+        raise _uneditable(file.path, f"its content is fetched at boot ({scheme}:), not in the config")
 
 
 def _uneditable(path: str, why: str) -> IgnitionError:
-    return IgnitionError("UMB143", f"{path} cannot be edited", why, "use the config as the installer wrote it")
+    return IgnitionError("UMB143", f"could not edit {path}", why, "use the unchanged config of the installer")

@@ -1,4 +1,4 @@
-"""JSON as text with places: where each member and element lies, found by the C scanner of the standard library."""
+"""JSON text with positions: the span of each member and element, found with the C scanner of the standard library."""
 
 import re
 from json import JSONDecoder
@@ -6,31 +6,31 @@ from typing import Any, Final, NamedTuple
 
 from umbilical.fault import IgnitionError
 
-# An installer's config is 0.3 to 5 MB; the rest is room for embedded images, and an end for accidents.
+# An installer's config has 0.3 to 5 MB; the rest leaves room for embedded images.
 MAX_CONFIG_BYTES: Final = 64 << 20
-# Ignition's deepest field lies 8 levels down.
+# Ignition's deepest field is at level 8.
 MAX_DEPTH: Final = 100
-# Python refuses to convert more than 4300 digits, for the time it takes.
+# Python refuses to convert more than 4300 digits.
 _MAX_DIGITS: Final = 4000
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
 class Span(NamedTuple):
-    """Where a value lies in the text: from its first character to behind its last."""
+    """Position of a value in the text; `end` is exclusive."""
 
     start: int
     end: int
 
 
-class Place(NamedTuple):
+class LocatedValue(NamedTuple):
     span: Span
     value: Any
 
 
 def decode_text(content: bytes) -> str:
     if len(content) > MAX_CONFIG_BYTES:
-        raise not_ignition(f"it has {len(content)} bytes; {MAX_CONFIG_BYTES} are the limit")
+        raise not_ignition(f"it has {len(content)} bytes; the limit is {MAX_CONFIG_BYTES}")
     if content.startswith(_BYTE_ORDER_MARK):
         raise not_ignition("it begins with a byte order mark, which Ignition refuses")
     try:
@@ -40,7 +40,7 @@ def decode_text(content: bytes) -> str:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Read a whole text that must be one JSON object."""
+    """Parse a text that must be one JSON object."""
     try:
         value = _DECODER.decode(text)
     except ValueError as fault:
@@ -53,22 +53,22 @@ def parse_object(text: str) -> dict[str, Any]:
     return value
 
 
-def members(text: str, start: int) -> dict[str, Place]:
-    """Locate the members of the object at `start`, which `parse_object` has read before."""
-    found: dict[str, Place] = {}
+def members(text: str, start: int) -> dict[str, LocatedValue]:
+    """Locate the members of the object at `start`, after `parse_object` has parsed the text."""
+    found: dict[str, LocatedValue] = {}
     position = _skip(text, start + 1)
     while text[position] != "}":
         key, position = _DECODER.raw_decode(text, position)
         if key in found:
-            raise not_ignition(f"the key {key!r} stands twice in one object, and readers differ on which counts")
+            raise not_ignition(f"the key {key!r} is twice in one object, and parsers differ on which one counts")
         found[key] = _place(text, _skip(text, _skip(text, position) + 1))
         position = _next(text, found[key].span.end)
     return found
 
 
-def elements(text: str, start: int) -> list[Place]:
+def elements(text: str, start: int) -> list[LocatedValue]:
     """Locate the elements of the array at `start`."""
-    found: list[Place] = []
+    found: list[LocatedValue] = []
     position = _skip(text, start + 1)
     while text[position] != "]":
         found.append(_place(text, position))
@@ -77,15 +77,15 @@ def elements(text: str, start: int) -> list[Place]:
 
 
 def not_ignition(why: str) -> IgnitionError:
-    return IgnitionError("UMB140", "this is no Ignition config", why, "give the .ign file as the installer wrote it")
+    return IgnitionError("UMB140", "the file is not an Ignition config", why, "pass the .ign file of the installer")
 
 
 _TOO_DEEP: Final = f"it is nested deeper than {MAX_DEPTH} levels"
 
 
-def _place(text: str, start: int) -> Place:
+def _place(text: str, start: int) -> LocatedValue:
     value, end = _DECODER.raw_decode(text, start)
-    return Place(Span(start, end), value)
+    return LocatedValue(Span(start, end), value)
 
 
 def _skip(text: str, position: int) -> int:
@@ -94,7 +94,7 @@ def _skip(text: str, position: int) -> int:
 
 
 def _next(text: str, position: int) -> int:
-    """Go on behind a value: over the comma if there is one."""
+    """Skip spaces and a comma after a value."""
     position = _skip(text, position)
     return _skip(text, position + 1) if text[position] == "," else position
 
@@ -120,7 +120,7 @@ def _parse_integer(digits: str) -> int:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 _DECODER: Final = JSONDecoder(parse_int=_parse_integer, parse_constant=_refuse_constant)

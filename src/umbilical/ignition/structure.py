@@ -1,6 +1,6 @@
-"""Laws that a config can break while it still is JSON: those of Ignition's own validation that concern files and units.
+"""The rules of Ignition's validation for files and units.
 
-Not judged here, as nothing of ours writes them: disks, file systems, users, and the inside of unit files.
+Not checked, because we do not write them: disks, file systems, users, and the content of unit files.
 """
 
 import posixpath
@@ -20,7 +20,7 @@ _UNIT_EXTENSIONS: Final = frozenset(
         ".slice", ".scope",
     }
 )  # fmt: skip
-# The minor version of the spec that brought each.
+# The minor version of the spec that introduced each.
 _SCHEMES: Final = {"data": 0, "http": 0, "https": 0, "tftp": 0, "s3": 0, "gs": 2, "arn": 4}
 _HASH_LENGTHS: Final = {"sha512": (128, 0), "sha256": (64, 1)}
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -29,7 +29,7 @@ _TYPE_NAMES: Final = {str: "a string", int: "an integer", bool: "true or false",
 
 
 class _Node(NamedTuple):
-    """A file, directory or link, and what to call it in a fault."""
+    """A file, directory or link, with a label for messages."""
 
     kind: str
     label: str
@@ -41,7 +41,7 @@ class _Node(NamedTuple):
 
 
 def structure_faults(value: Mapping[str, Any]) -> Iterator[str]:
-    """Tell every fault in a line of its own, beginning with the place."""
+    """Yield one line per fault, beginning with the path."""
     minor = _minor_version(value)
     storage, systemd = value.get("storage"), value.get("systemd")
     yield from _type_faults("storage", value, {"storage": dict})
@@ -88,16 +88,16 @@ def _list_faults(place: str, parent: Any, keys: tuple[str, ...]) -> Iterator[str
         value = parent.get(key)
         for index, element in enumerate(value if isinstance(value, list) else []):
             if not isinstance(element, dict):
-                yield f"{place}.{key}[{index}]: an object is needed"
+                yield f"{place}.{key}[{index}]: must be an object"
 
 
 def _type_faults(place: str, parent: Mapping[str, Any], types: Mapping[str, type]) -> Iterator[str]:
-    """Null is absent, for every field of the format."""
+    """Null counts as missing."""
     for key, expected in types.items():
         value = parent.get(key)
         if value is None:
             continue
-        # JSON's true is no integer, Python's is.
+        # bool is a subclass of int in Python.
         is_right = isinstance(value, expected) and not (expected is int and isinstance(value, bool))
         if not is_right or (expected is int and value not in _INT64):
             yield f"{place}: {key} must be {_TYPE_NAMES[expected]}"
@@ -120,9 +120,9 @@ def _path_faults(node: _Node) -> Iterator[str]:
         yield f"{node.label}: it has no path"
     elif not node.path.startswith("/"):
         yield f"{node.label}: the path is not absolute"
-    # normpath keeps two leading slashes, for which POSIX has a meaning and Ignition has none.
+    # normpath keeps two leading slashes, a POSIX rule that Ignition does not have.
     elif posixpath.normpath(node.path) != node.path or node.path.startswith("//"):
-        yield f"{node.label}: the path is not in its shortest form"
+        yield f"{node.label}: the path is not normalized"
 
 
 def _owner_faults(label: str, owner: Any) -> Iterator[str]:
@@ -172,7 +172,7 @@ def _source_faults(label: str, source: str, minor: int) -> Iterator[str]:
     match = _SCHEME.match(source)
     scheme = match[1].lower() if match else ""
     if _SCHEMES.get(scheme, minor + 1) > minor:
-        yield f"{label}: its scheme is not one of this version's"
+        yield f"{label}: its scheme is not in this version of the spec"
     elif scheme == "data":
         try:
             parse_data_url(source)
@@ -184,9 +184,9 @@ def _hash_faults(label: str, digest: Any, minor: int) -> Iterator[str]:
     kind, _, digits = digest.partition("-") if isinstance(digest, str) else ("", "", "")
     length, since = _HASH_LENGTHS.get(kind, (0, 0))
     if length == 0 or since > minor:
-        yield f"{label}: its kind is not one of this version's"
+        yield f"{label}: its algorithm is not in this version of the spec"
     elif len(digits) != length:
-        yield f"{label}: {kind} has {length} hex digits, this has {len(digits)}"
+        yield f"{label}: {kind} has {length} hex digits, not {len(digits)}"
 
 
 def _path_conflicts(nodes: list[_Node], unit_paths: set[str]) -> Iterator[str]:
@@ -194,16 +194,16 @@ def _path_conflicts(nodes: list[_Node], unit_paths: set[str]) -> Iterator[str]:
     seen: set[str] = set()
     for node in nodes:
         if node.path in seen:
-            yield f"{node.label}: the path stands twice among files, directories and links"
+            yield f"{node.label}: the path is used twice by files, directories and links"
         seen.add(node.path)
         if node.path in unit_paths:
             yield f"{node.label}: systemd.units writes the same file"
         if not links.isdisjoint(_parents(node.path)):
-            yield f"{node.label}: it lies below a path that is a link"
+            yield f"{node.label}: it is below a path that is a link"
 
 
 def _parents(path: str) -> list[str]:
-    # Deeper than any real path; without an end, a path of a million slashes would take minutes.
+    # Bounds the time for a path with a million slashes.
     parts = path.split("/")[:100]
     return ["/".join(parts[:length]) for length in range(1, len(parts))]
 
@@ -227,9 +227,9 @@ def _units_faults(systemd: Any) -> Iterator[str]:
         label = name or f"systemd.units[{index}]"
         yield from _type_faults(label, unit, {"name": str, "contents": str, "enabled": bool, "mask": bool})
         if _extension(name) not in _UNIT_EXTENSIONS:
-            yield f"{label}: the name does not end like a unit's"
+            yield f"{label}: the name has no extension of a unit"
         if name in seen:
-            yield f"{label}: the unit stands twice"
+            yield f"{label}: the unit is defined twice"
         seen.add(name)
         yield from _list_faults(label, unit, ("dropins",))
         yield from _dropin_faults(label, unit)
@@ -243,7 +243,7 @@ def _dropin_faults(label: str, unit: Mapping[str, Any]) -> Iterator[str]:
         if _extension(name) != ".conf":
             yield f"{label}: the name of dropins[{index}] does not end in .conf"
         if name in seen:
-            yield f"{label}: the drop-in {name} stands twice"
+            yield f"{label}: the drop-in {name} is defined twice"
         seen.add(name)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.fault import IgnitionError, LabError
-from umbilical.ignition.config import Config, File, Unit, check_version, faults, file_of, objects, read_config
+from umbilical.ignition.config import Config, File, IgnitionUnit, check_version, faults, file_of, objects, read_config
 from umbilical.ignition.data_url import is_data_url
 from umbilical.lab.rooted import Root, parts_of
 
@@ -95,7 +95,7 @@ class _Applier:
         directories: list[_Entry],
         files: list[_Entry],
         links: list[_Entry],
-        units: tuple[Unit, ...],
+        units: tuple[IgnitionUnit, ...],
         unit_files: list[tuple[str, bytes]],
     ) -> None:
         # Outer directories first, so that the modes of inner ones are not made by chance.
@@ -131,7 +131,7 @@ class _Applier:
             owner = self._owner(entry)
             self._told(entry.path, self._root.symlink(entry.path, target, owner, overwrite=entry.overwrite))
 
-    def _units(self, units: tuple[Unit, ...], files: list[tuple[str, bytes]]) -> None:
+    def _units(self, units: tuple[IgnitionUnit, ...], files: list[tuple[str, bytes]]) -> None:
         for path, content in files:
             self._told(path, self._root.write(path, content, FILE_MODE, (0, 0), overwrite=True))
         for unit in units:
@@ -224,7 +224,7 @@ def _content(file: File) -> bytes:
     return file.content()
 
 
-def _unit_files(units: tuple[Unit, ...]) -> Iterator[tuple[str, bytes]]:
+def _unit_files(units: tuple[IgnitionUnit, ...]) -> Iterator[tuple[str, bytes]]:
     for unit in units:
         path = posixpath.join(UNITS, unit.name)
         if unit.contents:

@@ -21,7 +21,7 @@ from typing import Final, NoReturn
 from umbilical.fault import LabError
 from umbilical.host import namespaces
 from umbilical.host.files import make_directory
-from umbilical.host.namespaces import Mount
+from umbilical.host.namespaces import MountFlag
 from umbilical.lab import node_root, removal
 from umbilical.lab.binaries import lay_programs
 from umbilical.lab.birth import STAY
@@ -44,8 +44,8 @@ def main() -> int:
     # Before our own /proc is mounted, this one still tells the number by which the world outside knows us.
     host_pid = int(os.readlink("/proc/self"))
     _forget_our_parent()
-    namespaces.mount("proc", "/proc", "proc", Mount.NO_SUID | Mount.NO_DEVICES | Mount.NO_EXEC)
-    namespaces.mount("tmpfs", directory.run, "tmpfs", Mount.NO_SUID | Mount.NO_DEVICES, "mode=0755")
+    namespaces.mount("proc", "/proc", "proc", MountFlag.NO_SUID | MountFlag.NO_DEVICES | MountFlag.NO_EXEC)
+    namespaces.mount("tmpfs", directory.run, "tmpfs", MountFlag.NO_SUID | MountFlag.NO_DEVICES, "mode=0755")
     child = os.fork()
     if child:
         return _adopt_orphans(child)

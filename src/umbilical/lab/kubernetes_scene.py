@@ -21,7 +21,7 @@ from umbilical.lab.control_plane import (
 from umbilical.lab.runner import MANIFESTS
 from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.story import Call
-from umbilical.manifests.control_plane_spec import ControlPlaneSpec, Images, url
+from umbilical.manifests.control_plane_spec import ControlPlaneImages, ControlPlaneSpec, url
 from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.control_plane_set import (
     ControlPlaneNames,
@@ -35,7 +35,7 @@ from umbilical.pki.profiles import KeyType
 if TYPE_CHECKING:
     from umbilical.lab.lab import Completed
 
-IMAGES: Final = Images.tagged("localhost", "lab")
+IMAGES: Final = ControlPlaneImages.tagged("localhost", "lab")
 ETCD_PORT: Final = 2379
 API_PORT: Final = 6443
 READY_SECONDS: Final = 120.0

@@ -15,7 +15,7 @@ from typing import Final
 
 from umbilical.host import namespaces
 from umbilical.host.files import SECRET_MODE, make_directory, write_file
-from umbilical.host.namespaces import Mount
+from umbilical.host.namespaces import MountFlag
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC_DIRECTORIES: Final = ("/etc/ssl", "/etc/pki", "/etc/alternatives", "/etc/ld.so.conf.d")
@@ -95,8 +95,8 @@ def covered_programs(binaries: Iterable[str]) -> list[str]:
 
 def enter(root: Path, name: str, network: Path, binaries: Sequence[str], shared: Sequence[str]) -> None:
     """Leave this machine for the node: its network, its name, its root. Only in a process made for it."""
-    namespaces.enter(network, namespaces.Kind.NETWORK)
-    namespaces.unshare(namespaces.Kind.MOUNT | namespaces.Kind.UTS)
+    namespaces.enter(network, namespaces.NamespaceKind.NETWORK)
+    namespaces.unshare(namespaces.NamespaceKind.MOUNT | namespaces.NamespaceKind.UTS)
     namespaces.set_hostname(name)
     namespaces.bind(root, root)
     for place in _mounted(shared):
@@ -120,8 +120,8 @@ def _mounted(shared: Sequence[str]) -> list[str]:
 
 
 def _mount_kernel(root: Path) -> None:
-    harmless = Mount.NO_SUID | Mount.NO_DEVICES
-    namespaces.mount("proc", root / "proc", "proc", harmless | Mount.NO_EXEC)
+    harmless = MountFlag.NO_SUID | MountFlag.NO_DEVICES
+    namespaces.mount("proc", root / "proc", "proc", harmless | MountFlag.NO_EXEC)
     namespaces.bind("/sys", root / "sys")
     namespaces.bind("/dev", root / "dev")
     # The machine's own would be a way to leave files behind.

@@ -20,11 +20,11 @@ from typing import Final
 from umbilical.fault import Fault
 from umbilical.host import namespaces
 from umbilical.lab import images
-from umbilical.lab.pods.node import BACK_OFF_SECONDS, Folders, Node, Sources
+from umbilical.lab.pods.node import BACK_OFF_SECONDS, Folders, RunnerNode, Sources
 from umbilical.lab.pods.pod_networks import PodNetworks
 from umbilical.lab.pods.pod_table import PodTable, PodWorker
 from umbilical.lab.pods.process import kill, left_by
-from umbilical.lab.pods.spec import Pod
+from umbilical.lab.pods.spec import LabPod
 from umbilical.lab.pods.static_pods import Daemons, NoSources, StaticPods, read_folder
 from umbilical.lab.pods.status import report
 
@@ -43,7 +43,7 @@ HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 class PodRunner:
     """`run` until cancelled."""
 
-    def __init__(self, node: Node, kubeconfig: Path | None = None) -> None:
+    def __init__(self, node: RunnerNode, kubeconfig: Path | None = None) -> None:
         self._node, self._kubeconfig = node, kubeconfig
         self._networks = PodNetworks(node)
         self._dirty = asyncio.Event()
@@ -77,7 +77,7 @@ class PodRunner:
                 self._listeners.append(sync.changed)
                 group.create_task(_lasting(sync.run))
 
-    def worker(self, pod: Pod, sources: Sources) -> PodWorker:
+    def worker(self, pod: LabPod, sources: Sources) -> PodWorker:
         return PodWorker(pod, self._node, sources, self._networks, self._tell_changed)
 
     def _tell_changed(self) -> None:
@@ -107,7 +107,7 @@ class PodRunner:
             folder.mkdir(parents=True, exist_ok=True)
         self._clear()
         if not folders.secrets.is_mount():
-            flags = namespaces.Mount.NO_DEVICES | namespaces.Mount.NO_SUID
+            flags = namespaces.MountFlag.NO_DEVICES | namespaces.MountFlag.NO_SUID
             namespaces.mount("tmpfs", folders.secrets, "tmpfs", flags, "mode=0700")
 
     def _clear(self) -> None:
@@ -161,9 +161,9 @@ async def _run_until_stopped(runner: PodRunner) -> None:
         log.info("stopped")
 
 
-def _node(flags: argparse.Namespace) -> Node:
+def _node(flags: argparse.Namespace) -> RunnerNode:
     labels = dict(label.split("=", 1) for label in flags.labels)
-    return Node(
+    return RunnerNode(
         name=flags.node,
         addresses=tuple(flags.node_ip),
         images=images.from_json(flags.images.read_bytes()),

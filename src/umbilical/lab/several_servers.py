@@ -17,7 +17,7 @@ from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.authority import Authority
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType
-from umbilical.pki.tunnel_set import DAY, Leaf, Role, create_authority
+from umbilical.pki.tunnel_set import DAY, TunnelLeaf, TunnelRole, create_authority
 
 PLACE: Final = "/etc/umbilical"
 KUBECONFIG: Final = f"{PLACE}/kubeconfig"
@@ -50,10 +50,15 @@ def make_credentials(topology: Topology, nodes: Sequence[str], now: datetime) ->
     authority = create_authority(Authority, now, DAY, KeyType.ECDSA_P256)
     front = str(front_address(topology))
     servers = {
-        node: authority.issue(Leaf(Role.SERVER, KeyType.ECDSA_P256, (topology.node(node).address, front)), now, DAY)
+        node: authority.issue(
+            TunnelLeaf(TunnelRole.SERVER, KeyType.ECDSA_P256, (topology.node(node).address, front)), now, DAY
+        )
         for node in nodes
     }
-    agent, client = (authority.issue(Leaf(role, KeyType.ECDSA_P256), now, DAY) for role in (Role.AGENT, Role.CLIENT))
+    agent, client = (
+        authority.issue(TunnelLeaf(role, KeyType.ECDSA_P256), now, DAY)
+        for role in (TunnelRole.AGENT, TunnelRole.CLIENT)
+    )
     return Credentials(authority.bundle, servers, agent, client)
 
 

@@ -21,7 +21,7 @@ from umbilical.lab.images import KONNECTIVITY, UMBILICAL
 from umbilical.manifests.tree import AssetTree, yaml_bytes
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import Backend, KeyType
-from umbilical.pki.tunnel_set import DAY, Leaf, Role, TunnelAuthority, create_authority, load_authority
+from umbilical.pki.tunnel_set import DAY, TunnelAuthority, TunnelLeaf, TunnelRole, create_authority, load_authority
 
 OURS: Final = UMBILICAL
 UPSTREAM: Final = KONNECTIVITY
@@ -102,8 +102,8 @@ def render_parts(
 
 def issue(authority: TunnelAuthority, bootstrap_address: str, now: datetime) -> Certificates:
     """Make the pair of the server and the one that all agents share."""
-    server = Leaf(Role.SERVER, KeyType.ECDSA_P256, (bootstrap_address,))
-    agent = Leaf(Role.AGENT, KeyType.ECDSA_P256)
+    server = TunnelLeaf(TunnelRole.SERVER, KeyType.ECDSA_P256, (bootstrap_address,))
+    agent = TunnelLeaf(TunnelRole.AGENT, KeyType.ECDSA_P256)
     pairs = [authority.issue(leaf, now, DAY) for leaf in (server, agent)]
     return Certificates(authority.bundle, pairs[0], pairs[1])
 

@@ -1,4 +1,4 @@
-"""MANIFESTS: Kubernetes objects and file trees that more than one subject renders; YAML is written here once.
+"""MANIFESTS: Kubernetes objects and file trees that more than one room renders, and the one YAML writer.
 
 Pure. May import `pki`.
 """

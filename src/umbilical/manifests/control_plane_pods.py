@@ -1,8 +1,5 @@
 """The static pods of a control plane: kube-apiserver, kube-controller-manager, kube-scheduler, and etcd with one
-member.
-
-Nobody is trusted without a certificate. `bootstrap.render.kube_apiserver` adds the tunnel to this kube-apiserver as to
-anybody's.
+member. Every connection needs a certificate. `bootstrap.render.kube_apiserver` adds the tunnel.
 """
 
 from typing import Any, Final
@@ -19,27 +16,27 @@ from umbilical.manifests.control_plane_spec import (
     row,
     url,
 )
-from umbilical.manifests.static_pod import Component, HostFile, probe, static_pod
+from umbilical.manifests.static_pod import HostFile, PodComponent, probe, static_pod
 
 KUBE_APISERVER: Final = "kube-apiserver"
 ISSUER: Final = "https://kubernetes.default.svc"
-# OpenShift's figures: load balancers need the delay to notice, requests the rest to end.
+# OpenShift's values: load balancers need the delay to notice, requests the rest to finish.
 SHUTDOWN_DELAY_SECONDS: Final = 70
 GRACE_SECONDS: Final = 135
-# Watches would keep it for the whole time, whatever that is.
+# Watches would keep it running for the whole grace period.
 _THROWAWAY_GRACE_SECONDS: Final = 2
 
 
 def kube_apiserver_pod(spec: ControlPlaneSpec) -> dict[str, Any]:
     return static_pod(
-        Component(
+        PodComponent(
             name=KUBE_APISERVER,
             image=spec.images.kube_apiserver,
             flags=(*_listening(spec), *_storage(spec), *_identities(), *_admission(spec), *_reaching_out()),
             files=(HostFile("pki", PKI_DIRECTORY, "Directory"),),
             probes={
                 "startupProbe": _api_probe(spec, "/livez", period=5, failures=30),
-                # etcd's trouble is not mended by a restart of this one.
+                # Restarting kube-apiserver does not fix etcd.
                 "livenessProbe": _api_probe(spec, "/livez?exclude=etcd", period=10, failures=3),
                 "readinessProbe": _api_probe(spec, "/readyz", period=1, failures=3),
             },
@@ -58,7 +55,7 @@ def _listening(spec: ControlPlaneSpec) -> list[str]:
         f"--tls-cert-file={public_path('apiserver')}",
         f"--tls-private-key-file={key_path('apiserver')}",
         f"--shutdown-delay-duration={0 if spec.is_throwaway else SHUTDOWN_DELAY_SECONDS}s",
-        # Each counts itself among the endpoints of `kubernetes` while it lives: the bootstrap one goes by itself.
+        # Each instance removes itself from the endpoints of `kubernetes` when it ends, the bootstrap one too.
         "--endpoint-reconciler-type=lease",
     ]
 
@@ -75,7 +72,7 @@ def _storage(spec: ControlPlaneSpec) -> list[str]:
 def _identities() -> list[str]:
     return [
         f"--client-ca-file={public_path('kubernetes-ca')}",
-        # Probes of kubelets and load balancers ask /livez and /readyz as nobody.
+        # Kubelets and load balancers probe /livez and /readyz without credentials.
         "--anonymous-auth=true",
         "--authorization-mode=Node,RBAC",
         "--enable-bootstrap-token-auth=true",
@@ -95,22 +92,22 @@ def _admission(spec: ControlPlaneSpec) -> list[str]:
 
 
 def _reaching_out() -> list[str]:
-    """Return the flags of kubelets and aggregated APIs: what a tunnel carries."""
+    """Return the flags for kubelets and aggregated APIs, which a tunnel carries."""
     return [
         f"--kubelet-certificate-authority={public_path('kubernetes-ca')}",
         f"--kubelet-client-certificate={public_path('apiserver-kubelet-client')}",
         f"--kubelet-client-key={key_path('apiserver-kubelet-client')}",
-        # Names of nodes are in no DNS that a bootstrap node could ask.
+        # A bootstrap node cannot resolve node names.
         "--kubelet-preferred-address-types=InternalIP",
         f"--requestheader-client-ca-file={public_path('front-proxy-ca')}",
-        # An aggregated API believes these headers from holders of this name alone.
+        # An aggregated API trusts these headers only from this common name.
         f"--requestheader-allowed-names={row('front-proxy-client').common_name}",
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         "--requestheader-group-headers=X-Remote-Group",
         "--requestheader-username-headers=X-Remote-User",
         f"--proxy-client-cert-file={public_path('front-proxy-client')}",
         f"--proxy-client-key-file={key_path('front-proxy-client')}",
-        # Endpoints are dialled, not cluster IPs, which no kube-proxy of a bootstrap node would lead anywhere.
+        # Dial endpoints: a bootstrap node has no kube-proxy for cluster IPs.
         "--enable-aggregator-routing=true",
     ]
 
@@ -123,15 +120,15 @@ CONTROLLER_MANAGER: Final = "kube-controller-manager"
 CONTROLLER_MANAGER_PORT: Final = 10257
 CONTROLLER_MANAGER_KUBECONFIG: Final = f"{KUBECONFIG_DIRECTORY}/controller-manager.kubeconfig"
 _LOOPBACK: Final = "127.0.0.1"
-# Lease, renewal and retry in seconds. Whoever cannot renew in time ends itself.
+# Lease, renewal and retry in seconds. A leader that cannot renew in time exits.
 _LEASE: Final = (15, 12, 3)
-# Where kube-apiserver is started anew in the middle of a story, on a machine that does much else.
+# For labs that restart kube-apiserver in the middle of a scenario on a busy machine.
 _THROWAWAY_LEASE: Final = (60, 50, 1)
 
 
 def controller_manager_pod(spec: ControlPlaneSpec) -> dict[str, Any]:
     return static_pod(
-        Component(
+        PodComponent(
             name=CONTROLLER_MANAGER,
             image=spec.images.controller_manager,
             flags=(
@@ -150,17 +147,17 @@ def controller_manager_pod(spec: ControlPlaneSpec) -> dict[str, Any]:
 
 
 def access_flags(spec: ControlPlaneSpec, kubeconfig: str, port: int) -> tuple[str, ...]:
-    """Return what controller-manager and scheduler have alike: how they ask the API, and who may ask them."""
+    """Return the flags that controller-manager and scheduler share: access to the API, and to themselves."""
     return (
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
-        # The API is ready a moment before the object is there that says who may ask. Without this the program would
-        # end, and come back after a kubelet's back-off; nobody but a probe asks here.
+        # The API is ready shortly before its authentication ConfigMap exists. Without this flag the program would exit
+        # and restart after the kubelet's back-off. Only probes use this port.
         "--authentication-tolerate-lookup-failure=true",
         f"--bind-address={_LOOPBACK}",
         f"--secure-port={port}",
-        # The masters' own take over from the bootstrap node's, one at a time.
+        # The instances on the masters take over from the one on the bootstrap node.
         "--leader-elect=true",
         *_lease_flags(_THROWAWAY_LEASE if spec.is_throwaway else _LEASE),
     )
@@ -194,8 +191,8 @@ def _keys() -> list[str]:
 
 
 def _pace(spec: ControlPlaneSpec) -> list[str]:
-    """Let forty controllers get their accounts and tokens at once: at the usual twenty requests a second they begin
-    to work seven seconds after they may, with this after two (two cores, 2026-11-15)."""
+    """Let forty controllers get their accounts and tokens at once: at the default 20 requests/s they start to work
+    after seven seconds, with this after two (two cores, 2026-11-15)."""
     return ["--kube-api-qps=200", "--kube-api-burst=400"] if spec.is_throwaway else []
 
 
@@ -223,7 +220,7 @@ SCHEDULER_KUBECONFIG: Final = f"{KUBECONFIG_DIRECTORY}/scheduler.kubeconfig"
 
 def scheduler_pod(spec: ControlPlaneSpec) -> dict[str, Any]:
     return static_pod(
-        Component(
+        PodComponent(
             name=SCHEDULER,
             image=spec.images.scheduler,
             flags=access_flags(spec, SCHEDULER_KUBECONFIG, SCHEDULER_PORT),
@@ -239,12 +236,12 @@ def scheduler_pod(spec: ControlPlaneSpec) -> dict[str, Any]:
 METRICS_PORT: Final = 2381
 
 QUOTA_BYTES: Final = 8 << 30
-"""The largest that etcd calls normal, and what OpenShift gives it."""
+"""The maximum that etcd recommends, and OpenShift's value."""
 
 
 def etcd_pod(spec: ControlPlaneSpec) -> dict[str, Any]:
     return static_pod(
-        Component(
+        PodComponent(
             name="etcd",
             image=spec.images.etcd,
             flags=tuple(_etcd_flags(spec)),
@@ -289,7 +286,7 @@ def _etcd_flags(spec: ControlPlaneSpec) -> list[str]:
         "--peer-client-cert-auth=true",
         f"--peer-trusted-ca-file={public_path('etcd-ca')}",
         f"--quota-backend-bytes={QUOTA_BYTES}",
-        # Without TLS and on loopback only: a kubelet's probe has no client certificate to show.
+        # Without TLS, on loopback only: kubelet probes have no client certificate.
         f"--listen-metrics-urls=http://{_LOOPBACK}:{METRICS_PORT}",
     ]
     return [*flags, "--unsafe-no-fsync"] if spec.is_throwaway else flags

@@ -1,4 +1,4 @@
-"""The one input of a control plane's files on one node: addresses, networks, images, and what stands there."""
+"""The input for a control plane's files on one node: addresses, networks, images; and paths on the node."""
 
 import ipaddress
 import posixpath
@@ -7,7 +7,7 @@ from typing import Final
 
 from umbilical.fault import RenderError
 from umbilical.manifests.objects import IpAddress, IpNetwork
-from umbilical.pki.control_plane_set import KUBERNETES, Row
+from umbilical.pki.control_plane_set import KUBERNETES, PkiRow
 
 PKI_DIRECTORY: Final = "/etc/kubernetes/pki"
 KUBECONFIG_DIRECTORY: Final = "/etc/kubernetes"
@@ -18,14 +18,14 @@ _ROWS: Final = {row.id: row for row in KUBERNETES}
 
 
 @dataclass(frozen=True)
-class Images:
+class ControlPlaneImages:
     etcd: str
     kube_apiserver: str
     controller_manager: str
     scheduler: str
 
     @classmethod
-    def tagged(cls, repository: str, tag: str) -> "Images":
+    def tagged(cls, repository: str, tag: str) -> "ControlPlaneImages":
         """Name the four images by their programs: REPOSITORY/kube-apiserver:TAG."""
         programs = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
         return cls(*(f"{repository}/{program}:{tag}" for program in programs))
@@ -35,33 +35,33 @@ class Images:
 class ControlPlaneSpec:
     node_name: str
     node_ip: IpAddress
-    """By which other nodes reach this one; its family is the API's first."""
+    """Address for other nodes; its IP family is the first of the API."""
     service_networks: tuple[IpNetwork, ...]
     pod_networks: tuple[IpNetwork, ...]
-    images: Images
+    images: ControlPlaneImages
     etcd_urls: tuple[str, ...] = ()
-    """Empty: the etcd on this node."""
+    """Empty: etcd on this node."""
     has_etcd: bool = True
     has_controllers: bool = True
     """Controller-manager and scheduler."""
     api_port: int = 6443
     node_prefixes: tuple[int, ...] = ()
-    """How large a pod network the controller-manager cuts for each node, one number for each pod network. Empty:
-    nodes come with theirs, because whoever made the routes has chosen already."""
+    """Prefix length that the controller-manager allocates per node, one for each pod network. Empty: nodes register
+    with their networks, which match existing routes."""
     is_throwaway: bool = False
-    """Lives for minutes: etcd does not wait for the disk, and nothing is drained when it stops."""
+    """Runs for minutes only: etcd does not fsync, and nothing is drained at the end."""
 
     def __post_init__(self) -> None:
         _check_families(self)
         if not (self.has_etcd or self.etcd_urls):
-            raise _unusable("no etcd", "kube-apiserver has none to keep its objects in", "give etcd_urls")
+            raise _unusable("etcd", "has_etcd is false and etcd_urls is empty", "set etcd_urls")
         if self.node_prefixes and len(self.node_prefixes) != len(self.pod_networks):
             why = f"there are {len(self.pod_networks)} pod networks and {len(self.node_prefixes)} prefixes"
-            raise _unusable("node prefixes", why, "give one for each pod network, or none")
+            raise _unusable("node prefixes", why, "set one for each pod network, or none")
 
     @property
     def every_address(self) -> str:
-        """What to bind to; the IPv6 one takes IPv4 as well."""
+        """Address to listen on; `::` accepts IPv4 too."""
         families = {self.node_ip.version, *(network.version for network in self.service_networks)}
         return "::" if 6 in families else "0.0.0.0"
 
@@ -71,7 +71,7 @@ class ControlPlaneSpec:
 
     @property
     def api_url(self) -> str:
-        """For other nodes."""
+        """URL for other nodes."""
         return url(self.node_ip, self.api_port)
 
     @property
@@ -80,13 +80,13 @@ class ControlPlaneSpec:
 
 
 def url(address: IpAddress | str, port: int) -> str:
-    """Write an address as a URL, IPv6 in brackets."""
+    """Return an https URL, IPv6 in brackets."""
     host = ipaddress.ip_address(address)
     return f"https://[{host}]:{port}" if host.version == 6 else f"https://{host}:{port}"
 
 
 def public_path(row_id: str) -> str:
-    """Return where a certificate (or public key) of the table lies on a node."""
+    """Return the path of a certificate or public key on a node."""
     return posixpath.join(PKI_DIRECTORY, _ROWS[row_id].public_file)
 
 
@@ -94,7 +94,7 @@ def key_path(row_id: str) -> str:
     return posixpath.join(PKI_DIRECTORY, _ROWS[row_id].key_file)
 
 
-def row(row_id: str) -> Row:
+def row(row_id: str) -> PkiRow:
     return _ROWS[row_id]
 
 
@@ -102,13 +102,13 @@ def _check_families(spec: ControlPlaneSpec) -> None:
     for what, networks in (("service", spec.service_networks), ("pod", spec.pod_networks)):
         families = [network.version for network in networks]
         if not networks or len(set(families)) != len(families):
-            why = f"{', '.join(map(str, networks)) or 'none'} is given; one of each IP family at most, and one at least"
-            raise _unusable(f"{what} networks", why, "give one, or two of different families")
+            why = f"they are {', '.join(map(str, networks)) or 'empty'}; one network per IP family is allowed"
+            raise _unusable(f"{what} networks", why, "set one, or two of different families")
     if spec.service_networks[0].version != spec.node_ip.version:
-        # kube-apiserver refuses to start: it puts its address into the endpoints of a service of the first range.
-        why = f"the node is {spec.node_ip}, the first service network {spec.service_networks[0]}"
+        # kube-apiserver would not start: its address becomes an endpoint of a service in the first range.
+        why = f"the node's address is {spec.node_ip}, the first service network {spec.service_networks[0]}"
         raise _unusable("service networks", why, "put the network of the node's family first")
 
 
 def _unusable(field: str, why: str, remedy: str) -> RenderError:
-    return RenderError("UMB119", f"{field} cannot be used for a control plane", why, remedy)
+    return RenderError("UMB119", f"could not render a control plane: invalid {field}", why, remedy)

@@ -1,7 +1,7 @@
-"""What more than one subject renders in its plainest form: objects as dicts, kubeconfigs with everything in them, the
-CNI configuration of a node without an operator; and the values that every spec checks alike.
+"""Objects that several rooms render: plain objects as dicts, self-contained kubeconfigs, the CNI configuration of a
+node; and constants that all specs check.
 
-Who owns an object decides its labels, not this module.
+Labels are up to the owner of an object.
 """
 
 import base64
@@ -33,27 +33,27 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 AGENT_PORT: Final = 8091
-"""Where agents reach a server, unless it is told otherwise."""
-# The kubelet, etcd, the API servers, the machine config server and journal-gatewayd of a bootstrap node, and what
-# metal3 adds on bare metal: a server that takes one of these keeps the node from coming up.
+"""Default port of a server for agents."""
+# Ports of the kubelet, etcd, the API servers, the machine config server and journal-gatewayd on a bootstrap node, and
+# of metal3 on bare metal: a server on one of these would break the node.
 RESERVED_PORTS: Final = frozenset(
     {2379, 2380, 2381, 5050, 6080, 6180, 6181, 6183, 6385, 6388, 6443, 9978, 9979, 9980}
     | {10250, 10257, 10259, 19531, 22623, 22624}
 )
 PORT_RANGE: Final = range(1024, 49152)
 LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-# An image reference goes through sed into YAML, so only what a reference may hold is let in.
+# sed writes an image reference into YAML, so only valid characters are allowed.
 IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,510}")
 
 
 ADDRESSES_DIRECTORY: Final = "/var/lib/cni/networks"
 CONFIG_DIRECTORY: Final = "/etc/cni/net.d"
-"""Where containerd looks."""
+"""Where containerd reads CNI configurations."""
 _DEFAULT_ROUTES: Final = {4: "0.0.0.0/0", 6: "::/0"}
 
 
 def bridge_conflist(name: str, bridge: str, networks: Sequence[IpNetwork]) -> bytes:
-    """Write the configuration for the networks of one node, in their order: the first gives the pod's main address."""
+    """Return the CNI configuration for the networks of one node; the first gives the pod's main address."""
     plugins = [_bridge(bridge, networks)]
     return json.dumps({"cniVersion": "1.0.0", "name": name, "plugins": plugins}, indent=2).encode()
 
@@ -62,10 +62,10 @@ def _bridge(bridge: str, networks: Sequence[IpNetwork]) -> dict[str, Any]:
     return {
         "type": "bridge",
         "bridge": bridge,
-        # Where the bridge has the first address of the range already, the plugin is content.
+        # Accepts a bridge that already has the first address of the range.
         "isGateway": True,
         "hairpinMode": True,
-        # The plugin would masquerade between nodes too, and hide which pod asked.
+        # The plugin would also masquerade between nodes and hide the address of the pod.
         "ipMasq": False,
         "ipam": {
             "type": "host-local",
@@ -82,7 +82,7 @@ CLUSTER: Final = "kubernetes"
 def kubeconfig(
     user: str, server_url: str, authority_pem: bytes, pair: KeyPair, cluster_name: str = CLUSTER
 ) -> dict[str, Any]:
-    """Nothing in it names a file, so it can be moved; it holds a key, so it is as secret as one."""
+    """Return a kubeconfig with embedded certificates and key: portable, and as secret as the key."""
     cluster = {"server": server_url, "certificate-authority-data": _base64(authority_pem)}
     credentials = {"client-certificate-data": _base64(pair.certificate), "client-key-data": _base64(pair.key)}
     return {

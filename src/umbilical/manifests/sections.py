@@ -1,5 +1,5 @@
-"""YAML of a user, read strictly: one document from bytes, and its mappings key by key. What is wrong is collected, with
-the nearest name for an unknown key, and told at once."""
+"""Strict reading of a user's YAML: one document, key by key. All problems are collected and reported together, with the
+closest name for an unknown key."""
 
 import difflib
 import ipaddress
@@ -15,11 +15,11 @@ from umbilical.manifests.objects import IpAddress, IpNetwork
 Choice = TypeVar("Choice", bound=Enum)
 Value = TypeVar("Value")
 _SHOWN: Final = 60
-"""Characters of a wrong value that are repeated to the user."""
+"""Maximum characters of a wrong value in a message."""
 
 
-class Section:
-    """Each method takes one key; `finish` tells of those that nobody took."""
+class YamlSection:
+    """Each method takes one key; `finish` reports the keys that were not taken."""
 
     def __init__(self, value: object, path: str, problems: list[str]) -> None:
         self.path = path
@@ -31,39 +31,39 @@ class Section:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            self.problems.append(f"{self.path or 'the file'} is no mapping of keys to values")
+            self.problems.append(f"{self.path or 'the file'} is not a mapping")
             return {}
         strange = [key for key in value if not isinstance(key, str)]
-        self.problems.extend(f"{self.path or 'the file'}: key {_shown(key)} is no text" for key in strange)
+        self.problems.extend(f"{self.path or 'the file'}: key {_shown(key)} is not a string" for key in strange)
         return {key: one for key, one in value.items() if isinstance(key, str)}
 
     def has(self, key: str) -> bool:
         return self._values.get(key) is not None
 
     def take(self, key: str) -> Any:
-        """Take a value as it is; None where there is none."""
+        """Take a value of any type; None if it is missing."""
         self._taken.append(key)
         return self._values.get(key)
 
-    def section(self, key: str) -> "Section":
-        return Section(self.take(key), self._name(key), self.problems)
+    def section(self, key: str) -> "YamlSection":
+        return YamlSection(self.take(key), self._name(key), self.problems)
 
-    def sections(self, key: str) -> list["Section"]:
+    def sections(self, key: str) -> list["YamlSection"]:
         entries = self._list(key)
-        return [Section(one, f"{self._name(key)}[{number}]", self.problems) for number, one in enumerate(entries)]
+        return [YamlSection(one, f"{self._name(key)}[{number}]", self.problems) for number, one in enumerate(entries)]
 
     def text(self, key: str, default: str | None = None, *, rule: str = r"[^\x00-\x1f]+", hint: str = "") -> str:
-        """Take a text. `default` None: it has to be there."""
+        """Take a string. Without `default` it is required."""
         value = self.take(key)
         if value is None:
             return self._missing(key, default, "")
         if not isinstance(value, str) or not re.fullmatch(rule, value):
-            self._wrong(key, value, hint or "a text is needed; put it in quotes")
+            self._wrong(key, value, hint or "must be a string; put it in quotes")
             return default or ""
         return value
 
     def secret(self, key: str, rule: str, hint: str) -> str:
-        """Take a text that must not be repeated, not even when it is wrong."""
+        """Take a string that no message may repeat."""
         value = self.take(key)
         if value is None:
             return ""
@@ -77,7 +77,7 @@ class Section:
         if value is None:
             return self._missing(key, default, allowed.start)
         if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
-            self._wrong(key, value, f"a number from {allowed.start} to {allowed.stop - 1} is needed")
+            self._wrong(key, value, f"must be a number from {allowed.start} to {allowed.stop - 1}")
             return allowed.start
         return value
 
@@ -85,7 +85,7 @@ class Section:
         value = self.take(key)
         if value is None or isinstance(value, bool):
             return default if value is None else value
-        self._wrong(key, value, "true or false is needed")
+        self._wrong(key, value, "must be true or false")
         return default
 
     def choice(self, key: str, default: Choice) -> Choice:
@@ -99,7 +99,7 @@ class Section:
     def texts(self, key: str, default: tuple[str, ...] = (), *, rule: str = r"\S+", hint: str = "") -> tuple[str, ...]:
         def read(value: object) -> str:
             if not isinstance(value, str) or not re.fullmatch(rule, value):
-                raise ValueError(hint or "a text is needed; put it in quotes")
+                raise ValueError(hint or "must be a string; put it in quotes")
             return value
 
         return self._each(key, read) if self.has(key) else self._untouched(key, default)
@@ -129,17 +129,17 @@ class Section:
             or not value
             or not all(isinstance(one, str) for pair in value.items() for one in pair)
         ):
-            self._wrong(key, value, "labels are needed, texts to texts")
+            self._wrong(key, value, "must be a mapping of strings to strings")
             return dict(default)
         return dict(value)
 
     def finish(self) -> None:
-        """Refuse every key that was not asked for, with the nearest one that is known."""
+        """Report every unknown key, with the closest known one."""
         for key in self._values:
             if key in self._taken:
                 continue
             near = difflib.get_close_matches(key, self._taken, n=1)
-            advice = f"did you mean {near[0]}?" if near else f"there are: {', '.join(self._taken)}"
+            advice = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(self._taken)}"
             self.problems.append(f"{self._name(key)} is unknown; {advice}")
 
     def _chosen(self, key: str, kind: type[Choice], default: Choice) -> Choice:
@@ -149,11 +149,11 @@ class Section:
         for one in kind:
             if one.value == value:
                 return one
-        self._wrong(key, value, f"{_either(one.value for one in kind)} is needed")
+        self._wrong(key, value, f"must be {_either(one.value for one in kind)}")
         return default
 
     def _one(self, key: str, read: Callable[[object], Value]) -> Value | None:
-        """Take one value; None where there is none, or a wrong one."""
+        """Take one value; None if it is missing or wrong."""
         value = self.take(key)
         try:
             return None if value is None else read(value)
@@ -174,7 +174,7 @@ class Section:
         value = self.take(key)
         if value is None or isinstance(value, list):
             return value or []
-        self._wrong(key, value, "a list is needed")
+        self._wrong(key, value, "must be a list")
         return []
 
     def _untouched(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
@@ -196,25 +196,25 @@ class Section:
 
 def _network(value: object) -> IpNetwork:
     if not isinstance(value, str):
-        raise ValueError("a network like 10.0.0.0/16 is needed")
+        raise ValueError("must be a network like 10.0.0.0/16")
     try:
         return ipaddress.ip_network(value)
     except ValueError:
-        raise ValueError("a network like 10.0.0.0/16 is needed, without bits behind its length") from None
+        raise ValueError("must be a network like 10.0.0.0/16, without host bits") from None
 
 
 def _address(value: object) -> IpAddress:
     if not isinstance(value, str) or "%" in value:
-        raise ValueError("an IP address is needed")
+        raise ValueError("must be an IP address")
     try:
         return ipaddress.ip_address(value)
     except ValueError:
-        raise ValueError("an IP address is needed") from None
+        raise ValueError("must be an IP address") from None
 
 
 def _port(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value not in range(1, 65536):
-        raise ValueError("a port is needed")
+        raise ValueError("must be a port number")
     return value
 
 
@@ -227,14 +227,14 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-# etcd takes no object above 1.5 MiB; what is longer than this is neither a spec nor a manifest.
+# etcd refuses objects above 1.5 MiB, so a longer file is neither a spec nor a manifest.
 MAX_BYTES: Final = 1 << 20
-# A pod has a dozen levels.
+# A pod has about twelve levels.
 MAX_DEPTH: Final = 50
 
 
 class DocumentError(ValueError):
-    """Why it cannot be read, in a few words."""
+    """Why the document is invalid, in a few words."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -242,7 +242,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            # They multiply on the way out, without end if one stands inside its own anchor.
+            # Aliases expand, without end if one is inside its own anchor.
             raise DocumentError("it uses YAML aliases")
         self.depth += 1
         if self.depth > MAX_DEPTH:
@@ -252,7 +252,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        # YAML lets the last one win without a word, and so the first is edited in vain.
+        # YAML silently uses the last one, so that edits of the first have no effect.
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         for key in keys:
             if keys.count(key) > 1:
@@ -261,7 +261,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_document(content: bytes) -> Any:
-    """Read the one document. Raises DocumentError: it is none, or there are several."""
+    """Read a file with one document. Raises DocumentError: not YAML, or several documents."""
     if len(content) > MAX_BYTES:
         raise DocumentError(f"it has {len(content)} bytes")
     try:

@@ -1,7 +1,7 @@
-"""What the static pods of a control plane have in common: the host's network, no privilege, files of the host.
+"""The static pods of a control plane: host network, no privileges, files of the host.
 
-Each runs as root without a single capability: as owner it reads keys of mode 0600, and overrides nobody's permissions.
-Those that change the host itself say so.
+Each runs as root without capabilities: it can read its own keys of mode 0600, and cannot override other permissions.
+Components that change the host set `is_privileged`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,20 +20,20 @@ NAMESPACE: Final = "kube-system"
 
 @dataclass(frozen=True)
 class HostFile:
-    """A file or directory of the host, seen in the pod under the same path unless another is said."""
+    """A file or directory of the host, mounted at the same path unless `mount_path` is set."""
 
     name: str
     path: str
     kind: str = "File"
-    """A hostPath type of Kubernetes'."""
+    """A hostPath type of Kubernetes."""
     is_writable: bool = False
     mount_path: str = ""
 
 
 @dataclass(frozen=True)
-class Component:
+class PodComponent:
     name: str
-    """Of the pod, its container and its program."""
+    """Name of the pod, its container and its program."""
     image: str
     flags: tuple[str, ...]
     files: tuple[HostFile, ...]
@@ -42,26 +42,26 @@ class Component:
     memory: str
     grace_seconds: int
     command: tuple[str, ...] | None = None
-    """None: the program by its name. Empty: what the image begins with."""
+    """None: the program `name`. Empty: the entrypoint of the image."""
     environment: Mapping[str, str] = field(default_factory=dict)
     scratch: tuple[str, ...] = ()
-    """Directories that it writes to and nobody reads later."""
+    """Writable directories (emptyDir)."""
     is_privileged: bool = False
 
 
 @dataclass(frozen=True)
-class Place:
-    """How a pod is called; by default like its program, in kube-system."""
+class PodMetadata:
+    """Name, namespace and labels of a pod; by default named like its program, in kube-system."""
 
     name: str = ""
     namespace: str = NAMESPACE
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Beyond those that all have."""
+    """Additional labels."""
 
 
-def static_pod(component: Component, *others: Component, place: Place | None = None) -> dict[str, Any]:
-    """`others` are further containers; the pod's grace is the first one's."""
-    place = place or Place()
+def static_pod(component: PodComponent, *others: PodComponent, place: PodMetadata | None = None) -> dict[str, Any]:
+    """`others` are further containers; the grace period is that of the first."""
+    place = place or PodMetadata()
     containers = (component, *others)
     return {
         "apiVersion": "v1",
@@ -85,7 +85,7 @@ def static_pod(component: Component, *others: Component, place: Place | None = N
 
 
 def probe(scheme: str, host: str, port: int, path: str, *, period: int, failures: int, timeout: int) -> dict[str, Any]:
-    """`host` is named, because some listen on loopback alone and the kubelet would ask at the node's address."""
+    """`host` is explicit: some programs listen on loopback only, and the kubelet would use the node's address."""
     return {
         "httpGet": {"scheme": scheme, "host": host, "port": port, "path": path},
         "periodSeconds": period,
@@ -94,8 +94,8 @@ def probe(scheme: str, host: str, port: int, path: str, *, period: int, failures
     }
 
 
-def _container(component: Component) -> dict[str, Any]:
-    # By the image's PATH: images put their programs into different directories.
+def _container(component: PodComponent) -> dict[str, Any]:
+    # Found by the image's PATH: images have their programs in different directories.
     command = [component.name] if component.command is None else list(component.command)
     environment = [{"name": name, "value": value} for name, value in component.environment.items()]
     return {
@@ -124,11 +124,11 @@ def _scratch_mounts(paths: Sequence[str]) -> list[dict[str, Any]]:
     return [{"name": _scratch_name(path), "mountPath": path} for path in paths]
 
 
-def _volumes(containers: Sequence[Component]) -> list[dict[str, Any]]:
+def _volumes(containers: Sequence[PodComponent]) -> list[dict[str, Any]]:
     files = [file for one in containers for file in one.files]
     hosts = [{"name": file.name, "hostPath": {"path": file.path, "type": file.kind}} for file in files]
     scratch = [{"name": _scratch_name(path), "emptyDir": {}} for one in containers for path in one.scratch]
-    # What two containers share is one volume.
+    # Containers share volumes of the same name.
     return list({volume["name"]: volume for volume in [*hosts, *scratch]}.values())
 
 

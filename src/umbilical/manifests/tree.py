@@ -1,4 +1,4 @@
-"""A tree of files that are to be: path, bytes and mode; and the one place where YAML is written."""
+"""A tree of files to write (path, bytes, mode), and the YAML writer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ PUBLIC_MODE: Final = 0o644
 
 @dataclass(frozen=True)
 class Asset:
-    """One file. Its content stays out of `repr`: it may be a key."""
+    """One file. `repr` omits its content, which may be a key."""
 
     path: str
     content: bytes = field(repr=False)
@@ -23,16 +23,16 @@ class Asset:
 
 
 class AssetTree:
-    """Files by absolute path on the node they are for, in the order in which they were added."""
+    """Files by absolute path on the node, in the order of `add`."""
 
     def __init__(self) -> None:
         self._assets: dict[str, Asset] = {}
 
     def add(self, path: str, content: bytes, mode: int = SECRET_MODE) -> None:
-        """Put a file in its place. Raises RenderError: something is there already."""
+        """Add a file. Raises RenderError: the path is taken."""
         if path in self._assets:
-            why = "two parts of the spec ask for the same path"
-            raise RenderError("UMB111", f"{path} would be written twice", why, "give one of them another name")
+            why = "two parts of the spec use the same path"
+            raise RenderError("UMB111", f"{path} would be written twice", why, "use another name for one of them")
         self._assets[path] = Asset(path, content, mode)
 
     def add_yaml(self, path: str, value: Mapping[str, Any], mode: int = SECRET_MODE) -> None:
@@ -52,7 +52,7 @@ class AssetTree:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Block style, lists set in under their key, no aliases: as people write manifests by hand."""
+    """Block style, indented lists, no aliases: like manifests written by hand."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         return super().increase_indent(flow, False)

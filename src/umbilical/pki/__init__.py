@@ -1,5 +1,5 @@
-"""CERTIFICATES: make, sign, read, judge. Imports `checks` alone of ours.
+"""CERTIFICATES: make, sign, read, check. Imports only `checks` of ours.
 
-Keys are drawn by `cryptography` or by the host's `openssl`, which a passed-in runner starts. The time is passed in
-too, and PEM goes out as bytes: writing files with the right mode is `host`'s business. Only `directory` looks at files.
+Keys come from `cryptography` or from the host's `openssl`, started by a passed-in runner. The time is passed in too.
+PEM is returned as bytes: `host` writes the files. Only `directory` reads files.
 """

@@ -1,6 +1,6 @@
-"""A certificate authority: made once, then signs leaf certificates from profiles. The time is always passed in.
+"""A certificate authority that signs leaf certificates from profiles; and certificates and keys from and to PEM.
 
-Also the library's certificates and keys, out of PEM and back: bytes only, no files.
+The time is passed in. Bytes only, no files.
 """
 
 import warnings
@@ -22,7 +22,7 @@ _USAGE_OIDS: Final = {Usage.SERVER: ExtendedKeyUsageOID.SERVER_AUTH, Usage.CLIEN
 
 
 class Authority:
-    """A CA certificate with its key. `pair` is what to keep; the key in it signs for the whole cluster."""
+    """A CA certificate with its key. `pair` is what to store; its key signs for the whole cluster."""
 
     def __init__(self, certificate: x509.Certificate, key: PrivateKey) -> None:
         self._certificate = certificate
@@ -38,8 +38,8 @@ class Authority:
         key_type: KeyType = KeyType.RSA_2048,
         organizations: Iterable[str] = (),
     ) -> "Authority":
-        """Draw a key and sign it with itself. No path length is set, so intermediate CAs stay possible."""
-        key = _draw_key(key_type)
+        """Generate a key and a self-signed certificate, without a path length: intermediate CAs stay possible."""
+        key = _generate_key(key_type)
         name = _name(common_name, organizations)
         builder = (
             _dated(now, lifetime)
@@ -54,9 +54,9 @@ class Authority:
 
     @classmethod
     def load(cls, pair: KeyPair) -> "Authority":
-        """Take up an authority that was made earlier; of a bundle, the certificate that the key belongs to.
+        """Load an existing CA; from a bundle, the certificate that the key belongs to.
 
-        Raises BundleError: not PEM, not a CA, or the key is another certificate's.
+        Raises BundleError: not PEM, not a CA, or no certificate belongs to the key.
         """
         key = decode_key(pair.key)
         public = key.public_key()
@@ -69,12 +69,11 @@ class Authority:
 
     @property
     def certificate_pem(self) -> bytes:
-        """What others need to trust us."""
         return self.pair.certificate
 
     def issue(self, profile: Profile, now: datetime, lifetime: timedelta) -> KeyPair:
-        """Draw a key for the profile and sign its certificate."""
-        key = _draw_key(profile.key_type)
+        """Generate a key for the profile and sign its certificate."""
+        key = _generate_key(profile.key_type)
         public = key.public_key()
         builder = (
             _dated(now, lifetime)
@@ -93,7 +92,7 @@ class Authority:
         return encode_pair(builder.sign(self._key, hashes.SHA256()), key)
 
     def _authority_key_identifier(self) -> x509.AuthorityKeyIdentifier:
-        """Repeat the CA's own identifier, whoever made it: two hash rules for one key would break the chain."""
+        """Copy the CA's own identifier: recomputing it with another hash rule would break the chain."""
         try:
             own = self._certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         except x509.ExtensionNotFound:
@@ -101,7 +100,7 @@ class Authority:
         return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
 
 
-def _draw_key(key_type: KeyType) -> PrivateKey:
+def _generate_key(key_type: KeyType) -> PrivateKey:
     if key_type is KeyType.ECDSA_P256:
         return ec.generate_private_key(ec.SECP256R1())
     return rsa.generate_private_key(RSA_EXPONENT, 2048)
@@ -172,7 +171,7 @@ def encode_certificates(certificates: Iterable[x509.Certificate]) -> bytes:
 
 
 def decode_certificates(pem: bytes) -> list[x509.Certificate]:
-    """Read every certificate of a bundle, at least one."""
+    """Read every certificate of a bundle; it must have at least one."""
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError as error:
@@ -190,12 +189,12 @@ def decode_key(pem: bytes) -> PrivateKey:
 
 
 def decode_own_key(pem: bytes) -> PrivateKey:
-    """Read a key that we made. Its primes are believed: proving an RSA key takes 37 ms, and a set has forty."""
+    """Read a key that we made, without validation: that takes 37 ms per RSA key, and a set has forty."""
     return _decode_key(pem, is_trusted=True)
 
 
 def public_half(key: PrivateKey) -> bytes:
-    """Return the DER of the public key, as it stands in a certificate (SubjectPublicKeyInfo)."""
+    """Return the public key as DER SubjectPublicKeyInfo, as certificates hold it."""
     return key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -205,5 +204,5 @@ def _decode_key(pem: bytes, *, is_trusted: bool) -> PrivateKey:
     except (ValueError, TypeError) as error:
         raise BundleError(f"no readable private key: {error}") from error
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
-        raise BundleError(f"neither an RSA nor an ECDSA key: {type(key).__name__}")
+        raise BundleError(f"the key is neither RSA nor ECDSA: {type(key).__name__}")
     return key

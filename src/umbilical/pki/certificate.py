@@ -1,4 +1,4 @@
-"""A certificate as facts: names, times, key, uses. `cryptography` reads it, and is loaded with the first one."""
+"""A certificate as plain values: names, times, key, usages. `cryptography` is imported only when one is read."""
 
 import warnings
 from collections.abc import Callable
@@ -31,7 +31,7 @@ _EXTENSIONS: Final = {
     "2.5.29.35": "authorityKeyIdentifier",
     "2.5.29.37": "extendedKeyUsage",
 }
-# In the order of their bits (RFC 5280 §4.2.1.3), by the library's names.
+# In bit order (RFC 5280 §4.2.1.3), keyed by the library's names.
 _KEY_USAGES: Final = {
     "digital_signature": "digitalSignature",
     "content_commitment": "nonRepudiation",
@@ -50,20 +50,20 @@ _Facts = TypeVar("_Facts")
 _Extension = TypeVar("_Extension", bound="x509.ExtensionType")
 Name = tuple[tuple[str, str], ...]
 Moment = datetime
-"""For rooms that are given the time and have no business with clocks."""
+"""For rooms that are passed the time and must not read the clock."""
 
 
 @dataclass(frozen=True)
 class PublicKey:
     algorithm: str
-    """RSA, ECDSA, or the library's name of another kind."""
+    """RSA, ECDSA, or the library's class name."""
     bits: int
-    """0 where the kind is unknown to us."""
+    """0 for other algorithms."""
     curve: str
     encoded: bytes = field(repr=False)
-    """The whole SubjectPublicKeyInfo: equal for a certificate and the key that belongs to it."""
+    """SubjectPublicKeyInfo: equal for a certificate and its key."""
     identifier: bytes
-    """SHA-1 of the key's bits, the usual key identifier: RFC 5280 §4.2.1.2."""
+    """SHA-1 of the public key bits: RFC 5280 §4.2.1.2."""
 
     @property
     def title(self) -> str:
@@ -71,7 +71,7 @@ class PublicKey:
 
     @property
     def is_strong(self) -> bool:
-        """Whether FIPS 140 lets it sign."""
+        """Whether FIPS 140 allows signatures with it."""
         if self.algorithm == "RSA":
             return self.bits >= _MIN_RSA_BITS
         return self.algorithm == "ECDSA" and bool(self.curve)
@@ -89,17 +89,17 @@ class Certificate:
     signature_hash: str
     is_authority: bool
     usages: tuple[str, ...]
-    """Extended key usages; empty where the certificate limits none."""
+    """Extended key usages; empty: no restriction."""
     dns_names: tuple[str, ...]
     ip_addresses: tuple[IpAddress, ...]
     key_identifier: bytes | None
     authority_identifier: bytes | None
     path_length: int | None
-    """How many authorities may follow below; None: any number."""
+    """Maximum number of intermediate CAs below it; None: no limit."""
     key_usages: tuple[str, ...]
-    """Empty where the certificate says nothing about it."""
+    """Empty without a keyUsage extension."""
     critical: frozenset[str]
-    """Extensions that a reader must understand."""
+    """Names of the critical extensions."""
 
     @property
     def common_name(self) -> str:
@@ -119,7 +119,7 @@ class Certificate:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everything that a server with it may be dialled by."""
+        """All host names and addresses that the certificate covers."""
         return (*self.dns_names, *(str(address) for address in self.ip_addresses))
 
     def time_left(self, now: datetime) -> timedelta:
@@ -127,7 +127,7 @@ class Certificate:
 
 
 def read_certificates(pem: bytes) -> list[Certificate]:
-    """Read every certificate of a bundle, at least one. Raises BundleError: no PEM, or no certificate in it."""
+    """Read every certificate of a bundle. Raises BundleError: not PEM, or no certificate in it."""
     return [read_certificate(block) for block in certificate_blocks(pem)]
 
 
@@ -136,19 +136,19 @@ def read_certificate(encoded: bytes) -> Certificate:
 
 
 def read_public_key(encoded: bytes) -> PublicKey:
-    """Read a SubjectPublicKeyInfo: what `openssl pkey -pubout` writes."""
+    """Read a DER SubjectPublicKeyInfo, as `openssl pkey -pubout` writes it."""
     from cryptography.hazmat.primitives.serialization import load_der_public_key
 
     return _read("public key", lambda octets: _public_key(load_der_public_key(octets)), encoded)
 
 
 def distinguished_name(name: Name) -> str:
-    """Write a name as people read it, most general part first."""
+    """Format a name in the order of the certificate."""
     return ", ".join(f"{kind}={value}" for kind, value in name)
 
 
 def span(length: timedelta) -> str:
-    """Write `22h41m`, or smaller and larger units where they tell more."""
+    """Format a duration as `22h41m`, `3d04h`, `5m` or `42s`."""
     seconds = max(0, int(length.total_seconds()))
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if days >= 3:
@@ -165,11 +165,11 @@ def moment(when: datetime) -> str:
 def _read(kind: str, reader: Callable[[bytes], _Facts], encoded: bytes) -> _Facts:
     try:
         with warnings.catch_warnings():
-            # It warns of lengths beyond RFC 5280, which names of service accounts have: `profiles.MAX_COMMON_NAME`.
+            # The library warns about common names longer than RFC 5280 allows: see `profiles.MAX_COMMON_NAME`.
             warnings.simplefilter("ignore")
             return reader(encoded)
     except Exception as error:
-        # The library raises ValueError, kinds of its own, and for odd keys whatever OpenSSL says.
+        # The library raises ValueError, its own exceptions and, for unusual keys, errors of OpenSSL.
         raise BundleError(f"no readable {kind}: {error}") from error
 
 
@@ -249,9 +249,9 @@ def _key_usages(found: "x509.Certificate") -> tuple[str, ...]:
     usage = _extension(found, x509.KeyUsage)
     if usage is None:
         return ()
-    # The library refuses to tell the last two where keys are not agreed upon: they mean nothing then.
-    told = list(_KEY_USAGES) if usage.key_agreement else list(_KEY_USAGES)[:-2]
-    return tuple(_KEY_USAGES[name] for name in told if getattr(usage, name))
+    # The library raises for the last two when key_agreement is not set.
+    readable = list(_KEY_USAGES) if usage.key_agreement else list(_KEY_USAGES)[:-2]
+    return tuple(_KEY_USAGES[name] for name in readable if getattr(usage, name))
 
 
 def _alternative_names(found: "x509.Certificate") -> tuple[tuple[str, ...], tuple[IpAddress, ...]]:
@@ -262,7 +262,7 @@ def _alternative_names(found: "x509.Certificate") -> tuple[tuple[str, ...], tupl
         return (), ()
     addresses: list[IpAddress] = []
     for address in names.get_values_for_type(x509.IPAddress):
-        # The field may hold a network as well, which names nobody.
+        # The field may also hold a network, which no verifier matches.
         if not isinstance(address, IpAddress):
             raise ValueError(f"{address} is a network, not an address")
         addresses.append(address)

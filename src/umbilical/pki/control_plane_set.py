@@ -1,6 +1,6 @@
-"""The certificates of a control plane: one table of who signs what for whom, and the set that is made from it.
+"""The certificates of a control plane: one table of signers, holders and usages, and the set made from it.
 
-Every signer signs itself: OpenSSL and Python trust no intermediate alone. File names are those that kubeadm made usual.
+Every CA is self-signed: OpenSSL and Python do not trust an intermediate CA alone. File names are kubeadm's.
 """
 
 import ipaddress
@@ -13,15 +13,15 @@ from typing import Final
 from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.pem import KeyPair, encode_public_key
-from umbilical.pki.profiles import Backend, KeyType, Profile, Signer, Usage, split_names, usable_addresses
+from umbilical.pki.profiles import Backend, CertificateSigner, KeyType, Profile, Usage, split_names, usable_addresses
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 TWO_DAYS: Final = timedelta(hours=48)
-"""A day is what an installer gives; what is made the evening before must still be good in the morning."""
+"""OpenShift's installer uses 24 h; certificates made in the evening must still be valid the next day."""
 MASTERS: Final = "system:masters"
 NODE: Final = "{node}"
-"""Stands for a node's name in rows that are there once for each node."""
+"""Placeholder for the node's name in rows that exist once per node."""
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _API_NAMES: Final = (
     "kubernetes",
@@ -32,14 +32,14 @@ _API_NAMES: Final = (
 _BOTH: Final = (Usage.SERVER, Usage.CLIENT)
 
 
-class Kind(Enum):
+class PkiKind(Enum):
     AUTHORITY = "authority"
     LEAF = "leaf"
     KEY = "key"
-    """A key and its public half, without a certificate: what signs tokens."""
+    """A key pair without a certificate: it signs tokens."""
 
 
-class Names(Enum):
+class NameSet(Enum):
     NONE = "none"
     API = "api"
     ETCD = "etcd"
@@ -53,33 +53,33 @@ class Consumer(Enum):
     SCHEDULER = "kube-scheduler"
     KUBELET = "kubelet"
     KUBECONFIG = "kubeconfig"
-    """Carried inside a kubeconfig, so no file of its own."""
+    """Embedded in a kubeconfig; has no file."""
 
 
 @dataclass(frozen=True)
-class Row:
+class PkiRow:
     id: str
-    kind: Kind
+    kind: PkiKind
     file: str
-    """Below the PKI directory, without its ending."""
+    """Path below the PKI directory, without extension."""
     held_by: tuple[Consumer, ...] = ()
-    """They get the private half too."""
+    """Consumers that get the private key too."""
     trusted_by: tuple[Consumer, ...] = ()
-    """They get the public half alone."""
+    """Consumers that get the public part only."""
     common_name: str = ""
     organizations: tuple[str, ...] = ()
     signer: str = ""
-    """The id of an authority; empty: itself."""
+    """Id of the signing CA; empty: self-signed."""
     usages: tuple[Usage, ...] = ()
-    names: Names = Names.NONE
+    names: NameSet = NameSet.NONE
     lifetime: timedelta | None = None
-    """None: as long as the whole set."""
+    """None: the lifetime of the set."""
     node: str = ""
-    """Whose it is, once a row for each node has been put in its place."""
+    """Node name in a row made by `for_node`; else empty."""
 
     @property
     def public_file(self) -> str:
-        return f"{self.file}.{'pub' if self.kind is Kind.KEY else 'crt'}"
+        return f"{self.file}.{'pub' if self.kind is PkiKind.KEY else 'crt'}"
 
     @property
     def key_file(self) -> str:
@@ -89,19 +89,19 @@ class Row:
     def is_per_node(self) -> bool:
         return NODE in self.id
 
-    def for_node(self, node: str) -> "Row":
-        """Put a node's name in. Its files keep their name: each lies on its own node."""
+    def for_node(self, node: str) -> "PkiRow":
+        """Return the row for one node. File names do not change: each node has its own directory."""
         return replace(
             self, id=self.id.replace(NODE, node), common_name=self.common_name.replace(NODE, node), node=node
         )
 
 
-def _authority(id_: str, file: str, trusted_by: tuple[Consumer, ...], held_by: tuple[Consumer, ...] = ()) -> Row:
-    return Row(id_, Kind.AUTHORITY, file, held_by, trusted_by, common_name=id_)
+def _authority(id_: str, file: str, trusted_by: tuple[Consumer, ...], held_by: tuple[Consumer, ...] = ()) -> PkiRow:
+    return PkiRow(id_, PkiKind.AUTHORITY, file, held_by, trusted_by, common_name=id_)
 
 
-def _client(id_: str, file: str, signer: str, held_by: Consumer, common_name: str, *organizations: str) -> Row:
-    return Row(id_, Kind.LEAF, file, (held_by,), (), common_name, organizations, signer=signer, usages=(Usage.CLIENT,))
+def _client(id_: str, file: str, signer: str, held_by: Consumer, common_name: str, *organizations: str) -> PkiRow:
+    return PkiRow(id_, PkiKind.LEAF, file, (held_by,), (), common_name, organizations, signer, (Usage.CLIENT,))
 
 
 def _server(
@@ -109,33 +109,31 @@ def _server(
     file: str,
     signer: str,
     held_by: Consumer,
-    names: Names,
+    names: NameSet,
     common_name: str,
     *organizations: str,
     usages: tuple[Usage, ...] = (Usage.SERVER,),
-) -> Row:
-    return Row(
-        id_, Kind.LEAF, file, (held_by,), (), common_name, organizations, signer=signer, usages=usages, names=names
-    )
+) -> PkiRow:
+    return PkiRow(id_, PkiKind.LEAF, file, (held_by,), (), common_name, organizations, signer, usages, names)
 
 
-KUBERNETES: Final[tuple[Row, ...]] = (
+KUBERNETES: Final[tuple[PkiRow, ...]] = (
     _authority(
         "kubernetes-ca",
         "ca",
         (Consumer.KUBE_APISERVER, Consumer.KUBELET),
-        # It signs what kubelets ask for.
+        # It signs the certificate requests of kubelets.
         (Consumer.CONTROLLER_MANAGER,),
     ),
     _authority("etcd-ca", "etcd/ca", (Consumer.ETCD, Consumer.KUBE_APISERVER)),
     _authority("front-proxy-ca", "front-proxy-ca", (Consumer.KUBE_APISERVER,)),
-    Row("service-account", Kind.KEY, "sa", (Consumer.KUBE_APISERVER, Consumer.CONTROLLER_MANAGER)),
-    # etcd dials its own client port with its serving certificate, for its gateway: it must be a client's as well.
-    _server("etcd-server", "etcd/server", "etcd-ca", Consumer.ETCD, Names.ETCD, "etcd-server", usages=_BOTH),
-    _server("etcd-peer", "etcd/peer", "etcd-ca", Consumer.ETCD, Names.ETCD, "etcd-peer", usages=_BOTH),
+    PkiRow("service-account", PkiKind.KEY, "sa", (Consumer.KUBE_APISERVER, Consumer.CONTROLLER_MANAGER)),
+    # etcd's gateway dials its own client port with the serving certificate, so it needs clientAuth too.
+    _server("etcd-server", "etcd/server", "etcd-ca", Consumer.ETCD, NameSet.ETCD, "etcd-server", usages=_BOTH),
+    _server("etcd-peer", "etcd/peer", "etcd-ca", Consumer.ETCD, NameSet.ETCD, "etcd-peer", usages=_BOTH),
     _client("etcd-client", "apiserver-etcd-client", "etcd-ca", Consumer.KUBE_APISERVER, "system:etcd-client"),
-    _server("apiserver", "apiserver", "kubernetes-ca", Consumer.KUBE_APISERVER, Names.API, "kube-apiserver"),
-    # No binding has to exist before the first `kubectl logs`, and its holder could do everything anyway.
+    _server("apiserver", "apiserver", "kubernetes-ca", Consumer.KUBE_APISERVER, NameSet.API, "kube-apiserver"),
+    # With system:masters, `kubectl logs` works before any RBAC binding exists; kube-apiserver has all rights anyway.
     _client(
         "apiserver-kubelet-client",
         "apiserver-kubelet-client",
@@ -148,8 +146,8 @@ KUBERNETES: Final[tuple[Row, ...]] = (
         "front-proxy-client", "front-proxy-client", "front-proxy-ca", Consumer.KUBE_APISERVER, "front-proxy-client"
     ),
     _client("admin", "admin", "kubernetes-ca", Consumer.KUBECONFIG, "system:admin", MASTERS),
-    # In `system:masters` as on the bootstrap node of an installer: a kube-apiserver that has just started knows no
-    # roles yet, and both would be turned away until it does.
+    # In system:masters, as on an installer's bootstrap node: until kube-apiserver has created its default roles, it
+    # would refuse both.
     _client(
         "controller-manager",
         "controller-manager",
@@ -173,7 +171,7 @@ KUBERNETES: Final[tuple[Row, ...]] = (
         "kubelet",
         "kubernetes-ca",
         Consumer.KUBELET,
-        Names.NODE,
+        NameSet.NODE,
         f"system:node:{NODE}",
         "system:nodes",
     ),
@@ -190,30 +188,30 @@ class NodeNames:
 
 @dataclass(frozen=True)
 class ControlPlaneNames:
-    """What the certificates must cover; addresses of both families, as users write them."""
+    """Names and addresses that the certificates must cover, IPv4 or IPv6, as users write them."""
 
     node_ips: tuple[str, ...]
-    """Of every node with a kube-apiserver."""
+    """Addresses of every node with a kube-apiserver."""
     service_ips: tuple[str, ...] = ()
-    """Of the service `kubernetes`: see `first_addresses`."""
+    """Addresses of the service `kubernetes`: see `first_addresses`."""
     etcd_ips: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    """Further names and addresses of the API: a load balancer's."""
+    """Further names and addresses of the API, e.g. of a load balancer."""
     nodes: tuple[NodeNames, ...] = ()
 
 
 @dataclass(frozen=True)
 class PkiFile:
     path: str
-    """Below the PKI directory."""
+    """Path below the PKI directory."""
     content: bytes = field(repr=False)
     is_secret: bool
 
 
 class ControlPlaneSet:
-    """A made set: pairs by the ids of its table. For a row of kind KEY the "certificate" is the public key."""
+    """Key pairs by row id. For a row of kind KEY, the "certificate" is the public key."""
 
-    def __init__(self, rows: Sequence[Row], pairs: Mapping[str, KeyPair]) -> None:
+    def __init__(self, rows: Sequence[PkiRow], pairs: Mapping[str, KeyPair]) -> None:
         self.rows = tuple(rows)
         self._pairs = dict(pairs)
 
@@ -224,7 +222,7 @@ class ControlPlaneSet:
         return iter(self._pairs)
 
     def files(self, *consumers: Consumer, node: str | None = None) -> list[PkiFile]:
-        """Return what these need on a disk, each file once; what belongs to one node only if it is named."""
+        """Return the files that these consumers need; files of one node only for that `node`."""
         wanted = set(consumers)
         found: list[PkiFile] = []
         for row in self.rows:
@@ -244,25 +242,25 @@ def make_control_plane_set(
     lifetime: timedelta = TWO_DAYS,
     key_type: KeyType = KeyType.RSA_2048,
     *,
-    table: Sequence[Row] = KUBERNETES,
+    table: Sequence[PkiRow] = KUBERNETES,
     backend: Backend = Authority,
 ) -> ControlPlaneSet:
-    """Make every row of the table, signers first. Raises PkiError: an address can be in no certificate."""
+    """Make every row of the table, CAs first. Raises PkiError: an address is not valid in a certificate."""
     alternative = _alternative_names(names)
     rows = list(_rows(table, names.nodes))
     maker = _Maker(backend, now, lifetime, key_type)
-    # Refused before the first key is drawn, because drawing takes time.
-    profiles = {row.id: _profile(row, alternative, key_type) for row in rows if row.kind is Kind.LEAF}
+    # Before the first key is generated, so that an error does not cost that time.
+    profiles = {row.id: _profile(row, alternative, key_type) for row in rows if row.kind is PkiKind.LEAF}
     return ControlPlaneSet(rows, {row.id: maker.make(row, profiles.get(row.id)) for row in rows})
 
 
 def first_addresses(service_networks: Iterable[IpNetwork]) -> tuple[str, ...]:
-    """Return the addresses that the service `kubernetes` gets: the first of every range."""
+    """Return the addresses of the service `kubernetes`: the first of every range."""
     return tuple(str(network[1]) for network in service_networks)
 
 
-def bare_key(made: Signer) -> KeyPair:
-    """Take the key alone, and its public half: a back end draws none without a certificate."""
+def bare_key(made: CertificateSigner) -> KeyPair:
+    """Return only the key and its public half: a back end makes keys with certificates only."""
     public = read_certificates(made.pair.certificate)[0].key.encoded
     return KeyPair(encode_public_key(public), made.pair.key)
 
@@ -273,22 +271,22 @@ class _Maker:
         self._now = now
         self._lifetime = lifetime
         self._key_type = key_type
-        self._signers: dict[str, tuple[Signer, timedelta]] = {}
+        self._signers: dict[str, tuple[CertificateSigner, timedelta]] = {}
 
-    def make(self, row: Row, profile: Profile | None) -> KeyPair:
+    def make(self, row: PkiRow, profile: Profile | None) -> KeyPair:
         lifetime = row.lifetime or self._lifetime
         if profile is not None:
             signer, signers_own = self._signers[row.signer]
-            # What outlives its signer cannot be verified anyway.
+            # A certificate cannot be verified after its CA has expired.
             return signer.issue(profile, self._now, min(lifetime, signers_own))
         made = self._backend.create(row.common_name or row.id, self._now, lifetime, self._key_type, row.organizations)
-        if row.kind is Kind.KEY:
+        if row.kind is PkiKind.KEY:
             return bare_key(made)
         self._signers[row.id] = (made, lifetime)
         return made.pair
 
 
-def _rows(table: Iterable[Row], nodes: Sequence[NodeNames]) -> Iterator[Row]:
+def _rows(table: Iterable[PkiRow], nodes: Sequence[NodeNames]) -> Iterator[PkiRow]:
     for row in table:
         if row.is_per_node:
             yield from (row.for_node(node.name) for node in nodes)
@@ -296,17 +294,17 @@ def _rows(table: Iterable[Row], nodes: Sequence[NodeNames]) -> Iterator[Row]:
             yield row
 
 
-def _alternative_names(names: ControlPlaneNames) -> dict[tuple[Names, str], tuple[str, ...]]:
+def _alternative_names(names: ControlPlaneNames) -> dict[tuple[NameSet, str], tuple[str, ...]]:
     found = {
-        (Names.NONE, ""): (),
-        (Names.API, ""): usable_addresses((*_LOCAL, *_API_NAMES, *names.service_ips, *names.node_ips, *names.names)),
-        (Names.ETCD, ""): usable_addresses((*_LOCAL, *names.etcd_ips)),
+        (NameSet.NONE, ""): (),
+        (NameSet.API, ""): usable_addresses((*_LOCAL, *_API_NAMES, *names.service_ips, *names.node_ips, *names.names)),
+        (NameSet.ETCD, ""): usable_addresses((*_LOCAL, *names.etcd_ips)),
     }
     for node in names.nodes:
-        found[Names.NODE, node.name] = usable_addresses((node.name, *node.addresses))
+        found[NameSet.NODE, node.name] = usable_addresses((node.name, *node.addresses))
     return found
 
 
-def _profile(row: Row, alternative: Mapping[tuple[Names, str], tuple[str, ...]], key_type: KeyType) -> Profile:
-    dns_names, addresses = split_names(alternative[row.names, row.node if row.names is Names.NODE else ""])
+def _profile(row: PkiRow, alternative: Mapping[tuple[NameSet, str], tuple[str, ...]], key_type: KeyType) -> Profile:
+    dns_names, addresses = split_names(alternative[row.names, row.node if row.names is NameSet.NODE else ""])
     return Profile(row.common_name, row.usages, row.organizations, dns_names, addresses, key_type)

@@ -1,5 +1,5 @@
-"""What a directory of a tunnel's certificates is, seen as its server and its agents will see it: the last word is said
-by a TLS handshake in memory, with the library that both ends use.
+"""The facts of a directory of tunnel certificates, including TLS handshakes in memory with the library that server and
+agents use.
 """
 
 import ssl
@@ -12,13 +12,13 @@ from typing import Final
 
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.pem import BundleError, encode_blocks, holds_key
-from umbilical.pki.tunnel_set import AUTHORITY_FILE, AUTHORITY_KEY_FILE, Role
+from umbilical.pki.tunnel_set import AUTHORITY_FILE, AUTHORITY_KEY_FILE, TunnelRole
 
 # X509_V_FLAG_NO_CHECK_TIME of x509_vfy.h; Python has no name for it.
 _IGNORE_TIME: Final = 0x200000
 _WRONG_PURPOSE: Final = 26
 _ROUNDS: Final = 10
-"""A handshake takes three; whatever takes more is stuck."""
+"""A handshake takes three rounds."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class PairFiles:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class CertificateRefusal:
     why: str
     is_purpose: bool = False
-    """The certificate may not be used like this: then its chain was not looked at."""
+    """The key usage is wrong: OpenSSL then does not check the chain."""
 
 
-def belongs(pair: PairFiles) -> Refusal | None:
-    """Tell whether a key belongs to its certificate, by loading them as a daemon does."""
+def belongs(pair: PairFiles) -> CertificateRefusal | None:
+    """Check that a key belongs to its certificate, by loading them as server and agents do."""
     try:
         _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pair)
     except (OSError, ValueError) as error:
@@ -43,8 +43,8 @@ def belongs(pair: PairFiles) -> Refusal | None:
     return None
 
 
-def walk_server_chain(server: PairFiles, authority: Path) -> Refusal | None:
-    """Let a client judge a server's chain and purpose, whatever the time and the name."""
+def check_server_chain(server: PairFiles, authority: Path) -> CertificateRefusal | None:
+    """Check a server's chain and usage as a client does, ignoring time and name."""
     try:
         client = _client(authority, None)
         client.check_hostname = False
@@ -54,8 +54,8 @@ def walk_server_chain(server: PairFiles, authority: Path) -> Refusal | None:
         return _refusal(error)
 
 
-def walk_client_chain(pair: PairFiles, authority: Path) -> Refusal | None:
-    """Let a server judge an agent's or client's chain and purpose, whatever the time."""
+def check_client_chain(pair: PairFiles, authority: Path) -> CertificateRefusal | None:
+    """Check the chain and usage of an agent or client as a server does, ignoring time."""
     try:
         server = _server(pair, authority)
         server.verify_flags |= _IGNORE_TIME
@@ -68,8 +68,8 @@ def walk_client_chain(pair: PairFiles, authority: Path) -> Refusal | None:
         return _refusal(error)
 
 
-def connect(server: PairFiles, client: PairFiles, authority: Path, address: str) -> Refusal | None:
-    """Let a client dial `address` and a server answer, both with certificates: all rules at once."""
+def connect(server: PairFiles, client: PairFiles, authority: Path, address: str) -> CertificateRefusal | None:
+    """Run a mutual TLS handshake for `address` with all checks on."""
     try:
         return _handshake(_server(server, authority), _client(authority, client), address)
     except (OSError, ValueError) as error:
@@ -96,11 +96,11 @@ def _client(authority: Path, pair: PairFiles | None) -> ssl.SSLContext:
 
 
 def _load(context: ssl.SSLContext, pair: PairFiles) -> None:
-    # Without a passphrase at hand OpenSSL would ask the terminal for one.
+    # Without a password OpenSSL would prompt on the terminal.
     context.load_cert_chain(pair.certificate, pair.key, password=lambda: "")
 
 
-def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, address: str | None) -> Refusal | None:
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, address: str | None) -> CertificateRefusal | None:
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         client.wrap_bio(to_client, to_server, server_side=False, server_hostname=address),
@@ -111,7 +111,7 @@ def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, address: str | No
         waiting = [end for end in waiting if not _finished(end)]
         if not waiting:
             return None
-    return Refusal("the handshake did not come to an end")
+    return CertificateRefusal("the handshake did not complete")
 
 
 def _finished(end: ssl.SSLObject) -> bool:
@@ -122,14 +122,14 @@ def _finished(end: ssl.SSLObject) -> bool:
     return True
 
 
-def _refusal(error: Exception) -> Refusal:
+def _refusal(error: Exception) -> CertificateRefusal:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Refusal(error.verify_message, error.verify_code == _WRONG_PURPOSE)
+        return CertificateRefusal(error.verify_message, error.verify_code == _WRONG_PURPOSE)
     if isinstance(error, ssl.SSLError):
-        return Refusal((error.reason or str(error)).replace("_", " ").lower())
+        return CertificateRefusal((error.reason or str(error)).replace("_", " ").lower())
     if isinstance(error, OSError):
-        return Refusal(error.strerror or str(error))
-    return Refusal(str(error))
+        return CertificateRefusal(error.strerror or str(error))
+    return CertificateRefusal(str(error))
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class CertificateFile:
     path: Path
     certificates: tuple[Certificate, ...] = ()
     trouble: str = ""
-    """Why there are none."""
+    """Why there is no certificate."""
 
     @property
     def exists(self) -> bool:
@@ -148,18 +148,18 @@ class CertificateFile:
 class KeyFile:
     path: Path
     mode: int | None
-    """Permission bits; None where there is no such file."""
-    refusal: Refusal | None
-    """Why it does not go with its certificate."""
+    """Permission bits; None if the file does not exist."""
+    refusal: CertificateRefusal | None
+    """Why it does not belong to its certificate."""
 
 
 @dataclass(frozen=True)
 class LeafFacts:
-    role: Role
+    role: TunnelRole
     file: CertificateFile
     key: KeyFile
-    chain: Refusal | None
-    """Why the other side would not accept it, time and names apart."""
+    chain: CertificateRefusal | None
+    """Why the other side would refuse it, time and names ignored."""
 
     @property
     def certificate(self) -> Certificate | None:
@@ -176,19 +176,19 @@ class DirectoryFacts:
     folder_mode: int
     authority: CertificateFile
     authority_key: KeyFile
-    leaves: Mapping[Role, LeafFacts]
-    connections: Mapping[str, Refusal | None]
-    """What came of a handshake between agent and server, by dialled address."""
+    leaves: Mapping[TunnelRole, LeafFacts]
+    connections: Mapping[str, CertificateRefusal | None]
+    """Result of an agent-server handshake by dialled address; None: accepted."""
 
     def issuer_of(self, leaf: Certificate) -> Certificate | None:
-        """Find the authority that a leaf names; whether it really signed it is not said."""
+        """Find the CA by the issuer that the leaf names, without checking the signature."""
         named = [one for one in self.authority.certificates if one.subject == leaf.issuer]
         exact = [one for one in named if one.key_identifier == leaf.authority_identifier]
         return next(iter(exact or named), None)
 
 
-def look_at(folder: Path, roles: Iterable[Role], addresses: Iterable[str]) -> DirectoryFacts:
-    """Gather the facts. Without addresses, agents dial the first name in the server's certificate."""
+def read_directory(folder: Path, roles: Iterable[TunnelRole], addresses: Iterable[str]) -> DirectoryFacts:
+    """Gather the facts. Without addresses, the handshake uses the first name in the server's certificate."""
     authority = read_certificate_file(folder / AUTHORITY_FILE)
     leaves = {role: _leaf(folder, role, authority) for role in roles}
     return DirectoryFacts(
@@ -208,32 +208,32 @@ def read_certificate_file(path: Path) -> CertificateFile:
     except OSError as error:
         return CertificateFile(path, trouble=error.strerror or str(error))
     except BundleError as error:
-        hint = "it holds a private key" if holds_key(pem) else str(error)
+        hint = "it holds a private key, not a certificate" if holds_key(pem) else str(error)
         return CertificateFile(path, trouble=hint)
 
 
-def _leaf(folder: Path, role: Role, authority: CertificateFile) -> LeafFacts:
+def _leaf(folder: Path, role: TunnelRole, authority: CertificateFile) -> LeafFacts:
     file = read_certificate_file(folder / role.certificate_file)
     key = _key(folder / role.key_file, file)
     pair = PairFiles(file.path, key.path)
     if not file.certificates or key.refusal or not authority.certificates:
         return LeafFacts(role, file, key, None)
-    walk = walk_server_chain if role is Role.SERVER else walk_client_chain
-    return LeafFacts(role, file, key, walk(pair, authority.path))
+    check = check_server_chain if role is TunnelRole.SERVER else check_client_chain
+    return LeafFacts(role, file, key, check(pair, authority.path))
 
 
 def _key(path: Path, certificate: CertificateFile) -> KeyFile:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
-        return KeyFile(path, None, Refusal(error.strerror or str(error)))
+        return KeyFile(path, None, CertificateRefusal(error.strerror or str(error)))
     if not certificate.certificates:
         return KeyFile(path, mode, None)
     return KeyFile(path, mode, belongs(PairFiles(certificate.path, path)))
 
 
 def _authority_key(path: Path, bundle: CertificateFile) -> KeyFile:
-    """Look for the key's own certificate: a bundle holds others, before or after it."""
+    """Compare the key with each certificate of the bundle: one match is enough."""
     found = _key(path, CertificateFile(bundle.path))
     if found.mode is None or not bundle.certificates:
         return found
@@ -247,9 +247,9 @@ def _authority_key(path: Path, bundle: CertificateFile) -> KeyFile:
 
 
 def _connections(
-    leaves: Mapping[Role, LeafFacts], authority: CertificateFile, addresses: tuple[str, ...]
-) -> dict[str, Refusal | None]:
-    server, agent = leaves.get(Role.SERVER), leaves.get(Role.AGENT)
+    leaves: Mapping[TunnelRole, LeafFacts], authority: CertificateFile, addresses: tuple[str, ...]
+) -> dict[str, CertificateRefusal | None]:
+    server, agent = leaves.get(TunnelRole.SERVER), leaves.get(TunnelRole.AGENT)
     if server is None or agent is None or not (server.is_loadable and agent.is_loadable and authority.certificates):
         return {}
     ends = [PairFiles(leaf.file.path, leaf.key.path) for leaf in (server, agent)]

@@ -1,7 +1,7 @@
-"""The back end for hosts whose keys must come from their own OpenSSL: those in FIPS mode.
+"""The back end that uses the host's `openssl` program: for hosts in FIPS mode.
 
-`openssl ca` signs: before 3.4 nothing else in that program can set the first day of validity. Keys travel through pipes
-only, never through arguments or files; the scratch directory sees requests, certificates and configuration.
+`openssl ca` signs: before 3.4 no other subcommand can set notBefore. Keys go through pipes only, never through
+arguments or files; the scratch directory holds requests, certificates and configuration.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,15 +14,15 @@ from umbilical.pki.certificate import Certificate, PublicKey, read_certificates,
 from umbilical.pki.pem import BundleError, KeyPair, certificate_blocks, encode_blocks, public_key_block
 from umbilical.pki.profiles import BACKDATE, MAX_COMMON_NAME, NOT_ITS_KEY, KeyType, Profile
 
-Runner = Callable[[Sequence[str], bytes], bytes]
-"""Runs a command with this on its standard input; returns its standard output, raises a Fault when it fails."""
+OpensslRunner = Callable[[Sequence[str], bytes], bytes]
+"""Takes a command and its standard input; returns standard output. Raises a Fault when the command fails."""
 
 _STDIN: Final = "/dev/stdin"
 _KEY_OPTIONS: Final = {
     KeyType.RSA_2048: ("RSA", "rsa_keygen_bits:2048"),
     KeyType.ECDSA_P256: ("EC", "ec_paramgen_curve:P-256"),
 }
-# Both versions in the field differ in what they add by themselves, so that every extension is written out here.
+# OpenSSL 1.1.1 and 3.x add different default extensions, so every extension is explicit.
 _CONFIGURATION: Final = """\
 [ca]
 default_ca = authority
@@ -49,7 +49,7 @@ utf8 = yes
 [names]
 {names}
 """
-# The program knows the limit of RFC 5280, which names of service accounts exceed: see `profiles.MAX_COMMON_NAME`.
+# Lifts the RFC 5280 limit of the common name, which service account names exceed: `profiles.MAX_COMMON_NAME`.
 _LONG_NAMES: Final = """\
 openssl_conf = start
 [start]
@@ -60,9 +60,9 @@ commonName = min:1,max:256
 
 
 class Openssl:
-    """Makes and takes up authorities. `scratch` is the caller's: mode 0700, and removed by it."""
+    """Creates and loads CAs. The caller creates `scratch` with mode 0700 and removes it."""
 
-    def __init__(self, run: Runner, scratch: Path, program: str = "openssl") -> None:
+    def __init__(self, run: OpensslRunner, scratch: Path, program: str = "openssl") -> None:
         self._run = run
         self._scratch = scratch
         self._program = program
@@ -75,7 +75,7 @@ class Openssl:
         key_type: KeyType = KeyType.RSA_2048,
         organizations: Iterable[str] = (),
     ) -> "OpensslAuthority":
-        key = self.draw_key(key_type)
+        key = self.generate_key(key_type)
         extensions = [
             "basicConstraints = critical,CA:TRUE",
             "keyUsage = critical,digitalSignature,keyCertSign,cRLSign",
@@ -96,15 +96,15 @@ class Openssl:
             raise BundleError(f"{certificate.common_name} may not sign certificates")
         return OpensslAuthority(self, KeyPair(encode_blocks([certificate.encoded]), pair.key), certificate)
 
-    def draw_key(self, key_type: KeyType) -> bytes:
+    def generate_key(self, key_type: KeyType) -> bytes:
         algorithm, option = _KEY_OPTIONS[key_type]
         return self._openssl(["genpkey", "-algorithm", algorithm, "-pkeyopt", option])
 
     def issue(
         self, authority: KeyPair, issuer: Certificate, profile: Profile, now: datetime, lifetime: timedelta
     ) -> KeyPair:
-        """Draw a key for the profile and have its certificate signed by this authority."""
-        key = self.draw_key(profile.key_type)
+        """Generate a key for the profile and sign its certificate."""
+        key = self.generate_key(profile.key_type)
         extensions = _leaf_extensions(profile, issuer)
         self._configure(profile.common_name, profile.organizations, extensions, _names(profile))
         self._request(key)
@@ -142,7 +142,7 @@ class Openssl:
             raise _no_answer("ca", str(error)) from error
 
     def _public_key(self, key: bytes) -> PublicKey:
-        """Derive the public half. A passphrase is given empty: nobody is there to be asked for one."""
+        """Derive the public key. The empty passphrase keeps openssl from prompting."""
         try:
             printed = self._openssl(["pkey", "-in", _STDIN, "-passin", "pass:", "-pubout"], key)
         except PkiError as error:
@@ -157,7 +157,7 @@ class Openssl:
 
 
 class OpensslAuthority:
-    """A CA certificate with its key, signing through the program."""
+    """A CA certificate with its key; signs with the program."""
 
     def __init__(self, openssl: Openssl, pair: KeyPair, certificate: Certificate) -> None:
         self._openssl = openssl
@@ -169,7 +169,7 @@ class OpensslAuthority:
 
 
 def _subject(common_name: str, organizations: Iterable[str]) -> list[str]:
-    # The number before the dot only keeps several lines of one kind apart.
+    # The number before the dot makes the keys unique.
     groups = [f"{number}.O = {_escaped(name)}" for number, name in enumerate(organizations)]
     return [*groups, f"CN = {_escaped(common_name)}"]
 
@@ -188,7 +188,7 @@ def _leaf_extensions(profile: Profile, issuer: Certificate) -> list[str]:
 
 
 def _authority_identifier(issuer: Certificate) -> str:
-    """Write the extension out: `keyid` fails for an issuer without an identifier of its own."""
+    """Encode the extension: `keyid` fails for an issuer without a subjectKeyIdentifier."""
     identifier = issuer.key_identifier or issuer.key.identifier
     inner = bytes([0x80, len(identifier)]) + identifier
     return (bytes([0x30, len(inner)]) + inner).hex(":")
@@ -200,10 +200,10 @@ def _names(profile: Profile) -> list[str]:
 
 
 def _escaped(value: str) -> str:
-    """Keep a value one value, whatever variables and quotes are in it. Raises PkiError: no escape helps."""
+    """Escape a configuration value. Raises PkiError: it cannot be escaped."""
     if not value or not value.isprintable() or value != value.strip():
-        why = "it is empty, begins or ends with a blank, or holds a control character"
-        raise PkiError("UMB150", f"{value!r} cannot be in a certificate", why, "give a plain name")
+        why = "it is empty, begins or ends with a space, or holds a control character"
+        raise PkiError("UMB150", f"{value!r} is not valid in a certificate", why, "use printable characters")
     return "".join(f"\\{letter}" if letter in "\\$#\"'`" else letter for letter in value)
 
 
@@ -212,4 +212,4 @@ def _moment(when: datetime) -> str:
 
 
 def _no_answer(command: str, why: str) -> PkiError:
-    return PkiError("UMB154", f"openssl {command} gave no certificate", why, "try: openssl version -a")
+    return PkiError("UMB154", f"openssl {command} printed no certificate", why, "openssl version -a")

@@ -1,4 +1,4 @@
-"""PEM text as such: a certificate with its key, and bundles. Needs no library: `authority` makes its objects of it."""
+"""PEM text: a certificate with its key, and bundles. Needs no library; `authority` parses the content."""
 
 import base64
 import binascii
@@ -10,36 +10,35 @@ from typing import Final
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]*)-----END CERTIFICATE-----", re.ASCII)
 _PUBLIC_KEY: Final = re.compile(rb"-----BEGIN PUBLIC KEY-----([A-Za-z0-9+/=\s]*)-----END PUBLIC KEY-----", re.ASCII)
 _PRIVATE_KEY: Final = re.compile(rb"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----")
-# PKCS#8 says it in its first line, the older forms in a header below it.
+# PKCS#8 marks encryption in the first line, older formats in a header.
 _ENCRYPTED: Final = re.compile(rb"-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: *4,ENCRYPTED", re.MULTILINE)
 _LINE_LENGTH: Final = 64
 
 
 class BundleError(Exception):
-    """The PEM text is not what it was given as."""
+    """The PEM text does not hold what the caller expects."""
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """A certificate and its private key, both PEM. The key stays out of `repr`, so it cannot slip into a log."""
+    """A certificate and its private key, both PEM. `repr` omits the key, so that no log shows it."""
 
     certificate: bytes
     key: bytes = field(repr=False)
 
 
 def certificate_blocks(pem: bytes) -> list[bytes]:
-    """Return the DER of every certificate of a bundle, at least one."""
+    """Return the DER of every certificate of a bundle; it must have at least one."""
     blocks = [_decode(body, "certificate") for body in _CERTIFICATE.findall(pem)]
     if not blocks:
-        raise BundleError("no readable certificate: there is no BEGIN CERTIFICATE with its END")
+        raise BundleError("no readable certificate: there is no BEGIN CERTIFICATE block")
     return blocks
 
 
 def public_key_block(pem: bytes) -> bytes:
-    """Return the DER of a public key."""
     found = _PUBLIC_KEY.search(pem)
     if found is None:
-        raise BundleError("no readable public key: there is no BEGIN PUBLIC KEY with its END")
+        raise BundleError("no readable public key: there is no BEGIN PUBLIC KEY block")
     return _decode(found.group(1), "public key")
 
 
@@ -48,12 +47,12 @@ def encode_blocks(blocks: Iterable[bytes]) -> bytes:
 
 
 def encode_public_key(block: bytes) -> bytes:
-    """Write a SubjectPublicKeyInfo as whoever checks signatures without a certificate reads it."""
+    """Encode a SubjectPublicKeyInfo as PEM."""
     return _encode(block, b"PUBLIC KEY")
 
 
 def join_bundle(*bundles: bytes) -> bytes:
-    """Join PEM bundles, each certificate once: what a CA rotation needs for its overlap."""
+    """Join PEM bundles without duplicates: a CA rotation trusts old and new CA for a while."""
     return encode_blocks(dict.fromkeys(block for bundle in bundles for block in certificate_blocks(bundle)))
 
 
@@ -62,7 +61,7 @@ def holds_key(pem: bytes) -> bool:
 
 
 def is_encrypted(pem: bytes) -> bool:
-    """Tell whether a passphrase would be asked for: nobody is there to type it when a server starts."""
+    """Return whether the key needs a passphrase, which no one can enter when a server starts."""
     return _ENCRYPTED.search(pem) is not None
 
 

@@ -1,6 +1,6 @@
-"""Who a certificate is for: names, usage and key type, as plain values; and addresses as users write them, made fit for
-a certificate, since what agents dial must be in it letter by letter. Nothing here draws a key or signs:
-`Backend` is who does: the `cryptography` library (`authority`) or the host's `openssl`, with the same certificates.
+"""Profiles of certificates: names, usage, key type; and addresses from users, normalized because the certificate must
+hold exactly what agents dial. Nothing here makes a key or signs: that is a `Backend`, the `cryptography` library
+(`authority`) or the host's `openssl`, which produce the same certificates.
 """
 
 import ipaddress
@@ -16,10 +16,10 @@ from umbilical.pki.pem import KeyPair
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Clocks of machines that are just being installed run apart; an hour is what OpenShift's installer allows as well.
+# Clocks of machines that are being installed differ; OpenShift's installer backdates by an hour too.
 BACKDATE: Final = timedelta(hours=1)
-# ub-common-name of RFC 5280 §A.1. Kubernetes reads user names there, and those of service accounts are longer: Go makes
-# such certificates, and Go and OpenSSL read them.
+# ub-common-name of RFC 5280 §A.1. Kubernetes takes user names from there, and service account names are longer: Go
+# creates such certificates, and Go and OpenSSL accept them.
 MAX_COMMON_NAME: Final = 64
 NOT_ITS_KEY: Final = "the private key does not belong to the certificate"
 
@@ -30,7 +30,7 @@ class KeyType(Enum):
 
 
 class Usage(Enum):
-    """What the holder of a leaf certificate does in a TLS handshake."""
+    """Role of the holder in a TLS handshake."""
 
     SERVER = "serverAuth"
     CLIENT = "clientAuth"
@@ -41,14 +41,14 @@ class Profile:
     common_name: str
     usages: tuple[Usage, ...]
     organizations: tuple[str, ...] = ()
-    """Kubernetes reads these as groups."""
+    """Kubernetes uses these as groups."""
     dns_names: tuple[str, ...] = ()
     ip_addresses: tuple[IpAddress, ...] = ()
     key_type: KeyType = KeyType.RSA_2048
 
 
 def server_profile(common_name: str, names: Iterable[str], key_type: KeyType = KeyType.RSA_2048) -> Profile:
-    """Describe a server that is reached by `names`: host names and addresses, mixed as users give them."""
+    """Return the profile of a server with these host names and addresses, mixed."""
     dns_names, addresses = split_names(names)
     return Profile(common_name, (Usage.SERVER,), (), dns_names, addresses, key_type)
 
@@ -56,12 +56,12 @@ def server_profile(common_name: str, names: Iterable[str], key_type: KeyType = K
 def client_profile(
     common_name: str, organizations: Iterable[str] = (), key_type: KeyType = KeyType.RSA_2048
 ) -> Profile:
-    """Describe a client, an agent included: it proves who it is and is reached by no name."""
+    """Return the profile of a client or agent: it has no names."""
     return Profile(common_name, (Usage.CLIENT,), tuple(organizations), key_type=key_type)
 
 
 def split_names(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[IpAddress, ...]]:
-    """Part addresses from host names, order kept, doubles dropped: a verifier looks for each in its own SAN type."""
+    """Separate host names from addresses, without duplicates: a SAN has a type for each."""
     dns_names: dict[str, None] = {}
     addresses: dict[IpAddress, None] = {}
     for name in names:
@@ -87,15 +87,15 @@ _PORT: Final = re.compile(r"(\[.*\]|[^:]*):[0-9]*")
 
 
 def usable_addresses(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return each address once, in its plain form. Raises PkiError: one fits no certificate or no dial."""
+    """Normalize addresses and drop duplicates. Raises PkiError: one is not valid in a certificate."""
     return tuple(dict.fromkeys(usable_address(text) for text in texts))
 
 
 def usable_address(text: str) -> str:
-    """Read an IPv4 or IPv6 address, brackets allowed, or a host name."""
+    """Normalize an IPv4 or IPv6 address, brackets allowed, or a host name."""
     plain = text.strip()
     if _PORT.fullmatch(plain):
-        raise _unusable(text, "it has a port, and certificates know none", "leave the port out")
+        raise _unusable(text, "it has a port, which certificates cannot hold", "remove the port")
     inner = plain[1:-1] if plain.startswith("[") and plain.endswith("]") else plain
     if ":" in inner or plain != inner:
         return _ipv6(text, inner)
@@ -104,11 +104,11 @@ def usable_address(text: str) -> str:
 
 def _ipv6(text: str, inner: str) -> str:
     if "%" in inner:
-        raise _unusable(text, "its zone means something on one machine only", "give an address without %ZONE")
+        raise _unusable(text, "its zone is valid on one machine only", "use an address without %ZONE")
     try:
         return _dialled(text, ipaddress.IPv6Address(inner))
     except ValueError:
-        raise _unusable(text, "it is no IPv6 address", "write it like 2001:db8::9") from None
+        raise _unusable(text, "it is not an IPv6 address", "use a form like 2001:db8::9") from None
 
 
 def _ipv4_or_name(text: str, inner: str) -> str:
@@ -120,40 +120,40 @@ def _ipv4_or_name(text: str, inner: str) -> str:
 
 def _host_name(text: str, name: str) -> str:
     if not name.isascii():
-        raise _unusable(text, "certificates hold ASCII names only", "write it in its xn-- form")
+        raise _unusable(text, "certificates hold ASCII names only", "use the punycode form (xn--...)")
     if not _NAME.fullmatch(name) or len(name) > _MAX_NAME:
-        raise _unusable(text, "it is neither an address nor a host name", "write 10.0.0.9, 2001:db8::9 or a name")
+        raise _unusable(text, "it is neither an address nor a host name", "use e.g. 10.0.0.9, 2001:db8::9 or a name")
     if name.rpartition(".")[2].isdigit():
-        raise _unusable(text, "it ends in a number as an address does, and is none", "write all four parts")
+        raise _unusable(text, "it ends in a number but is not an IPv4 address", "use all four numbers, like 10.0.0.9")
     if name == "null":
-        # A legal name, but what jq prints for a route without a source address.
-        raise _unusable(text, "this is what `jq` prints when it finds nothing", "see `ip -j route get`")
+        # A valid name, but also what jq prints for a route without a source address.
+        raise _unusable(text, "`jq` prints null when it finds no value", "check the output of: ip -j route get ADDRESS")
     return name
 
 
 def _dialled(text: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
     if address.is_unspecified or address.is_multicast:
-        raise _unusable(text, "nobody can connect to it", "give the address that agents dial")
+        raise _unusable(text, "it is an unspecified or multicast address", "use the address that agents dial")
     return str(address)
 
 
 def _unusable(text: str, why: str, remedy: str) -> PkiError:
-    return PkiError("UMB150", f"address {text!r} cannot be in a certificate", why, remedy)
+    return PkiError("UMB150", f"address {text!r} is not valid in a certificate", why, remedy)
 
 
-class Signer(Protocol):
-    """An authority with its key at hand."""
+class CertificateSigner(Protocol):
+    """A CA with its private key."""
 
     @property
     def pair(self) -> KeyPair: ...
 
     def issue(self, profile: Profile, now: datetime, lifetime: timedelta) -> KeyPair:
-        """Draw a key for the profile and sign its certificate, which begins an hour before `now`."""
+        """Generate a key for the profile and sign its certificate, valid from an hour before `now`."""
         ...
 
 
 class Backend(Protocol):
-    """`Authority` (the class itself) and `Openssl` are such."""
+    """Implemented by the class `Authority` itself and by `Openssl`."""
 
     def create(
         self,
@@ -162,13 +162,13 @@ class Backend(Protocol):
         lifetime: timedelta,
         key_type: KeyType = KeyType.RSA_2048,
         organizations: Iterable[str] = (),
-    ) -> Signer:
-        """Draw a key and sign it with itself."""
+    ) -> CertificateSigner:
+        """Generate a key and a self-signed certificate."""
         ...
 
-    def load(self, pair: KeyPair) -> Signer:
-        """Take up an authority that was made earlier; of a bundle, the certificate that the key belongs to.
+    def load(self, pair: KeyPair) -> CertificateSigner:
+        """Load an existing CA; from a bundle, the certificate that the key belongs to.
 
-        Raises BundleError: not PEM, not a CA, or the key is another certificate's.
+        Raises BundleError: not PEM, not a CA, or no certificate belongs to the key.
         """
         ...

@@ -14,13 +14,13 @@ from umbilical.bootstrap.render.render import render
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.fault import IgnitionError, RenderError
 from umbilical.ignition.config import Config, faults
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 
 SPEC = for_shape(Shape.OPENSHIFT)
 
 
-def _patched(content: bytes) -> Document:
-    return patch(Document(content), SPEC).document
+def _patched(content: bytes) -> IgnitionDocument:
+    return patch(IgnitionDocument(content), SPEC).document
 
 
 def _script(config: Config) -> str:
@@ -30,13 +30,13 @@ def _script(config: Config) -> str:
 
 def _refusal(content: bytes, platform: str | None = None) -> RenderError:
     with pytest.raises(RenderError) as refused:
-        patch(Document(content), SPEC, platform)
+        patch(IgnitionDocument(content), SPEC, platform)
     return refused.value
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=str)
 def test_a_config_of_the_corpus_is_patched_once_and_undone_and_nothing_else_is_touched(case: Case) -> None:
-    before = Document(case.content())
+    before = IgnitionDocument(case.content())
     after = patch(before, SPEC).document
     assert undo(after).content == before.content
     again = patch(after, SPEC)
@@ -55,7 +55,7 @@ def test_a_config_of_the_corpus_is_patched_once_and_undone_and_nothing_else_is_t
 def test_our_files_have_the_modes_owner_and_form_of_the_installers() -> None:
     entries = {file.path: file.entry for file in _patched(bootstrap_config()).config.files}
     installers = entries["/usr/local/bin/release-image.sh"]
-    for asset in render(patch(Document(bootstrap_config()), SPEC).plan.spec):
+    for asset in render(patch(IgnitionDocument(bootstrap_config()), SPEC).plan.spec):
         entry = entries[asset.path]
         assert list(entry) == list(installers)
         assert entry["user"] == {"name": "root"}
@@ -67,14 +67,14 @@ def test_our_files_have_the_modes_owner_and_form_of_the_installers() -> None:
 
 def test_modes_of_what_is_changed_stay() -> None:
     for case in (Case("4.18"), Case("4.19", gzip=True, hashes=True)):
-        before, after = Document(case.content()), _patched(case.content())
+        before, after = IgnitionDocument(case.content()), _patched(case.content())
         old, new = before.config.files_at(BOOTKUBE)[0].entry, after.config.files_at(BOOTKUBE)[0].entry
         assert {**new, "contents": None} == {**old, "contents": None}
         assert new["contents"].keys() == old["contents"].keys()
 
 
 def test_nothing_of_a_certificate_or_a_key_is_in_the_patch() -> None:
-    before = {file.path for file in Document(bootstrap_config()).config.files}
+    before = {file.path for file in IgnitionDocument(bootstrap_config()).config.files}
     for file in _patched(bootstrap_config()).config.files:
         if file.path not in before:
             assert not file.path.endswith((".crt", ".key"))
@@ -82,17 +82,17 @@ def test_nothing_of_a_certificate_or_a_key_is_in_the_patch() -> None:
 
 
 def test_what_the_spec_leaves_open_comes_from_the_config() -> None:
-    plan = patch(Document(bootstrap_config(ipv6=True, platform="vsphere")), SPEC).plan
+    plan = patch(IgnitionDocument(bootstrap_config(ipv6=True, platform="vsphere")), SPEC).plan
     assert plan.spec.use_ipv6
     assert [str(network) for network in plan.spec.machine_networks] == ["fd2e:6f44:5dd8::/64"]
     assert plan.platform == "vsphere"
-    assert patch(Document(bootstrap_config()), SPEC, "none").plan.platform == "none"
+    assert patch(IgnitionDocument(bootstrap_config()), SPEC, "none").plan.platform == "none"
 
 
 def test_a_config_that_was_patched_otherwise_is_brought_to_the_new_spec() -> None:
     content = bootstrap_config()
     other = SPEC.replace(agent_port=9123)
-    first = patch(Document(content), other)
+    first = patch(IgnitionDocument(content), other)
     second = patch(first.document, SPEC)
     assert second.document.content == _patched(content).content
     assert second.plan.profile is Profile.PATCHED
@@ -112,7 +112,7 @@ def test_undo_of_a_file_that_was_marshalled_anew_leaves_the_rest_as_found(case: 
     content = case.content()
     # As `create cluster` and other tools do it: another order of keys, other escapes, other blanks.
     marshalled = json.dumps(json.loads(_patched(content).content), **options)
-    undone = undo(Document(marshalled.encode()))
+    undone = undo(IgnitionDocument(marshalled.encode()))
     assert json.loads(undone.content) == json.loads(content)
 
 
@@ -136,7 +136,7 @@ def test_undo_does_not_mind_a_file_of_ours_that_is_gone() -> None:
 def test_undo_of_a_config_that_is_not_patched_is_refused() -> None:
     for native in ("none", "off", "on"):
         with pytest.raises(RenderError, match="UMB128 this config is not patched"):
-            undo(Document(Case("5.0", native=native).content()))
+            undo(IgnitionDocument(Case("5.0", native=native).content()))
 
 
 def test_undo_without_receipt_or_of_lines_that_were_edited_is_refused() -> None:
@@ -150,7 +150,7 @@ def test_undo_without_receipt_or_of_lines_that_were_edited_is_refused() -> None:
 
 
 def test_an_installer_whose_own_tunnel_is_off_is_patched_beside_it_and_told_of_the_gates() -> None:
-    made = patch(Document(bootstrap_config("5.1", native="off")), SPEC)
+    made = patch(IgnitionDocument(bootstrap_config("5.1", native="off")), SPEC)
     assert made.plan.profile is Profile.NATIVE_OFF
     assert any("CRDCompatibilityRequirementOperator or ClusterAPIMachineManagement" in n for n in made.plan.notes())
     script = _script(made.document.config)
@@ -195,17 +195,17 @@ def test_every_stable_version_is_taken_and_stays_and_others_are_refused() -> Non
         assert (made.config.version, undo(made).content) == (version, content)
     for version in ("2.2.0", "3.6.0", "3.6.0-experimental", "3", "4.0.0"):
         with pytest.raises(IgnitionError, match=r"UMB141"):
-            patch(Document(bootstrap_config(version=version)), SPEC)
+            patch(IgnitionDocument(bootstrap_config(version=version)), SPEC)
 
 
 def test_a_config_without_a_bootkube_of_its_own_is_refused() -> None:
-    plain = Document(bootstrap_config())
+    plain = IgnitionDocument(bootstrap_config())
     entry = plain.config.files_at(BOOTKUBE)[0].entry
     without = plain.without_files([BOOTKUBE])
     fetched = {**entry, "contents": {"source": "https://storage.example/bootkube.sh"}}
     for document, why in (
         (without, "0 files of that path"),
-        (Document(bootstrap_config(extra_files=(entry,))), "2 files of that path"),
+        (IgnitionDocument(bootstrap_config(extra_files=(entry,))), "2 files of that path"),
         (without.with_files([fetched]), "not from the config itself"),
         (without.with_files([{**entry, "contents": {}}]), "not from the config itself"),
     ):
@@ -229,7 +229,7 @@ def test_growth_past_what_a_secret_holds_is_warned_of_and_refused_but_fine_in_a_
     assert len(content) < 1_040_000
     assert _refusal(content).code == "UMB126"
     assert _refusal(bootstrap_config(platform="gcp", padding_bytes=750_000), "aws").code == "UMB126"
-    plan = patch(Document(bootstrap_config(platform="vsphere", padding_bytes=700_000)), SPEC).plan
+    plan = patch(IgnitionDocument(bootstrap_config(platform="vsphere", padding_bytes=700_000)), SPEC).plan
     assert any("vsphere can carry" in note for note in plan.notes())
     content = bootstrap_config(platform="gcp", padding_bytes=3_700_000)
     assert undo(_patched(content)).content == content
@@ -238,7 +238,7 @@ def test_growth_past_what_a_secret_holds_is_warned_of_and_refused_but_fine_in_a_
 def test_the_shape_for_plain_kubernetes_is_refused() -> None:
     spec = for_shape(Shape.KUBERNETES, image="registry.example/x:1")
     with pytest.raises(RenderError, match="UMB131"):
-        patch(Document(bootstrap_config()), spec)
+        patch(IgnitionDocument(bootstrap_config()), spec)
 
 
 def test_an_address_of_a_family_that_the_cluster_lacks_is_refused() -> None:
@@ -248,6 +248,6 @@ def test_an_address_of_a_family_that_the_cluster_lacks_is_refused() -> None:
         (False, {"use_ipv6": True, "machine_networks": (ipaddress.ip_network("fd00::/48"),)}),
     ):
         with pytest.raises(RenderError) as refused:
-            patch(Document(bootstrap_config("4.18", ipv6=ipv6)), for_shape(Shape.OPENSHIFT, **changes))
+            patch(IgnitionDocument(bootstrap_config("4.18", ipv6=ipv6)), for_shape(Shape.OPENSHIFT, **changes))
         assert refused.value.code == "UMB133"
         assert "service network" in refused.value.why

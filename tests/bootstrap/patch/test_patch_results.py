@@ -17,7 +17,7 @@ from umbilical.bootstrap.patch.anchors import PATTERNS, Anchor, find_anchors
 from umbilical.bootstrap.patch.patch import patch, undo
 from umbilical.bootstrap.spec import Shape, TunnelSpec, for_shape
 from umbilical.fault import RenderError
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 
 
 @settings(max_examples=40, deadline=None)
@@ -25,7 +25,7 @@ from umbilical.ignition.document import Document
 def test_any_spec_on_any_config_is_exact_idempotent_and_contained(
     case: Case, spec: TunnelSpec, other: TunnelSpec
 ) -> None:
-    original = Document(case.content())
+    original = IgnitionDocument(case.content())
     spec, other = fitting(spec, original.config), fitting(other, original.config)
     made = patch(original, spec).document
     assert undo(made).content == original.content
@@ -55,7 +55,7 @@ def test_a_script_with_one_broken_anchor_is_refused_by_its_name(release: str) ->
         if anchor is not Anchor.CLUSTER_BOOTSTRAP:
             broken.append(_at_anchor(lines, anchor, "{0} "))
         for script in broken:
-            document = Document(bootstrap_config(release, script="\n".join(script)))
+            document = IgnitionDocument(bootstrap_config(release, script="\n".join(script)))
             with pytest.raises(RenderError, match=f"UMB121 bootkube.sh is not recognised: anchor {anchor.value} "):
                 patch(document, for_shape(Shape.OPENSHIFT))
 
@@ -70,7 +70,7 @@ def test_any_line_changed_is_patched_and_undone_or_refused(number: int, change: 
         lines.insert(number, lines[number])
     else:
         lines[number], lines[number + 1] = lines[number + 1], lines[number]
-    document = Document(bootstrap_config(script="\n".join(lines)))
+    document = IgnitionDocument(bootstrap_config(script="\n".join(lines)))
     try:
         made = patch(document, for_shape(Shape.OPENSHIFT)).document
     except RenderError:
@@ -86,12 +86,12 @@ def _nested(release: str, native: Native = "none") -> bytes:
     script = nested(bootkube_script(release, native=native))
     subprocess.run(["bash", "-n"], input=script.encode(), check=True, timeout=30)
     content = bootstrap_config(release, native=native, script=script)
-    return Document(content).with_content(VERIFY_URLS, NESTED_VERIFY_URLS.encode()).content
+    return IgnitionDocument(content).with_content(VERIFY_URLS, NESTED_VERIFY_URLS.encode()).content
 
 
 def test_a_nested_script_is_patched_verified_and_restored_and_passes_with_a_built_in_tunnel() -> None:
     for content in [*map(_nested, RELEASES), *(_nested(release, "off") for release in NATIVE_RELEASES)]:
-        patched = patch(Document(content), SPEC).document
+        patched = patch(IgnitionDocument(content), SPEC).document
         assert not failures(patched.content)
         assert undo(patched).content == content
         assert patch(patched, SPEC).plan.changes_nothing
@@ -109,7 +109,7 @@ def test_a_nested_script_is_patched_verified_and_restored_and_passes_with_a_buil
     ],
 )
 def test_a_misplaced_call_in_a_nested_script_is_seen(is_native: bool, function: str, before: str, check: str) -> None:
-    content = _nested("5.1", "on") if is_native else patch(Document(_nested("5.1")), SPEC).document.content
+    content = _nested("5.1", "on") if is_native else patch(IgnitionDocument(_nested("5.1")), SPEC).document.content
     subject = Subject(content, NATIVE if is_native else OWN)
     call = getattr(subject.names, function)
     lines = subject.text("bootkube").split("\n")
@@ -124,7 +124,7 @@ def test_a_misplaced_call_in_a_nested_script_is_seen(is_native: bool, function: 
 @pytest.mark.parametrize("shape", [Shape.OPENSHIFT, Shape.SEED])
 def test_ignition_takes_the_config_before_with_and_after_the_patch(shape: Shape) -> None:
     for case in CORPUS:
-        original = Document(case.content())
+        original = IgnitionDocument(case.content())
         patched = patch(original, for_shape(shape)).document
         for content in {original.content, patched.content, undo(patched).content}:
             validate(content)

@@ -15,13 +15,13 @@ from umbilical.bootstrap.patch.plan import PURPOSES, Plan, plan_value
 from umbilical.bootstrap.patch.receipt import Receipt, decode_receipt, sha256
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.fault import RenderError
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 
 SPEC = for_shape(Shape.OPENSHIFT)
 
 
 def _plan(case: Case) -> Plan:
-    return patch(Document(case.content()), SPEC).plan
+    return patch(IgnitionDocument(case.content()), SPEC).plan
 
 
 def test_a_plan_tells_every_file_with_its_purpose_where_the_lines_go_and_what_it_costs() -> None:
@@ -41,11 +41,11 @@ def test_a_plan_says_what_agents_dial() -> None:
     assert _plan(Case("4.18")).address == "the node's IPv4 address in 10.0.0.0/16, found when it boots"
     assert _plan(Case("4.18", ipv6=True)).address.startswith("the node's IPv6 address in fd2e:")
     fixed = SPEC.replace(node_ip=ip_address("10.0.0.9"))
-    assert patch(Document(bootstrap_config()), fixed).plan.address == "10.0.0.9"
+    assert patch(IgnitionDocument(bootstrap_config()), fixed).plan.address == "10.0.0.9"
 
 
 def test_a_plan_for_a_patched_config_tells_only_what_differs() -> None:
-    once = patch(Document(bootstrap_config()), SPEC).document
+    once = patch(IgnitionDocument(bootstrap_config()), SPEC).document
     same = patch(once, SPEC).plan
     assert same.insertions == ()
     assert same.notes() == ["this config is patched in the same way already: nothing changes"]

@@ -16,7 +16,7 @@ from umbilical.bootstrap.spec import Mode, Shape, for_shape
 from umbilical.bootstrap.verify.catalogue import CATALOGUE, FIRST_PLAN, GROUPS, verify
 from umbilical.bootstrap.verify.facts import BootstrapFacts, bootkube, files, rule, tunnel
 from umbilical.checks.check import MAX_FAULTS, Doubt, Outcome, Verdict, failed, passed, skipped, warned
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 
 NUMBERS = {"S": 11, "F": 9, "C": 11, "B": 11, "X": 4}
 PATCHED = BootstrapFacts(subject("patched").content)
@@ -48,7 +48,7 @@ def test_every_config_of_the_corpus_passes_as_it_is() -> None:
 @pytest.mark.parametrize("shape", [Shape.OPENSHIFT, Shape.SEED])
 def test_every_config_of_the_corpus_passes_once_patched(shape: Shape) -> None:
     for case in CORPUS:
-        content = patch(Document(case.content()), for_shape(shape)).document.content
+        content = patch(IgnitionDocument(case.content()), for_shape(shape)).document.content
         found = findings(content, profile=Profile.PATCHED).values()
         assert [finding for finding in found if finding.outcome in (Outcome.FAILED, Outcome.WARNED)] == [], case
         skipped = {finding.id for finding in found if finding.outcome is Outcome.SKIPPED}

@@ -8,7 +8,7 @@ from umbilical.bootstrap.names import RECEIPT, RELEASE_IMAGE, SERVICE_RECORD, ST
 from umbilical.bootstrap.patch.patch import patch
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.checks.check import Outcome
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 
 C = ("C8", "C9", "C10", "C11")
 # Without B10: whatever is done to our lines, a patch that was edited cannot be taken back.
@@ -186,7 +186,9 @@ def test_a_function_of_another_name_and_envsubst_fail() -> None:
 
 def test_the_family_that_is_looked_for_is_the_clusters_where_that_is_known() -> None:
     for ipv6 in (False, True):
-        content = patch(Document(bootstrap_config("4.18", ipv6=ipv6)), for_shape(Shape.OPENSHIFT)).document.content
+        content = patch(
+            IgnitionDocument(bootstrap_config("4.18", ipv6=ipv6)), for_shape(Shape.OPENSHIFT)
+        ).document.content
         assert not failures(content)
         old, new = ("fd02::/112", "172.30.0.0/16") if ipv6 else ("172.30.0.0/16", "fd02::/112")
         assert failures(Subject(content).replaced(NETWORK, old, new).content) == {"C11"}
@@ -346,7 +348,7 @@ def in_function(script: str) -> str:
 def test_a_stage_that_begins_inside_a_function_is_seen(release: str) -> None:
     plain = Subject(bootstrap_config(release))
     plain = plain.with_text("bootkube", in_function(plain.text("bootkube")))
-    patched = Subject(patch(Document(plain.content), for_shape(Shape.OPENSHIFT)).document.content)
+    patched = Subject(patch(IgnitionDocument(plain.content), for_shape(Shape.OPENSHIFT)).document.content)
     assert not failures(patched.content)
     stage = 'if [ "$BOOTSTRAP_INPLACE" = false ] && [ ! -f cvo-overrides.done ]'
     assert failures(moved(patched, patched.names.manifests_function, stage).content, *B) == {"B5"}

@@ -21,7 +21,7 @@ from umbilical.bootstrap.patch.plan import PURPOSES
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.codes import CONFIGURATION, USAGE
 from umbilical.ignition.data_url import format_data_url
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 
 SPEC = for_shape(Shape.OPENSHIFT)
 
@@ -38,7 +38,7 @@ def test_a_patch_goes_to_a_new_file_with_the_mode_of_the_old(config: Path, umbil
     before = config.read_bytes()
     out = config.parent / "patched.ign"
     captured = umbilical("bootstrap", "patch", config, "--out", out)
-    assert out.read_bytes() == patch(Document(before), SPEC).document.content
+    assert out.read_bytes() == patch(IgnitionDocument(before), SPEC).document.content
     assert out.stat().st_mode & 0o777 == 0o640
     assert config.read_bytes() == before
     assert captured.out == ""
@@ -51,7 +51,7 @@ def test_a_patch_goes_to_a_new_file_with_the_mode_of_the_old(config: Path, umbil
 def test_a_patch_in_place_replaces_the_file_and_keeps_its_mode(config: Path, umbilical: Run) -> None:
     before = config.read_bytes()
     umbilical("bootstrap", "patch", config, "--in-place")
-    assert undo(Document(config.read_bytes())).content == before
+    assert undo(IgnitionDocument(config.read_bytes())).content == before
     assert config.stat().st_mode & 0o777 == 0o640
     assert [path.name for path in config.parent.iterdir()] == ["bootstrap.ign"]
 
@@ -69,7 +69,7 @@ def test_an_install_directory_is_patched_where_the_installer_reads_it(tmp_path: 
     path = tmp_path / "bootstrap.ign"
     path.write_bytes(bootstrap_config("4.18"))
     umbilical("bootstrap", "patch", "--dir", tmp_path)
-    assert profile_of(Document(path.read_bytes()).config) is Profile.PATCHED
+    assert profile_of(IgnitionDocument(path.read_bytes()).config) is Profile.PATCHED
 
 
 def test_a_link_stays_a_link_and_what_it_points_to_is_patched(config: Path, umbilical: Run) -> None:
@@ -77,7 +77,7 @@ def test_a_link_stays_a_link_and_what_it_points_to_is_patched(config: Path, umbi
     link.symlink_to(config)
     umbilical("bootstrap", "patch", link, "--in-place")
     assert link.is_symlink()
-    assert profile_of(Document(config.read_bytes()).config) is Profile.PATCHED
+    assert profile_of(IgnitionDocument(config.read_bytes()).config) is Profile.PATCHED
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_foreign_authority_is_refused_with_the_reason(config: Path, umbilical:
 
 
 def test_what_failed_before_the_patch_is_warned_of_and_not_blamed_on_it(config: Path, umbilical: Run) -> None:
-    document = Document(config.read_bytes()).without_files(["/usr/local/bin/bootstrap-service-record.sh"])
+    document = IgnitionDocument(config.read_bytes()).without_files(["/usr/local/bin/bootstrap-service-record.sh"])
     config.write_bytes(document.content)
     assert "(before the patch, too)" in umbilical("bootstrap", "patch", config, "--in-place").err
 

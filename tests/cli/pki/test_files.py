@@ -186,7 +186,7 @@ def test_one_file_that_exists_stops_everything(tmp_path: Path) -> None:
 
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pki").write_bytes(b"")
-    with pytest.raises(HostError, match="no directory"):
+    with pytest.raises(HostError, match="not a directory"):
         write_directory(tmp_path / "pki", FILES, overwrite=True)
     (tmp_path / "ca.key").symlink_to(tmp_path / "nowhere")
     with pytest.raises(HostError, match="UMB801"):
@@ -271,7 +271,7 @@ def test_reading_says_what_is_wrong(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "pki")
     assert read_certificates_of(folder / "agent.crt")[0].common_name == "konnectivity-agent"
     assert read_bytes(folder / "agent.crt").startswith(b"-----BEGIN")
-    with pytest.raises(PkiError, match=r"UMB152 no certificate in .*agent\.key\n  why: it holds a private key"):
+    with pytest.raises(PkiError, match=r"UMB152 found no certificate in .*agent\.key\n  why: it holds a private key"):
         read_certificates_of(folder / "agent.key")
     for read in (read_bytes, read_certificates_of):
         with pytest.raises(PkiError, match=r"UMB152 .*\n  why: No such file"):

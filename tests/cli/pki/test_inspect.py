@@ -18,14 +18,14 @@ from tests.support.tunnel_directories import ADDRESS, make_directory, make_files
 
 from umbilical.checks.check import Finding, Outcome
 from umbilical.cli.pki.files import write_directory
-from umbilical.cli.pki.text import alternative_names, as_value, expiry, kind, short_line, tell_cut
+from umbilical.cli.pki.text import alternative_names, as_value, expiry, kind, print_shortened, short_line
 from umbilical.pki.authority import Authority, encode_pair
 from umbilical.pki.certificate import Certificate, moment, read_certificates, span
-from umbilical.pki.directory import look_at
-from umbilical.pki.directory_checks import HEADINGS, Question, findings
+from umbilical.pki.directory import read_directory
+from umbilical.pki.directory_checks import HEADINGS, DirectoryInput, findings
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType, Profile, Usage, server_profile
-from umbilical.pki.tunnel_set import DAY, Role, load_authority
+from umbilical.pki.tunnel_set import DAY, TunnelRole, load_authority
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_good_directory_is_0_and_says_what_ends_first(folder: Path, verify: Ru
     printed = verify(folder, "--address", ADDRESS)
     assert "Agent and server together" in printed.out
     assert "28 passed, 0 failed" in printed.out
-    assert "first to end: konnectivity-server, expires in 23h59m" in printed.err
+    assert "first to expire: konnectivity-server, expires in 23h59m" in printed.err
 
 
 def test_a_wrong_address_or_too_little_time_is_1(folder: Path, verify: Run) -> None:
@@ -135,11 +135,11 @@ def test_what_cannot_be_checked_is_told(tmp_path: Path, umbilical: Run) -> None:
 HOUR = timedelta(hours=1)
 
 
-def judged(
+def checked(
     sound: Path, *addresses: str, when: datetime | None = None, min_left: timedelta = HOUR / 2
 ) -> dict[str, Finding]:
-    facts = look_at(sound, Role, addresses)
-    found = findings(Question(facts, when or now(), addresses, min_left))
+    facts = read_directory(sound, TunnelRole, addresses)
+    found = findings(DirectoryInput(facts, when or now(), addresses, min_left))
     return {finding.id: finding for finding in found}
 
 
@@ -158,23 +158,23 @@ def written(sound: Path, files: dict[str, bytes]) -> Path:
 
 
 def test_a_good_directory_passes_every_check(sound: Path) -> None:
-    found = judged(sound, ADDRESS, "::1", "a.apps.example.com")
+    found = checked(sound, ADDRESS, "::1", "a.apps.example.com")
     assert having(found, Outcome.PASSED) == set(found)
     assert {name.partition(".")[0] for name in found} == set(HEADINGS)
 
 
 def test_words_are_whole_and_name_the_directory(sound: Path) -> None:
-    for finding in judged(sound).values():
+    for finding in checked(sound).values():
         assert finding.title
         assert finding.why
         assert finding.fix
         assert "DIR" not in finding.fix
-    assert str(sound) in judged(sound)["server.chain"].fix
+    assert str(sound) in checked(sound)["server.chain"].fix
 
 
 @dataclass(frozen=True)
 class Damage:
-    """How a directory is broken, what must fail by it, and what may not be judged any more."""
+    """How a directory is broken, what must fail by it, and what is not checked any more."""
 
     inflict: Callable[[Path], object]
     failed: set[str]
@@ -269,14 +269,14 @@ DAMAGES = {
 def test_each_damage_is_found_where_it_is(name: str, sound: Path) -> None:
     damage = DAMAGES[name]
     damage.inflict(sound)
-    found = judged(sound)
+    found = checked(sound)
     assert having(found, Outcome.FAILED) == damage.failed
     assert having(found, Outcome.SKIPPED) == damage.skipped
     assert all(finding.evidence for finding in found.values() if finding.outcome is Outcome.FAILED)
 
 
 def test_an_address_that_is_not_in_the_certificate_is_found(sound: Path) -> None:
-    found = judged(sound, ADDRESS, "10.0.0.10", "::2", "a.b.apps.example.com", "apps.example.com")
+    found = checked(sound, ADDRESS, "10.0.0.10", "::2", "a.b.apps.example.com", "apps.example.com")
     assert having(found, Outcome.FAILED) == {"server.names", "handshake.mutual"}
     assert "10.0.0.10, ::2, a.b.apps.example.com, apps.example.com" in found["server.names"].evidence
     assert f"; the certificate names *.apps.example.com, {ADDRESS}, ::1" in found["server.names"].evidence
@@ -285,7 +285,7 @@ def test_an_address_that_is_not_in_the_certificate_is_found(sound: Path) -> None
 def test_what_has_expired_is_found(tmp_path: Path) -> None:
     then = now() - 30 * HOUR
     sound = written(tmp_path / "pki", make_files(new_authority(then, 60 * HOUR), then))
-    found = judged(sound, ADDRESS)
+    found = checked(sound, ADDRESS)
     assert having(found, Outcome.FAILED) == {"server.time", "agent.time", "client.time", "handshake.mutual"}
     assert "konnectivity-server expired 6h00m ago" in found["server.time"].evidence
     assert "expired" in found["handshake.mutual"].evidence
@@ -294,20 +294,20 @@ def test_what_has_expired_is_found(tmp_path: Path) -> None:
 def test_what_is_not_yet_valid_is_found(tmp_path: Path) -> None:
     then = now() + 5 * HOUR
     sound = written(tmp_path / "pki", make_files(new_authority(then), then))
-    found = judged(sound, ADDRESS)
+    found = checked(sound, ADDRESS)
     expected = {"ca.time", "server.time", "agent.time", "client.time", "handshake.mutual"}
     assert having(found, Outcome.FAILED) == expected
-    assert "konnectivity-agent begins in 3h59m" in found["agent.time"].evidence
+    assert "konnectivity-agent becomes valid in 3h59m" in found["agent.time"].evidence
     assert "not yet valid" in found["handshake.mutual"].evidence
 
 
-def test_time_left_is_judged(sound: Path) -> None:
+def test_time_left_is_checked(sound: Path) -> None:
     for passed_hours, min_left, outcome in (
         *((0, HOUR / 2, Outcome.PASSED), (17.9, HOUR / 2, Outcome.PASSED), (18.1, HOUR / 2, Outcome.WARNED)),
         *((23.4, HOUR / 2, Outcome.WARNED), (23.6, HOUR / 2, Outcome.FAILED), (23.6, HOUR / 10, Outcome.WARNED)),
         *((2, 23 * HOUR, Outcome.FAILED), (25, timedelta(), Outcome.FAILED)),
     ):
-        found = judged(sound, when=now() + passed_hours * HOUR, min_left=min_left)
+        found = checked(sound, when=now() + passed_hours * HOUR, min_left=min_left)
         assert [found[name].outcome for name in ("ca.time", "server.time", "agent.time")] == [outcome] * 3
 
 
@@ -318,22 +318,22 @@ def test_a_leaf_ends_with_its_authority(tmp_path: Path) -> None:
     files = make_files(authority)
     leaf = signer.issue(server_profile("s", [ADDRESS], KeyType.ECDSA_P256), now(), DAY)
     sound = written(tmp_path / "pki", {**files, "server.crt": leaf.certificate, "server.key": leaf.key})
-    found = judged(sound, when=now() + 7 * HOUR)["server.time"]
+    found = checked(sound, when=now() + 7 * HOUR)["server.time"]
     assert found.outcome is Outcome.WARNED
-    assert "short, which signed it, has" in found.evidence
+    assert "its CA short has" in found.evidence
 
 
-def test_groups_and_missing_signers_keys_are_judged(sound: Path) -> None:
+def test_groups_and_missing_signers_keys_are_checked(sound: Path) -> None:
     (sound / "ca.key").unlink()
-    assert judged(sound)["ca.key"].outcome is Outcome.PASSED
+    assert checked(sound)["ca.key"].outcome is Outcome.PASSED
     (sound / "agent.key").chmod(0o640)
     sound.chmod(0o770)
-    assert having(judged(sound), Outcome.WARNED) == {"agent.mode", "ca.folder"}
+    assert having(checked(sound), Outcome.WARNED) == {"agent.mode", "ca.folder"}
 
 
-def test_only_what_was_looked_at_is_judged(sound: Path) -> None:
-    facts = look_at(sound, [Role.AGENT], ())
-    ids = {finding.id.partition(".")[0] for finding in findings(Question(facts, now()))}
+def test_only_what_was_looked_at_is_checked(sound: Path) -> None:
+    facts = read_directory(sound, [TunnelRole.AGENT], ())
+    ids = {finding.id.partition(".")[0] for finding in findings(DirectoryInput(facts, now()))}
     assert ids == {"ca", "agent"}
 
 
@@ -361,7 +361,7 @@ def test_moments_and_expiry_are_told_from_now_on() -> None:
     certificate = leaf(Usage.SERVER)
     assert expiry(certificate, NOW) == "expires in 24h00m"
     assert expiry(certificate, NOW + 2 * ONE_DAY) == "expired 24h00m ago"
-    assert expiry(certificate, NOW - ONE_DAY) == "begins in 23h00m"
+    assert expiry(certificate, NOW - ONE_DAY) == "becomes valid in 23h00m"
 
 
 def test_kinds_are_told_by_what_a_certificate_may_do() -> None:
@@ -380,7 +380,10 @@ def test_a_line_has_names_only_where_there_are_some() -> None:
 
 def test_a_cut_is_told_only_where_there_is_one(capfd: Captured) -> None:
     authority = new_authority(NOW, ONE_DAY)
-    tell_cut(authority, NOW, ONE_DAY)
+    print_shortened(authority, NOW, ONE_DAY)
     assert capfd.readouterr().err == ""
-    tell_cut(authority, NOW + timedelta(hours=20), ONE_DAY)
-    assert "end in 4h00m, not 24h00m: konnectivity-signer ends at 2026-11-16 12:00 UTC" in capfd.readouterr().err
+    print_shortened(authority, NOW + timedelta(hours=20), ONE_DAY)
+    assert (
+        "expire in 4h00m, not 24h00m: the CA konnectivity-signer expires at 2026-11-16 12:00 UTC"
+        in capfd.readouterr().err
+    )

@@ -174,7 +174,7 @@ def test_a_ca_that_exists_signs_and_its_key_is_not_copied(tmp_path: Path, init: 
 def test_a_leaf_is_cut_to_its_ca_and_the_user_is_told(tmp_path: Path, init: Run) -> None:
     root = new_authority(datetime.now(UTC) - timedelta(hours=20))
     told = init(tmp_path / "pki", "--address", "10.0.0.9", *keep(tmp_path, root.signer.pair)).err
-    assert re.search(r"note: certificates end in (3h59m|4h00m), not 24h00m: konnectivity-signer", told)
+    assert re.search(r"note: certificates expire in (3h59m|4h00m), not 24h00m: the CA konnectivity-signer", told)
     assert read_certificates_of(tmp_path / "pki" / "agent.crt")[0].not_after == root.certificate.not_after
 
 
@@ -215,7 +215,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, in
     for arguments, status, word in (
         ((), 2, "--address"),
         (("--address", "10.0.0.9:8091"), 3, "UMB150"),
-        (("--address", "10.0.0.9", "--ca-cert", "x"), 2, "go together"),
+        (("--address", "10.0.0.9", "--ca-cert", "x"), 2, "--ca-cert and --ca-key together"),
         (("--address", "10.0.0.9", "--ca-cert", "x", "--ca-key", "y"), 3, "UMB152"),
         (("--address", "10.0.0.9", "--ca-cert", "x", "--ca-key", "y", "--from-install-state", "z"), 2, "exclude"),
         (("--address", "10.0.0.9", "--from-install-state", "/dev/null"), 3, "UMB153"),
@@ -304,9 +304,9 @@ def test_what_cannot_be_issued_changes_nothing(folder: Path, issue: Run) -> None
     for arguments, status, word in (
         (("--kind", "agent"), 3, "UMB801"),
         (("--kind", "server", "--name", "x"), 2, "--address"),
-        (("--kind", "agent", "--name", "x", "--address", "10.0.0.9"), 2, "nobody dials"),
+        (("--kind", "agent", "--name", "x", "--address", "10.0.0.9"), 2, "--address is for --kind server only"),
         (("--kind", "agent", "--name", "../x"), 2, "letters"),
-        (("--kind", "agent", "--name", "ca"), 2, "not ca"),
+        (("--kind", "agent", "--name", "ca"), 2, "ca is reserved"),
         (("--kind", "root"), 2, "root"),
     ):
         before = sorted(folder.iterdir())

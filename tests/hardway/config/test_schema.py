@@ -30,7 +30,7 @@ from umbilical.hardway.config.keys import (
 )
 from umbilical.hardway.config.reading import read_cluster, schema
 from umbilical.hardway.config.resolving import MACHINE_NETWORK, NUMBERS, Place
-from umbilical.manifests.sections import Section
+from umbilical.manifests.sections import YamlSection
 
 UNSET: dict[str, Any] = {
     **dict.fromkeys(("address", "firstAddress"), "192.168.126.60"),
@@ -87,7 +87,7 @@ def taken(document: dict[str, Any]) -> tuple[bool, bool]:
 
 
 def read(kind: Kind, value: Any) -> tuple[Any, list[str]]:
-    section = Section({"key": value}, "", [])
+    section = YamlSection({"key": value}, "", [])
     return kind.read(section, "key"), section.problems
 
 
@@ -155,9 +155,9 @@ def test_addresses_and_networks_are_read() -> None:
 
 
 def test_a_wrong_switch_is_named_by_its_path() -> None:
-    section = Section({"key": "maybe"}, "above", [])
+    section = YamlSection({"key": "maybe"}, "above", [])
     ON_OFF.read(section, "key")
-    assert section.problems == ["above.key 'maybe': auto or on or off is needed"]
+    assert section.problems == ["above.key 'maybe': must be auto or on or off"]
 
 
 @given(kind=st.sampled_from(KINDS), value=json_values())

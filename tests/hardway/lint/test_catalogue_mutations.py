@@ -22,7 +22,7 @@ from umbilical.hardway.artifacts.certificates import cluster_rows
 from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lint import handoff_rules, machine_config_rules, manifest_rules, object_rules
 from umbilical.hardway.lint.catalogue import RULES, judge
-from umbilical.pki.control_plane_set import Kind
+from umbilical.pki.control_plane_set import PkiKind
 
 BY_ID: Final = {rule.id: rule for rule in RULES}
 FLAGS: Final = {
@@ -91,7 +91,7 @@ def test_a_flag_that_a_rule_reads_is_missed_by_that_rule(rule: str, flag: str) -
 
 @pytest.mark.parametrize("profile", list(Profile))
 def test_a_certificate_of_another_signer_is_noticed_in_any_place(profile: Profile) -> None:
-    signers = {row.id: row.signer for row in cluster_rows(_small(profile).cluster) if row.kind is Kind.LEAF}
+    signers = {row.id: row.signer for row in cluster_rows(_small(profile).cluster) if row.kind is PkiKind.LEAF}
     for place, signer in signers.items():
         other = next(one for one in signers if signers[one] != signer)
         subject = copied(_small(profile))

@@ -17,7 +17,7 @@ from umbilical.hardway.lint.facts import Unreadable
 from umbilical.hardway.lint.node_reading import commands, copy_faults, is_known, missing_paths
 from umbilical.hardway.lint.node_reading import static_pods as pods_on_node
 from umbilical.hardway.lint.pods import ETCD, KUBE_APISERVER, program_pod, programs, static_pods
-from umbilical.ignition.config import Config, Unit, config_of
+from umbilical.ignition.config import Config, IgnitionUnit, config_of
 from umbilical.ignition.data_url import format_data_url
 
 SECRETS = {"name": "secrets", "mountPath": "/etc/kubernetes/secrets"}
@@ -30,8 +30,8 @@ _JSON = st.recursive(
 )
 
 
-def unit(contents: str, **dropins: str) -> Unit:
-    return Unit("a.service", contents, True, {f"{name}.conf": text for name, text in dropins.items()})
+def unit(contents: str, **dropins: str) -> IgnitionUnit:
+    return IgnitionUnit("a.service", contents, True, {f"{name}.conf": text for name, text in dropins.items()})
 
 
 @pytest.mark.parametrize(

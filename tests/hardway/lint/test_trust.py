@@ -27,7 +27,8 @@ def test_etcd_shows_its_serving_certificate_to_itself() -> None:
         lambda subject: reissue(subject, "etcd-serving-master-0", usages=(Usage.SERVER,)),
     )
     found = "\n".join(chain_faults(broken.facts()))
-    assert "tls/etcd-serving-master-0.crt against tls/bundles/etcd-ca-bundle.crt: it is not for clientAuth" in found
+    pair = "tls/etcd-serving-master-0.crt against tls/bundles/etcd-ca-bundle.crt"
+    assert f"{pair}: it lacks the extended key usage clientAuth" in found
 
 
 def test_a_flag_that_names_another_bundle_is_found() -> None:

@@ -17,7 +17,7 @@ from umbilical.hardway.machines.host import ThisHost, do, holds, put
 from umbilical.hardway.machines.host_services import HostPlan, read_plan
 from umbilical.hardway.machines.inspection import PROGRAMS, inspect, survey
 from umbilical.host.commands import LocalRunner
-from umbilical.host.machine_records import Done, Probe
+from umbilical.host.machine_records import Done, InfraProbe
 
 ACTIONS = [Action(name, f"why {name}", f"check {name}", f"do {name}", f"undo {name}") for name in ("a", "b", "c")]
 LIBVIRT = Libvirt("ocp4", "ocp4", "/var/lib/libvirt/images/ocp4", "virbr-ocp4", "eth0", "rhcos-live.iso")
@@ -220,7 +220,7 @@ def _host() -> RecordingHost:
     return host
 
 
-def _probes(folder: Path, host: RecordingHost) -> dict[str, Probe]:
+def _probes(folder: Path, host: RecordingHost) -> dict[str, InfraProbe]:
     return {one.id: one for one in inspect(host, CLUSTER, LIBVIRT, HostPlan(host, folder / "record"))}
 
 

@@ -21,15 +21,15 @@ from umbilical.hardway.machines import interface
 from umbilical.hardway.machines.host_services import BEFORE, CONFIG
 from umbilical.hardway.machines.interface import Machines, is_listening, kill
 from umbilical.hardway.machines.libvirt import INSTALL_SECONDS, LibvirtMachines, Nodes, connect_by_ssh
-from umbilical.host.commands import Completed, LocalRunner, SshRunner
+from umbilical.host.commands import CommandResult, LocalRunner, SshRunner
 from umbilical.host.machine_records import Done, Power
 
 CLUSTER = hardway.cluster(masters=1, workers=0)
 LIBVIRT = CLUSTER.libvirt
 POOL = "/var/lib/libvirt/images/ocp4"
 PLAN = b'{"actions": [{"id": "vip-api", "why": "w", "check": "check vip", "do": "do vip", "undo": "undo vip"}]}'
-UP = Completed(0, base64.b64encode(b"{}").decode(), "")
-NOT_YET = Completed(44, "", "")
+UP = CommandResult(0, base64.b64encode(b"{}").decode(), "")
+NOT_YET = CommandResult(44, "", "")
 NODE = hardway.cluster().bootstrap
 LISTEN = "import socket, sys, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
 
@@ -229,7 +229,7 @@ def test_a_program_that_fails_is_no_error_of_its_own(tmp_path: Path) -> None:
 
 def test_a_write_that_fails_is_told_with_what_to_look_at(tmp_path: Path) -> None:
     runner = RecordingRunner()
-    runner.answers = [Completed(1, "", "mktemp: Read-only file system\n")]
+    runner.answers = [CommandResult(1, "", "mktemp: Read-only file system\n")]
     with pytest.raises(HardwayError) as told:
         Nodes(lambda node: runner, tmp_path).write(NODE, "/usr/bin/x", b"", 0o600)
     assert told.value.code == "UMB734"
@@ -238,7 +238,7 @@ def test_a_write_that_fails_is_told_with_what_to_look_at(tmp_path: Path) -> None
 
 def test_an_answer_that_is_no_base64_is_told(tmp_path: Path) -> None:
     runner = RecordingRunner()
-    runner.answers = [Completed(0, "motd!", "")]
+    runner.answers = [CommandResult(0, "motd!", "")]
     with pytest.raises(HardwayError, match="UMB734"):
         Nodes(lambda node: runner, tmp_path).read(NODE, "/etc/hostname")
 

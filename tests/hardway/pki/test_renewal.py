@@ -18,11 +18,11 @@ from umbilical.hardway.pki.row import HardwayNames, Life, Scope
 from umbilical.hardway.pki.table import rows
 from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import Certificate, read_certificates, read_public_key
-from umbilical.pki.control_plane_set import Kind
-from umbilical.pki.judgement import is_signed_by
+from umbilical.pki.control_plane_set import PkiKind
 from umbilical.pki.openssl import Openssl
 from umbilical.pki.pem import KeyPair, public_key_block
-from umbilical.pki.profiles import BACKDATE, KeyType, Signer
+from umbilical.pki.profiles import BACKDATE, CertificateSigner, KeyType
+from umbilical.pki.validation import is_signed_by
 
 NOW: Final = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)
@@ -71,12 +71,12 @@ def test_every_row_is_made_as_the_table_says() -> None:
         wanted = list(rows(scope, ("bootstrap", "master-0")))
         assert list(made) == [row.id for row in wanted]
         for row in wanted:
-            if row.kind is Kind.KEY:
+            if row.kind is PkiKind.KEY:
                 continue
             found = certificate(made, row.id)
             subject = {("CN", row.common_name), *(("O", group) for group in row.organizations)}
             assert set(found.subject) == subject
-            assert found.is_authority == (row.kind is Kind.AUTHORITY)
+            assert found.is_authority == (row.kind is PkiKind.AUTHORITY)
             assert set(found.usages) == {usage.value for usage in row.usages}
             assert found.not_before == NOW - BACKDATE
             assert is_signed_by(found, certificate(made, row.signer or row.id))
@@ -114,10 +114,10 @@ def test_what_is_right_stays_byte_for_byte() -> None:
 class IdleBackend:
     """Draws nothing and takes nothing up: both take their time, and a set that is right needs neither."""
 
-    def create(self, *what: Any, **how: Any) -> Signer:
+    def create(self, *what: Any, **how: Any) -> CertificateSigner:
         raise AssertionError(f"{what[0]} is made anew")
 
-    def load(self, pair: KeyPair) -> Signer:
+    def load(self, pair: KeyPair) -> CertificateSigner:
         raise AssertionError("a signer is taken up that has nothing to sign")
 
 
@@ -197,7 +197,7 @@ def test_a_leaf_that_is_made_late_ends_with_its_signer() -> None:
 def test_another_kind_of_key_makes_everything_anew_but_token_keys() -> None:
     found = changed(again(terms=Terms(KeyType.RSA_2048)))
     assert set(pairs(first_set())) - set(found) == {"service-account", "bound-service-account-signing-key"}
-    assert set(found.values()) == {"another kind of key is asked for"}
+    assert set(found.values()) == {"another key type is wanted"}
 
 
 def test_what_was_spoilt_is_made_anew() -> None:
@@ -210,7 +210,7 @@ def test_what_was_spoilt_is_made_anew() -> None:
         ("etcd_signer", made["etcd-client"], "it may not sign"),
         ("etcd_signer", made["etcd-metric-signer"], "its subject changed"),
         ("service_account", made["etcd-client"], "no readable public key"),
-        ("service_account", crossed, "the public key is another key's"),
+        ("service_account", crossed, "the public key does not belong to the private key"),
     ]
     for row_id, pair, why in spoilt:
         assert why in changed(again(**{row_id: pair}))[row_id.replace("_", "-")]
@@ -228,7 +228,7 @@ def test_the_hosts_openssl_makes_the_same_set(tmp_path: Path) -> None:
     library = first_set(Scope.KUBERNETES)
     assert list(made) == list(library)
     for row in rows(Scope.KUBERNETES, ("bootstrap", "master-0")):
-        if row.kind is not Kind.KEY:
+        if row.kind is not PkiKind.KEY:
             assert said(certificate(made, row.id)) == said(certificate(library, row.id))
     assert renew(names(Scope.KUBERNETES), pairs(made), Terms(), NOW).changes == ()
 

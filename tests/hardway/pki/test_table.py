@@ -15,7 +15,7 @@ from umbilical.hardway.pki.table import ETCD, TABLE, rows
 from umbilical.hardway.pki.table_clients import CONTROL_PLANE, NODES
 from umbilical.hardway.pki.table_serving import API, MACHINE_CONFIG
 from umbilical.pki.certificate import read_certificates
-from umbilical.pki.control_plane_set import NODE, Kind
+from umbilical.pki.control_plane_set import NODE, PkiKind
 from umbilical.pki.profiles import KeyType, Profile
 
 
@@ -82,9 +82,9 @@ def test_signers_come_first_have_none_above_them_and_are_the_bundles() -> None:
             assert row.id not in known
             assert not row.signer or row.signer in known
             known.add(row.id)
-    signers = {row.id for row in TABLE if row.kind is Kind.AUTHORITY}
+    signers = {row.id for row in TABLE if row.kind is PkiKind.AUTHORITY}
     assert {one for bundle in SIGNERS.values() for one in bundle} <= signers
-    assert all(not row.signer for row in TABLE if row.kind is not Kind.LEAF)
+    assert all(not row.signer for row in TABLE if row.kind is not PkiKind.LEAF)
     for row in TABLE:
         assert all(vars(row.words).values()), row.id
 
@@ -101,7 +101,7 @@ def test_every_leaf_is_checked_with_something_that_holds_its_signer() -> None:
     for scope in SCOPES:
         bundles = {bundle.value: SIGNERS[bundle] for bundle in Bundle}
         for row in rows(scope, SOME_NODES):
-            if row.kind is Kind.LEAF:
+            if row.kind is PkiKind.LEAF:
                 assert row.usages
                 assert row.verified_by
                 assert all(row.signer in bundles.get(trusted, (trusted,)) for trusted in row.verified_by)

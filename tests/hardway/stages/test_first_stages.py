@@ -19,7 +19,7 @@ from umbilical.fault import HardwayError, HostError
 from umbilical.hardway import stage
 from umbilical.hardway.config.cluster import Access, Profile
 from umbilical.hardway.ledger import Ledger
-from umbilical.hardway.machines.interface import Probe, Survey
+from umbilical.hardway.machines.interface import InfraProbe, Survey
 from umbilical.hardway.pipeline import Pipeline
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Rerendering, Undo
@@ -204,7 +204,10 @@ def test_probes_become_checks(tmp_path: Path) -> None:
     site = make_site(tmp_path)
     for step in INFRASTRUCTURE.steps(site):
         step.act()
-    _machines(site).probes = [Probe("network", True, "up"), Probe("vip", False, "no .10", "ip address replace")]
+    _machines(site).probes = [
+        InfraProbe("network", True, "up"),
+        InfraProbe("vip", False, "no .10", "ip address replace"),
+    ]
     found = {one.id: one for one in stage.findings(INFRASTRUCTURE, site)}
     assert found["INFRA-network"].outcome is Outcome.PASSED
     assert found["INFRA-vip"].outcome is Outcome.FAILED

@@ -248,7 +248,7 @@ def test_every_key_that_can_be_given_is_in_the_example() -> None:
     apis = {"managementProxy": unknown, "aggregatedApis": [{**unknown, "groups": [unknown]}]}
     with pytest.raises(RenderError) as refused:
         read_spec(yaml_bytes({**unknown, **dict.fromkeys(sections, unknown), **apis}))
-    offered = [names for reason in refused.value.why.split("; ") if (names := reason.partition("there are: ")[2])]
+    offered = [names for reason in refused.value.why.split("; ") if (names := reason.partition("known keys: ")[2])]
     assert len(offered) == 13
     for key in {key for names in offered for key in names.split(", ")}:
         assert re.search(rf"^[#\s-]*{key}:", EXAMPLE, re.MULTILINE), f"{key} is not explained"

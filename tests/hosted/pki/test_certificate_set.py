@@ -26,9 +26,9 @@ from umbilical.hosted.pki.table import (
 )
 from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import Certificate, distinguished_name, read_certificates
-from umbilical.pki.judgement import is_signed_by
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import BACKDATE, KeyType, Profile, Usage, client_profile, server_profile
+from umbilical.pki.validation import is_signed_by
 
 DAY = timedelta(days=1)
 
@@ -140,7 +140,7 @@ def test_a_certificate_with_anothers_key_or_of_another_role_is_made_anew() -> No
 def test_other_terms_renew_certificates_and_leave_signers_alone() -> None:
     for wanted, why in (
         (terms(lifetime=30 * DAY), "the spec says 30"),
-        (terms(key_type=KeyType.RSA_2048), "another kind of key"),
+        (terms(key_type=KeyType.RSA_2048), "another key type"),
     ):
         renewal = renewed(hosted_set(), wanted=wanted)
         assert {change.id for change in renewal.changes} == {leaf.id for leaf in LEAVES}
@@ -272,7 +272,7 @@ def test_another_wish_is_told() -> None:
             Profile("agent", (Usage.CLIENT,), ("kubernetes",), ("a.example",), key_type=EC),
             "its names changed: a.example",
         ),
-        (client_profile("agent", ("kubernetes",)), "another kind of key is asked for"),
+        (client_profile("agent", ("kubernetes",)), "another key type is wanted"),
     ):
         assert reason(profile=profile) == why
 

@@ -26,9 +26,9 @@ from umbilical.hardway.config.cluster import Cluster
 from umbilical.host import namespaces
 from umbilical.host.machine_records import Power
 from umbilical.lab import cgroups
-from umbilical.lab.hardway.balancer import CONFIG, MASTER_SOCKET, Balancer, parse_worker
+from umbilical.lab.hardway.balancer import CONFIG, MASTER_SOCKET, LabBalancer, parse_worker
 from umbilical.lab.hardway.machines import LabMachines, inspect
-from umbilical.lab.hardway.names import HOST, Question, Resolver, forward_questions, reverse_questions
+from umbilical.lab.hardway.names import HOST, LabResolver, NameCheck, forward_checks, reverse_checks
 from umbilical.lab.hardway.node import (
     BOOTED,
     DROP_IN,
@@ -341,29 +341,29 @@ def zones() -> dict[str, bytes]:
 
 
 def test_wrong_and_missing_answers_are_told_with_what_is_right(lab: Lab) -> None:
-    resolver = Resolver(lab)
-    assert resolver.wrong(forward_questions(small_cluster())) == []
-    assert resolver.wrong(reverse_questions(small_cluster()), is_reverse=True) == []
-    asked = [Question("api.ocp4.example.com", "192.0.2.1"), Question("gone.example.com", "192.0.2.2")]
+    resolver = LabResolver(lab)
+    assert resolver.wrong(forward_checks(small_cluster())) == []
+    assert resolver.wrong(reverse_checks(small_cluster()), is_reverse=True) == []
+    asked = [NameCheck("api.ocp4.example.com", "192.0.2.1"), NameCheck("gone.example.com", "192.0.2.2")]
     assert resolver.wrong(asked) == [
         "api.ocp4.example.com is 192.168.126.10, not 192.0.2.1",
         "gone.example.com is unknown, not 192.0.2.2",
     ]
-    assert resolver.wrong([Question("192.168.126.77", "nobody")], is_reverse=True) == [
+    assert resolver.wrong([NameCheck("192.168.126.77", "nobody")], is_reverse=True) == [
         "192.168.126.77 is unknown, not nobody"
     ]
 
 
 def test_new_zones_are_served_and_a_resolver_that_ends_is_told_with_its_last_words(lab: Lab) -> None:
-    resolver = Resolver(lab)
+    resolver = LabResolver(lab)
     before = [one.pid for one in lab.processes() if one.name == "coredns"]
     resolver.serve(zones())
     assert [one.pid for one in lab.processes() if one.name == "coredns"] == before
     files = {name: content.replace(b"192.168.126.10\n", b"192.168.126.9\n") for name, content in zones().items()}
     resolver.serve(files)
-    assert resolver.wrong([Question("api.ocp4.example.com", "192.168.126.9")]) == []
-    with pytest.raises(LabError, match="UMB736 CoreDNS ended") as caught:
-        Resolver(lab).serve({"Corefile": b".:53 { nonsense }\n"})
+    assert resolver.wrong([NameCheck("api.ocp4.example.com", "192.168.126.9")]) == []
+    with pytest.raises(LabError, match="UMB736 CoreDNS exited") as caught:
+        LabResolver(lab).serve({"Corefile": b".:53 { nonsense }\n"})
     assert "nonsense" in caught.value.why
     assert HOST in caught.value.remedy
 
@@ -404,7 +404,7 @@ def config(port: int, more: str = "") -> bytes:
 
 
 def test_reloading_loses_no_connection(balanced: Lab) -> None:
-    balancer = Balancer(balanced)
+    balancer = LabBalancer(balanced)
     balancer.use(config(7001))
     wait_until(lambda: [server.is_up for server in balancer.servers()] == [True])
     prober = start_inside(balanced.directory.path, PROBE, str(small_cluster().networks.api_vip))
@@ -425,7 +425,7 @@ def test_reloading_loses_no_connection(balanced: Lab) -> None:
     [(" nonsense\n", "unknown keyword 'nonsense'"), (" mode tcp\n http-check expect status 200\n", "WARNING")],
 )
 def test_a_config_that_haproxy_finds_fault_with_changes_nothing(balanced: Lab, more: str, words: str) -> None:
-    balancer = Balancer(balanced)
+    balancer = LabBalancer(balanced)
     balancer.use(config(7001))
     with pytest.raises(LabError, match="UMB735") as caught:
         balancer.use(config(7002, more))
@@ -435,22 +435,22 @@ def test_a_config_that_haproxy_finds_fault_with_changes_nothing(balanced: Lab, m
 
 
 def test_a_new_authority_is_read_though_the_config_is_the_same(balanced: Lab) -> None:
-    balancer = Balancer(balanced)
+    balancer = LabBalancer(balanced)
     balancer.use(config(7001))
 
     def worker() -> str | None:
-        return parse_worker(balancer._ask(MASTER_SOCKET, "show proc"))
+        return parse_worker(balancer._query(MASTER_SOCKET, "show proc"))
 
     before = worker()
     balancer.use(config(7001))
     assert worker() == before
-    balancer.lay({"other-ca.crt": b"new"})
+    balancer.write_files({"other-ca.crt": b"new"})
     balancer.use(config(7001))
     assert worker() != before
 
 
 def test_a_balancer_that_ends_is_told_of_and_started_again(balanced: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    balancer = Balancer(balanced)
+    balancer = LabBalancer(balanced)
     balancer.use(config(7001))
     balanced.stop(HOST, "haproxy")
     with pytest.raises(LabError, match="UMB736"):
@@ -459,7 +459,7 @@ def test_a_balancer_that_ends_is_told_of_and_started_again(balanced: Lab, monkey
     assert len(balancer.servers()) == 1
     balanced.stop(HOST, "haproxy")
     monkeypatch.setattr("umbilical.lab.hardway.balancer.balancer_command", lambda folder: ("haproxy", "-f", "/gone"))
-    with pytest.raises(LabError, match="UMB736 HAProxy ended"):
-        Balancer(balanced).use(config(7002))
+    with pytest.raises(LabError, match="UMB736 HAProxy exited"):
+        LabBalancer(balanced).use(config(7002))
     monkeypatch.undo()
-    Balancer(balanced).use(config(7001))
+    LabBalancer(balanced).use(config(7001))

@@ -12,7 +12,7 @@ from umbilical.fault import HostError
 from umbilical.host.commands import parse_stats
 from umbilical.host.machine_records import BackendServer
 from umbilical.lab.hardway.balancer import parse_worker
-from umbilical.lab.hardway.names import Question, forward_questions, reverse_questions
+from umbilical.lab.hardway.names import NameCheck, forward_checks, reverse_checks
 from umbilical.lab.hardway.node import name_servers, restore
 from umbilical.lab.hardway.trial import LabTrial
 from umbilical.lab.images import PYTHON_PROGRAMS, UMBILICAL
@@ -97,11 +97,11 @@ def test_a_disk_as_new_has_what_a_fresh_one_has_and_keeps_its_mounts(tmp_path: P
 
 def test_what_is_asked_are_the_api_a_route_and_every_node_both_ways() -> None:
     cluster = small_cluster()
-    forward = {one.asked: one.right for one in forward_questions(cluster)}
+    forward = {one.name: one.expected for one in forward_checks(cluster)}
     assert forward["api.ocp4.example.com"] == forward["api-int.ocp4.example.com"] == "192.168.126.10"
     assert forward["console.apps.ocp4.example.com"] == "192.168.126.11"
     assert forward["master-0.ocp4.example.com"] == "192.168.126.101"
-    assert Question("192.168.126.100", "bootstrap.ocp4.example.com") in reverse_questions(cluster)
+    assert NameCheck("192.168.126.100", "bootstrap.ocp4.example.com") in reverse_checks(cluster)
 
 
 STATS: Final = """\

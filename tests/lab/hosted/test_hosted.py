@@ -22,8 +22,8 @@ from umbilical.lab.hosted import parts as hosted_parts
 from umbilical.lab.hosted.parts import (
     API_NODE,
     SERVER_NODES,
+    HostedPart,
     HostedParts,
-    Part,
     command,
     container,
     find,
@@ -73,7 +73,7 @@ def test_a_container_gets_the_files_of_its_mounts_and_is_named_without_its_place
     }
     assert mounted_files(POD, container(POD, "main"), OBJECTS) == {}
     assert command(SERVER_CONTAINER) == ["proxy-server", "--mode=http-connect"]
-    with pytest.raises(LabError, match="there is no Secret other") as caught:
+    with pytest.raises(LabError, match="found no Secret other") as caught:
         find(OBJECTS, "Secret", "other")
     assert caught.value.code == "UMB859"
 
@@ -86,7 +86,7 @@ def parts() -> HostedParts:
     return hosted_parts.make_parts(hosted_parts.topology(), NOW)
 
 
-def _named_files(part: Part) -> set[str]:
+def _named_files(part: HostedPart) -> set[str]:
     words = [word.rpartition("=")[2] for word in part.command]
     return {word for word in words if word.startswith("/")}
 
@@ -217,7 +217,7 @@ def test_a_metric_is_the_sum_over_its_labels_and_silence_is_named(stage: HostedS
     assert stage.metric(HTTPS, name, 'role="clients"', 'result="failure"') == 4
     assert stage.open_tunnels("management-0") == 3
     scene.answer = None
-    with pytest.raises(NotYet, match="the server on management-0 does not tell its metrics"):
+    with pytest.raises(NotYet, match="the server on management-0 does not serve its metrics"):
         stage.metric(SERVERS["management-0"], "x")
     scene.answer = "konnectivity_network_proxy_agent_open_server_connections 2\n"
     with pytest.raises(NotYet, match="worker-0's agent has 2 servers"):

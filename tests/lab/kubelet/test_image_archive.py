@@ -21,13 +21,13 @@ from umbilical.lab.images import PYTHON_PROGRAMS, UNPRIVILEGED, Image, lab_image
 from umbilical.lab.kubelet import archives, containerd
 from umbilical.lab.kubelet import python_root as python_roots
 from umbilical.lab.kubelet.archives import (
-    Entry,
     ImageConfig,
+    LayerEntry,
     cache_directory,
     content_key,
     image_archive,
     library_entries,
-    places,
+    library_paths,
     program_entries,
     tree_entries,
     write_archive,
@@ -98,18 +98,18 @@ def test_a_failed_archive_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_key_changes_with_content_name_mode_and_config(tmp_path: Path) -> None:
-    entries = [Entry("usr/bin/x", b"one")]
+    entries = [LayerEntry("usr/bin/x", b"one")]
     keys = {
         content_key(entries, CONFIG),
-        content_key([Entry("usr/bin/x", b"two")], CONFIG),
-        content_key([Entry("usr/bin/y", b"one")], CONFIG),
-        content_key([Entry("usr/bin/x", b"one", 0o644)], CONFIG),
-        content_key([Entry("usr/bin/x", link="one")], CONFIG),
+        content_key([LayerEntry("usr/bin/x", b"two")], CONFIG),
+        content_key([LayerEntry("usr/bin/y", b"one")], CONFIG),
+        content_key([LayerEntry("usr/bin/x", b"one", 0o644)], CONFIG),
+        content_key([LayerEntry("usr/bin/x", link="one")], CONFIG),
         content_key(entries, ImageConfig("arm64")),
     }
     assert len(keys) == 6
     (tmp_path / "x").write_bytes(b"one")
-    assert content_key([Entry("x", tmp_path / "x")], CONFIG) == content_key([Entry("x", b"one")], CONFIG)
+    assert content_key([LayerEntry("x", tmp_path / "x")], CONFIG) == content_key([LayerEntry("x", b"one")], CONFIG)
 
 
 def test_it_runs_here_and_sleeps_until_it_is_ended(tmp_path: Path) -> None:
@@ -150,8 +150,12 @@ LISTING = """\
 
 def test_libraries_are_those_that_the_loader_lists() -> None:
     folder = "/lib/x86_64-linux-gnu"
-    assert places(LISTING) == [f"{folder}/libnftables.so.1", f"{folder}/libc.so.6", "/lib64/ld-linux-x86-64.so.2"]
-    assert places("\tstatically linked\n") == []
+    assert library_paths(LISTING) == [
+        f"{folder}/libnftables.so.1",
+        f"{folder}/libc.so.6",
+        "/lib64/ld-linux-x86-64.so.2",
+    ]
+    assert library_paths("\tstatically linked\n") == []
 
 
 @pytest.mark.root

@@ -162,6 +162,6 @@ def test_a_killed_import_is_done_anew_and_a_dead_containerd_told_of(lab: Lab, mo
     lab.stop("bootstrap", containerd.PROCESS)
     assert start(lab, "bootstrap") == ["localhost/etcd:lab", "localhost/pause:1"]
     lab.write("master-0", containerd.CONFIG_PATH, b"this is no configuration")
-    with pytest.raises(LabError, match=r"UMB842 containerd on master-0 ended with 1") as refused:
+    with pytest.raises(LabError, match=r"UMB842 containerd on master-0 exited with 1") as refused:
         containerd.start(lab, "master-0")
     assert refused.value.remedy.endswith("logs/master-0/containerd.log")

@@ -18,9 +18,9 @@ from tests.support.pod_nodes import make_node, shell_pod, until
 from umbilical.fault import HostError
 from umbilical.lab.podrunner import PodRunner
 from umbilical.lab.pods.api_sync import contradicts, deletion_grace
-from umbilical.lab.pods.node import Node
+from umbilical.lab.pods.node import RunnerNode
 from umbilical.lab.pods.node_keeper import by_type
-from umbilical.lab.pods.spec import Container, Pod
+from umbilical.lab.pods.spec import Container, LabPod
 from umbilical.lab.pods.status import Running, record_of
 
 REAL = pytest.mark.real("etcd", "kube-apiserver", "kubectl")
@@ -34,7 +34,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @asynccontextmanager
-async def node_of(plane: ControlPlane, folder: Path) -> AsyncIterator[Node]:
+async def node_of(plane: ControlPlane, folder: Path) -> AsyncIterator[RunnerNode]:
     """Run a node with the rights of a node."""
     node = make_node(folder)
     kubeconfig = plane.make_kubeconfig("system:node:node-1", "system:nodes")
@@ -188,7 +188,7 @@ def test_who_is_deleted_has_the_time_that_was_given() -> None:
 
 
 def test_a_status_that_somebody_else_made_wrong_is_noticed() -> None:
-    record = record_of(Pod("p", "ns", "u", (Container("a", "i"),)), "10.91.0.10", 0.0)
+    record = record_of(LabPod("p", "ns", "u", (Container("a", "i"),)), "10.91.0.10", 0.0)
     record.is_initialized = True
     record.containers[0].state = Running(0.0)
     record.containers[0].is_ready = True

@@ -41,7 +41,7 @@ def test_what_is_not_plain_objects_is_refused_with_the_files_name() -> None:
         b"a: !!timestamp nonsense",
         b"a: !!python/name:os.system",
     ):
-        with pytest.raises(PodError, match="UMB830 file"):
+        with pytest.raises(PodError, match="UMB830 could not read file"):
             read_documents(content, "file")
 
 
@@ -78,7 +78,7 @@ def test_missing_fields_have_defaults_and_zero_and_false_are_values() -> None:
     assert fields.optional_number("number") == 0
     assert fields.flag("flag", default=True) is False
     assert fields.text("text", "default") == ""
-    with pytest.raises(PodError, match="whole number"):
+    with pytest.raises(PodError, match="an integer"):
         Fields({"port": True}, "x").number("port", 1)
 
 
@@ -151,7 +151,7 @@ def test_a_field_or_name_of_the_wrong_kind_is_named() -> None:
         ("terminationGracePeriodSeconds", True),
         ("volumes", [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]),
     ):
-        with pytest.raises(PodError, match=f"UMB831 pod.spec.{key}"):
+        with pytest.raises(PodError, match=f"UMB831 the pod runner rejected pod.spec.{key}"):
             pod(changed(MINIMAL, "spec", **{key: value}))
     for name in ("", "a/b", "..", ".", 7, None):
         with pytest.raises(PodError, match="UMB831"):
@@ -205,7 +205,7 @@ def read_or_refuse(content: bytes) -> None:
     except PodError as error:
         outcome: object = error.code
     else:
-        outcome = isinstance(found, spec.Pod) and bool(found.containers)
+        outcome = isinstance(found, spec.LabPod) and bool(found.containers)
     assert outcome in (True, "UMB830", "UMB831")
 
 
@@ -213,14 +213,14 @@ def container(**fields: object) -> spec.Container:
     return pod(with_container(MINIMAL, **fields)).containers[0]
 
 
-def probe(**fields: object) -> spec.Probe:
+def probe(**fields: object) -> spec.PodProbe:
     found = container(livenessProbe=fields).liveness
     assert found is not None
     return found
 
 
 def test_probes_are_read_with_the_apis_defaults_or_refused() -> None:
-    assert probe(httpGet={"port": 2041}) == spec.Probe(spec.HttpGet(2041, "/"), 0, 10, 1, 1, 3)
+    assert probe(httpGet={"port": 2041}) == spec.PodProbe(spec.HttpGet(2041, "/"), 0, 10, 1, 1, 3)
     headers = [{"name": "X-Who", "value": "me"}]
     action = {"port": "https", "path": "livez", "scheme": "HTTPS", "host": "127.0.0.1", "httpHeaders": headers}
     assert probe(httpGet=action).action == spec.HttpGet("https", "/livez", "127.0.0.1", True, (("X-Who", "me"),))
@@ -256,11 +256,11 @@ def test_variables_come_from_values_objects_and_the_pod_itself() -> None:
     values = {variable.name: variable.value for variable in found.variables}
     assert values == {
         "A": "1",
-        "B": spec.KeyOf(spec.Kind.SECRET, "s", "k", True),
+        "B": spec.KeyOf(spec.SourceKind.SECRET, "s", "k", True),
         "C": spec.FieldOf("status.podIP"),
         "D": "",
     }
-    assert found.variables_from == (spec.AllOf(spec.Kind.CONFIG_MAP, "c", "P_"),)
+    assert found.variables_from == (spec.AllOf(spec.SourceKind.CONFIG_MAP, "c", "P_"),)
 
 
 def test_what_the_process_runner_cannot_give_is_refused_by_name() -> None:
@@ -292,19 +292,19 @@ def test_the_containers_word_counts_before_the_pods_and_only_named_ports_are_kep
     assert found.ports == (("http", 8080),)
 
 
-def volume(**fields: object) -> spec.HostPath | spec.EmptyDirectory | spec.Payload:
+def volume(**fields: object) -> spec.HostPath | spec.EmptyDirectory | spec.ProjectedFiles:
     return pod(changed(MINIMAL, "spec", volumes=[{"name": "v", **fields}])).volumes[0].content
 
 
 def test_volumes_of_every_kind_are_read_or_refused() -> None:
     assert volume(hostPath={"path": "/a"}) == spec.HostPath("/a", spec.PathType.ANY)
     assert volume(hostPath={"path": "/a", "type": "Socket"}) == spec.HostPath("/a", spec.PathType.SOCKET)
-    expected = spec.Payload((spec.KeysOf(spec.Kind.SECRET, "s"),), 0o440)
+    expected = spec.ProjectedFiles((spec.KeysOf(spec.SourceKind.SECRET, "s"),), 0o440)
     assert volume(secret={"secretName": "s", "defaultMode": 0o440}) == expected
     items = [{"key": "k", "path": "a/b", "mode": 0o400}, {"key": "l", "path": "l"}]
     found = volume(configMap={"name": "c", "items": items, "optional": True})
-    assert found == spec.Payload(
-        (spec.KeysOf(spec.Kind.CONFIG_MAP, "c", (spec.Item("k", "a/b", 0o400), spec.Item("l", "l")), True),)
+    assert found == spec.ProjectedFiles(
+        (spec.KeysOf(spec.SourceKind.CONFIG_MAP, "c", (spec.Item("k", "a/b", 0o400), spec.Item("l", "l")), True),)
     )
     assert volume(emptyDir={}) == spec.EmptyDirectory()
     assert volume(emptyDir={"medium": "Memory"}) == spec.EmptyDirectory(is_in_memory=True)
@@ -335,10 +335,10 @@ def test_the_volume_that_the_api_gives_every_pod_is_read() -> None:
         {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
     ]
     found = volume(projected={"defaultMode": 420, "sources": sources})
-    assert found == spec.Payload(
+    assert found == spec.ProjectedFiles(
         (
-            spec.Token("token", "", 3607),
-            spec.KeysOf(spec.Kind.CONFIG_MAP, "kube-root-ca.crt", (spec.Item("ca.crt", "ca.crt"),)),
+            spec.ServiceAccountToken("token", "", 3607),
+            spec.KeysOf(spec.SourceKind.CONFIG_MAP, "kube-root-ca.crt", (spec.Item("ca.crt", "ca.crt"),)),
             spec.FieldFile(spec.FieldOf("metadata.namespace"), "namespace"),
         )
     )

@@ -11,14 +11,14 @@ import pytest
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, status_answer
 
 from umbilical.cluster.client import make_client
-from umbilical.fault import Waiting
+from umbilical.fault import PodWaiting
 from umbilical.lab.pods import node_keeper
 from umbilical.lab.pods.api_sync import ApiObjects, token_request
-from umbilical.lab.pods.node import Folders, Node
-from umbilical.lab.pods.spec import Container, Kind, Pod
+from umbilical.lab.pods.node import Folders, RunnerNode
+from umbilical.lab.pods.spec import Container, LabPod, SourceKind
 from umbilical.lab.pods.status import stamp
 
-POD = Pod("p", "ns", "u", (Container("a", "i"),))
+POD = LabPod("p", "ns", "u", (Container("a", "i"),))
 
 
 def test_logs_lie_where_a_kubelet_puts_them_and_two_nodes_bear_different_marks() -> None:
@@ -27,15 +27,15 @@ def test_logs_lie_where_a_kubelet_puts_them_and_two_nodes_bear_different_marks()
     assert folders.secrets not in folders.status_file.parents
     assert folders.status_file == Path("/run/podrunner/status.json")
     assert folders.pod_files(POD).parent == Path("/var/lib/podrunner/pods")
-    nodes = [Node("a", ("10.91.0.11",), {}), Node("b", ("10.91.0.12",), {})]
-    elsewhere = Node("a", ("10.91.0.11",), {}, folders=Folders(run=Path("/elsewhere")))
+    nodes = [RunnerNode("a", ("10.91.0.11",), {}), RunnerNode("b", ("10.91.0.12",), {})]
+    elsewhere = RunnerNode("a", ("10.91.0.11",), {}, folders=Folders(run=Path("/elsewhere")))
     marks = {node.owner for node in (*nodes, elsewhere)}
     assert len(marks) == 3
     assert all(mark.replace("-", "").isalnum() for mark in marks)
 
 
 MACHINE = node_keeper.Machine(2, 1000, "6.1", "amd64")
-NODE = Node(
+NODE = RunnerNode(
     "master-0",
     ("10.91.0.11", "fd91::11"),
     {},
@@ -54,7 +54,7 @@ def test_a_node_is_registered_with_its_networks_and_labels() -> None:
     labels = node_keeper.node_object(NODE, MACHINE, with_roles=False)["metadata"]["labels"]
     assert "node-role.kubernetes.io/master" not in labels
     assert labels["zone"] == "a"
-    assert node_keeper.node_object(Node("bootstrap", ("10.91.0.10",), {}), MACHINE)["spec"] == {}
+    assert node_keeper.node_object(RunnerNode("bootstrap", ("10.91.0.10",), {}), MACHINE)["spec"] == {}
 
 
 def test_a_status_says_ready_and_where_and_is_told_again_when_it_is_old_or_not_true() -> None:
@@ -64,11 +64,11 @@ def test_a_status_says_ready_and_where_and_is_told_again_when_it_is_old_or_not_t
     assert [each["address"] for each in status["addresses"]] == ["10.91.0.11", "fd91::11", "master-0"]
     assert status["daemonEndpoints"]["kubeletEndpoint"]["Port"] == 10250
     assert status["capacity"] == {"cpu": "2", "memory": "1000Ki", "pods": "110"}
-    assert not node_keeper.needs_telling(status, NODE, NOW + 30)
-    assert node_keeper.needs_telling(status, NODE, NOW + 90)
-    assert node_keeper.needs_telling({}, NODE, NOW)
+    assert not node_keeper.needs_update(status, NODE, NOW + 30)
+    assert node_keeper.needs_update(status, NODE, NOW + 90)
+    assert node_keeper.needs_update({}, NODE, NOW)
     unknown = {**status, "conditions": [{**node_keeper.by_type(status["conditions"])["Ready"], "status": "Unknown"}]}
-    assert node_keeper.needs_telling(unknown, NODE, NOW)
+    assert node_keeper.needs_update(unknown, NODE, NOW)
 
 
 def test_a_condition_keeps_the_time_of_its_last_change() -> None:
@@ -98,7 +98,7 @@ def test_only_the_taint_of_birth_is_taken_off_and_a_lease_keeps_its_version() ->
     assert renewed["spec"]["renewTime"] == "later"
 
 
-WORKER = Node("worker-0", ("10.91.0.21",), {}, labels={"node-role.kubernetes.io/worker": ""})
+WORKER = RunnerNode("worker-0", ("10.91.0.21",), {}, labels={"node-role.kubernetes.io/worker": ""})
 ROLE = "node-role.kubernetes.io/worker"
 
 
@@ -178,13 +178,15 @@ async def test_a_conflict_is_no_trouble(tmp_path: Path, caplog: pytest.LogCaptur
     assert "UMB604" not in caplog.text
 
 
-ROBOT_POD = Pod("p", "ns", "u", (Container("a", "i"),), service_account="robot")
+ROBOT_POD = LabPod("p", "ns", "u", (Container("a", "i"),), service_account="robot")
 
 
 async def asked(folder: Path, answer: Answer, *, for_token: bool = False) -> tuple[Any, Request]:
     async with ScriptedApi(lambda _: answer) as server, make_client(server.write_kubeconfig(folder)) as client:
         objects = ApiObjects(client)
-        asking = objects.token(ROBOT_POD, "audience", 600) if for_token else objects.values(Kind.SECRET, "ns", "s")
+        asking = (
+            objects.token(ROBOT_POD, "audience", 600) if for_token else objects.values(SourceKind.SECRET, "ns", "s")
+        )
         return await asking, server.requests[0]
 
 
@@ -199,7 +201,7 @@ async def test_a_secrets_values_are_decoded_and_a_missing_one_is_nothing_yet(tmp
 
 @pytest.mark.parametrize("status", [401, 403, 500, 503])
 async def test_a_refusal_is_waited_for(tmp_path: Path, status: int) -> None:
-    with pytest.raises(Waiting, match="UMB834"):
+    with pytest.raises(PodWaiting, match="UMB834"):
         await asked(tmp_path, status_answer(status, "No"))
 
 

@@ -14,10 +14,10 @@ from tests.support.pod_nodes import Objects, ignore, log_of, make_node, running,
 from umbilical.lab.pods import pod_table
 from umbilical.lab.pods import pod_table as pod_worker
 from umbilical.lab.pods.manifest import pod
-from umbilical.lab.pods.node import Node
+from umbilical.lab.pods.node import RunnerNode
 from umbilical.lab.pods.pod_networks import PodNetworks
 from umbilical.lab.pods.pod_table import PodTable, PodWorker
-from umbilical.lab.pods.spec import Kind, Pod
+from umbilical.lab.pods.spec import LabPod, SourceKind
 from umbilical.lab.pods.status import CRASH_LOOP, ContainerRecord, Ended, Idle, Running, phase
 
 pytestmark = pytest.mark.root
@@ -80,7 +80,7 @@ async def test_identity_capabilities_and_groups_are_what_the_manifest_says(tmp_p
 
 async def test_variables_and_arguments_are_expanded(tmp_path: Path) -> None:
     objects = Objects()
-    objects.known[Kind.SECRET, "test", "s"] = {"key": b"hidden"}
+    objects.known[SourceKind.SECRET, "test", "s"] = {"key": b"hidden"}
     output = await said(
         tmp_path,
         'echo "$GREETING|$SECRET|$NODE|$0|$HOSTNAME"',
@@ -120,9 +120,9 @@ async def test_a_pod_waits_for_its_secret_and_sees_its_changes(tmp_path: Path, m
     async with running(node, document, objects) as worker:
         await until(lambda: "secret 's' not found" in worker.record.trouble)
         assert record_of(worker).state == Idle("ContainerCreating")
-        objects.known[Kind.SECRET, "test", "s"] = {"key": b"first"}
+        objects.known[SourceKind.SECRET, "test", "s"] = {"key": b"first"}
         await until(lambda: log_of(node, worker) == "first")
-        objects.known[Kind.SECRET, "test", "s"] = {"key": b"second"}
+        objects.known[SourceKind.SECRET, "test", "s"] = {"key": b"second"}
         await until(lambda: log_of(node, worker) == "firstsecond")
         assert worker.record.trouble == ""
     assert list(node.folders.secrets.iterdir()) == []
@@ -316,13 +316,13 @@ async def test_a_container_that_keeps_ending_waits_longer_and_says_so(tmp_path: 
 LOOP = "trap 'echo end >> /data/log; exit 0' TERM; echo begin >> /data/log; while true; do sleep 0.05; done"
 
 
-def sample(folder: Path, uid: str, name: str = "sample") -> Pod:
+def sample(folder: Path, uid: str, name: str = "sample") -> LabPod:
     document = pod_with(folder, LOOP, spec={"terminationGracePeriodSeconds": 10})
     document["metadata"] |= {"uid": uid, "name": name}
     return pod(document)
 
 
-def maker(node: Node) -> Callable[[Pod], PodWorker]:
+def maker(node: RunnerNode) -> Callable[[LabPod], PodWorker]:
     networks = PodNetworks(node)
     return lambda wanted: PodWorker(wanted, node, Objects(), networks, ignore)
 
@@ -387,7 +387,7 @@ async def test_a_pod_that_makes_the_runner_stumble_begins_anew_and_hurts_nobody(
     async with asyncio.TaskGroup() as group:
         table = PodTable(group, ignore)
         table.want("static", {"one": sample(tmp_path, "one")}, maker(node))
-        await until(lambda: "stumbled" in caplog.text)
+        await until(lambda: "unexpected error" in caplog.text)
         place.unlink()
         await until(lambda: log(tmp_path) == ["begin"])
         table.want("static", {}, maker(node))

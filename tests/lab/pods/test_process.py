@@ -19,18 +19,18 @@ from tests.support.pod_nodes import Objects, make_node, shell_pod, until
 from umbilical.fault import PodError
 from umbilical.lab.images import PYTHON_PROGRAMS, UMBILICAL, Image, lab_images
 from umbilical.lab.pods.container_init import NOT_STARTED, lay, place_in
-from umbilical.lab.pods.container_plan import ContainerPlan, Part, Piece, from_json
+from umbilical.lab.pods.container_plan import ContainerPlan, Piece, PieceKind, from_json
 from umbilical.lab.pods.manifest import pod
+from umbilical.lab.pods.pod_context import LAUNCHERS, PodContext, pieces
 from umbilical.lab.pods.process import ContainerProcess, launch, left_by, members
-from umbilical.lab.pods.spec import Container, Mount
-from umbilical.lab.pods.surroundings import LAUNCHERS, Surroundings, pieces
+from umbilical.lab.pods.spec import Container, VolumeMount
 
 
 def test_a_plan_is_the_same_after_the_journey() -> None:
     plan = ContainerPlan(
         root="/run/root",
         owner="pod-on-node-1",
-        pieces=(Piece(Part.BIND, "/a", "/b", is_read_only=True), Piece(Part.FILE, "/c", "text\n", 0o644)),
+        pieces=(Piece(PieceKind.BIND, "/a", "/b", is_read_only=True), Piece(PieceKind.FILE, "/c", "text\n", 0o644)),
         command=("program", "--flag=ä"),
         environment={"A": "1"},
         network="/run/netns/x",
@@ -48,7 +48,7 @@ def test_a_plan_is_the_same_after_the_journey() -> None:
 STATIC = Image("localhost/etcd:lab", {"etcd": Path("/cache/etcd")})
 
 
-def laid(image: Image, *mounts: Mount) -> dict[str, Piece]:
+def laid(image: Image, *mounts: VolumeMount) -> dict[str, Piece]:
     container = Container("c", image.reference, mounts=mounts)
     volumes = {mount.volume: f"/volumes/{mount.volume}" for mount in mounts}
     found = pieces(image, container, volumes, {"/etc/hosts": "/files/hosts"}, "/files/words")
@@ -58,7 +58,7 @@ def laid(image: Image, *mounts: Mount) -> dict[str, Piece]:
 
 def test_an_image_holds_its_programs_and_harmless_devices_and_little_of_the_machine() -> None:
     found = laid(STATIC)
-    assert found["/usr/bin/etcd"] == Piece(Part.BIND, "/usr/bin/etcd", "/cache/etcd", is_read_only=True)
+    assert found["/usr/bin/etcd"] == Piece(PieceKind.BIND, "/usr/bin/etcd", "/cache/etcd", is_read_only=True)
     assert "/usr" not in found
     assert "/bin" not in found
     devices = {place for place in found if place.startswith("/dev/")}
@@ -67,7 +67,7 @@ def test_an_image_holds_its_programs_and_harmless_devices_and_little_of_the_mach
     found = laid(lab_images({})[UMBILICAL])
     assert found["/usr"].is_read_only
     assert found["/etc/host.conf"].is_read_only
-    launchers = {target for target, piece in found.items() if piece.part is Part.FILE}
+    launchers = {target for target, piece in found.items() if piece.part is PieceKind.FILE}
     assert launchers == {f"{LAUNCHERS}/{name}" for name in PYTHON_PROGRAMS}
     assert "umbilical.cli.drop_ins.proxy_server" in found[f"{LAUNCHERS}/proxy-server"].source
     order = list(found)
@@ -75,10 +75,12 @@ def test_an_image_holds_its_programs_and_harmless_devices_and_little_of_the_mach
 
 
 def test_a_volume_is_mounted_as_it_is_or_by_a_path_in_it_after_the_one_that_it_lies_in() -> None:
-    order = list(laid(STATIC, Mount("b", "/data/inner/deep"), Mount("a", "/data"), Mount("c", "/data/inner")))
+    order = list(
+        laid(STATIC, VolumeMount("b", "/data/inner/deep"), VolumeMount("a", "/data"), VolumeMount("c", "/data/inner"))
+    )
     assert [place for place in order if place.startswith("/data")] == ["/data", "/data/inner", "/data/inner/deep"]
-    found = laid(STATIC, Mount("file", "/a.conf", is_read_only=True), Mount("folder", "/b", sub_path="x/y"))
-    assert found["/a.conf"] == Piece(Part.BIND, "/a.conf", "/volumes/file", is_read_only=True)
+    found = laid(STATIC, VolumeMount("file", "/a.conf", is_read_only=True), VolumeMount("folder", "/b", sub_path="x/y"))
+    assert found["/a.conf"] == Piece(PieceKind.BIND, "/a.conf", "/volumes/file", is_read_only=True)
     assert found["/b"].source == "/volumes/folder/x/y"
 
 
@@ -106,22 +108,22 @@ def test_a_plan_that_cannot_be_read_is_told_of(content: bytes) -> None:
 @pytest.mark.root
 def test_what_cannot_be_carried_out_is_told_of_by_name(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
-    missing = (Piece(Part.BIND, "/data", str(tmp_path / "missing")),)
+    missing = (Piece(PieceKind.BIND, "/data", str(tmp_path / "missing")),)
     code, why = complaint(ContainerPlan(str(tmp_path / "root"), "test", missing, ("true",)).to_json())
     assert code == NOT_STARTED
     assert "missing" in why
     assert list((tmp_path / "root").iterdir()) == []
-    null, proc = Piece(Part.BIND, "/dev/null", "/dev/null"), Piece(Part.BIND, "/proc", "/proc")
-    pieces = (Piece(Part.MEMORY, "/dev"), null, proc)
+    null, proc = Piece(PieceKind.BIND, "/dev/null", "/dev/null"), Piece(PieceKind.BIND, "/proc", "/proc")
+    pieces = (Piece(PieceKind.MEMORY, "/dev"), null, proc)
     code, why = complaint(ContainerPlan(str(tmp_path / "root"), "test", pieces, ("no-such-program",)).to_json())
     assert code == NOT_STARTED
     assert "No such file" in why
 
 
 def test_pieces_are_laid_with_their_modes(tmp_path: Path) -> None:
-    lay(tmp_path, Piece(Part.DIRECTORY, "/tmp", mode=0o1777))
-    lay(tmp_path, Piece(Part.FILE, "/usr/local/bin/x", "#!/bin/sh\n", 0o755))
-    lay(tmp_path, Piece(Part.LINK, "/bin", "usr/local/bin"))
+    lay(tmp_path, Piece(PieceKind.DIRECTORY, "/tmp", mode=0o1777))
+    lay(tmp_path, Piece(PieceKind.FILE, "/usr/local/bin/x", "#!/bin/sh\n", 0o755))
+    lay(tmp_path, Piece(PieceKind.LINK, "/bin", "usr/local/bin"))
     assert (tmp_path / "tmp").stat().st_mode & 0o7777 == 0o1777
     assert (tmp_path / "bin/x").read_text() == "#!/bin/sh\n"
     assert os.access(tmp_path / "bin/x", os.X_OK)
@@ -160,7 +162,7 @@ def test_no_path_leads_out_of_the_root(tmp_path_factory: pytest.TempPathFactory,
 async def plan_for(folder: Path, script: str) -> ContainerPlan:
     node = make_node(folder)
     found = pod(shell_pod(script))
-    around = Surroundings(node, found, Objects(), 1.0, {})
+    around = PodContext(node, found, Objects(), 1.0, {})
     (around.files / "etc").mkdir(parents=True)
     for name in ("hosts", "hostname", "resolv.conf"):
         (around.files / "etc" / name).touch()

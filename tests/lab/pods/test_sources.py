@@ -19,7 +19,7 @@ from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer
 from umbilical.cluster.client import make_client
 from umbilical.lab.pods import api_sync
 from umbilical.lab.pods.api_sync import PodWatch
-from umbilical.lab.pods.spec import Kind, Pod
+from umbilical.lab.pods.spec import LabPod, SourceKind
 from umbilical.lab.pods.static_pods import Daemons, NoSources, StaticPods, read_folder
 from umbilical.lab.tunnel_parts import Cast, make_parts
 from umbilical.pki.authority import Authority
@@ -63,7 +63,7 @@ async def test_hidden_files_are_passed_over_and_static_pods_get_nothing_of_the_a
     assert read_folder(tmp_path / "missing") == {}
     (pod,) = StaticPods("n").read({"a": FILE}).values()
     nobody = NoSources()
-    assert await nobody.values(Kind.SECRET, "a", "b") is None
+    assert await nobody.values(SourceKind.SECRET, "a", "b") is None
     assert await nobody.token(pod, "", 600) is None
 
 
@@ -74,12 +74,12 @@ def written(*documents: dict[str, Any]) -> dict[str, bytes]:
     return {"objects.yaml": yaml.safe_dump_all(documents).encode()}
 
 
-def daemons(*documents: dict[str, Any]) -> tuple[Daemons, list[Pod]]:
+def daemons(*documents: dict[str, Any]) -> tuple[Daemons, list[LabPod]]:
     found = Daemons("node-1", LABELS)
     return found, list(found.read(written(*documents)).values())
 
 
-def values_of(found: Daemons, kind: Kind, namespace: str, name: str) -> dict[str, bytes] | None:
+def values_of(found: Daemons, kind: SourceKind, namespace: str, name: str) -> dict[str, bytes] | None:
     values = asyncio.run(found.values(kind, namespace, name))
     return None if values is None else dict(values)
 
@@ -91,7 +91,7 @@ def test_the_rendered_agents_run_with_their_secret() -> None:
     assert pod.name.startswith("konnectivity-agent-")
     assert pod.uid
     assert "--proxy-server-host=10.91.0.10" in pod.containers[0].arguments
-    values = values_of(found, Kind.SECRET, parts.spec.namespace, "konnectivity-agent-certs")
+    values = values_of(found, SourceKind.SECRET, parts.spec.namespace, "konnectivity-agent-certs")
     assert values is not None
     assert values["tls.key"] == parts.certificates.agent.key
     assert [one.title for one in Daemons("node-2", {}).read(written(*parts.objects)).values()] != [pod.title]
@@ -106,7 +106,7 @@ def test_a_changed_template_is_another_pod_of_the_same_name_and_a_changed_secret
     found, (first,) = daemons(MINIMAL, secret)
     (second,) = found.read(written(MINIMAL, {**secret, "stringData": {"k": "two"}})).values()
     assert first.uid == second.uid
-    assert values_of(found, Kind.SECRET, "default", "s") == {"k": b"two"}
+    assert values_of(found, SourceKind.SECRET, "default", "s") == {"k": b"two"}
 
 
 def test_values_are_decoded_as_the_api_would() -> None:
@@ -115,9 +115,9 @@ def test_values_are_decoded_as_the_api_would() -> None:
         {"kind": "Secret", "metadata": {"name": "s"}, "data": data, "stringData": {"text": "ä"}},
         {"kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}, "data": {"text": "x"}, "binaryData": data},
     )
-    assert values_of(found, Kind.SECRET, "default", "s") == {"binary": b"\x00\xff", "text": "ä".encode()}
-    assert values_of(found, Kind.CONFIG_MAP, "n", "c") == {"binary": b"\x00\xff", "text": b"x"}
-    assert values_of(found, Kind.SECRET, "default", "other") is None
+    assert values_of(found, SourceKind.SECRET, "default", "s") == {"binary": b"\x00\xff", "text": "ä".encode()}
+    assert values_of(found, SourceKind.CONFIG_MAP, "n", "c") == {"binary": b"\x00\xff", "text": b"x"}
+    assert values_of(found, SourceKind.SECRET, "default", "other") is None
 
 
 def test_a_node_selector_chooses_nodes_and_other_objects_change_nothing() -> None:
@@ -141,7 +141,7 @@ def test_a_broken_object_is_logged_and_the_rest_is_taken(caplog: pytest.LogCaptu
 def test_whatever_lies_there_is_taken_or_logged(values: list[Any], kind: str) -> None:
     documents = [{**value, "kind": kind} if isinstance(value, dict) else value for value in values]
     found = Daemons("node-1", LABELS).read({"f": yaml.safe_dump_all(documents).encode()})
-    assert all(isinstance(pod, Pod) for pod in found.values())
+    assert all(isinstance(pod, LabPod) for pod in found.values())
 
 
 def item(uid: str, version: int = 1) -> dict[str, Any]:

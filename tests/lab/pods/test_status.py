@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.lab.pods.container_worker import MAX_FROM_LOG, MAX_MESSAGE, BackOff, termination_message
-from umbilical.lab.pods.probes import Answer, Target, Verdict, ask
-from umbilical.lab.pods.spec import Container, Execute, HttpGet, Pod, Probe, TcpSocket
+from umbilical.lab.pods.probes import PodProbeResult, PodProbeTarget, PodProbeVerdict, run_probe
+from umbilical.lab.pods.spec import Container, Execute, HttpGet, LabPod, PodProbe, TcpSocket
 from umbilical.lab.pods.status import (
     CREATING,
     INITIALIZING,
@@ -34,16 +34,16 @@ from umbilical.lab.pods.status import (
 
 
 def test_containers_wait_until_they_may_begin_and_a_pod_is_ready_when_all_of_them_are() -> None:
-    record = record_of(Pod("p", "ns", "u", (Container("a", "i"), Container("b", "j"))), "10.91.0.10", 5.0)
+    record = record_of(LabPod("p", "ns", "u", (Container("a", "i"), Container("b", "j"))), "10.91.0.10", 5.0)
     assert [(each.name, each.image, each.state) for each in record.containers] == [
         ("a", "i", Idle(CREATING)),
         ("b", "j", Idle(CREATING)),
     ]
     assert not record.is_ready
-    record = record_of(Pod("p", "ns", "u", (Container("a", "i"),), (Container("init", "i"),)), "10.91.0.10", 5.0)
+    record = record_of(LabPod("p", "ns", "u", (Container("a", "i"),), (Container("init", "i"),)), "10.91.0.10", 5.0)
     assert record.containers[0].state == Idle(INITIALIZING)
     assert record.init_containers[0].state == Idle(CREATING)
-    record = record_of(Pod("p", "ns", "u", (Container("a", "i"), Container("b", "j"))), "10.91.0.10", 5.0)
+    record = record_of(LabPod("p", "ns", "u", (Container("a", "i"), Container("b", "j"))), "10.91.0.10", 5.0)
     record.is_initialized = True
     record.containers[0].is_ready = True
     assert not record.is_ready
@@ -51,7 +51,7 @@ def test_containers_wait_until_they_may_begin_and_a_pod_is_ready_when_all_of_the
     assert record.is_ready
 
 
-POD = Pod("p", "ns", "uid", (Container("a", "image-a"), Container("b", "image-b")))
+POD = LabPod("p", "ns", "uid", (Container("a", "image-a"), Container("b", "image-b")))
 NOW = 1_800_000_000.0
 
 
@@ -166,14 +166,14 @@ def test_restarts_wait_twice_as_long_each_time_until_one_ran_for_ten_minutes() -
 
 
 def test_one_success_is_enough_and_three_failures_are_needed() -> None:
-    verdict = Verdict(1, 3)
+    verdict = PodProbeVerdict(1, 3)
     seen = [verdict.saw(good) for good in (False, False, True, False, False, True, False, False, False, True)]
     assert seen == [None, None, True, True, True, True, True, True, False, True]
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.lists(st.booleans(), max_size=40))
 def test_a_verdict_follows_only_from_enough_answers_of_its_kind(good: int, bad: int, answers: list[bool]) -> None:
-    verdict = Verdict(good, bad)
+    verdict = PodProbeVerdict(good, bad)
     before: bool | None = None
     for index, answer in enumerate(answers):
         after = verdict.saw(answer)
@@ -215,7 +215,7 @@ def test_a_message_is_as_long_as_the_api_takes_it(tmp_path: Path) -> None:
 
 
 Reply = Callable[[bytes], bytes]
-HERE = Target("127.0.0.1", {"named": 0})
+HERE = PodProbeTarget("127.0.0.1", {"named": 0})
 PATIENT = 60
 
 
@@ -243,9 +243,9 @@ async def listening(reply: Reply | None, context: ssl.SSLContext | None = None) 
 
 async def answer_to(
     reply: Reply | None, *, path: str = "/healthz", tls: ssl.SSLContext | None = None, seconds: int = PATIENT
-) -> Answer:
+) -> PodProbeResult:
     async with listening(reply, tls) as port:
-        return await ask(Probe(HttpGet(port, path, is_tls=tls is not None), timeout_seconds=seconds), HERE)
+        return await run_probe(PodProbe(HttpGet(port, path, is_tls=tls is not None), timeout_seconds=seconds), HERE)
 
 
 def saying(line: bytes) -> Reply:
@@ -296,22 +296,22 @@ async def test_nobody_silence_and_noise_are_failures() -> None:
     async with listening(None) as port:
         pass
     for action in (HttpGet(port), TcpSocket(port)):
-        assert not (await ask(Probe(action), HERE)).is_good
+        assert not (await run_probe(PodProbe(action), HERE)).is_good
 
 
 async def test_a_connection_is_enough_for_a_tcp_probe_if_its_port_is_known() -> None:
     async with listening(None) as port:
-        probe = Probe(TcpSocket("named"), timeout_seconds=PATIENT)
-        assert (await ask(probe, Target("127.0.0.1", {"named": port}))).is_good
-    answer = await ask(Probe(TcpSocket("other")), HERE)
+        probe = PodProbe(TcpSocket("named"), timeout_seconds=PATIENT)
+        assert (await run_probe(probe, PodProbeTarget("127.0.0.1", {"named": port}))).is_good
+    answer = await run_probe(PodProbe(TcpSocket("other")), HERE)
     assert not answer.is_good
     assert "'other'" in answer.text
 
 
 async def test_a_command_is_judged_by_its_exit_code_and_ended_in_time() -> None:
     for command, is_good in (("true", True), ("false", False), ("no-such-program", False)):
-        assert (await ask(Probe(Execute((command,)), timeout_seconds=PATIENT), HERE)).is_good is is_good
-    assert not (await ask(Probe(Execute(("sh", "-c", "sleep 1000; true"))), HERE)).is_good
+        assert (await run_probe(PodProbe(Execute((command,)), timeout_seconds=PATIENT), HERE)).is_good is is_good
+    assert not (await run_probe(PodProbe(Execute(("sh", "-c", "sleep 1000; true"))), HERE)).is_good
 
 
 async def test_a_probe_ends_when_told_to_although_its_command_ended_in_that_moment(
@@ -326,7 +326,7 @@ async def test_a_probe_ends_when_told_to_although_its_command_ended_in_that_mome
     kill = os.killpg
     monkeypatch.setattr(os, "killpg", find_nobody)
     async with asyncio.TaskGroup() as group:
-        asking = group.create_task(ask(Probe(Execute(("sleep", "1000")), timeout_seconds=PATIENT), HERE))
+        asking = group.create_task(run_probe(PodProbe(Execute(("sleep", "1000")), timeout_seconds=PATIENT), HERE))
         await asyncio.sleep(0.2)
         asking.cancel()
     assert asking.cancelled()

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.support.manifests import MINIMAL, changed
 from tests.support.pod_nodes import Objects, make_node
 
-from umbilical.fault import Waiting
+from umbilical.fault import PodWaiting
 from umbilical.lab.pods.manifest import pod
-from umbilical.lab.pods.spec import HostPath, Kind, PathType
+from umbilical.lab.pods.spec import HostPath, PathType, SourceKind
 from umbilical.lab.pods.volumes import PodVolumes, WrittenFile, is_file_name, write_payload
 from umbilical.lab.pods.volumes import provide as provide_path
 
@@ -25,13 +25,13 @@ def test_a_missing_path_is_made_where_the_type_says_so(tmp_path: Path) -> None:
     for kind in (PathType.DIRECTORY_OR_CREATE, PathType.ANY):
         assert provide_path("v", HostPath(str(tmp_path / f"new/{kind.name}"), kind)).is_dir()
     assert provide_path("v", HostPath(str(tmp_path / "a"), PathType.FILE_OR_CREATE)).is_file()
-    with pytest.raises(Waiting, match="UMB833"):
+    with pytest.raises(PodWaiting, match="UMB833"):
         provide_path("v", HostPath(str(tmp_path / "b/c"), PathType.FILE_OR_CREATE))
 
 
 def test_what_must_be_there_already_is_waited_for(tmp_path: Path) -> None:
     for kind in (PathType.DIRECTORY, PathType.FILE, PathType.SOCKET, PathType.CHARACTER_DEVICE, PathType.BLOCK_DEVICE):
-        with pytest.raises(Waiting) as waiting:
+        with pytest.raises(PodWaiting) as waiting:
             provide_path("v", HostPath(str(tmp_path / "a"), kind))
         assert waiting.value.reason == "ContainerCreating"
         assert not (tmp_path / "a").exists()
@@ -40,9 +40,9 @@ def test_what_must_be_there_already_is_waited_for(tmp_path: Path) -> None:
 def test_a_path_of_the_wrong_kind_is_waited_for_and_the_right_one_taken(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for kind in (PathType.DIRECTORY, PathType.DIRECTORY_OR_CREATE, PathType.SOCKET):
-        with pytest.raises(Waiting, match="it is no"):
+        with pytest.raises(PodWaiting, match="it is no"):
             provide_path("v", HostPath(str(tmp_path / "file"), kind))
-    with pytest.raises(Waiting, match="it is no File"):
+    with pytest.raises(PodWaiting, match="it is not a File"):
         provide_path("v", HostPath(str(tmp_path), PathType.FILE_OR_CREATE))
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "s"))
@@ -101,7 +101,7 @@ def test_the_folder_always_shows_the_last_version(
         assert seen(folder) == files
 
 
-SECRET = (Kind.SECRET, "default", "s")
+SECRET = (SourceKind.SECRET, "default", "s")
 
 
 def volumes_of(folder: Path, objects: Objects, **volume: Any) -> PodVolumes:
@@ -146,7 +146,7 @@ def test_all_keys_or_the_chosen_ones_are_files_and_the_optional_may_be_missing(t
 def test_what_is_not_there_is_waited_for(tmp_path: Path, volume: dict[str, Any]) -> None:
     objects = Objects()
     objects.known[SECRET] = {"a": b"1"}
-    with pytest.raises(Waiting) as waiting:
+    with pytest.raises(PodWaiting) as waiting:
         provide(volumes_of(tmp_path, objects, **volume))
     assert waiting.value.code in ("UMB833", "UMB834")
     assert waiting.value.reason == "ContainerCreating"

@@ -23,7 +23,7 @@ from umbilical.bootstrap.analyze.judges import (
 )
 from umbilical.bootstrap.analyze.signatures import Kind
 from umbilical.bootstrap.names import STAGES
-from umbilical.checks.check import Check, Finding, Outcome, judge
+from umbilical.checks.check import Check, Finding, Outcome, run_checks
 
 _CERTS, _SERVER, _MANIFEST, _CLEANUP = STAGES
 _LATE: Final = ("cb-bootstrap", "cvo-overrides", "wait-for-ceo")
@@ -40,7 +40,7 @@ class Cause(Check[BundleFacts]):
 def diagnose(facts: BundleFacts) -> list[Finding]:
     """Ask all causes. Failures come first, by likelihood; then warnings, what could not be told, and what is well."""
     told = verdict(facts)
-    findings = judge(CAUSES, facts)
+    findings = run_checks(CAUSES, facts)
     ranked = []
     for rank, (cause, found) in enumerate(zip(CAUSES, findings, strict=True)):
         finding = _in_context(cause, found, facts)

@@ -15,7 +15,7 @@ from umbilical.bootstrap.spec import Shape, TunnelSpec
 from umbilical.fault import RenderError
 from umbilical.ignition.config import Config, check_version, faults
 from umbilical.ignition.data_url import format_data_url, is_data_url
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 from umbilical.manifests.tree import SECRET_MODE, Asset, AssetTree
 
 IN_PLACE: Final = "BOOTSTRAP_INPLACE=true"
@@ -24,11 +24,11 @@ SHOWN_FAULTS: Final = 3
 
 @dataclass(frozen=True)
 class Patch:
-    document: Document
+    document: IgnitionDocument
     plan: Plan
 
 
-def patch(document: Document, spec: TunnelSpec, platform: str | None = None) -> Patch:
+def patch(document: IgnitionDocument, spec: TunnelSpec, platform: str | None = None) -> Patch:
     """Give the document with the tunnel in it. A document that is patched already is brought to this spec.
 
     What the spec leaves open (machine networks, IP family) and the platform are taken from the config itself.
@@ -68,7 +68,7 @@ def patch(document: Document, spec: TunnelSpec, platform: str | None = None) -> 
     return Patch(patched, plan)
 
 
-def undo(document: Document) -> Document:
+def undo(document: IgnitionDocument) -> IgnitionDocument:
     """Take the tunnel out. Where nothing else was changed since, the bytes are those from before the patch.
 
     Raises RenderError: the document is not patched, or what the patch left was edited.
@@ -173,7 +173,7 @@ def _script(config: Config) -> str:
     return found[0].text()
 
 
-def _bootkube(document: Document) -> bytes:
+def _bootkube(document: IgnitionDocument) -> bytes:
     return document.config.files_at(BOOTKUBE)[0].content()
 
 
@@ -199,7 +199,7 @@ def _check_faultless(before: Config, after: Config) -> None:
     raise RenderError("UMB127", f"Ignition would refuse this config {when}", why, AGAIN)
 
 
-def _receipt(original: Document, script: str, planned: tuple[Insertion, ...], tree: AssetTree) -> bytes:
+def _receipt(original: IgnitionDocument, script: str, planned: tuple[Insertion, ...], tree: AssetTree) -> bytes:
     patched = insert(script, planned).encode()
     text = original.entry_text(BOOTKUBE)
     return Receipt(
@@ -213,7 +213,7 @@ def _receipt(original: Document, script: str, planned: tuple[Insertion, ...], tr
 
 def _comes_back(entry: str, script: bytes, patched: bytes) -> bool:
     """Tell whether changing the entry there and back gives the same text: gzip and odd escapes do not."""
-    alone = Document(f'{{"ignition":{{"version":"3.2.0"}},"storage":{{"files":[{entry}]}}}}'.encode())
+    alone = IgnitionDocument(f'{{"ignition":{{"version":"3.2.0"}},"storage":{{"files":[{entry}]}}}}'.encode())
     return alone.with_content(BOOTKUBE, patched).with_content(BOOTKUBE, script).entry_text(BOOTKUBE) == entry
 
 

@@ -10,7 +10,7 @@ from umbilical.bootstrap.verify.order import ORDER
 from umbilical.bootstrap.verify.pod_rules import POD_RULES
 from umbilical.bootstrap.verify.script_rules import SCRIPT_RULES
 from umbilical.bootstrap.verify.structure import STRUCTURE
-from umbilical.checks.check import Finding, judge
+from umbilical.checks.check import Finding, run_checks
 
 CATALOGUE: Final[tuple[Rule, ...]] = (
     *STRUCTURE,
@@ -43,4 +43,4 @@ Item 1 there expects a file that has no effect: C1 and C2 ask for what kube-apis
 
 def verify(facts: BootstrapFacts, rules: tuple[Rule, ...] = CATALOGUE) -> list[Finding]:
     """Judge a file by these checks. Never raises, whatever the bytes are."""
-    return judge(rules, facts)
+    return run_checks(rules, facts)

@@ -15,7 +15,7 @@ from umbilical.bootstrap.verify.script_rules import functions_of
 from umbilical.bootstrap.verify.shell_script import Command, Script
 from umbilical.checks.check import Doubt
 from umbilical.fault import Fault
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 
 OPERATOR: Final = "/usr/bin/cluster-kube-apiserver-operator"
 KUBE_APISERVER_DONE: Final = "kube-apiserver-bootstrap.done"
@@ -169,7 +169,7 @@ def _undoable(facts: BootstrapFacts) -> Iterator[str]:
     assert facts.config is not None
     try:
         receipt = find_receipt(facts.config)
-        original = undo(Document(facts.content))
+        original = undo(IgnitionDocument(facts.content))
     except Fault as fault:
         yield fault.why
         return

@@ -88,25 +88,26 @@ def _authority_pair(options: dict[str, Any]) -> KeyPair | None:
 def _signed(pair: KeyPair | None, address: IpAddress, now: datetime, lifetime: timedelta) -> Certificates:
     from umbilical.cli.pki.options import AUTO, chosen_backend
     from umbilical.pki.profiles import KeyType
-    from umbilical.pki.tunnel_set import Leaf, Role, create_authority, load_authority
+    from umbilical.pki.tunnel_set import TunnelLeaf, TunnelRole, create_authority, load_authority
 
     with chosen_backend(AUTO) as backend:
         if pair is None:
             authority = create_authority(backend, now, lifetime, KeyType.RSA_2048)
         else:
             authority = load_authority(backend, pair, now)
-        server = Leaf(Role.SERVER, KeyType.RSA_2048, (str(address),))
-        agent = Leaf(Role.AGENT, KeyType.RSA_2048)
+        server = TunnelLeaf(TunnelRole.SERVER, KeyType.RSA_2048, (str(address),))
+        agent = TunnelLeaf(TunnelRole.AGENT, KeyType.RSA_2048)
         issued = [authority.issue(leaf, now, lifetime) for leaf in (server, agent)]
     return Certificates(authority.bundle, *issued)
 
 
 def _taken(folder: Path, address: IpAddress) -> Certificates:
     from umbilical.pki.directory import PairFiles, connect
-    from umbilical.pki.tunnel_set import AUTHORITY_FILE, Role
+    from umbilical.pki.tunnel_set import AUTHORITY_FILE, TunnelRole
 
     server, agent = (
-        PairFiles(folder / role.certificate_file, folder / role.key_file) for role in (Role.SERVER, Role.AGENT)
+        PairFiles(folder / role.certificate_file, folder / role.key_file)
+        for role in (TunnelRole.SERVER, TunnelRole.AGENT)
     )
     pairs = [KeyPair(read_bytes(files.certificate), read_bytes(files.key)) for files in (server, agent)]
     authority = read_bytes(folder / AUTHORITY_FILE)

@@ -114,7 +114,7 @@ def _clean_cluster(kubeconfig: Path, options: dict[str, Any], outcome: Outcome) 
 async def _torn_down(kubeconfig: Path, options: dict[str, Any]) -> "Report":
     from umbilical.bootstrap.teardown import DryRun, TeardownOptions, tear_down
     from umbilical.bootstrap.teardown_targets import Choice
-    from umbilical.cluster.client import Clock, make_client
+    from umbilical.cluster.client import ClientClock, make_client
 
     wishes = TeardownOptions(
         Choice(options["shape"]),
@@ -124,7 +124,7 @@ async def _torn_down(kubeconfig: Path, options: dict[str, Any]) -> "Report":
     )
     async with make_client(kubeconfig) as client:
         with ProgressLine() as line:
-            return await tear_down(client, wishes, Clock(), lambda progress: line.show(_waiting(progress)))
+            return await tear_down(client, wishes, ClientClock(), lambda progress: line.show(_waiting(progress)))
 
 
 def _waiting(progress: "Progress") -> str:

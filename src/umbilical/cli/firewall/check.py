@@ -47,14 +47,14 @@ def check(
     """
     from datetime import UTC, datetime
 
-    from umbilical.checks.check import has_failed, judge
+    from umbilical.checks.check import has_failed, run_checks
     from umbilical.checks.report import as_json, as_table
     from umbilical.firewall.probe import TlsFiles, probe
     from umbilical.firewall.probe_checks import CHECKS
 
     tls_files("", cert, key, ca)
     sight = probe(place.host, place.port, TlsFiles(ca, cert, key), max(timeout, 0.001), datetime.now(UTC))
-    findings = judge(CHECKS, sight)
+    findings = run_checks(CHECKS, sight)
     if output == "json":
         details = {"host": place.host, "port": place.port, "tcp": sight.tcp.state.value}
         click.echo(as_json(findings, "FirewallCheck", details), nl=False)

@@ -13,11 +13,11 @@ from umbilical.cli.options import FILE, duration
 from umbilical.codes import FINDINGS
 
 if TYPE_CHECKING:
-    from umbilical.cluster.apply import Document
+    from umbilical.cluster.apply import ManifestDocument
     from umbilical.hosted.apply import ApplyOptions, ApplyResult, TokenCopy
 
 FOLDER: Final = click.Path(path_type=Path, file_okay=False, exists=True)
-Work = list[tuple[str, Path, "list[Document]"]]
+Work = list[tuple[str, Path, "list[ManifestDocument]"]]
 """For each cluster: its name, its kubeconfig, the objects to apply."""
 
 

@@ -46,7 +46,7 @@ def with_looked_up(spec: HostedSpec, kubeconfig: Path) -> HostedSpec:
 async def look_up(client: "ApiClient", spec: HostedSpec) -> dict[str, tuple[IpAddress, ...]]:
     from umbilical.cluster import objects
 
-    kind = objects.Kind("Service", "/api/v1", "services")
+    kind = objects.ApiKind("Service", "/api/v1", "services")
     return addresses(await objects.list_objects(client, kind, spec.namespace), spec)
 
 

@@ -1,1 +1,1 @@
-"""`umbilical pki`: certificates. `cli/main.py` says which module has which command."""
+"""`umbilical pki`: certificates. `cli/main.py` maps commands to modules."""

@@ -1,4 +1,4 @@
-"""Directories of certificates on disk: read with words for what is wrong, written as a whole or not at all."""
+"""Directories of certificates: read with explained errors, written completely or not at all."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -16,32 +16,34 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         why = error.strerror or str(error)
-        raise PkiError("UMB152", f"cannot read {path}", why, f"look at it: ls -l {path}") from None
+        raise PkiError("UMB152", f"could not read {path}", why, f"ls -l {path}") from None
 
 
 def read_certificates_of(path: Path) -> tuple[Certificate, ...]:
     file = read_certificate_file(path)
     if file.trouble:
-        remedy = f"look at it: ls -l {path}; openssl x509 -noout -text -in {path}"
-        raise PkiError("UMB152", f"no certificate in {path}", file.trouble, remedy)
+        remedy = f"ls -l {path}; openssl x509 -noout -text -in {path}"
+        raise PkiError("UMB152", f"found no certificate in {path}", file.trouble, remedy)
     return file.certificates
 
 
 def refuse_existing(folder: Path, names: Iterable[str], *, overwrite: bool) -> None:
-    """Stop before anything is written. Raises HostError: a file may not be replaced, or it is no directory."""
+    """Raise HostError, before anything is written, if a file would be replaced or `folder` is not a directory."""
     if folder.exists() and not folder.is_dir():
-        raise HostError("UMB801", f"{folder} exists and is no directory", "files belong into it", "give another --dir")
+        raise HostError("UMB801", f"{folder} is not a directory", "a file has this name", "pass another --dir")
     there = [name for name in names if os.path.lexists(folder / name)]
     if there and not overwrite:
-        why = "they may be in use, and a key that is lost cannot be made again"
-        raise HostError("UMB801", f"{folder} already holds {', '.join(there)}", why, "another --dir, or --overwrite")
+        why = "they may be in use, and a lost key cannot be recreated"
+        raise HostError(
+            "UMB801", f"{folder} already holds {', '.join(there)}", why, "pass another --dir or --overwrite"
+        )
 
 
 def write_directory(folder: Path, files: Mapping[str, bytes], *, overwrite: bool) -> None:
-    """Put the files in place, keys 0600. All of them are written before the first gets its name.
+    """Write the files, keys with mode 0600; on failure restore what was there.
 
-    A directory that is new appears at once with everything in it. In one that exists, files are renamed in the order
-    given; should that fail, those before are put back.
+    A new directory appears with all its files at once. In an existing directory, all files are written under temporary
+    names first and then renamed in the given order.
     """
     refuse_existing(folder, files, overwrite=overwrite)
     place = Path(os.path.abspath(folder))
@@ -49,7 +51,7 @@ def write_directory(folder: Path, files: Mapping[str, bytes], *, overwrite: bool
         write_all([Asset(name, content, _mode(name)) for name, content in files.items()], place)
     except OSError as error:
         why = error.strerror or str(error)
-        raise PkiError("UMB157", f"cannot write into {folder}; nothing was changed", why, f"ls -ld {place}") from error
+        raise PkiError("UMB157", f"could not write to {folder}; no file was changed", why, f"ls -ld {place}") from error
 
 
 def _mode(name: str) -> int:

@@ -1,4 +1,4 @@
-"""`umbilical pki inspect` and `verify`: what certificate files hold, and whether both sides would accept them."""
+"""`umbilical pki inspect` and `verify`: show certificate files, and check that server and agent accept them."""
 
 import json
 import os
@@ -17,26 +17,26 @@ from umbilical.cli.pki.text import as_value, expiry, long_lines, short_line
 from umbilical.codes import FINDINGS
 from umbilical.fault import PkiError
 from umbilical.pki.certificate import Certificate, moment
-from umbilical.pki.directory import DirectoryFacts, look_at
-from umbilical.pki.directory_checks import HEADINGS, Question, findings
+from umbilical.pki.directory import DirectoryFacts, read_directory
+from umbilical.pki.directory_checks import HEADINGS, DirectoryInput, findings
 from umbilical.pki.profiles import usable_addresses
-from umbilical.pki.tunnel_set import Role
+from umbilical.pki.tunnel_set import TunnelRole
 
 
 @click.command()
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE…")
-@click.option("--short", is_flag=True, help="One line for each certificate.")
+@click.option("--short", is_flag=True, help="Print one line per certificate.")
 @output_option("table", "json")
 def inspect(paths: tuple[Path, ...], short: bool, output: str) -> int:
-    """Show what is in certificate files; of a directory, in all its .crt files."""
+    """Show certificate files, or all .crt files of a directory."""
     now = datetime.now(UTC)
     found = [(path, one) for path in _files(paths) for one in read_certificates_of(path)]
     if output == "json":
         click.echo(json.dumps(_listing(found, now), indent=2))
     elif short:
-        _tell_short(found, now)
+        _print_short(found, now)
     else:
-        _tell_long(found, now)
+        _print_long(found, now)
     return 0
 
 
@@ -45,20 +45,19 @@ def _files(paths: tuple[Path, ...]) -> list[Path]:
     for path in paths:
         inside = sorted(path.glob("*.crt")) if path.is_dir() else [path]
         if not inside:
-            remedy = f"see what is there: ls -l {path}"
-            raise PkiError("UMB152", f"no certificate in {path}", "the directory has no .crt file", remedy)
+            raise PkiError("UMB152", f"found no certificate in {path}", "it has no .crt file", f"ls -l {path}")
         found += inside
     return found
 
 
-def _tell_short(found: list[tuple[Path, Certificate]], now: datetime) -> None:
+def _print_short(found: list[tuple[Path, Certificate]], now: datetime) -> None:
     several = len({path for path, _ in found}) > 1
     for path, certificate in found:
         line = short_line(certificate, now)
         click.echo(printable(f"{path}: {line}" if several else line))
 
 
-def _tell_long(found: list[tuple[Path, Certificate]], now: datetime) -> None:
+def _print_long(found: list[tuple[Path, Certificate]], now: datetime) -> None:
     for number, (path, certificate) in enumerate(found):
         if number:
             click.echo()
@@ -77,52 +76,52 @@ SUITE: Final = "pki"
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("--address", "addresses", multiple=True, metavar="ADDRESS", help="What agents dial; may be given again.")
+@click.option("--address", "addresses", multiple=True, metavar="ADDRESS", help="Address that agents dial; repeatable.")
 @click.option(
     "--min-left",
     type=at_least,
     metavar="DURATION",
     default="30m",
     show_default=True,
-    help="Fail when less than this is left.",
+    help="Minimum remaining validity; a certificate with less fails.",
 )
 @click.option(
     "--only",
     "roles",
-    type=click.Choice([role.value for role in Role]),
+    type=click.Choice([role.value for role in TunnelRole]),
     multiple=True,
-    help="Look at this certificate only; may be given again.",
+    help="Check this certificate only; repeatable.",
 )
 @output_option("table", "json", "junit")
 def verify(folder: Path, addresses: tuple[str, ...], min_left: timedelta, roles: tuple[str, ...], output: str) -> int:
-    """Check a directory of certificates as a server and an agent would use it."""
+    """Check a directory of certificates for server and agents."""
     if not folder.is_dir():
-        raise PkiError("UMB156", f"{folder} is no directory", "nothing can be checked", f"ls -ld {folder}")
+        raise PkiError("UMB156", f"{folder} is not a directory", "verify reads a directory", f"ls -ld {folder}")
     dialled = usable_addresses(addresses)
-    facts = look_at(folder, _roles(folder, roles), dialled)
+    facts = read_directory(folder, _roles(folder, roles), dialled)
     now = datetime.now(UTC)
-    found = findings(Question(facts, now, dialled, min_left))
-    # click would take the colours out again wherever the output is no terminal.
+    found = findings(DirectoryInput(facts, now, dialled, min_left))
+    # Without color=True, click strips the colours when the output is not a terminal.
     details = {"directory": str(folder)}
     text = report(found, output, kind="PkiReport", suite=SUITE, details=details, groups=HEADINGS)
     click.echo(text, nl=False, color=True)
-    _tell_end(facts, now)
+    _print_first_expiry(facts, now)
     return FINDINGS if has_failed(found) else 0
 
 
-def _roles(folder: Path, asked: tuple[str, ...]) -> list[Role]:
-    """Take what is asked for; else the server's and the agents', and the clients' where there is one."""
-    if asked:
-        return [role for role in Role if role.value in asked]
-    client = Role.CLIENT
+def _roles(folder: Path, requested: tuple[str, ...]) -> list[TunnelRole]:
+    """Return the requested roles; by default server and agent, and client if it has a file."""
+    if requested:
+        return [role for role in TunnelRole if role.value in requested]
+    client = TunnelRole.CLIENT
     has_client = any(os.path.lexists(folder / name) for name in (client.certificate_file, client.key_file))
-    return [Role.SERVER, Role.AGENT, *([client] if has_client else [])]
+    return [TunnelRole.SERVER, TunnelRole.AGENT, *([client] if has_client else [])]
 
 
-def _tell_end(facts: DirectoryFacts, now: datetime) -> None:
-    """Say what ends first: the one number that people look for when all is well."""
+def _print_first_expiry(facts: DirectoryFacts, now: datetime) -> None:
+    """Print which certificate expires first."""
     certificates = [leaf.certificate for leaf in facts.leaves.values() if leaf.certificate]
     if certificates:
         first = min(certificates, key=lambda one: one.not_after)
-        line = f"first to end: {first.common_name}, {expiry(first, now)}, {moment(first.not_after)}"
+        line = f"first to expire: {first.common_name}, {expiry(first, now)}, {moment(first.not_after)}"
         click.echo(printable(line), err=True)

@@ -1,4 +1,4 @@
-"""Flags that several `pki` commands share, the authority that they describe, and the back end that makes keys."""
+"""Options that several `pki` commands share, the CA they name, and the back end that makes keys."""
 
 import os
 import tempfile
@@ -24,13 +24,13 @@ AUTO: Final = "auto"
 CRYPTOGRAPHY: Final = "cryptography"
 OPENSSL: Final = "openssl"
 FIPS_FLAG: Final = Path("/proc/sys/crypto/fips_enabled")
-# The slowest step is drawing an RSA key: a second or two on a machine that is busy starting everything else.
+# The slowest step is generating an RSA key: one or two seconds on a busy machine.
 TIMEOUT_SECONDS: Final = 60.0
 
 
 @contextmanager
 def chosen_backend(choice: str) -> Iterator[Backend]:
-    """Give the back end for `--backend`; what it leaves on disk is gone afterwards."""
+    """Yield the back end of `--backend`; its temporary files are deleted afterwards."""
     if resolve(choice) == CRYPTOGRAPHY:
         from umbilical.pki.authority import Authority
 
@@ -41,23 +41,23 @@ def chosen_backend(choice: str) -> Iterator[Backend]:
 
 
 def resolve(choice: str, *, fips_flag: Path = FIPS_FLAG) -> str:
-    """Turn `auto` into a name, and warn of a choice that a FIPS host does not expect."""
+    """Resolve `auto`, and warn about `cryptography` on a FIPS host."""
     is_fips = _is_fips(fips_flag)
     if choice == AUTO:
         return OPENSSL if is_fips else CRYPTOGRAPHY
     if choice == CRYPTOGRAPHY and is_fips:
-        click.echo("note: this host is in FIPS mode, and cryptography brings an OpenSSL of its own", err=True)
+        click.echo("note: this host is in FIPS mode, and cryptography bundles its own OpenSSL", err=True)
     return choice
 
 
 def run_openssl(command: Sequence[str], stdin: bytes) -> bytes:
-    """Run the program. What it complains about names files and options; keys are on its standard input alone."""
+    """Run openssl. Its error messages name files and options only: keys go through standard input."""
     try:
         return processes.run(command, TIMEOUT_SECONDS, stdin).encode()
     except HostError as fault:
         if fault.code == "UMB803":
             raise
-        # Its own "run it by hand" would name files that are gone by then.
+        # The remedy of `fault` would name temporary files that no longer exist.
         raise _failed(command[1], fault.why) from None
 
 
@@ -79,11 +79,10 @@ def _failed(subcommand: str, why: str) -> PkiError:
 FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 MIN_TTL: Final = timedelta(minutes=10)
 MAX_TTL: Final = timedelta(days=3650)
-"""Past 2049 times are written in another form, which some verifiers read and some do not."""
+"""From 2050 on X.509 encodes times differently, and some verifiers cannot read that."""
 
 
 def lifetime(text: str) -> timedelta:
-    """Read how long certificates shall live."""
     found = timedelta(seconds=duration(text))
     if not MIN_TTL <= found <= MAX_TTL:
         raise click.BadParameter(f"{text!r} is not between 10m and 87600h")
@@ -101,33 +100,33 @@ ttl_option: Final = click.option(
     metavar="DURATION",
     default="24h",
     show_default=True,
-    help="How long certificates live from now on.",
+    help="Validity of new certificates.",
 )
 backend_option: Final = click.option(
     "--backend",
     type=click.Choice([AUTO, CRYPTOGRAPHY, OPENSSL]),
     default=AUTO,
     show_default=True,
-    help="Who draws keys and signs; auto takes openssl on FIPS hosts.",
+    help="Back end that makes keys and signs; auto: openssl on FIPS hosts.",
 )
 key_type_option: Final = click.option(
     "--key-type",
     type=click.Choice([key_type.value for key_type in KeyType]),
     default=KeyType.RSA_2048.value,
     show_default=True,
-    help="Kind of the keys.",
+    help="Type of the private keys.",
 )
-overwrite_option: Final = click.option("--overwrite", is_flag=True, help="Replace files that exist.")
+overwrite_option: Final = click.option("--overwrite", is_flag=True, help="Replace existing files.")
 address_option: Final = click.option(
     "--address",
     "addresses",
     multiple=True,
     metavar="ADDRESS",
-    help="IPv4, IPv6 or name that agents dial; may be given again.",
+    help="IPv4 address, IPv6 address or host name that agents dial; repeatable.",
 )
 _SIGNER: Final = (
-    click.option("--ca-cert", type=FILE, help="The signer's certificate, if it is not DIR/ca.crt."),
-    click.option("--ca-key", type=FILE, help="The signer's key, if it is not DIR/ca.key."),
+    click.option("--ca-cert", type=FILE, help="CA certificate to sign with; default: DIR/ca.crt."),
+    click.option("--ca-key", type=FILE, help="Private key of the CA; default: DIR/ca.key."),
 )
 
 
@@ -135,9 +134,9 @@ signer_options: Final = apply_options(_SIGNER)
 
 
 def signer_pair(options: dict[str, Any]) -> KeyPair:
-    """Read the authority that signs in this directory."""
+    """Read the CA that signs for this directory."""
     folder: Path = options["folder"]
     key: Path = options["ca_key"] or folder / AUTHORITY_KEY_FILE
     if options["ca_key"] is None and not os.path.lexists(key):
-        raise click.UsageError(f"there is no {key}: give the key that signed {AUTHORITY_FILE} by --ca-key")
+        raise click.UsageError(f"{key} does not exist; pass the key of {AUTHORITY_FILE} with --ca-key")
     return KeyPair(read_bytes(options["ca_cert"] or folder / AUTHORITY_FILE), read_bytes(key))

@@ -1,4 +1,4 @@
-"""Certificates as people read them in a terminal, and as programs do."""
+"""Certificates formatted for a terminal and as JSON."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +15,7 @@ def expiry(certificate: Certificate, now: datetime) -> str:
     if left <= timedelta():
         return f"expired {span(-left)} ago"
     if certificate.not_before > now:
-        return f"begins in {span(certificate.not_before - now)}"
+        return f"becomes valid in {span(certificate.not_before - now)}"
     return f"expires in {span(left)}"
 
 
@@ -60,7 +60,7 @@ def long_lines(certificate: Certificate, now: datetime) -> list[str]:
 
 
 def as_value(certificate: Certificate, now: datetime) -> dict[str, Any]:
-    """Write it for programs; times are RFC 3339."""
+    """Return the certificate as a JSON object; times are RFC 3339."""
     return {
         "kind": kind(certificate),
         "subject": distinguished_name(certificate.subject),
@@ -81,13 +81,14 @@ def as_value(certificate: Certificate, now: datetime) -> dict[str, Any]:
     }
 
 
-def tell_cut(authority: TunnelAuthority, now: datetime, ttl: timedelta) -> None:
-    """Say so when certificates will live shorter than asked for."""
+def print_shortened(authority: TunnelAuthority, now: datetime, ttl: timedelta) -> None:
+    """Print a note when the CA shortens the requested validity."""
     left = authority.lifetime(now, ttl)
     if left < ttl:
         name, end = authority.certificate.common_name, moment(authority.certificate.not_after)
         click.echo(
-            printable(f"note: certificates end in {span(left)}, not {span(ttl)}: {name} ends at {end}"), err=True
+            printable(f"note: certificates expire in {span(left)}, not {span(ttl)}: the CA {name} expires at {end}"),
+            err=True,
         )
 
 

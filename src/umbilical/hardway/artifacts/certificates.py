@@ -10,7 +10,7 @@ from umbilical.hardway.pki.certificate_set import SIGNERS, Bundle
 from umbilical.hardway.pki.row import HardwayNames, Member, Row, Scope
 from umbilical.hardway.pki.table import TABLE, rows
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree
-from umbilical.pki.control_plane_set import NODE, Kind
+from umbilical.pki.control_plane_set import NODE, PkiKind
 from umbilical.pki.profiles import Usage
 
 STAGE: Final = 5
@@ -77,9 +77,9 @@ def _topic(row: Row) -> Topic:
 
 def _by_hand(row: Row, name: str) -> str:
     file = f"artifacts/{layout.TLS}/{name}"
-    if row.kind is Kind.KEY:
+    if row.kind is PkiKind.KEY:
         return f"openssl pkey -in {file}.key -pubout | diff - {file}.pub"
-    if row.kind is Kind.AUTHORITY:
+    if row.kind is PkiKind.AUTHORITY:
         return f"openssl x509 -in {file}.crt -noout -subject -dates -ext basicConstraints,keyUsage"
     purpose = _PURPOSES[row.usages[0]]
     return f"openssl verify -x509_strict -purpose {purpose} -CAfile artifacts/{anchor(row.verified_by[0])} {file}.crt"

@@ -10,14 +10,14 @@ from typing import Any, Final, Protocol
 
 from umbilical.hardway.config.cluster import MachinesKind, Profile, Switch
 from umbilical.manifests.objects import IMAGE, LABEL
-from umbilical.manifests.sections import Section
+from umbilical.manifests.sections import YamlSection
 from umbilical.pki.profiles import KeyType
 
 Schema = dict[str, Any]
 
 
 class Kind(Protocol):
-    def read(self, section: Section, key: str) -> Any:
+    def read(self, section: YamlSection, key: str) -> Any:
         """Take the key's value; what is wrong is noted in the section."""
 
     @property
@@ -30,7 +30,7 @@ class Text:
     """A regular expression for the whole of it."""
     hint: str
 
-    def read(self, section: Section, key: str) -> str:
+    def read(self, section: YamlSection, key: str) -> str:
         return section.text(key, "", rule=self.rule, hint=self.hint)
 
     @property
@@ -43,7 +43,7 @@ class Texts:
     rule: str
     hint: str
 
-    def read(self, section: Section, key: str) -> tuple[str, ...]:
+    def read(self, section: YamlSection, key: str) -> tuple[str, ...]:
         return section.texts(key, rule=self.rule, hint=self.hint)
 
     @property
@@ -56,7 +56,7 @@ class Number:
     first: int
     last: int
 
-    def read(self, section: Section, key: str) -> int:
+    def read(self, section: YamlSection, key: str) -> int:
         return section.number(key, self.first, range(self.first, self.last + 1))
 
     @property
@@ -68,7 +68,7 @@ class Number:
 class Choice:
     options: type[Enum]
 
-    def read(self, section: Section, key: str) -> Enum:
+    def read(self, section: YamlSection, key: str) -> Enum:
         return section.required_choice(key, self.options)
 
     @property
@@ -80,10 +80,10 @@ class Choice:
 class OnOff:
     """YAML 1.1 takes a bare `on` and `off` for booleans, so both spellings mean the same here."""
 
-    def read(self, section: Section, key: str) -> Switch:
+    def read(self, section: YamlSection, key: str) -> Switch:
         value = section.take(key)
         spelled = {True: "on", False: "off"}[value] if isinstance(value, bool) else value
-        return Section({key: spelled}, section.path, section.problems).choice(key, Switch.AUTO)
+        return YamlSection({key: spelled}, section.path, section.problems).choice(key, Switch.AUTO)
 
     @property
     def schema(self) -> Schema:
@@ -92,7 +92,7 @@ class OnOff:
 
 @dataclass(frozen=True)
 class Address:
-    def read(self, section: Section, key: str) -> Any:
+    def read(self, section: YamlSection, key: str) -> Any:
         return section.address(key)
 
     @property
@@ -102,7 +102,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Network:
-    def read(self, section: Section, key: str) -> Any:
+    def read(self, section: YamlSection, key: str) -> Any:
         return section.network(key)
 
     @property
@@ -114,7 +114,7 @@ class Network:
 class Constant:
     value: str
 
-    def read(self, section: Section, key: str) -> str:
+    def read(self, section: YamlSection, key: str) -> str:
         return section.text(key, "", rule=re.escape(self.value), hint=f"it must be {self.value}")
 
     @property

@@ -11,7 +11,7 @@ from umbilical.fault import RenderError
 from umbilical.hardway.config.cluster import Cluster, MachinesKind, Origins, Profile, Value
 from umbilical.hardway.config.keys import KEYS, Key
 from umbilical.hardway.config.resolving import Resolver
-from umbilical.manifests.sections import DocumentError, Section, read_document
+from umbilical.manifests.sections import DocumentError, YamlSection, read_document
 
 LIST: Final = "[]"
 
@@ -33,7 +33,7 @@ def read_cluster(content: bytes) -> Resolved:
     except DocumentError as error:
         raise _refused([str(error)]) from None
     reading = _Reading()
-    reading.take(Section(document, "", reading.problems), key_tree())
+    reading.take(YamlSection(document, "", reading.problems), key_tree())
     resolver = Resolver(Origins(reading.given))
     problems = [*reading.problems, *_misplaced(reading.given, resolver)]
     # What contradicts itself is judged only where every value could be read: it would repeat the same faults.
@@ -64,7 +64,7 @@ class _Reading:
         self.given: dict[str, Any] = {}
         self.has_unreadable = False
 
-    def take(self, section: Section, tree: KeyTree) -> None:
+    def take(self, section: YamlSection, tree: KeyTree) -> None:
         for name, below in tree.items():
             if isinstance(below, Key):
                 self._take_value(section, name, below)
@@ -76,7 +76,7 @@ class _Reading:
                 self.take(section.section(name), below)
         section.finish()
 
-    def _take_value(self, section: Section, name: str, key: Key) -> None:
+    def _take_value(self, section: YamlSection, name: str, key: Key) -> None:
         path = f"{section.path}.{name}" if section.path else name
         known = len(self.problems)
         if section.has(name):

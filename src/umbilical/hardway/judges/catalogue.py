@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.checks.check import Check, Finding, judge
+from umbilical.checks.check import Check, Finding, run_checks
 from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import anchor, cluster_rows
@@ -255,4 +255,4 @@ def ask_judges(facts: Facts, lookup: Lookup = on_path, judges: tuple[Check[Bench
     if not judges:
         return []
     with open_bench(facts, lookup) as bench:
-        return judge(judges, bench)
+        return run_checks(judges, bench)

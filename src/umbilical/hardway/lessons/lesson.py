@@ -18,7 +18,7 @@ from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP,
 from umbilical.hardway.config import cluster
 from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.site import Site
-from umbilical.ignition.document import Document
+from umbilical.ignition.document import IgnitionDocument
 from umbilical.manifests.tree import Asset
 from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import read_certificates
@@ -100,7 +100,7 @@ class Desk:
     def edit_file(self, node_id: str, path: str, old: bytes, new: bytes) -> None:
         """Change what a node's Ignition writes to a path."""
         where = layout.ignition(self.cluster.node(node_id))
-        document = Document(self.content(where))
+        document = IgnitionDocument(self.content(where))
         file = document.config.file(path)
         if file is None or old not in file.content():
             raise NotThere(f"{path} in {where}")
@@ -137,7 +137,7 @@ class Desk:
             where = layout.ignition(node)
             if where not in self.assets:
                 continue
-            document = Document(self.content(where))
+            document = IgnitionDocument(self.content(where))
             for path in [file.path for file in document.config.files if file.content() == before]:
                 document = document.with_content(path, after)
             self.write(where, document.content)

@@ -120,7 +120,7 @@ LESSONS: Final[tuple[Lesson, ...]] = (
         "One path stands twice in the master's Ignition config: it was appended to a base that had it already.",
         "Files are merged by path, replaced or appended: umbilical stage retry 8.",
         ("IGN-01",),
-        "stands twice",
+        "is used twice",
         BOTH,
         lambda desk: desk.edit_config(desk.cluster.masters[0].id, _append_again),
     ),

@@ -65,4 +65,4 @@ RULES: Final[tuple[Rule, ...]] = tuple(sorted((rule for rules in _MODULES for ru
 
 
 def judge(facts: Facts, rules: Iterable[Rule] = RULES) -> list[Finding]:
-    return check.judge((rule.check for rule in rules), facts)
+    return check.run_checks((rule.check for rule in rules), facts)

@@ -10,9 +10,9 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.lint.applied import Applied, dig, entries, find, mapping, need, text
 from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, Unreadable, rule
 from umbilical.pki.certificate import Certificate, read_certificates
-from umbilical.pki.judgement import chain_trouble
 from umbilical.pki.pem import BundleError
 from umbilical.pki.profiles import Usage
+from umbilical.pki.validation import chain_trouble
 
 RBAC: Final = "rbac.authorization.k8s.io"
 KUBE_APISERVER: Final = "openshift-kube-apiserver-operator"

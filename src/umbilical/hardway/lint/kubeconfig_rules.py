@@ -20,9 +20,9 @@ from umbilical.hardway.lint.pods import (
 from umbilical.hardway.lint.trust import ServingPairs, serving_pairs
 from umbilical.manifests.tree import SECRET_MODE
 from umbilical.pki.certificate import Certificate, read_certificates
-from umbilical.pki.judgement import chain_trouble, pair_trouble
 from umbilical.pki.pem import BundleError
 from umbilical.pki.profiles import Usage
+from umbilical.pki.validation import chain_trouble, pair_trouble
 
 LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 # Kubeconfigs are read by people too, who call the administrator so.

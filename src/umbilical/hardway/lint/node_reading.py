@@ -17,7 +17,7 @@ from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node, Role
 from umbilical.hardway.lint.facts import Facts, Unreadable
-from umbilical.ignition.config import Config, File, Unit, objects
+from umbilical.ignition.config import Config, File, IgnitionUnit, objects
 
 PLACES: Final = {
     layout.STATIC_PODS: layout.NODE_MANIFESTS,
@@ -83,20 +83,20 @@ class Command:
         return {name: value for name, _, value in pairs}
 
 
-def commands(unit: Unit) -> list[Command]:
+def commands(unit: IgnitionUnit) -> list[Command]:
     """List the Exec lines of a unit and of its drop-ins."""
     found = [_words(value) for key, value in _settings(unit) if key.startswith("Exec") and value]
     return [Command(tuple(words)) for words in found if words]
 
 
-def environment_files(unit: Unit) -> Iterator[str]:
+def environment_files(unit: IgnitionUnit) -> Iterator[str]:
     """List the files that must be there; those with a minus may be missing."""
     for key, value in _settings(unit):
         if key == "EnvironmentFile" and value.startswith("/"):
             yield value
 
 
-def _settings(unit: Unit) -> Iterator[tuple[str, str]]:
+def _settings(unit: IgnitionUnit) -> Iterator[tuple[str, str]]:
     for text in (unit.contents or "", *unit.dropins.values()):
         for line in text.replace("\\\n", " ").splitlines():
             key, equals, value = line.strip().partition("=")

@@ -15,10 +15,10 @@ from umbilical.hardway.lint.trust import chain_faults, serving_pairs, token_key_
 from umbilical.hardway.lint.tunnel_ends import tunnel_address_faults
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, Asset
 from umbilical.pki.certificate import Certificate, read_certificates
-from umbilical.pki.control_plane_set import Kind
-from umbilical.pki.judgement import authority_trouble, identifier_trouble, is_signed_by, key_trouble, pair_trouble
+from umbilical.pki.control_plane_set import PkiKind
 from umbilical.pki.pem import BundleError, KeyPair
 from umbilical.pki.profiles import Usage
+from umbilical.pki.validation import authority_trouble, identifier_trouble, is_signed_by, key_trouble, pair_trouble
 
 NODE_BOOTSTRAPPER: Final = "system:node-bootstrapper"
 _SERVICE_ENDINGS: Final = ("", ".default", ".default.svc", ".default.svc.cluster.local")
@@ -105,22 +105,22 @@ def _forms(facts: Facts) -> Iterator[str]:
             yield f"{asset.path} has mode {asset.mode:04o}, not {wanted:04o}"
     for row in cluster_rows(facts.cluster):
         pair = KeyPair(facts.content(f"{layout.TLS}/{row.public_file}"), facts.content(layout.key(row.id)))
-        trouble = key_trouble(pair) if row.kind is Kind.KEY else pair_trouble(pair)
-        if not trouble and row.kind is not Kind.KEY:
+        trouble = key_trouble(pair) if row.kind is PkiKind.KEY else pair_trouble(pair)
+        if not trouble and row.kind is not PkiKind.KEY:
             trouble = _form_trouble(read_certificates(pair.certificate)[0], row.kind)
         if trouble:
             yield f"{row.id}: {trouble}"
     yield from _repeated_serials(facts)
 
 
-def _form_trouble(certificate: Certificate, kind: Kind) -> str:
-    if kind is Kind.LEAF and certificate.is_authority:
+def _form_trouble(certificate: Certificate, kind: PkiKind) -> str:
+    if kind is PkiKind.LEAF and certificate.is_authority:
         return "it is an authority, and only serves or asks"
     if "keyUsage" not in certificate.critical or not certificate.key_usages:
         return "it has no critical keyUsage"
     if "basicConstraints" not in certificate.critical:
         return "it has no critical basicConstraints"
-    return identifier_trouble(certificate) or (authority_trouble(certificate) if kind is Kind.AUTHORITY else "")
+    return identifier_trouble(certificate) or (authority_trouble(certificate) if kind is PkiKind.AUTHORITY else "")
 
 
 def _repeated_serials(facts: Facts) -> Iterator[str]:

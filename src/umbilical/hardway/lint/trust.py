@@ -9,9 +9,9 @@ from umbilical.hardway.lint.facts import Facts, Unreadable
 from umbilical.hardway.lint.pods import CONTROLLER_MANAGER, ETCD, KUBE_APISERVER, Program, programs
 from umbilical.pki.authority import decode_own_key, public_half
 from umbilical.pki.certificate import Certificate
-from umbilical.pki.judgement import chain_trouble
 from umbilical.pki.pem import BundleError, public_key_block
 from umbilical.pki.profiles import Usage, parse_address
+from umbilical.pki.validation import chain_trouble
 
 
 @dataclass(frozen=True)

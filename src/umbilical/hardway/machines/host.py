@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Final, Protocol
 
 from umbilical.fault import HardwayError
-from umbilical.host.commands import Completed, LocalRunner, Runner
+from umbilical.host.commands import CommandResult, CommandRunner, LocalRunner
 from umbilical.host.machine_records import Done
 
 COMMAND_SECONDS: Final = 120.0
@@ -28,7 +28,7 @@ class Host(Protocol):
 
 
 class ThisHost:
-    def __init__(self, runner: Runner | None = None) -> None:
+    def __init__(self, runner: CommandRunner | None = None) -> None:
         self._runner = runner or LocalRunner(sudo=os.geteuid() != 0)
 
     def run(
@@ -37,7 +37,7 @@ class ThisHost:
         return as_done(self._runner.run(command, timeout_seconds, stdin))
 
 
-def as_done(completed: Completed) -> Done:
+def as_done(completed: CommandResult) -> Done:
     return Done(completed.exit_code, completed.stdout.encode(), completed.stderr.encode())
 
 

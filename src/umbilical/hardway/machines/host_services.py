@@ -15,7 +15,7 @@ from umbilical.hardway.artifacts.infrastructure.places import SERVICE_PLACES
 from umbilical.hardway.machines.host import Host, do, holds, put
 from umbilical.host import commands
 from umbilical.host.files import make_directory, write_file
-from umbilical.host.machine_records import BackendServer, Probe
+from umbilical.host.machine_records import BackendServer, InfraProbe
 
 PLAN_RECORD: Final = "host-plan.json"
 """Below .umbilical/: the actions that were done here, with how they are undone."""
@@ -56,9 +56,9 @@ class HostPlan:
                 do(self._host, "bash", "-c", last.undo)
             self._write(done[:-1])
 
-    def probes(self, actions: list[Action]) -> list[Probe]:
+    def probes(self, actions: list[Action]) -> list[InfraProbe]:
         return [
-            Probe(action.id, is_done, "there" if is_done else action.why, action.do)
+            InfraProbe(action.id, is_done, "there" if is_done else action.why, action.do)
             for action in actions
             for is_done in [self._is_done(action)]
         ]

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from umbilical.hardway.config.cluster import Cluster
-from umbilical.host.machine_records import BackendServer, Done, Power, Probe, Survey
+from umbilical.host.machine_records import BackendServer, Done, InfraProbe, Power, Survey
 
-__all__ = ["BackendServer", "Done", "Machines", "Power", "Probe", "Survey"]
+__all__ = ["BackendServer", "Done", "InfraProbe", "Machines", "Power", "Survey"]
 
 
 class Machines(Protocol):
@@ -24,7 +24,7 @@ class Machines(Protocol):
     def build(self, cluster: Cluster, infrastructure: Mapping[str, bytes]) -> None:
         """Make networks, names, load balancer and firewall from the artifacts of stage 02; machines stay off."""
 
-    def inspect(self, cluster: Cluster) -> list[Probe]:
+    def inspect(self, cluster: Cluster) -> list[InfraProbe]:
         """Say whether what `build` makes is there and right now."""
 
     def enter(self) -> None:

@@ -21,9 +21,9 @@ from umbilical.hardway.machines import inspection
 from umbilical.hardway.machines.host import WRITE, Host, ThisHost, as_done, do, put
 from umbilical.hardway.machines.host_services import PLAN_RECORD, BalancerService, HostPlan, read_plan
 from umbilical.hardway.machines.virsh import Virsh
-from umbilical.host.commands import Runner, SshRunner
+from umbilical.host.commands import CommandRunner, SshRunner
 from umbilical.host.files import make_directory
-from umbilical.host.machine_records import BackendServer, Done, Power, Probe, Survey
+from umbilical.host.machine_records import BackendServer, Done, InfraProbe, Power, Survey
 
 KNOWN_HOSTS: Final = "known-hosts"
 """A folder below the record with a list for each node, so that one can be forgotten also where names are hashed."""
@@ -32,13 +32,13 @@ _NO_FILE: Final = 44
 # As text: a file may hold any bytes, and the way back is for text.
 READ: Final = f'test -f "$1" || exit {_NO_FILE}; exec base64 -w0 -- "$1"'
 
-Connect = Callable[[Node], Runner]
+Connect = Callable[[Node], CommandRunner]
 
 
 def connect_by_ssh(record: Path, key: str) -> Connect:
     """Return what makes runners for nodes."""
 
-    def connect(node: Node) -> Runner:
+    def connect(node: Node) -> CommandRunner:
         private = Path(key).expanduser() if key else None
         known_hosts = make_directory(record / KNOWN_HOSTS) / node.id
         return SshRunner(str(node.address), key=private, sudo=True, known_hosts=known_hosts)
@@ -131,7 +131,7 @@ class LibvirtMachines:
         for node in cluster.nodes:
             self._virsh.define(infrastructure[places.domain_file(node)])
 
-    def inspect(self, cluster: Cluster) -> list[Probe]:
+    def inspect(self, cluster: Cluster) -> list[InfraProbe]:
         return inspection.inspect(self._host, cluster, self._libvirt, self._plan)
 
     def enter(self) -> None:

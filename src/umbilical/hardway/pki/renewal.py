@@ -15,8 +15,10 @@ from umbilical.hardway.pki.row import HardwayNames, Life, Row, profile
 from umbilical.hardway.pki.table import rows
 from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import Certificate, read_certificates
-from umbilical.pki.control_plane_set import Kind, bare_key
-from umbilical.pki.judgement import (
+from umbilical.pki.control_plane_set import PkiKind, bare_key
+from umbilical.pki.pem import KeyPair
+from umbilical.pki.profiles import Backend, CertificateSigner, KeyType
+from umbilical.pki.validation import (
     MISSING,
     is_signed_by,
     key_trouble,
@@ -25,8 +27,6 @@ from umbilical.pki.judgement import (
     profile_reason,
     validity_reason,
 )
-from umbilical.pki.pem import KeyPair
-from umbilical.pki.profiles import Backend, KeyType, Signer
 
 ROTATED: Final = "it was asked for"
 
@@ -98,7 +98,7 @@ class _Work:
         self._now = now.replace(microsecond=0)
         self._backend = backend
         self._renew_due = renew_due
-        self._signers: dict[str, Signer] = {}
+        self._signers: dict[str, CertificateSigner] = {}
         """Taken up only when they have something to sign: that proves their keys, which takes its time."""
         self._certificates: dict[str, Certificate] = {}
         self.pairs: dict[str, KeyPair] = {}
@@ -112,18 +112,18 @@ class _Work:
             self.pairs[row.id] = self._make(row)
         else:
             self.pairs[row.id] = old
-        if row.kind is Kind.AUTHORITY:
+        if row.kind is PkiKind.AUTHORITY:
             self._certificates[row.id] = read_certificates(self.pairs[row.id].certificate)[0]
 
     def _reason(self, row: Row, old: KeyPair | None) -> str:
         if old is None:
             return MISSING
-        if row.kind is Kind.KEY:
+        if row.kind is PkiKind.KEY:
             return key_trouble(old)
         return pair_trouble(old) or self._certificate_reason(row, read_certificates(old.certificate)[0])
 
     def _certificate_reason(self, row: Row, old: Certificate) -> str:
-        if row.kind is Kind.AUTHORITY:
+        if row.kind is PkiKind.AUTHORITY:
             reason = _signer_reason(row, old) or key_type_reason(old, self._terms.key_type)
         else:
             reason = profile_reason(old, profile(row, self._names, self._terms.key_type)) or self._signer_changed(
@@ -143,10 +143,10 @@ class _Work:
         return f"only {left // timedelta(hours=1)} h were left, and an installation may take {self._terms.budget_hours}"
 
     def _make(self, row: Row) -> KeyPair:
-        if row.kind is Kind.KEY:
+        if row.kind is PkiKind.KEY:
             # RSA whatever the terms say: what reads tokens need not know ECDSA, and OpenShift's operators do not.
             return bare_key(self._backend.create(row.id, self._now, timedelta(days=1), KeyType.RSA_2048))
-        if row.kind is Kind.AUTHORITY:
+        if row.kind is PkiKind.AUTHORITY:
             life = self._life(row.life)
             self._signers[row.id] = self._backend.create(row.common_name, self._now, life, self._terms.key_type)
             return self._signers[row.id].pair
@@ -157,7 +157,7 @@ class _Work:
             raise PkiError("UMB712", f"{row.id} cannot be made", why, f"umbilical stage rotate {row.signer}")
         return self._signer(row.signer).issue(profile(row, self._names, self._terms.key_type), self._now, life)
 
-    def _signer(self, id_: str) -> Signer:
+    def _signer(self, id_: str) -> CertificateSigner:
         if id_ not in self._signers:
             self._signers[id_] = self._backend.load(self.pairs[id_])
         return self._signers[id_]

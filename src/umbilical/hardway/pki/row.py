@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from umbilical.hardway.pki.certificate_set import Bundle
-from umbilical.pki.control_plane_set import NODE, Kind
+from umbilical.pki.control_plane_set import NODE, PkiKind
 from umbilical.pki.profiles import IpAddress, KeyType, Profile, Usage, split_names
 
 SERVER: Final = (Usage.SERVER,)
@@ -59,7 +59,7 @@ class Words:
 class Row:
     id: str
     """Its files are called so, in `tls/`."""
-    kind: Kind
+    kind: PkiKind
     common_name: str
     words: Words
     organizations: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Row:
 
     @property
     def public_file(self) -> str:
-        return f"{self.id}.{'pub' if self.kind is Kind.KEY else 'crt'}"
+        return f"{self.id}.{'pub' if self.kind is PkiKind.KEY else 'crt'}"
 
     @property
     def key_file(self) -> str:
@@ -90,7 +90,7 @@ class Row:
 
 def signer(id_: str, life: Life, *words: str, scope: Scope = Scope.BOTH) -> Row:
     """`words` are those of `Words`, in its order; so in all functions that make rows."""
-    return Row(id_, Kind.AUTHORITY, id_, Words(*words), life=life, scope=scope)
+    return Row(id_, PkiKind.AUTHORITY, id_, Words(*words), life=life, scope=scope)
 
 
 def client(
@@ -104,7 +104,9 @@ def client(
     scope: Scope = Scope.BOTH,
 ) -> Row:
     told, verified_by = Words(*words), (trust,)
-    return Row(id_, Kind.LEAF, name, told, groups, signed_by, CLIENT, life=life, scope=scope, verified_by=verified_by)
+    return Row(
+        id_, PkiKind.LEAF, name, told, groups, signed_by, CLIENT, life=life, scope=scope, verified_by=verified_by
+    )
 
 
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")

@@ -12,14 +12,14 @@ from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.pki.row import BOTH, Life, Names, Row, Scope, Words, client, signer
 from umbilical.hardway.pki.table_clients import CONTROL_PLANE, NODES
 from umbilical.hardway.pki.table_serving import API, MACHINE_CONFIG
-from umbilical.pki.control_plane_set import NODE, Kind
+from umbilical.pki.control_plane_set import NODE, PkiKind
 
 
 def _etcd(id_: str, signed_by: str, role: str, trust: Bundle, *words: str, scope: Scope = Scope.BOTH) -> Row:
     # CEO gives both usages to all of them: etcd dials itself with what it serves with.
     name, group = f"system:etcd-{role}:{NODE}", f"system:etcd-{role}s"
     told, life, checked = Words(*words), Life.THREE_YEARS, (trust.value,)
-    return Row(f"{id_}-{NODE}", Kind.LEAF, name, told, (group,), signed_by, BOTH, Names.ETCD, life, scope, checked)
+    return Row(f"{id_}-{NODE}", PkiKind.LEAF, name, told, (group,), signed_by, BOTH, Names.ETCD, life, scope, checked)
 
 
 ETCD: Final = (
@@ -103,7 +103,7 @@ ETCD: Final = (
 _KEYS: Final = (
     Row(
         "service-account",
-        Kind.KEY,
+        PkiKind.KEY,
         "",
         Words(
             "The key that signs a service account's long-lived tokens.",
@@ -114,7 +114,7 @@ _KEYS: Final = (
     ),
     Row(
         "bound-service-account-signing-key",
-        Kind.KEY,
+        PkiKind.KEY,
         "",
         Words(
             "The key that signs the short tokens that kubelets put into pods.",

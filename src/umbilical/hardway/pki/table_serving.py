@@ -15,18 +15,18 @@ from umbilical.hardway.pki.row import (
     Words,
     signer,
 )
-from umbilical.pki.control_plane_set import MASTERS, Kind
+from umbilical.pki.control_plane_set import MASTERS, PkiKind
 
 
 def _apiserver(id_: str, signed_by: str, names: Names, *words: str) -> Row:
     (name, group), told = APISERVER, Words(*words)
-    return Row(id_, Kind.LEAF, name, told, (group,), signed_by, SERVER, names, Life.SHORT, verified_by=(SERVER_CA,))
+    return Row(id_, PkiKind.LEAF, name, told, (group,), signed_by, SERVER, names, Life.SHORT, verified_by=(SERVER_CA,))
 
 
 MACHINE_CONFIG: Final = (
     Row(
         "root-ca",
-        Kind.AUTHORITY,
+        PkiKind.AUTHORITY,
         "root-ca",
         Words(
             "The signer of the machine-config server and of nothing else, whatever its name says.",
@@ -38,7 +38,7 @@ MACHINE_CONFIG: Final = (
     ),
     Row(
         "machine-config-server",
-        Kind.LEAF,
+        PkiKind.LEAF,
         "system:machine-config-server",
         Words(
             "The serving certificate of the machine-config server on port 22623.",
@@ -54,7 +54,7 @@ MACHINE_CONFIG: Final = (
     ),
     Row(
         "journal-gatewayd",
-        Kind.LEAF,
+        PkiKind.LEAF,
         "journal-gatewayd",
         Words(
             "What the bootstrap node's journal gateway serves with, and what its readers show.",
@@ -82,7 +82,7 @@ API: Final = (
     ),
     Row(
         "admin-kubeconfig-client",
-        Kind.LEAF,
+        PkiKind.LEAF,
         "system:admin",
         Words(
             "The administrator: in group system:masters, which no role can take anything from.",

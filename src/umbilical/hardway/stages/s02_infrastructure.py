@@ -7,7 +7,7 @@ from umbilical.checks.check import Check, failed, passed
 from umbilical.fault import Fault
 from umbilical.hardway.artifacts.layout import INFRASTRUCTURE
 from umbilical.hardway.explain.entry import stage_topic
-from umbilical.hardway.machines.interface import Probe
+from umbilical.hardway.machines.interface import InfraProbe
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step, Undo
 from umbilical.hardway.stages import artifact_stages
@@ -57,14 +57,14 @@ def _build(site: Site) -> None:
     site.machines.build(site.cluster, chosen)
 
 
-def _probes(site: Site) -> list[Probe]:
+def _probes(site: Site) -> list[InfraProbe]:
     try:
         return site.machines.inspect(site.cluster)
     except Fault as fault:
-        return [Probe("inspection", False, fault.brief, fault.remedy)]
+        return [InfraProbe("inspection", False, fault.brief, fault.remedy)]
 
 
-def _check(probe: Probe) -> Check[Site]:
+def _check(probe: InfraProbe) -> Check[Site]:
     verdict = passed(probe.seen) if probe.is_right else failed(probe.seen)
     title = f"the infrastructure has what it needs: {probe.id}"
     return Check(f"INFRA-{probe.id}", title, _WHY, probe.fix or "umbilical stage retry 2", lambda site: verdict)

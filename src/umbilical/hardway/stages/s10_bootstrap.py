@@ -8,7 +8,7 @@ from typing import Any, Final
 import yaml
 
 from umbilical.cluster import objects
-from umbilical.cluster.apply import Creator, Document, Result, read_document
+from umbilical.cluster.apply import CreateResult, Creator, ManifestDocument, read_document
 from umbilical.cluster.client import ApiClient
 from umbilical.cluster.objects import Discovery
 from umbilical.fault import HardwayError
@@ -115,7 +115,7 @@ def balancer_sight() -> Sight:
     )
 
 
-def documents(site: Site) -> list[Document]:
+def documents(site: Site) -> list[ManifestDocument]:
     """Read every object that is to be created, in the order of the files."""
     found = []
     for path in sorted(path for path in site.assets if path.startswith(f"{layout.MANIFESTS}/")):
@@ -160,7 +160,7 @@ def no_node_sight() -> Sight:
     )
 
 
-async def _missing(client: ApiClient, wanted: Sequence[Document]) -> list[str]:
+async def _missing(client: ApiClient, wanted: Sequence[ManifestDocument]) -> list[str]:
     discovery, found = Discovery(client), []
     for document in wanted:
         kind = await discovery.find(document.api_version, document.kind)
@@ -172,7 +172,7 @@ async def _missing(client: ApiClient, wanted: Sequence[Document]) -> list[str]:
 def _create(site: Site) -> None:
     counts: Counter[str] = Counter()
 
-    def told(result: Result) -> None:
+    def told(result: CreateResult) -> None:
         counts[result.outcome.value] += 1
         counts["status written"] += result.wrote_status
 

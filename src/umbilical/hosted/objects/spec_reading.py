@@ -31,7 +31,7 @@ from umbilical.hosted.objects.spec import (
 )
 from umbilical.hosted.pki.table import Signers
 from umbilical.manifests.objects import IMAGE, LABEL
-from umbilical.manifests.sections import DocumentError, Section, read_document
+from umbilical.manifests.sections import DocumentError, YamlSection, read_document
 from umbilical.pki.profiles import KeyType
 
 API_VERSION: Final = "umbilical.dev/v1alpha1"
@@ -59,7 +59,7 @@ def read_spec(content: bytes) -> HostedSpec:
     except DocumentError as error:
         raise _refused([str(error)]) from None
     found: list[str] = []
-    spec = _read(_spec, Section(document, "", found))
+    spec = _read(_spec, YamlSection(document, "", found))
     # Contradictions are checked only if every value is valid: else the same errors would appear twice.
     found = found or list(problems(spec))
     if found:
@@ -67,7 +67,7 @@ def read_spec(content: bytes) -> HostedSpec:
     return spec
 
 
-def _spec(section: Section) -> HostedSpec:
+def _spec(section: YamlSection) -> HostedSpec:
     _check_kind(section)
     replicas = section.number("replicas", 3, range(1, 10))
     return HostedSpec(
@@ -97,20 +97,20 @@ def _spec(section: Section) -> HostedSpec:
     )
 
 
-def _check_kind(section: Section) -> None:
+def _check_kind(section: YamlSection) -> None:
     for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if section.take(key) != wanted:
             section.problems.append(f"{key} must be {wanted}")
 
 
-def _read(read: Callable[[Section], Part], section: Section) -> Part:
+def _read(read: Callable[[YamlSection], Part], section: YamlSection) -> Part:
     """Read a part, then report its unknown keys."""
     part = read(section)
     section.finish()
     return part
 
 
-def _images(section: Section) -> HostedImages:
+def _images(section: YamlSection) -> HostedImages:
     server = section.text("server", rule=IMAGE.pattern, hint=_IMAGE_HINT)
     return HostedImages(
         server,
@@ -119,7 +119,7 @@ def _images(section: Section) -> HostedImages:
     )
 
 
-def _publishing(section: Section) -> Publishing:
+def _publishing(section: YamlSection) -> Publishing:
     strategy = section.required_choice("strategy", Strategy)
     return Publishing(
         strategy,
@@ -129,18 +129,18 @@ def _publishing(section: Section) -> Publishing:
     )
 
 
-def _networks(section: Section) -> HostedNetworks:
+def _networks(section: YamlSection) -> HostedNetworks:
     return HostedNetworks(section.networks("cluster"), section.networks("service"), section.networks("machine"))
 
 
-def _leases(section: Section) -> Leases:
+def _leases(section: YamlSection) -> Leases:
     return Leases(
         section.text("kubeconfigSecret", "", rule=_NAME, hint="must be the name of a Secret"),
         section.text("user", Leases.user),
     )
 
 
-def _agents(section: Section, replicas: int) -> Agents:
+def _agents(section: YamlSection, replicas: int) -> Agents:
     return Agents(
         section.switch("hostNetwork", True),
         section.text("dnsPolicy", "Default", rule="Default|ClusterFirst", hint="must be Default or ClusterFirst"),
@@ -150,7 +150,7 @@ def _agents(section: Section, replicas: int) -> Agents:
     )
 
 
-def _kube_apiserver(section: Section) -> KubeApiserver:
+def _kube_apiserver(section: YamlSection) -> KubeApiserver:
     return KubeApiserver(
         name=section.text("name", names.KUBE_APISERVER, rule=_NAME, hint=_LABEL_HINT),
         workload=section.choice("workload", Workload.DEPLOYMENT),
@@ -162,7 +162,7 @@ def _kube_apiserver(section: Section) -> KubeApiserver:
     )
 
 
-def _aggregated_api(section: Section) -> AggregatedApi:
+def _aggregated_api(section: YamlSection) -> AggregatedApi:
     return AggregatedApi(
         section.text("service", rule=LABEL.pattern, hint=_LABEL_HINT),
         section.addresses("addresses"),
@@ -170,7 +170,7 @@ def _aggregated_api(section: Section) -> AggregatedApi:
     )
 
 
-def _api_group(section: Section) -> ApiGroup:
+def _api_group(section: YamlSection) -> ApiGroup:
     return ApiGroup(
         section.text("group", rule=_NAME, hint="must be the name of an API group"),
         section.text("version", "v1", rule=LABEL.pattern, hint=_LABEL_HINT),
@@ -179,7 +179,7 @@ def _api_group(section: Section) -> ApiGroup:
     )
 
 
-def _pki(section: Section) -> Pki:
+def _pki(section: YamlSection) -> Pki:
     return Pki(
         section.choice("signers", Signers.SEPARATE),
         section.choice("keyType", KeyType.RSA_2048),
@@ -190,7 +190,7 @@ def _pki(section: Section) -> Pki:
     )
 
 
-def _proxy(section: Section) -> DataPlaneProxy:
+def _proxy(section: YamlSection) -> DataPlaneProxy:
     return DataPlaneProxy(
         section.secret("http", _URL, _URL_HINT),
         section.secret("https", _URL, _URL_HINT),
@@ -199,15 +199,15 @@ def _proxy(section: Section) -> DataPlaneProxy:
     )
 
 
-def _management_proxy(section: Section) -> ManagementProxy:
+def _management_proxy(section: YamlSection) -> ManagementProxy:
     return ManagementProxy(section.secret("https", _URL, _URL_HINT), _no_proxy(section))
 
 
-def _no_proxy(section: Section) -> tuple[str, ...]:
+def _no_proxy(section: YamlSection) -> tuple[str, ...]:
     return section.texts("noProxy", rule=r"[^\s,]+", hint="must be a name, an address or a network")
 
 
-def _monitoring(section: Section) -> Monitoring:
+def _monitoring(section: YamlSection) -> Monitoring:
     return Monitoring(
         section.switch("enabled", True),
         section.texts("namespaces", Monitoring.namespaces, rule=LABEL.pattern, hint=_LABEL_HINT),

@@ -19,9 +19,9 @@ from umbilical.hosted.pki.table import (
     signer_of,
 )
 from umbilical.pki.certificate import Certificate, read_certificates
-from umbilical.pki.judgement import MISSING, is_signed_by, pair_trouble, profile_reason, validity_reason
 from umbilical.pki.pem import BundleError, KeyPair, encode_blocks, join_bundle
-from umbilical.pki.profiles import BACKDATE, Backend, KeyType, Profile, Signer, split_names, usable_addresses
+from umbilical.pki.profiles import BACKDATE, Backend, CertificateSigner, KeyType, Profile, split_names, usable_addresses
+from umbilical.pki.validation import MISSING, is_signed_by, pair_trouble, profile_reason, validity_reason
 
 _SECOND: Final = timedelta(seconds=1)
 """Resolution of times in certificates."""
@@ -216,7 +216,7 @@ class _Renewer:
         self._now = now.replace(microsecond=0)
         self._backend = backend
         self._signers: dict[str, SignerState] = {}
-        self._signing: dict[str, Signer] = {}
+        self._signing: dict[str, CertificateSigner] = {}
         """The signer for this call: the predecessor while the successor is not trusted yet."""
         self._leaves: dict[str, KeyPair] = {}
         self._changes: list[CertificateChange] = []
@@ -290,7 +290,7 @@ class _Renewer:
     def _still_valid(self, bundle: bytes) -> bytes:
         return encode_blocks(one.encoded for one in read_certificates(bundle) if one.not_after > self._now)
 
-    def _create(self, id_: str) -> Signer:
+    def _create(self, id_: str) -> CertificateSigner:
         terms = self._terms
         return self._backend.create(id_, self._now, terms.authority_lifetime, terms.key_type, (ORGANIZATION,))
 

@@ -19,7 +19,7 @@ from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.authority import Authority
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType
-from umbilical.pki.tunnel_set import DAY, Leaf, Role, create_authority
+from umbilical.pki.tunnel_set import DAY, TunnelLeaf, TunnelRole, create_authority
 
 OTHER_ADDRESS: Final = {4: "192.0.2.10", 6: "2001:db8::10"}
 """Of documentation: nobody has it."""
@@ -62,8 +62,8 @@ def _use_right_one(scene: Scene, memory: Memory) -> None:
     use_server_files(scene, scene.tunnel)
 
 
-def _leaf(scene: Scene, *, address: str | None = None) -> Leaf:
-    return Leaf(Role.SERVER, KeyType.ECDSA_P256, (address or scene.lab.topology.bootstrap.address,))
+def _leaf(scene: Scene, *, address: str | None = None) -> TunnelLeaf:
+    return TunnelLeaf(TunnelRole.SERVER, KeyType.ECDSA_P256, (address or scene.lab.topology.bootstrap.address,))
 
 
 def _expired(scene: Scene, now: datetime) -> KeyPair:

@@ -1,7 +1,7 @@
-"""Machines of the hard way in a lab: network namespaces with the real kubelet, and the twin of a host beside them.
+"""Machines of the hard way in a lab: network namespaces with the real kubelet, and a node that plays the host.
 
-It fulfils what `hardway` asks of machines without knowing of it. Needs root. The lab's keeper outlives the pipeline,
-so that a killed run finds its machines again.
+Implements `hardway.machines.interface`. Needs root. The lab's keeper outlives the pipeline, so that a killed run finds
+its machines again.
 """
 
 import os
@@ -15,12 +15,12 @@ from umbilical.hardway.artifacts.infrastructure.places import COREFILE, HAPROXY_
 from umbilical.hardway.artifacts.layout import INFRASTRUCTURE
 from umbilical.hardway.config.cluster import Cluster
 from umbilical.host import namespaces
-from umbilical.host.machine_records import BackendServer, Done, Power, Probe, Survey
+from umbilical.host.machine_records import BackendServer, Done, InfraProbe, Power, Survey
 from umbilical.lab import binaries
 from umbilical.lab import lab as labs
 from umbilical.lab.hardway import node as hardway_power
-from umbilical.lab.hardway.balancer import Balancer
-from umbilical.lab.hardway.names import HOST, Resolver, forward_questions, reverse_questions, topology_of
+from umbilical.lab.hardway.balancer import LabBalancer
+from umbilical.lab.hardway.names import HOST, LabResolver, forward_checks, reverse_checks, topology_of
 from umbilical.lab.hardway.node import HOSTS, LabNode
 from umbilical.lab.isolation import find_program
 from umbilical.lab.kubelet.node_runtime import CNI_PACKAGE, check_needs, find_cni
@@ -34,39 +34,40 @@ if TYPE_CHECKING:
 FIX: Final = "umbilical stage run 02"
 
 
-def inspect(lab: "Lab", cluster: Cluster) -> list[Probe]:
-    return [_topology(lab, cluster), _vips(lab, cluster), *_balancer(Balancer(lab)), *_names(Resolver(lab), cluster)]
+def inspect(lab: "Lab", cluster: Cluster) -> list[InfraProbe]:
+    names = _names(LabResolver(lab), cluster)
+    return [_topology(lab, cluster), _vips(lab, cluster), *_balancer(LabBalancer(lab)), *names]
 
 
-def _topology(lab: "Lab", cluster: Cluster) -> Probe:
+def _topology(lab: "Lab", cluster: Cluster) -> InfraProbe:
     nodes = ", ".join(node.name for node in lab.topology.nodes)
-    return Probe("network", lab.topology == topology_of(cluster), f"nodes: {nodes}", "umbilical stage destroy")
+    return InfraProbe("network", lab.topology == topology_of(cluster), f"nodes: {nodes}", "umbilical stage destroy")
 
 
-def _vips(lab: "Lab", cluster: Cluster) -> Probe:
+def _vips(lab: "Lab", cluster: Cluster) -> InfraProbe:
     networks = cluster.networks
     there = lab.describe_network()["nodes"][HOST]["addresses"]
     wanted = [f"{vip}/{networks.machine.prefixlen}" for vip in (networks.api_vip, networks.ingress_vip)]
-    return Probe("vips", set(wanted) <= set(there), f"{HOST} has {', '.join(there)}", FIX)
+    return InfraProbe("vips", set(wanted) <= set(there), f"{HOST} has {', '.join(there)}", FIX)
 
 
-def _balancer(balancer: Balancer) -> Iterator[Probe]:
+def _balancer(balancer: LabBalancer) -> Iterator[InfraProbe]:
     bound, there = balancer.bound(), balancer.listening()
     missing = [place for place in bound if place not in there]
-    seen = f"nobody listens on {', '.join(missing)}" if missing else f"listening on {', '.join(bound) or 'nothing'}"
-    yield Probe("balancer", balancer.is_running and bool(bound) and not missing, seen, FIX)
+    seen = f"no process listens on {', '.join(missing)}" if missing else f"listening on {', '.join(bound) or 'nothing'}"
+    yield InfraProbe("balancer", balancer.is_running and bool(bound) and not missing, seen, FIX)
     verdict = balancer.verdict(balancer.config())
-    yield Probe("balancer-config", verdict.is_good, verdict.words, "umbilical stage lint")
+    yield InfraProbe("balancer-config", verdict.is_good, verdict.report, "umbilical stage lint")
 
 
-def _names(resolver: Resolver, cluster: Cluster) -> Iterator[Probe]:
-    forward, reverse = forward_questions(cluster), reverse_questions(cluster)
+def _names(resolver: LabResolver, cluster: Cluster) -> Iterator[InfraProbe]:
+    forward, reverse = forward_checks(cluster), reverse_checks(cluster)
     yield _answers("names", resolver.wrong(forward), len(forward))
     yield _answers("reverse-names", resolver.wrong(reverse, is_reverse=True), len(reverse))
 
 
-def _answers(id_: str, wrong: Sequence[str], count: int) -> Probe:
-    return Probe(id_, not wrong, "; ".join(wrong) or f"{count} answers are right", FIX)
+def _answers(id_: str, wrong: Sequence[str], count: int) -> InfraProbe:
+    return InfraProbe(id_, not wrong, "; ".join(wrong) or f"{count} answers are correct", FIX)
 
 
 PEERS: Final = (*binaries.KUBELET, "etcdctl", "coredns")
@@ -76,7 +77,7 @@ GIB: Final = 1 << 30
 
 
 class LabMachines:
-    """Every call finds the lab anew by its directory: a run may have been killed, or another one may look on."""
+    """Every call opens the lab by its directory: a run may have been killed, or several may use it."""
 
     def __init__(self, directory: Path, name: str, bin_dir: Path | None = None) -> None:
         self._directory = directory
@@ -94,41 +95,41 @@ class LabMachines:
         programs |= {name: find_program(name) or "" for name in SYSTEM}
         programs[CNI_PACKAGE] = str(find_cni() or "")
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MIB
-        notes = () if os.geteuid() == 0 else ("not root: control groups and container mounts belong to root",)
+        notes = () if os.geteuid() == 0 else ("not root: control groups and container mounts need root",)
         free = shutil.disk_usage(place).free // GIB
         return Survey(os.cpu_count() or 1, memory, free, programs, notes)
 
     def build(self, cluster: Cluster, infrastructure: Mapping[str, bytes]) -> None:
-        """Make the lab, its twin of a host, balancer and resolver; or mend what of it is missing.
+        """Create the lab with its host node, load balancer and resolver, or repair missing parts.
 
-        Raises LabError: this machine cannot have it, or a lab of another topology is there (UMB737).
+        Raises LabError: this machine cannot run it, or a lab with another topology exists (UMB737).
         """
         lab = self._open() or self._make(cluster)
         if lab.topology != topology_of(cluster):
-            why = "its nodes or networks differ from the config's"
-            raise LabError("UMB737", f"another lab is in {self._directory}", why, "umbilical stage destroy")
+            why = "its nodes or networks differ from cluster.yaml"
+            raise LabError("UMB737", f"{self._directory} holds another lab", why, "umbilical stage destroy")
         for node in cluster.nodes:
-            # A machine that is off answers nobody; its kernel would refuse connections for it.
+            # Link down for a machine that is off: else the kernel would refuse connections instead of staying silent.
             if LabNode(lab, node.id).power is not Power.ON:
                 lab.set_link(node.id, False)
-        self._furnish_host(lab, cluster)
-        balancer = Balancer(lab)
-        balancer.lay(_named(infrastructure, INFRASTRUCTURE, ".crt"))
+        self._set_up_host(lab, cluster)
+        balancer = LabBalancer(lab)
+        balancer.write_files(_named(infrastructure, INFRASTRUCTURE, ".crt"))
         balancer.begin(infrastructure[HAPROXY_BOOTSTRAP])
-        Resolver(lab).serve(_named(infrastructure, os.path.dirname(COREFILE)))
+        LabResolver(lab).serve(_named(infrastructure, os.path.dirname(COREFILE)))
 
-    def inspect(self, cluster: Cluster) -> list[Probe]:
+    def inspect(self, cluster: Cluster) -> list[InfraProbe]:
         lab = self._open()
         if lab is None:
-            return [Probe("lab", False, f"no lab is up in {self._directory}", "umbilical stage run 02")]
+            return [InfraProbe("lab", False, f"no lab is up in {self._directory}", "umbilical stage run 02")]
         return inspect(lab, cluster)
 
     def enter(self) -> None:
-        """Go to the host's twin: sockets made from here on, and programs started, are there. Once is enough."""
+        """Enter the network of the host node, for all new sockets and programs. Idempotent."""
         path = hardway_power.network_namespace(self._lab(), HOST)
         if self._home is None:
             self._home = os.open(namespaces.THREAD_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
-        namespaces.enter(path, namespaces.Kind.NETWORK)
+        namespaces.enter(path, namespaces.NamespaceKind.NETWORK)
 
     def power(self, node_id: str) -> Power:
         lab = self._open()
@@ -145,7 +146,7 @@ class LabMachines:
         node = LabNode(self._lab(), node_id)
         if node.power is Power.ABSENT:
             why = "nothing is installed on it"
-            raise LabError("UMB738", f"{node_id} cannot be started", why, "umbilical stage run 09")
+            raise LabError("UMB738", f"could not start {node_id}", why, "umbilical stage run 09")
         node.boot()
 
     def stop(self, node_id: str) -> None:
@@ -161,11 +162,11 @@ class LabMachines:
     def run(
         self, node_id: str, command: Sequence[str], *, stdin: bytes | None = None, timeout_seconds: float = 60.0
     ) -> Done:
-        """Run a program on a node. Raises LabError: it is off (UMB738), or there is no end in time (UMB816)."""
+        """Run a program on a node. Raises LabError: the node is off (UMB738), or a timeout (UMB816)."""
         lab = self._lab()
         if LabNode(lab, node_id).power is not Power.ON:
-            why = "nobody answers there"
-            raise LabError("UMB738", f"{node_id} is not on", why, "umbilical stage status")
+            why = "the machine is powered off or not installed"
+            raise LabError("UMB738", f"could not run a program on {node_id}", why, "umbilical stage status")
         done = lab.exec(node_id, command, stdin=stdin, timeout_seconds=timeout_seconds)
         return Done(done.exit_code, done.stdout, done.stderr)
 
@@ -179,21 +180,21 @@ class LabMachines:
         self._lab().write(node_id, path, content, mode)
 
     def set_balancer(self, config: bytes) -> None:
-        Balancer(self._lab()).use(config)
+        LabBalancer(self._lab()).use(config)
 
     def balancer(self) -> list[BackendServer]:
-        return Balancer(self._lab()).servers()
+        return LabBalancer(self._lab()).servers()
 
     def destroy(self) -> None:
-        """Take the lab down and come back from where `enter` led."""
+        """Delete the lab, and return to the network from before `enter`."""
         if self._home is not None:
-            namespaces.enter(self._home, namespaces.Kind.NETWORK)
+            namespaces.enter(self._home, namespaces.NamespaceKind.NETWORK)
             os.close(self._home)
             self._home = None
         labs.down(self._directory)
 
     def _open(self) -> Lab | None:
-        """Find the lab; None if there is none, or only what a machine that was switched off left of one."""
+        """Return the lab; None if there is none, or only leftovers after a power loss."""
         state = read_state(LabDirectory(self._directory))
         return Lab.open(self._directory) if state is not None and state.is_alive() else None
 
@@ -206,7 +207,7 @@ class LabMachines:
         request = UpRequest(self._directory, self._name, topology_of(cluster), RunnerKind.KUBELET, found)
         return labs.up(request)
 
-    def _furnish_host(self, lab: Lab, cluster: Cluster) -> None:
+    def _set_up_host(self, lab: Lab, cluster: Cluster) -> None:
         networks = cluster.networks
         for vip in dict.fromkeys((networks.api_vip, networks.ingress_vip)):
             address = f"{vip}/{networks.machine.prefixlen}"
@@ -216,7 +217,7 @@ class LabMachines:
 
 
 def _named(files: Mapping[str, bytes], folder: str, ending: str = "") -> dict[str, bytes]:
-    """Pick the files that lie directly in a folder, by their names there."""
+    """Return the files directly in a folder, by name."""
     return {
         os.path.basename(path): content
         for path, content in files.items()

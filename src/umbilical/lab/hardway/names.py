@@ -1,6 +1,4 @@
-"""The machine network of a hard-way lab: who is on it, and its resolver, which is CoreDNS on the host's twin with the
-zones that were rendered for it.
-"""
+"""The machine network of a hard-way lab: its nodes and its resolver (CoreDNS on the host node)."""
 
 import ipaddress
 from collections.abc import Mapping, Sequence
@@ -19,12 +17,12 @@ if TYPE_CHECKING:
     from umbilical.lab.lab import Lab
 
 HOST: Final = "host"
-"""Has the load balancer's addresses and the resolver, and is where the pipeline stands."""
+"""Node with the load balancer's addresses and the resolver; the pipeline runs in its network."""
 FAMILIES: Final = {4: Family.IPV4, 6: Family.IPV6}
 
 
 def topology_of(cluster: Cluster) -> Topology:
-    """Say which nodes the lab of a cluster has. Addresses are the config's own."""
+    """Return the topology for a cluster, with the addresses of cluster.yaml."""
     networks = cluster.networks
     twin = Node(HOST, Role.MANAGEMENT, (ipaddress.ip_interface(f"{networks.dns}/{networks.machine.prefixlen}"),))
     return Topology(
@@ -48,42 +46,42 @@ FOLDER: Final = "/etc/coredns"
 PORT: Final = 53
 READY_SECONDS: Final = 60.0
 SAMPLE_ROUTE: Final = "console"
-"""Any name below apps has the same answer; a user's first one is this."""
+"""Sample name below apps; all have the same answer."""
 _START: Final = 'cd "$0" && exec "$@"'
-# getent asks as every program with a C library does. One shell for all questions: each costs a few milliseconds.
+# getent resolves like every program with a C library. One shell for all names, which is faster.
 _ASK: Final = 'for one in "$@"; do printf "%s " "$one"; getent ahosts "$one" | grep -m1 STREAM || echo; done'
 _ASK_BACK: Final = 'for one in "$@"; do printf "%s " "$one"; getent hosts "$one" || echo; done'
 _IS_BOUND: Final = ("ss", "--no-header", "--listening", "--udp", "--numeric")
 
 
 @dataclass(frozen=True)
-class Question:
-    """A name with the address that it must have, or an address with its name."""
+class NameCheck:
+    """A name with its expected address, or an address with its expected name."""
 
-    asked: str
-    right: str
+    name: str
+    expected: str
 
 
-def forward_questions(cluster: Cluster) -> list[Question]:
+def forward_checks(cluster: Cluster) -> list[NameCheck]:
     api, ingress = str(cluster.networks.api_vip), str(cluster.networks.ingress_vip)
     return [
-        Question(cluster.api_name, api),
-        Question(cluster.internal_api_name, api),
-        Question(f"{SAMPLE_ROUTE}.{cluster.apps_domain}", ingress),
-        *(Question(node.name, str(node.address)) for node in cluster.nodes),
+        NameCheck(cluster.api_name, api),
+        NameCheck(cluster.internal_api_name, api),
+        NameCheck(f"{SAMPLE_ROUTE}.{cluster.apps_domain}", ingress),
+        *(NameCheck(node.name, str(node.address)) for node in cluster.nodes),
     ]
 
 
-def reverse_questions(cluster: Cluster) -> list[Question]:
-    return [Question(str(node.address), node.name) for node in cluster.nodes]
+def reverse_checks(cluster: Cluster) -> list[NameCheck]:
+    return [NameCheck(str(node.address), node.name) for node in cluster.nodes]
 
 
-class Resolver:
+class LabResolver:
     def __init__(self, lab: "Lab") -> None:
         self._lab = lab
 
     def serve(self, files: Mapping[str, bytes]) -> None:
-        """Have a CoreDNS at work with these files, `Corefile` among them. Raises LabError: UMB736, UMB850."""
+        """Run CoreDNS with these files, which include `Corefile`. Raises LabError: UMB736, UMB850."""
         is_same = all(self._content(name) == content for name, content in files.items())
         if is_same and self._is_running():
             return
@@ -94,17 +92,17 @@ class Resolver:
         self._lab.start(HOST, PROCESS, ["sh", "-c", _START, FOLDER, *resolver_command()])
         wait("CoreDNS", self._look, READY_SECONDS)
 
-    def wrong(self, questions: Sequence[Question], *, is_reverse: bool = False) -> list[str]:
-        """Ask all of them, and say which answers are wrong."""
+    def wrong(self, checks: Sequence[NameCheck], *, is_reverse: bool = False) -> list[str]:
+        """Resolve all of them; return the wrong answers."""
         script = _ASK_BACK if is_reverse else _ASK
-        done = self._lab.exec(HOST, ["sh", "-c", script, "sh", *(one.asked for one in questions)])
+        done = self._lab.exec(HOST, ["sh", "-c", script, "sh", *(one.name for one in checks)])
         rows = [line.split() for line in done.text.splitlines()]
-        # After what was asked comes the answer: an address first, or an address and its name.
+        # Each row is the query and its answer: an address, or an address and its name.
         answers = {row[0]: (row[2:3] if is_reverse else row[1:2]) for row in rows if row}
         return [
-            f"{one.asked} is {next(iter(answers.get(one.asked, ())), 'unknown')}, not {one.right}"
-            for one in questions
-            if list(answers.get(one.asked, ())) != [one.right]
+            f"{one.name} is {next(iter(answers.get(one.name, ())), 'unknown')}, not {one.expected}"
+            for one in checks
+            if list(answers.get(one.name, ())) != [one.expected]
         ]
 
     def _content(self, name: str) -> bytes:
@@ -118,6 +116,6 @@ class Resolver:
         if not self._is_running():
             lines = self._lab.log(HOST, PROCESS).strip().splitlines()[-3:]
             log = self._lab.directory.log_file(HOST, PROCESS)
-            raise LabError("UMB736", "CoreDNS ended", " | ".join(lines) or "its log is empty", f"read {log}")
+            raise LabError("UMB736", "CoreDNS exited", " | ".join(lines) or "its log is empty", f"tail {log}")
         if f":{PORT} " not in self._lab.exec(HOST, _IS_BOUND).text:
-            raise NotYet(f"nobody listens on port {PORT}")
+            raise NotYet(f"no process listens on port {PORT}")

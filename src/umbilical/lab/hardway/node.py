@@ -1,7 +1,7 @@
-"""One machine of a hard-way lab: its first boot from Ignition, later boots, its end, and a disk as new.
+"""One machine of a hard-way lab: first boot with Ignition, later boots, shutdown, and a fresh disk.
 
-What a real machine has and a node of a lab has not is stood in for: systemd by `unit_runner`, NetworkManager by the
-lab's own links and the resolver that the keyfile names, the operating system by this machine's.
+Replacements for what a lab node lacks: `unit_runner` for systemd, the lab's links and the resolver from the keyfile for
+NetworkManager, and this machine's operating system.
 """
 
 import configparser
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 TERM_SECONDS: Final = 5.0
 KILL_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.05
-# What a boot begins without. Deepest first, so that nothing is left below another mount.
+# What a reboot clears. Deepest mounts first.
 _FORGET: Final = r"""
 while read -r _ _ _ _ point _; do
   case $point in
@@ -50,34 +50,34 @@ rm -rf /run/* /var/run/netns
 
 
 def end_everything(lab: "Lab", node: str) -> None:
-    """End a node's programs, those in pods asked first. Raises LabError: UMB738, something does not end."""
+    """Stop a node's programs, pods with SIGTERM first. Raises LabError: UMB738, a process does not exit."""
     for process in lab.processes():
         if process.node == node and process.exit_code is None:
-            # containerd takes its time to leave, and nothing of it is to be kept.
+            # containerd is slow to stop, and its state is discarded anyway.
             lab.stop(node, process.name, kill=process.name == containerd.PROCESS)
     _signal(_in_pods(lab, node), signal.SIGTERM)
-    # Sandboxes hear no signal but SIGKILL.
+    # Sandboxes ignore SIGTERM.
     _wait_for_end(lambda: [pid for pid in _in_pods(lab, node) if not _is_sandbox(pid)], TERM_SECONDS)
     deadline = time.monotonic() + KILL_SECONDS
     while left := [*_in_pods(lab, node), *_own(lab, node)]:
         if time.monotonic() > deadline:
-            why = f"after SIGKILL these are still there: {left}"
-            raise LabError("UMB738", f"{node} cannot be powered off", why, "look at them: ps -fp PID")
+            why = f"processes still exist after SIGKILL: {left}"
+            raise LabError("UMB738", f"could not power off {node}", why, f"ps -fp {','.join(map(str, left))}")
         _signal(left, signal.SIGKILL)
         time.sleep(POLL_SECONDS)
 
 
 def forget_runtime_state(lab: "Lab", node: str) -> None:
-    """Remove what lives in the kernel's memory: mounts, rules, what is in /run, control groups.
+    """Remove what a power cycle clears: mounts, nft rules, /run, control groups.
 
-    A kubelet that finds groups of containers that are no more asks for each of them, three seconds long.
+    A kubelet would spend three seconds on each leftover container group.
     """
     lab.exec(node, ["sh", "-c", _FORGET]).check()
     cgroups.remove(node_runtime.group_of(lab, node))
 
 
 def network_namespace(lab: "Lab", node: str) -> Path:
-    """Say where this process finds a node's network namespace: by the keeper's view of its own mounts."""
+    """Return the path of a node's network namespace, seen through the keeper's mounts."""
     return Path(f"/proc/{lab.state.keeper_pid}/root{lab.directory.network_namespaces}/{node}")
 
 
@@ -96,7 +96,7 @@ def _is_sandbox(pid: int) -> bool:
 
 
 def _own(lab: "Lab", node: str) -> list[int]:
-    """List those in the node's mount namespace but for the one that holds it open."""
+    """List the processes in the node's mount namespace, without the one that keeps it open."""
     anchor = lab.anchor(node)
     namespace = _identity(Path(f"/proc/{lab.state.keeper_pid}/root/proc/{anchor}/ns/mnt"))
     pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
@@ -112,7 +112,7 @@ def _identity(namespace: Path) -> int | None:
 
 
 def _number_inside(pid: int) -> int | None:
-    """Return what a process is called in the lab; None if it has ended."""
+    """Return the pid of a process inside the lab; None if it has exited."""
     numbers = [line.split() for line in _read(Path(f"/proc/{pid}/status")).splitlines() if line.startswith("NSpid:")]
     return int(numbers[0][-1]) if numbers else None
 
@@ -137,16 +137,16 @@ def _wait_for_end(who: Callable[[], list[int]], seconds: float) -> None:
 
 
 RESULT: Final = "/etc/.ignition-result.json"
-"""Ignition leaves it on every machine that it has set up."""
+"""Ignition writes it on every machine that it has set up."""
 BOOTED: Final = "/run/booted"
-"""Written when a boot has come to its end; what is in /run does not outlive the machine's power."""
+"""Written at the end of a boot; /run is cleared at power-off."""
 FIRST_BOOT: Final = "/var/lib/first-boot-complete"
 DROP_IN: Final = f"{layout.KUBELET_CONFIG_DROP_INS}/90-machine.conf"
 KEYFILES: Final = "/etc/NetworkManager/system-connections"
 HOSTS: Final = "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
 APPLY_SECONDS: Final = 120.0
 JOURNAL: Final = "/var/log/units"
-"""<unit>.log: what units print. systemd would keep it in its journal."""
+"""Directory of <unit>.log, the output of units, in place of systemd's journal."""
 
 
 class LabNode:
@@ -156,36 +156,36 @@ class LabNode:
 
     @property
     def power(self) -> Power:
-        """What runs half-way, in a boot or a shutdown that was killed, counts as on: OFF promises that nothing does."""
+        """An interrupted boot or shutdown counts as ON: OFF means that nothing runs."""
         if self.installed_hash() is None:
             return Power.ABSENT
         is_on = self._lab.exists(self.name, BOOTED) or bool(self._running())
         return Power.ON if is_on else Power.OFF
 
     def installed_hash(self) -> str | None:
-        """Return the hash of the config that the machine was set up with; None: it is new, or half set up."""
+        """Return the hash of the installed config; None: the machine is new, or its setup was interrupted."""
         if not self._lab.exists(self.name, RESULT):
             return None
         return str(json.loads(self._lab.read(self.name, RESULT))["configHash"])
 
     def has(self, ignition: bytes) -> bool:
-        """Tell whether it was set up with this config, and has come to the end of its first boot."""
+        """Return whether this config was installed and the first boot completed."""
         return self.installed_hash() == config_hash(ignition) and self._lab.exists(self.name, FIRST_BOOT)
 
     def install(self, ignition: bytes) -> None:
-        """Boot a new machine. Raises LabError: it has another config (UMB737), or this one cannot be applied."""
+        """Set up and boot a machine. Raises LabError: it has another config (UMB737), or Ignition failed."""
         present = self.installed_hash()
         if present is None:
             self.clear()
             self._apply(ignition)
         elif present != config_hash(ignition):
-            why = "another Ignition config was installed, and a machine takes its first one only"
-            remedy = "delete the machine with what is on it first: umbilical stage rollback"
-            raise LabError("UMB737", f"{self.name} is set up already", why, remedy)
+            why = "it has another Ignition config, and Ignition runs at the first boot only"
+            remedy = "delete the machine and its disk first: umbilical stage rollback"
+            raise LabError("UMB737", f"{self.name} is already set up", why, remedy)
         self.boot()
 
     def boot(self) -> None:
-        """Start the machine with what is on its disk; from the beginning if an earlier boot was killed."""
+        """Boot the machine from its disk; an interrupted boot starts again."""
         if self._lab.exists(self.name, BOOTED) and containerd.PROCESS in self._running():
             return
         self.shut_down()
@@ -200,15 +200,15 @@ class LabNode:
         self._lab.write(self.name, BOOTED, b"", 0o644)
 
     def shut_down(self) -> None:
-        """Pull the plug: also of one whose boot was killed half-way."""
+        """Power off, also after an interrupted boot."""
         end_everything(self._lab, self.name)
         forget_runtime_state(self._lab, self.name)
         self._lab.set_link(self.name, False)
 
     def clear(self) -> None:
-        """Power it off and give it a disk as new."""
+        """Power off and reset the disk."""
         self.shut_down()
-        # First of all: a machine with half a disk is none.
+        # First, so that an interrupted reset counts as a new machine.
         self._lab.remove(self.name, RESULT)
         root = self._lab.directory.node_root(self.name)
         with tempfile.TemporaryDirectory(dir=self._lab.directory.run) as scratch:
@@ -219,7 +219,7 @@ class LabNode:
             restore(root, fresh, mount_points(self._lab, self.name))
 
     def enabled_units(self) -> list[str]:
-        """List what Ignition enabled and the machine has; others (a container runtime) are the machine's own."""
+        """List the enabled units that exist on the node; others (a container runtime) belong to the machine."""
         preset = self._lab.read(self.name, PRESET).decode() if self._lab.exists(self.name, PRESET) else ""
         words = [line.split() for line in preset.splitlines()]
         names = [name for verb, name in (pair for pair in words if len(pair) == 2) if verb == "enable"]
@@ -235,7 +235,7 @@ class LabNode:
         return {one.name for one in self._lab.processes() if one.node == self.name and one.exit_code is None}
 
     def _apply(self, ignition: bytes) -> None:
-        # A machine has no name before its config gives it one.
+        # The config sets the host name.
         self._lab.remove(self.name, "/etc/hostname")
         applier = [sys.executable, "-m", "umbilical.lab.ignition_applier", "/"]
         self._lab.exec(self.name, applier, stdin=ignition, timeout_seconds=APPLY_SECONDS).check()
@@ -243,7 +243,7 @@ class LabNode:
         self._lab.write(self.name, RESULT, json.dumps(result).encode(), 0o644)
 
     def _take_identity(self) -> None:
-        """Name the machine and its resolver, as systemd and NetworkManager do from the same files."""
+        """Set host name and resolver from the files that systemd and NetworkManager use."""
         if self._lab.exists(self.name, "/etc/hostname"):
             name = self._lab.read(self.name, "/etc/hostname").decode().strip()
             self._lab.exec(self.name, ["hostname", name]).check()
@@ -254,7 +254,7 @@ class LabNode:
         self._lab.write(self.name, "/etc/resolv.conf", content.encode(), 0o644)
 
     def _share_log(self, unit: str) -> None:
-        """Show a unit's log on the node too: one file with two names."""
+        """Hard-link a unit's log into the node."""
         log = self._lab.directory.log_file(self.name, unit)
         place = node_files.locate(self._lab.directory.node_root(self.name), f"{JOURNAL}/{unit}.log")
         make_directory(place.parent, 0o755)
@@ -268,7 +268,7 @@ def config_hash(ignition: bytes) -> str:
 
 
 def name_servers(keyfile: str) -> list[str]:
-    """Read the resolvers of a NetworkManager keyfile; one that cannot be read has none."""
+    """Return the resolvers of a NetworkManager keyfile; none if it is invalid."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read_string(keyfile)
@@ -279,9 +279,9 @@ def name_servers(keyfile: str) -> list[str]:
 
 
 def restore(root: Path, fresh: Path, mounted: Iterable[str]) -> None:
-    """Make a root like a fresh one, but for places where the node has something mounted: those are not its disk.
+    """Make a root like a fresh one, except for the node's mount points, which are not its disk.
 
-    From outside they are empty directories, and removing one would take the mount away from the node.
+    From outside they are empty directories, and deleting one would unmount it in the node.
     """
     kept = {str(parent) for point in mounted for parent in (Path(point), *Path(point).parents)}
     for folder, folders, files in os.walk(root):

@@ -1,4 +1,4 @@
-"""The service by which a cluster of the hard way is tried: the lab's own, as a webhook and as a workload."""
+"""The test service for a hard-way cluster: the lab's service as webhook and as workload."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,1 +1,1 @@
-"""A hosted control plane in a lab: its topology, its parts as processes, the stage of its scenario."""
+"""A hosted control plane in a lab: topology, parts as processes, and the testbed of its scenario."""

@@ -1,4 +1,4 @@
-"""The parts of a hosted control plane in a lab: who is where, what is rendered for it, and which commands run.
+"""The parts of a hosted control plane in a lab: placement on nodes, rendered files, and commands.
 
 Certificates and objects are those of `umbilical hosted render`, with a signer for each listener.
 """
@@ -45,12 +45,12 @@ Object = Mapping[str, Any]
 
 
 def find(objects: Iterable[Object], kind: str, name: str) -> Object:
-    """Find one of them. Raises LabError: it was not rendered."""
+    """Find an object. Raises LabError: it was not rendered."""
     for one in objects:
         if (one["kind"], one["metadata"]["name"]) == (kind, name):
             return one
-    why = "what was rendered does not hold it"
-    raise LabError("UMB859", f"there is no {kind} {name}", why, "umbilical hosted render, and look for it")
+    why = "the rendered objects do not contain it"
+    raise LabError("UMB859", f"found no {kind} {name}", why, "check the output of: umbilical hosted render")
 
 
 def container(pod: Object, name: str) -> Object:
@@ -58,12 +58,12 @@ def container(pod: Object, name: str) -> Object:
 
 
 def command(of: Object) -> list[str]:
-    """Say what it runs; the program is found on a node's PATH under the name that it has in the image."""
+    """Return a container's command; a node's PATH has the program under the same name."""
     return [posixpath.basename(of["command"][0]), *of["command"][1:], *of.get("args", [])]
 
 
 def mounted_files(pod: Object, of: Object, objects: Iterable[Object]) -> dict[str, bytes]:
-    """Return the files that a container sees of Secrets and ConfigMaps, by their paths."""
+    """Return the files that a container mounts from Secrets and ConfigMaps, by path."""
     known, volumes = list(objects), {volume["name"]: volume for volume in pod["volumes"]}
     files: dict[str, bytes] = {}
     for mount in of.get("volumeMounts", []):
@@ -79,7 +79,7 @@ def _content(volume: Object, objects: list[Object]) -> dict[str, bytes]:
     if "configMap" in volume:
         source = volume["configMap"]
         data = find(objects, "ConfigMap", source["name"])["data"]
-        # Without items every key is a file of its own name.
+        # Without items every key is a file.
         items = source.get("items") or [{"key": key, "path": key} for key in data]
         return {item["path"]: data[item["key"]].encode() for item in items}
     return {}
@@ -87,16 +87,16 @@ def _content(volume: Object, objects: list[Object]) -> dict[str, bytes]:
 
 SERVER_NODES: Final = ("management-0", "management-1", "management-2")
 CLIENT_NODE: Final = "management-3"
-"""Has the agent of the control plane, both proxies and those who use them."""
+"""Node of the control plane's agent, both proxies and their clients."""
 API_NODE: Final = "management-4"
-"""Serves the aggregated API."""
+"""Node of the aggregated API."""
 API_NAME: Final = "lab-api"
 API_FOLDER: Final = "/etc/lab-api"
 DNS_NODE: Final = "worker-1"
 PUBLISHED: Final = "konnectivity.lab.example"
-"""Under this name nodes find the servers; as with load balancers of clouds, it has several addresses."""
+"""Name of the servers for nodes; it has several addresses, like a cloud load balancer."""
 SERVICE_NAME: Final = f"{NAME}.{NAMESPACE}.svc.cluster.local"
-"""Known to the hosted cluster's own DNS, and to nobody else."""
+"""Only the hosted cluster's DNS resolves it."""
 SERVICE_AUTHORITY: Final = "/etc/lab-service/ca.crt"
 SOCKS_PORT: Final = 1080
 HTTPS_PORT: Final = 3128
@@ -106,34 +106,34 @@ DNS_PORT: Final = 53
 
 
 @dataclass(frozen=True)
-class Part:
-    """A program of the control plane, with the files that it wants on its node."""
+class HostedPart:
+    """A program of the control plane, with its files."""
 
     command: list[str]
     files: dict[str, bytes]
 
 
 @dataclass(frozen=True)
-class Api:
-    """The aggregated API's own certificates; they have nothing to do with the tunnel's."""
+class AggregatedApiServer:
+    """The aggregated API server with its certificates, independent of the tunnel's."""
 
     authority: bytes
     pair: KeyPair
 
     @property
-    def part(self) -> Part:
+    def part(self) -> HostedPart:
         files = {f"{API_FOLDER}/tls.crt": self.pair.certificate, f"{API_FOLDER}/tls.key": self.pair.key}
         pair = ["--certificate", f"{API_FOLDER}/tls.crt", "--key", f"{API_FOLDER}/tls.key"]
-        # kube-apiserver would keep connections to it, and each keeps a server that leaves for a minute or more.
+        # Open connections of kube-apiserver would delay a draining server by a minute or more.
         how = ["--listen", f":{SERVICE_PORT}", "--node-name", API_NODE, "--close-connections"]
-        return Part(["lab-service", *how, *pair], files)
+        return HostedPart(["lab-service", *how, *pair], files)
 
 
 @dataclass(frozen=True)
 class HostedParts:
     spec: HostedSpec
     pki: HostedSet
-    api: Api
+    api: AggregatedApiServer
 
     @property
     def management_objects(self) -> list[dict[str, Any]]:
@@ -141,12 +141,12 @@ class HostedParts:
 
     @property
     def agent_objects(self) -> list[dict[str, Any]]:
-        """What the hosted cluster gets for its nodes."""
+        """Objects of the hosted cluster for its nodes."""
         return [one for one in self._hosted_objects if not _is_of_api(one)]
 
     @property
     def api_objects(self) -> list[dict[str, Any]]:
-        """What the hosted cluster gets for the aggregated API."""
+        """Objects of the hosted cluster for the aggregated API."""
         return [one for one in self._hosted_objects if _is_of_api(one)]
 
     @property
@@ -154,22 +154,22 @@ class HostedParts:
         return hosted_objects(self.spec, self.pki)
 
     @property
-    def server(self) -> Part:
-        """The sidecar, as it is patched into a kube-apiserver's Deployment."""
+    def server(self) -> HostedPart:
+        """The sidecar from the patch for kube-apiserver's Deployment."""
         return self._part(strategic_patch(self.spec)["spec"]["template"]["spec"], names.SERVER)
 
     @property
-    def control_plane_agent(self) -> Part:
+    def control_plane_agent(self) -> HostedPart:
         deployment = find(self.management_objects, "Deployment", names.AGENT)
         return self._part(deployment["spec"]["template"]["spec"], names.AGENT)
 
-    def _part(self, pod: Mapping[str, Any], name: str) -> Part:
+    def _part(self, pod: Mapping[str, Any], name: str) -> HostedPart:
         of = container(pod, name)
-        return Part(command(of), mounted_files(pod, of, self.management_objects))
+        return HostedPart(command(of), mounted_files(pod, of, self.management_objects))
 
     @property
     def proxy_files(self) -> dict[str, bytes]:
-        """What is mounted into sidecars."""
+        """Files mounted into the proxies."""
         ca = find(self.management_objects, "ConfigMap", names.CA_BUNDLE)["data"][names.CA_KEY]
         pair = find(self.management_objects, "Secret", names.SECRET_CLIENT)["data"]
         files = {f"{names.PROXY_CLIENT_DIRECTORY}/{name}": base64.b64decode(text) for name, text in pair.items()}
@@ -188,16 +188,16 @@ def topology() -> Topology:
 
 
 def make_parts(lab: Topology, now: datetime) -> HostedParts:
-    """Make all certificates, and the spec that everything is rendered from."""
+    """Create all certificates, and the spec that everything is rendered from."""
     authority = Authority.create("lab-api-ca", now, LIFETIME, KeyType.ECDSA_P256)
     called = [f"{API_NAME}.{names.AGGREGATED_NAMESPACE}.svc"]
     pair = authority.issue(server_profile(API_NAME, called, KeyType.ECDSA_P256), now, LIFETIME)
-    api = Api(authority.certificate_pem, pair)
+    api = AggregatedApiServer(authority.certificate_pem, pair)
     spec = _spec(lab, api)
     return HostedParts(spec, _renew(spec, None, now), api)
 
 
-def _spec(lab: Topology, api: Api) -> HostedSpec:
+def _spec(lab: Topology, api: AggregatedApiServer) -> HostedSpec:
     address = lab.node(API_NODE).addresses[0].ip
     return HostedSpec(
         name="lab",
@@ -209,7 +209,7 @@ def _spec(lab: Topology, api: Api) -> HostedSpec:
         agents=Agents(control_plane_replicas=1),
         aggregated_apis=(AggregatedApi(API_NAME, (address,), (ApiGroup(GROUP, VERSION),)),),
         aggregated_authority=api.authority.decode(),
-        # Their kinds are unknown to a plain kube-apiserver.
+        # A plain kube-apiserver does not serve the monitoring kinds.
         monitoring=Monitoring(enabled=False),
     )
 
@@ -225,7 +225,7 @@ def _is_of_api(one: Mapping[str, Any]) -> bool:
 
 
 def proxy_command(kind: str, listen: int, health: int, servers: Sequence[str], resolving: Sequence[str]) -> list[str]:
-    """`kind` is socks5 or https. Servers are tried in the order given."""
+    """Return the command of a proxy. `kind` is socks5 or https; servers are tried in order."""
     pair = names.PROXY_CLIENT_DIRECTORY
     tried = [word for address in servers for word in ("--server", f"{address}:{names.FRONTEND_PORT}")]
     return [
@@ -236,10 +236,10 @@ def proxy_command(kind: str, listen: int, health: int, servers: Sequence[str], r
 
 
 def dns_command(address: str, answers: Mapping[str, str]) -> list[str]:
-    """A DNS server that knows these names; all others do not exist."""
+    """Return the command of a DNS server for exactly these names."""
     records = [f"--host-record={name},{answer}" for name, answer in answers.items()]
     return [
-        # No user and no group: in a user namespace nobody may become somebody else.
+        # Without user and group: a user namespace may not map others.
         *("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user="),
         *("--group=", f"--port={DNS_PORT}", f"--listen-address={address}", "--bind-interfaces", "--pid-file="),
         *("--log-facility=-", "--local=/./", *records),
@@ -247,7 +247,7 @@ def dns_command(address: str, answers: Mapping[str, str]) -> list[str]:
 
 
 def ways() -> dict[str, Way]:
-    """How the service in the pod is called through either proxy, by its name."""
+    """Return the routes to the service in the pod through the proxies, by name."""
     socks, https, authority = ("127.0.0.1", SOCKS_PORT), ("127.0.0.1", HTTPS_PORT), Path(SERVICE_AUTHORITY)
     return {
         "socks5": Way(Kind.SOCKS5, socks, SERVICE_NAME, PORT, authority),

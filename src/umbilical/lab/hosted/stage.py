@@ -1,6 +1,6 @@
-"""What the story of a hosted control plane does on its stage: starts and ends its parts, and looks at them.
+"""The testbed of the hosted scenario: starts, stops and observes the parts of a hosted control plane.
 
-Every look says what is seen instead when it waits in vain, and so names the part that is at fault.
+A wait that times out reports what was observed instead, and so names the failing part.
 """
 
 import re
@@ -17,7 +17,7 @@ from umbilical.host.waiting import NotYet, Seen
 from umbilical.hosted.objects import names
 from umbilical.lab import nft
 from umbilical.lab.hosted import parts
-from umbilical.lab.hosted.parts import CLIENT_NODE, DNS_NODE, SERVER_NODES, Part
+from umbilical.lab.hosted.parts import CLIENT_NODE, DNS_NODE, SERVER_NODES, HostedPart
 from umbilical.lab.hosted.topology import front_address
 from umbilical.lab.kubernetes_scene import KubernetesScene
 from umbilical.lab.proxy_client import Way
@@ -31,15 +31,15 @@ CALLS: Final = "calls"
 FRONT: Final = "front"
 HOSTS: Final = "/etc/hosts"
 LEAVE_SECONDS: Final = 60.0
-REMEDY: Final = "umbilical lab run --keep hosted, then look at the logs of servers, agents and proxies"
-# Prints the moment before it acts: on the clock that all processes of a machine share.
+REMEDY: Final = "umbilical lab run --keep hosted, then read the logs of servers, agents and proxies"
+# Prints the monotonic time before the signal; all processes of a machine share that clock.
 _SIGNAL: Final = "import os,sys,time; print(time.monotonic()); os.kill(int(sys.argv[1]), int(sys.argv[2]))"
 _SAMPLE: Final = re.compile(r"^(?P<name>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Program:
-    """One that the story started, where its metrics are, and what it is called in a sentence."""
+class HostedProgram:
+    """A program that the scenario started, and the port of its metrics."""
 
     node: str
     name: str
@@ -50,9 +50,9 @@ class Program:
         return f"the {self.name} on {self.node}"
 
 
-SOCKS: Final = Program(CLIENT_NODE, "socks5", parts.SOCKS_HEALTH_PORT)
-HTTPS: Final = Program(CLIENT_NODE, "https", parts.HTTPS_HEALTH_PORT)
-SERVERS: Final = {node: Program(node, SERVER, names.ADMIN_PORT) for node in SERVER_NODES}
+SOCKS: Final = HostedProgram(CLIENT_NODE, "socks5", parts.SOCKS_HEALTH_PORT)
+HTTPS: Final = HostedProgram(CLIENT_NODE, "https", parts.HTTPS_HEALTH_PORT)
+SERVERS: Final = {node: HostedProgram(node, SERVER, names.ADMIN_PORT) for node in SERVER_NODES}
 
 
 class HostedStage:
@@ -63,7 +63,7 @@ class HostedStage:
         self.topology = scene.lab.topology
         self.parts = parts.make_parts(self.topology, datetime.now(UTC))
 
-    def start(self, node: str, name: str, part: Part) -> None:
+    def start(self, node: str, name: str, part: HostedPart) -> None:
         self.lab.write_all(node, part.files)
         self.lab.start(node, name, part.command)
 
@@ -87,7 +87,7 @@ class HostedStage:
             self._add_host(node, self.topology.node(server).address, name)
 
     def start_proxies(self, service_address: str) -> str:
-        """Start both, each with another first server; say who turns names into addresses for them."""
+        """Start both proxies with different first servers; return a note on their name resolution."""
         self.lab.write_all(CLIENT_NODE, self.parts.proxy_files)
         words, resolving = self._start_dns(service_address)
         first, second, third = (self.topology.node(node).address for node in SERVER_NODES)
@@ -106,19 +106,19 @@ class HostedStage:
         if shutil.which("dnsmasq", path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
             for member in self.topology.members:
                 self._add_host(member.name, service_address, parts.SERVICE_NAME)
-            return "no dnsmasq here: agents resolve names, by their nodes' hosts file", ["--resolve", "agent"]
+            return "dnsmasq is not installed: agents resolve names with their nodes' /etc/hosts", ["--resolve", "agent"]
         command = parts.dns_command(address, {parts.SERVICE_NAME: service_address})
         self.lab.start(DNS_NODE, DNS, command)
         self.wait("the cluster's DNS", self._look_at_dns)
-        words = f"dnsmasq on {DNS_NODE} ({address}) is the cluster's DNS, asked through the tunnel"
+        words = f"dnsmasq on {DNS_NODE} ({address}) is the cluster's DNS, queried through the tunnel"
         return words, ["--resolve", "guest", "--guest-dns", address]
 
     def _look_at_dns(self) -> None:
         if not listeners_on(self.lab, DNS_NODE, parts.DNS_PORT):
-            raise NotYet(f"it does not listen; its last words: {self._last_words(DNS_NODE, DNS)}")
+            raise NotYet(f"it does not listen; last log line: {self._last_log_line(DNS_NODE, DNS)}")
 
     def lead_kube_apiserver(self, servers: Sequence[str]) -> None:
-        """Be the Service in front of the servers, with its name: new connections of kube-apiserver go to these."""
+        """Act as the Service of the servers: send new connections of kube-apiserver to these."""
         front = front_address(self.topology)
         targets = [self.topology.node(server).addresses[0].ip for server in servers]
         self.lab.add_rules(BOOTSTRAP, FRONT, nft.spread(front, names.FRONTEND_PORT, targets))
@@ -130,7 +130,7 @@ class HostedStage:
             self.lab.write(node, HOSTS, f"{known.rstrip()}\n{line}\n".encode(), 0o644)
 
     def wait_for_agents(self, nodes: Sequence[str], servers: int = len(SERVER_NODES)) -> None:
-        """Wait until each of these agents has so many servers."""
+        """Wait until each of these agents is connected to this many servers."""
 
         def look() -> None:
             held = {node: self._servers_of(node) for node in nodes}
@@ -139,11 +139,11 @@ class HostedStage:
 
         self.scene.wait(f"every agent to have {servers} servers", look, AGENTS_SECONDS)
 
-    def metric(self, program: Program, name: str, *labels: str) -> float:
-        """Add up a metric's values whose labels hold all of these texts. Raises NotYet: the program does not answer."""
+    def metric(self, program: HostedProgram, name: str, *labels: str) -> float:
+        """Sum a metric's samples whose labels contain all these texts. Raises NotYet: no answer."""
         text = self.scene.fetch(program.node, f"http://127.0.0.1:{program.metrics_port}/metrics")
         if text is None:
-            raise NotYet(f"{program.title} does not tell its metrics")
+            raise NotYet(f"{program.title} does not serve its metrics")
         samples = [one for one in _SAMPLE.finditer(text) if one["name"] == name]
         return sum(float(one["value"]) for one in samples if all(label in (one["labels"] or "") for label in labels))
 
@@ -151,13 +151,13 @@ class HostedStage:
         return int(self.metric(SERVERS[node], "konnectivity_network_proxy_server_established_connections"))
 
     def signal(self, node: str, name: str, number: int) -> float:
-        """Send a signal, and return the moment just before."""
+        """Send a signal; return the time just before."""
         pid = self.lab.process(node, name).pid
         done = self.lab.exec(node, [sys.executable, "-c", _SIGNAL, str(pid), str(number)]).check()
         return float(done.text)
 
     def wait_until_gone(self, node: str, name: str) -> int:
-        """Wait for a program's end, and return its exit code."""
+        """Wait until a program exits; return its exit code."""
 
         def look() -> int:
             code = self.lab.process(node, name).exit_code
@@ -176,15 +176,15 @@ class HostedStage:
         if self.scene.fetch(node, f"http://127.0.0.1:{names.HEALTH_PORT}/healthz") is None:
             raise NotYet("its health port does not answer")
 
-    def _look_ready(self, program: Program) -> None:
+    def _look_ready(self, program: HostedProgram) -> None:
         if self.scene.fetch(program.node, f"http://127.0.0.1:{program.metrics_port}/readyz") is None:
-            raise NotYet(f"it is not ready; its last words: {self._last_words(program.node, program.name)}")
+            raise NotYet(f"it is not ready; last log line: {self._last_log_line(program.node, program.name)}")
 
-    def _last_words(self, node: str, name: str) -> str:
+    def _last_log_line(self, node: str, name: str) -> str:
         return " ".join(self.lab.log(node, name).strip().splitlines()[-1:]) or "none"
 
     def start_callers(self, form: str, name: str, ways: Mapping[str, Way]) -> None:
-        """Run `through_proxies call` or `hold` under a name of its own; its lines are in its log."""
+        """Start `through_proxies call` or `hold` as a process with this name; it writes to its log."""
         program = [sys.executable, "-m", "umbilical.lab.through_proxies", form, _stop_file(name), write_ways(ways)]
         self.lab.start(CLIENT_NODE, name, program)
 
@@ -196,7 +196,7 @@ class HostedStage:
         return read_calls(self.lab.log(CLIENT_NODE, name))
 
     def wait_for_calls(self, name: str, ways: Mapping[str, Way], since: float) -> None:
-        """Wait until through each way a call was answered that began after a moment."""
+        """Wait until a call that began after `since` was answered on each route."""
 
         def look() -> None:
             after = [call for call in self.calls(name) if call.began > since]

@@ -1,7 +1,7 @@
-"""The networks of a hosted cluster: its control plane's, its nodes', and an edge that lets nodes out and nobody in.
+"""The networks of a hosted cluster: the control plane's, the nodes', and an edge that allows outbound connections only.
 
-They have no address range in common. What an installation publishes for its nodes are the openings: kube-apiserver,
-and the servers' ports for agents.
+Their address ranges do not overlap. The openings are what an installation publishes for its nodes: kube-apiserver, and
+the servers' ports for agents.
 """
 
 import ipaddress
@@ -30,13 +30,13 @@ from umbilical.lab.topology import (
 MANAGEMENT_DEFAULTS: Final = {4: "192.168.91.0/24", 6: "fd94::/64"}
 FIRST_MANAGEMENT_NUMBER: Final = BOOTSTRAP_NUMBER + 1
 FRONT_NUMBER: Final = 90
-"""Of the management network: nobody has this address, a Service's rules lead from it to servers."""
+"""Host number in the management network of the Service address, which nft rules map to servers."""
 
 
 def plan_hosted(
     *, management: int, workers: int, openings: Mapping[int, tuple[str, ...]], family: Family = Family.IPV4
 ) -> Topology:
-    """Plan both networks. `openings` says which nodes of the management network are reached on which port."""
+    """Plan both networks. `openings` maps ports to the reachable nodes of the management network."""
     machine, pods, services, managed = (
         tuple(ipaddress.ip_network(defaults[version]) for version in family.versions)
         for defaults in (MACHINE_DEFAULTS, POD_DEFAULTS, SERVICE_DEFAULTS, MANAGEMENT_DEFAULTS)
@@ -66,7 +66,7 @@ def plan_hosted(
 
 
 def front_address(topology: Topology) -> IpAddress:
-    """The one address of all servers, for whoever in the management network has rules that lead on from it."""
+    """Return the Service address of all servers, for nodes of the management network that have its nft rules."""
     assert topology.management is not None, "a hosted cluster's topology has a management network"
     return interface(topology.management.networks[0], FRONT_NUMBER).ip
 

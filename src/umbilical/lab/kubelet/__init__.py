@@ -1,4 +1,4 @@
-"""The real kubelet on a node, over a containerd of its own. `runner.KubeletRunner` is the face of it.
+"""The real kubelet on a node, with its own containerd. The entry point is `runner.KubeletRunner`.
 
-Images are made here from what is on the machine, and pulled from nowhere. Needs root.
+Images are built from this machine's programs; nothing is pulled. Needs root.
 """

@@ -1,4 +1,4 @@
-"""What is in the archives of the lab's images: programs, the libraries that they need, or Python with our own code."""
+"""Archives of the lab's images: programs with their libraries, or Python with our code."""
 
 import hashlib
 import importlib.util
@@ -23,19 +23,19 @@ from umbilical.lab.kubelet import containerd
 from umbilical.lab.kubelet.python_root import SITE, PythonRoot, compile_modules, python_root
 
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
-"""What the kernel calls a machine, and what an image calls it."""
+"""Machine name of the kernel -> architecture of an image."""
 DIRECTORY_MODE: Final = 0o755
-# As on a machine: anybody may write there, and remove only what is their own.
+# Like /tmp: every user may write, and delete only own files.
 SCRATCH_MODE: Final = 0o1777
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One file, directory or symbolic link of a layer; its path has no leading slash."""
+class LayerEntry:
+    """A file, directory or symbolic link of a layer; the path has no leading slash."""
 
     path: str
     source: Path | bytes | None = None
-    """A file's content. None: a directory, or a link."""
+    """Content of a file. None: a directory or link."""
     mode: int = DIRECTORY_MODE
     link: str | None = None
 
@@ -44,31 +44,31 @@ class Entry:
 class ImageConfig:
     architecture: str
     user: str = ""
-    """`65532:65532`: the kubelet can tell that this is not root only from a number."""
+    """As numbers, `65532:65532`: the kubelet cannot check runAsNonRoot with a name."""
     entrypoint: tuple[str, ...] = ()
     environment: tuple[str, ...] = ("PATH=/usr/local/bin:/usr/bin:/bin",)
 
 
-def program_entries(programs: dict[str, Path | bytes]) -> list[Entry]:
-    """Say what a root file system of static programs holds: those in /usr/bin, and a /tmp."""
-    files = [Entry(f"usr/bin/{name}", source) for name, source in sorted(programs.items())]
-    return [Entry("tmp", mode=SCRATCH_MODE), Entry("usr"), Entry("usr/bin"), *files]
+def program_entries(programs: dict[str, Path | bytes]) -> list[LayerEntry]:
+    """Return the root file system for static programs: /usr/bin and /tmp."""
+    files = [LayerEntry(f"usr/bin/{name}", source) for name, source in sorted(programs.items())]
+    return [LayerEntry("tmp", mode=SCRATCH_MODE), LayerEntry("usr"), LayerEntry("usr/bin"), *files]
 
 
-def tree_entries(root: Path) -> Iterator[Entry]:
-    """Read a directory of this machine, sorted, as entries; devices, sockets and owners are left out."""
+def tree_entries(root: Path) -> Iterator[LayerEntry]:
+    """Yield the entries of a directory, sorted, without devices, sockets and owners."""
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if path.is_symlink():
-            yield Entry(name, link=path.readlink().as_posix())
+            yield LayerEntry(name, link=path.readlink().as_posix())
         elif path.is_dir():
-            yield Entry(name, mode=path.stat().st_mode & 0o7777)
+            yield LayerEntry(name, mode=path.stat().st_mode & 0o7777)
         elif path.is_file():
-            yield Entry(name, path, path.stat().st_mode & 0o7777)
+            yield LayerEntry(name, path, path.stat().st_mode & 0o7777)
 
 
-def write_archive(target: Path, references: Sequence[str], entries: Iterable[Entry], config: ImageConfig) -> None:
-    """Write the image with all its names; half an archive never bears its name."""
+def write_archive(target: Path, references: Sequence[str], entries: Iterable[LayerEntry], config: ImageConfig) -> None:
+    """Write the image atomically, with all its names."""
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".image-") as scratch:
         layer = Path(scratch, "layer.tar")
         digest = _write_layer(layer, entries)
@@ -78,8 +78,8 @@ def write_archive(target: Path, references: Sequence[str], entries: Iterable[Ent
         whole.replace(target)
 
 
-def content_key(entries: Iterable[Entry], config: ImageConfig) -> str:
-    """A short name for exactly this content."""
+def content_key(entries: Iterable[LayerEntry], config: ImageConfig) -> str:
+    """Return a short hash of the content."""
     total = hashlib.sha256(repr(config).encode())
     for entry in entries:
         content = _digest(entry.source)
@@ -94,7 +94,7 @@ def _digest(source: Path | bytes | None) -> str | None:
     return None if source is None else hashlib.sha256(source).hexdigest()
 
 
-def _write_layer(target: Path, entries: Iterable[Entry]) -> str:
+def _write_layer(target: Path, entries: Iterable[LayerEntry]) -> str:
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as layer:
         for entry in entries:
             _add(layer, entry)
@@ -103,9 +103,9 @@ def _write_layer(target: Path, entries: Iterable[Entry]) -> str:
     return digest
 
 
-def _add(archive: tarfile.TarFile, entry: Entry) -> None:
+def _add(archive: tarfile.TarFile, entry: LayerEntry) -> None:
     header = tarfile.TarInfo(entry.path)
-    # Owner 0 and the time 0 are the defaults of a header: nothing of this machine gets into the image.
+    # A header's default owner 0 and time 0 keep the image reproducible.
     header.mode = entry.mode
     if entry.link is not None:
         header.type, header.linkname, header.mode = tarfile.SYMTYPE, entry.link, 0o777
@@ -140,9 +140,9 @@ def _write_index(stream: IO[bytes], references: Sequence[str], layer: Path, conf
     config_name = f"{hashlib.sha256(config).hexdigest()}.json"
     index = [{"Config": config_name, "RepoTags": list(references), "Layers": ["layer.tar"]}]
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        _add(archive, Entry(config_name, config, 0o644))
-        _add(archive, Entry("layer.tar", layer, 0o644))
-        _add(archive, Entry("manifest.json", json.dumps(index).encode(), 0o644))
+        _add(archive, LayerEntry(config_name, config, 0o644))
+        _add(archive, LayerEntry("layer.tar", layer, 0o644))
+        _add(archive, LayerEntry("manifest.json", json.dumps(index).encode(), 0o644))
 
 
 LDD_SECONDS: Final = 30.0
@@ -150,28 +150,28 @@ LDD_SECONDS: Final = 30.0
 _PLACE: Final = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 
 
-def library_entries(programs: Iterable[Path]) -> list[Entry]:
-    """List the libraries of some programs, and the loader, at the places where the loader looks for them."""
-    found = {place for program in programs for place in places(run(["ldd", program], LDD_SECONDS))}
-    # The files themselves: what lies at the place is often a link to another name.
-    return [Entry(place.lstrip("/"), Path(place).resolve(), 0o755) for place in sorted(found)]
+def library_entries(programs: Iterable[Path]) -> list[LayerEntry]:
+    """List the libraries of these programs and the loader, at the paths where the loader searches."""
+    found = {place for program in programs for place in library_paths(run(["ldd", program], LDD_SECONDS))}
+    # Resolved: the path is often a symlink.
+    return [LayerEntry(place.lstrip("/"), Path(place).resolve(), 0o755) for place in sorted(found)]
 
 
-def places(listing: str) -> list[str]:
-    """Read what ldd prints; the kernel's own library has no place."""
+def library_paths(listing: str) -> list[str]:
+    """Return the paths in the output of ldd; the vDSO has none."""
     return _PLACE.findall(listing)
 
 
 PYTHON_PACKAGES: Final = ("umbilical", "hpack", "h11", "click")
-"""What our programs in pods import beyond the standard library; all of it is plain Python, for any version."""
+"""Packages that our programs in pods import; pure Python, for any version."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """An image that can be written; whoever has imported one of the same name need not."""
+    """An image to write; a containerd that has one of this name need not import it."""
 
     name: str
-    """Says what is inside: the image's name and a hash of its content."""
+    """Name of the image and hash of its content."""
     write: Callable[[Path], None]
 
 
@@ -187,7 +187,7 @@ def pause_archive() -> Archive:
 
 
 def image_archive(image: Image, cache: Path) -> Archive:
-    """Plan an image's archive; `cache` keeps the Python for some. Raises LabError: UMB843, there is none."""
+    """Return an image's archive; `cache` holds Python roots. Raises LabError: UMB843, no Python."""
     config = ImageConfig(
         _architecture(),
         user=":".join(map(str, image.user)),
@@ -204,7 +204,7 @@ def _references(image: Image) -> tuple[str, ...]:
     return (image.reference, *image.aliases)
 
 
-def _archive(references: tuple[str, ...], entries: list[Entry], config: ImageConfig) -> Archive:
+def _archive(references: tuple[str, ...], entries: list[LayerEntry], config: ImageConfig) -> Archive:
     name = _name(references, content_key(entries, config))
     return Archive(name, lambda target: write_archive(target, references, entries, config))
 
@@ -215,37 +215,37 @@ def _python_archive(image: Image, config: ImageConfig, root: PythonRoot) -> Arch
     def write(target: Path) -> None:
         with tempfile.TemporaryDirectory(dir=root.path.parent, prefix=".own-") as scratch:
             whole = Path(scratch, "root")
-            # Links instead of copies: the base is read only.
+            # Hard links: the base is never written.
             shutil.copytree(root.path, whole, symlinks=True, copy_function=os.link)
             _lay(whole, own)
             compile_modules(whole, root.interpreter, [f"/{SITE}"])
             write_archive(target, _references(image), tree_entries(whole), config)
 
-    # The root's name is the key of its own content.
-    return Archive(_name(_references(image), content_key([Entry(root.path.name), *own], config)), write)
+    # The root's name holds the hash of its content.
+    return Archive(_name(_references(image), content_key([LayerEntry(root.path.name), *own], config)), write)
 
 
-def _own_entries(modules: Mapping[str, str], interpreter: str) -> Iterator[Entry]:
+def _own_entries(modules: Mapping[str, str], interpreter: str) -> Iterator[LayerEntry]:
     for package in PYTHON_PACKAGES:
         folder = _package_directory(package)
         for path in sorted(folder.rglob("*")):
-            # Compiled parts fit one version of Python alone; every module is there as source too.
+            # Without compiled files, which fit one Python version only.
             if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".so", ".pyc"):
-                yield Entry(f"{SITE}/{package}/{path.relative_to(folder).as_posix()}", path, 0o644)
+                yield LayerEntry(f"{SITE}/{package}/{path.relative_to(folder).as_posix()}", path, 0o644)
     for name, module in modules.items():
         script = f"#!{interpreter} -I\nimport sys\nfrom {module} import main\nsys.exit(main())\n"
-        yield Entry(f"{PROGRAMS_DIRECTORY.lstrip('/')}/{name}", script.encode(), 0o755)
+        yield LayerEntry(f"{PROGRAMS_DIRECTORY.lstrip('/')}/{name}", script.encode(), 0o755)
 
 
 def _package_directory(package: str) -> Path:
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
         why = f"this Python cannot import {package}"
-        raise LabError("UMB843", "cannot make an image with Python in it", why, "pip install umbilical[lab]")
+        raise LabError("UMB843", "could not build the Python image", why, "pip install 'umbilical[lab]'")
     return Path(found.submodule_search_locations[0])
 
 
-def _lay(root: Path, entries: list[Entry]) -> None:
+def _lay(root: Path, entries: list[LayerEntry]) -> None:
     for entry in entries:
         target = root / entry.path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -255,7 +255,7 @@ def _lay(root: Path, entries: list[Entry]) -> None:
 
 
 def _name(references: tuple[str, ...], key: str) -> str:
-    """Name it after the first; others are no part of the content and yet of what an import brings."""
+    """Name the archive after the first reference, with a hash of the others: an import creates all of them."""
     more = hashlib.sha256(repr(references[1:]).encode()).hexdigest()[:8] if references[1:] else ""
     return f"{references[0].rpartition('/')[2].replace(':', '-')}-{key}{more}.tar"
 

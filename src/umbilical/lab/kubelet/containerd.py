@@ -1,4 +1,4 @@
-"""The containerd of one node: its own root, state and socket, all inside the node's root directory."""
+"""The containerd of one node: root, state and socket are inside the node's root directory."""
 
 import platform
 import struct
@@ -21,8 +21,8 @@ _EXECUTABLE: Final = 2
 _LOAD: Final = 1
 _READ_AND_EXECUTE: Final = 5
 _PAGE: Final = 0x1000
-# Machine number of ELF, and a loop around the system call that waits: pause (34) on x86-64; 64-bit ARM has no
-# such call, so ppoll (73) over no files without a timeout.
+# ELF machine number, and a loop around a system call that waits: pause (34) on x86-64; on arm64, which has no pause,
+# ppoll (73) without files and timeout.
 _MACHINES: Final = {
     "x86_64": (62, bytes.fromhex("b822000000 0f05 ebf7")),
     "aarch64": (
@@ -33,13 +33,13 @@ _MACHINES: Final = {
 
 
 def pause_program(machine: str | None = None) -> bytes:
-    """Make the program for a machine, by default this one. Raises LabError: UMB845, a machine not known here."""
+    """Return the pause program for a machine, by default this one. Raises LabError: UMB845, unknown machine."""
     machine = machine or platform.machine()
     if machine not in _MACHINES:
         raise LabError(
             "UMB845",
-            f"no pause program for {machine}",
-            f"the kubelet runner knows {' and '.join(_MACHINES)}",
+            f"there is no pause program for {machine}",
+            f"the kubelet runner supports {' and '.join(_MACHINES)}",
             "use the process runner: --runner process",
         )
     number, code = _MACHINES[machine]
@@ -62,11 +62,11 @@ CONFIG_PATH: Final = "/etc/containerd/config.toml"
 SOCKET: Final = "/run/containerd/containerd.sock"
 CNI_CONFIG_DIRECTORY: Final = "/etc/cni/net.d"
 NAMESPACE: Final = "k8s.io"
-"""Where the kubelet's containers and images live."""
+"""containerd namespace of the kubelet."""
 STATE_DIRECTORY: Final = "/var/lib/containerd"
 START_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.1
-# kube-apiserver's archive is 100 MB; two cores may be busy with five other nodes.
+# For kube-apiserver's 100 MB on two busy cores.
 IMPORT_SECONDS: Final = 120.0
 _UNUSED: Final = (
     "io.containerd.snapshotter.v1.aufs",
@@ -75,7 +75,7 @@ _UNUSED: Final = (
     "io.containerd.snapshotter.v1.zfs",
     "io.containerd.internal.v1.opt",
 )
-# A real overlay over real directories of the node, in a mount namespace that ends with the shell.
+# Tries an overlay mount on the node's directories, in a temporary mount namespace.
 _TRY_OVERLAY: Final = """
 set -e
 mkdir -p "$1/lower" "$1/upper" "$1/work" "$1/merged"
@@ -85,10 +85,10 @@ unshare --mount mount -t overlay overlay -o "lowerdir=$1/lower,upperdir=$1/upper
 
 
 def config(snapshotter: str, cni_directory: Path) -> str:
-    """Write the configuration. The two switches are for the machine under the lab, not for the node:
+    """Return the configuration. Two settings protect the machine under the lab:
 
-    without CAP_SYS_RESOURCE runc fails at a lower OOM score than its parent's, and an AppArmor profile would be
-    loaded into the kernel that all share.
+    without CAP_SYS_RESOURCE runc cannot set a lower OOM score than its parent's, and an AppArmor profile would be
+    loaded into the shared kernel.
     """
     unused = ", ".join(f'"{plugin}"' for plugin in _UNUSED)
     section = 'plugins."io.containerd.grpc.v1.cri"'
@@ -107,19 +107,19 @@ def config(snapshotter: str, cni_directory: Path) -> str:
 
 
 def choose_snapshotter(lab: Lab, node: str) -> str:
-    """Overlays cannot lie on overlays: in a container, or on a tmpfs of an old kernel, every layer is copied."""
+    """Return overlayfs if it works; in a container, or on a tmpfs of an old kernel, layers must be copied."""
     tried = lab.exec(node, ["sh", "-c", _TRY_OVERLAY, "sh", "/var/lib/overlay-trial"])
     return "overlayfs" if tried.exit_code == 0 else "native"
 
 
 def version(lab: Lab, node: str) -> str:
-    """Return what it calls itself, as one word: `1.6.20~ds1`."""
+    """Return the version as one word, e.g. `1.6.20~ds1`."""
     words = lab.exec(node, ["containerd", "--version"]).check().text.split()
     return words[2] if len(words) > 2 else "unknown"
 
 
 def start(lab: Lab, node: str) -> None:
-    """Start it, and wait until it answers. Raises LabError: UMB842, it ended; UMB850, it stays silent."""
+    """Start it and wait until it is ready. Raises LabError: UMB842, it exited; UMB850, timeout."""
     lab.start(node, PROCESS, ["containerd", "--config", CONFIG_PATH])
 
     def look() -> None:
@@ -136,7 +136,7 @@ def import_image(lab: Lab, node: str, archive_on_node: str, snapshotter: str) ->
 
 
 def task_pids(lab: Lab, node: str) -> dict[str, int]:
-    """Return container id -> pid of all that run, as every process of the lab sees it."""
+    """Return container id -> pid of running containers, as seen in the lab."""
     return parse_tasks(ctr(lab, node, "tasks", "ls").check().text)
 
 
@@ -146,16 +146,16 @@ def parse_tasks(text: str) -> dict[str, int]:
 
 
 def ctr(lab: Lab, node: str, *arguments: str, timeout_seconds: float = 30.0) -> Completed:
-    # Its own patience is ten seconds, in which one that has ended cannot be told from one that is slow.
+    # The default of 10 s would hide that containerd has exited.
     command = ["ctr", "--connect-timeout", "2s", "--address", SOCKET, "--namespace", NAMESPACE, *arguments]
     return lab.exec(node, command, timeout_seconds=timeout_seconds)
 
 
 def refuse_if_ended(lab: Lab, node: str, name: str) -> None:
-    """Tell of a program that should run and does not. Raises LabError: UMB842."""
+    """Raise LabError UMB842 if a program of the node has exited."""
     for process in lab.processes():
         if (process.node, process.name) == (node, name) and process.exit_code is not None:
             lines = [line.strip() for line in lab.log(node, name).splitlines() if line.strip()]
             why = " | ".join(lines[-3:]) or "its log is empty"
             log = lab.directory.log_file(node, name)
-            raise LabError("UMB842", f"{name} on {node} ended with {process.exit_code}", why, f"read its log: {log}")
+            raise LabError("UMB842", f"{name} on {node} exited with {process.exit_code}", why, f"tail {log}")

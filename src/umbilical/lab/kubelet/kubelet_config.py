@@ -24,7 +24,7 @@ KERNEL_SETTINGS: Final = {
     "kernel/keys/root_maxkeys": 1_000_000,
     "kernel/keys/root_maxbytes": 25_000_000,
 }
-"""What a kubelet sets in /proc/sys unless it is so already (pkg/kubelet/cm, setupKernelTunables): of the machine."""
+"""What a kubelet sets in /proc/sys for the whole machine (pkg/kubelet/cm, setupKernelTunables)."""
 
 _COMMON: Final[dict[str, Any]] = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -33,36 +33,36 @@ _COMMON: Final[dict[str, Any]] = {
     "staticPodPath": MANIFESTS,
     "podLogsDir": LOGS_DIRECTORY,
     "volumePluginDir": f"{ROOT_DIRECTORY}/volume-plugins",
-    # The machine under the lab may have either version of control groups, and swap.
+    # The machine under the lab may have cgroups v1 or v2, and swap.
     "failCgroupV1": False,
     "failSwapOn": False,
     "cgroupDriver": "cgroupfs",
-    # The machine is shared by all nodes of the lab: none may reserve it, or evict because of what others use.
+    # All nodes share the machine: none may reserve resources, or evict because of others.
     "enforceNodeAllocatable": [],
     "evictionHard": {},
     "localStorageCapacityIsolation": False,
     "imageMaximumGCAge": "0s",
     "imageGCHighThresholdPercent": 100,
     "makeIPTablesUtilChains": False,
-    # A scenario waits for a manifest to be seen; the default is 20 s.
+    # Scenarios wait for manifests; the default is 20 s.
     "fileCheckFrequency": "1s",
     "syncFrequency": "10s",
     "nodeStatusUpdateFrequency": "10s",
     "shutdownGracePeriod": "0s",
     "containerLogMaxSize": "50Mi",
-    # Status of the node's pods without credentials, also where the API is unreachable: the runner's own window.
+    # The runner reads pod status here without credentials, even if the API is unreachable.
     "readOnlyPort": STATUS_PORT,
     "healthzBindAddress": "127.0.0.1",
     "healthzPort": HEALTH_PORT,
 }
 _NODES_OWN: Final = frozenset({"staticPodPath", "podLogsDir", "volumePluginDir", "containerLogMaxSize"})
-"""What of it the configuration of a node says itself, where it has one."""
-# Drop-ins are merged into what is there, defaults included, so that an empty table would change nothing.
+"""Settings that a node's own configuration contains."""
+# Drop-ins are merged into the defaults, so an empty table would change nothing.
 _NEVER: Final = dict.fromkeys(
     ("imagefs.available", "imagefs.inodesFree", "memory.available", "nodefs.available", "nodefs.inodesFree"), "0%"
 )
 _STANDALONE: Final[dict[str, Any]] = {
-    # Without an API there is nobody to ask; the defaults would stop the kubelet at its start.
+    # Without an API the webhook defaults would stop the kubelet at start.
     "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
 }
@@ -79,19 +79,19 @@ _REGISTERED: Final[dict[str, Any]] = {
 
 
 def configuration(cgroup: str, addresses: Sequence[str], *, is_registered: bool) -> bytes:
-    """Write the file; `cgroup` is the node's own, without a leading slash."""
+    """Return the file; `cgroup` is the node's, without a leading slash."""
     content = {
         **_COMMON,
         **(_REGISTERED if is_registered else _STANDALONE),
         "cgroupRoot": f"/{cgroup}",
-        # The IPv6 one takes IPv4 as well; a machine without IPv6 has only the other.
+        # `::` accepts IPv4 too, but needs IPv6 on the machine.
         "address": "::" if any(":" in address for address in addresses) else "0.0.0.0",
     }
     return yaml.safe_dump(content, sort_keys=True).encode()
 
 
 def machine_drop_in(cgroup: str) -> bytes:
-    """Write what the machine under the lab adds to a kubelet's own configuration (`--config-dir`)."""
+    """Return the drop-in (`--config-dir`) that adapts a kubelet's configuration to the machine under the lab."""
     kept = {name: value for name, value in _COMMON.items() if name not in _NODES_OWN}
     return yaml.safe_dump({**kept, "evictionHard": _NEVER, "cgroupRoot": f"/{cgroup}"}, sort_keys=True).encode()
 

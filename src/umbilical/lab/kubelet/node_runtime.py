@@ -1,8 +1,7 @@
-"""What a kubelet finds on its node: a control group, the kernel's settings, and a containerd with the lab's images.
+"""Prepares a node for a kubelet: control group, kernel settings, and a containerd with the lab's images.
 
-Importing half a gigabyte takes a busy machine ten seconds a node. So a store with the images is kept in the user's
-cache, and a node begins with a copy that shares the files (hard links): containerd never changes a blob or a layer,
-only its databases, and those are copied.
+Importing half a gigabyte takes ten seconds per node on a busy machine. So the user's cache holds a store with the
+images, and a node starts with a copy made of hard links: containerd changes only its databases, and those are copied.
 """
 
 import hashlib
@@ -24,19 +23,19 @@ from umbilical.lab.kubelet import archives, containerd, kubelet_config
 from umbilical.lab.lab import Lab
 
 PACKAGES: Final = {"containerd": "containerd", "ctr": "containerd", "runc": "runc"}
-"""Program -> the Debian package that brings it."""
+"""Program -> Debian package."""
 CNI_PACKAGE: Final = "containernetworking-plugins"
 CNI_PLUGINS: Final = ("bridge", "host-local", "loopback")
-# Debian's place, then Fedora's. Nothing in /opt or /usr/local: those are a node's own.
+# Debian's, then Fedora's. Not /opt or /usr/local: each node has its own.
 CNI_DIRECTORIES: Final = (Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
-# Of what a node has of this machine.
+# Directories that a node shares with this machine.
 SEARCH_PATH: Final = "/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 def check_needs(binaries: Iterable[str], *, is_root: bool | None = None, path: str = SEARCH_PATH) -> None:
-    """Refuse what cannot be. Raises LabError: no root (UMB840), program (UMB841, UMB824) or known machine (UMB845)."""
+    """Raise LabError: not root (UMB840), a program is missing (UMB841, UMB824) or the machine is unknown (UMB845)."""
     if not (os.geteuid() == 0 if is_root is None else is_root):
-        why = "control groups and container mounts belong to root"
+        why = "control groups and container mounts need root"
         remedy = "run it as root, or use the process runner: --runner process"
         raise LabError("UMB840", "the kubelet runner needs root", why, remedy)
     containerd.pause_program(platform.machine())
@@ -46,12 +45,12 @@ def check_needs(binaries: Iterable[str], *, is_root: bool | None = None, path: s
     if missing:
         raise _missing(missing)
     if "kubelet" not in set(binaries):
-        why = "neither the cache of `make peers` nor PATH nor --bin-dir has one"
+        why = "there is none in the cache of `make peers`, in PATH or in --bin-dir"
         raise LabError("UMB841", "the kubelet runner needs a kubelet", why, "make peers GROUP=kubernetes")
 
 
 def find_cni(directories: Iterable[Path] = CNI_DIRECTORIES) -> Path | None:
-    """Return the first directory with all the plugins that pods need here."""
+    """Return the first directory with all needed plugins."""
     for directory in directories:
         if all(os.access(directory / plugin, os.X_OK) for plugin in CNI_PLUGINS):
             return directory
@@ -62,30 +61,30 @@ def _missing(missing: dict[str, str]) -> LabError:
     return LabError(
         "UMB841",
         f"the kubelet runner needs {', '.join(missing.values())}",
-        f"looked in {SEARCH_PATH} and in {', '.join(map(str, CNI_DIRECTORIES))}",
+        f"searched {SEARCH_PATH} and {', '.join(map(str, CNI_DIRECTORIES))}",
         f"apt-get install --no-install-recommends {' '.join(missing)}",
     )
 
 
 MANIFEST: Final = "archives.json"
-# The shared file systems of images and layers; everything else in containerd's root is of the running one.
+# Images and layers; the rest of containerd's root belongs to the running instance.
 _PARTS: Final = ("io.containerd.content.v1.content", "io.containerd.metadata.v1.bolt", "io.containerd.snapshotter.v1.*")
 _DATABASE: Final = ".db"
-# Labs of two versions may take turns on one machine, and those with fewer programs in between.
+# For labs of two versions on one machine, and labs with fewer programs.
 KEPT: Final = 3
 LONG_AGO: Final = 3600.0
-"""Seconds after which a store that is not finished belongs to a process that was killed."""
+"""Seconds after which an unfinished store counts as abandoned."""
 
 
 class ImageStore:
-    """All stores for one kind of containerd: `kind` tells versions and snapshotters apart."""
+    """All stores for one `kind` of containerd: version and snapshotter."""
 
     def __init__(self, cache: Path, kind: str) -> None:
         self._folder = cache / "stores"
         self._kind = kind
 
     def lay(self, archives: Sequence[str], target: Path) -> set[str]:
-        """Fill a node's containerd directory with the store that has most of these, and return what is in it."""
+        """Fill a node's containerd directory from the store with most of these archives; return the store's content."""
         wanted = set(archives)
         found = max(self._stores(), key=lambda store: len(wanted & _names(store)), default=None)
         if found is None:
@@ -94,14 +93,14 @@ class ImageStore:
             has = _names(found)
             _share(found, target)
         except OSError:
-            # Another lab is removing it as too old.
+            # Another lab is deleting it as too old.
             shutil.rmtree(target, ignore_errors=True)
             return set()
         os.utime(found)
         return has
 
     def keep(self, archives: Iterable[str], source: Path) -> None:
-        """Remember what a containerd that has stopped has imported."""
+        """Save what a stopped containerd has imported."""
         names = sorted(set(archives))
         make_directory(self._folder)
         place = self._folder / self._name(names)
@@ -139,7 +138,7 @@ def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
     except OSError:
-        # The cache is on another file system than the lab, or the file has too many names.
+        # The cache is on another file system, or the file has too many links.
         shutil.copy2(source, target)
 
 
@@ -148,13 +147,13 @@ FOLDER_ON_NODE: Final = "/var/cache/images"
 
 
 def start_with_images(lab: Lab, node: str, snapshotter: str) -> None:
-    """Start the node's containerd. What no store has is imported, and kept in one for the next node."""
+    """Start the node's containerd. Missing images are imported, and stored for the next node."""
     place = _on_disk(lab, node, containerd.STATE_DIRECTORY)
     complete = place / COMPLETE
     if not complete.exists():
-        # What an import that was killed left: half an image may look like a whole one.
+        # Left by a killed import: half an image may look complete.
         shutil.rmtree(place, ignore_errors=True)
-    # One that was there before a restart has its images.
+    # After a restart the images are already there.
     wanted = [] if complete.exists() else _archives(lab)
     names = [archive.name for archive in wanted]
     store = ImageStore(archives.cache_directory(), f"{containerd.version(lab, node)}-{snapshotter}")
@@ -163,7 +162,7 @@ def start_with_images(lab: Lab, node: str, snapshotter: str) -> None:
     containerd.start(lab, node)
     if missing:
         _import(lab, node, missing, snapshotter)
-        # Its databases are whole only when it has ended.
+        # The databases are complete only after it has stopped.
         lab.stop(node, containerd.PROCESS)
         store.keep(_all_in(names, present), place)
         containerd.start(lab, node)
@@ -171,7 +170,7 @@ def start_with_images(lab: Lab, node: str, snapshotter: str) -> None:
 
 
 def _all_in(imported: Iterable[str], present: Iterable[str]) -> set[str]:
-    """Name what is in a store after an import: an image of the same name took the place of the earlier one."""
+    """Return the content of a store after an import: an image replaces an older one of its name."""
     images = {name.rpartition("-")[0] for name in imported}
     return {*imported, *(name for name in present if name.rpartition("-")[0] not in images)}
 
@@ -196,8 +195,8 @@ def _on_disk(lab: Lab, node: str, path: str) -> Path:
 
 
 _KERNEL_FILES: Final = "/run/kernel-settings"
-# A kubelet finds the settings as it wants them, and leaves the machine's own alone. Mounts of the node are shared
-# among its namespaces, as systemd has it: pods may ask for mounts that propagate.
+# Shows the kubelet the settings that it wants, so that it does not change the machine's. Mounts are shared, as under
+# systemd: pods may use mount propagation.
 _PREPARE: Final = """
 set -e
 mount --make-rshared /
@@ -222,7 +221,7 @@ def group_of(lab: Lab, node: str) -> str:
 def make_group(lab: Lab, node: str) -> str:
     name = cgroups.lab_group(lab.state.name, lab.directory.path)
     if lab.state.cgroup != name:
-        # Written down first: whatever happens next, `down` knows what to remove.
+        # Recorded first, so that `down` always removes it.
         lab.set_cgroup(name)
     group = group_of(lab, node)
     cgroups.make(group)

@@ -1,4 +1,4 @@
-"""A root file system with Python in it, made from Debian's packages: those installed here, else downloaded ones.
+"""Builds a root file system with Python from Debian packages: installed ones, else downloaded ones.
 
 Only what an interpreter and TLS need: no shell, no package manager, no documentation.
 """
@@ -17,9 +17,9 @@ from umbilical.fault import HostError, LabError
 from umbilical.host.processes import run
 
 SITE: Final = "usr/lib/python3/dist-packages"
-"""Where Debian's Python looks for what is installed."""
+"""Where Debian's Python finds installed packages."""
 FORMAT: Final = 2
-"""Raised when the same packages give another root."""
+"""Increase it when the same packages give another root."""
 KEPT: Final = 2
 _OLDEST: Final = (3, 11)
 _QUERY_SECONDS: Final = 60.0
@@ -29,9 +29,9 @@ _MINIMAL: Final = re.compile(r"python3\.\d+-minimal")
 _LIBRARIES: Final = re.compile(
     r"libc6|libgcc-s1|zlib1g|libexpat1|libffi\d+|libssl\d\S*|libbz2-1\.0|liblzma5|libuuid1\S*"
 )
-"""Of what Python depends on: not databases, terminals and mail types."""
+"""The dependencies of Python to include; without databases, terminals and MIME types."""
 _MERGED: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-# For people, for other programs, or for development; and gconv knows character sets that nobody here speaks.
+# Documentation, other programs, development files, and the character sets of gconv.
 _PRUNED: Final = re.compile(
     r"usr/share/.*|usr/lib/[^/]+/(gconv|audit)/.*|etc/.*|usr/lib/valgrind/.*|"
     r"usr/lib/python3[^/]*/(test|idlelib|lib2to3|distutils|ensurepip|turtledemo|tkinter|pydoc_data|venv|unittest)/.*|"
@@ -45,7 +45,7 @@ class Package:
     name: str
     version: str
     is_installed: bool
-    """Here, so that its files need not be downloaded."""
+    """On this machine: no download is needed."""
     depends: tuple[str, ...] = ()
 
 
@@ -53,11 +53,11 @@ class Package:
 class PythonRoot:
     path: Path
     interpreter: str
-    """Its path inside."""
+    """Path inside the root."""
 
 
 def python_root(cache: Path) -> PythonRoot:
-    """Return the root file system from the cache, or make it. Raises LabError: UMB843, no packages from Debian."""
+    """Return the root from the cache, or build it. Raises LabError: UMB843, no Debian packages."""
     try:
         version, packages = choose_packages()
         root = cache / f"python-root-{_key(packages)}"
@@ -66,7 +66,7 @@ def python_root(cache: Path) -> PythonRoot:
             _forget_older(cache)
     except HostError as error:
         remedy = "run on Debian 12 or newer with its package lists (apt-get update), or use --runner process"
-        raise LabError("UMB843", "cannot make an image with Python in it", error.brief, remedy) from error
+        raise LabError("UMB843", "could not build the Python image", error.brief, remedy) from error
     return PythonRoot(root, f"/usr/bin/python{version}")
 
 
@@ -77,24 +77,24 @@ def _forget_older(cache: Path) -> None:
 
 
 def compile_modules(root: Path, interpreter: str, folders: Iterable[str]) -> None:
-    """Have the interpreter inside compile what it will import: a container's root cannot be written later."""
-    # By content, not by time: files of an image have no time.
+    """Compile modules with the interpreter in the root: a container cannot write there later."""
+    # Not by time stamp: files of an image have none.
     options = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", "/"]
     run(["chroot", root, interpreter, "-I", *options, *folders], _COMPILE_SECONDS)
 
 
 def choose_packages() -> tuple[str, list[Package]]:
-    """Find the version of Debian's Python and the packages that make it up."""
+    """Return the version of Debian's Python and its packages."""
     minimal = next((name for name in _package("python3-minimal").depends if _MINIMAL.fullmatch(name)), None)
     version = minimal.removeprefix("python").removesuffix("-minimal") if minimal else ""
     if minimal is None or tuple(int(number) for number in version.split(".")) < _OLDEST:
         why = f"the system's Python is {version}" if version else "there is no package python3-minimal"
         remedy = "use Debian 12 or newer, or the process runner: --runner process"
-        raise LabError("UMB843", "cannot make an image with Python in it", why, remedy)
+        raise LabError("UMB843", "could not build the Python image", why, remedy)
     names = (minimal, f"libpython{version}-minimal", f"libpython{version}-stdlib")
     own = [_package(name) for name in names]
     if not all(package.is_installed for package in own):
-        # All from one place: an interpreter and a library of two versions need not fit.
+        # All from one source: interpreter and library must have the same version.
         own = [_known_package(name) for name in names]
     wanted = {name for package in (*own, _package("libc6")) for name in package.depends if _LIBRARIES.fullmatch(name)}
     return version, [*own, *(_package(name) for name in sorted(wanted))]
@@ -112,20 +112,20 @@ def _known_package(name: str) -> Package:
     found = parse_package(run(["apt-cache", "show", "--no-all-versions", name], _QUERY_SECONDS), is_installed=False)
     if found is None:
         why = f"neither dpkg nor apt knows the package {name}"
-        raise LabError("UMB843", "cannot make an image with Python in it", why, "apt-get update")
+        raise LabError("UMB843", "could not build the Python image", why, "apt-get update")
     return found
 
 
 def parse_package(text: str, *, is_installed: bool) -> Package | None:
-    """Read a record of dpkg's database or of apt's lists; None if it does not say what is asked."""
+    """Read a record of dpkg or apt; None if it is incomplete or not installed."""
     fields = dict(re.findall(r"^([A-Za-z-]+): *(.*)$", text, re.MULTILINE))
     if "Package" not in fields or "Version" not in fields:
         return None
     if is_installed and not fields.get("Status", "").endswith(" installed"):
         return None
-    asked = f"{fields.get('Pre-Depends', '')},{fields.get('Depends', '')}"
-    # `a (>= 1) | b`: the first is the one that the distribution itself installs.
-    names = [item.split("|")[0].split("(")[0].split(":")[0].strip() for item in asked.split(",")]
+    listed = f"{fields.get('Pre-Depends', '')},{fields.get('Depends', '')}"
+    # `a (>= 1) | b`: the distribution installs the first.
+    names = [item.split("|")[0].split("(")[0].split(":")[0].strip() for item in listed.split(",")]
     return Package(fields["Package"], fields["Version"], is_installed, tuple(name for name in names if name))
 
 
@@ -158,7 +158,7 @@ def _publish(made: Path, root: Path) -> None:
     try:
         made.rename(root)
     except OSError:
-        # Another lab made the same at the same time; both are good.
+        # Another lab built the same root at the same time.
         if not root.is_dir():
             raise
 
@@ -181,7 +181,7 @@ def _lay(package: Package, root: Path, scratch: Path) -> None:
 def _copy(source: Path, names: Iterable[str], root: Path) -> None:
     for name in names:
         path, place = source / name, merged(name)
-        # A link from /lib to /usr/lib is made in the end, not copied from a machine that has it already.
+        # Links like /lib -> /usr/lib are created at the end, not copied.
         if name in _MERGED or _PRUNED.fullmatch(place) or (path.is_dir() and not path.is_symlink()):
             continue
         target = root / place
@@ -191,5 +191,5 @@ def _copy(source: Path, names: Iterable[str], root: Path) -> None:
 
 
 def merged(name: str) -> str:
-    """Say where a file of a package lies when /bin, /lib and their like are links into /usr."""
+    """Return the path of a package's file when /bin, /lib etc. are links into /usr."""
     return f"usr/{name}" if name.partition("/")[0] in _MERGED else name

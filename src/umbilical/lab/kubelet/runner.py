@@ -1,5 +1,5 @@
-"""Pods under the real kubelet: on the bootstrap node standalone, on the others registered; what that kubelet says of
-its pods, and the log files that it keeps of them.
+"""Pods under the real kubelet, standalone on the bootstrap node and registered on the others; and reading the status
+and logs of its pods.
 """
 
 import json
@@ -23,33 +23,33 @@ from umbilical.manifests.objects import CONFIG_DIRECTORY, bridge_conflist
 CNI_CONFIG_PATH: Final = f"{CONFIG_DIRECTORY}/10-lab.conflist"
 _RUNTIME: Final = "containerd://"
 _LINE: Final = re.compile(rb"\S+ (?:stdout|stderr) ([FP])(?: (.*))?", re.DOTALL)
-# Beyond the 128 signals' numbers a shell's habit: the code is 128 and the signal.
+# As in a shell: 128 plus the number of the signal.
 _SIGNALLED: Final = 128
 _HIGHEST_SIGNAL: Final = 64
 
 
 def parse_answer(answer: bytes) -> dict[str, Any]:
-    """Take the list of pods from an HTTP/1.0 answer. Raises NotYet: it is not whole, or no good one."""
+    """Parse the list of pods from an HTTP/1.0 answer. Raises NotYet: incomplete, or not status 200."""
     head, _, body = answer.partition(b"\r\n\r\n")
     status = head.split(b"\r\n")[0].decode(errors="replace")
     if status.split(" ")[1:2] != ["200"]:
-        raise NotYet(f"it answers {status!r}")
+        raise NotYet(f"it answered {status!r}")
     try:
         listed = json.loads(body)
     except ValueError as error:
-        raise NotYet(f"its answer is cut: {error}") from error
+        raise NotYet(f"its answer is truncated: {error}") from error
     if not isinstance(listed, dict):
-        raise NotYet("its answer is no list of pods")
+        raise NotYet("its answer is not a list of pods")
     return listed
 
 
 def read_pods(node: str, node_address: str, listed: Mapping[str, Any], pids: Mapping[str, int]) -> list[PodStatus]:
-    """Read a PodList; `pids` are those of running containers by id."""
+    """Read a PodList; `pids` maps ids of running containers to pids."""
     return [_pod_status(node, node_address, pod, pids) for pod in listed.get("items") or ()]
 
 
 def find_logs(logs: Path, namespace: str, pod: str, container: str) -> list[Path]:
-    """List a container's log files, oldest first, also those of pods of that name that are gone."""
+    """List a container's log files, oldest first, including those of deleted pods of that name."""
     files = [
         path
         for folder in logs.glob(f"{namespace}_*")
@@ -61,7 +61,7 @@ def find_logs(logs: Path, namespace: str, pod: str, container: str) -> list[Path
 
 
 def parse_log(content: bytes) -> str:
-    """Take the wrapping off: time, stream and whether the line ended there (CRI's log format)."""
+    """Remove time, stream and partial-line tag of the CRI log format."""
     return b"".join(_unwrapped(content.split(b"\n"))).decode(errors="replace")
 
 
@@ -73,7 +73,7 @@ def _unwrapped(lines: Iterable[bytes]) -> Iterable[bytes]:
 
 
 def _order(path: Path) -> tuple[int, bool, str]:
-    """`0.log.20260101-000000` was rotated away from `0.log`, and so is older."""
+    """Sort rotated files before the current: `0.log.20260101-000000` is older than `0.log`."""
     number = path.name.split(".")[0]
     return int(number) if number.isdecimal() else 0, path.name.endswith(".log"), path.name
 
@@ -117,22 +117,21 @@ PROCESS: Final = "kubelet"
 START_SECONDS: Final = 60.0
 LIST_SECONDS: Final = 20.0
 _IS_OPEN: Final = 'exec 3<>"/dev/tcp/127.0.0.1/$1"'
-# A Python for it would take ten times as long, and scenarios ask again and again.
+# bash starts ten times faster than Python, and scenarios poll often.
 _ASK_FOR_PODS: Final = _IS_OPEN + r"; printf 'GET /pods HTTP/1.0\r\nHost: localhost\r\n\r\n' >&3; timeout 5 cat <&3"
 
 
 class KubeletRunner:
-    """One containerd and one kubelet per node, started through the lab like any program."""
+    """One containerd and one kubelet per node, started like any program of the lab."""
 
     @property
     def kind(self) -> RunnerKind:
         return RunnerKind.KUBELET
 
     def start(self, lab: Lab, node: str, kubeconfig: str | None) -> None:
-        """Begin, or go on with another kubeconfig: containers outlive their kubelet.
+        """Start the kubelet, or restart it with another kubeconfig: containers keep running.
 
-        Raises LabError: something is missing (UMB840, UMB841), or a program of the node does not come up (UMB842,
-        UMB850).
+        Raises LabError: something is missing (UMB840, UMB841), or a program does not start (UMB842, UMB850).
         """
         check_needs(lab.state.binaries)
         node_runtime.stop_if_running(lab, node, PROCESS)
@@ -151,7 +150,7 @@ class KubeletRunner:
         return read_pods(node, address, _listed(lab, node), containerd.task_pids(lab, node))
 
     def signal(self, lab: Lab, node: str, pod: str, container: str, number: signal.Signals) -> None:
-        """Send a signal to the first process of a container. Raises LabError: UMB844, there is none."""
+        """Send a signal to the first process of a container. Raises LabError: UMB844, it does not run."""
         for found in self.pods(lab, node):
             if is_called(found.name, pod):
                 for one in found.containers:
@@ -159,7 +158,7 @@ class KubeletRunner:
                         lab.exec(node, ["sh", "-c", f"kill -{number.value} {one.pid}"]).check()
                         return
         why = f"no container {container} of a pod {pod} runs there"
-        raise LabError("UMB844", f"cannot send {number.name} on {node}", why, "look at: umbilical lab status")
+        raise LabError("UMB844", f"could not send {number.name} on {node}", why, "umbilical lab status")
 
     def logs(self, lab: Lab, node: str, pod: str, container: str) -> str:
         folder = lab.directory.node_root(node) / kubelet_config.LOGS_DIRECTORY.lstrip("/")
@@ -167,19 +166,19 @@ class KubeletRunner:
 
 
 def _write_configuration(lab: Lab, node: str, configuration: bytes) -> None:
-    # In the order of the node: the first gives the pod's main address.
+    # In the node's order: the first network gives the pod's main address.
     networks = lab.topology.node(node).pod_networks
     if networks:
         lab.write(node, CNI_CONFIG_PATH, bridge_conflist("lab", POD_BRIDGE, networks), 0o644)
     lab.write(node, kubelet_config.PATH, configuration, 0o644)
-    # The kubelet would make it with a mode that lets only root look inside; manifests are no secret in a lab.
+    # The kubelet would create it readable by root only; manifests in a lab are not secret.
     (lab.directory.node_root(node) / MANIFESTS.lstrip("/")).mkdir(parents=True, exist_ok=True)
 
 
 def _look_at_kubelet(lab: Lab, node: str) -> None:
     containerd.refuse_if_ended(lab, node, PROCESS)
     if lab.exec(node, ["bash", "-c", _IS_OPEN, "bash", str(kubelet_config.STATUS_PORT)]).exit_code != 0:
-        raise NotYet("its port for status is closed")
+        raise NotYet("its status port is closed")
 
 
 def _listed(lab: Lab, node: str) -> dict[str, Any]:

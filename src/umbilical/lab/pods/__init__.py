@@ -1,5 +1,5 @@
-"""PODS AS PROCESSES: what a kubelet does with a manifest, by processes with mounts and networks of their own.
+"""PODS AS PROCESSES: runs the pods of a manifest like a kubelet, as processes with their own mounts and networks.
 
-Pure are `spec`, `fields`, `manifest` and `status`: they read and decide. `container_init` is the program that becomes
-a container. `podrunner` beside this room is the daemon.
+`spec`, `fields`, `manifest` and `status` are pure. `container_init` is the program that becomes a container. The daemon
+is `podrunner`, beside this room.
 """

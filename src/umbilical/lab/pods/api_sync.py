@@ -1,8 +1,8 @@
-"""The API's side of a node: its pods run here, their status is told there, and those that are deleted are let go.
+"""Connects a node to the API: runs the pods bound to it, reports their status, and removes deleted pods.
 
-bound -> runs here, status told on every change -> deletion asked for -> stops here -> removed there
+bound -> runs here, status reported on every change -> deletion requested -> stops here -> deleted from the API
 
-Also what pods need of the API meanwhile: Secrets, ConfigMaps and tokens.
+Also gets Secrets, ConfigMaps and tokens for pods.
 """
 
 import asyncio
@@ -13,52 +13,51 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.cluster.client import ApiClient, make_client
-from umbilical.cluster.objects import CONFIG_MAP, POD, SECRET
-from umbilical.cluster.objects import Kind as ApiKind
-from umbilical.fault import ApiRefused, ClusterError, PodError, Waiting
+from umbilical.cluster.objects import CONFIG_MAP, POD, SECRET, ApiKind
+from umbilical.fault import ApiRefused, ClusterError, PodError, PodWaiting
 from umbilical.lab.pods.fields import Fields
 from umbilical.lab.pods.manifest import pod as read_pod
-from umbilical.lab.pods.node import GRACE_CAP_SECONDS, Changed, Node, Sources
+from umbilical.lab.pods.node import GRACE_CAP_SECONDS, Changed, RunnerNode, Sources
 from umbilical.lab.pods.node_keeper import NodeKeeper, by_type, this_machine
 from umbilical.lab.pods.pod_table import PodTable, PodWorker
-from umbilical.lab.pods.spec import Kind, Pod
+from umbilical.lab.pods.spec import LabPod, SourceKind
 from umbilical.lab.pods.static_pods import values
 from umbilical.lab.pods.status import PodRecord, api_status, phase
 
 log: Final = logging.getLogger(__name__)
 
-_KINDS: Final[Mapping[Kind, ApiKind]] = {Kind.SECRET: SECRET, Kind.CONFIG_MAP: CONFIG_MAP}
+_KINDS: Final[Mapping[SourceKind, ApiKind]] = {SourceKind.SECRET: SECRET, SourceKind.CONFIG_MAP: CONFIG_MAP}
 
 
 class ApiObjects:
-    """Fulfils `Sources`."""
+    """Implements `Sources`."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
 
-    async def values(self, kind: Kind, namespace: str, name: str) -> Mapping[str, bytes] | None:
-        found = await self._ask("GET", _KINDS[kind].path(namespace, name), None)
+    async def values(self, kind: SourceKind, namespace: str, name: str) -> Mapping[str, bytes] | None:
+        found = await self._request("GET", _KINDS[kind].path(namespace, name), None)
         return None if found is None else values(kind, Fields(found, kind.value))
 
-    async def token(self, pod: Pod, audience: str, lifetime_seconds: int) -> str | None:
+    async def token(self, pod: LabPod, audience: str, lifetime_seconds: int) -> str | None:
         path = f"/api/v1/namespaces/{pod.namespace}/serviceaccounts/{pod.service_account}/token"
-        answer = await self._ask("POST", path, token_request(pod, audience, lifetime_seconds))
+        answer = await self._request("POST", path, token_request(pod, audience, lifetime_seconds))
         return None if answer is None else str(answer.get("status", {}).get("token", "")) or None
 
-    async def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any] | None:
+    async def _request(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any] | None:
         try:
             return await self._client.request(method, path, body=body)
         except ApiRefused as refusal:
             if refusal.status == 404:
                 return None
-            # 403, too: the node authorizer lets a node read what its pods need, a moment after it learnt of them.
+            # Also 403: the node authorizer learns of a new pod a moment later.
             raise _later(refusal) from refusal
         except ClusterError as error:
             raise _later(error) from error
 
 
-def token_request(pod: Pod, audience: str, lifetime_seconds: int) -> dict[str, Any]:
-    """Ask for a token that is worth nothing once the pod is gone."""
+def token_request(pod: LabPod, audience: str, lifetime_seconds: int) -> dict[str, Any]:
+    """Return a TokenRequest bound to the pod: the token is invalid once the pod is gone."""
     return {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
@@ -70,8 +69,8 @@ def token_request(pod: Pod, audience: str, lifetime_seconds: int) -> dict[str, A
     }
 
 
-def _later(error: ClusterError) -> Waiting:
-    return Waiting("UMB834", error.what, error.why, error.remedy, "ContainerCreating")
+def _later(error: ClusterError) -> PodWaiting:
+    return PodWaiting("UMB834", error.what, error.why, error.remedy, "ContainerCreating")
 
 
 PODS: Final = "/api/v1/pods"
@@ -81,7 +80,7 @@ RETRY_CAP_SECONDS: Final = 5.0
 
 
 class PodWatch:
-    """`pods` is what the API said last, by uid; while it says nothing, that stays."""
+    """`pods` is the last known state by uid; it stays while the API is unreachable."""
 
     def __init__(self, client: ApiClient, node: str, changed: Changed) -> None:
         self._client = client
@@ -104,7 +103,7 @@ class PodWatch:
             pause = min(pause * 2, RETRY_CAP_SECONDS)
 
     def keep(self, pod: dict[str, Any]) -> None:
-        """Take in a newer version that came as the answer to a change of ours."""
+        """Store a newer version, returned by a write of ours."""
         uid = _uid(pod)
         if uid in self.pods:
             self.pods[uid] = pod
@@ -138,32 +137,32 @@ def _uid(pod: dict[str, Any]) -> str:
 
 
 SOURCE: Final = "api"
-# Changes come in bursts; the API is told of the last one.
+# Changes come in bursts; only the last state is reported.
 GATHER_SECONDS: Final = 0.1
-# Something that failed (a conflict, an API that restarts) is tried again after this.
+# Pause before a failed request is retried.
 AGAIN_SECONDS: Final = 1.0
-# Several nodes on one machine; the API's own limits are far away.
+# For several nodes on one machine; far below the API's own limits.
 REQUESTS_PER_SECOND: Final = 50.0
 FINISHED: Final = ("Succeeded", "Failed")
-MakeWorker = Callable[[Pod, Sources], PodWorker]
+MakeWorker = Callable[[LabPod, Sources], PodWorker]
 
 
 class ApiSync:
-    def __init__(self, node: Node, kubeconfig: Path, table: PodTable, make_worker: MakeWorker) -> None:
+    def __init__(self, node: RunnerNode, kubeconfig: Path, table: PodTable, make_worker: MakeWorker) -> None:
         self._node, self._kubeconfig = node, kubeconfig
         self._table, self._make_worker = table, make_worker
         self.changed = asyncio.Event()
-        """To be set when a pod of the table changed."""
-        self._told: dict[str, dict[str, Any]] = {}
+        """Set it when a pod of the table changes."""
+        self._reported: dict[str, dict[str, Any]] = {}
         self._refused: set[str] = set()
 
     async def run(self) -> None:
-        """Keep both sides in step until cancelled."""
+        """Keep node and API in sync until cancelled."""
         async with await self._connect() as client, asyncio.TaskGroup() as group:
             watch = PodWatch(client, self._node.name, self.changed.set)
             group.create_task(NodeKeeper(self._node, client, this_machine()).run())
             group.create_task(watch.run())
-            group.create_task(self._keep_in_step(client, watch))
+            group.create_task(self._keep_in_sync(client, watch))
 
     async def _connect(self) -> ApiClient:
         while True:
@@ -175,16 +174,16 @@ class ApiSync:
                     user_agent="umbilical-podrunner",
                 )
             except ClusterError as error:
-                # It may be written later than this program is started.
+                # The kubeconfig may be written after this program starts.
                 log.warning("%s", error.brief)
                 await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _keep_in_step(self, client: ApiClient, watch: PodWatch) -> None:
+    async def _keep_in_sync(self, client: ApiClient, watch: PodWatch) -> None:
         sources = ApiObjects(client)
         while True:
             self.changed.clear()
             self._run_pods(watch.pods, sources)
-            is_done = await self._tell_all(client, watch)
+            is_done = await self._report_all(client, watch)
             try:
                 async with asyncio.timeout(None if is_done else AGAIN_SECONDS):
                     await self.changed.wait()
@@ -193,7 +192,7 @@ class ApiSync:
             await asyncio.sleep(GATHER_SECONDS)
 
     def _run_pods(self, pods: dict[str, dict[str, Any]], sources: Sources) -> None:
-        wanted: dict[str, Pod] = {}
+        wanted: dict[str, LabPod] = {}
         for uid, found in pods.items():
             grace = deletion_grace(found)
             if grace is not None:
@@ -202,9 +201,9 @@ class ApiSync:
                 pod = self._read(uid, found)
                 wanted |= {} if pod is None else {uid: pod}
         self._table.want(SOURCE, wanted, lambda pod: self._make_worker(pod, sources))
-        self._told = {uid: told for uid, told in self._told.items() if uid in pods}
+        self._reported = {uid: status for uid, status in self._reported.items() if uid in pods}
 
-    def _read(self, uid: str, found: dict[str, Any]) -> Pod | None:
+    def _read(self, uid: str, found: dict[str, Any]) -> LabPod | None:
         try:
             return read_pod(found)
         except PodError as error:
@@ -213,14 +212,14 @@ class ApiSync:
                 log.warning("%s", error.brief)
             return None
 
-    async def _tell_all(self, client: ApiClient, watch: PodWatch) -> bool:
-        """Tell the API what changed; return False if something has to be tried again."""
+    async def _report_all(self, client: ApiClient, watch: PodWatch) -> bool:
+        """Report changes to the API; return False if something must be retried."""
         is_done = True
         for uid, found in list(watch.pods.items()):
             try:
-                await self._tell(client, watch, uid, found)
+                await self._report(client, watch, uid, found)
             except ApiRefused as refusal:
-                # 404: gone meanwhile. 409: changed meanwhile. The watch brings both, and then it is tried again.
+                # 404: deleted meanwhile. 409: changed meanwhile. The watch reports both, and then we retry.
                 is_done = refusal.status == 404 and is_done
                 if refusal.status not in (404, 409):
                     log.warning("status: %s", refusal.brief)
@@ -229,22 +228,22 @@ class ApiSync:
                 return False
         return is_done
 
-    async def _tell(self, client: ApiClient, watch: PodWatch, uid: str, found: dict[str, Any]) -> None:
+    async def _report(self, client: ApiClient, watch: PodWatch, uid: str, found: dict[str, Any]) -> None:
         record = self._table.record(uid)
         if record is None:
             if deletion_grace(found) is not None:
                 await client.request("DELETE", _path(found), body=_removal(uid))
             return
         essence = api_status(record, {}, 0.0)
-        if self._told.get(uid) == essence and not contradicts(status_of(found), record):
+        if self._reported.get(uid) == essence and not contradicts(status_of(found), record):
             return
         status = api_status(record, status_of(found), time.time())
         watch.keep(await client.request("PUT", f"{_path(found)}/status", body={**found, "status": status}))
-        self._told[uid] = essence
+        self._reported[uid] = essence
 
 
 def deletion_grace(found: dict[str, Any]) -> float | None:
-    """Return how many seconds a pod has left to end; None if nobody asked for its deletion."""
+    """Return the grace period of a deleted pod in seconds; None if it is not being deleted."""
     metadata = found.get("metadata") or {}
     if not metadata.get("deletionTimestamp"):
         return None
@@ -253,7 +252,7 @@ def deletion_grace(found: dict[str, Any]) -> float | None:
 
 
 def contradicts(status: dict[str, Any], record: PodRecord) -> bool:
-    """Tell whether somebody else wrote what is not true: the controller-manager does when a node falls silent."""
+    """Return whether the status in the API is wrong: the controller-manager changes it when a node is silent."""
     ready = by_type(status.get("conditions")).get("Ready", {}).get("status")
     is_over = phase(record) in FINISHED
     return status.get("phase") != phase(record) or (ready == "True") != (record.is_ready and not is_over)

@@ -1,7 +1,7 @@
-"""The program that becomes a container: namespaces, root, identity, then the container's own command in its place.
+"""The program that becomes a container: sets up namespaces, root and identity, then execs the container's command.
 
-Standard input is the plan; the socket in the first argument takes the new mount namespace, and then why there was no
-exec; a successful one closes it. Standard output and error are the container's log already.
+Standard input is the plan. The first argument is the descriptor of a socket: it gets the new mount namespace, then the
+error if there is no exec; a successful exec closes it. Standard output and error are the container's log.
 """
 
 import os
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from umbilical.host import namespaces
-from umbilical.lab.pods.container_plan import ContainerPlan, Part, Piece, from_json, is_mapped, may_set_groups
+from umbilical.lab.pods.container_plan import ContainerPlan, Piece, PieceKind, from_json, is_mapped, may_set_groups
 
 MAX_LINKS: Final = 40
 MAX_COMPLAINT: Final = 2000
 NOT_STARTED: Final = 125
-"""Of Docker's: the container was not started. Nobody reads it; the reason comes by the descriptor."""
+"""Docker's exit code for a container that did not start. The reason is sent over the socket."""
 
 
 def main() -> None:
@@ -33,61 +33,63 @@ def main() -> None:
 
 
 def become(plan: ContainerPlan, parent: int, channel: socket.socket) -> None:
-    """Return never, or raise what the kernel refused."""
-    namespaces.unshare(namespaces.Kind.MOUNT)
+    """Exec the container's command; raises what fails before."""
+    namespaces.unshare(namespaces.NamespaceKind.MOUNT)
     _hand_over_namespace(channel)
     namespaces.make_private()
     if plan.network is not None:
-        namespaces.enter(plan.network, namespaces.Kind.NETWORK)
+        namespaces.enter(plan.network, namespaces.NamespaceKind.NETWORK)
     if plan.hostname is not None:
-        namespaces.unshare(namespaces.Kind.UTS)
+        namespaces.unshare(namespaces.NamespaceKind.UTS)
         namespaces.set_hostname(plan.hostname)
     build_root(Path(plan.root), plan)
     namespaces.pivot_root(plan.root)
     os.chdir(plan.working_directory)
     _redirect_input()
     _take_identity(plan)
-    # Last, since a change of identity clears it. Whoever runs pods takes them along when it ends.
+    # Last, because a change of identity clears it. Containers must end with their runner.
     namespaces.die_with_parent(signal.SIGKILL)
     if os.getppid() != parent:
-        raise OSError("the runner ended meanwhile")
+        raise OSError("the runner exited meanwhile")
     _restore_signals()
     os.execvpe(plan.command[0], plan.command, plan.environment)
 
 
 def build_root(root: Path, plan: ContainerPlan) -> None:
-    namespaces.mount(plan.owner, root, "tmpfs", namespaces.Mount.NO_DEVICES | namespaces.Mount.NO_SUID, "mode=0755")
+    namespaces.mount(
+        plan.owner, root, "tmpfs", namespaces.MountFlag.NO_DEVICES | namespaces.MountFlag.NO_SUID, "mode=0755"
+    )
     for piece in plan.pieces:
         lay(root, piece)
     place_in(root, plan.working_directory).mkdir(parents=True, exist_ok=True)
     if plan.root_is_read_only:
-        # What is mounted in it stays as it is: volumes can be written to.
+        # Not recursive: volumes stay writable.
         namespaces.make_read_only(root, is_recursive=False)
 
 
 def lay(root: Path, piece: Piece) -> None:
     place = place_in(root, piece.target)
     match piece.part:
-        case Part.BIND:
+        case PieceKind.BIND:
             _bind(place, piece)
-        case Part.MEMORY:
+        case PieceKind.MEMORY:
             place.mkdir(parents=True, exist_ok=True)
-            flags = namespaces.Mount.NO_DEVICES | namespaces.Mount.NO_SUID
+            flags = namespaces.MountFlag.NO_DEVICES | namespaces.MountFlag.NO_SUID
             namespaces.mount("tmpfs", place, "tmpfs", flags, f"mode={piece.mode:o}")
-        case Part.DIRECTORY:
+        case PieceKind.DIRECTORY:
             place.mkdir(parents=True, exist_ok=True)
             place.chmod(piece.mode)
-        case Part.FILE:
+        case PieceKind.FILE:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(piece.source)
             place.chmod(piece.mode)
-        case Part.LINK:
+        case PieceKind.LINK:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(piece.source)
 
 
 def place_in(root: Path, path: str) -> Path:
-    """Follow a path inside the root, links included, without ever leaving it by one."""
+    """Resolve a path inside the root, with symlinks, without leaving the root."""
     todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
     place, links = root, 0
     while todo:
@@ -127,12 +129,12 @@ def _complain(channel: socket.socket, why: str) -> None:
     try:
         channel.send(why.encode()[:MAX_COMPLAINT])
     except OSError:
-        # Nobody listens: the runner is gone.
+        # The runner is gone.
         return
 
 
 def _hand_over_namespace(channel: socket.socket) -> None:
-    """Whoever holds it finds every process of this container, later on, and no other's."""
+    """Send our mount namespace: it identifies every process of this container."""
     descriptor = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     try:
         socket.send_fds(channel, [b"mount namespace"], [descriptor])
@@ -147,7 +149,7 @@ def _redirect_input() -> None:
 
 
 def _take_identity(plan: ContainerPlan) -> None:
-    # The kernel knows the names of the capabilities that it has; a newer manifest may ask for more.
+    # Skip capabilities that this kernel does not have.
     kept = [name for name in plan.capabilities if name in namespaces.CAPABILITIES]
     if is_mapped("uid", plan.user) and is_mapped("gid", plan.group):
         groups = [group for group in plan.groups if is_mapped("gid", group)]
@@ -159,7 +161,7 @@ def _take_identity(plan: ContainerPlan) -> None:
 
 
 def _restore_signals() -> None:
-    """Python ignores these, and what is ignored stays so across exec."""
+    """Reset the signals that Python ignores: exec would keep them ignored."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
 

@@ -1,7 +1,7 @@
-"""All that `container_init` is told: what the container's file system is made of, who it runs as, what it runs.
+"""The input of `container_init`: file system, user and command of a container.
 
-Made by the runner, handed over as JSON on standard input: variables may hold secrets, and arguments are for all to see.
-Also which users exist here, which both sides ask.
+Passed as JSON on standard input: variables may hold secrets, and every user can read arguments. Also which users are
+mapped here, for both sides.
 """
 
 import json
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 
-class Part(Enum):
-    """What can be laid into a root."""
+class PieceKind(Enum):
+    """Kinds of entries in a container's root."""
 
     BIND = "bind"
     MEMORY = "memory"
@@ -24,29 +24,29 @@ class Part(Enum):
 
 @dataclass(frozen=True)
 class Piece:
-    part: Part
+    part: PieceKind
     target: str
-    """In the container."""
+    """Path in the container."""
     source: str = ""
-    """BIND: a path on the node. FILE: the text. LINK: where it leads."""
+    """BIND: path on the node. FILE: content. LINK: target."""
     mode: int = 0o755
     is_read_only: bool = False
     is_optional: bool = False
-    """A source that is not there is passed over."""
+    """Skip a missing source."""
 
 
 @dataclass(frozen=True)
 class ContainerPlan:
     root: str
-    """An empty directory of the node; what is mounted on it is seen by the container alone."""
+    """An empty directory of the node; mounts on it are visible in the container only."""
     owner: str
-    """Whoever runs it, as the name of the root's mount: by that a later runner knows what an earlier one left."""
+    """Source name of the root's mount, by which a later runner finds leftovers of an earlier one."""
     pieces: tuple[Piece, ...]
     command: tuple[str, ...]
     working_directory: str = "/"
     environment: dict[str, str] = field(default_factory=dict)
     network: str | None = None
-    """The file of a network namespace; None: the node's."""
+    """File of a network namespace; None: the node's."""
     hostname: str | None = None
     """None: the node's."""
     root_is_read_only: bool = False
@@ -62,13 +62,13 @@ class ContainerPlan:
 
 def from_json(content: bytes) -> ContainerPlan:
     fields: dict[str, Any] = json.loads(content)
-    pieces = tuple(Piece(**{**piece, "part": Part(piece["part"])}) for piece in fields.pop("pieces"))
+    pieces = tuple(Piece(**{**piece, "part": PieceKind(piece["part"])}) for piece in fields.pop("pieces"))
     tuples: dict[str, Any] = {key: tuple(fields.pop(key)) for key in ("command", "groups", "capabilities")}
     return ContainerPlan(pieces=pieces, **tuples, **fields)
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, Part):
+    if isinstance(value, PieceKind):
         return value.value
     raise TypeError(type(value).__name__)
 
@@ -77,7 +77,7 @@ MAPS: Final = Path("/proc/self")
 
 
 def is_mapped(kind: str, number: int, maps: Path = MAPS) -> bool:
-    """Tell whether a user (`uid`) or group (`gid`) has a counterpart outside, without which nobody can become it."""
+    """Return whether a user (`uid`) or group (`gid`) is mapped in this user namespace, so that a process can use it."""
     for line in (maps / f"{kind}_map").read_text().splitlines():
         first, _, count = (int(text) for text in line.split())
         if first <= number < first + count:
@@ -86,5 +86,5 @@ def is_mapped(kind: str, number: int, maps: Path = MAPS) -> bool:
 
 
 def may_set_groups(maps: Path = MAPS) -> bool:
-    """Without root nobody may drop groups: a file could be closed to one of them."""
+    """Return whether setgroups(2) is allowed; it is not in a user namespace without root."""
     return (maps / "setgroups").read_text().strip() == "allow"

@@ -1,4 +1,4 @@
-"""One container for as long as its pod lives: start, probes, the end of a run, last words, back-off, the next run."""
+"""Runs one container during the life of its pod: start, probes, exit, termination message, back-off, restart."""
 
 import asyncio
 import logging
@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
-from umbilical.fault import PodError, Waiting
+from umbilical.fault import PodError, PodWaiting
 from umbilical.lab.pods.container_plan import is_mapped
 from umbilical.lab.pods.node import BACK_OFF_SECONDS, Changed
-from umbilical.lab.pods.probes import Answer, Target, Verdict, ask
+from umbilical.lab.pods.pod_context import PodContext
+from umbilical.lab.pods.probes import PodProbeResult, PodProbeTarget, PodProbeVerdict, run_probe
 from umbilical.lab.pods.process import ContainerProcess, launch
-from umbilical.lab.pods.spec import Container, Probe, RestartPolicy
+from umbilical.lab.pods.spec import Container, PodProbe, RestartPolicy
 from umbilical.lab.pods.status import CRASH_LOOP, ContainerRecord, Ended, Idle, Running
-from umbilical.lab.pods.surroundings import Surroundings
 
-# The kubelet's: 4096 bytes of the file; of a log 2048 bytes or 80 lines.
+# The kubelet's limits: 4096 bytes of the file; 2048 bytes or 80 lines of a log.
 MAX_MESSAGE: Final = 4096
 MAX_FROM_LOG: Final = 2048
 MAX_LINES: Final = 80
@@ -47,9 +47,9 @@ def _tail(path: Path, limit: int) -> str:
 
 
 CAP_FACTOR: Final = 30
-"""Of the first: 300 s."""
+"""Maximum pause, as a multiple of the first: 300 s."""
 CALM_FACTOR: Final = 2
-"""Of the cap: whoever ran that long begins anew."""
+"""A run of this multiple of the maximum pause resets the back-off."""
 
 
 class BackOff:
@@ -59,7 +59,7 @@ class BackOff:
         self._next = 0.0
 
     def ended_after(self, seconds: float) -> float:
-        """Take note of an end after so long a run; return how long to wait."""
+        """Record the end of a run of this length; return the pause before the next."""
         if seconds >= CALM_FACTOR * self._cap:
             self._next = 0.0
         wait = self._next
@@ -69,23 +69,21 @@ class BackOff:
 
 log: Final = logging.getLogger(__name__)
 
-# How often a container that misses something (an image, a key of a Secret) is tried again.
+# Retry interval while something is missing: an image, a key of a Secret.
 RETRY_SECONDS: Final = 1.0
 
 
 class ContainerWorker:
-    def __init__(
-        self, container: Container, record: ContainerRecord, surroundings: Surroundings, changed: Changed
-    ) -> None:
-        self._container, self._record, self._around = container, record, surroundings
+    def __init__(self, container: Container, record: ContainerRecord, context: PodContext, changed: Changed) -> None:
+        self._container, self._record, self._context = container, record, context
         self._changed = changed
-        self._back_off = BackOff(surroundings.node.back_off_seconds)
-        self._title = f"{surroundings.pod.title} {container.name}"
+        self._back_off = BackOff(context.node.back_off_seconds)
+        self._title = f"{context.pod.title} {container.name}"
         self._environment: dict[str, str] = {}
-        self._is_user_told = False
+        self._is_user_logged = False
 
     async def run(self, policy: RestartPolicy) -> int:
-        """Run until the policy knows no next time; return the last exit code. Cancelling stops it in order."""
+        """Run until the policy allows no restart; return the last exit code. Cancelling stops it in order."""
         while True:
             ended = await self._run_once()
             if policy is RestartPolicy.NEVER or (policy is RestartPolicy.ON_FAILURE and ended.exit_code == 0):
@@ -99,54 +97,56 @@ class ContainerWorker:
         process = await self._start()
         since = time.time()
         self._note(state=Running(since), pid=process.pid)
-        log.info("%s: runs as process %d", self._title, process.pid)
+        log.info("%s: started, pid %d", self._title, process.pid)
         try:
             async with asyncio.TaskGroup() as group:
                 probing = group.create_task(self._probe(process))
                 code = await process.ended()
                 probing.cancel()
         finally:
-            # Also after a good end: what the first process left behind goes with it.
-            await process.stop(self._around.grace_seconds)
+            # Also after a normal exit: stop what the first process left behind.
+            await process.stop(self._context.grace_seconds)
             self._note(pid=None, is_ready=False, is_started=False)
-        log.info("%s: ended with %d", self._title, code)
-        return Ended(code, since, time.time(), self._last_words(code))
+        log.info("%s: exited with %d", self._title, code)
+        return Ended(code, since, time.time(), self._termination_message(code))
 
     async def _start(self) -> ContainerProcess:
         while True:
             try:
-                plan = await self._around.plan(self._container)
+                plan = await self._context.plan(self._container)
                 self._environment = plan.environment
-                self._tell_user(plan.user)
+                self._log_user(plan.user)
                 return await launch(plan, self._make_files())
-            except Waiting as waiting:
-                self._tell_trouble(waiting.reason, waiting)
+            except PodWaiting as waiting:
+                self._report_trouble(waiting.reason, waiting)
                 await asyncio.sleep(RETRY_SECONDS)
             except PodError as error:
-                self._tell_trouble("RunContainerError", error)
+                self._report_trouble("RunContainerError", error)
                 await asyncio.sleep(max(RETRY_SECONDS, self._back_off.ended_after(0.0)))
 
-    def _tell_user(self, user: int) -> None:
-        if not self._is_user_told and not is_mapped("uid", user):
-            log.info("%s: runs as root instead of user %d, whom a lab without root does not have", self._title, user)
-        self._is_user_told = True
+    def _log_user(self, user: int) -> None:
+        if not self._is_user_logged and not is_mapped("uid", user):
+            log.info(
+                "%s: runs as root instead of user %d, which is not mapped in a lab without root", self._title, user
+            )
+        self._is_user_logged = True
 
     def _make_files(self) -> Path:
-        """Make the file for last words empty; return the log of the run that begins."""
-        words = self._around.termination_log(self._container)
-        words.parent.mkdir(parents=True, exist_ok=True)
-        words.write_bytes(b"")
-        # Whoever the container runs as may say why it ends.
-        words.chmod(0o666)
+        """Create an empty file for the termination message; return the log file of the new run."""
+        message = self._context.termination_log(self._container)
+        message.parent.mkdir(parents=True, exist_ok=True)
+        message.write_bytes(b"")
+        # Any user of the container may write it.
+        message.chmod(0o666)
         path = self._log()
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def _log(self) -> Path:
-        return self._around.log(self._container, self._record.restarts)
+        return self._context.log(self._container, self._record.restarts)
 
-    def _last_words(self, code: int) -> str:
-        file = self._around.termination_log(self._container)
+    def _termination_message(self, code: int) -> str:
+        file = self._context.termination_log(self._container)
         return termination_message(file, self._log(), code, falls_back_to_log=self._container.log_ends_message)
 
     async def _pause(self, seconds: float) -> None:
@@ -157,7 +157,7 @@ class ContainerWorker:
             await asyncio.sleep(seconds)
 
     async def _probe(self, process: ContainerProcess) -> None:
-        """Ask the container's probes until cancelled."""
+        """Run the container's probes until cancelled."""
         target = self._target(process)
         if self._container.startup is not None and not await self._has_started(self._container.startup, target):
             await self._end(process, "startup")
@@ -169,37 +169,37 @@ class ContainerWorker:
             if self._container.readiness is not None:
                 group.create_task(self._watch_readiness(self._container.readiness, target))
 
-    async def _has_started(self, probe: Probe, target: Target) -> bool:
+    async def _has_started(self, probe: PodProbe, target: PodProbeTarget) -> bool:
         async for verdict, _ in verdicts(probe, target):
             if verdict is not None:
                 return verdict
         return False
 
-    async def _watch_liveness(self, probe: Probe, target: Target, process: ContainerProcess) -> None:
+    async def _watch_liveness(self, probe: PodProbe, target: PodProbeTarget, process: ContainerProcess) -> None:
         async for verdict, answer in verdicts(probe, target):
             if verdict is False:
                 log.warning("%s: liveness probe failed: %s", self._title, answer.text)
                 await self._end(process, "liveness")
                 return
 
-    async def _watch_readiness(self, probe: Probe, target: Target) -> None:
+    async def _watch_readiness(self, probe: PodProbe, target: PodProbeTarget) -> None:
         async for verdict, _ in verdicts(probe, target):
             if (verdict is True) != self._record.is_ready:
-                log.info("%s: is %s", self._title, "ready" if verdict else "not ready any more")
+                log.info("%s: is %s", self._title, "ready" if verdict else "not ready")
                 self._note(is_ready=verdict is True)
 
     async def _end(self, process: ContainerProcess, probe: str) -> None:
-        log.warning("%s: failed its %s probe, will be restarted", self._title, probe)
-        await process.stop(self._around.grace_seconds)
+        log.warning("%s: %s probe failed too often; restarting", self._title, probe)
+        await process.stop(self._context.grace_seconds)
 
-    def _target(self, process: ContainerProcess) -> Target:
-        around = self._around
-        address = around.addresses[0] if around.addresses else around.node.address
-        # The container's root and network are not the node's; its user is root's choice, so probes run as root.
+    def _target(self, process: ContainerProcess) -> PodProbeTarget:
+        context = self._context
+        address = context.addresses[0] if context.addresses else context.node.address
+        # Exec probes run in the container's namespaces, as root.
         enter = ("nsenter", f"--target={process.pid}", "--mount", "--uts", "--net", "--root", "--wd", "--")
-        return Target(address, dict(self._container.ports), enter, self._environment)
+        return PodProbeTarget(address, dict(self._container.ports), enter, self._environment)
 
-    def _tell_trouble(self, reason: str, error: PodError) -> None:
+    def _report_trouble(self, reason: str, error: PodError) -> None:
         state = Idle(reason, f"{error.what}: {error.why}")
         if state != self._record.state:
             log.warning("%s: %s", self._title, error.brief)
@@ -211,12 +211,12 @@ class ContainerWorker:
         self._changed()
 
 
-async def verdicts(probe: Probe, target: Target) -> AsyncIterator[tuple[bool | None, Answer]]:
-    """Ask for ever, at the probe's pace; yield the verdict after each answer."""
-    verdict = Verdict(probe.success_threshold, probe.failure_threshold)
+async def verdicts(probe: PodProbe, target: PodProbeTarget) -> AsyncIterator[tuple[bool | None, PodProbeResult]]:
+    """Probe forever at the probe's period; yield the verdict after each result."""
+    verdict = PodProbeVerdict(probe.success_threshold, probe.failure_threshold)
     await asyncio.sleep(probe.initial_delay_seconds)
     while True:
         begun = time.monotonic()
-        answer = await ask(probe, target)
+        answer = await run_probe(probe, target)
         yield verdict.saw(answer.is_good), answer
         await asyncio.sleep(max(0.0, probe.period_seconds - (time.monotonic() - begun)))

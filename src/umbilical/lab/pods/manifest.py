@@ -1,7 +1,7 @@
-"""From the plain object of a manifest to a `Pod` with its containers and volumes.
+"""Converts the object of a manifest to a `LabPod` with its containers and volumes.
 
-What the process runner cannot give is refused by name; fields that change nothing here (resources, priorities,
-tolerations, seccomp) are passed over.
+Fields that the process runner does not support are refused by name; fields without effect here (resources, priorities,
+tolerations, seccomp) are ignored.
 """
 
 import posixpath
@@ -15,6 +15,7 @@ from umbilical.lab.pods.spec import (
     AllOf,
     Container,
     EmptyDirectory,
+    EnvironmentVariable,
     Execute,
     FieldFile,
     FieldOf,
@@ -23,18 +24,17 @@ from umbilical.lab.pods.spec import (
     Item,
     KeyOf,
     KeysOf,
-    Kind,
-    Mount,
+    LabPod,
     PathType,
-    Payload,
-    Pod,
-    Probe,
+    PodProbe,
+    ProjectedFiles,
     RestartPolicy,
     Security,
+    ServiceAccountToken,
+    SourceKind,
     TcpSocket,
-    Token,
-    Variable,
     Volume,
+    VolumeMount,
 )
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -52,7 +52,7 @@ def names_are_unique(parent: Fields, key: str, names: Sequence[str]) -> None:
 def _container(fields: Fields, pod_security: Fields | None) -> Container:
     for key in ("restartPolicy", "lifecycle"):
         if key in fields:
-            raise fields.wrong(key, "the process runner has no such thing")
+            raise fields.wrong(key, "the process runner does not support it")
     return Container(
         name=fields.name("name"),
         image=fields.text("image"),
@@ -75,16 +75,16 @@ def _container(fields: Fields, pod_security: Fields | None) -> Container:
     )
 
 
-def _variable(fields: Fields) -> Variable:
+def _variable(fields: Fields) -> EnvironmentVariable:
     name = fields.text("name")
     if not name or "=" in name:
-        raise fields.wrong("name", f"{name!r} is no name of a variable")
+        raise fields.wrong("name", f"{name!r} is not a valid variable name")
     source = fields.child("valueFrom")
-    return Variable(name, fields.text("value", "") if source is None else _value_from(source))
+    return EnvironmentVariable(name, fields.text("value", "") if source is None else _value_from(source))
 
 
 def _value_from(source: Fields) -> KeyOf | FieldOf:
-    for key, kind in (("secretKeyRef", Kind.SECRET), ("configMapKeyRef", Kind.CONFIG_MAP)):
+    for key, kind in (("secretKeyRef", SourceKind.SECRET), ("configMapKeyRef", SourceKind.CONFIG_MAP)):
         if (fields := source.child(key)) is not None:
             return KeyOf(kind, fields.name("name"), fields.text("key"), fields.flag("optional"))
     if (fields := source.child("fieldRef")) is not None:
@@ -94,7 +94,7 @@ def _value_from(source: Fields) -> KeyOf | FieldOf:
 
 def _variables_from(fields: Fields) -> AllOf:
     prefix = fields.text("prefix", "")
-    for key, kind in (("secretRef", Kind.SECRET), ("configMapRef", Kind.CONFIG_MAP)):
+    for key, kind in (("secretRef", SourceKind.SECRET), ("configMapRef", SourceKind.CONFIG_MAP)):
         if (source := fields.child(key)) is not None:
             return AllOf(kind, source.name("name"), prefix, source.flag("optional"))
     raise _unsupported(fields, "variables")
@@ -103,21 +103,21 @@ def _variables_from(fields: Fields) -> AllOf:
 def _unsupported(fields: Fields, noun: str) -> PodError:
     return PodError(
         "UMB831",
-        f"{fields.path} cannot be used",
-        f"the process runner takes {noun} from Secrets, ConfigMaps and the pod's own fields only",
-        "write the value into the manifest, or run it under the real kubelet: lab up --runner kubelet",
+        f"the pod runner rejected {fields.path}",
+        f"the process runner supports {noun} from Secrets, ConfigMaps and the pod's own fields only",
+        "write the value into the manifest, or use the real kubelet: umbilical lab up --runner kubelet",
     )
 
 
-def _mounts(fields: Fields) -> tuple[Mount, ...]:
+def _mounts(fields: Fields) -> tuple[VolumeMount, ...]:
     found = []
     for each in fields.children("volumeMounts"):
         if "subPathExpr" in each:
-            raise each.wrong("subPathExpr", "the process runner has no such thing")
+            raise each.wrong("subPathExpr", "the process runner does not support it")
         below = each.text("subPath", "")
         if below and (below.startswith("/") or ".." in below.split("/")):
             raise each.wrong("subPath", f"{below!r} leads out of the volume")
-        found.append(Mount(each.text("name"), _absolute(each, "mountPath"), each.flag("readOnly"), below))
+        found.append(VolumeMount(each.text("name"), _absolute(each, "mountPath"), each.flag("readOnly"), below))
     names_are_unique(fields, "volumeMounts", [mount.path for mount in found])
     return tuple(found)
 
@@ -125,13 +125,13 @@ def _mounts(fields: Fields) -> tuple[Mount, ...]:
 def _absolute(fields: Fields, key: str, default: str | None = None) -> str:
     path = fields.text(key, default) or (default or "")
     if not path.startswith("/") or ".." in path.split("/"):
-        raise fields.wrong(key, f"{path!r} is no absolute path")
-    # Two leading slashes survive normpath, by a rule of POSIX that nobody means here.
+        raise fields.wrong(key, f"{path!r} is not an absolute path")
+    # normpath keeps two leading slashes, a POSIX rule.
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
 def _security(pod: Fields | None, own: Fields | None) -> Security:
-    """The container's word counts before the pod's, field by field."""
+    """Merge field by field; the container's value has precedence over the pod's."""
     layers = [fields for fields in (own, pod) if fields is not None]
     user, group = (
         next((fields.optional_number(key) for fields in layers if key in fields), None)
@@ -153,10 +153,10 @@ def _security(pod: Fields | None, own: Fields | None) -> Security:
     )
 
 
-def _probe(fields: Fields | None) -> Probe | None:
+def _probe(fields: Fields | None) -> PodProbe | None:
     if fields is None:
         return None
-    return Probe(
+    return PodProbe(
         action=_action(fields),
         initial_delay_seconds=fields.number("initialDelaySeconds", 0),
         period_seconds=fields.number("periodSeconds", 10) or 10,
@@ -179,20 +179,20 @@ def _action(fields: Fields) -> HttpGet | TcpSocket | Execute:
         return TcpSocket(_port(action), action.text("host", "") or None)
     if (action := fields.child("exec")) is not None:
         return Execute(action.texts("command"))
-    raise fields.wrong("httpGet", "the process runner knows probes by httpGet, tcpSocket and exec")
+    raise fields.wrong("httpGet", "the process runner supports httpGet, tcpSocket and exec")
 
 
 def _request_path(fields: Fields) -> str:
     path = fields.text("path", "/") or "/"
     if not path.isascii() or not path.isprintable() or " " in path:
-        raise fields.wrong("path", f"{path!r} is no path of a URL")
+        raise fields.wrong("path", f"{path!r} is not a valid URL path")
     return path if path.startswith("/") else f"/{path}"
 
 
 def _header(fields: Fields) -> tuple[str, str]:
     name, value = fields.text("name"), fields.text("value", "")
     if not _TOKEN.fullmatch(name) or not value.isprintable() or not value.isascii():
-        raise fields.wrong("name", f"{name!r} with its value is no HTTP header")
+        raise fields.wrong("name", f"{name!r} with its value is not a valid HTTP header")
     return name, value
 
 
@@ -205,7 +205,7 @@ def _port(fields: Fields) -> int | str:
 def _port_number(fields: Fields, key: str) -> int:
     number = fields.number(key, 0, 0, 65535)
     if not number:
-        raise fields.wrong(key, "a port from 1 to 65535 is needed here")
+        raise fields.wrong(key, "must be a port from 1 to 65535")
     return number
 
 
@@ -224,45 +224,45 @@ def _volume(fields: Fields) -> Volume:
     for key, read in _READERS.items():
         if (source := fields.child(key)) is not None:
             return Volume(name, read(source))
-    raise fields.wrong(name, f"the process runner knows volumes of {', '.join(_READERS)}")
+    raise fields.wrong(name, f"the process runner supports the volume types {', '.join(_READERS)}")
 
 
 def _host_path(fields: Fields) -> HostPath:
     path = fields.text("path")
     if not path.startswith("/") or ".." in path.split("/"):
-        raise fields.wrong("path", f"{path!r} is no absolute path")
+        raise fields.wrong("path", f"{path!r} is not an absolute path")
     kind = fields.text("type", "")
     try:
         return HostPath(path, PathType(kind))
     except ValueError:
-        raise fields.wrong("type", f"{kind!r} is no type of a host path") from None
+        raise fields.wrong("type", f"{kind!r} is not a hostPath type") from None
 
 
-def _secret(fields: Fields) -> Payload:
-    source = KeysOf(Kind.SECRET, fields.name("secretName"), _items(fields), fields.flag("optional"))
-    return Payload((source,), _mode(fields, "defaultMode"))
+def _secret(fields: Fields) -> ProjectedFiles:
+    source = KeysOf(SourceKind.SECRET, fields.name("secretName"), _items(fields), fields.flag("optional"))
+    return ProjectedFiles((source,), _mode(fields, "defaultMode"))
 
 
-def _projected(fields: Fields) -> Payload:
-    sources: list[KeysOf | FieldFile | Token] = []
+def _projected(fields: Fields) -> ProjectedFiles:
+    sources: list[KeysOf | FieldFile | ServiceAccountToken] = []
     for each in fields.children("sources"):
         if (part := each.child("secret")) is not None:
-            sources.append(_keys(Kind.SECRET, part))
+            sources.append(_keys(SourceKind.SECRET, part))
         elif (part := each.child("configMap")) is not None:
-            sources.append(_keys(Kind.CONFIG_MAP, part))
+            sources.append(_keys(SourceKind.CONFIG_MAP, part))
         elif (part := each.child("downwardAPI")) is not None:
             sources += _field_files(part)
         elif (part := each.child("serviceAccountToken")) is not None:
             lifetime = part.number("expirationSeconds", 3600, 600)
-            sources.append(Token(_inner_path(part), part.text("audience", ""), lifetime))
+            sources.append(ServiceAccountToken(_inner_path(part), part.text("audience", ""), lifetime))
         else:
             raise fields.wrong(
-                "sources", "the process runner knows secret, configMap, downwardAPI, serviceAccountToken"
+                "sources", "the process runner supports secret, configMap, downwardAPI, serviceAccountToken"
             )
-    return Payload(tuple(sources), _mode(fields, "defaultMode"))
+    return ProjectedFiles(tuple(sources), _mode(fields, "defaultMode"))
 
 
-def _keys(kind: Kind, fields: Fields) -> KeysOf:
+def _keys(kind: SourceKind, fields: Fields) -> KeysOf:
     return KeysOf(kind, fields.name("name"), _items(fields), fields.flag("optional"))
 
 
@@ -282,7 +282,7 @@ def _inner_path(fields: Fields) -> str:
     path = fields.text("path")
     parts = path.split("/")
     if not all(parts) or ".." in parts or "." in parts or parts[0].startswith(".."):
-        raise fields.wrong("path", f"{path!r} is no path inside the volume")
+        raise fields.wrong("path", f"{path!r} is not a path inside the volume")
     return path
 
 
@@ -294,37 +294,37 @@ def _own_mode(fields: Fields) -> int | None:
     return _mode(fields, "mode") if "mode" in fields else None
 
 
-_READERS: Final[Mapping[str, Callable[[Fields], HostPath | EmptyDirectory | Payload]]] = {
+_READERS: Final[Mapping[str, Callable[[Fields], HostPath | EmptyDirectory | ProjectedFiles]]] = {
     "hostPath": _host_path,
     "secret": _secret,
-    "configMap": lambda fields: Payload((_keys(Kind.CONFIG_MAP, fields),), _mode(fields, "defaultMode")),
+    "configMap": lambda fields: ProjectedFiles((_keys(SourceKind.CONFIG_MAP, fields),), _mode(fields, "defaultMode")),
     "emptyDir": lambda fields: EmptyDirectory(is_in_memory=fields.text("medium", "") == "Memory"),
-    "downwardAPI": lambda fields: Payload(_field_files(fields), _mode(fields, "defaultMode")),
+    "downwardAPI": lambda fields: ProjectedFiles(_field_files(fields), _mode(fields, "defaultMode")),
     "projected": _projected,
 }
 
 
-def read_static_pod(content: bytes, title: str) -> Pod:
-    """Read the one pod of a file in a static pod directory. Raises PodError: UMB830 or UMB831."""
+def read_static_pod(content: bytes, title: str) -> LabPod:
+    """Read the pod of a file in a static pod directory. Raises PodError: UMB830 or UMB831."""
     documents = read_documents(content, title)
     if len(documents) != 1:
-        raise unreadable(title, f"it holds {len(documents)} objects; a static pod is one")
+        raise unreadable(title, f"it holds {len(documents)} objects; a static pod file has one")
     document = documents[0]
     if (document.get("apiVersion"), document.get("kind")) != ("v1", "Pod"):
-        raise unreadable(title, "it is no v1 Pod")
+        raise unreadable(title, "it is not a v1 Pod")
     return pod(document)
 
 
-def pod(document: dict[str, Any]) -> Pod:
-    """Read a Pod object; one without uid has none yet. Raises PodError: UMB831."""
+def pod(document: dict[str, Any]) -> LabPod:
+    """Read a Pod object; the uid is optional. Raises PodError: UMB831."""
     top = Fields(document, "pod")
     return pod_of(top.needed("metadata"), top.needed("spec"))
 
 
-def pod_of(metadata: Fields, spec: Fields, name: str | None = None) -> Pod:
-    """`name` is for a template's pod, which has none of its own."""
+def pod_of(metadata: Fields, spec: Fields, name: str | None = None) -> LabPod:
+    """`name` is for the pod of a template, which has no name."""
     security = spec.child("securityContext")
-    found = Pod(
+    found = LabPod(
         name=metadata.name("name") if name is None else name,
         namespace=metadata.name("namespace") if "namespace" in metadata else "default",
         uid=metadata.name("uid") if "uid" in metadata else "",
@@ -343,7 +343,7 @@ def pod_of(metadata: Fields, spec: Fields, name: str | None = None) -> Pod:
         more_groups=security.numbers("supplementalGroups") if security else (),
     )
     if not found.containers:
-        raise spec.wrong("containers", "a pod has at least one")
+        raise spec.wrong("containers", "a pod needs at least one")
     names_are_unique(spec, "containers", [each.name for each in (*found.init_containers, *found.containers)])
     _mounts_exist(spec, (*found.init_containers, *found.containers), found.volumes)
     return found
@@ -354,7 +354,7 @@ def _restart_policy(spec: Fields) -> RestartPolicy:
     try:
         return RestartPolicy(value)
     except ValueError:
-        raise spec.wrong("restartPolicy", f"{value!r} is none of Always, OnFailure, Never") from None
+        raise spec.wrong("restartPolicy", f"{value!r} is not Always, OnFailure or Never") from None
 
 
 def _mounts_exist(spec: Fields, found: tuple[Container, ...], known: tuple[Volume, ...]) -> None:
@@ -362,5 +362,5 @@ def _mounts_exist(spec: Fields, found: tuple[Container, ...], known: tuple[Volum
     for container in found:
         for mount in container.mounts:
             if mount.volume not in names:
-                why = f"container {container.name} mounts {mount.volume!r}, which is not among them"
+                why = f"container {container.name} mounts {mount.volume!r}, which is not defined"
                 raise spec.wrong("volumes", why)

@@ -1,4 +1,4 @@
-"""What a pod's worker knows of the node it runs on, and where files of pods lie there."""
+"""The node as seen by the pod runner, and the directories of pods on it."""
 
 import hashlib
 import ipaddress
@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from umbilical.lab.images import Image
-from umbilical.lab.pods.spec import Kind, Pod
+from umbilical.lab.pods.spec import LabPod, SourceKind
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# kubelet.go: the first restart comes at once, the next after this, each twice the one before.
+# kubelet.go: the first restart is immediate, the next comes after this, each pause doubles.
 BACK_OFF_SECONDS: Final = 10.0
 GRACE_CAP_SECONDS: Final = 10.0
-"""A lab that goes down does not wait half a minute for a program that does not listen."""
+"""Caps grace periods, so that `lab down` is fast."""
 
 
 class Sources(Protocol):
-    """Where the values of Secrets and ConfigMaps and service account tokens come from."""
+    """Source of Secrets, ConfigMaps and service account tokens."""
 
-    async def values(self, kind: Kind, namespace: str, name: str) -> Mapping[str, bytes] | None:
-        """Return all values by key; None while there is no such object."""
+    async def values(self, kind: SourceKind, namespace: str, name: str) -> Mapping[str, bytes] | None:
+        """Return all values by key; None if the object does not exist."""
 
-    async def token(self, pod: Pod, audience: str, lifetime_seconds: int) -> str | None:
-        """Return a fresh token of the pod's service account; None where nobody signs any."""
+    async def token(self, pod: LabPod, audience: str, lifetime_seconds: int) -> str | None:
+        """Return a new token of the pod's service account; None if this source has no tokens."""
 
 
 @dataclass(frozen=True)
@@ -38,32 +38,32 @@ class Folders:
 
     @property
     def status_file(self) -> Path:
-        """On the node's disk, so that it can be read from outside."""
+        """On the node's disk, so that it is readable from outside."""
         return self.run / "status.json"
 
     @property
     def container_root(self) -> Path:
-        """Every container mounts its own root here, in a mount namespace of its own."""
+        """Mount point of each container's root, in the container's own mount namespace."""
         return self.run / "root"
 
     @property
     def secrets(self) -> Path:
-        """In memory: Secrets of pods are on no disk."""
+        """In memory: Secrets must not be on disk."""
         return self.run / "pods"
 
     @property
     def networks(self) -> Path:
         return self.run / "netns"
 
-    def pod_files(self, pod: Pod) -> Path:
+    def pod_files(self, pod: LabPod) -> Path:
         return self.state / "pods" / pod.uid
 
-    def pod_logs(self, pod: Pod) -> Path:
+    def pod_logs(self, pod: LabPod) -> Path:
         return self.logs / f"{pod.namespace}_{pod.name}_{pod.uid}"
 
 
 @dataclass(frozen=True)
-class Node:
+class RunnerNode:
     name: str
     addresses: tuple[str, ...]
     images: Mapping[str, Image]
@@ -78,13 +78,13 @@ class Node:
 
     @property
     def owner(self) -> str:
-        """The mark of every container on this node; nodes of a lab see each other's processes."""
+        """Identifies the containers of this node: nodes of a lab see each other's processes."""
         place = hashlib.sha256(str(self.folders.run).encode()).hexdigest()[:8]
         return f"pod-on-{self.name}-{place}"
 
 
 def ignore() -> None:
-    """Nobody wants to know."""
+    """Default callback."""
 
 
 Changed = Callable[[], None]

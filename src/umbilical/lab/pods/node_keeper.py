@@ -1,4 +1,4 @@
-"""Keeps the node alive in the API: registered, Ready, its lease renewed; again and again, whatever the API does."""
+"""Keeps the node registered and Ready in the API and renews its lease, with retries."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from typing import Any, Final
 from umbilical import __version__
 from umbilical.cluster.client import ApiClient
 from umbilical.fault import ApiRefused, ClusterError
-from umbilical.lab.pods.node import Node
+from umbilical.lab.pods.node import RunnerNode
 from umbilical.lab.pods.status import stamp
 
 KUBELET_PORT: Final = 10250
@@ -22,9 +22,9 @@ MAX_PODS: Final = 110
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 LEASE_NAMESPACE: Final = "kube-node-lease"
-# The kubelet's; the controller-manager gives a node up after as long without a sign.
+# The kubelet's; also the controller-manager's grace period for a silent node.
 LEASE_SECONDS: Final = 40
-# A condition whose heartbeat is older is told again.
+# Conditions with an older heartbeat are reported again.
 STATUS_SECONDS: Final = 60.0
 _PRESSURES: Final = {
     "MemoryPressure": "KubeletHasSufficientMemory",
@@ -35,7 +35,7 @@ _PRESSURES: Final = {
 
 @dataclass(frozen=True)
 class Machine:
-    """What the node has of this machine: all of it, as every other node."""
+    """Resources of this machine; every node reports all of them."""
 
     processors: int
     memory_kilobytes: int
@@ -43,8 +43,8 @@ class Machine:
     architecture: str
 
 
-def node_object(node: Node, machine: Machine, *, with_roles: bool = True) -> dict[str, Any]:
-    """Describe the node for its registration. A node may not give itself roles where NodeRestriction is on."""
+def node_object(node: RunnerNode, machine: Machine, *, with_roles: bool = True) -> dict[str, Any]:
+    """Return the Node to register. With NodeRestriction a node may not set its own roles."""
     labels = {
         "kubernetes.io/hostname": node.name,
         "kubernetes.io/os": "linux",
@@ -59,8 +59,8 @@ def node_object(node: Node, machine: Machine, *, with_roles: bool = True) -> dic
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
 
 
-def node_status(node: Node, machine: Machine, previous: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """Make a v1 NodeStatus; what others wrote into the previous one stays."""
+def node_status(node: RunnerNode, machine: Machine, previous: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """Return a v1 NodeStatus; fields of others in the previous one stay."""
     capacity = {"cpu": str(machine.processors), "memory": f"{machine.memory_kilobytes}Ki", "pods": str(MAX_PODS)}
     addresses = [{"type": "InternalIP", "address": address} for address in node.addresses]
     return {
@@ -74,8 +74,8 @@ def node_status(node: Node, machine: Machine, previous: Mapping[str, Any], now: 
     }
 
 
-def needs_telling(previous: Mapping[str, Any], node: Node, now: float) -> bool:
-    """Tell whether the API's picture of the node is not what it should be, or too old."""
+def needs_update(previous: Mapping[str, Any], node: RunnerNode, now: float) -> bool:
+    """Return whether the status in the API is wrong or too old."""
     known = by_type(previous.get("conditions"))
     ready = known.get("Ready", {})
     is_current = str(ready.get("lastHeartbeatTime", "")) >= stamp(now - STATUS_SECONDS)
@@ -84,7 +84,7 @@ def needs_telling(previous: Mapping[str, Any], node: Node, now: float) -> bool:
 
 
 def without_not_ready(found: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the node without the taint that it is born with; None if it has none."""
+    """Return the node without its initial not-ready taint; None if it has none."""
     taints = (found.get("spec") or {}).get("taints") or []
     kept = [taint for taint in taints if taint.get("key") != NOT_READY]
     if len(kept) == len(taints):
@@ -92,7 +92,7 @@ def without_not_ready(found: dict[str, Any]) -> dict[str, Any] | None:
     return {**found, "spec": {**found["spec"], "taints": kept}}
 
 
-def lease_object(node: Node, uid: str, now_text: str, previous: Mapping[str, Any] | None) -> dict[str, Any]:
+def lease_object(node: RunnerNode, uid: str, now_text: str, previous: Mapping[str, Any] | None) -> dict[str, Any]:
     metadata = dict(previous["metadata"]) if previous else {"name": node.name, "namespace": LEASE_NAMESPACE}
     metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": uid}]
     spec = {"holderIdentity": node.name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now_text}
@@ -148,33 +148,33 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class NodeKeeper:
-    def __init__(self, node: Node, client: ApiClient, machine: Machine) -> None:
+    def __init__(self, node: RunnerNode, client: ApiClient, machine: Machine) -> None:
         self._node, self._client, self._machine = node, client, machine
         self._path = f"{NODES}/{node.name}"
         self._trouble = ""
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Update periodically until cancelled."""
         while True:
             try:
                 await self.beat(time.time())
-                self._tell("")
+                self._log_trouble("")
                 await asyncio.sleep(HEARTBEAT_SECONDS)
             except ClusterError as error:
-                # A conflict is no trouble: the controller-manager writes to new nodes, too.
+                # Conflicts are normal: the controller-manager writes to new nodes too.
                 if not (isinstance(error, ApiRefused) and error.status == 409):
-                    self._tell(error.brief)
+                    self._log_trouble(error.brief)
                     await asyncio.sleep(RETRY_SECONDS)
                 await asyncio.sleep(CONFLICT_SECONDS)
 
     async def beat(self, now: float) -> None:
-        """Bring the API's picture of the node up to date once."""
+        """Update Node, status and lease once."""
         found = await self._get(self._path) or await self._register()
-        if needs_telling(found.get("status") or {}, self._node, now):
+        if needs_update(found.get("status") or {}, self._node, now):
             found["status"] = node_status(self._node, self._machine, found.get("status") or {}, now)
             found = await self._client.request("PUT", f"{self._path}/status", body=found)
         await self._renew_lease(str(found["metadata"]["uid"]), now)
-        await self._take_taint_off(found)
+        await self._remove_taint(found)
 
     async def _register(self) -> dict[str, Any]:
         try:
@@ -184,8 +184,8 @@ class NodeKeeper:
                 raise
             plain = node_object(self._node, self._machine, with_roles=False)
             found = await self._client.request("POST", NODES, body=plain)
-            log.info("registered without roles, which a node may not give itself: %s", refusal.message)
-        log.info("node %s is registered", self._node.name)
+            log.info("registered without role labels, which a node may not set: %s", refusal.message)
+        log.info("registered node %s", self._node.name)
         return found
 
     async def _renew_lease(self, uid: str, now: float) -> None:
@@ -198,15 +198,15 @@ class NodeKeeper:
         else:
             await self._client.request("PUT", path, body=lease)
 
-    async def _take_taint_off(self, found: dict[str, Any]) -> None:
-        """The controller-manager does so, too, where there is one; a node that may not leaves it to that one."""
+    async def _remove_taint(self, found: dict[str, Any]) -> None:
+        """Remove the not-ready taint; if forbidden, leave it to the controller-manager."""
         untainted = without_not_ready(found)
         if untainted is None:
             return
         try:
             await self._client.request("PUT", self._path, body=untainted)
         except ApiRefused as refusal:
-            log.debug("the taint stays for the controller-manager: %s", refusal.message)
+            log.debug("left the not-ready taint to the controller-manager: %s", refusal.message)
 
     async def _get(self, path: str) -> dict[str, Any] | None:
         try:
@@ -216,7 +216,7 @@ class NodeKeeper:
                 return None
             raise
 
-    def _tell(self, trouble: str) -> None:
+    def _log_trouble(self, trouble: str) -> None:
         if trouble != self._trouble:
             self._trouble = trouble
             log.warning("%s", trouble) if trouble else log.info("the API answers again")

@@ -1,4 +1,4 @@
-"""Networks of pods: a namespace with an address of the node's own range each, joined to the node's bridge."""
+"""Network namespaces of pods, with addresses from the node's pod networks, connected to the node's bridge."""
 
 import asyncio
 import hashlib
@@ -6,15 +6,15 @@ import ipaddress
 from collections.abc import Callable
 from pathlib import Path
 
-from umbilical.fault import Waiting
-from umbilical.lab.pods.node import IpNetwork, Node
-from umbilical.lab.pods.spec import Pod
+from umbilical.fault import PodWaiting
+from umbilical.lab.pods.node import IpNetwork, RunnerNode
+from umbilical.lab.pods.spec import LabPod
 
 IpInterface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 
 
 class AddressPool:
-    """Addresses of the pods on one node. The first of each network is the node's own."""
+    """Pod addresses of one node. The first address of each network is the node's own."""
 
     def __init__(self, networks: tuple[IpNetwork, ...]) -> None:
         self._networks = networks
@@ -25,7 +25,7 @@ class AddressPool:
         return [network[1] for network in self._networks]
 
     def take(self, uid: str) -> list[IpInterface]:
-        """Give the pod the lowest free host number, the same in every family. Raises Waiting: UMB835, there is none."""
+        """Allocate the lowest free host number, the same in every IP family. Raises PodWaiting: none is free."""
         if not self._networks:
             raise _no_address("this node has no pod network; only pods with hostNetwork run here")
         taken = set(self._taken.values())
@@ -33,7 +33,7 @@ class AddressPool:
         last = min(network.num_addresses for network in self._networks) - 2
         number = next((number for number in range(2, last + 1) if number not in taken), None)
         if number is None:
-            raise _no_address(f"all of {', '.join(map(str, self._networks))} are taken")
+            raise _no_address(f"all addresses of {', '.join(map(str, self._networks))} are in use")
         self._taken[uid] = number
         return [ipaddress.ip_interface(f"{network[number]}/{network.prefixlen}") for network in self._networks]
 
@@ -42,20 +42,20 @@ class AddressPool:
 
 
 class PodNetworks:
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: RunnerNode) -> None:
         self._folder = node.folders.networks
         self._pool = AddressPool(node.pod_networks)
 
     def clear(self) -> None:
-        """Remove the networks of pods that nobody runs any more."""
+        """Remove the networks that an earlier runner left."""
         for path in self._folder.iterdir():
             from umbilical.lab.network import detach_pod
 
             detach_pod(path)
 
-    async def attach(self, pod: Pod) -> tuple[Path, tuple[str, ...]]:
-        """Make the pod's network; return the namespace's file and the addresses. Raises Waiting: UMB835."""
-        # Here, since a pod in the node's network needs none of it, and netlink takes a while to import.
+    async def attach(self, pod: LabPod) -> tuple[Path, tuple[str, ...]]:
+        """Create the pod's network; return the namespace's file and the addresses. Raises PodWaiting: UMB835."""
+        # Imported here: hostNetwork pods do not need netlink, which is slow to import.
         from umbilical.lab.network import attach_pod
 
         interfaces = self._pool.take(pod.uid)
@@ -64,12 +64,12 @@ class PodNetworks:
         try:
             await _to_the_end(lambda: attach_pod(path, link_name(pod.uid), interfaces, self._pool.gateways))
         except Exception:
-            # Not after a cancellation: then there is a network, and `detach` gives the address back with it.
+            # Not on cancellation: then the network exists, and `detach` frees the address.
             self._pool.give_back(pod.uid)
             raise
         return path, tuple(str(interface.ip) for interface in interfaces)
 
-    async def detach(self, pod: Pod) -> None:
+    async def detach(self, pod: LabPod) -> None:
         from umbilical.lab.network import detach_pod
 
         path = self._folder / pod.uid
@@ -79,7 +79,7 @@ class PodNetworks:
 
 
 async def _to_the_end(call: Callable[[], None]) -> None:
-    """Call in a thread. A thread cannot be cancelled, so cancelling waits for it: half a network helps nobody."""
+    """Call in a thread. Cancelling waits for it, because a thread cannot be cancelled."""
     done = asyncio.get_running_loop().run_in_executor(None, call)
     try:
         await asyncio.shield(done)
@@ -89,10 +89,10 @@ async def _to_the_end(call: Callable[[], None]) -> None:
 
 
 def link_name(uid: str) -> str:
-    """Name the node's end of a pod's link; the kernel takes 15 letters."""
+    """Name the node's end of a pod's veth pair; the kernel allows 15 characters."""
     return f"veth{hashlib.sha256(uid.encode()).hexdigest()[:10]}"
 
 
-def _no_address(why: str) -> Waiting:
-    remedy = "delete pods that are not needed, or make a lab with a larger --pod-network"
-    return Waiting("UMB835", "the pod gets no address", why, remedy, "ContainerCreating")
+def _no_address(why: str) -> PodWaiting:
+    remedy = "delete pods, or create a lab with a larger --pod-network"
+    return PodWaiting("UMB835", "could not allocate a pod address", why, remedy, "ContainerCreating")

@@ -1,4 +1,4 @@
-"""Probes of containers: how one is asked, and how many answers of a kind make a verdict, as the kubelet counts."""
+"""Container probes: how one is run, and how many equal results make a verdict, as in the kubelet."""
 
 import asyncio
 import os
@@ -9,40 +9,40 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from umbilical.lab.pods.spec import Execute, HttpGet, Probe, TcpSocket
+from umbilical.lab.pods.spec import Execute, HttpGet, PodProbe, TcpSocket
 
 USER_AGENT: Final = "kube-probe/umbilical"
 
 
 @dataclass(frozen=True)
-class Target:
-    """Where a probe finds its container."""
+class PodProbeTarget:
+    """How a probe reaches its container."""
 
     address: str
     ports: Mapping[str, int]
     enter: tuple[str, ...] = ()
-    """The command that brings another one into the container."""
+    """Command prefix that enters the container."""
     environment: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
-class Answer:
+class PodProbeResult:
     is_good: bool
     text: str
 
 
-async def ask(probe: Probe, target: Target) -> Answer:
-    """Ask once, within the probe's own time limit. Whatever goes wrong is an answer, too."""
+async def run_probe(probe: PodProbe, target: PodProbeTarget) -> PodProbeResult:
+    """Run the probe once, with its timeout. Errors are results too."""
     try:
         async with asyncio.timeout(probe.timeout_seconds):
-            return await _ask(probe.action, target)
+            return await _run(probe.action, target)
     except TimeoutError:
-        return Answer(False, f"no answer within {probe.timeout_seconds} s")
+        return PodProbeResult(False, f"no answer within {probe.timeout_seconds} s")
     except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-        return Answer(False, str(error) or type(error).__name__)
+        return PodProbeResult(False, str(error) or type(error).__name__)
 
 
-async def _ask(action: HttpGet | TcpSocket | Execute, target: Target) -> Answer:
+async def _run(action: HttpGet | TcpSocket | Execute, target: PodProbeTarget) -> PodProbeResult:
     if isinstance(action, HttpGet):
         return await _http(action, target)
     if isinstance(action, TcpSocket):
@@ -50,7 +50,7 @@ async def _ask(action: HttpGet | TcpSocket | Execute, target: Target) -> Answer:
     return await _execute(action, target)
 
 
-async def _http(action: HttpGet, target: Target) -> Answer:
+async def _http(action: HttpGet, target: PodProbeTarget) -> PodProbeResult:
     host, port = action.host or target.address, _number(action.port, target)
     reader, writer = await asyncio.open_connection(host, port, ssl=_any_certificate() if action.is_tls else None)
     try:
@@ -58,9 +58,9 @@ async def _http(action: HttpGet, target: Target) -> Answer:
         await writer.drain()
         line = await reader.readuntil(b"\n")
     finally:
-        # Abort: a TLS peer that never says goodbye must not hold a probe up.
+        # Abort: a TLS peer without close_notify must not delay the probe.
         writer.transport.abort()
-    return _judge(line)
+    return _http_result(line)
 
 
 def _request(action: HttpGet, host: str, port: int) -> bytes:
@@ -71,12 +71,12 @@ def _request(action: HttpGet, host: str, port: int) -> bytes:
     return "\r\n".join([f"GET {action.path} HTTP/1.1", *lines, "", ""]).encode()
 
 
-def _judge(line: bytes) -> Answer:
+def _http_result(line: bytes) -> PodProbeResult:
     words = line.decode("latin-1").split()
     if len(words) < 2 or not words[0].startswith("HTTP/") or not words[1].isdigit():
-        return Answer(False, "the answer is no HTTP")
+        return PodProbeResult(False, "the answer is not HTTP")
     status = int(words[1])
-    return Answer(200 <= status < 400, f"HTTP probe answered with statuscode: {status}")
+    return PodProbeResult(200 <= status < 400, f"HTTP probe answered with statuscode: {status}")
 
 
 def _any_certificate() -> ssl.SSLContext:
@@ -86,13 +86,13 @@ def _any_certificate() -> ssl.SSLContext:
     return context
 
 
-async def _tcp(action: TcpSocket, target: Target) -> Answer:
+async def _tcp(action: TcpSocket, target: PodProbeTarget) -> PodProbeResult:
     _, writer = await asyncio.open_connection(action.host or target.address, _number(action.port, target))
     writer.transport.abort()
-    return Answer(True, "connected")
+    return PodProbeResult(True, "connected")
 
 
-async def _execute(action: Execute, target: Target) -> Answer:
+async def _execute(action: Execute, target: PodProbeTarget) -> PodProbeResult:
     process = await asyncio.create_subprocess_exec(
         *target.enter,
         *action.command,
@@ -106,15 +106,15 @@ async def _execute(action: Execute, target: Target) -> Answer:
         output, _ = await process.communicate()
     finally:
         if process.returncode is None:
-            # With all that it started, or its output stays open for ever. It may have ended in this moment.
+            # The whole process group, or its output stays open. It may have just exited.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.communicate()
     text = output.decode(errors="replace").strip()[:200]
-    return Answer(process.returncode == 0, text or f"exit code {process.returncode}")
+    return PodProbeResult(process.returncode == 0, text or f"exit code {process.returncode}")
 
 
-def _number(port: int | str, target: Target) -> int:
+def _number(port: int | str, target: PodProbeTarget) -> int:
     if isinstance(port, int):
         return port
     if port in target.ports:
@@ -124,8 +124,8 @@ def _number(port: int | str, target: Target) -> int:
     raise ValueError(f"the container has no port named {port!r}")
 
 
-class Verdict:
-    """`is_good` is None until there were enough answers of one kind."""
+class PodProbeVerdict:
+    """`is_good` is None until there were enough equal results."""
 
     def __init__(self, success_threshold: int, failure_threshold: int) -> None:
         self.is_good: bool | None = None
@@ -134,7 +134,7 @@ class Verdict:
         self._in_a_row = 0
 
     def saw(self, success: bool) -> bool | None:
-        """Count one answer and return the verdict now."""
+        """Count one result and return the current verdict."""
         self._in_a_row = self._in_a_row + 1 if success == self._last else 1
         self._last = success
         if self._in_a_row >= self._thresholds[success]:

@@ -1,6 +1,6 @@
-"""The process of a container: started through `container_init`, watched by its pidfd, ended with all that came of it.
+"""The process of a container: started by `container_init`, watched by its pidfd, stopped with all its descendants.
 
-A container is its mount namespace: whoever lives in it belongs to it, sessions and parents notwithstanding.
+The mount namespace defines a container: every process in it belongs to the container.
 """
 
 import asyncio
@@ -18,21 +18,21 @@ from umbilical.fault import PodError
 from umbilical.lab.pods.container_plan import ContainerPlan
 
 INIT: Final = "umbilical.lab.pods.container_init"
-# Mounts take milliseconds. Whatever hangs longer (a hostPath on a dead file server) will not get better.
+# Mounts take milliseconds; longer means e.g. a hostPath on a dead file server.
 SET_UP_SECONDS: Final = 60.0
-# After SIGKILL the kernel needs no longer, unless the process hangs in a driver.
+# Enough for the kernel after SIGKILL, unless the process hangs in a driver.
 KILL_SECONDS: Final = 10.0
 POLL_SECONDS: Final = 0.01
 MAX_COMPLAINT: Final = 4096
 
 
 class ContainerProcess:
-    """One run of a container. `namespace` is an open descriptor of its mount namespace, closed when all is over."""
+    """One run of a container. `namespace` is an open descriptor of its mount namespace; `stop` closes it."""
 
     def __init__(self, process: subprocess.Popen[bytes], namespace: int) -> None:
         self._process = process
-        # Held open: the kernel gives the number of a namespace that is gone to the next one, and then another
-        # container would be taken for this one.
+        # Kept open: the kernel reuses the number of a namespace that is gone, and another container would be mistaken
+        # for this one.
         self._namespace: int | None = namespace
         self._ended = asyncio.Event()
         self._descriptor = os.pidfd_open(process.pid)
@@ -47,14 +47,14 @@ class ContainerProcess:
         return not self._ended.is_set()
 
     async def ended(self) -> int:
-        """Wait for the end; return the exit code, negative for a signal's number."""
+        """Wait for the exit; return its code, negative for a signal."""
         await self._ended.wait()
         return int(self._process.returncode)
 
     async def stop(self, grace_seconds: float) -> int:
-        """Ask the first process to end, after the grace time end everything. Stopping twice is fine.
+        """Send SIGTERM to the first process, after the grace period SIGKILL to all. Idempotent.
 
-        Raises TimeoutError: something hangs in the kernel.
+        Raises TimeoutError: a process hangs in the kernel.
         """
         try:
             if self.is_running:
@@ -63,16 +63,16 @@ class ContainerProcess:
         finally:
             self._kill()
         deadline = time.monotonic() + KILL_SECONDS
-        # Not before the last one is gone are its ports free for the next run.
+        # Its ports are free for the next run only when the last process is gone.
         while not await self._ends_within(POLL_SECONDS) or self._kill():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"process {self.pid} is there {KILL_SECONDS:g} s after SIGKILL")
+                raise TimeoutError(f"process {self.pid} still exists {KILL_SECONDS:g} s after SIGKILL")
             await asyncio.sleep(POLL_SECONDS)
         self._forget_namespace()
         return int(self._process.returncode)
 
     async def _ends_within(self, seconds: float) -> bool:
-        # Not by asyncio.timeout: before Python 3.11.4 it does not work in a task that was cancelled, as ours was.
+        # asyncio.timeout does not work in a cancelled task before Python 3.11.4.
         waiting = asyncio.ensure_future(self._ended.wait())
         try:
             await asyncio.wait({waiting}, timeout=seconds)
@@ -81,7 +81,7 @@ class ContainerProcess:
         return not self.is_running
 
     def _kill(self) -> bool:
-        """Kill all that is left; return whether there was anything."""
+        """Kill all remaining processes; return whether there were any."""
         if self.is_running:
             self._process.kill()
         return self._namespace is not None and kill_members(self._namespace)
@@ -99,30 +99,30 @@ class ContainerProcess:
 
 
 async def launch(plan: ContainerPlan, log: Path) -> ContainerProcess:
-    """Start a container; return when its command runs. Raises PodError: UMB832, no root or no such command."""
+    """Start a container; return when its command runs. Raises PodError: UMB832, root or command failed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         with theirs:
             process = _start_init(plan, theirs.fileno(), log)
-        news = _News(ours)
+        report = _InitReport(ours)
         try:
             async with asyncio.timeout(SET_UP_SECONDS):
-                await news.until_closed()
+                await report.until_closed()
         except BaseException as error:
-            news.give_up(process)
+            report.give_up(process)
             if isinstance(error, TimeoutError):
-                raise _not_started(plan.command[0], f"nothing after {SET_UP_SECONDS:g} s") from None
+                raise _not_started(plan.command[0], f"timed out after {SET_UP_SECONDS:g} s") from None
             raise
-    if news.namespace is None or news.complaint:
-        news.give_up(process)
-        raise _not_started(plan.command[0], news.complaint or "it ended before it had a root")
-    return ContainerProcess(process, news.namespace)
+    if report.namespace is None or report.complaint:
+        report.give_up(process)
+        raise _not_started(plan.command[0], report.complaint or "it exited before its root was set up")
+    return ContainerProcess(process, report.namespace)
 
 
-class _News:
-    """What `container_init` tells: its mount namespace as soon as it has one, and what went wrong.
+class _InitReport:
+    """Messages of `container_init`: its mount namespace, and the error if there is one.
 
-    Its end of the socket is closed by the exec of the container's command, or by its own end.
+    The exec of the container's command, or the exit, closes its end of the socket.
     """
 
     def __init__(self, channel: socket.socket) -> None:
@@ -161,7 +161,7 @@ class _News:
 
 
 def kill_members(namespace: int) -> bool:
-    """Kill every process of a mount namespace; return whether there was any."""
+    """Kill every process of a mount namespace; return whether there were any."""
     found = members(namespace)
     for pid in found:
         kill(pid)
@@ -169,7 +169,7 @@ def kill_members(namespace: int) -> bool:
 
 
 def kill(pid: int) -> None:
-    """End a process at once; one that is gone is fine."""
+    """Send SIGKILL; ignore a process that is gone."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -177,18 +177,18 @@ def kill(pid: int) -> None:
 
 
 def members(namespace: int) -> list[int]:
-    """List the processes of a mount namespace, given by an open descriptor of it."""
+    """List the processes of a mount namespace, given as a descriptor."""
     wanted = os.fstat(namespace)
     return [pid for pid in _pids() if _is_in(pid, wanted)]
 
 
 def left_by(owner: str) -> list[int]:
-    """List the processes in containers that bear the owner's mark, whoever started them."""
+    """List the processes in containers with this owner, of any runner."""
     return [pid for pid in _pids() if _root_mount(pid) == owner]
 
 
 def _root_mount(pid: int) -> str:
-    """Return the name under which a process's root was mounted: proc(5), mountinfo."""
+    """Return the source name of a process's root mount: proc(5), mountinfo."""
     try:
         lines = Path(f"/proc/{pid}/mountinfo").read_text(errors="replace").splitlines()
     except OSError:
@@ -212,7 +212,7 @@ def _is_in(pid: int, wanted: os.stat_result) -> bool:
 
 
 def _start_init(plan: ContainerPlan, channel: int, log: Path) -> subprocess.Popen[bytes]:
-    # A file in memory: a plan may be longer than a pipe holds, and there are secrets in it.
+    # A memfd: a plan may be longer than a pipe's buffer, and holds secrets.
     with (
         os.fdopen(os.memfd_create("plan", os.MFD_CLOEXEC), "w+b") as handed,
         os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab") as output,
@@ -231,4 +231,4 @@ def _start_init(plan: ContainerPlan, channel: int, log: Path) -> subprocess.Pope
 
 def _not_started(program: str, why: str) -> PodError:
     remedy = "check the container's command, mounts and image in the manifest"
-    return PodError("UMB832", f"container process {program} is not started", why, remedy)
+    return PodError("UMB832", f"could not start container process {program}", why, remedy)

@@ -1,4 +1,4 @@
-"""A pod as typed values: of a manifest's fields, those that the process runner obeys."""
+"""A pod as typed values: the fields of a manifest that the process runner supports."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -9,7 +9,7 @@ class HttpGet:
     port: int | str
     path: str = "/"
     host: str | None = None
-    """None: the pod's own address."""
+    """None: the pod's address."""
     is_tls: bool = False
     headers: tuple[tuple[str, str], ...] = ()
 
@@ -26,8 +26,8 @@ class Execute:
 
 
 @dataclass(frozen=True)
-class Probe:
-    """Defaults are the API's own."""
+class PodProbe:
+    """Defaults are the API's."""
 
     action: HttpGet | TcpSocket | Execute
     initial_delay_seconds: int = 0
@@ -38,7 +38,7 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Mount:
+class VolumeMount:
     volume: str
     path: str
     is_read_only: bool = False
@@ -47,10 +47,10 @@ class Mount:
 
 @dataclass(frozen=True)
 class Security:
-    """Of one container, what its pod says included."""
+    """Security context of a container, merged with its pod's."""
 
     user: int | None = None
-    """None: the image's."""
+    """None: the image's user."""
     group: int | None = None
     refuses_root: bool = False
     root_is_read_only: bool = False
@@ -60,7 +60,7 @@ class Security:
     dropped: tuple[str, ...] = ()
 
 
-class Kind(Enum):
+class SourceKind(Enum):
     SECRET = "Secret"
     CONFIG_MAP = "ConfigMap"
 
@@ -69,7 +69,7 @@ class Kind(Enum):
 class KeyOf:
     """One value of a Secret or ConfigMap."""
 
-    kind: Kind
+    kind: SourceKind
     name: str
     key: str
     is_optional: bool = False
@@ -77,22 +77,22 @@ class KeyOf:
 
 @dataclass(frozen=True)
 class FieldOf:
-    """A field of the pod itself, like `status.podIP`."""
+    """A field of the pod, like `status.podIP`."""
 
     path: str
 
 
 @dataclass(frozen=True)
-class Variable:
+class EnvironmentVariable:
     name: str
     value: str | KeyOf | FieldOf
 
 
 @dataclass(frozen=True)
 class AllOf:
-    """Every value of a Secret or ConfigMap as variables."""
+    """All values of a Secret or ConfigMap as variables."""
 
-    kind: Kind
+    kind: SourceKind
     name: str
     prefix: str = ""
     is_optional: bool = False
@@ -105,21 +105,21 @@ class Container:
     command: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     working_directory: str = "/"
-    variables: tuple[Variable, ...] = ()
+    variables: tuple[EnvironmentVariable, ...] = ()
     variables_from: tuple[AllOf, ...] = ()
     ports: tuple[tuple[str, int], ...] = ()
-    """Named ones, for probes."""
-    mounts: tuple[Mount, ...] = ()
+    """Named ports, for probes."""
+    mounts: tuple[VolumeMount, ...] = ()
     security: Security = Security()
-    liveness: Probe | None = None
-    readiness: Probe | None = None
-    startup: Probe | None = None
+    liveness: PodProbe | None = None
+    readiness: PodProbe | None = None
+    startup: PodProbe | None = None
     log_ends_message: bool = False
     """terminationMessagePolicy FallbackToLogsOnError."""
 
 
 class PathType(Enum):
-    """Of a hostPath."""
+    """Type of a hostPath."""
 
     ANY = ""
     DIRECTORY = "Directory"
@@ -144,7 +144,7 @@ class EmptyDirectory:
 
 @dataclass(frozen=True)
 class Item:
-    """A key of a Secret or ConfigMap under another path, or with another mode."""
+    """A key of a Secret or ConfigMap with its path and mode."""
 
     key: str
     path: str
@@ -153,9 +153,9 @@ class Item:
 
 @dataclass(frozen=True)
 class KeysOf:
-    """Files out of a Secret or ConfigMap; without items, all of them."""
+    """Keys of a Secret or ConfigMap as files; without items, all keys."""
 
-    kind: Kind
+    kind: SourceKind
     name: str
     items: tuple[Item, ...] = ()
     is_optional: bool = False
@@ -169,7 +169,7 @@ class FieldFile:
 
 
 @dataclass(frozen=True)
-class Token:
+class ServiceAccountToken:
     """A token of the pod's service account."""
 
     path: str
@@ -178,17 +178,17 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Payload:
-    """Files that are written for the pod: a secret, configMap, downwardAPI or projected volume."""
+class ProjectedFiles:
+    """A secret, configMap, downwardAPI or projected volume."""
 
-    sources: tuple[KeysOf | FieldFile | Token, ...]
+    sources: tuple[KeysOf | FieldFile | ServiceAccountToken, ...]
     mode: int = 0o644
 
 
 @dataclass(frozen=True)
 class Volume:
     name: str
-    content: HostPath | EmptyDirectory | Payload
+    content: HostPath | EmptyDirectory | ProjectedFiles
 
 
 class RestartPolicy(Enum):
@@ -198,7 +198,7 @@ class RestartPolicy(Enum):
 
 
 @dataclass(frozen=True)
-class Pod:
+class LabPod:
     name: str
     namespace: str
     uid: str

@@ -1,6 +1,6 @@
-"""What is known of the pods that run here, and how it reads as an API object's status or as the runner's report.
+"""State of the pods that run here, and its form as an API status or as the runner's report.
 
-Records are changed by the pods' workers alone.
+Only the pods' workers change records.
 """
 
 import json
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from umbilical.lab.pods.spec import Pod
+from umbilical.lab.pods.spec import LabPod
 
 CREATING = "ContainerCreating"
 INITIALIZING = "PodInitializing"
@@ -18,7 +18,7 @@ CRASH_LOOP = "CrashLoopBackOff"
 
 @dataclass(frozen=True)
 class Idle:
-    """Nothing runs, and something is awaited."""
+    """The container does not run and waits for something."""
 
     reason: str = CREATING
     message: str = ""
@@ -27,13 +27,13 @@ class Idle:
 @dataclass(frozen=True)
 class Running:
     since: float
-    """Seconds of the epoch, as everywhere here."""
+    """Seconds since the epoch, as everywhere here."""
 
 
 @dataclass(frozen=True)
 class Ended:
     exit_code: int
-    """Negative: the signal that ended it."""
+    """Negative: number of the signal."""
     since: float
     until: float
     message: str = ""
@@ -48,19 +48,19 @@ class ContainerRecord:
     name: str
     image: str
     state: Idle | Running | Ended = Idle()
-    """Ended only if there is no next run."""
+    """Ended only if there is no restart."""
     last: Ended | None = None
-    """The run before."""
+    """Previous run."""
     restarts: int = 0
     pid: int | None = None
     is_started: bool = False
-    """Its startup probe, if any, was answered once in this run."""
+    """The startup probe, if any, succeeded in this run."""
     is_ready: bool = False
 
 
 @dataclass
 class PodRecord:
-    pod: Pod
+    pod: LabPod
     node_ip: str
     since: float
     addresses: tuple[str, ...] = ()
@@ -68,14 +68,14 @@ class PodRecord:
     containers: list[ContainerRecord] = field(default_factory=list)
     init_containers: list[ContainerRecord] = field(default_factory=list)
     trouble: str = ""
-    """Why it does not get on, in one line."""
+    """Why the pod does not start, in one line."""
 
     @property
     def is_ready(self) -> bool:
         return self.is_initialized and all(container.is_ready for container in self.containers)
 
 
-def record_of(pod: Pod, node_ip: str, now: float) -> PodRecord:
+def record_of(pod: LabPod, node_ip: str, now: float) -> PodRecord:
     containers, init_containers = (
         [ContainerRecord(container.name, container.image, Idle(reason)) for container in found]
         for found, reason in (
@@ -90,7 +90,7 @@ RUNTIME: Final = "process"
 
 
 def report(node: str, records: Iterable[PodRecord]) -> bytes:
-    """Write the file that `process_runner` reads."""
+    """Return the content of the file that `process_runner` reads."""
     return json.dumps({"node": node, "pods": [_pod(record) for record in records]}, indent=1).encode()
 
 
@@ -131,7 +131,7 @@ def phase(record: PodRecord) -> str:
 
 
 def api_status(record: PodRecord, previous: dict[str, Any], now: float) -> dict[str, Any]:
-    """Make a v1 PodStatus out of a record; what others wrote into the previous one stays."""
+    """Return a v1 PodStatus; fields of others in the previous one stay."""
     addresses = record.addresses
     ours = {
         "phase": phase(record),
@@ -219,5 +219,5 @@ def _state(state: Idle | Running | Ended, identifier: str) -> dict[str, Any]:
 
 
 def stamp(moment: float) -> str:
-    """Kubernetes' Time: whole seconds, Z."""
+    """Format a Kubernetes Time: whole seconds, Z."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,6 +1,6 @@
-"""Volumes of a pod as directories and files of the node: checked, made, filled, filled again when sources change.
+"""Volumes of a pod as directories and files of the node: checked, created, filled, and refreshed.
 
-Files are written as the kubelet's atomic writer does it, so that all of a new version is seen, or nothing:
+Files are written like the kubelet's atomic writer, so that readers see a new version completely or not at all:
 tls.crt -> ..data/tls.crt      ..data -> ..1      ..1/tls.crt
 """
 
@@ -13,22 +13,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from umbilical.fault import Waiting
+from umbilical.fault import PodWaiting
 from umbilical.host import namespaces
-from umbilical.lab.pods.node import Node, Sources
+from umbilical.lab.pods.node import RunnerNode, Sources
+from umbilical.lab.pods.pod_context import pod_field
 from umbilical.lab.pods.spec import (
     EmptyDirectory,
     FieldFile,
     HostPath,
     Item,
     KeysOf,
+    LabPod,
     PathType,
-    Payload,
-    Pod,
-    Token,
+    ProjectedFiles,
+    ServiceAccountToken,
     Volume,
 )
-from umbilical.lab.pods.surroundings import pod_field
 
 DIRECTORY_MODE: Final = 0o755
 FILE_MODE: Final = 0o644
@@ -44,7 +44,7 @@ _CHECKS: Final[dict[PathType, Callable[[int], bool]]] = {
 
 
 def provide(volume: str, wanted: HostPath) -> Path:
-    """Return the path, made where the type asks for it. Raises Waiting: UMB833, it is missing or something else."""
+    """Return the path, created if the type allows. Raises PodWaiting: UMB833, missing or of another type."""
     path = Path(wanted.path)
     try:
         _create(path, wanted.type)
@@ -53,24 +53,24 @@ def provide(volume: str, wanted: HostPath) -> Path:
         raise _refused(volume, wanted, error.strerror or str(error)) from None
     check = _CHECKS.get(wanted.type)
     if check is not None and not check(mode):
-        raise _refused(volume, wanted, f"it is no {wanted.type.value.removesuffix('OrCreate')}")
+        raise _refused(volume, wanted, f"it is not a {wanted.type.value.removesuffix('OrCreate')}")
     return path
 
 
 def _create(path: Path, kind: PathType) -> None:
-    # Without a type a missing path becomes a directory: the container runtime makes it.
+    # Without a type the container runtime creates a missing path as a directory.
     if kind in (PathType.DIRECTORY_OR_CREATE, PathType.ANY) and not path.exists():
         path.mkdir(DIRECTORY_MODE, parents=True)
     if kind is PathType.FILE_OR_CREATE and not path.exists():
         path.touch(FILE_MODE)
 
 
-def _refused(volume: str, wanted: HostPath, why: str) -> Waiting:
-    return Waiting(
+def _refused(volume: str, wanted: HostPath, why: str) -> PodWaiting:
+    return PodWaiting(
         "UMB833",
         f"volume {volume}: hostPath type check failed: {wanted.path}",
         why,
-        f"put a {wanted.type.value or 'path'} there; the pod starts by itself then",
+        f"create a {wanted.type.value or 'path'} there; the pod then starts",
         "ContainerCreating",
     )
 
@@ -86,9 +86,9 @@ class WrittenFile:
 
 
 def write_payload(folder: Path, files: Mapping[str, WrittenFile], group: int | None = None) -> bool:
-    """Make the folder show exactly these files; return whether anything changed.
+    """Replace the files of the directory; return whether anything changed.
 
-    With a group (fsGroup) they belong to it and it can read them, whatever their mode says.
+    With a group (fsGroup), the group owns the files and can read them regardless of their mode.
     """
     if _current(folder) == {path: file.content for path, file in files.items()}:
         return False
@@ -130,14 +130,14 @@ def _write(version: Path, path: str, file: WrittenFile, group: int | None) -> No
 
 
 def own_by_group(place: Path, group: int | None, mode: int) -> None:
-    """Set the mode; with a group (fsGroup), hand the place to it, and a directory's new files as well."""
+    """Set the mode; with a group (fsGroup), also the group, which new files of a directory inherit."""
     if group is not None and place.is_dir():
         mode |= 0o2070
     if group is not None:
         try:
             os.chown(place, -1, group)
         except OSError:
-            # Without root there is one group only, and everybody is in it.
+            # Without root only one group is mapped.
             pass
     place.chmod(mode)
 
@@ -157,7 +157,7 @@ def _show(folder: Path, names: set[str]) -> None:
             _point(folder / name, f"{CURRENT}/{name}")
 
 
-# Of a token's life: the kubelet asks for a new one then.
+# Fraction of a token's lifetime after which the kubelet requests a new one.
 TOKEN_USED_UP = 0.8
 
 
@@ -168,27 +168,27 @@ class _Signed:
 
 
 class PodVolumes:
-    """The volumes of one pod. `provide` before it starts, `refresh` from time to time, `remove` at its end."""
+    """The volumes of one pod. `provide` before it starts, `refresh` periodically, `remove` at its end."""
 
-    def __init__(self, pod: Pod, node: Node, sources: Sources) -> None:
+    def __init__(self, pod: LabPod, node: RunnerNode, sources: Sources) -> None:
         self._pod, self._node, self._sources = pod, node, sources
         self._memory = node.folders.secrets / pod.uid
         self._disk = node.folders.pod_files(pod)
-        self._tokens: dict[Token, _Signed] = {}
+        self._tokens: dict[ServiceAccountToken, _Signed] = {}
         self.places: dict[str, Path] = {}
 
     async def provide(self, addresses: tuple[str, ...], now: float) -> None:
-        """Make everything that is not there yet. Raises Waiting: UMB833 or UMB834; to be called again."""
+        """Create what is missing. Raises PodWaiting: UMB833 or UMB834; call it again."""
         for volume in self._pod.volumes:
             self.places[volume.name] = await self._provide(volume, addresses, now)
 
     async def refresh(self, addresses: tuple[str, ...], now: float) -> None:
-        """Bring files up to date. A source that is gone leaves them as they are: the kubelet keeps them, too."""
+        """Update files. If a source is gone, the files stay, as under the kubelet."""
         for volume in self._pod.volumes:
-            if isinstance(volume.content, Payload):
+            if isinstance(volume.content, ProjectedFiles):
                 try:
                     await self._provide(volume, addresses, now)
-                except Waiting:
+                except PodWaiting:
                     continue
 
     def remove(self) -> None:
@@ -217,7 +217,7 @@ class PodVolumes:
             place.mkdir(parents=True)
             if content.is_in_memory:
                 namespaces.mount("tmpfs", place, "tmpfs", options="mode=0777")
-            # 0777 is the kubelet's: whoever the containers run as, this directory is theirs.
+            # 0777 as in the kubelet: containers of any user can write.
             own_by_group(place, self._pod.group_of_files, 0o777)
         return place
 
@@ -226,7 +226,7 @@ class PodVolumes:
         return list(folder.iterdir()) if folder.is_dir() else []
 
     async def _files(
-        self, volume: str, payload: Payload, addresses: tuple[str, ...], now: float
+        self, volume: str, payload: ProjectedFiles, addresses: tuple[str, ...], now: float
     ) -> dict[str, WrittenFile]:
         files: dict[str, WrittenFile] = {}
         for source in payload.sources:
@@ -247,13 +247,13 @@ class PodVolumes:
             raise _missing(volume, f"{source.kind.value.lower()} {source.name!r} not found")
         return _chosen(volume, source, values, mode)
 
-    async def _token(self, volume: str, source: Token, now: float) -> str:
+    async def _token(self, volume: str, source: ServiceAccountToken, now: float) -> str:
         known = self._tokens.get(source)
         if known is not None and now < known.until:
             return known.token
         token = await self._sources.token(self._pod, source.audience, source.lifetime_seconds)
         if token is None:
-            raise _missing(volume, "nobody signs tokens of service accounts here")
+            raise _missing(volume, "this lab has no API that issues service account tokens")
         self._tokens[source] = _Signed(token, now + TOKEN_USED_UP * source.lifetime_seconds)
         return token
 
@@ -271,7 +271,7 @@ def _chosen(volume: str, source: KeysOf, values: Mapping[str, bytes], mode: int)
 
 
 def is_file_name(key: str) -> bool:
-    """The API lets nothing else in; a file in the daemons' directory may hold anything."""
+    """The API allows only such keys; a file in the daemons' directory may hold others."""
     return bool(key) and "/" not in key and "\0" not in key and not key.startswith("..") and key != "."
 
 
@@ -279,6 +279,6 @@ def _mode(own: int | None, default: int) -> int:
     return default if own is None else own
 
 
-def _missing(volume: str, why: str) -> Waiting:
-    remedy = "create it; the pod starts by itself then"
-    return Waiting("UMB834", f"MountVolume.SetUp failed for volume {volume!r}", why, remedy, "ContainerCreating")
+def _missing(volume: str, why: str) -> PodWaiting:
+    remedy = "create it; the pod then starts"
+    return PodWaiting("UMB834", f"MountVolume.SetUp failed for volume {volume!r}", why, remedy, "ContainerCreating")

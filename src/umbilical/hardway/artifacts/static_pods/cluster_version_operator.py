@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from umbilical.hardway.artifacts.static_pods.seat import VERBOSITY, Program, Row, Seat, kubeconfig
 from umbilical.hardway.config.cluster import API_PORT
-from umbilical.manifests.static_pod import Component, HostFile, Place, static_pod
+from umbilical.manifests.static_pod import HostFile, PodComponent, PodMetadata, static_pod
 
 PROGRAM: Final = "cluster-version-operator"
 CLUSTER_PROFILE: Final = "self-managed-high-availability"
@@ -64,7 +64,7 @@ CLUSTER_VERSION_OPERATOR: Final = Program(
 
 def cluster_version_operator_pod(seat: Seat) -> dict[str, Any]:
     image = seat.inputs.payload.image
-    component = Component(
+    component = PodComponent(
         name=PROGRAM,
         image=image,
         flags=("start", *CLUSTER_VERSION_OPERATOR.command_line(seat)),
@@ -78,5 +78,5 @@ def cluster_version_operator_pod(seat: Seat) -> dict[str, Any]:
         environment=CLUSTER_VERSION_OPERATOR.variables(seat),
         is_privileged=True,
     )
-    place = Place(f"{PROGRAM}-bootstrap", "openshift-cluster-version", {"k8s-app": PROGRAM})
+    place = PodMetadata(f"{PROGRAM}-bootstrap", "openshift-cluster-version", {"k8s-app": PROGRAM})
     return static_pod(component, place=place)

@@ -18,7 +18,7 @@ from umbilical.hardway.config.cluster import Node, Role
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.control_plane_pods import METRICS_PORT, QUOTA_BYTES
 from umbilical.manifests.control_plane_spec import ETCD_CLIENT_PORT, ETCD_PEER_PORT, url
-from umbilical.manifests.static_pod import Component, HostFile, Place, probe, static_pod
+from umbilical.manifests.static_pod import HostFile, PodComponent, PodMetadata, probe, static_pod
 
 PROGRAM: Final = "etcd"
 BOOTSTRAP_MEMBER: Final = "etcd-bootstrap"
@@ -252,7 +252,7 @@ ETCD: Final = Program(
 
 
 def etcd_pod(seat: Seat) -> dict[str, Any]:
-    component = Component(
+    component = PodComponent(
         name=PROGRAM,
         image=seat.image(PROGRAM),
         flags=ETCD.command_line(seat),
@@ -263,8 +263,8 @@ def etcd_pod(seat: Seat) -> dict[str, Any]:
         grace_seconds=_GRACE_SECONDS,
         environment=ETCD.variables(seat),
     )
-    namespace = "openshift-etcd" if seat.is_openshift else Place.namespace
-    return static_pod(component, place=Place(BOOTSTRAP_MEMBER if seat.is_bootstrap else PROGRAM, namespace))
+    namespace = "openshift-etcd" if seat.is_openshift else PodMetadata.namespace
+    return static_pod(component, place=PodMetadata(BOOTSTRAP_MEMBER if seat.is_bootstrap else PROGRAM, namespace))
 
 
 def _etcdctl_probe(seat: Seat) -> dict[str, dict[str, Any]]:

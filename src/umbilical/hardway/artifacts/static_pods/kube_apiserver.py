@@ -20,7 +20,7 @@ from umbilical.hardway.config.cluster import API_PORT
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.control_plane_pods import GRACE_SECONDS, ISSUER, SHUTDOWN_DELAY_SECONDS
 from umbilical.manifests.control_plane_spec import ETCD_CLIENT_PORT
-from umbilical.manifests.static_pod import Component, Place, probe, static_pod
+from umbilical.manifests.static_pod import PodComponent, PodMetadata, probe, static_pod
 from umbilical.pki.certificate import read_certificates
 
 PROGRAM: Final = "kube-apiserver"
@@ -274,7 +274,7 @@ KUBE_APISERVER: Final = Program(
 
 
 def kube_apiserver_pod(seat: Seat) -> dict[str, Any]:
-    component = Component(
+    component = PodComponent(
         name=PROGRAM,
         image=seat.image(PROGRAM),
         flags=KUBE_APISERVER.command_line(seat),
@@ -288,10 +288,10 @@ def kube_apiserver_pod(seat: Seat) -> dict[str, Any]:
     return static_pod(component, place=control_plane_place(seat, PROGRAM))
 
 
-def control_plane_place(seat: Seat, program: str) -> Place:
+def control_plane_place(seat: Seat, program: str) -> PodMetadata:
     """OpenShift has a namespace for each; the bootstrap node's pods are told from the masters' by their names."""
-    namespace = f"openshift-{program}" if seat.is_openshift else Place.namespace
-    return Place(f"{program}-bootstrap" if seat.is_bootstrap else program, namespace)
+    namespace = f"openshift-{program}" if seat.is_openshift else PodMetadata.namespace
+    return PodMetadata(f"{program}-bootstrap" if seat.is_bootstrap else program, namespace)
 
 
 def _probes(seat: Seat) -> dict[str, dict[str, Any]]:

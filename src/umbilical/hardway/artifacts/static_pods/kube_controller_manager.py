@@ -24,7 +24,7 @@ from umbilical.hardway.artifacts.static_pods.seat import (
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests import control_plane_pods
 from umbilical.manifests.control_plane_pods import CONTROLLER_MANAGER, CONTROLLER_MANAGER_PORT, loopback_probes
-from umbilical.manifests.static_pod import Component, HostFile, static_pod
+from umbilical.manifests.static_pod import HostFile, PodComponent, static_pod
 
 POLICY_CONTROLLER: Final = "cluster-policy-controller"
 POLICY_PORT: Final = 10357
@@ -213,7 +213,7 @@ CLUSTER_POLICY_CONTROLLER: Final = Program(
 
 
 def kube_controller_manager_pod(seat: Seat) -> dict[str, Any]:
-    component = Component(
+    component = PodComponent(
         name=CONTROLLER_MANAGER,
         image=seat.image(CONTROLLER_MANAGER),
         flags=KUBE_CONTROLLER_MANAGER.command_line(seat),
@@ -245,9 +245,9 @@ def policy_controller_config() -> dict[str, Any]:
     }
 
 
-def _policy_controller(seat: Seat) -> Component:
+def _policy_controller(seat: Seat) -> PodComponent:
     """Without it namespaces have no range of user ids, and pods that an SCC admits fail later."""
-    return Component(
+    return PodComponent(
         name=POLICY_CONTROLLER,
         image=seat.image(POLICY_CONTROLLER),
         flags=CLUSTER_POLICY_CONTROLLER.command_line(seat),
@@ -287,7 +287,7 @@ KUBE_SCHEDULER: Final = Program(
 
 
 def kube_scheduler_pod(seat: Seat) -> dict[str, Any]:
-    component = Component(
+    component = PodComponent(
         name=control_plane_pods.SCHEDULER,
         image=seat.image(control_plane_pods.SCHEDULER),
         flags=KUBE_SCHEDULER.command_line(seat),

@@ -12,7 +12,7 @@ from umbilical.hardway.artifacts.static_pods.seat import (
     kubeconfig,
     on_kubernetes,
 )
-from umbilical.manifests.static_pod import Component, HostFile, probe, static_pod
+from umbilical.manifests.static_pod import HostFile, PodComponent, probe, static_pod
 
 PROGRAM: Final = "kube-proxy"
 HEALTH_PORT: Final = 10256
@@ -75,7 +75,7 @@ KUBE_PROXY: Final = Program(
 def kube_proxy_pod(seat: Seat) -> dict[str, Any]:
     path = _kubeconfig(seat)
     kernel = (_LOCK, _MODULES) if seat.is_openshift else ()
-    component = Component(
+    component = PodComponent(
         name=PROGRAM,
         image=seat.image(PROGRAM),
         flags=KUBE_PROXY.command_line(seat),

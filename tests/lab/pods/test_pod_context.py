@@ -12,16 +12,14 @@ from hypothesis import strategies as st
 from tests.support.manifests import MINIMAL, with_container
 from tests.support.pod_nodes import Objects, make_node
 
-from umbilical.fault import PodError, Waiting
+from umbilical.fault import PodError, PodWaiting
 from umbilical.lab.images import Image
 from umbilical.lab.pods.container_plan import ContainerPlan, is_mapped, may_set_groups
 from umbilical.lab.pods.manifest import pod
-from umbilical.lab.pods.node import Node
-from umbilical.lab.pods.pod_networks import AddressPool, PodNetworks, link_name
-from umbilical.lab.pods.spec import Container, Kind, Mount, Pod, Security
-from umbilical.lab.pods.surroundings import (
+from umbilical.lab.pods.node import RunnerNode
+from umbilical.lab.pods.pod_context import (
     DEFAULT_CAPABILITIES,
-    Surroundings,
+    PodContext,
     capabilities,
     expand,
     expand_all,
@@ -29,8 +27,10 @@ from umbilical.lab.pods.surroundings import (
     identity,
     pod_field,
 )
+from umbilical.lab.pods.pod_networks import AddressPool, PodNetworks, link_name
+from umbilical.lab.pods.spec import Container, LabPod, Security, SourceKind, VolumeMount
 
-POD = Pod("p", "ns", "uid", (Container("c", "i"),), labels={"app": "x", "b": "y"}, annotations={"a.b/c": "d"})
+POD = LabPod("p", "ns", "uid", (Container("c", "i"),), labels={"app": "x", "b": "y"}, annotations={"a.b/c": "d"})
 
 
 def test_references_are_replaced_where_they_are_known() -> None:
@@ -88,7 +88,7 @@ OWN = Image("localhost/umbilical:lab", modules={"proxy-agent": "umbilical.cli.dr
 def plan(folder: Path, objects: Objects | None = None, **container: Any) -> ContainerPlan:
     found = pod(with_container(MINIMAL, **{"image": ONE.reference, **container}))
     node = make_node(folder, images={image.reference: image for image in (ONE, TWO, OWN)})
-    around = Surroundings(node, found, objects or Objects(), 1.0, {})
+    around = PodContext(node, found, objects or Objects(), 1.0, {})
     return asyncio.run(around.plan(found.containers[0]))
 
 
@@ -103,7 +103,7 @@ def test_the_pods_user_counts_before_the_images_and_root_may_be_refused() -> Non
     ):
         assert identity(wanted, TWO) == expected
     for security, image in ((Security(refuses_root=True), ONE), (Security(user=0, refuses_root=True), TWO)):
-        with pytest.raises(Waiting, match="runAsNonRoot"):
+        with pytest.raises(PodWaiting, match="runAsNonRoot"):
             identity(security, image)
 
 
@@ -113,8 +113,8 @@ def test_capabilities_and_names_are_what_the_kernel_takes() -> None:
     assert capabilities(Security(dropped=("ALL",), added=("CAP_NET_BIND_SERVICE",))) == ("NET_BIND_SERVICE",)
     assert "NET_RAW" not in capabilities(Security(dropped=("net_raw",)))
     assert "SYS_ADMIN" in capabilities(Security(is_privileged=True))
-    assert len(hostname(Pod("p" * 200, "ns", "u", ()))) == 63
-    assert hostname(Pod("p", "ns", "u", (), hostname="h")) == "h"
+    assert len(hostname(LabPod("p" * 200, "ns", "u", ()))) == 63
+    assert hostname(LabPod("p", "ns", "u", (), hostname="h")) == "h"
     names = {link_name(f"uid-{number}") for number in range(100)}
     assert len(names) == 100
     assert max(map(len, names)) <= 15
@@ -126,25 +126,25 @@ def test_a_program_is_found_under_its_path_in_the_image_and_one_alone_needs_no_c
         made = plan(tmp_path / str(number), image=OWN.reference, command=[named], args=["--a"])
         assert made.command == (names.get(named, named), "--a")
     assert plan(tmp_path / "one", args=["--a"]).command == ("etcd", "--a")
-    with pytest.raises(PodError, match="does not say which"):
+    with pytest.raises(PodError, match="names none of them"):
         plan(tmp_path / "two", image=TWO.reference)
 
 
 def test_an_image_that_nobody_has_is_waited_for_as_a_kubelet_would(tmp_path: Path) -> None:
-    with pytest.raises(Waiting, match="UMB836") as waiting:
+    with pytest.raises(PodWaiting, match="UMB836") as waiting:
         plan(tmp_path, image="registry.example/etcd:1")
     assert waiting.value.reason == "ErrImageNeverPull"
 
 
 def test_variables_come_from_objects_and_secrets_are_in_no_argument(tmp_path: Path) -> None:
     objects = Objects()
-    objects.known[Kind.CONFIG_MAP, "default", "c"] = {"A": b"1", "B": b"x\0y"}
+    objects.known[SourceKind.CONFIG_MAP, "default", "c"] = {"A": b"1", "B": b"x\0y"}
     sources = [{"prefix": "P_", "configMapRef": {"name": "c"}}, {"secretRef": {"name": "none", "optional": True}}]
     environment = plan(tmp_path, objects, envFrom=sources).environment
     assert (environment["P_A"], environment["P_B"]) == ("1", "x")
     reference = {"name": "none", "key": "k", "optional": True}
     assert "A" not in plan(tmp_path / "2", env=[{"name": "A", "valueFrom": {"secretKeyRef": reference}}]).environment
-    objects.known[Kind.SECRET, "default", "s"] = {"k": b"hidden"}
+    objects.known[SourceKind.SECRET, "default", "s"] = {"k": b"hidden"}
     variables = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
     found = plan(tmp_path / "3", objects, env=variables)
     assert found.environment["A"] == "hidden"
@@ -156,8 +156,8 @@ def test_a_path_in_a_volume_is_made_when_it_is_mounted(tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     node = make_node(tmp_path, images={ONE.reference: ONE})
-    around = Surroundings(node, found, Objects(), 1.0, {"v": volume})
-    asyncio.run(around.plan(Container("main", ONE.reference, mounts=(Mount("v", "/x", sub_path="a/b"),))))
+    around = PodContext(node, found, Objects(), 1.0, {"v": volume})
+    asyncio.run(around.plan(Container("main", ONE.reference, mounts=(VolumeMount("v", "/x", sub_path="a/b"),))))
     assert (volume / "a/b").is_dir()
 
 
@@ -179,13 +179,13 @@ def test_addresses_are_low_unique_and_given_back() -> None:
 def test_a_pod_without_a_network_or_an_address_is_told_why() -> None:
     pool = AddressPool((ipaddress.ip_network("10.92.1.0/30"),))
     pool.take("a")
-    with pytest.raises(Waiting, match="UMB835"):
+    with pytest.raises(PodWaiting, match="UMB835"):
         pool.take("b")
-    with pytest.raises(Waiting, match="no pod network"):
+    with pytest.raises(PodWaiting, match="no pod network"):
         AddressPool(()).take("a")
-    networks = PodNetworks(Node("bootstrap", ("10.91.0.10",), {}))
-    with pytest.raises(Waiting, match="UMB835"):
-        asyncio.run(networks.attach(Pod("p", "ns", "u", (Container("a", "i"),))))
+    networks = PodNetworks(RunnerNode("bootstrap", ("10.91.0.10",), {}))
+    with pytest.raises(PodWaiting, match="UMB835"):
+        asyncio.run(networks.attach(LabPod("p", "ns", "u", (Container("a", "i"),))))
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=60))

@@ -1,4 +1,4 @@
-"""Chains and certificates judged: by us, and as OpenSSL judges them."""
+"""Validation of chains and certificates, compared with OpenSSL."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -15,8 +15,10 @@ from tests.support.tunnel_directories import ADDRESS, make_files, new_authority,
 from umbilical.pki.authority import Authority, decode_key
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.control_plane_set import bare_key
-from umbilical.pki.directory import PairFiles, belongs, connect, walk_client_chain, walk_server_chain
-from umbilical.pki.judgement import (
+from umbilical.pki.directory import PairFiles, belongs, check_client_chain, check_server_chain, connect
+from umbilical.pki.pem import KeyPair
+from umbilical.pki.profiles import KeyType, Profile, Usage, client_profile
+from umbilical.pki.validation import (
     authority_trouble,
     chain_trouble,
     identifier_trouble,
@@ -27,8 +29,6 @@ from umbilical.pki.judgement import (
     profile_reason,
     validity_reason,
 )
-from umbilical.pki.pem import KeyPair
-from umbilical.pki.profiles import KeyType, Profile, Usage, client_profile
 
 THEN: Final = datetime.now(UTC).replace(microsecond=0)
 DAY: Final = timedelta(days=1)
@@ -89,7 +89,7 @@ CASES: Final = {
 
 
 @pytest.mark.real("openssl")
-def test_a_chain_is_judged_as_openssl_judges_it(tmp_path: Path) -> None:
+def test_a_chain_is_verified_as_openssl_does(tmp_path: Path) -> None:
     for case in CASES.values():
         bundle, certificate = tmp_path / "bundle.crt", tmp_path / "leaf.crt"
         bundle.write_bytes(b"".join(one.certificate for one in case.trusted))
@@ -150,7 +150,7 @@ def first(pair: KeyPair) -> Certificate:
     return read_certificates(pair.certificate)[0]
 
 
-def test_signatures_pairs_dates_and_wishes_are_judged() -> None:
+def test_signatures_pairs_dates_and_profiles_are_checked() -> None:
     twin = Authority.create("signer", NOW, 10 * ONE_DAY, EC)
     assert not is_signed_by(first(PAIR), first(twin.pair))
     assert is_signed_by(first(PAIR), first(SIGNER.pair))
@@ -162,15 +162,15 @@ def test_signatures_pairs_dates_and_wishes_are_judged() -> None:
     assert "it is not valid before" in validity_reason(first(PAIR), NOW - ONE_DAY)
     assert profile_reason(first(PAIR), PROFILE) == ""
     assert profile_reason(first(PAIR), client_profile("agent", (), EC)) == "its subject changed"
-    assert profile_reason(first(PAIR), client_profile("agent", ("kubernetes",))) == "another kind of key is asked for"
+    assert profile_reason(first(PAIR), client_profile("agent", ("kubernetes",))) == "another key type is wanted"
     assert key_type_reason(first(PAIR), EC) == ""
 
 
 def test_a_bare_key_is_rsa_and_lies_beside_its_own_public_half() -> None:
     one, other = (bare_key(Authority.create(name, NOW, ONE_DAY)) for name in ("one", "other"))
     assert key_trouble(one) == ""
-    assert key_trouble(KeyPair(other.certificate, one.key)) == "the public key is another key's"
-    assert key_trouble(bare_key(SIGNER)) == "another kind of key is asked for"
+    assert key_trouble(KeyPair(other.certificate, one.key)) == "the public key does not belong to the private key"
+    assert key_trouble(bare_key(SIGNER)) == "another key type is wanted"
     assert "no readable public key" in key_trouble(KeyPair(PAIR.certificate, one.key))
     assert "no readable private key" in key_trouble(KeyPair(one.certificate, b""))
 
@@ -194,8 +194,8 @@ def folder(tmp_path: Path) -> Path:
 def test_a_whole_set_is_accepted(folder: Path) -> None:
     ca, server, agent = folder / "ca.crt", pair(folder, "server"), pair(folder, "agent")
     assert belongs(server) is None
-    assert walk_server_chain(server, ca) is None
-    assert walk_client_chain(agent, ca) is None
+    assert check_server_chain(server, ca) is None
+    assert check_client_chain(agent, ca) is None
     assert [connect(server, agent, ca, address) for address in (ADDRESS, "::1", "api.example.com")] == [None] * 3
 
 
@@ -217,8 +217,8 @@ def test_a_key_that_is_anothers_encrypted_or_missing_is_refused(folder: Path) ->
 def test_another_authority_is_refused(folder: Path, tmp_path: Path) -> None:
     stranger = write(tmp_path / "stranger", make_files(new_authority())) / "ca.crt"
     for refusal in (
-        walk_server_chain(pair(folder, "server"), stranger),
-        walk_client_chain(pair(folder, "agent"), stranger),
+        check_server_chain(pair(folder, "server"), stranger),
+        check_client_chain(pair(folder, "agent"), stranger),
         connect(pair(folder, "server"), pair(folder, "agent"), stranger, ADDRESS),
     ):
         assert refusal is not None
@@ -229,7 +229,7 @@ def test_another_authority_is_refused(folder: Path, tmp_path: Path) -> None:
 
 def test_a_wrong_purpose_is_told_as_such_and_a_wrong_address_refused(folder: Path) -> None:
     ca = folder / "ca.crt"
-    refusals = [walk_server_chain(pair(folder, "agent"), ca), walk_client_chain(pair(folder, "server"), ca)]
+    refusals = [check_server_chain(pair(folder, "agent"), ca), check_client_chain(pair(folder, "server"), ca)]
     assert [refusal is not None and refusal.is_purpose for refusal in refusals] == [True, True]
     for address in ("10.0.0.8", "::2", "other.example.com"):
         refusal = connect(pair(folder, "server"), pair(folder, "agent"), folder / "ca.crt", address)
@@ -242,8 +242,8 @@ def test_time_counts_for_a_connection_and_not_for_the_chain(tmp_path: Path) -> N
     authority = new_authority(then, timedelta(hours=40))
     folder = write(tmp_path / "old", make_files(authority, then, timedelta(hours=1)))
     ca, server, agent = folder / "ca.crt", pair(folder, "server"), pair(folder, "agent")
-    assert walk_server_chain(server, ca) is None
-    assert walk_client_chain(agent, ca) is None
+    assert check_server_chain(server, ca) is None
+    assert check_client_chain(agent, ca) is None
     refusal = connect(server, agent, ca, ADDRESS)
     assert refusal is not None
     assert "expired" in refusal.why
@@ -251,5 +251,5 @@ def test_time_counts_for_a_connection_and_not_for_the_chain(tmp_path: Path) -> N
 
 def test_an_empty_authority_file_is_refused(folder: Path) -> None:
     (folder / "ca.crt").write_bytes(b"")
-    for walk in (walk_server_chain, walk_client_chain):
+    for walk in (check_server_chain, check_client_chain):
         assert walk(pair(folder, "server"), folder / "ca.crt") is not None

@@ -1,5 +1,5 @@
-"""Whether a certificate that is there is still the one that is wanted, and whether it verifies against an authority.
-The empty reason means that it does.
+"""Whether an existing certificate still matches what is wanted, and whether it verifies against a CA. An empty string
+means yes; any other is the reason why not.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from umbilical.pki.profiles import NOT_ITS_KEY, KeyType, Profile, Usage
 from umbilical.pki.tunnel_set import key_type_of
 
 MISSING: Final = "there was none"
-OTHER_KEY_TYPE: Final = "another kind of key is asked for"
+OTHER_KEY_TYPE: Final = "another key type is wanted"
 
 
 def is_signed_by(certificate: Certificate, authority: Certificate) -> bool:
-    """Tell it by the signature: names and identifiers are the same after a key is drawn anew."""
+    """Check the signature: names and identifiers can stay the same when the CA gets a new key."""
     issuer = x509.load_der_x509_certificate(authority.encoded)
     try:
         x509.load_der_x509_certificate(certificate.encoded).verify_directly_issued_by(issuer)
@@ -31,7 +31,7 @@ def is_signed_by(certificate: Certificate, authority: Certificate) -> bool:
 
 
 def pair_trouble(pair: KeyPair) -> str:
-    """Tell whether a certificate and its key can be read and belong together."""
+    """Check that a certificate and its key can be read and belong together."""
     try:
         certificate = decode_certificates(pair.certificate)[0]
         key = decode_own_key(pair.key)
@@ -66,7 +66,7 @@ def key_type_reason(certificate: Certificate, wanted: KeyType) -> str:
 
 
 def key_trouble(pair: KeyPair) -> str:
-    """Tell whether a bare key, as tokens are signed with, can be read and its public half is the one beside it."""
+    """Check that a key without a certificate (it signs tokens) can be read and matches its public key."""
     try:
         key = decode_own_key(pair.key)
         public = public_key_block(pair.certificate)
@@ -74,17 +74,17 @@ def key_trouble(pair: KeyPair) -> str:
         return str(error)
     if not isinstance(key, rsa.RSAPrivateKey):
         return OTHER_KEY_TYPE
-    return "" if public_half(key) == public else "the public key is another key's"
+    return "" if public_half(key) == public else "the public key does not belong to the private key"
 
 
 MAX_LINKS: Final = 8
-"""More than anybody has; a ring of authorities that sign each other would have no end."""
+"""Bounds the walk when CAs sign each other in a loop."""
 
 
 def chain_trouble(leaf: Certificate, trusted: Sequence[Certificate], purpose: Usage, now: datetime) -> str:
-    """Tell why this bundle does not verify the leaf for a server or a client; empty where it does."""
+    """Return why this bundle does not verify the leaf for `purpose`."""
     if leaf.usages and purpose.value not in leaf.usages:
-        return f"it is not for {purpose.value}"
+        return f"it lacks the extended key usage {purpose.value}"
     links = [leaf]
     while not _is_root(links[-1]):
         issuer = _issuer(links[-1], trusted)
@@ -92,7 +92,7 @@ def chain_trouble(leaf: Certificate, trusted: Sequence[Certificate], purpose: Us
             return f"unable to get issuer certificate: {links[-1].issuer_name} is not in the bundle"
         links.append(issuer)
     if leaf is links[-1] and not any(one.encoded == leaf.encoded for one in trusted):
-        return "it signed itself, and is not in the bundle"
+        return "it is self-signed and is not in the bundle"
     return next(filter(None, (_link_trouble(links, place, now) for place in range(len(links)))), "")
 
 
@@ -112,18 +112,18 @@ def _names_match(certificate: Certificate, issuer: Certificate) -> bool:
 
 def _link_trouble(links: Sequence[Certificate], place: int, now: datetime) -> str:
     one = links[place]
-    # OpenSSL asks for an identifier of its own in authorities only.
+    # OpenSSL requires a subjectKeyIdentifier in CA certificates only.
     trouble = validity_reason(one, now) or _issuer_identifier_trouble(one)
     if not trouble and place:
         trouble = identifier_trouble(one) or authority_trouble(one)
-    # Authorities between it and the leaf; the leaf itself is not counted, be it an authority or not.
+    # Counts the CAs between this one and the leaf, without the leaf.
     if not trouble and place and one.path_length is not None and place - 1 > one.path_length:
         trouble = "path length constraint exceeded"
     return f"{one.common_name}: {trouble}" if trouble else ""
 
 
 def authority_trouble(certificate: Certificate) -> str:
-    """Tell what a certificate lacks to sign others."""
+    """Return why a certificate cannot sign others."""
     if not certificate.is_authority:
         return "it may not sign certificates"
     if "basicConstraints" not in certificate.critical:
@@ -132,7 +132,7 @@ def authority_trouble(certificate: Certificate) -> str:
 
 
 def identifier_trouble(certificate: Certificate) -> str:
-    """Tell which identifier is missing: Python 3.13 and later refuse such by default (VERIFY_X509_STRICT)."""
+    """Return which identifier is missing: Python 3.13 and later require both (VERIFY_X509_STRICT)."""
     if certificate.key_identifier is None:
         return "it has no subjectKeyIdentifier"
     return _issuer_identifier_trouble(certificate)

@@ -1,5 +1,5 @@
-"""What the containers of one pod share, and the plan that each of them is started by: the pieces of its root (image,
-devices, kernel files, volumes), and its variables with `$(NAME)` expanded as the kubelet does it. Nothing is mounted.
+"""What the containers of a pod share, and the plan for each: the pieces of its root (image, devices, kernel files,
+volumes) and its variables, with `$(NAME)` expanded as in the kubelet. Nothing is mounted here.
 """
 
 import os
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from umbilical.fault import PodError, Waiting
+from umbilical.fault import PodError, PodWaiting
 from umbilical.lab import node_root
 from umbilical.lab.binaries import launcher
 from umbilical.lab.images import PROGRAMS_DIRECTORY, Image
-from umbilical.lab.pods.container_plan import ContainerPlan, Part, Piece
-from umbilical.lab.pods.node import Node, Sources
-from umbilical.lab.pods.spec import AllOf, Container, FieldOf, KeyOf, Kind, Mount, Pod, Security
+from umbilical.lab.pods.container_plan import ContainerPlan, Piece, PieceKind
+from umbilical.lab.pods.node import RunnerNode, Sources
+from umbilical.lab.pods.spec import AllOf, Container, FieldOf, KeyOf, LabPod, Security, SourceKind, VolumeMount
 
 LAUNCHERS: Final = "/usr/local/bin"
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
@@ -33,64 +33,64 @@ TERMINATION_LOG: Final = "/dev/termination-log"
 def pieces(
     image: Image, container: Container, volumes: Mapping[str, str], files: Mapping[str, str], termination_log: str
 ) -> tuple[Piece, ...]:
-    """`volumes` are directories of the node by volume name, `files` are files of the node by place in the container."""
+    """`volumes` are paths on the node by volume name, `files` are paths on the node by path in the container."""
     base = _python_image(image) if image.is_python else _static_image(image)
-    own = [Piece(Part.BIND, target, source) for target, source in files.items()]
+    own = [Piece(PieceKind.BIND, target, source) for target, source in files.items()]
     mounts = [
         _mount(mount, volumes[mount.volume])
-        # A mount below another one must come after it, in whatever order the manifest has them.
+        # A mount below another one must come after it.
         for mount in sorted(container.mounts, key=lambda mount: mount.path.count("/"))
     ]
     return (*base, *_kernel(termination_log), *own, *mounts)
 
 
-def _mount(mount: Mount, place: str) -> Piece:
+def _mount(mount: VolumeMount, place: str) -> Piece:
     source = posixpath.join(place, mount.sub_path) if mount.sub_path else place
-    return Piece(Part.BIND, mount.path, source, is_read_only=mount.is_read_only)
+    return Piece(PieceKind.BIND, mount.path, source, is_read_only=mount.is_read_only)
 
 
 def _static_image(image: Image) -> list[Piece]:
     programs = [
-        Piece(Part.BIND, f"{PROGRAMS_DIRECTORY}/{name}", str(path), is_read_only=True)
+        Piece(PieceKind.BIND, f"{PROGRAMS_DIRECTORY}/{name}", str(path), is_read_only=True)
         for name, path in image.programs.items()
     ]
     return [*_empty_directories(), *programs]
 
 
 def _python_image(image: Image) -> list[Piece]:
-    """Like a distribution's image with our package installed: this node's system, and nothing of its own files."""
+    """Like a distribution's image with our package: this node's system directories, without the node's own files."""
     system: list[Piece] = []
     for place in node_root.SYSTEM:
         if os.path.islink(place):
-            system.append(Piece(Part.LINK, place, os.readlink(place)))
+            system.append(Piece(PieceKind.LINK, place, os.readlink(place)))
         else:
             system.append(_shared(place))
     etc = [_shared(place) for place in (*node_root.ETC_DIRECTORIES, *node_root.ETC_FILES, node_root.HOST_CONF)]
     python = [_shared(place) for place in node_root.shared_directories(())]
-    # Where Python itself lies in /usr/local/bin, it must show through what covers that.
-    covered = [Piece(Part.BIND, place, place, is_read_only=True) for place in node_root.covered_programs(())]
-    launchers = [Piece(Part.FILE, f"{LAUNCHERS}/{name}", launcher(module)) for name, module in image.modules.items()]
-    return [*_empty_directories(), *system, *etc, *python, Piece(Part.MEMORY, LAUNCHERS), *covered, *launchers]
+    # If Python is in /usr/local/bin, bind it again over the tmpfs there.
+    covered = [Piece(PieceKind.BIND, place, place, is_read_only=True) for place in node_root.covered_programs(())]
+    launchers = [Piece(PieceKind.FILE, f"{LAUNCHERS}/{name}", launcher(main)) for name, main in image.modules.items()]
+    return [*_empty_directories(), *system, *etc, *python, Piece(PieceKind.MEMORY, LAUNCHERS), *covered, *launchers]
 
 
 def _shared(place: str) -> Piece:
-    return Piece(Part.BIND, place, place, is_read_only=True, is_optional=True)
+    return Piece(PieceKind.BIND, place, place, is_read_only=True, is_optional=True)
 
 
 def _empty_directories() -> Iterable[Piece]:
-    yield from (Piece(Part.DIRECTORY, place) for place in _EMPTY)
-    yield Piece(Part.DIRECTORY, "/tmp", mode=0o1777)
-    yield Piece(Part.DIRECTORY, "/var/tmp", mode=0o1777)
+    yield from (Piece(PieceKind.DIRECTORY, place) for place in _EMPTY)
+    yield Piece(PieceKind.DIRECTORY, "/tmp", mode=0o1777)
+    yield Piece(PieceKind.DIRECTORY, "/var/tmp", mode=0o1777)
 
 
 def _kernel(termination_log: str) -> Iterable[Piece]:
-    yield Piece(Part.BIND, "/proc", "/proc")
-    yield Piece(Part.BIND, "/sys", "/sys", is_read_only=True)
-    yield Piece(Part.MEMORY, "/dev")
-    yield from (Piece(Part.BIND, f"/dev/{name}", f"/dev/{name}", is_optional=True) for name in _DEVICES)
-    yield from (Piece(Part.LINK, place, target) for place, target in _DEVICE_LINKS.items())
-    yield Piece(Part.MEMORY, "/dev/shm", mode=0o1777)
-    yield Piece(Part.BIND, TERMINATION_LOG, termination_log)
+    yield Piece(PieceKind.BIND, "/proc", "/proc")
+    yield Piece(PieceKind.BIND, "/sys", "/sys", is_read_only=True)
+    yield Piece(PieceKind.MEMORY, "/dev")
+    yield from (Piece(PieceKind.BIND, f"/dev/{name}", f"/dev/{name}", is_optional=True) for name in _DEVICES)
+    yield from (Piece(PieceKind.LINK, place, target) for place, target in _DEVICE_LINKS.items())
+    yield Piece(PieceKind.MEMORY, "/dev/shm", mode=0o1777)
+    yield Piece(PieceKind.BIND, TERMINATION_LOG, termination_log)
 
 
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([^()]*)\)")
@@ -98,7 +98,7 @@ _BY_KEY: Final = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Put values in; what is unknown stays as it is written, and `$$` is one dollar sign."""
+    """Expand references; unknown ones stay unchanged, and `$$` is a dollar sign."""
 
     def value(found: re.Match[str]) -> str:
         if found[0] == "$$":
@@ -112,8 +112,8 @@ def expand_all(texts: Sequence[str], variables: Mapping[str, str]) -> tuple[str,
     return tuple(expand(text, variables) for text in texts)
 
 
-def pod_field(pod: Pod, path: str, node: str, node_ip: str, addresses: Sequence[str]) -> str:
-    """Look a field of the downward API up. Raises PodError: UMB831, there is no such field."""
+def pod_field(pod: LabPod, path: str, node: str, node_ip: str, addresses: Sequence[str]) -> str:
+    """Return a field of the downward API. Raises PodError: UMB831, unknown field."""
     known = {
         "metadata.name": pod.name,
         "metadata.namespace": pod.namespace,
@@ -131,15 +131,16 @@ def pod_field(pod: Pod, path: str, node: str, node_ip: str, addresses: Sequence[
         return known[path]
     if found := _BY_KEY.fullmatch(path):
         return (pod.labels if found[1] == "labels" else pod.annotations).get(found[2], "")
-    why = f"a pod has no field {path!r} that its containers could be told"
-    raise PodError("UMB831", f"a fieldRef of {pod.title} cannot be used", why, "see the API's downward fields")
+    why = f"{path!r} is not a field of the downward API"
+    remedy = "kubectl explain pod.spec.containers.env.valueFrom.fieldRef"
+    raise PodError("UMB831", f"could not resolve a fieldRef of {pod.title}", why, remedy)
 
 
 def _lines(table: Mapping[str, str]) -> str:
     return "\n".join(f'{key}="{value}"' for key, value in sorted(table.items()))
 
 
-# What containerd leaves to a container that asks for nothing (oci/spec.go, defaultUnixCaps).
+# containerd's default capabilities (oci/spec.go, defaultUnixCaps).
 DEFAULT_CAPABILITIES: Final = (
     *("CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP"),
     *("NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE"),
@@ -147,12 +148,12 @@ DEFAULT_CAPABILITIES: Final = (
 
 
 @dataclass
-class Surroundings:
-    node: Node
-    pod: Pod
+class PodContext:
+    node: RunnerNode
+    pod: LabPod
     sources: Sources
     grace_seconds: float
-    """Between SIGTERM and SIGKILL; who deletes a pod may shorten it."""
+    """Between SIGTERM and SIGKILL; a deletion may shorten it."""
     volumes: Mapping[str, Path]
     addresses: tuple[str, ...] = ()
     network: Path | None = None
@@ -169,10 +170,10 @@ class Surroundings:
         return self.node.folders.pod_logs(self.pod) / container.name / f"{run}.log"
 
     async def plan(self, container: Container) -> ContainerPlan:
-        """Say how to start a container.
+        """Return how to start a container.
 
         Raises:
-            Waiting: UMB834 or UMB836, something that it needs is not there yet.
+            PodWaiting: UMB834 or UMB836, something that it needs does not exist yet.
             PodError: UMB831.
         """
         self._make_sub_paths(container)
@@ -239,24 +240,24 @@ class Surroundings:
             return None
         raise _no_configuration(f"couldn't find key {wanted.key} in {wanted.kind.value} {wanted.name}")
 
-    async def _values(self, kind: Kind, name: str, *, is_optional: bool) -> Mapping[str, bytes]:
+    async def _values(self, kind: SourceKind, name: str, *, is_optional: bool) -> Mapping[str, bytes]:
         values = await self.sources.values(kind, self.pod.namespace, name)
         if values is None and not is_optional:
             raise _no_configuration(f"{kind.value.lower()} {name!r} not found")
         return values or {}
 
 
-def hostname(pod: Pod) -> str:
-    # The kernel takes 64 bytes; the kubelet cuts at 63.
+def hostname(pod: LabPod) -> str:
+    # The kubelet truncates at 63 characters.
     return (pod.hostname or pod.name)[:63]
 
 
 def identity(security: Security, image: Image) -> tuple[int, int]:
-    """Return user and group. Raises Waiting: it would be root, and the pod refuses that."""
+    """Return user and group. Raises PodWaiting: it would be root despite runAsNonRoot."""
     user = image.user[0] if security.user is None else security.user
     if user == 0 and security.refuses_root:
         raise _no_configuration("container has runAsNonRoot and image will run as root")
-    # The image's group belongs to the image's user; another user without a group of its own has root's.
+    # The image's group applies to the image's user only; another user defaults to group 0.
     group = image.user[1] if security.user is None else 0
     return user, group if security.group is None else security.group
 
@@ -273,14 +274,14 @@ def capabilities(security: Security) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys((*base, *sorted(added))) if name in added or name not in dropped)
 
 
-def _image(node: Node, container: Container) -> Image:
+def _image(node: RunnerNode, container: Container) -> Image:
     image = node.images.get(container.image)
     if image is None:
-        raise Waiting(
+        raise PodWaiting(
             "UMB836",
             f"Container image {container.image!r} is not present with pull policy of Never",
             f"this lab has {', '.join(sorted(node.images)) or 'none'}",
-            "name one of these in the manifest",
+            "use one of these images in the manifest",
             "ErrImageNeverPull",
         )
     return image
@@ -291,25 +292,25 @@ def _command(container: Container, image: Image, variables: Mapping[str, str]) -
     if not command:
         programs = [image.entrypoint] if image.entrypoint else [*image.programs, *image.modules]
         if len(programs) != 1:
-            why = f"{container.image} holds {', '.join(programs)}, and the manifest does not say which"
-            raise PodError("UMB832", f"container {container.name} has no command", why, "give it a command")
+            why = f"{container.image} holds {', '.join(programs)}, and the manifest names none of them"
+            raise PodError("UMB832", f"container {container.name} has no command", why, "set command in the manifest")
         command = (programs[0],)
     program, *rest = expand_all(command, variables)
     return (_place(program, image), *rest, *expand_all(container.arguments, variables))
 
 
 def _place(program: str, image: Image) -> str:
-    """Find a program of our own that is named by its path in the image: that folder is the machine's own here."""
+    """Map the image path of one of our programs to its launcher: that directory is the machine's here."""
     folder, name = posixpath.split(program)
     is_ours = folder == PROGRAMS_DIRECTORY and name in image.modules
     return f"{LAUNCHERS}/{name}" if is_ours else program
 
 
 def _text(value: bytes) -> str:
-    # The kernel ends a variable at the first NUL.
+    # A variable ends at the first NUL.
     return value.decode(errors="replace").partition("\0")[0]
 
 
-def _no_configuration(why: str) -> Waiting:
-    remedy = "create or correct it; the container starts by itself then"
-    return Waiting("UMB834", "a container cannot be configured", why, remedy, "CreateContainerConfigError")
+def _no_configuration(why: str) -> PodWaiting:
+    remedy = "create or correct it; the container then starts"
+    return PodWaiting("UMB834", "could not configure a container", why, remedy, "CreateContainerConfigError")
