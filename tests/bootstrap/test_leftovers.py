@@ -16,17 +16,17 @@ from tests.support.ssh_daemon import PROGRAMS, ssh_daemon
 
 from umbilical.bootstrap.node_access import PATHS, CleanedFile, FileState, clean_node
 from umbilical.bootstrap.teardown import EgressLeft, egress_left
-from umbilical.bootstrap.teardown_targets import CONDITIONS, Target, leftovers, why_terminating
+from umbilical.bootstrap.teardown_targets import CONDITIONS, TeardownTarget, leftovers, why_terminating
 from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, SECRET
 from umbilical.fault import BootstrapError
 from umbilical.host.commands import Completed, LocalRunner
 
-SECRET_TARGET = Target(SECRET, "certs", "tunnel", "s", is_going=True)
-AGENTS = Target(DAEMON_SET, "agent", "tunnel", "d", is_going=True)
-PLACE = Target(NAMESPACE, "tunnel", None, "n", is_going=True)
+SECRET_TARGET = TeardownTarget(SECRET, "certs", "tunnel", "s", is_going=True)
+AGENTS = TeardownTarget(DAEMON_SET, "agent", "tunnel", "d", is_going=True)
+PLACE = TeardownTarget(NAMESPACE, "tunnel", None, "n", is_going=True)
 
 
-def left(store: ObjectStore, folder: Path, *targets: Target) -> dict[str, str]:
+def left(store: ObjectStore, folder: Path, *targets: TeardownTarget) -> dict[str, str]:
     return with_client(store, folder, lambda client: leftovers(client, targets))
 
 

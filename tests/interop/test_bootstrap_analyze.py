@@ -11,9 +11,9 @@ from tests.support.log_bundles import JOURNAL, BundleBuilder
 from tests.support.netns import Namespace, Network
 from tests.support.scratch_node import Ended, ScratchNode
 
+from umbilical.bootstrap.analyze.cause_checks import verdict
 from umbilical.bootstrap.analyze.diagnosis import diagnose
 from umbilical.bootstrap.analyze.facts import BundleFacts, gather
-from umbilical.bootstrap.analyze.judges import verdict
 from umbilical.bootstrap.analyze.log_bundle import open_bundle
 from umbilical.bootstrap.patch.patch import patch
 from umbilical.bootstrap.spec import Shape, for_shape

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from umbilical.bootstrap.install_files import (
     SSH_HOST,
     BootstrapAddresses,
-    Document,
+    JsonObject,
     addresses_of,
     broken,
     parse_yaml,
@@ -98,16 +98,16 @@ class InstallDir:
         return self.path / "auth" / "kubeconfig"
 
     @cached_property
-    def state(self) -> Document:
+    def state(self) -> JsonObject:
         """The state file by Go's type names; empty when there is none. It is full of keys: never show a value."""
         return read_json(self.path / STATE) or {}
 
     @cached_property
-    def metadata(self) -> Document:
+    def metadata(self) -> JsonObject:
         return read_json(self.path / "metadata.json") or {}
 
     @cached_property
-    def install_config(self) -> Document | None:
+    def install_config(self) -> JsonObject | None:
         """The user's file, or what the state file remembers of it; None when neither is there."""
         return read_yaml(self.path / "install-config.yaml") or self._remembered_config()
 
@@ -183,7 +183,7 @@ class InstallDir:
         made = _time_made(self.path)
         return [*_order(self.path, made), *_age(made, now), *_expiry(ignition, now)]
 
-    def _remembered_config(self) -> Document | None:
+    def _remembered_config(self) -> JsonObject | None:
         asset = self._from_state("*installconfig.InstallConfig")
         if isinstance(asset.get("config"), dict):
             return dict(asset["config"])
@@ -192,7 +192,7 @@ class InstallDir:
             return None
         return parse_yaml(_decoded(file["Data"], self.path / STATE), self.path / STATE)
 
-    def _from_state(self, kind: str) -> Document:
+    def _from_state(self, kind: str) -> JsonObject:
         found = self.state.get(kind)
         return found if isinstance(found, dict) else {}
 
@@ -202,7 +202,7 @@ class InstallDir:
             return None
         return _decoded(value, self.path / STATE)
 
-    def _networking(self) -> Document:
+    def _networking(self) -> JsonObject:
         found = (self.install_config or {}).get("networking")
         return found if isinstance(found, dict) else {}
 

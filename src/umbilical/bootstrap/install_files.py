@@ -17,13 +17,13 @@ from umbilical.fault import BootstrapError, PkiError
 from umbilical.manifests.objects import IpAddress
 from umbilical.pki.pem import KeyPair
 
-Document = dict[str, Any]
+JsonObject = dict[str, Any]
 
 # A state file repeats a bootstrap.ign of some megabytes a few times over.
 MAX_BYTES: Final = 256 * 1024 * 1024
 
 
-def read_json(path: Path) -> Document | None:
+def read_json(path: Path) -> JsonObject | None:
     """Read one JSON object; None without the file. Raises BootstrapError: unreadable, or something else."""
     content = read_bytes(path)
     if content is None:
@@ -37,13 +37,13 @@ def read_json(path: Path) -> Document | None:
     return _object(path, value)
 
 
-def read_yaml(path: Path) -> Document | None:
+def read_yaml(path: Path) -> JsonObject | None:
     """Read one YAML mapping; None without the file. Raises BootstrapError: unreadable, or something else."""
     content = read_bytes(path)
     return None if content is None else parse_yaml(content, path)
 
 
-def parse_yaml(content: bytes, origin: Path) -> Document:
+def parse_yaml(content: bytes, origin: Path) -> JsonObject:
     import yaml
 
     try:
@@ -76,7 +76,7 @@ def broken(path: Path, why: str) -> BootstrapError:
     return BootstrapError("UMB171", f"{path} cannot be used", why, f"look at it: ls -l {path}")
 
 
-def _object(path: Path, value: object) -> Document:
+def _object(path: Path, value: object) -> JsonObject:
     if not isinstance(value, dict):
         raise broken(path, "it holds something else than keys with values")
     return value
@@ -101,7 +101,9 @@ class BootstrapAddresses:
         return next((address for address in self.internal if address.version == version), None)
 
 
-def addresses_of(machine: Document, origin: Path, platform: str, install_config: Document | None) -> BootstrapAddresses:
+def addresses_of(
+    machine: JsonObject, origin: Path, platform: str, install_config: JsonObject | None
+) -> BootstrapAddresses:
     """Apply the installer's rule to a Machine object. Raises BootstrapError: it has no address that SSH can use."""
     external = _of_type(machine, "ExternalIP", origin)
     internal = _of_type(machine, "InternalIP", origin)
@@ -113,7 +115,7 @@ def _ssh_address(
     internal: tuple[IpAddress, ...],
     origin: Path,
     platform: str,
-    install_config: Document,
+    install_config: JsonObject,
 ) -> str:
     is_public = install_config.get("publish") != "Internal"
     if platform == "azure" and is_public:
@@ -129,7 +131,7 @@ def _ssh_address(
     return str(choice[0])
 
 
-def _api_name(install_config: Document, origin: Path) -> str:
+def _api_name(install_config: JsonObject, origin: Path) -> str:
     metadata = install_config.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     host = f"api.{name}.{install_config.get('baseDomain')}"
@@ -139,7 +141,7 @@ def _api_name(install_config: Document, origin: Path) -> str:
     return host
 
 
-def _of_type(machine: Document, kind: str, origin: Path) -> tuple[IpAddress, ...]:
+def _of_type(machine: JsonObject, kind: str, origin: Path) -> tuple[IpAddress, ...]:
     status = machine.get("status")
     listed = status.get("addresses") if isinstance(status, dict) else None
     if listed is not None and not isinstance(listed, list):

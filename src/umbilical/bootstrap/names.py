@@ -8,7 +8,7 @@ from typing import Final
 
 
 @dataclass(frozen=True)
-class Names:
+class TunnelNames:
     """Paths on the bootstrap node, by role, and the functions of the shell library."""
 
     egress: str
@@ -31,7 +31,7 @@ class Names:
         return self.override.replace("/opt/openshift/", "/assets/", 1)
 
 
-NATIVE: Final = Names(
+NATIVE: Final = TunnelNames(
     egress="/opt/openshift/egress-selector-config.yaml",
     override="/opt/openshift/konnectivity-config-override.yaml",
     server_pod="/opt/openshift/konnectivity-server-pod.yaml",
@@ -45,7 +45,7 @@ NATIVE: Final = Names(
     cleanup_function="konnectivity_cleanup",
     pki_directory="/opt/openshift/tls/konnectivity",
 )
-OWN: Final = Names(
+OWN: Final = TunnelNames(
     egress="/opt/openshift/umbilical/egress-selector-config.yaml",
     override="/opt/openshift/umbilical/konnectivity-config-override.yaml",
     server_pod="/opt/openshift/umbilical/konnectivity-server-pod.yaml",

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final
 
-from umbilical.bootstrap.teardown_targets import LABEL, Choice, Target, find_targets, leftovers
+from umbilical.bootstrap.teardown_targets import LABEL, TeardownScope, TeardownTarget, find_targets, leftovers
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Clock, Json
 from umbilical.cluster.objects import CONFIG_MAP, OPENSHIFT_KUBE_APISERVER, POD
@@ -114,7 +114,7 @@ class DryRun(Enum):
     """Have the API check every deletion and do none."""
 
 
-class State(Enum):
+class TeardownState(Enum):
     GONE = "gone"
     REQUESTED = "deletion requested"
     WOULD_GO = "would be deleted"
@@ -125,7 +125,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class TeardownOptions:
-    choice: Choice = Choice.AUTO
+    choice: TeardownScope = TeardownScope.AUTO
     namespace: str | None = None
     dry_run: DryRun = DryRun.NONE
     wait_seconds: float = 300.0
@@ -133,29 +133,29 @@ class TeardownOptions:
 
 
 @dataclass(frozen=True)
-class Step:
+class TeardownStep:
     """What became of one object."""
 
     subject: str
-    state: State
+    state: TeardownState
     detail: str = ""
 
 
 @dataclass
-class Report:
-    steps: list[Step] = field(default_factory=list)
+class TeardownReport:
+    steps: list[TeardownStep] = field(default_factory=list)
     warnings: list[Fault] = field(default_factory=list)
     timed_out: bool = False
 
     @property
     def is_complete(self) -> bool:
         """Whether all that was found is gone or on its way, and nothing kept us from looking."""
-        left = any(step.state in (State.HELD, State.REFUSED) for step in self.steps)
+        left = any(step.state in (TeardownState.HELD, TeardownState.REFUSED) for step in self.steps)
         return not left and not any(warning.code == CANNOT_LOOK for warning in self.warnings)
 
 
 @dataclass(frozen=True)
-class Progress:
+class TeardownProgress:
     """What is waited for, and until when."""
 
     remaining: dict[str, str]
@@ -163,27 +163,27 @@ class Progress:
 
 
 async def tear_down(
-    client: ApiClient, options: TeardownOptions, clock: Clock, say: Callable[[Progress], None]
-) -> Report:
+    client: ApiClient, options: TeardownOptions, clock: Clock, say: Callable[[TeardownProgress], None]
+) -> TeardownReport:
     """Delete what is the tunnel's. Raises ApiUnreachable: no answer at first, when nothing was changed yet."""
     found = await find_targets(client, options.choice, options.namespace)
-    report = Report(warnings=[_cannot_look(refusal) for refusal in found.refusals])
+    report = TeardownReport(warnings=[_cannot_look(refusal) for refusal in found.refusals])
     going = [target for target in found.targets if await _request(client, target, options.dry_run, report)]
     if options.wait_seconds <= 0:
-        report.steps += [Step(str(target), State.REQUESTED) for target in going]
+        report.steps += [TeardownStep(str(target), TeardownState.REQUESTED) for target in going]
     else:
         await _follow(client, going, options.wait_seconds, clock, say, report)
     order = {str(target): position for position, target in enumerate(found.targets)}
     report.steps.sort(key=lambda step: order.get(step.subject, len(order)))
-    report.steps += [Step(str(target), State.KEPT, f"it does not carry {LABEL}") for target in found.kept]
+    report.steps += [TeardownStep(str(target), TeardownState.KEPT, f"has no label {LABEL}") for target in found.kept]
     await _look_for_egress(client, report)
     return report
 
 
-async def _request(client: ApiClient, target: Target, dry_run: DryRun, report: Report) -> bool:
+async def _request(client: ApiClient, target: TeardownTarget, dry_run: DryRun, report: TeardownReport) -> bool:
     """Ask for one deletion; return whether there is something to follow."""
     if dry_run is DryRun.CLIENT:
-        report.steps.append(Step(str(target), State.WOULD_GO))
+        report.steps.append(TeardownStep(str(target), TeardownState.WOULD_GO))
         return False
     if target.is_going and dry_run is DryRun.NONE:
         return True
@@ -192,26 +192,26 @@ async def _request(client: ApiClient, target: Target, dry_run: DryRun, report: R
     except ClusterError as fault:
         return await _refused(client, target, fault, report)
     if dry_run is DryRun.SERVER:
-        report.steps.append(Step(str(target), State.WOULD_GO, "the API agrees"))
+        report.steps.append(TeardownStep(str(target), TeardownState.WOULD_GO, "the API agrees"))
     return dry_run is DryRun.NONE
 
 
-async def _delete(client: ApiClient, target: Target, dry_run: DryRun) -> None:
+async def _delete(client: ApiClient, target: TeardownTarget, dry_run: DryRun) -> None:
     is_dry = dry_run is DryRun.SERVER
     await objects.delete(client, target.kind, target.name, target.namespace, target.uid, dry_run=is_dry)
 
 
-async def _refused(client: ApiClient, target: Target, fault: ClusterError, report: Report) -> bool:
+async def _refused(client: ApiClient, target: TeardownTarget, fault: ClusterError, report: TeardownReport) -> bool:
     """Tell a race that does no harm from a refusal. A namespace that goes already answers with a conflict, too."""
     status = fault.status if isinstance(fault, ApiRefused) else None
     if status in (404, 409):
         with suppress(ClusterError):
             if not await leftovers(client, [target]):
-                report.steps.append(Step(str(target), State.GONE))
+                report.steps.append(TeardownStep(str(target), TeardownState.GONE))
                 return False
             if status == 409:
                 return True
-    report.steps.append(Step(str(target), State.REFUSED, fault.why))
+    report.steps.append(TeardownStep(str(target), TeardownState.REFUSED, fault.why))
     remedy = f"may you? kubectl auth can-i delete {target.kind.plural}; then run this again"
     report.warnings.append(BootstrapError("UMB606", f"{target} is not deleted", fault.why, remedy))
     return False
@@ -219,28 +219,28 @@ async def _refused(client: ApiClient, target: Target, fault: ClusterError, repor
 
 async def _follow(
     client: ApiClient,
-    going: list[Target],
+    going: list[TeardownTarget],
     wait_seconds: float,
     clock: Clock,
-    say: Callable[[Progress], None],
-    report: Report,
+    say: Callable[[TeardownProgress], None],
+    report: TeardownReport,
 ) -> None:
     """Wait until all of it is gone, or the time is over."""
     end = clock.monotonic() + wait_seconds
     deadline = clock.now() + timedelta(seconds=wait_seconds)
     remaining = await _remaining(client, going)
     while remaining and clock.monotonic() < end:
-        say(Progress(remaining, deadline))
+        say(TeardownProgress(remaining, deadline))
         await clock.sleep(min(POLL_SECONDS, max(0.0, end - clock.monotonic())))
         remaining = await _remaining(client, going)
-    report.steps += [Step(name, State.GONE) for name in map(str, going) if name not in remaining]
-    report.steps += [Step(name, State.HELD, why) for name, why in remaining.items()]
+    report.steps += [TeardownStep(name, TeardownState.GONE) for name in map(str, going) if name not in remaining]
+    report.steps += [TeardownStep(name, TeardownState.HELD, why) for name, why in remaining.items()]
     if remaining:
         report.timed_out = True
         report.warnings.append(_timed_out(remaining, wait_seconds))
 
 
-async def _remaining(client: ApiClient, going: list[Target]) -> dict[str, str]:
+async def _remaining(client: ApiClient, going: list[TeardownTarget]) -> dict[str, str]:
     try:
         return await leftovers(client, going)
     except ApiUnreachable as fault:
@@ -248,7 +248,7 @@ async def _remaining(client: ApiClient, going: list[Target]) -> dict[str, str]:
         return {str(target): f"not known: {fault.why}" for target in going}
 
 
-async def _look_for_egress(client: ApiClient, report: Report) -> None:
+async def _look_for_egress(client: ApiClient, report: TeardownReport) -> None:
     try:
         left = await egress_left(client)
     except ApiUnreachable as fault:

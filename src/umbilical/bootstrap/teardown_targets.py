@@ -20,7 +20,7 @@ SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-node-lease", "kube-public
 LABEL: Final = "=".join(BOOTSTRAP_ONLY)
 
 
-class Choice(Enum):
+class TeardownScope(Enum):
     OPENSHIFT = "openshift"
     SEED = "seed"
     AUTO = "auto"
@@ -28,7 +28,7 @@ class Choice(Enum):
 
 
 @dataclass(frozen=True)
-class Target:
+class TeardownTarget:
     """One object, as it was seen: another one of the same name later on is not it."""
 
     kind: Kind
@@ -43,34 +43,34 @@ class Target:
 
 
 @dataclass
-class Found:
-    targets: list[Target] = field(default_factory=list)
-    kept: list[Target] = field(default_factory=list)
+class FoundTargets:
+    targets: list[TeardownTarget] = field(default_factory=list)
+    kept: list[TeardownTarget] = field(default_factory=list)
     """What bears a name of ours and not our label."""
     refusals: list[ApiRefused] = field(default_factory=list)
 
 
-async def find_targets(client: ApiClient, choice: Choice, namespace: str | None = None) -> Found:
+async def find_targets(client: ApiClient, choice: TeardownScope, namespace: str | None = None) -> FoundTargets:
     """Look for the tunnel's objects; nothing is changed. Raises ApiUnreachable: the API does not answer."""
-    found = Found()
+    found = FoundTargets()
     for place in _places(choice, namespace):
         for kind, name in ((DAEMON_SET, AGENT_NAME), (SECRET, AGENT_SECRET)):
-            await _look_at(client, found, kind, name, place, needs_label=choice is not Choice.SEED)
+            await _look_at(client, found, kind, name, place, needs_label=choice is not TeardownScope.SEED)
         if place not in SYSTEM_NAMESPACES:
             await _look_at(client, found, NAMESPACE, place, None, needs_label=True)
     found.targets.sort(key=lambda target: ORDER.index(target.kind))
     return found
 
 
-def _places(choice: Choice, namespace: str | None) -> list[str]:
+def _places(choice: TeardownScope, namespace: str | None) -> list[str]:
     if namespace is not None:
         return [namespace]
-    shapes = {Choice.OPENSHIFT: [Shape.OPENSHIFT], Choice.SEED: [Shape.SEED]}.get(choice, [Shape.OPENSHIFT, Shape.SEED])
+    shapes = [Shape.OPENSHIFT, Shape.SEED] if choice is TeardownScope.AUTO else [Shape(choice.value)]
     return [for_shape(shape).namespace for shape in shapes]
 
 
 async def _look_at(
-    client: ApiClient, found: Found, kind: Kind, name: str, namespace: str | None, *, needs_label: bool
+    client: ApiClient, found: FoundTargets, kind: Kind, name: str, namespace: str | None, *, needs_label: bool
 ) -> None:
     try:
         item = await objects.get_metadata(client, kind, name, namespace)
@@ -86,9 +86,9 @@ async def _look_at(
         found.targets.append(target)
 
 
-def _target(kind: Kind, name: str, namespace: str | None, item: Json) -> Target:
+def _target(kind: Kind, name: str, namespace: str | None, item: Json) -> TeardownTarget:
     seen = objects.metadata(item)
-    return Target(kind, name, namespace, str(seen.get("uid")), is_going=bool(seen.get("deletionTimestamp")))
+    return TeardownTarget(kind, name, namespace, str(seen.get("uid")), is_going=bool(seen.get("deletionTimestamp")))
 
 
 def _carries_label(item: Json) -> bool:
@@ -106,7 +106,7 @@ CONDITIONS: Final = {
 }
 
 
-async def leftovers(client: ApiClient, targets: Iterable[Target]) -> dict[str, str]:
+async def leftovers(client: ApiClient, targets: Iterable[TeardownTarget]) -> dict[str, str]:
     """Return what is still there by its name, with what holds it. Raises ApiUnreachable: the API does not answer."""
     remaining: dict[str, str] = {}
     for target in targets:
@@ -144,7 +144,7 @@ def _finalizers(item: Json) -> str:
     return f"metadata.finalizers: {', '.join(names)}" if names else "being deleted"
 
 
-async def _held_by(client: ApiClient, target: Target) -> str | None:
+async def _held_by(client: ApiClient, target: TeardownTarget) -> str | None:
     """Say what holds this very object; None when it is gone, even if another one has its name by now."""
     # Conditions lie outside the metadata, which is all that is asked for of a Secret.
     fetch = objects.get if target.kind is NAMESPACE else objects.get_metadata
@@ -157,7 +157,7 @@ async def _held_by(client: ApiClient, target: Target) -> str | None:
     return why_terminating(item) if target.kind is NAMESPACE else _finalizers(item)
 
 
-async def _pods(client: ApiClient, target: Target) -> dict[str, str]:
+async def _pods(client: ApiClient, target: TeardownTarget) -> dict[str, str]:
     """Find agents that outlive their DaemonSet for a moment: the garbage collector ends them in the background."""
     try:
         pods = await objects.list_metadata(client, POD, target.namespace, f"app={AGENT_NAME}")

@@ -35,7 +35,7 @@ class TcpState(Enum):
     FAILED = "failed"
 
 
-class Answer(Enum):
+class ServerAnswer(Enum):
     """How the server took what we showed it."""
 
     ACCEPTED = "accepted"
@@ -44,7 +44,7 @@ class Answer(Enum):
 
 
 @dataclass(frozen=True)
-class TlsFiles:
+class ProbeTlsFiles:
     """As an agent has them; each may be missing, the last two only together."""
 
     authority: Path | None = None
@@ -53,7 +53,7 @@ class TlsFiles:
 
 
 @dataclass(frozen=True)
-class Tcp:
+class TcpResult:
     state: TcpState
     address: str
     """Where the name led to; empty if nowhere."""
@@ -61,46 +61,46 @@ class Tcp:
 
 
 @dataclass(frozen=True)
-class Handshake:
-    answer: Answer
+class HandshakeResult:
+    answer: ServerAnswer
     detail: str
     version: str = ""
     certificate: x509.Certificate | None = None
 
 
 @dataclass(frozen=True)
-class Sight:
+class ProbeResult:
     """All that was seen, and when."""
 
     host: str
     port: int
     now: datetime
-    tcp: Tcp
-    stranger: Handshake | None = None
+    tcp: TcpResult
+    anonymous: HandshakeResult | None = None
     """Without a certificate; None where TCP did not get through."""
-    agent: Handshake | None = None
+    agent: HandshakeResult | None = None
     """With the files; None where none were given."""
-    files: TlsFiles = TlsFiles()
+    files: ProbeTlsFiles = ProbeTlsFiles()
 
 
-def probe(host: str, port: int, files: TlsFiles, timeout_seconds: float, now: datetime) -> Sight:
+def probe(host: str, port: int, files: ProbeTlsFiles, timeout_seconds: float, now: datetime) -> ProbeResult:
     """Try the port. Raises BootstrapError: the TLS files cannot be used."""
     verifying = _agent_context(files)
     tcp = try_tcp(host, port, timeout_seconds)
     if tcp.state is not TcpState.OPEN:
-        return Sight(host, port, now, tcp, files=files)
-    stranger = shake_hands(tcp.address, port, host, _stranger_context(), timeout_seconds)
+        return ProbeResult(host, port, now, tcp, files=files)
+    anonymous = shake_hands(tcp.address, port, host, _anonymous_context(), timeout_seconds)
     agent = None if verifying is None else shake_hands(tcp.address, port, host, verifying, timeout_seconds)
-    return Sight(host, port, now, tcp, stranger, agent, files)
+    return ProbeResult(host, port, now, tcp, anonymous, agent, files)
 
 
-def try_tcp(host: str, port: int, timeout_seconds: float) -> Tcp:
+def try_tcp(host: str, port: int, timeout_seconds: float) -> TcpResult:
     """Connect to the first of the name's addresses that takes it; tell of the last one otherwise."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
-        return Tcp(TcpState.NAME_NOT_FOUND, "", str(error))
-    last = Tcp(TcpState.FAILED, "", "the name has no address")
+        return TcpResult(TcpState.NAME_NOT_FOUND, "", str(error))
+    last = TcpResult(TcpState.FAILED, "", "the name has no address")
     for family, kind, protocol, _, place in found:
         last = _connect(family, kind, protocol, place, timeout_seconds)
         if last.state is TcpState.OPEN:
@@ -108,7 +108,7 @@ def try_tcp(host: str, port: int, timeout_seconds: float) -> Tcp:
     return last
 
 
-def shake_hands(address: str, port: int, host: str, context: ssl.SSLContext, timeout_seconds: float) -> Handshake:
+def shake_hands(address: str, port: int, host: str, context: ssl.SSLContext, timeout_seconds: float) -> HandshakeResult:
     """Do one TLS handshake, and find out whether the server goes on afterwards."""
     try:
         with (
@@ -117,25 +117,25 @@ def shake_hands(address: str, port: int, host: str, context: ssl.SSLContext, tim
         ):
             return _after_handshake(secure, timeout_seconds)
     except TimeoutError:
-        return Handshake(Answer.SILENT, f"no TLS answer within {timeout_seconds:g} s")
+        return HandshakeResult(ServerAnswer.SILENT, f"no TLS answer within {timeout_seconds:g} s")
     except OSError as error:
-        return Handshake(Answer.REFUSED, _reason(error))
+        return HandshakeResult(ServerAnswer.REFUSED, _reason(error))
 
 
-def asks_for_certificate(handshake: Handshake) -> bool:
+def asks_for_certificate(handshake: HandshakeResult) -> bool:
     """Whether a refusal was for want of a certificate, and not for some other cause."""
-    return handshake.answer is Answer.REFUSED and any(alert in handshake.detail for alert in CERTIFICATE_ALERTS)
+    return handshake.answer is ServerAnswer.REFUSED and any(alert in handshake.detail for alert in CERTIFICATE_ALERTS)
 
 
-def _connect(family: int, kind: int, protocol: int, place: tuple[object, ...], timeout_seconds: float) -> Tcp:
+def _connect(family: int, kind: int, protocol: int, place: tuple[object, ...], timeout_seconds: float) -> TcpResult:
     address = str(place[0])
     try:
         with socket.socket(family, kind, protocol) as trial:
             trial.settimeout(timeout_seconds)
             trial.connect(place)
     except OSError as error:
-        return Tcp(_state_of(error), address, error.strerror or str(error))
-    return Tcp(TcpState.OPEN, address)
+        return TcpResult(_state_of(error), address, error.strerror or str(error))
+    return TcpResult(TcpState.OPEN, address)
 
 
 def _state_of(error: OSError) -> TcpState:
@@ -148,7 +148,7 @@ def _state_of(error: OSError) -> TcpState:
     return TcpState.FAILED
 
 
-def _after_handshake(secure: ssl.SSLSocket, timeout_seconds: float) -> Handshake:
+def _after_handshake(secure: ssl.SSLSocket, timeout_seconds: float) -> HandshakeResult:
     encoded = secure.getpeercert(binary_form=True)
     certificate = x509.load_der_x509_certificate(encoded) if encoded else None
     version = secure.version() or ""
@@ -159,12 +159,12 @@ def _after_handshake(secure: ssl.SSLSocket, timeout_seconds: float) -> Handshake
             secure.sendall(GREETING)
             heard = _hear(secure, max(deadline - time.monotonic(), PATIENCE_SECONDS))
     except OSError as error:
-        return Handshake(Answer.REFUSED, _reason(error), version, certificate)
+        return HandshakeResult(ServerAnswer.REFUSED, _reason(error), version, certificate)
     if heard is None:
-        return Handshake(Answer.SILENT, "it says nothing after the handshake", version, certificate)
+        return HandshakeResult(ServerAnswer.SILENT, "it says nothing after the handshake", version, certificate)
     if not heard:
-        return Handshake(Answer.REFUSED, "it closed the connection after the handshake", version, certificate)
-    return Handshake(Answer.ACCEPTED, "", version, certificate)
+        return HandshakeResult(ServerAnswer.REFUSED, "it closed the connection afterwards", version, certificate)
+    return HandshakeResult(ServerAnswer.ACCEPTED, "", version, certificate)
 
 
 def _hear(secure: ssl.SSLSocket, seconds: float) -> bytes | None:
@@ -175,7 +175,7 @@ def _hear(secure: ssl.SSLSocket, seconds: float) -> bytes | None:
         return None
 
 
-def _stranger_context() -> ssl.SSLContext:
+def _anonymous_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -183,10 +183,10 @@ def _stranger_context() -> ssl.SSLContext:
     return context
 
 
-def _agent_context(files: TlsFiles) -> ssl.SSLContext | None:
-    if files == TlsFiles():
+def _agent_context(files: ProbeTlsFiles) -> ssl.SSLContext | None:
+    if files == ProbeTlsFiles():
         return None
-    context = _stranger_context()
+    context = _anonymous_context()
     try:
         if files.authority is not None:
             context.load_verify_locations(files.authority)

@@ -8,7 +8,7 @@ from typing import Final
 from cryptography import x509
 
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
-from umbilical.firewall.probe import Answer, Handshake, Sight, TcpState, asks_for_certificate
+from umbilical.firewall.probe import HandshakeResult, ProbeResult, ServerAnswer, TcpState, asks_for_certificate
 
 # An installation takes about three quarters of an hour; a certificate with less than this left may not see its end.
 SHORT: Final = timedelta(hours=1)
@@ -30,72 +30,72 @@ def names_of(certificate: x509.Certificate) -> list[str]:
     return [*names.get_values_for_type(x509.DNSName), *(str(ip) for ip in names.get_values_for_type(x509.IPAddress))]
 
 
-def _reached(sight: Sight) -> Verdict:
-    place = f"{sight.host} ({sight.tcp.address})" if sight.tcp.address not in ("", sight.host) else sight.host
-    if sight.tcp.state is TcpState.OPEN:
-        return passed(f"{place} port {sight.port} is open")
-    detail = f": {sight.tcp.detail}" if sight.tcp.detail else ""
-    return failed(f"{place} port {sight.port}: {sight.tcp.state.value}{detail}; {_TCP_FIXES[sight.tcp.state]}")
+def _reached(result: ProbeResult) -> Verdict:
+    place = f"{result.host} ({result.tcp.address})" if result.tcp.address not in ("", result.host) else result.host
+    if result.tcp.state is TcpState.OPEN:
+        return passed(f"{place} port {result.port} is open")
+    detail = f": {result.tcp.detail}" if result.tcp.detail else ""
+    return failed(f"{place} port {result.port}: {result.tcp.state.value}{detail}; {_TCP_FIXES[result.tcp.state]}")
 
 
-def _speaks_tls(sight: Sight, stranger: Handshake) -> Verdict:
-    if stranger.certificate is not None:
-        return passed(stranger.version)
+def _speaks_tls(result: ProbeResult, anonymous: HandshakeResult) -> Verdict:
+    if anonymous.certificate is not None:
+        return passed(anonymous.version)
     # A TLS 1.2 server that wants a certificate ends the handshake before ours has ended: it does speak TLS.
-    if asks_for_certificate(stranger) or (sight.agent is not None and sight.agent.certificate is not None):
+    if asks_for_certificate(anonymous) or (result.agent is not None and result.agent.certificate is not None):
         return passed("it refused the handshake without a certificate")
-    return failed(stranger.detail)
+    return failed(anonymous.detail)
 
 
-def _names_the_host(sight: Sight, certificate: x509.Certificate) -> Verdict:
+def _names_the_host(result: ProbeResult, certificate: x509.Certificate) -> Verdict:
     names = names_of(certificate)
     shown = ", ".join(names) or "no names at all"
-    if _covers(names, sight.host):
+    if _covers(names, result.host):
         return passed(shown)
-    return failed(f"the certificate is for {shown}; agents that dial {sight.host} refuse it")
+    return failed(f"the certificate is for {shown}; agents that dial {result.host} refuse it")
 
 
-def _is_valid_now(sight: Sight, certificate: x509.Certificate) -> Verdict:
+def _is_valid_now(result: ProbeResult, certificate: x509.Certificate) -> Verdict:
     start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    if sight.now < start:
-        return failed(f"valid from {start:%Y-%m-%d %H:%M} UTC on; here it is {sight.now:%Y-%m-%d %H:%M}")
-    if sight.now > end:
-        return failed(f"expired at {end:%Y-%m-%d %H:%M} UTC; here it is {sight.now:%Y-%m-%d %H:%M}")
-    left = end - sight.now
+    if result.now < start:
+        return failed(f"valid from {start:%Y-%m-%d %H:%M} UTC on; here it is {result.now:%Y-%m-%d %H:%M}")
+    if result.now > end:
+        return failed(f"expired at {end:%Y-%m-%d %H:%M} UTC; here it is {result.now:%Y-%m-%d %H:%M}")
+    left = end - result.now
     told = f"{int(left.total_seconds()) // 3600} h {int(left.total_seconds()) % 3600 // 60} min left"
     return warned(told) if left < SHORT else passed(told)
 
 
-def _demands_certificates(_: Sight, stranger: Handshake) -> Verdict:
-    if stranger.certificate is None and not asks_for_certificate(stranger):
+def _demands_certificates(_: ProbeResult, anonymous: HandshakeResult) -> Verdict:
+    if anonymous.certificate is None and not asks_for_certificate(anonymous):
         return skipped("there was no handshake to judge by")
-    if stranger.answer is Answer.ACCEPTED:
+    if anonymous.answer is ServerAnswer.ACCEPTED:
         return failed("a connection without a certificate was let in")
-    if stranger.answer is Answer.SILENT:
-        return warned(f"not known: {stranger.detail}")
-    return passed(f"without a certificate: {stranger.detail}")
+    if anonymous.answer is ServerAnswer.SILENT:
+        return warned(f"not known: {anonymous.detail}")
+    return passed(f"without a certificate: {anonymous.detail}")
 
 
-def _is_vouched_for(sight: Sight) -> Verdict:
-    if sight.files.authority is None:
+def _is_vouched_for(result: ProbeResult) -> Verdict:
+    if result.files.authority is None:
         return skipped("no --ca")
-    if sight.agent is None:
+    if result.agent is None:
         return skipped("TCP did not get through")
-    if sight.agent.certificate is not None:
-        return passed(f"{sight.files.authority} vouches for it")
-    return failed(sight.agent.detail)
+    if result.agent.certificate is not None:
+        return passed(f"{result.files.authority} vouches for it")
+    return failed(result.agent.detail)
 
 
-def _takes_our_certificate(sight: Sight) -> Verdict:
-    if sight.files.certificate is None:
+def _takes_our_certificate(result: ProbeResult) -> Verdict:
+    if result.files.certificate is None:
         return skipped("no --cert")
-    if sight.agent is None:
+    if result.agent is None:
         return skipped("TCP did not get through")
-    if sight.agent.answer is Answer.ACCEPTED:
-        return passed(f"{sight.files.certificate} was accepted")
-    if sight.agent.answer is Answer.SILENT:
-        return warned(f"not known: {sight.agent.detail}")
-    return failed(sight.agent.detail)
+    if result.agent.answer is ServerAnswer.ACCEPTED:
+        return passed(f"{result.files.certificate} was accepted")
+    if result.agent.answer is ServerAnswer.SILENT:
+        return warned(f"not known: {result.agent.detail}")
+    return failed(result.agent.detail)
 
 
 def _covers(names: list[str], host: str) -> bool:
@@ -117,24 +117,24 @@ def _matches(name: str, host: str) -> bool:
     return name == host or (name.startswith("*.") and host.partition(".")[2] == name[2:])
 
 
-def _with_tls(judge: Callable[[Sight, Handshake], Verdict]) -> Callable[[Sight], Verdict]:
-    def verdict(sight: Sight) -> Verdict:
-        return skipped("TCP did not get through") if sight.stranger is None else judge(sight, sight.stranger)
+def _with_tls(judge: Callable[[ProbeResult, HandshakeResult], Verdict]) -> Callable[[ProbeResult], Verdict]:
+    def verdict(result: ProbeResult) -> Verdict:
+        return skipped("TCP did not get through") if result.anonymous is None else judge(result, result.anonymous)
 
     return verdict
 
 
-def _with_certificate(judge: Callable[[Sight, x509.Certificate], Verdict]) -> Callable[[Sight], Verdict]:
-    def verdict(sight: Sight) -> Verdict:
-        for handshake in (sight.stranger, sight.agent):
+def _with_certificate(judge: Callable[[ProbeResult, x509.Certificate], Verdict]) -> Callable[[ProbeResult], Verdict]:
+    def verdict(result: ProbeResult) -> Verdict:
+        for handshake in (result.anonymous, result.agent):
             if handshake is not None and handshake.certificate is not None:
-                return judge(sight, handshake.certificate)
+                return judge(result, handshake.certificate)
         return skipped("no certificate was seen")
 
     return verdict
 
 
-CHECKS: Final[tuple[Check[Sight], ...]] = (
+CHECKS: Final[tuple[Check[ProbeResult], ...]] = (
     Check(
         "FW1",
         "the port can be reached by TCP",

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 from tests.support.log_bundles import BEFORE, STAGES, Record, good_record
 
+from umbilical.bootstrap.analyze.cause_checks import verdict
 from umbilical.bootstrap.analyze.facts import BundleFacts
-from umbilical.bootstrap.analyze.judges import verdict
-from umbilical.bootstrap.analyze.service_record import State, parse_record
+from umbilical.bootstrap.analyze.service_record import ServiceState, parse_record
 
 
 def facts_of(**records: Record) -> BundleFacts:
@@ -26,7 +26,7 @@ def test_a_good_end_is_told_with_its_time() -> None:
 def test_a_single_failure_is_told_with_stage_and_time_and_programs_get_the_parts() -> None:
     told = verdict(facts_of(bootkube=Record().start().fails("konnectivity-certs")))
     assert told.sentence == "bootkube failed in stage konnectivity-certs at 2026-11-15 14:00:03Z"
-    assert (told.state, told.stage, told.times) == (State.FAILING, "konnectivity-certs", 1)
+    assert (told.state, told.stage, told.times) == (ServiceState.FAILING, "konnectivity-certs", 1)
     parts = {"stage": "konnectivity-certs", "state": "failing", "since": "2026-11-15T14:00:03Z", "times": 1}
     assert parts.items() <= told.as_value().items()
 

@@ -8,7 +8,7 @@ from tests.support.bootkube_script import bootkube_script
 from tests.support.bootstrap_corpus import CORPUS, NATIVE_RELEASES, Case, bootstrap_config
 
 from umbilical.bootstrap.names import BOOTKUBE, OWN, RECEIPT, SERVICE_RECORD
-from umbilical.bootstrap.patch.config_facts import Profile, profile_of
+from umbilical.bootstrap.patch.config_facts import TunnelState, tunnel_state_of
 from umbilical.bootstrap.patch.patch import patch, undo
 from umbilical.bootstrap.render.render import render
 from umbilical.bootstrap.spec import Shape, for_shape
@@ -48,7 +48,7 @@ def test_a_config_of_the_corpus_is_patched_once_and_undone_and_nothing_else_is_t
     rest = [key for key in before.config.value if key != "storage"]
     assert all(after.config.value[key] == before.config.value[key] for key in rest)
     assert faults(after.config) == []
-    assert (profile_of(after.config), after.config.version) == (Profile.PATCHED, "3.2.0")
+    assert (tunnel_state_of(after.config), after.config.version) == (TunnelState.PATCHED, "3.2.0")
     subprocess.run(["bash", "-n"], input=_script(after.config).encode(), check=True, timeout=30)
 
 
@@ -95,7 +95,7 @@ def test_a_config_that_was_patched_otherwise_is_brought_to_the_new_spec() -> Non
     first = patch(Document(content), other)
     second = patch(first.document, SPEC)
     assert second.document.content == _patched(content).content
-    assert second.plan.profile is Profile.PATCHED
+    assert second.plan.tunnel_state is TunnelState.PATCHED
     assert {change.sign for change in second.plan.changes} == {"~"}
     assert undo(second.document).content == content
 
@@ -151,7 +151,7 @@ def test_undo_without_receipt_or_of_lines_that_were_edited_is_refused() -> None:
 
 def test_an_installer_whose_own_tunnel_is_off_is_patched_beside_it_and_told_of_the_gates() -> None:
     made = patch(Document(bootstrap_config("5.1", native="off")), SPEC)
-    assert made.plan.profile is Profile.NATIVE_OFF
+    assert made.plan.tunnel_state is TunnelState.NATIVE_OFF
     assert any("CRDCompatibilityRequirementOperator or ClusterAPIMachineManagement" in n for n in made.plan.notes())
     script = _script(made.document.config)
     assert script.index("konnectivity_setup\n") < script.index("umbilical_setup\n")

@@ -14,7 +14,7 @@ from tests.support.commands import Run, Told, stand_in
 from tests.support.fixture_types import Patch
 from tests.support.install_directories import Directory
 
-from umbilical.bootstrap.patch.config_facts import Profile, profile_of
+from umbilical.bootstrap.patch.config_facts import TunnelState, tunnel_state_of
 from umbilical.bootstrap.patch.edits import REASONS
 from umbilical.bootstrap.patch.patch import patch, undo
 from umbilical.bootstrap.patch.plan import PURPOSES
@@ -69,7 +69,7 @@ def test_an_install_directory_is_patched_where_the_installer_reads_it(tmp_path: 
     path = tmp_path / "bootstrap.ign"
     path.write_bytes(bootstrap_config("4.18"))
     umbilical("bootstrap", "patch", "--dir", tmp_path)
-    assert profile_of(Document(path.read_bytes()).config) is Profile.PATCHED
+    assert tunnel_state_of(Document(path.read_bytes()).config) is TunnelState.PATCHED
 
 
 def test_a_link_stays_a_link_and_what_it_points_to_is_patched(config: Path, umbilical: Run) -> None:
@@ -77,7 +77,7 @@ def test_a_link_stays_a_link_and_what_it_points_to_is_patched(config: Path, umbi
     link.symlink_to(config)
     umbilical("bootstrap", "patch", link, "--in-place")
     assert link.is_symlink()
-    assert profile_of(Document(config.read_bytes()).config) is Profile.PATCHED
+    assert tunnel_state_of(Document(config.read_bytes()).config) is TunnelState.PATCHED
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_tunnel_that_is_right_is_told_with_what_it_is(run: Run) -> None:
     out, err = run(content=subject("patched").content)
     assert err == ""
     lines = out.splitlines()
-    assert "profile patched, shape openshift, mode grpc, platform aws" in lines[0]
+    assert "tunnel state patched, shape openshift, mode grpc, platform aws" in lines[0]
     assert re.search(r"certificates: \d+h\d\dm left", lines[0])
     assert lines[2] == "Structure of the config"
     assert lines[-1].startswith(f"Result √ {len(CATALOGUE)} checks:")
@@ -107,7 +107,7 @@ def test_a_broken_pattern_is_wrong_usage(run: Run) -> None:
 
 def test_a_file_without_a_tunnel_passes_and_says_so(run: Run) -> None:
     out, err = run(content=bootstrap_config("4.18"))
-    assert "profile none" in out.splitlines()[0]
+    assert "tunnel state none" in out.splitlines()[0]
     assert "there is no tunnel to check" in err
     assert "--expect" in err
     assert run("--expect", "none", content=bootstrap_config("4.18")).err == ""

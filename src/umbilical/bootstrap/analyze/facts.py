@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from umbilical.bootstrap.analyze.log_bundle import READ_ERRORS, ROOTS, BundleFile, LogBundle
 from umbilical.bootstrap.analyze.service_record import ServiceRecord, parse_record
-from umbilical.bootstrap.analyze.signatures import SIGNATURES, WHERE, Evidence, Kind, Sighting, excerpt, search
+from umbilical.bootstrap.analyze.signatures import (
+    SIGNATURES,
+    WHERE,
+    Evidence,
+    FileKind,
+    SignatureMatches,
+    excerpt,
+    search,
+)
 from umbilical.bootstrap.analyze.tar_stream import Readable
 from umbilical.checks.report import printable
 from umbilical.pki.certificate import Certificate, read_certificates
@@ -42,7 +50,7 @@ class AgentTarget:
 
 
 @dataclass(frozen=True)
-class Terminating:
+class TerminatingNamespace:
     """A namespace that was asked to go and has not gone."""
 
     name: str
@@ -55,15 +63,15 @@ class BundleFacts:
     name: str
     records: dict[str, ServiceRecord] = field(default_factory=dict)
     record_paths: dict[str, str] = field(default_factory=dict)
-    kinds: set[Kind] = field(default_factory=set)
+    kinds: set[FileKind] = field(default_factory=set)
     """Which kinds of files were there."""
-    sightings: dict[str, Sighting] = field(default_factory=dict)
+    matches: dict[str, SignatureMatches] = field(default_factory=dict)
     """By the name of the signature."""
     routes: str = ""
     certificates: dict[str, list[Certificate]] = field(default_factory=dict)
     """By path."""
     agents: AgentTarget | None = None
-    terminating: list[Terminating] = field(default_factory=list)
+    terminating: list[TerminatingNamespace] = field(default_factory=list)
     gathered_at: datetime | None = None
     is_patched: bool = False
     notes: list[str] = field(default_factory=list)
@@ -118,10 +126,10 @@ class _Reader:
         facts.kinds |= kinds
         facts.files += 1
         for name, evidence in search(path, stream, signatures) if signatures else ():
-            if name in facts.sightings:
-                facts.sightings[name].add(evidence)
+            if name in facts.matches:
+                facts.matches[name].add(evidence)
             else:
-                facts.sightings[name] = Sighting(evidence)
+                facts.matches[name] = SignatureMatches(evidence)
         self._take_small(kinds, stream)
 
     def _take_record(self, service: str, content: bytes) -> bool:
@@ -137,15 +145,15 @@ class _Reader:
             self._facts.record_paths[service] = self._file.path
         return True
 
-    def _take_small(self, kinds: set[Kind], stream: Readable) -> None:
+    def _take_small(self, kinds: set[FileKind], stream: Readable) -> None:
         facts = self._facts
-        if Kind.ROUTES in kinds:
+        if FileKind.ROUTES in kinds:
             facts.routes = self._all(stream, MAX_SMALL_BYTES).decode("utf-8", "replace")
-        if Kind.CERTIFICATES in kinds and len(facts.certificates) < MAX_CERTIFICATES:
+        if FileKind.CERTIFICATES in kinds and len(facts.certificates) < MAX_CERTIFICATES:
             self._take_certificates(self._all(stream, MAX_SMALL_BYTES))
-        if Kind.DAEMON_SET in kinds:
+        if FileKind.DAEMON_SET in kinds:
             facts.agents = agent_target(self._file.path, self._all(stream, MAX_SMALL_BYTES))
-        if Kind.NAMESPACES in kinds:
+        if FileKind.NAMESPACES in kinds:
             facts.terminating = terminating_namespaces(self._all(stream, MAX_JSON_BYTES))
 
     def _take_certificates(self, pem: bytes) -> None:
@@ -183,7 +191,7 @@ def agent_target(path: str, manifest: bytes) -> AgentTarget | None:
     return None
 
 
-def terminating_namespaces(content: bytes) -> list[Terminating]:
+def terminating_namespaces(content: bytes) -> list[TerminatingNamespace]:
     """Find namespaces of the tunnel that are being deleted, with what holds them."""
     try:
         items = json.loads(content)["items"]
@@ -192,7 +200,7 @@ def terminating_namespaces(content: bytes) -> list[Terminating]:
         return []
 
 
-def _terminating(item: dict[str, Any]) -> Terminating | None:
+def _terminating(item: dict[str, Any]) -> TerminatingNamespace | None:
     metadata, status = item["metadata"], item.get("status") or {}
     labels = metadata.get("labels") or {}
     is_ours = labels.get("openshift.io/bootstrap-only") == "true" or "konnectivity" in str(metadata["name"])
@@ -200,4 +208,6 @@ def _terminating(item: dict[str, Any]) -> Terminating | None:
         return None
     conditions = [condition for condition in status.get("conditions") or [] if condition.get("status") == "True"]
     reasons = tuple(printable(f"{one.get('type')}: {one.get('message')}")[:300] for one in conditions[:4])
-    return Terminating(printable(str(metadata["name"])), printable(str(metadata.get("deletionTimestamp", ""))), reasons)
+    return TerminatingNamespace(
+        printable(str(metadata["name"])), printable(str(metadata.get("deletionTimestamp", ""))), reasons
+    )

@@ -23,7 +23,7 @@ _ENDS: Final = (SERVICE_END, PRE_COMMAND_END, POST_COMMAND_END)
 _SPACE: Final = " \t\r\n"
 
 
-class State(Enum):
+class ServiceState(Enum):
     NOT_STARTED = "not started"
     ENDED_WELL = "ended well"
     FAILING = "failing"
@@ -32,7 +32,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True)
-class Entry:
+class RecordEntry:
     """Empty where the script left a field out."""
 
     timestamp: str
@@ -56,18 +56,18 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Failure:
+class ServiceFailure:
     """Why a run ended: the stage it was in (empty: between stages), the first and last time in a row, and how often."""
 
     stage: str
-    first: Entry
-    last: Entry
+    first: RecordEntry
+    last: RecordEntry
     times: int
 
 
 @dataclass(frozen=True)
 class ServiceRecord:
-    entries: tuple[Entry, ...]
+    entries: tuple[RecordEntry, ...]
     fault: str = ""
     """Why the rest could not be read; empty when the file was whole."""
 
@@ -84,7 +84,7 @@ class ServiceRecord:
         return last is not None and last.is_success and last.phase in (SERVICE_END, POST_COMMAND_END)
 
     @property
-    def open_stage(self) -> Entry | None:
+    def open_stage(self) -> RecordEntry | None:
         """The stage that was begun last and has no end."""
         for entry in reversed(self.entries):
             if entry.phase == STAGE_START:
@@ -94,7 +94,7 @@ class ServiceRecord:
         return None
 
     @cached_property
-    def last_failure(self) -> Failure | None:
+    def last_failure(self) -> ServiceFailure | None:
         """The failure that ended the last run which failed, unless its stage went well later."""
         ends = list(self._fatal_failures())
         if not ends:
@@ -103,7 +103,7 @@ class ServiceRecord:
         if stage and any(entry.stage == stage and _is_done(entry) for entry in self.entries[at:]):
             return None
         times = _times_in_a_row(ends)
-        return Failure(stage, self.entries[ends[-times][1]], self.entries[at], times)
+        return ServiceFailure(stage, self.entries[ends[-times][1]], self.entries[at], times)
 
     @property
     def passed_over(self) -> tuple[str, ...]:
@@ -117,24 +117,24 @@ class ServiceRecord:
         return tuple(dict.fromkeys(stages))
 
     @property
-    def last_done(self) -> Entry | None:
+    def last_done(self) -> RecordEntry | None:
         return next(filter(_is_done, reversed(self.entries)), None)
 
     @cached_property
-    def state(self) -> State:
+    def state(self) -> ServiceState:
         if not self.entries:
-            return State.NOT_STARTED
+            return ServiceState.NOT_STARTED
         if self.ended_well:
-            return State.ENDED_WELL
+            return ServiceState.ENDED_WELL
         stage, failure = self.open_stage, self.last_failure
         # A bundle is often made while the script tries again: then its stage is open, and yet it fails.
         if failure is not None and (stage is None or stage.stage == failure.stage):
-            return State.FAILING
-        return State.IN_STAGE if stage is not None else State.BETWEEN_STAGES
+            return ServiceState.FAILING
+        return ServiceState.IN_STAGE if stage is not None else ServiceState.BETWEEN_STAGES
 
     def _fatal_failures(self) -> Iterator[tuple[str, int]]:
         """Yield the stage and the place of every entry that ended a run badly."""
-        before: Entry | None = None
+        before: RecordEntry | None = None
         for at, entry in enumerate(self.entries):
             if entry.is_failure and entry.phase in _ENDS:
                 # The entry of the stage comes first and alone names it.
@@ -146,7 +146,7 @@ class ServiceRecord:
 def parse_record(content: bytes) -> ServiceRecord:
     """Read as many entries as there are. Never raises: a record that ends early is told by its `fault`."""
     text = content.decode("utf-8", "replace").lstrip("\ufeff")
-    entries: list[Entry] = []
+    entries: list[RecordEntry] = []
     try:
         for value in _items(text):
             if isinstance(value, dict):
@@ -188,13 +188,13 @@ def _skip_space(text: str, at: int) -> int:
     return at
 
 
-def _entry(value: dict[str, Any]) -> Entry:
+def _entry(value: dict[str, Any]) -> RecordEntry:
     def field(name: str) -> str:
         found = value.get(name)
         return found if isinstance(found, str) else ""
 
     # The stage's key is `stage`. Installers up to 4.22 look for `string` and so never know the stage.
-    return Entry(
+    return RecordEntry(
         field("timestamp"),
         field("phase"),
         field("result"),
@@ -204,7 +204,7 @@ def _entry(value: dict[str, Any]) -> Entry:
     )
 
 
-def _is_done(entry: Entry) -> bool:
+def _is_done(entry: RecordEntry) -> bool:
     return entry.phase == STAGE_END and entry.is_success
 
 

@@ -34,7 +34,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Signature:
+class LogSignature:
     """A line that means something: one of the needles is in it, and the pattern fits."""
 
     name: str
@@ -53,7 +53,7 @@ class Signature:
         return None
 
 
-class Sighting:
+class SignatureMatches:
     """All places where a signature was seen: how many, and the first and the last of them."""
 
     def __init__(self, first: Evidence) -> None:
@@ -70,7 +70,7 @@ class Sighting:
         return f"{self.first}\n{self.count} lines like it, the last at {printable(self.last.path)}:{self.last.line}"
 
 
-def search(path: str, stream: Readable, signatures: Sequence[Signature]) -> Iterator[tuple[str, Evidence]]:
+def search(path: str, stream: Readable, signatures: Sequence[LogSignature]) -> Iterator[tuple[str, Evidence]]:
     """Yield the name of each signature found, with its place."""
     needles = sorted({needle for signature in signatures for needle in signature.needles})
     for number, line in _lines(stream, needles):
@@ -117,7 +117,7 @@ def _lines_of(block: bytes, number: int, needles: tuple[bytes, ...]) -> Iterator
             yield offset, line
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """Kinds of files that a check needs; the value says what is missing when there is none."""
 
     RECORD = "no record of bootkube (bootstrap/services/bootkube.json)"
@@ -143,23 +143,23 @@ _JOURNAL: Final = r"^bootstrap/journals/(bootkube|journal)\.log(\.gz)?$|^unit-st
 _KUBELET: Final = r"^bootstrap/journals/(kubelet|journal)\.log(\.gz)?$|^unit-status/kubelet\.service\.log$"
 
 WHERE: Final = {
-    Kind.RECORD: re.compile(_BOOTKUBE_RECORD),
-    Kind.JOURNAL: re.compile(_JOURNAL),
-    Kind.KUBELET: re.compile(_KUBELET),
-    Kind.SERVER_LOG: re.compile(_SERVER),
-    Kind.AGENT_LOG: re.compile(_AGENT),
-    Kind.APISERVER_LOG: re.compile(_APISERVER),
-    Kind.EVENTS: re.compile(_EVENTS),
-    Kind.NAMESPACES: re.compile(r"^resources/namespaces\.json$"),
-    Kind.ROUTES: re.compile(r"^bootstrap/network/ip-route\.txt$"),
-    Kind.CERTIFICATES: re.compile(r"^rendered-assets/openshift/(umbilical/pki|tls/konnectivity)/.*\.crt$"),
-    Kind.DAEMON_SET: re.compile(r"^rendered-assets/openshift/manifests/konnectivity-agent-daemonset\.yaml$"),
+    FileKind.RECORD: re.compile(_BOOTKUBE_RECORD),
+    FileKind.JOURNAL: re.compile(_JOURNAL),
+    FileKind.KUBELET: re.compile(_KUBELET),
+    FileKind.SERVER_LOG: re.compile(_SERVER),
+    FileKind.AGENT_LOG: re.compile(_AGENT),
+    FileKind.APISERVER_LOG: re.compile(_APISERVER),
+    FileKind.EVENTS: re.compile(_EVENTS),
+    FileKind.NAMESPACES: re.compile(r"^resources/namespaces\.json$"),
+    FileKind.ROUTES: re.compile(r"^bootstrap/network/ip-route\.txt$"),
+    FileKind.CERTIFICATES: re.compile(r"^rendered-assets/openshift/(umbilical/pki|tls/konnectivity)/.*\.crt$"),
+    FileKind.DAEMON_SET: re.compile(r"^rendered-assets/openshift/manifests/konnectivity-agent-daemonset\.yaml$"),
 }
 
 
-def _signature(name: str, where: str, *needles: str, pattern: str = "") -> Signature:
+def _signature(name: str, where: str, *needles: str, pattern: str = "") -> LogSignature:
     literal = "|".join(re.escape(needle) for needle in needles)
-    return Signature(
+    return LogSignature(
         name,
         re.compile(where),
         tuple(needle.encode() for needle in needles),

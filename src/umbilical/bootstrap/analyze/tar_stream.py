@@ -35,7 +35,7 @@ class _Header:
     is_extended: bool
 
 
-class Content:
+class MemberContent:
     """The bytes of one member. Good until the next member is asked for."""
 
     def __init__(self, stream: Readable, size: int) -> None:
@@ -59,12 +59,12 @@ class Content:
 
 
 @dataclass(frozen=True)
-class Member:
+class TarMember:
     name: str
-    content: Content
+    content: MemberContent
 
 
-def members(stream: Readable) -> Iterator[Member]:
+def members(stream: Readable) -> Iterator[TarMember]:
     """Yield the regular files. Raises TarFault: the archive is damaged or cut off here."""
     name, size = None, None
     while (header := _next_header(stream)) is not None:
@@ -78,10 +78,10 @@ def members(stream: Readable) -> Iterator[Member]:
         length = header.size if size is None else size
         if header.kind == _SPARSE:
             _pass_sparse_headers(stream, header)
-        content = Content(stream, 0 if header.kind in _WITHOUT_CONTENT else length)
+        content = MemberContent(stream, 0 if header.kind in _WITHOUT_CONTENT else length)
         shown = header.name if name is None else name
         if header.kind in _FILE and not shown.endswith("/"):
-            yield Member(shown, content)
+            yield TarMember(shown, content)
         content.finish()
         name, size = None, None
 

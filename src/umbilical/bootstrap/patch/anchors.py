@@ -25,7 +25,7 @@ class Anchor(Enum):
 
 
 @dataclass(frozen=True)
-class Pattern:
+class AnchorPattern:
     """How an anchor's line looks. Where it may stand in a block, its indentation is free."""
 
     text: str
@@ -44,30 +44,30 @@ class Pattern:
         return line.startswith(self.text) if self.is_beginning else line == self.text
 
 
-PATTERNS: Final[dict[Anchor, tuple[Pattern, ...]]] = {
+PATTERNS: Final[dict[Anchor, tuple[AnchorPattern, ...]]] = {
     Anchor.LIBRARIES: (
-        Pattern(". /usr/local/bin/bootstrap-verify-api-server-urls.sh"),
+        AnchorPattern(". /usr/local/bin/bootstrap-verify-api-server-urls.sh"),
         # 4.11 and older have no such library.
-        Pattern(". /usr/local/bin/release-image.sh"),
+        AnchorPattern(". /usr/local/bin/release-image.sh"),
     ),
-    Anchor.APISERVER_STAGE: (Pattern("if [ ! -f kube-apiserver-bootstrap.done ]"),),
-    Anchor.RENDER_COMMAND: (Pattern("/usr/bin/cluster-kube-apiserver-operator render \\", is_indented=True),),
+    Anchor.APISERVER_STAGE: (AnchorPattern("if [ ! -f kube-apiserver-bootstrap.done ]"),),
+    Anchor.RENDER_COMMAND: (AnchorPattern("/usr/bin/cluster-kube-apiserver-operator render \\", is_indented=True),),
     Anchor.CONFIG_COPY: (
-        Pattern(
+        AnchorPattern(
             "cp kube-apiserver-bootstrap/config /etc/kubernetes/bootstrap-configs/kube-apiserver-config.yaml",
             is_indented=True,
         ),
     ),
     Anchor.CLUSTER_BOOTSTRAP: (
-        Pattern('REQUIRED_PODS="openshift', is_beginning=True),
-        Pattern('echo "Starting cluster-bootstrap..."'),
+        AnchorPattern('REQUIRED_PODS="openshift', is_beginning=True),
+        AnchorPattern('echo "Starting cluster-bootstrap..."'),
     ),
-    Anchor.END: (Pattern("touch /opt/openshift/.bootkube.done"),),
+    Anchor.END: (AnchorPattern("touch /opt/openshift/.bootkube.done"),),
 }
 
 
 @dataclass(frozen=True)
-class Sighting:
+class AnchorMatch:
     anchor: Anchor
     index: int
     """Of the line, from 0."""
@@ -79,47 +79,47 @@ class Sighting:
 
 
 @dataclass(frozen=True)
-class Search:
+class AnchorSearch:
     """What was seen of one anchor, whether or not it can be used."""
 
     anchor: Anchor
-    pattern: Pattern
+    pattern: AnchorPattern
     matches: tuple[int, ...]
     lookalikes: tuple[int, ...]
     """Lines that differ by indentation alone."""
 
 
-def search(lines: Sequence[str]) -> list[Search]:
+def search(lines: Sequence[str]) -> list[AnchorSearch]:
     """Look for every anchor, the first spelling that is seen at all counts."""
     return [_search_one(anchor, lines) for anchor in Anchor]
 
 
-def find_anchors(lines: Sequence[str]) -> dict[Anchor, Sighting]:
+def find_anchors(lines: Sequence[str]) -> dict[Anchor, AnchorMatch]:
     """Find every anchor. Raises RenderError: one is not there exactly once, or their order is another."""
     found = {}
     for seen in search(lines):
         if len(seen.matches) != 1:
             raise _not_once(seen, lines)
         index = seen.matches[0]
-        found[seen.anchor] = Sighting(seen.anchor, index, lines[index])
+        found[seen.anchor] = AnchorMatch(seen.anchor, index, lines[index])
     _check_order(list(found.values()))
     return found
 
 
-def _search_one(anchor: Anchor, lines: Sequence[str]) -> Search:
+def _search_one(anchor: Anchor, lines: Sequence[str]) -> AnchorSearch:
     # A spelling that is seen with another indentation was moved, not dropped: no fallback then.
     attempts = [_attempt(anchor, pattern, lines) for pattern in PATTERNS[anchor]]
     return next((attempt for attempt in attempts if attempt.matches or attempt.lookalikes), attempts[0])
 
 
-def _attempt(anchor: Anchor, pattern: Pattern, lines: Sequence[str]) -> Search:
+def _attempt(anchor: Anchor, pattern: AnchorPattern, lines: Sequence[str]) -> AnchorSearch:
     alike = [index for index, line in enumerate(lines) if pattern.resembles(line)]
     matches = tuple(index for index in alike if pattern.matches(lines[index]))
-    return Search(anchor, pattern, matches, tuple(index for index in alike if index not in matches))
+    return AnchorSearch(anchor, pattern, matches, tuple(index for index in alike if index not in matches))
 
 
-def _check_order(sightings: Sequence[Sighting]) -> None:
-    for earlier, later in pairwise(sightings):
+def _check_order(found: Sequence[AnchorMatch]) -> None:
+    for earlier, later in pairwise(found):
         if earlier.index >= later.index:
             raise _not_recognised(
                 f"anchor {later.anchor.value} stands before {earlier.anchor.value}",
@@ -127,7 +127,7 @@ def _check_order(sightings: Sequence[Sighting]) -> None:
             )
 
 
-def _not_once(seen: Search, lines: Sequence[str]) -> RenderError:
+def _not_once(seen: AnchorSearch, lines: Sequence[str]) -> RenderError:
     every = sorted((*seen.matches, *seen.lookalikes))
     shown = "; ".join(f"line {index + 1}: {lines[index]!r}" for index in every[:SHOWN_LINES]) or "no line is like it"
     wanted = f"{seen.pattern.text}..." if seen.pattern.is_beginning else seen.pattern.text

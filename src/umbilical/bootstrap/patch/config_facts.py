@@ -88,7 +88,7 @@ FEATURE_GATES: Final = ("CRDCompatibilityRequirementOperator", "ClusterAPIMachin
 """Either switches the installer's own tunnel on; both need a preview feature set."""
 
 
-class Profile(Enum):
+class TunnelState(Enum):
     NONE = "none"
     NATIVE_OFF = "native-off"
     """The installer knows the tunnel and its feature gates are off: the files are there, the functions are empty."""
@@ -96,18 +96,18 @@ class Profile(Enum):
     PATCHED = "patched"
 
 
-def profile_of(config: Config) -> Profile:
+def tunnel_state_of(config: Config) -> TunnelState:
     """Classify by what the scripts do: all of the installer's asset files are there even when its tunnel is off."""
     bootkube = _text(config, BOOTKUBE)
     if config.file(RECEIPT) is not None or f". {OWN.library}\n" in bootkube:
-        return Profile.PATCHED
+        return TunnelState.PATCHED
     if config.file(NATIVE.library) is None and "konnectivity_" not in bootkube:
-        return Profile.NONE
+        return TunnelState.NONE
     has_flag = f"{OVERRIDE_FLAG}={NATIVE.override_in_render_container}" in bootkube
     library = _text(config, NATIVE.library)
     has_stages = any(stage in library for stage in STAGES)
     # Half of it counts as on: to patch beside a tunnel that may run is the worse mistake.
-    return Profile.NATIVE_ON if has_flag or has_stages else Profile.NATIVE_OFF
+    return TunnelState.NATIVE_ON if has_flag or has_stages else TunnelState.NATIVE_OFF
 
 
 def _text(config: Config, path: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from umbilical.bootstrap.names import EGRESS_FILE, OWN
-from umbilical.bootstrap.patch.anchors import Anchor, Sighting, find_anchors
+from umbilical.bootstrap.patch.anchors import Anchor, AnchorMatch, find_anchors
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST
 from umbilical.fault import RenderError
 
@@ -40,7 +40,7 @@ REASONS: Final = {
 def insertions(script: str) -> list[Insertion]:
     """Plan the edits of an unpatched script. Raises RenderError: an anchor is not where it should be."""
     lines = script.split("\n")
-    return [_insertion(sighting, lines) for sighting in find_anchors(lines).values()]
+    return [_insertion(found, lines) for found in find_anchors(lines).values()]
 
 
 def insert(script: str, planned: Sequence[Insertion]) -> str:
@@ -71,29 +71,29 @@ def _edited_since(line: str, count: int) -> RenderError:
     )
 
 
-def _insertion(sighting: Sighting, lines: Sequence[str]) -> Insertion:
-    match sighting.anchor:
+def _insertion(found: AnchorMatch, lines: Sequence[str]) -> Insertion:
+    match found.anchor:
         case Anchor.LIBRARIES:
-            return _after(sighting, f". {OWN.library}")
+            return _after(found, f". {OWN.library}")
         case Anchor.APISERVER_STAGE:
-            return _before(sighting, OWN.setup_function, sighting.index)
+            return _before(found, OWN.setup_function, found.index)
         case Anchor.RENDER_COMMAND:
             # First flag, not last: which one is last differs between releases.
-            return _after(sighting, f"{OVERRIDE_FLAG}={OWN.override_in_render_container} \\")
+            return _after(found, f"{OVERRIDE_FLAG}={OWN.override_in_render_container} \\")
         case Anchor.CONFIG_COPY:
-            return _after(sighting, f"cp {OWN.egress} {BOOTSTRAP_CONFIGS_ON_HOST}/{EGRESS_FILE}")
+            return _after(found, f"cp {OWN.egress} {BOOTSTRAP_CONFIGS_ON_HOST}/{EGRESS_FILE}")
         case Anchor.CLUSTER_BOOTSTRAP:
-            return _before(sighting, OWN.manifests_function, sighting.index)
+            return _before(found, OWN.manifests_function, found.index)
         case Anchor.END:
-            return _before(sighting, OWN.cleanup_function, _above_comment(sighting.index, lines))
+            return _before(found, OWN.cleanup_function, _above_comment(found.index, lines))
 
 
-def _after(sighting: Sighting, line: str) -> Insertion:
-    return Insertion(sighting.anchor, sighting.index + 1, f"{sighting.indent}{line}\n")
+def _after(found: AnchorMatch, line: str) -> Insertion:
+    return Insertion(found.anchor, found.index + 1, f"{found.indent}{line}\n")
 
 
-def _before(sighting: Sighting, call: str, index: int) -> Insertion:
-    return Insertion(sighting.anchor, index, f"{call}\n\n")
+def _before(found: AnchorMatch, call: str, index: int) -> Insertion:
+    return Insertion(found.anchor, index, f"{call}\n\n")
 
 
 def _above_comment(index: int, lines: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from umbilical.bootstrap.names import BOOTKUBE, OWN, RECEIPT, SERVICE_RECORD
 from umbilical.bootstrap.patch.anchors import release_line
-from umbilical.bootstrap.patch.config_facts import ClusterFacts, Profile, cluster_facts, profile_of
+from umbilical.bootstrap.patch.config_facts import ClusterFacts, TunnelState, cluster_facts, tunnel_state_of
 from umbilical.bootstrap.patch.edits import OVERRIDE_FLAG, Insertion, insert, insertions, remove
 from umbilical.bootstrap.patch.plan import Plan, changes_of, check_size
 from umbilical.bootstrap.patch.receipt import AGAIN, Receipt, find_receipt, sha256
@@ -38,8 +38,8 @@ def patch(document: Document, spec: TunnelSpec, platform: str | None = None) -> 
         IgnitionError: its version is not supported, or it cannot be edited.
     """
     _check_shape(spec)
-    profile = profile_of(document.config)
-    original = undo(document) if profile is Profile.PATCHED else document
+    state = tunnel_state_of(document.config)
+    original = undo(document) if state is TunnelState.PATCHED else document
     script = _checked_script(original.config)
     facts = cluster_facts(original.config)
     spec = facts.complete(spec)
@@ -56,7 +56,7 @@ def patch(document: Document, spec: TunnelSpec, platform: str | None = None) -> 
     missing = () if _bootkube(document) == _bootkube(patched) else planned
     plan = Plan(
         spec=spec,
-        profile=profile,
+        tunnel_state=state,
         release=release_line(script),
         platform=platform,
         changes=changes_of(document.config, patched.config, missing),
@@ -130,7 +130,7 @@ def _checked_script(config: Config) -> str:
 
 
 def _check_native(config: Config, script: str) -> None:
-    if profile_of(config) is Profile.NATIVE_ON:
+    if tunnel_state_of(config) is TunnelState.NATIVE_ON:
         raise RenderError(
             "UMB124",
             "this installer has brought its own tunnel, and it is on",
@@ -218,7 +218,7 @@ def _comes_back(entry: str, script: bytes, patched: bytes) -> bool:
 
 
 def _receipt_of(config: Config) -> Receipt:
-    if config.file(RECEIPT) is None and profile_of(config) is Profile.PATCHED:
+    if config.file(RECEIPT) is None and tunnel_state_of(config) is TunnelState.PATCHED:
         why = f"bootkube.sh sources {OWN.library}, but {RECEIPT} is gone"
         raise RenderError("UMB129", "the patch in this config cannot be taken out", why, AGAIN)
     return find_receipt(config)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from umbilical.bootstrap.names import BOOTKUBE, OWN, RECEIPT
-from umbilical.bootstrap.patch.config_facts import FEATURE_GATES, Profile
+from umbilical.bootstrap.patch.config_facts import FEATURE_GATES, TunnelState
 from umbilical.bootstrap.patch.edits import REASONS, Insertion
 from umbilical.bootstrap.patch.receipt import OWN_PREFIXES
 from umbilical.bootstrap.spec import TunnelSpec
@@ -56,7 +56,7 @@ PURPOSES: Final = {
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     sign: str
     """`+` a file that is new, `~` one that changes, `-` one that goes."""
     path: str
@@ -69,11 +69,11 @@ class Change:
 class Plan:
     spec: TunnelSpec
     """With what was left open filled in from the config."""
-    profile: Profile
+    tunnel_state: TunnelState
     """Of the config as it was given."""
     release: str
     platform: str | None
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     insertions: tuple[Insertion, ...]
     """Those that are not in bootkube.sh yet."""
     size_before: int
@@ -98,7 +98,7 @@ class Plan:
         return list(_notes(self))
 
 
-def changes_of(before: Config, after: Config, insertions: Sequence[Insertion]) -> tuple[Change, ...]:
+def changes_of(before: Config, after: Config, insertions: Sequence[Insertion]) -> tuple[FileChange, ...]:
     """Compare our files in two configs; that no other differs is the patch's own promise."""
     old, new = _our_files(before), _our_files(after)
     changed = [_change(path, old.get(path), content) for path, content in new.items() if old.get(path) != content]
@@ -107,7 +107,7 @@ def changes_of(before: Config, after: Config, insertions: Sequence[Insertion]) -
         return (*changed, *gone)
     lines = sum(insertion.line_count for insertion in insertions)
     why = f"{len(insertions)} places call the tunnel's functions"
-    return (*changed, *gone, Change("~", BOOTKUBE, f"+{lines} lines", why))
+    return (*changed, *gone, FileChange("~", BOOTKUBE, f"+{lines} lines", why))
 
 
 def plan_value(plan: Plan) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def plan_value(plan: Plan) -> dict[str, Any]:
     return {
         "apiVersion": "umbilical.dev/v1alpha1",
         "kind": "BootstrapPlan",
-        "profile": plan.profile.value,
+        "profile": plan.tunnel_state.value,
         "release": plan.release,
         "platform": plan.platform,
         "changesNothing": plan.changes_nothing,
@@ -148,22 +148,22 @@ def _our_files(config: Config) -> dict[str, bytes]:
     return {file.path: file.content() for file in config.files if file.path.startswith(OWN_PREFIXES)}
 
 
-def _change(path: str, old: bytes | None, new: bytes | None) -> Change:
+def _change(path: str, old: bytes | None, new: bytes | None) -> FileChange:
     purpose = PURPOSES.get(path, "part of the tunnel")
     counts = [content.count(b"\n") for content in (old, new) if content is not None]
     if old is None:
-        return Change("+", path, f"new, {counts[0]} lines", purpose)
+        return FileChange("+", path, f"new, {counts[0]} lines", purpose)
     if new is None:
-        return Change("-", path, f"{counts[0]} lines", purpose)
-    return Change("~", path, f"{counts[0]} -> {counts[1]} lines", purpose)
+        return FileChange("-", path, f"{counts[0]} lines", purpose)
+    return FileChange("~", path, f"{counts[0]} -> {counts[1]} lines", purpose)
 
 
 def _notes(plan: Plan) -> Iterator[str]:
     if plan.changes_nothing:
         yield "this config is patched in the same way already: nothing changes"
-    elif plan.profile is Profile.PATCHED:
+    elif plan.tunnel_state is TunnelState.PATCHED:
         yield "this config is patched in another way: that patch is taken out first, then this one put in"
-    if plan.profile is Profile.NATIVE_OFF:
+    if plan.tunnel_state is TunnelState.NATIVE_OFF:
         gates = " or ".join(FEATURE_GATES)
         yield f"this installer has a tunnel of its own, switched off: the feature gate {gates} is the other way"
     warning = size_warning(plan.size_after, plan.platform)

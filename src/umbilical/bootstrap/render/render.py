@@ -4,7 +4,7 @@ import posixpath
 from typing import Final
 
 from umbilical.bootstrap.certificates import Certificates
-from umbilical.bootstrap.names import OWN, STATIC_POD, Names
+from umbilical.bootstrap.names import OWN, STATIC_POD, TunnelNames
 from umbilical.bootstrap.render.kube_apiserver import (
     EGRESS_PATH,
     egress_selector,
@@ -26,7 +26,7 @@ KUBE_APISERVER_POD: Final = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 _FOREIGN_NAMESPACES: Final = frozenset({"default", "kube-public", "kube-node-lease", "openshift", "openshift-config"})
 
 
-def render(spec: TunnelSpec, names: Names = OWN, certificates: Certificates | None = None) -> AssetTree:
+def render(spec: TunnelSpec, names: TunnelNames = OWN, certificates: Certificates | None = None) -> AssetTree:
     """Render what a bootstrap node of OpenShift needs; with `certificates` nothing is signed on the node.
 
     Raises RenderError: the spec is of another shape, or asks for what cannot work there.

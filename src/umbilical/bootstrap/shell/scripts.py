@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from importlib.resources import files
 from typing import Final
 
-from umbilical.bootstrap.names import AGENT_NAME, AGENT_SECRET, STATIC_POD, Names
+from umbilical.bootstrap.names import AGENT_NAME, AGENT_SECRET, STATIC_POD, TunnelNames
 from umbilical.bootstrap.spec import TunnelSpec
 from umbilical.manifests.objects import IpNetwork
 
@@ -25,7 +25,7 @@ _SAFE: Final = re.compile(r"[A-Za-z0-9._:/@ -]*")
 _PLACEHOLDER: Final = re.compile(r"@([A-Z_]+)@")
 
 
-def library(spec: TunnelSpec, names: Names, *, makes_certificates: bool = True) -> bytes:
+def library(spec: TunnelSpec, names: TunnelNames, *, makes_certificates: bool = True) -> bytes:
     """Write the file that bootkube.sh sources: three functions, one for each place where the tunnel steps in."""
     true_here = {
         "FINDS_ADDRESS": spec.node_ip is None,
@@ -58,7 +58,7 @@ def _tunnel_values(spec: TunnelSpec) -> dict[str, str]:
     }
 
 
-def _name_values(names: Names) -> dict[str, str]:
+def _name_values(names: TunnelNames) -> dict[str, str]:
     return {
         "CERTIFICATE_SCRIPT": names.certificate_script,
         "PKI_DIRECTORY": names.pki_directory,

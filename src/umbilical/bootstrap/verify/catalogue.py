@@ -4,7 +4,7 @@ from typing import Final
 
 from umbilical.bootstrap.verify.egress_rules import EGRESS_RULES
 from umbilical.bootstrap.verify.extras import EXTRAS
-from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule
+from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts
 from umbilical.bootstrap.verify.files import FILES
 from umbilical.bootstrap.verify.order import ORDER
 from umbilical.bootstrap.verify.pod_rules import POD_RULES
@@ -12,7 +12,7 @@ from umbilical.bootstrap.verify.script_rules import SCRIPT_RULES
 from umbilical.bootstrap.verify.structure import STRUCTURE
 from umbilical.checks.check import Finding, judge
 
-CATALOGUE: Final[tuple[Rule, ...]] = (
+CATALOGUE: Final[tuple[BootstrapCheck, ...]] = (
     *STRUCTURE,
     *FILES,
     *EGRESS_RULES,
@@ -41,6 +41,6 @@ Item 1 there expects a file that has no effect: C1 and C2 ask for what kube-apis
 """
 
 
-def verify(facts: BootstrapFacts, rules: tuple[Rule, ...] = CATALOGUE) -> list[Finding]:
+def verify(facts: BootstrapFacts, rules: tuple[BootstrapCheck, ...] = CATALOGUE) -> list[Finding]:
     """Judge a file by these checks. Never raises, whatever the bytes are."""
     return judge(rules, facts)

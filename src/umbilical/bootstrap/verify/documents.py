@@ -22,7 +22,7 @@ _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?)(ns|us|µs|ms|s|m|h)")
 
 
 @dataclass(frozen=True)
-class Document:
+class ParsedYaml:
     """One parsed file: its value, or why it has none."""
 
     value: Any = None
@@ -40,15 +40,15 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def parse_yaml(text: str) -> Document:
+def parse_yaml(text: str) -> ParsedYaml:
     """Read exactly one document."""
     try:
-        return Document(yaml.load(text, _Loader))
+        return ParsedYaml(yaml.load(text, _Loader))
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        return Document(fault=f"{line}{error.problem or 'it is no YAML'}")
+        return ParsedYaml(fault=f"{line}{error.problem or 'it is no YAML'}")
     except _YAML_FAULTS as error:
-        return Document(fault=f"it is no YAML that Kubernetes would read ({type(error).__name__})")
+        return ParsedYaml(fault=f"it is no YAML that Kubernetes would read ({type(error).__name__})")
 
 
 def dig(value: Any, *keys: str | int) -> Any:
@@ -90,7 +90,7 @@ def unexpected_keys(value: Mapping[Any, Any], allowed: tuple[str, ...]) -> list[
 
 
 @dataclass(frozen=True)
-class Mount:
+class ContainerMount:
     """Where a container sees a volume, and what the volume is."""
 
     path: str
@@ -144,7 +144,7 @@ def _take_flag(flags: Flags, word: str, rest: Iterator[str]) -> None:
     flags.values[name] = value if equals else next(rest, "")
 
 
-class Pod:
+class PodSpec:
     """A pod's spec with one container, and that container's flags and mounts."""
 
     def __init__(self, spec: Any) -> None:
@@ -163,12 +163,12 @@ class Pod:
         return parse_flags(self.container)
 
     @cached_property
-    def mounts(self) -> list[Mount]:
+    def mounts(self) -> list[ContainerMount]:
         volumes = {shown(volume.get("name")): volume for volume in mappings(self.spec.get("volumes"))}
         mounts = mappings(self.container.get("volumeMounts"))
         return [_mount(mount, volumes.get(shown(mount.get("name")), {})) for mount in mounts]
 
-    def mount_of(self, path: str) -> Mount | None:
+    def mount_of(self, path: str) -> ContainerMount | None:
         """Return the mount that a path of the container lies in: the longest one."""
         holding = [mount for mount in self.mounts if is_within(path, mount.path)]
         return max(holding, key=lambda mount: len(mount.path), default=None)
@@ -178,13 +178,13 @@ def is_within(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
-def _mount(mount: Mapping[Any, Any], volume: Mapping[Any, Any]) -> Mount:
+def _mount(mount: Mapping[Any, Any], volume: Mapping[Any, Any]) -> ContainerMount:
     def text(*keys: str) -> str | None:
         value = dig(volume, *keys)
         return value if isinstance(value, str) else None
 
     path = mount.get("mountPath")
-    return Mount(
+    return ContainerMount(
         path=path if isinstance(path, str) and path.startswith("/") else "/dev/null",
         is_read_only=mount.get("readOnly") is True,
         host_path=text("hostPath", "path"),

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_IN_POD, BOOTSTRAP_CONFIGS_ON_HOST, Mode
 from umbilical.bootstrap.verify.documents import dig, is_within, mappings, shown, unexpected_keys
-from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule, bootkube, files, rule, tunnel
+from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts, bootkube, files, rule, tunnel
 
 SELECTIONS: Final = ("cluster", "controlplane", "etcd")
 EGRESS_FLAG: Final = "egress-selector-config-file"
@@ -148,7 +148,7 @@ def _protocol(facts: BootstrapFacts) -> Iterator[str]:
         yield f"the server's --mode is {said}, not {facts.mode.value} as asked for"
 
 
-EGRESS_RULES: Final[tuple[Rule, ...]] = (
+EGRESS_RULES: Final[tuple[BootstrapCheck, ...]] = (
     rule(
         "C1",
         "the egress selector sends the cluster through the socket, and control plane and etcd directly",

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from umbilical.bootstrap.names import OWN, RECEIPT
-from umbilical.bootstrap.patch.config_facts import Profile
+from umbilical.bootstrap.patch.config_facts import TunnelState
 from umbilical.bootstrap.verify.documents import dig, mappings, shown
-from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts, Rule, files, rule, tunnel
+from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapCheck, BootstrapFacts, files, rule, tunnel
 from umbilical.bootstrap.verify.files import ROLES
 from umbilical.bootstrap.verify.shell_script import Script
 from umbilical.checks.check import Doubt
@@ -38,18 +38,18 @@ _PROVIDED: Final = frozenset(
 _HOST_FLAGS: Final = ("hostPID", "hostIPC")
 
 
-def _expected_profile(facts: BootstrapFacts) -> Iterator[str]:
-    if facts.profile is not None and facts.found_profile is not facts.profile:
-        yield f"the profile is {facts.found_profile.value}, not {facts.profile.value}"
+def _expected_tunnel_state(facts: BootstrapFacts) -> Iterator[str]:
+    if facts.expected_state is not None and facts.found_state is not facts.expected_state:
+        yield f"the tunnel state is {facts.found_state.value}, not {facts.expected_state.value}"
 
 
 def _needs_expectation(facts: BootstrapFacts) -> str | None:
-    return None if facts.profile is not None else f"no profile was asked for (it is {facts.found_profile.value})"
+    return f"no --expect (it is {facts.found_state.value})" if facts.expected_state is None else None
 
 
 def _leftovers(facts: BootstrapFacts) -> Iterator[str]:
     assert facts.config is not None
-    if facts.found_profile is Profile.PATCHED:
+    if facts.found_state is TunnelState.PATCHED:
         return
     ours = {RECEIPT, *(getattr(OWN, role) for role in ROLES)}
     yield from (f"{file.path} is there" for file in facts.config.files if file.path in ours)
@@ -73,7 +73,7 @@ def _security(facts: BootstrapFacts) -> Iterator[str]:
     if asked and facts.agent_namespace != KUBE_SYSTEM:
         yield f"the agents ask for a {asked[0]}, which the restricted SCC hands out itself"
     # The installer's own pods leave it to the SCC; in a namespace that enforces `restricted`, ours must say it.
-    if facts.found_profile is Profile.PATCHED:
+    if facts.found_state is TunnelState.PATCHED:
         yield from _restrictions(contexts)
 
 
@@ -124,13 +124,13 @@ def _called(script: Script) -> set[tuple[int, str]]:
     return {(line, program.removeprefix("/usr/bin/")) for line, program in called | told}
 
 
-EXTRAS: Final[tuple[Rule, ...]] = (
+EXTRAS: Final[tuple[BootstrapCheck, ...]] = (
     rule(
         "X1",
-        "the file has the profile that was asked for",
+        "the file has the tunnel state that --expect names",
         "an unpatched file installs a cluster without the tunnel, and says nothing",
         "umbilical bootstrap plan FILE shows what it is and what a patch would change",
-        _expected_profile,
+        _expected_tunnel_state,
         _needs_expectation,
     ),
     rule(

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from umbilical.bootstrap.names import BOOTKUBE, NATIVE, OWN, Names
-from umbilical.bootstrap.patch.config_facts import ClusterFacts, Profile, cluster_facts, profile_of
+from umbilical.bootstrap.names import BOOTKUBE, NATIVE, OWN, TunnelNames
+from umbilical.bootstrap.patch.config_facts import ClusterFacts, TunnelState, cluster_facts, tunnel_state_of
 from umbilical.bootstrap.spec import Mode, Shape
-from umbilical.bootstrap.verify.documents import Document, Pod, dig, parse_yaml
+from umbilical.bootstrap.verify.documents import ParsedYaml, PodSpec, dig, parse_yaml
 from umbilical.bootstrap.verify.shell_script import Script
 from umbilical.checks.check import Check, fault_check
 from umbilical.fault import IgnitionError
@@ -30,7 +30,7 @@ class BootstrapFacts:
     platform: str | None = None
     shape: Shape | None = None
     mode: Mode | None = None
-    profile: Profile | None = None
+    expected_state: TunnelState | None = None
     """What the caller expects; another one is a finding."""
     bash_syntax: Callable[[bytes], str | None] | None = None
     """Runs `bash -n` on a script and returns its complaint."""
@@ -59,16 +59,16 @@ class BootstrapFacts:
         return {index: _content(file) for index, file in enumerate(files) if is_data_url(file.source or "")}
 
     @cached_property
-    def found_profile(self) -> Profile:
-        return profile_of(self.config) if self.config else Profile.NONE
+    def found_state(self) -> TunnelState:
+        return tunnel_state_of(self.config) if self.config else TunnelState.NONE
 
     @property
     def has_tunnel(self) -> bool:
-        return self.found_profile in (Profile.NATIVE_ON, Profile.PATCHED)
+        return self.found_state in (TunnelState.NATIVE_ON, TunnelState.PATCHED)
 
     @property
-    def names(self) -> Names:
-        return OWN if self.found_profile is Profile.PATCHED else NATIVE
+    def names(self) -> TunnelNames:
+        return OWN if self.found_state is TunnelState.PATCHED else NATIVE
 
     @cached_property
     def cluster(self) -> ClusterFacts:
@@ -99,36 +99,36 @@ class BootstrapFacts:
         return self._script(self.names.certificate_script)
 
     @cached_property
-    def egress(self) -> Document:
+    def egress(self) -> ParsedYaml:
         return self._document(self.names.egress)
 
     @cached_property
-    def override(self) -> Document:
+    def override(self) -> ParsedYaml:
         return self._document(self.names.override)
 
     @cached_property
-    def server_pod(self) -> Document:
+    def server_pod(self) -> ParsedYaml:
         return self._document(self.names.server_pod)
 
     @cached_property
-    def namespace(self) -> Document:
+    def namespace(self) -> ParsedYaml:
         return self._document(self.names.namespace)
 
     @cached_property
-    def agent_secret(self) -> Document:
+    def agent_secret(self) -> ParsedYaml:
         return self._document(self.names.agent_secret)
 
     @cached_property
-    def agent_daemon_set(self) -> Document:
+    def agent_daemon_set(self) -> ParsedYaml:
         return self._document(self.names.agent_daemon_set)
 
     @cached_property
-    def server(self) -> Pod:
-        return Pod(dig(self.server_pod.value, "spec"))
+    def server(self) -> PodSpec:
+        return PodSpec(dig(self.server_pod.value, "spec"))
 
     @cached_property
-    def agent(self) -> Pod:
-        return Pod(dig(self.agent_daemon_set.value, "spec", "template", "spec"))
+    def agent(self) -> PodSpec:
+        return PodSpec(dig(self.agent_daemon_set.value, "spec", "template", "spec"))
 
     @property
     def agent_namespace(self) -> str | None:
@@ -159,9 +159,9 @@ class BootstrapFacts:
         text = self.text(path)
         return Script(text) if text is not None else None
 
-    def _document(self, path: str) -> Document:
+    def _document(self, path: str) -> ParsedYaml:
         text = self.text(path)
-        return parse_yaml(text) if text is not None else Document()
+        return parse_yaml(text) if text is not None else ParsedYaml()
 
 
 def _content(file: File) -> bytes | IgnitionError:
@@ -171,7 +171,7 @@ def _content(file: File) -> bytes | IgnitionError:
         return fault
 
 
-Rule = Check[BootstrapFacts]
+BootstrapCheck = Check[BootstrapFacts]
 Need = Callable[[BootstrapFacts], str | None]
 """Says why a check cannot be made, or None."""
 
@@ -183,7 +183,7 @@ def rule(
     fix: str,
     search: Callable[[BootstrapFacts], Iterable[str]],
     *needs: Need,
-) -> Rule:
+) -> BootstrapCheck:
     """Make a check that passes when `search` finds no fault in a config that can be read."""
     return fault_check(identifier, title, why, fix, search, readable, *needs)
 
@@ -196,10 +196,10 @@ def tunnel(facts: BootstrapFacts) -> str | None:
     if facts.has_tunnel:
         return None
     reasons = {
-        Profile.NONE: "there is no tunnel in it (profile none)",
-        Profile.NATIVE_OFF: "the installer's own tunnel is switched off (profile native-off)",
+        TunnelState.NONE: "there is no tunnel in it (tunnel state none)",
+        TunnelState.NATIVE_OFF: "the installer's own tunnel is switched off (tunnel state native-off)",
     }
-    return reasons.get(facts.found_profile)
+    return reasons.get(facts.found_state)
 
 
 def files(*roles: str) -> Need:

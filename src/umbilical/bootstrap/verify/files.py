@@ -5,7 +5,7 @@ from typing import Final
 
 from umbilical.bootstrap.names import NATIVE, OWN, RECEIPT
 from umbilical.bootstrap.verify.documents import dig, is_placeholder, is_within, shown
-from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts, Need, Rule, rule, tunnel
+from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapCheck, BootstrapFacts, Need, rule, tunnel
 from umbilical.ignition.config import File
 from umbilical.manifests.tree import SCRIPT_MODE, SECRET_MODE
 
@@ -76,11 +76,11 @@ def _is_ours(facts: BootstrapFacts, path: str) -> bool:
     return is_below or path in [getattr(facts.names, role) for role in ROLES]
 
 
-def _file_rule(number: int, role: str, title: str, why: str, *needs: Need) -> Rule:
+def _file_rule(number: int, role: str, title: str, why: str, *needs: Need) -> BootstrapCheck:
     return rule(f"F{number}", title, why, _FIX, _presence(role), tunnel, *needs)
 
 
-FILES: Final[tuple[Rule, ...]] = (
+FILES: Final[tuple[BootstrapCheck, ...]] = (
     _file_rule(
         1,
         "egress",

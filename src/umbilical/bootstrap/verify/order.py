@@ -5,14 +5,14 @@ from itertools import pairwise
 from typing import Final
 
 from umbilical.bootstrap.names import BOOTKUBE, EGRESS_FILE, NATIVE, OWN, RECEIPT, RELEASE_IMAGE, SERVICE_RECORD
-from umbilical.bootstrap.patch.config_facts import Profile
+from umbilical.bootstrap.patch.config_facts import TunnelState
 from umbilical.bootstrap.patch.edits import OVERRIDE_FLAG
 from umbilical.bootstrap.patch.patch import undo
 from umbilical.bootstrap.patch.receipt import find_receipt, sha256
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST
-from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule, bootkube, rule, tunnel
+from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts, bootkube, rule, tunnel
 from umbilical.bootstrap.verify.script_rules import functions_of
-from umbilical.bootstrap.verify.shell_script import Command, Script
+from umbilical.bootstrap.verify.shell_script import Script, ShellCommand
 from umbilical.checks.check import Doubt
 from umbilical.fault import Fault
 from umbilical.ignition.document import Document
@@ -41,7 +41,7 @@ def _sourced(facts: BootstrapFacts) -> Iterator[str]:
             yield f"{function} is called before line {sources[0].line} sources it"
 
 
-def _sources(command: Command, path: str) -> bool:
+def _sources(command: ShellCommand, path: str) -> bool:
     return command.words in ((".", path), ("source", path))
 
 
@@ -90,7 +90,7 @@ def _order_faults(places: dict[str, int | None]) -> Iterator[str]:
             yield f"{later} comes before {earlier}"
 
 
-def render_commands(script: Script) -> list[Command]:
+def render_commands(script: Script) -> list[ShellCommand]:
     return [command for command in script.main if (OPERATOR, "render") in pairwise(command.words)]
 
 
@@ -181,8 +181,8 @@ def _undoable(facts: BootstrapFacts) -> Iterator[str]:
 
 
 def _needs_patch(facts: BootstrapFacts) -> str | None:
-    profile = facts.found_profile
-    return None if profile is Profile.PATCHED else f"only a patched file has a {RECEIPT} (profile {profile.value})"
+    state = facts.found_state
+    return None if state is TunnelState.PATCHED else f"only a patched file has a {RECEIPT} (tunnel state {state.value})"
 
 
 def _switched_off(facts: BootstrapFacts) -> Iterator[str]:
@@ -198,11 +198,11 @@ def _switched_off(facts: BootstrapFacts) -> Iterator[str]:
 
 
 def _needs_native_off(facts: BootstrapFacts) -> str | None:
-    profile = facts.found_profile
-    is_beside = profile is Profile.PATCHED and facts.text(NATIVE.library) is not None
-    if profile is Profile.NATIVE_OFF or is_beside:
+    state = facts.found_state
+    is_beside = state is TunnelState.PATCHED and facts.text(NATIVE.library) is not None
+    if state is TunnelState.NATIVE_OFF or is_beside:
         return None
-    return f"there is no switched-off tunnel of the installer (profile {profile.value})"
+    return f"there is no switched-off tunnel of the installer (tunnel state {state.value})"
 
 
 def _script(facts: BootstrapFacts) -> Script:
@@ -210,7 +210,7 @@ def _script(facts: BootstrapFacts) -> Script:
     return facts.bootkube
 
 
-ORDER: Final[tuple[Rule, ...]] = (
+ORDER: Final[tuple[BootstrapCheck, ...]] = (
     rule(
         "B1",
         "bootkube.sh sources the library after those that it needs and before any call",

@@ -9,8 +9,8 @@ from typing import Any, Final
 from umbilical.bootstrap.names import BOOTSTRAP_ONLY, OWN
 from umbilical.bootstrap.spec import STRATEGIES, Shape
 from umbilical.bootstrap.verify.documents import (
-    Document,
-    Pod,
+    ParsedYaml,
+    PodSpec,
     dig,
     is_placeholder,
     mappings,
@@ -18,7 +18,7 @@ from umbilical.bootstrap.verify.documents import (
     seconds,
     shown,
 )
-from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts, Rule, files, rule, tunnel
+from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapCheck, BootstrapFacts, files, rule, tunnel
 from umbilical.checks.check import Doubt
 from umbilical.manifests.objects import PORT_RANGE, RESERVED_PORTS
 
@@ -86,7 +86,7 @@ def _server(facts: BootstrapFacts) -> Iterator[str]:
         yield "the server is not in the host's network, where the agents dial"
 
 
-def _frontend_faults(pod: Pod) -> Iterator[str]:
+def _frontend_faults(pod: PodSpec) -> Iterator[str]:
     flags = pod.flags.values
     has_socket, port = bool(flags.get("--uds-name")), flags.get("--server-port")
     if not has_socket:
@@ -108,7 +108,7 @@ def _cluster_certificate_faults(facts: BootstrapFacts) -> Iterator[str]:
             yield f"{name}={path} is not {wanted} of the host, which is what the node makes"
 
 
-def _port_faults(pod: Pod) -> Iterator[str]:
+def _port_faults(pod: PodSpec) -> Iterator[str]:
     flags = pod.flags
     ports = {"--agent-port": flags.integer("--agent-port"), "--health-port": flags.integer("--health-port")}
     for name, port in ports.items():
@@ -122,20 +122,20 @@ def _port_faults(pod: Pod) -> Iterator[str]:
     yield from _probe_faults(pod, ports["--health-port"])
 
 
-def _probe_faults(pod: Pod, port: int | None) -> Iterator[str]:
+def _probe_faults(pod: PodSpec, port: int | None) -> Iterator[str]:
     probe = dig(pod.container, "livenessProbe", "httpGet")
     if probe is not None and (dig(probe, "port") != port or dig(probe, "path") != "/healthz"):
         yield f"the liveness probe asks {shown(dig(probe, 'path'))} of port {shown(dig(probe, 'port'))}, not {port}"
 
 
-def _strategy_faults(pod: Pod) -> Iterator[str]:
+def _strategy_faults(pod: PodSpec) -> Iterator[str]:
     said = pod.flags.values.get("--proxy-strategies", "")
     names = said.split(",")
     if not set(names) <= set(STRATEGIES) or len(set(names)) != len(names):
         yield f"--proxy-strategies is {shown(said)}, not some of {', '.join(STRATEGIES)}"
 
 
-def _container_faults(pod: Pod, program: str) -> Iterator[str]:
+def _container_faults(pod: PodSpec, program: str) -> Iterator[str]:
     if len(pod.containers) != 1:
         yield f"it has {len(pod.containers)} containers, not one"
     yield from pod.flags.faults
@@ -190,7 +190,7 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def _interval_faults(pod: Pod) -> Iterator[str]:
+def _interval_faults(pod: PodSpec) -> Iterator[str]:
     values = pod.flags.values
     interval = seconds(values["--sync-interval"]) if "--sync-interval" in values else 1.0
     cap = seconds(values["--sync-interval-cap"]) if "--sync-interval-cap" in values else SYNC_CAP_SECONDS
@@ -214,7 +214,7 @@ def _objects(facts: BootstrapFacts) -> Iterator[str]:
             yield f"the {kind} has no label {'='.join(BOOTSTRAP_ONLY)}"
 
 
-def _object_faults(document: Document, version: str, kind: str) -> Iterator[str]:
+def _object_faults(document: ParsedYaml, version: str, kind: str) -> Iterator[str]:
     if document.fault:
         yield document.fault
     elif (dig(document.value, "apiVersion"), dig(document.value, "kind")) != (version, kind):
@@ -270,7 +270,7 @@ def _is_bootstrap_only(value: Any) -> bool:
     return bool(dig(value, "metadata", "labels", name) == wanted)
 
 
-POD_RULES: Final[tuple[Rule, ...]] = (
+POD_RULES: Final[tuple[BootstrapCheck, ...]] = (
     rule(
         "C5",
         "the server starts: socket, certificates, ports and strategies go together",

@@ -7,8 +7,8 @@ from typing import Final
 
 from umbilical.bootstrap.names import STAGES, STATIC_POD
 from umbilical.bootstrap.verify.documents import PLACEHOLDER, shown
-from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule, files, rule, tunnel
-from umbilical.bootstrap.verify.shell_script import Block, Command, Script
+from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts, files, rule, tunnel
+from umbilical.bootstrap.verify.shell_script import Script, ShellBlock, ShellCommand
 from umbilical.checks.check import Doubt
 
 MAX_HOURS: Final = 24
@@ -21,7 +21,7 @@ _DECLARATIONS: Final = ("local", "export", "declare", "readonly")
 _FIX: Final = "patch the installer's original file again: umbilical bootstrap patch FILE"
 
 
-def texts_of(command: Command) -> tuple[str, ...]:
+def texts_of(command: ShellCommand) -> tuple[str, ...]:
     """Return all that a command is given: words, assignments, targets and here-documents; as printf prints it."""
     texts = (*command.words, *command.assignments, *(target for _, target in command.redirects))
     is_printf = command.program == "printf" or command.words[:2] == ("echo", "-e")
@@ -61,7 +61,7 @@ def _filling_faults(facts: BootstrapFacts, function: str, path: str) -> Iterator
             yield f"${{{name}}} of {path} is filled in from {missing[0]}, which {function} never sets"
 
 
-def _substitutions(commands: Iterable[Command]) -> dict[str, list[str]]:
+def _substitutions(commands: Iterable[ShellCommand]) -> dict[str, list[str]]:
     """Return the placeholders that sed replaces, each with the variables of its replacement."""
     found: dict[str, list[str]] = {}
     for command in commands:
@@ -71,7 +71,7 @@ def _substitutions(commands: Iterable[Command]) -> dict[str, list[str]]:
     return found
 
 
-def _expanded(library: Script, commands: Iterable[Command], path: str) -> dict[str, list[str]]:
+def _expanded(library: Script, commands: Iterable[ShellCommand], path: str) -> dict[str, list[str]]:
     """Return the placeholders that envsubst replaces in a file: those named like an exported variable.
 
     Whether the node has that program is for other checks to say.
@@ -82,7 +82,7 @@ def _expanded(library: Script, commands: Iterable[Command], path: str) -> dict[s
     return {name: [name] for name in names} if reads else {}
 
 
-def _assigned(commands: Iterable[Command]) -> set[str]:
+def _assigned(commands: Iterable[ShellCommand]) -> set[str]:
     names: set[str] = set()
     for command in commands:
         declared = command.words[1:] if command.program in _DECLARATIONS else ()
@@ -90,7 +90,7 @@ def _assigned(commands: Iterable[Command]) -> set[str]:
     return names
 
 
-def _globals(commands: Iterable[Command]) -> set[str]:
+def _globals(commands: Iterable[ShellCommand]) -> set[str]:
     kept = {name.partition("=")[0] for command in commands if command.program == "local" for name in command.words[1:]}
     return _assigned(commands) - kept
 
@@ -138,7 +138,7 @@ def _life_faults(facts: BootstrapFacts, script: Script) -> Iterator[str]:
         yield from _hours_faults(facts)
 
 
-def _issues(command: Command) -> bool:
+def _issues(command: ShellCommand) -> bool:
     words = command.words
     kind = words[words.index("openssl") + 1 :][:1] if "openssl" in words else ()
     return kind == ("ca",) or (kind == ("x509",) and "-req" in words) or (kind == ("req",) and "-x509" in words)
@@ -189,7 +189,7 @@ def _stage_faults(library: Script, stage: str, function: str) -> Iterator[str]:
         yield f"stage {stage} is never recorded as a success"
 
 
-def _guards(block: Block, marker: str) -> bool:
+def _guards(block: ShellBlock, marker: str) -> bool:
     conditions = [condition.words for condition in block.conditions]
     return block.kind == "then" and conditions == [("[", "!", "-f", marker, "]")]
 
@@ -208,7 +208,7 @@ def _cleanup_faults(library: Script, function: str) -> Iterator[str]:
         yield f"{function} does not remove {STATIC_POD}"
 
 
-def _is_delete(command: Command) -> bool:
+def _is_delete(command: ShellCommand) -> bool:
     pairs = zip(command.words, command.words[1:], strict=False)
     return ("oc", "delete") in pairs
 
@@ -227,7 +227,7 @@ def _address_family(facts: BootstrapFacts) -> Iterator[str]:
         yield Doubt(told) if family in families else told
 
 
-def _fixed_addresses(facts: BootstrapFacts, commands: Iterable[Command]) -> Iterator[str]:
+def _fixed_addresses(facts: BootstrapFacts, commands: Iterable[ShellCommand]) -> Iterator[str]:
     yield facts.agent.flags.values.get("--proxy-server-host", "")
     for command in commands:
         declared = command.words[1:] if command.program in _DECLARATIONS else ()
@@ -257,7 +257,7 @@ def _certificate_script(facts: BootstrapFacts) -> Script:
     return facts.certificate_script
 
 
-SCRIPT_RULES: Final[tuple[Rule, ...]] = (
+SCRIPT_RULES: Final[tuple[BootstrapCheck, ...]] = (
     rule(
         "C8",
         "every placeholder of the manifests is filled in on the node",

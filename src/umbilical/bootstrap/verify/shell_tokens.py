@@ -23,7 +23,7 @@ _ARRAY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 
 
 @dataclass(frozen=True)
-class Token:
+class ShellToken:
     """A word, an operator, or the end of a line (text `\\n`)."""
 
     text: str
@@ -32,12 +32,12 @@ class Token:
     is_word: bool = False
     is_plain: bool = False
     """Nothing in it was quoted: only then can it be a keyword."""
-    substitutions: tuple[tuple["Token", ...], ...] = ()
+    substitutions: tuple[tuple["ShellToken", ...], ...] = ()
     body: str | None = None
     """Of the word behind `<<`: the here-document."""
 
 
-def tokens_of(script: str) -> list[Token]:
+def tokens_of(script: str) -> list[ShellToken]:
     return _Scanner(script).scan(ends_at=None, depth=0)
 
 
@@ -47,9 +47,9 @@ class _Scanner:
         self._position = 0
         self._newlines = [match.start() for match in re.finditer("\n", script)]
 
-    def scan(self, ends_at: str | None, depth: int) -> list[Token]:
+    def scan(self, ends_at: str | None, depth: int) -> list[ShellToken]:
         """Read tokens up to the end, or up to the unpaired parenthesis that ends a substitution."""
-        tokens: list[Token] = []
+        tokens: list[ShellToken] = []
         awaited: list[int] = []  # indexes of the words behind <<, whose bodies begin on the next line
         parentheses = 0
         while self._position < len(self._script):
@@ -72,24 +72,24 @@ class _Scanner:
         assert match is not None
         self._position = match.end()
 
-    def _next(self, depth: int) -> Token | None:
+    def _next(self, depth: int) -> ShellToken | None:
         start = self._position
         if start >= len(self._script):
             return None
         line = bisect_left(self._newlines, start) + 1
         if self._script[start] == "\n":
             self._position += 1
-            return Token("\n", line)
+            return ShellToken("\n", line)
         match = _REDIRECT.match(self._script, start) or _OPERATOR.match(self._script, start)
         if match:
             self._position = match.end()
-            return Token(match.group(), line)
+            return ShellToken(match.group(), line)
         return self._word(line, depth)
 
-    def _word(self, line: int, depth: int) -> Token:
+    def _word(self, line: int, depth: int) -> ShellToken:
         start = self._position
         parts: list[str] = []
-        inner: list[tuple[Token, ...]] = []
+        inner: list[tuple[ShellToken, ...]] = []
         while self._position < len(self._script):
             char = self._script[self._position]
             plain = _PLAIN.match(self._script, self._position)
@@ -110,7 +110,7 @@ class _Scanner:
                 break
         raw = self._script[start : self._position]
         is_plain = not any(mark in raw for mark in "'\"\\")
-        return Token("".join(parts), line, True, is_plain, tuple(inner))
+        return ShellToken("".join(parts), line, True, is_plain, tuple(inner))
 
     def _opens_group(self, char: str, start: int) -> bool:
         """Tell whether a parenthesis belongs to the word: <( … ) and name=( … )."""
@@ -119,7 +119,7 @@ class _Scanner:
             return True
         return char == "(" and _ARRAY.fullmatch(self._script, start, self._position) is not None
 
-    def _group(self, parts: list[str], inner: list[tuple[Token, ...]], depth: int) -> None:
+    def _group(self, parts: list[str], inner: list[tuple[ShellToken, ...]], depth: int) -> None:
         start = self._position
         is_array = self._script[start] == "("
         self._position += 1 if is_array else 2
@@ -143,7 +143,7 @@ class _Scanner:
         self._position = min(end + 1, len(self._script))
         return self._script[start:end]
 
-    def _quoted(self, parts: list[str], inner: list[tuple[Token, ...]], depth: int) -> None:
+    def _quoted(self, parts: list[str], inner: list[tuple[ShellToken, ...]], depth: int) -> None:
         self._position += 1
         while self._position < len(self._script):
             plain = _PLAIN_QUOTED.match(self._script, self._position)
@@ -164,7 +164,7 @@ class _Scanner:
         kept = self._escaped()
         return kept if following in '$`"\\\n' else f"\\{kept}"
 
-    def _expansion(self, parts: list[str], inner: list[tuple[Token, ...]], depth: int) -> None:
+    def _expansion(self, parts: list[str], inner: list[tuple[ShellToken, ...]], depth: int) -> None:
         start = self._position
         following = self._script[start + 1 : start + 3]
         if self._script[start] == "`":
@@ -193,14 +193,14 @@ class _Scanner:
                 return
         self._position = len(self._script)
 
-    def _read_bodies(self, tokens: list[Token], awaited: list[int]) -> None:
+    def _read_bodies(self, tokens: list[ShellToken], awaited: list[int]) -> None:
         for index in awaited:
             word = tokens[index]
             strip = "\t" if tokens[index - 1].text.endswith("-") else ""
             tokens[index] = replace(word, body=self._body(word, strip))
         awaited.clear()
 
-    def _body(self, word: Token, strip: str) -> str:
+    def _body(self, word: ShellToken, strip: str) -> str:
         lines: list[str] = []
         while self._position < len(self._script):
             end = self._script.find("\n", self._position)

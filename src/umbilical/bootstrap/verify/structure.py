@@ -8,7 +8,7 @@ from typing import Any, Final
 from umbilical.bootstrap.names import BOOTKUBE, RELEASE_IMAGE, SERVICE_RECORD
 from umbilical.bootstrap.patch.plan import LIMIT_BYTES, SECRET_PLATFORMS, WARNING_BYTES
 from umbilical.bootstrap.verify.documents import dig, mappings, shown
-from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule, bootkube, rule
+from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts, bootkube, rule
 from umbilical.checks.check import Check, Doubt, Verdict, failed, passed
 from umbilical.fault import IgnitionError
 from umbilical.ignition.config import Config, file_of
@@ -170,7 +170,7 @@ def _config(facts: BootstrapFacts) -> Config:
     return facts.config
 
 
-STRUCTURE: Final[tuple[Rule, ...]] = (
+STRUCTURE: Final[tuple[BootstrapCheck, ...]] = (
     Check(
         "S1",
         "the file is an Ignition config of version 3.0 to 3.5",

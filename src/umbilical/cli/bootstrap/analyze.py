@@ -17,9 +17,9 @@ _KIND: Final = "BundleAnalysis"
 @output_option("table", "json", "junit")
 def analyze(path: Path, output: str) -> int:
     """Find the stage that fails and its cause in a log bundle, its directory, or a copy of /var/log/openshift."""
+    from umbilical.bootstrap.analyze.cause_checks import verdict
     from umbilical.bootstrap.analyze.diagnosis import diagnose
     from umbilical.bootstrap.analyze.facts import gather
-    from umbilical.bootstrap.analyze.judges import verdict
     from umbilical.bootstrap.analyze.log_bundle import no_bundle, open_bundle
     from umbilical.checks.check import has_failed
     from umbilical.checks.report import as_json, as_junit, as_table

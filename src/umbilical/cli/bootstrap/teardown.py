@@ -19,11 +19,11 @@ from umbilical.fault import BootstrapError, ClusterError, Fault, HostError
 if TYPE_CHECKING:
     from umbilical.bootstrap.install_dir import InstallDir
     from umbilical.bootstrap.node_access import CleanedFile
-    from umbilical.bootstrap.teardown import Progress, Report
+    from umbilical.bootstrap.teardown import TeardownProgress, TeardownReport
 
 
 @dataclass
-class Outcome:
+class TeardownOutcome:
     """Both parts together: what was found and what became of it."""
 
     rows: list[tuple[str, str, str]] = field(default_factory=list)
@@ -71,7 +71,7 @@ def teardown(**options: Any) -> int:
     """
     _check(options)
     directory = _install_dir(options["directory"])
-    outcome = Outcome()
+    outcome = TeardownOutcome()
     kubeconfig = options["kubeconfig"] or (directory.kubeconfig if directory else None)
     if kubeconfig is not None:
         _clean_cluster(kubeconfig, options, outcome)
@@ -95,7 +95,7 @@ def _install_dir(path: Path | None) -> "InstallDir | None":
     return None if path is None else InstallDir(path)
 
 
-def _clean_cluster(kubeconfig: Path, options: dict[str, Any], outcome: Outcome) -> None:
+def _clean_cluster(kubeconfig: Path, options: dict[str, Any], outcome: TeardownOutcome) -> None:
     import asyncio
 
     try:
@@ -111,13 +111,13 @@ def _clean_cluster(kubeconfig: Path, options: dict[str, Any], outcome: Outcome) 
         outcome.statuses.add(FINDINGS)
 
 
-async def _torn_down(kubeconfig: Path, options: dict[str, Any]) -> "Report":
+async def _torn_down(kubeconfig: Path, options: dict[str, Any]) -> "TeardownReport":
     from umbilical.bootstrap.teardown import DryRun, TeardownOptions, tear_down
-    from umbilical.bootstrap.teardown_targets import Choice
+    from umbilical.bootstrap.teardown_targets import TeardownScope
     from umbilical.cluster.client import Clock, make_client
 
     wishes = TeardownOptions(
-        Choice(options["shape"]),
+        TeardownScope(options["shape"]),
         options["namespace"],
         DryRun(options["dry_run"]),
         0.0 if options["no_wait"] else options["timeout"],
@@ -127,13 +127,13 @@ async def _torn_down(kubeconfig: Path, options: dict[str, Any]) -> "Report":
             return await tear_down(client, wishes, Clock(), lambda progress: line.show(_waiting(progress)))
 
 
-def _waiting(progress: "Progress") -> str:
+def _waiting(progress: "TeardownProgress") -> str:
     until = progress.deadline.astimezone().strftime("%H:%M:%S %Z")
     held = ", ".join(f"{name} ({why})" for name, why in progress.remaining.items())
     return printable(f"waiting until {until} for {held}")
 
 
-def _clean_machine(directory: "InstallDir | None", options: dict[str, Any], outcome: Outcome) -> None:
+def _clean_machine(directory: "InstallDir | None", options: dict[str, Any], outcome: TeardownOutcome) -> None:
     try:
         cleaned = _cleaned_files(directory, options)
     except BootstrapError as fault:
@@ -164,7 +164,7 @@ def _cleaned_files(directory: "InstallDir | None", options: dict[str, Any]) -> "
         return [] if runner is None else clean_node(runner, dry_run=is_dry)
 
 
-def _judge_files(cleaned: "list[CleanedFile]", outcome: Outcome) -> None:
+def _judge_files(cleaned: "list[CleanedFile]", outcome: TeardownOutcome) -> None:
     from umbilical.bootstrap.node_access import FileState
 
     bad = [file for file in cleaned if file.state is FileState.FAILED]
@@ -175,12 +175,12 @@ def _judge_files(cleaned: "list[CleanedFile]", outcome: Outcome) -> None:
         _warn(outcome, fault, FINDINGS)
 
 
-def _warn(outcome: Outcome, fault: Fault, status: int) -> None:
+def _warn(outcome: TeardownOutcome, fault: Fault, status: int) -> None:
     outcome.warnings.append(fault)
     outcome.statuses.add(status)
 
 
-def _print(outcome: Outcome, options: dict[str, Any]) -> None:
+def _print(outcome: TeardownOutcome, options: dict[str, Any]) -> None:
     if options["output"] == "json":
         click.echo(json.dumps(_as_value(outcome, options), indent=2))
     else:
@@ -192,14 +192,14 @@ def _print(outcome: Outcome, options: dict[str, Any]) -> None:
         click.echo("nothing to do: no trace of the tunnel was found", err=True)
 
 
-def _table(outcome: Outcome) -> Iterator[str]:
+def _table(outcome: TeardownOutcome) -> Iterator[str]:
     rows = [*outcome.rows, *outcome.files]
     width = max((len(name) for name, _, _ in rows), default=0)
     for name, state, detail in rows:
         yield printable(f"{name:{width}}  {state:18}  {detail}".rstrip())
 
 
-def _as_value(outcome: Outcome, options: dict[str, Any]) -> dict[str, Any]:
+def _as_value(outcome: TeardownOutcome, options: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "TeardownReport",

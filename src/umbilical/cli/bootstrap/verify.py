@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from umbilical.bootstrap.live import LiveOptions
     from umbilical.bootstrap.verify.facts import BootstrapFacts
 
-PROFILES: Final = ("native-on", "native-off", "patched", "none")
+TUNNEL_STATES: Final = ("native-on", "native-off", "patched", "none")
 SHAPES: Final = ("openshift", "seed")
 MODES: Final = ("grpc", "http-connect")
 LIVE_HEADING: Final = "The running tunnel"
 
 
 _WHAT: Final = (
-    click.option("--expect", type=click.Choice(PROFILES), help="Fail when the file has another profile."),
+    click.option("--expect", type=click.Choice(TUNNEL_STATES), help="Fail when the file has another tunnel state."),
     click.option("--shape", type=click.Choice(SHAPES), help="Which tunnel it must be; else found in the file."),
     click.option("--mode", type=click.Choice(MODES), help="How kube-apiserver must ask; else found in the file."),
     click.option("--platform", metavar="NAME", help="Whose limits count; else what the directory or the file says."),
@@ -100,7 +100,7 @@ def verify(
 
 
 def _facts(source: "BootstrapFile", options: dict[str, Any]) -> "BootstrapFacts":
-    from umbilical.bootstrap.patch.config_facts import Profile
+    from umbilical.bootstrap.patch.config_facts import TunnelState
     from umbilical.bootstrap.spec import Mode, Shape
     from umbilical.bootstrap.verify.facts import BootstrapFacts
 
@@ -109,7 +109,7 @@ def _facts(source: "BootstrapFile", options: dict[str, Any]) -> "BootstrapFacts"
         platform=options["platform"] or source.platform(),
         shape=Shape(options["shape"]) if options["shape"] else None,
         mode=Mode(options["mode"]) if options["mode"] else None,
-        profile=Profile(options["expect"]) if options["expect"] else None,
+        expected_state=TunnelState(options["expect"]) if options["expect"] else None,
         bash_syntax=syntax_complaint if shutil.which("bash") else None,
         now=time.time(),
     )
@@ -199,7 +199,7 @@ def _heading(source: "BootstrapFile", facts: "BootstrapFacts") -> str:
 
     if facts.config is None:
         return f"{printable(str(source.path))}\n\n"
-    said = [f"profile {facts.found_profile.value}"]
+    said = [f"tunnel state {facts.found_state.value}"]
     if facts.has_tunnel:
         said += [f"shape {facts.found_shape.value}", f"mode {facts.found_mode.value}"]
     said += [f"platform {facts.found_platform or 'unknown'}", kibibytes(len(source.content))]
@@ -210,8 +210,8 @@ def _heading(source: "BootstrapFile", facts: "BootstrapFacts") -> str:
 
 def _hint(facts: "BootstrapFacts") -> None:
     """Say it aloud when there was little to check: a report without failures looks like a tunnel that works."""
-    if facts.config is not None and not facts.has_tunnel and facts.profile is None:
-        said = f"there is no tunnel to check in it (profile {facts.found_profile.value})"
+    if facts.config is not None and not facts.has_tunnel and facts.expected_state is None:
+        said = f"there is no tunnel to check in it (tunnel state {facts.found_state.value})"
         click.echo(f"note: {said}; --expect patched or native-on makes that a failure", err=True)
 
 
@@ -219,7 +219,7 @@ def _details(source: "BootstrapFile", facts: "BootstrapFacts") -> dict[str, Any]
     is_there = facts.has_tunnel
     return {
         "file": str(source.path),
-        "profile": facts.found_profile.value if facts.config is not None else None,
+        "profile": facts.found_state.value if facts.config is not None else None,
         "shape": facts.found_shape.value if is_there else None,
         "mode": facts.found_mode.value if is_there else None,
         "platform": facts.found_platform,

@@ -43,20 +43,20 @@ def check(
 ) -> int:
     """Try the port for agents from this machine.
 
-    TCP, then TLS: the certificate's names and expiry, and whether the server takes a stranger for an agent.
+    TCP, then TLS: the certificate's names and expiry, and whether the server takes a anonymous for an agent.
     """
     from datetime import UTC, datetime
 
     from umbilical.checks.check import has_failed, judge
     from umbilical.checks.report import as_json, as_table
-    from umbilical.firewall.probe import TlsFiles, probe
+    from umbilical.firewall.probe import ProbeTlsFiles, probe
     from umbilical.firewall.probe_checks import CHECKS
 
     tls_files("", cert, key, ca)
-    sight = probe(place.host, place.port, TlsFiles(ca, cert, key), max(timeout, 0.001), datetime.now(UTC))
-    findings = judge(CHECKS, sight)
+    result = probe(place.host, place.port, ProbeTlsFiles(ca, cert, key), max(timeout, 0.001), datetime.now(UTC))
+    findings = judge(CHECKS, result)
     if output == "json":
-        details = {"host": place.host, "port": place.port, "tcp": sight.tcp.state.value}
+        details = {"host": place.host, "port": place.port, "tcp": result.tcp.state.value}
         click.echo(as_json(findings, "FirewallCheck", details), nl=False)
     else:
         click.echo(as_table(findings, colour=has_colour(), unicode=has_unicode()), nl=False, color=True)

@@ -12,8 +12,8 @@ from umbilical.cli.findings import output_option
 from umbilical.firewall.forms.render import API_VERSION, describe
 from umbilical.firewall.forms.texts import command_line
 from umbilical.firewall.platforms.catalogue import PLATFORMS, platform_of
-from umbilical.firewall.platforms.platform import Commands, Platform, Remover
-from umbilical.firewall.platforms.request import DEFAULT_PORT, Request, parse_release
+from umbilical.firewall.platforms.platform import Platform, Remover, RuleCommands
+from umbilical.firewall.platforms.request import DEFAULT_PORT, RuleRequest, parse_release
 
 _COLUMNS: Final = ("PLATFORM", "FROM", "MADE BY", "REMOVED BY")
 _LABEL_WIDTH: Final = 12
@@ -36,7 +36,7 @@ def list_platforms(
     if leftovers and platform is None:
         raise click.UsageError("--leftovers needs --platform: names and programs differ")
     if leftovers:
-        request = Request(infra_id, port, release=None if release is None else parse_release(release))
+        request = RuleRequest(infra_id, port, release=None if release is None else parse_release(release))
         commands = platform_of(platform or "").leftovers(request)
         click.echo(_leftovers_json(commands) if output == "json" else _leftovers_text(commands), nl=False)
         return 0
@@ -89,7 +89,7 @@ def _wrapped(label: str, text: str) -> str:
     return textwrap.fill(text, width, initial_indent=label.ljust(_LABEL_WIDTH), subsequent_indent=inset) + "\n"
 
 
-def _leftovers_text(commands: Commands) -> str:
+def _leftovers_text(commands: RuleCommands) -> str:
     # Lines to paste: a test that ends the script would end the user's own shell here.
     needs = [f"# set {need.variable}= first: {need.meaning}" for need in commands.needs]
     ready = [*needs, *map(command_line, commands.prepare)]
@@ -98,7 +98,7 @@ def _leftovers_text(commands: Commands) -> str:
     return "\n\n".join("\n".join(part) for part in (*parts, removal) if part) + "\n"
 
 
-def _leftovers_json(commands: Commands) -> str:
+def _leftovers_json(commands: RuleCommands) -> str:
     value = {
         "apiVersion": API_VERSION,
         "kind": "FirewallLeftovers",

@@ -14,7 +14,7 @@ from umbilical.firewall.platforms.platform import ManifestEdit, Platform
 from umbilical.firewall.platforms.request import (
     DEFAULT_PORT,
     NATIVE_SINCE,
-    Request,
+    RuleRequest,
     parse_network,
     parse_release,
     unusable,
@@ -85,7 +85,7 @@ def _platform_name(given: str | None, install: "InstallDir | None") -> str:
     return install.platform
 
 
-def _request(options: dict[str, Any], platform: Platform, install: "InstallDir | None") -> Request:
+def _request(options: dict[str, Any], platform: Platform, install: "InstallDir | None") -> RuleRequest:
     if options["sources"] and platform.names_nodes:
         why = f"{platform.name} names nodes by {platform.source}, which is narrower than any network"
         raise unusable("source", options["sources"][0], why, "leave --source out")
@@ -96,7 +96,7 @@ def _request(options: dict[str, Any], platform: Platform, install: "InstallDir |
     if install is not None:
         infra_id = infra_id or install.infra_id
         networks = networks or install.machine_networks
-    return Request(infra_id or "", options["port"], networks, release)
+    return RuleRequest(infra_id or "", options["port"], networks, release)
 
 
 def _form(given: str | None, platform: Platform, *, has_directory: bool) -> Form:
@@ -107,7 +107,7 @@ def _form(given: str | None, platform: Platform, *, has_directory: bool) -> Form
 
 
 def _edit_manifest(
-    install: "InstallDir", edit: ManifestEdit, request: Request, *, closing: bool, applying: bool, out: Path | None
+    install: "InstallDir", edit: ManifestEdit, request: RuleRequest, *, closing: bool, applying: bool, out: Path | None
 ) -> None:
     from umbilical.firewall.forms.capi import closed, opened
 
@@ -163,7 +163,7 @@ def _put(text: str, out: Path | None) -> None:
     click.echo(f"wrote {out}", err=True)
 
 
-def _tell_remarks(platform: Platform, request: Request) -> None:
+def _tell_remarks(platform: Platform, request: RuleRequest) -> None:
     if request.release is not None and request.release >= NATIVE_SINCE:
         click.echo(f"note: in {request.release} made by {platform.made_by}", err=True)
     for remark in platform.remarks:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import yaml
 
 from umbilical.fault import RenderError
-from umbilical.firewall.platforms.platform import Each, ManifestEdit, Named, Step
+from umbilical.firewall.platforms.platform import Each, ManifestEdit, Named, PathStep
 from umbilical.manifests.tree import yaml_bytes
 
 Path = tuple[str | int, ...]
@@ -191,7 +191,7 @@ def _document(text: str, edit: ManifestEdit) -> Mapping[str, Any]:
     return document
 
 
-def _resolve(value: Any, path: Sequence[Step], walked: Path = ()) -> Iterator[Path]:
+def _resolve(value: Any, path: Sequence[PathStep], walked: Path = ()) -> Iterator[Path]:
     """Yield the paths of all mappings that the steps lead to."""
     if not path:
         if isinstance(value, dict):
@@ -202,7 +202,7 @@ def _resolve(value: Any, path: Sequence[Step], walked: Path = ()) -> Iterator[Pa
         yield from _resolve(child, rest, (*walked, key))
 
 
-def _children(value: Any, step: Step) -> list[tuple[str | int, Any]]:
+def _children(value: Any, step: PathStep) -> list[tuple[str | int, Any]]:
     if isinstance(step, str):
         return [(step, value[step])] if isinstance(value, dict) and step in value else []
     elements = list(enumerate(value)) if isinstance(value, list) else []
@@ -225,7 +225,7 @@ def _unnumbered(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in item.items() if name != _NUMBER}
 
 
-def _step_text(step: Step) -> str:
+def _step_text(step: PathStep) -> str:
     if isinstance(step, Named):
         return f"[name={step.name}]"
     return "[*]" if isinstance(step, Each) else step

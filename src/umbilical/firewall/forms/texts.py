@@ -7,19 +7,28 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from umbilical.firewall.platforms.platform import Block, Command, Commands, Need, Reference, Rule, Variable, Word
+from umbilical.firewall.platforms.platform import (
+    FirewallRule,
+    Need,
+    Reference,
+    RuleCommands,
+    ShellVariable,
+    TerraformBlock,
+    ToolCommand,
+    Word,
+)
 
 HEAD: Final = "#!/usr/bin/env bash\nset -euo pipefail\n"
 
 
-def script(commands: Commands, comments: tuple[str, ...], *, closing: bool = False) -> str:
+def script(commands: RuleCommands, comments: tuple[str, ...], *, closing: bool = False) -> str:
     """Write what opens the port, or what closes it again."""
     steps = commands.close if closing else commands.open
     lines = [*(_need_line(need) for need in commands.needs), *map(command_line, (*commands.prepare, *steps))]
     return HEAD + "".join(f"# {comment}\n" for comment in comments) + "\n".join(lines) + "\n"
 
 
-def command_line(command: Command) -> str:
+def command_line(command: ToolCommand) -> str:
     stages = (command.words, *command.pipe)
     text = " | ".join(" ".join(_word(word) for word in stage) for stage in stages)
     return f"{command.into}=$({text})" if command.into else text
@@ -31,7 +40,7 @@ def _need_line(need: Need) -> str:
 
 
 def _word(word: Word) -> str:
-    if isinstance(word, Variable):
+    if isinstance(word, ShellVariable):
         return f'{shlex.quote(word.prefix) if word.prefix else ""}"${word.name}"'
     return shlex.quote(word)
 
@@ -40,7 +49,7 @@ def _word(word: Word) -> str:
 TIMEOUT: Final = "24h"
 
 
-def firewalld_script(rules: tuple[Rule, ...], comments: tuple[str, ...], *, closing: bool = False) -> str:
+def firewalld_script(rules: tuple[FirewallRule, ...], comments: tuple[str, ...], *, closing: bool = False) -> str:
     told = "".join(f"# {comment}\n" for comment in comments)
     return HEAD + told + "".join(f"{line}\n" for line in _lines(rules, closing=closing))
 
@@ -50,7 +59,7 @@ def rich_rule(network: str, port: int) -> str:
     return f'rule family="{family}" source address="{network}" port port="{port}" protocol="tcp" accept'
 
 
-def _lines(rules: tuple[Rule, ...], *, closing: bool) -> list[str]:
+def _lines(rules: tuple[FirewallRule, ...], *, closing: bool) -> list[str]:
     wanted = [rich_rule(place.value, rule.port) for rule in rules for place in rule.sources]
     if closing:
         return [shlex.join(("firewall-cmd", f"--remove-rich-rule={text}")) for text in wanted]
@@ -62,7 +71,7 @@ TABLE: Final = "inet umbilical_konnectivity"
 PRIORITY: Final = -10
 
 
-def ruleset(rules: tuple[Rule, ...], comments: tuple[str, ...]) -> str:
+def ruleset(rules: tuple[FirewallRule, ...], comments: tuple[str, ...]) -> str:
     """Adding the table before deleting it makes the file loadable whether it was loaded before or not."""
     accepts = [f"        {line} accept\n" for rule in rules for line in _matches(rule)]
     refuses = [f"        tcp dport {port} reject with tcp reset\n" for port in sorted({rule.port for rule in rules})]
@@ -80,7 +89,7 @@ def teardown(comments: tuple[str, ...]) -> str:
     return f"#!/usr/sbin/nft -f\n{_comments(comments)}table {TABLE}\ndelete table {TABLE}\n"
 
 
-def _matches(rule: Rule) -> list[str]:
+def _matches(rule: FirewallRule) -> list[str]:
     # nft refuses a set whose intervals overlap.
     narrow = ipaddress.collapse_addresses(ipaddress.IPv4Network(text) for text in _networks(rule, 4))
     wide = ipaddress.collapse_addresses(ipaddress.IPv6Network(text) for text in _networks(rule, 6))
@@ -88,11 +97,11 @@ def _matches(rule: Rule) -> list[str]:
     return [f"tcp dport {rule.port} {family} saddr {{ {named} }}" for family, named in sets if named]
 
 
-def _networks(rule: Rule, version: int) -> list[str]:
+def _networks(rule: FirewallRule, version: int) -> list[str]:
     return [place.value for place in rule.sources if ipaddress.ip_network(place.value).version == version]
 
 
-def _elsewhere(rules: tuple[Rule, ...]) -> str:
+def _elsewhere(rules: tuple[FirewallRule, ...]) -> str:
     lines = [f"nft insert rule inet filter input {line} accept" for rule in rules for line in _matches(rule)]
     told = (
         "Where another table drops what it does not know, add the rule there too, under that table's names:",
@@ -109,7 +118,7 @@ _INDENT: Final = "  "
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def terraform_text(blocks: tuple[Block, ...]) -> str:
+def terraform_text(blocks: tuple[TerraformBlock, ...]) -> str:
     return "\n".join(_block(block, "") for block in blocks)
 
 
@@ -119,7 +128,7 @@ def quoted(text: str) -> str:
     return '"' + escaped.replace("${", "$${").replace("%{", "%%{") + '"'
 
 
-def _block(block: Block, indent: str) -> str:
+def _block(block: TerraformBlock, indent: str) -> str:
     head = " ".join((block.kind, *(quoted(label) for label in block.labels)))
     inner = indent + _INDENT
     attributes = block.attributes or {}

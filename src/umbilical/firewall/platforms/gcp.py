@@ -3,43 +3,43 @@
 from typing import Any, Final
 
 from umbilical.firewall.platforms.platform import (
-    Block,
-    Command,
-    Commands,
+    FirewallRule,
     Need,
-    Place,
-    PlaceKind,
     Platform,
     Reference,
-    Removal,
     Remover,
-    Rule,
-    Variable,
+    RuleCommands,
+    RuleRemoval,
+    RuleSide,
+    RuleSideKind,
+    ShellVariable,
+    TerraformBlock,
+    ToolCommand,
     Word,
 )
-from umbilical.firewall.platforms.request import Request
+from umbilical.firewall.platforms.request import RuleRequest
 
 RULE_SUFFIX: Final = "-bootstrap-in-konnectivity"
 
 
-def rules(request: Request) -> tuple[Rule, ...]:
+def rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
     # Terraform tagged the control plane `-master` before Cluster API took over.
     control_plane = "-master" if request.is_before(4, 17) else "-control-plane"
     return tagged_rules(request, ("-worker", control_plane), control_plane)
 
 
-def tagged_rules(request: Request, sources: tuple[str, ...], target: str) -> tuple[Rule, ...]:
-    places = tuple(Place(PlaceKind.TAG, request.cluster(suffix)) for suffix in sources)
+def tagged_rules(request: RuleRequest, sources: tuple[str, ...], target: str) -> tuple[FirewallRule, ...]:
+    places = tuple(RuleSide(RuleSideKind.TAG, request.cluster(suffix)) for suffix in sources)
     text = "Konnectivity agents to the bootstrap machine"
     name = request.cluster(RULE_SUFFIX)
-    return (Rule(name, request.port, places, Place(PlaceKind.TAG, request.cluster(target)), text),)
+    return (FirewallRule(name, request.port, places, RuleSide(RuleSideKind.TAG, request.cluster(target)), text),)
 
 
-def commands(request: Request) -> Commands:
+def commands(request: RuleRequest) -> RuleCommands:
     return rule_commands(rules(request)[0], request.cluster("-network"))
 
 
-def rule_commands(rule: Rule, network: Word) -> Commands:
+def rule_commands(rule: FirewallRule, network: Word) -> RuleCommands:
     tags = ",".join(place.value for place in rule.sources)
     create: tuple[Word, ...] = (
         *("gcloud", "compute", "firewall-rules", "create", rule.name, "--network", network),
@@ -48,14 +48,14 @@ def rule_commands(rule: Rule, network: Word) -> Commands:
     )
     listing = ("gcloud", "compute", "firewall-rules", "list", "--filter", f"name={rule.name}")
     delete = ("gcloud", "compute", "firewall-rules", "delete", rule.name, "--quiet")
-    return Commands(open=(Command(create),), close=(Command(delete),), show=(Command(listing),))
+    return RuleCommands(open=(ToolCommand(create),), close=(ToolCommand(delete),), show=(ToolCommand(listing),))
 
 
-def blocks(request: Request) -> tuple[Block, ...]:
+def blocks(request: RuleRequest) -> tuple[TerraformBlock, ...]:
     return (rule_block(rules(request)[0], request.cluster("-network")),)
 
 
-def rule_block(rule: Rule, network: str | Reference) -> Block:
+def rule_block(rule: FirewallRule, network: str | Reference) -> TerraformBlock:
     attributes: dict[str, Any] = {
         "name": rule.name,
         "description": rule.description,
@@ -64,8 +64,8 @@ def rule_block(rule: Rule, network: str | Reference) -> Block:
         "source_tags": [place.value for place in rule.sources],
         "target_tags": [rule.target.value],
     }
-    allow = Block("allow", (), {"protocol": "tcp", "ports": [str(rule.port)]})
-    return Block("resource", ("google_compute_firewall", "konnectivity"), attributes, (allow,))
+    allow = TerraformBlock("allow", (), {"protocol": "tcp", "ports": [str(rule.port)]})
+    return TerraformBlock("resource", ("google_compute_firewall", "konnectivity"), attributes, (allow,))
 
 
 PLATFORM: Final = Platform(
@@ -75,8 +75,8 @@ PLATFORM: Final = Platform(
     target="tag <infra-id>-control-plane",
     made_by="the installer's code, in the network's project",
     removals=(
-        Removal("4.23 and later", Remover.INSTALLER, "not where firewall rules are Unmanaged"),
-        Removal("4.14 to 4.22", Remover.USER, "the installer does not know the rule"),
+        RuleRemoval("4.23 and later", Remover.INSTALLER, "not where firewall rules are Unmanaged"),
+        RuleRemoval("4.14 to 4.22", Remover.USER, "the installer does not know the rule"),
     ),
     remarks=(
         "4.17 and later: until the bootstrap goes, allow-<infra-id>-cluster lets control-plane machines in already",
@@ -95,17 +95,19 @@ PLATFORM: Final = Platform(
 NETWORK: Final = Need("network", "the name of the cluster's network")
 
 
-def upi_rules(request: Request) -> tuple[Rule, ...]:
+def upi_rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
     return tagged_rules(request, ("-worker", "-master"), "-bootstrap")
 
 
-def upi_commands(request: Request) -> Commands:
-    made = rule_commands(upi_rules(request)[0], Variable(NETWORK.variable))
-    return Commands((NETWORK,), (), made.open, made.close, made.show)
+def upi_commands(request: RuleRequest) -> RuleCommands:
+    made = rule_commands(upi_rules(request)[0], ShellVariable(NETWORK.variable))
+    return RuleCommands((NETWORK,), (), made.open, made.close, made.show)
 
 
-def upi_blocks(request: Request) -> tuple[Block, ...]:
-    declared = Block("variable", (NETWORK.variable,), {"type": Reference("string"), "description": NETWORK.meaning})
+def upi_blocks(request: RuleRequest) -> tuple[TerraformBlock, ...]:
+    declared = TerraformBlock(
+        "variable", (NETWORK.variable,), {"type": Reference("string"), "description": NETWORK.meaning}
+    )
     return (declared, rule_block(upi_rules(request)[0], Reference(f"var.{NETWORK.variable}")))
 
 
@@ -115,7 +117,7 @@ UPI_PLATFORM: Final = Platform(
     source="tags <infra-id>-worker, -master",
     target="tag <infra-id>-bootstrap",
     made_by="nobody: the templates have no such rule",
-    removals=(Removal("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
+    removals=(RuleRemoval("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
     remarks=("Machines without the templates' tags need sources and a target of your own",),
     names_nodes=True,
     rules=upi_rules,

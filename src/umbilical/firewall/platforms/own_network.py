@@ -6,32 +6,32 @@ from typing import Final
 from umbilical.firewall.forms.texts import TABLE
 from umbilical.firewall.platforms.platform import (
     BOOTSTRAP_HOST,
-    Command,
-    Commands,
-    Place,
-    PlaceKind,
+    FirewallRule,
     Platform,
-    Removal,
     Remover,
-    Rule,
+    RuleCommands,
+    RuleRemoval,
+    RuleSide,
+    RuleSideKind,
+    ToolCommand,
 )
-from umbilical.firewall.platforms.request import Request
+from umbilical.firewall.platforms.request import RuleRequest
 
 WHY_NO_EDIT: Final = "the installer makes no firewall rules on this platform"
-BY_HAND: Final = Removal("all", Remover.USER, "whoever opened it closes it after `wait-for bootstrap-complete`")
+BY_HAND: Final = RuleRemoval("all", Remover.USER, "whoever opened it closes it after `wait-for bootstrap-complete`")
 
 
-def leftovers(_: Request) -> Commands:
+def leftovers(_: RuleRequest) -> RuleCommands:
     """Rules under firewalld end by themselves; a table of ours lives until it is deleted or the machine goes."""
     family, name = TABLE.split()
     table = ("table", family, name)
-    return Commands(close=(Command(("nft", "delete", *table)),), show=(Command(("nft", "list", *table)),))
+    return RuleCommands(close=(ToolCommand(("nft", "delete", *table)),), show=(ToolCommand(("nft", "list", *table)),))
 
 
 def own_network(name: str, *remarks: str) -> Platform:
-    def rules(request: Request) -> tuple[Rule, ...]:
-        places = tuple(Place(PlaceKind.NETWORK, str(network)) for network in request.named_networks(name))
-        return (Rule("konnectivity", request.port, places, BOOTSTRAP_HOST, "Konnectivity agents"),)
+    def rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
+        places = tuple(RuleSide(RuleSideKind.NETWORK, str(network)) for network in request.named_networks(name))
+        return (FirewallRule("konnectivity", request.port, places, BOOTSTRAP_HOST, "Konnectivity agents"),)
 
     return Platform(
         name=name,

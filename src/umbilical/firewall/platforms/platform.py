@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from umbilical.firewall.platforms.request import Release, Request
+from umbilical.firewall.platforms.request import ReleaseLine, RuleRequest
 
 Json = Any
 
 
-class PlaceKind(Enum):
+class RuleSideKind(Enum):
     NETWORK = "network"
     GROUP = "security group"
     ROLE = "security group of role"
@@ -24,28 +24,28 @@ class PlaceKind(Enum):
 
 
 @dataclass(frozen=True)
-class Place:
+class RuleSide:
     """One side of a rule, in the platform's own terms."""
 
-    kind: PlaceKind
+    kind: RuleSideKind
     value: str
 
     def __str__(self) -> str:
-        return self.kind.value if self.kind is PlaceKind.ANYWHERE else f"{self.kind.value} {self.value}"
+        return self.kind.value if self.kind is RuleSideKind.ANYWHERE else f"{self.kind.value} {self.value}"
 
 
-BOOTSTRAP_HOST: Final = Place(PlaceKind.HOST, "the bootstrap machine")
-ANYWHERE: Final = Place(PlaceKind.ANYWHERE, "0.0.0.0/0")
+BOOTSTRAP_HOST: Final = RuleSide(RuleSideKind.HOST, "the bootstrap machine")
+ANYWHERE: Final = RuleSide(RuleSideKind.ANYWHERE, "0.0.0.0/0")
 
 
 @dataclass(frozen=True)
-class Rule:
+class FirewallRule:
     """Inbound TCP to one port. Nothing else is ever opened."""
 
     name: str
     port: int
-    sources: tuple[Place, ...]
-    target: Place
+    sources: tuple[RuleSide, ...]
+    target: RuleSide
     description: str = ""
     priority: int | None = None
     protocol: str = "tcp"
@@ -59,7 +59,7 @@ class Remover(Enum):
 
 
 @dataclass(frozen=True)
-class Removal:
+class RuleRemoval:
     """Who takes the rule away again, for one line of releases."""
 
     releases: str
@@ -68,18 +68,18 @@ class Removal:
 
 
 @dataclass(frozen=True)
-class Variable:
+class ShellVariable:
     """A shell variable in a command, with the text before it: `Values=` and `group` make `Values="$group"`."""
 
     name: str
     prefix: str = ""
 
 
-Word = str | Variable
+Word = str | ShellVariable
 
 
 @dataclass(frozen=True)
-class Command:
+class ToolCommand:
     words: tuple[Word, ...]
     pipe: tuple[tuple[Word, ...], ...] = ()
     """Further programs that its output goes through."""
@@ -96,14 +96,14 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Commands:
+class RuleCommands:
     """The rule in the words of a platform's own program."""
 
     needs: tuple[Need, ...] = ()
-    prepare: tuple[Command, ...] = ()
-    open: tuple[Command, ...] = ()
-    close: tuple[Command, ...] = ()
-    show: tuple[Command, ...] = ()
+    prepare: tuple[ToolCommand, ...] = ()
+    open: tuple[ToolCommand, ...] = ()
+    close: tuple[ToolCommand, ...] = ()
+    show: tuple[ToolCommand, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,13 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Block:
+class TerraformBlock:
     """One block of a Terraform configuration: a resource, a data source, a variable, or one nested in those."""
 
     kind: str
     labels: tuple[str, ...] = ()
     attributes: Mapping[str, Any] | None = None
-    blocks: tuple["Block", ...] = ()
+    blocks: tuple["TerraformBlock", ...] = ()
 
 
 class Each(Enum):
@@ -136,7 +136,7 @@ class Named:
     name: str
 
 
-Step = str | Each | Named
+PathStep = str | Each | Named
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class ManifestEdit:
 
     file: str
     kind: str
-    path: tuple[Step, ...]
+    path: tuple[PathStep, ...]
     items: tuple[Mapping[str, Json], ...]
     opens: Callable[[Mapping[str, Json]], bool]
     """Whether an item of that list lets the port in already, whoever wrote it."""
@@ -160,15 +160,15 @@ class Platform:
     target: str
     made_by: str
     """By whom in releases that have the tunnel built in."""
-    removals: tuple[Removal, ...]
-    rules: Callable[[Request], tuple[Rule, ...]]
-    leftovers: Callable[[Request], Commands]
+    removals: tuple[RuleRemoval, ...]
+    rules: Callable[[RuleRequest], tuple[FirewallRule, ...]]
+    leftovers: Callable[[RuleRequest], RuleCommands]
     """How to find and remove what is left, the installer's own included; only `close` and `show` count."""
     remarks: tuple[str, ...] = ()
-    commands: Callable[[Request], Commands] | None = None
-    blocks: Callable[[Request], tuple[Block, ...]] | None = None
-    edit: Callable[[Request], ManifestEdit] | None = None
-    edit_since: Release | None = None
+    commands: Callable[[RuleRequest], RuleCommands] | None = None
+    blocks: Callable[[RuleRequest], tuple[TerraformBlock, ...]] | None = None
+    edit: Callable[[RuleRequest], ManifestEdit] | None = None
+    edit_since: ReleaseLine | None = None
     """The first release whose installer writes that manifest."""
     why_no_edit: str = ""
     names_nodes: bool = False

@@ -17,7 +17,7 @@ OLDEST_KNOWN: Final = (4, 12)
 
 
 @dataclass(frozen=True, order=True)
-class Release:
+class ReleaseLine:
     """A release line, as `4.18`."""
 
     major: int
@@ -27,18 +27,18 @@ class Release:
         return f"{self.major}.{self.minor}"
 
 
-NATIVE_SINCE: Final = Release(4, 23)
+NATIVE_SINCE: Final = ReleaseLine(4, 23)
 """From here on installers make the rule themselves where they make any."""
 
 
 @dataclass(frozen=True)
-class Request:
+class RuleRequest:
     infra_id: str = ""
     """Empty where the platform names nothing after the cluster."""
     port: int = DEFAULT_PORT
     networks: tuple[IpNetwork, ...] = ()
     """Where nodes come from: the machine networks, or what the user narrowed them to."""
-    release: Release | None = None
+    release: ReleaseLine | None = None
 
     def __post_init__(self) -> None:
         if self.infra_id and not INFRA_ID.fullmatch(self.infra_id):
@@ -48,7 +48,7 @@ class Request:
 
     def is_before(self, major: int, minor: int) -> bool:
         """Whether the release is known and older; one that is not named counts as of this day."""
-        return self.release is not None and self.release < Release(major, minor)
+        return self.release is not None and self.release < ReleaseLine(major, minor)
 
     def cluster(self, suffix: str = "") -> str:
         """Name something of this cluster's. Raises RenderError: the infra id was not given."""
@@ -72,12 +72,12 @@ class Request:
         return self.networks
 
 
-def parse_release(text: str) -> Release:
+def parse_release(text: str) -> ReleaseLine:
     """Read `4.18`, or a whole version such as `4.18.3`. Raises RenderError: it is none."""
     found = RELEASE.fullmatch(text)
     if not found or (int(found[1]), int(found[2])) < OLDEST_KNOWN:
         raise unusable("release", text, "it is no version from 4.12 on, such as 4.18 or 4.18.3")
-    return Release(int(found[1]), int(found[2]))
+    return ReleaseLine(int(found[1]), int(found[2]))
 
 
 def parse_network(text: str) -> IpNetwork:

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from umbilical.bootstrap.analyze.facts import BOOTKUBE, BundleFacts
-from umbilical.bootstrap.analyze.service_record import Entry, Failure, ServiceRecord, State
-from umbilical.bootstrap.analyze.signatures import Kind, quotable
+from umbilical.bootstrap.analyze.service_record import RecordEntry, ServiceFailure, ServiceRecord, ServiceState
+from umbilical.bootstrap.analyze.signatures import FileKind, quotable
 from umbilical.bootstrap.names import STAGES
 from umbilical.checks.check import Outcome, Verdict, failed, passed, skipped, warned
 from umbilical.checks.report import printable
@@ -21,11 +21,11 @@ _UNNAMED: Final = "between its stages"
 
 
 @dataclass(frozen=True)
-class Diagnosed:
+class BundleVerdict:
     """Which service is to blame, what it is in, and the sentence about it."""
 
     service: str
-    state: State
+    state: ServiceState
     stage: str
     sentence: str
     since: str = ""
@@ -33,7 +33,7 @@ class Diagnosed:
 
     @property
     def is_well(self) -> bool:
-        return self.state is State.ENDED_WELL
+        return self.state is ServiceState.ENDED_WELL
 
     def as_value(self) -> dict[str, Any]:
         return {
@@ -46,21 +46,21 @@ class Diagnosed:
         }
 
 
-def verdict(facts: BundleFacts) -> Diagnosed:
+def verdict(facts: BundleFacts) -> BundleVerdict:
     """Judge bootkube; where it never ran, whoever kept it from running."""
     record = facts.bootkube
-    if record is None or record.state is State.NOT_STARTED:
+    if record is None or record.state is ServiceState.NOT_STARTED:
         return _never_ran(facts, record)
-    if record.state is State.ENDED_WELL:
+    if record.state is ServiceState.ENDED_WELL:
         when = shown_time(record.entries[-1])
-        return Diagnosed(BOOTKUBE, State.ENDED_WELL, "", f"bootkube ended well at {when}{_runs(record)}")
+        return BundleVerdict(BOOTKUBE, ServiceState.ENDED_WELL, "", f"bootkube ended well at {when}{_runs(record)}")
     failure = record.last_failure
-    if record.state is State.FAILING and failure is not None:
+    if record.state is ServiceState.FAILING and failure is not None:
         return _failing(BOOTKUBE, failure)
     return _unfinished(facts, record)
 
 
-def shown_time(entry: Entry) -> str:
+def shown_time(entry: RecordEntry) -> str:
     time = entry.time
     return time.strftime("%Y-%m-%d %H:%M:%SZ") if time is not None else "an unknown time"
 
@@ -69,36 +69,36 @@ def shown_stage(stage: str) -> str:
     return f"in stage {printable(stage)[:MAX_STAGE]}" if stage else _UNNAMED
 
 
-def _never_ran(facts: BundleFacts, record: ServiceRecord | None) -> Diagnosed:
+def _never_ran(facts: BundleFacts, record: ServiceRecord | None) -> BundleVerdict:
     for service, other in facts.records.items():
         failure = other.last_failure
-        if service != BOOTKUBE and other.state is State.FAILING and failure is not None:
+        if service != BOOTKUBE and other.state is ServiceState.FAILING and failure is not None:
             found = _failing(printable(service)[:MAX_STAGE], failure)
             return dataclasses.replace(found, sentence=f"{found.sentence}; bootkube never ran")
     why = "its record is empty" if record is not None else "the bundle has no record of it"
-    return Diagnosed(BOOTKUBE, State.NOT_STARTED, "", f"bootkube's stage is not known: {why}")
+    return BundleVerdict(BOOTKUBE, ServiceState.NOT_STARTED, "", f"bootkube's stage is not known: {why}")
 
 
-def _failing(service: str, failure: Failure) -> Diagnosed:
+def _failing(service: str, failure: ServiceFailure) -> BundleVerdict:
     where = shown_stage(failure.stage)
     if failure.times == 1:
         sentence = f"{service} failed {where} at {shown_time(failure.last)}"
     else:
         span = f"{failure.times} times since {shown_time(failure.first)}, last at {shown_time(failure.last)}"
         sentence = f"{service} fails {where}: {span}"
-    return Diagnosed(service, State.FAILING, failure.stage, sentence, failure.first.timestamp, failure.times)
+    return BundleVerdict(service, ServiceState.FAILING, failure.stage, sentence, failure.first.timestamp, failure.times)
 
 
-def _unfinished(facts: BundleFacts, record: ServiceRecord) -> Diagnosed:
+def _unfinished(facts: BundleFacts, record: ServiceRecord) -> BundleVerdict:
     stage, done = record.open_stage, record.last_done
     if stage is not None:
         lasted = _lasted(stage.time, facts.end)
         sentence = f"bootkube is {shown_stage(stage.stage)} since {shown_time(stage)}{lasted} and has not left it"
-        return Diagnosed(BOOTKUBE, State.IN_STAGE, stage.stage, sentence + _runs(record), stage.timestamp)
+        return BundleVerdict(BOOTKUBE, ServiceState.IN_STAGE, stage.stage, sentence + _runs(record), stage.timestamp)
     last = record.entries[-1]
     after = f"after {printable(done.stage)[:MAX_STAGE]}, " if done is not None else ""
     sentence = f"bootkube is between two stages, {after}since {shown_time(last)}{_lasted(last.time, facts.end)}"
-    return Diagnosed(BOOTKUBE, State.BETWEEN_STAGES, "", sentence + _runs(record), last.timestamp)
+    return BundleVerdict(BOOTKUBE, ServiceState.BETWEEN_STAGES, "", sentence + _runs(record), last.timestamp)
 
 
 def _lasted(start: datetime | None, end: datetime | None) -> str:
@@ -118,11 +118,11 @@ _CERTS, _, _, _CLEANUP = STAGES
 Judge = Callable[[BundleFacts], Verdict]
 
 
-def seen(*names: str, needs: tuple[Kind, ...]) -> Judge:
+def seen(*names: str, needs: tuple[FileKind, ...]) -> Judge:
     """A check that fails by known lines, and can only pass where a file that would hold them was there."""
 
     def judged(facts: BundleFacts) -> Verdict:
-        found = [str(facts.sightings[name]) for name in names if name in facts.sightings]
+        found = [str(facts.matches[name]) for name in names if name in facts.matches]
         if found:
             return failed("\n".join(found))
         if not facts.kinds.intersection(needs):
@@ -136,7 +136,7 @@ def ended_well(facts: BundleFacts) -> Verdict:
     record = facts.bootkube
     told = verdict(facts)
     if record is None:
-        return skipped(Kind.RECORD.value)
+        return skipped(FileKind.RECORD.value)
     if told.is_well:
         return _passed_over(facts, record)
     return failed("\n".join(_error_lines(facts, record)) or told.sentence)
@@ -177,7 +177,7 @@ def others_ended_well(facts: BundleFacts) -> Verdict:
     bad = [
         f"{printable(facts.record_paths[name])}: failed {shown_stage(failure.stage)} at {shown_time(failure.last)}"
         for name, record in others.items()
-        if record.state is State.FAILING and (failure := record.last_failure) is not None
+        if record.state is ServiceState.FAILING and (failure := record.last_failure) is not None
     ]
     if bad:
         return failed("\n".join(bad[:5]))
@@ -185,9 +185,9 @@ def others_ended_well(facts: BundleFacts) -> Verdict:
 
 
 def address_found(facts: BundleFacts) -> Verdict:
-    lines_seen = seen("no address", "no route", "address gone", needs=(Kind.JOURNAL, Kind.RECORD))(facts)
+    lines_seen = seen("no address", "no route", "address gone", needs=(FileKind.JOURNAL, FileKind.RECORD))(facts)
     fails_there = verdict(facts).stage == _CERTS
-    if lines_seen.outcome is Outcome.FAILED or not fails_there or Kind.ROUTES not in facts.kinds:
+    if lines_seen.outcome is Outcome.FAILED or not fails_there or FileKind.ROUTES not in facts.kinds:
         return lines_seen
     if not any(line.startswith("default") for line in facts.routes.splitlines()):
         return failed("bootstrap/network/ip-route.txt: no line begins with `default`")
@@ -195,7 +195,7 @@ def address_found(facts: BundleFacts) -> Verdict:
 
 
 def address_is_one(facts: BundleFacts) -> Verdict:
-    lines_seen = seen("null address", needs=(Kind.JOURNAL, Kind.RECORD))(facts)
+    lines_seen = seen("null address", needs=(FileKind.JOURNAL, FileKind.RECORD))(facts)
     agents = facts.agents
     if agents is not None and not _is_address(agents.host):
         return failed("\n".join(filter(None, [str(agents.evidence), lines_seen.evidence])))
@@ -211,7 +211,7 @@ def _is_address(text: str) -> bool:
 
 
 def names_fit(facts: BundleFacts) -> Verdict:
-    lines_seen = seen("wrong name", needs=(Kind.AGENT_LOG,))(facts)
+    lines_seen = seen("wrong name", needs=(FileKind.AGENT_LOG,))(facts)
     agents, servers = facts.agents, _server_certificates(facts)
     if agents is None or not servers or not _is_address(agents.host):
         return lines_seen
@@ -232,7 +232,7 @@ def _server_certificates(facts: BundleFacts) -> list[tuple[str, Certificate]]:
 
 
 def not_expired(facts: BundleFacts) -> Verdict:
-    lines_seen = seen("expired", needs=(Kind.AGENT_LOG, Kind.SERVER_LOG))(facts)
+    lines_seen = seen("expired", needs=(FileKind.AGENT_LOG, FileKind.SERVER_LOG))(facts)
     end = facts.end
     if end is None or not facts.certificates:
         return lines_seen
@@ -253,13 +253,13 @@ def cleaned_up(facts: BundleFacts) -> Verdict:
     record = facts.bootkube
     if record is not None and _CLEANUP in record.passed_over:
         lines.append(f"{facts.record_paths[BOOTKUBE]}: the stage failed, and bootkube went on without it")
-    lines += [str(facts.sightings[name]) for name in ("cleanup waits", "cleanup gave up") if name in facts.sightings]
+    lines += [str(facts.matches[name]) for name in ("cleanup waits", "cleanup gave up") if name in facts.matches]
     for namespace in facts.terminating:
         held = f"resources/namespaces.json: {namespace.name} is Terminating since {namespace.since}"
         lines += [held, *namespace.reasons]
     if lines:
         return failed("\n".join(lines))
-    return passed() if facts.kinds & {Kind.RECORD, Kind.NAMESPACES} else skipped(Kind.RECORD.value)
+    return passed() if facts.kinds & {FileKind.RECORD, FileKind.NAMESPACES} else skipped(FileKind.RECORD.value)
 
 
 def not_reached(facts: BundleFacts, stages: tuple[str, ...]) -> bool:
