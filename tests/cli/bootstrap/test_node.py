@@ -161,10 +161,10 @@ def pod(tmp_path: Path) -> Path:
 
 def test_wrong_usage_is_told(teardown: Run) -> None:
     for arguments, word in (
-        ([], "name what to clean"),
-        (["--local", "--ssh-host", "h"], "excludes"),
-        (["--local", "--no-node"], "excludes"),
-        (["--kubeconfig", "k", "--root", "/mnt"], "--root goes with --local"),
+        ([], "give at least one of"),
+        (["--local", "--ssh-host", "h"], "cannot be combined"),
+        (["--local", "--no-node"], "cannot be combined"),
+        (["--kubeconfig", "k", "--root", "/mnt"], "--root needs --local"),
         (["--kubeconfig", "k", "--dry-run", "maybe"], "maybe"),
     ):
         assert word in teardown(*arguments, status=2).err
@@ -179,7 +179,7 @@ def test_what_went_is_a_table_on_standard_output_and_nothing_to_do_is_said(tmp_p
     with serving(ObjectStore(), tmp_path) as kubeconfig:
         seen = teardown("--kubeconfig", kubeconfig)
     assert seen.out == ""
-    assert seen.err == "nothing to do: no trace of the tunnel was found\n"
+    assert seen.err == "nothing to do: no object and no file of the tunnel was found\n"
 
 
 def test_json_is_data_alone(tmp_path: Path, teardown: Run) -> None:
@@ -238,7 +238,7 @@ def test_an_install_directory_gives_the_kubeconfig_and_may_know_no_machine(tmp_p
         kubeconfig.rename(tmp_path / "auth" / "kubeconfig")
         seen = teardown("--dir", tmp_path)
     assert seen.out.count("gone") == 3
-    assert "the bootstrap machine is left alone" in seen.err
+    assert "the bootstrap machine was skipped" in seen.err
 
 
 def test_a_machine_that_is_gone_can_be_left_out(tmp_path: Path, teardown: Run) -> None:

@@ -108,7 +108,7 @@ def test_a_broken_pattern_is_wrong_usage(run: Run) -> None:
 def test_a_file_without_a_tunnel_passes_and_says_so(run: Run) -> None:
     out, err = run(content=bootstrap_config("4.18"))
     assert "tunnel state none" in out.splitlines()[0]
-    assert "there is no tunnel to check" in err
+    assert "the file has no tunnel to check" in err
     assert "--expect" in err
     assert run("--expect", "none", content=bootstrap_config("4.18")).err == ""
 
@@ -139,7 +139,7 @@ def test_a_check_explains_itself_and_an_unknown_one_is_wrong_usage(run: Run) -> 
     out = run("--explain", "b3").out
     assert out.startswith("B3 ")
     assert "  why: " in out
-    assert "first plan's checklist: 5" in out
+    assert "first plan's checklist (task 2.6): 5" in out
     run("--explain", "Q7", status=2)
 
 
