@@ -43,7 +43,7 @@ def test_nothing_is_left_of_what_is_gone_or_taken_by_another_and_of_the_rest_wha
         (ObjectStore({path: thing("s")}), {name: "being deleted"}),
         (
             ObjectStore(faults={("GET", path): status_answer(403, "", "not you")}),
-            {name: "cannot be looked at: not you"},
+            {name: "could not be read: not you"},
         ),
     ):
         assert left(store, tmp_path, SECRET_TARGET) == told
@@ -266,5 +266,5 @@ def test_only_root_cleans_a_real_machine() -> None:
             drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
             return LocalRunner().run([*drop, *command], timeout_seconds, stdin)
 
-    with pytest.raises(BootstrapError, match="only root"):
+    with pytest.raises(BootstrapError, match="root is needed"):
         clean_node(Nobody(), dry_run=True)

@@ -209,7 +209,7 @@ def test_that_it_cannot_be_told_is_a_warning_alone(fault: Answer, tmp_path: Path
     scene.store.faults["GET", "/api/v1/namespaces/kube-system/pods"] = fault
     report = scene.tear_down()
     assert [warning.code for warning in report.warnings] == ["UMB609"]
-    assert "cannot be told" in report.warnings[0].what
+    assert "were not checked" in report.warnings[0].what
     assert report.is_complete
 
 

@@ -105,7 +105,7 @@ def test_a_stage_that_never_ended_is_named(tmp_path: Path, host: Namespace) -> N
     node = patched_node(tmp_path, host)
     facts = gathered(node, [node.run_killed_in("konnectivity-agent-manifest", 16)], tmp_path)
     assert verdict(facts).stage == "konnectivity-agent-manifest"
-    assert "has not left it" in verdict(facts).sentence
+    assert "has not finished it" in verdict(facts).sentence
     assert failures(facts) == ["A01"]
 
 

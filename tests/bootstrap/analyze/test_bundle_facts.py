@@ -89,7 +89,7 @@ def test_broken_files_leave_notes_and_the_rest_is_read(tmp_path: Path) -> None:
     facts = facts_of(builder, tmp_path)
     assert "port closed" in facts.matches
     assert len(facts.notes) == 3
-    assert any("cut off" in note for note in facts.notes)
+    assert any("truncated" in note for note in facts.notes)
 
 
 def test_a_file_past_its_bound_is_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

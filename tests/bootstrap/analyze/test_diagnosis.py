@@ -82,7 +82,7 @@ def hanging(path: str, line: str) -> BundleBuilder:
     ("identifier", "builder"),
     [
         ("A02", BundleBuilder(good_record()).record("release-image", Record().start().fails("pull"))),
-        ("A03", failing(CERTS, "UMB112 cannot find the bootstrap node IP")),
+        ("A03", failing(CERTS, "UMB112 could not find the bootstrap node IP")),
         ("A03", failing(CERTS, "10.0.0.0/24 dev ens3", "bootstrap/network/ip-route.txt")),
         ("A04", failing(CERTS, "section=default, name=subjectAltName, value=IP:null")),
         ("A04", hangs_in("cb-bootstrap").agents("null")),
@@ -137,7 +137,7 @@ def test_what_was_never_tried_is_not_called_well_and_what_cannot_be_told_is_skip
     findings = findings_of(whole(Record().start().done(*BEFORE[:-1]).fails("etcd-bootstrap")), tmp_path)
     assert told(findings, Outcome.PASSED) == ["A02"]
     reason = {finding.id: finding.evidence for finding in findings}["A20"]
-    assert reason == "bootkube has not come to konnectivity-cleanup"
+    assert reason == "bootkube has not reached konnectivity-cleanup"
     findings = findings_of(BundleBuilder(), tmp_path)
     assert len(told(findings, Outcome.SKIPPED)) == len(CAUSES)
     assert all(finding.evidence for finding in findings)
@@ -219,7 +219,7 @@ NOT_GONE = ON(good_record()).resource("resources/namespaces.json", STAYS)
     [
         (cause_checks.ended_well, ON(FAILS), Outcome.FAILED, "line 231 of bootkube.sh (main)"),
         (cause_checks.ended_well, ON(FAILS), Outcome.FAILED, "openssl: bad ip"),
-        (cause_checks.ended_well, ON(HANGS), Outcome.FAILED, "has not left it"),
+        (cause_checks.ended_well, ON(HANGS), Outcome.FAILED, "has not finished it"),
         (cause_checks.ended_well, ON(SKIPPED_STAGE), Outcome.WARNED, "resolve-api-url"),
         (cause_checks.others_ended_well, NO_IMAGE, Outcome.FAILED, "bootstrap/services/release-image.json"),
         # Routes matter where the stage that needs them failed.

@@ -154,13 +154,13 @@ def test_a_known_line_is_recognised() -> None:
         (AGENT_LOG, "x509: certificate has expired or is not yet valid: current time is after", "expired"),
         (AGENT_LOG, "x509: cannot validate certificate for 10.0.0.9 because it has no SANs", "wrong name"),
         (AGENT_LOG, "IP address mismatch, certificate is not valid for '10.0.0.9'", "wrong name"),
-        (JOURNAL, "UMB112 cannot find the bootstrap node IP", "no address"),
+        (JOURNAL, "UMB112 could not find the bootstrap node IP", "no address"),
         (JOURNAL, "UMB116 there is no image for the tunnel", "no image"),
         (JOURNAL, "F1115 error: Unknown name requested, could not find apiserver-network-proxy in X", "no image"),
         (JOURNAL, "RTNETLINK answers: Network is unreachable", "no route"),
         (JOURNAL, "/usr/local/bin/konnectivity.sh: line 20: envsubst: command not found", "no program"),
         (JOURNAL, "attempt to record the start of a stage without ending the previous one", "nested stage"),
-        (JOURNAL, "warning: 10.0.0.9 has left this machine, and agents go on dialling it", "address gone"),
+        (JOURNAL, "warning: 10.0.0.9 is no longer on this machine, but agents still dial it", "address gone"),
         (JOURNAL, f"error: timed out waiting for the condition on namespaces/{NAMESPACE}", "cleanup waits"),
         ("bootstrap/journals/journal.log.gz", 'pod="kube-system/konnectivity-server" ErrImagePull', "image not pulled"),
         (APISERVER_LOG, f'err="dial unix {SOCKET}: connect: no such file or directory"', "no socket"),
@@ -294,7 +294,7 @@ def test_many_matches_are_shown_by_the_first_and_the_last() -> None:
     assert str(found) == 'a.log:3 "first"'
     for line in range(4, 10):
         found.add(Evidence("b.log", line, "next"))
-    assert str(found) == 'a.log:3 "first"\n7 lines like it, the last at b.log:9'
+    assert str(found) == 'a.log:3 "first"\n7 such lines, the last at b.log:9'
 
 
 def test_a_line_that_was_made_to_be_slow_is_not() -> None:

@@ -76,14 +76,14 @@ def test_only_a_platform_that_carries_the_file_in_a_secret_has_a_limit() -> None
         check_size(LIMIT_BYTES - 20_000, LIMIT_BYTES, platform)
         with pytest.raises(RenderError, match=f"UMB126.*{platform}") as refused:
             check_size(1000, LIMIT_BYTES + 1, platform)
-        assert "1000 bytes long without" in refused.value.why
+        assert "without the tunnel it has 1000 bytes" in refused.value.why
     for other in ("azure", "gcp", "baremetal", "none", None):
         check_size(1000, 20 * SECRET_BYTES, other)
 
 
 def test_a_warning_comes_before_the_limit() -> None:
     assert size_warning(WARNING_BYTES, "vsphere") is None
-    assert "vsphere can carry 1016 KiB" in (size_warning(WARNING_BYTES + 1, "vsphere") or "")
+    assert "the limit on vsphere is 1016 KiB" in (size_warning(WARNING_BYTES + 1, "vsphere") or "")
     assert "AWS, PowerVS and vSphere" in (size_warning(WARNING_BYTES + 1, None) or "")
     assert size_warning(WARNING_BYTES + 1, "gcp") is None
 

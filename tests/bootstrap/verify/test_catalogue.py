@@ -71,7 +71,7 @@ def test_what_needs_a_tunnel_or_a_file_that_is_missing_is_skipped_with_the_reaso
     found = findings(Case().content())
     about = [finding for name, finding in found.items() if re.fullmatch(r"F.|C.+|B[1-79]|X[34]", name)]
     assert {finding.outcome for finding in about} == {Outcome.SKIPPED}
-    assert {finding.evidence for finding in about} == {"there is no tunnel in it (tunnel state none)"}
+    assert {finding.evidence for finding in about} == {"the file has no tunnel (tunnel state none)"}
     found = findings(subject("patched").without("egress").content, "C1", "C3", "C4")
     assert {finding.outcome for finding in found.values()} == {Outcome.SKIPPED}
     assert OWN.egress in found["C1"].evidence

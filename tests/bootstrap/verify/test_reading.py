@@ -33,7 +33,7 @@ def test_a_document_is_its_value_and_what_kubernetes_would_not_read_is_a_fault_w
         document = parse_yaml(text)
         assert document.value is None
         assert document.fault
-    assert parse_yaml("x:\n  a: 1\n  a: 2\n").fault == "line 2: the key 'a' stands twice"
+    assert parse_yaml("x:\n  a: 1\n  a: 2\n").fault == "line 2: the key 'a' occurs twice"
 
 
 @given(st.text())
@@ -86,7 +86,7 @@ def test_flags_are_read_from_command_and_arguments_and_what_is_none_is_a_fault()
     assert flags.values == {"--a": "1", "--b": "2", "--c": "d=e"}
     assert flags.faults == []
     flags = parse_flags({"args": ["x", "--a=1", "--a=2", "-b", "word"]})
-    assert flags.faults == ["--a stands twice", "'-b' is no flag", "'word' is no flag"]
+    assert flags.faults == ["--a occurs twice", "'-b' is not a flag", "'word' is no flag"]
     assert parse_flags({"args": ["x", 7]}).faults
     assert parse_flags({"args": "x"}).program == ""
 

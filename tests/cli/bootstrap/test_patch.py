@@ -204,7 +204,7 @@ def test_anchors_are_shown_even_where_the_patch_is_refused(tmp_path: Path, umbil
         "  A6  not found, same text with other indentation: line 391: touch /opt/openshift/.bootkube.done"
         in captured.out
     )
-    assert captured.err.startswith("UMB121 bootkube.sh is not recognised: anchor A6 is there 0 times")
+    assert captured.err.startswith("UMB121 bootkube.sh was not recognised: anchor A6 occurs 0 times")
 
 
 def test_an_install_directory_gives_file_platform_and_warnings(tmp_path: Path, umbilical: Run) -> None:
@@ -269,7 +269,7 @@ def test_undo_of_a_file_that_is_not_patched_is_refused(tmp_path: Path, umbilical
     path = tmp_path / "bootstrap.ign"
     path.write_bytes(bootstrap_config("4.18"))
     told = umbilical("bootstrap", "undo", path, "--in-place", status=CONFIGURATION)
-    assert told.err.startswith("UMB128 this config is not patched\n")
+    assert told.err.startswith("UMB128 the config is not patched\n")
 
 
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIsecretsecret\n"

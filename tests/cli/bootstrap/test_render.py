@@ -141,7 +141,7 @@ def test_neither_and_both_are_wrong_usage(config: Path) -> None:
 
 
 def test_what_is_missing_is_told_as_a_fault(tmp_path: Path) -> None:
-    with pytest.raises(Fault, match="UMB002 cannot read"):
+    with pytest.raises(Fault, match="UMB002 could not read"):
         read_source(tmp_path / "none.ign", None)
     with pytest.raises(BootstrapError, match="UMB170"):
         read_source(None, tmp_path)
@@ -183,7 +183,7 @@ def test_a_replaced_file_keeps_its_owner(config: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_written_to_is_told_as_a_fault(config: Path, tmp_path: Path) -> None:
-    with pytest.raises(Fault, match="UMB002 cannot write"):
+    with pytest.raises(Fault, match="UMB002 could not write"):
         read_source(config, None).write(tmp_path / "missing" / "out.ign", b"new")
 
 

@@ -55,7 +55,7 @@ def test_a_failure_is_told_with_its_evidence_and_a_way_out(run: Run) -> None:
     out = run(content=broken(), status=1).out
     lines = out.splitlines()
     place = next(index for index, line in enumerate(lines) if line.startswith("× C6"))
-    assert "agents dial port '8092', the server listens for them on '8091'" in lines[place + 1]
+    assert "agents dial port '8092', but the server listens on '8091'" in lines[place + 1]
     assert lines[place + 3].startswith("    fix: ")
 
 

@@ -1,5 +1,5 @@
-"""What the checks of a log bundle look at: known lines first, then records, routes, certificates and manifests; and the
-first line of an analysis: which stage bootkube is in or fails in, since when, and how often."""
+"""Checks of a log bundle: known log lines, records, routes, certificates and manifests; and the first line of an
+analysis: the bootkube step that runs or fails, since when, and how often."""
 
 import dataclasses
 import ipaddress
@@ -17,12 +17,12 @@ from umbilical.checks.report import printable
 from umbilical.pki.certificate import Certificate
 
 MAX_STAGE: Final = 60
-_UNNAMED: Final = "between its stages"
+_UNNAMED: Final = "between its steps"
 
 
 @dataclass(frozen=True)
 class BundleVerdict:
-    """Which service is to blame, what it is in, and the sentence about it."""
+    """The failed service, its state and step, and a sentence about it."""
 
     service: str
     state: ServiceState
@@ -47,13 +47,13 @@ class BundleVerdict:
 
 
 def verdict(facts: BundleFacts) -> BundleVerdict:
-    """Judge bootkube; where it never ran, whoever kept it from running."""
+    """Report on bootkube, or on the service that kept it from running."""
     record = facts.bootkube
     if record is None or record.state is ServiceState.NOT_STARTED:
         return _never_ran(facts, record)
     if record.state is ServiceState.ENDED_WELL:
         when = shown_time(record.entries[-1])
-        return BundleVerdict(BOOTKUBE, ServiceState.ENDED_WELL, "", f"bootkube ended well at {when}{_runs(record)}")
+        return BundleVerdict(BOOTKUBE, ServiceState.ENDED_WELL, "", f"bootkube succeeded at {when}{_runs(record)}")
     failure = record.last_failure
     if record.state is ServiceState.FAILING and failure is not None:
         return _failing(BOOTKUBE, failure)
@@ -66,7 +66,7 @@ def shown_time(entry: RecordEntry) -> str:
 
 
 def shown_stage(stage: str) -> str:
-    return f"in stage {printable(stage)[:MAX_STAGE]}" if stage else _UNNAMED
+    return f"in step {printable(stage)[:MAX_STAGE]}" if stage else _UNNAMED
 
 
 def _never_ran(facts: BundleFacts, record: ServiceRecord | None) -> BundleVerdict:
@@ -76,7 +76,7 @@ def _never_ran(facts: BundleFacts, record: ServiceRecord | None) -> BundleVerdic
             found = _failing(printable(service)[:MAX_STAGE], failure)
             return dataclasses.replace(found, sentence=f"{found.sentence}; bootkube never ran")
     why = "its record is empty" if record is not None else "the bundle has no record of it"
-    return BundleVerdict(BOOTKUBE, ServiceState.NOT_STARTED, "", f"bootkube's stage is not known: {why}")
+    return BundleVerdict(BOOTKUBE, ServiceState.NOT_STARTED, "", f"bootkube's step is not known: {why}")
 
 
 def _failing(service: str, failure: ServiceFailure) -> BundleVerdict:
@@ -93,11 +93,11 @@ def _unfinished(facts: BundleFacts, record: ServiceRecord) -> BundleVerdict:
     stage, done = record.open_stage, record.last_done
     if stage is not None:
         lasted = _lasted(stage.time, facts.end)
-        sentence = f"bootkube is {shown_stage(stage.stage)} since {shown_time(stage)}{lasted} and has not left it"
+        sentence = f"bootkube is {shown_stage(stage.stage)} since {shown_time(stage)}{lasted} and has not finished it"
         return BundleVerdict(BOOTKUBE, ServiceState.IN_STAGE, stage.stage, sentence + _runs(record), stage.timestamp)
     last = record.entries[-1]
     after = f"after {printable(done.stage)[:MAX_STAGE]}, " if done is not None else ""
-    sentence = f"bootkube is between two stages, {after}since {shown_time(last)}{_lasted(last.time, facts.end)}"
+    sentence = f"bootkube is between two steps, {after}since {shown_time(last)}{_lasted(last.time, facts.end)}"
     return BundleVerdict(BOOTKUBE, ServiceState.BETWEEN_STAGES, "", sentence + _runs(record), last.timestamp)
 
 
@@ -106,7 +106,7 @@ def _lasted(start: datetime | None, end: datetime | None) -> str:
         return ""
     minutes = int((end - start).total_seconds()) // 60
     hours = f"{minutes // 60} h " if minutes >= 60 else ""
-    return f" ({hours}{minutes % 60} min when the bundle was made)"
+    return f" ({hours}{minutes % 60} min when the bundle was gathered)"
 
 
 def _runs(record: ServiceRecord) -> str:
@@ -119,7 +119,7 @@ Judge = Callable[[BundleFacts], Verdict]
 
 
 def seen(*names: str, needs: tuple[FileKind, ...]) -> Judge:
-    """A check that fails by known lines, and can only pass where a file that would hold them was there."""
+    """Return a check that fails on known lines, and passes only if a file that could contain them exists."""
 
     def judged(facts: BundleFacts) -> Verdict:
         found = [str(facts.matches[name]) for name in names if name in facts.matches]
@@ -134,16 +134,16 @@ def seen(*names: str, needs: tuple[FileKind, ...]) -> Judge:
 
 def ended_well(facts: BundleFacts) -> Verdict:
     record = facts.bootkube
-    told = verdict(facts)
+    summary = verdict(facts)
     if record is None:
         return skipped(FileKind.RECORD.value)
-    if told.is_well:
+    if summary.is_well:
         return _passed_over(facts, record)
-    return failed("\n".join(_error_lines(facts, record)) or told.sentence)
+    return failed("\n".join(_error_lines(facts, record)) or summary.sentence)
 
 
 def _passed_over(facts: BundleFacts, record: ServiceRecord) -> Verdict:
-    # The cleanup's own check tells of it.
+    # The cleanup has its own check.
     stages = [printable(stage) for stage in record.passed_over if stage != _CLEANUP]
     if stages:
         return warned(f"{facts.record_paths[BOOTKUBE]}: failed without stopping it: {', '.join(stages[:10])}")
@@ -151,7 +151,7 @@ def _passed_over(facts: BundleFacts, record: ServiceRecord) -> Verdict:
 
 
 def _error_lines(facts: BundleFacts, record: ServiceRecord) -> list[str]:
-    """What the service wrote down when it failed last: the line of the script, and the end of its journal."""
+    """Return the last failure from the record: the line of the script, and the end of its journal."""
     failure = record.last_failure
     if failure is None:
         return []
@@ -163,7 +163,7 @@ def _error_lines(facts: BundleFacts, record: ServiceRecord) -> list[str]:
 
 
 def _error_place(error_line: str) -> str:
-    """Say where a script failed. bash writes "LINE FUNCTION FILE", and counts anew in a trap: there it is always 1."""
+    """Format where a script failed. bash writes "LINE FUNCTION FILE"; in a trap the line is always 1."""
     line, _, rest = printable(error_line).partition(" ")
     function, _, file = rest.partition(" ")
     if not (line.isdecimal() and file):
@@ -190,7 +190,7 @@ def address_found(facts: BundleFacts) -> Verdict:
     if lines_seen.outcome is Outcome.FAILED or not fails_there or FileKind.ROUTES not in facts.kinds:
         return lines_seen
     if not any(line.startswith("default") for line in facts.routes.splitlines()):
-        return failed("bootstrap/network/ip-route.txt: no line begins with `default`")
+        return failed("bootstrap/network/ip-route.txt: there is no default route")
     return lines_seen
 
 
@@ -217,7 +217,7 @@ def names_fit(facts: BundleFacts) -> Verdict:
         return lines_seen
     dialled = ipaddress.ip_address(agents.host)
     misfits = [
-        f"{path}: valid for {', '.join(certificate.names) or 'no name at all'}; agents dial {dialled}"
+        f"{path}: valid for {', '.join(certificate.names) or 'no name'}; agents dial {dialled}"
         for path, certificate in servers
         if dialled not in certificate.ip_addresses
     ]
@@ -248,14 +248,14 @@ def not_expired(facts: BundleFacts) -> Verdict:
 
 
 def cleaned_up(facts: BundleFacts) -> Verdict:
-    told = verdict(facts)
-    lines = [told.sentence] if told.stage == _CLEANUP else []
+    summary = verdict(facts)
+    lines = [summary.sentence] if summary.stage == _CLEANUP else []
     record = facts.bootkube
     if record is not None and _CLEANUP in record.passed_over:
-        lines.append(f"{facts.record_paths[BOOTKUBE]}: the stage failed, and bootkube went on without it")
+        lines.append(f"{facts.record_paths[BOOTKUBE]}: the step failed, and bootkube continued without it")
     lines += [str(facts.matches[name]) for name in ("cleanup waits", "cleanup gave up") if name in facts.matches]
     for namespace in facts.terminating:
-        held = f"resources/namespaces.json: {namespace.name} is Terminating since {namespace.since}"
+        held = f"resources/namespaces.json: {namespace.name} has been Terminating since {namespace.since}"
         lines += [held, *namespace.reasons]
     if lines:
         return failed("\n".join(lines))
@@ -263,6 +263,6 @@ def cleaned_up(facts: BundleFacts) -> Verdict:
 
 
 def not_reached(facts: BundleFacts, stages: tuple[str, ...]) -> bool:
-    """Tell whether bootkube has not come to any of these stages, so that nothing in its logs speaks of them."""
+    """Whether bootkube has not reached any of these steps, so that its logs cannot mention them."""
     record = facts.bootkube
     return record is not None and bool(stages) and not any(entry.stage in stages for entry in record.entries)

@@ -1,6 +1,5 @@
-"""What a log bundle tells: service records, known lines of its logs, routes, certificates, manifests, namespaces.
-
-Gathered in one pass. Files of hostile or broken content leave a note and no facts; nothing is raised for them.
+"""Collects facts from a log bundle in one pass: service records, known log lines, routes, certificates, manifests,
+namespaces. A file with hostile or broken content adds a note; it never raises.
 """
 
 import json
@@ -26,7 +25,7 @@ from umbilical.checks.report import printable
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.pem import BundleError
 
-# A record grows by four entries per failed run, every five seconds for at most some hours.
+# A record grows by four entries per failed run: every five seconds, for some hours.
 MAX_RECORD_BYTES: Final = 64 << 20
 MAX_JSON_BYTES: Final = 32 << 20
 MAX_SMALL_BYTES: Final = 1 << 20
@@ -42,7 +41,7 @@ _RECEIPT: Final = "rendered-assets/openshift/umbilical/receipt.json"
 
 @dataclass(frozen=True)
 class AgentTarget:
-    """What the agents were told to dial."""
+    """The address and port in the agents' manifest."""
 
     host: str
     port: str
@@ -51,7 +50,7 @@ class AgentTarget:
 
 @dataclass(frozen=True)
 class TerminatingNamespace:
-    """A namespace that was asked to go and has not gone."""
+    """A namespace that is being deleted."""
 
     name: str
     since: str
@@ -64,7 +63,7 @@ class BundleFacts:
     records: dict[str, ServiceRecord] = field(default_factory=dict)
     record_paths: dict[str, str] = field(default_factory=dict)
     kinds: set[FileKind] = field(default_factory=set)
-    """Which kinds of files were there."""
+    """Kinds of files that the bundle contains."""
     matches: dict[str, SignatureMatches] = field(default_factory=dict)
     """By the name of the signature."""
     routes: str = ""
@@ -76,7 +75,7 @@ class BundleFacts:
     is_patched: bool = False
     notes: list[str] = field(default_factory=list)
     files: int = 0
-    """How many were of use."""
+    """Number of files that were used."""
 
     @property
     def bootkube(self) -> ServiceRecord | None:
@@ -84,7 +83,7 @@ class BundleFacts:
 
     @property
     def end(self) -> datetime | None:
-        """The latest moment that the bundle knows of: its making, else the last entry of a record."""
+        """The latest known time: of the gathering, else of the last entry of a record."""
         entries = [entry.time for record in self.records.values() for entry in record.entries[-1:]]
         times = [time for time in entries if time is not None]
         return self.gathered_at or max(times, default=None)
@@ -103,7 +102,7 @@ def gather(bundle: LogBundle) -> BundleFacts:
 
 
 class _Reader:
-    """Gives one file to whoever knows its kind."""
+    """Reads one file according to its kind."""
 
     def __init__(self, facts: BundleFacts, file: BundleFile) -> None:
         self._facts = facts
@@ -134,9 +133,9 @@ class _Reader:
 
     def _take_record(self, service: str, content: bytes) -> bool:
         record = parse_record(content)
-        is_told = self._file.path.startswith("bootstrap/services/") or service == BOOTKUBE
-        # Anything may lie beside a copy of the records; only what looks like one is one.
-        if not is_told and not any(entry.phase and entry.timestamp for entry in record.entries):
+        is_named = self._file.path.startswith("bootstrap/services/") or service == BOOTKUBE
+        # A copy of the records may contain other JSON files.
+        if not is_named and not any(entry.phase and entry.timestamp for entry in record.entries):
             return False
         if record.fault:
             self._facts.notes.append(printable(f"{self._file.path}: {record.fault}"))
@@ -173,7 +172,7 @@ class _Reader:
 
 
 def service_of(path: str) -> str | None:
-    """Name the service whose record this would be: by its folder, or by standing outside of any bundle's folders."""
+    """Return the service of a record's path: in the bundle's services/, or outside the bundle's directories."""
     match = _SERVICE.match(path)
     if match is None and path.split("/", 1)[0] not in ROOTS:
         match = _LONE_SERVICE.match(path)
@@ -181,7 +180,7 @@ def service_of(path: str) -> str | None:
 
 
 def agent_target(path: str, manifest: bytes) -> AgentTarget | None:
-    """Find what agents dial in the DaemonSet's arguments."""
+    """Find the address that agents dial in the DaemonSet's arguments."""
     port = _PORT.search(manifest)
     for number, line in enumerate(manifest.split(b"\n"), start=1):
         host = _HOST.search(line)
@@ -192,7 +191,7 @@ def agent_target(path: str, manifest: bytes) -> AgentTarget | None:
 
 
 def terminating_namespaces(content: bytes) -> list[TerminatingNamespace]:
-    """Find namespaces of the tunnel that are being deleted, with what holds them."""
+    """Find namespaces of the tunnel that are being deleted, with the reasons."""
     try:
         items = json.loads(content)["items"]
         return [found for item in items if (found := _terminating(item)) is not None]

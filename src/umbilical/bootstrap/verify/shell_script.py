@@ -1,6 +1,6 @@
-"""A bash script as a list of commands, each with the blocks it stands in: what runs, when, and on which condition.
+"""Parses a bash script into commands, each with its enclosing blocks: what runs, when, and on which condition.
 
-`false && call`, a call in a comment, in a here-document or in a function that nobody calls are told from a call.
+`false && call`, and a call in a comment, in a here-document or in an unused function, do not count as calls.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Final
 
 from umbilical.bootstrap.verify.shell_tokens import ShellToken, tokens_of
 
-# Functions within functions: the installer's scripts go two deep, and a chain of them must not grow without end.
+# Depth of nested calls. The installer's scripts have two levels; the limit bounds the expansion.
 MAX_CALLS: Final = 3
 MAX_FLOW: Final = 50_000
 
@@ -24,7 +24,7 @@ _NO_CONDITION: Final = ("then", "do", "else", "elif")
 
 @dataclass(frozen=True)
 class ShellBlock:
-    """One thing around a command."""
+    """A construct around a command."""
 
     kind: str
     """function, if (its condition), then, else, while (its condition), loop, case, group, subshell, substitution."""
@@ -35,7 +35,7 @@ class ShellBlock:
 
 @dataclass(frozen=True)
 class ShellCommand:
-    """A simple command: assignments, words without their quotes, and where its streams go."""
+    """A simple command: assignments, words without their quotes, and redirects."""
 
     line: int
     words: tuple[str, ...]
@@ -44,7 +44,7 @@ class ShellCommand:
     """Operator and target; a here-document's target is its body."""
     blocks: tuple[ShellBlock, ...] = ()
     joined_by: str = ""
-    """The operator that ties it to the command before: && || | or none."""
+    """The operator between it and the command before: && || | or none."""
     ended_by: str = "\n"
 
     @property
@@ -53,12 +53,12 @@ class ShellCommand:
 
     @property
     def function(self) -> str | None:
-        """The function whose definition it is part of."""
+        """The function that contains it."""
         return next((block.name for block in self.blocks if block.kind == "function"), None)
 
     @property
     def is_unconditional(self) -> bool:
-        """Runs whenever the script gets there, in the script's own shell, and `set -e` sees it fail."""
+        """It always runs, in the script's own shell, and `set -e` applies to it."""
         return not self.blocks and not self.joined_by and self.ended_by in ("\n", ";", "")
 
     def argument(self, flag: str) -> str | None:
@@ -88,7 +88,7 @@ class Script:
 
     @cached_property
     def functions(self) -> dict[str, tuple[ShellCommand, ...]]:
-        """Every function that is defined, with the commands of its body."""
+        """The commands of each function."""
         bodies: dict[str, list[ShellCommand]] = {name: [] for name in self._parsed.function_names}
         for command in self.commands:
             if command.function is not None:
@@ -97,12 +97,12 @@ class Script:
 
     @cached_property
     def main(self) -> tuple[ShellCommand, ...]:
-        """Return the commands that are in no function."""
+        """The commands outside of functions."""
         return tuple(command for command in self.commands if command.function is None)
 
     @cached_property
     def flow(self) -> tuple[ShellCommand, ...]:
-        """Return the main commands in the order in which they run, each call followed by its function's body."""
+        """The main commands in the order of execution, each call followed by its function's body."""
         return tuple(islice(self._expanded(self.main, ()), MAX_FLOW))
 
     def _expanded(self, commands: Sequence[ShellCommand], calling: tuple[str, ...]) -> Iterator[ShellCommand]:
@@ -113,7 +113,7 @@ class Script:
                 yield from self._expanded(self.functions[name], (*calling, name))
 
     def calls(self, program: str) -> list[ShellCommand]:
-        """Return every command of this name, wherever it stands."""
+        """Return every command of this name."""
         return [command for command in self.commands if command.program == program]
 
     def reached_from(self, function: str) -> tuple[ShellCommand, ...]:
@@ -125,17 +125,17 @@ class Script:
         return tuple(command for name in names for command in self.functions.get(name, ()))
 
     def place_of(self, command: ShellCommand) -> int:
-        """Return a command's place in the flow; behind its end if it is not in it."""
+        """Return a command's index in the flow; its length if it is not in the flow."""
         return self.flow.index(command) if command in self.flow else len(self.flow)
 
     def index_of(self, *words: str) -> int | None:
-        """Return the place in the flow of the first command with exactly these words."""
+        """Return the index in the flow of the first command with exactly these words."""
         return next((index for index, command in enumerate(self.flow) if command.words == words), None)
 
 
 @dataclass
 class _Open:
-    """A block that is not closed yet; `commands_before` is how many commands there were when it began."""
+    """A block that is not closed yet; `commands_before` is the number of commands at its start."""
 
     block: ShellBlock
     commands_before: int = 0
@@ -157,7 +157,7 @@ class _Parser:
         while self._index < len(self.tokens):
             before = self._index
             self._step()
-            # Whatever a token was taken for, the next turn looks at another one: broken scripts end too.
+            # Always advance, so that parsing of a broken script ends.
             self._index = max(self._index, before + 1)
 
     def _step(self) -> None:
@@ -197,7 +197,7 @@ class _Parser:
         self._stack[-1].block = ShellBlock("case", token.line)
 
     def _keyword(self, token: ShellToken) -> bool:
-        """Take a reserved word; say no if it is the first word of a command."""
+        """Handle a reserved word; return False if the word starts a command."""
         word = token.text
         if word in ("if", "while", "until"):
             self._open("if" if word == "if" else "while", token)
@@ -226,7 +226,7 @@ class _Parser:
         return self.tokens[index].text if index < len(self.tokens) and self.tokens[index].is_word else ""
 
     def _head(self, token: ShellToken) -> None:
-        """Pass `for x in a b` up to its end, `case x in` up to its first pattern."""
+        """Skip `for x in a b` to its end, `case x in` to its first pattern."""
         is_case = token.text == "case"
         while self._index < len(self.tokens) and self.tokens[self._index].text not in ("\n", ";"):
             self._index += 1
@@ -243,7 +243,7 @@ class _Parser:
             self._stack.append(_Open(ShellBlock(kind, token.line), len(self.commands)))
 
     def _turn(self, word: str, token: ShellToken) -> None:
-        """Pass from a condition to what it decides on."""
+        """Switch from a condition to its body."""
         if not self._stack:
             return
         top = self._stack[-1]

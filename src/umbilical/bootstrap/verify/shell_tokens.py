@@ -1,7 +1,7 @@
-"""Cut a bash script into words and operators: quotes, comments, continued lines, here-documents, substitutions.
+"""Splits a bash script into words and operators: quotes, comments, continued lines, here-documents, substitutions.
 
-Enough of the grammar to know what is a command and what is a comment or a text. It never fails: what is not closed
-ends with the script, and `bash -n` is the judge of that.
+Supports enough of the grammar to distinguish commands from comments and texts. It never fails: an open quote ends with
+the script; `bash -n` reports such errors.
 """
 
 import re
@@ -9,12 +9,12 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Final
 
-# $( $( … ) ) deeper than anybody writes it; beyond, a $ is taken as text, so that no script exhausts the stack.
+# Nesting of $( … ). Beyond it a $ is plain text, so that no script exhausts the stack.
 MAX_DEPTH: Final = 30
 
 _REDIRECT: Final = re.compile(r"&>>?|[0-9]*(?:<<<|<<-?|<&|<>|>>|>&|>\||[<>](?!\())")
 _OPERATOR: Final = re.compile(r";;&|;;|;&|;|&&|&|\|\||\|&|\||\(|\)")
-# Only these blanks part words; a carriage return, say, is a letter like others.
+# Only space, tab and newline separate words; a carriage return does not.
 _PLAIN: Final = re.compile(r"[^ \t\n\\'\"`$;&|<>()]+")
 _PLAIN_QUOTED: Final = re.compile(r"[^\\\"`$]+")
 _BLANKS: Final = re.compile(r"(?:[ \t]|\\\n)*(?:#[^\n]*)?")
@@ -27,14 +27,14 @@ class ShellToken:
     """A word, an operator, or the end of a line (text `\\n`)."""
 
     text: str
-    """Of a word: without its quotes; variables and substitutions stay as they are written."""
+    """Of a word: without its quotes; variables and substitutions are not expanded."""
     line: int
     is_word: bool = False
     is_plain: bool = False
-    """Nothing in it was quoted: only then can it be a keyword."""
+    """Without quotes: only such a word can be a keyword."""
     substitutions: tuple[tuple["ShellToken", ...], ...] = ()
     body: str | None = None
-    """Of the word behind `<<`: the here-document."""
+    """The here-document, for the word after `<<`."""
 
 
 def tokens_of(script: str) -> list[ShellToken]:
@@ -48,9 +48,9 @@ class _Scanner:
         self._newlines = [match.start() for match in re.finditer("\n", script)]
 
     def scan(self, ends_at: str | None, depth: int) -> list[ShellToken]:
-        """Read tokens up to the end, or up to the unpaired parenthesis that ends a substitution."""
+        """Read tokens to the end, or to the unpaired parenthesis that ends a substitution."""
         tokens: list[ShellToken] = []
-        awaited: list[int] = []  # indexes of the words behind <<, whose bodies begin on the next line
+        awaited: list[int] = []  # indexes of the words after <<, whose bodies begin on the next line
         parentheses = 0
         while self._position < len(self._script):
             self._skip_blanks()
@@ -113,7 +113,7 @@ class _Scanner:
         return ShellToken("".join(parts), line, True, is_plain, tuple(inner))
 
     def _opens_group(self, char: str, start: int) -> bool:
-        """Tell whether a parenthesis belongs to the word: <( … ) and name=( … )."""
+        """Whether a parenthesis belongs to the word: <( … ) and name=( … )."""
         following = self._script[self._position + 1 : self._position + 2]
         if char in "<>" and following == "(":
             return True
@@ -136,7 +136,7 @@ class _Scanner:
         return "" if following == "\n" else following
 
     def _until(self, mark: str) -> str:
-        """Take a text whose end mark cannot be escaped, both marks left out."""
+        """Read a quoted text without escapes; return it without its marks."""
         start = self._position + 1
         end = self._script.find(mark, start)
         end = len(self._script) if end < 0 else end
@@ -184,7 +184,7 @@ class _Scanner:
         parts.append(self._script[start : self._position])
 
     def _braced(self) -> None:
-        """Pass ${ … } or $(( … )): braces and parentheses in pairs, quotes skipped."""
+        """Skip ${ … } or $(( … )): paired braces and parentheses, quotes skipped."""
         opened = 0
         for match in _PAIRED.finditer(self._script, self._position):
             opened += {"{": 1, "(": 1, "}": -1, ")": -1}.get(match.group(), 0)
