@@ -134,8 +134,6 @@ class TeardownOptions:
 
 @dataclass(frozen=True)
 class TeardownStep:
-    """The result for one object."""
-
     subject: str
     state: TeardownState
     detail: str = ""
@@ -156,8 +154,6 @@ class TeardownReport:
 
 @dataclass(frozen=True)
 class TeardownProgress:
-    """What the wait is for, and until when."""
-
     remaining: dict[str, str]
     deadline: datetime
 

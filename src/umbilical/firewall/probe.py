@@ -1,7 +1,7 @@
-"""One look at a server's port for agents from where we run: does TCP get through, and what does TLS say there.
+"""Probes a server's port for agents from this machine: TCP, then two TLS handshakes.
 
-Two handshakes. The first shows no certificate and trusts anybody, to see what is there and who would be let in; the
-second, where files were given, does what an agent does.
+The first handshake sends no certificate and trusts any server, to see what listens and whether it accepts anonymous
+clients; the second, if files were given, is that of an agent.
 """
 
 import errno
@@ -18,9 +18,9 @@ from cryptography import x509
 
 from umbilical.fault import BootstrapError
 
-# HTTP/2's connection preface and an empty SETTINGS frame (RFC 9113 §3.4): what makes any server for agents answer.
+# HTTP/2's connection preface and an empty SETTINGS frame (RFC 9113 §3.4): every server for agents answers it.
 GREETING: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-# Servers speak first, or send their alert, within a round trip; only a silent one is greeted.
+# Servers send data or an alert within a round trip; only a silent one gets the greeting.
 PATIENCE_SECONDS: Final = 1.0
 # A TLS 1.2 server refuses a missing certificate in the handshake, a TLS 1.3 server after it (RFC 8446 §4.4.2.4).
 CERTIFICATE_ALERTS: Final = ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "BAD_CERTIFICATE")
@@ -36,8 +36,6 @@ class TcpState(Enum):
 
 
 class ServerAnswer(Enum):
-    """How the server took what we showed it."""
-
     ACCEPTED = "accepted"
     REFUSED = "refused"
     SILENT = "no answer"
@@ -45,7 +43,7 @@ class ServerAnswer(Enum):
 
 @dataclass(frozen=True)
 class ProbeTlsFiles:
-    """As an agent has them; each may be missing, the last two only together."""
+    """The files of an agent; each may be missing, certificate and key only together."""
 
     authority: Path | None = None
     certificate: Path | None = None
@@ -56,7 +54,7 @@ class ProbeTlsFiles:
 class TcpResult:
     state: TcpState
     address: str
-    """Where the name led to; empty if nowhere."""
+    """The resolved address; empty without one."""
     detail: str = ""
 
 
@@ -70,21 +68,19 @@ class HandshakeResult:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """All that was seen, and when."""
-
     host: str
     port: int
     now: datetime
     tcp: TcpResult
     anonymous: HandshakeResult | None = None
-    """Without a certificate; None where TCP did not get through."""
+    """The handshake without a certificate; None if TCP failed."""
     agent: HandshakeResult | None = None
-    """With the files; None where none were given."""
+    """The handshake with the files; None without files."""
     files: ProbeTlsFiles = ProbeTlsFiles()
 
 
 def probe(host: str, port: int, files: ProbeTlsFiles, timeout_seconds: float, now: datetime) -> ProbeResult:
-    """Try the port. Raises BootstrapError: the TLS files cannot be used."""
+    """Probe the port. Raises BootstrapError: the TLS files cannot be loaded."""
     verifying = _agent_context(files)
     tcp = try_tcp(host, port, timeout_seconds)
     if tcp.state is not TcpState.OPEN:
@@ -95,7 +91,7 @@ def probe(host: str, port: int, files: ProbeTlsFiles, timeout_seconds: float, no
 
 
 def try_tcp(host: str, port: int, timeout_seconds: float) -> TcpResult:
-    """Connect to the first of the name's addresses that takes it; tell of the last one otherwise."""
+    """Connect to the name's addresses until one accepts; else return the last result."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
@@ -109,7 +105,7 @@ def try_tcp(host: str, port: int, timeout_seconds: float) -> TcpResult:
 
 
 def shake_hands(address: str, port: int, host: str, context: ssl.SSLContext, timeout_seconds: float) -> HandshakeResult:
-    """Do one TLS handshake, and find out whether the server goes on afterwards."""
+    """Do one TLS handshake, and see whether the server continues afterwards."""
     try:
         with (
             socket.create_connection((address, port), timeout_seconds) as plain,
@@ -123,7 +119,7 @@ def shake_hands(address: str, port: int, host: str, context: ssl.SSLContext, tim
 
 
 def asks_for_certificate(handshake: HandshakeResult) -> bool:
-    """Whether a refusal was for want of a certificate, and not for some other cause."""
+    """Whether the server refused because of the missing certificate."""
     return handshake.answer is ServerAnswer.REFUSED and any(alert in handshake.detail for alert in CERTIFICATE_ALERTS)
 
 
@@ -161,9 +157,9 @@ def _after_handshake(secure: ssl.SSLSocket, timeout_seconds: float) -> Handshake
     except OSError as error:
         return HandshakeResult(ServerAnswer.REFUSED, _reason(error), version, certificate)
     if heard is None:
-        return HandshakeResult(ServerAnswer.SILENT, "it says nothing after the handshake", version, certificate)
+        return HandshakeResult(ServerAnswer.SILENT, "no answer after the handshake", version, certificate)
     if not heard:
-        return HandshakeResult(ServerAnswer.REFUSED, "it closed the connection afterwards", version, certificate)
+        return HandshakeResult(ServerAnswer.REFUSED, "it closed the connection after TLS", version, certificate)
     return HandshakeResult(ServerAnswer.ACCEPTED, "", version, certificate)
 
 
@@ -196,8 +192,8 @@ def _agent_context(files: ProbeTlsFiles) -> ssl.SSLContext | None:
             context.load_cert_chain(files.certificate, files.key)
     except OSError as error:
         named = ", ".join(str(path) for path in (files.authority, files.certificate, files.key) if path is not None)
-        remedy = "umbilical pki verify says what is wrong with a directory of them"
-        raise BootstrapError("UMB166", f"cannot use {named}", _reason(error), remedy) from None
+        remedy = "check their directory: umbilical pki verify DIR"
+        raise BootstrapError("UMB166", f"could not load {named}", _reason(error), remedy) from None
     return context
 
 

@@ -1,4 +1,4 @@
-"""What a look at the port has to show before agents can work with it, as checks."""
+"""The checks of `firewall check`: conditions for agents to use the port."""
 
 import ipaddress
 from collections.abc import Callable
@@ -10,19 +10,19 @@ from cryptography import x509
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
 from umbilical.firewall.probe import HandshakeResult, ProbeResult, ServerAnswer, TcpState, asks_for_certificate
 
-# An installation takes about three quarters of an hour; a certificate with less than this left may not see its end.
+# An installation takes about 45 minutes: a certificate with less time left may expire during it.
 SHORT: Final = timedelta(hours=1)
 _TCP_FIXES: Final = {
-    TcpState.REFUSED: "nothing listens there yet, or a filter rejects: look at the bootstrap machine with `ss -ltn`",
-    TcpState.TIMED_OUT: "packets vanish, as behind a closed security group: umbilical firewall render",
-    TcpState.NO_ROUTE: "this machine has no way to that network: `ip route get ADDRESS`",
+    TcpState.REFUSED: "nothing listens there yet, or a filter rejects it: run `ss -ltn` on the bootstrap machine",
+    TcpState.TIMED_OUT: "a filter drops the packets, such as a security group: umbilical firewall render",
+    TcpState.NO_ROUTE: "this machine has no route to that network: `ip route get ADDRESS`",
     TcpState.NAME_NOT_FOUND: "give the bootstrap machine's internal address instead of a name",
-    TcpState.FAILED: "look at the error above",
+    TcpState.FAILED: "see the error above",
 }
 
 
 def names_of(certificate: x509.Certificate) -> list[str]:
-    """List the alternative names: what agents compare with the address that they dial."""
+    """List the alternative names, which agents compare with the address they dial."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -41,38 +41,38 @@ def _reached(result: ProbeResult) -> Verdict:
 def _speaks_tls(result: ProbeResult, anonymous: HandshakeResult) -> Verdict:
     if anonymous.certificate is not None:
         return passed(anonymous.version)
-    # A TLS 1.2 server that wants a certificate ends the handshake before ours has ended: it does speak TLS.
+    # A TLS 1.2 server that requires a certificate aborts the handshake: it does use TLS.
     if asks_for_certificate(anonymous) or (result.agent is not None and result.agent.certificate is not None):
-        return passed("it refused the handshake without a certificate")
+        return passed("the server rejects a handshake without a certificate")
     return failed(anonymous.detail)
 
 
 def _names_the_host(result: ProbeResult, certificate: x509.Certificate) -> Verdict:
     names = names_of(certificate)
-    shown = ", ".join(names) or "no names at all"
+    shown = ", ".join(names) or "no name"
     if _covers(names, result.host):
         return passed(shown)
-    return failed(f"the certificate is for {shown}; agents that dial {result.host} refuse it")
+    return failed(f"the certificate is for {shown}; agents that dial {result.host} reject it")
 
 
 def _is_valid_now(result: ProbeResult, certificate: x509.Certificate) -> Verdict:
     start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if result.now < start:
-        return failed(f"valid from {start:%Y-%m-%d %H:%M} UTC on; here it is {result.now:%Y-%m-%d %H:%M}")
+        return failed(f"not valid before {start:%Y-%m-%d %H:%M} UTC; it is {result.now:%Y-%m-%d %H:%M} here")
     if result.now > end:
-        return failed(f"expired at {end:%Y-%m-%d %H:%M} UTC; here it is {result.now:%Y-%m-%d %H:%M}")
+        return failed(f"expired at {end:%Y-%m-%d %H:%M} UTC; it is {result.now:%Y-%m-%d %H:%M} here")
     left = end - result.now
-    told = f"{int(left.total_seconds()) // 3600} h {int(left.total_seconds()) % 3600 // 60} min left"
-    return warned(told) if left < SHORT else passed(told)
+    shown = f"{int(left.total_seconds()) // 3600} h {int(left.total_seconds()) % 3600 // 60} min left"
+    return warned(shown) if left < SHORT else passed(shown)
 
 
 def _demands_certificates(_: ProbeResult, anonymous: HandshakeResult) -> Verdict:
     if anonymous.certificate is None and not asks_for_certificate(anonymous):
-        return skipped("there was no handshake to judge by")
+        return skipped("there was no TLS handshake")
     if anonymous.answer is ServerAnswer.ACCEPTED:
-        return failed("a connection without a certificate was let in")
+        return failed("the server accepted a connection without a certificate")
     if anonymous.answer is ServerAnswer.SILENT:
-        return warned(f"not known: {anonymous.detail}")
+        return warned(f"unclear: {anonymous.detail}")
     return passed(f"without a certificate: {anonymous.detail}")
 
 
@@ -82,7 +82,7 @@ def _is_vouched_for(result: ProbeResult) -> Verdict:
     if result.agent is None:
         return skipped("TCP did not get through")
     if result.agent.certificate is not None:
-        return passed(f"{result.files.authority} vouches for it")
+        return passed(f"signed by {result.files.authority}")
     return failed(result.agent.detail)
 
 
@@ -94,7 +94,7 @@ def _takes_our_certificate(result: ProbeResult) -> Verdict:
     if result.agent.answer is ServerAnswer.ACCEPTED:
         return passed(f"{result.files.certificate} was accepted")
     if result.agent.answer is ServerAnswer.SILENT:
-        return warned(f"not known: {result.agent.detail}")
+        return warned(f"unclear: {result.agent.detail}")
     return failed(result.agent.detail)
 
 
@@ -113,7 +113,7 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _matches(name: str, host: str) -> bool:
-    """A wildcard stands for the first label alone: RFC 6125 §6.4.3."""
+    """A wildcard matches only the first label: RFC 6125 §6.4.3."""
     return name == host or (name.startswith("*.") and host.partition(".")[2] == name[2:])
 
 
@@ -137,50 +137,50 @@ def _with_certificate(judge: Callable[[ProbeResult, x509.Certificate], Verdict])
 CHECKS: Final[tuple[Check[ProbeResult], ...]] = (
     Check(
         "FW1",
-        "the port can be reached by TCP",
-        "agents dial it from every node; closed, no webhook in a pod is reached and bootstrapping stalls",
-        "umbilical firewall list names the rule that your platform needs",
+        "the port is reachable by TCP",
+        "agents dial it from every node; without agents no webhook in a pod is reachable, and the bootstrap stalls",
+        "see the rule of your platform: umbilical firewall list",
         _reached,
     ),
     Check(
         "FW2",
-        "TLS answers there",
-        "something other than a server for agents listens, or something between them ends connections",
-        "see what listens: `ss -ltnp` on the bootstrap machine",
+        "the port answers with TLS",
+        "another program listens there, or a device in between closes connections",
+        "list the listeners: `ss -ltnp` on the bootstrap machine",
         _with_tls(_speaks_tls),
     ),
     Check(
         "FW3",
         "the certificate is for this address",
-        "agents compare it with the address that they were told to dial, and give up",
-        "issue it for that address: umbilical pki issue, or patch with --node-ip",
+        "agents compare it with the address they dial, and do not connect",
+        "issue one for that address: umbilical pki issue, or patch with --node-ip",
         _with_certificate(_names_the_host),
     ),
     Check(
         "FW4",
-        "the certificate is valid, for a while yet",
-        "the tunnel's certificates live one day; an installation that takes longer loses its agents",
-        "renew it: umbilical pki rotate; or begin again with fresh Ignition configs",
+        "the certificate is valid for at least one more hour",
+        "the tunnel's certificates are valid for one day; a longer installation loses its agents",
+        "renew it: umbilical pki rotate; or start again with new Ignition configs",
         _with_certificate(_is_valid_now),
     ),
     Check(
         "FW5",
-        "a client without a certificate is turned away",
-        "whoever reaches the port would be taken for an agent and get clients' traffic (CVE-2026-16242)",
+        "the server rejects clients without a certificate",
+        "else everyone who reaches the port can act as an agent and get clients' traffic (CVE-2026-16242)",
         "start the server with --cluster-ca-cert (umbilical server run: --agent-ca)",
         _with_tls(_demands_certificates),
     ),
     Check(
         "FW6",
-        "the CA vouches for the server",
-        "agents trust this CA alone",
+        "the CA of --ca has signed the server's certificate",
+        "agents trust only this CA",
         "compare the CA of the agents' Secret with the one that signed the server's certificate",
         _is_vouched_for,
     ),
     Check(
         "FW7",
-        "the server accepts our certificate",
-        "agents with it would be turned away",
+        "the server accepts the certificate of --cert",
+        "the server rejects agents with this certificate",
         "umbilical pki verify on the directory; compare the CA with the server's --cluster-ca-cert",
         _takes_our_certificate,
     ),

@@ -23,8 +23,8 @@ from umbilical.bootstrap.analyze.signatures import (
     WHERE,
     Evidence,
     FileKind,
+    LogMatches,
     LogSignature,
-    SignatureMatches,
     search,
 )
 
@@ -290,7 +290,7 @@ def test_what_could_steer_a_terminal_is_escaped_and_what_looks_like_a_password_n
 
 
 def test_many_matches_are_shown_by_the_first_and_the_last() -> None:
-    found = SignatureMatches(Evidence("a.log", 3, "first"))
+    found = LogMatches(Evidence("a.log", 3, "first"))
     assert str(found) == 'a.log:3 "first"'
     for line in range(4, 10):
         found.add(Evidence("b.log", line, "next"))

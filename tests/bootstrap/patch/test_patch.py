@@ -207,8 +207,8 @@ def test_a_config_without_a_bootkube_of_its_own_is_refused() -> None:
     for document, why in (
         (without, "0 files with that path"),
         (Document(bootstrap_config(extra_files=(entry,))), "2 files with that path"),
-        (without.with_files([fetched]), "not from the config itself"),
-        (without.with_files([{**entry, "contents": {}}]), "not from the config itself"),
+        (without.with_files([fetched]), "not in the config itself"),
+        (without.with_files([{**entry, "contents": {}}]), "not in the config itself"),
     ):
         refused = _refusal(document.content)
         assert refused.code == "UMB120"

@@ -86,7 +86,7 @@ def test_flags_are_read_from_command_and_arguments_and_what_is_none_is_a_fault()
     assert flags.values == {"--a": "1", "--b": "2", "--c": "d=e"}
     assert flags.faults == []
     flags = parse_flags({"args": ["x", "--a=1", "--a=2", "-b", "word"]})
-    assert flags.faults == ["--a occurs twice", "'-b' is not a flag", "'word' is no flag"]
+    assert flags.faults == ["--a occurs twice", "'-b' is not a flag", "'word' is not a flag"]
     assert parse_flags({"args": ["x", 7]}).faults
     assert parse_flags({"args": "x"}).program == ""
 

@@ -57,7 +57,7 @@ def test_standard_output_is_the_script_alone(render: Run) -> None:
     out, err = render("--platform", "gcp", "--infra-id", "ci")
     assert out.startswith("#!/usr/bin/env bash\n")
     assert "note:" not in out
-    assert "note: Workers are not let in" in err
+    assert "note: That rule does not allow workers" in err
 
 
 def test_without_a_wish_the_first_form_that_fits_is_written(render: Run) -> None:

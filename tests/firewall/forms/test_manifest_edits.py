@@ -71,8 +71,8 @@ def test_a_rule_that_the_installer_made_itself_is_enough_and_another_port_is_ano
 
 def test_a_manifest_of_another_kind_is_refused() -> None:
     for text, why in (
-        ("kind: Other\n", "it holds no AWSCluster"),
-        ("- 1\n", "it holds no AWSCluster"),
+        ("kind: Other\n", "its kind is not AWSCluster"),
+        ("- 1\n", "its kind is not AWSCluster"),
         ("a: [\n", "no YAML document"),
         ("a: 1\n---\nb: 2\n", "no YAML document"),
         ("kind: AWSCluster\nspec: {}\n", "it has no spec.network"),

@@ -11,15 +11,7 @@ from typing import Any, Final
 
 from umbilical.bootstrap.analyze.log_bundle import READ_ERRORS, ROOTS, BundleFile, LogBundle
 from umbilical.bootstrap.analyze.service_record import ServiceRecord, parse_record
-from umbilical.bootstrap.analyze.signatures import (
-    SIGNATURES,
-    WHERE,
-    Evidence,
-    FileKind,
-    SignatureMatches,
-    excerpt,
-    search,
-)
+from umbilical.bootstrap.analyze.signatures import SIGNATURES, WHERE, Evidence, FileKind, LogMatches, excerpt, search
 from umbilical.bootstrap.analyze.tar_stream import Readable
 from umbilical.checks.report import printable
 from umbilical.pki.certificate import Certificate, read_certificates
@@ -64,11 +56,10 @@ class BundleFacts:
     record_paths: dict[str, str] = field(default_factory=dict)
     kinds: set[FileKind] = field(default_factory=set)
     """Kinds of files that the bundle contains."""
-    matches: dict[str, SignatureMatches] = field(default_factory=dict)
+    matches: dict[str, LogMatches] = field(default_factory=dict)
     """By the name of the signature."""
     routes: str = ""
     certificates: dict[str, list[Certificate]] = field(default_factory=dict)
-    """By path."""
     agents: AgentTarget | None = None
     terminating: list[TerminatingNamespace] = field(default_factory=list)
     gathered_at: datetime | None = None
@@ -128,7 +119,7 @@ class _Reader:
             if name in facts.matches:
                 facts.matches[name].add(evidence)
             else:
-                facts.matches[name] = SignatureMatches(evidence)
+                facts.matches[name] = LogMatches(evidence)
         self._take_small(kinds, stream)
 
     def _take_record(self, service: str, content: bytes) -> bool:

@@ -141,8 +141,6 @@ def inner_path(name: str) -> str | None:
 
 
 class _Budget:
-    """The remaining limits of files and bytes."""
-
     def __init__(self) -> None:
         self._bytes = MAX_BYTES
         self._files = MAX_FILES

@@ -53,7 +53,7 @@ class LogSignature:
         return None
 
 
-class SignatureMatches:
+class LogMatches:
     """All matches of a signature: their number, the first and the last."""
 
     def __init__(self, first: Evidence) -> None:

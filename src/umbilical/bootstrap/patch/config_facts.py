@@ -89,8 +89,6 @@ FEATURE_GATES: Final = ("CRDCompatibilityRequirementOperator", "ClusterAPIMachin
 
 
 class TunnelState(Enum):
-    """What a bootstrap config contains of a tunnel."""
-
     NONE = "none"
     NATIVE_OFF = "native-off"
     """The installer has its own tunnel, with feature gates off: the files exist, the functions are empty."""

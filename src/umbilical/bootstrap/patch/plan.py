@@ -86,7 +86,6 @@ class Plan:
 
     @property
     def address(self) -> str:
-        """Describe the address that agents dial."""
         if self.spec.node_ip is not None:
             return str(self.spec.node_ip)
         networks = ", ".join(str(network) for network in self.spec.machine_networks)
@@ -94,7 +93,6 @@ class Plan:
         return f"the node's IPv{self.spec.family} address{where}, found when it boots"
 
     def notes(self) -> list[str]:
-        """Return notes for the user, one line each."""
         return list(_notes(self))
 
 

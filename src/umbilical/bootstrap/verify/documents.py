@@ -41,7 +41,6 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse_yaml(text: str) -> ParsedYaml:
-    """Parse exactly one document."""
     try:
         return ParsedYaml(yaml.load(text, _Loader))
     except yaml.MarkedYAMLError as error:

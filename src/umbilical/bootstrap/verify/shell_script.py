@@ -53,7 +53,6 @@ class ShellCommand:
 
     @property
     def function(self) -> str | None:
-        """The function that contains it."""
         return next((block.name for block in self.blocks if block.kind == "function"), None)
 
     @property
@@ -88,7 +87,6 @@ class Script:
 
     @cached_property
     def functions(self) -> dict[str, tuple[ShellCommand, ...]]:
-        """The commands of each function."""
         bodies: dict[str, list[ShellCommand]] = {name: [] for name in self._parsed.function_names}
         for command in self.commands:
             if command.function is not None:
@@ -97,7 +95,6 @@ class Script:
 
     @cached_property
     def main(self) -> tuple[ShellCommand, ...]:
-        """The commands outside of functions."""
         return tuple(command for command in self.commands if command.function is None)
 
     @cached_property
@@ -113,7 +110,6 @@ class Script:
                 yield from self._expanded(self.functions[name], (*calling, name))
 
     def calls(self, program: str) -> list[ShellCommand]:
-        """Return every command of this name."""
         return [command for command in self.commands if command.program == program]
 
     def reached_from(self, function: str) -> tuple[ShellCommand, ...]:

@@ -186,7 +186,6 @@ node_options: Final = apply_options(_NODE)
 
 
 def node_access(options: dict[str, Any]) -> "NodeAccess":
-    """Build one value from `node_options`."""
     from umbilical.bootstrap.node_access import NodeAccess
 
     return NodeAccess(options["ssh_host"], options["ssh_user"], options["ssh_key"], options["ssh_port"])

@@ -1,5 +1,5 @@
-"""AWS: agents come from the cluster's two security groups to the control plane's. With machines of the user's own (UPI)
-it is the same rule between groups that only the user can name."""
+"""AWS: from the cluster's two security groups to the control plane's. On UPI it is the same rule between groups that
+only the user can name."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -22,13 +22,13 @@ from umbilical.firewall.platforms.platform import (
 from umbilical.firewall.platforms.request import NATIVE_SINCE, ReleaseLine, RuleRequest
 
 DESCRIPTION: Final = "Bootstrap Konnectivity"
-# Installers 4.16 to 4.22 know nothing of the rule above, but with the bootstrap machine they drop every rule that is
-# described like this, whatever its port.
+# Installers 4.16 to 4.22 do not know the rule above. With the bootstrap machine they delete every rule with this
+# description, whatever its port.
 SWEPT_DESCRIPTION: Final = "Bootstrap SSH Access"
 ROLES: Final = ("controlplane", "node")
 REVOKED: Final = (
-    "While the installer runs (4.16 and later), its Cluster API provider revokes rules of its groups that its manifest "
-    "does not have: use -o capi there, and the CLI or Terraform for groups of your own"
+    "While the installer runs (4.16 and later), its Cluster API provider revokes rules of its groups that are not in "
+    "its manifest: use -o capi there, and the CLI or Terraform only for your own groups"
 )
 
 
@@ -44,7 +44,7 @@ def rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
 
 
 def group_names(request: RuleRequest) -> tuple[str, str]:
-    """Name the control plane's group and the workers', as Cluster API tags them, or Terraform did before."""
+    """Return the groups of control plane and workers, named by Cluster API or, before 4.16, by Terraform."""
     if request.is_before(4, 16):
         return request.cluster("-master-sg"), request.cluster("-worker-sg")
     return request.cluster("-controlplane"), request.cluster("-node")
@@ -57,34 +57,25 @@ def commands(request: RuleRequest) -> RuleCommands:
 
 
 def group_commands(request: RuleRequest, prepare: tuple[ToolCommand, ...] = ()) -> RuleCommands:
-    """Open and close by the ids in the shell variables `control_plane` and `node`."""
+    """Open and close with the group ids in the shell variables `control_plane` and `node`."""
     group = ShellVariable("control_plane")
     port = ("--protocol", "tcp", "--port", str(request.port))
     opening, closing = [], []
     for source in ("control_plane", "node"):
         place = ("--group-id", group, *port, "--source-group", ShellVariable(source))
         tag = f"ResourceType=security-group-rule,Tags=[{{Key=Name,Value={DESCRIPTION}}}]"
-        opening.append(
-            ToolCommand(("aws", "ec2", "authorize-security-group-ingress", *place, "--tag-specifications", tag))
-        )
+        tags = ("--tag-specifications", tag)
+        opening.append(ToolCommand(("aws", "ec2", "authorize-security-group-ingress", *place, *tags)))
         closing.append(ToolCommand(("aws", "ec2", "revoke-security-group-ingress", *place)))
     query = f"SecurityGroupRules[?FromPort==`{request.port}` && IsEgress==`false`]"
-    listing = (
-        "aws",
-        "ec2",
-        "describe-security-group-rules",
-        "--filters",
-        ShellVariable("control_plane", _GROUP_FILTER),
-    )
-    show = ToolCommand((*listing, "--query", query, "--output", "table"))
-    return RuleCommands(prepare=prepare, open=tuple(opening), close=tuple(closing), show=(show,))
+    of_group = ("--filters", ShellVariable(group.name, _GROUP_FILTER))
+    listing = ("aws", "ec2", "describe-security-group-rules", *of_group, "--query", query, "--output", "table")
+    return RuleCommands(prepare=prepare, open=tuple(opening), close=tuple(closing), show=(ToolCommand(listing),))
 
 
 def blocks(request: RuleRequest) -> tuple[TerraformBlock, ...]:
     groups = zip(("control_plane", "node"), group_names(request), strict=True)
-    found = tuple(
-        TerraformBlock("data", ("aws_security_group", label), {"tags": {"Name": name}}) for label, name in groups
-    )
+    found = tuple(TerraformBlock("data", ("aws_security_group", key), {"tags": {"Name": name}}) for key, name in groups)
     ids = {label: Reference(f"data.aws_security_group.{label}.id") for label in ("control_plane", "node")}
     return (*found, *ingress_blocks(request, ids))
 
@@ -138,13 +129,13 @@ PLATFORM: Final = Platform(
     target="control-plane security group",
     made_by="the installer, in 02_infra-cluster.yaml",
     removals=(
-        RuleRemoval("4.23 and later", Remover.INSTALLER, "it waits for that up to 15 minutes"),
+        RuleRemoval("4.23 and later", Remover.INSTALLER, "it waits up to 15 minutes for that"),
         RuleRemoval(
             "4.16 to 4.22",
             Remover.INSTALLER,
             f"because -o capi describes the rule as {SWEPT_DESCRIPTION!r}; under any other description it stays",
         ),
-        RuleRemoval("4.14 and 4.15", Remover.USER, "made by the CLI while the install runs; remove it by the CLI"),
+        RuleRemoval("4.14 and 4.15", Remover.USER, "create and remove it with the CLI while the installation runs"),
     ),
     remarks=(REVOKED,),
     names_nodes=True,
@@ -164,10 +155,8 @@ NEEDS: Final = (
 
 
 def upi_rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
-    sources = (
-        RuleSide(RuleSideKind.GROUP, "MasterSecurityGroupId"),
-        RuleSide(RuleSideKind.GROUP, "WorkerSecurityGroupId"),
-    )
+    names = ("MasterSecurityGroupId", "WorkerSecurityGroupId")
+    sources = tuple(RuleSide(RuleSideKind.GROUP, name) for name in names)
     return (FirewallRule(DESCRIPTION, request.port, sources, sources[0], DESCRIPTION),)
 
 
@@ -202,5 +191,5 @@ UPI_PLATFORM: Final = Platform(
     commands=upi_commands,
     leftovers=upi_commands,
     blocks=upi_blocks,
-    why_no_edit="with machines of your own no Cluster API provider reads the manifests",
+    why_no_edit="no Cluster API provider reads the manifests on UPI",
 )

@@ -1,4 +1,4 @@
-"""Azure: one network security group on every subnet, whose default rules let the virtual network in already."""
+"""Azure: one network security group on every subnet; its default rules already allow the virtual network."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -23,18 +23,18 @@ from umbilical.firewall.platforms.platform import (
 from umbilical.firewall.platforms.request import ReleaseLine, RuleRequest
 
 RULE: Final = "konnectivity_in"
-# As the installer numbers them: 230 for the one rule, from 100 in steps of ten for one rule per network.
+# As in the installer: 230 for a single rule; from 100 in steps of ten for one rule per network.
 PRIORITY: Final = 230
 FIRST_PRIORITY: Final = 100
 PRIORITY_STEP: Final = 10
 VIRTUAL_NETWORK: Final = RuleSide(RuleSideKind.SERVICE_TAG, "VirtualNetwork")
 DEFAULT_RULE: Final = (
-    "The default rule AllowVnetInBound lets nodes in already: a rule is needed only behind denies of your own"
+    "The default rule AllowVnetInBound already allows the nodes: a rule is needed only if your own rules deny them"
 )
 
 
 def rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
-    """One rule for the whole virtual network, or one per network where those are known, as the installer names them."""
+    """One rule for the whole virtual network, or one per known network, with the installer's names."""
     target = RuleSide(RuleSideKind.GROUP, request.cluster("-nsg"))
     text = "Konnectivity agents to the bootstrap machine"
     if not request.networks:
@@ -59,7 +59,7 @@ def leftovers(request: RuleRequest) -> RuleCommands:
 
 
 def leftover_commands(place: tuple[Word, ...]) -> RuleCommands:
-    """By the name's end: the rule's own, the numbered ones, and the name under which the installer looks for it."""
+    """Match part of the name: the rule itself, numbered ones, and the name that the installer looks for."""
     query = f"[?contains(name, '{RULE}')]"
     listing = ("az", "network", "nsg", "rule", "list", *place, "--query")
     delete = ("xargs", "-r", "-n", "1", "az", "network", "nsg", "rule", "delete", *place, "--name")
@@ -144,20 +144,20 @@ PLATFORM: Final = Platform(
     rule=RULE,
     source="virtual network, or machine networks",
     target="network security group <infra-id>-nsg",
-    made_by="the installer, in 02_azure-cluster.yaml, from anywhere where the API is public",
+    made_by="the installer, in 02_azure-cluster.yaml; from anywhere if the API is public",
     removals=(
         RuleRemoval(
             "4.23 and later",
             Remover.NOBODY,
-            "the installer looks for <infra-id>_konnectivity_in, and the rule is called konnectivity_in "
+            "the installer looks for <infra-id>_konnectivity_in, but the rule's name is konnectivity_in "
             "(read in its source, not reproduced)",
         ),
         RuleRemoval("4.14 to 4.22", Remover.USER, "the installer does not know the rule"),
     ),
     remarks=(
         DEFAULT_RULE,
-        "In a virtual network of your own the installer touches no group of yours: allow the port there by hand",
-        "A policy that refuses rules from any source lets these pass: none has one",
+        "In your own virtual network the installer does not change your groups: allow the port there by hand",
+        "These rules pass a policy that denies rules with source any: each has a source",
     ),
     rules=rules,
     commands=commands,
@@ -201,5 +201,5 @@ UPI_PLATFORM: Final = Platform(
     commands=upi_commands,
     leftovers=upi_leftovers,
     blocks=upi_blocks,
-    why_no_edit="with machines of your own no Cluster API provider reads the manifests",
+    why_no_edit="no Cluster API provider reads the manifests on UPI",
 )

@@ -1,4 +1,4 @@
-"""Google Cloud: a firewall rule of its own between network tags, made by the installer's code and not by a manifest."""
+"""Google Cloud: a separate firewall rule between network tags, created by the installer's code, not by a manifest."""
 
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ RULE_SUFFIX: Final = "-bootstrap-in-konnectivity"
 
 
 def rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
-    # Terraform tagged the control plane `-master` before Cluster API took over.
+    # Installers with Terraform tag the control plane `-master`.
     control_plane = "-master" if request.is_before(4, 17) else "-control-plane"
     return tagged_rules(request, ("-worker", control_plane), control_plane)
 
@@ -75,20 +75,20 @@ PLATFORM: Final = Platform(
     target="tag <infra-id>-control-plane",
     made_by="the installer's code, in the network's project",
     removals=(
-        RuleRemoval("4.23 and later", Remover.INSTALLER, "not where firewall rules are Unmanaged"),
+        RuleRemoval("4.23 and later", Remover.INSTALLER, "not if firewall rules are Unmanaged"),
         RuleRemoval("4.14 to 4.22", Remover.USER, "the installer does not know the rule"),
     ),
     remarks=(
-        "4.17 and later: until the bootstrap goes, allow-<infra-id>-cluster lets control-plane machines in already",
-        "Workers are not let in by that; one control-plane agent is enough for the tunnel",
-        "In a shared network that rule is not made, and the firewall belongs to the host project: add --project there",
+        "4.17 and later: during the bootstrap allow-<infra-id>-cluster already allows control-plane machines",
+        "That rule does not allow workers; one agent on the control plane is enough for the tunnel",
+        "A shared network does not have that rule, and its firewall belongs to the host project: add --project there",
     ),
     names_nodes=True,
     rules=rules,
     commands=commands,
     leftovers=commands,
     blocks=blocks,
-    why_no_edit="the installer makes firewall rules in its own code; no manifest in cluster-api/ has them",
+    why_no_edit="the installer creates firewall rules in its own code; no manifest in cluster-api/ has them",
 )
 
 
@@ -118,11 +118,11 @@ UPI_PLATFORM: Final = Platform(
     target="tag <infra-id>-bootstrap",
     made_by="nobody: the templates have no such rule",
     removals=(RuleRemoval("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
-    remarks=("Machines without the templates' tags need sources and a target of your own",),
+    remarks=("For machines without the templates' tags, replace the source and target tags",),
     names_nodes=True,
     rules=upi_rules,
     commands=upi_commands,
     leftovers=upi_commands,
     blocks=upi_blocks,
-    why_no_edit="with machines of your own no Cluster API provider reads the manifests",
+    why_no_edit="no Cluster API provider reads the manifests on UPI",
 )

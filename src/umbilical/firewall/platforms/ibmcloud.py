@@ -1,4 +1,4 @@
-"""IBM Cloud: a security group that only the bootstrap machine has, so that the rule goes with the group."""
+"""IBM Cloud: a security group that only the bootstrap machine has; the rule is deleted with the group."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -35,7 +35,7 @@ def commands(request: RuleRequest) -> RuleCommands:
 
 
 def group_commands(group: str, remotes: tuple[str, ...], port: int) -> RuleCommands:
-    """Rules of a VPC's groups have no names: they are found by their port, and removed by an id that is looked up."""
+    """Rules of a VPC's groups have no names: the commands find them by port and delete them by id."""
     ports = ("--port-min", str(port), "--port-max", str(port))
     add = ("ibmcloud", "is", "security-group-rule-add", group, "inbound", "tcp", "--remote")
     rules_of_group = ("ibmcloud", "is", "security-group-rules", group, "--output", "JSON")
@@ -90,10 +90,10 @@ PLATFORM: Final = Platform(
     target=f"security group <infra-id>{BOOTSTRAP_GROUP}",
     made_by="the installer, in 01_ibmcloud-cluster.yaml",
     removals=(
-        RuleRemoval("4.19 and later", Remover.INSTALLER, "the whole group goes"),
-        RuleRemoval("4.14 to 4.18", Remover.USER, "made by the CLI while the install runs; remove it by the CLI"),
+        RuleRemoval("4.19 and later", Remover.INSTALLER, "it deletes the whole group"),
+        RuleRemoval("4.14 to 4.18", Remover.USER, "create and remove it with the CLI while the installation runs"),
     ),
-    remarks=("Manifests for Cluster API come with 4.19; before, by a feature gate only",),
+    remarks=("Manifests for Cluster API exist from 4.19 on; before only with a feature gate",),
     names_nodes=True,
     rules=rules,
     commands=commands,

@@ -1,4 +1,4 @@
-"""OpenStack: one rule per machine network, in the bootstrap machine's group where there is one, else the masters'."""
+"""OpenStack: one rule per machine network, in the bootstrap machine's group if it has one, else in the masters'."""
 
 from typing import Final
 
@@ -24,8 +24,8 @@ DESCRIPTION: Final = "konnectivity"
 
 def rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
     if request.release is None:
-        why = "from 4.21 on the bootstrap machine has a security group of its own, before it shares the masters'"
-        raise RenderError("UMB160", "openstack: which release is installed?", why, "add --release 4.NN")
+        why = "the security group on openstack depends on it: from 4.21 on <infra-id>-bootstrap, else <infra-id>-master"
+        raise RenderError("UMB160", "the release is missing", why, "add --release 4.NN")
     suffix = MASTER_GROUP if request.is_before(4, 21) else BOOTSTRAP_GROUP
     return group_rules(request, request.cluster(suffix), "openstack")
 
@@ -42,7 +42,7 @@ def commands(request: RuleRequest) -> RuleCommands:
 
 
 def leftovers(request: RuleRequest) -> RuleCommands:
-    """The bootstrap's own group by its tags, as the installer finds it, and the rule in the masters' group."""
+    """The bootstrap machine's group, by the tags that the installer uses, and the rule in the masters' group."""
     tags = f"openshiftClusterID={request.cluster()},openshiftRole=bootstrap"
     groups = ("openstack", "security", "group", "list", "--tags", tags, "-f", "value", "-c", "ID")
     rule = rule_leftovers(request.cluster(MASTER_GROUP), request.port)
@@ -59,7 +59,7 @@ def group_commands(wanted: tuple[FirewallRule, ...]) -> RuleCommands:
 
 
 def rule_leftovers(group: str, port: int) -> RuleCommands:
-    """Neutron's rules have no names: they are found by their port."""
+    """Neutron's rules have no names: the commands find them by port."""
     listing = ("openstack", "security", "group", "rule", "list", group, "--ingress", "--protocol", "tcp", "-f", "json")
     chosen = f'.[] | select(."Port Range" == "{port}:{port}")'
     delete = ("xargs", "-r", "openstack", "security", "group", "rule", "delete")
@@ -113,18 +113,18 @@ PLATFORM: Final = Platform(
     target=f"security group <infra-id>{BOOTSTRAP_GROUP}; <infra-id>{MASTER_GROUP} up to 4.20",
     made_by="the installer's code",
     removals=(
-        RuleRemoval("4.21 and later", Remover.INSTALLER, "the whole group goes, found by its tags"),
+        RuleRemoval("4.21 and later", Remover.INSTALLER, "it deletes the whole group, found by its tags"),
         RuleRemoval("4.14 to 4.20", Remover.USER, "the rule is in the masters' group, which stays"),
     ),
     remarks=(
-        "4.21 and 4.22: the group is there once the install runs; add the rule by the CLI then",
+        "4.21 and 4.22: the group exists once the installation runs; add the rule with the CLI then",
         "PowerVC: the group is not deleted with the bootstrap machine",
     ),
     rules=rules,
     commands=commands,
     leftovers=leftovers,
     blocks=blocks,
-    why_no_edit="the installer makes the groups in its own code; no manifest in cluster-api/ has their rules",
+    why_no_edit="the installer creates the groups in its own code; no manifest in cluster-api/ has their rules",
 )
 
 
@@ -155,5 +155,5 @@ UPI_PLATFORM: Final = Platform(
     commands=upi_commands,
     leftovers=upi_leftovers,
     blocks=upi_blocks,
-    why_no_edit="with machines of your own no Cluster API provider reads the manifests",
+    why_no_edit="no Cluster API provider reads the manifests on UPI",
 )

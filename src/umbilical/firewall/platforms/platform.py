@@ -1,6 +1,6 @@
-"""What a platform tells about the way that agents take to the server: rules, words of its tools, and what is left over.
+"""The description of a platform: its rules, the commands of its tools, and leftovers.
 
-One `Platform` per module beside this one holds only what differs; `assets/firewall` writes it down in each form.
+Each module of this package has one `Platform` with only what differs; `forms/` writes it in each output form.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ class RuleSideKind(Enum):
 
 @dataclass(frozen=True)
 class RuleSide:
-    """One side of a rule, in the platform's own terms."""
+    """The source or target of a rule, in the platform's own terms."""
 
     kind: RuleSideKind
     value: str
@@ -55,12 +55,12 @@ class Remover(Enum):
     INSTALLER = "the installer, with the bootstrap machine"
     USER = "you"
     NOBODY = "nobody"
-    """The installer makes the rule, and leaves it behind."""
+    """The installer creates the rule and never removes it."""
 
 
 @dataclass(frozen=True)
 class RuleRemoval:
-    """Who takes the rule away again, for one line of releases."""
+    """Who removes the rule, for one range of releases."""
 
     releases: str
     by: Remover
@@ -82,14 +82,14 @@ Word = str | ShellVariable
 class ToolCommand:
     words: tuple[Word, ...]
     pipe: tuple[tuple[Word, ...], ...] = ()
-    """Further programs that its output goes through."""
+    """Further programs of the pipeline."""
     into: str = ""
-    """The shell variable that takes what comes out."""
+    """Shell variable for the output."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """A value that only the user knows; the script stops with these words where it is not set."""
+    """A value that only the user knows; the script stops with this text if the variable is not set."""
 
     variable: str
     meaning: str
@@ -97,7 +97,7 @@ class Need:
 
 @dataclass(frozen=True)
 class RuleCommands:
-    """The rule in the words of a platform's own program."""
+    """The rule as commands of a platform's own program."""
 
     needs: tuple[Need, ...] = ()
     prepare: tuple[ToolCommand, ...] = ()
@@ -108,14 +108,14 @@ class RuleCommands:
 
 @dataclass(frozen=True)
 class Reference:
-    """A Terraform expression that goes in unquoted. Never made of what a user typed."""
+    """A Terraform expression, written without quotes. Never contains user input."""
 
     expression: str
 
 
 @dataclass(frozen=True)
 class TerraformBlock:
-    """One block of a Terraform configuration: a resource, a data source, a variable, or one nested in those."""
+    """A block of a Terraform configuration: a resource, data source or variable, or a nested block."""
 
     kind: str
     labels: tuple[str, ...] = ()
@@ -124,14 +124,14 @@ class TerraformBlock:
 
 
 class Each(Enum):
-    """Stands in a path for every element of a list."""
+    """In a path: every element of a list."""
 
     ELEMENT = "*"
 
 
 @dataclass(frozen=True)
 class Named:
-    """Stands in a path for the element of a list whose `name` is this."""
+    """In a path: the element of a list with this `name`."""
 
     name: str
 
@@ -148,33 +148,33 @@ class ManifestEdit:
     path: tuple[PathStep, ...]
     items: tuple[Mapping[str, Json], ...]
     opens: Callable[[Mapping[str, Json]], bool]
-    """Whether an item of that list lets the port in already, whoever wrote it."""
+    """Whether an item of that list already allows the port."""
 
 
 @dataclass(frozen=True)
 class Platform:
     name: str
     rule: str
-    """The rule's name, `<infra-id>` for the cluster's; a hyphen where the user names it."""
+    """The rule's name, with `<infra-id>` as a placeholder; a hyphen if the user names it."""
     source: str
     target: str
     made_by: str
-    """By whom in releases that have the tunnel built in."""
+    """Who creates it in releases with the installer's own tunnel."""
     removals: tuple[RuleRemoval, ...]
     rules: Callable[[RuleRequest], tuple[FirewallRule, ...]]
     leftovers: Callable[[RuleRequest], RuleCommands]
-    """How to find and remove what is left, the installer's own included; only `close` and `show` count."""
+    """Commands that find and remove leftovers, the installer's own included; only `close` and `show` are used."""
     remarks: tuple[str, ...] = ()
     commands: Callable[[RuleRequest], RuleCommands] | None = None
     blocks: Callable[[RuleRequest], tuple[TerraformBlock, ...]] | None = None
     edit: Callable[[RuleRequest], ManifestEdit] | None = None
     edit_since: ReleaseLine | None = None
-    """The first release whose installer writes that manifest."""
+    """First release whose installer writes that manifest."""
     why_no_edit: str = ""
     names_nodes: bool = False
-    """Whether the rule names nodes by groups or tags of the cluster's: narrower than any network."""
+    """Whether the rule selects nodes by the cluster's groups or tags: narrower than any network."""
     is_host_filtered: bool = False
-    """Whether nothing but the host's or the site's own filter stands in the way: nftables and firewalld then."""
+    """Whether only a filter of the host or the site applies, so that nftables and firewalld can be used."""
 
     @property
     def leaks(self) -> bool:

@@ -1,4 +1,4 @@
-"""PowerVS: the control plane's group in the VPC. The installer opens it to everybody and never closes it."""
+"""PowerVS: the control plane's group in the VPC. The installer opens it to everyone and never closes it."""
 
 from typing import Final
 
@@ -53,7 +53,7 @@ def _networks(request: RuleRequest) -> tuple[str, ...]:
 
 
 def _remotes(request: RuleRequest) -> list[dict[str, str]]:
-    """The manifest can name subnets of the VPC, groups and single addresses, but no networks of the nodes'."""
+    """The manifest can name subnets of the VPC, groups and single addresses, but not the nodes' networks."""
     are_hosts = all(network.version == 4 and network.num_addresses == 1 for network in request.networks)
     if not request.networks or not are_hosts:
         return [{"remoteType": "any"}]
@@ -71,8 +71,8 @@ PLATFORM: Final = Platform(
         RuleRemoval("4.14 to 4.22", Remover.USER, "the installer does not know the rule"),
     ),
     remarks=(
-        "The manifest cannot name the nodes' network: -o capi opens to everybody, but for single addresses by --source",
-        "-o cli and -o terraform keep to the machine networks",
+        "The manifest cannot name the nodes' network: -o capi opens it to everyone, unless --source gives addresses",
+        "-o cli and -o terraform allow only the machine networks",
     ),
     rules=rules,
     commands=commands,
