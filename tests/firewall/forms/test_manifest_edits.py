@@ -73,8 +73,8 @@ def test_a_manifest_of_another_kind_is_refused() -> None:
     for text, why in (
         ("kind: Other\n", "its kind is not AWSCluster"),
         ("- 1\n", "its kind is not AWSCluster"),
-        ("a: [\n", "no YAML document"),
-        ("a: 1\n---\nb: 2\n", "no YAML document"),
+        ("a: [\n", "not a YAML document"),
+        ("a: 1\n---\nb: 2\n", "not a YAML document"),
         ("kind: AWSCluster\nspec: {}\n", "it has no spec.network"),
         ("kind: AWSCluster\nspec: {network: 7}\n", "it has no spec.network"),
         ("kind: AWSCluster\nspec: {network: {additionalControlPlaneIngressRules: 5}}\n", "no list of rules"),
