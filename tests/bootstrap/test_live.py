@@ -24,8 +24,8 @@ from umbilical.bootstrap.live_facts import (
     NodeAnswers,
     NodePaths,
     NodePorts,
-    ask_cluster,
     pods_in_trouble,
+    query_cluster,
     server_host,
 )
 from umbilical.bootstrap.names import STAGES
@@ -259,7 +259,7 @@ def pod(name: str, phase: str = "Running", **status: Any) -> Json:
 
 async def asked(answer: Any, folder: Path) -> tuple[ClusterAnswers, list[Request]]:
     async with ScriptedApi(answer) as api, make_client(api.write_kubeconfig(folder)) as client:
-        return await ask_cluster(client, "tunnel", 2041), api.requests
+        return await query_cluster(client, "tunnel", 2041), api.requests
 
 
 async def test_the_agents_are_looked_at_through_the_api(tmp_path: Path) -> None:

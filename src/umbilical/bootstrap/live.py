@@ -60,19 +60,19 @@ class LiveFacts:
 
 def live_findings(options: LiveOptions) -> list[Finding]:
     """Query the machine and the API, and run the checks. Changes nothing."""
-    return judge(CHECKS, LiveFacts(options, _ask_node(options), _ask_cluster(options)))
+    return judge(CHECKS, LiveFacts(options, _query_node(options), _query_cluster(options)))
 
 
-def _ask_node(options: LiveOptions) -> NodeAnswers | str:
+def _query_node(options: LiveOptions) -> NodeAnswers | str:
     if options.runner is None:
         return NO_NODE
     try:
-        return live_facts.ask_node(options.runner, options.paths, options.ports)
+        return live_facts.query_node(options.runner, options.paths, options.ports)
     except HostError as fault:
         return fault.brief
 
 
-def _ask_cluster(options: LiveOptions) -> ClusterAnswers | str:
+def _query_cluster(options: LiveOptions) -> ClusterAnswers | str:
     if options.kubeconfig is None:
         return NO_API
     try:
@@ -85,27 +85,27 @@ async def _cluster_answers(options: LiveOptions, kubeconfig: Path) -> ClusterAns
     from umbilical.cluster.client import make_client
 
     async with make_client(kubeconfig) as client:
-        return await live_facts.ask_cluster(client, options.namespace, options.agent_health_port)
+        return await live_facts.query_cluster(client, options.namespace, options.agent_health_port)
 
 
 def _on_node(check: Callable[[NodeAnswers, LiveFacts], Verdict]) -> Callable[[LiveFacts], Verdict]:
-    def judged(facts: LiveFacts) -> Verdict:
+    def checked(facts: LiveFacts) -> Verdict:
         if isinstance(facts.node, str):
             return skipped(NO_NODE if facts.options.runner is None else "the bootstrap machine does not answer")
         return check(facts.node, facts)
 
-    return judged
+    return checked
 
 
 def _in_cluster(check: Callable[[ClusterAnswers, LiveFacts], Verdict]) -> Callable[[LiveFacts], Verdict]:
-    def judged(facts: LiveFacts) -> Verdict:
+    def checked(facts: LiveFacts) -> Verdict:
         if isinstance(facts.cluster, str):
             return skipped(NO_API if facts.options.kubeconfig is None else "the Kubernetes API does not answer")
         if facts.cluster.refusals:
             return skipped(facts.cluster.refusals[0])
         return check(facts.cluster, facts)
 
-    return judged
+    return checked
 
 
 def _machine_answers(facts: LiveFacts) -> Verdict:
@@ -125,7 +125,7 @@ def _socket(node: NodeAnswers, facts: LiveFacts) -> Verdict:
 
 def _agent_port(node: NodeAnswers, facts: LiveFacts) -> Verdict:
     port = facts.options.ports.agent
-    if not live_facts.could_be_asked(node.listeners):
+    if not live_facts.could_run(node.listeners):
         return skipped(live_facts.trouble(node.listeners))
     addresses = live_facts.listening_addresses(node.listeners, port)
     if not addresses:
@@ -136,7 +136,7 @@ def _agent_port(node: NodeAnswers, facts: LiveFacts) -> Verdict:
 
 
 def _health(node: NodeAnswers, facts: LiveFacts) -> Verdict:
-    if not live_facts.could_be_asked(node.health):
+    if not live_facts.could_run(node.health):
         return skipped(live_facts.trouble(node.health))
     if not node.health.succeeded:
         return failed(live_facts.trouble(node.health))
@@ -144,7 +144,7 @@ def _health(node: NodeAnswers, facts: LiveFacts) -> Verdict:
 
 
 def _backends(node: NodeAnswers, facts: LiveFacts) -> Verdict:
-    if not live_facts.could_be_asked(node.metrics):
+    if not live_facts.could_run(node.metrics):
         return skipped(live_facts.trouble(node.metrics))
     if not node.metrics.succeeded:
         return failed(live_facts.trouble(node.metrics))
@@ -189,7 +189,7 @@ def _certificate_time(node: NodeAnswers, facts: LiveFacts) -> Verdict:
 
 
 def _container(node: NodeAnswers, facts: LiveFacts) -> Verdict:
-    if not live_facts.could_be_asked(node.containers):
+    if not live_facts.could_run(node.containers):
         return skipped(live_facts.trouble(node.containers))
     count = live_facts.running_containers(node.containers)
     if count is None:

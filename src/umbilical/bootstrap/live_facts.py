@@ -18,10 +18,10 @@ from umbilical.fault import ApiRefused, ClusterError, HostError
 from umbilical.host.commands import Completed, Runner
 from umbilical.manifests.objects import IpAddress
 
-QUESTION_SECONDS: Final = 15.0
+COMMAND_SECONDS: Final = 15.0
 CURL_SECONDS: Final = 5
 # No program exits with this status: the command could not run at all.
-NOT_ASKED: Final = -1
+NOT_RUN: Final = -1
 COMMAND_NOT_FOUND: Final = 127
 # The second is upstream's older name, the only one in a payload of 4.14.
 BACKEND_METRICS: Final = re.compile(
@@ -73,11 +73,11 @@ class ServerCertificate:
     ends: datetime
 
 
-def ask_node(runner: Runner, paths: NodePaths, ports: NodePorts) -> NodeAnswers:
+def query_node(runner: Runner, paths: NodePaths, ports: NodePorts) -> NodeAnswers:
     """Run all commands, one after the other. Raises HostError: the machine does not answer at all."""
     # The first command tests SSH itself; later a missing program affects only its own answer.
-    runner.run(["true"], QUESTION_SECONDS)
-    answers = {name: _ask(runner, command) for name, command in _questions(paths, ports).items()}
+    runner.run(["true"], COMMAND_SECONDS)
+    answers = {name: _run(runner, command) for name, command in _commands(paths, ports).items()}
     return NodeAnswers(**answers)
 
 
@@ -163,11 +163,11 @@ def trouble(answer: Completed) -> str:
     return lines[-1] if lines else f"exit status {answer.exit_code}"
 
 
-def could_be_asked(answer: Completed) -> bool:
-    return answer.exit_code not in (NOT_ASKED, COMMAND_NOT_FOUND)
+def could_run(answer: Completed) -> bool:
+    return answer.exit_code not in (NOT_RUN, COMMAND_NOT_FOUND)
 
 
-def _questions(paths: NodePaths, ports: NodePorts) -> Mapping[str, list[str]]:
+def _commands(paths: NodePaths, ports: NodePorts) -> Mapping[str, list[str]]:
     # openssl prints only the certificate, even if the file holds a key.
     first_certificate = (
         'for file; do [ -e "$file" ] && exec openssl x509 -in "$file"; done; echo "none of $*" >&2; exit 1'
@@ -191,11 +191,11 @@ def _curl(port: int, path: str) -> list[str]:
     return ["curl", *options, f"http://127.0.0.1:{port}{path}"]
 
 
-def _ask(runner: Runner, command: Sequence[str]) -> Completed:
+def _run(runner: Runner, command: Sequence[str]) -> Completed:
     try:
-        return runner.run(command, QUESTION_SECONDS)
+        return runner.run(command, COMMAND_SECONDS)
     except HostError as fault:
-        return Completed(NOT_ASKED, "", fault.brief)
+        return Completed(NOT_RUN, "", fault.brief)
 
 
 def _number(text: str) -> float:
@@ -215,7 +215,7 @@ def _stage_result(entry: Mapping[str, Any]) -> str:
 
 
 # A few agents suffice; in a big cluster querying all would only take time.
-MAX_PODS_ASKED: Final = 3
+MAX_PODS_QUERIED: Final = 3
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class ClusterAnswers:
     """Messages of requests that the API refused."""
 
 
-async def ask_cluster(client: ApiClient, namespace: str, health_port: int) -> ClusterAnswers:
+async def query_cluster(client: ApiClient, namespace: str, health_port: int) -> ClusterAnswers:
     """Read the agents' objects. Raises ApiUnreachable: the API does not answer at all."""
     refusals: list[str] = []
     daemon_set = None
@@ -238,7 +238,7 @@ async def ask_cluster(client: ApiClient, namespace: str, health_port: int) -> Cl
         pods = await objects.list_objects(client, objects.POD, namespace, f"app={AGENT_NAME}")
     except ApiRefused as refusal:
         refusals.append(refusal.brief)
-    readiness = {pod_name(pod): await _readiness(client, pod, health_port) for pod in _running(pods)[:MAX_PODS_ASKED]}
+    readiness = {pod_name(pod): await _readiness(client, pod, health_port) for pod in _running(pods)[:MAX_PODS_QUERIED]}
     return ClusterAnswers(daemon_set, pods, readiness, refusals)
 
 

@@ -76,11 +76,11 @@ def _demands_certificates(_: ProbeResult, anonymous: HandshakeResult) -> Verdict
     return passed(f"without a certificate: {anonymous.detail}")
 
 
-def _is_vouched_for(result: ProbeResult) -> Verdict:
+def _is_signed_by_authority(result: ProbeResult) -> Verdict:
     if result.files.authority is None:
         return skipped("no --ca")
     if result.agent is None:
-        return skipped("TCP did not get through")
+        return skipped("TCP did not connect")
     if result.agent.certificate is not None:
         return passed(f"signed by {result.files.authority}")
     return failed(result.agent.detail)
@@ -90,7 +90,7 @@ def _takes_our_certificate(result: ProbeResult) -> Verdict:
     if result.files.certificate is None:
         return skipped("no --cert")
     if result.agent is None:
-        return skipped("TCP did not get through")
+        return skipped("TCP did not connect")
     if result.agent.answer is ServerAnswer.ACCEPTED:
         return passed(f"{result.files.certificate} was accepted")
     if result.agent.answer is ServerAnswer.SILENT:
@@ -117,18 +117,18 @@ def _matches(name: str, host: str) -> bool:
     return name == host or (name.startswith("*.") and host.partition(".")[2] == name[2:])
 
 
-def _with_tls(judge: Callable[[ProbeResult, HandshakeResult], Verdict]) -> Callable[[ProbeResult], Verdict]:
+def _with_tls(check: Callable[[ProbeResult, HandshakeResult], Verdict]) -> Callable[[ProbeResult], Verdict]:
     def verdict(result: ProbeResult) -> Verdict:
-        return skipped("TCP did not get through") if result.anonymous is None else judge(result, result.anonymous)
+        return skipped("TCP did not connect") if result.anonymous is None else check(result, result.anonymous)
 
     return verdict
 
 
-def _with_certificate(judge: Callable[[ProbeResult, x509.Certificate], Verdict]) -> Callable[[ProbeResult], Verdict]:
+def _with_certificate(check: Callable[[ProbeResult, x509.Certificate], Verdict]) -> Callable[[ProbeResult], Verdict]:
     def verdict(result: ProbeResult) -> Verdict:
         for handshake in (result.anonymous, result.agent):
             if handshake is not None and handshake.certificate is not None:
-                return judge(result, handshake.certificate)
+                return check(result, handshake.certificate)
         return skipped("no certificate was seen")
 
     return verdict
@@ -175,7 +175,7 @@ CHECKS: Final[tuple[Check[ProbeResult], ...]] = (
         "the CA of --ca has signed the server's certificate",
         "agents trust only this CA",
         "compare the CA of the agents' Secret with the one that signed the server's certificate",
-        _is_vouched_for,
+        _is_signed_by_authority,
     ),
     Check(
         "FW7",

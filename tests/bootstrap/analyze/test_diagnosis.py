@@ -22,7 +22,7 @@ from tests.support.log_bundles import (
 )
 
 from umbilical.bootstrap.analyze import cause_checks
-from umbilical.bootstrap.analyze.cause_checks import Judge
+from umbilical.bootstrap.analyze.cause_checks import BundleCheck
 from umbilical.bootstrap.analyze.diagnosis import CAUSES, diagnose
 from umbilical.bootstrap.analyze.facts import BundleFacts, gather
 from umbilical.bootstrap.analyze.log_bundle import open_bundle
@@ -172,7 +172,7 @@ FAILS = Record().start().done(*BEFORE).fails("konnectivity-certs", "openssl: bad
 ROUTES = "bootstrap/network/ip-route.txt"
 
 
-def judged(judge: Judge, builder: BundleBuilder, folder: Path) -> Verdict:
+def judged(judge: BundleCheck, builder: BundleBuilder, folder: Path) -> Verdict:
     return judge(gather(open_bundle(builder.archive(folder))))
 
 
@@ -241,7 +241,7 @@ NOT_GONE = ON(good_record()).resource("resources/namespaces.json", STAYS)
     ],
 )
 def test_a_check_judges_by_what_the_bundle_holds(
-    tmp_path: Path, judge: Judge, builder: BundleBuilder, outcome: Outcome, evidence: str
+    tmp_path: Path, judge: BundleCheck, builder: BundleBuilder, outcome: Outcome, evidence: str
 ) -> None:
     verdict = judged(judge, builder.log(JOURNAL, "x"), tmp_path)
     assert verdict.outcome is outcome

@@ -77,8 +77,8 @@ def test_a_manifest_of_another_kind_is_refused() -> None:
         ("a: 1\n---\nb: 2\n", "not a YAML document"),
         ("kind: AWSCluster\nspec: {}\n", "it has no spec.network"),
         ("kind: AWSCluster\nspec: {network: 7}\n", "it has no spec.network"),
-        ("kind: AWSCluster\nspec: {network: {additionalControlPlaneIngressRules: 5}}\n", "no list of rules"),
-        ("kind: AWSCluster\nspec: {network: {additionalControlPlaneIngressRules: [5]}}\n", "no list of rules"),
+        ("kind: AWSCluster\nspec: {network: {additionalControlPlaneIngressRules: 5}}\n", "not a list of rules"),
+        ("kind: AWSCluster\nspec: {network: {additionalControlPlaneIngressRules: [5]}}\n", "not a list of rules"),
     ):
         for change in (opened, closed):
             with pytest.raises(RenderError, match="UMB164") as fault:

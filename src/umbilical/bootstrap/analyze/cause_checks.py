@@ -115,13 +115,13 @@ def _runs(record: ServiceRecord) -> str:
 
 MAX_MESSAGE_LINES: Final = 6
 _CERTS, _, _, _CLEANUP = STAGES
-Judge = Callable[[BundleFacts], Verdict]
+BundleCheck = Callable[[BundleFacts], Verdict]
 
 
-def seen(*names: str, needs: tuple[FileKind, ...]) -> Judge:
+def seen(*names: str, needs: tuple[FileKind, ...]) -> BundleCheck:
     """Return a check that fails on known lines, and passes only if a file that could contain them exists."""
 
-    def judged(facts: BundleFacts) -> Verdict:
+    def checked(facts: BundleFacts) -> Verdict:
         found = [str(facts.matches[name]) for name in names if name in facts.matches]
         if found:
             return failed("\n".join(found))
@@ -129,7 +129,7 @@ def seen(*names: str, needs: tuple[FileKind, ...]) -> Judge:
             return skipped(needs[0].value)
         return passed()
 
-    return judged
+    return checked
 
 
 def ended_well(facts: BundleFacts) -> Verdict:

@@ -56,7 +56,7 @@ _SPEC: Final = (
         type=click.Choice([shape.value for shape in Shape]),
         default=Shape.OPENSHIFT.value,
         show_default=True,
-        help="Form of the tunnel: as in the installer, as in the first plan, or beside a kube-apiserver static pod.",
+        help="Form of the tunnel: as in the installer, as in the first plan, or for a kube-apiserver static pod.",
     ),
     click.option(
         "--mode",

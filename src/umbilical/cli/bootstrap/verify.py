@@ -124,9 +124,9 @@ def _file_findings(
     facts: "BootstrapFacts", only: Sequence[re.Pattern[str]], skip: Sequence[re.Pattern[str]]
 ) -> list[Finding]:
     from umbilical.bootstrap.verify.catalogue import CATALOGUE
-    from umbilical.bootstrap.verify.catalogue import verify as judged
+    from umbilical.bootstrap.verify.catalogue import verify as run_checks
 
-    return judged(facts, tuple(chosen(CATALOGUE, only, skip)))
+    return run_checks(facts, tuple(chosen(CATALOGUE, only, skip)))
 
 
 def _live_findings(file: Path | None, directory: Path | None, options: dict[str, Any]) -> list[Finding]:

@@ -15,7 +15,7 @@ from umbilical.firewall.platforms.catalogue import PLATFORMS, platform_of
 from umbilical.firewall.platforms.platform import Platform, Remover, RuleCommands
 from umbilical.firewall.platforms.request import DEFAULT_PORT, RuleRequest, parse_release
 
-_COLUMNS: Final = ("PLATFORM", "FROM", "MADE BY", "REMOVED BY")
+_COLUMNS: Final = ("PLATFORM", "FROM", "CREATED BY", "REMOVED BY")
 _LABEL_WIDTH: Final = 12
 
 
@@ -74,7 +74,7 @@ def _remover(platform: Platform) -> str:
 def _details(platform: Platform) -> str:
     facts = describe(platform)
     rows = [(name, str(facts[name])) for name in ("platform", "rule", "source", "target")]
-    rows.append(("made by", platform.made_by))
+    rows.append(("created by", platform.made_by))
     for removal in platform.removals:
         remark = f" ({removal.remark})" if removal.remark else ""
         rows.append(("removed by", f"{removal.releases}: {removal.by.value}{remark}"))
