@@ -120,7 +120,7 @@ def test_every_cause_has_a_bundle_that_shows_it() -> None:
 
 
 def test_what_explains_the_failing_stage_comes_before_what_is_likelier_elsewhere(tmp_path: Path) -> None:
-    lines = ["x: line 3: envsubst: command not found", "UMB112 cannot find"]
+    lines = ["x: line 3: envsubst: command not found", "UMB112 could not find"]
     builder = fails_in("konnectivity-server-bootstrap").log(JOURNAL, *lines)
     assert told(findings_of(builder, tmp_path), Outcome.FAILED) == ["A01", "A06", "A03"]
 

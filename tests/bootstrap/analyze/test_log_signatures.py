@@ -155,7 +155,7 @@ def test_a_known_line_is_recognised() -> None:
         (AGENT_LOG, "x509: cannot validate certificate for 10.0.0.9 because it has no SANs", "wrong name"),
         (AGENT_LOG, "IP address mismatch, certificate is not valid for '10.0.0.9'", "wrong name"),
         (JOURNAL, "UMB112 could not find the bootstrap node IP", "no address"),
-        (JOURNAL, "UMB116 there is no image for the tunnel", "no image"),
+        (JOURNAL, "UMB116 found no image for the tunnel", "no image"),
         (JOURNAL, "F1115 error: Unknown name requested, could not find apiserver-network-proxy in X", "no image"),
         (JOURNAL, "RTNETLINK answers: Network is unreachable", "no route"),
         (JOURNAL, "/usr/local/bin/konnectivity.sh: line 20: envsubst: command not found", "no program"),
