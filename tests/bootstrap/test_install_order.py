@@ -51,12 +51,12 @@ def test_patching_does_not_hide_an_edit_that_came_before_it(tmp_path: Path) -> N
 def test_an_older_parent_beside_the_configs_is_told_more_gently(tmp_path: Path) -> None:
     Directory(tmp_path).install_config().ignition(made=NOW - HOUR)
     set_time(tmp_path / "install-config.yaml", NOW - 2 * HOUR)
-    assert only_warning(tmp_path).startswith("install-config.yaml lies beside")
+    assert only_warning(tmp_path).startswith("install-config.yaml exists next to bootstrap.ign")
 
 
 def test_configs_older_than_a_day_are_told(tmp_path: Path) -> None:
     Directory(tmp_path).ignition(made=NOW - 25 * HOUR)
-    assert "made 25 hours ago" in only_warning(tmp_path)
+    assert "25 hours old" in only_warning(tmp_path)
 
 
 def test_a_certificate_that_expired_or_is_about_to_end_is_told(tmp_path: Path) -> None:
@@ -83,4 +83,4 @@ def test_manifests_without_configs_mean_a_step_is_missing(tmp_path: Path) -> Non
 
 def test_consumed_configs_are_told(tmp_path: Path) -> None:
     Directory(tmp_path).state(bootstrap_Bootstrap={})
-    assert "gone" in only_warning(tmp_path)
+    assert "has deleted bootstrap.ign" in only_warning(tmp_path)

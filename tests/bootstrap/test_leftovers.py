@@ -16,17 +16,17 @@ from tests.support.ssh_daemon import PROGRAMS, ssh_daemon
 
 from umbilical.bootstrap.node_access import PATHS, CleanedFile, FileState, clean_node
 from umbilical.bootstrap.teardown import EgressLeft, egress_left
-from umbilical.bootstrap.teardown_targets import CONDITIONS, Target, leftovers, why_terminating
+from umbilical.bootstrap.teardown_targets import CONDITIONS, TeardownTarget, leftovers, why_terminating
 from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, SECRET
 from umbilical.fault import BootstrapError
 from umbilical.host.commands import CommandResult, LocalRunner
 
-SECRET_TARGET = Target(SECRET, "certs", "tunnel", "s", is_going=True)
-AGENTS = Target(DAEMON_SET, "agent", "tunnel", "d", is_going=True)
-PLACE = Target(NAMESPACE, "tunnel", None, "n", is_going=True)
+SECRET_TARGET = TeardownTarget(SECRET, "certs", "tunnel", "s", is_going=True)
+AGENTS = TeardownTarget(DAEMON_SET, "agent", "tunnel", "d", is_going=True)
+PLACE = TeardownTarget(NAMESPACE, "tunnel", None, "n", is_going=True)
 
 
-def left(store: ObjectStore, folder: Path, *targets: Target) -> dict[str, str]:
+def left(store: ObjectStore, folder: Path, *targets: TeardownTarget) -> dict[str, str]:
     return with_client(store, folder, lambda client: leftovers(client, targets))
 
 
@@ -43,7 +43,7 @@ def test_nothing_is_left_of_what_is_gone_or_taken_by_another_and_of_the_rest_wha
         (ObjectStore({path: thing("s")}), {name: "being deleted"}),
         (
             ObjectStore(faults={("GET", path): status_answer(403, "", "not you")}),
-            {name: "cannot be looked at: not you"},
+            {name: "could not be read: not you"},
         ),
     ):
         assert left(store, tmp_path, SECRET_TARGET) == told
@@ -266,5 +266,5 @@ def test_only_root_cleans_a_real_machine() -> None:
             drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
             return LocalRunner().run([*drop, *command], timeout_seconds, stdin)
 
-    with pytest.raises(BootstrapError, match="only root"):
+    with pytest.raises(BootstrapError, match="root is needed"):
         clean_node(Nobody(), dry_run=True)

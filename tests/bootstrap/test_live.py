@@ -24,8 +24,8 @@ from umbilical.bootstrap.live_facts import (
     NodeAnswers,
     NodePaths,
     NodePorts,
-    ask_cluster,
     pods_in_trouble,
+    query_cluster,
     server_host,
 )
 from umbilical.bootstrap.names import STAGES
@@ -103,14 +103,14 @@ def test_a_fault_on_the_machine_fails_its_check_alone() -> None:
         ("L2", {"socket": said("", 1, "stat: No such file or directory")}, "No such file"),
         ("L2", {"socket": said("regular file\n")}, "is a regular file"),
         ("L3", {"listeners": said("LISTEN 0 1 *:22 *:*\n")}, "nothing listens on TCP 8091"),
-        ("L3", {"listeners": said("LISTEN 0 1 127.0.0.1:8091 *:*\n")}, "127.0.0.1 only"),
+        ("L3", {"listeners": said("LISTEN 0 1 127.0.0.1:8091 *:*\n")}, "listens only on 127.0.0.1"),
         ("L4", {"health": said("", 7, "curl: (7) Failed to connect")}, "Failed to connect"),
         ("L5", {"metrics": said("konnectivity_network_proxy_server_ready_backend_connections 0\n")}, "no agent"),
         ("L5", {"metrics": said("up 1\n")}, "another program"),
         ("L5", {"metrics": said("", 7, "curl: (7)")}, "curl: (7)"),
         ("L6", {"kube_apiserver_config": said("{}")}, "no egress-selector-config-file"),
         ("L6", {"kube_apiserver_config": said("", 1, "cat: No such file")}, "No such file"),
-        ("L7", {"certificate": certificate("10.0.0.8")}, "names 10.0.0.8, and agents dial 10.0.0.9"),
+        ("L7", {"certificate": certificate("10.0.0.8")}, "names 10.0.0.8, but agents dial 10.0.0.9"),
         ("L7", {"certificate": certificate("name")}, "no address"),
         ("L7", {"certificate": said("", 1, "none of /a /b")}, "none of /a /b"),
         ("L8", {"certificate": certificate("10.0.0.9", ends=-timedelta(minutes=5))}, "expired at 2026-11-15 11:55 UTC"),
@@ -137,7 +137,7 @@ def test_a_fault_in_the_cluster_fails_its_check() -> None:
         ("L12", {"daemon_set": daemon_set(ready=2)}, "2 of 3 ready"),
         ("L12", {"daemon_set": daemon_set(desired=0, ready=0)}, "0 of 0"),
         ("L12", {"daemon_set": daemon_set(ready=0), "pods": []}, "SCC or Pod Security"),
-        ("L13", {"daemon_set": daemon_set("10.0.0.8")}, "agents dial 10.0.0.8, and the machine is 10.0.0.9"),
+        ("L13", {"daemon_set": daemon_set("10.0.0.8")}, "agents dial 10.0.0.8, but the machine's address is 10.0.0.9"),
         ("L14", {"readiness": {"a": "not connected"}}, "a: not connected"),
     ):
         found = findings(found=cluster(**changes))
@@ -259,7 +259,7 @@ def pod(name: str, phase: str = "Running", **status: Any) -> Json:
 
 async def asked(answer: Any, folder: Path) -> tuple[ClusterAnswers, list[Request]]:
     async with ScriptedApi(answer) as api, make_client(api.write_kubeconfig(folder)) as client:
-        return await ask_cluster(client, "tunnel", 2041), api.requests
+        return await query_cluster(client, "tunnel", 2041), api.requests
 
 
 async def test_the_agents_are_looked_at_through_the_api(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.support.install_directories import Directory, encoded
 
 from umbilical.bootstrap import live_facts
 from umbilical.bootstrap.install_dir import InstallDir
-from umbilical.bootstrap.live_facts import NodePaths, NodePorts, ask_node
+from umbilical.bootstrap.live_facts import NodePaths, NodePorts, query_node
 from umbilical.bootstrap.node_access import NodeAccess, node_runner
 from umbilical.fault import BootstrapError, HostError
 from umbilical.host.commands import CommandResult, LocalRunner
@@ -49,7 +49,7 @@ class Unreachable:
 
 def test_a_machine_that_does_not_answer_is_asked_once() -> None:
     with pytest.raises(HostError):
-        ask_node(Unreachable(), NodePaths(), NodePorts())
+        query_node(Unreachable(), NodePaths(), NodePorts())
 
 
 @pytest.mark.real("openssl", "ss", "curl")
@@ -64,7 +64,7 @@ def test_questions_are_answered_by_a_machine_below_any_root(tmp_path: Path, monk
     pair = authority.issue(server_profile("s", ["10.0.0.9"], KeyType.ECDSA_P256), NOW, timedelta(hours=1))
     Path(paths.own_certificate).write_bytes(pair.key + pair.certificate)
     Path(paths.node_ip).write_text("10.0.0.9\n")
-    answers = ask_node(LocalRunner(), paths, NodePorts(1, 2, 3))
+    answers = query_node(LocalRunner(), paths, NodePorts(1, 2, 3))
     assert answers.socket.stdout == "socket\n"
     assert answers.listeners.succeeded
     assert live_facts.server_certificate(answers.certificate) is not None

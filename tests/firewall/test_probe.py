@@ -18,12 +18,12 @@ from tests.support.tunnel_pki import FolderAuthority, TunnelPki, make_tunnel_pki
 from umbilical.checks.check import Finding, Outcome, run_checks
 from umbilical.fault import BootstrapError
 from umbilical.firewall.probe import (
-    Answer,
-    Handshake,
-    Sight,
-    Tcp,
+    HandshakeResult,
+    ProbeResult,
+    ProbeTlsFiles,
+    ServerAnswer,
+    TcpResult,
     TcpState,
-    TlsFiles,
     asks_for_certificate,
     probe,
     try_tcp,
@@ -34,7 +34,7 @@ from umbilical.pki.profiles import KeyType, server_profile
 
 NOW = datetime.now(UTC)
 HOST = "127.0.0.1"
-NO_FILES = TlsFiles()
+NO_FILES = ProbeTlsFiles()
 Manner = Callable[[ssl.SSLContext], tls_listener.Deed]
 
 
@@ -43,15 +43,15 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> TunnelPki:
     return make_tunnel_pki(tmp_path_factory.mktemp("pki"), ("127.0.0.1", "::1", "localhost"))
 
 
-def _files(pki: TunnelPki) -> TlsFiles:
-    return TlsFiles(pki.authority.certificate_file, pki.agent.certificate, pki.agent.key)
+def _files(pki: TunnelPki) -> ProbeTlsFiles:
+    return ProbeTlsFiles(pki.authority.certificate_file, pki.agent.certificate, pki.agent.key)
 
 
-def _answer(handshake: Handshake | None) -> Answer | None:
+def _answer(handshake: HandshakeResult | None) -> ServerAnswer | None:
     return None if handshake is None else handshake.answer
 
 
-def _look(port: int, files: TlsFiles = NO_FILES, host: str = HOST, timeout: float = 10.0) -> Sight:
+def _look(port: int, files: ProbeTlsFiles = NO_FILES, host: str = HOST, timeout: float = 10.0) -> ProbeResult:
     return probe(host, port, files, timeout, NOW)
 
 
@@ -63,87 +63,87 @@ def test_a_server_that_wants_certificates_takes_agents_alone(
     context = server_context(pki)
     context.minimum_version = context.maximum_version = version
     with listener(manner(context)) as port:
-        sight = _look(port, _files(pki))
-    assert sight.tcp.state is TcpState.OPEN
-    assert sight.stranger is not None
-    assert asks_for_certificate(sight.stranger), sight.stranger
-    assert _answer(sight.agent) is Answer.ACCEPTED
+        result = _look(port, _files(pki))
+    assert result.tcp.state is TcpState.OPEN
+    assert result.anonymous is not None
+    assert asks_for_certificate(result.anonymous), result.anonymous
+    assert _answer(result.agent) is ServerAnswer.ACCEPTED
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("manner", [tls_listener.speaks_first, tls_listener.answers])
-def test_a_server_that_lets_strangers_in_is_seen(pki: TunnelPki, version: ssl.TLSVersion, manner: Manner) -> None:
+def test_a_server_that_lets_anonymous_clients_in(pki: TunnelPki, version: ssl.TLSVersion, manner: Manner) -> None:
     context = server_context(pki, asks_certificate=False)
     context.minimum_version = context.maximum_version = version
     with listener(manner(context)) as port:
-        sight = _look(port)
-    assert sight.stranger is not None
-    assert sight.stranger.answer is Answer.ACCEPTED
-    assert sight.stranger.certificate is not None
-    assert sight.agent is None
+        result = _look(port)
+    assert result.anonymous is not None
+    assert result.anonymous.answer is ServerAnswer.ACCEPTED
+    assert result.anonymous.certificate is not None
+    assert result.agent is None
 
 
 def test_our_own_server_demands_certificates_and_takes_an_agents(pki: TunnelPki, tmp_path: Path) -> None:
     pair = TunnelPair(Shape(), pki, tmp_path)
     try:
         pair.start_server()
-        sight = _look(pair.ports.agent, _files(pki))
+        result = _look(pair.ports.agent, _files(pki))
     finally:
         pair.stop()
-    assert sight.stranger is not None
-    assert asks_for_certificate(sight.stranger), sight.stranger
-    assert _answer(sight.agent) is Answer.ACCEPTED, sight.agent
+    assert result.anonymous is not None
+    assert asks_for_certificate(result.anonymous), result.anonymous
+    assert _answer(result.agent) is ServerAnswer.ACCEPTED, result.agent
 
 
 def test_a_server_of_another_authority_is_not_vouched_for(pki: TunnelPki, tmp_path: Path) -> None:
     other = FolderAuthority(tmp_path, "other")
     with listener(tls_listener.speaks_first(server_context(pki, asks_certificate=False))) as port:
-        sight = _look(port, TlsFiles(other.certificate_file))
-    assert sight.agent is not None
-    assert (sight.agent.answer, sight.agent.certificate) == (Answer.REFUSED, None)
-    assert "certificate" in sight.agent.detail
+        result = _look(port, ProbeTlsFiles(other.certificate_file))
+    assert result.agent is not None
+    assert (result.agent.answer, result.agent.certificate) == (ServerAnswer.REFUSED, None)
+    assert "certificate" in result.agent.detail
 
 
 def test_a_certificate_of_another_authority_is_turned_away(pki: TunnelPki, tmp_path: Path) -> None:
-    stranger = FolderAuthority(tmp_path, "other").client("intruder")
-    files = TlsFiles(pki.authority.certificate_file, stranger.certificate, stranger.key)
+    anonymous = FolderAuthority(tmp_path, "other").client("intruder")
+    files = ProbeTlsFiles(pki.authority.certificate_file, anonymous.certificate, anonymous.key)
     with listener(tls_listener.speaks_first(server_context(pki))) as port:
-        sight = _look(port, files)
-    assert _answer(sight.agent) is Answer.REFUSED
+        result = _look(port, files)
+    assert _answer(result.agent) is ServerAnswer.REFUSED
 
 
 def test_something_that_is_no_tls_is_told_as_such() -> None:
     with listener(tls_listener.plain_text) as port:
-        sight = _look(port)
-    assert sight.stranger is not None
-    assert (sight.stranger.answer, sight.stranger.certificate) == (Answer.REFUSED, None)
-    assert not asks_for_certificate(sight.stranger)
+        result = _look(port)
+    assert result.anonymous is not None
+    assert (result.anonymous.answer, result.anonymous.certificate) == (ServerAnswer.REFUSED, None)
+    assert not asks_for_certificate(result.anonymous)
 
 
 def test_silence_ends_at_the_timeout(pki: TunnelPki) -> None:
     with listener(tls_listener.swallows) as port:
-        before_handshake = _look(port, timeout=0.3).stranger
+        before_handshake = _look(port, timeout=0.3).anonymous
     with listener(tls_listener.says_nothing(server_context(pki, asks_certificate=False))) as port:
-        after_handshake = _look(port, timeout=0.3).stranger
+        after_handshake = _look(port, timeout=0.3).anonymous
     assert before_handshake is not None
     assert after_handshake is not None
-    assert before_handshake.answer is after_handshake.answer is Answer.SILENT
+    assert before_handshake.answer is after_handshake.answer is ServerAnswer.SILENT
     assert after_handshake.certificate is not None
 
 
 def test_a_server_that_hangs_up_is_told_as_such(pki: TunnelPki) -> None:
     with listener(tls_listener.hangs_up(server_context(pki, asks_certificate=False))) as port:
-        sight = _look(port)
-    assert _answer(sight.stranger) is Answer.REFUSED
+        result = _look(port)
+    assert _answer(result.anonymous) is ServerAnswer.REFUSED
 
 
 def test_an_address_is_dialled_as_it_is_and_a_name_is_followed_to_the_one_that_answers(pki: TunnelPki) -> None:
     """localhost is both ::1 and 127.0.0.1 on many machines, and only one of them listens here."""
     for host, address in (("::1", "::1"), ("localhost", "127.0.0.1")):
         with listener(tls_listener.speaks_first(server_context(pki)), address) as port:
-            sight = _look(port, _files(pki), host)
-        assert (sight.tcp.state, sight.tcp.address) == (TcpState.OPEN, address)
-        assert _answer(sight.agent) is Answer.ACCEPTED
+            result = _look(port, _files(pki), host)
+        assert (result.tcp.state, result.tcp.address) == (TcpState.OPEN, address)
+        assert _answer(result.agent) is ServerAnswer.ACCEPTED
 
 
 def test_nothing_that_listens_is_a_refusal_and_a_name_that_cannot_exist_not_found() -> None:
@@ -158,9 +158,9 @@ def test_files_that_cannot_be_used_are_a_fault_before_anything_is_dialled(pki: T
     garbage = tmp_path / "garbage.pem"
     garbage.write_text("no certificate")
     wrong = (
-        TlsFiles(garbage),
-        TlsFiles(certificate=pki.agent.certificate, key=pki.server.key),
-        TlsFiles(certificate=garbage, key=pki.agent.key),
+        ProbeTlsFiles(garbage),
+        ProbeTlsFiles(certificate=pki.agent.certificate, key=pki.server.key),
+        ProbeTlsFiles(certificate=garbage, key=pki.agent.key),
     )
     for files in wrong:
         with pytest.raises(BootstrapError, match="UMB166"):
@@ -169,7 +169,7 @@ def test_files_that_cannot_be_used_are_a_fault_before_anything_is_dialled(pki: T
 
 THEN = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 DAY = timedelta(days=1)
-OPEN = Tcp(TcpState.OPEN, "10.0.0.9")
+OPEN = TcpResult(TcpState.OPEN, "10.0.0.9")
 DEMANDED = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
 
 
@@ -179,29 +179,29 @@ def _certificate(*hosts: str, now: datetime = THEN, lifetime: timedelta = DAY) -
     return x509.load_pem_x509_certificate(issued.certificate)
 
 
-def _turned_away(certificate: x509.Certificate | None) -> Handshake:
-    return Handshake(Answer.REFUSED, DEMANDED, "TLSv1.3", certificate)
+def _turned_away(certificate: x509.Certificate | None) -> HandshakeResult:
+    return HandshakeResult(ServerAnswer.REFUSED, DEMANDED, "TLSv1.3", certificate)
 
 
-def _findings(sight: Sight) -> dict[str, Finding]:
-    return {finding.id: finding for finding in run_checks(CHECKS, sight)}
+def _findings(result: ProbeResult) -> dict[str, Finding]:
+    return {finding.id: finding for finding in run_checks(CHECKS, result)}
 
 
-def _outcomes(sight: Sight) -> dict[str, Outcome]:
-    return {name: finding.outcome for name, finding in _findings(sight).items()}
+def _outcomes(result: ProbeResult) -> dict[str, Outcome]:
+    return {name: finding.outcome for name, finding in _findings(result).items()}
 
 
 def test_a_server_as_it_should_be_passes_all() -> None:
     certificate = _certificate("10.0.0.9")
-    agent = Handshake(Answer.ACCEPTED, "", "TLSv1.3", certificate)
-    files = TlsFiles(Path("ca.crt"), Path("tls.crt"), Path("tls.key"))
-    sight = Sight("10.0.0.9", 8091, THEN, OPEN, _turned_away(certificate), agent, files)
-    assert set(_outcomes(sight).values()) == {Outcome.PASSED}
+    agent = HandshakeResult(ServerAnswer.ACCEPTED, "", "TLSv1.3", certificate)
+    files = ProbeTlsFiles(Path("ca.crt"), Path("tls.crt"), Path("tls.key"))
+    result = ProbeResult("10.0.0.9", 8091, THEN, OPEN, _turned_away(certificate), agent, files)
+    assert set(_outcomes(result).values()) == {Outcome.PASSED}
 
 
 @pytest.mark.parametrize("state", [state for state in TcpState if state is not TcpState.OPEN])
 def test_a_port_that_is_not_open_fails_once_and_leaves_the_rest_unasked(state: TcpState) -> None:
-    findings = _findings(Sight("10.0.0.9", 8091, THEN, Tcp(state, "10.0.0.9", "why")))
+    findings = _findings(ProbeResult("10.0.0.9", 8091, THEN, TcpResult(state, "10.0.0.9", "why")))
     assert findings.pop("FW1").outcome is Outcome.FAILED
     assert {finding.outcome for finding in findings.values()} == {Outcome.SKIPPED}
 
@@ -217,8 +217,8 @@ def test_the_certificate_must_be_for_what_agents_dial() -> None:
         ("a.b.example", ("*.example",), Outcome.FAILED),
         ("example", ("10.0.0.9",), Outcome.FAILED),
     ):
-        sight = Sight(host, 8091, THEN, OPEN, _turned_away(_certificate(*names)))
-        assert _outcomes(sight)["FW3"] is outcome, (host, names)
+        result = ProbeResult(host, 8091, THEN, OPEN, _turned_away(_certificate(*names)))
+        assert _outcomes(result)["FW3"] is outcome, (host, names)
 
 
 def test_time_left_is_judged_by_the_clock_of_the_probe() -> None:
@@ -228,45 +228,45 @@ def test_time_left_is_judged_by_the_clock_of_the_probe() -> None:
         (THEN + DAY + timedelta(seconds=1), Outcome.FAILED),
         (THEN - timedelta(hours=2), Outcome.FAILED),
     ):
-        sight = Sight("10.0.0.9", 8091, moment, OPEN, _turned_away(_certificate("10.0.0.9")))
-        assert _outcomes(sight)["FW4"] is outcome, moment
+        result = ProbeResult("10.0.0.9", 8091, moment, OPEN, _turned_away(_certificate("10.0.0.9")))
+        assert _outcomes(result)["FW4"] is outcome, moment
 
 
-def test_a_stranger_who_is_let_in_is_the_known_hole_and_silence_is_not_taken_for_safety() -> None:
-    stranger = Handshake(Answer.ACCEPTED, "", "TLSv1.3", _certificate("10.0.0.9"))
-    finding = _findings(Sight("10.0.0.9", 8091, THEN, OPEN, stranger))["FW5"]
+def test_an_anonymous_client_that_is_let_in_fails_and_silence_is_not_taken_for_safety() -> None:
+    anonymous = HandshakeResult(ServerAnswer.ACCEPTED, "", "TLSv1.3", _certificate("10.0.0.9"))
+    finding = _findings(ProbeResult("10.0.0.9", 8091, THEN, OPEN, anonymous))["FW5"]
     assert finding.outcome is Outcome.FAILED
     assert "CVE-2026-16242" in finding.why
-    silent = replace(stranger, answer=Answer.SILENT, detail="it says nothing")
-    assert _outcomes(Sight("10.0.0.9", 8091, THEN, OPEN, silent))["FW5"] is Outcome.WARNED
+    silent = replace(anonymous, answer=ServerAnswer.SILENT, detail="it says nothing")
+    assert _outcomes(ProbeResult("10.0.0.9", 8091, THEN, OPEN, silent))["FW5"] is Outcome.WARNED
 
 
 def test_where_no_tls_is_spoken_nothing_is_said_about_certificates() -> None:
-    refused = Handshake(Answer.REFUSED, "WRONG_VERSION_NUMBER")
-    outcomes = _outcomes(Sight("10.0.0.9", 8091, THEN, OPEN, refused))
+    refused = HandshakeResult(ServerAnswer.REFUSED, "WRONG_VERSION_NUMBER")
+    outcomes = _outcomes(ProbeResult("10.0.0.9", 8091, THEN, OPEN, refused))
     assert outcomes["FW2"] is Outcome.FAILED
     assert {outcomes[name] for name in ("FW3", "FW4", "FW5")} == {Outcome.SKIPPED}
 
 
 def test_a_handshake_refused_for_want_of_a_certificate_is_tls_all_the_same() -> None:
     """TLS 1.2 servers do so: then the certificate is seen by the agent's handshake alone."""
-    agent = Handshake(Answer.ACCEPTED, "", "TLSv1.2", _certificate("10.0.0.9"))
-    stranger = Handshake(Answer.REFUSED, "SSLV3_ALERT_HANDSHAKE_FAILURE")
-    outcomes = _outcomes(Sight("10.0.0.9", 8091, THEN, OPEN, stranger, agent, TlsFiles(Path("ca"))))
+    agent = HandshakeResult(ServerAnswer.ACCEPTED, "", "TLSv1.2", _certificate("10.0.0.9"))
+    anonymous = HandshakeResult(ServerAnswer.REFUSED, "SSLV3_ALERT_HANDSHAKE_FAILURE")
+    outcomes = _outcomes(ProbeResult("10.0.0.9", 8091, THEN, OPEN, anonymous, agent, ProbeTlsFiles(Path("ca"))))
     assert [outcomes[name] for name in ("FW2", "FW3", "FW5", "FW6")] == [Outcome.PASSED] * 4
 
 
 @pytest.mark.parametrize(
     ("agent", "outcome"),
     [
-        (Handshake(Answer.REFUSED, "UNKNOWN_CA"), Outcome.FAILED),
-        (Handshake(Answer.SILENT, "it says nothing"), Outcome.WARNED),
+        (HandshakeResult(ServerAnswer.REFUSED, "UNKNOWN_CA"), Outcome.FAILED),
+        (HandshakeResult(ServerAnswer.SILENT, "it says nothing"), Outcome.WARNED),
     ],
 )
-def test_our_own_certificate_must_be_taken(agent: Handshake, outcome: Outcome) -> None:
-    files = TlsFiles(Path("ca.crt"), Path("tls.crt"), Path("tls.key"))
-    sight = Sight("10.0.0.9", 8091, THEN, OPEN, _turned_away(_certificate("10.0.0.9")), agent, files)
-    outcomes = _outcomes(sight)
+def test_our_own_certificate_must_be_taken(agent: HandshakeResult, outcome: Outcome) -> None:
+    files = ProbeTlsFiles(Path("ca.crt"), Path("tls.crt"), Path("tls.key"))
+    result = ProbeResult("10.0.0.9", 8091, THEN, OPEN, _turned_away(_certificate("10.0.0.9")), agent, files)
+    outcomes = _outcomes(result)
     assert outcomes["FW7"] is outcome
     assert outcomes["FW6"] is Outcome.FAILED
 

@@ -11,9 +11,9 @@ from tests.support.log_bundles import JOURNAL, BundleBuilder
 from tests.support.netns import Namespace, Network
 from tests.support.scratch_node import Ended, ScratchNode
 
+from umbilical.bootstrap.analyze.cause_checks import verdict
 from umbilical.bootstrap.analyze.diagnosis import diagnose
 from umbilical.bootstrap.analyze.facts import BundleFacts, gather
-from umbilical.bootstrap.analyze.judges import verdict
 from umbilical.bootstrap.analyze.log_bundle import open_bundle
 from umbilical.bootstrap.patch.patch import patch
 from umbilical.bootstrap.spec import Shape, for_shape
@@ -105,7 +105,7 @@ def test_a_stage_that_never_ended_is_named(tmp_path: Path, host: Namespace) -> N
     node = patched_node(tmp_path, host)
     facts = gathered(node, [node.run_killed_in("konnectivity-agent-manifest", 16)], tmp_path)
     assert verdict(facts).stage == "konnectivity-agent-manifest"
-    assert "has not left it" in verdict(facts).sentence
+    assert "has not finished it" in verdict(facts).sentence
     assert failures(facts) == ["A01"]
 
 

@@ -176,7 +176,7 @@ def test_a_namespace_that_is_held_is_named_with_its_cause(
     assert FINALIZER in seen.out
     assert "stale GroupVersion discovery: metrics.k8s.io/v1beta1" in seen.out
     assert "waiting until" in seen.err
-    assert f"UMB608 still there after 3 s: Namespace {NAMESPACE}" in seen.err
+    assert f"UMB608 timed out after 3 s deleting Namespace {NAMESPACE}" in seen.err
 
 
 def test_an_object_that_is_held_is_named_with_its_finalizer(

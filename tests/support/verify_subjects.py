@@ -11,7 +11,7 @@ import yaml
 from tests.support.bootkube_script import Native
 from tests.support.bootstrap_corpus import bootstrap_config
 
-from umbilical.bootstrap.names import BOOTKUBE, NATIVE, OWN, Names
+from umbilical.bootstrap.names import BOOTKUBE, NATIVE, OWN, TunnelNames
 from umbilical.bootstrap.patch.patch import patch
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.bootstrap.verify.catalogue import CATALOGUE, verify
@@ -30,7 +30,7 @@ class Subject:
     """A config, what its tunnel's files are called, and changes that each give a new one."""
 
     content: bytes
-    names: Names = OWN
+    names: TunnelNames = OWN
 
     def path(self, role: str) -> str:
         """A field of `Names`, `bootkube`, or a path itself."""

@@ -1,6 +1,6 @@
-"""THE BOOTSTRAP INTEGRATOR: the tunnel in an installer's output, from a typed spec to its effect.
+"""THE BOOTSTRAP INTEGRATOR: adds the tunnel to an installer's output, checks it and removes it.
 
-`spec`, `names`, `render/`, `patch/`, `shell/` and `verify/` are pure: files in, files out. The rest acts: install
-directories, nodes over SSH, teardown by the API, log bundles. May import `manifests`, `ignition`, `checks`, `cluster`,
-`host` and `pki`.
+`spec`, `names`, `render/`, `patch/`, `shell/` and `verify/` are pure: files in, files out. The rest does I/O:
+install directories, nodes over SSH, teardown through the API, log bundles. May import `manifests`, `ignition`,
+`checks`, `cluster`, `host` and `pki`.
 """

@@ -1,7 +1,4 @@
-"""The bootstrap.ign that plan, patch and undo work on, as a file: read with a bound, verified, written whole.
-
-A patched config is verified as anybody else's before a byte of it is written.
-"""
+"""Reads, verifies and writes the bootstrap.ign of plan, patch and undo. A patched config is verified before writing."""
 
 import os
 import stat
@@ -33,14 +30,14 @@ class BootstrapFile:
     install_dir: InstallDir | None = None
 
     def document(self) -> IgnitionDocument:
-        """Parse it, so that every fault names the file."""
+        """Parse it; errors name the file."""
         try:
             return IgnitionDocument(self.content)
         except IgnitionError as fault:
             raise IgnitionError(fault.code, f"{self.path}: {fault.what}", fault.why, fault.remedy) from None
 
     def platform(self) -> str | None:
-        """What the install directory says; without one the config itself is asked."""
+        """The platform of the install directory; None without one: the config itself then decides."""
         if self.install_dir is None:
             return None
         try:
@@ -49,8 +46,8 @@ class BootstrapFile:
             return None
 
     def write(self, target: Path, content: bytes) -> None:
-        """Write content whole, with the mode of what was read: the file is full of keys."""
-        # What a link points to is replaced, not the link.
+        """Write content atomically, with the mode of the file that was read: it contains keys."""
+        # Replace the target of a link, not the link.
         is_same = target == self.path
         place = target.resolve() if is_same else target
         try:
@@ -59,33 +56,33 @@ class BootstrapFile:
             if before is not None and os.geteuid() == 0:
                 os.chown(place, before.st_uid, before.st_gid)
         except OSError as fault:
-            remedy = f"look at its directory: ls -ld {target.parent}"
-            raise Fault("UMB002", f"cannot write {target}", fault.strerror or str(fault), remedy) from None
+            remedy = f"check its directory: ls -ld {target.parent}"
+            raise Fault("UMB002", f"could not write {target}", fault.strerror or str(fault), remedy) from None
 
 
 @dataclass(frozen=True)
 class PatchedFile:
     plan: Plan
     older_failures: tuple[Finding, ...]
-    """What verify finds in it, and found before the patch already."""
+    """Failed checks that also failed before the patch."""
     is_bash_checked: bool
-    """Whether there is a bash that was asked about the scripts."""
+    """Whether `bash -n` checked the scripts."""
 
 
 def read_file(path: Path, install_dir: InstallDir | None = None) -> BootstrapFile:
     try:
         with path.open("rb") as stream:
             status = os.fstat(stream.fileno())
-            # One byte more than allowed is enough to be refused.
+            # One byte over the limit is enough for the parser to report the size.
             content = stream.read(MAX_CONFIG_BYTES + 1)
     except OSError as fault:
         why = fault.strerror or str(fault)
-        raise Fault("UMB002", f"cannot read {path}", why, f"look at it: ls -l {path}") from None
+        raise Fault("UMB002", f"could not read {path}", why, f"check the file: ls -l {path}") from None
     return BootstrapFile(path, content, stat.S_IMODE(status.st_mode), install_dir)
 
 
 def patch_file(source: BootstrapFile, target: Path, spec: TunnelSpec, platform: str | None) -> PatchedFile:
-    """Put the tunnel in, verify the result, and write it where it is not what is there already.
+    """Add the tunnel, verify the result, and write it if it differs from the file.
 
     Raises Fault: it cannot be patched, or the result fails a check that passed before. Nothing is written then.
     """
@@ -98,16 +95,16 @@ def patch_file(source: BootstrapFile, target: Path, spec: TunnelSpec, platform: 
 
 
 def _failures_before(source: BootstrapFile, made: Patch, is_bash_there: bool) -> tuple[Finding, ...]:
-    """Verify the result; what fails by the patch is our fault."""
+    """Verify the result. Raises Fault: a check fails that passed before the patch."""
     failures = _failures(made.document.content, made.plan, is_bash_there)
     if not failures:
         return ()
     old = {finding.id for finding in _failures(source.content, made.plan, is_bash_there)}
     ours = [f"{finding.id} {finding.evidence}" for finding in failures if finding.id not in old]
     if ours:
-        remedy = "report it, with the output of: umbilical bootstrap plan --show-anchors FILE"
+        remedy = "report this with the output of: umbilical bootstrap plan --show-anchors FILE"
         why = "; ".join(ours[:SHOWN_FAILURES])
-        raise Fault("UMB132", "the patched config does not pass verify; nothing was written", why, remedy)
+        raise Fault("UMB132", "the patched config failed its own checks; nothing was written", why, remedy)
     return failures
 
 

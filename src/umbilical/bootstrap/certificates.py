@@ -1,4 +1,4 @@
-"""The certificates of one tunnel, as far as they are made before the node exists."""
+"""The certificates of one tunnel, if they are created before the node exists."""
 
 import hashlib
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from umbilical.pki.pem import KeyPair
 
 @dataclass(frozen=True)
 class Certificates:
-    """What both ends need; the authority's key is not among it, since nothing is signed later."""
+    """Files of both ends, without the CA's key: nothing is signed later."""
 
     authority: bytes
     """PEM."""
@@ -21,5 +21,5 @@ class Certificates:
 
 
 def fingerprint(certificate: bytes) -> str:
-    """Name a PEM file as `sha256sum` on the node does. The prefix keeps YAML from reading digits as a number."""
+    """Return the hash that `sha256sum` gives on the node. The prefix keeps YAML from parsing digits as a number."""
     return f"sha256-{hashlib.sha256(certificate).hexdigest()}"

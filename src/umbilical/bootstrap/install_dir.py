@@ -1,7 +1,7 @@
-"""The directory that `openshift-install --dir` works in, read only: configs, platform, networks, addresses, keys, and
-warnings about the order of the installer's steps.
+"""Reads the directory of `openshift-install --dir`: configs, platform, networks, addresses, keys, and warnings about
+the order of the installer's steps. Never writes to it.
 
-The installer consumes what it was given, so that the same fact lies in a file at first and in the state file later.
+The installer deletes its input files, so a value is first in a file and later in the state file.
 """
 
 import base64
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from umbilical.bootstrap.install_files import (
     SSH_HOST,
     BootstrapAddresses,
-    Document,
+    JsonObject,
     addresses_of,
     broken,
     parse_yaml,
@@ -35,28 +35,28 @@ from umbilical.manifests.objects import IpNetwork
 if TYPE_CHECKING:
     from umbilical.ignition.config import Config
 
-# The installer's own order; `none` and `external` write no key.
+# In the installer's order; `none` and `external` write no key.
 PLATFORMS: Final = (
     "aws", "openstack", "azure", "gcp", "ibmcloud", "baremetal", "ovirt", "powervc", "powervs", "vsphere", "nutanix",
 )  # fmt: skip
 STATE: Final = ".openshift_install_state.json"
 MACHINES: Final = ".clusterapi_output"
 MACHINE_PREFIX: Final = "Machine-openshift-cluster-api-guests-"
-# Of platforms and infrastructure: they become parts of paths and of commands.
+# For platforms and infra ids, which become parts of paths and commands.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 IGNITION_FILES: Final = ("bootstrap.ign", "master.ign", "worker.ign")
-# The installer's own bootstrap certificates are made for a day, counted from `create ignition-configs`.
+# The installer's bootstrap certificates are valid for a day, starting at `create ignition-configs`.
 USABLE: Final = timedelta(hours=24)
-# An installation takes about an hour; what ends sooner than this may end within it.
+# An installation takes about an hour: a certificate with less time left may expire during it.
 SHORT: Final = timedelta(hours=3)
-# What `create ignition-configs` is made from. It consumes them, so one that lies here was put back or edited since.
+# Inputs of `create ignition-configs`, which deletes them: one that exists was put back or edited since.
 PARENTS: Final = ("install-config.yaml", "manifests", "openshift")
 MADE_TOGETHER: Final = (*IGNITION_FILES, "metadata.json")
 
 
 @dataclass(frozen=True)
 class InstallDir:
-    """Nothing is read before it is asked for. Every file may be missing; a broken one is a `BootstrapError`."""
+    """Reads files only on access. Every file may be missing; a broken one is a `BootstrapError`."""
 
     path: Path
 
@@ -64,33 +64,33 @@ class InstallDir:
         if not self.path.is_dir():
             raise BootstrapError(
                 "UMB170",
-                f"{self.path} is no install directory",
+                f"{self.path} is not an install directory",
                 "there is no directory of that name",
-                "give the one that openshift-install was given: --dir DIR",
+                "give the same directory as to openshift-install: --dir DIR",
             )
 
     @property
     def bootstrap_ignition(self) -> Path:
-        """Where bootstrap.ign lies. Raises BootstrapError: it was not made yet, or `create cluster` has consumed it."""
+        """Path of bootstrap.ign. Raises BootstrapError: it is not there yet, or `create cluster` has deleted it."""
         path = self.path / "bootstrap.ign"
         if path.is_file():
             return path
         raise BootstrapError(
             "UMB170",
             f"there is no {path}",
-            "`create ignition-configs` has not written it, or `create cluster` has used it up",
+            "`create ignition-configs` has not run, or `create cluster` has deleted the file",
             f"openshift-install create ignition-configs --dir {self.path}",
         )
 
     @property
     def has_ignition_configs(self) -> bool:
-        """Whether `create ignition-configs` has run, even if its files are consumed by now."""
+        """Whether `create ignition-configs` has run, even if its files are deleted by now."""
         on_disk = any((self.path / name).exists() for name in IGNITION_FILES)
         return on_disk or "*bootstrap.Bootstrap" in self.state
 
     @property
     def manifests(self) -> Path:
-        """Where the manifests for Cluster API providers lie, if the installer makes them."""
+        """Directory of the manifests for Cluster API providers, if the installer writes them."""
         return self.path / "cluster-api"
 
     @property
@@ -98,30 +98,30 @@ class InstallDir:
         return self.path / "auth" / "kubeconfig"
 
     @cached_property
-    def state(self) -> Document:
-        """The state file by Go's type names; empty when there is none. It is full of keys: never show a value."""
+    def state(self) -> JsonObject:
+        """The state file, by Go type name; empty without the file. It contains keys: never print a value."""
         return read_json(self.path / STATE) or {}
 
     @cached_property
-    def metadata(self) -> Document:
+    def metadata(self) -> JsonObject:
         return read_json(self.path / "metadata.json") or {}
 
     @cached_property
-    def install_config(self) -> Document | None:
-        """The user's file, or what the state file remembers of it; None when neither is there."""
+    def install_config(self) -> JsonObject | None:
+        """The user's file, or its copy in the state file; None if neither exists."""
         return read_yaml(self.path / "install-config.yaml") or self._remembered_config()
 
     @property
     def platform(self) -> str:
-        """As install-config spells it. Raises BootstrapError: neither metadata.json nor install-config tells it."""
+        """Name as in install-config. Raises BootstrapError: neither metadata.json nor install-config has it."""
         for name in PLATFORMS:
             if self.metadata.get(name) is not None:
                 return name
         chosen = (self.install_config or {}).get("platform")
         names = [name for name, value in chosen.items() if value is not None] if isinstance(chosen, dict) else []
         if len(names) != 1 or not isinstance(names[0], str) or not _NAME.fullmatch(names[0]):
-            why = "neither metadata.json nor install-config.yaml nor the state file names one"
-            raise BootstrapError("UMB173", f"the platform of {self.path} is not known", why, "pass --platform NAME")
+            why = "neither metadata.json nor install-config.yaml nor the state file names a platform"
+            raise BootstrapError("UMB173", f"the platform of {self.path} was not found", why, "add --platform NAME")
         return names[0]
 
     @property
@@ -131,7 +131,7 @@ class InstallDir:
 
     @property
     def machine_networks(self) -> tuple[IpNetwork, ...]:
-        """As configured; empty when nobody wrote them down. Then the route alone says what the node's address is."""
+        """As configured; empty if not configured. Then the route alone decides the node's address."""
         networking = self._networking()
         listed = networking.get("machineNetwork")
         if not listed and networking.get("machineCIDR"):
@@ -141,15 +141,15 @@ class InstallDir:
 
     @property
     def use_ipv6(self) -> bool:
-        """Whether nodes are addressed by IPv6: the installer goes by the first service network, IPv4 by default."""
+        """Whether nodes use IPv6: the first service network decides, as in the installer; IPv4 by default."""
         networking = self._networking()
         listed = _list(networking.get("serviceNetwork")) or _list([networking.get("serviceCIDR")])
         return bool(listed) and self._network("serviceNetwork", listed[0]).version == 6
 
     def bootstrap_addresses(self) -> BootstrapAddresses:
-        """Say where the bootstrap machine is, from what the Cluster API providers left.
+        """Return the bootstrap machine's addresses from the Cluster API providers' output.
 
-        Raises BootstrapError: this installer or platform leaves nothing, or no address is known yet.
+        Raises BootstrapError: this installer or platform writes none, or no address is known yet.
         """
         path = self._machine_file()
         machine = read_yaml(path)
@@ -159,9 +159,9 @@ class InstallDir:
 
     @contextmanager
     def ssh_key(self) -> Iterator[Path]:
-        """Lend the key pair that the installer made for the bootstrap machine, as a file that is gone afterwards.
+        """Write the installer's SSH key for the bootstrap machine to a temporary file, deleted afterwards.
 
-        Raises BootstrapError: the state file has none.
+        Raises BootstrapError: the state file has no key.
         """
         key = self._bytes_of_state("*tls.BootstrapSSHKeyPair", "Priv")
         if key is None or not key.startswith(b"-----BEGIN "):
@@ -169,21 +169,20 @@ class InstallDir:
                 "UMB174",
                 f"{self.path} holds no SSH key for the bootstrap machine",
                 f"{STATE} has no usable *tls.BootstrapSSHKeyPair",
-                "name the key that belongs to install-config's sshKey: --ssh-key FILE",
+                "give the private key of install-config's sshKey: --ssh-key FILE",
             )
         with tempfile.TemporaryDirectory(prefix="umbilical-") as folder:
             yield write_file(Path(folder) / "bootstrap-key", key)
 
     def warnings(self, now: datetime) -> list[str]:
-        """Tell, in a line each, why `create cluster` may discard or refuse the bootstrap.ign that lies here: its steps'
-        order, and the day that its certificates last."""
+        """List why `create cluster` may discard or reject this bootstrap.ign: order of steps, expired certificates."""
         ignition = self.path / "bootstrap.ign"
         if not ignition.is_file():
             return list(_without_ignition(self))
         made = _time_made(self.path)
         return [*_order(self.path, made), *_age(made, now), *_expiry(ignition, now)]
 
-    def _remembered_config(self) -> Document | None:
+    def _remembered_config(self) -> JsonObject | None:
         asset = self._from_state("*installconfig.InstallConfig")
         if isinstance(asset.get("config"), dict):
             return dict(asset["config"])
@@ -192,7 +191,7 @@ class InstallDir:
             return None
         return parse_yaml(_decoded(file["Data"], self.path / STATE), self.path / STATE)
 
-    def _from_state(self, kind: str) -> Document:
+    def _from_state(self, kind: str) -> JsonObject:
         found = self.state.get(kind)
         return found if isinstance(found, dict) else {}
 
@@ -202,7 +201,7 @@ class InstallDir:
             return None
         return _decoded(value, self.path / STATE)
 
-    def _networking(self) -> Document:
+    def _networking(self) -> JsonObject:
         found = (self.install_config or {}).get("networking")
         return found if isinstance(found, dict) else {}
 
@@ -211,7 +210,7 @@ class InstallDir:
             return ipaddress.ip_network(str(value), strict=False)
         except ValueError:
             origin = self.path / "install-config.yaml"
-            raise broken(origin, f"{value!r} in networking.{field} is no network such as 10.0.0.0/16") from None
+            raise broken(origin, f"{value!r} in networking.{field} is not a network such as 10.0.0.0/16") from None
 
     def _machine_file(self) -> Path:
         folder = self.path / MACHINES
@@ -219,7 +218,7 @@ class InstallDir:
             return folder / f"{MACHINE_PREFIX}{self.infra_id}-bootstrap.yaml"
         found = sorted(folder.glob(f"{MACHINE_PREFIX}*-bootstrap.yaml"))
         if len(found) != 1:
-            raise _no_machine(f"{folder} holds {len(found)} bootstrap machines, and metadata.json tells no infraID")
+            raise _no_machine(f"{folder} holds {len(found)} bootstrap machines, and metadata.json has no infraID")
         return found[0]
 
 
@@ -231,23 +230,23 @@ def _decoded(text: str, origin: Path) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise broken(origin, "a value that should be base64 is not") from None
+        raise broken(origin, "a value is not base64") from None
 
 
 def _no_machine(why: str) -> BootstrapError:
-    what = "the bootstrap machine's address is not known"
-    return BootstrapError("UMB172", what, f"{why}; only Cluster API installers leave one", SSH_HOST)
+    what = "the bootstrap machine's address was not found"
+    return BootstrapError("UMB172", what, f"{why}; only Cluster API installers write one", SSH_HOST)
 
 
 def _without_ignition(directory: InstallDir) -> Iterator[str]:
     if directory.has_ignition_configs:
-        yield "bootstrap.ign is gone: `create cluster` consumed it, and changes no longer reach the bootstrap machine"
+        yield "`create cluster` has deleted bootstrap.ign: changes no longer reach the bootstrap machine"
     elif any((directory.path / name).exists() for name in PARENTS):
-        yield "`create ignition-configs` has not run: finish the edits of manifests first, then run it, then patch"
+        yield "`create ignition-configs` has not run: edit the manifests first, then run it, then patch"
 
 
 def _time_made(folder: Path) -> datetime:
-    """Tell when `create ignition-configs` ran: a patch renews bootstrap.ign, so the oldest of its files counts."""
+    """Return when `create ignition-configs` ran: its oldest file counts, since a patch rewrites bootstrap.ign."""
     present = [folder / name for name in MADE_TOGETHER if (folder / name).is_file()]
     return datetime.fromtimestamp(min(path.stat().st_mtime for path in present), UTC)
 
@@ -258,15 +257,15 @@ def _order(folder: Path, made: datetime) -> Iterator[str]:
         if not path.exists():
             continue
         if _newest(path) > made:
-            what = f"{name} is newer than bootstrap.ign: `create cluster` would make bootstrap.ign anew and discard"
-            yield f"{what} every change in it; run `create ignition-configs` again, then patch"
+            what = f"{name} is newer than bootstrap.ign: `create cluster` would write bootstrap.ign again and discard"
+            yield f"{what} the patch; run `create ignition-configs` again, then patch"
         else:
-            what = f"{name} lies beside bootstrap.ign: if it differs from what bootstrap.ign was made of,"
+            what = f"{name} exists next to bootstrap.ign: if it differs from the input of bootstrap.ign,"
             yield f"{what} `create cluster` discards the patch; move it away"
 
 
 def _newest(path: Path) -> datetime:
-    # One level is enough: the installer reads manifests from the top of their directory only.
+    # The installer reads only the top level of a manifests directory.
     files = [item for item in path.iterdir() if item.is_file()] if path.is_dir() else []
     return datetime.fromtimestamp(max(item.stat().st_mtime for item in (*files, path)), UTC)
 
@@ -274,8 +273,8 @@ def _newest(path: Path) -> datetime:
 def _age(made: datetime, now: datetime) -> Iterator[str]:
     if now - made > USABLE:
         hours = int((now - made).total_seconds() // 3600)
-        what = f"the Ignition configs were made {hours} hours ago and are good for {USABLE // timedelta(hours=1)}"
-        yield f"{what}: make them anew with `create ignition-configs`"
+        what = f"the Ignition configs are {hours} hours old and valid for {USABLE // timedelta(hours=1)}"
+        yield f"{what}: run `create ignition-configs` again"
 
 
 def _expiry(ignition: Path, now: datetime) -> Iterator[str]:
@@ -287,9 +286,9 @@ def _expiry(ignition: Path, now: datetime) -> Iterator[str]:
     others = sum(1 for when, _ in ends if when <= now) - 1
     if end <= now:
         more = f" (and {others} more)" if others else ""
-        yield f"{shown}{more} expired at {_clock(end)}: `create cluster` refuses the file; make it anew"
+        yield f"{shown}{more} expired at {_clock(end)}: `create cluster` fails; run `create ignition-configs` again"
     elif end - now < SHORT:
-        yield f"{shown} expires at {_clock(end)}: start `create cluster` now, or make the file anew"
+        yield f"{shown} expires at {_clock(end)}: start `create cluster` now, or run `create ignition-configs` again"
 
 
 def _clock(when: datetime) -> str:
@@ -297,7 +296,7 @@ def _clock(when: datetime) -> str:
 
 
 def _certificate_ends(ignition: Path) -> Iterator[tuple[datetime, str]]:
-    """Yield when each `*.crt` in it ends. What cannot be read is not ours to judge here: `verify` does."""
+    """Yield the expiry of each `*.crt` in it. Unreadable content is skipped here and reported by `verify`."""
     from umbilical.ignition.config import read_config
 
     try:

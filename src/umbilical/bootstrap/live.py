@@ -1,4 +1,4 @@
-"""Checks of a tunnel that runs: the bootstrap machine is asked over SSH, the agents through the Kubernetes API."""
+"""Checks of a running tunnel: commands on the bootstrap machine over SSH, agents through the Kubernetes API."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,21 +16,21 @@ from umbilical.fault import ClusterError, HostError
 from umbilical.host.commands import CommandRunner
 from umbilical.manifests.objects import IpAddress
 
-# Less than this is left: the installation may not be over before the tunnel is.
+# With less time left the certificate may expire before the installation ends.
 SHORT: Final = timedelta(minutes=30)
-NO_NODE: Final = "no bootstrap machine was named: --ssh-host, or --dir of a Cluster API installation"
+NO_NODE: Final = "no bootstrap machine was given: add --ssh-host, or --dir of a Cluster API installation"
 NO_API: Final = "no --kubeconfig was given"
 
 
 @dataclass(frozen=True)
 class LiveOptions:
-    """Whom to ask, and what to expect. What is not given is skipped, with the reason."""
+    """How to reach machine and API, and the expected values. Checks of a missing part are skipped, with the reason."""
 
     runner: CommandRunner | None = None
     kubeconfig: Path | None = None
     namespace: str = "openshift-bootstrap-konnectivity"
     node_ips: tuple[IpAddress, ...] = ()
-    """The machine's internal addresses; without them, what the machine itself found out."""
+    """The machine's internal addresses; if empty, the address that the node itself found."""
     ports: NodePorts = field(default_factory=NodePorts)
     agent_health_port: int = 2041
     paths: NodePaths = field(default_factory=NodePaths)
@@ -41,7 +41,7 @@ class LiveOptions:
 class LiveFacts:
     options: LiveOptions
     node: NodeAnswers | str
-    """Or why there are none."""
+    """Or the reason why there are none."""
     cluster: ClusterAnswers | str
 
     @property
@@ -59,20 +59,20 @@ class LiveFacts:
 
 
 def live_findings(options: LiveOptions) -> list[Finding]:
-    """Ask whom can be asked and judge the answers. Nothing is changed anywhere."""
-    return run_checks(CHECKS, LiveFacts(options, _ask_node(options), _ask_cluster(options)))
+    """Query the machine and the API, and run the checks. Changes nothing."""
+    return run_checks(CHECKS, LiveFacts(options, _query_node(options), _query_cluster(options)))
 
 
-def _ask_node(options: LiveOptions) -> NodeAnswers | str:
+def _query_node(options: LiveOptions) -> NodeAnswers | str:
     if options.runner is None:
         return NO_NODE
     try:
-        return live_facts.ask_node(options.runner, options.paths, options.ports)
+        return live_facts.query_node(options.runner, options.paths, options.ports)
     except HostError as fault:
         return fault.brief
 
 
-def _ask_cluster(options: LiveOptions) -> ClusterAnswers | str:
+def _query_cluster(options: LiveOptions) -> ClusterAnswers | str:
     if options.kubeconfig is None:
         return NO_API
     try:
@@ -85,27 +85,27 @@ async def _cluster_answers(options: LiveOptions, kubeconfig: Path) -> ClusterAns
     from umbilical.cluster.client import make_client
 
     async with make_client(kubeconfig) as client:
-        return await live_facts.ask_cluster(client, options.namespace, options.agent_health_port)
+        return await live_facts.query_cluster(client, options.namespace, options.agent_health_port)
 
 
-def _on_node(look: Callable[[NodeAnswers, LiveFacts], Verdict]) -> Callable[[LiveFacts], Verdict]:
-    def judged(facts: LiveFacts) -> Verdict:
+def _on_node(check: Callable[[NodeAnswers, LiveFacts], Verdict]) -> Callable[[LiveFacts], Verdict]:
+    def checked(facts: LiveFacts) -> Verdict:
         if isinstance(facts.node, str):
             return skipped(NO_NODE if facts.options.runner is None else "the bootstrap machine does not answer")
-        return look(facts.node, facts)
+        return check(facts.node, facts)
 
-    return judged
+    return checked
 
 
-def _in_cluster(look: Callable[[ClusterAnswers, LiveFacts], Verdict]) -> Callable[[LiveFacts], Verdict]:
-    def judged(facts: LiveFacts) -> Verdict:
+def _in_cluster(check: Callable[[ClusterAnswers, LiveFacts], Verdict]) -> Callable[[LiveFacts], Verdict]:
+    def checked(facts: LiveFacts) -> Verdict:
         if isinstance(facts.cluster, str):
             return skipped(NO_API if facts.options.kubeconfig is None else "the Kubernetes API does not answer")
         if facts.cluster.refusals:
             return skipped(facts.cluster.refusals[0])
-        return look(facts.cluster, facts)
+        return check(facts.cluster, facts)
 
-    return judged
+    return checked
 
 
 def _machine_answers(facts: LiveFacts) -> Verdict:
@@ -125,18 +125,18 @@ def _socket(node: NodeAnswers, facts: LiveFacts) -> Verdict:
 
 def _agent_port(node: NodeAnswers, facts: LiveFacts) -> Verdict:
     port = facts.options.ports.agent
-    if not live_facts.could_be_asked(node.listeners):
+    if not live_facts.could_run(node.listeners):
         return skipped(live_facts.trouble(node.listeners))
     addresses = live_facts.listening_addresses(node.listeners, port)
     if not addresses:
         return failed(f"nothing listens on TCP {port}")
     if all(live_facts.is_loopback(address) for address in addresses):
-        return failed(f"TCP {port} listens on {', '.join(addresses)} only: no other machine can reach it")
+        return failed(f"TCP {port} listens only on {', '.join(addresses)}: no other machine can reach it")
     return passed(f"TCP {port} on {', '.join(addresses)}")
 
 
 def _health(node: NodeAnswers, facts: LiveFacts) -> Verdict:
-    if not live_facts.could_be_asked(node.health):
+    if not live_facts.could_run(node.health):
         return skipped(live_facts.trouble(node.health))
     if not node.health.succeeded:
         return failed(live_facts.trouble(node.health))
@@ -144,13 +144,13 @@ def _health(node: NodeAnswers, facts: LiveFacts) -> Verdict:
 
 
 def _backends(node: NodeAnswers, facts: LiveFacts) -> Verdict:
-    if not live_facts.could_be_asked(node.metrics):
+    if not live_facts.could_run(node.metrics):
         return skipped(live_facts.trouble(node.metrics))
     if not node.metrics.succeeded:
         return failed(live_facts.trouble(node.metrics))
     count = live_facts.ready_backends(node.metrics)
     if count is None:
-        return failed(f"port {facts.options.ports.admin} serves no metric of ready backends: another program's?")
+        return failed(f"port {facts.options.ports.admin} serves no metric of ready backends: is it another program?")
     return passed(f"{count:g} connected") if count > 0 else failed("no agent is connected")
 
 
@@ -168,13 +168,13 @@ def _certificate_name(node: NodeAnswers, facts: LiveFacts) -> Verdict:
     if found is None:
         return failed(live_facts.trouble(node.certificate))
     names = ", ".join(str(address) for address in found.addresses) or "no address"
-    # What agents dial is what they compare; before there are agents, it is what they will be told.
+    # Agents compare the certificate with the address they dial; before they exist, with the node's address.
     wanted = [facts.agents_dial] if facts.agents_dial else [str(address) for address in facts.node_ips]
     if not wanted:
-        return skipped(f"it names {names}; the machine's own address is not known: give --dir or --kubeconfig")
+        return skipped(f"it names {names}; the machine's own address is not known: add --dir or --kubeconfig")
     if {str(address) for address in found.addresses} & set(wanted):
         return passed(names)
-    return failed(f"it names {names}, and agents dial {', '.join(wanted)}")
+    return failed(f"it names {names}, but agents dial {', '.join(wanted)}")
 
 
 def _certificate_time(node: NodeAnswers, facts: LiveFacts) -> Verdict:
@@ -185,11 +185,11 @@ def _certificate_time(node: NodeAnswers, facts: LiveFacts) -> Verdict:
     shown = f"{found.ends:%Y-%m-%d %H:%M} UTC"
     if left <= timedelta(0):
         return failed(f"expired at {shown}")
-    return warned(f"ends at {shown}, soon") if left < SHORT else passed(f"until {shown}")
+    return warned(f"expires soon, at {shown}") if left < SHORT else passed(f"until {shown}")
 
 
 def _container(node: NodeAnswers, facts: LiveFacts) -> Verdict:
-    if not live_facts.could_be_asked(node.containers):
+    if not live_facts.could_run(node.containers):
         return skipped(live_facts.trouble(node.containers))
     count = live_facts.running_containers(node.containers)
     if count is None:
@@ -204,7 +204,7 @@ def _stages(node: NodeAnswers, facts: LiveFacts) -> Verdict:
     bad = [f"{stage}: {result}" for stage, result in results.items() if result.startswith("failure")]
     if bad:
         return failed("; ".join(bad))
-    return passed(", ".join(results)) if results else warned("none of the tunnel's stages has run so far")
+    return passed(", ".join(results)) if results else warned("no bootkube step of the tunnel has run so far")
 
 
 def _api_answers(facts: LiveFacts) -> Verdict:
@@ -223,7 +223,7 @@ def _agents_run(cluster: ClusterAnswers, facts: LiveFacts) -> Verdict:
     trouble = live_facts.pods_in_trouble(cluster.pods)
     shown = f"{ready} of {desired} ready" + (f": {', '.join(trouble[:5])}" if trouble else "")
     if desired and not cluster.pods:
-        return failed(f"{shown}; not one pod was created: an SCC or Pod Security refuses them")
+        return failed(f"{shown}; no pod was created: an SCC or Pod Security rejects them")
     return passed(shown) if ready == desired > 0 else failed(shown)
 
 
@@ -231,16 +231,16 @@ def _agents_dial(cluster: ClusterAnswers, facts: LiveFacts) -> Verdict:
     if facts.agents_dial is None:
         return skipped("no agents were found")
     if not facts.node_ips:
-        return skipped(f"agents dial {facts.agents_dial}; the machine's own address is not known: give --dir")
+        return skipped(f"agents dial {facts.agents_dial}; the machine's own address is not known: add --dir")
     known = ", ".join(str(address) for address in facts.node_ips)
     if facts.agents_dial in {str(address) for address in facts.node_ips}:
         return passed(facts.agents_dial)
-    return failed(f"agents dial {facts.agents_dial}, and the machine is {known}")
+    return failed(f"agents dial {facts.agents_dial}, but the machine's address is {known}")
 
 
 def _agents_ready(cluster: ClusterAnswers, facts: LiveFacts) -> Verdict:
     if not cluster.readiness:
-        return skipped("no agent's pod runs")
+        return skipped("no agent pod is running")
     bad = [f"{pod}: {answer}" for pod, answer in cluster.readiness.items() if answer != "ok"]
     return failed("; ".join(bad)) if bad else passed(f"{', '.join(cluster.readiness)} through kube-apiserver")
 
@@ -251,38 +251,38 @@ CHECKS: Final[tuple[Check[LiveFacts], ...]] = (
     Check(
         "L1",
         "the bootstrap machine answers over SSH",
-        "Nothing on it can be checked.",
-        "Try it by hand: ssh -v core@ADDRESS.",
+        "Without SSH nothing on the machine can be checked.",
+        "Test it by hand: ssh -v core@ADDRESS.",
         _machine_answers,
     ),
     Check(
         "L2",
-        "the server's socket is there",
+        "the server's socket exists",
         "kube-apiserver cannot open the tunnel: every webhook in a pod fails.",
         f"Read the server's log: {_LOG}.",
         _on_node(_socket),
     ),
     Check(
         "L3",
-        "the server listens for agents, where other machines can reach it",
+        "the server listens for agents on an address that other machines can reach",
         "No agent can connect.",
-        "See what listens: ss -ltnp; read the server's log.",
+        "List the listeners: ss -ltnp; read the server's log.",
         _on_node(_agent_port),
     ),
-    Check("L4", "the server is alive", "It hangs, or never came up.", f"Read its log: {_LOG}.", _on_node(_health)),
+    Check("L4", "the server is healthy", "It hangs or did not start.", f"Read its log: {_LOG}.", _on_node(_health)),
     Check(
         "L5",
         "an agent is connected",
-        "kube-apiserver gets 'No agent available'. The server's /readyz does not tell this: it looks at the agents of "
-        "its first strategy alone, and none of these belongs to destHost.",
-        "Nodes must reach this port: umbilical firewall check; then read an agent's log.",
+        "kube-apiserver gets 'No agent available'. The server's /readyz does not show this: it counts only agents of "
+        "the first strategy, and these agents do not match destHost.",
+        "From a node: umbilical firewall check ADDRESS; then read an agent's log.",
         _on_node(_backends),
     ),
     Check(
         "L6",
         "kube-apiserver is configured to use the tunnel",
-        "It dials pods by itself, and has no route to them.",
-        "The operator's render got no --config-override-files: umbilical bootstrap verify the Ignition file.",
+        "kube-apiserver dials pods directly, without a route to them.",
+        "The operator's render command lacks --config-override-files: umbilical bootstrap verify FILE.",
         _on_node(_egress_flag),
     ),
     Check(
@@ -294,50 +294,50 @@ CHECKS: Final[tuple[Check[LiveFacts], ...]] = (
     ),
     Check(
         "L8",
-        "the server's certificate is in its time",
+        "the server's certificate has not expired",
         "Every agent refuses the server (x509).",
-        "Its day is over: begin the installation anew.",
+        "Certificates are valid for one day: start the installation again.",
         _on_node(_certificate_time),
     ),
     Check(
         "L9",
         "the server's container runs",
-        "There is no server.",
+        "Without the server there is no tunnel.",
         "crictl ps -a --name konnectivity-server; journalctl -u kubelet.",
         _on_node(_container),
     ),
     Check(
         "L10",
-        "no stage of the tunnel has failed",
-        "bootkube.sh starts over every five seconds and gets no further.",
-        "journalctl -u bootkube; umbilical bootstrap analyze of a log bundle.",
+        "no bootkube step of the tunnel has failed",
+        "bootkube.sh restarts every five seconds and fails at the same step.",
+        "journalctl -u bootkube; or umbilical bootstrap analyze LOG_BUNDLE.",
         _on_node(_stages),
     ),
     Check(
         "L11",
         "the Kubernetes API answers",
-        "The agents cannot be looked at.",
+        "Without the API the agents cannot be checked.",
         "kubectl --kubeconfig FILE get --raw /readyz.",
         _api_answers,
     ),
     Check(
         "L12",
         "an agent is ready on every node",
-        "Pods on the other nodes may be out of reach, and with no agent at all every pod is.",
+        "Pods on nodes without an agent may not be reachable; without any agent no pod is.",
         "kubectl -n NAMESPACE describe daemonset konnectivity-agent.",
         _in_cluster(_agents_run),
     ),
     Check(
         "L13",
         "agents dial the bootstrap machine's own address",
-        "They knock at another door. The object is never updated: a later run of bootkube.sh does not change it.",
-        "Delete the DaemonSet and have it made again, or patch again with --node-ip.",
+        "Agents dial another machine. A later run of bootkube.sh does not update the DaemonSet.",
+        "Delete the DaemonSet and create it again, or patch again with --node-ip.",
         _in_cluster(_agents_dial),
     ),
     Check(
         "L14",
-        "agents say that they are connected",
-        "The agent runs and has no server; or the way from kube-apiserver to it does not carry.",
+        "agents report that they are connected",
+        "The agent runs without a server, or kube-apiserver cannot reach it.",
         "kubectl -n NAMESPACE logs daemonset/konnectivity-agent.",
         _in_cluster(_agents_ready),
     ),

@@ -1,5 +1,5 @@
-"""What a running tunnel says: the bootstrap machine about its end, by commands; the Kubernetes API about the agents'
-DaemonSet, its pods, and each agent's own readiness. `live` judges it."""
+"""Queries a running tunnel: commands on the bootstrap machine; the agents' DaemonSet, pods and readiness through the
+Kubernetes API. `live` checks the answers."""
 
 import ipaddress
 import json
@@ -18,12 +18,12 @@ from umbilical.fault import ApiRefused, ClusterError, HostError
 from umbilical.host.commands import CommandResult, CommandRunner
 from umbilical.manifests.objects import IpAddress
 
-QUESTION_SECONDS: Final = 15.0
+COMMAND_SECONDS: Final = 15.0
 CURL_SECONDS: Final = 5
-# Not a status of any program we ask: it could not be asked at all.
-NOT_ASKED: Final = -1
+# No program exits with this status: the command could not run at all.
+NOT_RUN: Final = -1
 COMMAND_NOT_FOUND: Final = 127
-# The second is upstream's older name of the first; a payload of 4.14 knows no other.
+# The second is upstream's older name, the only one in a payload of 4.14.
 BACKEND_METRICS: Final = re.compile(
     r"^konnectivity_network_proxy_server_ready_backend(?:s|_connections)(?:\{[^}]*\})? (\S+)$", re.MULTILINE
 )
@@ -31,7 +31,7 @@ BACKEND_METRICS: Final = re.compile(
 
 @dataclass(frozen=True)
 class NodePaths:
-    """Where things lie on the machine; ours come before the landed ones."""
+    """Paths on the machine; ours come before the installer's own."""
 
     socket: str = posixpath.join(BOOTSTRAP_CONFIGS_ON_HOST, SOCKET_NAME)
     kube_apiserver_config: str = posixpath.join(BOOTSTRAP_CONFIGS_ON_HOST, "kube-apiserver-config.yaml")
@@ -41,7 +41,7 @@ class NodePaths:
     service_record: str = "/var/log/openshift/bootkube.json"
 
     def under(self, root: str) -> "NodePaths":
-        """The same below another root: a copy of a machine, or a test's scratch directory."""
+        """The same paths below another root: a copy of a machine, or a test's directory."""
         return NodePaths(**{field.name: root.rstrip("/") + getattr(self, field.name) for field in fields(self)})
 
 
@@ -54,7 +54,7 @@ class NodePorts:
 
 @dataclass(frozen=True)
 class NodeAnswers:
-    """One answer per question, as it came."""
+    """The unparsed output of each command."""
 
     socket: CommandResult
     listeners: CommandResult
@@ -73,16 +73,16 @@ class ServerCertificate:
     ends: datetime
 
 
-def ask_node(runner: CommandRunner, paths: NodePaths, ports: NodePorts) -> NodeAnswers:
-    """Ask everything, one question after the other. Raises HostError: the machine does not answer at all."""
-    # The first one shows whether there is a way to the machine; a single program that is missing does not end it.
-    runner.run(["true"], QUESTION_SECONDS)
-    answers = {name: _ask(runner, command) for name, command in _questions(paths, ports).items()}
+def query_node(runner: CommandRunner, paths: NodePaths, ports: NodePorts) -> NodeAnswers:
+    """Run all commands, one after the other. Raises HostError: the machine does not answer at all."""
+    # The first command tests SSH itself; later a missing program affects only its own answer.
+    runner.run(["true"], COMMAND_SECONDS)
+    answers = {name: _run(runner, command) for name, command in _commands(paths, ports).items()}
     return NodeAnswers(**answers)
 
 
 def listening_addresses(answer: CommandResult, port: int) -> list[str]:
-    """Return the addresses on which something listens at this port, from `ss -Hltn`."""
+    """Return the addresses that listen on this port, from `ss -Hltn`."""
     places = [line.split()[3] for line in answer.stdout.splitlines() if len(line.split()) > 3]
     return [address for address, _, number in (place.rpartition(":") for place in places) if number == str(port)]
 
@@ -91,17 +91,17 @@ def is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address.partition("%")[0].strip("[]")).is_loopback
     except ValueError:
-        return False  # `*`: all of them
+        return False  # `*`: all addresses
 
 
 def ready_backends(answer: CommandResult) -> float | None:
-    """Return how many agents the server could use; None when its metrics do not tell."""
+    """Return how many agents the server could use; None without such a metric."""
     values = [_number(text) for text in BACKEND_METRICS.findall(answer.stdout)]
     return max(values, default=None)
 
 
 def egress_file(answer: CommandResult) -> str | None:
-    """Find kube-apiserver's egress argument in its configuration; None when it has none."""
+    """Return kube-apiserver's egress argument from its configuration; None without one."""
     import yaml
 
     try:
@@ -126,7 +126,7 @@ def server_certificate(answer: CommandResult) -> ServerCertificate | None:
 
 
 def running_containers(answer: CommandResult) -> int | None:
-    """Count what crictl lists; None when it is no list."""
+    """Count the containers in crictl's list; None if the output is not a list."""
     try:
         listed = json.loads(answer.stdout)
     except (ValueError, RecursionError):
@@ -136,7 +136,7 @@ def running_containers(answer: CommandResult) -> int | None:
 
 
 def stage_results(answer: CommandResult, stages: Sequence[str]) -> dict[str, str] | None:
-    """Return how each of these stages ended last: `success`, `failure: …` or `open`; None for no service record."""
+    """Return the last result of each step: `success`, `failure: …` or `open`; None without a service record."""
     try:
         entries = json.loads(answer.stdout)
     except (ValueError, RecursionError):
@@ -158,17 +158,17 @@ def found_node_ip(answer: CommandResult) -> IpAddress | None:
 
 
 def trouble(answer: CommandResult) -> str:
-    """Say in a few words why there is no answer."""
+    """Return the last line of the error output."""
     lines = (answer.stderr or answer.stdout).strip().splitlines()
     return lines[-1] if lines else f"exit status {answer.exit_code}"
 
 
-def could_be_asked(answer: CommandResult) -> bool:
-    return answer.exit_code not in (NOT_ASKED, COMMAND_NOT_FOUND)
+def could_run(answer: CommandResult) -> bool:
+    return answer.exit_code not in (NOT_RUN, COMMAND_NOT_FOUND)
 
 
-def _questions(paths: NodePaths, ports: NodePorts) -> Mapping[str, list[str]]:
-    # openssl prints the certificate alone, whatever else the file holds.
+def _commands(paths: NodePaths, ports: NodePorts) -> Mapping[str, list[str]]:
+    # openssl prints only the certificate, even if the file holds a key.
     first_certificate = (
         'for file; do [ -e "$file" ] && exec openssl x509 -in "$file"; done; echo "none of $*" >&2; exit 1'
     )
@@ -186,16 +186,16 @@ def _questions(paths: NodePaths, ports: NodePorts) -> Mapping[str, list[str]]:
 
 
 def _curl(port: int, path: str) -> list[str]:
-    # A proxy for the cluster's own way out must not be asked for loopback.
+    # A proxy of the environment must not get requests for loopback.
     options = ["-sS", "--fail", "--noproxy", "*", "--max-time", str(CURL_SECONDS)]
     return ["curl", *options, f"http://127.0.0.1:{port}{path}"]
 
 
-def _ask(runner: CommandRunner, command: Sequence[str]) -> CommandResult:
+def _run(runner: CommandRunner, command: Sequence[str]) -> CommandResult:
     try:
-        return runner.run(command, QUESTION_SECONDS)
+        return runner.run(command, COMMAND_SECONDS)
     except HostError as fault:
-        return CommandResult(NOT_ASKED, "", fault.brief)
+        return CommandResult(NOT_RUN, "", fault.brief)
 
 
 def _number(text: str) -> float:
@@ -214,8 +214,8 @@ def _stage_result(entry: Mapping[str, Any]) -> str:
     return f"failure: {lines[-1] if lines else 'no message'}"
 
 
-# One agent that answers shows the whole way; a big cluster's hundred would only take time.
-MAX_PODS_ASKED: Final = 3
+# A few agents suffice; in a big cluster querying all would only take time.
+MAX_PODS_QUERIED: Final = 3
 
 
 @dataclass(frozen=True)
@@ -223,13 +223,13 @@ class ClusterAnswers:
     daemon_set: Json | None
     pods: list[Json] = field(default_factory=list)
     readiness: dict[str, str] = field(default_factory=dict)
-    """By pod: what its agent answered at /readyz, through kube-apiserver, or why it did not."""
+    """By pod: the agent's answer at /readyz through kube-apiserver, or the error."""
     refusals: list[str] = field(default_factory=list)
-    """What we may not look at."""
+    """Messages of requests that the API refused."""
 
 
-async def ask_cluster(client: ApiClient, namespace: str, health_port: int) -> ClusterAnswers:
-    """Look at the agents. Raises ApiUnreachable: the API does not answer at all."""
+async def query_cluster(client: ApiClient, namespace: str, health_port: int) -> ClusterAnswers:
+    """Read the agents' objects. Raises ApiUnreachable: the API does not answer at all."""
     refusals: list[str] = []
     daemon_set = None
     pods: list[Json] = []
@@ -238,7 +238,7 @@ async def ask_cluster(client: ApiClient, namespace: str, health_port: int) -> Cl
         pods = await objects.list_objects(client, objects.POD, namespace, f"app={AGENT_NAME}")
     except ApiRefused as refusal:
         refusals.append(refusal.brief)
-    readiness = {pod_name(pod): await _readiness(client, pod, health_port) for pod in _running(pods)[:MAX_PODS_ASKED]}
+    readiness = {pod_name(pod): await _readiness(client, pod, health_port) for pod in _running(pods)[:MAX_PODS_QUERIED]}
     return ClusterAnswers(daemon_set, pods, readiness, refusals)
 
 
@@ -247,12 +247,12 @@ def pod_name(pod: Json) -> str:
 
 
 def pods_in_trouble(pods: list[Json]) -> list[str]:
-    """Name pods whose agent does not run, with Kubernetes' own word for it."""
+    """List pods that do not run, with their Kubernetes state."""
     return [f"{pod_name(pod)} {_state(pod)}" for pod in pods if pod not in _running(pods)]
 
 
 def server_host(daemon_set: Json) -> str | None:
-    """Return what the agents dial: the value of their --proxy-server-host."""
+    """Return the address that agents dial: the value of their --proxy-server-host."""
     for container in objects.items(objects.field(daemon_set, "spec", "template", "spec", "containers")):
         words = [str(word) for key in ("command", "args") for word in container.get(key) or ()]
         for position, word in enumerate(words):
@@ -280,7 +280,7 @@ def _state(pod: Json) -> str:
 
 async def _readiness(client: ApiClient, pod: Json, port: int) -> str:
     namespace = objects.metadata(pod).get("namespace")
-    # kube-apiserver dials the pod itself, by the same egress as webhooks: an answer shows that the tunnel carries.
+    # kube-apiserver dials the pod through the same egress as webhooks: an answer shows that the tunnel works.
     path = f"{objects.POD.path(namespace, pod_name(pod))}:{port}/proxy/readyz"
     try:
         return (await client.get_text(path)).strip()

@@ -1,6 +1,6 @@
-"""What the injected files and functions are called: as the installer landed them, and as we inject them.
+"""Names of the tunnel's files and functions: those of the installer's own tunnel, and those that we inject.
 
-Ours never collide: an installer that has the feature switched off brings files of the landed names already.
+The two sets never overlap: an installer with its tunnel switched off still writes files with its own names.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Final
 
 
 @dataclass(frozen=True)
-class Names:
+class TunnelNames:
     """Paths on the bootstrap node, by role, and the functions of the shell library."""
 
     egress: str
@@ -23,15 +23,15 @@ class Names:
     manifests_function: str
     cleanup_function: str
     pki_directory: str
-    """Where the certificates are made at run time."""
+    """Where the node creates the certificates."""
 
     @property
     def override_in_render_container(self) -> str:
-        """/opt/openshift is /assets where the operator renders."""
+        """The path in the operator's render container, where /opt/openshift is /assets."""
         return self.override.replace("/opt/openshift/", "/assets/", 1)
 
 
-NATIVE: Final = Names(
+NATIVE: Final = TunnelNames(
     egress="/opt/openshift/egress-selector-config.yaml",
     override="/opt/openshift/konnectivity-config-override.yaml",
     server_pod="/opt/openshift/konnectivity-server-pod.yaml",
@@ -45,7 +45,7 @@ NATIVE: Final = Names(
     cleanup_function="konnectivity_cleanup",
     pki_directory="/opt/openshift/tls/konnectivity",
 )
-OWN: Final = Names(
+OWN: Final = TunnelNames(
     egress="/opt/openshift/umbilical/egress-selector-config.yaml",
     override="/opt/openshift/umbilical/konnectivity-config-override.yaml",
     server_pod="/opt/openshift/umbilical/konnectivity-server-pod.yaml",
@@ -60,7 +60,7 @@ OWN: Final = Names(
     # Not under tls/: cluster-bootstrap copies that whole directory into kube-apiserver's pod, keys included.
     pki_directory="/opt/openshift/umbilical/pki",
 )
-# Undo finds our part by it, and `verify` tells patched from native by it.
+# `undo` and `verify` recognise a patched config by this file.
 RECEIPT: Final = "/opt/openshift/umbilical/receipt.json"
 
 BOOTKUBE: Final = "/usr/local/bin/bootkube.sh"
@@ -68,14 +68,14 @@ RELEASE_IMAGE: Final = "/usr/local/bin/release-image.sh"
 SERVICE_RECORD: Final = "/usr/local/bin/bootstrap-service-record.sh"
 STATIC_POD: Final = "/etc/kubernetes/manifests/konnectivity-server-pod.yaml"
 EGRESS_FILE: Final = "egress-selector-config.yaml"
-"""Its name beside kube-apiserver's own configuration."""
+"""File name next to kube-apiserver's own configuration."""
 STAGES: Final = (
     "konnectivity-certs",
     "konnectivity-server-bootstrap",
     "konnectivity-agent-manifest",
     "konnectivity-cleanup",
 )
-"""Of the service record; the landed names, so that `openshift-install analyze` has words for them."""
+"""bootkube steps in the service record, with the installer's names: `openshift-install analyze` knows these."""
 BOOTSTRAP_ONLY: Final = ("openshift.io/bootstrap-only", "true")
 AGENT_NAME: Final = "konnectivity-agent"
 AGENT_SECRET: Final = "konnectivity-agent-certs"

@@ -1,5 +1,5 @@
-"""The way to a bootstrap machine, by what the user names and what an install directory knows for the rest; and how the
-tunnel's files are taken off it: the static pod, the socket and the keys."""
+"""SSH access to a bootstrap machine, from options and an install directory; and removal of the tunnel's files there:
+the static pod, the socket and the keys."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,7 +18,7 @@ from umbilical.host.commands import SSH_PORT, CommandRunner, SshRunner
 
 @dataclass(frozen=True)
 class NodeAccess:
-    """What was given; anything may be left out."""
+    """SSH options; each may be missing."""
 
     host: str | None = None
     user: str = "core"
@@ -28,7 +28,7 @@ class NodeAccess:
 
 @contextmanager
 def node_runner(access: NodeAccess, directory: InstallDir | None = None) -> Iterator[SshRunner | None]:
-    """Lend a runner as root; None when nothing names a machine. Raises BootstrapError: its place is not known."""
+    """Provide a runner as root; None if no machine is named. Raises BootstrapError: its address is not known."""
     host = access.host
     if host is None and directory is not None:
         host = directory.bootstrap_addresses().ssh
@@ -42,7 +42,7 @@ def node_runner(access: NodeAccess, directory: InstallDir | None = None) -> Iter
 
 
 def _key_of(directory: InstallDir | None, stack: ExitStack) -> Path | None:
-    """Take the installer's own key; where it kept none, ssh tries the user's, one of which install-config named."""
+    """Return the installer's own key; None lets ssh try the user's keys, one of which install-config names."""
     if directory is None:
         return None
     try:
@@ -54,7 +54,7 @@ def _key_of(directory: InstallDir | None, stack: ExitStack) -> Path | None:
 
 
 CLEANUP_SECONDS: Final = 60.0
-# In this order: the kubelet ends the server as soon as its file is gone, so that nobody makes the socket anew.
+# In this order: without its manifest the kubelet stops the server, which then cannot create the socket again.
 PATHS: Final = (
     STATIC_POD,
     for_shape(Shape.OPENSHIFT).socket_on_host,
@@ -63,18 +63,18 @@ PATHS: Final = (
     NATIVE.pki_directory,
     f"{KUBERNETES_DIRECTORY}/pki",
     f"{KUBERNETES_DIRECTORY}/agent/konnectivity-agent-certs-secret.yaml",
-    # cluster-bootstrap copies the landed keys there, and removes them itself when it comes to its end.
+    # cluster-bootstrap copies the installer's own keys there, and removes them when it finishes.
     "/etc/kubernetes/bootstrap-secrets/konnectivity",
-    # The agents' Secret, filled in; and what a crash may have left of writing it.
+    # The agents' Secret with its key, and a temporary file of it that a crash may leave.
     "/opt/openshift/manifests/konnectivity-agent-certs.yaml",
     "/opt/openshift/umbilical/.manifest",
 )
-# One run for all of them; a line per path that is there: what became of it, the path, and why not.
+# Prints one line per existing path: result, path, error.
 SCRIPT: Final = b"""\
 root=$1 act=$2
 shift 2
 if [ "${root}" = / ] && [ "$(id -u)" -ne 0 ]; then
-    echo 'only root may look where the keys are' >&2
+    echo 'root is needed to see the keys' >&2
     exit 1
 fi
 for path; do
@@ -107,18 +107,18 @@ class CleanedFile:
 
 
 def clean_node(runner: CommandRunner, root: str = "/", *, dry_run: bool = False) -> list[CleanedFile]:
-    """Remove what is there and return it; what is not there is not mentioned.
+    """Remove the existing files and return them.
 
     Raises:
         HostError: the machine does not answer.
-        BootstrapError: it does not let us look.
+        BootstrapError: the script failed there, for instance without root.
     """
     act = "look" if dry_run else "remove"
     done = runner.run(["bash", "-s", "--", root, act, *PATHS], CLEANUP_SECONDS, SCRIPT)
     if not done.succeeded:
         why = (done.stderr.strip().splitlines() or [f"exit status {done.exit_code}"])[-1]
-        remedy = "remove them by hand: " + " ".join(PATHS)
-        raise BootstrapError("UMB610", "the files on the bootstrap machine are not removed", why, remedy)
+        remedy = "remove them by hand: rm -rf " + " ".join(PATHS)
+        raise BootstrapError("UMB610", "the files on the bootstrap machine were not removed", why, remedy)
     return list(_read(done.stdout))
 
 

@@ -1,5 +1,5 @@
-"""Takes the tunnel's objects out of a cluster: asks for their deletion, follows it for a while, tells what holds them,
-and which kube-apiservers still send their traffic by an egress selector, as far as the API shows it.
+"""Deletes the tunnel's objects in a cluster, waits for the deletion, and reports what keeps them and which
+kube-apiservers still use an egress selector, as far as the API shows it.
 """
 
 import json
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final
 
-from umbilical.bootstrap.teardown_targets import LABEL, Choice, Target, find_targets, leftovers
+from umbilical.bootstrap.teardown_targets import LABEL, TeardownScope, TeardownTarget, find_targets, leftovers
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, ClientClock, Json
 from umbilical.cluster.objects import CONFIG_MAP, OPENSHIFT_KUBE_APISERVER, POD
@@ -18,7 +18,7 @@ from umbilical.fault import ApiRefused, ApiUnreachable, BootstrapError, ClusterE
 
 ARGUMENT: Final = "egress-selector-config-file"
 OPENSHIFT_NAMESPACE: Final = "openshift-kube-apiserver"
-# By the labels that kubeadm and its kin, and OpenShift's operator, put on them.
+# Labels of kubeadm and similar tools, and of OpenShift's operator.
 PODS: Final = (("kube-system", "component=kube-apiserver"), (OPENSHIFT_NAMESPACE, "app=openshift-kube-apiserver"))
 
 
@@ -26,15 +26,15 @@ PODS: Final = (("kube-system", "component=kube-apiserver"), (OPENSHIFT_NAMESPACE
 class EgressLeft:
     places: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
-    """What may not be looked at."""
+    """Messages of requests that the API refused."""
 
 
 async def egress_left(client: ApiClient) -> EgressLeft:
-    """Name each place that still holds the argument. Raises ApiUnreachable: the API does not answer."""
+    """List the objects that still hold the argument. Raises ApiUnreachable: the API does not answer."""
     left = EgressLeft()
-    for look in (_in_operator, _in_config_maps, _in_pods):
+    for find in (_in_operator, _in_config_maps, _in_pods):
         try:
-            left.places += await look(client)
+            left.places += await find(client)
         except ApiRefused as refusal:
             left.refusals.append(refusal.message)
     return left
@@ -53,7 +53,7 @@ async def _in_operator(client: ApiClient) -> list[str]:
 
 
 async def _in_config_maps(client: ApiClient) -> list[str]:
-    """Look at the configuration to come, and at the ones that kube-apiservers run with now."""
+    """Search the next configuration, and the revisions that kube-apiservers run with now."""
     operator = await objects.get(client, OPENSHIFT_KUBE_APISERVER, "cluster")
     if operator is None:
         return []
@@ -77,7 +77,7 @@ async def _in_pods(client: ApiClient) -> list[str]:
 
 
 def _words(pod: Json) -> Iterator[str]:
-    """Yield every word of every command line; OpenShift's are shell scripts in one argument."""
+    """Yield every word of every command line; OpenShift passes a shell script as one argument."""
     for container in objects.items(objects.field(pod, "spec", "containers")):
         for key in ("command", "args"):
             for argument in container.get(key) or ():
@@ -103,18 +103,18 @@ def _has_argument(config: Any) -> bool:
 
 
 POLL_SECONDS: Final = 2.0
-CANNOT_LOOK: Final = "UMB607"
+NOT_READABLE: Final = "UMB607"
 
 
 class DryRun(Enum):
     NONE = "none"
     CLIENT = "client"
-    """Only look."""
+    """Only list."""
     SERVER = "server"
-    """Have the API check every deletion and do none."""
+    """Let the API validate each deletion without doing it."""
 
 
-class State(Enum):
+class TeardownState(Enum):
     GONE = "gone"
     REQUESTED = "deletion requested"
     WOULD_GO = "would be deleted"
@@ -125,65 +125,61 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class TeardownOptions:
-    choice: Choice = Choice.AUTO
+    choice: TeardownScope = TeardownScope.AUTO
     namespace: str | None = None
     dry_run: DryRun = DryRun.NONE
     wait_seconds: float = 300.0
-    """Nothing is waited for at 0."""
+    """0 does not wait."""
 
 
 @dataclass(frozen=True)
-class Step:
-    """What became of one object."""
-
+class TeardownStep:
     subject: str
-    state: State
+    state: TeardownState
     detail: str = ""
 
 
 @dataclass
-class Report:
-    steps: list[Step] = field(default_factory=list)
+class TeardownReport:
+    steps: list[TeardownStep] = field(default_factory=list)
     warnings: list[Fault] = field(default_factory=list)
     timed_out: bool = False
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was found is gone or on its way, and nothing kept us from looking."""
-        left = any(step.state in (State.HELD, State.REFUSED) for step in self.steps)
-        return not left and not any(warning.code == CANNOT_LOOK for warning in self.warnings)
+        """Whether all found objects are gone or being deleted, and all could be read."""
+        left = any(step.state in (TeardownState.HELD, TeardownState.REFUSED) for step in self.steps)
+        return not left and not any(warning.code == NOT_READABLE for warning in self.warnings)
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What is waited for, and until when."""
-
+class TeardownProgress:
     remaining: dict[str, str]
     deadline: datetime
 
 
 async def tear_down(
-    client: ApiClient, options: TeardownOptions, clock: ClientClock, say: Callable[[Progress], None]
-) -> Report:
-    """Delete what is the tunnel's. Raises ApiUnreachable: no answer at first, when nothing was changed yet."""
+    client: ApiClient, options: TeardownOptions, clock: ClientClock, show: Callable[[TeardownProgress], None]
+) -> TeardownReport:
+    """Delete the tunnel's objects. Raises ApiUnreachable: the first request had no answer; nothing was changed."""
     found = await find_targets(client, options.choice, options.namespace)
-    report = Report(warnings=[_cannot_look(refusal) for refusal in found.refusals])
+    report = TeardownReport(warnings=[_not_readable(refusal) for refusal in found.refusals])
     going = [target for target in found.targets if await _request(client, target, options.dry_run, report)]
     if options.wait_seconds <= 0:
-        report.steps += [Step(str(target), State.REQUESTED) for target in going]
+        report.steps += [TeardownStep(str(target), TeardownState.REQUESTED) for target in going]
     else:
-        await _follow(client, going, options.wait_seconds, clock, say, report)
+        await _follow(client, going, options.wait_seconds, clock, show, report)
     order = {str(target): position for position, target in enumerate(found.targets)}
     report.steps.sort(key=lambda step: order.get(step.subject, len(order)))
-    report.steps += [Step(str(target), State.KEPT, f"it does not carry {LABEL}") for target in found.kept]
+    report.steps += [TeardownStep(str(target), TeardownState.KEPT, f"has no label {LABEL}") for target in found.kept]
     await _look_for_egress(client, report)
     return report
 
 
-async def _request(client: ApiClient, target: Target, dry_run: DryRun, report: Report) -> bool:
-    """Ask for one deletion; return whether there is something to follow."""
+async def _request(client: ApiClient, target: TeardownTarget, dry_run: DryRun, report: TeardownReport) -> bool:
+    """Request one deletion; return whether to wait for it."""
     if dry_run is DryRun.CLIENT:
-        report.steps.append(Step(str(target), State.WOULD_GO))
+        report.steps.append(TeardownStep(str(target), TeardownState.WOULD_GO))
         return False
     if target.is_going and dry_run is DryRun.NONE:
         return True
@@ -192,84 +188,84 @@ async def _request(client: ApiClient, target: Target, dry_run: DryRun, report: R
     except ClusterError as fault:
         return await _refused(client, target, fault, report)
     if dry_run is DryRun.SERVER:
-        report.steps.append(Step(str(target), State.WOULD_GO, "the API agrees"))
+        report.steps.append(TeardownStep(str(target), TeardownState.WOULD_GO, "accepted by the API"))
     return dry_run is DryRun.NONE
 
 
-async def _delete(client: ApiClient, target: Target, dry_run: DryRun) -> None:
+async def _delete(client: ApiClient, target: TeardownTarget, dry_run: DryRun) -> None:
     is_dry = dry_run is DryRun.SERVER
     await objects.delete(client, target.kind, target.name, target.namespace, target.uid, dry_run=is_dry)
 
 
-async def _refused(client: ApiClient, target: Target, fault: ClusterError, report: Report) -> bool:
-    """Tell a race that does no harm from a refusal. A namespace that goes already answers with a conflict, too."""
+async def _refused(client: ApiClient, target: TeardownTarget, fault: ClusterError, report: TeardownReport) -> bool:
+    """Distinguish a harmless race from a refusal. A namespace that is being deleted also answers with a conflict."""
     status = fault.status if isinstance(fault, ApiRefused) else None
     if status in (404, 409):
         with suppress(ClusterError):
             if not await leftovers(client, [target]):
-                report.steps.append(Step(str(target), State.GONE))
+                report.steps.append(TeardownStep(str(target), TeardownState.GONE))
                 return False
             if status == 409:
                 return True
-    report.steps.append(Step(str(target), State.REFUSED, fault.why))
-    remedy = f"may you? kubectl auth can-i delete {target.kind.plural}; then run this again"
-    report.warnings.append(BootstrapError("UMB606", f"{target} is not deleted", fault.why, remedy))
+    report.steps.append(TeardownStep(str(target), TeardownState.REFUSED, fault.why))
+    remedy = f"kubectl auth can-i delete {target.kind.plural}; then run the teardown again"
+    report.warnings.append(BootstrapError("UMB606", f"{target} was not deleted", fault.why, remedy))
     return False
 
 
 async def _follow(
     client: ApiClient,
-    going: list[Target],
+    going: list[TeardownTarget],
     wait_seconds: float,
     clock: ClientClock,
-    say: Callable[[Progress], None],
-    report: Report,
+    show: Callable[[TeardownProgress], None],
+    report: TeardownReport,
 ) -> None:
-    """Wait until all of it is gone, or the time is over."""
+    """Wait until all objects are gone or the time is over."""
     end = clock.monotonic() + wait_seconds
     deadline = clock.now() + timedelta(seconds=wait_seconds)
     remaining = await _remaining(client, going)
     while remaining and clock.monotonic() < end:
-        say(Progress(remaining, deadline))
+        show(TeardownProgress(remaining, deadline))
         await clock.sleep(min(POLL_SECONDS, max(0.0, end - clock.monotonic())))
         remaining = await _remaining(client, going)
-    report.steps += [Step(name, State.GONE) for name in map(str, going) if name not in remaining]
-    report.steps += [Step(name, State.HELD, why) for name, why in remaining.items()]
+    report.steps += [TeardownStep(name, TeardownState.GONE) for name in map(str, going) if name not in remaining]
+    report.steps += [TeardownStep(name, TeardownState.HELD, why) for name, why in remaining.items()]
     if remaining:
         report.timed_out = True
         report.warnings.append(_timed_out(remaining, wait_seconds))
 
 
-async def _remaining(client: ApiClient, going: list[Target]) -> dict[str, str]:
+async def _remaining(client: ApiClient, going: list[TeardownTarget]) -> dict[str, str]:
     try:
         return await leftovers(client, going)
     except ApiUnreachable as fault:
-        # API servers restart while a control plane settles: that is a reason to ask again, not to give up.
+        # API servers restart during an installation: retry instead of giving up.
         return {str(target): f"not known: {fault.why}" for target in going}
 
 
-async def _look_for_egress(client: ApiClient, report: Report) -> None:
+async def _look_for_egress(client: ApiClient, report: TeardownReport) -> None:
     try:
         left = await egress_left(client)
     except ApiUnreachable as fault:
         left = EgressLeft(refusals=[fault.why])
     if left.places:
-        what = "a kube-apiserver still sends its traffic by an egress selector"
-        remedy = f"if that is this tunnel's, take {ARGUMENT} away there: without the server its webhooks fail"
+        what = "a kube-apiserver still uses an egress selector"
+        remedy = f"if it belongs to this tunnel, remove {ARGUMENT} there: without the server webhook calls fail"
         report.warnings.append(BootstrapError("UMB609", what, ", ".join(left.places), remedy))
     if left.refusals:
-        what = "it cannot be told whether a kube-apiserver still uses an egress selector"
-        remedy = f"look for {ARGUMENT} in kube-apiserver's arguments yourself"
+        what = "kube-apiservers were not checked for an egress selector"
+        remedy = f"search for {ARGUMENT} in kube-apiserver's arguments by hand"
         report.warnings.append(BootstrapError("UMB609", what, "; ".join(left.refusals), remedy))
 
 
-def _cannot_look(refusal: ApiRefused) -> BootstrapError:
-    what = f"{refusal.what.partition(':')[0]} was refused: what lies there is not known"
-    return BootstrapError(CANNOT_LOOK, what, refusal.message, "run this again with the rights that are named above")
+def _not_readable(refusal: ApiRefused) -> BootstrapError:
+    what = f"the API refused {refusal.what.partition(':')[0]}: leftovers there are not known"
+    return BootstrapError(NOT_READABLE, what, refusal.message, "run the teardown again with that permission")
 
 
 def _timed_out(remaining: dict[str, str], wait_seconds: float) -> BootstrapError:
     names = ", ".join(remaining)
     why = "; ".join(dict.fromkeys(remaining.values()))
-    remedy = "remove what holds it; the deletion itself goes on. Then look again: umbilical bootstrap teardown"
-    return BootstrapError("UMB608", f"still there after {wait_seconds:g} s: {names}", why, remedy)
+    remedy = "remove the named cause; the deletion continues. Then run umbilical bootstrap teardown again"
+    return BootstrapError("UMB608", f"timed out after {wait_seconds:g} s deleting {names}", why, remedy)

@@ -1,5 +1,5 @@
-"""What of a cluster is the tunnel's: by label, or by the names of the first plan when that is asked for; and what of a
-deleted object is still there, and what holds it: finalizers, a namespace's conditions, pods of agents."""
+"""Finds the tunnel's objects in a cluster, by label, or by name for the seed shape; and what keeps a deleted object:
+finalizers, a namespace's conditions, pods of agents."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,64 +13,64 @@ from umbilical.cluster.client import ApiClient, Json
 from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, POD, SECRET, ApiKind
 from umbilical.fault import ApiRefused
 
-# The order of deletion: agents before the key they use, and the namespace when nothing of value is left in it.
+# Order of deletion: agents before the key they use, the namespace last.
 ORDER: Final = (DAEMON_SET, SECRET, NAMESPACE)
-# Kubernetes' own. Whoever put our label on one of them did not mean this.
+# Kubernetes' own namespaces: never deleted, even with our label.
 SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
 LABEL: Final = "=".join(BOOTSTRAP_ONLY)
 
 
-class Choice(Enum):
+class TeardownScope(Enum):
     OPENSHIFT = "openshift"
     SEED = "seed"
     AUTO = "auto"
-    """Both places, and only what carries the label."""
+    """Both namespaces, only objects with the label."""
 
 
 @dataclass(frozen=True)
-class Target:
-    """One object, as it was seen: another one of the same name later on is not it."""
+class TeardownTarget:
+    """One object, identified by its uid: a later object of the same name is another one."""
 
     kind: ApiKind
     name: str
     namespace: str | None
     uid: str
     is_going: bool
-    """Its deletion was asked for already."""
+    """Its deletion was already requested."""
 
     def __str__(self) -> str:
         return f"{self.kind.name} {self.namespace}/{self.name}" if self.namespace else f"{self.kind.name} {self.name}"
 
 
 @dataclass
-class Found:
-    targets: list[Target] = field(default_factory=list)
-    kept: list[Target] = field(default_factory=list)
-    """What bears a name of ours and not our label."""
+class FoundTargets:
+    targets: list[TeardownTarget] = field(default_factory=list)
+    kept: list[TeardownTarget] = field(default_factory=list)
+    """Objects with a name of ours but without our label."""
     refusals: list[ApiRefused] = field(default_factory=list)
 
 
-async def find_targets(client: ApiClient, choice: Choice, namespace: str | None = None) -> Found:
-    """Look for the tunnel's objects; nothing is changed. Raises ApiUnreachable: the API does not answer."""
-    found = Found()
+async def find_targets(client: ApiClient, choice: TeardownScope, namespace: str | None = None) -> FoundTargets:
+    """Find the tunnel's objects; changes nothing. Raises ApiUnreachable: the API does not answer."""
+    found = FoundTargets()
     for place in _places(choice, namespace):
         for kind, name in ((DAEMON_SET, AGENT_NAME), (SECRET, AGENT_SECRET)):
-            await _look_at(client, found, kind, name, place, needs_label=choice is not Choice.SEED)
+            await _find(client, found, kind, name, place, needs_label=choice is not TeardownScope.SEED)
         if place not in SYSTEM_NAMESPACES:
-            await _look_at(client, found, NAMESPACE, place, None, needs_label=True)
+            await _find(client, found, NAMESPACE, place, None, needs_label=True)
     found.targets.sort(key=lambda target: ORDER.index(target.kind))
     return found
 
 
-def _places(choice: Choice, namespace: str | None) -> list[str]:
+def _places(choice: TeardownScope, namespace: str | None) -> list[str]:
     if namespace is not None:
         return [namespace]
-    shapes = {Choice.OPENSHIFT: [Shape.OPENSHIFT], Choice.SEED: [Shape.SEED]}.get(choice, [Shape.OPENSHIFT, Shape.SEED])
+    shapes = [Shape.OPENSHIFT, Shape.SEED] if choice is TeardownScope.AUTO else [Shape(choice.value)]
     return [for_shape(shape).namespace for shape in shapes]
 
 
-async def _look_at(
-    client: ApiClient, found: Found, kind: ApiKind, name: str, namespace: str | None, *, needs_label: bool
+async def _find(
+    client: ApiClient, found: FoundTargets, kind: ApiKind, name: str, namespace: str | None, *, needs_label: bool
 ) -> None:
     try:
         item = await objects.get_metadata(client, kind, name, namespace)
@@ -86,9 +86,9 @@ async def _look_at(
         found.targets.append(target)
 
 
-def _target(kind: ApiKind, name: str, namespace: str | None, item: Json) -> Target:
+def _target(kind: ApiKind, name: str, namespace: str | None, item: Json) -> TeardownTarget:
     seen = objects.metadata(item)
-    return Target(kind, name, namespace, str(seen.get("uid")), is_going=bool(seen.get("deletionTimestamp")))
+    return TeardownTarget(kind, name, namespace, str(seen.get("uid")), is_going=bool(seen.get("deletionTimestamp")))
 
 
 def _carries_label(item: Json) -> bool:
@@ -96,18 +96,18 @@ def _carries_label(item: Json) -> bool:
     return bool(objects.field(item, "metadata", "labels", name) == value)
 
 
-# What the namespace controller writes down, in the order in which it helps; each with what to look at.
+# Conditions of the namespace controller, most helpful first; each with a hint.
 CONDITIONS: Final = {
     "NamespaceDeletionDiscoveryFailure": "an aggregated API does not answer: kubectl get apiservices",
     "NamespaceDeletionGroupVersionParsingFailure": "kubectl get apiservices",
-    "NamespaceDeletionContentFailure": "some objects cannot be listed or deleted: a conversion webhook out of reach?",
-    "NamespaceFinalizersRemaining": "whoever set the finalizer must take it away",
+    "NamespaceDeletionContentFailure": "some objects cannot be listed or deleted: is a conversion webhook unreachable?",
+    "NamespaceFinalizersRemaining": "the owner of the finalizer must remove it",
     "NamespaceContentRemaining": "",
 }
 
 
-async def leftovers(client: ApiClient, targets: Iterable[Target]) -> dict[str, str]:
-    """Return what is still there by its name, with what holds it. Raises ApiUnreachable: the API does not answer."""
+async def leftovers(client: ApiClient, targets: Iterable[TeardownTarget]) -> dict[str, str]:
+    """Return the remaining objects by name, each with the cause. Raises ApiUnreachable: the API does not answer."""
     remaining: dict[str, str] = {}
     for target in targets:
         held_by = await _held_by(client, target)
@@ -119,20 +119,20 @@ async def leftovers(client: ApiClient, targets: Iterable[Target]) -> dict[str, s
 
 
 def why_terminating(namespace: Json) -> str:
-    """Say what keeps a namespace in Terminating, from its conditions and finalizers."""
+    """Return what keeps a namespace in Terminating, from its conditions and finalizers."""
     conditions = {
         str(item.get("type")): str(item.get("message"))
         for item in objects.items(objects.field(namespace, "status", "conditions"))
         if item.get("status") == "True"
     }
-    told = [_condition(name, conditions[name], hint) for name, hint in CONDITIONS.items() if name in conditions]
+    causes = [_condition(name, conditions[name], hint) for name, hint in CONDITIONS.items() if name in conditions]
     finalizers = _strings(objects.metadata(namespace).get("finalizers"))
     if finalizers:
-        told.append(f"metadata.finalizers: {', '.join(finalizers)}")
-    if not told:
-        waiting = ", ".join(_strings(objects.field(namespace, "spec", "finalizers"))) or "nobody"
-        told.append(f"spec.finalizers: {waiting}; kube-controller-manager has not told why")
-    return "; ".join(told)
+        causes.append(f"metadata.finalizers: {', '.join(finalizers)}")
+    if not causes:
+        waiting = ", ".join(_strings(objects.field(namespace, "spec", "finalizers"))) or "none"
+        causes.append(f"spec.finalizers: {waiting}; kube-controller-manager has not reported a condition yet")
+    return "; ".join(causes)
 
 
 def _condition(name: str, message: str, hint: str) -> str:
@@ -144,25 +144,25 @@ def _finalizers(item: Json) -> str:
     return f"metadata.finalizers: {', '.join(names)}" if names else "being deleted"
 
 
-async def _held_by(client: ApiClient, target: Target) -> str | None:
-    """Say what holds this very object; None when it is gone, even if another one has its name by now."""
-    # Conditions lie outside the metadata, which is all that is asked for of a Secret.
+async def _held_by(client: ApiClient, target: TeardownTarget) -> str | None:
+    """Return what keeps this object; None if it is gone, even if another one has its name by now."""
+    # A namespace's conditions are outside the metadata. Of a Secret only the metadata is read.
     fetch = objects.get if target.kind is NAMESPACE else objects.get_metadata
     try:
         item = await fetch(client, target.kind, target.name, target.namespace)
     except ApiRefused as refusal:
-        return f"cannot be looked at: {refusal.message}"
+        return f"could not be read: {refusal.message}"
     if item is None or objects.metadata(item).get("uid") != target.uid:
         return None
     return why_terminating(item) if target.kind is NAMESPACE else _finalizers(item)
 
 
-async def _pods(client: ApiClient, target: Target) -> dict[str, str]:
-    """Find agents that outlive their DaemonSet for a moment: the garbage collector ends them in the background."""
+async def _pods(client: ApiClient, target: TeardownTarget) -> dict[str, str]:
+    """Find agents that outlive their DaemonSet: the garbage collector deletes them in the background."""
     try:
         pods = await objects.list_metadata(client, POD, target.namespace, f"app={AGENT_NAME}")
     except ApiRefused:
-        return {}  # no right to see pods: the DaemonSet alone is followed
+        return {}  # no permission to list pods: only the DaemonSet is watched
     owned = [objects.metadata(pod) for pod in pods if _is_owned(pod, target.uid)]
     return {f"Pod {target.namespace}/{pod.get('name')}": "ending" for pod in owned}
 

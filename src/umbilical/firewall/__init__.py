@@ -1,4 +1,4 @@
-"""THE FIREWALL: the one port for agents, per platform and in every form, and the probe that tries it.
+"""THE FIREWALL: the rule for the agents' port, per platform and output form, and the probe of the port.
 
 `platforms/` and `forms/` are pure. May import `manifests`, `checks`, `ignition` and `host`.
 """

@@ -1,7 +1,7 @@
-"""One look at a server's port for agents from where we run: does TCP get through, and what does TLS say there.
+"""Probes a server's port for agents from this machine: TCP, then two TLS handshakes.
 
-Two handshakes. The first shows no certificate and trusts anybody, to see what is there and who would be let in; the
-second, where files were given, does what an agent does.
+The first handshake sends no certificate and trusts any server, to see what listens and whether it accepts anonymous
+clients; the second, if files were given, is that of an agent.
 """
 
 import errno
@@ -18,9 +18,9 @@ from cryptography import x509
 
 from umbilical.fault import BootstrapError
 
-# HTTP/2's connection preface and an empty SETTINGS frame (RFC 9113 §3.4): what makes any server for agents answer.
+# HTTP/2's connection preface and an empty SETTINGS frame (RFC 9113 §3.4): every server for agents answers it.
 GREETING: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-# Servers speak first, or send their alert, within a round trip; only a silent one is greeted.
+# Servers send data or an alert within a round trip; only a silent one gets the greeting.
 PATIENCE_SECONDS: Final = 1.0
 # A TLS 1.2 server refuses a missing certificate in the handshake, a TLS 1.3 server after it (RFC 8446 §4.4.2.4).
 CERTIFICATE_ALERTS: Final = ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "BAD_CERTIFICATE")
@@ -35,17 +35,15 @@ class TcpState(Enum):
     FAILED = "failed"
 
 
-class Answer(Enum):
-    """How the server took what we showed it."""
-
+class ServerAnswer(Enum):
     ACCEPTED = "accepted"
     REFUSED = "refused"
     SILENT = "no answer"
 
 
 @dataclass(frozen=True)
-class TlsFiles:
-    """As an agent has them; each may be missing, the last two only together."""
+class ProbeTlsFiles:
+    """The files of an agent; each may be missing, certificate and key only together."""
 
     authority: Path | None = None
     certificate: Path | None = None
@@ -53,54 +51,52 @@ class TlsFiles:
 
 
 @dataclass(frozen=True)
-class Tcp:
+class TcpResult:
     state: TcpState
     address: str
-    """Where the name led to; empty if nowhere."""
+    """The resolved address; empty without one."""
     detail: str = ""
 
 
 @dataclass(frozen=True)
-class Handshake:
-    answer: Answer
+class HandshakeResult:
+    answer: ServerAnswer
     detail: str
     version: str = ""
     certificate: x509.Certificate | None = None
 
 
 @dataclass(frozen=True)
-class Sight:
-    """All that was seen, and when."""
-
+class ProbeResult:
     host: str
     port: int
     now: datetime
-    tcp: Tcp
-    stranger: Handshake | None = None
-    """Without a certificate; None where TCP did not get through."""
-    agent: Handshake | None = None
-    """With the files; None where none were given."""
-    files: TlsFiles = TlsFiles()
+    tcp: TcpResult
+    anonymous: HandshakeResult | None = None
+    """The handshake without a certificate; None if TCP failed."""
+    agent: HandshakeResult | None = None
+    """The handshake with the files; None without files."""
+    files: ProbeTlsFiles = ProbeTlsFiles()
 
 
-def probe(host: str, port: int, files: TlsFiles, timeout_seconds: float, now: datetime) -> Sight:
-    """Try the port. Raises BootstrapError: the TLS files cannot be used."""
+def probe(host: str, port: int, files: ProbeTlsFiles, timeout_seconds: float, now: datetime) -> ProbeResult:
+    """Probe the port. Raises BootstrapError: the TLS files cannot be loaded."""
     verifying = _agent_context(files)
     tcp = try_tcp(host, port, timeout_seconds)
     if tcp.state is not TcpState.OPEN:
-        return Sight(host, port, now, tcp, files=files)
-    stranger = shake_hands(tcp.address, port, host, _stranger_context(), timeout_seconds)
+        return ProbeResult(host, port, now, tcp, files=files)
+    anonymous = shake_hands(tcp.address, port, host, _anonymous_context(), timeout_seconds)
     agent = None if verifying is None else shake_hands(tcp.address, port, host, verifying, timeout_seconds)
-    return Sight(host, port, now, tcp, stranger, agent, files)
+    return ProbeResult(host, port, now, tcp, anonymous, agent, files)
 
 
-def try_tcp(host: str, port: int, timeout_seconds: float) -> Tcp:
-    """Connect to the first of the name's addresses that takes it; tell of the last one otherwise."""
+def try_tcp(host: str, port: int, timeout_seconds: float) -> TcpResult:
+    """Connect to the name's addresses until one accepts; else return the last result."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
-        return Tcp(TcpState.NAME_NOT_FOUND, "", str(error))
-    last = Tcp(TcpState.FAILED, "", "the name has no address")
+        return TcpResult(TcpState.NAME_NOT_FOUND, "", str(error))
+    last = TcpResult(TcpState.FAILED, "", "the name has no address")
     for family, kind, protocol, _, place in found:
         last = _connect(family, kind, protocol, place, timeout_seconds)
         if last.state is TcpState.OPEN:
@@ -108,8 +104,8 @@ def try_tcp(host: str, port: int, timeout_seconds: float) -> Tcp:
     return last
 
 
-def shake_hands(address: str, port: int, host: str, context: ssl.SSLContext, timeout_seconds: float) -> Handshake:
-    """Do one TLS handshake, and find out whether the server goes on afterwards."""
+def shake_hands(address: str, port: int, host: str, context: ssl.SSLContext, timeout_seconds: float) -> HandshakeResult:
+    """Do one TLS handshake, and see whether the server continues afterwards."""
     try:
         with (
             socket.create_connection((address, port), timeout_seconds) as plain,
@@ -117,25 +113,25 @@ def shake_hands(address: str, port: int, host: str, context: ssl.SSLContext, tim
         ):
             return _after_handshake(secure, timeout_seconds)
     except TimeoutError:
-        return Handshake(Answer.SILENT, f"no TLS answer within {timeout_seconds:g} s")
+        return HandshakeResult(ServerAnswer.SILENT, f"no TLS answer within {timeout_seconds:g} s")
     except OSError as error:
-        return Handshake(Answer.REFUSED, _reason(error))
+        return HandshakeResult(ServerAnswer.REFUSED, _reason(error))
 
 
-def asks_for_certificate(handshake: Handshake) -> bool:
-    """Whether a refusal was for want of a certificate, and not for some other cause."""
-    return handshake.answer is Answer.REFUSED and any(alert in handshake.detail for alert in CERTIFICATE_ALERTS)
+def asks_for_certificate(handshake: HandshakeResult) -> bool:
+    """Whether the server refused because of the missing certificate."""
+    return handshake.answer is ServerAnswer.REFUSED and any(alert in handshake.detail for alert in CERTIFICATE_ALERTS)
 
 
-def _connect(family: int, kind: int, protocol: int, place: tuple[object, ...], timeout_seconds: float) -> Tcp:
+def _connect(family: int, kind: int, protocol: int, place: tuple[object, ...], timeout_seconds: float) -> TcpResult:
     address = str(place[0])
     try:
         with socket.socket(family, kind, protocol) as trial:
             trial.settimeout(timeout_seconds)
             trial.connect(place)
     except OSError as error:
-        return Tcp(_state_of(error), address, error.strerror or str(error))
-    return Tcp(TcpState.OPEN, address)
+        return TcpResult(_state_of(error), address, error.strerror or str(error))
+    return TcpResult(TcpState.OPEN, address)
 
 
 def _state_of(error: OSError) -> TcpState:
@@ -148,7 +144,7 @@ def _state_of(error: OSError) -> TcpState:
     return TcpState.FAILED
 
 
-def _after_handshake(secure: ssl.SSLSocket, timeout_seconds: float) -> Handshake:
+def _after_handshake(secure: ssl.SSLSocket, timeout_seconds: float) -> HandshakeResult:
     encoded = secure.getpeercert(binary_form=True)
     certificate = x509.load_der_x509_certificate(encoded) if encoded else None
     version = secure.version() or ""
@@ -159,12 +155,12 @@ def _after_handshake(secure: ssl.SSLSocket, timeout_seconds: float) -> Handshake
             secure.sendall(GREETING)
             heard = _hear(secure, max(deadline - time.monotonic(), PATIENCE_SECONDS))
     except OSError as error:
-        return Handshake(Answer.REFUSED, _reason(error), version, certificate)
+        return HandshakeResult(ServerAnswer.REFUSED, _reason(error), version, certificate)
     if heard is None:
-        return Handshake(Answer.SILENT, "it says nothing after the handshake", version, certificate)
+        return HandshakeResult(ServerAnswer.SILENT, "no answer after the handshake", version, certificate)
     if not heard:
-        return Handshake(Answer.REFUSED, "it closed the connection after the handshake", version, certificate)
-    return Handshake(Answer.ACCEPTED, "", version, certificate)
+        return HandshakeResult(ServerAnswer.REFUSED, "it closed the connection after TLS", version, certificate)
+    return HandshakeResult(ServerAnswer.ACCEPTED, "", version, certificate)
 
 
 def _hear(secure: ssl.SSLSocket, seconds: float) -> bytes | None:
@@ -175,7 +171,7 @@ def _hear(secure: ssl.SSLSocket, seconds: float) -> bytes | None:
         return None
 
 
-def _stranger_context() -> ssl.SSLContext:
+def _anonymous_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -183,10 +179,10 @@ def _stranger_context() -> ssl.SSLContext:
     return context
 
 
-def _agent_context(files: TlsFiles) -> ssl.SSLContext | None:
-    if files == TlsFiles():
+def _agent_context(files: ProbeTlsFiles) -> ssl.SSLContext | None:
+    if files == ProbeTlsFiles():
         return None
-    context = _stranger_context()
+    context = _anonymous_context()
     try:
         if files.authority is not None:
             context.load_verify_locations(files.authority)
@@ -196,8 +192,8 @@ def _agent_context(files: TlsFiles) -> ssl.SSLContext | None:
             context.load_cert_chain(files.certificate, files.key)
     except OSError as error:
         named = ", ".join(str(path) for path in (files.authority, files.certificate, files.key) if path is not None)
-        remedy = "umbilical pki verify says what is wrong with a directory of them"
-        raise BootstrapError("UMB166", f"cannot use {named}", _reason(error), remedy) from None
+        remedy = "check their directory: umbilical pki verify DIR"
+        raise BootstrapError("UMB166", f"could not load {named}", _reason(error), remedy) from None
     return context
 
 

@@ -22,8 +22,8 @@ from tests.support.log_bundles import (
 from umbilical.bootstrap.analyze import facts as bundle_facts
 from umbilical.bootstrap.analyze.facts import BundleFacts, agent_target, gather, service_of, terminating_namespaces
 from umbilical.bootstrap.analyze.log_bundle import open_bundle
-from umbilical.bootstrap.analyze.service_record import ServiceRecord, State, parse_record, parse_time
-from umbilical.bootstrap.analyze.signatures import Kind
+from umbilical.bootstrap.analyze.service_record import ServiceRecord, ServiceState, parse_record, parse_time
+from umbilical.bootstrap.analyze.signatures import FileKind
 
 
 def facts_of(builder: BundleBuilder, folder: Path) -> BundleFacts:
@@ -33,7 +33,7 @@ def facts_of(builder: BundleBuilder, folder: Path) -> BundleFacts:
 def test_records_are_read_by_service(tmp_path: Path) -> None:
     facts = facts_of(BundleBuilder(good_record()), tmp_path)
     states = {name: record.state for name, record in facts.records.items()}
-    assert states == dict.fromkeys(("bootkube", "release-image"), State.ENDED_WELL)
+    assert states == dict.fromkeys(("bootkube", "release-image"), ServiceState.ENDED_WELL)
     assert facts.record_paths["bootkube"] == "bootstrap/services/bootkube.json"
 
 
@@ -42,7 +42,7 @@ def test_a_copy_of_the_records_alone_is_enough(tmp_path: Path) -> None:
     (tmp_path / "metadata.json").write_text('{"clusterName": "x"}')
     facts = gather(open_bundle(tmp_path))
     assert list(facts.records) == ["bootkube"]
-    assert facts.kinds == {Kind.RECORD}
+    assert facts.kinds == {FileKind.RECORD}
 
 
 def test_known_lines_are_counted_over_all_files(tmp_path: Path) -> None:
@@ -51,9 +51,9 @@ def test_known_lines_are_counted_over_all_files(tmp_path: Path) -> None:
         .log(JOURNAL, "a", "UMB112 no")
         .log("bootstrap/journals/journal.log.gz", "UMB112 no")
     )
-    sighting = facts_of(builder, tmp_path).sightings["no address"]
-    assert sighting.count == 2
-    assert (sighting.first.path, sighting.first.line) == (JOURNAL, 2)
+    found = facts_of(builder, tmp_path).matches["no address"]
+    assert found.count == 2
+    assert (found.first.path, found.first.line) == (JOURNAL, 2)
 
 
 def test_certificates_manifest_and_routes_are_read(tmp_path: Path) -> None:
@@ -87,9 +87,9 @@ def test_broken_files_leave_notes_and_the_rest_is_read(tmp_path: Path) -> None:
     builder.files["bootstrap/services/bootkube.json"] = good_record().content()[:-40]
     builder.files["bootstrap/journals/journal.log.gz"] = b"\x1f\x8bnot gzip at all"
     facts = facts_of(builder, tmp_path)
-    assert "port closed" in facts.sightings
+    assert "port closed" in facts.matches
     assert len(facts.notes) == 3
-    assert any("cut off" in note for note in facts.notes)
+    assert any("truncated" in note for note in facts.notes)
 
 
 def test_a_file_past_its_bound_is_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def read(record: Record) -> ServiceRecord:
 
 def test_a_record_that_ends_with_success_ended_well() -> None:
     record = read(good_record())
-    assert (record.state, record.last_failure, record.fault) == (State.ENDED_WELL, None, "")
+    assert (record.state, record.last_failure, record.fault) == (ServiceState.ENDED_WELL, None, "")
     assert read(Record().start().add("post-command end", "success")).ended_well
     assert not read(Record().start().add("pre-command end", "success")).ended_well
 
@@ -199,7 +199,7 @@ def test_a_record_that_ends_with_success_ended_well() -> None:
 def test_a_failed_stage_is_named_by_the_entry_before_the_end_of_the_service() -> None:
     record = read(Record().start().done("etcd-bootstrap").fails("konnectivity-certs", "no address"))
     failure = record.last_failure
-    assert (record.state, record.passed_over) == (State.FAILING, ())
+    assert (record.state, record.passed_over) == (ServiceState.FAILING, ())
     assert failure is not None
     assert (failure.stage, failure.times) == ("konnectivity-certs", 1)
     assert (failure.last.error_message, failure.last.error_line) == ("no address", "231 main bootkube.sh")
@@ -230,17 +230,21 @@ def test_the_state_of_a_run_that_has_not_ended_is_told_by_its_last_entries() -> 
         return Record().start()
 
     for script, state, stage in (
-        (begun().fails("konnectivity-certs").start().enters("konnectivity-certs"), State.FAILING, "konnectivity-certs"),
-        (begun().done(*STAGES[:6]).enters("cb-bootstrap"), State.IN_STAGE, "cb-bootstrap"),
+        (
+            begun().fails("konnectivity-certs").start().enters("konnectivity-certs"),
+            ServiceState.FAILING,
+            "konnectivity-certs",
+        ),
+        (begun().done(*STAGES[:6]).enters("cb-bootstrap"), ServiceState.IN_STAGE, "cb-bootstrap"),
         # A failure that a later run overcame is forgotten.
-        (begun().fails("etcd").start().done("etcd").enters("cb-bootstrap"), State.IN_STAGE, "cb-bootstrap"),
-        (begun().stumbles("resolve-api-url").enters("cb-bootstrap"), State.IN_STAGE, "cb-bootstrap"),
-        (begun().done("cvo-bootstrap"), State.BETWEEN_STAGES, None),
+        (begun().fails("etcd").start().done("etcd").enters("cb-bootstrap"), ServiceState.IN_STAGE, "cb-bootstrap"),
+        (begun().stumbles("resolve-api-url").enters("cb-bootstrap"), ServiceState.IN_STAGE, "cb-bootstrap"),
+        (begun().done("cvo-bootstrap"), ServiceState.BETWEEN_STAGES, None),
     ):
         record = read(script)
         assert record.state is state
         assert (record.open_stage.stage if record.open_stage else None) == stage
-        assert (record.last_failure is not None) is (state is State.FAILING)
+        assert (record.last_failure is not None) is (state is ServiceState.FAILING)
     assert record.last_done is not None
     assert record.last_done.stage == "cvo-bootstrap"
 
@@ -272,7 +276,7 @@ def test_what_is_no_record_has_a_fault_and_no_entries() -> None:
         record = parse_record(content)
         assert record.entries == ()
         assert record.fault
-        assert record.state is State.NOT_STARTED
+        assert record.state is ServiceState.NOT_STARTED
 
 
 def test_fields_of_other_types_are_empty() -> None:
@@ -292,12 +296,12 @@ ENTRY = st.fixed_dictionaries(
 def test_any_order_of_entries_has_a_state(entries: list[dict[str, str]]) -> None:
     record = parse_record(json.dumps(entries).encode())
     assert len(record.entries) == len(entries)
-    assert (record.state is State.ENDED_WELL) == record.ended_well
+    assert (record.state is ServiceState.ENDED_WELL) == record.ended_well
     failure = record.last_failure
-    if record.state is State.FAILING:
+    if record.state is ServiceState.FAILING:
         assert failure is not None
         assert 1 <= failure.times <= len(entries)
-    if record.state is State.IN_STAGE:
+    if record.state is ServiceState.IN_STAGE:
         assert record.open_stage is not None
     assert set(record.passed_over) <= {"a", "b"}
 
@@ -305,7 +309,7 @@ def test_any_order_of_entries_has_a_state(entries: list[dict[str, str]]) -> None
 @given(st.binary(max_size=300))
 def test_no_bytes_raise(content: bytes) -> None:
     record = parse_record(content)
-    assert isinstance(record.state, State)
+    assert isinstance(record.state, ServiceState)
 
 
 @given(st.text(max_size=40))

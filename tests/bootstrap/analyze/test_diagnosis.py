@@ -21,12 +21,12 @@ from tests.support.log_bundles import (
     klog,
 )
 
-from umbilical.bootstrap.analyze import judges
+from umbilical.bootstrap.analyze import cause_checks
+from umbilical.bootstrap.analyze.cause_checks import BundleCheck
 from umbilical.bootstrap.analyze.diagnosis import CAUSES, diagnose
 from umbilical.bootstrap.analyze.facts import BundleFacts, gather
-from umbilical.bootstrap.analyze.judges import Judge
 from umbilical.bootstrap.analyze.log_bundle import open_bundle
-from umbilical.bootstrap.analyze.signatures import Kind
+from umbilical.bootstrap.analyze.signatures import FileKind
 from umbilical.checks.check import Finding, Outcome, Verdict
 
 
@@ -82,7 +82,7 @@ def hanging(path: str, line: str) -> BundleBuilder:
     ("identifier", "builder"),
     [
         ("A02", BundleBuilder(good_record()).record("release-image", Record().start().fails("pull"))),
-        ("A03", failing(CERTS, "UMB112 cannot find the bootstrap node IP")),
+        ("A03", failing(CERTS, "UMB112 could not find the bootstrap node IP")),
         ("A03", failing(CERTS, "10.0.0.0/24 dev ens3", "bootstrap/network/ip-route.txt")),
         ("A04", failing(CERTS, "section=default, name=subjectAltName, value=IP:null")),
         ("A04", hangs_in("cb-bootstrap").agents("null")),
@@ -120,7 +120,7 @@ def test_every_cause_has_a_bundle_that_shows_it() -> None:
 
 
 def test_what_explains_the_failing_stage_comes_before_what_is_likelier_elsewhere(tmp_path: Path) -> None:
-    lines = ["x: line 3: envsubst: command not found", "UMB112 cannot find"]
+    lines = ["x: line 3: envsubst: command not found", "UMB112 could not find"]
     builder = fails_in("konnectivity-server-bootstrap").log(JOURNAL, *lines)
     assert told(findings_of(builder, tmp_path), Outcome.FAILED) == ["A01", "A06", "A03"]
 
@@ -137,7 +137,7 @@ def test_what_was_never_tried_is_not_called_well_and_what_cannot_be_told_is_skip
     findings = findings_of(whole(Record().start().done(*BEFORE[:-1]).fails("etcd-bootstrap")), tmp_path)
     assert told(findings, Outcome.PASSED) == ["A02"]
     reason = {finding.id: finding.evidence for finding in findings}["A20"]
-    assert reason == "bootkube has not come to konnectivity-cleanup"
+    assert reason == "bootkube has not reached konnectivity-cleanup"
     findings = findings_of(BundleBuilder(), tmp_path)
     assert len(told(findings, Outcome.SKIPPED)) == len(CAUSES)
     assert all(finding.evidence for finding in findings)
@@ -172,15 +172,15 @@ FAILS = Record().start().done(*BEFORE).fails("konnectivity-certs", "openssl: bad
 ROUTES = "bootstrap/network/ip-route.txt"
 
 
-def judged(judge: Judge, builder: BundleBuilder, folder: Path) -> Verdict:
+def judged(judge: BundleCheck, builder: BundleBuilder, folder: Path) -> Verdict:
     return judge(gather(open_bundle(builder.archive(folder))))
 
 
 def test_known_lines_fail_a_check_and_missing_files_skip_it() -> None:
-    judge = judges.seen("no address", needs=(Kind.JOURNAL, Kind.RECORD))
+    judge = cause_checks.seen("no address", needs=(FileKind.JOURNAL, FileKind.RECORD))
     facts = BundleFacts("x")
-    assert judge(facts) == Verdict(Outcome.SKIPPED, Kind.JOURNAL.value)
-    facts.kinds = {Kind.RECORD}
+    assert judge(facts) == Verdict(Outcome.SKIPPED, FileKind.JOURNAL.value)
+    facts.kinds = {FileKind.RECORD}
     assert judge(facts).outcome is Outcome.PASSED
 
 
@@ -193,7 +193,7 @@ def test_the_place_of_a_failure_is_told_without_the_line_that_a_trap_counts(tmp_
         ("", ", line unknown"),
     ):
         script = Record().start().fails("konnectivity-certs", line=error_line)
-        evidence = judged(judges.ended_well, BundleBuilder(script), tmp_path).evidence
+        evidence = judged(cause_checks.ended_well, BundleBuilder(script), tmp_path).evidence
         assert evidence.splitlines()[0].endswith(shown)
 
 
@@ -217,31 +217,31 @@ NOT_GONE = ON(good_record()).resource("resources/namespaces.json", STAYS)
 @pytest.mark.parametrize(
     ("judge", "builder", "outcome", "evidence"),
     [
-        (judges.ended_well, ON(FAILS), Outcome.FAILED, "line 231 of bootkube.sh (main)"),
-        (judges.ended_well, ON(FAILS), Outcome.FAILED, "openssl: bad ip"),
-        (judges.ended_well, ON(HANGS), Outcome.FAILED, "has not left it"),
-        (judges.ended_well, ON(SKIPPED_STAGE), Outcome.WARNED, "resolve-api-url"),
-        (judges.others_ended_well, NO_IMAGE, Outcome.FAILED, "bootstrap/services/release-image.json"),
+        (cause_checks.ended_well, ON(FAILS), Outcome.FAILED, "line 231 of bootkube.sh (main)"),
+        (cause_checks.ended_well, ON(FAILS), Outcome.FAILED, "openssl: bad ip"),
+        (cause_checks.ended_well, ON(HANGS), Outcome.FAILED, "has not finished it"),
+        (cause_checks.ended_well, ON(SKIPPED_STAGE), Outcome.WARNED, "resolve-api-url"),
+        (cause_checks.others_ended_well, NO_IMAGE, Outcome.FAILED, "bootstrap/services/release-image.json"),
         # Routes matter where the stage that needs them failed.
-        (judges.address_found, ON(FAILS).log(ROUTES, "10.0.0.0/24 dev ens3"), Outcome.FAILED, ""),
-        (judges.address_found, ON(FAILS).log(ROUTES, "default via 10.0.0.1"), Outcome.PASSED, ""),
-        (judges.address_found, ON(good_record()).log(ROUTES, "10.0.0.0/24 dev ens3"), Outcome.PASSED, ""),
-        (judges.address_is_one, ON(HANGS).agents("null"), Outcome.FAILED, ""),
-        (judges.address_is_one, ON(HANGS).agents(""), Outcome.FAILED, ""),
-        (judges.address_is_one, ON(HANGS).agents("10.0.0.9"), Outcome.PASSED, ""),
-        (judges.address_is_one, ON(HANGS).agents("fd00::9"), Outcome.PASSED, ""),
-        (judges.names_fit, ON(HANGS).agents("10.0.0.9").certificates("192.168.1.4"), Outcome.FAILED, MISFIT),
-        (judges.names_fit, OTHERS_NAMES, Outcome.FAILED, MISFIT),
-        (judges.names_fit, ON(HANGS).agents("fd00::9").certificates("fd00:0::9"), Outcome.PASSED, ""),
-        (judges.not_expired, ON(HANGS).certificates("10.0.0.9", BEGIN - timedelta(hours=2)), Outcome.PASSED, ""),
-        (judges.not_expired, ON(HANGS).certificates("10.0.0.9", BEGIN - timedelta(days=2)), Outcome.FAILED, ""),
-        (judges.cleaned_up, ON(CLEANUP_GAVE_UP), Outcome.FAILED, ""),
-        (judges.cleaned_up, ON(good_record()), Outcome.PASSED, ""),
-        (judges.cleaned_up, NOT_GONE, Outcome.FAILED, "webhook unreachable"),
+        (cause_checks.address_found, ON(FAILS).log(ROUTES, "10.0.0.0/24 dev ens3"), Outcome.FAILED, ""),
+        (cause_checks.address_found, ON(FAILS).log(ROUTES, "default via 10.0.0.1"), Outcome.PASSED, ""),
+        (cause_checks.address_found, ON(good_record()).log(ROUTES, "10.0.0.0/24 dev ens3"), Outcome.PASSED, ""),
+        (cause_checks.address_is_one, ON(HANGS).agents("null"), Outcome.FAILED, ""),
+        (cause_checks.address_is_one, ON(HANGS).agents(""), Outcome.FAILED, ""),
+        (cause_checks.address_is_one, ON(HANGS).agents("10.0.0.9"), Outcome.PASSED, ""),
+        (cause_checks.address_is_one, ON(HANGS).agents("fd00::9"), Outcome.PASSED, ""),
+        (cause_checks.names_fit, ON(HANGS).agents("10.0.0.9").certificates("192.168.1.4"), Outcome.FAILED, MISFIT),
+        (cause_checks.names_fit, OTHERS_NAMES, Outcome.FAILED, MISFIT),
+        (cause_checks.names_fit, ON(HANGS).agents("fd00::9").certificates("fd00:0::9"), Outcome.PASSED, ""),
+        (cause_checks.not_expired, ON(HANGS).certificates("10.0.0.9", BEGIN - timedelta(hours=2)), Outcome.PASSED, ""),
+        (cause_checks.not_expired, ON(HANGS).certificates("10.0.0.9", BEGIN - timedelta(days=2)), Outcome.FAILED, ""),
+        (cause_checks.cleaned_up, ON(CLEANUP_GAVE_UP), Outcome.FAILED, ""),
+        (cause_checks.cleaned_up, ON(good_record()), Outcome.PASSED, ""),
+        (cause_checks.cleaned_up, NOT_GONE, Outcome.FAILED, "webhook unreachable"),
     ],
 )
 def test_a_check_judges_by_what_the_bundle_holds(
-    tmp_path: Path, judge: Judge, builder: BundleBuilder, outcome: Outcome, evidence: str
+    tmp_path: Path, judge: BundleCheck, builder: BundleBuilder, outcome: Outcome, evidence: str
 ) -> None:
     verdict = judged(judge, builder.log(JOURNAL, "x"), tmp_path)
     assert verdict.outcome is outcome
@@ -251,6 +251,6 @@ def test_a_check_judges_by_what_the_bundle_holds(
 
 def test_a_stage_that_was_never_begun_is_not_reached(tmp_path: Path) -> None:
     facts = gather(open_bundle(BundleBuilder(FAILS).archive(tmp_path)))
-    assert judges.not_reached(facts, ("cb-bootstrap",))
-    assert not judges.not_reached(facts, ("cb-bootstrap", "konnectivity-certs"))
-    assert not judges.not_reached(BundleFacts("no record"), ("cb-bootstrap",))
+    assert cause_checks.not_reached(facts, ("cb-bootstrap",))
+    assert not cause_checks.not_reached(facts, ("cb-bootstrap", "konnectivity-certs"))
+    assert not cause_checks.not_reached(BundleFacts("no record"), ("cb-bootstrap",))

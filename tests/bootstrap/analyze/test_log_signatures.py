@@ -22,9 +22,9 @@ from umbilical.bootstrap.analyze.signatures import (
     SIGNATURES,
     WHERE,
     Evidence,
-    Kind,
-    Sighting,
-    Signature,
+    FileKind,
+    LogMatches,
+    LogSignature,
     search,
 )
 
@@ -154,13 +154,13 @@ def test_a_known_line_is_recognised() -> None:
         (AGENT_LOG, "x509: certificate has expired or is not yet valid: current time is after", "expired"),
         (AGENT_LOG, "x509: cannot validate certificate for 10.0.0.9 because it has no SANs", "wrong name"),
         (AGENT_LOG, "IP address mismatch, certificate is not valid for '10.0.0.9'", "wrong name"),
-        (JOURNAL, "UMB112 cannot find the bootstrap node IP", "no address"),
-        (JOURNAL, "UMB116 there is no image for the tunnel", "no image"),
+        (JOURNAL, "UMB112 could not find the bootstrap node IP", "no address"),
+        (JOURNAL, "UMB116 found no image for the tunnel", "no image"),
         (JOURNAL, "F1115 error: Unknown name requested, could not find apiserver-network-proxy in X", "no image"),
         (JOURNAL, "RTNETLINK answers: Network is unreachable", "no route"),
         (JOURNAL, "/usr/local/bin/konnectivity.sh: line 20: envsubst: command not found", "no program"),
         (JOURNAL, "attempt to record the start of a stage without ending the previous one", "nested stage"),
-        (JOURNAL, "warning: 10.0.0.9 has left this machine, and agents go on dialling it", "address gone"),
+        (JOURNAL, "warning: 10.0.0.9 is no longer on this machine, but agents still dial it", "address gone"),
         (JOURNAL, f"error: timed out waiting for the condition on namespaces/{NAMESPACE}", "cleanup waits"),
         ("bootstrap/journals/journal.log.gz", 'pod="kube-system/konnectivity-server" ErrImagePull', "image not pulled"),
         (APISERVER_LOG, f'err="dial unix {SOCKET}: connect: no such file or directory"', "no socket"),
@@ -209,16 +209,16 @@ def test_a_line_of_others_is_not_taken_for_ours() -> None:
 
 def test_a_kind_of_file_is_known_by_its_path() -> None:
     for path, kind in (
-        ("bootstrap/services/bootkube.json", Kind.RECORD),
-        ("bootkube.json", Kind.RECORD),
-        (JOURNAL, Kind.JOURNAL),
-        ("unit-status/bootkube.service.log", Kind.JOURNAL),
-        (SERVER_LOG, Kind.SERVER_LOG),
-        (APISERVER_LOG, Kind.APISERVER_LOG),
-        ("bootstrap/containers/bootstrap-control-plane/kube-apiserver.log", Kind.APISERVER_LOG),
-        (AGENT_LOG, Kind.AGENT_LOG),
-        ("rendered-assets/openshift/tls/konnectivity/server.crt", Kind.CERTIFICATES),
-        ("rendered-assets/openshift/umbilical/pki/server/tls.crt", Kind.CERTIFICATES),
+        ("bootstrap/services/bootkube.json", FileKind.RECORD),
+        ("bootkube.json", FileKind.RECORD),
+        (JOURNAL, FileKind.JOURNAL),
+        ("unit-status/bootkube.service.log", FileKind.JOURNAL),
+        (SERVER_LOG, FileKind.SERVER_LOG),
+        (APISERVER_LOG, FileKind.APISERVER_LOG),
+        ("bootstrap/containers/bootstrap-control-plane/kube-apiserver.log", FileKind.APISERVER_LOG),
+        (AGENT_LOG, FileKind.AGENT_LOG),
+        ("rendered-assets/openshift/tls/konnectivity/server.crt", FileKind.CERTIFICATES),
+        ("rendered-assets/openshift/umbilical/pki/server/tls.crt", FileKind.CERTIFICATES),
     ):
         assert [one for one, where in WHERE.items() if where.search(path)] == [kind]
 
@@ -228,8 +228,8 @@ def test_names_of_signatures_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
-NEEDLE = Signature("needle", re.compile(""), (b"needle",), re.compile(rb"needle\d?"))
-EXACT = Signature("seven", re.compile(""), (b"needle",), re.compile(rb"needle7"))
+NEEDLE = LogSignature("needle", re.compile(""), (b"needle",), re.compile(rb"needle\d?"))
+EXACT = LogSignature("seven", re.compile(""), (b"needle",), re.compile(rb"needle7"))
 
 
 class Pieces:
@@ -243,7 +243,7 @@ class Pieces:
         return self._stream.read(min(size, self._size))
 
 
-def found(content: bytes, size: int = BLOCK_BYTES, signatures: tuple[Signature, ...] = (NEEDLE,)) -> list[int]:
+def found(content: bytes, size: int = BLOCK_BYTES, signatures: tuple[LogSignature, ...] = (NEEDLE,)) -> list[int]:
     return [evidence.line for _, evidence in search("a.log", Pieces(content, size), signatures)]
 
 
@@ -261,7 +261,7 @@ def test_numbers_are_those_of_a_plain_search(lines: list[bytes], size: int) -> N
 def test_a_line_must_fit_the_pattern_too_by_whichever_needle() -> None:
     names = [name for name, _ in search("a", io.BytesIO(b"needle\nneedle7\n"), (NEEDLE, EXACT))]
     assert names == ["needle", "needle", "seven"]
-    either = Signature("either", re.compile(""), (b"one", b"two"), re.compile(rb"two!"))
+    either = LogSignature("either", re.compile(""), (b"one", b"two"), re.compile(rb"two!"))
     assert [name for name, _ in search("a", io.BytesIO(b"one" + b" " * 5000 + b"two!"), (either,))] == ["either"]
 
 
@@ -289,16 +289,16 @@ def test_what_could_steer_a_terminal_is_escaped_and_what_looks_like_a_password_n
         assert "***" in evidence.text
 
 
-def test_many_sightings_are_told_by_the_first_and_the_last() -> None:
-    sighting = Sighting(Evidence("a.log", 3, "first"))
-    assert str(sighting) == 'a.log:3 "first"'
+def test_many_matches_are_shown_by_the_first_and_the_last() -> None:
+    found = LogMatches(Evidence("a.log", 3, "first"))
+    assert str(found) == 'a.log:3 "first"'
     for line in range(4, 10):
-        sighting.add(Evidence("b.log", line, "next"))
-    assert str(sighting) == 'a.log:3 "first"\n7 lines like it, the last at b.log:9'
+        found.add(Evidence("b.log", line, "next"))
+    assert str(found) == 'a.log:3 "first"\n7 such lines, the last at b.log:9'
 
 
 def test_a_line_that_was_made_to_be_slow_is_not() -> None:
     """Quadratic patterns would take hours on this: only what is around the needle is tried."""
-    slow = Signature("slow", re.compile(""), (b"needle",), re.compile(rb"a.*b.*needle.*c.*d"))
+    slow = LogSignature("slow", re.compile(""), (b"needle",), re.compile(rb"a.*b.*needle.*c.*d"))
     content = b"a" * 30_000 + b"b" * 30_000 + b"needle" + b"c" * 60_000 + b"\n"
     assert list(search("a.log", io.BytesIO(content), (slow,))) == []

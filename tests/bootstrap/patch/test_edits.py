@@ -35,13 +35,13 @@ def test_the_indent_of_an_anchor_is_what_stands_before_it() -> None:
 @pytest.mark.parametrize("anchor", Anchor)
 def test_a_missing_anchor_is_named_with_what_was_looked_for_and_a_doubled_one_with_both_lines(anchor: Anchor) -> None:
     lines = [line for line in _lines() if not any(pattern.resembles(line) for pattern in PATTERNS[anchor])]
-    with pytest.raises(RenderError, match=f"UMB121.*anchor {anchor.value} is there 0 times") as refused:
+    with pytest.raises(RenderError, match=f"UMB121.*anchor {anchor.value} occurs 0 times") as refused:
         find_anchors(lines)
     assert PATTERNS[anchor][0].text in refused.value.why.replace("\\\\", "\\")
     lines = _lines()
     index = find_anchors(lines)[anchor].index
     lines.insert(index, lines[index])
-    with pytest.raises(RenderError, match=f"anchor {anchor.value} is there 2 times") as refused:
+    with pytest.raises(RenderError, match=f"anchor {anchor.value} occurs 2 times") as refused:
         find_anchors(lines)
     assert [f"line {number}: " in refused.value.why for number in (index + 1, index + 2)] == [True, True]
 
@@ -51,7 +51,7 @@ def test_an_anchor_inside_a_block_is_refused_and_shown() -> None:
         lines = _lines()
         index = find_anchors(lines)[anchor].index
         lines[index] = f"    {lines[index]}"
-        with pytest.raises(RenderError, match=rf"anchor {anchor.value} is there 0 times.*\n.*line {index + 1}: "):
+        with pytest.raises(RenderError, match=rf"anchor {anchor.value} occurs 0 times.*\n.*line {index + 1}: "):
             find_anchors(lines)
 
 
@@ -82,7 +82,7 @@ def test_anchors_in_another_order_or_with_line_ends_of_another_system_are_refuse
     lines = _lines()
     index = find_anchors(lines)[Anchor.CLUSTER_BOOTSTRAP].index
     lines.insert(1, lines.pop(index))
-    with pytest.raises(RenderError, match="anchor A5 stands before A4"):
+    with pytest.raises(RenderError, match="anchor A5 comes before A4"):
         find_anchors(lines)
     lines = bootkube_script("4.18").replace("\n", "\r\n").split("\n")
     with pytest.raises(RenderError, match="UMB121"):
@@ -156,6 +156,6 @@ def test_a_line_of_ours_that_is_not_there_once_is_not_taken_out_nor_one_that_onl
     for times in (0, 2):
         script = bootkube_script("4.18")
         patched = _patched(script).replace("umbilical_setup\n\n", "umbilical_setup\n\n" * times)
-        with pytest.raises(RenderError, match=f"UMB129.*\n.*'umbilical_setup' is there {times} times"):
+        with pytest.raises(RenderError, match=f"UMB129.*\n.*'umbilical_setup' occurs {times} times"):
             remove(patched, [planned.text for planned in insertions(script)])
     assert remove("echo umbilical_setup\n\numbilical_setup\n\n", ["umbilical_setup\n\n"]) == "echo umbilical_setup\n\n"

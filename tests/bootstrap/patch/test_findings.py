@@ -1,4 +1,4 @@
-"""What is found out about a config before it is patched: its profile, release, size and cluster."""
+"""What is found out about a config before it is patched: its tunnel state, release, size and cluster."""
 
 import base64
 import json
@@ -16,9 +16,9 @@ from umbilical.bootstrap.patch.config_facts import (
     CLUSTER_CONFIG,
     NETWORK_CONFIG,
     ClusterFacts,
-    Profile,
+    TunnelState,
     cluster_facts,
-    profile_of,
+    tunnel_state_of,
 )
 from umbilical.bootstrap.patch.plan import LIMIT_BYTES, SECRET_BYTES, WARNING_BYTES, check_size, size_warning
 from umbilical.bootstrap.spec import Shape, for_shape
@@ -26,34 +26,34 @@ from umbilical.fault import RenderError
 from umbilical.ignition.config import read_config
 
 
-def _profile(content: bytes) -> Profile:
-    return profile_of(read_config(content))
+def _state(content: bytes) -> TunnelState:
+    return tunnel_state_of(read_config(content))
 
 
 def test_the_built_in_tunnel_is_told_off_from_on_though_its_files_are_there_in_both() -> None:
-    assert {_profile(bootstrap_config(release)) for release in RELEASES} == {Profile.NONE}
-    assert {_profile(bootstrap_config(release, native="off")) for release in NATIVE_RELEASES} == {Profile.NATIVE_OFF}
-    assert {_profile(bootstrap_config(release, native="on")) for release in NATIVE_RELEASES} == {Profile.NATIVE_ON}
+    assert {_state(bootstrap_config(release)) for release in RELEASES} == {TunnelState.NONE}
+    assert {_state(bootstrap_config(release, native="off")) for release in NATIVE_RELEASES} == {TunnelState.NATIVE_OFF}
+    assert {_state(bootstrap_config(release, native="on")) for release in NATIVE_RELEASES} == {TunnelState.NATIVE_ON}
 
 
 def test_half_of_the_built_in_tunnel_counts_as_on_and_calls_without_the_library_as_off() -> None:
     on, off = (bootkube_script("5.0", native=native) for native in ("on", "off"))
-    assert _profile(bootstrap_config("5.0", native="off", script=on)) is Profile.NATIVE_ON
-    assert _profile(bootstrap_config("5.0", native="on", script=off)) is Profile.NATIVE_ON
-    assert _profile(bootstrap_config(script=off)) is Profile.NATIVE_OFF
+    assert _state(bootstrap_config("5.0", native="off", script=on)) is TunnelState.NATIVE_ON
+    assert _state(bootstrap_config("5.0", native="on", script=off)) is TunnelState.NATIVE_ON
+    assert _state(bootstrap_config(script=off)) is TunnelState.NATIVE_OFF
 
 
 def test_a_receipt_tells_a_patched_config_and_so_does_a_sourced_library() -> None:
     receipt = {"path": RECEIPT, "mode": 384, "contents": {"source": "data:,"}}
-    assert _profile(bootstrap_config(extra_files=(receipt,))) is Profile.PATCHED
+    assert _state(bootstrap_config(extra_files=(receipt,))) is TunnelState.PATCHED
     script = bootkube_script("4.18").replace("\nBOOTSTRAP", "\n. /usr/local/bin/umbilical-konnectivity.sh\nBOOTSTRAP")
-    assert _profile(bootstrap_config(script=script)) is Profile.PATCHED
+    assert _state(bootstrap_config(script=script)) is TunnelState.PATCHED
 
 
 def test_a_script_that_cannot_be_read_or_is_not_there_does_not_stop_classifying() -> None:
-    assert _profile(b'{"ignition":{"version":"3.2.0"}}') is Profile.NONE
+    assert _state(b'{"ignition":{"version":"3.2.0"}}') is TunnelState.NONE
     entry = b'{"path":"/usr/local/bin/bootkube.sh","contents":{"source":"data:;base64,!"}}'
-    assert _profile(b'{"ignition":{"version":"3.2.0"},"storage":{"files":[' + entry + b"]}}") is Profile.NONE
+    assert _state(b'{"ignition":{"version":"3.2.0"},"storage":{"files":[' + entry + b"]}}") is TunnelState.NONE
 
 
 def test_the_release_of_a_script_lies_in_the_range_that_is_told() -> None:
@@ -76,14 +76,14 @@ def test_only_a_platform_that_carries_the_file_in_a_secret_has_a_limit() -> None
         check_size(LIMIT_BYTES - 20_000, LIMIT_BYTES, platform)
         with pytest.raises(RenderError, match=f"UMB126.*{platform}") as refused:
             check_size(1000, LIMIT_BYTES + 1, platform)
-        assert "1000 bytes long without" in refused.value.why
+        assert "without the tunnel it has 1000 bytes" in refused.value.why
     for other in ("azure", "gcp", "baremetal", "none", None):
         check_size(1000, 20 * SECRET_BYTES, other)
 
 
 def test_a_warning_comes_before_the_limit() -> None:
     assert size_warning(WARNING_BYTES, "vsphere") is None
-    assert "vsphere can carry 1016 KiB" in (size_warning(WARNING_BYTES + 1, "vsphere") or "")
+    assert "the limit on vsphere is 1016 KiB" in (size_warning(WARNING_BYTES + 1, "vsphere") or "")
     assert "AWS, PowerVS and vSphere" in (size_warning(WARNING_BYTES + 1, None) or "")
     assert size_warning(WARNING_BYTES + 1, "gcp") is None
 

@@ -8,7 +8,7 @@ from tests.support.bootkube_script import bootkube_script
 from tests.support.bootstrap_corpus import CORPUS, NATIVE_RELEASES, Case, bootstrap_config
 
 from umbilical.bootstrap.names import BOOTKUBE, OWN, RECEIPT, SERVICE_RECORD
-from umbilical.bootstrap.patch.config_facts import Profile, profile_of
+from umbilical.bootstrap.patch.config_facts import TunnelState, tunnel_state_of
 from umbilical.bootstrap.patch.patch import patch, undo
 from umbilical.bootstrap.render.render import render
 from umbilical.bootstrap.spec import Shape, for_shape
@@ -48,7 +48,7 @@ def test_a_config_of_the_corpus_is_patched_once_and_undone_and_nothing_else_is_t
     rest = [key for key in before.config.value if key != "storage"]
     assert all(after.config.value[key] == before.config.value[key] for key in rest)
     assert faults(after.config) == []
-    assert (profile_of(after.config), after.config.version) == (Profile.PATCHED, "3.2.0")
+    assert (tunnel_state_of(after.config), after.config.version) == (TunnelState.PATCHED, "3.2.0")
     subprocess.run(["bash", "-n"], input=_script(after.config).encode(), check=True, timeout=30)
 
 
@@ -95,7 +95,7 @@ def test_a_config_that_was_patched_otherwise_is_brought_to_the_new_spec() -> Non
     first = patch(IgnitionDocument(content), other)
     second = patch(first.document, SPEC)
     assert second.document.content == _patched(content).content
-    assert second.plan.profile is Profile.PATCHED
+    assert second.plan.tunnel_state is TunnelState.PATCHED
     assert {change.sign for change in second.plan.changes} == {"~"}
     assert undo(second.document).content == content
 
@@ -135,12 +135,12 @@ def test_undo_does_not_mind_a_file_of_ours_that_is_gone() -> None:
 
 def test_undo_of_a_config_that_is_not_patched_is_refused() -> None:
     for native in ("none", "off", "on"):
-        with pytest.raises(RenderError, match="UMB128 this config is not patched"):
+        with pytest.raises(RenderError, match="UMB128 the config is not patched"):
             undo(IgnitionDocument(Case("5.0", native=native).content()))
 
 
 def test_undo_without_receipt_or_of_lines_that_were_edited_is_refused() -> None:
-    with pytest.raises(RenderError, match=r"UMB129.*\n.*receipt\.json is gone"):
+    with pytest.raises(RenderError, match=r"UMB129.*\n.*receipt\.json is missing"):
         undo(_patched(bootstrap_config()).without_files([RECEIPT]))
     assert _refusal(_patched(bootstrap_config()).without_files([RECEIPT]).content).code == "UMB129"
     patched = _patched(bootstrap_config())
@@ -151,16 +151,17 @@ def test_undo_without_receipt_or_of_lines_that_were_edited_is_refused() -> None:
 
 def test_an_installer_whose_own_tunnel_is_off_is_patched_beside_it_and_told_of_the_gates() -> None:
     made = patch(IgnitionDocument(bootstrap_config("5.1", native="off")), SPEC)
-    assert made.plan.profile is Profile.NATIVE_OFF
+    assert made.plan.tunnel_state is TunnelState.NATIVE_OFF
     assert any("CRDCompatibilityRequirementOperator or ClusterAPIMachineManagement" in n for n in made.plan.notes())
     script = _script(made.document.config)
     assert script.index("konnectivity_setup\n") < script.index("umbilical_setup\n")
 
 
 def test_an_installer_whose_own_tunnel_is_on_is_refused_and_verify_offered() -> None:
+    remedy = "no patch needed; check the installer's tunnel: umbilical bootstrap verify FILE"
     for release in NATIVE_RELEASES:
         refused = _refusal(bootstrap_config(release, native="on"))
-        assert (refused.code, refused.remedy) == ("UMB124", "umbilical bootstrap verify FILE"), release
+        assert (refused.code, refused.remedy) == ("UMB124", remedy), release
 
 
 def _with_file(path: str) -> bytes:
@@ -178,7 +179,7 @@ OVERRIDE = "--config-override-files=/assets/x.yaml \\\n--asset-input"
         (bootstrap_config(script=bootkube_script("4.18").replace("--asset-input", OVERRIDE)), "UMB125", ""),
         (_with_file(OWN.library), "UMB125", OWN.library),
         (_with_file(OWN.egress), "UMB125", OWN.egress),
-        (_with_file("relative"), "UMB127", "before it was patched"),
+        (_with_file("relative"), "UMB127", "even without the patch"),
     ],
     ids=["pointer", "in place", "another override", "our library", "our egress file", "not for Ignition"],
 )
@@ -204,10 +205,10 @@ def test_a_config_without_a_bootkube_of_its_own_is_refused() -> None:
     without = plain.without_files([BOOTKUBE])
     fetched = {**entry, "contents": {"source": "https://storage.example/bootkube.sh"}}
     for document, why in (
-        (without, "0 files of that path"),
-        (IgnitionDocument(bootstrap_config(extra_files=(entry,))), "2 files of that path"),
-        (without.with_files([fetched]), "not from the config itself"),
-        (without.with_files([{**entry, "contents": {}}]), "not from the config itself"),
+        (without, "0 files with that path"),
+        (IgnitionDocument(bootstrap_config(extra_files=(entry,))), "2 files with that path"),
+        (without.with_files([fetched]), "not in the config itself"),
+        (without.with_files([{**entry, "contents": {}}]), "not in the config itself"),
     ):
         refused = _refusal(document.content)
         assert refused.code == "UMB120"
@@ -230,7 +231,7 @@ def test_growth_past_what_a_secret_holds_is_warned_of_and_refused_but_fine_in_a_
     assert _refusal(content).code == "UMB126"
     assert _refusal(bootstrap_config(platform="gcp", padding_bytes=750_000), "aws").code == "UMB126"
     plan = patch(IgnitionDocument(bootstrap_config(platform="vsphere", padding_bytes=700_000)), SPEC).plan
-    assert any("vsphere can carry" in note for note in plan.notes())
+    assert any("limit on vsphere" in note for note in plan.notes())
     content = bootstrap_config(platform="gcp", padding_bytes=3_700_000)
     assert undo(_patched(content)).content == content
 

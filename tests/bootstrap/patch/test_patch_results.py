@@ -56,7 +56,7 @@ def test_a_script_with_one_broken_anchor_is_refused_by_its_name(release: str) ->
             broken.append(_at_anchor(lines, anchor, "{0} "))
         for script in broken:
             document = IgnitionDocument(bootstrap_config(release, script="\n".join(script)))
-            with pytest.raises(RenderError, match=f"UMB121 bootkube.sh is not recognised: anchor {anchor.value} "):
+            with pytest.raises(RenderError, match=f"UMB121 bootkube.sh was not recognised: anchor {anchor.value} "):
                 patch(document, for_shape(Shape.OPENSHIFT))
 
 

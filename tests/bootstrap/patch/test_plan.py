@@ -48,11 +48,11 @@ def test_a_plan_for_a_patched_config_tells_only_what_differs() -> None:
     once = patch(IgnitionDocument(bootstrap_config()), SPEC).document
     same = patch(once, SPEC).plan
     assert same.insertions == ()
-    assert same.notes() == ["this config is patched in the same way already: nothing changes"]
+    assert same.notes() == ["the config is already patched with these options: nothing changes"]
     other = patch(once, SPEC.replace(certificate_hours=3)).plan
     assert not other.changes_nothing
     assert other.count("~") == 1
-    assert "patched in another way" in other.notes()[0]
+    assert "patched with other options" in other.notes()[0]
 
 
 def test_a_plan_is_json_with_stable_names() -> None:
@@ -96,7 +96,7 @@ def test_a_receipt_that_we_did_not_write_is_refused() -> None:
 
 
 def test_a_receipt_cannot_claim_files_of_others() -> None:
-    with pytest.raises(RenderError, match="claims /etc/passwd, which no patch adds"):
+    with pytest.raises(RenderError, match="lists /etc/passwd, which no patch adds"):
         decode_receipt(_with("files", [RECEIPT, "/etc/passwd"]))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from umbilical.bootstrap.names import NATIVE, OWN, STAGES, Names
+from umbilical.bootstrap.names import NATIVE, OWN, STAGES, TunnelNames
 from umbilical.bootstrap.render import objects
 from umbilical.bootstrap.shell.scripts import certificate_script, library
 from umbilical.bootstrap.spec import Shape, for_shape
@@ -20,7 +20,9 @@ SPECS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def text(shape: Shape = Shape.OPENSHIFT, names: Names = OWN, *, makes_certificates: bool = True, **changes: Any) -> str:
+def text(
+    shape: Shape = Shape.OPENSHIFT, names: TunnelNames = OWN, *, makes_certificates: bool = True, **changes: Any
+) -> str:
     return library(for_shape(shape, **changes), names, makes_certificates=makes_certificates).decode()
 
 

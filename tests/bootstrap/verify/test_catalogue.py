@@ -10,7 +10,7 @@ from tests.support.bootstrap_corpus import CORPUS, NATIVE_RELEASES, Case, bootst
 from tests.support.verify_subjects import failures, findings, subject
 
 from umbilical.bootstrap.names import NATIVE, OWN
-from umbilical.bootstrap.patch.config_facts import Profile
+from umbilical.bootstrap.patch.config_facts import TunnelState
 from umbilical.bootstrap.patch.patch import patch
 from umbilical.bootstrap.spec import Mode, Shape, for_shape
 from umbilical.bootstrap.verify.catalogue import CATALOGUE, FIRST_PLAN, GROUPS, verify
@@ -40,8 +40,8 @@ def test_the_first_plans_checklist_maps_onto_checks_that_exist() -> None:
 
 def test_every_config_of_the_corpus_passes_as_it_is() -> None:
     for case in CORPUS:
-        expected = Profile.NATIVE_OFF if case.native == "off" else Profile.NONE
-        found = findings(case.content(), profile=expected).values()
+        expected = TunnelState.NATIVE_OFF if case.native == "off" else TunnelState.NONE
+        found = findings(case.content(), expected_state=expected).values()
         assert [finding for finding in found if finding.outcome in (Outcome.FAILED, Outcome.WARNED)] == [], case
 
 
@@ -49,7 +49,7 @@ def test_every_config_of_the_corpus_passes_as_it_is() -> None:
 def test_every_config_of_the_corpus_passes_once_patched(shape: Shape) -> None:
     for case in CORPUS:
         content = patch(IgnitionDocument(case.content()), for_shape(shape)).document.content
-        found = findings(content, profile=Profile.PATCHED).values()
+        found = findings(content, expected_state=TunnelState.PATCHED).values()
         assert [finding for finding in found if finding.outcome in (Outcome.FAILED, Outcome.WARNED)] == [], case
         skipped = {finding.id for finding in found if finding.outcome is Outcome.SKIPPED}
         allowed = {"S10", *(["B11"] if case.native != "off" else []), *(["F4"] if shape is Shape.SEED else [])}
@@ -58,7 +58,7 @@ def test_every_config_of_the_corpus_passes_once_patched(shape: Shape) -> None:
 
 def test_an_installers_own_tunnel_passes() -> None:
     for case in [Case(release, native="on", ipv6=ipv6) for release in NATIVE_RELEASES for ipv6 in (False, True)]:
-        found = findings(case.content(), profile=Profile.NATIVE_ON).values()
+        found = findings(case.content(), expected_state=TunnelState.NATIVE_ON).values()
         assert [finding for finding in found if finding.outcome in (Outcome.FAILED, Outcome.WARNED)] == [], case
 
 
@@ -71,7 +71,7 @@ def test_what_needs_a_tunnel_or_a_file_that_is_missing_is_skipped_with_the_reaso
     found = findings(Case().content())
     about = [finding for name, finding in found.items() if re.fullmatch(r"F.|C.+|B[1-79]|X[34]", name)]
     assert {finding.outcome for finding in about} == {Outcome.SKIPPED}
-    assert {finding.evidence for finding in about} == {"there is no tunnel in it (profile none)"}
+    assert {finding.evidence for finding in about} == {"the file has no tunnel (tunnel state none)"}
     found = findings(subject("patched").without("egress").content, "C1", "C3", "C4")
     assert {finding.outcome for finding in found.values()} == {Outcome.SKIPPED}
     assert OWN.egress in found["C1"].evidence
@@ -111,7 +111,7 @@ def test_a_need_that_is_not_met_skips_and_ends_the_search_for_others() -> None:
 def test_a_tunnel_its_files_and_bootkube_are_needed() -> None:
     patched = subject("patched")
     assert (tunnel(PATCHED), files("egress", "library")(PATCHED), bootkube(PATCHED)) == (None, None, None)
-    assert "profile none" in str(tunnel(BootstrapFacts(bootstrap_config("4.18"))))
+    assert "tunnel state none" in str(tunnel(BootstrapFacts(bootstrap_config("4.18"))))
     assert "native-off" in str(tunnel(BootstrapFacts(bootstrap_config("5.1", native="off"))))
     missing = BootstrapFacts(patched.without("egress").content)
     assert "egress-selector-config.yaml" in str(files("library", "egress")(missing))
@@ -119,15 +119,15 @@ def test_a_tunnel_its_files_and_bootkube_are_needed() -> None:
 
 
 def test_profile_shape_and_mode_are_found_unless_given() -> None:
-    for name, profile, names, shape, mode in (
-        ("native", Profile.NATIVE_ON, NATIVE, Shape.OPENSHIFT, Mode.GRPC),
-        ("patched", Profile.PATCHED, OWN, Shape.OPENSHIFT, Mode.GRPC),
-        ("seed", Profile.PATCHED, OWN, Shape.SEED, Mode.HTTP_CONNECT),
-        ("beside-native", Profile.PATCHED, OWN, Shape.OPENSHIFT, Mode.GRPC),
+    for name, state, names, shape, mode in (
+        ("native", TunnelState.NATIVE_ON, NATIVE, Shape.OPENSHIFT, Mode.GRPC),
+        ("patched", TunnelState.PATCHED, OWN, Shape.OPENSHIFT, Mode.GRPC),
+        ("seed", TunnelState.PATCHED, OWN, Shape.SEED, Mode.HTTP_CONNECT),
+        ("beside-native", TunnelState.PATCHED, OWN, Shape.OPENSHIFT, Mode.GRPC),
     ):
         facts = BootstrapFacts(subject(name).content)
         assert facts.has_tunnel
-        assert (facts.found_profile, facts.names, facts.found_shape, facts.found_mode) == (profile, names, shape, mode)
+        assert (facts.found_state, facts.names, facts.found_shape, facts.found_mode) == (state, names, shape, mode)
     given = BootstrapFacts(subject("patched").content, platform="gcp", shape=Shape.SEED, mode=Mode.HTTP_CONNECT)
     assert (given.found_platform, given.found_shape, given.found_mode) == ("gcp", Shape.SEED, Mode.HTTP_CONNECT)
 
@@ -136,7 +136,7 @@ def test_what_is_no_config_has_no_facts_but_why() -> None:
     facts = BootstrapFacts(b"{")
     assert facts.config is None
     assert facts.config_fault
-    assert (facts.found_profile, facts.has_tunnel, facts.bootkube, facts.contents) == (Profile.NONE, False, None, {})
+    assert (facts.found_state, facts.has_tunnel, facts.bootkube, facts.contents) == (TunnelState.NONE, False, None, {})
     assert facts.found_platform is None
 
 

@@ -10,7 +10,7 @@ from tests.support.bootstrap_corpus import bootstrap_config
 from tests.support.verify_subjects import NAMES, Subject, container, failures, findings, pod, subject, warnings
 
 from umbilical.bootstrap.names import OWN
-from umbilical.bootstrap.patch.config_facts import Profile
+from umbilical.bootstrap.patch.config_facts import TunnelState
 from umbilical.bootstrap.spec import Mode, Shape
 from umbilical.checks.check import Outcome
 from umbilical.manifests.tree import yaml_bytes
@@ -20,10 +20,10 @@ NAMESPACE = "openshift-bootstrap-konnectivity"
 ACCOUNT = {"kind": "ServiceAccount", "name": "default", "namespace": NAMESPACE}
 GROUP = {"kind": "Group", "name": f"system:serviceaccounts:{NAMESPACE}"}
 CONTENTS = {
-    Profile.NONE: bootstrap_config("4.18"),
-    Profile.NATIVE_OFF: bootstrap_config("5.1", native="off"),
-    Profile.NATIVE_ON: subject("native").content,
-    Profile.PATCHED: subject("patched").content,
+    TunnelState.NONE: bootstrap_config("4.18"),
+    TunnelState.NATIVE_OFF: bootstrap_config("5.1", native="off"),
+    TunnelState.NATIVE_ON: subject("native").content,
+    TunnelState.PATCHED: subject("patched").content,
 }
 Change = Callable[[Any], None]
 
@@ -365,21 +365,21 @@ def test_a_binding_of_the_agents_account_makes_host_network_right_and_no_other_d
 
 
 def test_another_profile_than_the_one_asked_for_fails_and_without_one_it_is_only_told() -> None:
-    for found in Profile:
-        for expected in Profile:
+    for found in TunnelState:
+        for expected in TunnelState:
             wrong = set() if found is expected else {"X1"}
-            assert failures(CONTENTS[found], "X1", "X2", profile=expected) == wrong, (found, expected)
-    finding = findings(CONTENTS[Profile.NATIVE_OFF], "X1")["X1"]
+            assert failures(CONTENTS[found], "X1", "X2", expected_state=expected) == wrong, (found, expected)
+    finding = findings(CONTENTS[TunnelState.NATIVE_OFF], "X1")["X1"]
     assert finding.outcome is Outcome.SKIPPED
     assert "native-off" in finding.evidence
 
 
 def test_a_file_or_a_call_of_ours_in_an_unpatched_config_fails() -> None:
     file = {"path": OWN.egress, "mode": 384, "overwrite": True, "contents": {"source": "data:,x"}}
-    plain = Subject(CONTENTS[Profile.NONE])
+    plain = Subject(CONTENTS[TunnelState.NONE])
     assert failures(plain.whole(lambda value: value["storage"]["files"].append(file)).content) == {"X2"}
     for call in (OWN.setup_function, OWN.cleanup_function, f"source {OWN.library}"):
-        plain = Subject(CONTENTS[Profile.NONE])
+        plain = Subject(CONTENTS[TunnelState.NONE])
         text = plain.text("bootkube")
         assert failures(plain.with_text("bootkube", f"{text}{call}\n").content) == {"X2"}
         assert not failures(plain.with_text("bootkube", f"{text}# {call}\n").content)

@@ -9,7 +9,7 @@ from tests.support.bootkube_script import RELEASES, bootkube_script
 
 from umbilical.bootstrap.verify.documents import (
     MAX_SHOWN,
-    Pod,
+    PodSpec,
     dig,
     is_placeholder,
     is_within,
@@ -20,8 +20,8 @@ from umbilical.bootstrap.verify.documents import (
     shown,
     unexpected_keys,
 )
-from umbilical.bootstrap.verify.shell_script import MAX_FLOW, Command, Script
-from umbilical.bootstrap.verify.shell_tokens import MAX_DEPTH, Token, tokens_of
+from umbilical.bootstrap.verify.shell_script import MAX_FLOW, Script, ShellCommand
+from umbilical.bootstrap.verify.shell_tokens import MAX_DEPTH, ShellToken, tokens_of
 
 
 def test_a_document_is_its_value_and_what_kubernetes_would_not_read_is_a_fault_with_words() -> None:
@@ -33,7 +33,7 @@ def test_a_document_is_its_value_and_what_kubernetes_would_not_read_is_a_fault_w
         document = parse_yaml(text)
         assert document.value is None
         assert document.fault
-    assert parse_yaml("x:\n  a: 1\n  a: 2\n").fault == "line 2: the key 'a' stands twice"
+    assert parse_yaml("x:\n  a: 1\n  a: 2\n").fault == "line 2: the key 'a' occurs twice"
 
 
 @given(st.text())
@@ -86,7 +86,7 @@ def test_flags_are_read_from_command_and_arguments_and_what_is_none_is_a_fault()
     assert flags.values == {"--a": "1", "--b": "2", "--c": "d=e"}
     assert flags.faults == []
     flags = parse_flags({"args": ["x", "--a=1", "--a=2", "-b", "word"]})
-    assert flags.faults == ["--a stands twice", "'-b' is no flag", "'word' is no flag"]
+    assert flags.faults == ["--a occurs twice", "'-b' is not a flag", "'word' is not a flag"]
     assert parse_flags({"args": ["x", 7]}).faults
     assert parse_flags({"args": "x"}).program == ""
 
@@ -96,7 +96,7 @@ def test_only_plain_digits_are_an_integer() -> None:
         assert parse_flags({"args": ["x", f"--port={text}"]}).integer("--port") == expected
 
 
-POD = Pod(
+POD = PodSpec(
     {
         "containers": [
             {
@@ -130,7 +130,7 @@ def test_the_longest_mount_holds_a_path_and_a_secret_has_no_place_on_the_host() 
 
 @pytest.mark.parametrize("spec", [None, [], {}, {"containers": 7}, {"containers": [7]}, {"containers": [{"args": 1}]}])
 def test_a_pod_of_nothing_has_nothing(spec: object) -> None:
-    pod = Pod(spec)
+    pod = PodSpec(spec)
     assert (pod.flags.values, pod.mounts, pod.mount_of("/x")) == ({}, [], None)
 
 
@@ -216,7 +216,7 @@ _PIECES = st.sampled_from(
 
 @given(st.lists(_PIECES, max_size=60).map("".join) | st.text())
 def test_any_text_gives_tokens(script: str) -> None:
-    assert all(isinstance(token, Token) for token in tokens_of(script))
+    assert all(isinstance(token, ShellToken) for token in tokens_of(script))
 
 
 @given(st.lists(st.text(min_size=1).filter(lambda word: "\0" not in word), max_size=8))
@@ -224,12 +224,12 @@ def test_what_shlex_quotes_comes_back(written: list[str]) -> None:
     assert words(shlex.join(written)) == written
 
 
-def only(script: str, program: str) -> Command:
+def only(script: str, program: str) -> ShellCommand:
     (command,) = Script(script).calls(program)
     return command
 
 
-def kinds(command: Command) -> list[str]:
+def kinds(command: ShellCommand) -> list[str]:
     return [block.kind for block in command.blocks]
 
 

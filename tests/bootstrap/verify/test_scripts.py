@@ -314,7 +314,7 @@ def test_the_egress_file_must_be_copied_in_its_stage(name: str) -> None:
     assert failures(renamed.content, "C2", *B) == {"B4", "C2"}
     elsewhere = moved(changed, line, "if [ ! -f cco-bootstrap.done ]").content
     assert failures(elsewhere, *B) == {"B4"}
-    assert "not in the stage" in findings(elsewhere, "B4")["B4"].evidence
+    assert "not in the step" in findings(elsewhere, "B4")["B4"].evidence
     for form in ("if [ -f on ]; then\n{}\nfi", "[ -f on ] && {}", "while read -r; do\n{}\ndone"):
         on_condition = with_line(changed, line, form.format(line.strip())).content
         assert "depends on a condition" in findings(on_condition, "B4")["B4"].evidence, form

@@ -21,7 +21,7 @@ from tests.support.log_bundles import BEFORE, JOURNAL, STAGES, BundleBuilder, Re
 from tests.support.object_store import ObjectStore, tunnel_store
 from tests.support.scripted_api import ScriptedApi, status_answer
 
-BROKEN = Record().start().done(*BEFORE).fails("konnectivity-certs", "UMB112 cannot find the bootstrap node IP")
+BROKEN = Record().start().done(*BEFORE).fails("konnectivity-certs", "UMB112 could not find the bootstrap node IP")
 
 
 @pytest.fixture
@@ -30,10 +30,10 @@ def analyze(umbilical: Run) -> Run:
 
 
 def test_the_first_line_names_the_stage_and_the_cause_follows(tmp_path: Path, analyze: Run) -> None:
-    path = BundleBuilder(BROKEN).log(JOURNAL, "UMB112 cannot find the bootstrap node IP").archive(tmp_path)
+    path = BundleBuilder(BROKEN).log(JOURNAL, "UMB112 could not find the bootstrap node IP").archive(tmp_path)
     captured = analyze(path, status=1)
     lines = captured.out.splitlines()
-    assert "bootkube failed in stage konnectivity-certs at 2026-11-15 14:00:09Z" in lines[0]
+    assert "bootkube failed in step konnectivity-certs at 2026-11-15 14:00:09Z" in lines[0]
     causes = [line for line in lines if " A0" in line[:8]]
     assert " A01 " in causes[0]
     assert " A03 the node found its own address" in causes[1]
@@ -42,7 +42,7 @@ def test_the_first_line_names_the_stage_and_the_cause_follows(tmp_path: Path, an
 
 
 def test_a_good_bundle_exits_with_zero(tmp_path: Path, analyze: Run) -> None:
-    assert "bootkube ended well" in analyze(BundleBuilder(good_record()).archive(tmp_path)).out
+    assert "bootkube succeeded" in analyze(BundleBuilder(good_record()).archive(tmp_path)).out
 
 
 def test_programs_get_the_verdict_and_build_servers_get_junit(tmp_path: Path, analyze: Run) -> None:
@@ -61,7 +61,7 @@ def test_a_directory_and_a_copy_of_the_records_work_as_well(tmp_path: Path, anal
     (copy / "bootkube.json").write_bytes(BROKEN.content())
     for path in (BundleBuilder(BROKEN).unpack(tmp_path), copy, copy / "bootkube.json"):
         out = analyze(path, status=1).out
-        assert "bootkube failed in stage konnectivity-certs" in out
+        assert "bootkube failed in step konnectivity-certs" in out
         assert "A03" in out
 
 
@@ -161,10 +161,10 @@ def pod(tmp_path: Path) -> Path:
 
 def test_wrong_usage_is_told(teardown: Run) -> None:
     for arguments, word in (
-        ([], "name what to clean"),
-        (["--local", "--ssh-host", "h"], "excludes"),
-        (["--local", "--no-node"], "excludes"),
-        (["--kubeconfig", "k", "--root", "/mnt"], "--root goes with --local"),
+        ([], "give at least one of"),
+        (["--local", "--ssh-host", "h"], "cannot be combined"),
+        (["--local", "--no-node"], "cannot be combined"),
+        (["--kubeconfig", "k", "--root", "/mnt"], "--root needs --local"),
         (["--kubeconfig", "k", "--dry-run", "maybe"], "maybe"),
     ):
         assert word in teardown(*arguments, status=2).err
@@ -179,7 +179,7 @@ def test_what_went_is_a_table_on_standard_output_and_nothing_to_do_is_said(tmp_p
     with serving(ObjectStore(), tmp_path) as kubeconfig:
         seen = teardown("--kubeconfig", kubeconfig)
     assert seen.out == ""
-    assert seen.err == "nothing to do: no trace of the tunnel was found\n"
+    assert seen.err == "nothing to do: no object and no file of the tunnel was found\n"
 
 
 def test_json_is_data_alone(tmp_path: Path, teardown: Run) -> None:
@@ -238,7 +238,7 @@ def test_an_install_directory_gives_the_kubeconfig_and_may_know_no_machine(tmp_p
         kubeconfig.rename(tmp_path / "auth" / "kubeconfig")
         seen = teardown("--dir", tmp_path)
     assert seen.out.count("gone") == 3
-    assert "the bootstrap machine is left alone" in seen.err
+    assert "the bootstrap machine was skipped" in seen.err
 
 
 def test_a_machine_that_is_gone_can_be_left_out(tmp_path: Path, teardown: Run) -> None:
@@ -263,4 +263,4 @@ def test_a_file_that_stays_is_told_and_the_exit_code_tells(tmp_path: Path, monke
 
 def test_somebody_who_is_not_root_is_told_so(tmp_path: Path, monkeypatch: Patch, teardown: Run) -> None:
     stand_in(tmp_path, "id", "echo 1000", monkeypatch)
-    assert "only root may look" in teardown("--local", "--dry-run=client", status=1).err
+    assert "root is needed" in teardown("--local", "--dry-run=client", status=1).err

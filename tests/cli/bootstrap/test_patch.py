@@ -14,7 +14,7 @@ from tests.support.commands import Run, Told, stand_in
 from tests.support.fixture_types import Patch
 from tests.support.install_directories import Directory
 
-from umbilical.bootstrap.patch.config_facts import Profile, profile_of
+from umbilical.bootstrap.patch.config_facts import TunnelState, tunnel_state_of
 from umbilical.bootstrap.patch.edits import REASONS
 from umbilical.bootstrap.patch.patch import patch, undo
 from umbilical.bootstrap.patch.plan import PURPOSES
@@ -61,7 +61,7 @@ def test_a_second_patch_says_that_nothing_changes_and_leaves_the_file_alone(conf
     inode = config.stat().st_ino
     told = umbilical("bootstrap", "patch", config, "--in-place")
     assert config.stat().st_ino == inode
-    assert f"{config} is as it should be" in told.err
+    assert f"{config} is already up to date" in told.err
 
 
 def test_an_install_directory_is_patched_where_the_installer_reads_it(tmp_path: Path, umbilical: Run) -> None:
@@ -69,7 +69,7 @@ def test_an_install_directory_is_patched_where_the_installer_reads_it(tmp_path: 
     path = tmp_path / "bootstrap.ign"
     path.write_bytes(bootstrap_config("4.18"))
     umbilical("bootstrap", "patch", "--dir", tmp_path)
-    assert profile_of(IgnitionDocument(path.read_bytes()).config) is Profile.PATCHED
+    assert tunnel_state_of(IgnitionDocument(path.read_bytes()).config) is TunnelState.PATCHED
 
 
 def test_a_link_stays_a_link_and_what_it_points_to_is_patched(config: Path, umbilical: Run) -> None:
@@ -77,7 +77,7 @@ def test_a_link_stays_a_link_and_what_it_points_to_is_patched(config: Path, umbi
     link.symlink_to(config)
     umbilical("bootstrap", "patch", link, "--in-place")
     assert link.is_symlink()
-    assert profile_of(IgnitionDocument(config.read_bytes()).config) is Profile.PATCHED
+    assert tunnel_state_of(IgnitionDocument(config.read_bytes()).config) is TunnelState.PATCHED
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_shapes_modes_and_addresses_pass_their_own_verification(
 
 def test_without_a_target_nothing_happens(config: Path, umbilical: Run) -> None:
     before = config.read_bytes()
-    assert "--out NEWFILE, or --in-place" in umbilical("bootstrap", "patch", config, status=USAGE).err
+    assert "--out NEWFILE or --in-place" in umbilical("bootstrap", "patch", config, status=USAGE).err
     assert config.read_bytes() == before
 
 
@@ -125,7 +125,7 @@ def test_a_foreign_authority_is_refused_with_the_reason(config: Path, umbilical:
     before = config.read_bytes()
     error = umbilical("bootstrap", "patch", config, "--in-place", "--from-install-state", status=CONFIGURATION).err
     assert error.startswith("UMB130 ")
-    assert "never reaches the node" in error
+    assert "the root CA key is not on the node" in error
     assert "certificate of one day" in error
     assert config.read_bytes() == before
 
@@ -133,7 +133,7 @@ def test_a_foreign_authority_is_refused_with_the_reason(config: Path, umbilical:
 def test_what_failed_before_the_patch_is_warned_of_and_not_blamed_on_it(config: Path, umbilical: Run) -> None:
     document = IgnitionDocument(config.read_bytes()).without_files(["/usr/local/bin/bootstrap-service-record.sh"])
     config.write_bytes(document.content)
-    assert "(before the patch, too)" in umbilical("bootstrap", "patch", config, "--in-place").err
+    assert "(also before the patch)" in umbilical("bootstrap", "patch", config, "--in-place").err
 
 
 def test_a_script_that_bash_refuses_once_patched_is_not_written(
@@ -154,7 +154,7 @@ def test_without_bash_the_patch_is_made_and_the_missing_check_told(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     assert shutil.which("bash") is None
-    assert "there is no bash here" in umbilical("bootstrap", "patch", config, "--in-place").err
+    assert "bash is not installed here" in umbilical("bootstrap", "patch", config, "--in-place").err
 
 
 def test_a_plan_shows_every_change_with_its_reason_and_writes_nothing(config: Path, umbilical: Run) -> None:
@@ -200,8 +200,11 @@ def test_anchors_are_shown_even_where_the_patch_is_refused(tmp_path: Path, umbil
     path.write_bytes(bootstrap_config(script=lines))
     captured = umbilical("bootstrap", "plan", path, "--show-anchors", status=CONFIGURATION)
     assert "sha256 " in captured.out
-    assert "  A6  not found, alike but indented: line 391: touch /opt/openshift/.bootkube.done" in captured.out
-    assert captured.err.startswith("UMB121 bootkube.sh is not recognised: anchor A6 is there 0 times")
+    assert (
+        "  A6  not found, same text with other indentation: line 391: touch /opt/openshift/.bootkube.done"
+        in captured.out
+    )
+    assert captured.err.startswith("UMB121 bootkube.sh was not recognised: anchor A6 occurs 0 times")
 
 
 def test_an_install_directory_gives_file_platform_and_warnings(tmp_path: Path, umbilical: Run) -> None:
@@ -226,7 +229,7 @@ def test_the_firewall_command_that_is_offered_works_where_the_manifests_are_read
 
 def test_a_plan_refuses_a_foreign_authority_as_the_patch_does(config: Path, umbilical: Run) -> None:
     told = umbilical("bootstrap", "plan", config, "--from-install-state", status=CONFIGURATION)
-    assert told.err.startswith("UMB130 a patch cannot sign with an existing CA (--from-install-state")
+    assert told.err.startswith("UMB130 patch cannot sign with an existing CA (--from-install-state")
 
 
 @pytest.fixture
@@ -255,7 +258,10 @@ def test_undo_goes_to_another_file_or_into_an_install_directory(patched: Path, u
 
 def test_undo_of_a_file_that_was_marshalled_anew_says_that_the_rest_is_as_found(patched: Path, umbilical: Run) -> None:
     patched.write_text(json.dumps(json.loads(patched.read_bytes()), indent=1))
-    assert "the rest is as found" in umbilical("bootstrap", "undo", patched, "--in-place").err
+    assert (
+        "other changes since the patch, formatting included, are kept"
+        in umbilical("bootstrap", "undo", patched, "--in-place").err
+    )
     assert json.loads(patched.read_bytes()) == json.loads(bootstrap_config("4.18"))
 
 
@@ -263,7 +269,7 @@ def test_undo_of_a_file_that_is_not_patched_is_refused(tmp_path: Path, umbilical
     path = tmp_path / "bootstrap.ign"
     path.write_bytes(bootstrap_config("4.18"))
     told = umbilical("bootstrap", "undo", path, "--in-place", status=CONFIGURATION)
-    assert told.err.startswith("UMB128 this config is not patched\n")
+    assert told.err.startswith("UMB128 the config is not patched\n")
 
 
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIsecretsecret\n"
@@ -289,10 +295,10 @@ def diff(tmp_path: Path, umbilical: Run) -> Run:
 
 
 def test_the_same_config_gives_zero_whatever_its_formatting(diff: Run) -> None:
-    assert diff(compared(), compared(), status=0) == ("", "the same, byte for byte\n")
+    assert diff(compared(), compared(), status=0) == ("", "no difference, byte for byte\n")
     out, err = diff(compared(), json.dumps(compared(), indent=2).encode(), status=0)
     assert out == ""
-    assert "only the formatting" in err
+    assert "only formatting" in err
 
 
 def test_a_changed_script_is_shown_line_by_line_or_counted(diff: Run) -> None:
@@ -364,4 +370,6 @@ def test_what_is_no_config_is_an_error_that_names_the_file(diff: Run) -> None:
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, umbilical: Run) -> None:
     for absent in (tmp_path / "absent.ign", tmp_path):
-        assert umbilical("bootstrap", "diff", absent, absent, status=3).err.startswith(f"UMB002 cannot read {absent}")
+        assert umbilical("bootstrap", "diff", absent, absent, status=3).err.startswith(
+            f"UMB002 could not read {absent}"
+        )

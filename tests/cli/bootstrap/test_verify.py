@@ -45,7 +45,7 @@ def test_a_tunnel_that_is_right_is_told_with_what_it_is(run: Run) -> None:
     out, err = run(content=subject("patched").content)
     assert err == ""
     lines = out.splitlines()
-    assert "profile patched, shape openshift, mode grpc, platform aws" in lines[0]
+    assert "tunnel state patched, shape openshift, mode grpc, platform aws" in lines[0]
     assert re.search(r"certificates: \d+h\d\dm left", lines[0])
     assert lines[2] == "Structure of the config"
     assert lines[-1].startswith(f"Result √ {len(CATALOGUE)} checks:")
@@ -55,7 +55,7 @@ def test_a_failure_is_told_with_its_evidence_and_a_way_out(run: Run) -> None:
     out = run(content=broken(), status=1).out
     lines = out.splitlines()
     place = next(index for index, line in enumerate(lines) if line.startswith("× C6"))
-    assert "agents dial port '8092', the server listens for them on '8091'" in lines[place + 1]
+    assert "agents dial port '8092', but the server listens on '8091'" in lines[place + 1]
     assert lines[place + 3].startswith("    fix: ")
 
 
@@ -107,8 +107,8 @@ def test_a_broken_pattern_is_wrong_usage(run: Run) -> None:
 
 def test_a_file_without_a_tunnel_passes_and_says_so(run: Run) -> None:
     out, err = run(content=bootstrap_config("4.18"))
-    assert "profile none" in out.splitlines()[0]
-    assert "there is no tunnel to check" in err
+    assert "tunnel state none" in out.splitlines()[0]
+    assert "the file has no tunnel to check" in err
     assert "--expect" in err
     assert run("--expect", "none", content=bootstrap_config("4.18")).err == ""
 
@@ -139,7 +139,7 @@ def test_a_check_explains_itself_and_an_unknown_one_is_wrong_usage(run: Run) -> 
     out = run("--explain", "b3").out
     assert out.startswith("B3 ")
     assert "  why: " in out
-    assert "first plan's checklist: 5" in out
+    assert "first plan's checklist (task 2.6): 5" in out
     run("--explain", "Q7", status=2)
 
 

@@ -57,7 +57,7 @@ def test_standard_output_is_the_script_alone(render: Run) -> None:
     out, err = render("--platform", "gcp", "--infra-id", "ci")
     assert out.startswith("#!/usr/bin/env bash\n")
     assert "note:" not in out
-    assert "note: Workers are not let in" in err
+    assert "note: That rule does not allow workers" in err
 
 
 def test_without_a_wish_the_first_form_that_fits_is_written(render: Run) -> None:
@@ -89,7 +89,7 @@ def test_a_file_is_written_once_and_never_over_another(render: Run, tmp_path: Pa
 
 def test_a_native_release_is_told_that_it_does_so_itself(render: Run) -> None:
     err = render("--platform", "gcp", "--infra-id", "ci", "--release", "5.0").err
-    assert "note: in 5.0 made by the installer's code" in err
+    assert "note: in 5.0 the rule is created by the installer's code" in err
 
 
 @pytest.mark.parametrize("platform", MANIFESTS)
@@ -127,7 +127,7 @@ def test_after_ignition_configs_nothing_is_changed_any_more(render: Run, tmp_pat
         (tmp_path / mark).write_text("{}")
         out, err = render("--dir", tmp_path, "--apply", status=3)
         assert (out, path.read_text()) == ("", before)
-        assert err.startswith("UMB163 too late")
+        assert err.startswith(f"UMB163 {path} was not changed: it is too late")
         (tmp_path / mark).unlink()
 
 
@@ -194,7 +194,7 @@ def test_programs_get_json(listed: Run) -> None:
 def test_leftovers_of_every_platform_are_lines_to_paste_or_json(listed: Run) -> None:
     for name in PLATFORMS:
         out = listed("--leftovers", "--platform", name, "--infra-id", "ci-x1").out
-        assert out.index("# list what is open") < out.index("# remove it")
+        assert out.index("# list the open rules") < out.index("# remove them")
         # Pasted into a shell, it would end that shell.
         assert "exit" not in out
         value = listed("--leftovers", "--platform", name, "--infra-id", "ci-x1", "-o", "json").json()

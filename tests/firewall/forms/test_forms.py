@@ -19,11 +19,18 @@ from umbilical.fault import RenderError
 from umbilical.firewall.forms.render import Form, as_value, describe, forms, manifest_edit, render
 from umbilical.firewall.forms.texts import command_line, quoted, script, terraform_text
 from umbilical.firewall.platforms.catalogue import PLATFORMS, platform_of
-from umbilical.firewall.platforms.platform import Block, Command, Commands, Need, Reference, Variable
-from umbilical.firewall.platforms.request import Release, Request, parse_network
+from umbilical.firewall.platforms.platform import (
+    Need,
+    Reference,
+    RuleCommands,
+    ShellVariable,
+    TerraformBlock,
+    ToolCommand,
+)
+from umbilical.firewall.platforms.request import ReleaseLine, RuleRequest, parse_network
 
-REQUEST: Final = Request(
-    "ci", networks=(parse_network("10.0.0.0/16"), parse_network("fd00::/64")), release=Release(4, 21)
+REQUEST: Final = RuleRequest(
+    "ci", networks=(parse_network("10.0.0.0/16"), parse_network("fd00::/64")), release=ReleaseLine(4, 21)
 )
 CLAIMED: Final = [(name, form) for name, form in product(PLATFORMS, Form) if form in forms(PLATFORMS[name])]
 REFUSED: Final = [(name, form) for name, form in product(PLATFORMS, Form) if form not in forms(PLATFORMS[name])]
@@ -93,9 +100,9 @@ def test_before_cluster_api_there_is_no_manifest_to_edit() -> None:
     for name, minor in (("aws", 15), ("azure", 16), ("powervs", 16), ("ibmcloud", 18)):
         platform = platform_of(name)
         with pytest.raises(RenderError, match="Terraform before 4") as fault:
-            manifest_edit(platform, Request("ci", release=Release(4, minor)))
+            manifest_edit(platform, RuleRequest("ci", release=ReleaseLine(4, minor)))
         assert fault.value.code == "UMB161"
-        assert manifest_edit(platform, Request("ci", release=Release(4, minor + 1))).items
+        assert manifest_edit(platform, RuleRequest("ci", release=ReleaseLine(4, minor + 1))).items
 
 
 def test_platforms_whose_manifests_have_no_rules_say_so() -> None:
@@ -105,7 +112,7 @@ def test_platforms_whose_manifests_have_no_rules_say_so() -> None:
 
 
 def test_json_tells_rules_and_a_platform_is_described_without_any_cluster() -> None:
-    value = as_value(platform_of("azure"), Request("ci"))
+    value = as_value(platform_of("azure"), RuleRequest("ci"))
     assert (value["kind"], value["platform"], value["leaks"]) == ("FirewallRules", "azure", True)
     [rule] = value["rules"]
     assert (rule["name"], rule["priority"], rule["port"]) == ("konnectivity_in", 230, 8091)
@@ -117,7 +124,7 @@ def test_json_tells_rules_and_a_platform_is_described_without_any_cluster() -> N
 
 CLOUDS: Final = [name for name, platform in PLATFORMS.items() if Form.CLI in forms(platform)]
 VALUES: Final = {"control_plane": "sg-1", "node": "sg-2", "resource_group": "my group", "network": "my-net"}
-REQUEST_OF_ONE: Final = Request("ci", networks=(parse_network("10.0.0.0/16"),), release=Release(4, 18))
+REQUEST_OF_ONE: Final = RuleRequest("ci", networks=(parse_network("10.0.0.0/16"),), release=ReleaseLine(4, 18))
 # Writes its words as one line of JSON, then says what the platform would have said.
 STAND_IN: Final = """#!/bin/bash
 for word in "$(basename "$0")" "$@"; do printf '%s\\0' "$word"; done | base64 -w0 >> "$CALLS"
@@ -192,7 +199,7 @@ def test_what_was_looked_up_is_used_by_the_lines_after_it(tmp_path: Path) -> Non
 
 
 def test_a_value_that_only_the_user_knows_stops_the_script(tmp_path: Path) -> None:
-    commands = Commands((Need("missing", 'the group\'s `id` "$x" }'),), open=(Command(("program",)),))
+    commands = RuleCommands((Need("missing", 'the group\'s `id` "$x" }'),), open=(ToolCommand(("program",)),))
     done = _run(tmp_path, script(commands, ()))
     assert done.returncode == 2
     assert done.stderr == 'missing is not set: the group\'s `id` "$x" }\n'
@@ -201,23 +208,25 @@ def test_a_value_that_only_the_user_knows_stops_the_script(tmp_path: Path) -> No
 
 @given(word=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20))
 def test_any_word_reaches_a_program_unchanged(word: str) -> None:
-    line = command_line(Command(("printf", "%s", word)))
+    line = command_line(ToolCommand(("printf", "%s", word)))
     done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=30, check=True)
     assert done.stdout == word.encode()
 
 
 def test_a_variable_is_quoted_behind_its_prefix() -> None:
-    line = command_line(Command(("x", Variable("v", "a b=")), pipe=(("y",),), into="out"))
+    line = command_line(ToolCommand(("x", ShellVariable("v", "a b=")), pipe=(("y",),), into="out"))
     assert line == "out=$(x 'a b='\"$v\" | y)"
 
 
 def test_blocks_nest_references_stay_bare_and_maps_are_written_over_lines() -> None:
-    inner = Block("allow", (), {"ports": ["1", "2"]})
-    text = terraform_text((Block("resource", ("kind", "name"), {"a": 1, "group": Reference("var.x")}, (inner,)),))
+    inner = TerraformBlock("allow", (), {"ports": ["1", "2"]})
+    text = terraform_text(
+        (TerraformBlock("resource", ("kind", "name"), {"a": 1, "group": Reference("var.x")}, (inner,)),)
+    )
     assert text == (
         'resource "kind" "name" {\n  a     = 1\n  group = var.x\n\n  allow {\n    ports = ["1", "2"]\n  }\n}\n'
     )
-    text = terraform_text((Block("data", ("k", "n"), {"tags": {"Name": "x"}}),))
+    text = terraform_text((TerraformBlock("data", ("k", "n"), {"tags": {"Name": "x"}}),))
     assert text == 'data "k" "n" {\n  tags = {\n    Name = "x"\n  }\n}\n'
 
 
@@ -235,7 +244,7 @@ def test_nothing_in_a_string_is_evaluated() -> None:
 # This parser takes `%%{` and `$${` for a beginning, which Terraform does not: those stand in the table above.
 @given(st.from_regex(r"([ -~](?<![$%])|[$%](?!\{)){0,40}", fullmatch=True))
 def test_any_printable_string_is_one_attribute_to_a_real_parser(text: str) -> None:
-    made = terraform_text((Block("variable", ("x",), {"default": text, "after": 1}),))
+    made = terraform_text((TerraformBlock("variable", ("x",), {"default": text, "after": 1}),))
     parsed = hcl2.loads(made)
     [variable] = parsed["variable"]
     [body] = [value for value in variable.values() if isinstance(value, dict)]

@@ -11,7 +11,7 @@ import pytest
 from tests.support.netns import Namespace, Network
 
 from umbilical.firewall.forms.texts import TABLE, firewalld_script, rich_rule, ruleset, teardown
-from umbilical.firewall.platforms.platform import BOOTSTRAP_HOST, Place, PlaceKind, Rule
+from umbilical.firewall.platforms.platform import BOOTSTRAP_HOST, FirewallRule, RuleSide, RuleSideKind
 from umbilical.host.processes import Child, start
 
 PORT: Final = 8091
@@ -35,8 +35,12 @@ else:
 """
 
 
-def _rules(*networks: str) -> tuple[Rule, ...]:
-    return (Rule("konnectivity", PORT, tuple(Place(PlaceKind.NETWORK, text) for text in networks), BOOTSTRAP_HOST),)
+def _rules(*networks: str) -> tuple[FirewallRule, ...]:
+    return (
+        FirewallRule(
+            "konnectivity", PORT, tuple(RuleSide(RuleSideKind.NETWORK, text) for text in networks), BOOTSTRAP_HOST
+        ),
+    )
 
 
 def test_families_have_a_line_each_and_overlaps_are_merged() -> None:

@@ -13,11 +13,11 @@ from umbilical.firewall.forms.capi import append_items, closed, opened, remove_i
 from umbilical.firewall.forms.render import manifest_edit
 from umbilical.firewall.platforms.catalogue import platform_of
 from umbilical.firewall.platforms.platform import ManifestEdit
-from umbilical.firewall.platforms.request import Release, Request, parse_network
+from umbilical.firewall.platforms.request import ReleaseLine, RuleRequest, parse_network
 
 
-def _edit(name: str, *networks: str, release: Release | None = None, port: int = 8091) -> ManifestEdit:
-    request = Request(INFRA_ID, port, tuple(parse_network(text) for text in networks), release)
+def _edit(name: str, *networks: str, release: ReleaseLine | None = None, port: int = 8091) -> ManifestEdit:
+    request = RuleRequest(INFRA_ID, port, tuple(parse_network(text) for text in networks), release)
     return manifest_edit(platform_of(name), request)
 
 
@@ -60,7 +60,7 @@ def test_ibm_clouds_rule_goes_into_the_bootstrap_group_alone() -> None:
 
 
 def test_a_rule_that_the_installer_made_itself_is_enough_and_another_port_is_another_rule() -> None:
-    native = opened(aws_cluster(), _edit("aws", release=Release(5, 0)))
+    native = opened(aws_cluster(), _edit("aws", release=ReleaseLine(5, 0)))
     assert opened(native, _edit("aws")) == native
     # Ours has another description: closing it leaves the installer's alone.
     assert closed(native, _edit("aws")) == native
@@ -71,14 +71,14 @@ def test_a_rule_that_the_installer_made_itself_is_enough_and_another_port_is_ano
 
 def test_a_manifest_of_another_kind_is_refused() -> None:
     for text, why in (
-        ("kind: Other\n", "it holds no AWSCluster"),
-        ("- 1\n", "it holds no AWSCluster"),
-        ("a: [\n", "no YAML document"),
-        ("a: 1\n---\nb: 2\n", "no YAML document"),
+        ("kind: Other\n", "its kind is not AWSCluster"),
+        ("- 1\n", "its kind is not AWSCluster"),
+        ("a: [\n", "not a YAML document"),
+        ("a: 1\n---\nb: 2\n", "not a YAML document"),
         ("kind: AWSCluster\nspec: {}\n", "it has no spec.network"),
         ("kind: AWSCluster\nspec: {network: 7}\n", "it has no spec.network"),
-        ("kind: AWSCluster\nspec: {network: {additionalControlPlaneIngressRules: 5}}\n", "no list of rules"),
-        ("kind: AWSCluster\nspec: {network: {additionalControlPlaneIngressRules: [5]}}\n", "no list of rules"),
+        ("kind: AWSCluster\nspec: {network: {additionalControlPlaneIngressRules: 5}}\n", "not a list of rules"),
+        ("kind: AWSCluster\nspec: {network: {additionalControlPlaneIngressRules: [5]}}\n", "not a list of rules"),
     ):
         for change in (opened, closed):
             with pytest.raises(RenderError, match="UMB164") as fault:

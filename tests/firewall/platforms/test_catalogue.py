@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from umbilical.fault import RenderError
 from umbilical.firewall.platforms.catalogue import PLATFORMS, platform_of
 from umbilical.firewall.platforms.own_network import leftovers, own_network
-from umbilical.firewall.platforms.platform import ANYWHERE, BOOTSTRAP_HOST, Place, PlaceKind, Remover
-from umbilical.firewall.platforms.request import INFRA_ID, Release, Request, parse_network, parse_release
+from umbilical.firewall.platforms.platform import ANYWHERE, BOOTSTRAP_HOST, Remover, RuleSide, RuleSideKind
+from umbilical.firewall.platforms.request import INFRA_ID, ReleaseLine, RuleRequest, parse_network, parse_release
 
 # What installers that have the tunnel call their rules, and the groups and tags on both sides.
 NAMES: Final = {
@@ -28,7 +28,7 @@ NAMES: Final = {
 
 def test_a_rule_is_called_as_the_installer_calls_it() -> None:
     for name, expected in NAMES.items():
-        rule = platform_of(name).rules(Request("ci", release=Release(5, 0)))[0]
+        rule = platform_of(name).rules(RuleRequest("ci", release=ReleaseLine(5, 0)))[0]
         assert (rule.name, {place.value for place in rule.sources}, rule.target.value) == expected
         assert (rule.port, rule.protocol) == (8091, "tcp")
 
@@ -45,19 +45,21 @@ def test_every_platform_of_the_list_is_known_by_an_installers_other_names_too() 
 def test_platforms_without_a_cloud_open_the_host_to_the_machine_networks() -> None:
     networks = ("10.0.0.0/16", "fd00::/64")
     for name in ("vsphere", "nutanix", "baremetal", "none", "external"):
-        rule = platform_of(name).rules(Request(networks=tuple(map(parse_network, networks))))[0]
+        rule = platform_of(name).rules(RuleRequest(networks=tuple(map(parse_network, networks))))[0]
         assert rule.target == BOOTSTRAP_HOST
-        assert [(place.kind, place.value) for place in rule.sources] == [(PlaceKind.NETWORK, net) for net in networks]
+        assert [(place.kind, place.value) for place in rule.sources] == [
+            (RuleSideKind.NETWORK, net) for net in networks
+        ]
 
 
 def test_every_platform_is_told_whole_and_open_to_known_networks_alone() -> None:
-    request = Request("ci", networks=(parse_network("10.0.0.0/16"),), release=Release(4, 18))
+    request = RuleRequest("ci", networks=(parse_network("10.0.0.0/16"),), release=ReleaseLine(4, 18))
     for name, platform in PLATFORMS.items():
         sources = [place.kind for rule in platform.rules(request) for place in rule.sources]
         assert sources, name
-        assert PlaceKind.ANYWHERE not in sources, name
+        assert RuleSideKind.ANYWHERE not in sources, name
         # Leftovers are listed and removed without knowing more than the cluster.
-        leftovers = platform.leftovers(Request("ci"))
+        leftovers = platform.leftovers(RuleRequest("ci"))
         assert all((leftovers.show, leftovers.close, platform.removals, platform.made_by)), name
         assert platform.edit is not None or platform.why_no_edit, name
     assert [name for name, platform in PLATFORMS.items() if platform.leaks] == ["azure", "powervs"]
@@ -72,7 +74,7 @@ def test_the_document_has_every_platform_with_its_rule(repository: Path) -> None
 
 
 def test_a_place_reads_as_kind_and_name() -> None:
-    assert str(Place(PlaceKind.GROUP, "ci-node")) == "security group ci-node"
+    assert str(RuleSide(RuleSideKind.GROUP, "ci-node")) == "security group ci-node"
     assert str(ANYWHERE) == "anywhere"
 
 
@@ -80,15 +82,15 @@ def test_nobody_but_the_user_makes_or_removes_anything_and_our_table_is_left_ove
     platform = own_network("tin-can")
     assert [removal.by for removal in platform.removals] == [Remover.USER]
     assert [platform.commands, platform.blocks, platform.edit] == [None, None, None]
-    assert leftovers(Request()).close[0].words == ("nft", "delete", "table", "inet", "umbilical_konnectivity")
-    with pytest.raises(RenderError, match=r"UMB162(?s:.*)tin-can: from where"):
-        platform.rules(Request())
+    assert leftovers(RuleRequest()).close[0].words == ("nft", "delete", "table", "inet", "umbilical_konnectivity")
+    with pytest.raises(RenderError, match=r"UMB162(?s:.*)the rule for tin-can"):
+        platform.rules(RuleRequest())
 
 
 def test_what_a_user_types_wrong_is_refused_by_its_name() -> None:
     wrong: list[tuple[Callable[[Any], object], str, tuple[Any, ...]]] = [
-        (Request, "infra id", ("x; rm -rf /", "A", "-x", "x-", "a b", "$(id)", "x" * 33, 'a"b', "ä", "x\n")),
-        (partial(Request, "ci"), "port", (0, 22, 6443, 22623, 49152, 65536, -1)),
+        (RuleRequest, "infra id", ("x; rm -rf /", "A", "-x", "x-", "a b", "$(id)", "x" * 33, 'a"b', "ä", "x\n")),
+        (partial(RuleRequest, "ci"), "port", (0, 22, 6443, 22623, 49152, 65536, -1)),
         (parse_release, "release", ("", "4", "four", "4.11", "4.18; id", "v4.18", "4.1888", "3.11")),
         (parse_network, "source", ("10.0.0.1/16", "10.0.0", "::/129", "", "10.0.0.0/16 any", "all")),
     ]
@@ -99,20 +101,20 @@ def test_what_a_user_types_wrong_is_refused_by_its_name() -> None:
 
 
 def test_an_infra_id_of_an_installer_is_taken_and_needed_for_a_name() -> None:
-    assert Request("mycluster-with-a-long-na-x7k2p").cluster("-nsg") == "mycluster-with-a-long-na-x7k2p-nsg"
-    with pytest.raises(RenderError, match="the infra id is not known"):
-        Request().cluster("-nsg")
+    assert RuleRequest("mycluster-with-a-long-na-x7k2p").cluster("-nsg") == "mycluster-with-a-long-na-x7k2p-nsg"
+    with pytest.raises(RenderError, match="the infra id is missing"):
+        RuleRequest().cluster("-nsg")
 
 
 @pytest.mark.parametrize(("text", "release"), [("4.18", (4, 18)), ("4.18.3", (4, 18)), ("5.0.0-ec.1", (5, 0))])
 def test_a_release_is_read_from_a_whole_version(text: str, release: tuple[int, int]) -> None:
-    assert parse_release(text) == Release(*release)
+    assert parse_release(text) == ReleaseLine(*release)
 
 
 def test_releases_have_an_order_and_an_unknown_one_counts_as_new() -> None:
-    assert Request("ci", release=Release(4, 9)).is_before(4, 16)
-    assert not Request("ci", release=Release(5, 0)).is_before(4, 16)
-    assert not Request("ci").is_before(4, 16)
+    assert RuleRequest("ci", release=ReleaseLine(4, 9)).is_before(4, 16)
+    assert not RuleRequest("ci", release=ReleaseLine(5, 0)).is_before(4, 16)
+    assert not RuleRequest("ci").is_before(4, 16)
 
 
 def test_a_single_address_is_a_network_of_one() -> None:
@@ -123,10 +125,10 @@ def test_a_single_address_is_a_network_of_one() -> None:
 @given(st.text(max_size=40))
 def test_any_text_is_an_infra_id_or_a_fault(text: str) -> None:
     if text == "" or INFRA_ID.fullmatch(text):
-        assert Request(text).infra_id == text
+        assert RuleRequest(text).infra_id == text
     else:
         with pytest.raises(RenderError, match="UMB160"):
-            Request(text)
+            RuleRequest(text)
 
 
 @given(st.text(max_size=30))

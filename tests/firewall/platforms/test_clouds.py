@@ -4,24 +4,24 @@ import pytest
 
 from umbilical.fault import RenderError
 from umbilical.firewall.platforms import aws, azure, gcp, ibmcloud, openstack, powervs
-from umbilical.firewall.platforms.platform import Command, Named, Reference, Variable
-from umbilical.firewall.platforms.request import Release, Request, parse_network
+from umbilical.firewall.platforms.platform import Named, Reference, ShellVariable, ToolCommand
+from umbilical.firewall.platforms.request import ReleaseLine, RuleRequest, parse_network
 
-CI = Request("ci")
+CI = RuleRequest("ci")
 
 
-def request(*networks: str, release: Release | None = None) -> Request:
-    return Request("ci", networks=tuple(parse_network(text) for text in networks), release=release)
+def request(*networks: str, release: ReleaseLine | None = None) -> RuleRequest:
+    return RuleRequest("ci", networks=tuple(parse_network(text) for text in networks), release=release)
 
 
 def test_the_manifest_of_aws_names_roles_one_port_and_a_description_that_installers_sweep() -> None:
-    item = aws.edit(Request("ci", 9191)).items[0]
+    item = aws.edit(RuleRequest("ci", 9191)).items[0]
     assert item["sourceSecurityGroupRoles"] == ["controlplane", "node"]
     assert (item["fromPort"], item["toPort"], item["protocol"]) == (9191, 9191, "tcp")
-    for release in (None, Release(4, 16), Release(4, 22)):
-        assert aws.edit(Request("ci", release=release)).items[0]["description"] == "Bootstrap SSH Access"
-    assert aws.edit(Request("ci", release=Release(4, 23))).items[0]["description"] == "Bootstrap Konnectivity"
-    assert aws.rules(Request("ci", release=Release(5, 1)))[0].description == "Bootstrap Konnectivity"
+    for release in (None, ReleaseLine(4, 16), ReleaseLine(4, 22)):
+        assert aws.edit(RuleRequest("ci", release=release)).items[0]["description"] == "Bootstrap SSH Access"
+    assert aws.edit(RuleRequest("ci", release=ReleaseLine(4, 23))).items[0]["description"] == "Bootstrap Konnectivity"
+    assert aws.rules(RuleRequest("ci", release=ReleaseLine(5, 1)))[0].description == "Bootstrap Konnectivity"
 
 
 def test_a_rule_for_the_port_is_recognised_whatever_it_is_called() -> None:
@@ -39,14 +39,14 @@ def test_a_rule_for_the_port_is_recognised_whatever_it_is_called() -> None:
 
 
 def test_groups_and_tags_of_terraform_installers_have_other_names() -> None:
-    assert aws.group_names(request(release=Release(4, 15))) == ("ci-master-sg", "ci-worker-sg")
-    assert aws.group_names(request(release=Release(4, 16))) == ("ci-controlplane", "ci-node")
-    rule = gcp.rules(request(release=Release(4, 16)))[0]
+    assert aws.group_names(request(release=ReleaseLine(4, 15))) == ("ci-master-sg", "ci-worker-sg")
+    assert aws.group_names(request(release=ReleaseLine(4, 16))) == ("ci-controlplane", "ci-node")
+    rule = gcp.rules(request(release=ReleaseLine(4, 16)))[0]
     assert ([place.value for place in rule.sources], rule.target.value) == (["ci-worker", "ci-master"], "ci-master")
 
 
 def test_closing_names_the_same_rule_as_opening() -> None:
-    def permission(command: Command) -> tuple[object, ...]:
+    def permission(command: ToolCommand) -> tuple[object, ...]:
         return command.words[3 : command.words.index("--source-group") + 2]
 
     made = aws.commands(CI)
@@ -90,7 +90,7 @@ def test_no_form_of_azures_rule_has_any_source_and_leftovers_are_found_by_both_n
 def test_azure_by_hand_asks_for_the_resource_group() -> None:
     for made in (azure.upi_commands(CI), azure.upi_leftovers(CI)):
         assert [need.variable for need in made.needs] == ["resource_group"]
-        assert Variable("resource_group") in made.close[0].words
+        assert ShellVariable("resource_group") in made.close[0].words
     declared, rule = azure.upi_blocks(CI)
     assert declared.kind == "variable"
     assert (rule.attributes or {})["resource_group_name"] == Reference("var.resource_group")
@@ -113,14 +113,14 @@ def test_ibm_clouds_rule_lets_the_cluster_into_the_bootstrap_machines_own_group(
 
 def test_openstacks_bootstrap_machine_has_its_own_group_from_4_21_on() -> None:
     for minor, group in ((20, "ci-master"), (21, "ci-bootstrap"), (22, "ci-bootstrap")):
-        made = openstack.rules(request("10.0.0.0/16", release=Release(4, minor)))
+        made = openstack.rules(request("10.0.0.0/16", release=ReleaseLine(4, minor)))
         assert {rule.target.value for rule in made} == {group}, minor
     with pytest.raises(RenderError, match="--release"):
         openstack.rules(request("10.0.0.0/16"))
 
 
 def test_each_network_of_openstack_has_its_rule_and_its_family() -> None:
-    asked = request("10.0.0.0/16", "fd00::/64", release=Release(4, 21))
+    asked = request("10.0.0.0/16", "fd00::/64", release=ReleaseLine(4, 21))
     families = [block.attributes["ethertype"] for block in openstack.blocks(asked)[1:] if block.attributes]
     assert families == ["IPv4", "IPv6"]
     assert [command.words[7] for command in openstack.commands(asked).open] == families

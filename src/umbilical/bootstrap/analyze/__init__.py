@@ -1,2 +1,2 @@
-"""Why a bootstrap failed, out of a log bundle: read once as a stream, turned into facts, judged. The bundle is a
-stranger's: everything is bounded and nothing of it is run or unpacked."""
+"""Finds why a bootstrap failed, from a log bundle: reads it once as a stream, collects facts, runs checks. A bundle is
+not trusted: all reads have limits, and nothing of it is run or unpacked."""

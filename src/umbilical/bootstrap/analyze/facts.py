@@ -1,6 +1,5 @@
-"""What a log bundle tells: service records, known lines of its logs, routes, certificates, manifests, namespaces.
-
-Gathered in one pass. Files of hostile or broken content leave a note and no facts; nothing is raised for them.
+"""Collects facts from a log bundle in one pass: service records, known log lines, routes, certificates, manifests,
+namespaces. A file with hostile or broken content adds a note; it never raises.
 """
 
 import json
@@ -12,13 +11,13 @@ from typing import Any, Final
 
 from umbilical.bootstrap.analyze.log_bundle import READ_ERRORS, ROOTS, BundleFile, LogBundle
 from umbilical.bootstrap.analyze.service_record import ServiceRecord, parse_record
-from umbilical.bootstrap.analyze.signatures import SIGNATURES, WHERE, Evidence, Kind, Sighting, excerpt, search
+from umbilical.bootstrap.analyze.signatures import SIGNATURES, WHERE, Evidence, FileKind, LogMatches, excerpt, search
 from umbilical.bootstrap.analyze.tar_stream import Readable
 from umbilical.checks.report import printable
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.pem import BundleError
 
-# A record grows by four entries per failed run, every five seconds for at most some hours.
+# A record grows by four entries per failed run: every five seconds, for some hours.
 MAX_RECORD_BYTES: Final = 64 << 20
 MAX_JSON_BYTES: Final = 32 << 20
 MAX_SMALL_BYTES: Final = 1 << 20
@@ -34,7 +33,7 @@ _RECEIPT: Final = "rendered-assets/openshift/umbilical/receipt.json"
 
 @dataclass(frozen=True)
 class AgentTarget:
-    """What the agents were told to dial."""
+    """The address and port in the agents' manifest."""
 
     host: str
     port: str
@@ -42,8 +41,8 @@ class AgentTarget:
 
 
 @dataclass(frozen=True)
-class Terminating:
-    """A namespace that was asked to go and has not gone."""
+class TerminatingNamespace:
+    """A namespace that is being deleted."""
 
     name: str
     since: str
@@ -55,20 +54,19 @@ class BundleFacts:
     name: str
     records: dict[str, ServiceRecord] = field(default_factory=dict)
     record_paths: dict[str, str] = field(default_factory=dict)
-    kinds: set[Kind] = field(default_factory=set)
-    """Which kinds of files were there."""
-    sightings: dict[str, Sighting] = field(default_factory=dict)
+    kinds: set[FileKind] = field(default_factory=set)
+    """Kinds of files that the bundle contains."""
+    matches: dict[str, LogMatches] = field(default_factory=dict)
     """By the name of the signature."""
     routes: str = ""
     certificates: dict[str, list[Certificate]] = field(default_factory=dict)
-    """By path."""
     agents: AgentTarget | None = None
-    terminating: list[Terminating] = field(default_factory=list)
+    terminating: list[TerminatingNamespace] = field(default_factory=list)
     gathered_at: datetime | None = None
     is_patched: bool = False
     notes: list[str] = field(default_factory=list)
     files: int = 0
-    """How many were of use."""
+    """Number of files that were used."""
 
     @property
     def bootkube(self) -> ServiceRecord | None:
@@ -76,7 +74,7 @@ class BundleFacts:
 
     @property
     def end(self) -> datetime | None:
-        """The latest moment that the bundle knows of: its making, else the last entry of a record."""
+        """The latest known time: of the gathering, else of the last entry of a record."""
         entries = [entry.time for record in self.records.values() for entry in record.entries[-1:]]
         times = [time for time in entries if time is not None]
         return self.gathered_at or max(times, default=None)
@@ -95,7 +93,7 @@ def gather(bundle: LogBundle) -> BundleFacts:
 
 
 class _Reader:
-    """Gives one file to whoever knows its kind."""
+    """Reads one file according to its kind."""
 
     def __init__(self, facts: BundleFacts, file: BundleFile) -> None:
         self._facts = facts
@@ -118,17 +116,17 @@ class _Reader:
         facts.kinds |= kinds
         facts.files += 1
         for name, evidence in search(path, stream, signatures) if signatures else ():
-            if name in facts.sightings:
-                facts.sightings[name].add(evidence)
+            if name in facts.matches:
+                facts.matches[name].add(evidence)
             else:
-                facts.sightings[name] = Sighting(evidence)
+                facts.matches[name] = LogMatches(evidence)
         self._take_small(kinds, stream)
 
     def _take_record(self, service: str, content: bytes) -> bool:
         record = parse_record(content)
-        is_told = self._file.path.startswith("bootstrap/services/") or service == BOOTKUBE
-        # Anything may lie beside a copy of the records; only what looks like one is one.
-        if not is_told and not any(entry.phase and entry.timestamp for entry in record.entries):
+        is_named = self._file.path.startswith("bootstrap/services/") or service == BOOTKUBE
+        # A copy of the records may contain other JSON files.
+        if not is_named and not any(entry.phase and entry.timestamp for entry in record.entries):
             return False
         if record.fault:
             self._facts.notes.append(printable(f"{self._file.path}: {record.fault}"))
@@ -137,15 +135,15 @@ class _Reader:
             self._facts.record_paths[service] = self._file.path
         return True
 
-    def _take_small(self, kinds: set[Kind], stream: Readable) -> None:
+    def _take_small(self, kinds: set[FileKind], stream: Readable) -> None:
         facts = self._facts
-        if Kind.ROUTES in kinds:
+        if FileKind.ROUTES in kinds:
             facts.routes = self._all(stream, MAX_SMALL_BYTES).decode("utf-8", "replace")
-        if Kind.CERTIFICATES in kinds and len(facts.certificates) < MAX_CERTIFICATES:
+        if FileKind.CERTIFICATES in kinds and len(facts.certificates) < MAX_CERTIFICATES:
             self._take_certificates(self._all(stream, MAX_SMALL_BYTES))
-        if Kind.DAEMON_SET in kinds:
+        if FileKind.DAEMON_SET in kinds:
             facts.agents = agent_target(self._file.path, self._all(stream, MAX_SMALL_BYTES))
-        if Kind.NAMESPACES in kinds:
+        if FileKind.NAMESPACES in kinds:
             facts.terminating = terminating_namespaces(self._all(stream, MAX_JSON_BYTES))
 
     def _take_certificates(self, pem: bytes) -> None:
@@ -165,7 +163,7 @@ class _Reader:
 
 
 def service_of(path: str) -> str | None:
-    """Name the service whose record this would be: by its folder, or by standing outside of any bundle's folders."""
+    """Return the service of a record's path: in the bundle's services/, or outside the bundle's directories."""
     match = _SERVICE.match(path)
     if match is None and path.split("/", 1)[0] not in ROOTS:
         match = _LONE_SERVICE.match(path)
@@ -173,7 +171,7 @@ def service_of(path: str) -> str | None:
 
 
 def agent_target(path: str, manifest: bytes) -> AgentTarget | None:
-    """Find what agents dial in the DaemonSet's arguments."""
+    """Find the address that agents dial in the DaemonSet's arguments."""
     port = _PORT.search(manifest)
     for number, line in enumerate(manifest.split(b"\n"), start=1):
         host = _HOST.search(line)
@@ -183,8 +181,8 @@ def agent_target(path: str, manifest: bytes) -> AgentTarget | None:
     return None
 
 
-def terminating_namespaces(content: bytes) -> list[Terminating]:
-    """Find namespaces of the tunnel that are being deleted, with what holds them."""
+def terminating_namespaces(content: bytes) -> list[TerminatingNamespace]:
+    """Find namespaces of the tunnel that are being deleted, with the reasons."""
     try:
         items = json.loads(content)["items"]
         return [found for item in items if (found := _terminating(item)) is not None]
@@ -192,7 +190,7 @@ def terminating_namespaces(content: bytes) -> list[Terminating]:
         return []
 
 
-def _terminating(item: dict[str, Any]) -> Terminating | None:
+def _terminating(item: dict[str, Any]) -> TerminatingNamespace | None:
     metadata, status = item["metadata"], item.get("status") or {}
     labels = metadata.get("labels") or {}
     is_ours = labels.get("openshift.io/bootstrap-only") == "true" or "konnectivity" in str(metadata["name"])
@@ -200,4 +198,6 @@ def _terminating(item: dict[str, Any]) -> Terminating | None:
         return None
     conditions = [condition for condition in status.get("conditions") or [] if condition.get("status") == "True"]
     reasons = tuple(printable(f"{one.get('type')}: {one.get('message')}")[:300] for one in conditions[:4])
-    return Terminating(printable(str(metadata["name"])), printable(str(metadata.get("deletionTimestamp", ""))), reasons)
+    return TerminatingNamespace(
+        printable(str(metadata["name"])), printable(str(metadata.get("deletionTimestamp", ""))), reasons
+    )

@@ -1,7 +1,7 @@
-"""A log bundle as files to be read once, in order: an archive, an unpacked directory, or a copy of the service records.
+"""Reads the files of a log bundle once, in order: an archive, an unpacked directory, or a copy of the service records.
 
-The archive may come from anywhere. Nothing is unpacked to disk, links are not followed, names lead nowhere, and how
-many files and bytes are read is bounded. What cannot be read is noted, and the rest is used.
+The archive is not trusted: nothing is unpacked to disk, links are not followed, paths cannot leave the bundle, and the
+number of files and bytes is limited. What cannot be read gets a note, and the rest is used.
 """
 
 import gzip
@@ -19,7 +19,7 @@ from umbilical.bootstrap.analyze.tar_stream import BLOCK, Readable, TarFault, me
 from umbilical.checks.report import printable
 from umbilical.fault import BootstrapError
 
-# A bundle of a failed installation has some hundred files and unpacks to at most a few hundred megabytes.
+# A bundle of a failed installation has some hundred files, and at most a few hundred megabytes unpacked.
 MAX_FILES: Final = 100_000
 MAX_BYTES: Final = 4 << 30
 MAX_NOTES: Final = 20
@@ -33,10 +33,10 @@ READ_ERRORS: Final = (OSError, EOFError, zlib.error, TarFault)
 
 @dataclass(frozen=True)
 class BundleFile:
-    """One file. It can be opened once, before the next one is asked for."""
+    """One file. It can be opened once, and only before the iterator moves on."""
 
     path: str
-    """Inside the bundle, without the folder that it was packed as."""
+    """Path in the bundle, without the archive's top directory."""
     open: Callable[[], Readable]
 
 
@@ -44,11 +44,11 @@ class BundleFile:
 class LogBundle:
     path: Path
     notes: list[str] = field(default_factory=list)
-    """What could not be read, and why; for the reader of the report."""
+    """What could not be read, and why; shown in the report."""
     gathered_at: datetime | None = None
 
     def files(self) -> Iterator[BundleFile]:
-        """Yield every file once. Ends early, with a note, where the bundle is damaged or larger than any bundle is."""
+        """Yield every file once. Ends early, with a note, if the bundle is damaged or over the limits."""
         budget = _Budget()
         try:
             for name, opener in self._entries(budget):
@@ -56,11 +56,11 @@ class LogBundle:
                 self._note_time(name)
                 path = inner_path(name)
                 if path is None:
-                    self.note(f"left out, its name leads outside: {name}")
+                    self.note(f"skipped, its path leaves the bundle: {name}")
                 else:
                     yield BundleFile(path, _unpacking(opener, budget) if path.endswith(".gz") else opener)
         except READ_ERRORS as error:
-            self.note(f"cut off or damaged, the rest is missing: {_reason(error)}")
+            self.note(f"truncated or damaged, the rest is missing: {_reason(error)}")
 
     def note(self, text: str) -> None:
         if len(self.notes) < MAX_NOTES:
@@ -98,7 +98,7 @@ class LogBundle:
                     file.close()
 
     def _note_time(self, name: str) -> None:
-        """The folder in the archive is named by the time of the gathering."""
+        """Read the time of the gathering from a name: log-bundle-YYYYMMDDhhmmss."""
         match = _GATHERED.search(name) if self.gathered_at is None else None
         if match is not None:
             try:
@@ -108,7 +108,7 @@ class LogBundle:
 
 
 def open_bundle(path: Path) -> LogBundle:
-    """Find the bundle: the path itself, or the newest archive in an install directory.
+    """Open the bundle: the path itself, or the newest archive in an install directory.
 
     Raises BootstrapError: it cannot be read, or is neither a directory nor an archive nor a record.
     """
@@ -119,18 +119,18 @@ def open_bundle(path: Path) -> LogBundle:
             if _is_record(file) or _is_gzip(file) or _is_tar(file):
                 return LogBundle(path)
     except OSError as error:
-        remedy = "openshift-install gather bootstrap --dir INSTALL_DIR makes a log bundle"
-        raise BootstrapError("UMB180", f"{path} cannot be read", _reason(error), remedy) from error
-    raise no_bundle(path, "it is neither a tar archive, compressed or not, nor a service record")
+        remedy = "create a log bundle: openshift-install gather bootstrap --dir INSTALL_DIR"
+        raise BootstrapError("UMB180", f"could not read {path}", _reason(error), remedy) from error
+    raise no_bundle(path, "it is neither a tar archive (plain or gzip) nor a service record")
 
 
 def no_bundle(path: Path, why: str) -> BootstrapError:
-    remedy = "give a log-bundle-*.tar.gz, the directory it was unpacked to, or a copy of /var/log/openshift"
-    return BootstrapError("UMB181", f"{path} is no log bundle", why, remedy)
+    remedy = "give a log-bundle-*.tar.gz, its unpacked directory, or a copy of /var/log/openshift"
+    return BootstrapError("UMB181", f"{path} is not a log bundle", why, remedy)
 
 
 def inner_path(name: str) -> str | None:
-    """Strip the folders above the bundle's own; None for a name that climbs out."""
+    """Strip the directories above the bundle's own; None for a path that leaves the bundle."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or not parts:
         return None
@@ -141,8 +141,6 @@ def inner_path(name: str) -> str | None:
 
 
 class _Budget:
-    """What may still be read."""
-
     def __init__(self) -> None:
         self._bytes = MAX_BYTES
         self._files = MAX_FILES
@@ -159,7 +157,7 @@ class _Budget:
 
 
 class _Bounded:
-    """A stream that counts."""
+    """A stream that counts its bytes against the budget."""
 
     def __init__(self, stream: Readable, budget: _Budget) -> None:
         self._stream = stream
@@ -177,24 +175,24 @@ def _opener(content: Readable) -> Callable[[], Readable]:
 
 def _unpacking(opener: Callable[[], Readable], budget: _Budget) -> Callable[[], Readable]:
     def unpacked() -> Readable:
-        # The reader asks for nothing but `read`, whatever its annotation says; what comes out counts, too.
+        # GzipFile calls only `read`, despite its annotation. Unpacked bytes count against the budget too.
         return _Bounded(gzip.GzipFile(fileobj=cast(IO[bytes], opener())), budget)
 
     return unpacked
 
 
 def _newest_archive(path: Path) -> Path | None:
-    """An install directory holds its bundles as archives; their names sort by time."""
+    """Return the newest archive of an install directory; names sort by time."""
     archives = sorted(found for found in path.glob(_ARCHIVES) if found.is_file())
     return archives[-1] if archives else None
 
 
 def _open_regular(path: Path) -> BinaryIO:
-    # A named pipe would hang, and a link leads elsewhere.
+    # A named pipe would block, and a link can leave the directory.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError("it is no regular file")
+        raise OSError("it is not a regular file")
     return open(descriptor, "rb")
 
 

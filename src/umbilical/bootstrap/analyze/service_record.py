@@ -1,7 +1,7 @@
-"""What a bootstrap service wrote down about itself: /var/log/openshift/<service>.json, an array of entries.
+"""Parses the service record of a bootstrap service: /var/log/openshift/<service>.json, an array of entries.
 
-The script appends an entry when it starts or ends, and when a stage does. systemd starts it again after a failure, so
-one record holds many runs. Files may be cut off or come from anywhere: what can be read is read.
+The script appends an entry when it or one of its steps (`stage` in the record) starts or ends. systemd restarts it
+after a failure, so one record holds many runs. A file may be truncated or hostile: all readable entries are used.
 """
 
 import json
@@ -23,7 +23,7 @@ _ENDS: Final = (SERVICE_END, PRE_COMMAND_END, POST_COMMAND_END)
 _SPACE: Final = " \t\r\n"
 
 
-class State(Enum):
+class ServiceState(Enum):
     NOT_STARTED = "not started"
     ENDED_WELL = "ended well"
     FAILING = "failing"
@@ -32,8 +32,8 @@ class State(Enum):
 
 
 @dataclass(frozen=True)
-class Entry:
-    """Empty where the script left a field out."""
+class RecordEntry:
+    """A field that the script left out is empty."""
 
     timestamp: str
     phase: str
@@ -56,36 +56,36 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """Why a run ended: the stage it was in (empty: between stages), the first and last time in a row, and how often."""
+class ServiceFailure:
+    """Consecutive failures in one step (empty: between steps): the first, the last, and their number."""
 
     stage: str
-    first: Entry
-    last: Entry
+    first: RecordEntry
+    last: RecordEntry
     times: int
 
 
 @dataclass(frozen=True)
 class ServiceRecord:
-    entries: tuple[Entry, ...]
+    entries: tuple[RecordEntry, ...]
     fault: str = ""
-    """Why the rest could not be read; empty when the file was whole."""
+    """Why the rest could not be read; empty if the file is complete."""
 
     @property
     def starts(self) -> int:
-        """How often it was run. bootkube.sh sources a library that brings the record again: two starts in a row."""
+        """Number of runs. bootkube.sh sources the record twice, so two starts in a row count as one."""
         phases = ["", *(entry.phase for entry in self.entries)]
         return sum(before != SERVICE_START == phase for before, phase in pairwise(phases))
 
     @property
     def ended_well(self) -> bool:
-        """As the installer judges: by the last entry alone."""
+        """Decided by the last entry alone, as in the installer."""
         last = self.entries[-1] if self.entries else None
         return last is not None and last.is_success and last.phase in (SERVICE_END, POST_COMMAND_END)
 
     @property
-    def open_stage(self) -> Entry | None:
-        """The stage that was begun last and has no end."""
+    def open_stage(self) -> RecordEntry | None:
+        """The last started step, if it has not ended."""
         for entry in reversed(self.entries):
             if entry.phase == STAGE_START:
                 return entry
@@ -94,8 +94,8 @@ class ServiceRecord:
         return None
 
     @cached_property
-    def last_failure(self) -> Failure | None:
-        """The failure that ended the last run which failed, unless its stage went well later."""
+    def last_failure(self) -> ServiceFailure | None:
+        """The failure that ended the last failed run, unless its step succeeded later."""
         ends = list(self._fatal_failures())
         if not ends:
             return None
@@ -103,11 +103,11 @@ class ServiceRecord:
         if stage and any(entry.stage == stage and _is_done(entry) for entry in self.entries[at:]):
             return None
         times = _times_in_a_row(ends)
-        return Failure(stage, self.entries[ends[-times][1]], self.entries[at], times)
+        return ServiceFailure(stage, self.entries[ends[-times][1]], self.entries[at], times)
 
     @property
     def passed_over(self) -> tuple[str, ...]:
-        """Stages whose failure did not end the run, such as a lookup of the API's name; each once."""
+        """Steps whose failure did not end the run, such as a lookup of the API's name; each once."""
         fatal = {at - 1 for _, at in self._fatal_failures()}
         stages = [
             entry.stage
@@ -117,47 +117,47 @@ class ServiceRecord:
         return tuple(dict.fromkeys(stages))
 
     @property
-    def last_done(self) -> Entry | None:
+    def last_done(self) -> RecordEntry | None:
         return next(filter(_is_done, reversed(self.entries)), None)
 
     @cached_property
-    def state(self) -> State:
+    def state(self) -> ServiceState:
         if not self.entries:
-            return State.NOT_STARTED
+            return ServiceState.NOT_STARTED
         if self.ended_well:
-            return State.ENDED_WELL
+            return ServiceState.ENDED_WELL
         stage, failure = self.open_stage, self.last_failure
-        # A bundle is often made while the script tries again: then its stage is open, and yet it fails.
+        # A bundle is often gathered during a retry: then the failing step is open.
         if failure is not None and (stage is None or stage.stage == failure.stage):
-            return State.FAILING
-        return State.IN_STAGE if stage is not None else State.BETWEEN_STAGES
+            return ServiceState.FAILING
+        return ServiceState.IN_STAGE if stage is not None else ServiceState.BETWEEN_STAGES
 
     def _fatal_failures(self) -> Iterator[tuple[str, int]]:
-        """Yield the stage and the place of every entry that ended a run badly."""
-        before: Entry | None = None
+        """Yield step and index of every entry that ended a run with a failure."""
+        before: RecordEntry | None = None
         for at, entry in enumerate(self.entries):
             if entry.is_failure and entry.phase in _ENDS:
-                # The entry of the stage comes first and alone names it.
+                # Only the entry before it names the step.
                 is_named = before is not None and before.phase == STAGE_END and before.is_failure
                 yield before.stage if before is not None and is_named else entry.stage, at
             before = entry
 
 
 def parse_record(content: bytes) -> ServiceRecord:
-    """Read as many entries as there are. Never raises: a record that ends early is told by its `fault`."""
+    """Parse all readable entries. Never raises: `fault` reports a truncated record."""
     text = content.decode("utf-8", "replace").lstrip("\ufeff")
-    entries: list[Entry] = []
+    entries: list[RecordEntry] = []
     try:
         for value in _items(text):
             if isinstance(value, dict):
                 entries.append(_entry(value))
     except (ValueError, RecursionError) as error:
-        return ServiceRecord(tuple(entries), f"cut off or damaged after {len(entries)} entries: {error}")
+        return ServiceRecord(tuple(entries), f"truncated or damaged after {len(entries)} entries: {error}")
     return ServiceRecord(tuple(entries))
 
 
 def parse_time(text: str) -> datetime | None:
-    """Read an ISO time; one without a zone is UTC, as the script writes it."""
+    """Parse an ISO time; without a zone it is UTC, as the script writes it."""
     try:
         time = datetime.fromisoformat(text)
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
@@ -166,11 +166,11 @@ def parse_time(text: str) -> datetime | None:
 
 
 def _items(text: str) -> Iterator[Any]:
-    """Yield the items of a JSON array one by one, so that those before a break are not lost."""
+    """Yield the items of a JSON array one by one, so that a damaged end does not lose the earlier ones."""
     decoder = json.JSONDecoder()
     at = _skip_space(text, 0)
     if text[at : at + 1] != "[":
-        raise ValueError("it is no JSON array")
+        raise ValueError("it is not a JSON array")
     at = _skip_space(text, at + 1)
     while text[at : at + 1] != "]":
         value, at = decoder.raw_decode(text, at)
@@ -179,7 +179,7 @@ def _items(text: str) -> Iterator[Any]:
         if text[at : at + 1] == ",":
             at = _skip_space(text, at + 1)
         elif text[at : at + 1] != "]":
-            raise ValueError(f"the array does not go on at character {at}")
+            raise ValueError(f"expected a comma or ] at character {at}")
 
 
 def _skip_space(text: str, at: int) -> int:
@@ -188,13 +188,13 @@ def _skip_space(text: str, at: int) -> int:
     return at
 
 
-def _entry(value: dict[str, Any]) -> Entry:
+def _entry(value: dict[str, Any]) -> RecordEntry:
     def field(name: str) -> str:
         found = value.get(name)
         return found if isinstance(found, str) else ""
 
-    # The stage's key is `stage`. Installers up to 4.22 look for `string` and so never know the stage.
-    return Entry(
+    # The key is `stage`. `openshift-install analyze` up to 4.22 reads `string` and never finds the step.
+    return RecordEntry(
         field("timestamp"),
         field("phase"),
         field("result"),
@@ -204,11 +204,11 @@ def _entry(value: dict[str, Any]) -> Entry:
     )
 
 
-def _is_done(entry: Entry) -> bool:
+def _is_done(entry: RecordEntry) -> bool:
     return entry.phase == STAGE_END and entry.is_success
 
 
 def _times_in_a_row(ends: list[tuple[str, int]]) -> int:
-    """Count how often the last of these stages ended a run without another one in between."""
+    """Count how often the last of these steps ended a run in a row."""
     others = (back for back, (stage, _) in enumerate(reversed(ends)) if stage != ends[-1][0])
     return next(others, len(ends))

@@ -1,5 +1,5 @@
-"""The lines that give a cause away and the files they stand in (words of others: each names whose they are), and how
-they are found in logs of any size: only a block that holds something is split into lines.
+"""Log lines that show a cause, grouped by the program that writes them, and the search for them in logs of any size:
+only a block that contains a match is split into lines.
 """
 
 import re
@@ -13,9 +13,9 @@ from umbilical.checks.report import printable
 
 BLOCK_BYTES: Final = 1 << 18
 MAX_LINE_BYTES: Final = 1 << 16
-# How much of a line is shown on either side of what was found in it.
+# Bytes of a line that are shown on each side of a match.
 MARGIN: Final = 140
-# How far from a needle a pattern is tried. Refusals by SCCs are the longest lines of all.
+# Bytes around a needle that a pattern is tried on. Refusals by SCCs are the longest lines.
 BEFORE: Final = 1024
 AFTER: Final = 2048
 _SECRET: Final = re.compile(r"(?i)(bearer\s+|(?:token|password|secret)=)[^\s\"',;\\]+")
@@ -23,7 +23,7 @@ _SECRET: Final = re.compile(r"(?i)(bearer\s+|(?:token|password|secret)=)[^\s\"',
 
 @dataclass(frozen=True)
 class Evidence:
-    """Where something was seen, and what: safe to print."""
+    """One line of a file: safe to print."""
 
     path: str
     line: int
@@ -34,17 +34,17 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Signature:
-    """A line that means something: one of the needles is in it, and the pattern fits."""
+class LogSignature:
+    """A known line: it contains one of the needles, and the pattern matches."""
 
     name: str
     where: re.Pattern[str]
-    """Which files can hold it."""
+    """Paths of the files that can contain it."""
     needles: tuple[bytes, ...]
     pattern: re.Pattern[bytes]
 
     def find(self, line: bytes) -> tuple[int, int] | None:
-        """Return where the pattern fits. Only what is around a needle is looked at: lines can be made to be slow."""
+        """Return the span of the match. Searches only around a needle: a hostile line could make a regex slow."""
         for needle in self.needles:
             at = line.find(needle)
             match = self.pattern.search(line, max(0, at - BEFORE), at + AFTER) if at >= 0 else None
@@ -53,8 +53,8 @@ class Signature:
         return None
 
 
-class Sighting:
-    """All places where a signature was seen: how many, and the first and the last of them."""
+class LogMatches:
+    """All matches of a signature: their number, the first and the last."""
 
     def __init__(self, first: Evidence) -> None:
         self.count = 1
@@ -67,11 +67,11 @@ class Sighting:
     def __str__(self) -> str:
         if self.count == 1:
             return str(self.first)
-        return f"{self.first}\n{self.count} lines like it, the last at {printable(self.last.path)}:{self.last.line}"
+        return f"{self.first}\n{self.count} such lines, the last at {printable(self.last.path)}:{self.last.line}"
 
 
-def search(path: str, stream: Readable, signatures: Sequence[Signature]) -> Iterator[tuple[str, Evidence]]:
-    """Yield the name of each signature found, with its place."""
+def search(path: str, stream: Readable, signatures: Sequence[LogSignature]) -> Iterator[tuple[str, Evidence]]:
+    """Yield the name of each matching signature, with its line."""
     needles = sorted({needle for signature in signatures for needle in signature.needles})
     for number, line in _lines(stream, needles):
         for signature in signatures:
@@ -89,12 +89,12 @@ def excerpt(line: bytes, span: tuple[int, int] = (0, 0)) -> str:
 
 
 def quotable(text: str) -> str:
-    """Make a line of somebody's log fit to be shown: escaped, and without what looks like a password."""
+    """Escape a log line for printing, and hide what looks like a password."""
     return printable(_SECRET.sub(r"\1***", text).strip())
 
 
 def _lines(stream: Readable, needles: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that hold a needle, with their numbers."""
+    """Yield the lines that contain a needle, with their numbers."""
     wanted = tuple(needles)
     number, rest = 0, b""
     while chunk := stream.read(BLOCK_BYTES):
@@ -117,8 +117,8 @@ def _lines_of(block: bytes, number: int, needles: tuple[bytes, ...]) -> Iterator
             yield offset, line
 
 
-class Kind(Enum):
-    """Kinds of files that a check needs; the value says what is missing when there is none."""
+class FileKind(Enum):
+    """Kinds of files that a check needs; the value is the reason to skip the check without one."""
 
     RECORD = "no record of bootkube (bootstrap/services/bootkube.json)"
     JOURNAL = "no journal of bootkube (bootstrap/journals/bootkube.log)"
@@ -138,28 +138,28 @@ _AGENT: Final = r"(^|/)containers/(.*/)?konnectivity-agent[^/]*\.log$"
 _SERVER: Final = r"^bootstrap/containers/(.*/)?konnectivity-server[^/]*\.log$"
 _APISERVER: Final = r"^bootstrap/containers/(.*/)?(bootstrap-)?kube-apiserver[^/]*\.log$"
 _EVENTS: Final = r"^resources/events\.json$|/(bootstrap-)?kube-controller-manager[^/]*\.log$"
-# unit-status/ has the journals of the units that failed.
+# unit-status/ contains the journals of failed units.
 _JOURNAL: Final = r"^bootstrap/journals/(bootkube|journal)\.log(\.gz)?$|^unit-status/bootkube\.service\.log$"
 _KUBELET: Final = r"^bootstrap/journals/(kubelet|journal)\.log(\.gz)?$|^unit-status/kubelet\.service\.log$"
 
 WHERE: Final = {
-    Kind.RECORD: re.compile(_BOOTKUBE_RECORD),
-    Kind.JOURNAL: re.compile(_JOURNAL),
-    Kind.KUBELET: re.compile(_KUBELET),
-    Kind.SERVER_LOG: re.compile(_SERVER),
-    Kind.AGENT_LOG: re.compile(_AGENT),
-    Kind.APISERVER_LOG: re.compile(_APISERVER),
-    Kind.EVENTS: re.compile(_EVENTS),
-    Kind.NAMESPACES: re.compile(r"^resources/namespaces\.json$"),
-    Kind.ROUTES: re.compile(r"^bootstrap/network/ip-route\.txt$"),
-    Kind.CERTIFICATES: re.compile(r"^rendered-assets/openshift/(umbilical/pki|tls/konnectivity)/.*\.crt$"),
-    Kind.DAEMON_SET: re.compile(r"^rendered-assets/openshift/manifests/konnectivity-agent-daemonset\.yaml$"),
+    FileKind.RECORD: re.compile(_BOOTKUBE_RECORD),
+    FileKind.JOURNAL: re.compile(_JOURNAL),
+    FileKind.KUBELET: re.compile(_KUBELET),
+    FileKind.SERVER_LOG: re.compile(_SERVER),
+    FileKind.AGENT_LOG: re.compile(_AGENT),
+    FileKind.APISERVER_LOG: re.compile(_APISERVER),
+    FileKind.EVENTS: re.compile(_EVENTS),
+    FileKind.NAMESPACES: re.compile(r"^resources/namespaces\.json$"),
+    FileKind.ROUTES: re.compile(r"^bootstrap/network/ip-route\.txt$"),
+    FileKind.CERTIFICATES: re.compile(r"^rendered-assets/openshift/(umbilical/pki|tls/konnectivity)/.*\.crt$"),
+    FileKind.DAEMON_SET: re.compile(r"^rendered-assets/openshift/manifests/konnectivity-agent-daemonset\.yaml$"),
 }
 
 
-def _signature(name: str, where: str, *needles: str, pattern: str = "") -> Signature:
+def _signature(name: str, where: str, *needles: str, pattern: str = "") -> LogSignature:
     literal = "|".join(re.escape(needle) for needle in needles)
-    return Signature(
+    return LogSignature(
         name,
         re.compile(where),
         tuple(needle.encode() for needle in needles),
@@ -167,7 +167,7 @@ def _signature(name: str, where: str, *needles: str, pattern: str = "") -> Signa
     )
 
 
-# An entry of the record holds the journal's last lines, so a copy of the records alone can be enough.
+# An entry of the record contains the journal's last lines, so the records alone can be enough.
 _STAGES: Final = f"{_JOURNAL}|{_BOOTKUBE_RECORD}"
 _BOTH_ENDS: Final = f"{_AGENT}|{_SERVER}"
 _FAILED_WEBHOOK: Final = r'failed calling webhook \\*"[^"]{0,200}".{0,500}?'
@@ -178,7 +178,7 @@ SIGNATURES: Final = (
     # our own shell library
     _signature("no address", _STAGES, "UMB112"),
     _signature("no image", _STAGES, "UMB116", "could not find apiserver-network-proxy"),
-    _signature("address gone", _STAGES, "has left this machine, and agents go on dialling it"),
+    _signature("address gone", _STAGES, "is no longer on this machine, but agents still dial it"),
     _signature("cleanup gave up", _STAGES, "tunnel's objects are still in the cluster"),
     # iproute2, openssl, bash
     _signature("no route", _STAGES, "RTNETLINK answers: Network is unreachable"),
@@ -210,7 +210,7 @@ SIGNATURES: Final = (
         "url webhook",
         _APISERVER,
         "failed calling webhook",
-        # A webhook that is given by its service is dialled as NAME.NAMESPACE.svc.
+        # A webhook with clientConfig.service is dialled as NAME.NAMESPACE.svc.
         pattern=_FAILED_WEBHOOK + r'Post \\*"https?://(?![^/:"?]*\.svc[:/?"\\])[^/"\\]+',
     ),
     _signature(

@@ -1,7 +1,7 @@
-"""A tar archive read forward, one member after the other, from a stream that is not trusted.
+"""Reads a tar archive forward, one member after the other, from a stream that is not trusted.
 
-Python's own reader takes extended headers and sparse maps of any size into memory; here every header is bounded, links
-and devices are passed over, and nothing is ever written. It reads what GNU tar and pax write.
+Python's own reader loads extended headers and sparse maps of any size into memory; here every header has a limit, links
+and devices are skipped, and nothing is written. Supports the formats of GNU tar and pax.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class Readable(Protocol):
 
 
 class TarFault(Exception):
-    """The archive breaks off here; what was read before it is good."""
+    """The archive is damaged here; what was read before is valid."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class _Header:
     is_extended: bool
 
 
-class Content:
-    """The bytes of one member. Good until the next member is asked for."""
+class MemberContent:
+    """The bytes of one member. Valid until the next member is read."""
 
     def __init__(self, stream: Readable, size: int) -> None:
         self._stream = stream
@@ -51,7 +51,7 @@ class Content:
         return octets
 
     def finish(self) -> None:
-        """Pass over what nobody read, and the padding."""
+        """Skip the unread rest and the padding."""
         while self._left:
             self.read(_COPY)
         _exactly(self._stream, self._padding)
@@ -59,13 +59,13 @@ class Content:
 
 
 @dataclass(frozen=True)
-class Member:
+class TarMember:
     name: str
-    content: Content
+    content: MemberContent
 
 
-def members(stream: Readable) -> Iterator[Member]:
-    """Yield the regular files. Raises TarFault: the archive is damaged or cut off here."""
+def members(stream: Readable) -> Iterator[TarMember]:
+    """Yield the regular files. Raises TarFault: the archive is damaged or truncated here."""
     name, size = None, None
     while (header := _next_header(stream)) is not None:
         if header.kind in (_LONG_NAME, _PAX):
@@ -78,10 +78,10 @@ def members(stream: Readable) -> Iterator[Member]:
         length = header.size if size is None else size
         if header.kind == _SPARSE:
             _pass_sparse_headers(stream, header)
-        content = Content(stream, 0 if header.kind in _WITHOUT_CONTENT else length)
+        content = MemberContent(stream, 0 if header.kind in _WITHOUT_CONTENT else length)
         shown = header.name if name is None else name
         if header.kind in _FILE and not shown.endswith("/"):
-            yield Member(shown, content)
+            yield TarMember(shown, content)
         content.finish()
         name, size = None, None
 
@@ -110,7 +110,7 @@ def _number(field: bytes) -> int:
     except ValueError:
         number = -1
     if number < 0:
-        raise TarFault("a header holds no number where one belongs")
+        raise TarFault("a header field is not a number")
     return number
 
 

@@ -1,1 +1,1 @@
-"""Edits of the installer's bootstrap script: where they go, what they insert, and how they are taken back."""
+"""Adds the tunnel to an installer's bootstrap config, and removes it."""

@@ -1,5 +1,5 @@
-"""The lines of bootkube.sh that an edit holds on to: counted in every release from 4.12 on, and there exactly once. The
-file does not say of which release line it is, but stages and flags came over time."""
+"""The lines of bootkube.sh that edits use as anchors: each occurs exactly once in every release from 4.12 on. The
+script does not name its release, but steps and flags that were added over time show it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SHOWN_LINES: Final = 5
 
 
 class Anchor(Enum):
-    """What stands there; in the order of the script."""
+    """In the order of the script."""
 
     LIBRARIES = "A1"
     APISERVER_STAGE = "A2"
@@ -25,11 +25,11 @@ class Anchor(Enum):
 
 
 @dataclass(frozen=True)
-class Pattern:
-    """How an anchor's line looks. Where it may stand in a block, its indentation is free."""
+class AnchorPattern:
+    """The text of an anchor's line. Inside a block any indentation matches."""
 
     text: str
-    """For people: the line, or how it begins."""
+    """The line, or its beginning."""
     is_beginning: bool = False
     is_indented: bool = False
 
@@ -37,37 +37,37 @@ class Pattern:
         return self._fits(line.lstrip(" \t") if self.is_indented else line)
 
     def resembles(self, line: str) -> bool:
-        """Tell whether the line would match, were it not for its indentation."""
+        """Whether the line matches apart from its indentation."""
         return self._fits(line.strip())
 
     def _fits(self, line: str) -> bool:
         return line.startswith(self.text) if self.is_beginning else line == self.text
 
 
-PATTERNS: Final[dict[Anchor, tuple[Pattern, ...]]] = {
+PATTERNS: Final[dict[Anchor, tuple[AnchorPattern, ...]]] = {
     Anchor.LIBRARIES: (
-        Pattern(". /usr/local/bin/bootstrap-verify-api-server-urls.sh"),
-        # 4.11 and older have no such library.
-        Pattern(". /usr/local/bin/release-image.sh"),
+        AnchorPattern(". /usr/local/bin/bootstrap-verify-api-server-urls.sh"),
+        # For 4.11 and older, without that library.
+        AnchorPattern(". /usr/local/bin/release-image.sh"),
     ),
-    Anchor.APISERVER_STAGE: (Pattern("if [ ! -f kube-apiserver-bootstrap.done ]"),),
-    Anchor.RENDER_COMMAND: (Pattern("/usr/bin/cluster-kube-apiserver-operator render \\", is_indented=True),),
+    Anchor.APISERVER_STAGE: (AnchorPattern("if [ ! -f kube-apiserver-bootstrap.done ]"),),
+    Anchor.RENDER_COMMAND: (AnchorPattern("/usr/bin/cluster-kube-apiserver-operator render \\", is_indented=True),),
     Anchor.CONFIG_COPY: (
-        Pattern(
+        AnchorPattern(
             "cp kube-apiserver-bootstrap/config /etc/kubernetes/bootstrap-configs/kube-apiserver-config.yaml",
             is_indented=True,
         ),
     ),
     Anchor.CLUSTER_BOOTSTRAP: (
-        Pattern('REQUIRED_PODS="openshift', is_beginning=True),
-        Pattern('echo "Starting cluster-bootstrap..."'),
+        AnchorPattern('REQUIRED_PODS="openshift', is_beginning=True),
+        AnchorPattern('echo "Starting cluster-bootstrap..."'),
     ),
-    Anchor.END: (Pattern("touch /opt/openshift/.bootkube.done"),),
+    Anchor.END: (AnchorPattern("touch /opt/openshift/.bootkube.done"),),
 }
 
 
 @dataclass(frozen=True)
-class Sighting:
+class AnchorMatch:
     anchor: Anchor
     index: int
     """Of the line, from 0."""
@@ -79,64 +79,64 @@ class Sighting:
 
 
 @dataclass(frozen=True)
-class Search:
-    """What was seen of one anchor, whether or not it can be used."""
+class AnchorSearch:
+    """The result of the search for one anchor."""
 
     anchor: Anchor
-    pattern: Pattern
+    pattern: AnchorPattern
     matches: tuple[int, ...]
     lookalikes: tuple[int, ...]
-    """Lines that differ by indentation alone."""
+    """Lines that differ only in indentation."""
 
 
-def search(lines: Sequence[str]) -> list[Search]:
-    """Look for every anchor, the first spelling that is seen at all counts."""
+def search(lines: Sequence[str]) -> list[AnchorSearch]:
+    """Search for every anchor; the first pattern that occurs counts."""
     return [_search_one(anchor, lines) for anchor in Anchor]
 
 
-def find_anchors(lines: Sequence[str]) -> dict[Anchor, Sighting]:
-    """Find every anchor. Raises RenderError: one is not there exactly once, or their order is another."""
+def find_anchors(lines: Sequence[str]) -> dict[Anchor, AnchorMatch]:
+    """Find every anchor. Raises RenderError: one does not occur exactly once, or their order is wrong."""
     found = {}
     for seen in search(lines):
         if len(seen.matches) != 1:
             raise _not_once(seen, lines)
         index = seen.matches[0]
-        found[seen.anchor] = Sighting(seen.anchor, index, lines[index])
+        found[seen.anchor] = AnchorMatch(seen.anchor, index, lines[index])
     _check_order(list(found.values()))
     return found
 
 
-def _search_one(anchor: Anchor, lines: Sequence[str]) -> Search:
-    # A spelling that is seen with another indentation was moved, not dropped: no fallback then.
+def _search_one(anchor: Anchor, lines: Sequence[str]) -> AnchorSearch:
+    # A line with another indentation was moved, not removed: no fallback then.
     attempts = [_attempt(anchor, pattern, lines) for pattern in PATTERNS[anchor]]
     return next((attempt for attempt in attempts if attempt.matches or attempt.lookalikes), attempts[0])
 
 
-def _attempt(anchor: Anchor, pattern: Pattern, lines: Sequence[str]) -> Search:
+def _attempt(anchor: Anchor, pattern: AnchorPattern, lines: Sequence[str]) -> AnchorSearch:
     alike = [index for index, line in enumerate(lines) if pattern.resembles(line)]
     matches = tuple(index for index in alike if pattern.matches(lines[index]))
-    return Search(anchor, pattern, matches, tuple(index for index in alike if index not in matches))
+    return AnchorSearch(anchor, pattern, matches, tuple(index for index in alike if index not in matches))
 
 
-def _check_order(sightings: Sequence[Sighting]) -> None:
-    for earlier, later in pairwise(sightings):
+def _check_order(found: Sequence[AnchorMatch]) -> None:
+    for earlier, later in pairwise(found):
         if earlier.index >= later.index:
             raise _not_recognised(
-                f"anchor {later.anchor.value} stands before {earlier.anchor.value}",
+                f"anchor {later.anchor.value} comes before {earlier.anchor.value}",
                 f"line {later.index + 1} is {later.line.strip()!r}, line {earlier.index + 1} {earlier.line.strip()!r}",
             )
 
 
-def _not_once(seen: Search, lines: Sequence[str]) -> RenderError:
+def _not_once(seen: AnchorSearch, lines: Sequence[str]) -> RenderError:
     every = sorted((*seen.matches, *seen.lookalikes))
-    shown = "; ".join(f"line {index + 1}: {lines[index]!r}" for index in every[:SHOWN_LINES]) or "no line is like it"
+    shown = "; ".join(f"line {index + 1}: {lines[index]!r}" for index in every[:SHOWN_LINES]) or "no similar line"
     wanted = f"{seen.pattern.text}..." if seen.pattern.is_beginning else seen.pattern.text
-    what = f"anchor {seen.anchor.value} is there {len(seen.matches)} times, not once"
-    return _not_recognised(what, f"looked for {wanted!r}; {shown}")
+    what = f"anchor {seen.anchor.value} occurs {len(seen.matches)} times, not once"
+    return _not_recognised(what, f"searched for {wanted!r}; {shown}")
 
 
 def _not_recognised(what: str, why: str) -> RenderError:
-    return RenderError("UMB121", f"bootkube.sh is not recognised: {what}", why, PLAN_COMMAND)
+    return RenderError("UMB121", f"bootkube.sh was not recognised: {what}", why, PLAN_COMMAND)
 
 
 _SIGNS: Final = (
@@ -152,7 +152,7 @@ _SIGNS: Final = (
 
 
 def release_line(bootkube: str) -> str:
-    """Say which releases have such a script, for people: "4.16 to 4.17". It decides nothing."""
+    """Return the releases that have such a script, such as "4.16 to 4.17". Only for display."""
     words = [line.strip() for line in bootkube.split("\n")]
     seen = [index for index, (_, sign) in enumerate(_SIGNS) if any(_shows(line, sign) for line in words)]
     if not seen:

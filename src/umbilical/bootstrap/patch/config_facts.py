@@ -1,5 +1,5 @@
-"""What a bootstrap config itself says: of its cluster the platform, machine networks and first IP family; and how it
-stands to the tunnel: without it, with the installer's own (off or on), or patched by us."""
+"""Facts in a bootstrap config: the cluster's platform, machine networks and first IP family; and the state of the
+tunnel: none, the installer's own (off or on), or patched by us."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ NETWORK_CONFIG: Final = "/opt/openshift/manifests/cluster-network-02-config.yml"
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """What is not said there, or not readable, is None or empty: facts help, and their absence stops nothing."""
+    """Missing or unreadable values are None or empty: a patch works without them."""
 
     platform: str | None = None
     machine_networks: tuple[IpNetwork, ...] = ()
@@ -30,11 +30,11 @@ class ClusterFacts:
 
     @property
     def use_ipv6(self) -> bool:
-        """As the installer decides it: by the first service network."""
+        """The first service network decides, as in the installer."""
         return bool(self.service_networks) and self.service_networks[0].version == 6
 
     def complete(self, spec: TunnelSpec) -> TunnelSpec:
-        """Fill in what the spec leaves open: an address or networks that are given decide the family too."""
+        """Fill in missing fields of the spec. A given address or network also decides the IP family."""
         if spec.node_ip is not None or spec.machine_networks:
             return spec
         return spec.replace(use_ipv6=spec.use_ipv6 or self.use_ipv6, machine_networks=self.machine_networks)
@@ -85,33 +85,33 @@ def _networks(values: object) -> tuple[IpNetwork, ...]:
 
 
 FEATURE_GATES: Final = ("CRDCompatibilityRequirementOperator", "ClusterAPIMachineManagement")
-"""Either switches the installer's own tunnel on; both need a preview feature set."""
+"""Either of them switches the installer's own tunnel on; both need a preview feature set."""
 
 
-class Profile(Enum):
+class TunnelState(Enum):
     NONE = "none"
     NATIVE_OFF = "native-off"
-    """The installer knows the tunnel and its feature gates are off: the files are there, the functions are empty."""
+    """The installer has its own tunnel, with feature gates off: the files exist, the functions are empty."""
     NATIVE_ON = "native-on"
     PATCHED = "patched"
 
 
-def profile_of(config: Config) -> Profile:
-    """Classify by what the scripts do: all of the installer's asset files are there even when its tunnel is off."""
+def tunnel_state_of(config: Config) -> TunnelState:
+    """Classify by the scripts: the installer writes all its files even if its tunnel is off."""
     bootkube = _text(config, BOOTKUBE)
     if config.file(RECEIPT) is not None or f". {OWN.library}\n" in bootkube:
-        return Profile.PATCHED
+        return TunnelState.PATCHED
     if config.file(NATIVE.library) is None and "konnectivity_" not in bootkube:
-        return Profile.NONE
+        return TunnelState.NONE
     has_flag = f"{OVERRIDE_FLAG}={NATIVE.override_in_render_container}" in bootkube
     library = _text(config, NATIVE.library)
     has_stages = any(stage in library for stage in STAGES)
-    # Half of it counts as on: to patch beside a tunnel that may run is the worse mistake.
-    return Profile.NATIVE_ON if has_flag or has_stages else Profile.NATIVE_OFF
+    # One of the two counts as on: patching next to a tunnel that may run is worse than refusing.
+    return TunnelState.NATIVE_ON if has_flag or has_stages else TunnelState.NATIVE_OFF
 
 
 def _text(config: Config, path: str) -> str:
-    """Read a script for classifying only; one that cannot be read is refused elsewhere, with the reason."""
+    """Read a script; an unreadable one is empty here, and reported elsewhere."""
     file = config.file(path)
     if file is None:
         return ""

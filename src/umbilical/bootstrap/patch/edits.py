@@ -1,11 +1,11 @@
-"""What is put into bootkube.sh, where, and how it is taken out again."""
+"""The lines that a patch inserts into bootkube.sh, and their removal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from umbilical.bootstrap.names import EGRESS_FILE, OWN
-from umbilical.bootstrap.patch.anchors import Anchor, Sighting, find_anchors
+from umbilical.bootstrap.patch.anchors import Anchor, AnchorMatch, find_anchors
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST
 from umbilical.fault import RenderError
 
@@ -14,13 +14,13 @@ OVERRIDE_FLAG: Final = "--config-override-files"
 
 @dataclass(frozen=True)
 class Insertion:
-    """Whole lines of ours in the script."""
+    """Whole lines that we insert into the script."""
 
     anchor: Anchor
     index: int
-    """Of the line of the original before which they stand, from 0."""
+    """Index of the original line that follows them, from 0."""
     text: str
-    """With the line break of each line."""
+    """Each line ends with a line break."""
 
     @property
     def line_count(self) -> int:
@@ -29,18 +29,18 @@ class Insertion:
 
 REASONS: Final = {
     Anchor.LIBRARIES: "source the tunnel's functions",
-    Anchor.APISERVER_STAGE: "certificates and the server, before kube-apiserver is rendered",
-    Anchor.RENDER_COMMAND: "kube-apiserver is told of its egress file",
-    Anchor.CONFIG_COPY: "the egress file, beside kube-apiserver's configuration",
-    Anchor.CLUSTER_BOOTSTRAP: "the agents' manifests, right before they are created",
-    Anchor.END: "delete the agents and stop the server, last of all",
+    Anchor.APISERVER_STAGE: "create certificates and the server before kube-apiserver is rendered",
+    Anchor.RENDER_COMMAND: "pass the egress file to kube-apiserver",
+    Anchor.CONFIG_COPY: "copy the egress file next to kube-apiserver's configuration",
+    Anchor.CLUSTER_BOOTSTRAP: "write the agents' manifests right before they are created",
+    Anchor.END: "delete the agents and stop the server at the end",
 }
 
 
 def insertions(script: str) -> list[Insertion]:
-    """Plan the edits of an unpatched script. Raises RenderError: an anchor is not where it should be."""
+    """Plan the edits of an unpatched script. Raises RenderError: an anchor is missing, repeated or out of order."""
     lines = script.split("\n")
-    return [_insertion(sighting, lines) for sighting in find_anchors(lines).values()]
+    return [_insertion(found, lines) for found in find_anchors(lines).values()]
 
 
 def insert(script: str, planned: Sequence[Insertion]) -> str:
@@ -51,7 +51,7 @@ def insert(script: str, planned: Sequence[Insertion]) -> str:
 
 
 def remove(script: str, texts: Sequence[str]) -> str:
-    """Take our lines out, wherever they stand now. Raises RenderError: one of them is not there exactly once."""
+    """Remove our lines, wherever they are now. Raises RenderError: one of them does not occur exactly once."""
     lines = script.split("\n")
     for text in texts:
         block = text.removesuffix("\n").split("\n")
@@ -65,39 +65,39 @@ def remove(script: str, texts: Sequence[str]) -> str:
 def _edited_since(line: str, count: int) -> RenderError:
     return RenderError(
         "UMB129",
-        "the patch in bootkube.sh cannot be taken out",
-        f"its line {line.strip()!r} is there {count} times, not once: the script was edited after it was patched",
+        "the patch was not removed from bootkube.sh",
+        f"its line {line.strip()!r} occurs {count} times, not once: the script was edited after the patch",
         "make the installer write the config again, or edit bootkube.sh by hand",
     )
 
 
-def _insertion(sighting: Sighting, lines: Sequence[str]) -> Insertion:
-    match sighting.anchor:
+def _insertion(found: AnchorMatch, lines: Sequence[str]) -> Insertion:
+    match found.anchor:
         case Anchor.LIBRARIES:
-            return _after(sighting, f". {OWN.library}")
+            return _after(found, f". {OWN.library}")
         case Anchor.APISERVER_STAGE:
-            return _before(sighting, OWN.setup_function, sighting.index)
+            return _before(found, OWN.setup_function, found.index)
         case Anchor.RENDER_COMMAND:
-            # First flag, not last: which one is last differs between releases.
-            return _after(sighting, f"{OVERRIDE_FLAG}={OWN.override_in_render_container} \\")
+            # As the first flag: the last one differs between releases.
+            return _after(found, f"{OVERRIDE_FLAG}={OWN.override_in_render_container} \\")
         case Anchor.CONFIG_COPY:
-            return _after(sighting, f"cp {OWN.egress} {BOOTSTRAP_CONFIGS_ON_HOST}/{EGRESS_FILE}")
+            return _after(found, f"cp {OWN.egress} {BOOTSTRAP_CONFIGS_ON_HOST}/{EGRESS_FILE}")
         case Anchor.CLUSTER_BOOTSTRAP:
-            return _before(sighting, OWN.manifests_function, sighting.index)
+            return _before(found, OWN.manifests_function, found.index)
         case Anchor.END:
-            return _before(sighting, OWN.cleanup_function, _above_comment(sighting.index, lines))
+            return _before(found, OWN.cleanup_function, _above_comment(found.index, lines))
 
 
-def _after(sighting: Sighting, line: str) -> Insertion:
-    return Insertion(sighting.anchor, sighting.index + 1, f"{sighting.indent}{line}\n")
+def _after(found: AnchorMatch, line: str) -> Insertion:
+    return Insertion(found.anchor, found.index + 1, f"{found.indent}{line}\n")
 
 
-def _before(sighting: Sighting, call: str, index: int) -> Insertion:
-    return Insertion(sighting.anchor, index, f"{call}\n\n")
+def _before(found: AnchorMatch, call: str, index: int) -> Insertion:
+    return Insertion(found.anchor, index, f"{call}\n\n")
 
 
 def _above_comment(index: int, lines: Sequence[str]) -> int:
-    """The comment belongs to the line below it, so our call goes above both."""
+    """Return the index above a comment that belongs to the line."""
     while index > 0 and lines[index - 1].startswith("#"):
         index -= 1
     return index

@@ -1,4 +1,4 @@
-"""Puts the tunnel into an installer's bootstrap config, and takes it out to the byte. Refuses before it guesses."""
+"""Adds the tunnel to an installer's bootstrap config, and removes it byte for byte. Refuses unknown configs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from umbilical.bootstrap.names import BOOTKUBE, OWN, RECEIPT, SERVICE_RECORD
 from umbilical.bootstrap.patch.anchors import release_line
-from umbilical.bootstrap.patch.config_facts import ClusterFacts, Profile, cluster_facts, profile_of
+from umbilical.bootstrap.patch.config_facts import ClusterFacts, TunnelState, cluster_facts, tunnel_state_of
 from umbilical.bootstrap.patch.edits import OVERRIDE_FLAG, Insertion, insert, insertions, remove
 from umbilical.bootstrap.patch.plan import Plan, changes_of, check_size
 from umbilical.bootstrap.patch.receipt import AGAIN, Receipt, find_receipt, sha256
@@ -29,17 +29,17 @@ class Patch:
 
 
 def patch(document: IgnitionDocument, spec: TunnelSpec, platform: str | None = None) -> Patch:
-    """Give the document with the tunnel in it. A document that is patched already is brought to this spec.
+    """Return the document with the tunnel. An older patch in it is replaced.
 
-    What the spec leaves open (machine networks, IP family) and the platform are taken from the config itself.
+    Machine networks, IP family and platform come from the config where they are not given.
 
     Raises:
-        RenderError: it is no config that can be patched; the message says why.
+        RenderError: the config cannot be patched; the message has the reason.
         IgnitionError: its version is not supported, or it cannot be edited.
     """
     _check_shape(spec)
-    profile = profile_of(document.config)
-    original = undo(document) if profile is Profile.PATCHED else document
+    state = tunnel_state_of(document.config)
+    original = undo(document) if state is TunnelState.PATCHED else document
     script = _checked_script(original.config)
     facts = cluster_facts(original.config)
     spec = facts.complete(spec)
@@ -56,7 +56,7 @@ def patch(document: IgnitionDocument, spec: TunnelSpec, platform: str | None = N
     missing = () if _bootkube(document) == _bootkube(patched) else planned
     plan = Plan(
         spec=spec,
-        profile=profile,
+        tunnel_state=state,
         release=release_line(script),
         platform=platform,
         changes=changes_of(document.config, patched.config, missing),
@@ -69,9 +69,9 @@ def patch(document: IgnitionDocument, spec: TunnelSpec, platform: str | None = N
 
 
 def undo(document: IgnitionDocument) -> IgnitionDocument:
-    """Take the tunnel out. Where nothing else was changed since, the bytes are those from before the patch.
+    """Remove the tunnel. Without other changes since, the bytes are those from before the patch.
 
-    Raises RenderError: the document is not patched, or what the patch left was edited.
+    Raises RenderError: the document is not patched, or its patch was edited.
     """
     receipt = _receipt_of(document.config)
     script = remove(_script(document.config), list(receipt.insertions.values()))
@@ -86,43 +86,43 @@ def _check_shape(spec: TunnelSpec) -> None:
     if spec.shape is Shape.KUBERNETES:
         raise RenderError(
             "UMB131",
-            "shape kubernetes cannot be patched into a bootstrap config",
-            "an OpenShift bootstrap node renders its kube-apiserver itself; there is no manifest to add mounts to",
+            "patch does not support shape kubernetes",
+            "an OpenShift bootstrap node renders kube-apiserver itself; there is no manifest to add mounts to",
             "umbilical bootstrap render --shape kubernetes",
         )
 
 
 def _check_family(spec: TunnelSpec, facts: ClusterFacts) -> None:
-    """An address is looked for in the cluster's first family; a given one may be of its second, too."""
+    """The node searches an address of the cluster's first IP family; a given one may be of the second."""
     families = [network.version for network in facts.service_networks]
     allowed = families if spec.node_ip is not None else families[:1]
     if allowed and spec.family not in allowed:
         shown = ", ".join(str(network) for network in facts.service_networks)
         raise RenderError(
             "UMB133",
-            f"agents would be told an IPv{spec.family} address",
-            f"nodes would not use it: the cluster's service network is {shown}",
-            "give a --node-ip or --machine-network of that family, or leave them out",
+            f"an IPv{spec.family} address for agents does not fit the cluster",
+            f"the cluster's service network is {shown}",
+            "give --node-ip or --machine-network of that IP family, or remove these options",
         )
 
 
 def _checked_script(config: Config) -> str:
-    """Read bootkube.sh of a config that may be patched; refuse any other."""
+    """Return bootkube.sh. Raises RenderError: the config cannot be patched."""
     check_version(config)
     if config.is_pointer:
         raise RenderError(
             "UMB122",
-            "this is a pointer config",
-            "ignition.config names another config that is fetched at boot, and bootkube.sh is in that one",
-            "patch the bootstrap.ign that it points to, before it is uploaded",
+            "the config is a pointer config",
+            "ignition.config names another config that is fetched at boot and contains bootkube.sh",
+            "patch the bootstrap.ign that it points to, before the upload",
         )
     script = _script(config)
     if IN_PLACE in script.split("\n"):
         raise RenderError(
             "UMB123",
-            "this config is for bootstrap-in-place",
-            f"bootkube.sh says {IN_PLACE}: no node joins while the bootstrap kube-apiserver runs, so no agent could",
-            "nothing is to be done: single-node installations need no tunnel",
+            "the config is for bootstrap-in-place",
+            f"bootkube.sh has {IN_PLACE}: no node, and so no agent, joins while the bootstrap API server runs",
+            "no action needed: single-node installations need no tunnel",
         )
     _check_native(config, script)
     _check_record(script)
@@ -130,19 +130,19 @@ def _checked_script(config: Config) -> str:
 
 
 def _check_native(config: Config, script: str) -> None:
-    if profile_of(config) is Profile.NATIVE_ON:
+    if tunnel_state_of(config) is TunnelState.NATIVE_ON:
         raise RenderError(
             "UMB124",
-            "this installer has brought its own tunnel, and it is on",
-            f"bootkube.sh passes {OVERRIDE_FLAG} or the installer's library has its stages",
-            "umbilical bootstrap verify FILE",
+            "the installer's own tunnel is on",
+            f"bootkube.sh passes {OVERRIDE_FLAG}, or the installer's library has the tunnel's steps",
+            "no patch needed; check the installer's tunnel: umbilical bootstrap verify FILE",
         )
     if OVERRIDE_FLAG in script:
         raise RenderError(
             "UMB125",
-            f"bootkube.sh passes {OVERRIDE_FLAG} already",
-            "something else overrides kube-apiserver's configuration, and one override would hide the other",
-            "take that change out first",
+            f"bootkube.sh already passes {OVERRIDE_FLAG}",
+            "another change overrides kube-apiserver's configuration, and only one override can apply",
+            "remove that change first",
         )
 
 
@@ -151,9 +151,9 @@ def _check_record(script: str) -> None:
     if not any(line.split() in sources for line in script.split("\n")):
         raise RenderError(
             "UMB121",
-            "bootkube.sh is not recognised: it keeps no service record",
-            f"no line sources {SERVICE_RECORD}, and the tunnel's stages call its functions; the first installers of "
-            "release 4 had none",
+            "bootkube.sh was not recognised: it has no service record",
+            f"no line sources {SERVICE_RECORD}, whose functions the tunnel's steps call; early installers of release 4 "
+            "do not have it",
             "patch the output of an installer of release 4.12 or later",
         )
 
@@ -161,15 +161,13 @@ def _check_record(script: str) -> None:
 def _script(config: Config) -> str:
     found = config.files_at(BOOTKUBE)
     if len(found) != 1:
-        why = (
-            f"there are {len(found)} files of that path; this may be a master.ign, worker.ign or no installer's config"
-        )
-        raise RenderError("UMB120", f"{BOOTKUBE} is not there once", why, "give the installer's bootstrap.ign")
+        why = f"it has {len(found)} files with that path; is it a master.ign, a worker.ign or another config?"
+        raise RenderError("UMB120", f"{BOOTKUBE} was not found exactly once", why, "give the installer's bootstrap.ign")
     source = found[0].source
     if source is None or not is_data_url(source):
-        kind = "nowhere" if source is None else f"{source.partition(':')[0]}:"
-        why = f"its content comes from {kind}, not from the config itself"
-        raise RenderError("UMB120", f"{BOOTKUBE} cannot be patched", why, "give the bootstrap.ign that carries it")
+        kind = "missing" if source is None else f"fetched by {source.partition(':')[0]}:"
+        why = f"its content is {kind}, not in the config itself"
+        raise RenderError("UMB120", f"{BOOTKUBE} was not patched", why, "give the bootstrap.ign that contains it")
     return found[0].text()
 
 
@@ -182,8 +180,8 @@ def _check_free(config: Config, tree: AssetTree) -> None:
     if taken:
         raise RenderError(
             "UMB125",
-            f"{taken[0]} is there already",
-            f"{len(taken)} of the paths that a patch writes are taken by files that no patch left",
+            f"the config already has {taken[0]}",
+            f"it has {len(taken)} files at paths that a patch writes, but no receipt of a patch",
             AGAIN,
         )
 
@@ -193,10 +191,10 @@ def _check_faultless(before: Config, after: Config) -> None:
     if not found:
         return
     old = faults(before)
-    when = "before it was patched" if old else "once patched"
+    when = "even without the patch" if old else "with the patch"
     more = f" (and {len(found) - SHOWN_FAULTS} more)" if len(found) > SHOWN_FAULTS else ""
     why = "; ".join(found[:SHOWN_FAULTS]) + more
-    raise RenderError("UMB127", f"Ignition would refuse this config {when}", why, AGAIN)
+    raise RenderError("UMB127", f"Ignition would reject the config {when}", why, AGAIN)
 
 
 def _receipt(original: IgnitionDocument, script: str, planned: tuple[Insertion, ...], tree: AssetTree) -> bytes:
@@ -212,20 +210,20 @@ def _receipt(original: IgnitionDocument, script: str, planned: tuple[Insertion, 
 
 
 def _comes_back(entry: str, script: bytes, patched: bytes) -> bool:
-    """Tell whether changing the entry there and back gives the same text: gzip and odd escapes do not."""
+    """Whether encoding the entry again gives the same text; gzip and unusual escapes do not."""
     alone = IgnitionDocument(f'{{"ignition":{{"version":"3.2.0"}},"storage":{{"files":[{entry}]}}}}'.encode())
     return alone.with_content(BOOTKUBE, patched).with_content(BOOTKUBE, script).entry_text(BOOTKUBE) == entry
 
 
 def _receipt_of(config: Config) -> Receipt:
-    if config.file(RECEIPT) is None and profile_of(config) is Profile.PATCHED:
-        why = f"bootkube.sh sources {OWN.library}, but {RECEIPT} is gone"
-        raise RenderError("UMB129", "the patch in this config cannot be taken out", why, AGAIN)
+    if config.file(RECEIPT) is None and tunnel_state_of(config) is TunnelState.PATCHED:
+        why = f"bootkube.sh sources {OWN.library}, but {RECEIPT} is missing"
+        raise RenderError("UMB129", "the patch was not removed", why, AGAIN)
     return find_receipt(config)
 
 
 def _entry(asset: Asset) -> Mapping[str, Any]:
-    """Write a file as the installer writes its own: its order of keys, owner and encoding."""
+    """Return an Ignition file entry with the installer's order of keys, owner and encoding."""
     return {
         "overwrite": True,
         "path": asset.path,

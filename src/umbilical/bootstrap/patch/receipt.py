@@ -1,4 +1,4 @@
-"""The note that a patch leaves in the config: what was added and what was there before, so that undo is exact."""
+"""The receipt that a patch adds to the config: what was added and what was there before, so that undo is exact."""
 
 import hashlib
 import json
@@ -12,8 +12,8 @@ from umbilical.ignition.config import Config
 
 VERSION: Final = 1
 OWN_PREFIXES: Final = ("/opt/openshift/umbilical/", "/usr/local/bin/umbilical-")
-"""Undo removes nothing else, whatever a receipt may say."""
-AGAIN: Final = "make the installer write the config again: openshift-install create ignition-configs"
+"""Undo removes nothing else, even if a receipt lists it."""
+AGAIN: Final = "create the config again: openshift-install create ignition-configs"
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Receipt:
     script_sha256: str
     """Of bootkube.sh before it was patched."""
     files: tuple[str, ...]
-    """Paths that were added, this one among them."""
+    """Added paths, including the receipt."""
     insertions: Mapping[str, str]
     """Our lines in bootkube.sh, by anchor."""
     entry: str | None = None
-    """How bootkube.sh's entry was written, where writing it again would give other bytes (gzip, odd escapes)."""
+    """The original text of bootkube.sh's entry, if encoding it again gives other bytes (gzip, unusual escapes)."""
 
     def encode(self) -> bytes:
         value = {
@@ -41,7 +41,7 @@ class Receipt:
         return (json.dumps(value, indent=2) + "\n").encode()
 
     def restores(self, content: bytes) -> bool:
-        """Tell whether this is the document as it was, to the byte."""
+        """Whether this is the original document, byte for byte."""
         return sha256(content) == self.original_sha256
 
 
@@ -50,29 +50,29 @@ def sha256(content: bytes) -> str:
 
 
 def find_receipt(config: Config) -> Receipt:
-    """Read the config's receipt. Raises RenderError: there is none, or it is not one that we wrote."""
+    """Read the config's receipt. Raises RenderError: there is none, or it is not ours."""
     file = config.file(RECEIPT)
     if file is None:
-        what, why = "this config is not patched", f"it has no {RECEIPT}, which every patch leaves"
-        raise RenderError("UMB128", what, why, "umbilical bootstrap plan FILE shows what it is")
+        what, why = "the config is not patched", f"it has no {RECEIPT}, which every patch adds"
+        raise RenderError("UMB128", what, why, "see what it contains: umbilical bootstrap plan FILE")
     return decode_receipt(file.content())
 
 
 def decode_receipt(content: bytes) -> Receipt:
-    """Read a receipt. Raises RenderError: it is not one that we wrote, or of a newer version."""
+    """Parse a receipt. Raises RenderError: it is not ours, or of a newer version."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as fault:
-        raise _unreadable("it is no JSON") from fault
+        raise _unreadable("it is not JSON") from fault
     if not isinstance(value, dict) or value.get("version") != VERSION:
-        raise _unreadable(f"it is not of version {VERSION}")
+        raise _unreadable(f"its version is not {VERSION}")
     files = _texts(value.get("files"))
     insertions = value.get("insertions")
     if not isinstance(insertions, dict) or RECEIPT not in files:
-        raise _unreadable("it does not say what was added")
+        raise _unreadable("it does not list what was added")
     foreign = [path for path in files if not path.startswith(OWN_PREFIXES)]
     if foreign:
-        raise _unreadable(f"it claims {foreign[0]}, which no patch adds")
+        raise _unreadable(f"it lists {foreign[0]}, which no patch adds")
     entry = value.get("bootkubeEntry")
     return Receipt(
         original_sha256=_text(value, "originalSha256"),
@@ -92,9 +92,9 @@ def _text(value: Mapping[str, Any], key: str) -> str:
 
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(element, str) and element for element in value):
-        raise _unreadable("it does not say what was added")
+        raise _unreadable("it does not list what was added")
     return tuple(value)
 
 
 def _unreadable(why: str) -> RenderError:
-    return RenderError("UMB129", f"the receipt {RECEIPT} cannot be used", why, AGAIN)
+    return RenderError("UMB129", f"could not read the receipt {RECEIPT}", why, AGAIN)

@@ -1,1 +1,1 @@
-"""Every file of the tunnel from one spec: egress file, override, static pod, agents; pure."""
+"""Renders every file of the tunnel from one spec: egress file, override, static pod, agents. Pure."""

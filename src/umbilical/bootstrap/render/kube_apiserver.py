@@ -1,5 +1,5 @@
-"""kube-apiserver's side of the tunnel: the egress file, the operator's override that leads to it, and a static pod that
-is given as a file, with the flag and the two mounts that it needs.
+"""kube-apiserver's side of the tunnel: the egress file, the operator's override that names it, and the flag and two
+mounts for a given static pod.
 """
 
 import copy
@@ -24,7 +24,7 @@ def egress_selector(spec: TunnelSpec) -> dict[str, Any]:
         "kind": "EgressSelectorConfiguration",
         "egressSelections": [
             {"name": "cluster", "connection": tunnel},
-            # Not left out: what is not named is Direct today, and here it is written that this is meant.
+            # Direct is also the default; written out to show that it is intended.
             {"name": "controlplane", "connection": {"proxyProtocol": "Direct"}},
             {"name": "etcd", "connection": {"proxyProtocol": "Direct"}},
         ],
@@ -44,11 +44,11 @@ def kube_apiserver_override() -> dict[str, Any]:
 
 
 EGRESS_DIRECTORY: Final = "/etc/kubernetes/egress-selector"
-"""On the host and in the pod. Nothing else lies in it, so kube-apiserver sees no keys of the tunnel's."""
+"""On the host and in the pod. It contains nothing else: kube-apiserver must not see the tunnel's keys."""
 EGRESS_PATH: Final = posixpath.join(EGRESS_DIRECTORY, EGRESS_FILE)
-# etcd takes no object above 1.5 MiB; a manifest longer than that is something else.
+# etcd rejects objects above 1.5 MiB; a longer file is not a manifest.
 MAX_BYTES: Final = 1 << 20
-# A pod has a dozen. Parsing takes the square of the depth.
+# A pod has a dozen levels. Parsing time grows with the square of the depth.
 MAX_DEPTH: Final = 100
 _OPENING: Final = (
     yaml.FlowSequenceStartToken,
@@ -60,7 +60,7 @@ _CLOSING: Final = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.Blo
 
 
 def read_static_pod(content: bytes) -> dict[str, Any]:
-    """Read the one manifest. Raises RenderError: it is not one that a kubelet would run as kube-apiserver."""
+    """Read the manifest. Raises RenderError: a kubelet would not run it as kube-apiserver."""
     if len(content) > MAX_BYTES:
         raise _refused(f"it has {len(content)} bytes")
     try:
@@ -73,14 +73,14 @@ def read_static_pod(content: bytes) -> dict[str, Any]:
 
 
 def with_egress_selector(pod: dict[str, Any], spec: TunnelSpec) -> dict[str, Any]:
-    """Return a copy that asks the tunnel. Raises RenderError: another egress file, or our mount's place is taken."""
+    """Return a copy that uses the tunnel. Raises RenderError: it has another egress file, or a mount conflicts."""
     changed = copy.deepcopy(pod)
     container = _container(changed)
     _add_flag(container)
     volumes = _entries(changed["spec"], "volumes", "name")
     for name, path, kind, read_only in (
         ("konnectivity-egress", EGRESS_DIRECTORY, "Directory", True),
-        # Writing is not needed to connect to a socket.
+        # Connecting to a socket needs no write access to its directory.
         ("konnectivity-socket", spec.socket_directory, "DirectoryOrCreate", True),
     ):
         volume = {"name": name, "hostPath": {"path": path, "type": kind}}
@@ -92,7 +92,7 @@ def _check_tokens(content: bytes) -> None:
     depth = 0
     for token in yaml.scan(content, yaml.SafeLoader):
         if isinstance(token, yaml.AliasToken):
-            # They multiply on the way out, without end if one stands inside its own anchor.
+            # Aliases multiply when written out, without end inside their own anchor.
             raise _refused("it uses YAML aliases")
         depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
         if depth > MAX_DEPTH:
@@ -101,7 +101,7 @@ def _check_tokens(content: bytes) -> None:
 
 def _container(pod: object) -> dict[str, Any]:
     if not isinstance(pod, dict) or (pod.get("apiVersion"), pod.get("kind")) != ("v1", "Pod"):
-        raise _refused("it is no v1 Pod")
+        raise _refused("it is not a v1 Pod")
     spec = pod.get("spec")
     containers = spec.get("containers") if isinstance(spec, dict) else None
     for container in containers if isinstance(containers, list) else []:
@@ -130,8 +130,8 @@ def _add_flag(container: dict[str, Any]) -> None:
             value = value or (words[index + 1] if index + 1 < len(words) else "")
             if value == EGRESS_PATH:
                 return
-            raise _conflict(f"it has {flag}={value} already")
-    # Behind the flags that are there, wherever those are.
+            raise _conflict(f"it already has {flag}={value}")
+    # After the existing flags, in `args` or `command`.
     container["args" if container.get("args") else "command"].append(f"{flag}={EGRESS_PATH}")
 
 
@@ -158,7 +158,7 @@ def _host_path(volumes: list[dict[str, Any]], name: str) -> str | None:
 
 
 def _entries(parent: dict[str, Any], key: str, *texts: str) -> list[dict[str, Any]]:
-    """Take a list that may not be there yet, null included; each entry has these texts."""
+    """Return the list at a key, created if missing or null. Raises RenderError: an entry lacks one of these texts."""
     entries = parent[key] if parent.get(key) is not None else []
     if not isinstance(entries, list) or not all(_has_texts(entry, texts) for entry in entries):
         raise _refused(f"its {key} cannot be read")
@@ -175,10 +175,10 @@ def _first_line(error: Exception) -> str:
 
 
 def _refused(why: str) -> RenderError:
-    remedy = "give the kubelet's own file, most often /etc/kubernetes/manifests/kube-apiserver.yaml"
-    return RenderError("UMB114", "the kube-apiserver manifest cannot be used", why, remedy)
+    remedy = "give the kubelet's own file, usually /etc/kubernetes/manifests/kube-apiserver.yaml"
+    return RenderError("UMB114", "the file is not a kube-apiserver manifest", why, remedy)
 
 
 def _conflict(why: str) -> RenderError:
-    remedy = "take that out of the manifest first, if nothing else needs it"
-    return RenderError("UMB115", "the kube-apiserver manifest contradicts the tunnel", why, remedy)
+    remedy = "remove that from the manifest first, if nothing else needs it"
+    return RenderError("UMB115", "the kube-apiserver manifest conflicts with the tunnel", why, remedy)

@@ -1,6 +1,6 @@
 """The tunnel's objects: the server as a static pod, and the agents with namespace, Secret and DaemonSet.
 
-What is not known before the node runs stands as `${NAME}` in the YAML; the shell library fills it in by sed.
+Values that only the node knows are placeholders `${NAME}` in the YAML; the shell library fills them in with sed.
 """
 
 import base64
@@ -33,16 +33,16 @@ def container(
     security: Mapping[str, Any] | None = None,
     mounts: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """`security` and `mounts` are what one has beyond the other; the certificates are mounted in both."""
+    """Return the parts that server and agent share; `security` and `mounts` add to them."""
     return {
         "name": name,
         "image": spec.image or IMAGE,
         "imagePullPolicy": "IfNotPresent",
-        # An image of one's own keeps its programs wherever its PATH leads.
+        # A user's image can have the program anywhere in its PATH.
         "command": [f"/usr/bin/{program}" if spec.image is None else program],
         "args": list(flags),
-        # No readiness probe: the server's /readyz looks at the first strategy only, and stays 500 under destHost
-        # although agents are connected.
+        # No readiness probe: the server's /readyz checks only the first strategy, and returns 500 with destHost even
+        # if agents are connected.
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": spec.health_port},
             "initialDelaySeconds": 10,
@@ -62,13 +62,13 @@ FINGERPRINT_ANNOTATION: Final = "umbilical.dev/server-certificate"
 def server_pod(
     spec: TunnelSpec, pki_directory: str, certificates: Certificates | None = None, *, is_made_once: bool = False
 ) -> dict[str, Any]:
-    """`pki_directory` is the server's own folder on the host: nothing of the agents' is mounted.
+    """`pki_directory` is the server's own directory on the host, without the agents' key.
 
-    `is_made_once` says that its certificate is made on the node before this pod can start, and never anew.
+    `is_made_once`: the node creates the certificate before this pod can start, and never again.
     """
     known = certificates.server_fingerprint if certificates else SERVER_FINGERPRINT
-    # The server reads its certificate once. A kubelet restarts a static pod when its manifest changes, so a new
-    # certificate must show in it.
+    # The server reads its certificate once. The kubelet restarts a static pod when its manifest changes, so the
+    # manifest contains the certificate's fingerprint.
     annotations = {} if is_made_once else {"annotations": {FINGERPRINT_ANNOTATION: known}}
     return {
         "apiVersion": "v1",
@@ -106,9 +106,9 @@ def _server_flags(spec: TunnelSpec) -> list[str]:
         f"--cluster-key={PKI_MOUNT}/tls.key",
         f"--cluster-ca-cert={PKI_MOUNT}/ca.crt",
         f"--uds-name={spec.socket_on_host}",
-        # A server that was killed leaves its socket file; the next one must not fail at it.
+        # A killed server leaves its socket file; the next one must not fail because of it.
         "--delete-existing-uds-file=true",
-        # Beside a Unix socket any other port is refused, the default one included.
+        # With a Unix socket the server rejects any other value, the default included.
         "--server-port=0",
         f"--agent-port={spec.agent_port}",
         f"--health-port={spec.health_port}",
@@ -120,9 +120,9 @@ def _server_flags(spec: TunnelSpec) -> list[str]:
     ]
 
 
-# Where no SCC hands out a user, Kubernetes needs one that is not root; this is the usual "nonroot" of images.
+# Without an SCC that assigns a user, the pod must name one that is not root; this is the usual "nonroot" of images.
 USER_ID: Final = 65532
-# Read by owner and group: the owner is root, the group is the pod's fsGroup, which SCCs set as well.
+# Readable by owner root and by the pod's fsGroup, which SCCs also set.
 KEY_MODE: Final = 0o440
 GRACE_SECONDS: Final = 10
 
@@ -142,17 +142,17 @@ def agent_daemon_set(spec: TunnelSpec) -> dict[str, Any]:
 
 
 def _pod(spec: TunnelSpec) -> dict[str, Any]:
-    # The host's resolver: with the host's network a pod must not wait for cluster DNS, which comes later.
+    # The host's resolver: on the host network a pod must not depend on cluster DNS, which starts later.
     network = {"hostNetwork": True, "dnsPolicy": "Default"} if spec.host_network else {}
     return {
         **network,
         "priorityClassName": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
-        # The agent asks nothing of the API, so a token would only be something to steal.
+        # The agent does not use the API, so it gets no token.
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # An agent that is told to go waits until it is idle, and kube-apiserver keeps connections to webhooks open.
-        # A namespace is looked at again only after half of its pods' grace time, so the cut hangs on it twice.
+        # On SIGTERM an agent waits until it is idle, while kube-apiserver keeps connections to webhooks open. The
+        # namespace controller retries only after half of the pods' grace period, so it delays the deletion twice.
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "securityContext": _pod_security(spec),
         "containers": [container(spec, AGENT_NAME, "proxy-agent", _agent_flags(spec))],
@@ -163,8 +163,8 @@ def _pod(spec: TunnelSpec) -> dict[str, Any]:
 def _pod_security(spec: TunnelSpec) -> dict[str, Any]:
     context: dict[str, Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     if spec.shape is not Shape.KUBERNETES and spec.owns_namespace:
-        # No SCC is applied in kube-system. Elsewhere restricted-v2 assigns user and fsGroup out of the namespace's
-        # range, and refuses pods that ask for others.
+        # kube-system is exempt from SCCs. Elsewhere restricted-v2 assigns user and fsGroup from the namespace's
+        # range, and rejects pods with other values.
         return context
     return {**context, "runAsUser": USER_ID, "runAsGroup": USER_ID, "fsGroup": USER_ID}
 
@@ -183,7 +183,7 @@ def _agent_flags(spec: TunnelSpec) -> list[str]:
         "--keepalive-time=30s",
         "--probe-interval=5s",
         "--sync-interval=5s",
-        # The default cap of 10 s lets agents that cannot connect knock twice as often as the installer's do.
+        # As in the installer; with the default of 10 s, agents that cannot connect would retry more often.
         "--sync-interval-cap=30s",
     ]
 
@@ -198,7 +198,7 @@ def agent_secret(spec: TunnelSpec, certificates: Certificates | None = None) -> 
             "namespace": spec.namespace,
             "labels": {"app": AGENT_NAME, key: value},
         },
-        # Not kubernetes.io/tls: what the installer landed is Opaque, and `ca.crt` belongs to it.
+        # Not kubernetes.io/tls: the installer's own Secret is Opaque and includes `ca.crt`.
         "type": "Opaque",
         "data": _data(certificates),
     }
@@ -223,7 +223,7 @@ _POD_SECURITY: Final = "pod-security.kubernetes.io"
 
 
 def namespace(spec: TunnelSpec) -> dict[str, Any]:
-    # Host network is what Pod Security's two stricter levels forbid first of all.
+    # Pod Security's levels baseline and restricted forbid the host network.
     level = "privileged" if spec.host_network else "restricted"
     key, value = BOOTSTRAP_ONLY
     return {
@@ -236,7 +236,7 @@ def namespace(spec: TunnelSpec) -> dict[str, Any]:
                 f"{_POD_SECURITY}/enforce": level,
                 f"{_POD_SECURITY}/audit": level,
                 f"{_POD_SECURITY}/warn": level,
-                # OpenShift's controller would write these labels anew from the SCCs that the namespace may use.
+                # Else OpenShift's controller overwrites these labels from the namespace's SCCs.
                 "security.openshift.io/scc.podSecurityLabelSync": "false",
             },
             # A cluster-wide default node selector would keep agents off some nodes.

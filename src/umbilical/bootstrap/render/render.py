@@ -1,10 +1,10 @@
-"""From one spec to the files of a node: paths, bytes and modes, in the order in which they come into use."""
+"""Renders the files of a node from one spec: paths, bytes and modes, in the order of their use."""
 
 import posixpath
 from typing import Final
 
 from umbilical.bootstrap.certificates import Certificates
-from umbilical.bootstrap.names import OWN, STATIC_POD, Names
+from umbilical.bootstrap.names import OWN, STATIC_POD, TunnelNames
 from umbilical.bootstrap.render.kube_apiserver import (
     EGRESS_PATH,
     egress_selector,
@@ -22,18 +22,18 @@ __all__ = ["Certificates", "check_kubernetes", "render", "render_kubernetes"]
 
 KUBERNETES_DIRECTORY: Final = "/etc/kubernetes/konnectivity"
 KUBE_APISERVER_POD: Final = "/etc/kubernetes/manifests/kube-apiserver.yaml"
-# They exist before the tunnel and are needed after it: cleaning up would delete them with all that is in them.
+# Namespaces that exist without the tunnel: the cleanup must not delete them.
 _FOREIGN_NAMESPACES: Final = frozenset({"default", "kube-public", "kube-node-lease", "openshift", "openshift-config"})
 
 
-def render(spec: TunnelSpec, names: Names = OWN, certificates: Certificates | None = None) -> AssetTree:
-    """Render what a bootstrap node of OpenShift needs; with `certificates` nothing is signed on the node.
+def render(spec: TunnelSpec, names: TunnelNames = OWN, certificates: Certificates | None = None) -> AssetTree:
+    """Render the files of an OpenShift bootstrap node; with `certificates` the node creates none.
 
-    Raises RenderError: the spec is of another shape, or asks for what cannot work there.
+    Raises RenderError: the spec has another shape, or values that cannot work there.
     """
     _check(spec)
     if spec.shape is Shape.KUBERNETES:
-        raise _contradiction("this shape changes a kube-apiserver manifest", "give it: --kube-apiserver FILE")
+        raise _contradiction("this shape needs a kube-apiserver manifest", "add --kube-apiserver FILE")
     tree = AssetTree()
     tree.add_yaml(names.egress, egress_selector(spec))
     tree.add_yaml(names.override, kube_apiserver_override())
@@ -51,9 +51,9 @@ def render(spec: TunnelSpec, names: Names = OWN, certificates: Certificates | No
 
 
 def render_kubernetes(spec: TunnelSpec, kube_apiserver_manifest: bytes, certificates: Certificates) -> AssetTree:
-    """Render the tunnel beside a kubeadm-like control plane. What agents need is to be applied with kubectl.
+    """Render the tunnel for a kubeadm-like control plane. The agents' objects are applied with kubectl.
 
-    Raises RenderError: the manifest is not kube-apiserver's, or the spec leaves open what nothing finds out later.
+    Raises RenderError: the manifest is not kube-apiserver's, or the spec lacks an image or an address.
     """
     check_kubernetes(spec)
     server_pki = posixpath.join(KUBERNETES_DIRECTORY, "pki")
@@ -71,14 +71,14 @@ def render_kubernetes(spec: TunnelSpec, kube_apiserver_manifest: bytes, certific
 
 
 def check_kubernetes(spec: TunnelSpec) -> None:
-    """Refuse what `render_kubernetes` would, before anybody makes certificates for it."""
+    """Raise the errors of `render_kubernetes` before certificates are created."""
     _check(spec)
     if spec.shape is not Shape.KUBERNETES:
-        raise _contradiction(f"shape {spec.shape.value} changes no manifest", "leave --kube-apiserver out")
+        raise _contradiction(f"shape {spec.shape.value} changes no manifest", "remove --kube-apiserver")
     if spec.image is None:
-        raise _contradiction("no release payload names an image here", "give it: --image REFERENCE")
+        raise _contradiction("there is no release payload that names the image", "add --image REFERENCE")
     if spec.node_ip is None:
-        raise _contradiction("no script runs there that finds the node's address", "give it: --node-ip ADDRESS")
+        raise _contradiction("no script on the node finds its address", "add --node-ip ADDRESS")
 
 
 def _add_pki(tree: AssetTree, directory: str, certificates: Certificates) -> None:
@@ -89,20 +89,20 @@ def _add_pki(tree: AssetTree, directory: str, certificates: Certificates) -> Non
 
 def _check(spec: TunnelSpec) -> None:
     if spec.shape is Shape.OPENSHIFT and spec.host_network:
-        why = "the agents' service account may use no SCC that allows the host network, so no pod would be made"
-        raise _contradiction(why, "leave --host-network out, or take --shape seed")
+        why = "no SCC of the agents' service account allows the host network, so no pod would be created"
+        raise _contradiction(why, "remove --host-network, or use --shape seed")
     if spec.shape is Shape.SEED and spec.owns_namespace:
-        why = "this shape lives in kube-system, where no SCC is applied and the host network is free"
-        raise _contradiction(why, "leave --namespace out, or take --shape openshift")
+        why = "shape seed needs kube-system, where no SCC applies and the host network is allowed"
+        raise _contradiction(why, "remove --namespace, or use --shape openshift")
     if any("%" in str(place) for place in (spec.node_ip, *spec.machine_networks)):
-        # It may hold any character, and these texts go into a script.
-        raise _contradiction("an address has a zone, which means something on one machine only", "leave %ZONE out")
+        # A zone can contain any character, and these texts go into a script.
+        raise _contradiction("an address has a zone, which is valid on one machine only", "remove %ZONE")
     if spec.node_ip is not None and (spec.node_ip.is_unspecified or spec.node_ip.is_multicast):
-        raise _contradiction(f"no agent can dial {spec.node_ip}", "give the address of one machine: --node-ip ADDRESS")
+        raise _contradiction(f"no agent can dial {spec.node_ip}", "give the node's address: --node-ip ADDRESS")
     if spec.namespace in _FOREIGN_NAMESPACES:
-        why = f"the namespace goes with the tunnel, and {spec.namespace} must stay"
-        raise _contradiction(why, "give a namespace of its own: --namespace NAME")
+        why = f"the cleanup deletes the namespace, and {spec.namespace} must stay"
+        raise _contradiction(why, "give a namespace only for the tunnel: --namespace NAME")
 
 
 def _contradiction(why: str, remedy: str) -> RenderError:
-    return RenderError("UMB113", "this tunnel cannot be rendered", why, remedy)
+    return RenderError("UMB113", "the tunnel was not rendered", why, remedy)

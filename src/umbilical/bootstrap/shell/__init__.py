@@ -1,5 +1,5 @@
-"""The shell that runs on the node, as files of their own: `library.sh` is sourced, `certificates.sh` is executed.
+"""The shell scripts for the node: bootkube.sh sources `library.sh`, which executes `certificates.sh`.
 
-A bare RHCOS has to do: bash, openssl, jq, ip, sed, oc and coreutils; no envsubst, no Python. `scripts.py` fills in
-what the spec knows.
+They use only programs of RHCOS: bash, openssl, jq, ip, sed, oc and coreutils; no envsubst, no Python. `scripts.py`
+fills in the spec's values.
 """

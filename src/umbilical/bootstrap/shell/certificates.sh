@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Makes the tunnel's certificates: ADDRESS is what agents dial, DIRECTORY gets server/ and agent/ with ca.crt, tls.crt
-# and tls.key each, all of them valid from one hour back until HOURS from now. Signed by an authority whose key is
-# thrown away: nothing else is ever to be signed by it. bootkube.sh runs this as a program, since sourcing it would
-# mix its failures into the service record.
+# Creates the tunnel's certificates: agents dial ADDRESS; DIRECTORY gets server/ and agent/ with ca.crt, tls.crt and
+# tls.key each, valid from one hour ago until HOURS from now. The key of the CA that signs them is deleted: it never
+# signs anything else. bootkube.sh runs this as a program: sourced, its failures would go into the service record.
 set -euo pipefail
 umask 077
 
@@ -15,11 +14,11 @@ directory=$2
 hours=$3
 scratch="${directory}.new"
 
-# Clocks of machines that are just being installed run apart. Of openssl's commands only `ca` can backdate.
+# The clocks of machines that are being installed differ. Of openssl's commands only `ca` can backdate.
 start=$(date -u -d '1 hour ago' +%Y%m%d%H%M%SZ)
 end=$(date -u -d "${hours} hours" +%Y%m%d%H%M%SZ)
 
-# Silent unless it fails; then the journal gets its words.
+# Prints the output of a command only if it fails.
 quietly() {
     "$@" >"${scratch}/openssl.log" 2>&1 || {
         cat "${scratch}/openssl.log" >&2

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # The Konnectivity tunnel of the bootstrap control plane. bootkube.sh sources this file and calls its three functions
-# in /opt/openshift, under `set -euoE pipefail`, with those of release-image.sh and of the service record at hand.
-# A stage that fails ends the script; systemd starts it again, and the .done files skip what is finished. So every
-# file is made beside its place and then renamed, and being killed at any line does no harm.
+# in /opt/openshift, under `set -euoE pipefail`, after release-image.sh and the service record's functions.
+# A step that fails ends the script; systemd restarts it, and the .done files skip finished steps. Every file is
+# written under a temporary name and then renamed, so that the script can be killed at any line and run again.
 
 #@if FINDS_ADDRESS
-# The addresses that agents could dial: interface, address and prefix length, one per line.
+# Print the addresses that agents could dial: interface, address and prefix length, one per line.
 _umbilical_candidates() {
     local network
     for network in @NETWORKS@; do
-        # Privacy addresses change, and deprecated ones go: neither belongs into a certificate.
+        # Temporary and deprecated addresses change: they must not go into a certificate.
         ip -@FAMILY@ -j addr show to "${network}" scope global | jq -r '
             .[] | .ifname as $interface | .addr_info[]?
             | select((.temporary or .deprecated or .tentative or .dadfailed) | not)
@@ -17,8 +17,8 @@ _umbilical_candidates() {
     done | sort -u
 }
 
-# The address from which this machine would send to another one; nothing where no route leads there. Asking sends
-# nothing. An answer of type local means that the other one is ourselves, which says nothing about routes.
+# Print the source address for packets to $1; nothing without a route. `ip route get` sends no packet. Type `local`
+# means that $1 is this machine itself: such an answer does not show a route.
 _umbilical_route_source() {
     local answer
     if answer=$(ip -@FAMILY@ -j route get "$1" 2>/dev/null); then
@@ -26,7 +26,7 @@ _umbilical_route_source() {
     fi
 }
 
-# A floating address (keepalived's) is a candidate as good as any, but no route has it as its source.
+# A floating address (of keepalived) is also a candidate, but no route has it as its source.
 _umbilical_find_address() {
     local candidates target source count shown
     candidates=$(_umbilical_candidates) || return 1
@@ -45,15 +45,15 @@ _umbilical_find_address() {
     fi
     shown=${candidates//$'\n'/, }
     {
-        echo "UMB112 cannot find the bootstrap node IP"
-        echo "  why: ${count} IPv@FAMILY@ addresses could be it, and no route tells which: ${shown:-none in @NETWORKS@}"
+        echo "UMB112 could not find the bootstrap node IP"
+        echo "  why: ${count} IPv@FAMILY@ addresses are candidates, and no route selects one: ${shown:-none in @NETWORKS@}"
         echo "  next: patch again with --node-ip ADDRESS, or give this machine a default route"
     } >&2
     return 1
 }
 
-# Certificates are bound to the address. Where that has left the machine since, they and the pod are made again, as
-# long as no agent can have been told of it; after that the cluster keeps the first manifests, whatever we write.
+# The certificates contain the address. If the machine no longer has it, certificates and pod are created again, unless
+# the agents' manifests were already written: the cluster keeps the first ones, whatever this script writes later.
 _umbilical_check_address() {
     local address count
     if [ ! -f konnectivity-certs.done ]; then
@@ -65,9 +65,9 @@ _umbilical_check_address() {
         return 0
     fi
     if [ -f konnectivity-agent-manifest.done ]; then
-        echo "warning: ${address} has left this machine, and agents go on dialling it" >&2
+        echo "warning: ${address} is no longer on this machine, but agents still dial it" >&2
     else
-        # In this order: a crash in between leaves what brings us here again.
+        # In this order: after a crash in between the next run comes here again.
         rm -f konnectivity-server-bootstrap.done
         rm -f konnectivity-certs.done
     fi
@@ -81,19 +81,19 @@ _umbilical_write_address() {
 }
 
 #@if ASKS_FOR_IMAGE
-# For a name that the payload does not know, image_for fails; printing nothing is one more way to have no image.
+# For an unknown name image_for fails or prints nothing.
 _umbilical_check_image() {
     if [ -z "$1" ]; then
-        echo "UMB116 there is no image for the tunnel" >&2
-        echo "  why: the release payload names none for @IMAGE_IN_PAYLOAD@" >&2
+        echo "UMB116 found no image for the tunnel" >&2
+        echo "  why: the release payload has no image @IMAGE_IN_PAYLOAD@" >&2
         echo "  next: patch again with --image REFERENCE" >&2
         return 1
     fi
 }
 
 #@end
-# Fill the placeholders of $1 into $2, and give that the name $3. The values reach sed by its standard input: other
-# processes can read arguments, and one of them is a key.
+# Fill the placeholders of $1 into $2, then rename it to $3. sed reads the values from standard input: other processes
+# can read arguments, and one value is a key.
 _umbilical_fill() {
     (
         umask 077
@@ -142,7 +142,7 @@ EOF
         SERVER_CERT_FINGERPRINT=$(sha256sum <@PKI_DIRECTORY@/server/tls.crt)
         SERVER_CERT_FINGERPRINT="sha256-${SERVER_CERT_FINGERPRINT%% *}"
         mkdir -p @STATIC_POD_DIRECTORY@
-        # The kubelet passes over files whose names begin with a dot.
+        # The kubelet ignores files whose names begin with a dot.
         _umbilical_fill @SERVER_POD@ @STATIC_POD_DIRECTORY@/.@STATIC_POD_FILE@ @STATIC_POD_DIRECTORY@/@STATIC_POD_FILE@
         touch konnectivity-server-bootstrap.done
         record_service_stage_success
@@ -176,7 +176,7 @@ EOF
     fi
 }
 
-# Objects are asked to go and not waited for: a namespace can take as long as some unreachable webhook wants.
+# Requests the deletion without waiting: an unreachable webhook can delay the deletion of a namespace for ever.
 _umbilical_delete() {
     timeout 60 oc delete "$@" --kubeconfig=/opt/openshift/auth/kubeconfig \
         --ignore-not-found=true --wait=false --request-timeout=20s
@@ -186,7 +186,7 @@ _umbilical_delete_objects() {
 #@if OWNS_NAMESPACE
     _umbilical_delete namespace @NAMESPACE@
 #@else
-    # Agents first: without their certificate they would only knock in vain.
+    # Agents first: they need the certificate in the Secret.
     _umbilical_delete daemonset @AGENT_NAME@ --namespace=@NAMESPACE@ \
         && _umbilical_delete secret @AGENT_SECRET@ --namespace=@NAMESPACE@
 #@end
@@ -211,7 +211,7 @@ _umbilical_delete_objects() {
             touch konnectivity-cleanup.done
             record_service_stage_success
         else
-            # The installation is done but for this, and must not fail by it: the objects can be deleted later.
+            # The installation is complete and must not fail here: the objects can be deleted later.
             echo "warning: the tunnel's objects are still in the cluster: umbilical bootstrap teardown" >&2
             record_service_stage_failure
         fi

@@ -1,7 +1,7 @@
-"""The two scripts of the node with the spec's values in them, and how any script of ours is filled.
+"""Fills the spec's values into the two scripts for the node; `fill` serves other scripts too.
 
-A value stands as `@NAME@` in the file. Every one of them is checked when the spec is made, so that none can hold a
-quote. What the library prints when it fails are UMB112 (no address for the node) and UMB116 (no image).
+The placeholder of a value is `@NAME@`. The spec validates all values, so none contains a quote. On failure the library
+prints UMB112 (no address for the node) or UMB116 (no image).
 """
 
 import ipaddress
@@ -11,22 +11,22 @@ from collections.abc import Iterable
 from importlib.resources import files
 from typing import Final
 
-from umbilical.bootstrap.names import AGENT_NAME, AGENT_SECRET, STATIC_POD, Names
+from umbilical.bootstrap.names import AGENT_NAME, AGENT_SECRET, STATIC_POD, TunnelNames
 from umbilical.bootstrap.spec import TunnelSpec
 from umbilical.manifests.objects import IpNetwork
 
 IMAGE_IN_PAYLOAD: Final = "apiserver-network-proxy"
 STATE_DIRECTORY: Final = "/opt/openshift/umbilical"
 NODE_IP_FILE: Final = posixpath.join(STATE_DIRECTORY, "node-ip")
-# Outside of every machine network: which way packets would leave is asked of the kernel, and none is sent.
+# Outside every machine network. `ip route get` returns the route to it; no packet is sent.
 _FAR: Final = {4: "1.1.1.1", 6: "2001:4860:4860::8888"}
 _EVERYWHERE: Final = {4: "0.0.0.0/0", 6: "::/0"}
 _SAFE: Final = re.compile(r"[A-Za-z0-9._:/@ -]*")
 _PLACEHOLDER: Final = re.compile(r"@([A-Z_]+)@")
 
 
-def library(spec: TunnelSpec, names: Names, *, makes_certificates: bool = True) -> bytes:
-    """Write the file that bootkube.sh sources: three functions, one for each place where the tunnel steps in."""
+def library(spec: TunnelSpec, names: TunnelNames, *, makes_certificates: bool = True) -> bytes:
+    """Render the file that bootkube.sh sources: three functions, one for each call in bootkube.sh."""
     true_here = {
         "FINDS_ADDRESS": spec.node_ip is None,
         "ASKS_FOR_IMAGE": spec.image is None,
@@ -37,7 +37,7 @@ def library(spec: TunnelSpec, names: Names, *, makes_certificates: bool = True) 
 
 
 def certificate_script() -> bytes:
-    """Write the program that makes the certificates; it takes address, directory and hours as arguments."""
+    """Render the program that creates the certificates; its arguments are address, directory and hours."""
     return fill(__package__, "certificates.sh", {}, {})
 
 
@@ -58,7 +58,7 @@ def _tunnel_values(spec: TunnelSpec) -> dict[str, str]:
     }
 
 
-def _name_values(names: Names) -> dict[str, str]:
+def _name_values(names: TunnelNames) -> dict[str, str]:
     return {
         "CERTIFICATE_SCRIPT": names.certificate_script,
         "PKI_DIRECTORY": names.pki_directory,
@@ -77,12 +77,12 @@ def _name_values(names: Names) -> dict[str, str]:
 
 
 def _first_address(network: IpNetwork) -> str:
-    """Name an address of the network; the way to it shows our own."""
+    """Return an address of the network; the route to it has our own address as its source."""
     return str(ipaddress.ip_address(network[0 if network.num_addresses == 1 else 1]))
 
 
 def fill(package: str, name: str, values: dict[str, str], true_here: dict[str, bool]) -> bytes:
-    """Fill a script that lies in a package of ours: `@NAME@` by its value, and `#@if NAME` by what is true."""
+    """Fill a script of a package: replace `@NAME@` by its value, and resolve `#@if NAME`."""
     text = files(package).joinpath(name).read_text("utf-8")
     assert all(_SAFE.fullmatch(value) for value in values.values()), f"{name}: a value could end a word"
     kept = "\n".join(_kept_lines(text.split("\n"), true_here))
@@ -90,7 +90,7 @@ def fill(package: str, name: str, values: dict[str, str], true_here: dict[str, b
 
 
 def _kept_lines(lines: Iterable[str], true_here: dict[str, bool]) -> Iterable[str]:
-    """Drop what `#@if NAME`, `#@else` and `#@end` leave out, and these lines themselves."""
+    """Drop the lines that `#@if NAME`, `#@else` and `#@end` exclude, and these directives."""
     keep = True
     for line in lines:
         if line.startswith("#@if "):

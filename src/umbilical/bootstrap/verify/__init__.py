@@ -1,1 +1,1 @@
-"""Every assertion on a bootstrap config as a check, beside what it judges."""
+"""The checks of a bootstrap config, each next to the rules it uses."""

@@ -1,10 +1,10 @@
-"""All checks of a bootstrap.ign in one list, their groups, and how an older list of checks maps onto them."""
+"""All checks of a bootstrap.ign in one list, their groups, and the first plan's checklist mapped to them."""
 
 from typing import Final
 
 from umbilical.bootstrap.verify.egress_rules import EGRESS_RULES
 from umbilical.bootstrap.verify.extras import EXTRAS
-from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule
+from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts
 from umbilical.bootstrap.verify.files import FILES
 from umbilical.bootstrap.verify.order import ORDER
 from umbilical.bootstrap.verify.pod_rules import POD_RULES
@@ -12,7 +12,7 @@ from umbilical.bootstrap.verify.script_rules import SCRIPT_RULES
 from umbilical.bootstrap.verify.structure import STRUCTURE
 from umbilical.checks.check import Finding, run_checks
 
-CATALOGUE: Final[tuple[Rule, ...]] = (
+CATALOGUE: Final[tuple[BootstrapCheck, ...]] = (
     *STRUCTURE,
     *FILES,
     *EGRESS_RULES,
@@ -26,7 +26,7 @@ GROUPS: Final = {
     "F": "Files of the tunnel",
     "C": "Content of the files",
     "B": "Order in bootkube.sh",
-    "X": "Beyond",
+    "X": "Other checks",
 }
 FIRST_PLAN: Final = {
     1: ("EgressSelectorConfiguration file exists", ("F1", "F2", "C1", "C2")),
@@ -35,12 +35,12 @@ FIRST_PLAN: Final = {
     4: ("Konnectivity agent DaemonSet manifest creation", ("F6", "C6", "C7")),
     5: ("Config override flag in the render command", ("B3",)),
 }
-"""The validation checklist of the tunnel's first plan (task 2.6), and which checks stand for each of its items.
+"""The validation checklist of the tunnel's first plan (task 2.6), and the checks that cover each item.
 
-Item 1 there expects a file that has no effect: C1 and C2 ask for what kube-apiserver really reads.
+Item 1 there expects a file without effect: C1 and C2 check the file that kube-apiserver reads.
 """
 
 
-def verify(facts: BootstrapFacts, rules: tuple[Rule, ...] = CATALOGUE) -> list[Finding]:
-    """Judge a file by these checks. Never raises, whatever the bytes are."""
+def verify(facts: BootstrapFacts, rules: tuple[BootstrapCheck, ...] = CATALOGUE) -> list[Finding]:
+    """Run these checks on a file. Never raises, whatever its content."""
     return run_checks(rules, facts)

@@ -1,4 +1,4 @@
-"""YAML of unknown origin, read without trust: what is missing or of another type is None, and nothing raises."""
+"""Reads untrusted YAML: a missing value or one of another type is None, and nothing raises."""
 
 import posixpath
 import re
@@ -12,7 +12,7 @@ import yaml
 
 PLACEHOLDER: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 MAX_SHOWN: Final = 120
-# PyYAML's constructors let the others through, for scalars like `!!int ""` and for nesting without end.
+# PyYAML's constructors also raise the others, for scalars like `!!int ""` and for deep nesting.
 _YAML_FAULTS: Final = (
     yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError,
 )  # fmt: skip
@@ -22,37 +22,36 @@ _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?)(ns|us|µs|ms|s|m|h)")
 
 
 @dataclass(frozen=True)
-class Document:
-    """One parsed file: its value, or why it has none."""
+class ParsedYaml:
+    """One parsed file: its value, or the error."""
 
     value: Any = None
     fault: str | None = None
 
 
 class _Loader(yaml.SafeLoader):
-    """Kubernetes decodes strictly: a key that stands twice is an error there, and must not be hidden here."""
+    """Rejects duplicate keys, as Kubernetes does."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         twice = next((key for key, count in Counter(keys).items() if count > 1), None)
         if twice is not None:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} stands twice", node.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} occurs twice", node.start_mark)
         return super().construct_mapping(node, deep)
 
 
-def parse_yaml(text: str) -> Document:
-    """Read exactly one document."""
+def parse_yaml(text: str) -> ParsedYaml:
     try:
-        return Document(yaml.load(text, _Loader))
+        return ParsedYaml(yaml.load(text, _Loader))
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        return Document(fault=f"{line}{error.problem or 'it is no YAML'}")
+        return ParsedYaml(fault=f"{line}{error.problem or 'it is not YAML'}")
     except _YAML_FAULTS as error:
-        return Document(fault=f"it is no YAML that Kubernetes would read ({type(error).__name__})")
+        return ParsedYaml(fault=f"Kubernetes could not read this YAML ({type(error).__name__})")
 
 
 def dig(value: Any, *keys: str | int) -> Any:
-    """Follow keys and indexes; None as soon as one is not there."""
+    """Follow keys and indexes; None if one is missing."""
     for key in keys:
         if isinstance(key, int):
             value = value[key] if isinstance(value, list) and -len(value) <= key < len(value) else None
@@ -66,7 +65,7 @@ def mappings(value: Any) -> list[dict[Any, Any]]:
 
 
 def shown(value: Any) -> str:
-    """Show a scalar for evidence. Never a tree: aliases can make a small file a huge one."""
+    """Format a scalar for evidence. Never a tree: aliases can make a small file huge."""
     if isinstance(value, str | int | float | bool | None):
         text = repr(value) if isinstance(value, str) else str(value)
         return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
@@ -74,7 +73,7 @@ def shown(value: Any) -> str:
 
 
 def seconds(duration: str) -> float | None:
-    """Read a Go duration like 1m30s."""
+    """Parse a Go duration such as 1m30s."""
     parts = _DURATION.findall(duration)
     if not parts or "".join(number + unit for number, unit in parts) != duration:
         return None
@@ -90,8 +89,8 @@ def unexpected_keys(value: Mapping[Any, Any], allowed: tuple[str, ...]) -> list[
 
 
 @dataclass(frozen=True)
-class Mount:
-    """Where a container sees a volume, and what the volume is."""
+class ContainerMount:
+    """A container's mount with its volume."""
 
     path: str
     is_read_only: bool
@@ -109,7 +108,7 @@ class Mount:
 
 @dataclass
 class Flags:
-    """A container's command line, as the programs' flag library reads it."""
+    """A container's command line, parsed like the programs' flag library."""
 
     program: str = ""
     values: dict[str, str] = field(default_factory=dict)
@@ -126,7 +125,7 @@ def parse_flags(container: Mapping[Any, Any]) -> Flags:
         value = container.get(key)
         words += value if isinstance(value, list) else []
     if not all(isinstance(word, str) for word in words):
-        return Flags(faults=["a word of its command line is no string"])
+        return Flags(faults=["an item of its command line is not a string"])
     flags = Flags(program=words[0] if words else "")
     rest = iter(words[1:])
     for word in rest:
@@ -137,14 +136,14 @@ def parse_flags(container: Mapping[Any, Any]) -> Flags:
 def _take_flag(flags: Flags, word: str, rest: Iterator[str]) -> None:
     name, equals, value = word.partition("=")
     if not name.startswith("--") or name == "--":
-        flags.faults.append(f"{shown(word)} is no flag")
+        flags.faults.append(f"{shown(word)} is not a flag")
         return
     if name in flags.values:
-        flags.faults.append(f"{name} stands twice")
+        flags.faults.append(f"{name} occurs twice")
     flags.values[name] = value if equals else next(rest, "")
 
 
-class Pod:
+class PodSpec:
     """A pod's spec with one container, and that container's flags and mounts."""
 
     def __init__(self, spec: Any) -> None:
@@ -163,13 +162,13 @@ class Pod:
         return parse_flags(self.container)
 
     @cached_property
-    def mounts(self) -> list[Mount]:
+    def mounts(self) -> list[ContainerMount]:
         volumes = {shown(volume.get("name")): volume for volume in mappings(self.spec.get("volumes"))}
         mounts = mappings(self.container.get("volumeMounts"))
         return [_mount(mount, volumes.get(shown(mount.get("name")), {})) for mount in mounts]
 
-    def mount_of(self, path: str) -> Mount | None:
-        """Return the mount that a path of the container lies in: the longest one."""
+    def mount_of(self, path: str) -> ContainerMount | None:
+        """Return the mount that contains a path of the container: the longest one."""
         holding = [mount for mount in self.mounts if is_within(path, mount.path)]
         return max(holding, key=lambda mount: len(mount.path), default=None)
 
@@ -178,13 +177,13 @@ def is_within(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
-def _mount(mount: Mapping[Any, Any], volume: Mapping[Any, Any]) -> Mount:
+def _mount(mount: Mapping[Any, Any], volume: Mapping[Any, Any]) -> ContainerMount:
     def text(*keys: str) -> str | None:
         value = dig(volume, *keys)
         return value if isinstance(value, str) else None
 
     path = mount.get("mountPath")
-    return Mount(
+    return ContainerMount(
         path=path if isinstance(path, str) and path.startswith("/") else "/dev/null",
         is_read_only=mount.get("readOnly") is True,
         host_path=text("hostPath", "path"),

@@ -1,4 +1,4 @@
-"""C1 to C4: kube-apiserver's side of the tunnel, and that both ends mean the same socket and protocol."""
+"""Checks C1 to C4: kube-apiserver's side of the tunnel; both ends use the same socket and protocol."""
 
 import posixpath
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_IN_POD, BOOTSTRAP_CONFIGS_ON_HOST, Mode
 from umbilical.bootstrap.verify.documents import dig, is_within, mappings, shown, unexpected_keys
-from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule, bootkube, files, rule, tunnel
+from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts, bootkube, files, rule, tunnel
 
 SELECTIONS: Final = ("cluster", "controlplane", "etcd")
 EGRESS_FLAG: Final = "egress-selector-config-file"
@@ -16,7 +16,7 @@ _FIX: Final = "patch the installer's original file again: umbilical bootstrap pa
 
 
 def connections(facts: BootstrapFacts) -> dict[str, Any]:
-    """Return the egress selector's connections by name; of two of one name, the first."""
+    """Return the egress selector's connections by name; the first of duplicates."""
     found: dict[str, Any] = {}
     for selection in mappings(dig(facts.egress.value, "egressSelections")):
         name = selection.get("name")
@@ -31,7 +31,7 @@ def socket_in_kube_apiserver(facts: BootstrapFacts) -> str | None:
 
 
 def copied_egress_file(facts: BootstrapFacts) -> str | None:
-    """Return where bootkube.sh copies the egress selector to."""
+    """Return the target of bootkube.sh's copy of the egress selector."""
     commands = facts.bootkube.main if facts.bootkube else ()
     copies = [command.words for command in commands if command.words[:1] == ("cp",) and len(command.words) >= 3]
     return next((words[-1] for words in copies if words[-2] == facts.names.egress), None)
@@ -62,7 +62,7 @@ def _selection_faults(selection: dict[Any, Any], mode: Mode) -> Iterator[str]:
         return
     wanted = mode.proxy_protocol if name == "cluster" else "Direct"
     allowed = ("proxyProtocol", "transport") if name == "cluster" else ("proxyProtocol",)
-    yield from (f"{shown(name)}: {key} does not belong there" for key in unexpected_keys(connection, allowed))
+    yield from (f"{shown(name)}: unexpected key {key}" for key in unexpected_keys(connection, allowed))
     if connection.get("proxyProtocol") != wanted:
         yield f"{shown(name)} has proxyProtocol {shown(connection.get('proxyProtocol'))}, not {wanted}"
     if name == "cluster":
@@ -72,9 +72,9 @@ def _selection_faults(selection: dict[Any, Any], mode: Mode) -> Iterator[str]:
 def _transport_faults(transport: Any) -> Iterator[str]:
     uds = dig(transport, "uds")
     if not isinstance(transport, dict) or list(transport) != ["uds"] or not isinstance(uds, dict):
-        yield "the transport of cluster is not uds alone"
+        yield "the transport of cluster is not exactly uds"
     elif list(uds) != ["udsName"] or not isinstance(uds["udsName"], str) or not uds["udsName"].startswith("/"):
-        yield f"the socket of cluster is {shown(uds.get('udsName'))}, no absolute path, or is not alone"
+        yield f"uds of cluster is not only udsName with an absolute path: {shown(uds.get('udsName'))}"
 
 
 def _override(facts: BootstrapFacts) -> Iterator[str]:
@@ -87,7 +87,7 @@ def _override(facts: BootstrapFacts) -> Iterator[str]:
     yield from (f"unknown key {key}" for key in unexpected_keys(value, ("apiVersion", "kind", "apiServerArguments")))
     arguments = value.get("apiServerArguments")
     if not isinstance(arguments, dict) or list(arguments) != [EGRESS_FLAG]:
-        yield f"apiServerArguments is not {EGRESS_FLAG} alone"
+        yield f"apiServerArguments is not exactly {EGRESS_FLAG}"
         return
     paths = arguments[EGRESS_FLAG]
     if not isinstance(paths, list) or len(paths) != 1 or not isinstance(paths[0], str):
@@ -95,7 +95,7 @@ def _override(facts: BootstrapFacts) -> Iterator[str]:
         return
     yield from _egress_path_faults(facts, paths[0])
     if "{{" in (facts.text(facts.names.override) or ""):
-        yield "it holds {{, and the operator runs it through a template engine"
+        yield "it contains {{, which the operator's template engine would evaluate"
 
 
 def _egress_path_faults(facts: BootstrapFacts, path: str) -> Iterator[str]:
@@ -110,12 +110,12 @@ def _socket(facts: BootstrapFacts) -> Iterator[str]:
     inside = socket_in_kube_apiserver(facts)
     served = facts.server.flags.values.get("--uds-name", "")
     if inside is None or not is_within(inside, BOOTSTRAP_CONFIGS_IN_POD) or _has_dots(inside):
-        yield f"kube-apiserver's pod sees {BOOTSTRAP_CONFIGS_IN_POD}, and the egress selector says {shown(inside)}"
+        yield f"the socket {shown(inside)} is not in {BOOTSTRAP_CONFIGS_IN_POD}, the mount in kube-apiserver's pod"
         return
     mount = facts.server.mount_of(served)
     on_host = mount.on_host(served) if mount and not _has_dots(served) else None
     if mount is None or on_host is None:
-        yield f"--uds-name={served} lies on no hostPath of the server's pod"
+        yield f"--uds-name={served} is not in a hostPath of the server's pod"
         return
     if mount.is_read_only:
         yield f"the server's mount {mount.path} is read-only"
@@ -130,7 +130,7 @@ def _has_dots(path: str) -> bool:
 
 
 def _host_type_faults(path: str | None, kind: str | None) -> Iterator[str]:
-    # bootkube.sh makes the one directory; anything below it must be made by the kubelet.
+    # bootkube.sh creates this directory; the kubelet must create directories below it.
     allowed = ("DirectoryOrCreate",) if path != BOOTSTRAP_CONFIGS_ON_HOST else ("DirectoryOrCreate", "Directory", None)
     if kind not in allowed:
         yield f"the hostPath {path} is of type {shown(kind)}, not {allowed[0]}"
@@ -138,21 +138,21 @@ def _host_type_faults(path: str | None, kind: str | None) -> Iterator[str]:
 
 def _protocol(facts: BootstrapFacts) -> Iterator[str]:
     protocol = dig(connections(facts).get("cluster"), "proxyProtocol")
-    said = facts.server.flags.values.get("--mode", "")
-    modes = {mode.value: mode.proxy_protocol for mode in Mode}
-    if said not in modes:
-        yield f"the server's --mode is {shown(said)}, not one of {', '.join(modes)}"
-    elif modes[said] != protocol:
-        yield f"the server speaks --mode={said}, kube-apiserver {shown(protocol)}"
-    elif facts.mode is not None and facts.mode.value != said:
-        yield f"the server's --mode is {said}, not {facts.mode.value} as asked for"
+    mode = facts.server.flags.values.get("--mode", "")
+    modes = {known.value: known.proxy_protocol for known in Mode}
+    if mode not in modes:
+        yield f"the server's --mode is {shown(mode)}, not one of {', '.join(modes)}"
+    elif modes[mode] != protocol:
+        yield f"the server has --mode={mode}, kube-apiserver uses {shown(protocol)}"
+    elif facts.mode is not None and facts.mode.value != mode:
+        yield f"the server's --mode is {mode}, not {facts.mode.value} as expected"
 
 
-EGRESS_RULES: Final[tuple[Rule, ...]] = (
+EGRESS_RULES: Final[tuple[BootstrapCheck, ...]] = (
     rule(
         "C1",
-        "the egress selector sends the cluster through the socket, and control plane and etcd directly",
-        "kube-apiserver decodes the file strictly and exits at anything it does not know",
+        "the egress selector uses the socket for cluster, and direct connections for controlplane and etcd",
+        "kube-apiserver decodes the file strictly and exits on an unknown field",
         _FIX,
         _egress,
         tunnel,
@@ -160,8 +160,8 @@ EGRESS_RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "C2",
-        "the override sets the one flag, to the file as kube-apiserver's pod sees it",
-        "a wrong kind fails the render, a wrong key is ignored and leaves the tunnel unused, a wrong path ends the API",
+        "the override sets only the egress flag, to the path in kube-apiserver's pod",
+        "a wrong kind fails the render, a wrong key leaves the tunnel unused, a wrong path makes kube-apiserver exit",
         _FIX,
         _override,
         tunnel,
@@ -170,8 +170,8 @@ EGRESS_RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "C3",
-        "server and kube-apiserver mean the same socket",
-        "one host directory has two names in two pods; with the wrong one every call fails with 'no such file'",
+        "server and kube-apiserver use the same socket",
+        "the host directory has another path in each pod; with a wrong path every call fails with 'no such file'",
         _FIX,
         _socket,
         tunnel,
@@ -179,8 +179,8 @@ EGRESS_RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "C4",
-        "server and kube-apiserver speak the same protocol",
-        "a gRPC client at a CONNECT server gets nothing but protocol errors, and the other way round",
+        "server and kube-apiserver use the same protocol",
+        "with different protocols (gRPC and HTTP CONNECT) every call fails",
         _FIX,
         _protocol,
         tunnel,

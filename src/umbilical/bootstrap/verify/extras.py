@@ -1,17 +1,17 @@
-"""X: what installations fail by besides: the wrong profile, half a patch, refused pods, missing programs."""
+"""Checks X: other causes of failure: a wrong tunnel state, half a patch, rejected pods, missing programs."""
 
 from collections.abc import Iterator
 from typing import Any, Final
 
 from umbilical.bootstrap.names import OWN, RECEIPT
-from umbilical.bootstrap.patch.config_facts import Profile
+from umbilical.bootstrap.patch.config_facts import TunnelState
 from umbilical.bootstrap.verify.documents import dig, mappings, shown
-from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts, Rule, files, rule, tunnel
+from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapCheck, BootstrapFacts, files, rule, tunnel
 from umbilical.bootstrap.verify.files import ROLES
 from umbilical.bootstrap.verify.shell_script import Script
 from umbilical.checks.check import Doubt
 
-# Of bash itself, of coreutils and their like, and what a bootstrap node of RHCOS has besides.
+# Commands of bash, of coreutils and similar packages, and other programs on RHCOS.
 _KNOWN: Final = frozenset(
     {
         ".", ":", "[", "[[", "break", "builtin", "cd", "command", "continue", "declare", "echo", "eval", "exec", "exit",
@@ -31,28 +31,28 @@ _MISSING: Final = frozenset(
         "python3", "yq",
     }
 )  # fmt: skip
-# What bootkube.sh's own libraries define.
+# Functions of bootkube.sh's own libraries.
 _PROVIDED: Final = frozenset(
     {"image_for", "record_service_stage_start", "record_service_stage_success", "record_service_stage_failure"}
 )
 _HOST_FLAGS: Final = ("hostPID", "hostIPC")
 
 
-def _expected_profile(facts: BootstrapFacts) -> Iterator[str]:
-    if facts.profile is not None and facts.found_profile is not facts.profile:
-        yield f"the profile is {facts.found_profile.value}, not {facts.profile.value}"
+def _expected_tunnel_state(facts: BootstrapFacts) -> Iterator[str]:
+    if facts.expected_state is not None and facts.found_state is not facts.expected_state:
+        yield f"the tunnel state is {facts.found_state.value}, not {facts.expected_state.value}"
 
 
 def _needs_expectation(facts: BootstrapFacts) -> str | None:
-    return None if facts.profile is not None else f"no profile was asked for (it is {facts.found_profile.value})"
+    return f"no --expect (it is {facts.found_state.value})" if facts.expected_state is None else None
 
 
 def _leftovers(facts: BootstrapFacts) -> Iterator[str]:
     assert facts.config is not None
-    if facts.found_profile is Profile.PATCHED:
+    if facts.found_state is TunnelState.PATCHED:
         return
     ours = {RECEIPT, *(getattr(OWN, role) for role in ROLES)}
-    yield from (f"{file.path} is there" for file in facts.config.files if file.path in ours)
+    yield from (f"{file.path} exists" for file in facts.config.files if file.path in ours)
     functions = (OWN.setup_function, OWN.manifests_function, OWN.cleanup_function)
     for command in facts.bootkube.commands if facts.bootkube else ():
         if command.program in functions or OWN.library in command.words:
@@ -63,44 +63,44 @@ def _security(facts: BootstrapFacts) -> Iterator[str]:
     pod = facts.agent
     for name in _HOST_FLAGS:
         if pod.spec.get(name):
-            yield f"the agents ask for {name}"
+            yield f"the agents request {name}"
     for volume in mappings(pod.spec.get("volumes")):
         if "hostPath" in volume:
             yield f"the agents mount {shown(dig(volume, 'hostPath', 'path'))} of the host"
     contexts = (pod.spec.get("securityContext"), pod.container.get("securityContext"))
     yield from _privileges(contexts)
-    asked = [name for name in ("runAsUser", "runAsGroup", "fsGroup") if _said(contexts, name) is not None]
+    asked = [name for name in ("runAsUser", "runAsGroup", "fsGroup") if _setting(contexts, name) is not None]
     if asked and facts.agent_namespace != KUBE_SYSTEM:
-        yield f"the agents ask for a {asked[0]}, which the restricted SCC hands out itself"
-    # The installer's own pods leave it to the SCC; in a namespace that enforces `restricted`, ours must say it.
-    if facts.found_profile is Profile.PATCHED:
+        yield f"the agents set {asked[0]}, which the restricted SCC assigns"
+    # The installer's own pods rely on the SCC; ours are in a namespace that enforces `restricted`.
+    if facts.found_state is TunnelState.PATCHED:
         yield from _restrictions(contexts)
 
 
 def _privileges(contexts: tuple[Any, ...]) -> Iterator[str]:
-    if _said(contexts, "privileged") is True:
-        yield "the agents ask to be privileged"
-    if _said(contexts, "runAsUser") == 0:
-        yield "the agents ask to be root"
-    if _said(contexts, "allowPrivilegeEscalation") is True:
-        yield "the agents ask for privilege escalation"
-    if _said(contexts, "capabilities", "add"):
-        yield "the agents ask for capabilities"
+    if _setting(contexts, "privileged") is True:
+        yield "the agents request privileged"
+    if _setting(contexts, "runAsUser") == 0:
+        yield "the agents request to run as root"
+    if _setting(contexts, "allowPrivilegeEscalation") is True:
+        yield "the agents request privilege escalation"
+    if _setting(contexts, "capabilities", "add"):
+        yield "the agents request capabilities"
 
 
 def _restrictions(contexts: tuple[Any, ...]) -> Iterator[str]:
-    if _said(contexts, "runAsNonRoot") is not True:
+    if _setting(contexts, "runAsNonRoot") is not True:
         yield "runAsNonRoot is not true"
-    if _said(contexts, "allowPrivilegeEscalation") is not False:
+    if _setting(contexts, "allowPrivilegeEscalation") is not False:
         yield "allowPrivilegeEscalation is not false"
-    if _said(contexts, "capabilities", "drop") != ["ALL"]:
+    if _setting(contexts, "capabilities", "drop") != ["ALL"]:
         yield "not all capabilities are dropped"
-    if _said(contexts, "seccompProfile", "type") != "RuntimeDefault":
+    if _setting(contexts, "seccompProfile", "type") != "RuntimeDefault":
         yield "seccompProfile is not RuntimeDefault"
 
 
-def _said(contexts: tuple[Any, ...], *keys: str) -> Any:
-    """Return what the container says, or else the pod."""
+def _setting(contexts: tuple[Any, ...], *keys: str) -> Any:
+    """Return the container's setting, else the pod's."""
     pod, container = (dig(context, *keys) for context in contexts)
     return pod if container is None else container
 
@@ -119,31 +119,31 @@ def _programs(facts: BootstrapFacts) -> Iterator[str]:
 
 def _called(script: Script) -> set[tuple[int, str]]:
     called = {(command.line, command.program) for command in script.commands if command.program}
-    # A program that another one is told to start: `timeout 60 envsubst`, `quietly openssl`.
-    told = {(command.line, word) for command in script.commands for word in command.words[1:3] if word in _MISSING}
-    return {(line, program.removeprefix("/usr/bin/")) for line, program in called | told}
+    # A program that another one starts: `timeout 60 envsubst`, `quietly openssl`.
+    started = {(command.line, word) for command in script.commands for word in command.words[1:3] if word in _MISSING}
+    return {(line, program.removeprefix("/usr/bin/")) for line, program in called | started}
 
 
-EXTRAS: Final[tuple[Rule, ...]] = (
+EXTRAS: Final[tuple[BootstrapCheck, ...]] = (
     rule(
         "X1",
-        "the file has the profile that was asked for",
-        "an unpatched file installs a cluster without the tunnel, and says nothing",
-        "umbilical bootstrap plan FILE shows what it is and what a patch would change",
-        _expected_profile,
+        "the file has the tunnel state that --expect names",
+        "an unpatched file installs a cluster without the tunnel, without any error",
+        "see what the file contains and what a patch would change: umbilical bootstrap plan FILE",
+        _expected_tunnel_state,
         _needs_expectation,
     ),
     rule(
         "X2",
-        "nothing of ours is left in a file that is not patched",
-        "half a patch calls functions that are not there, or leaves files that the next patch stumbles over",
-        "make the installer write the file again: openshift-install create ignition-configs",
+        "a file that is not patched contains nothing of ours",
+        "half a patch calls missing functions, or leaves files that make the next patch fail",
+        "create the file again: openshift-install create ignition-configs",
         _leftovers,
     ),
     rule(
         "X3",
-        "the agents ask for nothing that restricted SCC and Pod Security refuse",
-        "pods that are refused never come: the DaemonSet stays at 0, and nothing else says why",
+        "restricted SCC and Pod Security accept the agents' pods",
+        "rejected pods are never created: the DaemonSet stays at 0, and only its events show why",
         "patch the installer's original file again: umbilical bootstrap patch FILE",
         _security,
         tunnel,
@@ -151,8 +151,8 @@ EXTRAS: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "X4",
-        "the scripts use only programs that a bare RHCOS has",
-        "a stage that calls a missing program fails every five seconds; envsubst did that in the field",
+        "the scripts use only programs of RHCOS",
+        "a bootkube step that calls a missing program fails every five seconds, as with envsubst (OCPBUGS-99164)",
         "use bash, coreutils, sed, jq, ip, openssl and oc",
         _programs,
         tunnel,

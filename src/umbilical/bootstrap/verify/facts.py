@@ -1,5 +1,5 @@
-"""What is known of one bootstrap.ign: the config, the scripts and manifests of the tunnel, and which tunnel it is; and
-how a check is written: a search for faults, and what must be there for it to make sense.
+"""Facts of one bootstrap.ign: the config, the tunnel's scripts and manifests, its state and shape; and `rule`, which
+builds a check from a search for faults and its needs.
 """
 
 from collections.abc import Callable, Iterable
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from umbilical.bootstrap.names import BOOTKUBE, NATIVE, OWN, Names
-from umbilical.bootstrap.patch.config_facts import ClusterFacts, Profile, cluster_facts, profile_of
+from umbilical.bootstrap.names import BOOTKUBE, NATIVE, OWN, TunnelNames
+from umbilical.bootstrap.patch.config_facts import ClusterFacts, TunnelState, cluster_facts, tunnel_state_of
 from umbilical.bootstrap.spec import Mode, Shape
-from umbilical.bootstrap.verify.documents import Document, Pod, dig, parse_yaml
+from umbilical.bootstrap.verify.documents import ParsedYaml, PodSpec, dig, parse_yaml
 from umbilical.bootstrap.verify.shell_script import Script
 from umbilical.checks.check import Check, fault_check
 from umbilical.fault import IgnitionError
@@ -18,20 +18,20 @@ from umbilical.ignition.config import Config, File, read_config
 from umbilical.ignition.data_url import is_data_url
 
 KUBE_SYSTEM: Final = "kube-system"
-# How many of the four signs of the seed shape must be seen: one that was changed by mistake must not change the shape.
+# Number of the four signs of the seed shape that must hold: a single mistake must not change the shape.
 SIGNS_OF_SEED: Final = 3
 
 
 @dataclass(frozen=True)
 class BootstrapFacts:
-    """`shape`, `mode` and `platform` are found in the content where they are not given."""
+    """`shape`, `mode` and `platform` come from the content if not given."""
 
     content: bytes
     platform: str | None = None
     shape: Shape | None = None
     mode: Mode | None = None
-    profile: Profile | None = None
-    """What the caller expects; another one is a finding."""
+    expected_state: TunnelState | None = None
+    """Another state is a failure of check X1."""
     bash_syntax: Callable[[bytes], str | None] | None = None
     """Runs `bash -n` on a script and returns its complaint."""
     now: float | None = None
@@ -54,21 +54,21 @@ class BootstrapFacts:
 
     @cached_property
     def contents(self) -> dict[int, bytes | IgnitionError]:
-        """Return the decoded content of every file that carries one, or what keeps it from being read; by index."""
+        """The decoded content of every embedded file, or the error; by index."""
         files = self.config.files if self.config else ()
         return {index: _content(file) for index, file in enumerate(files) if is_data_url(file.source or "")}
 
     @cached_property
-    def found_profile(self) -> Profile:
-        return profile_of(self.config) if self.config else Profile.NONE
+    def found_state(self) -> TunnelState:
+        return tunnel_state_of(self.config) if self.config else TunnelState.NONE
 
     @property
     def has_tunnel(self) -> bool:
-        return self.found_profile in (Profile.NATIVE_ON, Profile.PATCHED)
+        return self.found_state in (TunnelState.NATIVE_ON, TunnelState.PATCHED)
 
     @property
-    def names(self) -> Names:
-        return OWN if self.found_profile is Profile.PATCHED else NATIVE
+    def names(self) -> TunnelNames:
+        return OWN if self.found_state is TunnelState.PATCHED else NATIVE
 
     @cached_property
     def cluster(self) -> ClusterFacts:
@@ -79,7 +79,7 @@ class BootstrapFacts:
         return self.platform or self.cluster.platform
 
     def text(self, path: str) -> str | None:
-        """Decode a file; None if it is missing, cannot be read, or is there more than once."""
+        """Decode a file; None if it is missing, cannot be read, or occurs more than once."""
         files = self.config.files_at(path) if self.config else []
         try:
             return files[0].text() if len(files) == 1 else None
@@ -99,36 +99,36 @@ class BootstrapFacts:
         return self._script(self.names.certificate_script)
 
     @cached_property
-    def egress(self) -> Document:
+    def egress(self) -> ParsedYaml:
         return self._document(self.names.egress)
 
     @cached_property
-    def override(self) -> Document:
+    def override(self) -> ParsedYaml:
         return self._document(self.names.override)
 
     @cached_property
-    def server_pod(self) -> Document:
+    def server_pod(self) -> ParsedYaml:
         return self._document(self.names.server_pod)
 
     @cached_property
-    def namespace(self) -> Document:
+    def namespace(self) -> ParsedYaml:
         return self._document(self.names.namespace)
 
     @cached_property
-    def agent_secret(self) -> Document:
+    def agent_secret(self) -> ParsedYaml:
         return self._document(self.names.agent_secret)
 
     @cached_property
-    def agent_daemon_set(self) -> Document:
+    def agent_daemon_set(self) -> ParsedYaml:
         return self._document(self.names.agent_daemon_set)
 
     @cached_property
-    def server(self) -> Pod:
-        return Pod(dig(self.server_pod.value, "spec"))
+    def server(self) -> PodSpec:
+        return PodSpec(dig(self.server_pod.value, "spec"))
 
     @cached_property
-    def agent(self) -> Pod:
-        return Pod(dig(self.agent_daemon_set.value, "spec", "template", "spec"))
+    def agent(self) -> PodSpec:
+        return PodSpec(dig(self.agent_daemon_set.value, "spec", "template", "spec"))
 
     @property
     def agent_namespace(self) -> str | None:
@@ -143,7 +143,7 @@ class BootstrapFacts:
             self.agent_namespace == KUBE_SYSTEM,
             self.agent.spec.get("hostNetwork") is True,
             self.text(self.names.namespace) is None,
-            # On OpenShift an SCC hands the user out; the seed shape's namespace is exempt and must name one.
+            # On OpenShift an SCC assigns the user; the seed shape's namespace is exempt, so the pod names one.
             dig(self.agent.spec, "securityContext", "runAsUser") is not None,
         )
         return Shape.SEED if signs.count(True) >= SIGNS_OF_SEED else Shape.OPENSHIFT
@@ -152,16 +152,16 @@ class BootstrapFacts:
     def found_mode(self) -> Mode:
         if self.mode is not None:
             return self.mode
-        said = self.server.flags.values.get("--mode")
-        return Mode.HTTP_CONNECT if said == Mode.HTTP_CONNECT.value else Mode.GRPC
+        mode = self.server.flags.values.get("--mode")
+        return Mode.HTTP_CONNECT if mode == Mode.HTTP_CONNECT.value else Mode.GRPC
 
     def _script(self, path: str) -> Script | None:
         text = self.text(path)
         return Script(text) if text is not None else None
 
-    def _document(self, path: str) -> Document:
+    def _document(self, path: str) -> ParsedYaml:
         text = self.text(path)
-        return parse_yaml(text) if text is not None else Document()
+        return parse_yaml(text) if text is not None else ParsedYaml()
 
 
 def _content(file: File) -> bytes | IgnitionError:
@@ -171,9 +171,9 @@ def _content(file: File) -> bytes | IgnitionError:
         return fault
 
 
-Rule = Check[BootstrapFacts]
+BootstrapCheck = Check[BootstrapFacts]
 Need = Callable[[BootstrapFacts], str | None]
-"""Says why a check cannot be made, or None."""
+"""Returns why a check cannot run, or None."""
 
 
 def rule(
@@ -183,35 +183,35 @@ def rule(
     fix: str,
     search: Callable[[BootstrapFacts], Iterable[str]],
     *needs: Need,
-) -> Rule:
-    """Make a check that passes when `search` finds no fault in a config that can be read."""
+) -> BootstrapCheck:
+    """Return a check that passes if `search` finds no fault in a readable config."""
     return fault_check(identifier, title, why, fix, search, readable, *needs)
 
 
 def readable(facts: BootstrapFacts) -> str | None:
-    return None if facts.config is not None else "the file is no Ignition config, see S1"
+    return None if facts.config is not None else "the file is not an Ignition config, see check S1"
 
 
 def tunnel(facts: BootstrapFacts) -> str | None:
     if facts.has_tunnel:
         return None
     reasons = {
-        Profile.NONE: "there is no tunnel in it (profile none)",
-        Profile.NATIVE_OFF: "the installer's own tunnel is switched off (profile native-off)",
+        TunnelState.NONE: "the file has no tunnel (tunnel state none)",
+        TunnelState.NATIVE_OFF: "the installer's own tunnel is switched off (tunnel state native-off)",
     }
-    return reasons.get(facts.found_profile)
+    return reasons.get(facts.found_state)
 
 
 def files(*roles: str) -> Need:
-    """Need the files of these roles, as fields of `Names` call them."""
+    """Need the files of these roles, which are fields of `TunnelNames`."""
 
     def need(facts: BootstrapFacts) -> str | None:
         paths = [getattr(facts.names, role) for role in roles]
         missing = [path for path in paths if facts.text(path) is None]
-        return f"{missing[0]} is missing or cannot be read, see F1 to F8 and S5" if missing else None
+        return f"{missing[0]} is missing or unreadable, see checks F1 to F8 (files), S5 (data)" if missing else None
 
     return need
 
 
 def bootkube(facts: BootstrapFacts) -> str | None:
-    return None if facts.bootkube is not None else "bootkube.sh is missing or cannot be read, see S7 and S5"
+    return None if facts.bootkube is not None else "bootkube.sh is missing or unreadable, see S7 (scripts), S5 (data)"

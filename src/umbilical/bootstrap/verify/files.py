@@ -1,11 +1,11 @@
-"""F: the tunnel's files are there, with the installer's owner and modes, and none of them carries a secret."""
+"""Checks F: the tunnel's files exist, with the installer's owner and modes, and none contains a key."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from umbilical.bootstrap.names import NATIVE, OWN, RECEIPT
 from umbilical.bootstrap.verify.documents import dig, is_placeholder, is_within, shown
-from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts, Need, Rule, rule, tunnel
+from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapCheck, BootstrapFacts, Need, rule, tunnel
 from umbilical.ignition.config import File
 from umbilical.manifests.tree import SCRIPT_MODE, SECRET_MODE
 
@@ -14,7 +14,7 @@ ROLES: Final = (
     "egress", "override", "server_pod", "namespace", "agent_secret", "agent_daemon_set", "library",
     "certificate_script",
 )  # fmt: skip
-"""In the order of F1 to F8; fields of `Names`."""
+"""In the order of F1 to F8; fields of `TunnelNames`."""
 SCRIPTS: Final = ("library", "certificate_script")
 _KEY_MARK: Final = b"PRIVATE KEY-----"
 _CERTIFICATE_MARK: Final = b"-----BEGIN CERTIFICATE-----"
@@ -29,7 +29,7 @@ def _presence(role: str) -> Callable[[BootstrapFacts], Iterator[str]]:
         path: str = getattr(facts.names, role)
         found = facts.config.files_at(path)
         if len(found) != 1:
-            yield f"{path} is there {len(found)} times"
+            yield f"{path} occurs {len(found)} times, not once"
         for file in found:
             yield from _node_faults(file, mode)
 
@@ -45,14 +45,14 @@ def _node_faults(file: File, mode: int) -> Iterator[str]:
     if group and file.group != "root" and dig(group, "id") != 0:
         yield f"{file.path} belongs to group {shown(dig(group, 'name') or dig(group, 'id'))}, not to root"
     if file.overwrite is not True:
-        yield f"{file.path} does not overwrite"
+        yield f"{file.path} does not have overwrite: true"
     if file.source is None:
         yield f"{file.path} has no content"
 
 
 def _own_namespace(facts: BootstrapFacts) -> str | None:
     is_foreign = facts.agent_namespace == KUBE_SYSTEM and facts.text(facts.names.namespace) is None
-    return "the agents live in kube-system, which is there already" if is_foreign else None
+    return "the agents are in kube-system, which exists already" if is_foreign else None
 
 
 def _secrets(facts: BootstrapFacts) -> Iterator[str]:
@@ -62,79 +62,79 @@ def _secrets(facts: BootstrapFacts) -> Iterator[str]:
         if not _is_ours(facts, path) or not isinstance(content, bytes):
             continue
         if path.endswith((".crt", ".key")) or _KEY_MARK in content or _CERTIFICATE_MARK in content:
-            yield f"{path} holds a key or a certificate"
+            yield f"{path} contains a key or a certificate"
     data = dig(facts.agent_secret.value, "data")
     for name, value in data.items() if isinstance(data, dict) else ():
         if not is_placeholder(value):
-            yield f"{facts.names.agent_secret} does not leave {shown(name)} to the node"
+            yield f"{facts.names.agent_secret} has a value for {shown(name)} instead of a placeholder"
 
 
 def _is_ours(facts: BootstrapFacts, path: str) -> bool:
     directories = (OWN_DIRECTORY, OWN.pki_directory, NATIVE.pki_directory)
-    # The receipt quotes bootkube.sh's entry, which may quote anything.
+    # The receipt contains bootkube.sh's entry, which may contain anything.
     is_below = path != RECEIPT and any(is_within(path, directory) for directory in directories)
     return is_below or path in [getattr(facts.names, role) for role in ROLES]
 
 
-def _file_rule(number: int, role: str, title: str, why: str, *needs: Need) -> Rule:
+def _file_rule(number: int, role: str, title: str, why: str, *needs: Need) -> BootstrapCheck:
     return rule(f"F{number}", title, why, _FIX, _presence(role), tunnel, *needs)
 
 
-FILES: Final[tuple[Rule, ...]] = (
+FILES: Final[tuple[BootstrapCheck, ...]] = (
     _file_rule(
         1,
         "egress",
-        "the egress selector is there, for root alone",
-        "kube-apiserver reads it when it starts and exits when it is missing: the API never comes up",
+        "the egress selector exists, readable only by root",
+        "kube-apiserver reads it at the start and exits without it: the API never starts",
     ),
     _file_rule(
         2,
         "override",
-        "the kube-apiserver override is there, for root alone",
-        "the operator's render command fails without it, every five seconds, for ever",
+        "the kube-apiserver override exists, readable only by root",
+        "without it the operator's render command fails, every five seconds",
     ),
     _file_rule(
         3,
         "server_pod",
-        "the server's static pod is there, for root alone",
-        "no server runs, and every webhook call of the bootstrap kube-apiserver fails",
+        "the server's static pod exists, readable only by root",
+        "without the server every webhook call of the bootstrap kube-apiserver fails",
     ),
     _file_rule(
         4,
         "namespace",
-        "the agents' namespace is there, for root alone",
-        "cluster-bootstrap cannot create Secret and DaemonSet in a namespace that nobody made",
+        "the agents' namespace exists, readable only by root",
+        "without the namespace cluster-bootstrap cannot create Secret and DaemonSet",
         _own_namespace,
     ),
     _file_rule(
         5,
         "agent_secret",
-        "the agents' Secret is there, for root alone",
-        "agents without certificates crash as they start",
+        "the agents' Secret exists, readable only by root",
+        "agents without certificates exit at the start",
     ),
     _file_rule(
         6,
         "agent_daemon_set",
-        "the agents' DaemonSet is there, for root alone",
-        "no agent ever connects, and the server has no way into the pod network",
+        "the agents' DaemonSet exists, readable only by root",
+        "without agents the server cannot reach the pod network",
     ),
     _file_rule(
         7,
         "library",
-        "the shell library is there and can be run",
-        "bootkube.sh ends at the line that sources it, and begins anew every five seconds",
+        "the shell library exists and is executable",
+        "without it bootkube.sh fails at the line that sources it, every five seconds",
     ),
     _file_rule(
         8,
         "certificate_script",
-        "the certificate script is there and can be run",
-        "the first stage of the tunnel fails every five seconds, and kube-apiserver is never rendered",
+        "the certificate script exists and is executable",
+        "without it the first bootkube step of the tunnel fails, and kube-apiserver is never rendered",
     ),
     rule(
         "F9",
-        "no key and no certificate of the tunnel is in the file",
-        "the installer refuses to load a file with an expired certificate, and whoever reads the file has the key",
-        "let the node make them: umbilical bootstrap patch does so",
+        "the file contains no key and no certificate of the tunnel",
+        "the installer does not load a file with an expired certificate; and every reader of the file has the key",
+        "let the node create them, as umbilical bootstrap patch does",
         _secrets,
         tunnel,
     ),

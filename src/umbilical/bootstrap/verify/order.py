@@ -1,18 +1,18 @@
-"""B: bootkube.sh calls the tunnel at the right places, once, and between its stages."""
+"""Checks B: bootkube.sh calls the tunnel's functions at the right places, once, and between its steps."""
 
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
 from umbilical.bootstrap.names import BOOTKUBE, EGRESS_FILE, NATIVE, OWN, RECEIPT, RELEASE_IMAGE, SERVICE_RECORD
-from umbilical.bootstrap.patch.config_facts import Profile
+from umbilical.bootstrap.patch.config_facts import TunnelState
 from umbilical.bootstrap.patch.edits import OVERRIDE_FLAG
 from umbilical.bootstrap.patch.patch import undo
 from umbilical.bootstrap.patch.receipt import find_receipt, sha256
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST
-from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule, bootkube, rule, tunnel
+from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts, bootkube, rule, tunnel
 from umbilical.bootstrap.verify.script_rules import functions_of
-from umbilical.bootstrap.verify.shell_script import Command, Script
+from umbilical.bootstrap.verify.shell_script import Script, ShellCommand
 from umbilical.checks.check import Doubt
 from umbilical.fault import Fault
 from umbilical.ignition.document import IgnitionDocument
@@ -21,14 +21,14 @@ OPERATOR: Final = "/usr/bin/cluster-kube-apiserver-operator"
 KUBE_APISERVER_DONE: Final = "kube-apiserver-bootstrap.done"
 _FIX: Final = "patch the installer's original file again: umbilical bootstrap patch FILE"
 _ENDS: Final = ("exit", "return", "exec")
-_NEEDED: Final = {RELEASE_IMAGE: "image_for", SERVICE_RECORD: "record of stages"}
+_NEEDED: Final = {RELEASE_IMAGE: "image_for", SERVICE_RECORD: "service record"}
 
 
 def _sourced(facts: BootstrapFacts) -> Iterator[str]:
     script = _script(facts)
     sources = [command for command in script.commands if _sources(command, facts.names.library)]
     if len(sources) != 1 or not sources[0].is_unconditional:
-        yield f"{facts.names.library} is not sourced once, on a line of its own"
+        yield f"{facts.names.library} is not sourced exactly once, on a separate line"
         return
     place = script.place_of(sources[0])
     for library, needed in _NEEDED.items():
@@ -41,7 +41,7 @@ def _sourced(facts: BootstrapFacts) -> Iterator[str]:
             yield f"{function} is called before line {sources[0].line} sources it"
 
 
-def _sources(command: Command, path: str) -> bool:
+def _sources(command: ShellCommand, path: str) -> bool:
     return command.words in ((".", path), ("source", path))
 
 
@@ -56,9 +56,9 @@ def _setup_place(facts: BootstrapFacts) -> Iterator[str]:
 
 def _manifests_place(facts: BootstrapFacts) -> Iterator[str]:
     names = {
-        "stage wait-for-etcd": _place(facts, "record_service_stage_start", "wait-for-etcd"),
+        "step wait-for-etcd": _place(facts, "record_service_stage_start", "wait-for-etcd"),
         facts.names.manifests_function: _place(facts, facts.names.manifests_function),
-        "stage cb-bootstrap": _place(facts, "record_service_stage_start", "cb-bootstrap"),
+        "step cb-bootstrap": _place(facts, "record_service_stage_start", "cb-bootstrap"),
     }
     yield from _order_faults(names)
 
@@ -68,7 +68,7 @@ def _cleanup_place(facts: BootstrapFacts) -> Iterator[str]:
     checks = [index for index, command in enumerate(flow) if command.program == "check_url"]
     cleanup = _place(facts, facts.names.cleanup_function)
     names = {
-        "stage wait-for-ceo": _place(facts, "record_service_stage_start", "wait-for-ceo"),
+        "step wait-for-ceo": _place(facts, "record_service_stage_start", "wait-for-ceo"),
         facts.names.cleanup_function: cleanup,
         "touch of .bootkube.done": _place(facts, "touch", "/opt/openshift/.bootkube.done"),
     }
@@ -83,14 +83,14 @@ def _place(facts: BootstrapFacts, *words: str) -> int | None:
 
 def _order_faults(places: dict[str, int | None]) -> Iterator[str]:
     missing = [name for name, place in places.items() if place is None]
-    yield from (f"{name} is not there" for name in missing)
+    yield from (f"{name} is missing" for name in missing)
     present = [(name, place) for name, place in places.items() if place is not None]
     for (earlier, first), (later, second) in pairwise(present):
         if first >= second:
             yield f"{later} comes before {earlier}"
 
 
-def render_commands(script: Script) -> list[Command]:
+def render_commands(script: Script) -> list[ShellCommand]:
     return [command for command in script.main if (OPERATOR, "render") in pairwise(command.words)]
 
 
@@ -98,16 +98,16 @@ def _override_flag(facts: BootstrapFacts) -> Iterator[str]:
     script = _script(facts)
     renders = render_commands(script)
     if len(renders) != 1:
-        yield f"{OPERATOR} render is there {len(renders)} times"
+        yield f"{OPERATOR} render occurs {len(renders)} times, not once"
         return
     flags = [word for command in script.commands for word in command.words if word.startswith(OVERRIDE_FLAG)]
     words = renders[0].words
     given = words[words.index(OPERATOR) + 2 :]
     wanted = f"{OVERRIDE_FLAG}={facts.names.override_in_render_container}"
     if given.count(wanted) != 1:
-        yield f"the command of line {renders[0].line} does not have {wanted} once"
+        yield f"the command at line {renders[0].line} does not have {wanted} exactly once"
     if flags != [wanted]:
-        yield f"{OVERRIDE_FLAG} is there {len(flags)} times: {', '.join(flags) or 'never'}"
+        yield f"{OVERRIDE_FLAG} occurs {len(flags)} times, not once: {', '.join(flags)}"
 
 
 def _egress_copy(facts: BootstrapFacts) -> Iterator[str]:
@@ -115,16 +115,16 @@ def _egress_copy(facts: BootstrapFacts) -> Iterator[str]:
     source, target = facts.names.egress, f"{BOOTSTRAP_CONFIGS_ON_HOST}/{EGRESS_FILE}"
     copies = [command for command in script.main if command.words == ("cp", source, target)]
     if len(copies) != 1:
-        yield f"cp {source} {target} is there {len(copies)} times"
+        yield f"cp {source} {target} occurs {len(copies)} times, not once"
         return
     renders, done = render_commands(script), _place(facts, "touch", KUBE_APISERVER_DONE)
     stage = renders[0].blocks if renders else ()
     if not renders or copies[0].blocks[: len(stage)] != stage:
-        yield f"line {copies[0].line}: the copy is not in the stage that renders kube-apiserver"
+        yield f"line {copies[0].line}: the copy is not in the step that renders kube-apiserver"
     elif copies[0].blocks != stage or copies[0].joined_by:
         yield f"line {copies[0].line}: the copy depends on a condition that rendering does not have"
     if done is None or script.place_of(copies[0]) > done:
-        yield f"line {copies[0].line}: the copy comes after the stage is marked as done"
+        yield f"line {copies[0].line}: the copy comes after the step is marked as done"
 
 
 def _between_stages(facts: BootstrapFacts) -> Iterator[str]:
@@ -135,7 +135,7 @@ def _between_stages(facts: BootstrapFacts) -> Iterator[str]:
         elif command.program in ("record_service_stage_success", "record_service_stage_failure"):
             stage = ""
         elif command.program in functions_of(facts) and stage:
-            yield f"line {command.line}: {command.program} is called inside stage {stage}"
+            yield f"line {command.line}: {command.program} is called inside step {stage}"
 
 
 def _syntax(facts: BootstrapFacts) -> Iterator[str]:
@@ -148,7 +148,7 @@ def _syntax(facts: BootstrapFacts) -> Iterator[str]:
 
 
 def _needs_bash(facts: BootstrapFacts) -> str | None:
-    return None if facts.bash_syntax is not None else "there is no bash here to ask"
+    return None if facts.bash_syntax is not None else "bash is not installed here"
 
 
 def _calls(facts: BootstrapFacts) -> Iterator[str]:
@@ -157,10 +157,10 @@ def _calls(facts: BootstrapFacts) -> Iterator[str]:
     for function in functions_of(facts):
         calls = script.calls(function)
         if len(calls) != 1:
-            yield f"{function} is called {len(calls)} times"
+            yield f"{function} is called {len(calls)} times, not once"
         for command in calls:
             if not command.is_unconditional or len(command.words) != 1:
-                yield f"line {command.line}: {function} is not called on a line of its own, whatever happens"
+                yield f"line {command.line}: {function} is not called unconditionally on a separate line"
             if ends and command.line > ends[0].line:
                 yield f"line {command.line}: {function} comes after line {ends[0].line}, where the script ends"
 
@@ -175,14 +175,14 @@ def _undoable(facts: BootstrapFacts) -> Iterator[str]:
         return
     script = original.config.file(BOOTKUBE)
     if script is None or sha256(script.content()) != receipt.script_sha256:
-        yield "without our lines bootkube.sh is not what it was before the patch: it was edited since"
+        yield "without our lines bootkube.sh differs from the original: it was edited after the patch"
     elif not receipt.restores(original.content):
-        yield Doubt("apart from the tunnel, the file is not what it was before the patch: it was edited since")
+        yield Doubt("without the tunnel the file differs from the original: it was edited after the patch")
 
 
 def _needs_patch(facts: BootstrapFacts) -> str | None:
-    profile = facts.found_profile
-    return None if profile is Profile.PATCHED else f"only a patched file has a {RECEIPT} (profile {profile.value})"
+    state = facts.found_state
+    return None if state is TunnelState.PATCHED else f"only a patched file has a {RECEIPT} (tunnel state {state.value})"
 
 
 def _switched_off(facts: BootstrapFacts) -> Iterator[str]:
@@ -191,18 +191,18 @@ def _switched_off(facts: BootstrapFacts) -> Iterator[str]:
     for function in (NATIVE.setup_function, NATIVE.manifests_function, NATIVE.cleanup_function):
         body = library.functions.get(function)
         if body is None or [command.words for command in body] != [(":",)]:
-            yield f"{function} of {NATIVE.library} does something"
+            yield f"{function} of {NATIVE.library} is not empty"
     flags = [word for command in _script(facts).commands for word in command.words if word.startswith(OVERRIDE_FLAG)]
     ours = f"{OVERRIDE_FLAG}={OWN.override_in_render_container}"
     yield from (f"bootkube.sh passes {flag}" for flag in flags if flag != ours)
 
 
 def _needs_native_off(facts: BootstrapFacts) -> str | None:
-    profile = facts.found_profile
-    is_beside = profile is Profile.PATCHED and facts.text(NATIVE.library) is not None
-    if profile is Profile.NATIVE_OFF or is_beside:
+    state = facts.found_state
+    is_beside = state is TunnelState.PATCHED and facts.text(NATIVE.library) is not None
+    if state is TunnelState.NATIVE_OFF or is_beside:
         return None
-    return f"there is no switched-off tunnel of the installer (profile {profile.value})"
+    return f"the installer has no tunnel that is switched off (tunnel state {state.value})"
 
 
 def _script(facts: BootstrapFacts) -> Script:
@@ -210,11 +210,11 @@ def _script(facts: BootstrapFacts) -> Script:
     return facts.bootkube
 
 
-ORDER: Final[tuple[Rule, ...]] = (
+ORDER: Final[tuple[BootstrapCheck, ...]] = (
     rule(
         "B1",
-        "bootkube.sh sources the library after those that it needs and before any call",
-        "the first call ends the script with 'command not found', every five seconds",
+        "bootkube.sh sources the library after the libraries it needs and before any call",
+        "else the first call fails with 'command not found', every five seconds",
         _FIX,
         _sourced,
         tunnel,
@@ -223,7 +223,7 @@ ORDER: Final[tuple[Rule, ...]] = (
     rule(
         "B2",
         "the server is set up after etcd is rendered and before kube-apiserver is",
-        "kube-apiserver would be rendered without certificates and server at hand, or never",
+        "else kube-apiserver is rendered before the server and its certificates exist",
         _FIX,
         _setup_place,
         tunnel,
@@ -232,7 +232,7 @@ ORDER: Final[tuple[Rule, ...]] = (
     rule(
         "B3",
         "the operator's render command has the override flag, once",
-        "without it kube-apiserver never hears of the tunnel; outside of the command the line is a command of its own",
+        "without it kube-apiserver does not use the tunnel; outside the command the line runs as a separate command",
         _FIX,
         _override_flag,
         tunnel,
@@ -240,8 +240,8 @@ ORDER: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "B4",
-        "the egress selector is copied beside kube-apiserver's configuration, in the same stage",
-        "kube-apiserver exits when the file is not there as it starts",
+        "the egress selector is copied next to kube-apiserver's configuration, in the same step",
+        "kube-apiserver exits at the start if the file is missing",
         _FIX,
         _egress_copy,
         tunnel,
@@ -250,7 +250,7 @@ ORDER: Final[tuple[Rule, ...]] = (
     rule(
         "B5",
         "the agents' manifests are written between wait-for-etcd and cluster-bootstrap",
-        "earlier the renderers and the machine config server see them, later nobody creates them",
+        "earlier the renderers and the machine config server would read them, later nothing creates them",
         _FIX,
         _manifests_place,
         tunnel,
@@ -258,8 +258,8 @@ ORDER: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "B6",
-        "cleaning up comes after wait-for-ceo and the URL checks, before .bootkube.done",
-        "earlier it takes the tunnel away while webhooks are needed, later the machine may be gone",
+        "the cleanup comes after wait-for-ceo and the URL checks, before .bootkube.done",
+        "earlier it removes the tunnel while webhooks need it, later the machine may no longer exist",
         _FIX,
         _cleanup_place,
         tunnel,
@@ -267,8 +267,8 @@ ORDER: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "B7",
-        "no call is inside an open stage",
-        "the service record exits when a stage begins inside another one, every five seconds",
+        "no call is inside another bootkube step",
+        "the service record ends the script if a step starts inside another one, every five seconds",
         _FIX,
         _between_stages,
         tunnel,
@@ -277,7 +277,7 @@ ORDER: Final[tuple[Rule, ...]] = (
     rule(
         "B8",
         "bash accepts the scripts",
-        "a script with a syntax error runs up to that line, or not at all",
+        "a script with a syntax error stops at that line or does not run at all",
         _FIX,
         _syntax,
         bootkube,
@@ -286,7 +286,7 @@ ORDER: Final[tuple[Rule, ...]] = (
     rule(
         "B9",
         "each function of the library is called once, unconditionally",
-        "a second call repeats a stage, a call under a condition may not happen, one behind `||` hides its failure",
+        "a second call repeats a step, a conditional call may not run, a call after `||` hides its failure",
         _FIX,
         _calls,
         tunnel,
@@ -294,9 +294,9 @@ ORDER: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "B10",
-        "the patch can be taken back to the byte",
-        "what was edited since cannot be told from what was patched, and undo refuses",
-        "make the installer write the file again: openshift-install create ignition-configs",
+        "undo can restore the original byte for byte",
+        "the file was edited after the patch, so undo cannot restore the original",
+        "create the file again: openshift-install create ignition-configs",
         _undoable,
         bootkube,
         _needs_patch,
@@ -304,8 +304,8 @@ ORDER: Final[tuple[Rule, ...]] = (
     rule(
         "B11",
         "the installer's own tunnel is off: empty functions and no flag",
-        "half a tunnel, or two of them on the same port and socket, keep kube-apiserver from its webhooks",
-        "make the installer write the file again, with its feature gates all on or all off",
+        "with an incomplete tunnel, or two on the same port and socket, kube-apiserver cannot reach webhooks",
+        "create the file again, with the installer's feature gates all on or all off",
         _switched_off,
         bootkube,
         _needs_native_off,

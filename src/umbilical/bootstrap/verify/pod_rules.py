@@ -1,4 +1,4 @@
-"""C5 to C7: the server's pod, the agents' flags, and the objects that agents come with."""
+"""Checks C5 to C7: the server's pod, the agents' flags, and the agents' objects."""
 
 import ipaddress
 import posixpath
@@ -9,8 +9,8 @@ from typing import Any, Final
 from umbilical.bootstrap.names import BOOTSTRAP_ONLY, OWN
 from umbilical.bootstrap.spec import STRATEGIES, Shape
 from umbilical.bootstrap.verify.documents import (
-    Document,
-    Pod,
+    ParsedYaml,
+    PodSpec,
     dig,
     is_placeholder,
     mappings,
@@ -18,7 +18,7 @@ from umbilical.bootstrap.verify.documents import (
     seconds,
     shown,
 )
-from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts, Rule, files, rule, tunnel
+from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapCheck, BootstrapFacts, files, rule, tunnel
 from umbilical.checks.check import Doubt
 from umbilical.manifests.objects import PORT_RANGE, RESERVED_PORTS
 
@@ -34,7 +34,7 @@ def _bindings(facts: BootstrapFacts) -> Iterator[Any]:
     files = facts.config.files if facts.config else ()
     for index, content in facts.contents.items():
         is_manifest = files[index].path.startswith(_FOLDERS)
-        # Only what can hold a grant is parsed: some clusters bring thousands of manifests.
+        # Parse only files that can contain a grant: some clusters have thousands of manifests.
         if is_manifest and isinstance(content, bytes) and b"system:openshift:scc:" in content:
             yield parse_yaml(content.decode("utf-8", "replace")).value
 
@@ -64,7 +64,7 @@ ADMIN_PORT: Final = 8095
 """The server's default."""
 # The default of --sync-interval-cap, where it is not set.
 SYNC_CAP_SECONDS: Final = 10.0
-# Where the certificate script puts what the server reads: the installer's, and ours.
+# Files that the certificate script creates for the server: the installer's script, and ours.
 _MADE_ON_NODE: Final = (
     {"--cluster-cert": "server.crt", "--cluster-key": "server.key", "--cluster-ca-cert": "ca.crt"},
     {"--cluster-cert": "server/tls.crt", "--cluster-key": "server/tls.key", "--cluster-ca-cert": "server/ca.crt"},
@@ -83,19 +83,19 @@ def _server(facts: BootstrapFacts) -> Iterator[str]:
     yield from _port_faults(pod)
     yield from _strategy_faults(pod)
     if pod.spec.get("hostNetwork") is not True:
-        yield "the server is not in the host's network, where the agents dial"
+        yield "the server is not in the host network, where agents dial it"
 
 
-def _frontend_faults(pod: Pod) -> Iterator[str]:
+def _frontend_faults(pod: PodSpec) -> Iterator[str]:
     flags = pod.flags.values
     has_socket, port = bool(flags.get("--uds-name")), flags.get("--server-port")
     if not has_socket:
         yield "--uds-name is not set"
     if has_socket != (port == "0"):
-        yield f"--server-port is {shown(port)}; beside a Unix socket the server starts with 0 alone"
+        yield f"--server-port is {shown(port)}; with a Unix socket the server accepts only 0"
     for name in ("--server-cert", "--server-key", "--server-ca-cert"):
         if name in flags:
-            yield f"{name} is set, which the server refuses beside a Unix socket"
+            yield f"{name} is set, which the server rejects with a Unix socket"
 
 
 def _cluster_certificate_faults(facts: BootstrapFacts) -> Iterator[str]:
@@ -105,37 +105,37 @@ def _cluster_certificate_faults(facts: BootstrapFacts) -> Iterator[str]:
         on_host = mount.on_host(path) if mount else None
         wanted = posixpath.join(facts.names.pki_directory, file)
         if on_host != wanted:
-            yield f"{name}={path} is not {wanted} of the host, which is what the node makes"
+            yield f"{name}={path} is not {wanted} on the host, which the node creates"
 
 
-def _port_faults(pod: Pod) -> Iterator[str]:
+def _port_faults(pod: PodSpec) -> Iterator[str]:
     flags = pod.flags
     ports = {"--agent-port": flags.integer("--agent-port"), "--health-port": flags.integer("--health-port")}
     for name, port in ports.items():
         if port is None or port not in PORT_RANGE or port in RESERVED_PORTS:
-            said, last = shown(flags.values.get(name)), PORT_RANGE.stop - 1
-            yield f"{name} is {said}, no free port of {PORT_RANGE.start}..{last}"
+            value, last = shown(flags.values.get(name)), PORT_RANGE.stop - 1
+            yield f"{name} is {value}, not a free port in {PORT_RANGE.start}..{last}"
     admin = flags.integer("--admin-port") if "--admin-port" in flags.values else ADMIN_PORT
     taken = [*ports.values(), admin]
     if len(set(taken)) != len(taken) or admin is None or admin in RESERVED_PORTS:
-        yield f"agent, health and admin port are {', '.join(map(shown, taken))}: each needs one of its own"
+        yield f"agent, health and admin port are {', '.join(map(shown, taken))}: they must differ"
     yield from _probe_faults(pod, ports["--health-port"])
 
 
-def _probe_faults(pod: Pod, port: int | None) -> Iterator[str]:
+def _probe_faults(pod: PodSpec, port: int | None) -> Iterator[str]:
     probe = dig(pod.container, "livenessProbe", "httpGet")
     if probe is not None and (dig(probe, "port") != port or dig(probe, "path") != "/healthz"):
-        yield f"the liveness probe asks {shown(dig(probe, 'path'))} of port {shown(dig(probe, 'port'))}, not {port}"
+        yield f"the livenessProbe is {shown(dig(probe, 'path'))} on {shown(dig(probe, 'port'))}, not /healthz on {port}"
 
 
-def _strategy_faults(pod: Pod) -> Iterator[str]:
-    said = pod.flags.values.get("--proxy-strategies", "")
-    names = said.split(",")
+def _strategy_faults(pod: PodSpec) -> Iterator[str]:
+    value = pod.flags.values.get("--proxy-strategies", "")
+    names = value.split(",")
     if not set(names) <= set(STRATEGIES) or len(set(names)) != len(names):
-        yield f"--proxy-strategies is {shown(said)}, not some of {', '.join(STRATEGIES)}"
+        yield f"--proxy-strategies is {shown(value)}; allowed, each once: {', '.join(STRATEGIES)}"
 
 
-def _container_faults(pod: Pod, program: str) -> Iterator[str]:
+def _container_faults(pod: PodSpec, program: str) -> Iterator[str]:
     if len(pod.containers) != 1:
         yield f"it has {len(pod.containers)} containers, not one"
     yield from pod.flags.faults
@@ -164,7 +164,7 @@ def _agent_certificate_faults(facts: BootstrapFacts) -> Iterator[str]:
         path = facts.agent.flags.values.get(name, "")
         mount = facts.agent.mount_of(path) if path else None
         if mount is None or mount.secret_name is None:
-            yield f"{name}={path} is not in the mount of the Secret"
+            yield f"{name}={path} is not in a mounted Secret"
         elif posixpath.relpath(path, mount.path) not in keys:
             yield f"{name}={path}: the Secret has no {posixpath.relpath(path, mount.path)}"
 
@@ -176,11 +176,11 @@ def _dial_faults(facts: BootstrapFacts) -> Iterator[str]:
         yield f"--proxy-server-host is {shown(host)}, neither a placeholder nor an address"
     port, served = flags.values.get("--proxy-server-port"), facts.server.flags.values.get("--agent-port")
     if port is None or port != served:
-        yield f"agents dial port {shown(port)}, the server listens for them on {shown(served)}"
+        yield f"agents dial port {shown(port)}, but the server listens on {shown(served)}"
     strategies = facts.server.flags.values.get("--proxy-strategies", "").split(",")
     identifiers = flags.values.get("--agent-identifiers", "")
     if "defaultRoute" in strategies and "default-route=true" not in identifiers.split("&"):
-        yield f"the server looks for agents with default-route=true, and theirs are {shown(identifiers)}"
+        yield f"the server needs agents with default-route=true, but theirs is {shown(identifiers)}"
 
 
 def _is_address(text: str) -> bool:
@@ -190,13 +190,13 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def _interval_faults(pod: Pod) -> Iterator[str]:
+def _interval_faults(pod: PodSpec) -> Iterator[str]:
     values = pod.flags.values
     interval = seconds(values["--sync-interval"]) if "--sync-interval" in values else 1.0
     cap = seconds(values["--sync-interval-cap"]) if "--sync-interval-cap" in values else SYNC_CAP_SECONDS
     if interval is None or cap is None or interval > cap:
-        told = [shown(values.get(name)) for name in ("--sync-interval", "--sync-interval-cap")]
-        yield f"--sync-interval {told[0]} is no duration up to --sync-interval-cap {told[1]}"
+        given = [shown(values.get(name)) for name in ("--sync-interval", "--sync-interval-cap")]
+        yield f"--sync-interval {given[0]} is not a duration up to --sync-interval-cap {given[1]}"
 
 
 def _objects(facts: BootstrapFacts) -> Iterator[str]:
@@ -214,7 +214,7 @@ def _objects(facts: BootstrapFacts) -> Iterator[str]:
             yield f"the {kind} has no label {'='.join(BOOTSTRAP_ONLY)}"
 
 
-def _object_faults(document: Document, version: str, kind: str) -> Iterator[str]:
+def _object_faults(document: ParsedYaml, version: str, kind: str) -> Iterator[str]:
     if document.fault:
         yield document.fault
     elif (dig(document.value, "apiVersion"), dig(document.value, "kind")) != (version, kind):
@@ -226,7 +226,7 @@ def _selector_faults(facts: BootstrapFacts) -> Iterator[str]:
     spec = dig(facts.agent_daemon_set.value, "spec")
     selector, labels = dig(spec, "selector", "matchLabels"), dig(spec, "template", "metadata", "labels")
     if not isinstance(selector, dict) or not selector or not isinstance(labels, dict):
-        yield "the DaemonSet has no selector or its pods no labels"
+        yield "the DaemonSet has no selector, or its pods have no labels"
     elif any(shown(labels.get(name)) != shown(value) for name, value in selector.items()):
         yield "the DaemonSet's selector does not match its own pods"
 
@@ -240,7 +240,7 @@ def _namespace_faults(facts: BootstrapFacts) -> Iterator[str]:
         yield from _object_faults(facts.namespace, "v1", "Namespace")
         names["Namespace"] = dig(facts.namespace.value, "metadata", "name")
     elif names["DaemonSet"] != KUBE_SYSTEM:
-        yield f"nobody makes the namespace {shown(names['DaemonSet'])}"
+        yield f"nothing creates the namespace {shown(names['DaemonSet'])}"
     if len(set(map(shown, names.values()))) != 1 or not isinstance(names["DaemonSet"], str):
         yield "namespaces differ: " + ", ".join(f"{kind} {shown(name)}" for kind, name in names.items())
 
@@ -249,20 +249,20 @@ def _secret_faults(facts: BootstrapFacts) -> Iterator[str]:
     name = dig(facts.agent_secret.value, "metadata", "name")
     mounted = [mount.secret_name for mount in facts.agent.mounts if mount.secret_name is not None]
     if not isinstance(name, str) or mounted != [name]:
-        yield f"the agents mount {', '.join(mounted) or 'no Secret'}, the Secret is called {shown(name)}"
+        yield f"the agents mount {', '.join(mounted) or 'no Secret'}, but the Secret's name is {shown(name)}"
 
 
 def _shape_faults(facts: BootstrapFacts) -> Iterator[str]:
     is_on_host = facts.agent.spec.get("hostNetwork") is True
     if facts.found_shape is not Shape.SEED:
         if is_on_host and not may_use_host_network(facts):
-            yield "the agents want the host's network, and no SCC lets their service account have it"
+            yield "the agents use the host network, and no SCC allows it for their service account"
         return
-    # dnsPolicy Default comes with the host's network and with nothing else: one of the two alone is a mistake.
+    # dnsPolicy Default belongs to the host network: one without the other is a mistake.
     if is_on_host != (facts.agent.spec.get("dnsPolicy") == "Default"):
-        yield "the agents' hostNetwork and dnsPolicy contradict each other"
+        yield "the agents' hostNetwork and dnsPolicy do not fit together"
     if facts.agent_namespace != KUBE_SYSTEM or facts.text(facts.names.namespace) is not None:
-        yield f"the agents of the seed shape live in {KUBE_SYSTEM}, which needs no Namespace file"
+        yield f"the agents of shape seed must be in {KUBE_SYSTEM}, without a Namespace file"
 
 
 def _is_bootstrap_only(value: Any) -> bool:
@@ -270,11 +270,11 @@ def _is_bootstrap_only(value: Any) -> bool:
     return bool(dig(value, "metadata", "labels", name) == wanted)
 
 
-POD_RULES: Final[tuple[Rule, ...]] = (
+POD_RULES: Final[tuple[BootstrapCheck, ...]] = (
     rule(
         "C5",
-        "the server starts: socket, certificates, ports and strategies go together",
-        "the server checks its options and exits; the kubelet starts it again for ever, and no agent gets in",
+        "the server's socket, certificates, ports and strategies are valid together",
+        "the server exits on invalid options, the kubelet restarts it, and no agent can connect",
         _FIX,
         _server,
         tunnel,
@@ -282,8 +282,8 @@ POD_RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "C6",
-        "agents find the server, their certificates, and announce what the server looks for",
-        "agents that crash, dial a closed port or announce no default route leave every dial without a backend",
+        "agents have the right server address, certificates and identifiers",
+        "if agents crash, dial a wrong port or lack default-route=true, every dial fails without a backend",
         _FIX,
         _agent,
         tunnel,
@@ -291,8 +291,8 @@ POD_RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "C7",
-        "DaemonSet, Secret and Namespace belong together, and pods may be made",
-        "pods that an SCC refuses, or whose Secret is elsewhere, never start; unlabelled objects outlive the bootstrap",
+        "DaemonSet, Secret and Namespace fit together, and pods can be created",
+        "pods that an SCC rejects, or without their Secret, never start; objects without the label are not deleted",
         _FIX,
         _objects,
         tunnel,

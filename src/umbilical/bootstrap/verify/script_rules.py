@@ -1,4 +1,4 @@
-"""C8 to C11: the shell library and the certificate script, read as bash reads them."""
+"""Checks C8 to C11: the shell library and the certificate script, parsed like bash."""
 
 import ipaddress
 import re
@@ -7,8 +7,8 @@ from typing import Final
 
 from umbilical.bootstrap.names import STAGES, STATIC_POD
 from umbilical.bootstrap.verify.documents import PLACEHOLDER, shown
-from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule, files, rule, tunnel
-from umbilical.bootstrap.verify.shell_script import Block, Command, Script
+from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts, files, rule, tunnel
+from umbilical.bootstrap.verify.shell_script import Script, ShellBlock, ShellCommand
 from umbilical.checks.check import Doubt
 
 MAX_HOURS: Final = 24
@@ -21,8 +21,8 @@ _DECLARATIONS: Final = ("local", "export", "declare", "readonly")
 _FIX: Final = "patch the installer's original file again: umbilical bootstrap patch FILE"
 
 
-def texts_of(command: Command) -> tuple[str, ...]:
-    """Return all that a command is given: words, assignments, targets and here-documents; as printf prints it."""
+def texts_of(command: ShellCommand) -> tuple[str, ...]:
+    """Return all texts of a command: words, assignments, targets and here-documents; as printf prints them."""
     texts = (*command.words, *command.assignments, *(target for _, target in command.redirects))
     is_printf = command.program == "printf" or command.words[:2] == ("echo", "-e")
     return tuple(text.replace("\\n", "\n") for text in texts) if is_printf else texts
@@ -46,22 +46,22 @@ def _filling_faults(facts: BootstrapFacts, function: str, path: str) -> Iterator
     text = facts.text(path) or ""
     wanted = {found[2:-1] for found in PLACEHOLDER.findall(text)}
     if "${" in PLACEHOLDER.sub("", text):
-        yield f"{path} holds a ${{ that is no placeholder"
+        yield f"{path} contains a ${{ that is not a placeholder"
     library = _library(facts)
     commands = library.reached_from(function)
     if not any(path in texts_of(command) for command in commands):
         yield f"{function} does not read {path}"
     filled = {**_expanded(library, commands, path), **_substitutions(commands)}
-    # The first function may leave something to the second, unless it keeps it to itself.
+    # The second function can use the first one's variables, except local ones.
     assigned = _assigned(commands) | _globals(library.reached_from(facts.names.setup_function))
     for name in sorted(wanted):
         if name not in filled:
-            yield f"${{{name}}} of {path} is filled in by nothing that {function} calls"
+            yield f"nothing that {function} calls fills in ${{{name}}} of {path}"
         elif missing := [variable for variable in filled[name] if variable not in assigned]:
             yield f"${{{name}}} of {path} is filled in from {missing[0]}, which {function} never sets"
 
 
-def _substitutions(commands: Iterable[Command]) -> dict[str, list[str]]:
+def _substitutions(commands: Iterable[ShellCommand]) -> dict[str, list[str]]:
     """Return the placeholders that sed replaces, each with the variables of its replacement."""
     found: dict[str, list[str]] = {}
     for command in commands:
@@ -71,18 +71,15 @@ def _substitutions(commands: Iterable[Command]) -> dict[str, list[str]]:
     return found
 
 
-def _expanded(library: Script, commands: Iterable[Command], path: str) -> dict[str, list[str]]:
-    """Return the placeholders that envsubst replaces in a file: those named like an exported variable.
-
-    Whether the node has that program is for other checks to say.
-    """
+def _expanded(library: Script, commands: Iterable[ShellCommand], path: str) -> dict[str, list[str]]:
+    """Return the placeholders that envsubst replaces in a file: the names of exported variables."""
     reads = any(command.words == ("envsubst",) and ("<", path) in command.redirects for command in commands)
     exports = [command for command in library.commands if command.program == "export"]
     names = {word.partition("=")[0] for command in exports for word in command.words[1:]}
     return {name: [name] for name in names} if reads else {}
 
 
-def _assigned(commands: Iterable[Command]) -> set[str]:
+def _assigned(commands: Iterable[ShellCommand]) -> set[str]:
     names: set[str] = set()
     for command in commands:
         declared = command.words[1:] if command.program in _DECLARATIONS else ()
@@ -90,7 +87,7 @@ def _assigned(commands: Iterable[Command]) -> set[str]:
     return names
 
 
-def _globals(commands: Iterable[Command]) -> set[str]:
+def _globals(commands: Iterable[ShellCommand]) -> set[str]:
     kept = {name.partition("=")[0] for command in commands if command.program == "local" for name in command.words[1:]}
     return _assigned(commands) - kept
 
@@ -99,16 +96,16 @@ def _certificates(facts: BootstrapFacts) -> Iterator[str]:
     script = _certificate_script(facts)
     texts = [_without_comments(text) for command in script.commands for text in texts_of(command)]
     if not any(word in ("-x509", "-selfsign") for command in script.commands for word in command.words):
-        yield "it makes no authority of its own"
+        yield "it creates no CA"
     yield from (f"it uses {shown(text)}" for text in texts if "root-ca.key" in text)
     if not any(_SERVER_USAGE.search(text) and _names_an_address(text) for text in texts):
-        yield "no server certificate with extendedKeyUsage=serverAuth and subjectAltName=IP:ADDRESS comes of it"
+        yield "it creates no server certificate with extendedKeyUsage=serverAuth and subjectAltName=IP:ADDRESS"
     if not any(_AGENT_USAGE.search(text) for text in texts):
-        yield "no agent certificate with extendedKeyUsage=clientAuth comes of it"
+        yield "it creates no agent certificate with extendedKeyUsage=clientAuth"
     yield from _life_faults(facts, script)
     for size in (word for command in script.commands for word in command.words if word.startswith("rsa:")):
         if not re.fullmatch(r"rsa:(2048|3072|4096)", size):
-            yield f"its keys are {size}, and FIPS asks for 2048 bits at least"
+            yield f"its keys are {size}; FIPS needs at least 2048 bits"
 
 
 def _without_comments(text: str) -> str:
@@ -127,18 +124,18 @@ def _is_variable(text: str) -> bool:
 def _life_faults(facts: BootstrapFacts, script: Script) -> Iterator[str]:
     issuing = [command for command in script.commands if _issues(command)]
     if not issuing:
-        yield "it issues nothing"
+        yield "it issues no certificate"
     for command in issuing:
         days = command.argument("-days")
         if days is None and command.argument("-enddate") is None:
-            yield f"line {command.line}: openssl's default life of a certificate, which is a month or a year"
+            yield f"line {command.line}: no -days and no -enddate, so openssl's default lifetime applies"
         elif days is not None and days != "1":
-            yield f"line {command.line}: certificates live for {days} days, not 1"
+            yield f"line {command.line}: certificates are valid for {days} days, not 1"
     if any(command.argument("-enddate") is not None for command in issuing):
         yield from _hours_faults(facts)
 
 
-def _issues(command: Command) -> bool:
+def _issues(command: ShellCommand) -> bool:
     words = command.words
     kind = words[words.index("openssl") + 1 :][:1] if "openssl" in words else ()
     return kind == ("ca",) or (kind == ("x509",) and "-req" in words) or (kind == ("req",) and "-x509" in words)
@@ -149,7 +146,7 @@ def _hours_faults(facts: BootstrapFacts) -> Iterator[str]:
     calls = library.calls(facts.names.certificate_script) if library else []
     for hours in (call.words[-1] for call in calls):
         if not re.fullmatch(r"[0-9]{1,3}", hours) or not 1 <= int(hours) <= MAX_HOURS:
-            yield f"the library asks for certificates of {shown(hours)} hours, not 1 to {MAX_HOURS}"
+            yield f"the library requests certificates for {shown(hours)} hours, not 1 to {MAX_HOURS}"
 
 
 def _stages(facts: BootstrapFacts) -> Iterator[str]:
@@ -160,7 +157,7 @@ def _stages(facts: BootstrapFacts) -> Iterator[str]:
     for stage, function in places.items():
         yield from _stage_faults(library, stage, function)
     if library.calls("envsubst"):
-        yield "it calls envsubst, which RHCOS does not have"
+        yield "it calls envsubst, which is not on RHCOS"
     calls = [name for name in functions if facts.names.certificate_script in _programs(library, name)]
     if calls != [functions[0]]:
         yield f"{functions[0]} does not run {facts.names.certificate_script}"
@@ -175,21 +172,21 @@ def _stage_faults(library: Script, stage: str, function: str) -> Iterator[str]:
     body = library.functions.get(function, ())
     starts = [command for command in library.calls("record_service_stage_start") if command.words[1:] == (stage,)]
     if len(starts) != 1 or starts[0] not in body:
-        yield f"stage {stage} is not begun once, in {function}"
+        yield f"step {stage} is not started exactly once, in {function}"
         return
     guards = [block for block in starts[0].blocks if _guards(block, f"{stage}.done")]
     if not guards:
-        yield f"stage {stage} is not skipped when {stage}.done is there"
+        yield f"step {stage} is not skipped if {stage}.done exists"
         return
     inside = body[body.index(starts[0]) + 1 :]
     inside = tuple(command for command in inside if guards[0] in command.blocks)
     if not any(command.words == ("touch", f"{stage}.done") for command in inside):
-        yield f"stage {stage} does not leave {stage}.done"
+        yield f"step {stage} does not create {stage}.done"
     if not any(command.program == "record_service_stage_success" for command in inside):
-        yield f"stage {stage} is never recorded as a success"
+        yield f"step {stage} never records success"
 
 
-def _guards(block: Block, marker: str) -> bool:
+def _guards(block: ShellBlock, marker: str) -> bool:
     conditions = [condition.words for condition in block.conditions]
     return block.kind == "then" and conditions == [("[", "!", "-f", marker, "]")]
 
@@ -201,14 +198,14 @@ def _cleanup_faults(library: Script, function: str) -> Iterator[str]:
         yield f"{function} deletes nothing"
     for command in deletes:
         if command.argument("--wait") != "false":
-            yield f"line {command.line}: the deletion is waited for (no --wait=false)"
+            yield f"line {command.line}: it waits for the deletion (no --wait=false)"
         if command.argument("--ignore-not-found") not in ("true", ""):
-            yield f"line {command.line}: the deletion fails when the object is gone (no --ignore-not-found)"
+            yield f"line {command.line}: the deletion fails if the object does not exist (no --ignore-not-found)"
     if not any(command.program == "rm" and STATIC_POD in command.words for command in commands):
         yield f"{function} does not remove {STATIC_POD}"
 
 
-def _is_delete(command: Command) -> bool:
+def _is_delete(command: ShellCommand) -> bool:
     pairs = zip(command.words, command.words[1:], strict=False)
     return ("oc", "delete") in pairs
 
@@ -219,15 +216,15 @@ def _address_family(facts: BootstrapFacts) -> Iterator[str]:
     asked = {6 if "-6" in command.words else 4 for command in commands if command.program == "ip"}
     fixed = {family for text in _fixed_addresses(facts, commands) if (family := _family(text)) is not None}
     if not asked and not fixed:
-        yield "the node's address is neither looked for nor given"
+        yield "the node's address is neither searched nor given"
     for family in sorted(asked - {families[0]}):
-        yield f"the cluster's first service network is IPv{families[0]}, and an IPv{family} address is looked for"
+        yield f"the cluster's first service network is IPv{families[0]}, but the script searches an IPv{family} address"
     for family in sorted(fixed - {families[0]}):
-        told = f"the cluster's first service network is IPv{families[0]}, and the given address is IPv{family}"
-        yield Doubt(told) if family in families else told
+        text = f"the cluster's first service network is IPv{families[0]}, but the given address is IPv{family}"
+        yield Doubt(text) if family in families else text
 
 
-def _fixed_addresses(facts: BootstrapFacts, commands: Iterable[Command]) -> Iterator[str]:
+def _fixed_addresses(facts: BootstrapFacts, commands: Iterable[ShellCommand]) -> Iterator[str]:
     yield facts.agent.flags.values.get("--proxy-server-host", "")
     for command in commands:
         declared = command.words[1:] if command.program in _DECLARATIONS else ()
@@ -257,11 +254,11 @@ def _certificate_script(facts: BootstrapFacts) -> Script:
     return facts.certificate_script
 
 
-SCRIPT_RULES: Final[tuple[Rule, ...]] = (
+SCRIPT_RULES: Final[tuple[BootstrapCheck, ...]] = (
     rule(
         "C8",
-        "every placeholder of the manifests is filled in on the node",
-        "a pod with a literal ${…} as image or address never starts, and its manifest looks fine until then",
+        "the node fills in every placeholder of the manifests",
+        "a pod with a literal ${…} as image or address never starts",
         _FIX,
         _placeholders,
         tunnel,
@@ -269,8 +266,8 @@ SCRIPT_RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "C9",
-        "the node makes its own authority for a day, a server certificate for its address, and an agent's",
-        "the cluster's root key is not on the node; a certificate without the address is refused by every agent",
+        "the node creates a CA for one day, a server certificate for its address, and an agent certificate",
+        "the cluster's root CA key is not on the node; agents reject a server certificate without the address",
         _FIX,
         _certificates,
         tunnel,
@@ -278,8 +275,8 @@ SCRIPT_RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "C10",
-        "every stage is recorded, guarded and repeatable, and cleaning up does not wait",
-        "bootkube.sh is restarted every five seconds: an unguarded stage runs again, and one that waits blocks the end",
+        "every bootkube step is recorded, guarded and repeatable, and the cleanup does not wait",
+        "systemd restarts bootkube.sh after a failure: an unguarded step runs again, one that waits blocks the end",
         _FIX,
         _stages,
         tunnel,
@@ -287,9 +284,9 @@ SCRIPT_RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "C11",
-        "the node's address is looked for in the family that the cluster uses first",
+        "the node's address has the cluster's first IP family",
         "agents in a cluster of one family cannot dial an address of the other",
-        "patch again with the --node-ip of the right family, or without it",
+        "patch again with a --node-ip of the right IP family, or without --node-ip",
         _address_family,
         tunnel,
         files("library", "agent_daemon_set"),

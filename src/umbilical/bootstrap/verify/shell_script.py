@@ -1,6 +1,6 @@
-"""A bash script as a list of commands, each with the blocks it stands in: what runs, when, and on which condition.
+"""Parses a bash script into commands, each with its enclosing blocks: what runs, when, and on which condition.
 
-`false && call`, a call in a comment, in a here-document or in a function that nobody calls are told from a call.
+`false && call`, and a call in a comment, in a here-document or in an unused function, do not count as calls.
 """
 
 import re
@@ -10,9 +10,9 @@ from functools import cached_property
 from itertools import islice
 from typing import Final
 
-from umbilical.bootstrap.verify.shell_tokens import Token, tokens_of
+from umbilical.bootstrap.verify.shell_tokens import ShellToken, tokens_of
 
-# Functions within functions: the installer's scripts go two deep, and a chain of them must not grow without end.
+# Depth of nested calls. The installer's scripts have two levels; the limit bounds the expansion.
 MAX_CALLS: Final = 3
 MAX_FLOW: Final = 50_000
 
@@ -23,28 +23,28 @@ _NO_CONDITION: Final = ("then", "do", "else", "elif")
 
 
 @dataclass(frozen=True)
-class Block:
-    """One thing around a command."""
+class ShellBlock:
+    """A construct around a command."""
 
     kind: str
     """function, if (its condition), then, else, while (its condition), loop, case, group, subshell, substitution."""
     line: int
     name: str = ""
-    conditions: tuple["Command", ...] = ()
+    conditions: tuple["ShellCommand", ...] = ()
 
 
 @dataclass(frozen=True)
-class Command:
-    """A simple command: assignments, words without their quotes, and where its streams go."""
+class ShellCommand:
+    """A simple command: assignments, words without their quotes, and redirects."""
 
     line: int
     words: tuple[str, ...]
     assignments: tuple[str, ...] = ()
     redirects: tuple[tuple[str, str], ...] = ()
     """Operator and target; a here-document's target is its body."""
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[ShellBlock, ...] = ()
     joined_by: str = ""
-    """The operator that ties it to the command before: && || | or none."""
+    """The operator between it and the command before: && || | or none."""
     ended_by: str = "\n"
 
     @property
@@ -53,12 +53,11 @@ class Command:
 
     @property
     def function(self) -> str | None:
-        """The function whose definition it is part of."""
         return next((block.name for block in self.blocks if block.kind == "function"), None)
 
     @property
     def is_unconditional(self) -> bool:
-        """Runs whenever the script gets there, in the script's own shell, and `set -e` sees it fail."""
+        """It always runs, in the script's own shell, and `set -e` applies to it."""
         return not self.blocks and not self.joined_by and self.ended_by in ("\n", ";", "")
 
     def argument(self, flag: str) -> str | None:
@@ -83,40 +82,37 @@ class Script:
         return _Parser(tokens_of(self.text))
 
     @property
-    def commands(self) -> tuple[Command, ...]:
+    def commands(self) -> tuple[ShellCommand, ...]:
         return tuple(self._parsed.commands)
 
     @cached_property
-    def functions(self) -> dict[str, tuple[Command, ...]]:
-        """Every function that is defined, with the commands of its body."""
-        bodies: dict[str, list[Command]] = {name: [] for name in self._parsed.function_names}
+    def functions(self) -> dict[str, tuple[ShellCommand, ...]]:
+        bodies: dict[str, list[ShellCommand]] = {name: [] for name in self._parsed.function_names}
         for command in self.commands:
             if command.function is not None:
                 bodies.setdefault(command.function, []).append(command)
         return {name: tuple(body) for name, body in bodies.items()}
 
     @cached_property
-    def main(self) -> tuple[Command, ...]:
-        """Return the commands that are in no function."""
+    def main(self) -> tuple[ShellCommand, ...]:
         return tuple(command for command in self.commands if command.function is None)
 
     @cached_property
-    def flow(self) -> tuple[Command, ...]:
-        """Return the main commands in the order in which they run, each call followed by its function's body."""
+    def flow(self) -> tuple[ShellCommand, ...]:
+        """The main commands in the order of execution, each call followed by its function's body."""
         return tuple(islice(self._expanded(self.main, ()), MAX_FLOW))
 
-    def _expanded(self, commands: Sequence[Command], calling: tuple[str, ...]) -> Iterator[Command]:
+    def _expanded(self, commands: Sequence[ShellCommand], calling: tuple[str, ...]) -> Iterator[ShellCommand]:
         for command in commands:
             yield command
             name = command.program
             if name in self.functions and name not in calling and len(calling) < MAX_CALLS:
                 yield from self._expanded(self.functions[name], (*calling, name))
 
-    def calls(self, program: str) -> list[Command]:
-        """Return every command of this name, wherever it stands."""
+    def calls(self, program: str) -> list[ShellCommand]:
         return [command for command in self.commands if command.program == program]
 
-    def reached_from(self, function: str) -> tuple[Command, ...]:
+    def reached_from(self, function: str) -> tuple[ShellCommand, ...]:
         """Return the commands of a function and of all functions of this script that it calls."""
         names = [function]
         for name in names:
@@ -124,28 +120,28 @@ class Script:
             names += sorted(called.intersection(self.functions).difference(names))
         return tuple(command for name in names for command in self.functions.get(name, ()))
 
-    def place_of(self, command: Command) -> int:
-        """Return a command's place in the flow; behind its end if it is not in it."""
+    def place_of(self, command: ShellCommand) -> int:
+        """Return a command's index in the flow; its length if it is not in the flow."""
         return self.flow.index(command) if command in self.flow else len(self.flow)
 
     def index_of(self, *words: str) -> int | None:
-        """Return the place in the flow of the first command with exactly these words."""
+        """Return the index in the flow of the first command with exactly these words."""
         return next((index for index, command in enumerate(self.flow) if command.words == words), None)
 
 
 @dataclass
 class _Open:
-    """A block that is not closed yet; `commands_before` is how many commands there were when it began."""
+    """A block that is not closed yet; `commands_before` is the number of commands at its start."""
 
-    block: Block
+    block: ShellBlock
     commands_before: int = 0
 
 
 @dataclass
 class _Parser:
-    tokens: Sequence[Token]
-    around: tuple[Block, ...] = ()
-    commands: list[Command] = field(default_factory=list)
+    tokens: Sequence[ShellToken]
+    around: tuple[ShellBlock, ...] = ()
+    commands: list[ShellCommand] = field(default_factory=list)
     function_names: list[str] = field(default_factory=list)
     _index: int = 0
     _joined_by: str = ""
@@ -157,7 +153,7 @@ class _Parser:
         while self._index < len(self.tokens):
             before = self._index
             self._step()
-            # Whatever a token was taken for, the next turn looks at another one: broken scripts end too.
+            # Always advance, so that parsing of a broken script ends.
             self._index = max(self._index, before + 1)
 
     def _step(self) -> None:
@@ -169,13 +165,13 @@ class _Parser:
         elif not (token.is_word and token.is_plain and self._keyword(token)):
             self._simple_command()
 
-    def _operator(self, token: Token) -> None:
+    def _operator(self, token: ShellToken) -> None:
         if token.text == "(":
             self._open("subshell", token)
         elif token.text == ")":
             self._close("subshell")
         elif token.text in (";;", ";&", ";;&") and self._stack and self._stack[-1].block.kind == "case":
-            self._stack[-1].block = Block("pattern", token.line)
+            self._stack[-1].block = ShellBlock("pattern", token.line)
         if token.text in _LISTS:
             self._joined_by = token.text
         elif token.text != "\n":
@@ -194,10 +190,10 @@ class _Parser:
         while self._index < len(self.tokens) and self.tokens[self._index].text != ")":
             self._index += 1
         self._index += 1
-        self._stack[-1].block = Block("case", token.line)
+        self._stack[-1].block = ShellBlock("case", token.line)
 
-    def _keyword(self, token: Token) -> bool:
-        """Take a reserved word; say no if it is the first word of a command."""
+    def _keyword(self, token: ShellToken) -> bool:
+        """Handle a reserved word; return False if the word starts a command."""
         word = token.text
         if word in ("if", "while", "until"):
             self._open("if" if word == "if" else "while", token)
@@ -225,8 +221,8 @@ class _Parser:
     def _word_at(self, index: int) -> str:
         return self.tokens[index].text if index < len(self.tokens) and self.tokens[index].is_word else ""
 
-    def _head(self, token: Token) -> None:
-        """Pass `for x in a b` up to its end, `case x in` up to its first pattern."""
+    def _head(self, token: ShellToken) -> None:
+        """Skip `for x in a b` to its end, `case x in` to its first pattern."""
         is_case = token.text == "case"
         while self._index < len(self.tokens) and self.tokens[self._index].text not in ("\n", ";"):
             self._index += 1
@@ -234,25 +230,25 @@ class _Parser:
                 break
         self._open("pattern" if is_case else "while", token)
 
-    def _open(self, kind: str, token: Token) -> None:
+    def _open(self, kind: str, token: ShellToken) -> None:
         if self._function is not None and kind in ("group", "subshell"):
             self.function_names.append(self._function)
-            self._stack.append(_Open(Block("function", token.line, self._function), len(self.commands)))
+            self._stack.append(_Open(ShellBlock("function", token.line, self._function), len(self.commands)))
             self._function = None
         else:
-            self._stack.append(_Open(Block(kind, token.line), len(self.commands)))
+            self._stack.append(_Open(ShellBlock(kind, token.line), len(self.commands)))
 
-    def _turn(self, word: str, token: Token) -> None:
-        """Pass from a condition to what it decides on."""
+    def _turn(self, word: str, token: ShellToken) -> None:
+        """Switch from a condition to its body."""
         if not self._stack:
             return
         top = self._stack[-1]
         conditions = top.block.conditions or tuple(self.commands[top.commands_before :])
         if word == "elif":
-            self._stack[-1] = _Open(Block("if", token.line), len(self.commands))
+            self._stack[-1] = _Open(ShellBlock("if", token.line), len(self.commands))
         else:
             kind = {"then": "then", "else": "else", "do": "loop"}[word]
-            self._stack[-1] = _Open(Block(kind, top.block.line, conditions=conditions), top.commands_before)
+            self._stack[-1] = _Open(ShellBlock(kind, top.block.line, conditions=conditions), top.commands_before)
 
     def _close(self, kind: str) -> None:
         closes = {"if": ("if", "then", "else"), "loop": ("while", "loop"), "case": ("case", "pattern")}
@@ -265,7 +261,7 @@ class _Parser:
         words: list[str] = []
         assignments: list[str] = []
         redirects: list[tuple[str, str]] = []
-        inner: list[tuple[Token, ...]] = []
+        inner: list[tuple[ShellToken, ...]] = []
         is_test = first.text == "[["
         while self._index < len(self.tokens):
             token = self.tokens[self._index]
@@ -282,13 +278,13 @@ class _Parser:
             return
         self._add(first, words, assignments, redirects, inner)
 
-    def _take(self, token: Token, words: list[str], assignments: list[str]) -> None:
+    def _take(self, token: ShellToken, words: list[str], assignments: list[str]) -> None:
         if not words and _ASSIGNMENT.match(token.text):
             assignments.append(token.text)
         else:
             words.append(token.text)
 
-    def _target(self, inner: list[tuple[Token, ...]]) -> str:
+    def _target(self, inner: list[tuple[ShellToken, ...]]) -> str:
         if self._index + 1 >= len(self.tokens) or not self.tokens[self._index + 1].is_word:
             return ""
         self._index += 1
@@ -306,19 +302,19 @@ class _Parser:
 
     def _add(
         self,
-        first: Token,
+        first: ShellToken,
         words: list[str],
         assignments: list[str],
         redirects: list[tuple[str, str]],
-        inner: list[tuple[Token, ...]],
+        inner: list[tuple[ShellToken, ...]],
     ) -> None:
         ended_by = self.tokens[self._index].text if self._index < len(self.tokens) else ""
         blocks = (*self.around, *(opened.block for opened in self._stack))
         if words or assignments:
-            command = Command(
+            command = ShellCommand(
                 first.line, tuple(words), tuple(assignments), tuple(redirects), blocks, self._joined_by, ended_by
             )
             self.commands.append(command)
         self._joined_by = ""
         for tokens in inner:
-            self.commands += _Parser(tokens, (*blocks, Block("substitution", first.line))).commands
+            self.commands += _Parser(tokens, (*blocks, ShellBlock("substitution", first.line))).commands

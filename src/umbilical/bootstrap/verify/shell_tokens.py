@@ -1,7 +1,7 @@
-"""Cut a bash script into words and operators: quotes, comments, continued lines, here-documents, substitutions.
+"""Splits a bash script into words and operators: quotes, comments, continued lines, here-documents, substitutions.
 
-Enough of the grammar to know what is a command and what is a comment or a text. It never fails: what is not closed
-ends with the script, and `bash -n` is the judge of that.
+Supports enough of the grammar to distinguish commands from comments and texts. It never fails: an open quote ends with
+the script; `bash -n` reports such errors.
 """
 
 import re
@@ -9,12 +9,12 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Final
 
-# $( $( … ) ) deeper than anybody writes it; beyond, a $ is taken as text, so that no script exhausts the stack.
+# Nesting of $( … ). Beyond it a $ is plain text, so that no script exhausts the stack.
 MAX_DEPTH: Final = 30
 
 _REDIRECT: Final = re.compile(r"&>>?|[0-9]*(?:<<<|<<-?|<&|<>|>>|>&|>\||[<>](?!\())")
 _OPERATOR: Final = re.compile(r";;&|;;|;&|;|&&|&|\|\||\|&|\||\(|\)")
-# Only these blanks part words; a carriage return, say, is a letter like others.
+# Only space, tab and newline separate words; a carriage return does not.
 _PLAIN: Final = re.compile(r"[^ \t\n\\'\"`$;&|<>()]+")
 _PLAIN_QUOTED: Final = re.compile(r"[^\\\"`$]+")
 _BLANKS: Final = re.compile(r"(?:[ \t]|\\\n)*(?:#[^\n]*)?")
@@ -23,21 +23,21 @@ _ARRAY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 
 
 @dataclass(frozen=True)
-class Token:
+class ShellToken:
     """A word, an operator, or the end of a line (text `\\n`)."""
 
     text: str
-    """Of a word: without its quotes; variables and substitutions stay as they are written."""
+    """Of a word: without its quotes; variables and substitutions are not expanded."""
     line: int
     is_word: bool = False
     is_plain: bool = False
-    """Nothing in it was quoted: only then can it be a keyword."""
-    substitutions: tuple[tuple["Token", ...], ...] = ()
+    """Without quotes: only such a word can be a keyword."""
+    substitutions: tuple[tuple["ShellToken", ...], ...] = ()
     body: str | None = None
-    """Of the word behind `<<`: the here-document."""
+    """The here-document, for the word after `<<`."""
 
 
-def tokens_of(script: str) -> list[Token]:
+def tokens_of(script: str) -> list[ShellToken]:
     return _Scanner(script).scan(ends_at=None, depth=0)
 
 
@@ -47,10 +47,10 @@ class _Scanner:
         self._position = 0
         self._newlines = [match.start() for match in re.finditer("\n", script)]
 
-    def scan(self, ends_at: str | None, depth: int) -> list[Token]:
-        """Read tokens up to the end, or up to the unpaired parenthesis that ends a substitution."""
-        tokens: list[Token] = []
-        awaited: list[int] = []  # indexes of the words behind <<, whose bodies begin on the next line
+    def scan(self, ends_at: str | None, depth: int) -> list[ShellToken]:
+        """Read tokens to the end, or to the unpaired parenthesis that ends a substitution."""
+        tokens: list[ShellToken] = []
+        awaited: list[int] = []  # indexes of the words after <<, whose bodies begin on the next line
         parentheses = 0
         while self._position < len(self._script):
             self._skip_blanks()
@@ -72,24 +72,24 @@ class _Scanner:
         assert match is not None
         self._position = match.end()
 
-    def _next(self, depth: int) -> Token | None:
+    def _next(self, depth: int) -> ShellToken | None:
         start = self._position
         if start >= len(self._script):
             return None
         line = bisect_left(self._newlines, start) + 1
         if self._script[start] == "\n":
             self._position += 1
-            return Token("\n", line)
+            return ShellToken("\n", line)
         match = _REDIRECT.match(self._script, start) or _OPERATOR.match(self._script, start)
         if match:
             self._position = match.end()
-            return Token(match.group(), line)
+            return ShellToken(match.group(), line)
         return self._word(line, depth)
 
-    def _word(self, line: int, depth: int) -> Token:
+    def _word(self, line: int, depth: int) -> ShellToken:
         start = self._position
         parts: list[str] = []
-        inner: list[tuple[Token, ...]] = []
+        inner: list[tuple[ShellToken, ...]] = []
         while self._position < len(self._script):
             char = self._script[self._position]
             plain = _PLAIN.match(self._script, self._position)
@@ -110,16 +110,16 @@ class _Scanner:
                 break
         raw = self._script[start : self._position]
         is_plain = not any(mark in raw for mark in "'\"\\")
-        return Token("".join(parts), line, True, is_plain, tuple(inner))
+        return ShellToken("".join(parts), line, True, is_plain, tuple(inner))
 
     def _opens_group(self, char: str, start: int) -> bool:
-        """Tell whether a parenthesis belongs to the word: <( … ) and name=( … )."""
+        """Whether a parenthesis belongs to the word: <( … ) and name=( … )."""
         following = self._script[self._position + 1 : self._position + 2]
         if char in "<>" and following == "(":
             return True
         return char == "(" and _ARRAY.fullmatch(self._script, start, self._position) is not None
 
-    def _group(self, parts: list[str], inner: list[tuple[Token, ...]], depth: int) -> None:
+    def _group(self, parts: list[str], inner: list[tuple[ShellToken, ...]], depth: int) -> None:
         start = self._position
         is_array = self._script[start] == "("
         self._position += 1 if is_array else 2
@@ -136,14 +136,14 @@ class _Scanner:
         return "" if following == "\n" else following
 
     def _until(self, mark: str) -> str:
-        """Take a text whose end mark cannot be escaped, both marks left out."""
+        """Read a quoted text without escapes; return it without its marks."""
         start = self._position + 1
         end = self._script.find(mark, start)
         end = len(self._script) if end < 0 else end
         self._position = min(end + 1, len(self._script))
         return self._script[start:end]
 
-    def _quoted(self, parts: list[str], inner: list[tuple[Token, ...]], depth: int) -> None:
+    def _quoted(self, parts: list[str], inner: list[tuple[ShellToken, ...]], depth: int) -> None:
         self._position += 1
         while self._position < len(self._script):
             plain = _PLAIN_QUOTED.match(self._script, self._position)
@@ -164,7 +164,7 @@ class _Scanner:
         kept = self._escaped()
         return kept if following in '$`"\\\n' else f"\\{kept}"
 
-    def _expansion(self, parts: list[str], inner: list[tuple[Token, ...]], depth: int) -> None:
+    def _expansion(self, parts: list[str], inner: list[tuple[ShellToken, ...]], depth: int) -> None:
         start = self._position
         following = self._script[start + 1 : start + 3]
         if self._script[start] == "`":
@@ -184,7 +184,7 @@ class _Scanner:
         parts.append(self._script[start : self._position])
 
     def _braced(self) -> None:
-        """Pass ${ … } or $(( … )): braces and parentheses in pairs, quotes skipped."""
+        """Skip ${ … } or $(( … )): paired braces and parentheses, quotes skipped."""
         opened = 0
         for match in _PAIRED.finditer(self._script, self._position):
             opened += {"{": 1, "(": 1, "}": -1, ")": -1}.get(match.group(), 0)
@@ -193,14 +193,14 @@ class _Scanner:
                 return
         self._position = len(self._script)
 
-    def _read_bodies(self, tokens: list[Token], awaited: list[int]) -> None:
+    def _read_bodies(self, tokens: list[ShellToken], awaited: list[int]) -> None:
         for index in awaited:
             word = tokens[index]
             strip = "\t" if tokens[index - 1].text.endswith("-") else ""
             tokens[index] = replace(word, body=self._body(word, strip))
         awaited.clear()
 
-    def _body(self, word: Token, strip: str) -> str:
+    def _body(self, word: ShellToken, strip: str) -> str:
         lines: list[str] = []
         while self._position < len(self._script):
             end = self._script.find("\n", self._position)

@@ -1,4 +1,4 @@
-"""S: the file as an Ignition config of an installer, whatever it does about the tunnel."""
+"""Checks S: the file is a valid Ignition config of an installer, with or without the tunnel."""
 
 import posixpath
 import re
@@ -8,7 +8,7 @@ from typing import Any, Final
 from umbilical.bootstrap.names import BOOTKUBE, RELEASE_IMAGE, SERVICE_RECORD
 from umbilical.bootstrap.patch.plan import LIMIT_BYTES, SECRET_PLATFORMS, WARNING_BYTES
 from umbilical.bootstrap.verify.documents import dig, mappings, shown
-from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule, bootkube, rule
+from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts, bootkube, rule
 from umbilical.checks.check import Check, Doubt, Verdict, failed, passed
 from umbilical.fault import IgnitionError
 from umbilical.ignition.config import Config, file_of
@@ -20,7 +20,7 @@ MAX_MODE: Final = 0o7777
 UNIT: Final = "bootkube.service"
 WARNING_SECONDS: Final = 6 * 3600
 FAILURE_SECONDS: Final = 30 * 60
-AGAIN: Final = "make the installer write the file again: openshift-install create ignition-configs"
+AGAIN: Final = "create the file again: openshift-install create ignition-configs"
 
 
 def _version(facts: BootstrapFacts) -> Verdict:
@@ -42,11 +42,11 @@ def _paths(facts: BootstrapFacts) -> Iterator[str]:
         for entry in mappings(dig(_config(facts).value, "storage", kind)):
             path = entry.get("path")
             if not isinstance(path, str) or not path.startswith("/"):
-                yield f"{shown(path)} is no absolute path"
+                yield f"{shown(path)} is not an absolute path"
                 continue
             clean = posixpath.normpath(path)
             if clean in seen:
-                yield f"{shown(path)} is there twice"
+                yield f"{shown(path)} occurs twice"
             seen.add(clean)
 
 
@@ -81,7 +81,7 @@ def _appended_faults(entry: dict[Any, Any], resource: dict[Any, Any]) -> Iterato
 def _size(facts: BootstrapFacts) -> Iterator[str]:
     size = len(facts.content)
     if size > LIMIT_BYTES:
-        yield f"{size} bytes, {facts.found_platform} carries {LIMIT_BYTES}"
+        yield f"{size} bytes; the limit on {facts.found_platform} is {LIMIT_BYTES}"
     elif size > WARNING_BYTES:
         yield Doubt(f"{size} bytes of {LIMIT_BYTES}")
 
@@ -89,7 +89,7 @@ def _size(facts: BootstrapFacts) -> Iterator[str]:
 def _needs_secret(facts: BootstrapFacts) -> str | None:
     platform = facts.found_platform
     if platform is None:
-        return "the platform is not known; give --platform"
+        return "the platform is not known; add --platform NAME"
     return None if platform in SECRET_PLATFORMS else f"{platform} does not carry the file in a Secret"
 
 
@@ -97,13 +97,13 @@ def _scripts(facts: BootstrapFacts) -> Iterator[str]:
     for path in (BOOTKUBE, RELEASE_IMAGE, SERVICE_RECORD):
         count = len(_config(facts).files_at(path))
         if count != 1:
-            yield f"{path} is there {count} times"
+            yield f"{path} occurs {count} times, not once"
 
 
 def _unit(facts: BootstrapFacts) -> Iterator[str]:
     units = [unit for unit in _config(facts).units if unit.name == UNIT]
     if len(units) != 1:
-        yield f"{UNIT} is there {len(units)} times"
+        yield f"{UNIT} occurs {len(units)} times, not once"
         return
     if units[0].mask:
         yield f"{UNIT} is masked"
@@ -130,7 +130,7 @@ def _expiry(facts: BootstrapFacts) -> Iterator[str]:
 
 
 def _certificates(facts: BootstrapFacts) -> Iterator[tuple[str, float]]:
-    """Yield the end of life of every certificate that the installer looks at when it loads the file."""
+    """Yield the expiry of every certificate that the installer checks when it loads the file."""
     from umbilical.pki.certificate import read_certificates
     from umbilical.pki.pem import BundleError
 
@@ -147,12 +147,12 @@ def _certificates(facts: BootstrapFacts) -> Iterator[tuple[str, float]]:
 
 def _needs_clock(facts: BootstrapFacts) -> str | None:
     if facts.now is None:
-        return "nobody said what time it is"
-    return None if any(_certificates(facts)) else "there is no certificate in it"
+        return "the current time was not given"
+    return None if any(_certificates(facts)) else "the file contains no certificate"
 
 
 def time_left(facts: BootstrapFacts) -> str | None:
-    """Tell how long the first certificate to end has left; None where nobody can know."""
+    """Return the time left of the certificate that expires first; None without one."""
     if facts.config is None or facts.now is None:
         return None
     ends = [end for _, end in _certificates(facts)]
@@ -170,61 +170,61 @@ def _config(facts: BootstrapFacts) -> Config:
     return facts.config
 
 
-STRUCTURE: Final[tuple[Rule, ...]] = (
+STRUCTURE: Final[tuple[BootstrapCheck, ...]] = (
     Check(
         "S1",
         "the file is an Ignition config of version 3.0 to 3.5",
-        "Ignition refuses anything else, and the machine does not boot past its first stage",
+        "Ignition rejects other versions, and the machine does not boot",
         AGAIN,
         _version,
     ),
     rule(
         "S2",
-        "the config is the real one, not a pointer to it",
-        "what is checked or patched here would be replaced at boot by what the pointer leads to",
-        "give the bootstrap.ign that is uploaded, not the shim that fetches it",
+        "the config is not a pointer to another config",
+        "at boot the config that it points to replaces everything that is checked or patched here",
+        "give the bootstrap.ign that is uploaded, not the pointer that fetches it",
         _pointer,
     ),
     rule(
         "S3",
-        "every path is absolute and there once",
-        "Ignition refuses the whole config, and the bootstrap machine never starts",
+        "every path is absolute and occurs once",
+        "Ignition rejects the whole config, and the bootstrap machine never starts",
         "remove the second entry of that path",
         _paths,
     ),
     rule(
         "S4",
         "every mode is an integer from 0 to 4095",
-        "Ignition refuses the whole config; modes are decimal in JSON, so 0555 is written 365",
+        "Ignition rejects the whole config; modes are decimal in JSON, so 0555 is written as 365",
         "write the mode in decimal",
         _modes,
     ),
     rule(
         "S5",
-        "every embedded file can be decoded, and its hash is right",
-        "Ignition stops at boot when it cannot decode a file or when a hash differs",
+        "every embedded file can be decoded and matches its hash",
+        "Ignition stops at boot if it cannot decode a file or if a hash differs",
         AGAIN,
         _data_urls,
     ),
     rule(
         "S6",
         "the file fits into the Secret that carries it",
-        "the installer's local API server refuses a Secret of more than 1 MiB, and no bootstrap machine is made",
-        "take extra manifests out of openshift/ and create them after the installation",
+        "the installer's local API server rejects a Secret over 1 MiB, and no bootstrap machine is created",
+        "remove extra manifests from openshift/ and create them after the installation",
         _size,
         _needs_secret,
     ),
     rule(
         "S7",
-        "bootkube.sh, release-image.sh and the service record are there once each",
-        "without them it is no bootstrap config, and the tunnel's stages have nothing to run in",
-        "give the installer's bootstrap.ign; master.ign and worker.ign do not have them",
+        "bootkube.sh, release-image.sh and the service record exist once each",
+        "without them the file is not a bootstrap config, and the tunnel's bootkube steps cannot run",
+        "give the installer's bootstrap.ign; master.ign and worker.ign do not contain them",
         _scripts,
     ),
     rule(
         "S8",
-        "the unit bootkube.service is there and starts bootkube.sh",
-        "nothing would run the script, and the installation waits for an API until it times out",
+        "the unit bootkube.service exists and starts bootkube.sh",
+        "without it nothing runs the script, and the installation times out waiting for the API",
         AGAIN,
         _unit,
     ),
@@ -232,22 +232,22 @@ STRUCTURE: Final[tuple[Rule, ...]] = (
         "S9",
         "the installation is not bootstrap-in-place",
         "no node joins while the bootstrap kube-apiserver runs, so no agent could connect",
-        "nothing is to be done: single-node installations need no tunnel",
+        "no action needed: single-node installations need no tunnel",
         _in_place,
         bootkube,
     ),
     rule(
         "S10",
         "the installer's certificates outlive the installation",
-        "they live for a day; the installer refuses to load the file once one has expired, and kube-apiserver to start",
+        "they are valid for one day; with an expired one the installer does not load the file",
         AGAIN,
         _expiry,
         _needs_clock,
     ),
     rule(
         "S11",
-        "Ignition would accept files and units at boot",
-        "Ignition refuses the whole config at the first rule that it breaks",
+        "Ignition accepts the files and units at boot",
+        "Ignition rejects the whole config on the first violation",
         AGAIN,
         lambda facts: structure_faults(_config(facts).value),
     ),

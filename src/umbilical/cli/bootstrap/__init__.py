@@ -1,1 +1,1 @@
-"""`umbilical bootstrap`: the tunnel in an installer's output. `cli/main.py` says which module has which command."""
+"""`umbilical bootstrap`: the tunnel in an installer's output. `cli/main.py` maps commands to modules."""

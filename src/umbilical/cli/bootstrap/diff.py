@@ -1,4 +1,4 @@
-"""`umbilical bootstrap diff`: what two Ignition configs say differently. Exit codes as `kubectl diff` has them."""
+"""`umbilical bootstrap diff`: compares two Ignition configs. Exit codes are those of `kubectl diff`."""
 
 import json
 import os
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _MARKS: Final = {"added": "+", "removed": "-", "changed": "~"}
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
-_HIDDEN: Final = "not shown, it looks secret (--show-secrets)"
+_HIDDEN: Final = "hidden, it looks secret (--show-secrets shows it)"
 _SHOWN_DIGITS: Final = 12
 _MAX_VALUE_CHARACTERS: Final = 160
 _CONFIG = click.Path(path_type=Path, allow_dash=True)
@@ -28,13 +28,14 @@ _CONFIG = click.Path(path_type=Path, allow_dash=True)
 @click.argument("new", type=_CONFIG)
 @output_option("table", "json")
 @click.option(
-    "--show-content/--stat", default=True, show_default=True, help="Compare contents line by line, or only count."
+    "--show-content/--stat", default=True, show_default=True, help="Show changed lines, or with --stat only count."
 )
-@click.option("--show-secrets", is_flag=True, help="Print keys, kubeconfigs, pull secrets and Secrets too.")
+@click.option("--show-secrets", is_flag=True, help="Also print keys, kubeconfigs, pull secrets and Secrets.")
 def diff(old: Path, new: Path, output: str, show_content: bool, show_secrets: bool) -> int:
-    """Say what two Ignition configs say differently: decoded files, modes, owners, units.
+    """Compare two Ignition configs.
 
-    Exit status 0: the same; 1: they differ; more: an error. A single dash reads a config from standard input.
+    Shows differences in decoded files, modes, owners and units. Exit status: 0 no difference, 1 differences, more
+    than 1 an error. A single dash reads a config from standard input.
     """
     from umbilical.ignition.diff import compare
 
@@ -53,11 +54,11 @@ def _read(path: Path) -> bytes:
 
     try:
         with click.open_file(str(path), "rb") as stream:
-            # One byte more than allowed is enough to be refused.
+            # One byte over the limit is enough for the parser to report the size.
             return bytes(stream.read(MAX_CONFIG_BYTES + 1))
     except OSError as fault:
         why = fault.strerror or str(fault)
-        raise Fault("UMB002", f"cannot read {path}", why, f"look at it: ls -l {path}") from None
+        raise Fault("UMB002", f"could not read {path}", why, f"check the file: ls -l {path}") from None
 
 
 def _parse(path: Path, content: bytes) -> "Config":
@@ -81,13 +82,13 @@ def _print_summary(differences: "list[Difference]", *, is_same_file: bool) -> No
         counts = [f"{sum(each.change == change for each in differences)} {change}" for change in _MARKS]
         click.echo(", ".join(counts), err=True)
     elif is_same_file:
-        click.echo("the same, byte for byte", err=True)
+        click.echo("no difference, byte for byte", err=True)
     else:
-        click.echo("the same; only the formatting, the order or the encoding differs", err=True)
+        click.echo("no difference in content; only formatting, order or encoding differ", err=True)
 
 
 def _block(difference: "Difference", show_content: bool, show_secrets: bool) -> list[str]:
-    """Tell one difference: its place, and what is below it, indented."""
+    """Format one difference: its path, then details, indented."""
     if difference.kind == "field":
         (field,) = difference.fields
         return [f"{_MARKS[difference.change]} {_printable(difference.place)}: {_values(field, show_secrets)}"]
@@ -104,10 +105,10 @@ def _content_block(content: "ContentChange", show_content: bool, show_secrets: b
     if is_hidden:
         return [f"{head}; {_HIDDEN}"]
     if lines is None:
-        return [f"{head}; not text, or too long to compare by lines"]
+        return [f"{head}; not text, or too long to compare line by line"]
     added, removed = _count(lines, "+"), _count(lines, "-")
     head = f"{head}, lines +{added} -{removed}"
-    # The first two lines name the sides, which the command line has done.
+    # The first two lines of a unified diff repeat the file names.
     return [head, *(f"    {line}" for line in lines[2:])] if show_content else [head]
 
 
@@ -138,7 +139,7 @@ def _values(field: "FieldChange", show_secrets: bool) -> str:
 
 
 def _value(name: str, value: Any) -> str:
-    # Ignition has modes in decimal, people have them in octal.
+    # Ignition writes modes in decimal, users read them in octal.
     if name == "mode" and isinstance(value, int):
         return f"0{value:o}"
     text = json.dumps(value, ensure_ascii=False)
@@ -146,7 +147,7 @@ def _value(name: str, value: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """A terminal must not obey what a config says."""
+    """Escape control characters: a config must not control the terminal."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 

@@ -1,4 +1,4 @@
-"""How a command names the bootstrap.ign it works on, as a file or by its install directory, and where results go."""
+"""Options for the bootstrap.ign that a command reads (a file or an install directory) and where the result goes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,12 +18,12 @@ _SOURCE: Final = (
         "--dir",
         "directory",
         type=click.Path(path_type=Path, file_okay=False),
-        help="Take bootstrap.ign, platform and warnings from this install directory.",
+        help="Install directory; gives bootstrap.ign, the platform and warnings.",
     ),
 )
 _TARGET: Final = (
-    click.option("--out", type=FILE, help="Write the result to this new file."),
-    click.option("--in-place", is_flag=True, help="Replace FILE; with --dir that is what happens anyway."),
+    click.option("--out", type=FILE, help="New file for the result."),
+    click.option("--in-place", is_flag=True, help="Replace FILE with the result; implied by --dir."),
 )
 
 
@@ -36,11 +36,11 @@ def target_options(command: Command) -> Command:
 
 
 def read_source(file: Path | None, directory: Path | None) -> "BootstrapFile":
-    """Read the file that was named, in either way."""
+    """Read FILE, or the bootstrap.ign of --dir."""
     from umbilical.bootstrap.bootstrap_file import read_file
 
     if (file is None) == (directory is None):
-        raise click.UsageError("name one: a FILE, or --dir DIR")
+        raise click.UsageError("give either a FILE or --dir DIR")
     if file is not None:
         return read_file(file)
     from umbilical.bootstrap.install_dir import InstallDir
@@ -51,17 +51,17 @@ def read_source(file: Path | None, directory: Path | None) -> "BootstrapFile":
 
 
 def target_of(source: "BootstrapFile", out: Path | None, in_place: bool) -> Path:
-    """Decide where the result goes; nothing is replaced that the user did not name for it."""
+    """Choose where the result goes; only a file that the user named for it is replaced."""
     if out is not None and in_place:
-        raise click.UsageError("--out and --in-place exclude each other")
+        raise click.UsageError("give either --out or --in-place, not both")
     if out is not None:
         if out.exists() and out.samefile(source.path):
-            raise click.UsageError(f"{out} is the file that is read: use --in-place to replace it")
+            raise click.UsageError(f"--out {out} is the input file: use --in-place to replace it")
         return out
-    # The installer reads bootstrap.ign in its directory and nothing else, so --dir can only mean that one.
+    # The installer reads only the bootstrap.ign in its directory, so --dir implies that file.
     if in_place or source.install_dir is not None:
         return source.path
-    raise click.UsageError("say where the result goes: --out NEWFILE, or --in-place")
+    raise click.UsageError("give --out NEWFILE or --in-place for the result")
 
 
 def kibibytes(count: int) -> str:
@@ -69,7 +69,7 @@ def kibibytes(count: int) -> str:
 
 
 def print_warnings(source: "BootstrapFile") -> None:
-    """Tell on standard error what the install directory gives reason to say."""
+    """Print the install directory's warnings on standard error."""
     from datetime import UTC, datetime
 
     if source.install_dir is not None:

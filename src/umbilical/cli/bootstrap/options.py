@@ -1,6 +1,6 @@
-"""The flags that describe a tunnel, the same for render, plan, patch and verify; and those that reach the machine.
+"""Options that describe a tunnel, shared by render, plan, patch and verify; and SSH options for the bootstrap machine.
 
-A patch knows the options of an existing CA only to say why it cannot sign with one.
+`patch` accepts the options of an existing CA only to explain why it cannot sign with one.
 """
 
 import ipaddress
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from umbilical.bootstrap.node_access import NodeAccess
 
 AUTO: Final = "auto"
-# What openshift-install itself takes the bootstrap node's address from.
+# openshift-install reads the bootstrap node's address from this variable.
 INSTALLER_NODE_IP: Final = "OPENSHIFT_INSTALL_BOOTSTRAP_NODE_IP"
 
 
@@ -31,19 +31,19 @@ def node_ip(text: str) -> IpAddress | str:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is neither {AUTO} nor an address, written without brackets") from None
+        raise click.BadParameter(f"{text!r} is neither {AUTO} nor an IP address (without brackets)") from None
     if "%" in text or address.is_unspecified or address.is_multicast or address.is_link_local:
-        raise click.BadParameter(f"{text}: agents on other nodes cannot dial it")
+        raise click.BadParameter(f"agents on other nodes cannot dial {text}")
     return address
 
 
 def network(text: str) -> IpNetwork:
-    """Read a network as install-config.yaml writes it."""
+    """Parse a network in the form of install-config.yaml."""
     try:
-        # A zone is legal here for the library, and for nobody else.
+        # The library accepts a zone; no other reader does.
         return ipaddress.ip_network(text.replace("%", "?"))
     except ValueError as fault:
-        raise click.BadParameter(f"{text!r} is no network such as 10.0.0.0/16: {fault}") from None
+        raise click.BadParameter(f"{text!r} is not a network such as 10.0.0.0/16: {fault}") from None
 
 
 def strategies(text: str) -> tuple[str, ...]:
@@ -56,20 +56,20 @@ _SPEC: Final = (
         type=click.Choice([shape.value for shape in Shape]),
         default=Shape.OPENSHIFT.value,
         show_default=True,
-        help="Which tunnel: as the installer has it, as it was first planned, or beside a kube-apiserver static pod.",
+        help="Form of the tunnel: as in the installer, as in the first plan, or for a kube-apiserver static pod.",
     ),
     click.option(
-        "--mode", type=click.Choice([mode.value for mode in Mode]), help="How kube-apiserver asks; the shape decides."
+        "--mode",
+        type=click.Choice([mode.value for mode in Mode]),
+        help="kube-apiserver's protocol; default depends on --shape.",
     ),
-    click.option(
-        "--image", metavar="REFERENCE", help="Image of both programs; else the payload's, which the node asks for."
-    ),
-    click.option("--namespace", metavar="NAME", help="Namespace of the agents; the shape decides."),
+    click.option("--image", metavar="REFERENCE", help="Image of server and agents; default is the payload's."),
+    click.option("--namespace", metavar="NAME", help="Namespace of the agents; default depends on --shape."),
     click.option(
         "--node-ip",
         type=node_ip,
         metavar="auto|ADDRESS",
-        help=f"What agents dial; auto finds it on the node.  [default: ${INSTALLER_NODE_IP}, else auto]",
+        help=f"Address that agents dial; auto finds it on the node.  [default: ${INSTALLER_NODE_IP}, else auto]",
     ),
     click.option(
         "--machine-network",
@@ -77,33 +77,33 @@ _SPEC: Final = (
         type=network,
         multiple=True,
         metavar="CIDR",
-        help="Where auto looks for the address; the first one's family counts. May be given again.",
+        help="Network of the node's address, for --node-ip auto; repeatable. The first sets the IP family.",
     ),
-    click.option("--agent-port", type=int, default=8091, show_default=True, help="Where agents connect."),
-    click.option("--health-port", type=int, default=2041, show_default=True, help="Health of server and agents."),
+    click.option("--agent-port", type=int, default=8091, show_default=True, help="TCP port of the server for agents."),
+    click.option("--health-port", type=int, default=2041, show_default=True, help="Health port of server and agents."),
     click.option(
         "--strategies",
         type=strategies,
         metavar="LIST",
         default="destHost,defaultRoute",
         show_default=True,
-        help=f"How the server picks an agent: {', '.join(STRATEGIES)}; in order.",
+        help=f"Strategies for choosing an agent, in order; of {', '.join(STRATEGIES)}.",
     ),
-    click.option("--cpu", default=Resources.cpu, show_default=True, help="CPU that each pod requests."),
-    click.option("--memory", default=Resources.memory, show_default=True, help="Memory that each pod requests."),
-    click.option("--socket-dir", metavar="DIR", help="Directory of the socket on the host; the shape decides."),
+    click.option("--cpu", default=Resources.cpu, show_default=True, help="CPU request of each pod."),
+    click.option("--memory", default=Resources.memory, show_default=True, help="Memory request of each pod."),
+    click.option("--socket-dir", metavar="DIR", help="Host directory of the socket; default depends on --shape."),
     click.option(
         "--certificate-hours",
         type=int,
         default=MAX_CERTIFICATE_HOURS,
         show_default=True,
-        help="How long certificates live.",
+        help="Lifetime of the certificates in hours.",
     ),
     click.option(
         "--host-network/--no-host-network",
         "host_network",
         default=None,
-        help="Whether agents use the nodes' network; the shape decides.",
+        help="Run agents in the nodes' network; default depends on --shape.",
     ),
 )
 
@@ -112,7 +112,7 @@ spec_options: Final = apply_options(_SPEC)
 
 
 def spec_from(options: dict[str, Any]) -> TunnelSpec:
-    """Turn the flags of `spec_options` into a spec. Raises RenderError: a value is unusable, or two conflict."""
+    """Build a spec from `spec_options`. Raises RenderError: a value is not valid, or two conflict."""
     networks: tuple[IpNetwork, ...] = options["machine_networks"]
     given = {
         "mode": Mode(options["mode"]) if options["mode"] else None,
@@ -153,31 +153,31 @@ _FLAGS: Final = frozenset({"from_install_state"})
 
 
 def authority_options(command: Command) -> Command:
-    """Add them, out of sight of `--help`; `refuse_authority` takes them out again."""
+    """Add the options of an existing CA, hidden from `--help`; `refuse_authority` removes them."""
     for name, spelling in _OPTIONS.items():
         command = click.option(spelling, name, is_flag=name in _FLAGS, hidden=True)(command)
     return command
 
 
 def refuse_authority(options: dict[str, Any]) -> dict[str, Any]:
-    """Give the other options back. Raises Fault: one of these was used."""
+    """Return the other options. Raises Fault: an option of an existing CA was used."""
     used = [spelling for name, spelling in _OPTIONS.items() if options.get(name)]
     if used:
         raise Fault(
             "UMB130",
-            f"a patch cannot sign with an existing CA ({', '.join(used)})",
-            "the installer's root CA key never reaches the node, and a certificate of one day inside the config would"
-            " keep the installer from loading it once it has expired",
-            "leave them out: the node makes a CA for a day and throws its key away; render and pki take them",
+            f"patch cannot sign with an existing CA ({', '.join(used)})",
+            "the root CA key is not on the node; and the installer does not load a config with an expired certificate,"
+            " which a certificate of one day soon is",
+            f"remove {', '.join(used)}: the node creates its own CA for one day; render and pki accept these options",
         )
     return {name: value for name, value in options.items() if name not in _OPTIONS}
 
 
 _NODE: Final = (
-    click.option("--ssh-host", metavar="ADDRESS", help="The bootstrap machine; else what --dir knows of it."),
-    click.option("--ssh-user", default="core", show_default=True, help="Who to be there."),
-    click.option("--ssh-key", type=FILE, help="The key to use; else the installer's in --dir, else ssh's own choice."),
-    click.option("--ssh-port", type=click.IntRange(1, 65535), default=22, show_default=True, help="Where sshd is."),
+    click.option("--ssh-host", metavar="ADDRESS", help="Address of the bootstrap machine; default: from --dir."),
+    click.option("--ssh-user", default="core", show_default=True, help="SSH user name."),
+    click.option("--ssh-key", type=FILE, help="SSH key; default: the installer's key in --dir, else ssh's own."),
+    click.option("--ssh-port", type=click.IntRange(1, 65535), default=22, show_default=True, help="SSH port."),
 )
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 
@@ -186,7 +186,6 @@ node_options: Final = apply_options(_NODE)
 
 
 def node_access(options: dict[str, Any]) -> "NodeAccess":
-    """Turn the flags of `node_options` into one value."""
     from umbilical.bootstrap.node_access import NodeAccess
 
     return NodeAccess(options["ssh_host"], options["ssh_user"], options["ssh_key"], options["ssh_port"])

@@ -1,4 +1,4 @@
-"""`umbilical bootstrap patch`: puts the tunnel into an installer's bootstrap.ign, and proves it before writing."""
+"""`umbilical bootstrap patch`: adds the tunnel to an installer's bootstrap.ign; verifies the result before writing."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,45 +26,39 @@ if TYPE_CHECKING:
 @click.command()
 @source_options
 @target_options
-@click.option("--platform", metavar="NAME", help="Whose limits and firewall count; else what the config says.")
+@click.option("--platform", metavar="NAME", help="Platform whose limits and rules apply; default: from the config.")
 @authority_options
 @spec_options
 def patch(
-    file: Path | None,
-    directory: Path | None,
-    out: Path | None,
-    in_place: bool,
-    platform: str | None,
-    **options: Any,
+    file: Path | None, directory: Path | None, out: Path | None, in_place: bool, platform: str | None, **options: Any
 ) -> None:
-    """Put the tunnel into FILE (or the bootstrap.ign of --dir), after `create ignition-configs` and before
-    `create cluster`.
+    """Add the tunnel to an installer's bootstrap.ign.
 
-    The result goes to --out, or in the file's own place with --in-place or --dir; mode and owner stay. `undo` gives
-    the original back byte for byte.
+    Run it after `create ignition-configs` and before `create cluster`. The result goes to --out, or replaces the file
+    with --in-place or --dir; mode and owner stay. `undo` restores the original byte for byte.
     """
     from umbilical.bootstrap.bootstrap_file import patch_file
 
     spec = spec_from(refuse_authority(options))
     source = read_source(file, directory)
     target = target_of(source, out, in_place)
-    _tell(source, target, patch_file(source, target, spec, platform))
+    _print_summary(source, target, patch_file(source, target, spec, platform))
 
 
-def _tell(source: "BootstrapFile", target: Path, patched: "PatchedFile") -> None:
-    """Sum up on standard error; there is no data for standard output."""
+def _print_summary(source: "BootstrapFile", target: Path, patched: "PatchedFile") -> None:
+    """Print on standard error; there is no data for standard output."""
     planned = patched.plan
     for finding in patched.older_failures:
-        click.echo(f"warning: {finding.id} {finding.evidence} (before the patch, too)", err=True)
+        click.echo(f"warning: {finding.id} {finding.evidence} (also before the patch)", err=True)
     mark = "✓" if has_unicode() else "[ok]"
     sizes = f"{kibibytes(planned.size_before)} -> {kibibytes(planned.size_after)}"
     facts = [f"bootkube.sh of {planned.release} recognised", _changes(planned), "verified"]
     click.echo("  ".join(f"{mark} {fact}" for fact in facts) + f"  {sizes}", err=True)
     if not patched.is_bash_checked:
-        click.echo("warning: there is no bash here, so `bash -n` was not run on the scripts", err=True)
+        click.echo("warning: bash is not installed here, so `bash -n` did not check the scripts", err=True)
     for note in planned.notes():
         click.echo(f"note: {note}", err=True)
-    click.echo(f"wrote {target}" if not planned.changes_nothing else f"{target} is as it should be", err=True)
+    click.echo(f"wrote {target}" if not planned.changes_nothing else f"{target} is already up to date", err=True)
     for line in needed_port(planned, source):
         click.echo(line, err=True)
     print_warnings(source)

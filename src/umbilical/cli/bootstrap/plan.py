@@ -1,4 +1,4 @@
-"""`umbilical bootstrap plan`: what a patch would change and why. Writes nothing."""
+"""`umbilical bootstrap plan`: shows what a patch would change and why. Writes nothing."""
 
 import json
 from collections.abc import Iterator
@@ -15,33 +15,31 @@ if TYPE_CHECKING:
     from umbilical.bootstrap.patch.plan import Plan
 
 ORDER: Final = (
-    "Order: create manifests, edit them, create ignition-configs, patch, create cluster; nothing in between, or the",
-    "installer discards the patched file. Its certificates live for 24 hours from create ignition-configs.",
+    "Order: create manifests, edit them, create ignition-configs, patch, create cluster. Any other change in between",
+    "makes the installer discard the patched file. Its certificates expire 24 hours after create ignition-configs.",
 )
 
 
 @click.command()
 @source_options
-@click.option("--platform", metavar="NAME", help="Whose limits and firewall count; else what the config says.")
-@click.option("--show-anchors", is_flag=True, help="Show where the edits hold on to bootkube.sh, even if refused.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print.")
+@click.option("--platform", metavar="NAME", help="Platform whose limits and rules apply; default: from the config.")
+@click.option("--show-anchors", is_flag=True, help="Show the anchor lines in bootkube.sh, even if patch would fail.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Output format.")
 @authority_options
 @spec_options
 def plan(
-    file: Path | None,
-    directory: Path | None,
-    platform: str | None,
-    show_anchors: bool,
-    output: str,
-    **options: Any,
+    file: Path | None, directory: Path | None, platform: str | None, show_anchors: bool, output: str, **options: Any
 ) -> None:
-    """Show what `patch` would change in FILE (or the bootstrap.ign of --dir) and why; nothing is written."""
+    """Show what `patch` would change, and why.
+
+    Reads FILE or the bootstrap.ign of --dir. Writes nothing.
+    """
     from umbilical.bootstrap.patch.patch import patch
 
     spec = spec_from(refuse_authority(options))
     source = read_source(file, directory)
     if show_anchors:
-        # Before anything can be refused: a refusal is what they are asked for. Not among the data of a JSON plan.
+        # Before the patch, which may fail: users need the anchors then. With JSON they go to standard error.
         for line in _anchor_lines(source):
             click.echo(line, err=output == "json")
     planned = patch(source.document(), spec, platform or source.platform()).plan
@@ -56,7 +54,7 @@ def plan(
 
 
 def needed_port(planned: "Plan", source: "BootstrapFile") -> list[str]:
-    """Say which way must be open, and who can write the rule down."""
+    """Name the port that must be open, and the command that writes the rule."""
     where = f" on {planned.platform}" if planned.platform else ""
     return [
         f"Needs TCP {planned.spec.agent_port} from every node to the bootstrap node{where}",
@@ -70,7 +68,7 @@ def _firewall_options(planned: "Plan", source: "BootstrapFile") -> Iterator[str]
     if source.install_dir is not None:
         yield f"--dir {source.install_dir.path}"
         if _is_in_manifests(planned.platform):
-            # The manifests, which it would change by itself, are read no more once there is a bootstrap.ign.
+            # The default form edits manifests, which the installer no longer reads once bootstrap.ign exists.
             yield "-o cli"
     else:
         yield f"--platform {planned.platform or 'NAME'}"
@@ -124,5 +122,5 @@ def _anchor_lines(source: "BootstrapFile") -> Iterator[str]:
         yield f"{BOOTKUBE}: {len(lines)} lines, sha256 {sha256(text.encode())}"
         for seen in search(lines):
             places = ", ".join(f"line {index + 1}" for index in seen.matches) or "not found"
-            alike = "".join(f", alike but indented: line {index + 1}" for index in seen.lookalikes)
+            alike = "".join(f", same text with other indentation: line {index + 1}" for index in seen.lookalikes)
             yield f"  {seen.anchor.value}  {places}{alike}: {seen.pattern.text}"

@@ -1,6 +1,6 @@
-"""`umbilical bootstrap render`: the tunnel's files as they lie on the node, below a directory or on stdout.
+"""`umbilical bootstrap render`: writes the tunnel's files below a directory, or the YAML documents to stdout.
 
-Certificates are made or taken here only where the options ask for it: they need an address that is known by then.
+Certificates are created or read here only if an option asks for it: they need a known node address.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -30,15 +30,15 @@ _OPTIONS: Final = (
         "pki_directory",
         type=click.Path(path_type=Path, file_okay=False),
         metavar="DIR",
-        help="Take the certificates that `pki init` made here.",
+        help="Directory with certificates from `umbilical pki init`.",
     ),
-    click.option("--ca-cert", type=FILE, help="Sign with this CA, instead of one that the node makes for a day."),
-    click.option("--ca-key", type=FILE, help="Its key."),
+    click.option("--ca-cert", type=FILE, help="CA certificate to sign with; default: a new CA, made on the node."),
+    click.option("--ca-key", type=FILE, help="Private key of --ca-cert."),
     click.option(
         "--from-install-state",
         "install_state",
         type=FILE,
-        help="Sign with the RootCA in this .openshift_install_state.json.",
+        help="Sign with the RootCA of this .openshift_install_state.json.",
     ),
 )
 _SOURCES: Final = {"pki_directory": "--pki", "ca_cert": "--ca-cert", "install_state": "--from-install-state"}
@@ -48,27 +48,29 @@ certificate_options: Final = apply_options(_OPTIONS)
 
 
 def wants_certificates(options: dict[str, Any]) -> bool:
-    """Whether the options name a source of certificates. Raises Fault: one is half given, or there are two."""
+    """Whether the options name a source of certificates. Raises Fault: it is incomplete, or there are two."""
     given = [spelling for name, spelling in _SOURCES.items() if options[name] is not None]
     if (options["ca_cert"] is None) != (options["ca_key"] is None):
         given_half, missing = ("--ca-cert", "--ca-key") if options["ca_key"] is None else ("--ca-key", "--ca-cert")
-        raise Fault("UMB003", f"{given_half} without {missing}", "a CA signs by its key", f"add {missing} FILE")
+        raise Fault(
+            "UMB003", f"{given_half} was given without {missing}", "a CA signs with its key", f"add {missing} FILE"
+        )
     if len(given) > 1:
-        raise click.UsageError(f"{' and '.join(given)} exclude each other: certificates come from one place")
+        raise click.UsageError(f"give only one of {' and '.join(given)}: each is a source of certificates")
     return bool(given)
 
 
 def certificates_from(options: dict[str, Any], spec: TunnelSpec, now: datetime) -> Certificates:
-    """Make the certificates, or read them; without any source a new authority signs, and its key is forgotten.
+    """Create the certificates, or read them; without a source a new CA signs, and its key is discarded.
 
-    Raises Fault: the address is not known yet, or what was given cannot serve it.
+    Raises Fault: the address is not known yet, or the given files do not fit it.
     """
     if spec.node_ip is None:
         raise Fault(
             "UMB117",
-            "certificates cannot be made before the node's address is known",
-            "the server's certificate names the address that agents dial",
-            "add --node-ip ADDRESS, or leave the certificates to the node",
+            "certificates were not created: the node's address is not known",
+            "the server's certificate must contain the address that agents dial",
+            "add --node-ip ADDRESS, or let the node create the certificates",
         )
     if options["pki_directory"] is not None:
         return _taken(options["pki_directory"], spec.node_ip)
@@ -114,7 +116,7 @@ def _taken(folder: Path, address: IpAddress) -> Certificates:
     refusal = connect(server, agent, folder / AUTHORITY_FILE, str(address))
     if refusal is not None:
         remedy = f"umbilical pki verify {folder} --address {address}"
-        raise Fault("UMB117", f"an agent that dials {address} would not connect", refusal.why, remedy)
+        raise Fault("UMB117", f"no agent could connect to {address} with these files", refusal.why, remedy)
     return Certificates(authority, *pairs)
 
 
@@ -126,14 +128,14 @@ STDOUT: Final = "-"
     "--out",
     required=True,
     metavar="DIR|-",
-    help="Directory that stands for the node's root; - prints the YAML documents only.",
+    help="Output directory, laid out like the node's root; - prints the YAML documents only.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace files that exist.")
-@click.option("--kube-apiserver", type=FILE, help="The static pod manifest to change; for --shape kubernetes.")
+@click.option("--overwrite", is_flag=True, help="Replace existing files.")
+@click.option("--kube-apiserver", type=FILE, help="kube-apiserver's manifest to change; only for --shape kubernetes.")
 @certificate_options
 @spec_options
 def render(out: str, overwrite: bool, kube_apiserver: Path | None, **options: Any) -> None:
-    """Write the tunnel's manifests, egress file and scripts, as they lie on the node."""
+    """Write the tunnel's manifests, egress file and scripts."""
     from umbilical.cli.tree_files import print_documents, print_files, write_tree
 
     tree = _rendered(spec_from(options), kube_apiserver, options)

@@ -1,4 +1,4 @@
-"""`umbilical bootstrap undo`: takes our tunnel out of a bootstrap.ign again."""
+"""`umbilical bootstrap undo`: removes our tunnel from a bootstrap.ign."""
 
 from pathlib import Path
 
@@ -11,7 +11,10 @@ from umbilical.cli.bootstrap.file import read_source, source_options, target_of,
 @source_options
 @target_options
 def undo(file: Path | None, directory: Path | None, out: Path | None, in_place: bool) -> None:
-    """Take the tunnel out of FILE (or the bootstrap.ign of --dir) again, byte for byte as it was before `patch`."""
+    """Remove the tunnel from a patched bootstrap.ign.
+
+    Reads FILE or the bootstrap.ign of --dir and restores it byte for byte as it was before `patch`.
+    """
     from umbilical.bootstrap.patch.patch import undo as undone
     from umbilical.bootstrap.patch.receipt import find_receipt
 
@@ -23,5 +26,5 @@ def undo(file: Path | None, directory: Path | None, out: Path | None, in_place: 
     if find_receipt(document.config).restores(restored.content):
         click.echo(f"wrote {target}: byte for byte as it was before the patch", err=True)
     else:
-        what = "the tunnel is out; the file was changed or formatted anew since the patch, and the rest is as found"
+        what = "the tunnel is removed; other changes since the patch, formatting included, are kept"
         click.echo(f"wrote {target}: {what}", err=True)

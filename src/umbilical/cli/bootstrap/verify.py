@@ -1,4 +1,4 @@
-"""`umbilical bootstrap verify`: every check on a bootstrap.ign, or on the running tunnel with --live."""
+"""`umbilical bootstrap verify`: runs the checks of a bootstrap.ign, or of the running tunnel with --live."""
 
 import re
 import shutil
@@ -34,31 +34,33 @@ if TYPE_CHECKING:
     from umbilical.bootstrap.live import LiveOptions
     from umbilical.bootstrap.verify.facts import BootstrapFacts
 
-PROFILES: Final = ("native-on", "native-off", "patched", "none")
+TUNNEL_STATES: Final = ("native-on", "native-off", "patched", "none")
 SHAPES: Final = ("openshift", "seed")
 MODES: Final = ("grpc", "http-connect")
 LIVE_HEADING: Final = "The running tunnel"
 
 
 _WHAT: Final = (
-    click.option("--expect", type=click.Choice(PROFILES), help="Fail when the file has another profile."),
-    click.option("--shape", type=click.Choice(SHAPES), help="Which tunnel it must be; else found in the file."),
-    click.option("--mode", type=click.Choice(MODES), help="How kube-apiserver must ask; else found in the file."),
-    click.option("--platform", metavar="NAME", help="Whose limits count; else what the directory or the file says."),
+    click.option("--expect", type=click.Choice(TUNNEL_STATES), help="Fail if the file has another tunnel state."),
+    click.option("--shape", type=click.Choice(SHAPES), help="Expected form of the tunnel; default: from the file."),
+    click.option("--mode", type=click.Choice(MODES), help="Expected kube-apiserver protocol; default: from the file."),
+    click.option("--platform", metavar="NAME", help="Platform whose size limits apply; default: from --dir or FILE."),
 )
 _WHICH: Final = (
     *which_options("S1,C3"),
-    click.option("--list", "lists", is_flag=True, help="List the checks and stop."),
-    click.option("--explain", metavar="ID", help="Tell what one check is for, and stop."),
+    click.option("--list", "lists", is_flag=True, help="List the checks and exit."),
+    click.option("--explain", metavar="ID", help="Explain one check and exit."),
 )
 _LIVE: Final = (
     click.option("--live", is_flag=True, help="Check the running tunnel, over SSH and the Kubernetes API."),
-    click.option("--ssh-host", "--host", metavar="ADDRESS", help="The bootstrap machine; else found by --dir."),
-    click.option("--ssh-user", metavar="NAME", default="core", show_default=True, help="Who to be there."),
-    click.option("--ssh-key", type=FILE, help="Key for it; else the installer's own, found by --dir."),
-    click.option("--ssh-port", type=click.IntRange(1, 65535), default=22, show_default=True, help="Its SSH port."),
-    click.option("--kubeconfig", type=FILE, help="For the agents; else auth/kubeconfig of --dir."),
-    click.option("--namespace", metavar="NAME", help="Of the agents; else what the file or the shape says."),
+    click.option(
+        "--ssh-host", "--host", metavar="ADDRESS", help="Address of the bootstrap machine; default: in --dir."
+    ),
+    click.option("--ssh-user", metavar="NAME", default="core", show_default=True, help="SSH user name."),
+    click.option("--ssh-key", type=FILE, help="SSH key; default: the installer's key in --dir, else ssh's own."),
+    click.option("--ssh-port", type=click.IntRange(1, 65535), default=22, show_default=True, help="SSH port."),
+    click.option("--kubeconfig", type=FILE, help="Kubeconfig to check the agents; default: that of --dir."),
+    click.option("--namespace", metavar="NAME", help="Namespace of the agents; default: from FILE, else --shape."),
 )
 
 
@@ -74,7 +76,10 @@ def verify(
     fail_on: str,
     **options: Any,
 ) -> int:
-    """Check the tunnel in FILE (or the bootstrap.ign of --dir), or with --live the one that runs."""
+    """Check the tunnel in a bootstrap.ign, or a running one.
+
+    Reads FILE or the bootstrap.ign of --dir. With --live checks the running tunnel over SSH and the Kubernetes API.
+    """
     if options["lists"]:
         click.echo(_listed(chosen(_all_checks(), only, skip), output), nl=False)
         return 0
@@ -93,14 +98,14 @@ def verify(
         _hint(facts)
     findings = chosen(findings, only, skip)
     refuse_emptiness(findings)
-    # click would take colours out of a pipe, even where FORCE_COLOR asks for them.
+    # click removes colours from a pipe even with FORCE_COLOR.
     text = report(findings, output, kind=kind, suite="bootstrap.verify", details=details, groups=_headings())
     click.echo((heading if output == "table" else "") + text, nl=False, color=has_colour())
     return status(findings, fail_on)
 
 
 def _facts(source: "BootstrapFile", options: dict[str, Any]) -> "BootstrapFacts":
-    from umbilical.bootstrap.patch.config_facts import Profile
+    from umbilical.bootstrap.patch.config_facts import TunnelState
     from umbilical.bootstrap.spec import Mode, Shape
     from umbilical.bootstrap.verify.facts import BootstrapFacts
 
@@ -109,7 +114,7 @@ def _facts(source: "BootstrapFile", options: dict[str, Any]) -> "BootstrapFacts"
         platform=options["platform"] or source.platform(),
         shape=Shape(options["shape"]) if options["shape"] else None,
         mode=Mode(options["mode"]) if options["mode"] else None,
-        profile=Profile(options["expect"]) if options["expect"] else None,
+        expected_state=TunnelState(options["expect"]) if options["expect"] else None,
         bash_syntax=syntax_complaint if shutil.which("bash") else None,
         now=time.time(),
     )
@@ -119,9 +124,9 @@ def _file_findings(
     facts: "BootstrapFacts", only: Sequence[re.Pattern[str]], skip: Sequence[re.Pattern[str]]
 ) -> list[Finding]:
     from umbilical.bootstrap.verify.catalogue import CATALOGUE
-    from umbilical.bootstrap.verify.catalogue import verify as judged
+    from umbilical.bootstrap.verify.catalogue import verify as run_checks
 
-    return judged(facts, tuple(chosen(CATALOGUE, only, skip)))
+    return run_checks(facts, tuple(chosen(CATALOGUE, only, skip)))
 
 
 def _live_findings(file: Path | None, directory: Path | None, options: dict[str, Any]) -> list[Finding]:
@@ -131,14 +136,14 @@ def _live_findings(file: Path | None, directory: Path | None, options: dict[str,
 
     install_dir = InstallDir(directory) if directory is not None else None
     if install_dir is None and options["ssh_host"] is None and options["kubeconfig"] is None:
-        raise click.UsageError("--live needs to know where: --dir DIR, --ssh-host ADDRESS or --kubeconfig FILE")
+        raise click.UsageError("--live needs at least one of --dir DIR, --ssh-host ADDRESS and --kubeconfig FILE")
     expected = _expected(file, install_dir, options)
     with node_runner(node_access(options), install_dir) as runner:
         return live_findings(replace(expected, runner=runner))
 
 
 def _expected(file: Path | None, install_dir: "InstallDir | None", options: dict[str, Any]) -> "LiveOptions":
-    """Gather what the running tunnel must be like: from FILE where one is named, else the defaults."""
+    """Collect the expected properties of the running tunnel: from FILE if given, else the defaults."""
     from umbilical.bootstrap.live import LiveOptions
     from umbilical.bootstrap.live_facts import NodePaths, NodePorts
     from umbilical.bootstrap.spec import Shape, for_shape
@@ -151,9 +156,7 @@ def _expected(file: Path | None, install_dir: "InstallDir | None", options: dict
         kubeconfig=options["kubeconfig"] or _kubeconfig_of(install_dir),
         namespace=options["namespace"] or (facts.agent_namespace if facts else None) or usual.namespace,
         node_ips=_node_ips(install_dir, options),
-        ports=NodePorts(
-            *((flags.integer(name) if flags else None) or port for name, port in _PORTS.items()),
-        ),
+        ports=NodePorts(*((flags.integer(name) if flags else None) or port for name, port in _PORTS.items())),
         agent_health_port=(facts.agent.flags.integer("--health-server-port") if facts else None) or usual.health_port,
         paths=NodePaths(socket=(flags.values.get("--uds-name") if flags else None) or usual.socket_on_host),
     )
@@ -168,7 +171,7 @@ def _kubeconfig_of(install_dir: "InstallDir | None") -> Path | None:
 
 
 def _node_ips(install_dir: "InstallDir | None", options: dict[str, Any]) -> tuple[Any, ...]:
-    """Take the machine's internal addresses, which only Cluster API installers leave in the directory."""
+    """Return the machine's internal addresses; only Cluster API installers record them in the directory."""
     if install_dir is None:
         return ()
     try:
@@ -193,33 +196,33 @@ def _headings() -> dict[str, str]:
 
 
 def _heading(source: "BootstrapFile", facts: "BootstrapFacts") -> str:
-    """Say what was looked at, in a line, and how long its certificates live."""
+    """Summarise the checked file in a line, with the lifetime left of its certificates."""
     from umbilical.bootstrap.verify.structure import time_left
     from umbilical.checks.report import printable
 
     if facts.config is None:
         return f"{printable(str(source.path))}\n\n"
-    said = [f"profile {facts.found_profile.value}"]
+    parts = [f"tunnel state {facts.found_state.value}"]
     if facts.has_tunnel:
-        said += [f"shape {facts.found_shape.value}", f"mode {facts.found_mode.value}"]
-    said += [f"platform {facts.found_platform or 'unknown'}", kibibytes(len(source.content))]
+        parts += [f"shape {facts.found_shape.value}", f"mode {facts.found_mode.value}"]
+    parts += [f"platform {facts.found_platform or 'unknown'}", kibibytes(len(source.content))]
     left = time_left(facts)
-    said += [f"certificates: {left}"] if left else []
-    return printable(f"{source.path}: {', '.join(said)}") + "\n\n"
+    parts += [f"certificates: {left}"] if left else []
+    return printable(f"{source.path}: {', '.join(parts)}") + "\n\n"
 
 
 def _hint(facts: "BootstrapFacts") -> None:
-    """Say it aloud when there was little to check: a report without failures looks like a tunnel that works."""
-    if facts.config is not None and not facts.has_tunnel and facts.profile is None:
-        said = f"there is no tunnel to check in it (profile {facts.found_profile.value})"
-        click.echo(f"note: {said}; --expect patched or native-on makes that a failure", err=True)
+    """Print a note if the file has no tunnel: a report without failures would look like a working tunnel."""
+    if facts.config is not None and not facts.has_tunnel and facts.expected_state is None:
+        text = f"the file has no tunnel to check (tunnel state {facts.found_state.value})"
+        click.echo(f"note: {text}; add --expect patched or --expect native-on to make this a failure", err=True)
 
 
 def _details(source: "BootstrapFile", facts: "BootstrapFacts") -> dict[str, Any]:
     is_there = facts.has_tunnel
     return {
         "file": str(source.path),
-        "profile": facts.found_profile.value if facts.config is not None else None,
+        "profile": facts.found_state.value if facts.config is not None else None,
         "shape": facts.found_shape.value if is_there else None,
         "mode": facts.found_mode.value if is_there else None,
         "platform": facts.found_platform,
@@ -235,10 +238,10 @@ def _listed(checks: list[Check[Any]], output: str) -> str:
         import json
 
         plan = [{"item": item, "title": title, "checks": list(ids)} for item, (title, ids) in FIRST_PLAN.items()]
-        told = [{"id": check.id, "title": check.title, "why": check.why, "fix": check.fix} for check in checks]
-        value = {"apiVersion": API_VERSION, "kind": "CheckList", "checks": told, "firstPlan": plan}
+        shown = [{"id": check.id, "title": check.title, "why": check.why, "fix": check.fix} for check in checks]
+        value = {"apiVersion": API_VERSION, "kind": "CheckList", "checks": shown, "firstPlan": plan}
         return json.dumps(value, indent=2) + "\n"
-    lines = [listed(checks, _headings(), 4), "The first plan's checklist (task 2.6) is covered by"]
+    lines = [listed(checks, _headings(), 4), "Checklist of the first plan (task 2.6), and the checks that cover it"]
     lines += [f"{item:<4} {title}: {', '.join(ids)}" for item, (title, ids) in FIRST_PLAN.items()]
     return "\n".join(lines) + "\n"
 
@@ -248,9 +251,9 @@ def _explained(identifier: str) -> str:
 
     found = [check for check in _all_checks() if check.id.lower() == identifier.lower()]
     if not found:
-        raise click.UsageError(f"there is no check {identifier!r}; --list shows their ids")
+        raise click.UsageError(f"there is no check {identifier!r}; --list shows the ids")
     check = found[0]
     lines = [f"{check.id} {check.title}", f"  why: {check.why}", f"  fix: {check.fix}"]
     plan = [f"{item} ({title})" for item, (title, ids) in FIRST_PLAN.items() if check.id in ids]
-    lines += [f"  covers of the first plan's checklist: {', '.join(plan)}"] if plan else []
+    lines += [f"  first plan's checklist (task 2.6): {', '.join(plan)}"] if plan else []
     return "\n".join(lines) + "\n"

@@ -1,1 +1,1 @@
-"""`umbilical firewall`: the port for agents. `cli/main.py` says which module has which command."""
+"""`umbilical firewall`: the port for agents. `cli/main.py` maps commands to modules."""

@@ -1,4 +1,4 @@
-"""`umbilical firewall check`: a TCP and a TLS probe of the server's port for agents, from where it is run."""
+"""`umbilical firewall check`: a TCP and a TLS probe of the server's port for agents, from this machine."""
 
 import re
 from pathlib import Path
@@ -18,45 +18,45 @@ _BRACKETED: Final = re.compile(r"\[([^\[\]]*)\](?::(\d{1,5}))?")
 
 
 def target(text: str) -> ListenAddress:
-    """Read `HOST`, `HOST:PORT`, `[V6]`, `[V6]:PORT` or a bare IPv6 address."""
+    """Parse `HOST`, `HOST:PORT`, `[V6]`, `[V6]:PORT` or a bare IPv6 address."""
     bracketed = _BRACKETED.fullmatch(text)
     host, port = (bracketed[1], bracketed[2]) if bracketed else _split(text)
     if not host or any(char.isspace() or char in "[]/" for char in host):
-        raise click.BadParameter(f"{text!r} is no HOST or HOST:PORT")
+        raise click.BadParameter(f"{text!r} is not a HOST or HOST:PORT")
     number = DEFAULT_PORT if port is None else int(port)
     if not 1 <= number <= _LAST_PORT:
-        raise click.BadParameter(f"port {number} does not exist")
+        raise click.BadParameter(f"port {number} is not between 1 and {_LAST_PORT}")
     return ListenAddress(host, number)
 
 
 @click.command()
 @click.argument("place", type=target, metavar="HOST[:PORT]")
-@click.option("--ca", type=FILE, help="The CA that agents trust.")
-@click.option("--cert", type=FILE, help="An agent's certificate.")
-@click.option("--key", type=FILE, help="Its key.")
+@click.option("--ca", type=FILE, help="CA certificate that agents trust.")
+@click.option("--cert", type=FILE, help="Certificate of an agent.")
+@click.option("--key", type=FILE, help="Private key of --cert.")
 @click.option(
-    "--timeout", type=duration, default="5s", show_default=True, help="For each connection and its handshake."
+    "--timeout", type=duration, default="5s", show_default=True, help="Timeout of each connection and TLS handshake."
 )
 @output_option("table", "json")
 def check(
     place: ListenAddress, ca: Path | None, cert: Path | None, key: Path | None, timeout: float, output: str
 ) -> int:
-    """Try the port for agents from this machine.
+    """Test whether agents can reach the port from here.
 
-    TCP, then TLS: the certificate's names and expiry, and whether the server takes a stranger for an agent.
+    Tests TCP, then TLS: the certificate's names and expiry, and that the server requires a client certificate.
     """
     from datetime import UTC, datetime
 
     from umbilical.checks.check import has_failed, run_checks
     from umbilical.checks.report import as_json, as_table
-    from umbilical.firewall.probe import TlsFiles, probe
+    from umbilical.firewall.probe import ProbeTlsFiles, probe
     from umbilical.firewall.probe_checks import CHECKS
 
     tls_files("", cert, key, ca)
-    sight = probe(place.host, place.port, TlsFiles(ca, cert, key), max(timeout, 0.001), datetime.now(UTC))
-    findings = run_checks(CHECKS, sight)
+    result = probe(place.host, place.port, ProbeTlsFiles(ca, cert, key), max(timeout, 0.001), datetime.now(UTC))
+    findings = run_checks(CHECKS, result)
     if output == "json":
-        details = {"host": place.host, "port": place.port, "tcp": sight.tcp.state.value}
+        details = {"host": place.host, "port": place.port, "tcp": result.tcp.state.value}
         click.echo(as_json(findings, "FirewallCheck", details), nl=False)
     else:
         click.echo(as_table(findings, colour=has_colour(), unicode=has_unicode()), nl=False, color=True)
@@ -68,5 +68,5 @@ def _split(text: str) -> tuple[str, str | None]:
     if not colon or ":" in host:
         return text, None
     if not (port.isascii() and port.isdigit() and len(port) <= len(str(_LAST_PORT))):
-        raise click.BadParameter(f"{text!r} has no port number behind its colon")
+        raise click.BadParameter(f"{text!r} has no port number after the colon")
     return host, port

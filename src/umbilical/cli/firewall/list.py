@@ -1,4 +1,4 @@
-"""`umbilical firewall list`: what each platform needs, who makes and removes it, and how to find what was left."""
+"""`umbilical firewall list`: the rule of each platform, who creates and removes it, and how to find leftovers."""
 
 import json
 import shutil
@@ -12,31 +12,31 @@ from umbilical.cli.findings import output_option
 from umbilical.firewall.forms.render import API_VERSION, describe
 from umbilical.firewall.forms.texts import command_line
 from umbilical.firewall.platforms.catalogue import PLATFORMS, platform_of
-from umbilical.firewall.platforms.platform import Commands, Platform, Remover
-from umbilical.firewall.platforms.request import DEFAULT_PORT, Request, parse_release
+from umbilical.firewall.platforms.platform import Platform, Remover, RuleCommands
+from umbilical.firewall.platforms.request import DEFAULT_PORT, RuleRequest, parse_release
 
-_COLUMNS: Final = ("PLATFORM", "FROM", "MADE BY", "REMOVED BY")
+_COLUMNS: Final = ("PLATFORM", "FROM", "CREATED BY", "REMOVED BY")
 _LABEL_WIDTH: Final = 12
 
 
 @click.command(name="list")
-@click.option("--platform", metavar="NAME", help="Tell all about one platform.")
-@click.option("--leftovers", is_flag=True, help="Print the commands that find and remove what an install left open.")
-@click.option("--infra-id", metavar="ID", default="", help="The cluster's infra id, from metadata.json.")
-@click.option("--port", type=int, default=DEFAULT_PORT, show_default=True, help="The server's port for agents.")
-@click.option("--release", metavar="4.NN", help="The installer's release.")
+@click.option("--platform", metavar="NAME", help="Show one platform in full.")
+@click.option("--leftovers", is_flag=True, help="Print commands that find and remove rules left behind.")
+@click.option("--infra-id", metavar="ID", default="", help="Infra id of the cluster, from metadata.json.")
+@click.option("--port", type=int, default=DEFAULT_PORT, show_default=True, help="TCP port of the server for agents.")
+@click.option("--release", metavar="4.NN", help="Release of the installer.")
 @output_option("table", "json")
 def list_platforms(
     platform: str | None, leftovers: bool, infra_id: str, port: int, release: str | None, output: str
 ) -> int:
-    """Say what each platform needs and who removes it.
+    """List each platform's firewall rule and who removes it.
 
-    From where agents must be let in, who makes the rule, and where it is left behind.
+    Shows the sources that the rule allows, who creates it, and where it is left behind.
     """
     if leftovers and platform is None:
-        raise click.UsageError("--leftovers needs --platform: names and programs differ")
+        raise click.UsageError("--leftovers needs --platform: the commands differ by platform")
     if leftovers:
-        request = Request(infra_id, port, release=None if release is None else parse_release(release))
+        request = RuleRequest(infra_id, port, release=None if release is None else parse_release(release))
         commands = platform_of(platform or "").leftovers(request)
         click.echo(_leftovers_json(commands) if output == "json" else _leftovers_text(commands), nl=False)
         return 0
@@ -44,7 +44,7 @@ def list_platforms(
     if output == "json":
         click.echo(json.dumps(_as_value(chosen), indent=2))
     else:
-        click.echo(_table(chosen) if platform is None else _story(chosen[0]), nl=False)
+        click.echo(_table(chosen) if platform is None else _details(chosen[0]), nl=False)
     return 0
 
 
@@ -56,8 +56,8 @@ def _table(chosen: Sequence[Platform]) -> str:
     rows = [_COLUMNS, *((each.name, each.source, _maker(each), _remover(each)) for each in chosen)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    told = "One platform in full: umbilical firewall list --platform NAME"
-    return "\n".join([*lines, "", told]) + "\n"
+    hint = "One platform in full: umbilical firewall list --platform NAME"
+    return "\n".join([*lines, "", hint]) + "\n"
 
 
 def _maker(platform: Platform) -> str:
@@ -71,10 +71,10 @@ def _remover(platform: Platform) -> str:
     return words[newest.by] + since
 
 
-def _story(platform: Platform) -> str:
+def _details(platform: Platform) -> str:
     facts = describe(platform)
     rows = [(name, str(facts[name])) for name in ("platform", "rule", "source", "target")]
-    rows.append(("made by", platform.made_by))
+    rows.append(("created by", platform.made_by))
     for removal in platform.removals:
         remark = f" ({removal.remark})" if removal.remark else ""
         rows.append(("removed by", f"{removal.releases}: {removal.by.value}{remark}"))
@@ -89,16 +89,16 @@ def _wrapped(label: str, text: str) -> str:
     return textwrap.fill(text, width, initial_indent=label.ljust(_LABEL_WIDTH), subsequent_indent=inset) + "\n"
 
 
-def _leftovers_text(commands: Commands) -> str:
-    # Lines to paste: a test that ends the script would end the user's own shell here.
+def _leftovers_text(commands: RuleCommands) -> str:
+    # Users paste these lines: an `exit` would close their shell, so the needs are comments.
     needs = [f"# set {need.variable}= first: {need.meaning}" for need in commands.needs]
     ready = [*needs, *map(command_line, commands.prepare)]
-    parts = (ready, ["# list what is open", *map(command_line, commands.show)])
-    removal = ["# remove it", *map(command_line, commands.close)]
+    parts = (ready, ["# list the open rules", *map(command_line, commands.show)])
+    removal = ["# remove them", *map(command_line, commands.close)]
     return "\n\n".join("\n".join(part) for part in (*parts, removal) if part) + "\n"
 
 
-def _leftovers_json(commands: Commands) -> str:
+def _leftovers_json(commands: RuleCommands) -> str:
     value = {
         "apiVersion": API_VERSION,
         "kind": "FirewallLeftovers",
@@ -110,5 +110,5 @@ def _leftovers_json(commands: Commands) -> str:
     return json.dumps(value, indent=2) + "\n"
 
 
-# A group finds its commands by their own names.
+# LazyGroup looks a command up by its name.
 list = list_platforms

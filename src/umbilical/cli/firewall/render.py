@@ -1,4 +1,4 @@
-"""`umbilical firewall render`: the rule in the form that a platform's tools take, or written into its manifests."""
+"""`umbilical firewall render`: writes the rule for a platform's tools, or into the installer's manifests."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +14,7 @@ from umbilical.firewall.platforms.platform import ManifestEdit, Platform
 from umbilical.firewall.platforms.request import (
     DEFAULT_PORT,
     NATIVE_SINCE,
-    Request,
+    RuleRequest,
     parse_network,
     parse_release,
     unusable,
@@ -27,45 +27,42 @@ _DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()
-@click.option("--platform", "platform_name", metavar="NAME", help="As `umbilical firewall list` names it.")
-@click.option("--dir", "directory", type=_DIRECTORY, help="An install directory: it knows platform, id and networks.")
-@click.option("--infra-id", metavar="ID", help="The cluster's infra id, from metadata.json.")
+@click.option("--platform", "platform_name", metavar="NAME", help="Platform name; default: from --dir.")
+@click.option("--dir", "directory", type=_DIRECTORY, help="Install directory; gives platform, infra id and networks.")
+@click.option("--infra-id", metavar="ID", help="Infra id of the cluster; default: from --dir.")
+@click.option("--machine-network", "networks", metavar="CIDR", multiple=True, help="Network of the nodes; repeatable.")
 @click.option(
-    "--machine-network",
-    "networks",
-    metavar="CIDR",
-    multiple=True,
-    help="A network that nodes are in; may be given again.",
+    "--source", "sources", metavar="CIDR", multiple=True, help="Node address, instead of --machine-network; repeatable."
 )
+@click.option("--port", type=int, default=DEFAULT_PORT, show_default=True, help="TCP port of the server for agents.")
+@click.option("--release", metavar="4.NN", help="Release of the installer; rule names and lifetimes depend on it.")
 @click.option(
-    "--source", "sources", metavar="CIDR", multiple=True, help="Nodes' own addresses instead; may be given again."
+    "-o",
+    "--output",
+    type=click.Choice([form.value for form in Form]),
+    help="Output form; default: depends on the platform.",
 )
-@click.option("--port", type=int, default=DEFAULT_PORT, show_default=True, help="The server's port for agents.")
-@click.option("--release", metavar="4.NN", help="The installer's release: names and lifetimes differ.")
-@click.option(
-    "-o", "--output", type=click.Choice([form.value for form in Form]), help="The form; else the first that fits."
-)
-@click.option("--close", "closing", is_flag=True, help="Write what takes the rule away again.")
-@click.option("--apply", "applying", is_flag=True, help="With --dir: change the manifest instead of showing how.")
-@click.option("--out", type=FILE, help="Write to this new file instead of standard output.")
+@click.option("--close", "closing", is_flag=True, help="Write what removes the rule.")
+@click.option("--apply", "applying", is_flag=True, help="Change the manifest in --dir instead of showing a diff.")
+@click.option("--out", type=FILE, help="New file for the result; default: standard output.")
 def render(**options: Any) -> int:
-    """Write the rule in a form that the platform takes.
+    """Write the firewall rule in a form the platform accepts.
 
-    It lets agents reach the bootstrap machine, from the narrowest source that the platform can name.
+    The rule lets agents reach the bootstrap machine, from the narrowest source that the platform can name.
     """
     install = _install_dir(options["directory"])
     platform = platform_of(_platform_name(options["platform_name"], install))
     request = _request(options, platform, install)
     form = _form(options["output"], platform, has_directory=install is not None)
     if options["applying"] and (install is None or form is not Form.CAPI):
-        raise click.UsageError("--apply changes a manifest: it goes with --dir and -o capi alone")
+        raise click.UsageError("--apply changes a manifest: it needs --dir and -o capi")
     if install is not None and form is Form.CAPI:
         changes = {"closing": options["closing"], "applying": options["applying"], "out": options["out"]}
         _edit_manifest(install, manifest_edit(platform, request), request, **changes)
     else:
         _put(rule_text(platform, request, form, closing=options["closing"]), options["out"])
     if not options["closing"]:
-        _tell_remarks(platform, request)
+        _print_remarks(platform, request)
     return 0
 
 
@@ -81,22 +78,22 @@ def _platform_name(given: str | None, install: "InstallDir | None") -> str:
     if given is not None:
         return given
     if install is None:
-        raise click.UsageError("name the platform: --platform NAME, or --dir INSTALL_DIR that knows it")
+        raise click.UsageError("give --platform NAME or --dir INSTALL_DIR")
     return install.platform
 
 
-def _request(options: dict[str, Any], platform: Platform, install: "InstallDir | None") -> Request:
+def _request(options: dict[str, Any], platform: Platform, install: "InstallDir | None") -> RuleRequest:
     if options["sources"] and platform.names_nodes:
-        why = f"{platform.name} names nodes by {platform.source}, which is narrower than any network"
-        raise unusable("source", options["sources"][0], why, "leave --source out")
-    # The same network twice would be two rules, the second of which a cloud refuses.
+        why = f"{platform.name} selects nodes by {platform.source}, which is narrower than any network"
+        raise unusable("source", options["sources"][0], why, "run the command without --source")
+    # Clouds refuse the second of two equal rules.
     given = tuple(dict.fromkeys(parse_network(text) for text in options["sources"] or options["networks"]))
     release = None if options["release"] is None else parse_release(options["release"])
     infra_id, networks = options["infra_id"], given
     if install is not None:
         infra_id = infra_id or install.infra_id
         networks = networks or install.machine_networks
-    return Request(infra_id or "", options["port"], networks, release)
+    return RuleRequest(infra_id or "", options["port"], networks, release)
 
 
 def _form(given: str | None, platform: Platform, *, has_directory: bool) -> Form:
@@ -107,7 +104,7 @@ def _form(given: str | None, platform: Platform, *, has_directory: bool) -> Form
 
 
 def _edit_manifest(
-    install: "InstallDir", edit: ManifestEdit, request: Request, *, closing: bool, applying: bool, out: Path | None
+    install: "InstallDir", edit: ManifestEdit, request: RuleRequest, *, closing: bool, applying: bool, out: Path | None
 ) -> None:
     from umbilical.firewall.forms.capi import closed, opened
 
@@ -115,11 +112,11 @@ def _edit_manifest(
     before = _manifest_text(install, path)
     after = closed(before, edit) if closing else opened(before, edit)
     if after == before:
-        told = "has no rule of ours" if closing else f"lets TCP {request.port} in already"
-        click.echo(f"nothing to do: {path} {told}", err=True)
+        state = "has no rule of ours" if closing else f"already allows TCP {request.port}"
+        click.echo(f"nothing to do: {path} {state}", err=True)
     elif applying:
         _replace(path, after)
-        click.echo(f"changed {path}; now: openshift-install create cluster --dir {install.path}", err=True)
+        click.echo(f"changed {path}; next: openshift-install create ignition-configs --dir {install.path}", err=True)
     else:
         _put(_difference(path, before, after), out)
 
@@ -128,16 +125,16 @@ def _manifest_text(install: "InstallDir", path: Path) -> str:
     if install.has_ignition_configs:
         raise BootstrapError(
             "UMB163",
-            f"too late to change {path}",
-            "`create ignition-configs` has run: the installer has taken the manifests in and reads them no more",
-            "open the port with -o cli while the install runs, or begin again at `create manifests`",
+            f"{path} was not changed: it is too late",
+            "`create ignition-configs` has run, and the installer does not read the manifests after it",
+            "open the port with -o cli while the installation runs, or start again at `create manifests`",
         )
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        why = f"{getattr(error, 'strerror', None) or error}; installers that use Terraform write none"
-        remedy = f"openshift-install create manifests --dir {install.path}; or open the port by -o cli"
-        raise BootstrapError("UMB164", f"cannot read {path}", why, remedy) from None
+        why = f"{getattr(error, 'strerror', None) or error}; installers that use Terraform do not write it"
+        remedy = f"openshift-install create manifests --dir {install.path}; or open the port with -o cli"
+        raise BootstrapError("UMB164", f"could not read {path}", why, remedy) from None
 
 
 def _replace(path: Path, text: str) -> None:
@@ -163,8 +160,8 @@ def _put(text: str, out: Path | None) -> None:
     click.echo(f"wrote {out}", err=True)
 
 
-def _tell_remarks(platform: Platform, request: Request) -> None:
+def _print_remarks(platform: Platform, request: RuleRequest) -> None:
     if request.release is not None and request.release >= NATIVE_SINCE:
-        click.echo(f"note: in {request.release} made by {platform.made_by}", err=True)
+        click.echo(f"note: in {request.release} the rule is created by {platform.made_by}", err=True)
     for remark in platform.remarks:
         click.echo(f"note: {remark}", err=True)

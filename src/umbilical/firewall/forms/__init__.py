@@ -1,1 +1,1 @@
-"""The forms in which a platform's firewall rule is written down, one module each; `render` chooses among them."""
+"""The output forms of a platform's firewall rule; `render` selects one."""

@@ -1,5 +1,5 @@
-"""A platform's rule as an edit of the manifest that its Cluster API provider reads: done once, and taken back to the
-byte. Items of lists are put in and taken out by their position in the text; every other byte stays."""
+"""Adds a platform's rule to the manifest of its Cluster API provider, and removes it. List items are inserted and
+removed by their position in the text; every other byte stays."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -7,14 +7,14 @@ from typing import Any, Final
 import yaml
 
 from umbilical.fault import RenderError
-from umbilical.firewall.platforms.platform import Each, ManifestEdit, Named, Step
+from umbilical.firewall.platforms.platform import Each, ManifestEdit, Named, PathStep
 from umbilical.manifests.tree import yaml_bytes
 
 Path = tuple[str | int, ...]
 
 
 def append_items(text: str, path: Path, items: Sequence[Mapping[str, Any]]) -> str:
-    """Put items at the end of the list at `path`; a list that is missing in its mapping is made there."""
+    """Append items to the list at `path`; a missing list is created."""
     document = yaml.safe_load(text)
     *parents, key = path
     holder = value_at(document, tuple(parents))
@@ -23,7 +23,7 @@ def append_items(text: str, path: Path, items: Sequence[Mapping[str, Any]]) -> s
 
 
 def remove_items(text: str, path: Path, positions: Sequence[int]) -> str:
-    """Take items out of the list at `path`; a list that is empty then goes too, as the installer leaves those out."""
+    """Remove items from the list at `path`, and the list if it is then empty, as the installer omits empty lists."""
     document = yaml.safe_load(text)
     *parents, key = path
     holder = value_at(document, tuple(parents))
@@ -104,8 +104,7 @@ def _line_start(text: str, node: yaml.Node) -> int:
 
 
 def _line_after(text: str, node: yaml.Node) -> int:
-    """Where the line after a node begins. A block's own end mark lies behind comments that follow it: its last leaf's
-    does not."""
+    """Return the start of the line after a node. Uses its last leaf: a block's end mark is after following comments."""
     end: int = _last_leaf(node).end_mark.index
     if end and text[end - 1] == "\n":
         return end
@@ -130,19 +129,19 @@ def _indented(text: str, width: int) -> str:
     return "".join(f"{' ' * width}{line}\n" for line in text.splitlines())
 
 
-# Azure refuses two rules of one direction with the same number; any other field decides whether a rule is ours.
+# Azure rejects two rules of one direction with the same priority; all other fields decide whether a rule is ours.
 _NUMBER: Final = "priority"
 _NUMBER_STEP: Final = 10
 
 
 def snippet(edit: ManifestEdit) -> str:
-    """Write the items alone, with the place that they belong to."""
+    """Write only the items, with their place in the manifest as a comment."""
     steps = ".".join(_step_text(step) for step in edit.path)
     return f"# cluster-api/{edit.file}, {edit.kind}: {steps}\n{yaml_bytes(list(edit.items)).decode()}"
 
 
 def opened(text: str, edit: ManifestEdit) -> str:
-    """Put the items into every list without one for the port. Raises RenderError: the manifest is another."""
+    """Add the items to every list that does not allow the port. Raises RenderError: not the expected manifest."""
     for path in _lists(text, edit):
         there = _items(text, path)
         if not any(edit.opens(item) for item in there):
@@ -151,7 +150,7 @@ def opened(text: str, edit: ManifestEdit) -> str:
 
 
 def closed(text: str, edit: ManifestEdit) -> str:
-    """Take our own items out of every list, and nobody else's. Raises RenderError: the manifest is another."""
+    """Remove only our own items from every list. Raises RenderError: not the expected manifest."""
     wanted = [_unnumbered(item) for item in edit.items]
     for path in _lists(text, edit):
         ours = [position for position, item in enumerate(_items(text, path)) if _unnumbered(item) in wanted]
@@ -176,7 +175,7 @@ def _lists(text: str, edit: ManifestEdit) -> list[Path]:
     for path in found:
         there = value_at(document, path).get(key)
         if there is not None and not (isinstance(there, list) and all(isinstance(item, dict) for item in there)):
-            raise _strange(edit, f"{key} is no list of rules")
+            raise _strange(edit, f"{key} is not a list of rules")
     return [(*path, key) for path in found]
 
 
@@ -184,15 +183,15 @@ def _document(text: str, edit: ManifestEdit) -> Mapping[str, Any]:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        problem = getattr(error, "problem", None) or "it cannot be parsed"
-        raise _strange(edit, f"it is no YAML document: {problem}") from None
+        problem = getattr(error, "problem", None) or "syntax error"
+        raise _strange(edit, f"it is not a YAML document: {problem}") from None
     if not isinstance(document, dict) or document.get("kind") != edit.kind:
-        raise _strange(edit, f"it holds no {edit.kind}")
+        raise _strange(edit, f"its kind is not {edit.kind}")
     return document
 
 
-def _resolve(value: Any, path: Sequence[Step], walked: Path = ()) -> Iterator[Path]:
-    """Yield the paths of all mappings that the steps lead to."""
+def _resolve(value: Any, path: Sequence[PathStep], walked: Path = ()) -> Iterator[Path]:
+    """Yield the paths of all mappings that match the steps."""
     if not path:
         if isinstance(value, dict):
             yield walked
@@ -202,7 +201,7 @@ def _resolve(value: Any, path: Sequence[Step], walked: Path = ()) -> Iterator[Pa
         yield from _resolve(child, rest, (*walked, key))
 
 
-def _children(value: Any, step: Step) -> list[tuple[str | int, Any]]:
+def _children(value: Any, step: PathStep) -> list[tuple[str | int, Any]]:
     if isinstance(step, str):
         return [(step, value[step])] if isinstance(value, dict) and step in value else []
     elements = list(enumerate(value)) if isinstance(value, list) else []
@@ -225,12 +224,12 @@ def _unnumbered(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in item.items() if name != _NUMBER}
 
 
-def _step_text(step: Step) -> str:
+def _step_text(step: PathStep) -> str:
     if isinstance(step, Named):
         return f"[name={step.name}]"
     return "[*]" if isinstance(step, Each) else step
 
 
 def _strange(edit: ManifestEdit, why: str) -> RenderError:
-    remedy = "use the file as `openshift-install create manifests` wrote it, or open the port by -o cli"
-    return RenderError("UMB164", f"cluster-api/{edit.file} is not as expected", why, remedy)
+    remedy = "use the file as `openshift-install create manifests` wrote it, or open the port with -o cli"
+    return RenderError("UMB164", f"cluster-api/{edit.file} is not the expected manifest", why, remedy)

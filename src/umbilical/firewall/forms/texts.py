@@ -1,5 +1,5 @@
-"""Rules as text for a program: shell lines for a cloud's own, firewalld's rich rules, an nftables ruleset, HashiCorp's
-language. Every word is quoted and nothing of it is evaluated; what only the user knows must be set beforehand.
+"""Rules as text for a program: shell commands of a cloud, firewalld rich rules, an nftables ruleset, Terraform. Every
+word is quoted, so that nothing is evaluated; variables that only the user knows must be set beforehand.
 """
 
 import ipaddress
@@ -7,42 +7,51 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from umbilical.firewall.platforms.platform import Block, Command, Commands, Need, Reference, Rule, Variable, Word
+from umbilical.firewall.platforms.platform import (
+    FirewallRule,
+    Need,
+    Reference,
+    RuleCommands,
+    ShellVariable,
+    TerraformBlock,
+    ToolCommand,
+    Word,
+)
 
 HEAD: Final = "#!/usr/bin/env bash\nset -euo pipefail\n"
 
 
-def script(commands: Commands, comments: tuple[str, ...], *, closing: bool = False) -> str:
-    """Write what opens the port, or what closes it again."""
+def script(commands: RuleCommands, comments: tuple[str, ...], *, closing: bool = False) -> str:
+    """Write the commands that open the port, or those that close it."""
     steps = commands.close if closing else commands.open
     lines = [*(_need_line(need) for need in commands.needs), *map(command_line, (*commands.prepare, *steps))]
     return HEAD + "".join(f"# {comment}\n" for comment in comments) + "\n".join(lines) + "\n"
 
 
-def command_line(command: Command) -> str:
-    stages = (command.words, *command.pipe)
-    text = " | ".join(" ".join(_word(word) for word in stage) for stage in stages)
+def command_line(command: ToolCommand) -> str:
+    programs = (command.words, *command.pipe)
+    text = " | ".join(" ".join(_word(word) for word in words) for words in programs)
     return f"{command.into}=$({text})" if command.into else text
 
 
 def _need_line(need: Need) -> str:
-    told = shlex.quote(f"{need.variable} is not set: {need.meaning}")
-    return f'[ -n "${{{need.variable}:-}}" ] || {{ echo {told} >&2; exit 2; }}'
+    message = shlex.quote(f"{need.variable} is not set: {need.meaning}")
+    return f'[ -n "${{{need.variable}:-}}" ] || {{ echo {message} >&2; exit 2; }}'
 
 
 def _word(word: Word) -> str:
-    if isinstance(word, Variable):
+    if isinstance(word, ShellVariable):
         return f'{shlex.quote(word.prefix) if word.prefix else ""}"${word.name}"'
     return shlex.quote(word)
 
 
-# The tunnel's certificates live as long; firewalld takes no timeout for permanent rules, which these must not be.
+# The lifetime of the tunnel's certificates. firewalld accepts a timeout only for rules that are not permanent.
 TIMEOUT: Final = "24h"
 
 
-def firewalld_script(rules: tuple[Rule, ...], comments: tuple[str, ...], *, closing: bool = False) -> str:
-    told = "".join(f"# {comment}\n" for comment in comments)
-    return HEAD + told + "".join(f"{line}\n" for line in _lines(rules, closing=closing))
+def firewalld_script(rules: tuple[FirewallRule, ...], comments: tuple[str, ...], *, closing: bool = False) -> str:
+    head = "".join(f"# {comment}\n" for comment in comments)
+    return HEAD + head + "".join(f"{line}\n" for line in _lines(rules, closing=closing))
 
 
 def rich_rule(network: str, port: int) -> str:
@@ -50,7 +59,7 @@ def rich_rule(network: str, port: int) -> str:
     return f'rule family="{family}" source address="{network}" port port="{port}" protocol="tcp" accept'
 
 
-def _lines(rules: tuple[Rule, ...], *, closing: bool) -> list[str]:
+def _lines(rules: tuple[FirewallRule, ...], *, closing: bool) -> list[str]:
     wanted = [rich_rule(place.value, rule.port) for rule in rules for place in rule.sources]
     if closing:
         return [shlex.join(("firewall-cmd", f"--remove-rich-rule={text}")) for text in wanted]
@@ -58,12 +67,12 @@ def _lines(rules: tuple[Rule, ...], *, closing: bool) -> list[str]:
 
 
 TABLE: Final = "inet umbilical_konnectivity"
-# Before the usual tables (0). Their accepts would not end the walk either: every base chain is asked.
+# Before the usual tables (0). An accept does not end the evaluation: every base chain is evaluated.
 PRIORITY: Final = -10
 
 
-def ruleset(rules: tuple[Rule, ...], comments: tuple[str, ...]) -> str:
-    """Adding the table before deleting it makes the file loadable whether it was loaded before or not."""
+def ruleset(rules: tuple[FirewallRule, ...], comments: tuple[str, ...]) -> str:
+    """Write the ruleset. It adds the table before deleting it, so that it loads for the first time and again."""
     accepts = [f"        {line} accept\n" for rule in rules for line in _matches(rule)]
     refuses = [f"        tcp dport {port} reject with tcp reset\n" for port in sorted({rule.port for rule in rules})]
     return (
@@ -80,25 +89,25 @@ def teardown(comments: tuple[str, ...]) -> str:
     return f"#!/usr/sbin/nft -f\n{_comments(comments)}table {TABLE}\ndelete table {TABLE}\n"
 
 
-def _matches(rule: Rule) -> list[str]:
-    # nft refuses a set whose intervals overlap.
+def _matches(rule: FirewallRule) -> list[str]:
+    # nft rejects a set with overlapping intervals.
     narrow = ipaddress.collapse_addresses(ipaddress.IPv4Network(text) for text in _networks(rule, 4))
     wide = ipaddress.collapse_addresses(ipaddress.IPv6Network(text) for text in _networks(rule, 6))
     sets = (("ip", ", ".join(map(str, narrow))), ("ip6", ", ".join(map(str, wide))))
     return [f"tcp dport {rule.port} {family} saddr {{ {named} }}" for family, named in sets if named]
 
 
-def _networks(rule: Rule, version: int) -> list[str]:
+def _networks(rule: FirewallRule, version: int) -> list[str]:
     return [place.value for place in rule.sources if ipaddress.ip_network(place.value).version == version]
 
 
-def _elsewhere(rules: tuple[Rule, ...]) -> str:
+def _elsewhere(rules: tuple[FirewallRule, ...]) -> str:
     lines = [f"nft insert rule inet filter input {line} accept" for rule in rules for line in _matches(rule)]
-    told = (
-        "Where another table drops what it does not know, add the rule there too, under that table's names:",
+    lines_of_comment = (
+        "If another table drops unknown traffic, add the rule there too, with that table's names:",
         *lines,
     )
-    return _comments(told)
+    return _comments(lines_of_comment)
 
 
 def _comments(lines: tuple[str, ...]) -> str:
@@ -109,17 +118,17 @@ _INDENT: Final = "  "
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def terraform_text(blocks: tuple[Block, ...]) -> str:
+def terraform_text(blocks: tuple[TerraformBlock, ...]) -> str:
     return "\n".join(_block(block, "") for block in blocks)
 
 
 def quoted(text: str) -> str:
-    """Write a string literal: `${` and `%{` would be evaluated otherwise."""
+    """Write a string literal; escapes `${` and `%{`, which Terraform would evaluate."""
     escaped = "".join(_ESCAPES.get(char, char) for char in text)
     return '"' + escaped.replace("${", "$${").replace("%{", "%%{") + '"'
 
 
-def _block(block: Block, indent: str) -> str:
+def _block(block: TerraformBlock, indent: str) -> str:
     head = " ".join((block.kind, *(quoted(label) for label in block.labels)))
     inner = indent + _INDENT
     attributes = block.attributes or {}

@@ -1,4 +1,4 @@
-"""What differs per platform: the firewall rule that lets agents in, who makes it, and when it goes away.
+"""What differs per platform: the firewall rule for agents, who creates it, and when it is removed.
 
 One module per platform, each with a `PLATFORM`; `catalogue` has them all by name.
 """

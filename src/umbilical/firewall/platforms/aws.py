@@ -1,87 +1,88 @@
-"""AWS: agents come from the cluster's two security groups to the control plane's. With machines of the user's own (UPI)
-it is the same rule between groups that only the user can name."""
+"""AWS: from the cluster's two security groups to the control plane's. On UPI it is the same rule between groups that
+only the user can name."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from umbilical.firewall.platforms.platform import (
-    Block,
-    Command,
-    Commands,
+    FirewallRule,
     ManifestEdit,
     Need,
-    Place,
-    PlaceKind,
     Platform,
     Reference,
-    Removal,
     Remover,
-    Rule,
-    Variable,
+    RuleCommands,
+    RuleRemoval,
+    RuleSide,
+    RuleSideKind,
+    ShellVariable,
+    TerraformBlock,
+    ToolCommand,
 )
-from umbilical.firewall.platforms.request import NATIVE_SINCE, Release, Request
+from umbilical.firewall.platforms.request import NATIVE_SINCE, ReleaseLine, RuleRequest
 
 DESCRIPTION: Final = "Bootstrap Konnectivity"
-# Installers 4.16 to 4.22 know nothing of the rule above, but with the bootstrap machine they drop every rule that is
-# described like this, whatever its port.
+# Installers 4.16 to 4.22 do not know the rule above. With the bootstrap machine they delete every rule with this
+# description, whatever its port.
 SWEPT_DESCRIPTION: Final = "Bootstrap SSH Access"
 ROLES: Final = ("controlplane", "node")
 REVOKED: Final = (
-    "While the installer runs (4.16 and later), its Cluster API provider revokes rules of its groups that its manifest "
-    "does not have: use -o capi there, and the CLI or Terraform for groups of your own"
+    "While the installer runs (4.16 and later), its Cluster API provider revokes rules of its groups that are not in "
+    "its manifest: use -o capi there, and the CLI or Terraform only for your own groups"
 )
 
 
-def description(request: Request) -> str:
+def description(request: RuleRequest) -> str:
     is_native = request.release is not None and request.release >= NATIVE_SINCE
     return DESCRIPTION if is_native else SWEPT_DESCRIPTION
 
 
-def rules(request: Request) -> tuple[Rule, ...]:
-    sources = tuple(Place(PlaceKind.GROUP, name) for name in group_names(request))
+def rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
+    sources = tuple(RuleSide(RuleSideKind.GROUP, name) for name in group_names(request))
     text = description(request)
-    return (Rule(text, request.port, sources, sources[0], text),)
+    return (FirewallRule(text, request.port, sources, sources[0], text),)
 
 
-def group_names(request: Request) -> tuple[str, str]:
-    """Name the control plane's group and the workers', as Cluster API tags them, or Terraform did before."""
+def group_names(request: RuleRequest) -> tuple[str, str]:
+    """Return the groups of control plane and workers, named by Cluster API or, before 4.16, by Terraform."""
     if request.is_before(4, 16):
         return request.cluster("-master-sg"), request.cluster("-worker-sg")
     return request.cluster("-controlplane"), request.cluster("-node")
 
 
-def commands(request: Request) -> Commands:
+def commands(request: RuleRequest) -> RuleCommands:
     control_plane, node = group_names(request)
     prepare = (_group_id("control_plane", control_plane), _group_id("node", node))
     return group_commands(request, prepare)
 
 
-def group_commands(request: Request, prepare: tuple[Command, ...] = ()) -> Commands:
-    """Open and close by the ids in the shell variables `control_plane` and `node`."""
-    group = Variable("control_plane")
+def group_commands(request: RuleRequest, prepare: tuple[ToolCommand, ...] = ()) -> RuleCommands:
+    """Open and close with the group ids in the shell variables `control_plane` and `node`."""
+    group = ShellVariable("control_plane")
     port = ("--protocol", "tcp", "--port", str(request.port))
     opening, closing = [], []
     for source in ("control_plane", "node"):
-        place = ("--group-id", group, *port, "--source-group", Variable(source))
+        place = ("--group-id", group, *port, "--source-group", ShellVariable(source))
         tag = f"ResourceType=security-group-rule,Tags=[{{Key=Name,Value={DESCRIPTION}}}]"
-        opening.append(Command(("aws", "ec2", "authorize-security-group-ingress", *place, "--tag-specifications", tag)))
-        closing.append(Command(("aws", "ec2", "revoke-security-group-ingress", *place)))
+        tags = ("--tag-specifications", tag)
+        opening.append(ToolCommand(("aws", "ec2", "authorize-security-group-ingress", *place, *tags)))
+        closing.append(ToolCommand(("aws", "ec2", "revoke-security-group-ingress", *place)))
     query = f"SecurityGroupRules[?FromPort==`{request.port}` && IsEgress==`false`]"
-    listing = ("aws", "ec2", "describe-security-group-rules", "--filters", Variable("control_plane", _GROUP_FILTER))
-    show = Command((*listing, "--query", query, "--output", "table"))
-    return Commands(prepare=prepare, open=tuple(opening), close=tuple(closing), show=(show,))
+    of_group = ("--filters", ShellVariable(group.name, _GROUP_FILTER))
+    listing = ("aws", "ec2", "describe-security-group-rules", *of_group, "--query", query, "--output", "table")
+    return RuleCommands(prepare=prepare, open=tuple(opening), close=tuple(closing), show=(ToolCommand(listing),))
 
 
-def blocks(request: Request) -> tuple[Block, ...]:
+def blocks(request: RuleRequest) -> tuple[TerraformBlock, ...]:
     groups = zip(("control_plane", "node"), group_names(request), strict=True)
-    found = tuple(Block("data", ("aws_security_group", label), {"tags": {"Name": name}}) for label, name in groups)
+    found = tuple(TerraformBlock("data", ("aws_security_group", key), {"tags": {"Name": name}}) for key, name in groups)
     ids = {label: Reference(f"data.aws_security_group.{label}.id") for label in ("control_plane", "node")}
     return (*found, *ingress_blocks(request, ids))
 
 
-def ingress_blocks(request: Request, ids: Mapping[str, Reference]) -> tuple[Block, ...]:
+def ingress_blocks(request: RuleRequest, ids: Mapping[str, Reference]) -> tuple[TerraformBlock, ...]:
     return tuple(
-        Block(
+        TerraformBlock(
             "resource",
             ("aws_vpc_security_group_ingress_rule", f"konnectivity_from_{label}"),
             {
@@ -97,7 +98,7 @@ def ingress_blocks(request: Request, ids: Mapping[str, Reference]) -> tuple[Bloc
     )
 
 
-def edit(request: Request) -> ManifestEdit:
+def edit(request: RuleRequest) -> ManifestEdit:
     item = {
         "description": description(request),
         "fromPort": request.port,
@@ -116,9 +117,9 @@ def edit(request: Request) -> ManifestEdit:
 _GROUP_FILTER: Final = "Name=group-id,Values="
 
 
-def _group_id(variable: str, name: str) -> Command:
+def _group_id(variable: str, name: str) -> ToolCommand:
     words = ("aws", "ec2", "describe-security-groups", "--filters", f"Name=tag:Name,Values={name}")
-    return Command((*words, "--query", "SecurityGroups[0].GroupId", "--output", "text"), into=variable)
+    return ToolCommand((*words, "--query", "SecurityGroups[0].GroupId", "--output", "text"), into=variable)
 
 
 PLATFORM: Final = Platform(
@@ -128,13 +129,13 @@ PLATFORM: Final = Platform(
     target="control-plane security group",
     made_by="the installer, in 02_infra-cluster.yaml",
     removals=(
-        Removal("4.23 and later", Remover.INSTALLER, "it waits for that up to 15 minutes"),
-        Removal(
+        RuleRemoval("4.23 and later", Remover.INSTALLER, "it waits up to 15 minutes for that"),
+        RuleRemoval(
             "4.16 to 4.22",
             Remover.INSTALLER,
             f"because -o capi describes the rule as {SWEPT_DESCRIPTION!r}; under any other description it stays",
         ),
-        Removal("4.14 and 4.15", Remover.USER, "made by the CLI while the install runs; remove it by the CLI"),
+        RuleRemoval("4.14 and 4.15", Remover.USER, "create and remove it with the CLI while the installation runs"),
     ),
     remarks=(REVOKED,),
     names_nodes=True,
@@ -143,7 +144,7 @@ PLATFORM: Final = Platform(
     leftovers=commands,
     blocks=blocks,
     edit=edit,
-    edit_since=Release(4, 16),
+    edit_since=ReleaseLine(4, 16),
 )
 
 
@@ -153,19 +154,20 @@ NEEDS: Final = (
 )
 
 
-def upi_rules(request: Request) -> tuple[Rule, ...]:
-    sources = (Place(PlaceKind.GROUP, "MasterSecurityGroupId"), Place(PlaceKind.GROUP, "WorkerSecurityGroupId"))
-    return (Rule(DESCRIPTION, request.port, sources, sources[0], DESCRIPTION),)
+def upi_rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
+    names = ("MasterSecurityGroupId", "WorkerSecurityGroupId")
+    sources = tuple(RuleSide(RuleSideKind.GROUP, name) for name in names)
+    return (FirewallRule(DESCRIPTION, request.port, sources, sources[0], DESCRIPTION),)
 
 
-def upi_commands(request: Request) -> Commands:
+def upi_commands(request: RuleRequest) -> RuleCommands:
     made = group_commands(request)
-    return Commands(NEEDS, (), made.open, made.close, made.show)
+    return RuleCommands(NEEDS, (), made.open, made.close, made.show)
 
 
-def upi_blocks(request: Request) -> tuple[Block, ...]:
+def upi_blocks(request: RuleRequest) -> tuple[TerraformBlock, ...]:
     declared = tuple(
-        Block(
+        TerraformBlock(
             "variable",
             (f"{need.variable}_security_group_id",),
             {"type": Reference("string"), "description": need.meaning},
@@ -182,12 +184,12 @@ UPI_PLATFORM: Final = Platform(
     source="master and worker security groups",
     target="master security group",
     made_by="nobody: the CloudFormation templates have no such rule",
-    removals=(Removal("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
+    removals=(RuleRemoval("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
     remarks=("Deleting the bootstrap stack leaves the rule: it is in the security stack's groups",),
     names_nodes=True,
     rules=upi_rules,
     commands=upi_commands,
     leftovers=upi_commands,
     blocks=upi_blocks,
-    why_no_edit="with machines of your own no Cluster API provider reads the manifests",
+    why_no_edit="no Cluster API provider reads the manifests on UPI",
 )

@@ -1,93 +1,93 @@
-"""Azure: one network security group on every subnet, whose default rules let the virtual network in already."""
+"""Azure: one network security group on every subnet; its default rules already allow the virtual network."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from umbilical.firewall.platforms.platform import Each as _Each
 from umbilical.firewall.platforms.platform import (
-    Block,
-    Command,
-    Commands,
+    FirewallRule,
     ManifestEdit,
     Need,
-    Place,
-    PlaceKind,
     Platform,
     Reference,
-    Removal,
     Remover,
-    Rule,
-    Variable,
+    RuleCommands,
+    RuleRemoval,
+    RuleSide,
+    RuleSideKind,
+    ShellVariable,
+    TerraformBlock,
+    ToolCommand,
     Word,
 )
-from umbilical.firewall.platforms.platform import Each as _Each
-from umbilical.firewall.platforms.request import Release, Request
+from umbilical.firewall.platforms.request import ReleaseLine, RuleRequest
 
 RULE: Final = "konnectivity_in"
-# As the installer numbers them: 230 for the one rule, from 100 in steps of ten for one rule per network.
+# As in the installer: 230 for a single rule; from 100 in steps of ten for one rule per network.
 PRIORITY: Final = 230
 FIRST_PRIORITY: Final = 100
 PRIORITY_STEP: Final = 10
-VIRTUAL_NETWORK: Final = Place(PlaceKind.SERVICE_TAG, "VirtualNetwork")
+VIRTUAL_NETWORK: Final = RuleSide(RuleSideKind.SERVICE_TAG, "VirtualNetwork")
 DEFAULT_RULE: Final = (
-    "The default rule AllowVnetInBound lets nodes in already: a rule is needed only behind denies of your own"
+    "The default rule AllowVnetInBound already allows the nodes: a rule is needed only if your own rules deny them"
 )
 
 
-def rules(request: Request) -> tuple[Rule, ...]:
-    """One rule for the whole virtual network, or one per network where those are known, as the installer names them."""
-    target = Place(PlaceKind.GROUP, request.cluster("-nsg"))
+def rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
+    """One rule for the whole virtual network, or one per known network, with the installer's names."""
+    target = RuleSide(RuleSideKind.GROUP, request.cluster("-nsg"))
     text = "Konnectivity agents to the bootstrap machine"
     if not request.networks:
-        return (Rule(RULE, request.port, (VIRTUAL_NETWORK,), target, text, PRIORITY),)
+        return (FirewallRule(RULE, request.port, (VIRTUAL_NETWORK,), target, text, PRIORITY),)
     found, count = [], {4: 0, 6: 0}
     for position, network in enumerate(request.networks):
         name = f"{RULE}_ipv{network.version}_{count[network.version]:02d}"
         count[network.version] += 1
-        place = Place(PlaceKind.NETWORK, str(network))
+        place = RuleSide(RuleSideKind.NETWORK, str(network))
         priority = FIRST_PRIORITY + position * PRIORITY_STEP
-        found.append(Rule(name, request.port, (place,), target, text, priority))
+        found.append(FirewallRule(name, request.port, (place,), target, text, priority))
     return tuple(found)
 
 
-def commands(request: Request) -> Commands:
+def commands(request: RuleRequest) -> RuleCommands:
     place = ("--resource-group", request.cluster("-rg"), "--nsg-name", request.cluster("-nsg"))
     return rule_commands(request, place)
 
 
-def leftovers(request: Request) -> Commands:
+def leftovers(request: RuleRequest) -> RuleCommands:
     return leftover_commands(("--resource-group", request.cluster("-rg"), "--nsg-name", request.cluster("-nsg")))
 
 
-def leftover_commands(place: tuple[Word, ...]) -> Commands:
-    """By the name's end: the rule's own, the numbered ones, and the name under which the installer looks for it."""
+def leftover_commands(place: tuple[Word, ...]) -> RuleCommands:
+    """Match part of the name: the rule itself, numbered ones, and the name that the installer looks for."""
     query = f"[?contains(name, '{RULE}')]"
     listing = ("az", "network", "nsg", "rule", "list", *place, "--query")
     delete = ("xargs", "-r", "-n", "1", "az", "network", "nsg", "rule", "delete", *place, "--name")
-    return Commands(
-        close=(Command((*listing, f"{query}.name", "--output", "tsv"), pipe=(delete,)),),
-        show=(Command((*listing, query, "--output", "table")),),
+    return RuleCommands(
+        close=(ToolCommand((*listing, f"{query}.name", "--output", "tsv"), pipe=(delete,)),),
+        show=(ToolCommand((*listing, query, "--output", "table")),),
     )
 
 
-def rule_commands(request: Request, place: tuple[Word, ...]) -> Commands:
+def rule_commands(request: RuleRequest, place: tuple[Word, ...]) -> RuleCommands:
     wanted = rules(request)
-    return Commands(
-        open=tuple(Command(("az", "network", "nsg", "rule", "create", *place, *_options(rule))) for rule in wanted),
+    return RuleCommands(
+        open=tuple(ToolCommand(("az", "network", "nsg", "rule", "create", *place, *_options(rule))) for rule in wanted),
         close=tuple(
-            Command(("az", "network", "nsg", "rule", "delete", *place, "--name", rule.name)) for rule in wanted
+            ToolCommand(("az", "network", "nsg", "rule", "delete", *place, "--name", rule.name)) for rule in wanted
         ),
     )
 
 
-def blocks(request: Request) -> tuple[Block, ...]:
+def blocks(request: RuleRequest) -> tuple[TerraformBlock, ...]:
     return rule_blocks(request, request.cluster("-rg"))
 
 
-def rule_blocks(request: Request, resource_group: Any) -> tuple[Block, ...]:
+def rule_blocks(request: RuleRequest, resource_group: Any) -> tuple[TerraformBlock, ...]:
     return tuple(_block(rule, resource_group) for rule in rules(request))
 
 
-def edit(request: Request) -> ManifestEdit:
+def edit(request: RuleRequest) -> ManifestEdit:
     items = tuple(_item(rule) for rule in rules(request))
 
     def opens(rule: Mapping[str, Any]) -> bool:
@@ -97,7 +97,7 @@ def edit(request: Request) -> ManifestEdit:
     return ManifestEdit("02_azure-cluster.yaml", "AzureCluster", path, items, opens)
 
 
-def _options(rule: Rule) -> tuple[str, ...]:
+def _options(rule: FirewallRule) -> tuple[str, ...]:
     return (
         *("--name", rule.name, "--priority", str(rule.priority), "--direction", "Inbound", "--access", "Allow"),
         *("--protocol", "Tcp", "--source-address-prefixes", rule.sources[0].value, "--source-port-ranges", "*"),
@@ -106,7 +106,7 @@ def _options(rule: Rule) -> tuple[str, ...]:
     )
 
 
-def _block(rule: Rule, resource_group: Any) -> Block:
+def _block(rule: FirewallRule, resource_group: Any) -> TerraformBlock:
     attributes = {
         "name": rule.name,
         "description": rule.description,
@@ -121,10 +121,10 @@ def _block(rule: Rule, resource_group: Any) -> Block:
         "destination_address_prefix": "*",
         "destination_port_range": str(rule.port),
     }
-    return Block("resource", ("azurerm_network_security_rule", rule.name), attributes)
+    return TerraformBlock("resource", ("azurerm_network_security_rule", rule.name), attributes)
 
 
-def _item(rule: Rule) -> dict[str, Any]:
+def _item(rule: FirewallRule) -> dict[str, Any]:
     return {
         "action": "Allow",
         "description": rule.description,
@@ -144,48 +144,48 @@ PLATFORM: Final = Platform(
     rule=RULE,
     source="virtual network, or machine networks",
     target="network security group <infra-id>-nsg",
-    made_by="the installer, in 02_azure-cluster.yaml, from anywhere where the API is public",
+    made_by="the installer, in 02_azure-cluster.yaml; from anywhere if the API is public",
     removals=(
-        Removal(
+        RuleRemoval(
             "4.23 and later",
             Remover.NOBODY,
-            "the installer looks for <infra-id>_konnectivity_in, and the rule is called konnectivity_in "
+            "the installer looks for <infra-id>_konnectivity_in, but the rule's name is konnectivity_in "
             "(read in its source, not reproduced)",
         ),
-        Removal("4.14 to 4.22", Remover.USER, "the installer does not know the rule"),
+        RuleRemoval("4.14 to 4.22", Remover.USER, "the installer does not know the rule"),
     ),
     remarks=(
         DEFAULT_RULE,
-        "In a virtual network of your own the installer touches no group of yours: allow the port there by hand",
-        "A policy that refuses rules from any source lets these pass: none has one",
+        "In your own virtual network the installer does not change your groups: allow the port there by hand",
+        "These rules pass a policy that denies rules with source any: each has a source",
     ),
     rules=rules,
     commands=commands,
     leftovers=leftovers,
     blocks=blocks,
     edit=edit,
-    edit_since=Release(4, 17),
+    edit_since=ReleaseLine(4, 17),
 )
 
 
 RESOURCE_GROUP: Final = Need("resource_group", "the resource group of the cluster's network security group")
 
 
-def upi_commands(request: Request) -> Commands:
-    place = ("--resource-group", Variable(RESOURCE_GROUP.variable), "--nsg-name", request.cluster("-nsg"))
+def upi_commands(request: RuleRequest) -> RuleCommands:
+    place = ("--resource-group", ShellVariable(RESOURCE_GROUP.variable), "--nsg-name", request.cluster("-nsg"))
     made = rule_commands(request, place)
-    return Commands((RESOURCE_GROUP,), (), made.open, made.close)
+    return RuleCommands((RESOURCE_GROUP,), (), made.open, made.close)
 
 
-def upi_leftovers(request: Request) -> Commands:
-    place = ("--resource-group", Variable(RESOURCE_GROUP.variable), "--nsg-name", request.cluster("-nsg"))
+def upi_leftovers(request: RuleRequest) -> RuleCommands:
+    place = ("--resource-group", ShellVariable(RESOURCE_GROUP.variable), "--nsg-name", request.cluster("-nsg"))
     made = leftover_commands(place)
-    return Commands((RESOURCE_GROUP,), (), (), made.close, made.show)
+    return RuleCommands((RESOURCE_GROUP,), (), (), made.close, made.show)
 
 
-def upi_blocks(request: Request) -> tuple[Block, ...]:
+def upi_blocks(request: RuleRequest) -> tuple[TerraformBlock, ...]:
     attributes = {"type": Reference("string"), "description": RESOURCE_GROUP.meaning}
-    declared = Block("variable", (RESOURCE_GROUP.variable,), attributes)
+    declared = TerraformBlock("variable", (RESOURCE_GROUP.variable,), attributes)
     return (declared, *rule_blocks(request, Reference(f"var.{RESOURCE_GROUP.variable}")))
 
 
@@ -195,11 +195,11 @@ UPI_PLATFORM: Final = Platform(
     source="virtual network, or machine networks",
     target="network security group <infra-id>-nsg",
     made_by="nobody: the ARM templates have no such rule",
-    removals=(Removal("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
+    removals=(RuleRemoval("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
     remarks=(DEFAULT_RULE,),
     rules=rules,
     commands=upi_commands,
     leftovers=upi_leftovers,
     blocks=upi_blocks,
-    why_no_edit="with machines of your own no Cluster API provider reads the manifests",
+    why_no_edit="no Cluster API provider reads the manifests on UPI",
 )

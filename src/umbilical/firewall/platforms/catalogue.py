@@ -1,4 +1,4 @@
-"""All platforms by name. Installers' names that have no module of their own are sent to the one they behave like."""
+"""All platforms by name. An installer's name without its own module maps to the platform that it behaves like."""
 
 from typing import Final
 
@@ -15,14 +15,14 @@ PLATFORMS: Final[dict[str, Platform]] = {
     )
 }
 ALIKE: Final = {"powervc": "openstack", "ovirt": "none"}
-"""PowerVC is driven through OpenStack's API; on oVirt the installer makes no rules."""
+"""PowerVC uses OpenStack's API; on oVirt the installer creates no rules."""
 
 
 def platform_of(name: str) -> Platform:
-    """Find a platform by the name that install-config or the user gives it. Raises RenderError: nobody knows it."""
+    """Find a platform by its name in install-config or options. Raises RenderError: it is unknown."""
     found = PLATFORMS.get(ALIKE.get(name, name))
     if found is None:
         raise RenderError(
-            "UMB160", f"no platform {name!r}", f"known: {', '.join(PLATFORMS)}", "umbilical firewall list"
+            "UMB160", f"there is no platform {name!r}", f"known: {', '.join(PLATFORMS)}", "umbilical firewall list"
         )
     return found

@@ -1,45 +1,45 @@
-"""Google Cloud: a firewall rule of its own between network tags, made by the installer's code and not by a manifest."""
+"""Google Cloud: a separate firewall rule between network tags, created by the installer's code, not by a manifest."""
 
 from typing import Any, Final
 
 from umbilical.firewall.platforms.platform import (
-    Block,
-    Command,
-    Commands,
+    FirewallRule,
     Need,
-    Place,
-    PlaceKind,
     Platform,
     Reference,
-    Removal,
     Remover,
-    Rule,
-    Variable,
+    RuleCommands,
+    RuleRemoval,
+    RuleSide,
+    RuleSideKind,
+    ShellVariable,
+    TerraformBlock,
+    ToolCommand,
     Word,
 )
-from umbilical.firewall.platforms.request import Request
+from umbilical.firewall.platforms.request import RuleRequest
 
 RULE_SUFFIX: Final = "-bootstrap-in-konnectivity"
 
 
-def rules(request: Request) -> tuple[Rule, ...]:
-    # Terraform tagged the control plane `-master` before Cluster API took over.
+def rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
+    # Installers with Terraform tag the control plane `-master`.
     control_plane = "-master" if request.is_before(4, 17) else "-control-plane"
     return tagged_rules(request, ("-worker", control_plane), control_plane)
 
 
-def tagged_rules(request: Request, sources: tuple[str, ...], target: str) -> tuple[Rule, ...]:
-    places = tuple(Place(PlaceKind.TAG, request.cluster(suffix)) for suffix in sources)
+def tagged_rules(request: RuleRequest, sources: tuple[str, ...], target: str) -> tuple[FirewallRule, ...]:
+    places = tuple(RuleSide(RuleSideKind.TAG, request.cluster(suffix)) for suffix in sources)
     text = "Konnectivity agents to the bootstrap machine"
     name = request.cluster(RULE_SUFFIX)
-    return (Rule(name, request.port, places, Place(PlaceKind.TAG, request.cluster(target)), text),)
+    return (FirewallRule(name, request.port, places, RuleSide(RuleSideKind.TAG, request.cluster(target)), text),)
 
 
-def commands(request: Request) -> Commands:
+def commands(request: RuleRequest) -> RuleCommands:
     return rule_commands(rules(request)[0], request.cluster("-network"))
 
 
-def rule_commands(rule: Rule, network: Word) -> Commands:
+def rule_commands(rule: FirewallRule, network: Word) -> RuleCommands:
     tags = ",".join(place.value for place in rule.sources)
     create: tuple[Word, ...] = (
         *("gcloud", "compute", "firewall-rules", "create", rule.name, "--network", network),
@@ -48,14 +48,14 @@ def rule_commands(rule: Rule, network: Word) -> Commands:
     )
     listing = ("gcloud", "compute", "firewall-rules", "list", "--filter", f"name={rule.name}")
     delete = ("gcloud", "compute", "firewall-rules", "delete", rule.name, "--quiet")
-    return Commands(open=(Command(create),), close=(Command(delete),), show=(Command(listing),))
+    return RuleCommands(open=(ToolCommand(create),), close=(ToolCommand(delete),), show=(ToolCommand(listing),))
 
 
-def blocks(request: Request) -> tuple[Block, ...]:
+def blocks(request: RuleRequest) -> tuple[TerraformBlock, ...]:
     return (rule_block(rules(request)[0], request.cluster("-network")),)
 
 
-def rule_block(rule: Rule, network: str | Reference) -> Block:
+def rule_block(rule: FirewallRule, network: str | Reference) -> TerraformBlock:
     attributes: dict[str, Any] = {
         "name": rule.name,
         "description": rule.description,
@@ -64,8 +64,8 @@ def rule_block(rule: Rule, network: str | Reference) -> Block:
         "source_tags": [place.value for place in rule.sources],
         "target_tags": [rule.target.value],
     }
-    allow = Block("allow", (), {"protocol": "tcp", "ports": [str(rule.port)]})
-    return Block("resource", ("google_compute_firewall", "konnectivity"), attributes, (allow,))
+    allow = TerraformBlock("allow", (), {"protocol": "tcp", "ports": [str(rule.port)]})
+    return TerraformBlock("resource", ("google_compute_firewall", "konnectivity"), attributes, (allow,))
 
 
 PLATFORM: Final = Platform(
@@ -75,37 +75,39 @@ PLATFORM: Final = Platform(
     target="tag <infra-id>-control-plane",
     made_by="the installer's code, in the network's project",
     removals=(
-        Removal("4.23 and later", Remover.INSTALLER, "not where firewall rules are Unmanaged"),
-        Removal("4.14 to 4.22", Remover.USER, "the installer does not know the rule"),
+        RuleRemoval("4.23 and later", Remover.INSTALLER, "not if firewall rules are Unmanaged"),
+        RuleRemoval("4.14 to 4.22", Remover.USER, "the installer does not know the rule"),
     ),
     remarks=(
-        "4.17 and later: until the bootstrap goes, allow-<infra-id>-cluster lets control-plane machines in already",
-        "Workers are not let in by that; one control-plane agent is enough for the tunnel",
-        "In a shared network that rule is not made, and the firewall belongs to the host project: add --project there",
+        "4.17 and later: during the bootstrap allow-<infra-id>-cluster already allows control-plane machines",
+        "That rule does not allow workers; one agent on the control plane is enough for the tunnel",
+        "A shared network does not have that rule, and its firewall belongs to the host project: add --project there",
     ),
     names_nodes=True,
     rules=rules,
     commands=commands,
     leftovers=commands,
     blocks=blocks,
-    why_no_edit="the installer makes firewall rules in its own code; no manifest in cluster-api/ has them",
+    why_no_edit="the installer creates firewall rules in its own code; no manifest in cluster-api/ has them",
 )
 
 
 NETWORK: Final = Need("network", "the name of the cluster's network")
 
 
-def upi_rules(request: Request) -> tuple[Rule, ...]:
+def upi_rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
     return tagged_rules(request, ("-worker", "-master"), "-bootstrap")
 
 
-def upi_commands(request: Request) -> Commands:
-    made = rule_commands(upi_rules(request)[0], Variable(NETWORK.variable))
-    return Commands((NETWORK,), (), made.open, made.close, made.show)
+def upi_commands(request: RuleRequest) -> RuleCommands:
+    made = rule_commands(upi_rules(request)[0], ShellVariable(NETWORK.variable))
+    return RuleCommands((NETWORK,), (), made.open, made.close, made.show)
 
 
-def upi_blocks(request: Request) -> tuple[Block, ...]:
-    declared = Block("variable", (NETWORK.variable,), {"type": Reference("string"), "description": NETWORK.meaning})
+def upi_blocks(request: RuleRequest) -> tuple[TerraformBlock, ...]:
+    declared = TerraformBlock(
+        "variable", (NETWORK.variable,), {"type": Reference("string"), "description": NETWORK.meaning}
+    )
     return (declared, rule_block(upi_rules(request)[0], Reference(f"var.{NETWORK.variable}")))
 
 
@@ -115,12 +117,12 @@ UPI_PLATFORM: Final = Platform(
     source="tags <infra-id>-worker, -master",
     target="tag <infra-id>-bootstrap",
     made_by="nobody: the templates have no such rule",
-    removals=(Removal("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
-    remarks=("Machines without the templates' tags need sources and a target of your own",),
+    removals=(RuleRemoval("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
+    remarks=("For machines without the templates' tags, replace the source and target tags",),
     names_nodes=True,
     rules=upi_rules,
     commands=upi_commands,
     leftovers=upi_commands,
     blocks=upi_blocks,
-    why_no_edit="with machines of your own no Cluster API provider reads the manifests",
+    why_no_edit="no Cluster API provider reads the manifests on UPI",
 )

@@ -1,84 +1,84 @@
-"""OpenStack: one rule per machine network, in the bootstrap machine's group where there is one, else the masters'."""
+"""OpenStack: one rule per machine network, in the bootstrap machine's group if it has one, else in the masters'."""
 
 from typing import Final
 
 from umbilical.fault import RenderError
 from umbilical.firewall.platforms.platform import (
-    Block,
-    Command,
-    Commands,
-    Place,
-    PlaceKind,
+    FirewallRule,
     Platform,
     Reference,
-    Removal,
     Remover,
-    Rule,
+    RuleCommands,
+    RuleRemoval,
+    RuleSide,
+    RuleSideKind,
+    TerraformBlock,
+    ToolCommand,
 )
-from umbilical.firewall.platforms.request import Request
+from umbilical.firewall.platforms.request import RuleRequest
 
 BOOTSTRAP_GROUP: Final = "-bootstrap"
 MASTER_GROUP: Final = "-master"
 DESCRIPTION: Final = "konnectivity"
 
 
-def rules(request: Request) -> tuple[Rule, ...]:
+def rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
     if request.release is None:
-        why = "from 4.21 on the bootstrap machine has a security group of its own, before it shares the masters'"
-        raise RenderError("UMB160", "openstack: which release is installed?", why, "add --release 4.NN")
+        why = "the security group on openstack depends on it: from 4.21 on <infra-id>-bootstrap, else <infra-id>-master"
+        raise RenderError("UMB160", "the release is missing", why, "add --release 4.NN")
     suffix = MASTER_GROUP if request.is_before(4, 21) else BOOTSTRAP_GROUP
     return group_rules(request, request.cluster(suffix), "openstack")
 
 
-def group_rules(request: Request, group: str, platform: str) -> tuple[Rule, ...]:
-    target = Place(PlaceKind.GROUP, group)
+def group_rules(request: RuleRequest, group: str, platform: str) -> tuple[FirewallRule, ...]:
+    target = RuleSide(RuleSideKind.GROUP, group)
     networks = request.named_networks(platform)
-    places = [Place(PlaceKind.NETWORK, str(network)) for network in networks]
-    return tuple(Rule(group, request.port, (place,), target, DESCRIPTION) for place in places)
+    places = [RuleSide(RuleSideKind.NETWORK, str(network)) for network in networks]
+    return tuple(FirewallRule(group, request.port, (place,), target, DESCRIPTION) for place in places)
 
 
-def commands(request: Request) -> Commands:
+def commands(request: RuleRequest) -> RuleCommands:
     return group_commands(rules(request))
 
 
-def leftovers(request: Request) -> Commands:
-    """The bootstrap's own group by its tags, as the installer finds it, and the rule in the masters' group."""
+def leftovers(request: RuleRequest) -> RuleCommands:
+    """The bootstrap machine's group, by the tags that the installer uses, and the rule in the masters' group."""
     tags = f"openshiftClusterID={request.cluster()},openshiftRole=bootstrap"
     groups = ("openstack", "security", "group", "list", "--tags", tags, "-f", "value", "-c", "ID")
     rule = rule_leftovers(request.cluster(MASTER_GROUP), request.port)
     delete = ("xargs", "-r", "openstack", "security", "group", "delete")
-    return Commands(
-        close=(Command(groups, pipe=(delete,)), *rule.close),
-        show=(Command((*groups, "-c", "Name")), *rule.show),
+    return RuleCommands(
+        close=(ToolCommand(groups, pipe=(delete,)), *rule.close),
+        show=(ToolCommand((*groups, "-c", "Name")), *rule.show),
     )
 
 
-def group_commands(wanted: tuple[Rule, ...]) -> Commands:
+def group_commands(wanted: tuple[FirewallRule, ...]) -> RuleCommands:
     made = rule_leftovers(wanted[0].target.value, wanted[0].port)
-    return Commands(open=tuple(Command(_create(rule)) for rule in wanted), close=made.close, show=made.show)
+    return RuleCommands(open=tuple(ToolCommand(_create(rule)) for rule in wanted), close=made.close, show=made.show)
 
 
-def rule_leftovers(group: str, port: int) -> Commands:
-    """Neutron's rules have no names: they are found by their port."""
+def rule_leftovers(group: str, port: int) -> RuleCommands:
+    """Neutron's rules have no names: the commands find them by port."""
     listing = ("openstack", "security", "group", "rule", "list", group, "--ingress", "--protocol", "tcp", "-f", "json")
     chosen = f'.[] | select(."Port Range" == "{port}:{port}")'
     delete = ("xargs", "-r", "openstack", "security", "group", "rule", "delete")
-    return Commands(
-        close=(Command(listing, pipe=(("jq", "-r", f"{chosen} | .ID"), delete)),),
-        show=(Command(listing, pipe=(("jq", chosen),)),),
+    return RuleCommands(
+        close=(ToolCommand(listing, pipe=(("jq", "-r", f"{chosen} | .ID"), delete)),),
+        show=(ToolCommand(listing, pipe=(("jq", chosen),)),),
     )
 
 
-def blocks(request: Request) -> tuple[Block, ...]:
+def blocks(request: RuleRequest) -> tuple[TerraformBlock, ...]:
     return group_blocks(rules(request))
 
 
-def group_blocks(wanted: tuple[Rule, ...]) -> tuple[Block, ...]:
-    group = Block("data", ("openstack_networking_secgroup_v2", "target"), {"name": wanted[0].target.value})
+def group_blocks(wanted: tuple[FirewallRule, ...]) -> tuple[TerraformBlock, ...]:
+    group = TerraformBlock("data", ("openstack_networking_secgroup_v2", "target"), {"name": wanted[0].target.value})
     return (group, *(_block(count, rule) for count, rule in enumerate(wanted)))
 
 
-def _create(rule: Rule) -> tuple[str, ...]:
+def _create(rule: FirewallRule) -> tuple[str, ...]:
     network = rule.sources[0].value
     return (
         *("openstack", "security", "group", "rule", "create", "--ingress", "--ethertype", _ether_type(network)),
@@ -87,7 +87,7 @@ def _create(rule: Rule) -> tuple[str, ...]:
     )
 
 
-def _block(count: int, rule: Rule) -> Block:
+def _block(count: int, rule: FirewallRule) -> TerraformBlock:
     network = rule.sources[0].value
     attributes = {
         "description": rule.description,
@@ -99,7 +99,7 @@ def _block(count: int, rule: Rule) -> Block:
         "remote_ip_prefix": network,
         "security_group_id": Reference("data.openstack_networking_secgroup_v2.target.id"),
     }
-    return Block("resource", ("openstack_networking_secgroup_rule_v2", f"konnectivity_{count}"), attributes)
+    return TerraformBlock("resource", ("openstack_networking_secgroup_rule_v2", f"konnectivity_{count}"), attributes)
 
 
 def _ether_type(network: str) -> str:
@@ -113,34 +113,34 @@ PLATFORM: Final = Platform(
     target=f"security group <infra-id>{BOOTSTRAP_GROUP}; <infra-id>{MASTER_GROUP} up to 4.20",
     made_by="the installer's code",
     removals=(
-        Removal("4.21 and later", Remover.INSTALLER, "the whole group goes, found by its tags"),
-        Removal("4.14 to 4.20", Remover.USER, "the rule is in the masters' group, which stays"),
+        RuleRemoval("4.21 and later", Remover.INSTALLER, "it deletes the whole group, found by its tags"),
+        RuleRemoval("4.14 to 4.20", Remover.USER, "the rule is in the masters' group, which stays"),
     ),
     remarks=(
-        "4.21 and 4.22: the group is there once the install runs; add the rule by the CLI then",
+        "4.21 and 4.22: the group exists once the installation runs; add the rule with the CLI then",
         "PowerVC: the group is not deleted with the bootstrap machine",
     ),
     rules=rules,
     commands=commands,
     leftovers=leftovers,
     blocks=blocks,
-    why_no_edit="the installer makes the groups in its own code; no manifest in cluster-api/ has their rules",
+    why_no_edit="the installer creates the groups in its own code; no manifest in cluster-api/ has their rules",
 )
 
 
-def upi_rules(request: Request) -> tuple[Rule, ...]:
+def upi_rules(request: RuleRequest) -> tuple[FirewallRule, ...]:
     return group_rules(request, request.cluster(MASTER_GROUP), "openstack-upi")
 
 
-def upi_commands(request: Request) -> Commands:
+def upi_commands(request: RuleRequest) -> RuleCommands:
     return group_commands(upi_rules(request))
 
 
-def upi_leftovers(request: Request) -> Commands:
+def upi_leftovers(request: RuleRequest) -> RuleCommands:
     return rule_leftovers(request.cluster(MASTER_GROUP), request.port)
 
 
-def upi_blocks(request: Request) -> tuple[Block, ...]:
+def upi_blocks(request: RuleRequest) -> tuple[TerraformBlock, ...]:
     return group_blocks(upi_rules(request))
 
 
@@ -150,10 +150,10 @@ UPI_PLATFORM: Final = Platform(
     source="machine networks",
     target=f"security group <infra-id>{MASTER_GROUP}",
     made_by="nobody: the playbooks have no such rule",
-    removals=(Removal("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
+    removals=(RuleRemoval("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
     rules=upi_rules,
     commands=upi_commands,
     leftovers=upi_leftovers,
     blocks=upi_blocks,
-    why_no_edit="with machines of your own no Cluster API provider reads the manifests",
+    why_no_edit="no Cluster API provider reads the manifests on UPI",
 )

@@ -1,6 +1,6 @@
-"""What a platform tells about the way that agents take to the server: rules, words of its tools, and what is left over.
+"""The description of a platform: its rules, the commands of its tools, and leftovers.
 
-One `Platform` per module beside this one holds only what differs; `assets/firewall` writes it down in each form.
+Each module of this package has one `Platform` with only what differs; `forms/` writes it in each output form.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from umbilical.firewall.platforms.request import Release, Request
+from umbilical.firewall.platforms.request import ReleaseLine, RuleRequest
 
 Json = Any
 
 
-class PlaceKind(Enum):
+class RuleSideKind(Enum):
     NETWORK = "network"
     GROUP = "security group"
     ROLE = "security group of role"
@@ -24,28 +24,28 @@ class PlaceKind(Enum):
 
 
 @dataclass(frozen=True)
-class Place:
-    """One side of a rule, in the platform's own terms."""
+class RuleSide:
+    """The source or target of a rule, in the platform's own terms."""
 
-    kind: PlaceKind
+    kind: RuleSideKind
     value: str
 
     def __str__(self) -> str:
-        return self.kind.value if self.kind is PlaceKind.ANYWHERE else f"{self.kind.value} {self.value}"
+        return self.kind.value if self.kind is RuleSideKind.ANYWHERE else f"{self.kind.value} {self.value}"
 
 
-BOOTSTRAP_HOST: Final = Place(PlaceKind.HOST, "the bootstrap machine")
-ANYWHERE: Final = Place(PlaceKind.ANYWHERE, "0.0.0.0/0")
+BOOTSTRAP_HOST: Final = RuleSide(RuleSideKind.HOST, "the bootstrap machine")
+ANYWHERE: Final = RuleSide(RuleSideKind.ANYWHERE, "0.0.0.0/0")
 
 
 @dataclass(frozen=True)
-class Rule:
+class FirewallRule:
     """Inbound TCP to one port. Nothing else is ever opened."""
 
     name: str
     port: int
-    sources: tuple[Place, ...]
-    target: Place
+    sources: tuple[RuleSide, ...]
+    target: RuleSide
     description: str = ""
     priority: int | None = None
     protocol: str = "tcp"
@@ -55,12 +55,12 @@ class Remover(Enum):
     INSTALLER = "the installer, with the bootstrap machine"
     USER = "you"
     NOBODY = "nobody"
-    """The installer makes the rule, and leaves it behind."""
+    """The installer creates the rule and never removes it."""
 
 
 @dataclass(frozen=True)
-class Removal:
-    """Who takes the rule away again, for one line of releases."""
+class RuleRemoval:
+    """Who removes the rule, for one range of releases."""
 
     releases: str
     by: Remover
@@ -68,75 +68,75 @@ class Removal:
 
 
 @dataclass(frozen=True)
-class Variable:
+class ShellVariable:
     """A shell variable in a command, with the text before it: `Values=` and `group` make `Values="$group"`."""
 
     name: str
     prefix: str = ""
 
 
-Word = str | Variable
+Word = str | ShellVariable
 
 
 @dataclass(frozen=True)
-class Command:
+class ToolCommand:
     words: tuple[Word, ...]
     pipe: tuple[tuple[Word, ...], ...] = ()
-    """Further programs that its output goes through."""
+    """Further programs of the pipeline."""
     into: str = ""
-    """The shell variable that takes what comes out."""
+    """Shell variable for the output."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """A value that only the user knows; the script stops with these words where it is not set."""
+    """A value that only the user knows; the script stops with this text if the variable is not set."""
 
     variable: str
     meaning: str
 
 
 @dataclass(frozen=True)
-class Commands:
-    """The rule in the words of a platform's own program."""
+class RuleCommands:
+    """The rule as commands of a platform's own program."""
 
     needs: tuple[Need, ...] = ()
-    prepare: tuple[Command, ...] = ()
-    open: tuple[Command, ...] = ()
-    close: tuple[Command, ...] = ()
-    show: tuple[Command, ...] = ()
+    prepare: tuple[ToolCommand, ...] = ()
+    open: tuple[ToolCommand, ...] = ()
+    close: tuple[ToolCommand, ...] = ()
+    show: tuple[ToolCommand, ...] = ()
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A Terraform expression that goes in unquoted. Never made of what a user typed."""
+    """A Terraform expression, written without quotes. Never contains user input."""
 
     expression: str
 
 
 @dataclass(frozen=True)
-class Block:
-    """One block of a Terraform configuration: a resource, a data source, a variable, or one nested in those."""
+class TerraformBlock:
+    """A block of a Terraform configuration: a resource, data source or variable, or a nested block."""
 
     kind: str
     labels: tuple[str, ...] = ()
     attributes: Mapping[str, Any] | None = None
-    blocks: tuple["Block", ...] = ()
+    blocks: tuple["TerraformBlock", ...] = ()
 
 
 class Each(Enum):
-    """Stands in a path for every element of a list."""
+    """In a path: every element of a list."""
 
     ELEMENT = "*"
 
 
 @dataclass(frozen=True)
 class Named:
-    """Stands in a path for the element of a list whose `name` is this."""
+    """In a path: the element of a list with this `name`."""
 
     name: str
 
 
-Step = str | Each | Named
+PathStep = str | Each | Named
 
 
 @dataclass(frozen=True)
@@ -145,36 +145,36 @@ class ManifestEdit:
 
     file: str
     kind: str
-    path: tuple[Step, ...]
+    path: tuple[PathStep, ...]
     items: tuple[Mapping[str, Json], ...]
     opens: Callable[[Mapping[str, Json]], bool]
-    """Whether an item of that list lets the port in already, whoever wrote it."""
+    """Whether an item of that list already allows the port."""
 
 
 @dataclass(frozen=True)
 class Platform:
     name: str
     rule: str
-    """The rule's name, `<infra-id>` for the cluster's; a hyphen where the user names it."""
+    """The rule's name, with `<infra-id>` as a placeholder; a hyphen if the user names it."""
     source: str
     target: str
     made_by: str
-    """By whom in releases that have the tunnel built in."""
-    removals: tuple[Removal, ...]
-    rules: Callable[[Request], tuple[Rule, ...]]
-    leftovers: Callable[[Request], Commands]
-    """How to find and remove what is left, the installer's own included; only `close` and `show` count."""
+    """Who creates it in releases with the installer's own tunnel."""
+    removals: tuple[RuleRemoval, ...]
+    rules: Callable[[RuleRequest], tuple[FirewallRule, ...]]
+    leftovers: Callable[[RuleRequest], RuleCommands]
+    """Commands that find and remove leftovers, the installer's own included; only `close` and `show` are used."""
     remarks: tuple[str, ...] = ()
-    commands: Callable[[Request], Commands] | None = None
-    blocks: Callable[[Request], tuple[Block, ...]] | None = None
-    edit: Callable[[Request], ManifestEdit] | None = None
-    edit_since: Release | None = None
-    """The first release whose installer writes that manifest."""
+    commands: Callable[[RuleRequest], RuleCommands] | None = None
+    blocks: Callable[[RuleRequest], tuple[TerraformBlock, ...]] | None = None
+    edit: Callable[[RuleRequest], ManifestEdit] | None = None
+    edit_since: ReleaseLine | None = None
+    """First release whose installer writes that manifest."""
     why_no_edit: str = ""
     names_nodes: bool = False
-    """Whether the rule names nodes by groups or tags of the cluster's: narrower than any network."""
+    """Whether the rule selects nodes by the cluster's groups or tags: narrower than any network."""
     is_host_filtered: bool = False
-    """Whether nothing but the host's or the site's own filter stands in the way: nftables and firewalld then."""
+    """Whether only a filter of the host or the site applies, so that nftables and firewalld can be used."""
 
     @property
     def leaks(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.bootstrap.verify.documents import Pod, dig, is_within, mappings, shown
+from umbilical.bootstrap.verify.documents import PodSpec, dig, is_within, mappings, shown
 from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node, Role
@@ -205,12 +205,12 @@ def _pod_paths(pod: dict[str, Any]) -> Iterator[Wanted]:
         if isinstance(path, str) and kind not in _MAKES_ITSELF:
             yield Wanted(path, f"volume {shown(volume.get('name'))}")
     for container in (*mappings(dig(spec, "initContainers")), *mappings(dig(spec, "containers"))):
-        inside = Pod({**spec, "containers": [container]})
+        inside = PodSpec({**spec, "containers": [container]})
         for flag, path in _container_paths(container):
             yield from _through(inside, flag, path)
 
 
-def _through(inside: Pod, flag: str, path: str) -> Iterator[Wanted]:
+def _through(inside: PodSpec, flag: str, path: str) -> Iterator[Wanted]:
     """Follow a path of a container to the node."""
     mount = inside.mount_of(path)
     if mount is None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from umbilical.bootstrap.verify.documents import Pod, dig, parse_flags
+from umbilical.bootstrap.verify.documents import PodSpec, dig, parse_flags
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.lint.facts import Facts, Unreadable
@@ -32,9 +32,9 @@ class StaticPod:
         return found if isinstance(found, dict) else {}
 
     @property
-    def pod(self) -> Pod:
+    def pod(self) -> PodSpec:
         """With its first container, which is the program's own."""
-        return Pod(self.spec)
+        return PodSpec(self.spec)
 
     def flag(self, name: str) -> str:
         """Return a flag's value; of several the last. Raises Unreadable: it is not there."""

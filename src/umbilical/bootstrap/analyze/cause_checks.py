@@ -1,5 +1,5 @@
-"""What the checks of a log bundle look at: known lines first, then records, routes, certificates and manifests; and the
-first line of an analysis: which stage bootkube is in or fails in, since when, and how often."""
+"""Checks of a log bundle: known log lines, records, routes, certificates and manifests; and the first line of an
+analysis: the bootkube step that runs or fails, since when, and how often."""
 
 import dataclasses
 import ipaddress
@@ -9,23 +9,23 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from umbilical.bootstrap.analyze.facts import BOOTKUBE, BundleFacts
-from umbilical.bootstrap.analyze.service_record import Entry, Failure, ServiceRecord, State
-from umbilical.bootstrap.analyze.signatures import Kind, quotable
+from umbilical.bootstrap.analyze.service_record import RecordEntry, ServiceFailure, ServiceRecord, ServiceState
+from umbilical.bootstrap.analyze.signatures import FileKind, quotable
 from umbilical.bootstrap.names import STAGES
 from umbilical.checks.check import Outcome, Verdict, failed, passed, skipped, warned
 from umbilical.checks.report import printable
 from umbilical.pki.certificate import Certificate
 
 MAX_STAGE: Final = 60
-_UNNAMED: Final = "between its stages"
+_UNNAMED: Final = "between its steps"
 
 
 @dataclass(frozen=True)
-class Diagnosed:
-    """Which service is to blame, what it is in, and the sentence about it."""
+class BundleVerdict:
+    """The failed service, its state and step, and a sentence about it."""
 
     service: str
-    state: State
+    state: ServiceState
     stage: str
     sentence: str
     since: str = ""
@@ -33,7 +33,7 @@ class Diagnosed:
 
     @property
     def is_well(self) -> bool:
-        return self.state is State.ENDED_WELL
+        return self.state is ServiceState.ENDED_WELL
 
     def as_value(self) -> dict[str, Any]:
         return {
@@ -46,59 +46,59 @@ class Diagnosed:
         }
 
 
-def verdict(facts: BundleFacts) -> Diagnosed:
-    """Judge bootkube; where it never ran, whoever kept it from running."""
+def verdict(facts: BundleFacts) -> BundleVerdict:
+    """Report on bootkube, or on the service that kept it from running."""
     record = facts.bootkube
-    if record is None or record.state is State.NOT_STARTED:
+    if record is None or record.state is ServiceState.NOT_STARTED:
         return _never_ran(facts, record)
-    if record.state is State.ENDED_WELL:
+    if record.state is ServiceState.ENDED_WELL:
         when = shown_time(record.entries[-1])
-        return Diagnosed(BOOTKUBE, State.ENDED_WELL, "", f"bootkube ended well at {when}{_runs(record)}")
+        return BundleVerdict(BOOTKUBE, ServiceState.ENDED_WELL, "", f"bootkube succeeded at {when}{_runs(record)}")
     failure = record.last_failure
-    if record.state is State.FAILING and failure is not None:
+    if record.state is ServiceState.FAILING and failure is not None:
         return _failing(BOOTKUBE, failure)
     return _unfinished(facts, record)
 
 
-def shown_time(entry: Entry) -> str:
+def shown_time(entry: RecordEntry) -> str:
     time = entry.time
     return time.strftime("%Y-%m-%d %H:%M:%SZ") if time is not None else "an unknown time"
 
 
 def shown_stage(stage: str) -> str:
-    return f"in stage {printable(stage)[:MAX_STAGE]}" if stage else _UNNAMED
+    return f"in step {printable(stage)[:MAX_STAGE]}" if stage else _UNNAMED
 
 
-def _never_ran(facts: BundleFacts, record: ServiceRecord | None) -> Diagnosed:
+def _never_ran(facts: BundleFacts, record: ServiceRecord | None) -> BundleVerdict:
     for service, other in facts.records.items():
         failure = other.last_failure
-        if service != BOOTKUBE and other.state is State.FAILING and failure is not None:
+        if service != BOOTKUBE and other.state is ServiceState.FAILING and failure is not None:
             found = _failing(printable(service)[:MAX_STAGE], failure)
             return dataclasses.replace(found, sentence=f"{found.sentence}; bootkube never ran")
     why = "its record is empty" if record is not None else "the bundle has no record of it"
-    return Diagnosed(BOOTKUBE, State.NOT_STARTED, "", f"bootkube's stage is not known: {why}")
+    return BundleVerdict(BOOTKUBE, ServiceState.NOT_STARTED, "", f"bootkube's step is not known: {why}")
 
 
-def _failing(service: str, failure: Failure) -> Diagnosed:
+def _failing(service: str, failure: ServiceFailure) -> BundleVerdict:
     where = shown_stage(failure.stage)
     if failure.times == 1:
         sentence = f"{service} failed {where} at {shown_time(failure.last)}"
     else:
         span = f"{failure.times} times since {shown_time(failure.first)}, last at {shown_time(failure.last)}"
         sentence = f"{service} fails {where}: {span}"
-    return Diagnosed(service, State.FAILING, failure.stage, sentence, failure.first.timestamp, failure.times)
+    return BundleVerdict(service, ServiceState.FAILING, failure.stage, sentence, failure.first.timestamp, failure.times)
 
 
-def _unfinished(facts: BundleFacts, record: ServiceRecord) -> Diagnosed:
+def _unfinished(facts: BundleFacts, record: ServiceRecord) -> BundleVerdict:
     stage, done = record.open_stage, record.last_done
     if stage is not None:
         lasted = _lasted(stage.time, facts.end)
-        sentence = f"bootkube is {shown_stage(stage.stage)} since {shown_time(stage)}{lasted} and has not left it"
-        return Diagnosed(BOOTKUBE, State.IN_STAGE, stage.stage, sentence + _runs(record), stage.timestamp)
+        sentence = f"bootkube is {shown_stage(stage.stage)} since {shown_time(stage)}{lasted} and has not finished it"
+        return BundleVerdict(BOOTKUBE, ServiceState.IN_STAGE, stage.stage, sentence + _runs(record), stage.timestamp)
     last = record.entries[-1]
     after = f"after {printable(done.stage)[:MAX_STAGE]}, " if done is not None else ""
-    sentence = f"bootkube is between two stages, {after}since {shown_time(last)}{_lasted(last.time, facts.end)}"
-    return Diagnosed(BOOTKUBE, State.BETWEEN_STAGES, "", sentence + _runs(record), last.timestamp)
+    sentence = f"bootkube is between two steps, {after}since {shown_time(last)}{_lasted(last.time, facts.end)}"
+    return BundleVerdict(BOOTKUBE, ServiceState.BETWEEN_STAGES, "", sentence + _runs(record), last.timestamp)
 
 
 def _lasted(start: datetime | None, end: datetime | None) -> str:
@@ -106,7 +106,7 @@ def _lasted(start: datetime | None, end: datetime | None) -> str:
         return ""
     minutes = int((end - start).total_seconds()) // 60
     hours = f"{minutes // 60} h " if minutes >= 60 else ""
-    return f" ({hours}{minutes % 60} min when the bundle was made)"
+    return f" ({hours}{minutes % 60} min when the bundle was gathered)"
 
 
 def _runs(record: ServiceRecord) -> str:
@@ -115,35 +115,35 @@ def _runs(record: ServiceRecord) -> str:
 
 MAX_MESSAGE_LINES: Final = 6
 _CERTS, _, _, _CLEANUP = STAGES
-Judge = Callable[[BundleFacts], Verdict]
+BundleCheck = Callable[[BundleFacts], Verdict]
 
 
-def seen(*names: str, needs: tuple[Kind, ...]) -> Judge:
-    """A check that fails by known lines, and can only pass where a file that would hold them was there."""
+def seen(*names: str, needs: tuple[FileKind, ...]) -> BundleCheck:
+    """Return a check that fails on known lines, and passes only if a file that could contain them exists."""
 
-    def judged(facts: BundleFacts) -> Verdict:
-        found = [str(facts.sightings[name]) for name in names if name in facts.sightings]
+    def checked(facts: BundleFacts) -> Verdict:
+        found = [str(facts.matches[name]) for name in names if name in facts.matches]
         if found:
             return failed("\n".join(found))
         if not facts.kinds.intersection(needs):
             return skipped(needs[0].value)
         return passed()
 
-    return judged
+    return checked
 
 
 def ended_well(facts: BundleFacts) -> Verdict:
     record = facts.bootkube
-    told = verdict(facts)
+    summary = verdict(facts)
     if record is None:
-        return skipped(Kind.RECORD.value)
-    if told.is_well:
+        return skipped(FileKind.RECORD.value)
+    if summary.is_well:
         return _passed_over(facts, record)
-    return failed("\n".join(_error_lines(facts, record)) or told.sentence)
+    return failed("\n".join(_error_lines(facts, record)) or summary.sentence)
 
 
 def _passed_over(facts: BundleFacts, record: ServiceRecord) -> Verdict:
-    # The cleanup's own check tells of it.
+    # The cleanup has its own check.
     stages = [printable(stage) for stage in record.passed_over if stage != _CLEANUP]
     if stages:
         return warned(f"{facts.record_paths[BOOTKUBE]}: failed without stopping it: {', '.join(stages[:10])}")
@@ -151,7 +151,7 @@ def _passed_over(facts: BundleFacts, record: ServiceRecord) -> Verdict:
 
 
 def _error_lines(facts: BundleFacts, record: ServiceRecord) -> list[str]:
-    """What the service wrote down when it failed last: the line of the script, and the end of its journal."""
+    """Return the last failure from the record: the line of the script, and the end of its journal."""
     failure = record.last_failure
     if failure is None:
         return []
@@ -163,7 +163,7 @@ def _error_lines(facts: BundleFacts, record: ServiceRecord) -> list[str]:
 
 
 def _error_place(error_line: str) -> str:
-    """Say where a script failed. bash writes "LINE FUNCTION FILE", and counts anew in a trap: there it is always 1."""
+    """Format where a script failed. bash writes "LINE FUNCTION FILE"; in a trap the line is always 1."""
     line, _, rest = printable(error_line).partition(" ")
     function, _, file = rest.partition(" ")
     if not (line.isdecimal() and file):
@@ -177,7 +177,7 @@ def others_ended_well(facts: BundleFacts) -> Verdict:
     bad = [
         f"{printable(facts.record_paths[name])}: failed {shown_stage(failure.stage)} at {shown_time(failure.last)}"
         for name, record in others.items()
-        if record.state is State.FAILING and (failure := record.last_failure) is not None
+        if record.state is ServiceState.FAILING and (failure := record.last_failure) is not None
     ]
     if bad:
         return failed("\n".join(bad[:5]))
@@ -185,17 +185,17 @@ def others_ended_well(facts: BundleFacts) -> Verdict:
 
 
 def address_found(facts: BundleFacts) -> Verdict:
-    lines_seen = seen("no address", "no route", "address gone", needs=(Kind.JOURNAL, Kind.RECORD))(facts)
+    lines_seen = seen("no address", "no route", "address gone", needs=(FileKind.JOURNAL, FileKind.RECORD))(facts)
     fails_there = verdict(facts).stage == _CERTS
-    if lines_seen.outcome is Outcome.FAILED or not fails_there or Kind.ROUTES not in facts.kinds:
+    if lines_seen.outcome is Outcome.FAILED or not fails_there or FileKind.ROUTES not in facts.kinds:
         return lines_seen
     if not any(line.startswith("default") for line in facts.routes.splitlines()):
-        return failed("bootstrap/network/ip-route.txt: no line begins with `default`")
+        return failed("bootstrap/network/ip-route.txt: there is no default route")
     return lines_seen
 
 
 def address_is_one(facts: BundleFacts) -> Verdict:
-    lines_seen = seen("null address", needs=(Kind.JOURNAL, Kind.RECORD))(facts)
+    lines_seen = seen("null address", needs=(FileKind.JOURNAL, FileKind.RECORD))(facts)
     agents = facts.agents
     if agents is not None and not _is_address(agents.host):
         return failed("\n".join(filter(None, [str(agents.evidence), lines_seen.evidence])))
@@ -211,13 +211,13 @@ def _is_address(text: str) -> bool:
 
 
 def names_fit(facts: BundleFacts) -> Verdict:
-    lines_seen = seen("wrong name", needs=(Kind.AGENT_LOG,))(facts)
+    lines_seen = seen("wrong name", needs=(FileKind.AGENT_LOG,))(facts)
     agents, servers = facts.agents, _server_certificates(facts)
     if agents is None or not servers or not _is_address(agents.host):
         return lines_seen
     dialled = ipaddress.ip_address(agents.host)
     misfits = [
-        f"{path}: valid for {', '.join(certificate.names) or 'no name at all'}; agents dial {dialled}"
+        f"{path}: valid for {', '.join(certificate.names) or 'no name'}; agents dial {dialled}"
         for path, certificate in servers
         if dialled not in certificate.ip_addresses
     ]
@@ -232,7 +232,7 @@ def _server_certificates(facts: BundleFacts) -> list[tuple[str, Certificate]]:
 
 
 def not_expired(facts: BundleFacts) -> Verdict:
-    lines_seen = seen("expired", needs=(Kind.AGENT_LOG, Kind.SERVER_LOG))(facts)
+    lines_seen = seen("expired", needs=(FileKind.AGENT_LOG, FileKind.SERVER_LOG))(facts)
     end = facts.end
     if end is None or not facts.certificates:
         return lines_seen
@@ -248,21 +248,21 @@ def not_expired(facts: BundleFacts) -> Verdict:
 
 
 def cleaned_up(facts: BundleFacts) -> Verdict:
-    told = verdict(facts)
-    lines = [told.sentence] if told.stage == _CLEANUP else []
+    summary = verdict(facts)
+    lines = [summary.sentence] if summary.stage == _CLEANUP else []
     record = facts.bootkube
     if record is not None and _CLEANUP in record.passed_over:
-        lines.append(f"{facts.record_paths[BOOTKUBE]}: the stage failed, and bootkube went on without it")
-    lines += [str(facts.sightings[name]) for name in ("cleanup waits", "cleanup gave up") if name in facts.sightings]
+        lines.append(f"{facts.record_paths[BOOTKUBE]}: the step failed, and bootkube continued without it")
+    lines += [str(facts.matches[name]) for name in ("cleanup waits", "cleanup gave up") if name in facts.matches]
     for namespace in facts.terminating:
-        held = f"resources/namespaces.json: {namespace.name} is Terminating since {namespace.since}"
+        held = f"resources/namespaces.json: {namespace.name} has been Terminating since {namespace.since}"
         lines += [held, *namespace.reasons]
     if lines:
         return failed("\n".join(lines))
-    return passed() if facts.kinds & {Kind.RECORD, Kind.NAMESPACES} else skipped(Kind.RECORD.value)
+    return passed() if facts.kinds & {FileKind.RECORD, FileKind.NAMESPACES} else skipped(FileKind.RECORD.value)
 
 
 def not_reached(facts: BundleFacts, stages: tuple[str, ...]) -> bool:
-    """Tell whether bootkube has not come to any of these stages, so that nothing in its logs speaks of them."""
+    """Whether bootkube has not reached any of these steps, so that its logs cannot mention them."""
     record = facts.bootkube
     return record is not None and bool(stages) and not any(entry.stage in stages for entry in record.entries)
