@@ -5,9 +5,9 @@ from functools import cache
 from typing import Any, Final
 
 from umbilical.hosted.pki.certificate_set import (
-    CertificateRenewal,
     CertificateSettings,
     HostedSet,
+    HostedSetRenewal,
     ListenerNames,
     renew,
 )
@@ -33,7 +33,7 @@ def renewed(
     after: timedelta = timedelta(),
     wanted: CertificateSettings | None = None,
     **how: bool,
-) -> CertificateRenewal:
+) -> HostedSetRenewal:
     return renew(existing, names, wanted or terms(), NOW + after, Authority, **how)
 
 

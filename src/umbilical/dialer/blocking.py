@@ -29,7 +29,7 @@ STOP_SECONDS: Final = 30.0
 Result = TypeVar("Result")
 
 
-class TunnelEnd:
+class TunnelFailure:
     """The error with which the tunnel behind a socket ended; empty while it is open and after an orderly end."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class TunnelEnd:
 class TunnelSocket(socket.socket):
     """One end of a socket pair. Reading from a broken tunnel raises an error instead of returning the end."""
 
-    end: TunnelEnd = TunnelEnd()
+    end: TunnelFailure = TunnelFailure()
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         octets = super().recv(size, flags)
@@ -139,7 +139,7 @@ class BlockingDialer:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         handed = TunnelSocket(theirs.family, theirs.type, theirs.proto, fileno=theirs.detach())
-        handed.end = TunnelEnd()
+        handed.end = TunnelFailure()
         try:
             local = await plain_streams(ours, self._buffer_bytes)
         except BaseException:
@@ -163,7 +163,7 @@ def _close_cancelled(opened: "Future[TunnelSocket]") -> None:
         opened.result().close()
 
 
-async def _pump(tunnel: Streams, local: Streams, end: TunnelEnd) -> None:
+async def _pump(tunnel: Streams, local: Streams, end: TunnelFailure) -> None:
     """Copy both directions until both have ended, the program has closed its socket, or the tunnel breaks."""
     writers = tunnel[1], local[1]
     try:
@@ -178,7 +178,7 @@ async def _pump(tunnel: Streams, local: Streams, end: TunnelEnd) -> None:
             writer.transport.abort()
 
 
-async def _relay(tunnel: Streams, local: Streams, end: TunnelEnd) -> None:
+async def _relay(tunnel: Streams, local: Streams, end: TunnelFailure) -> None:
     async with asyncio.TaskGroup() as group:
         down = group.create_task(_down(tunnel[0], local[1], end))
         await _up(tunnel[1], local)
@@ -186,7 +186,7 @@ async def _relay(tunnel: Streams, local: Streams, end: TunnelEnd) -> None:
             down.cancel()
 
 
-async def _down(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, end: TunnelEnd) -> None:
+async def _down(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, end: TunnelFailure) -> None:
     try:
         await _copy(reader, writer)
     except OSError as error:

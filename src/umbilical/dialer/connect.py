@@ -30,8 +30,8 @@ ENDPOINTS_OWN: Final = frozenset({DialReason.REFUSED, DialReason.UNREACHABLE, Di
 _HOST: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:%-]+")
 
 
-class ConnectReply:
-    def __init__(self, head: bytes, parsed: http1.Http1Reply) -> None:
+class ServerReply:
+    def __init__(self, head: bytes, parsed: http1.ConnectReply) -> None:
         self.status: Final = parsed.status
         self.status_line: Final = f"{parsed.status} {parsed.reason}".strip()
         self.headers: Final = _headers(head)
@@ -76,10 +76,10 @@ async def connect(streams: Streams, server: str, endpoint: str, seconds: float, 
     _trace_reply(trace, started, endpoint, reply, "")
 
 
-async def read_reply(reader: asyncio.StreamReader) -> ConnectReply:
+async def read_reply(reader: asyncio.StreamReader) -> ServerReply:
     """Raises EOFError, ProtocolViolation, OSError."""
     head = b""
-    parsed: http1.Http1Reply | None = None
+    parsed: http1.ConnectReply | None = None
     while parsed is None:
         line = await _line(reader)
         is_first, head = not head, head + line
@@ -90,7 +90,7 @@ async def read_reply(reader: asyncio.StreamReader) -> ConnectReply:
             raise ProtocolViolation(502, f"the reply's head is longer than {MAX_REPLY_HEAD_BYTES} bytes")
         if is_first or line in (b"\r\n", b"\n"):
             parsed = http1.parse_connect_reply(head)
-    return ConnectReply(head, parsed)
+    return ServerReply(head, parsed)
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
@@ -125,14 +125,14 @@ def broken(error: Exception, server: str) -> DialFailed:
     return DialFailed(DialReason.SERVER, server, f"connection lost during the dial: {error}")
 
 
-async def _refused(reader: asyncio.StreamReader, reply: ConnectReply, server: str, endpoint: str) -> DialFailed:
+async def _refused(reader: asyncio.StreamReader, reply: ServerReply, server: str, endpoint: str) -> DialFailed:
     text = await refusal_text(reader, reply)
     reason = reason_of_reply(reply.status, text)
     hop = endpoint if reason in ENDPOINTS_OWN else server
     return DialFailed(reason, hop, text or reply.status_line, reply.status_line)
 
 
-async def refusal_text(reader: asyncio.StreamReader, reply: ConnectReply, most: int = MAX_BODY_BYTES) -> str:
+async def refusal_text(reader: asyncio.StreamReader, reply: ServerReply, most: int = MAX_BODY_BYTES) -> str:
     """Return the body of an error reply on one line: at most `most` bytes, or what arrives in time."""
     length = reply.headers.get("content-length", "")
     is_number = length.isascii() and length.isdigit() and len(length) <= 9
@@ -147,7 +147,7 @@ async def refusal_text(reader: asyncio.StreamReader, reply: ConnectReply, most: 
     return " ".join(word for word in body.decode("utf-8", "replace").split() if word.isprintable())
 
 
-def _trace_reply(trace: Trace | None, started: float, endpoint: str, reply: ConnectReply, failure: str) -> None:
+def _trace_reply(trace: Trace | None, started: float, endpoint: str, reply: ServerReply, failure: str) -> None:
     if trace is None:
         return
     whole = time.monotonic() - started

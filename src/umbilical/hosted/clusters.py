@@ -253,22 +253,22 @@ async def query_clusters(options: CheckOptions, folder: Path) -> Clusters:
     """Query both clusters; fetched credentials are written to `folder`."""
     clusters = await _as_given(options)
     if options.management_kubeconfig is not None and options.namespace is not None:
-        async with ClusterApi(options.management_kubeconfig) as api:
+        async with QueriedApi(options.management_kubeconfig) as api:
             clusters = await _query_management(api, clusters, options.namespace, folder)
     if options.hosted_kubeconfig is not None:
-        async with ClusterApi(options.hosted_kubeconfig) as api:
+        async with QueriedApi(options.hosted_kubeconfig) as api:
             clusters = await _query_hosted(api, clusters, folder)
     return clusters
 
 
-class ClusterApi:
+class QueriedApi:
     """One cluster's API; failures are returned as Unknown."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig = kubeconfig
         self._client: ApiClient | Unknown = Unknown("not opened yet")
 
-    async def __aenter__(self) -> "ClusterApi":
+    async def __aenter__(self) -> "QueriedApi":
         try:
             self._client = make_client(self._kubeconfig, qps=REQUESTS_PER_SECOND, burst=BURST)
         except ClusterError as fault:
@@ -299,7 +299,7 @@ async def _as_given(options: CheckOptions) -> Clusters:
     )
 
 
-async def _query_management(api: ClusterApi, known: Clusters, namespace: str, folder: Path) -> Clusters:
+async def _query_management(api: QueriedApi, known: Clusters, namespace: str, folder: Path) -> Clusters:
     management = await api.query(lambda client: read_namespace(client, namespace))
     bundle = _or_none(await api.query(lambda client: get_bundle(client, namespace)))
     certificates = await api.query(lambda client: read_certificate_facts(client, namespace, bundle))
@@ -323,7 +323,7 @@ async def _query_management(api: ClusterApi, known: Clusters, namespace: str, fo
     )
 
 
-async def _query_hosted(api: ClusterApi, known: Clusters, folder: Path) -> Clusters:
+async def _query_hosted(api: QueriedApi, known: Clusters, folder: Path) -> Clusters:
     certificates = known.certificates
     agents = await api.query(lambda client: read_agent_certificate(client, known.bundle))
     if not isinstance(agents, Unknown):
@@ -340,7 +340,7 @@ def _or_none(found: Found | Unknown | None) -> Found | None:
     return None if isinstance(found, Unknown) else found
 
 
-async def _agent_pair(api: ClusterApi, namespace: str, known: TlsFiles | Unknown, folder: Path) -> TlsFiles | Unknown:
+async def _agent_pair(api: QueriedApi, namespace: str, known: TlsFiles | Unknown, folder: Path) -> TlsFiles | Unknown:
     if not isinstance(known, Unknown):
         return known
     found = await api.query(lambda client: fetch_pair(client, namespace, names.SECRET_AGENT, folder))

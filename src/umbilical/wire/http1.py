@@ -62,7 +62,7 @@ class Http1Request:
         """End of the head in the parsed buffer; the bytes after it are payload of the tunnel."""
 
 
-class Http1Reply:
+class ConnectReply:
     """The head of a proxy's reply to CONNECT."""
 
     def __init__(self, status: int, reason: str, end_offset: int) -> None:
@@ -305,7 +305,7 @@ def format_connect_request(address: str, headers: Sequence[tuple[str, str]] = ()
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
 
 
-def parse_connect_reply(buffer: bytes | bytearray, limit: int = MAX_HEAD_BYTES) -> Http1Reply | None:
+def parse_connect_reply(buffer: bytes | bytearray, limit: int = MAX_HEAD_BYTES) -> ConnectReply | None:
     """Parse the reply head at the start of `buffer`; None while it is incomplete. Raises ProtocolViolation."""
     data = bytes(buffer)
     end = _head_end(data, 0)
@@ -319,4 +319,4 @@ def parse_connect_reply(buffer: bytes | bytearray, limit: int = MAX_HEAD_BYTES) 
         raise ProtocolViolation(502, f"malformed status line {data[:80]!r}")
     if end < 0:
         return None
-    return Http1Reply(int(code), reason.decode("utf-8", "replace"), end)
+    return ConnectReply(int(code), reason.decode("utf-8", "replace"), end)

@@ -34,7 +34,7 @@ from umbilical.fault import PkiError
 from umbilical.hosted.objects.sidecars import KUBECONFIG_MAP, TOKEN_SECRET
 from umbilical.hosted.objects.spec import AggregatedApi, HostedSpec, Pki
 from umbilical.hosted.objects.spec_reading import EXAMPLE
-from umbilical.hosted.pki.certificate_set import CertificateRenewal
+from umbilical.hosted.pki.certificate_set import HostedSetRenewal
 from umbilical.hosted.pki.table import AGENT, CLUSTER
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.profiles import KeyType
@@ -86,12 +86,12 @@ HOSTED_SPEC = hosted_spec(pki=Pki(key_type=KeyType.ECDSA_P256))
 
 def renewed(
     folder: Path | None, spec: HostedSpec = HOSTED_SPEC, days: int = 0, *, rotate: bool = False
-) -> CertificateRenewal:
+) -> HostedSetRenewal:
     now = datetime.now(UTC) + timedelta(days=days)
     return certificates.renewed(spec, folder, "cryptography", rotate=rotate, retire=False, now=now)
 
 
-def kept(folder: Path) -> CertificateRenewal:
+def kept(folder: Path) -> HostedSetRenewal:
     renewal = renewed(folder)
     keep(renewal, folder)
     return renewal

@@ -22,7 +22,7 @@ from umbilical.hosted.objects.spec import HostedSpec, IpAddress
 if TYPE_CHECKING:
     from umbilical.cluster.client import ApiClient
     from umbilical.hosted.objects.spec import HostedSpec
-    from umbilical.hosted.pki.certificate_set import CertificateRenewal, CertificateSettings, HostedSet
+    from umbilical.hosted.pki.certificate_set import CertificateSettings, HostedSet, HostedSetRenewal
     from umbilical.manifests.tree import AssetTree
 
 _NONE: Final = ("", "None")
@@ -74,7 +74,7 @@ _ROTATION: Final = (
 
 def renewed(
     spec: "HostedSpec", folder: Path | None, backend: str, *, rotate: bool, retire: bool, now: datetime | None = None
-) -> "CertificateRenewal":
+) -> "HostedSetRenewal":
     """Read the directory and create what is missing or due; write nothing. Raises PkiError: it cannot be read."""
     from umbilical.cli.pki.options import chosen_backend
     from umbilical.hosted.pki.certificate_set import ListenerNames, renew
@@ -86,13 +86,13 @@ def renewed(
         return renew(existing, names, _terms(spec), moment, signing, rotate=rotate, retire=retire)
 
 
-def keep(renewal: "CertificateRenewal", folder: Path) -> None:
+def keep(renewal: "HostedSetRenewal", folder: Path) -> None:
     """Write the directory if something changed; keys are readable for their owner only."""
     if renewal.changes:
         write_directory(folder, renewal.set.files(), overwrite=True)
 
 
-def print_changes(renewal: "CertificateRenewal", folder: Path | None) -> None:
+def print_changes(renewal: "HostedSetRenewal", folder: Path | None) -> None:
     """Print on standard error what was created, and the next steps."""
     from umbilical.hosted.pki.certificate_set import ROTATED
 

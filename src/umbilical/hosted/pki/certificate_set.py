@@ -162,7 +162,7 @@ class HostedSet:
 
 
 @dataclass(frozen=True)
-class CertificateChange:
+class HostedSetChange:
     id: str
     why: str
     is_new: bool = True
@@ -170,9 +170,9 @@ class CertificateChange:
 
 
 @dataclass(frozen=True)
-class CertificateRenewal:
+class HostedSetRenewal:
     set: HostedSet
-    changes: tuple[CertificateChange, ...]
+    changes: tuple[HostedSetChange, ...]
     """What was created, and why; empty if nothing changed."""
 
 
@@ -190,7 +190,7 @@ def renew(
     *,
     rotate: bool = False,
     retire: bool = False,
-) -> CertificateRenewal:
+) -> HostedSetRenewal:
     """Create what is missing, invalid or due; everything else stays unchanged.
 
     With `rotate` every signer gets a successor; certificates stay, because the successor is not trusted yet. The next
@@ -219,7 +219,7 @@ class _Renewer:
         self._signing: dict[str, CertificateSigner] = {}
         """The signer for this call: the predecessor while the successor is not trusted yet."""
         self._leaves: dict[str, KeyPair] = {}
-        self._changes: list[CertificateChange] = []
+        self._changes: list[HostedSetChange] = []
 
     def renew_signer(self, id_: str, *, rotate: bool) -> None:
         old = self._predecessor(id_)
@@ -230,7 +230,7 @@ class _Renewer:
             self._signing[id_] = self._backend.load(old.pair)
             return
         made = self._create(id_)
-        self._changes.append(CertificateChange(id_, reason))
+        self._changes.append(HostedSetChange(id_, reason))
         kept = [] if old is None else [self._still_valid(self._predecessors_bundle(id_))]
         self._signers[id_] = SignerState(made.pair, join_bundle(made.pair.certificate, *filter(None, kept)))
         self._signing[id_] = made if old is None or not self._can_sign(old) else self._backend.load(old.pair)
@@ -244,7 +244,7 @@ class _Renewer:
         if old is not None and not reason:
             self._leaves[leaf.id] = old
             return
-        self._changes.append(CertificateChange(leaf.id, reason))
+        self._changes.append(HostedSetChange(leaf.id, reason))
         self._leaves[leaf.id] = self._signing[id_].issue(profile, self._now, lifetime)
 
     def retire(self) -> None:
@@ -255,11 +255,11 @@ class _Renewer:
             raise PkiError("UMB554", "old signers were not retired", why, remedy)
         for id_, state in self._signers.items():
             if len(read_certificates(state.bundle)) > 1:
-                self._changes.append(CertificateChange(id_, "previous signers are no longer trusted", is_new=False))
+                self._changes.append(HostedSetChange(id_, "previous signers are no longer trusted", is_new=False))
             self._signers[id_] = SignerState(state.pair, state.pair.certificate)
 
-    def result(self) -> CertificateRenewal:
-        return CertificateRenewal(HostedSet(self._terms.signers, self._signers, self._leaves), tuple(self._changes))
+    def result(self) -> HostedSetRenewal:
+        return HostedSetRenewal(HostedSet(self._terms.signers, self._signers, self._leaves), tuple(self._changes))
 
     def _trusts(self, id_: str) -> list[Trust]:
         return [trust for trust in Trust if signer_of(trust, self._terms.signers) == id_]
