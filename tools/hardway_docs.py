@@ -15,8 +15,8 @@ from umbilical.cli.stage.cluster import machines_for, trial_for
 from umbilical.cli.stage.view import PlainLines
 from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH as REMOVALS
 from umbilical.hardway.artifacts.static_pods.pods import write_removals
-from umbilical.hardway.config.cluster import MachinesKind, Profile
-from umbilical.hardway.config.example import Wish, example
+from umbilical.hardway.config.cluster import ClusterProfile, MachinesKind
+from umbilical.hardway.config.example import ExampleOptions, example
 from umbilical.hardway.config.reading import read_cluster
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
@@ -26,12 +26,12 @@ REPOSITORY: Final = Path(__file__).resolve().parent.parent
 PAGES: Final = Path("docs", "hardway")
 CODES: Final = Path("docs", "errors.md")
 WISHES: Final = (
-    Wish(Profile.KUBERNETES, MachinesKind.LAB, 1, 1),
-    Wish(Profile.OPENSHIFT, MachinesKind.LIBVIRT, 1, 1),
+    ExampleOptions(ClusterProfile.KUBERNETES, MachinesKind.LAB, 1, 1),
+    ExampleOptions(ClusterProfile.OPENSHIFT, MachinesKind.LIBVIRT, 1, 1),
 )
 
 
-def paper_site(wish: Wish) -> Site:
+def paper_site(wish: ExampleOptions) -> Site:
     """A site of the example cluster that says what would be done; nothing of it is ever asked."""
     cluster = read_cluster(example(wish)).cluster
     folder = Path()

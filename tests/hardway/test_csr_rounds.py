@@ -21,7 +21,7 @@ from umbilical.cluster.csr import CLIENT_SIGNER, KIND, SERVING_SIGNER
 from umbilical.fault import HostError, StageTimeout
 from umbilical.hardway import csr_rounds
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.csr_rounds import (
     approve_once,
     approving_sight,
@@ -65,11 +65,11 @@ class Requests:
         body = filed(name, content, signer, usages)
         with_user.call(lambda client: client.request("POST", KIND.path(), body=body))
 
-    def client(self, name: str, of: Node, key: Any = None) -> None:
+    def client(self, name: str, of: ClusterNode, key: Any = None) -> None:
         content = pem(f"system:node:{of.name}", **({"key": key} if key is not None else {}))
         self.file(name, content, CLIENT_SIGNER, *BOOTSTRAPPERS)
 
-    def serving(self, name: str, of: Node, *addresses: str) -> None:
+    def serving(self, name: str, of: ClusterNode, *addresses: str) -> None:
         content = pem(f"system:node:{of.name}", dns=[of.name], addresses=addresses or [str(of.address)])
         self.file(name, content, SERVING_SIGNER, f"system:node:{of.name}", "system:nodes")
 
@@ -126,7 +126,7 @@ def test_what_the_rules_allow_is_approved_and_nothing_else(
     assert approve_once(site).approved == ()
 
 
-def held(site: Site, of: Node, key: bytes) -> None:
+def held(site: Site, of: ClusterNode, key: bytes) -> None:
     """Have a node hold a certificate with this public key."""
     body = base64.b64encode(key).decode()
     text = f"-----BEGIN PUBLIC KEY-----\n{body[:64]}\n{body[64:]}\n-----END PUBLIC KEY-----\n"

@@ -14,13 +14,13 @@ from tests.support.recording_machines import RecordingMachines
 
 from umbilical.fault import HardwayError
 from umbilical.hardway.artifacts.static_pods import etcd as subject
-from umbilical.hardway.config.cluster import Node, Profile, Role
+from umbilical.hardway.config.cluster import ClusterNode, ClusterProfile, NodeRole
 from umbilical.hardway.etcd import Etcd, client_url, in_container, peer_url
 from umbilical.hardway.machines.interface import Done
 
-NODE = cluster(Profile.KUBERNETES).masters[0]
-BOOTSTRAP = cluster(Profile.KUBERNETES).bootstrap
-SIX = Node("master-6", Role.MASTER, ip_address("2001:db8::6"), "master-6.example.com")
+NODE = cluster(ClusterProfile.KUBERNETES).masters[0]
+BOOTSTRAP = cluster(ClusterProfile.KUBERNETES).bootstrap
+SIX = ClusterNode("master-6", NodeRole.MASTER, ip_address("2001:db8::6"), "master-6.example.com")
 # Printed by etcdctl 3.6 for a bootstrap member, a member that votes and one that has not started.
 MEMBERS = {
     "header": {"cluster_id": 14841639068965178418, "member_id": 10276657743932975437, "raft_term": 2},
@@ -185,7 +185,7 @@ def test_a_real_member_joins_as_a_learner_votes_leads_and_the_first_one_leaves(r
     wait_until(lambda: _is_healthy(other, second), 60)
 
 
-def _is_healthy(etcd: Etcd, node: Node) -> bool:
+def _is_healthy(etcd: Etcd, node: ClusterNode) -> bool:
     try:
         return etcd.unhealthy([client_url(node)]) == {}
     except HardwayError:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umbilical.fault import HardwayError
-from umbilical.hardway.artifacts.inputs import Identity
+from umbilical.hardway.artifacts.inputs import ClusterIdentity
 from umbilical.hardway.journal import Event, Kind
 from umbilical.hardway.ledger import holder, locked
 from umbilical.hardway.stage import Undo
@@ -188,7 +188,7 @@ def test_a_program_that_outlives_the_holder_does_not_keep_the_lock(tmp_path: Pat
 
 
 @cache
-def drawn() -> Identity:
+def drawn() -> ClusterIdentity:
     return draw_identity("ocp4")
 
 

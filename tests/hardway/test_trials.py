@@ -21,7 +21,7 @@ from umbilical.fault import HardwayError, HostError, StageTimeout
 from umbilical.hardway import kube, temporary
 from umbilical.hardway import trials as webhook
 from umbilical.hardway import trials as workload
-from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH, TUNNEL, Removal
+from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH, TUNNEL, RemovalStep
 from umbilical.hardway.artifacts.tunnel import AGENT_PKI
 from umbilical.hardway.machines.interface import Done, Power
 from umbilical.hardway.site import Site
@@ -124,7 +124,7 @@ def test_namespace_then_files_then_commands_and_twice_is_fine(site: Site, shelf:
     machines.powers.update({"bootstrap": Power.OFF, "master-0": Power.ON})
     machines.responders.append(lambda node, command, stdin: Done(0, b"", b""))
     files = (("bootstrap", "/etc/a.yaml"), ("master-0", "/etc/b.yaml"))
-    step = Removal("it", 16, "", namespace="shortlived", files=files, commands=(("master-0", ("it", "--cleanup")),))
+    step = RemovalStep("it", 16, "", namespace="shortlived", files=files, commands=(("master-0", ("it", "--cleanup")),))
     temporary.remove(site, step)
     shelf.call(lambda client: finalize(client, "shortlived"))
     assert kube.get(site, objects.NAMESPACE, "shortlived") is None
@@ -134,7 +134,7 @@ def test_namespace_then_files_then_commands_and_twice_is_fine(site: Site, shelf:
 
 def test_a_command_that_fails_is_told_with_its_words(site: Site) -> None:
     with pytest.raises(HardwayError) as raised:
-        temporary.remove(site, Removal("it", 16, "", commands=(("master-0", ("it", "--cleanup")),)))
+        temporary.remove(site, RemovalStep("it", 16, "", commands=(("master-0", ("it", "--cleanup")),)))
     assert (raised.value.code, raised.value.remedy) == ("UMB761", "there: it --cleanup")
 
 

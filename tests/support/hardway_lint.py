@@ -20,7 +20,7 @@ from umbilical.checks.check import Outcome, Verdict
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.lint.catalogue import RULES
-from umbilical.hardway.lint.facts import Facts
+from umbilical.hardway.lint.facts import LintFacts
 from umbilical.ignition.document import Document
 from umbilical.manifests.tree import Asset, AssetTree
 
@@ -38,8 +38,8 @@ class Subject:
     exposed: tuple[str, ...] = ()
     """For CFG-07: what was found in a git work tree."""
 
-    def facts(self) -> Facts:
-        return Facts(self.cluster, self.assets, self.now, self.has_tunnel, self.exposed)
+    def facts(self) -> LintFacts:
+        return LintFacts(self.cluster, self.assets, self.now, self.has_tunnel, self.exposed)
 
     def write(self, path: str, content: bytes, mode: int | None = None) -> None:
         """Give a file other content; one that is new has mode 0600."""

@@ -15,7 +15,7 @@ from tests.support.made_up_stages import Lines
 from tests.support.recording_machines import RecordingMachines
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Cluster, Profile
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile
 from umbilical.hardway.machines.interface import PORTS, BackendServer, Done, Power
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
@@ -23,8 +23,8 @@ from umbilical.manifests.tree import Asset
 from umbilical.pki.certificate import read_certificates
 
 FAR = datetime(2030, 1, 1, tzinfo=UTC)
-KUBERNETES = Profile.KUBERNETES
-OPENSHIFT = Profile.OPENSHIFT
+KUBERNETES = ClusterProfile.KUBERNETES
+OPENSHIFT = ClusterProfile.OPENSHIFT
 
 
 class Naps:
@@ -59,7 +59,11 @@ def _ends_soon(asset: Asset) -> bool:
 
 
 def live_site(
-    folder: Path, plane: ControlPlane | None = None, profile: Profile = KUBERNETES, masters: int = 1, workers: int = 1
+    folder: Path,
+    plane: ControlPlane | None = None,
+    profile: ClusterProfile = KUBERNETES,
+    masters: int = 1,
+    workers: int = 1,
 ) -> Site:
     """Every API server of this cluster is the one of `plane`, its administrator is system:admin as the config says.
 

@@ -10,7 +10,7 @@ from tests.support import hardway
 from tests.support.recording_machines import RecordingMachines
 
 from umbilical.checks.check import Check, Verdict, failed, passed
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.ledger import Ledger
 from umbilical.hardway.pipeline import Ask, Pipeline
 from umbilical.hardway.site import Site
@@ -144,7 +144,7 @@ class Time:
 
 def make_site(folder: Path, **changes: Any) -> Site:
     values: dict[str, Any] = {
-        "cluster": hardway.cluster(Profile.KUBERNETES, masters=1, workers=1),
+        "cluster": hardway.cluster(ClusterProfile.KUBERNETES, masters=1, workers=1),
         "folder": folder,
         "assets": {},
         "hashes": {},

@@ -11,7 +11,7 @@ from tests.support.etcdctl import Etcdctl, Row
 from tests.support.live_site import StaticPods, live_site, machines_of, switch_on
 from tests.support.made_up_trial import MadeUpTrial
 
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, peer_url
 from umbilical.hardway.machines.interface import PORTS, Done
 from umbilical.hardway.pivot_conditions import CONTROLLERS
@@ -27,11 +27,11 @@ class Scene:
     pods: StaticPods
     shelf: Stock
 
-    def hold_leases(self, node: Node) -> None:
+    def hold_leases(self, node: ClusterNode) -> None:
         """Controllers lead from a node."""
         self.shelf.put(*(lease(name, f"{node.name}_0f3c") for name in CONTROLLERS))
 
-    def serve_from(self, *nodes: Node) -> None:
+    def serve_from(self, *nodes: ClusterNode) -> None:
         self.shelf.put(endpoint_slice([str(node.address) for node in nodes]))
 
 

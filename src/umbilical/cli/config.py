@@ -11,7 +11,7 @@ from umbilical.cli.findings import output_option
 from umbilical.cli.stage.cluster import directory_option
 
 if TYPE_CHECKING:
-    from umbilical.hardway.config.cluster import Value
+    from umbilical.hardway.config.cluster import ResolvedValue
 
 
 @click.command()
@@ -32,7 +32,7 @@ def view(folder: Path, has_origin: bool, output: str) -> None:
     click.echo(json.dumps(told, indent=2) if output == "json" else _yaml(told), nl=output == "json")
 
 
-def _table(values: "Sequence[Value]", *, has_origin: bool) -> Iterator[str]:
+def _table(values: "Sequence[ResolvedValue]", *, has_origin: bool) -> Iterator[str]:
     rows = [(one.path, _shown(one.plain), one.origin.value, one.source) for one in values]
     heads = ("key", "value", "origin", "from")
     count = 4 if has_origin else 2
@@ -47,7 +47,7 @@ def _shown(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _entry(value: "Value") -> dict[str, Any]:
+def _entry(value: "ResolvedValue") -> dict[str, Any]:
     told = {"path": value.path, "value": value.plain, "origin": value.origin.value}
     return {**told, "from": value.source} if value.source else told
 

@@ -14,7 +14,7 @@ from umbilical.cluster import csr
 from umbilical.cluster.csr import EVERYBODY, ExpectedNode, Policy
 from umbilical.hardway import kube
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.pivot_conditions import KUBELET_PAIR
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
@@ -54,7 +54,7 @@ def policy(site: Site) -> Policy:
     )
 
 
-def _expected(site: Site, node: Node) -> ExpectedNode:
+def _expected(site: Site, node: ClusterNode) -> ExpectedNode:
     started = datetime.fromisoformat(site.notes[started_key(node)])
     return ExpectedNode(node.name, frozenset({str(node.address)}), started - timedelta(seconds=1))
 
@@ -75,17 +75,17 @@ def approve_once(site: Site) -> csr.Round:
     return found
 
 
-def _first_name(node: Node) -> str:
+def _first_name(node: ClusterNode) -> str:
     return f"first-certificate:{node.id}"
 
 
-def _first(site: Site, node: Node) -> Mapping[str, str]:
+def _first(site: Site, node: ClusterNode) -> Mapping[str, str]:
     """Return what was noted of a node's first certificate in this boot; empty if it has got none."""
     noted: Mapping[str, str] = site.notes.get(_first_name(node)) or {}
     return noted if noted.get("started") == site.notes.get(started_key(node)) else {}
 
 
-def approving_sight(nodes: Sequence[Node]) -> Sight:
+def approving_sight(nodes: Sequence[ClusterNode]) -> Sight:
     """Looks like any other, and approves on the way: the two requests of a node come one after the other."""
 
     def look(site: Site) -> str:
@@ -104,7 +104,7 @@ def approving_sight(nodes: Sequence[Node]) -> Sight:
     return _sight(nodes, look)
 
 
-def registered_sight(nodes: Sequence[Node]) -> Sight:
+def registered_sight(nodes: Sequence[ClusterNode]) -> Sight:
     """The same without approving anything."""
 
     def look(site: Site) -> str:
@@ -117,7 +117,7 @@ def registered_sight(nodes: Sequence[Node]) -> Sight:
     return _sight(nodes, look)
 
 
-def _sight(nodes: Sequence[Node], look: Look) -> Sight:
+def _sight(nodes: Sequence[ClusterNode], look: Look) -> Sight:
     return Sight(
         f"registered-{nodes[0].role.value}s" if nodes else "registered",
         "every kubelet has its two certificates and is registered under its name and address",
@@ -128,7 +128,7 @@ def _sight(nodes: Sequence[Node], look: Look) -> Sight:
     )
 
 
-def check_serving(site: Site, node: Node) -> None:
+def check_serving(site: Site, node: ClusterNode) -> None:
     """Verify a kubelet's certificate as kube-apiserver does. Raises NotYet: it is not served, or not trusted."""
     authority = site.content(layout.bundle(Bundle.KUBELET_CA.value)).decode()
     context = ssl.create_default_context(cadata=authority)
@@ -143,7 +143,7 @@ def check_serving(site: Site, node: Node) -> None:
         raise NotYet(f"{node.name}:{KUBELET_PORT}: {error}") from None
 
 
-def check_holder(site: Site, node: Node) -> None:
+def check_holder(site: Site, node: ClusterNode) -> None:
     """See that the certificate that was approved first lies on the node itself.
 
     A kubelet that rotates its certificates keeps its key in memory until one is issued, so nobody can look before:

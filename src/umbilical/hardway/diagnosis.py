@@ -7,14 +7,14 @@ from typing import Final
 
 from umbilical.checks.check import Finding, Outcome
 from umbilical.hardway.explain.library import stage_of
-from umbilical.hardway.judges.exposure import exposed
 from umbilical.hardway.lessons.catalogue import LESSONS
 from umbilical.hardway.lint.catalogue import RULES, judge
-from umbilical.hardway.lint.facts import Facts
+from umbilical.hardway.lint.facts import LintFacts
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage
 from umbilical.hardway.stages.artifact_stages import is_swept
 from umbilical.hardway.state import State, Status
+from umbilical.hardway.validators.exposure import exposed
 from umbilical.hardway.waiting import Signature
 from umbilical.manifests.tree import Asset
 
@@ -90,7 +90,7 @@ def examine_artifacts(site: Site, on_disk: Mapping[str, Asset]) -> list[Diagnosi
     if not on_disk:
         return []
     assets = judged(site, on_disk)
-    facts = Facts(site.cluster, assets, site.now(), site.has_tunnel, exposed(site.folder, site.cluster, assets))
+    facts = LintFacts(site.cluster, assets, site.now(), site.has_tunnel, exposed(site.folder, site.cluster, assets))
     rules = [rule for rule in RULES if site.cluster.profile in rule.profiles]
     found = [_diagnosis(finding) for finding in judge(facts, rules) if finding.outcome is Outcome.FAILED]
     # What is known by name comes first: often it is the cause of the others.

@@ -15,7 +15,7 @@ from umbilical.cluster.csr import Decision, World, decide, is_pending
 from umbilical.fault import Fault
 from umbilical.hardway import csr_rounds, kube, pipeline, trials
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node, Role
+from umbilical.hardway.config.cluster import ClusterNode, NodeRole
 from umbilical.hardway.csr_rounds import SIGNATURES as REQUESTS
 from umbilical.hardway.diagnosis import Diagnosis, examine_artifacts, examine_record, hinted, lesson_live, stage_hop
 from umbilical.hardway.machines.interface import BackendServer, Power
@@ -118,14 +118,14 @@ def files_signal(site: Site, state: State) -> Iterator[Diagnosis]:
                 yield Diagnosis("static-pod", f"kubelet of {node.id}", what, seen, remedy, lesson_live(seen))
 
 
-def _watched(site: Site, state: State, node: Node) -> list[str]:
-    if node.role is Role.BOOTSTRAP and state.stage(PIVOT).status is not Status.PENDING:
+def _watched(site: Site, state: State, node: ClusterNode) -> list[str]:
+    if node.role is NodeRole.BOOTSTRAP and state.stage(PIVOT).status is not Status.PENDING:
         return []
     # The network operator of OpenShift takes over from kube-proxy, whose file then goes.
-    if site.cluster.is_openshift and node.role is not Role.BOOTSTRAP and _is_done(state, CONVERGENCE):
+    if site.cluster.is_openshift and node.role is not NodeRole.BOOTSTRAP and _is_done(state, CONVERGENCE):
         return []
     folders = [layout.static_pod(node, "")]
-    if node.role is Role.MASTER and _is_done(state, CONTROL_PLANE):
+    if node.role is NodeRole.MASTER and _is_done(state, CONTROL_PLANE):
         folders.append(layout.late_static_pod(node, ""))
     names = (path.removeprefix(folder) for folder in folders for path in sorted(site.assets) if path.startswith(folder))
     return [name for name in names if "/" not in name and name.endswith(".yaml")]
@@ -186,7 +186,7 @@ def _asked(hop: str, signal: Signal, site: Site, state: State) -> list[Diagnosis
         return [Diagnosis("api", hop, "the API cannot be asked", "no answer in time", "umbilical stage status 10")]
 
 
-def _running(site: Site) -> list[Node]:
+def _running(site: Site) -> list[ClusterNode]:
     return [node for node in site.cluster.nodes if site.machines.power(node.id) is Power.ON]
 
 

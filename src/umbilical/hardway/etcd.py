@@ -9,7 +9,7 @@ from typing import Any, Final
 from umbilical.fault import HardwayError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.static_pods.etcd import client_url, peer_url
-from umbilical.hardway.config.cluster import Node, Role
+from umbilical.hardway.config.cluster import ClusterNode, NodeRole
 from umbilical.hardway.machines.interface import Done, Machines
 
 __all__ = ["BOOTSTRAP_MEMBER", "Etcd", "Member", "Status", "client_url", "command", "in_container", "peer_url"]
@@ -46,7 +46,7 @@ class Etcd:
     `in_container`: where the system has none, as in RHCOS, the one in etcd's own container is asked.
     """
 
-    def __init__(self, machines: Machines, node: Node, *, in_container: bool = False) -> None:
+    def __init__(self, machines: Machines, node: ClusterNode, *, in_container: bool = False) -> None:
         self._machines = machines
         self._node = node
         self._in_container = in_container
@@ -114,18 +114,18 @@ class Etcd:
         return HardwayError("UMB743", f"etcdctl {what} failed on {self._node.id}", done.complaint, f"there: {shown}")
 
 
-def command(node: Node, *words: str) -> list[str]:
+def command(node: ClusterNode, *words: str) -> list[str]:
     """Return the words of etcdctl with the certificates of a node; flags of the caller come last and win."""
-    secrets = layout.NODE_SECRETS if node.role is Role.BOOTSTRAP else layout.MASTER_SECRETS
+    secrets = layout.NODE_SECRETS if node.role is NodeRole.BOOTSTRAP else layout.MASTER_SECRETS
     return ["etcdctl", *_arguments(node, secrets, words)]
 
 
-def in_container(node: Node, *words: str) -> list[str]:
+def in_container(node: ClusterNode, *words: str) -> list[str]:
     """Return the same for etcd's container, where secrets have their place in pods."""
     return ["sh", "-c", _IN_CONTAINER, "sh", *_arguments(node, layout.POD_SECRETS, words)]
 
 
-def _arguments(node: Node, secrets: str, words: Sequence[str]) -> list[str]:
+def _arguments(node: ClusterNode, secrets: str, words: Sequence[str]) -> list[str]:
     return [
         f"--cacert={secrets}/etcd-ca-bundle.crt",
         f"--cert={secrets}/etcd-client.crt",

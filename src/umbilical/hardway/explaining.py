@@ -10,12 +10,12 @@ from umbilical.checks.check import Check
 from umbilical.hardway.artifacts.infrastructure.places import SERVICE_PLACES
 from umbilical.hardway.explain import library
 from umbilical.hardway.explain.entry import Entry, EntryKind, from_topic, sentence
-from umbilical.hardway.judges.bench import Bench
-from umbilical.hardway.judges.catalogue import JUDGES
 from umbilical.hardway.lessons.catalogue import entries as lessons
 from umbilical.hardway.pivot_conditions import CONDITIONS
 from umbilical.hardway.stage import Sight, Stage
 from umbilical.hardway.stages import catalogue
+from umbilical.hardway.validators.catalogue import VALIDATORS
+from umbilical.hardway.validators.scratch import ScratchCopy
 
 PIVOT: Final = 13
 _LINES: Final = {
@@ -81,7 +81,7 @@ def entries() -> tuple[Entry, ...]:
     return (
         *_stages(),
         *library.entries(),
-        *map(_judge, JUDGES),
+        *map(_judge, VALIDATORS),
         *_RECORD,
         *map(_condition, CONDITIONS),
         *lessons(),
@@ -97,7 +97,7 @@ def _names(stage: Stage) -> tuple[str, ...]:
     return (str(stage.number), stage.name, f"stage {stage.number:02}", f"stage {stage.number}")
 
 
-def _judge(check: Check[Bench]) -> Entry:
+def _judge(check: Check[ScratchCopy]) -> Entry:
     """A rule that another program knows."""
     return Entry(
         EntryKind.RULE,

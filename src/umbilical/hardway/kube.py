@@ -11,7 +11,7 @@ from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
 from umbilical.cluster.objects import Kind
 from umbilical.fault import ApiRefused, Fault
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Look, Sight
 from umbilical.host.waiting import NotYet
@@ -67,7 +67,7 @@ def internal_addresses(item: Json) -> list[str]:
     return [str(one.get("address")) for one in listed if one.get("type") == "InternalIP"]
 
 
-def registered(known: dict[str, Json], node: Node) -> Json:
+def registered(known: dict[str, Json], node: ClusterNode) -> Json:
     """Return a node's object if it is what the config says. Raises NotYet: it is not there, or has another address."""
     item = known.get(node.name)
     if item is None:
@@ -169,7 +169,7 @@ async def _all_pods(client: ApiClient) -> list[Json]:
     return await objects.list_objects(client, objects.POD)
 
 
-def _row(node: Node, known: dict[str, Json], pods: Sequence[Json]) -> dict[str, str]:
+def _row(node: ClusterNode, known: dict[str, Json], pods: Sequence[Json]) -> dict[str, str]:
     item = known.get(node.name)
     if item is None:
         return dict(zip(SIGNALS, ("no", "-", "-"), strict=True))

@@ -11,7 +11,7 @@ from umbilical.fault import Fault
 from umbilical.hardway import kube, operators, trials
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.infrastructure.haproxy import API_SERVICE
-from umbilical.hardway.config.cluster import API_PORT, Node
+from umbilical.hardway.config.cluster import API_PORT, ClusterNode
 from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, Etcd, Member, client_url, peer_url
 from umbilical.hardway.machines.interface import is_listening
 from umbilical.hardway.pki.certificate_set import Bundle
@@ -129,7 +129,7 @@ def _p4() -> Sight:
     return Sight("P4", "what one API server writes, every other one reads", why, fix, look)
 
 
-def _read_nonce(site: Site, node: Node, nonce: str) -> None:
+def _read_nonce(site: Site, node: ClusterNode, nonce: str) -> None:
     found = kube.get(site, objects.CONFIG_MAP, _NONCE, _NAMESPACE, node.address)
     seen = objects.field(found or {}, "data", "nonce")
     if seen != nonce:
@@ -193,7 +193,7 @@ async def _who_am_i(client: ApiClient) -> str:
     return str(objects.field(answer, "status", "userInfo", "username") or "")
 
 
-def _ask_as_kubelet(site: Site, kubelet: Node, asked: Node) -> None:
+def _ask_as_kubelet(site: Site, kubelet: ClusterNode, asked: ClusterNode) -> None:
     """Have a node ask for its own object with its own certificate, which never leaves it."""
     host = f"[{asked.address}]" if asked.address.version == 6 else str(asked.address)
     url = f"https://{host}:{API_PORT}/api/v1/nodes/{kubelet.name}"

@@ -13,17 +13,17 @@ from umbilical.hardway import workspace
 from umbilical.hardway.artifacts import graph
 from umbilical.hardway.artifacts.certificates import names
 from umbilical.hardway.artifacts.diff import compare_trees
-from umbilical.hardway.artifacts.diff_objects import Part
-from umbilical.hardway.artifacts.inputs import Inputs, Payload
+from umbilical.hardway.artifacts.diff_objects import ArtifactDiff
+from umbilical.hardway.artifacts.inputs import Inputs, ReleasePayload
 from umbilical.hardway.config.cluster import Cluster
-from umbilical.hardway.pki.renewal import Change, Renewal, renew
+from umbilical.hardway.pki.renewal import CertificateChange, CertificateRenewal, renew
 from umbilical.hardway.stages.artifact_stages import is_swept
 from umbilical.hardway.workspace import draw_identity, keep_identity, read_identity
 from umbilical.manifests.tree import Asset
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import Backend
 
-NO_PAYLOAD: Final = Payload("", "", {})
+NO_PAYLOAD: Final = ReleasePayload("", "", {})
 NOT_MADE: Final = "not made yet"
 
 
@@ -32,7 +32,7 @@ class Rendered:
     inputs: Inputs
     made: graph.Rendering
     on_disk: Mapping[str, Asset]
-    renewed: tuple[Change, ...]
+    renewed: tuple[CertificateChange, ...]
     """Certificates and keys that were made now, and why."""
     has_release: bool
     """Without one, only what needs none is made."""
@@ -55,7 +55,7 @@ class Rendered:
         """Files of an earlier rendering that whoever reads their directory would take for valid."""
         return tuple(path for path in self.on_disk if is_swept(path) and path not in self.made.tree)
 
-    def plan(self) -> list[Part]:
+    def plan(self) -> list[ArtifactDiff]:
         """Say what would be created, changed or removed."""
         gone = set(self.leftovers)
         compared = {path: asset for path, asset in self.on_disk.items() if path in self.made.tree or path in gone}
@@ -96,7 +96,7 @@ def keep(folder: Path, rendered: Rendered) -> None:
         workspace.write_artifacts(folder, wanted)
 
 
-def write(folder: Path, rendered: Rendered) -> list[Part]:
+def write(folder: Path, rendered: Rendered) -> list[ArtifactDiff]:
     """Bring the directory to what was rendered, and say what changed."""
     parts = rendered.plan()
     keep(folder, rendered)
@@ -112,6 +112,6 @@ def _renewed(
     rotate: Collection[str],
     renew_due: bool,
     backend: Backend,
-) -> Renewal:
+) -> CertificateRenewal:
     existing = workspace.key_pairs(on_disk)
     return renew(names(cluster), existing, cluster.terms, now, backend, rotate, renew_due=renew_due)

@@ -12,7 +12,7 @@ from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, read_document
 from umbilical.fault import HardwayError
-from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH, TUNNEL, Removal, read_removals
+from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH, TUNNEL, RemovalStep, read_removals
 from umbilical.hardway.artifacts.tunnel import AGENT_PKI, KUBERNETES_NAMESPACE
 from umbilical.hardway.kube import delete_if_there
 from umbilical.hardway.machines.interface import Power
@@ -21,7 +21,7 @@ from umbilical.hardway.stage import Sight
 from umbilical.host.waiting import NotYet
 
 
-def removal(site: Site, what: str) -> Removal | None:
+def removal(site: Site, what: str) -> RemovalStep | None:
     """Find how something is removed; None for nothing. Raises HardwayError: UMB760, an unreadable artifact."""
     try:
         steps = read_removals(site.content(REMOVALS_PATH))
@@ -30,7 +30,7 @@ def removal(site: Site, what: str) -> Removal | None:
     return next((step for step in steps if step.what == what), None)
 
 
-def remove(site: Site, step: Removal) -> None:
+def remove(site: Site, step: RemovalStep) -> None:
     """Delete the namespace, then files on nodes, then run what has to follow. Doing it twice is fine.
 
     Raises HardwayError: UMB761, a command on a node failed.

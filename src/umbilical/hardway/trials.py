@@ -14,7 +14,7 @@ from umbilical.cluster.client import ApiClient, Json
 from umbilical.cluster.objects import Kind
 from umbilical.fault import ApiRefused, HardwayError, HostError
 from umbilical.hardway import kube
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.site import Site, Trial
 from umbilical.hardway.stage import Sight, Step, see
 from umbilical.hardway.waiting import Signature
@@ -45,7 +45,7 @@ def trial_of(site: Site) -> Trial:
     return site.trial
 
 
-def lay(site: Site, node: Node) -> None:
+def lay(site: Site, node: ClusterNode) -> None:
     """Put the webhook's pod onto a node. What is there and works stays; else it is made anew, with new keys."""
     trial = trial_of(site)
     if _is_laid(site, trial):
@@ -127,7 +127,7 @@ async def verdict(client: ApiClient, judged: Json) -> str:
     return "allowed"
 
 
-def trial_steps(site: Site, node: Node) -> Sequence[Step]:
+def trial_steps(site: Site, node: ClusterNode) -> Sequence[Step]:
     trial, bootstrap = trial_of(site), site.cluster.bootstrap
     name = "through the tunnel" if site.has_tunnel else "by the bootstrap node"
     steps = [

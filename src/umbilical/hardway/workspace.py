@@ -14,11 +14,17 @@ from typing import Final
 
 from umbilical.fault import HardwayError, RenderError
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.inputs import Identity, Inputs, NodeBase, Payload
+from umbilical.hardway.artifacts.inputs import ClusterIdentity, Inputs, NodeBase, ReleasePayload
 from umbilical.hardway.artifacts.machine_config import RENDERED, RENDERED_FILE, WORK, read_bases
-from umbilical.hardway.artifacts.release import METADATA, Command, read_release, release_commands, upstream_payload
-from umbilical.hardway.config.cluster import API_PORT, Cluster, Role
-from umbilical.hardway.config.reading import Resolved, read_cluster
+from umbilical.hardway.artifacts.release import (
+    METADATA,
+    ReleaseCommand,
+    read_release,
+    release_commands,
+    upstream_payload,
+)
+from umbilical.hardway.config.cluster import API_PORT, Cluster, NodeRole
+from umbilical.hardway.config.reading import ResolvedConfig, read_cluster
 from umbilical.hardway.ledger import RECORD
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.undoing import ARTIFACTS
@@ -36,7 +42,7 @@ MAX_RELEASE_BYTES: Final = 256 << 20
 _WORK: Final = f"{layout.MACHINE_CONFIG}/{WORK}"
 
 
-def read_config(folder: Path) -> Resolved:
+def read_config(folder: Path) -> ResolvedConfig:
     """Read a cluster's file. Raises HardwayError: UMB701, there is none; RenderError: UMB700, it cannot be used."""
     path = folder / CONFIG
     try:
@@ -88,7 +94,7 @@ def release_directory(folder: Path, cluster: Cluster) -> Path:
     return folder / Path(cluster.release.directory or RELEASE).expanduser()
 
 
-def extraction_commands(folder: Path, cluster: Cluster) -> tuple[Command, ...]:
+def extraction_commands(folder: Path, cluster: Cluster) -> tuple[ReleaseCommand, ...]:
     """List what extracts the release to where it is looked for; nothing where only a directory is named."""
     if not cluster.release.image:
         return ()
@@ -96,7 +102,7 @@ def extraction_commands(folder: Path, cluster: Cluster) -> tuple[Command, ...]:
     return release_commands(cluster.release.image, str(secret), str(release_directory(folder, cluster)))
 
 
-def read_payload(folder: Path, cluster: Cluster) -> Payload | None:
+def read_payload(folder: Path, cluster: Cluster) -> ReleasePayload | None:
     """Read what the nodes are made of; None while the release is not extracted.
 
     Raises:
@@ -112,7 +118,7 @@ def read_payload(folder: Path, cluster: Cluster) -> Payload | None:
     return read_release(dict(_release_files(root)), cluster.release)
 
 
-def read_node_bases(folder: Path) -> dict[Role, NodeBase]:
+def read_node_bases(folder: Path) -> dict[NodeRole, NodeBase]:
     """Read the rendered machine configs; none: the built-in base. Raises RenderError: UMB718, unusable ones."""
     root = folder / ARTIFACTS / _WORK / RENDERED
     files = {path.name: _read(path) for path in sorted(_files(root)) if RENDERED_FILE.fullmatch(path.name)}
@@ -197,7 +203,7 @@ PASSWORD_ALPHABET: Final = "abcdefghijkmnopqrstuvwxyzABCDEFGHIJKLMNPQRSTUVWXYZ23
 _FIELDS: Final = ("cluster_id", "infrastructure_name", "kubeadmin_password", "kubeadmin_hash")
 
 
-def read_identity(folder: Path) -> Identity | None:
+def read_identity(folder: Path) -> ClusterIdentity | None:
     """Read what was kept in a cluster's directory; None where nothing was.
 
     Raises HardwayError: UMB713; it is there and cannot be used. Another one would be another cluster.
@@ -211,10 +217,10 @@ def read_identity(folder: Path) -> Identity | None:
         raise _unreadable_identity(path, getattr(error, "strerror", None) or "it is no JSON") from None
     if not isinstance(value, dict) or not all(isinstance(value.get(name), str) and value[name] for name in _FIELDS):
         raise _unreadable_identity(path, f"it needs {', '.join(_FIELDS)}")
-    return Identity(**{name: value[name] for name in _FIELDS})
+    return ClusterIdentity(**{name: value[name] for name in _FIELDS})
 
 
-def keep_identity(folder: Path, identity: Identity) -> Path:
+def keep_identity(folder: Path, identity: ClusterIdentity) -> Path:
     """Write it for its owner alone; it holds a password."""
     path = make_directory(folder / RECORD) / IDENTITY_FILE
     content = json.dumps({name: getattr(identity, name) for name in _FIELDS}, indent=2) + "\n"
@@ -226,10 +232,10 @@ def forget_identity(folder: Path) -> None:
     (folder / RECORD / IDENTITY_FILE).unlink(missing_ok=True)
 
 
-def draw_identity(name: str) -> Identity:
+def draw_identity(name: str) -> ClusterIdentity:
     """Draw a cluster's random values. Raises HardwayError: UMB713; there is no bcrypt."""
     password = draw_password()
-    return Identity(str(uuid.uuid4()), _infrastructure_name(name), password, _hashed(password))
+    return ClusterIdentity(str(uuid.uuid4()), _infrastructure_name(name), password, _hashed(password))
 
 
 def draw_password() -> str:

@@ -19,7 +19,7 @@ from tests.support.hardway_workspace import contents, make_directory
 
 from umbilical.cli.stage.cluster import load_site, machines_for, trial_for, utc_now
 from umbilical.hardway import rendering
-from umbilical.hardway.config.cluster import MachinesKind, Profile
+from umbilical.hardway.config.cluster import ClusterProfile, MachinesKind
 from umbilical.hardway.ledger import locked
 from umbilical.hardway.lint.catalogue import RULES
 from umbilical.hardway.waiting import Waiting
@@ -362,13 +362,13 @@ def test_a_site_of_openshift_knows_which_operators_must_settle(tmp_path: Path) -
 
 
 def test_a_lab_or_virtual_machines_are_what_the_config_says(tmp_path: Path) -> None:
-    of = cluster(Profile.KUBERNETES)
+    of = cluster(ClusterProfile.KUBERNETES)
     machines = machines_for(of, tmp_path)
     assert machines.kind == "lab"
     assert machines.power("master-0") is Power.ABSENT
     assert trial_for(of) is not None
     assert os.listdir(tmp_path) == []
-    virtual = cluster(Profile.OPENSHIFT)
+    virtual = cluster(ClusterProfile.OPENSHIFT)
     assert machines_for(virtual, tmp_path).kind == "libvirt"
     assert trial_for(virtual) is None
     assert machines_for(replace(virtual, machines=MachinesKind.LAB), tmp_path).kind == "lab"

@@ -22,7 +22,7 @@ from tests.support.stage_commands import Commands, raising
 from umbilical.cli.stage import cluster
 from umbilical.cli.stage.cluster import Asking, StageRange, bounds, confirm, find_stage, going_back, working
 from umbilical.fault import HardwayError, StageTimeout, Unsafe
-from umbilical.hardway.artifacts.inputs import Identity
+from umbilical.hardway.artifacts.inputs import ClusterIdentity
 from umbilical.hardway.ledger import holder
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
@@ -241,7 +241,7 @@ def test_over_a_point_of_no_return_a_rollback_is_unsafe_and_destroying_is_not_no
 def test_no_password_outlives_the_cluster(commands: Commands) -> None:
     commands("run")
     for _ in range(2):
-        kept = keep_identity(commands.folder, Identity("an-id", "lab-x5x5x", "a-password", "a-hash"))
+        kept = keep_identity(commands.folder, ClusterIdentity("an-id", "lab-x5x5x", "a-password", "a-hash"))
         commands("destroy", "--yes")
         assert not kept.exists()
 

@@ -12,7 +12,15 @@ from tests.support import hardway, hardway_config
 from tests.support.manifests import json_values
 
 from umbilical.fault import RenderError
-from umbilical.hardway.config.cluster import Cluster, MachinesKind, Origin, Profile, Switch, Value, nested
+from umbilical.hardway.config.cluster import (
+    Cluster,
+    ClusterProfile,
+    MachinesKind,
+    Origin,
+    ResolvedValue,
+    Switch,
+    nested,
+)
 from umbilical.hardway.config.keys import KEYS
 from umbilical.hardway.config.reading import key_tree, read_cluster
 
@@ -41,7 +49,7 @@ def test_the_least_file_is_the_cluster_of_the_log() -> None:
 
 def test_the_upstream_profile_runs_in_the_lab_with_its_resolver_on_the_node_that_stands_for_the_host() -> None:
     cluster = read("kubernetes")
-    assert (cluster.profile, cluster.machines) == (Profile.KUBERNETES, MachinesKind.LAB)
+    assert (cluster.profile, cluster.machines) == (ClusterProfile.KUBERNETES, MachinesKind.LAB)
     assert (cluster.libvirt, cluster.sizes, cluster.networks.dhcp) == (None, {}, None)
     assert (str(cluster.networks.gateway), str(cluster.networks.dns)) == ("192.168.126.1", "192.168.126.2")
     assert (cluster.release.repository, cluster.release.tag) == ("localhost", "lab")
@@ -209,17 +217,17 @@ def test_the_origin_of_a_listed_machine_is_its_entry() -> None:
 
 def test_values_become_plain() -> None:
     values = (
-        Profile.OPENSHIFT,
+        ClusterProfile.OPENSHIFT,
         ("a", ipaddress.ip_address("10.0.0.1")),
         ipaddress.ip_network("10.0.0.0/8"),
         True,
         None,
     )
-    assert [Value("p", one, Origin.GIVEN).plain for one in values] == [
+    assert [ResolvedValue("p", one, Origin.GIVEN).plain for one in values] == [
         *("openshift", ["a", "10.0.0.1"], "10.0.0.0/8", True, None)
     ]
 
 
 def test_values_become_a_tree() -> None:
-    values = [Value(path, number, Origin.GIVEN) for number, path in enumerate(("a", "b.c", "b.d.e"))]
+    values = [ResolvedValue(path, number, Origin.GIVEN) for number, path in enumerate(("a", "b.c", "b.d.e"))]
     assert nested(tuple(values)) == {"a": 0, "b": {"c": 1, "d": {"e": 2}}}

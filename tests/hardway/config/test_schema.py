@@ -12,24 +12,24 @@ from tests.support import hardway, hardway_config
 from tests.support.manifests import json_values
 
 from umbilical.fault import RenderError
-from umbilical.hardway.config.cluster import MachinesKind, Profile, Switch
-from umbilical.hardway.config.example import Wish, example
+from umbilical.hardway.config.cluster import ClusterProfile, MachinesKind, Switch
+from umbilical.hardway.config.example import ExampleOptions, example
 from umbilical.hardway.config.keys import (
     ADDRESS,
     KEYS,
     MAX_MASTERS,
     NETWORK,
     ON_OFF,
-    Choice,
-    Constant,
+    ChoiceValue,
+    ConstantValue,
     Key,
-    Kind,
-    Number,
-    Text,
-    Texts,
+    NumberValue,
+    TextListValue,
+    TextValue,
+    ValueType,
 )
 from umbilical.hardway.config.reading import read_cluster, schema
-from umbilical.hardway.config.resolving import MACHINE_NETWORK, NUMBERS, Place
+from umbilical.hardway.config.resolving import MACHINE_NETWORK, NUMBERS, FixedAddress
 from umbilical.manifests.sections import Section
 
 UNSET: dict[str, Any] = {
@@ -48,12 +48,19 @@ DEFAULTS = {
 BOTH, NEITHER = (True, True), (False, False)
 VALIDATOR = jsonschema.Draft202012Validator(schema())
 OPTIONAL = [key for key in KEYS if not key.is_needed]
-KINDS: list[Kind] = [
-    *(Text("[a-z]+", "letters"), Texts("[a-z]+", "letters"), Number(1, 9), Choice(Profile), ON_OFF, Constant("v1"))
+KINDS: list[ValueType] = [
+    *(
+        TextValue("[a-z]+", "letters"),
+        TextListValue("[a-z]+", "letters"),
+        NumberValue(1, 9),
+        ChoiceValue(ClusterProfile),
+        ON_OFF,
+        ConstantValue("v1"),
+    )
 ]
-LAB = Wish(Profile.KUBERNETES, MachinesKind.LAB, 1, 1)
-OPENSHIFT = Wish(Profile.OPENSHIFT, MachinesKind.LIBVIRT, 3, 2)
-UPSTREAM = Wish(Profile.KUBERNETES, MachinesKind.LIBVIRT, 3, 0)
+LAB = ExampleOptions(ClusterProfile.KUBERNETES, MachinesKind.LAB, 1, 1)
+OPENSHIFT = ExampleOptions(ClusterProfile.OPENSHIFT, MachinesKind.LIBVIRT, 3, 2)
+UPSTREAM = ExampleOptions(ClusterProfile.KUBERNETES, MachinesKind.LIBVIRT, 3, 0)
 WISHES = [LAB, OPENSHIFT, UPSTREAM]
 
 
@@ -63,7 +70,7 @@ def sample(key: Key) -> Any:
 
 
 def home(key: Key) -> str:
-    return "kubernetes" if key.only is Profile.KUBERNETES else "openshift"
+    return "kubernetes" if key.only is ClusterProfile.KUBERNETES else "openshift"
 
 
 def with_key(key: Key, name: str | None = None, profile: str | None = None) -> dict[str, Any]:
@@ -86,7 +93,7 @@ def taken(document: dict[str, Any]) -> tuple[bool, bool]:
     return is_valid, True
 
 
-def read(kind: Kind, value: Any) -> tuple[Any, list[str]]:
+def read(kind: ValueType, value: Any) -> tuple[Any, list[str]]:
     section = Section({"key": value}, "", [])
     return kind.read(section, "key"), section.problems
 
@@ -105,7 +112,7 @@ def test_schema_and_reader_refuse_a_key_beside_every_key() -> None:
 
 def test_schema_and_reader_refuse_a_key_where_it_means_nothing() -> None:
     for key in [key for key in KEYS if key.only is not None]:
-        document = with_key(key, profile="openshift" if key.only is Profile.KUBERNETES else "kubernetes")
+        document = with_key(key, profile="openshift" if key.only is ClusterProfile.KUBERNETES else "kubernetes")
         assert taken(document) == NEITHER, key.path
         if key.only is MachinesKind.LIBVIRT:
             assert taken({**document, "machines": "libvirt"}) == BOTH, key.path
@@ -138,13 +145,13 @@ def test_schema_and_reader_take_nothing_for_absence() -> None:
         (KINDS[0], "abc", "abc"),
         (KINDS[1], ["a", "b"], ("a", "b")),
         (KINDS[2], 9, 9),
-        (KINDS[3], "kubernetes", Profile.KUBERNETES),
+        (KINDS[3], "kubernetes", ClusterProfile.KUBERNETES),
         (ON_OFF, True, Switch.ON),
         (ON_OFF, "auto", Switch.AUTO),
         (KINDS[5], "v1", "v1"),
     ],
 )
-def test_right_values_are_read(kind: Kind, value: Any, meant: Any) -> None:
+def test_right_values_are_read(kind: ValueType, value: Any, meant: Any) -> None:
     assert read(kind, value) == (meant, [])
 
 
@@ -162,7 +169,7 @@ def test_a_wrong_switch_is_named_by_its_path() -> None:
 
 @given(kind=st.sampled_from(KINDS), value=json_values())
 @settings(max_examples=200, deadline=None)
-def test_a_kind_and_its_schema_agree_on_any_value(kind: Kind, value: Any) -> None:
+def test_a_kind_and_its_schema_agree_on_any_value(kind: ValueType, value: Any) -> None:
     # Absence is the key's matter; JSON takes 3.0 for an integer; Python's $ overlooks a line break.
     if value is None or (isinstance(value, float) and value.is_integer()) or "\n" in repr(value).replace("\\n", "\n"):
         return
@@ -177,14 +184,14 @@ def test_every_key_is_spelled_as_kubernetes_does_and_explained_in_a_sentence() -
 
 
 def test_every_place_has_a_number_of_its_own_in_the_network_and_masters_end_before_workers_begin() -> None:
-    numbers = [NUMBERS[place] for place in Place]
+    numbers = [NUMBERS[place] for place in FixedAddress]
     assert len(set(numbers)) == len(numbers)
     assert max(numbers) < MACHINE_NETWORK.num_addresses - 1
-    assert NUMBERS[Place.MASTER] + MAX_MASTERS <= NUMBERS[Place.WORKER]
+    assert NUMBERS[FixedAddress.MASTER] + MAX_MASTERS <= NUMBERS[FixedAddress.WORKER]
 
 
 @pytest.mark.parametrize("wish", WISHES)
-def test_it_is_a_valid_file_of_that_cluster(wish: Wish) -> None:
+def test_it_is_a_valid_file_of_that_cluster(wish: ExampleOptions) -> None:
     content = example(wish)
     cluster = read_cluster(content).cluster
     assert (cluster.profile, cluster.machines) == (wish.profile, wish.machines)
@@ -193,7 +200,7 @@ def test_it_is_a_valid_file_of_that_cluster(wish: Wish) -> None:
 
 
 @pytest.mark.parametrize("wish", WISHES)
-def test_every_key_that_means_something_is_explained(wish: Wish) -> None:
+def test_every_key_that_means_something_is_explained(wish: ExampleOptions) -> None:
     text = example(wish).decode()
     for key in KEYS:
         is_meant = key.only in (None, wish.profile, wish.machines)
@@ -204,7 +211,7 @@ def test_every_key_that_means_something_is_explained(wish: Wish) -> None:
 
 
 @pytest.mark.parametrize("wish", WISHES)
-def test_what_its_comments_show_holds_already(wish: Wish) -> None:
+def test_what_its_comments_show_holds_already(wish: ExampleOptions) -> None:
     text = example(wish).decode()
     samples = r"(\s*)# ((?:sshKeys|sshKeyFile|directory|mac|interface|pullSecretFile|  - \{|machines)\b.*)"
     kept = [line for line in text.splitlines() if not re.fullmatch(samples, line) and "#   -" not in line]
@@ -215,11 +222,11 @@ def test_what_its_comments_show_holds_already(wish: Wish) -> None:
 
 
 def test_keys_and_names_can_be_given() -> None:
-    wish = Wish(Profile.KUBERNETES, MachinesKind.LAB, 1, 1, "mine", (hardway.SSH_KEY,))
+    wish = ExampleOptions(ClusterProfile.KUBERNETES, MachinesKind.LAB, 1, 1, "mine", (hardway.SSH_KEY,))
     cluster = read_cluster(example(wish)).cluster
     assert (cluster.name, cluster.access.ssh_keys) == ("mine", (hardway.SSH_KEY,))
 
 
 def test_a_cluster_that_cannot_be_is_refused() -> None:
     with pytest.raises(RenderError, match="RHCOS does not run in namespaces"):
-        example(Wish(Profile.OPENSHIFT, MachinesKind.LAB, 3, 2))
+        example(ExampleOptions(ClusterProfile.OPENSHIFT, MachinesKind.LAB, 3, 2))

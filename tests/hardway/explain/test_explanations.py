@@ -9,7 +9,7 @@ from tests.support import hardway
 from tests.support.hardway_everything import everything, usual
 
 from umbilical.checks.report import group_of
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.explain import entry as forms
 from umbilical.hardway.explain import library, lookup
 from umbilical.hardway.explain.entry import Entry, EntryKind, Topic, TopicKind, from_topic, sentence
@@ -65,15 +65,15 @@ def kinds(asked: str) -> set[EntryKind]:
     return {entry.kind for entry in lookup.find(ENTRIES, asked)}
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_every_artifact_is_explained_by_its_path(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_every_artifact_is_explained_by_its_path(profile: ClusterProfile) -> None:
     paths = {path for made in (everything, usual) for path in made(profile).assets}
     assert len(paths) > 100
     assert [path for path in sorted(paths) if not kinds(f"artifacts/{path}") & set(FILES)] == []
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_every_file_and_unit_of_a_node_is_explained(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_every_file_and_unit_of_a_node_is_explained(profile: ClusterProfile) -> None:
     subject = everything(profile)
     facts = subject.facts()
     configs = [facts.ignition(node) for node in subject.cluster.nodes]
@@ -84,8 +84,8 @@ def test_every_file_and_unit_of_a_node_is_explained(profile: Profile) -> None:
     assert [path for path in wanted if not kinds(path) & set(FILES)] == []
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_every_flag_of_every_static_pod_is_explained_for_its_program(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_every_flag_of_every_static_pod_is_explained_for_its_program(profile: ClusterProfile) -> None:
     subject = everything(profile)
     words = {
         word.partition("=")[0]

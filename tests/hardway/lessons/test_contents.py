@@ -7,7 +7,7 @@ from tests.support import hardway
 from tests.support.hardway_everything import everything, usual
 from tests.support.hardway_lint import Subject, changed
 
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.lessons.catalogue import LESSONS
 from umbilical.hardway.lessons.lesson import Desk, NotThere
 from umbilical.pki.certificate import Certificate, read_certificates
@@ -20,7 +20,7 @@ def desk_of(subject: Subject) -> Desk:
 
 
 def spoiled(lesson_id: str) -> Desk:
-    desk = desk_of(everything(Profile.OPENSHIFT))
+    desk = desk_of(everything(ClusterProfile.OPENSHIFT))
     BY_ID[lesson_id].spoil(desk)
     return desk
 
@@ -50,7 +50,7 @@ def test_both_configurations_of_the_balancer_ask_in_plain_http() -> None:
 
 
 def test_without_a_tunnel_there_is_no_port_to_spoil() -> None:
-    subject = changed(everything(Profile.KUBERNETES), lambda one: one.write("manifests/08-tunnel.yaml", b"{}\n"))
+    subject = changed(everything(ClusterProfile.KUBERNETES), lambda one: one.write("manifests/08-tunnel.yaml", b"{}\n"))
     with pytest.raises(NotThere):
         BY_ID["agent-port"].spoil(desk_of(subject))
 
@@ -61,7 +61,7 @@ def unit(desk: Desk, name: str) -> str:
 
 
 def test_the_bootstrap_kubelet_gets_one_flag_more() -> None:
-    right = unit(desk_of(usual(Profile.OPENSHIFT)), "kubelet.service")
+    right = unit(desk_of(usual(ClusterProfile.OPENSHIFT)), "kubelet.service")
     wrong = unit(spoiled("bootstrap-kubelet"), "kubelet.service")
     flag = "--kubeconfig=/etc/kubernetes/kubeconfigs/localhost.kubeconfig "
     assert wrong.replace(flag, "", 1) == right
@@ -69,4 +69,4 @@ def test_the_bootstrap_kubelet_gets_one_flag_more() -> None:
 
 def test_where_kube_proxy_is_off_there_is_none_to_spoil() -> None:
     with pytest.raises(NotThere):
-        BY_ID["wrong-proxy"].spoil(desk_of(usual(Profile.OPENSHIFT)))
+        BY_ID["wrong-proxy"].spoil(desk_of(usual(ClusterProfile.OPENSHIFT)))

@@ -14,12 +14,12 @@ from tests.support.recording_machines import RecordingMachines
 from umbilical.fault import Fault, HardwayError
 from umbilical.hardway import workspace
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.lessons import catalogue, sitting
 from umbilical.hardway.lessons.catalogue import LESSONS
 from umbilical.hardway.lessons.lesson import Desk, Lesson, NotThere
 from umbilical.hardway.lessons.sitting import find_lesson
-from umbilical.hardway.lint.facts import Facts
+from umbilical.hardway.lint.facts import LintFacts
 from umbilical.hardway.machines.interface import BackendServer
 from umbilical.hardway.site import Site
 from umbilical.pki.certificate import read_certificates
@@ -34,8 +34,8 @@ FROM_THE_LOG = {
 
 
 @pytest.fixture(scope="module")
-def patients(tmp_path_factory: pytest.TempPathFactory) -> dict[Profile, Path]:
-    return {one: make_patient(tmp_path_factory.mktemp(one.value) / "c", one.value) for one in Profile}
+def patients(tmp_path_factory: pytest.TempPathFactory) -> dict[ClusterProfile, Path]:
+    return {one: make_patient(tmp_path_factory.mktemp(one.value) / "c", one.value) for one in ClusterProfile}
 
 
 def under_way(folder: Path) -> sitting.Sitting:
@@ -46,7 +46,7 @@ def under_way(folder: Path) -> sitting.Sitting:
 
 @pytest.mark.parametrize(("profile", "lesson"), CASES, ids=lambda one: getattr(one, "id", getattr(one, "value", "")))
 def test_the_doctor_names_a_lesson_and_is_content_when_it_is_mended(
-    profile: Profile, lesson: Lesson, patients: dict[Profile, Path]
+    profile: ClusterProfile, lesson: Lesson, patients: dict[ClusterProfile, Path]
 ) -> None:
     folder = patients[profile]
     before = contents(folder)
@@ -60,7 +60,7 @@ def test_the_doctor_names_a_lesson_and_is_content_when_it_is_mended(
     assert contents(folder) == before
 
 
-def test_the_doctor_is_content_with_what_nobody_broke(patients: dict[Profile, Path]) -> None:
+def test_the_doctor_is_content_with_what_nobody_broke(patients: dict[ClusterProfile, Path]) -> None:
     assert [examined(folder) for folder in patients.values()] == [[], []]
 
 
@@ -196,17 +196,17 @@ def test_a_live_lesson_ends_when_its_machines_are_gone(live: Site, folder: Path)
 
 @pytest.fixture
 def desk() -> Desk:
-    subject = everything(Profile.KUBERNETES)
+    subject = everything(ClusterProfile.KUBERNETES)
     return Desk(subject.cluster, subject.assets, hardway.NOW)
 
 
 def node_file(desk: Desk, node_id: str, path: str) -> bytes:
-    facts = Facts(desk.cluster, desk.assets, hardway.NOW, True)
+    facts = LintFacts(desk.cluster, desk.assets, hardway.NOW, True)
     return facts.node_file(desk.cluster.node(node_id), path)
 
 
 def test_the_original_stays_as_it_is(desk: Desk) -> None:
-    before = everything(Profile.KUBERNETES).assets["infrastructure/haproxy.final.cfg"].content
+    before = everything(ClusterProfile.KUBERNETES).assets["infrastructure/haproxy.final.cfg"].content
     desk.replace("infrastructure/haproxy.final.cfg", "timeout", "patience")
     assert [asset.path for asset in desk.changed] == ["infrastructure/haproxy.final.cfg"]
     assert [asset.content for asset in desk.before] == [before]
@@ -239,7 +239,7 @@ def test_a_static_pod_is_changed_where_its_node_gets_it_too(desk: Desk) -> None:
 def test_a_static_pod_is_removed_from_its_node_too(desk: Desk) -> None:
     desk.remove_pod("worker-0", "kube-proxy.yaml")
     assert "static-pods/worker-0/kube-proxy.yaml" in desk.removed
-    facts = Facts(desk.cluster, desk.assets, hardway.NOW, True)
+    facts = LintFacts(desk.cluster, desk.assets, hardway.NOW, True)
     config = facts.ignition(desk.cluster.node("worker-0"))
     assert config.file(f"{layout.NODE_MANIFESTS}/kube-proxy.yaml") is None
 

@@ -17,7 +17,7 @@ from umbilical.fault import HardwayError
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
 from umbilical.hardway.artifacts.infrastructure.render import render_infrastructure
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.doctor import are_up, balancer_signal
 from umbilical.hardway.lessons import lesson, sitting
 from umbilical.hardway.lessons.lesson import ASIDE
@@ -112,7 +112,7 @@ def balanced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with built(folder / "lab", cluster) as machines:
         # HAProxy looks at the clock of this machine.
         valid_now = hardway.certificates(cluster, datetime.now(UTC))
-        inputs = Inputs(cluster, valid_now, hardway.payload(Profile.KUBERNETES), hardway.identity())
+        inputs = Inputs(cluster, valid_now, hardway.payload(ClusterProfile.KUBERNETES), hardway.identity())
         assets = {asset.path: asset for asset in render_infrastructure(inputs, AssetTree())}
         machines.build(cluster, {path: asset.content for path, asset in assets.items()})
         _serve(Lab.open(folder / "lab"), str(cluster.bootstrap.address), valid_now[API_PAIR])

@@ -17,7 +17,7 @@ from tests.support.hardway_pki import DAY, Forgery, forge, pods, put, reissue, r
 
 from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.lint.pki_rules import RULES
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.pki.pem import join_bundle
@@ -287,7 +287,7 @@ SAMPLES: Final[dict[str, Sample]] = {
     }.items(),
 )
 def test_what_a_rule_says_leads_to_the_place(sample: str, words: str) -> None:
-    assert words in (complaint(sample, changed(everything(Profile.KUBERNETES), SAMPLES[sample])) or "")
+    assert words in (complaint(sample, changed(everything(ClusterProfile.KUBERNETES), SAMPLES[sample])) or "")
 
 
 def test_ipv6_clusters_are_judged_too() -> None:
@@ -297,16 +297,16 @@ def test_ipv6_clusters_are_judged_too() -> None:
         old = pki.certificate(subject, SERVICE)
         reissue(subject, SERVICE, ip_addresses=(*old.ip_addresses, ip_address("fd02::1")))
 
-    assert complaint("PKI-02", changed(everything(Profile.KUBERNETES), change)) is None
+    assert complaint("PKI-02", changed(everything(ClusterProfile.KUBERNETES), change)) is None
 
 
 def test_what_cannot_be_read_is_a_fault_and_no_crash() -> None:
-    broken = changed(everything(Profile.KUBERNETES), _break)
+    broken = changed(everything(ClusterProfile.KUBERNETES), _break)
     assert [rule.id for rule in RULES if not complaint(rule.id, broken)] == []
 
 
 def test_a_rule_notices_what_only_openshift_has() -> None:
     sample = server("localhost", "https://api-int.ocp4.example.com:6443")
-    assert complaint("KC-02", changed(everything(Profile.OPENSHIFT), sample))
+    assert complaint("KC-02", changed(everything(ClusterProfile.OPENSHIFT), sample))
     # Nobody but the version operator is asked for with it there.
-    assert complaint("KC-02", changed(everything(Profile.KUBERNETES), sample)) is None
+    assert complaint("KC-02", changed(everything(ClusterProfile.KUBERNETES), sample)) is None

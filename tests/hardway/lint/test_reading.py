@@ -14,15 +14,15 @@ from tests.support.hardway_lint import changed
 
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.infrastructure.places import HOST_PLAN
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.lint.applied import dig, entries, mapping, need, references, release_version, text
 from umbilical.hardway.lint.clients import read
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 from umbilical.hardway.lint.host_facts import host_plan, is_below, read_balancer
 from umbilical.manifests.tree import Asset
 
-OF = cluster(Profile.KUBERNETES, 1, 1)
-FACTS = usual(Profile.OPENSHIFT).facts()
+OF = cluster(ClusterProfile.KUBERNETES, 1, 1)
+FACTS = usual(ClusterProfile.OPENSHIFT).facts()
 ADMIN: Final = layout.kubeconfig("admin")
 TEXT = """\
 # before everything
@@ -47,10 +47,10 @@ listen stats
 """
 
 
-def holding(**contents: bytes) -> Facts:
+def holding(**contents: bytes) -> LintFacts:
     """Artifacts whose paths have `__` for a slash and end with .yaml."""
     paths = {f"{name.replace('__', '/')}.yaml": content for name, content in contents.items()}
-    return Facts(OF, {path: Asset(path, content, 0o600) for path, content in paths.items()}, NOW, True)
+    return LintFacts(OF, {path: Asset(path, content, 0o600) for path, content in paths.items()}, NOW, True)
 
 
 def test_documents_are_read_once_and_all_of_them_are_objects() -> None:
@@ -69,7 +69,7 @@ def test_a_directory_is_listed_in_order_and_its_name_must_be_whole() -> None:
 
 
 def test_a_nodes_files_are_decoded() -> None:
-    facts = usual(Profile.KUBERNETES, 1, 1).facts()
+    facts = usual(ClusterProfile.KUBERNETES, 1, 1).facts()
     node = facts.cluster.masters[0]
     assert facts.node_file(node, "/etc/hostname").decode().strip() == node.name
     assert facts.ignition(node) is facts.ignition(node)
@@ -81,7 +81,7 @@ def test_a_nodes_files_are_decoded() -> None:
 def test_any_bytes_are_read_or_unreadable(content: bytes) -> None:
     asset = Asset("x", content, 0o600)
     node = OF.masters[0]
-    facts = Facts(OF, {"x": asset, f"ignition/{node.id}.ign": asset, "manifests/x.yaml": asset}, NOW, True)
+    facts = LintFacts(OF, {"x": asset, f"ignition/{node.id}.ign": asset, "manifests/x.yaml": asset}, NOW, True)
     for reading in (
         lambda: facts.documents("x"),
         lambda: facts.document("x"),
@@ -123,7 +123,7 @@ def test_digging_in_anything_never_fails(value: object) -> None:
 
 
 def test_the_key_stays_out_of_what_is_printed() -> None:
-    assert "PRIVATE" not in repr(read(everything(Profile.OPENSHIFT).facts(), ADMIN))
+    assert "PRIVATE" not in repr(read(everything(ClusterProfile.OPENSHIFT).facts(), ADMIN))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_the_key_stays_out_of_what_is_printed() -> None:
     ],
 )
 def test_what_a_client_could_not_read_is_told(change: Callable[[dict[str, Any]], object], why: str) -> None:
-    broken = changed(everything(Profile.KUBERNETES), lambda subject: subject.edit(ADMIN, change))
+    broken = changed(everything(ClusterProfile.KUBERNETES), lambda subject: subject.edit(ADMIN, change))
     with pytest.raises(Unreadable, match=why):
         read(broken.facts(), ADMIN)
 
@@ -152,7 +152,7 @@ def test_version_and_images_are_those_of_the_release() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"actions": [1]}', b'{"actions": [{"id": "x", "do": "y"}]}'])
 def test_a_plan_of_another_shape_is_refused(content: bytes) -> None:
-    broken = changed(everything(Profile.OPENSHIFT), lambda tree: tree.write(HOST_PLAN, content))
+    broken = changed(everything(ClusterProfile.OPENSHIFT), lambda tree: tree.write(HOST_PLAN, content))
     with pytest.raises(Unreadable, match="host-plan"):
         host_plan(broken.facts())
 

@@ -11,7 +11,7 @@ from tests.support import hardway
 from tests.support.recording_host import RecordingHost
 
 from umbilical.fault import HardwayError, HostError
-from umbilical.hardway.artifacts.infrastructure.host_plan import Action, host_actions, plan_json
+from umbilical.hardway.artifacts.infrastructure.host_plan import HostAction, host_actions, plan_json
 from umbilical.hardway.config.cluster import Libvirt
 from umbilical.hardway.machines.host import ThisHost, do, holds, put
 from umbilical.hardway.machines.host_services import HostPlan, read_plan
@@ -19,7 +19,7 @@ from umbilical.hardway.machines.inspection import PROGRAMS, inspect, survey
 from umbilical.host.commands import LocalRunner
 from umbilical.host.machine_records import Done, Probe
 
-ACTIONS = [Action(name, f"why {name}", f"check {name}", f"do {name}", f"undo {name}") for name in ("a", "b", "c")]
+ACTIONS = [HostAction(name, f"why {name}", f"check {name}", f"do {name}", f"undo {name}") for name in ("a", "b", "c")]
 LIBVIRT = Libvirt("ocp4", "ocp4", "/var/lib/libvirt/images/ocp4", "virbr-ocp4", "eth0", "rhcos-live.iso")
 CLUSTER = hardway.cluster(masters=1, workers=1)
 DIG = "dig +short +time=2 +tries=2 @192.168.126.1"

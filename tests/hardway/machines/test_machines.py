@@ -16,7 +16,7 @@ from tests.support.recording_machines import LocalMachines
 from umbilical.fault import HardwayError, StageTimeout
 from umbilical.hardway.artifacts.infrastructure import places
 from umbilical.hardway.artifacts.infrastructure.libvirt import domain_xml, network_xml
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.machines import interface
 from umbilical.hardway.machines.host_services import BEFORE, CONFIG
 from umbilical.hardway.machines.interface import Machines, is_listening, kill
@@ -193,7 +193,7 @@ def test_after_destroying_nothing_is_left_and_twice_is_fine(scene: _Scene) -> No
 
 
 def test_a_config_without_libvirt_is_refused(tmp_path: Path) -> None:
-    cluster = hardway.cluster(Profile.KUBERNETES, libvirt=None)
+    cluster = hardway.cluster(ClusterProfile.KUBERNETES, libvirt=None)
     with pytest.raises(HardwayError, match="UMB733"):
         LibvirtMachines(cluster, tmp_path)
 

@@ -7,7 +7,7 @@ from tests.support.hardway_sites import load_site, recording_machines, with_prog
 from tests.support.hardway_workspace import make_directory
 from tests.support.made_up_stages import Clock, Lines
 
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.explain.entry import TopicKind
 from umbilical.hardway.ledger import Ledger
 from umbilical.hardway.pipeline import Ending, Pipeline
@@ -42,20 +42,22 @@ def test_inverses_of_all_stages_are_known() -> None:
     assert {"remove-files", "remove-release", "destroy-machines", "remove-machine", "set-balancer"} <= set(known)
 
 
-def _run(folder: Path, profile: Profile) -> tuple[list[Ending], State]:
+def _run(folder: Path, profile: ClusterProfile) -> tuple[list[Ending], State]:
     machines = recording_machines(profile)
-    if profile is Profile.OPENSHIFT:
+    if profile is ClusterProfile.OPENSHIFT:
         # Without podman the built-in base is used: what containers render is shown with stage 04.
         machines.machine_survey = with_program(machines.machine_survey, "podman", "")
-    stages = [stage for stage in catalogue.stages() if stage.number != 1 or profile is Profile.KUBERNETES]
+    stages = [stage for stage in catalogue.stages() if stage.number != 1 or profile is ClusterProfile.KUBERNETES]
     ledger = Ledger(folder, Clock())
     pipeline = Pipeline(stages, load_site(folder, machines), ledger, Lines())
     pipeline.run(1, LAST)
     return [result.ending for result in pipeline.results], ledger.state
 
 
-@pytest.mark.parametrize("profile", list(Profile), ids=lambda profile: profile.value)
-def test_from_an_empty_folder_to_all_artifacts_then_nothing_then_what_changed(tmp_path: Path, profile: Profile) -> None:
+@pytest.mark.parametrize("profile", list(ClusterProfile), ids=lambda profile: profile.value)
+def test_from_an_empty_folder_to_all_artifacts_then_nothing_then_what_changed(
+    tmp_path: Path, profile: ClusterProfile
+) -> None:
     folder = make_directory(tmp_path / "c", profile.value, access__sshKeys=[KEY])
     endings, state = _run(folder, profile)
     assert set(endings) == {Ending.DONE}
@@ -80,8 +82,8 @@ def test_from_an_empty_folder_to_all_artifacts_then_nothing_then_what_changed(tm
 
 def test_everything_is_taken_back_to_the_config(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "c")
-    _run(folder, Profile.KUBERNETES)
-    machines = recording_machines(Profile.KUBERNETES)
+    _run(folder, ClusterProfile.KUBERNETES)
+    machines = recording_machines(ClusterProfile.KUBERNETES)
     site = load_site(folder, machines)
     Undoing(catalogue.stages(), catalogue.undoers(), site, Ledger(folder, Clock()), Lines()).destroy()
     assert machines.calls == ["destroy"]

@@ -17,7 +17,7 @@ from tests.support.recording_machines import RecordingMachines
 from umbilical.checks.check import Finding, Outcome
 from umbilical.fault import HardwayError, HostError
 from umbilical.hardway import stage
-from umbilical.hardway.config.cluster import Access, Profile
+from umbilical.hardway.config.cluster import ClusterAccess, ClusterProfile
 from umbilical.hardway.ledger import Ledger
 from umbilical.hardway.machines.interface import Probe, Survey
 from umbilical.hardway.pipeline import Pipeline
@@ -127,7 +127,7 @@ def test_a_pull_secret_is_judged_without_a_word_of_it(
     path.unlink(missing_ok=True)
     if content is not None:
         path.write_bytes(content)
-    finding = _found(openshift, access=Access((KEY,), "other.json"))["PRE-03"]
+    finding = _found(openshift, access=ClusterAccess((KEY,), "other.json"))["PRE-03"]
     assert (finding.outcome, finding.evidence) == (outcome, said)
 
 
@@ -173,7 +173,7 @@ def test_an_openssl_that_does_not_run_or_is_not_there_is_told() -> None:
 def test_only_what_the_survey_depends_on_makes_it_stale(openshift: Site) -> None:
     other = replace(openshift, cluster=replace(openshift.cluster, name="other"))
     assert STAGE.inputs(other) == STAGE.inputs(openshift)
-    other = replace(openshift, cluster=replace(openshift.cluster, access=Access()))
+    other = replace(openshift, cluster=replace(openshift.cluster, access=ClusterAccess()))
     assert STAGE.inputs(other) != STAGE.inputs(openshift)
 
 
@@ -240,7 +240,7 @@ def _program(folder: Path, name: str, text: str, monkeypatch: Patch) -> str:
 
 
 def _with_podman(path: str) -> RecordingMachines:
-    machines = recording_machines(Profile.OPENSHIFT)
+    machines = recording_machines(ClusterProfile.OPENSHIFT)
     machines.machine_survey = with_program(machines.machine_survey, "podman", path)
     return machines
 

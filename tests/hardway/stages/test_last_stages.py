@@ -151,7 +151,7 @@ def test_openshift_has_settled_when_version_operators_and_pools_say_so(openshift
 
 @pytest.mark.usefixtures("openshift_kinds")
 def test_a_kube_proxy_that_helped_the_network_operator_goes_when_that_stands(openshift: Site, shelf: Stock) -> None:
-    step = pods.Removal(PROGRAM, 16, "", files=(("master-0", "/etc/kubernetes/manifests/kube-proxy.yaml"),))
+    step = pods.RemovalStep(PROGRAM, 16, "", files=(("master-0", "/etc/kubernetes/manifests/kube-proxy.yaml"),))
     asset = Asset(pods.REMOVALS_PATH, pods.write_removals([step]), 0o644)
     openshift.assets = {**openshift.assets, pods.REMOVALS_PATH: asset}
     machines_of(openshift).powers["master-0"] = Power.ON

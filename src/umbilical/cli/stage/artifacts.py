@@ -16,8 +16,8 @@ from umbilical.codes import FINDINGS
 from umbilical.fault import Fault
 
 if TYPE_CHECKING:
-    from umbilical.hardway.artifacts.diff_objects import Part
-    from umbilical.hardway.config.example import Wish
+    from umbilical.hardway.artifacts.diff_objects import ArtifactDiff
+    from umbilical.hardway.config.example import ExampleOptions
     from umbilical.hardway.rendering import Rendered
 
 
@@ -61,13 +61,13 @@ def init(
 
 def _wish(
     profile: str, machines: str | None, masters: int, workers: int, name: str, ssh_keys: tuple[Path, ...]
-) -> "Wish":
-    from umbilical.hardway.config.cluster import MachinesKind, Profile
-    from umbilical.hardway.config.example import Wish
+) -> "ExampleOptions":
+    from umbilical.hardway.config.cluster import ClusterProfile, MachinesKind
+    from umbilical.hardway.config.example import ExampleOptions
 
     usual = "lab" if profile == "kubernetes" else "libvirt"
     keys = tuple(key for path in ssh_keys for key in _public_keys(path))
-    return Wish(Profile(profile), MachinesKind(machines or usual), masters, workers, name, keys)
+    return ExampleOptions(ClusterProfile(profile), MachinesKind(machines or usual), masters, workers, name, keys)
 
 
 def _public_keys(path: Path) -> list[str]:
@@ -104,7 +104,7 @@ def plan(folder: Path, output: str, is_short: bool, exit_code: bool) -> int:
     return FINDINGS if parts and exit_code else 0
 
 
-def as_json(rendered: "Rendered", parts: "Sequence[Part]") -> dict[str, object]:
+def as_json(rendered: "Rendered", parts: "Sequence[ArtifactDiff]") -> dict[str, object]:
     from umbilical.checks.report import API_VERSION
     from umbilical.hardway.artifacts import diff_objects
 
@@ -118,16 +118,16 @@ def as_json(rendered: "Rendered", parts: "Sequence[Part]") -> dict[str, object]:
     }
 
 
-def counts(parts: "Sequence[Part]") -> dict[str, int]:
+def counts(parts: "Sequence[ArtifactDiff]") -> dict[str, int]:
     return {change: sum(one.change.value == change for one in parts) for change in _MARKS}
 
 
-def print_parts(parts: "Sequence[Part]", *, is_short: bool) -> None:
+def print_parts(parts: "Sequence[ArtifactDiff]", *, is_short: bool) -> None:
     for line in (line for part in parts for line in _lines(part, "", is_short=is_short)):
         click.echo(_coloured(line), color=has_colour())
 
 
-def tell(rendered: "Rendered", parts: "Sequence[Part]", folder: Path) -> None:
+def tell(rendered: "Rendered", parts: "Sequence[ArtifactDiff]", folder: Path) -> None:
     """Say on stderr what it comes to, and what comes next."""
     from umbilical.hardway.artifacts import layout
 
@@ -146,7 +146,7 @@ def tell(rendered: "Rendered", parts: "Sequence[Part]", folder: Path) -> None:
             click.echo(f"note: {change.id} would be made anew: {change.why}", err=True)
 
 
-def _lines(part: "Part", indent: str, *, is_short: bool) -> Iterator[str]:
+def _lines(part: "ArtifactDiff", indent: str, *, is_short: bool) -> Iterator[str]:
     yield f"{indent}{_MARKS[part.change.value]} {part.place}{_beside(part)}"
     if is_short:
         return
@@ -156,7 +156,7 @@ def _lines(part: "Part", indent: str, *, is_short: bool) -> Iterator[str]:
         yield from _lines(one, inner, is_short=False)
 
 
-def _beside(part: "Part") -> str:
+def _beside(part: "ArtifactDiff") -> str:
     if part.old is not None and part.new is not None:
         return f": {part.old} -> {part.new}"
     shown = part.old if part.new is None else part.new

@@ -23,7 +23,7 @@ from umbilical.cli.stage.cluster import directory_option, utc_now
 from umbilical.cli.terminal import has_colour
 
 if TYPE_CHECKING:
-    from umbilical.hardway.lint.facts import Facts
+    from umbilical.hardway.lint.facts import LintFacts
     from umbilical.hardway.rendering import Rendered
 
 
@@ -76,18 +76,18 @@ def lint(
     return status(findings, fail_on)
 
 
-def _facts(folder: Path, rendered: "Rendered") -> "Facts":
+def _facts(folder: Path, rendered: "Rendered") -> "LintFacts":
     """What lies there wins over what would be: faults of files that somebody changed are wanted."""
-    from umbilical.hardway.judges.exposure import exposed
-    from umbilical.hardway.lint.facts import Facts
+    from umbilical.hardway.lint.facts import LintFacts
+    from umbilical.hardway.validators.exposure import exposed
 
     assets = {**{asset.path: asset for asset in rendered.made.tree}, **rendered.on_disk}
     secrets = exposed(folder, rendered.cluster, assets)
-    return Facts(rendered.cluster, assets, utc_now(), rendered.has_tunnel, secrets)
+    return LintFacts(rendered.cluster, assets, utc_now(), rendered.has_tunnel, secrets)
 
 
 def _by_rules(
-    facts: "Facts", rendered: "Rendered", only: Sequence[re.Pattern[str]], skip: Sequence[re.Pattern[str]]
+    facts: "LintFacts", rendered: "Rendered", only: Sequence[re.Pattern[str]], skip: Sequence[re.Pattern[str]]
 ) -> list[Finding]:
     from umbilical.hardway.lint.catalogue import RULES, judge
 
@@ -97,16 +97,16 @@ def _by_rules(
 
 
 def _by_judges(
-    facts: "Facts",
+    facts: "LintFacts",
     rendered: "Rendered",
     bin_dir: Path | None,
     only: Sequence[re.Pattern[str]],
     skip: Sequence[re.Pattern[str]],
 ) -> list[Finding]:
-    from umbilical.hardway.judges.catalogue import JUDGES, ask_judges
+    from umbilical.hardway.validators.catalogue import VALIDATORS, run_validators
     from umbilical.lab.binaries import locate
 
-    findings = ask_judges(facts, lambda name: locate(name, bin_dir), tuple(chosen(JUDGES, only, skip)))
+    findings = run_validators(facts, lambda name: locate(name, bin_dir), tuple(chosen(VALIDATORS, only, skip)))
     return findings if rendered.has_release else [_without_release(finding) for finding in findings]
 
 
@@ -134,14 +134,14 @@ def _tell(rendered: "Rendered", folder: Path) -> None:
 
 
 def _headings() -> dict[str, str]:
-    from umbilical.hardway.judges.catalogue import GROUP, HEADING
     from umbilical.hardway.lint.catalogue import GROUPS
+    from umbilical.hardway.validators.catalogue import GROUP, HEADING
 
     return {**GROUPS, GROUP: HEADING}
 
 
 def _listed(only: Sequence[re.Pattern[str]], skip: Sequence[re.Pattern[str]]) -> str:
-    from umbilical.hardway.judges.catalogue import JUDGES
     from umbilical.hardway.lint.catalogue import RULES
+    from umbilical.hardway.validators.catalogue import VALIDATORS
 
-    return listed(chosen([*(rule.check for rule in RULES), *JUDGES], only, skip), _headings(), 7)
+    return listed(chosen([*(rule.check for rule in RULES), *VALIDATORS], only, skip), _headings(), 7)

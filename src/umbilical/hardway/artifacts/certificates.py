@@ -4,10 +4,10 @@ from typing import Final
 
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.config.cluster import Cluster, Node, Profile
+from umbilical.hardway.config.cluster import Cluster, ClusterNode, ClusterProfile
 from umbilical.hardway.explain.entry import Topic, TopicKind
 from umbilical.hardway.pki.certificate_set import SIGNERS, Bundle
-from umbilical.hardway.pki.row import HardwayNames, Member, Row, Scope
+from umbilical.hardway.pki.row import CertificateRow, ControlPlaneNode, HardwayNames, Scope
 from umbilical.hardway.pki.table import TABLE, rows
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree
 from umbilical.pki.control_plane_set import NODE, Kind
@@ -16,7 +16,7 @@ from umbilical.pki.profiles import Usage
 STAGE: Final = 5
 ANY_NODE: Final = "NODE"
 """Stands for a node's id in the names of topics."""
-_SCOPES: Final = {Profile.OPENSHIFT: Scope.OPENSHIFT, Profile.KUBERNETES: Scope.KUBERNETES}
+_SCOPES: Final = {ClusterProfile.OPENSHIFT: Scope.OPENSHIFT, ClusterProfile.KUBERNETES: Scope.KUBERNETES}
 _PURPOSES: Final = {Usage.SERVER: "sslserver", Usage.CLIENT: "sslclient"}
 
 
@@ -33,7 +33,7 @@ def names(cluster: Cluster) -> HardwayNames:
     )
 
 
-def cluster_rows(cluster: Cluster) -> tuple[Row, ...]:
+def cluster_rows(cluster: Cluster) -> tuple[CertificateRow, ...]:
     """List the rows of the table that a cluster has."""
     wanted = names(cluster)
     return tuple(rows(wanted.scope, (member.id for member in wanted.members)))
@@ -56,11 +56,11 @@ def cluster_bundles(cluster: Cluster) -> tuple[Bundle, ...]:
     return tuple(bundle for bundle in Bundle if ids.intersection(SIGNERS[bundle]))
 
 
-def _member(node: Node) -> Member:
-    return Member(node.id, node.name, node.address)
+def _member(node: ClusterNode) -> ControlPlaneNode:
+    return ControlPlaneNode(node.id, node.name, node.address)
 
 
-def _topic(row: Row) -> Topic:
+def _topic(row: CertificateRow) -> Topic:
     words = row.words
     name = row.id.replace(NODE, ANY_NODE)
     return Topic(
@@ -75,7 +75,7 @@ def _topic(row: Row) -> Topic:
     )
 
 
-def _by_hand(row: Row, name: str) -> str:
+def _by_hand(row: CertificateRow, name: str) -> str:
     file = f"artifacts/{layout.TLS}/{name}"
     if row.kind is Kind.KEY:
         return f"openssl pkey -in {file}.key -pubout | diff - {file}.pub"

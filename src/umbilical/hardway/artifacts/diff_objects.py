@@ -25,17 +25,17 @@ MAX_SHOWN: Final = 160
 HIDDEN: Final = "differs; not shown, it is secret"
 
 
-class Change(Enum):
+class DiffKind(Enum):
     CREATED = "created"
     CHANGED = "changed"
     REMOVED = "removed"
 
 
 @dataclass(frozen=True)
-class Part:
+class ArtifactDiff:
     place: str
     """A path, an object, a field: named from what it is a part of."""
-    change: Change
+    change: DiffKind
     old: str | None = None
     new: str | None = None
     """Values as they are shown; None where there is none, or where it is not shown."""
@@ -43,20 +43,20 @@ class Part:
     """What is said instead of values."""
     lines: tuple[str, ...] = ()
     """A longer text's lines, as `diff -u` has them."""
-    parts: tuple["Part", ...] = ()
+    parts: tuple["ArtifactDiff", ...] = ()
 
 
-def change_of(old: object, new: object) -> Change:
+def change_of(old: object, new: object) -> DiffKind:
     if old is None:
-        return Change.CREATED
-    return Change.REMOVED if new is None else Change.CHANGED
+        return DiffKind.CREATED
+    return DiffKind.REMOVED if new is None else DiffKind.CHANGED
 
 
-def values(place: str, old: str | None, new: str | None) -> Part:
-    return Part(place, change_of(old, new), old, new)
+def values(place: str, old: str | None, new: str | None) -> ArtifactDiff:
+    return ArtifactDiff(place, change_of(old, new), old, new)
 
 
-def as_json(part: Part) -> dict[str, Any]:
+def as_json(part: ArtifactDiff) -> dict[str, Any]:
     """Leave out what is empty."""
     described: dict[str, Any] = {
         "place": part.place,
@@ -94,7 +94,7 @@ _LISTS: Final[dict[str, Callable[[Certificate], tuple[str, ...]]]] = {
 """Told by what comes and goes: a dozen names beside a dozen others hide the one that differs."""
 
 
-def compare_certificates(old: bytes | None, new: bytes | None) -> tuple[Part, ...] | None:
+def compare_certificates(old: bytes | None, new: bytes | None) -> tuple[ArtifactDiff, ...] | None:
     """Compare bundles certificate by certificate; None where a side holds none that can be read."""
     try:
         before, after = _read_bundle(old), _read_bundle(new)
@@ -117,19 +117,19 @@ def _read_bundle(pem: bytes | None) -> list[Certificate]:
     return [] if pem is None else read_certificates(pem)
 
 
-def _fields(old: Certificate, new: Certificate) -> Iterator[Part]:
+def _fields(old: Certificate, new: Certificate) -> Iterator[ArtifactDiff]:
     for name, entries in _LISTS.items():
         gone, come = (sorted(set(entries(a)) - set(entries(b))) for a, b in ((old, new), (new, old)))
         if gone or come:
             lines = (*(f"-{shortened(one)}" for one in gone), *(f"+{shortened(one)}" for one in come))
-            yield Part(name, Change.CHANGED, lines=lines)
+            yield ArtifactDiff(name, DiffKind.CHANGED, lines=lines)
     for name, show in _FIELDS.items():
         before, after = show(old), show(new)
         if before != after:
             yield values(name, shortened(before), shortened(after))
 
 
-def _bundle(before: list[Certificate], after: list[Certificate]) -> Iterator[Part]:
+def _bundle(before: list[Certificate], after: list[Certificate]) -> Iterator[ArtifactDiff]:
     """Members of a bundle are told apart by their subjects, and if there are several of one by their order."""
     old, new = _named_certificates(before), _named_certificates(after)
     for name in old | new:
@@ -137,9 +137,9 @@ def _bundle(before: list[Certificate], after: list[Certificate]) -> Iterator[Par
         if one is not None and other is not None:
             parts = tuple(_fields(one, other))
             if parts:
-                yield Part(f"certificate {name}", Change.CHANGED, parts=parts)
+                yield ArtifactDiff(f"certificate {name}", DiffKind.CHANGED, parts=parts)
         else:
-            yield Part(f"certificate {name}", change_of(one, other))
+            yield ArtifactDiff(f"certificate {name}", change_of(one, other))
 
 
 def _named_certificates(certificates: list[Certificate]) -> dict[str, Certificate]:
@@ -157,7 +157,7 @@ _MAX_LINES: Final = 20_000
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def compare_objects(old: bytes | None, new: bytes | None) -> tuple[Part, ...] | None:
+def compare_objects(old: bytes | None, new: bytes | None) -> tuple[ArtifactDiff, ...] | None:
     """Compare documents; None where a side cannot be read as such."""
     try:
         before, after = _named(_read(old)), _named(_read(new))
@@ -190,7 +190,7 @@ def _object_name(document: Any) -> str:
     return shortened(f"{document['kind']} {place}".strip())
 
 
-def _compare_named(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Part]:
+def _compare_named(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[ArtifactDiff]:
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
         if old == new:
@@ -198,19 +198,19 @@ def _compare_named(before: Mapping[str, Any], after: Mapping[str, Any]) -> Itera
         if name == "":
             yield from _compare("", old, new, is_secret=False)
         elif old is None or new is None:
-            yield Part(name, change_of(old, new))
+            yield ArtifactDiff(name, change_of(old, new))
         else:
-            yield Part(name, Change.CHANGED, parts=tuple(_compare_object(old, new)))
+            yield ArtifactDiff(name, DiffKind.CHANGED, parts=tuple(_compare_object(old, new)))
 
 
-def _compare_object(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Part]:
+def _compare_object(old: dict[str, Any], new: dict[str, Any]) -> Iterator[ArtifactDiff]:
     """Of a Secret, only what is in it is secret: not its name, its type and its annotations."""
     for key in old | new:
         is_secret = "Secret" in (old.get("kind"), new.get("kind")) and key in _SECRET_PARTS
         yield from _compare(str(key), old.get(key), new.get(key), is_secret=is_secret)
 
 
-def _compare(place: str, old: Any, new: Any, *, is_secret: bool) -> Iterator[Part]:
+def _compare(place: str, old: Any, new: Any, *, is_secret: bool) -> Iterator[ArtifactDiff]:
     if old == new and type(old) is type(new):
         return
     if _are(dict, old, new):
@@ -228,7 +228,7 @@ def _compare(place: str, old: Any, new: Any, *, is_secret: bool) -> Iterator[Par
         yield _compare_values(place, old, new, is_secret)
 
 
-def _compare_members(place: str, old: dict[Any, Any], new: dict[Any, Any], is_secret: bool) -> Iterator[Part]:
+def _compare_members(place: str, old: dict[Any, Any], new: dict[Any, Any], is_secret: bool) -> Iterator[ArtifactDiff]:
     for key in old | new:
         inner = f"{place}.{key}" if place else str(key)
         yield from _compare(inner, old.get(key), new.get(key), is_secret=is_secret)
@@ -251,23 +251,23 @@ def _entry(entries: list[Any] | None, index: int) -> Any:
     return entries[index] if entries is not None and index < len(entries) else None
 
 
-def _compare_plain(place: str, old: list[Any], new: list[Any], is_secret: bool) -> Part:
-    change = Change.CHANGED if old and new else change_of(old or None, new or None)
+def _compare_plain(place: str, old: list[Any], new: list[Any], is_secret: bool) -> ArtifactDiff:
+    change = DiffKind.CHANGED if old and new else change_of(old or None, new or None)
     if is_secret or any(_is_secret_value(one) for one in (*old, *new)):
-        return Part(place, change, note=HIDDEN)
+        return ArtifactDiff(place, change, note=HIDDEN)
     before, after = Counter(map(_text, old)), Counter(map(_text, new))
     lines = [*(f"-{one}" for one in (before - after).elements()), *(f"+{one}" for one in (after - before).elements())]
-    return Part(place, change, note="" if lines else "only the order differs", lines=tuple(lines))
+    return ArtifactDiff(place, change, note="" if lines else "only the order differs", lines=tuple(lines))
 
 
-def _compare_values(place: str, old: Any, new: Any, is_secret: bool) -> Part:
+def _compare_values(place: str, old: Any, new: Any, is_secret: bool) -> ArtifactDiff:
     shown = [_certificate(side) for side in (old, new)]
     if any(shown) and all(one or side is None for one, side in zip(shown, (old, new), strict=True)):
         return values(place, shown[0], shown[1])
     if is_secret or _is_secret_place(place) or _is_secret_value(old) or _is_secret_value(new):
-        return Part(place, change_of(old, new), note=HIDDEN)
+        return ArtifactDiff(place, change_of(old, new), note=HIDDEN)
     if _are(str, old, new) and "\n" in f"{old}{new}".strip():
-        return Part(place, change_of(old, new), lines=text_lines(old or "", new or ""))
+        return ArtifactDiff(place, change_of(old, new), lines=text_lines(old or "", new or ""))
     return values(place, *(None if side is None else _text(side) for side in (old, new)))
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from umbilical.hardway.config.cluster import Cluster, Role, Switch
+from umbilical.hardway.config.cluster import Cluster, NodeRole, Switch
 from umbilical.hardway.pki.certificate_set import HardwaySet
 
 TUNNEL_IMAGE = "apiserver-network-proxy"
 
 
 @dataclass(frozen=True)
-class Payload:
+class ReleasePayload:
     """A release, read; in the kubernetes profile only images and a version."""
 
     version: str
@@ -25,7 +25,7 @@ class Payload:
 
 
 @dataclass(frozen=True)
-class Identity:
+class ClusterIdentity:
     """Drawn at random once, and kept: the same in every later rendering."""
 
     cluster_id: str
@@ -53,10 +53,10 @@ class NodeBase:
 class Inputs:
     cluster: Cluster
     certificates: HardwaySet
-    payload: Payload
-    identity: Identity
+    payload: ReleasePayload
+    identity: ClusterIdentity
     pull_secret: bytes = field(default=b"", repr=False)
-    bases: Mapping[Role, NodeBase] = field(default_factory=dict)
+    bases: Mapping[NodeRole, NodeBase] = field(default_factory=dict)
     """Empty: the built-in base."""
 
     @property

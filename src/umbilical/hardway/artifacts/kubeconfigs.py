@@ -9,7 +9,7 @@ from typing import Final
 
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.config.cluster import API_PORT, Cluster, Profile
+from umbilical.hardway.config.cluster import API_PORT, Cluster, ClusterProfile
 from umbilical.hardway.explain.entry import Topic, TopicKind
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.objects import kubeconfig
@@ -49,7 +49,7 @@ class Kubeconfig:
     """Also the name of its context; empty: the common name of its certificate."""
     cluster: str = ""
     """Empty: the cluster's own name."""
-    profiles: frozenset[Profile] = frozenset(Profile)
+    profiles: frozenset[ClusterProfile] = frozenset(ClusterProfile)
 
 
 KUBECONFIGS: Final[tuple[Kubeconfig, ...]] = (
@@ -143,7 +143,7 @@ KUBECONFIGS: Final[tuple[Kubeconfig, ...]] = (
         "kube-proxy (--kubeconfig)",
         "Services have no address: dial tcp 172.30.0.1:443: i/o timeout.",
         "None: OpenShift's network operator implements services.",
-        profiles=frozenset({Profile.KUBERNETES}),
+        profiles=frozenset({ClusterProfile.KUBERNETES}),
     ),
 )
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 
 # Below artifacts/.
 TLS: Final = "tls"
@@ -47,11 +47,11 @@ TUNNEL_PKI: Final = "/opt/openshift/tls/konnectivity"
 """Made on the bootstrap node itself, for one day."""
 
 
-def static_pod(node: Node, file: str) -> str:
+def static_pod(node: ClusterNode, file: str) -> str:
     return f"{STATIC_PODS}/{node.id}/{file}"
 
 
-def late_static_pod(node: Node, file: str) -> str:
+def late_static_pod(node: ClusterNode, file: str) -> str:
     return f"{LATE_STATIC_PODS}/{node.id}/{file}"
 
 
@@ -59,7 +59,7 @@ def kubeconfig(name: str) -> str:
     return f"{AUTH}/{name}.kubeconfig"
 
 
-def ignition(node: Node) -> str:
+def ignition(node: ClusterNode) -> str:
     return f"{IGNITION}/{node.id}.ign"
 
 

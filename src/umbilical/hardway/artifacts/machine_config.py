@@ -17,11 +17,11 @@ import yaml
 
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.inputs import Inputs, NodeBase, Payload
+from umbilical.hardway.artifacts.inputs import Inputs, NodeBase, ReleasePayload
 from umbilical.hardway.artifacts.manifests import config_resources as config
 from umbilical.hardway.artifacts.manifests.objects import Make, yaml_stream
 from umbilical.hardway.artifacts.release import IMAGE_REFERENCES
-from umbilical.hardway.config.cluster import Role
+from umbilical.hardway.config.cluster import NodeRole
 from umbilical.hardway.explain.entry import Flag, Topic, TopicKind
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.tree import PUBLIC_MODE, SCRIPT_MODE, SECRET_MODE, AssetTree
@@ -38,7 +38,7 @@ FEATURE_GATE_FILE: Final = "99_feature-gate.yaml"
 
 
 @dataclass(frozen=True)
-class Step:
+class RenderStep:
     title: str
     image: str
     """Tag of the release."""
@@ -51,7 +51,7 @@ class Step:
     without: str
 
 
-def steps(payload: Payload) -> tuple[Step, ...]:
+def steps(payload: ReleasePayload) -> tuple[RenderStep, ...]:
     version = Flag(
         "payload-version",
         payload.version,
@@ -61,7 +61,7 @@ def steps(payload: Payload) -> tuple[Step, ...]:
     return (_config_api(version), _operator(payload, version), _controller(version))
 
 
-def script(payload: Payload) -> bytes:
+def script(payload: ReleasePayload) -> bytes:
     commands = "\n".join(_lines(payload.images[step.image], step) for step in steps(payload)[:2])
     controller = steps(payload)[2]
     text = _SCRIPT.format(
@@ -73,8 +73,8 @@ def script(payload: Payload) -> bytes:
     return text.encode()
 
 
-def _config_api(version: Flag) -> Step:
-    return Step(
+def _config_api(version: Flag) -> RenderStep:
+    return RenderStep(
         "fill in the FeatureGate, and choose definitions",
         "cluster-config-api",
         ("--net=none", "--user", "0"),
@@ -100,9 +100,9 @@ def _config_api(version: Flag) -> Step:
     )
 
 
-def _operator(payload: Payload, version: Flag) -> Step:
+def _operator(payload: ReleasePayload, version: Flag) -> RenderStep:
     manifests = f"{ASSETS}/manifests"
-    return Step(
+    return RenderStep(
         "make the controller's configuration and the pools",
         "machine-config-operator",
         ("--net=none", "--user", "0"),
@@ -141,8 +141,8 @@ def _operator(payload: Payload, version: Flag) -> Step:
     )
 
 
-def _controller(version: Flag) -> Step:
-    return Step(
+def _controller(version: Flag) -> RenderStep:
+    return RenderStep(
         "merge all machine configs of a pool into one",
         "machine-config-operator",
         ("--net=none", "--user", "0", "--entrypoint", "/usr/bin/machine-config-controller"),
@@ -164,7 +164,7 @@ def _controller(version: Flag) -> Step:
     )
 
 
-def _lines(image: str, step: Step) -> str:
+def _lines(image: str, step: RenderStep) -> str:
     flags = " \\\n".join(f"    {shlex.quote(str(one))}" for one in step.flags)
     told = " ".join(step.arguments)
     options = " ".join(step.options)
@@ -199,7 +199,7 @@ for pool in master worker; do
 done
 """
 
-_EXAMPLE: Final = Payload("VERSION", "RELEASE@sha256:DIGEST", {})
+_EXAMPLE: Final = ReleasePayload("VERSION", "RELEASE@sha256:DIGEST", {})
 _COMPILED_IN: Final = "It looks at a path that is compiled into it, where nothing lies here, and ends."
 
 
@@ -296,10 +296,10 @@ _NAME: Final = re.compile(r"rendered-(?:master|worker)-[0-9a-z]+")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_bases(files: Mapping[str, bytes]) -> dict[Role, NodeBase]:
+def read_bases(files: Mapping[str, bytes]) -> dict[NodeRole, NodeBase]:
     """Read the rendered MachineConfigs. Raises RenderError: UMB718, not exactly one per pool, or unreadable."""
-    found: dict[Role, NodeBase] = {}
-    for role in (Role.MASTER, Role.WORKER):
+    found: dict[NodeRole, NodeBase] = {}
+    for role in (NodeRole.MASTER, NodeRole.WORKER):
         names = [name for name in sorted(files) if (match := RENDERED_FILE.fullmatch(name)) and match[1] == role.value]
         if len(names) != 1:
             raise _unusable(f"{len(names)} files are called like rendered-{role.value}-0123456789abcdef.yaml")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import crds
-from umbilical.hardway.artifacts.inputs import TUNNEL_IMAGE, Payload
+from umbilical.hardway.artifacts.inputs import TUNNEL_IMAGE, ReleasePayload
 from umbilical.hardway.config.cluster import ReleaseSource
 from umbilical.hardway.explain.entry import Topic, TopicKind
 
@@ -39,7 +39,7 @@ _VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:[-+][0-9A-Za-z.+-]+)?")
 
 
 @dataclass(frozen=True)
-class Command:
+class ReleaseCommand:
     title: str
     arguments: tuple[str, ...]
     output: str = ""
@@ -52,18 +52,18 @@ class Command:
         return f"{typed} > {shlex.quote(self.output)}" if self.output else typed
 
 
-def release_commands(image: str, pull_secret: str, directory: str) -> tuple[Command, ...]:
+def release_commands(image: str, pull_secret: str, directory: str) -> tuple[ReleaseCommand, ...]:
     """List what fills a directory that `read_release` takes."""
     access = ("--registry-config", pull_secret)
     info = ("oc", "adm", "release", "info", image, *access, "-o", "json")
     extract = ("oc", "adm", "release", "extract", image, *access, f"--to={directory}")
     return (
-        Command("ask by which digest the release is known", info, f"{directory}/{INFO}"),
-        Command("extract the manifests of the release", extract),
+        ReleaseCommand("ask by which digest the release is known", info, f"{directory}/{INFO}"),
+        ReleaseCommand("extract the manifests of the release", extract),
     )
 
 
-def read_release(files: Mapping[str, bytes], source: ReleaseSource | None = None) -> Payload:
+def read_release(files: Mapping[str, bytes], source: ReleaseSource | None = None) -> ReleasePayload:
     """Read an extracted release, by file name. `source` says what was asked for, where that is known.
 
     Raises RenderError: UMB715 (no release, or another one than was asked for), UMB716 (an image that is needed is
@@ -77,13 +77,13 @@ def read_release(files: Mapping[str, bytes], source: ReleaseSource | None = None
     images = _images(files)
     manifests = {name: content for name, content in files.items() if not crds.holds_crd(content)}
     definitions = {name: content for name, content in files.items() if name not in manifests}
-    return Payload(version, _image(files, source.image), images, manifests, definitions)
+    return ReleasePayload(version, _image(files, source.image), images, manifests, definitions)
 
 
-def upstream_payload(source: ReleaseSource) -> Payload:
+def upstream_payload(source: ReleaseSource) -> ReleasePayload:
     """Name the images of the kubernetes profile."""
     images = {program: f"{source.repository}/{program}:{source.tag}" for program in PROGRAMS}
-    return Payload(source.version, "", images)
+    return ReleasePayload(source.version, "", images)
 
 
 def _version(files: Mapping[str, bytes]) -> str:

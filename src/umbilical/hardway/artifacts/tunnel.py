@@ -14,7 +14,7 @@ from umbilical.bootstrap.spec import Shape, TunnelSpec, for_shape
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import TUNNEL_IMAGE, Inputs
-from umbilical.hardway.artifacts.static_pods.seat import Program, Row, Seat
+from umbilical.hardway.artifacts.static_pods.placement import FlagRow, PodPlacement, ProgramFlags
 from umbilical.manifests.objects import Object
 from umbilical.manifests.static_pod import HostFile
 
@@ -41,18 +41,18 @@ AGENT_PKI: Final = posixpath.join(layout.TUNNEL_PKI, "agent")
 EGRESS_IN_POD: Final = posixpath.join(layout.POD_CONFIGS, EGRESS_FILE)
 
 
-def konnectivity_server_pod(seat: Seat) -> dict[str, Any]:
-    return server_pod(tunnel_spec(seat.inputs), SERVER_PKI, is_made_once=True)
+def konnectivity_server_pod(placement: PodPlacement) -> dict[str, Any]:
+    return server_pod(tunnel_spec(placement.inputs), SERVER_PKI, is_made_once=True)
 
 
-def egress_selector_config(seat: Seat) -> dict[str, Any]:
-    return egress_selector(tunnel_spec(seat.inputs))
+def egress_selector_config(placement: PodPlacement) -> dict[str, Any]:
+    return egress_selector(tunnel_spec(placement.inputs))
 
 
-def config_files(seat: Seat) -> tuple[HostFile, ...]:
+def config_files(placement: PodPlacement) -> tuple[HostFile, ...]:
     """Where kube-apiserver finds egress selector and socket; it connects to the socket, and writes nothing."""
     config = HostFile("config", layout.NODE_CONFIGS, "DirectoryOrCreate", mount_path=layout.POD_CONFIGS)
-    spec = tunnel_spec(seat.inputs)
+    spec = tunnel_spec(placement.inputs)
     if spec.socket_directory == layout.NODE_CONFIGS:
         return (config,)
     socket = HostFile(
@@ -61,21 +61,21 @@ def config_files(seat: Seat) -> tuple[HostFile, ...]:
     return (config, socket)
 
 
-def _told(name: str) -> Callable[[Seat], str]:
+def _told(name: str) -> Callable[[PodPlacement], str]:
     """Look the value up in the pod."""
 
-    def value(seat: Seat) -> str:
-        words = konnectivity_server_pod(seat)["spec"]["containers"][0]["args"]
+    def value(placement: PodPlacement) -> str:
+        words = konnectivity_server_pod(placement)["spec"]["containers"][0]["args"]
         return next(str(word).partition("=")[2] for word in words if str(word).startswith(f"--{name}="))
 
     return value
 
 
-def _row(name: str, why: str, without: str) -> Row:
-    return Row(name, _told(name), why, without)
+def _row(name: str, why: str, without: str) -> FlagRow:
+    return FlagRow(name, _told(name), why, without)
 
 
-KONNECTIVITY_SERVER: Final = Program(
+KONNECTIVITY_SERVER: Final = ProgramFlags(
     SERVER_NAME,
     (
         _row("logtostderr", "the log goes where the container runtime collects it", "it goes into files of the image"),

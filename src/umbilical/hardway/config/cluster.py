@@ -18,14 +18,14 @@ DNS_NUMBER: Final = 10
 """The cluster's resolver has this address of the service network, in OpenShift as in most clusters."""
 
 
-class Profile(Enum):
+class ClusterProfile(Enum):
     OPENSHIFT = "openshift"
     """RHCOS and a release image; operators take over at the end."""
     KUBERNETES = "kubernetes"
     """Upstream programs; static pods on the masters are ours to the end."""
 
 
-class Role(Enum):
+class NodeRole(Enum):
     BOOTSTRAP = "bootstrap"
     MASTER = "master"
     WORKER = "worker"
@@ -44,10 +44,10 @@ class MachinesKind(Enum):
 
 
 @dataclass(frozen=True)
-class Node:
+class ClusterNode:
     id: str
     """`master-0`: names files and machines."""
-    role: Role
+    role: NodeRole
     address: IpAddress
     name: str
     """`master-0.ocp4.example.com`: of the host, its Node object, its CSRs, its label in the load balancer."""
@@ -65,7 +65,7 @@ class AddressRange:
 
 
 @dataclass(frozen=True)
-class Networks:
+class ClusterNetworks:
     machine: IpNetwork
     pods: IpNetwork
     services: IpNetwork
@@ -91,7 +91,7 @@ class ReleaseSource:
 
 
 @dataclass(frozen=True)
-class Access:
+class ClusterAccess:
     ssh_keys: tuple[str, ...] = ()
     pull_secret_file: str = ""
     ssh_key_file: str = ""
@@ -120,7 +120,7 @@ class Libvirt:
 
 
 @dataclass(frozen=True)
-class Terms:
+class CertificateTerms:
     """How long certificates live."""
 
     key_type: KeyType = KeyType.RSA_2048
@@ -132,24 +132,24 @@ class Terms:
 
 @dataclass(frozen=True)
 class Cluster:
-    profile: Profile
+    profile: ClusterProfile
     name: str
     base_domain: str
-    networks: Networks
-    nodes: tuple[Node, ...]
+    networks: ClusterNetworks
+    nodes: tuple[ClusterNode, ...]
     """Bootstrap, masters, workers, in this order."""
     release: ReleaseSource
     machines: MachinesKind = MachinesKind.LIBVIRT
-    access: Access = field(default_factory=Access)
+    access: ClusterAccess = field(default_factory=ClusterAccess)
     libvirt: Libvirt | None = None
-    sizes: dict[Role, MachineSize] = field(default_factory=dict)
+    sizes: dict[NodeRole, MachineSize] = field(default_factory=dict)
     konnectivity: Switch = Switch.AUTO
     kube_proxy: Switch = Switch.AUTO
-    terms: Terms = field(default_factory=Terms)
+    terms: CertificateTerms = field(default_factory=CertificateTerms)
 
     @property
     def is_openshift(self) -> bool:
-        return self.profile is Profile.OPENSHIFT
+        return self.profile is ClusterProfile.OPENSHIFT
 
     @property
     def domain(self) -> str:
@@ -185,24 +185,24 @@ class Cluster:
         return ipaddress.ip_address(self.networks.services[DNS_NUMBER])
 
     @property
-    def bootstrap(self) -> Node:
-        return next(node for node in self.nodes if node.role is Role.BOOTSTRAP)
+    def bootstrap(self) -> ClusterNode:
+        return next(node for node in self.nodes if node.role is NodeRole.BOOTSTRAP)
 
     @property
-    def masters(self) -> tuple[Node, ...]:
-        return tuple(node for node in self.nodes if node.role is Role.MASTER)
+    def masters(self) -> tuple[ClusterNode, ...]:
+        return tuple(node for node in self.nodes if node.role is NodeRole.MASTER)
 
     @property
-    def workers(self) -> tuple[Node, ...]:
-        return tuple(node for node in self.nodes if node.role is Role.WORKER)
+    def workers(self) -> tuple[ClusterNode, ...]:
+        return tuple(node for node in self.nodes if node.role is NodeRole.WORKER)
 
     @property
-    def members(self) -> tuple[Node, ...]:
+    def members(self) -> tuple[ClusterNode, ...]:
         """All that stay."""
         return self.masters + self.workers
 
     @property
-    def routers(self) -> tuple[Node, ...]:
+    def routers(self) -> tuple[ClusterNode, ...]:
         """Where ingress runs: on masters where there are no workers."""
         return self.workers or self.masters
 
@@ -211,7 +211,7 @@ class Cluster:
         """AUTO: where nothing else implements services. OpenShift's network operator does."""
         return self.kube_proxy is Switch.ON or (self.kube_proxy is Switch.AUTO and not self.is_openshift)
 
-    def node(self, node_id: str) -> Node:
+    def node(self, node_id: str) -> ClusterNode:
         return next(node for node in self.nodes if node.id == node_id)
 
 
@@ -225,7 +225,7 @@ class Origin(Enum):
 
 
 @dataclass(frozen=True)
-class Value:
+class ResolvedValue:
     path: str
     value: Any
     origin: Origin
@@ -243,10 +243,10 @@ class Origins:
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = given
-        self._values: dict[str, Value] = {}
+        self._values: dict[str, ResolvedValue] = {}
 
     @property
-    def values(self) -> tuple[Value, ...]:
+    def values(self) -> tuple[ResolvedValue, ...]:
         return tuple(self._values.values())
 
     def is_given(self, path: str) -> bool:
@@ -259,20 +259,20 @@ class Origins:
         """
         place = given_as or path
         if place in self._given:
-            return cast(Given, self._note(Value(path, self._given[place], Origin.GIVEN, given_as)))
+            return cast(Given, self._note(ResolvedValue(path, self._given[place], Origin.GIVEN, given_as)))
         origin = Origin.COMPUTED if source else Origin.DEFAULT
-        return cast(Given, self._note(Value(path, otherwise, origin, source)))
+        return cast(Given, self._note(ResolvedValue(path, otherwise, origin, source)))
 
     def derive(self, path: str, value: Given, source: str) -> Given:
         """Note a value that nobody can give."""
-        return cast(Given, self._note(Value(path, value, Origin.COMPUTED, source)))
+        return cast(Given, self._note(ResolvedValue(path, value, Origin.COMPUTED, source)))
 
-    def _note(self, value: Value) -> Any:
+    def _note(self, value: ResolvedValue) -> Any:
         self._values[value.path] = value
         return value.value
 
 
-def nested(values: tuple[Value, ...]) -> dict[str, Any]:
+def nested(values: tuple[ResolvedValue, ...]) -> dict[str, Any]:
     """Put values into one tree by the parts of their paths, as in a file."""
     root: dict[str, Any] = {}
     for one in values:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.hardway.config.cluster import Cluster, MachinesKind, Origin, Profile, Value, nested
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile, MachinesKind, Origin, ResolvedValue, nested
 from umbilical.hardway.config.keys import API_VERSION, KIND, Key
 from umbilical.hardway.config.reading import LIST, KeyTree, key_tree, read_cluster
 
@@ -43,8 +43,8 @@ _TITLES: Final = {
 
 
 @dataclass(frozen=True)
-class Wish:
-    profile: Profile
+class ExampleOptions:
+    profile: ClusterProfile
     machines: MachinesKind
     masters: int
     workers: int
@@ -52,7 +52,7 @@ class Wish:
     ssh_keys: tuple[str, ...] = ()
 
 
-def example(wish: Wish) -> bytes:
+def example(wish: ExampleOptions) -> bytes:
     """Write a file for this wish. Raises RenderError: there can be no such cluster."""
     said = _said(wish)
     resolved = read_cluster(yaml.safe_dump(nested(tuple(said.values()))).encode())
@@ -61,7 +61,7 @@ def example(wish: Wish) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _said(wish: Wish) -> dict[str, Value]:
+def _said(wish: ExampleOptions) -> dict[str, ResolvedValue]:
     values: dict[str, Any] = {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -72,7 +72,7 @@ def _said(wish: Wish) -> dict[str, Value]:
         "nodes.workers.count": wish.workers,
         **({"access.sshKeys": wish.ssh_keys} if wish.ssh_keys else {}),
     }
-    return {path: Value(path, value, Origin.GIVEN) for path, value in values.items()}
+    return {path: ResolvedValue(path, value, Origin.GIVEN) for path, value in values.items()}
 
 
 def _places(cluster: Cluster) -> dict[str, str]:
@@ -83,7 +83,7 @@ def _places(cluster: Cluster) -> dict[str, str]:
 
 
 class _Writer:
-    def __init__(self, wish: Wish, known: Mapping[str, Any], said: set[str]) -> None:
+    def __init__(self, wish: ExampleOptions, known: Mapping[str, Any], said: set[str]) -> None:
         self._wish = wish
         self._known = known
         self._said = said | {path for path in _DECIDED if known.get(path)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol
 
-from umbilical.hardway.config.cluster import MachinesKind, Profile, Switch
+from umbilical.hardway.config.cluster import ClusterProfile, MachinesKind, Switch
 from umbilical.manifests.objects import IMAGE, LABEL
 from umbilical.manifests.sections import Section
 from umbilical.pki.profiles import KeyType
@@ -16,7 +16,7 @@ from umbilical.pki.profiles import KeyType
 Schema = dict[str, Any]
 
 
-class Kind(Protocol):
+class ValueType(Protocol):
     def read(self, section: Section, key: str) -> Any:
         """Take the key's value; what is wrong is noted in the section."""
 
@@ -25,7 +25,7 @@ class Kind(Protocol):
 
 
 @dataclass(frozen=True)
-class Text:
+class TextValue:
     rule: str
     """A regular expression for the whole of it."""
     hint: str
@@ -39,7 +39,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Texts:
+class TextListValue:
     rule: str
     hint: str
 
@@ -52,7 +52,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberValue:
     first: int
     last: int
 
@@ -65,7 +65,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChoiceValue:
     options: type[Enum]
 
     def read(self, section: Section, key: str) -> Enum:
@@ -77,7 +77,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class OnOff:
+class SwitchValue:
     """YAML 1.1 takes a bare `on` and `off` for booleans, so both spellings mean the same here."""
 
     def read(self, section: Section, key: str) -> Switch:
@@ -91,7 +91,7 @@ class OnOff:
 
 
 @dataclass(frozen=True)
-class Address:
+class AddressValue:
     def read(self, section: Section, key: str) -> Any:
         return section.address(key)
 
@@ -101,7 +101,7 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkValue:
     def read(self, section: Section, key: str) -> Any:
         return section.network(key)
 
@@ -111,7 +111,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantValue:
     value: str
 
     def read(self, section: Section, key: str) -> str:
@@ -122,9 +122,9 @@ class Constant:
         return {"const": self.value}
 
 
-ADDRESS: Final = Address()
-NETWORK: Final = Network()
-ON_OFF: Final = OnOff()
+ADDRESS: Final = AddressValue()
+NETWORK: Final = NetworkValue()
+ON_OFF: Final = SwitchValue()
 
 
 API_VERSION: Final = "umbilical.dev/v1alpha1"
@@ -134,42 +134,54 @@ KIND: Final = "HardwayCluster"
 MAX_MASTERS: Final = 9
 MAX_WORKERS: Final = 500
 
-_LABEL: Final = Text(LABEL.pattern, "a DNS label is needed: a-z, 0-9 and hyphens, at most 63")
-_DOMAIN: Final = Text(rf"({LABEL.pattern}\.)*{LABEL.pattern}", "a domain in small letters is needed")
-_IMAGE: Final = Text(IMAGE.pattern, "an image reference is needed: letters, digits and . _ : / @ -")
-_VERSION: Final = Text(r"v?[0-9]+\.[0-9]+\.[0-9]+[-+.0-9A-Za-z]*", "a version like 4.18.0 is needed; put it in quotes")
-_TAG: Final = Text(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", "an image's tag is needed")
-_PATH: Final = Text(r"[^\x00-\x1f]+", "a path is needed")
+_LABEL: Final = TextValue(LABEL.pattern, "a DNS label is needed: a-z, 0-9 and hyphens, at most 63")
+_DOMAIN: Final = TextValue(rf"({LABEL.pattern}\.)*{LABEL.pattern}", "a domain in small letters is needed")
+_IMAGE: Final = TextValue(IMAGE.pattern, "an image reference is needed: letters, digits and . _ : / @ -")
+_VERSION: Final = TextValue(
+    r"v?[0-9]+\.[0-9]+\.[0-9]+[-+.0-9A-Za-z]*", "a version like 4.18.0 is needed; put it in quotes"
+)
+_TAG: Final = TextValue(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", "an image's tag is needed")
+_PATH: Final = TextValue(r"[^\x00-\x1f]+", "a path is needed")
 # These go into scripts and XML as they are.
-_PLAIN_PATH: Final = Text(r"(/[A-Za-z0-9._-]+)+", "an absolute path without blanks is needed")
-_FILE_NAME: Final = Text(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a file name without blanks and slashes is needed")
-_INTERFACE: Final = Text(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}", "a network interface's name is needed, at most 15 letters")
-_MAC: Final = Text(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", "a MAC address like 52:54:00:12:34:56 is needed, in small letters")
-_SSH_KEYS: Final = Texts(
+_PLAIN_PATH: Final = TextValue(r"(/[A-Za-z0-9._-]+)+", "an absolute path without blanks is needed")
+_FILE_NAME: Final = TextValue(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a file name without blanks and slashes is needed")
+_INTERFACE: Final = TextValue(
+    r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}", "a network interface's name is needed, at most 15 letters"
+)
+_MAC: Final = TextValue(
+    r"([0-9a-f]{2}:){5}[0-9a-f]{2}", "a MAC address like 52:54:00:12:34:56 is needed, in small letters"
+)
+_SSH_KEYS: Final = TextListValue(
     r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com)"
     r" [A-Za-z0-9+/]+={0,2}( [^\x00-\x1f]*)?",
     "a public key as in ~/.ssh/id_ed25519.pub is needed",
 )
-_PORT: Final = Number(1, 65535)
-_HOURS: Final = Number(1, 24 * 365)
+_PORT: Final = NumberValue(1, 65535)
+_HOURS: Final = NumberValue(1, 24 * 365)
 
 
 @dataclass(frozen=True)
 class Key:
     path: str
-    kind: Kind
+    kind: ValueType
     about: str
     """One sentence or two, without the default: that is computed."""
-    only: Profile | MachinesKind | None = None
+    only: ClusterProfile | MachinesKind | None = None
     """For which profile, or which machines, it means something; elsewhere it is refused."""
     is_needed: bool = False
 
 
 KEYS: Final[tuple[Key, ...]] = (
-    Key("apiVersion", Constant(API_VERSION), "The version of this format.", is_needed=True),
-    Key("kind", Constant(KIND), "What this file describes.", is_needed=True),
-    Key("profile", Choice(Profile), "openshift: RHCOS and a release image. kubernetes: upstream programs.", None, True),
-    Key("machines", Choice(MachinesKind), "lab: network namespaces of this machine. libvirt: virtual machines."),
+    Key("apiVersion", ConstantValue(API_VERSION), "The version of this format.", is_needed=True),
+    Key("kind", ConstantValue(KIND), "What this file describes.", is_needed=True),
+    Key(
+        "profile",
+        ChoiceValue(ClusterProfile),
+        "openshift: RHCOS and a release image. kubernetes: upstream programs.",
+        None,
+        True,
+    ),
+    Key("machines", ChoiceValue(MachinesKind), "lab: network namespaces of this machine. libvirt: virtual machines."),
     Key("name", _LABEL, "The cluster's name, the first part of its domain."),
     Key("baseDomain", _DOMAIN, "The domain below which the cluster has its own: NAME.BASEDOMAIN."),
     Key(
@@ -178,19 +190,24 @@ KEYS: Final[tuple[Key, ...]] = (
         "The tunnel by which the bootstrap apiserver reaches pods. auto: where the payload brings its programs.",
     ),
     Key("kubeProxy", ON_OFF, "kube-proxy on every node. auto: where no network operator implements services."),
-    Key("release.image", _IMAGE, "The release image, by digest.", Profile.OPENSHIFT),
+    Key("release.image", _IMAGE, "The release image, by digest.", ClusterProfile.OPENSHIFT),
     Key(
         "release.directory",
         _PATH,
         "Where the release is extracted already (oc adm release extract --to), named from this file.",
-        Profile.OPENSHIFT,
+        ClusterProfile.OPENSHIFT,
     ),
     Key("release.version", _VERSION, "The version that is wanted; another one in the release is refused."),
-    Key("release.repository", _IMAGE, "Where the programs' images are: REPOSITORY/PROGRAM:TAG.", Profile.KUBERNETES),
-    Key("release.tag", _TAG, "Of the programs' images.", Profile.KUBERNETES),
+    Key(
+        "release.repository",
+        _IMAGE,
+        "Where the programs' images are: REPOSITORY/PROGRAM:TAG.",
+        ClusterProfile.KUBERNETES,
+    ),
+    Key("release.tag", _TAG, "Of the programs' images.", ClusterProfile.KUBERNETES),
     Key("networks.machine", NETWORK, "In which the machines are; the three networks must not overlap."),
     Key("networks.pods", NETWORK, "Addresses of pods."),
-    Key("networks.hostPrefix", Number(1, 128), "How large a piece of the pod network each node gets."),
+    Key("networks.hostPrefix", NumberValue(1, 128), "How large a piece of the pod network each node gets."),
     Key("networks.services", NETWORK, "Addresses of Services; the first one is kube-apiserver's."),
     Key("networks.gateway", ADDRESS, "The machines' way out."),
     Key("networks.dns", ADDRESS, "The machines' resolver."),
@@ -208,7 +225,7 @@ KEYS: Final[tuple[Key, ...]] = (
     ),
     *(
         Key(f"nodes.{group}.{name}", kind, about)
-        for group, counted in (("masters", Number(1, MAX_MASTERS)), ("workers", Number(0, MAX_WORKERS)))
+        for group, counted in (("masters", NumberValue(1, MAX_MASTERS)), ("workers", NumberValue(0, MAX_WORKERS)))
         for name, kind, about in (
             ("count", counted, f"How many {group}."),
             ("firstAddress", ADDRESS, "The others follow it."),
@@ -224,9 +241,9 @@ KEYS: Final[tuple[Key, ...]] = (
         Key(f"sizes.{role}.{name}", kind, about, MachinesKind.LIBVIRT)
         for role in ("bootstrap", "master", "worker")
         for name, kind, about in (
-            ("cpus", Number(1, 256), "Virtual processors."),
-            ("memoryMiB", Number(1024, 1 << 22), "Memory."),
-            ("diskGiB", Number(10, 1 << 16), "Disk."),
+            ("cpus", NumberValue(1, 256), "Virtual processors."),
+            ("memoryMiB", NumberValue(1024, 1 << 22), "Memory."),
+            ("diskGiB", NumberValue(10, 1 << 16), "Disk."),
         )
     ),
     *(
@@ -242,7 +259,7 @@ KEYS: Final[tuple[Key, ...]] = (
             ("statsPort", _PORT, "Where HAProxy shows its page."),
         )
     ),
-    Key("certificates.keyType", Choice(KeyType), "Of every key but those that sign service account tokens."),
+    Key("certificates.keyType", ChoiceValue(KeyType), "Of every key but those that sign service account tokens."),
     Key("certificates.shortHours", _HOURS, "Life of what an installer gives one day."),
     Key("certificates.budgetHours", _HOURS, "How long an installation may take; no certificate may end before that."),
 )

@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any, Final
 
 from umbilical.fault import RenderError
-from umbilical.hardway.config.cluster import Cluster, MachinesKind, Origins, Profile, Value
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile, MachinesKind, Origins, ResolvedValue
 from umbilical.hardway.config.keys import KEYS, Key
-from umbilical.hardway.config.resolving import Resolver
+from umbilical.hardway.config.resolving import ConfigResolver
 from umbilical.manifests.sections import DocumentError, Section, read_document
 
 LIST: Final = "[]"
@@ -20,28 +20,28 @@ KeyTree = dict[str, "Key | KeyTree"]
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedConfig:
     cluster: Cluster
-    values: tuple[Value, ...]
+    values: tuple[ResolvedValue, ...]
     """Everything that is in it, with its origin."""
 
 
-def read_cluster(content: bytes) -> Resolved:
+def read_cluster(content: bytes) -> ResolvedConfig:
     """Read a cluster's file. Raises RenderError: UMB700, with all of it that cannot be used."""
     try:
         document = read_document(content)
     except DocumentError as error:
         raise _refused([str(error)]) from None
-    reading = _Reading()
+    reading = _KeyReader()
     reading.take(Section(document, "", reading.problems), key_tree())
-    resolver = Resolver(Origins(reading.given))
+    resolver = ConfigResolver(Origins(reading.given))
     problems = [*reading.problems, *_misplaced(reading.given, resolver)]
     # What contradicts itself is judged only where every value could be read: it would repeat the same faults.
     cluster = None if reading.has_unreadable else resolver.cluster()
     problems += resolver.problems
     if problems or cluster is None:
         raise _refused(problems)
-    return Resolved(cluster, resolver.origins.values)
+    return ResolvedConfig(cluster, resolver.origins.values)
 
 
 @cache
@@ -58,7 +58,7 @@ def key_tree() -> KeyTree:
     return root
 
 
-class _Reading:
+class _KeyReader:
     def __init__(self) -> None:
         self.problems: list[str] = []
         self.given: dict[str, Any] = {}
@@ -90,7 +90,7 @@ class _Reading:
         self.has_unreadable |= len(self.problems) > known
 
 
-def _misplaced(given: dict[str, Any], resolver: Resolver) -> list[str]:
+def _misplaced(given: dict[str, Any], resolver: ConfigResolver) -> list[str]:
     """Tell of keys that mean nothing here: that they are ignored would be found out late."""
     here = {resolver.profile, resolver.machines}
     return [
@@ -100,8 +100,8 @@ def _misplaced(given: dict[str, Any], resolver: Resolver) -> list[str]:
     ]
 
 
-def _word(only: Profile | MachinesKind) -> str:
-    return "the profile" if isinstance(only, Profile) else "machines"
+def _word(only: ClusterProfile | MachinesKind) -> str:
+    return "the profile" if isinstance(only, ClusterProfile) else "machines"
 
 
 def _refused(problems: list[str]) -> RenderError:
@@ -155,13 +155,13 @@ def _refusal(key: Key) -> dict[str, Any]:
     return {"if": _is_elsewhere(key.only), "then": absent}
 
 
-def _is_elsewhere(only: Profile | MachinesKind | None) -> dict[str, Any]:
-    if isinstance(only, Profile):
+def _is_elsewhere(only: ClusterProfile | MachinesKind | None) -> dict[str, Any]:
+    if isinstance(only, ClusterProfile):
         return {"not": {"properties": {"profile": {"const": only.value}}}}
     # Where machines are not named, they follow from the profile: the one key of this kind is libvirt's.
     assert only is MachinesKind.LIBVIRT
     named = {"properties": {"machines": {"const": MachinesKind.LAB.value}}, "required": ["machines"]}
     implied = {
-        "properties": {"profile": {"const": Profile.KUBERNETES.value}, "machines": {"type": "null"}},
+        "properties": {"profile": {"const": ClusterProfile.KUBERNETES.value}, "machines": {"type": "null"}},
     }
     return {"anyOf": [named, implied]}

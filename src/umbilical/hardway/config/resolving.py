@@ -11,20 +11,20 @@ from typing import Final
 
 from umbilical.hardway.config.cluster import (
     DNS_NUMBER,
-    Access,
     AddressRange,
+    CertificateTerms,
     Cluster,
+    ClusterAccess,
+    ClusterNetworks,
+    ClusterNode,
+    ClusterProfile,
     Libvirt,
     MachineSize,
     MachinesKind,
-    Networks,
-    Node,
+    NodeRole,
     Origins,
-    Profile,
     ReleaseSource,
-    Role,
     Switch,
-    Terms,
 )
 from umbilical.manifests.objects import IpAddress, IpNetwork
 
@@ -47,7 +47,7 @@ HOST_PREFIX: Final = 23
 LAB_HOST_PREFIX: Final = 24
 
 
-class Place(Enum):
+class FixedAddress(Enum):
     """Who has a fixed number in the machine network."""
 
     GATEWAY = auto()
@@ -63,46 +63,46 @@ class Place(Enum):
 
 
 NUMBERS: Final = {
-    Place.GATEWAY: 1,
-    Place.LAB_HOST: 2,
-    Place.API_VIP: 10,
-    Place.INGRESS_VIP: 11,
-    Place.BOOTSTRAP: 100,
-    Place.MASTER: 101,
-    Place.WORKER: 110,
-    Place.DHCP_FIRST: 200,
-    Place.DHCP_LAST: 254,
+    FixedAddress.GATEWAY: 1,
+    FixedAddress.LAB_HOST: 2,
+    FixedAddress.API_VIP: 10,
+    FixedAddress.INGRESS_VIP: 11,
+    FixedAddress.BOOTSTRAP: 100,
+    FixedAddress.MASTER: 101,
+    FixedAddress.WORKER: 110,
+    FixedAddress.DHCP_FIRST: 200,
+    FixedAddress.DHCP_LAST: 254,
 }
 
 SIZES: Final = {
-    Role.BOOTSTRAP: MachineSize(4, 16384, 100),
-    Role.MASTER: MachineSize(4, 16384, 100),
-    Role.WORKER: MachineSize(4, 8192, 100),
+    NodeRole.BOOTSTRAP: MachineSize(4, 16384, 100),
+    NodeRole.MASTER: MachineSize(4, 16384, 100),
+    NodeRole.WORKER: MachineSize(4, 8192, 100),
 }
 
 
-_GROUPS: Final = ((Role.MASTER, "masters", 3), (Role.WORKER, "workers", 2))
+_GROUPS: Final = ((NodeRole.MASTER, "masters", 3), (NodeRole.WORKER, "workers", 2))
 
 
 class Unaddressable(Exception):
     """Nothing can be put here by default; says what has to be given."""
 
 
-class Resolver:
+class ConfigResolver:
     """Notes problems and goes on, so that all are told at once."""
 
     def __init__(self, origins: Origins) -> None:
         self.origins = origins
         self.problems: list[str] = []
         take = origins.take
-        self.profile = take("profile", Profile.OPENSHIFT)
-        is_openshift = self.profile is Profile.OPENSHIFT
+        self.profile = take("profile", ClusterProfile.OPENSHIFT)
+        is_openshift = self.profile is ClusterProfile.OPENSHIFT
         self.machines = take("machines", MachinesKind.LIBVIRT if is_openshift else MachinesKind.LAB, "profile")
         self._is_lab = self.machines is MachinesKind.LAB
 
     def cluster(self) -> Cluster:
         take = self.origins.take
-        if self._is_lab and self.profile is Profile.OPENSHIFT:
+        if self._is_lab and self.profile is ClusterProfile.OPENSHIFT:
             self.problems.append("machines lab: RHCOS does not run in namespaces; the profile openshift needs libvirt")
         name = take("name", LAB_NAME if self._is_lab else NAME)
         base = take("baseDomain", BASE_DOMAIN)
@@ -118,7 +118,7 @@ class Resolver:
             machines=self.machines,
             access=self._access(),
             libvirt=None if self._is_lab else self._libvirt(name),
-            sizes={} if self._is_lab else {role: self._size(role) for role in Role},
+            sizes={} if self._is_lab else {role: self._size(role) for role in NodeRole},
             konnectivity=take("konnectivity", Switch.AUTO),
             kube_proxy=take("kubeProxy", Switch.AUTO),
             terms=self._terms(),
@@ -126,19 +126,21 @@ class Resolver:
         self._derived(cluster)
         return cluster
 
-    def _networks(self) -> Networks:
+    def _networks(self) -> ClusterNetworks:
         take = self.origins.take
         machine = take("networks.machine", MACHINE_NETWORK)
         services = take("networks.services", SERVICE_NETWORK)
-        networks = Networks(
+        networks = ClusterNetworks(
             machine=machine,
             pods=take("networks.pods", POD_NETWORK),
             services=services,
             host_prefix=take("networks.hostPrefix", LAB_HOST_PREFIX if self._is_lab else HOST_PREFIX, "machines"),
-            gateway=self._numbered("networks.gateway", machine, Place.GATEWAY),
-            dns=self._numbered("networks.dns", machine, Place.LAB_HOST if self._is_lab else Place.GATEWAY),
-            api_vip=self._numbered("networks.apiVip", machine, Place.API_VIP),
-            ingress_vip=self._numbered("networks.ingressVip", machine, Place.INGRESS_VIP),
+            gateway=self._numbered("networks.gateway", machine, FixedAddress.GATEWAY),
+            dns=self._numbered(
+                "networks.dns", machine, FixedAddress.LAB_HOST if self._is_lab else FixedAddress.GATEWAY
+            ),
+            api_vip=self._numbered("networks.apiVip", machine, FixedAddress.API_VIP),
+            ingress_vip=self._numbered("networks.ingressVip", machine, FixedAddress.INGRESS_VIP),
             dhcp=self._dhcp(machine),
         )
         for key, other in (("pods", networks.pods), ("services", services)):
@@ -152,11 +154,18 @@ class Resolver:
         """Installed systems need none, and in the lab there is no live system before."""
         if self._is_lab:
             return None
-        first = self._numbered("networks.dhcp.first", machine, Place.DHCP_FIRST)
-        return AddressRange(first, self._numbered("networks.dhcp.last", machine, Place.DHCP_LAST))
+        first = self._numbered("networks.dhcp.first", machine, FixedAddress.DHCP_FIRST)
+        return AddressRange(first, self._numbered("networks.dhcp.last", machine, FixedAddress.DHCP_LAST))
 
     def _numbered(
-        self, path: str, network: IpNetwork, place: Place, offset: int = 0, *, given_as: str = "", source: str = ""
+        self,
+        path: str,
+        network: IpNetwork,
+        place: FixedAddress,
+        offset: int = 0,
+        *,
+        given_as: str = "",
+        source: str = "",
     ) -> IpAddress:
         """Take an address, by default the one of this number in the machine network."""
         if self.origins.is_given(given_as or path):
@@ -172,9 +181,9 @@ class Resolver:
             self.problems.append(f"{given_as or path} {address} is of another address family than networks.machine")
         return address
 
-    def _nodes(self, domain: str, networks: Networks) -> tuple[Node, ...]:
-        bootstrap = self._node("bootstrap", Role.BOOTSTRAP, domain, "nodes.bootstrap", networks, None)
-        members: list[tuple[str, Role, str, int]] = []
+    def _nodes(self, domain: str, networks: ClusterNetworks) -> tuple[ClusterNode, ...]:
+        bootstrap = self._node("bootstrap", NodeRole.BOOTSTRAP, domain, "nodes.bootstrap", networks, None)
+        members: list[tuple[str, NodeRole, str, int]] = []
         counts = {group: self._count(group, usual) for _, group, usual in _GROUPS}
         for role, group, _ in _GROUPS:
             members += [
@@ -202,9 +211,9 @@ class Resolver:
             yield index
             index += 1
 
-    def _pod_networks(self, networks: Networks, count: int) -> list[IpNetwork]:
+    def _pod_networks(self, networks: ClusterNetworks, count: int) -> list[IpNetwork]:
         """Cut the pod network, where no network operator does."""
-        if self.profile is Profile.OPENSHIFT:
+        if self.profile is ClusterProfile.OPENSHIFT:
             return []
         pods, prefix = networks.pods, networks.host_prefix
         what = f"networks.hostPrefix {prefix} does not cut networks.pods {pods} into pieces"
@@ -219,18 +228,18 @@ class Resolver:
     def _node(
         self,
         node_id: str,
-        role: Role,
+        role: NodeRole,
         domain: str,
         given: str,
-        networks: Networks,
+        networks: ClusterNetworks,
         piece: IpNetwork | None,
         index: int = 0,
-    ) -> Node:
+    ) -> ClusterNode:
         path = f"node.{node_id}"
         derive = self.origins.derive
         if piece is not None:
             derive(f"{path}.podNetwork", piece, "networks.pods, networks.hostPrefix")
-        return Node(
+        return ClusterNode(
             id=node_id,
             role=role,
             address=self._node_address(path, role, given, networks.machine, index),
@@ -244,11 +253,11 @@ class Resolver:
         """Take what most clusters do not have, so that views are not full of nothing."""
         return self.origins.take(path, "", given_as=given) if self.origins.is_given(given) else ""
 
-    def _node_address(self, path: str, role: Role, given: str, machine: IpNetwork, index: int) -> IpAddress:
+    def _node_address(self, path: str, role: NodeRole, given: str, machine: IpNetwork, index: int) -> IpAddress:
         path, given = f"{path}.address", f"{given}.address"
         first_path = f"{given.split('.machines', maxsplit=1)[0]}.firstAddress"
         if self.origins.is_given(given) or not self.origins.is_given(first_path):
-            return self._numbered(path, machine, Place[role.name], index, given_as=given)
+            return self._numbered(path, machine, FixedAddress[role.name], index, given_as=given)
         first = self.origins.take(first_path, machine[0])
         if first.version != machine.version:
             self.problems.append(f"{first_path} {first} is of another address family than networks.machine")
@@ -261,7 +270,7 @@ class Resolver:
 
     def _release(self) -> ReleaseSource:
         take = self.origins.take
-        if self.profile is Profile.KUBERNETES:
+        if self.profile is ClusterProfile.KUBERNETES:
             return ReleaseSource(
                 version=take("release.version", UPSTREAM_VERSION),
                 repository=take("release.repository", LAB_REPOSITORY),
@@ -274,11 +283,15 @@ class Resolver:
             version=take("release.version", RELEASE_VERSION if is_default else ""),
         )
 
-    def _access(self) -> Access:
+    def _access(self) -> ClusterAccess:
         take = self.origins.take
-        return Access(
+        return ClusterAccess(
             take("access.sshKeys", ()),
-            take("access.pullSecretFile", "pull-secret.json" if self.profile is Profile.OPENSHIFT else "", "profile"),
+            take(
+                "access.pullSecretFile",
+                "pull-secret.json" if self.profile is ClusterProfile.OPENSHIFT else "",
+                "profile",
+            ),
             take("access.sshKeyFile", ""),
         )
 
@@ -296,7 +309,7 @@ class Resolver:
             stats_port=take("libvirt.statsPort", Libvirt.stats_port),
         )
 
-    def _size(self, role: Role) -> MachineSize:
+    def _size(self, role: NodeRole) -> MachineSize:
         path, usual = f"sizes.{role.value}", SIZES[role]
         take = self.origins.take
         return MachineSize(
@@ -305,12 +318,12 @@ class Resolver:
             take(f"{path}.diskGiB", usual.disk_gib),
         )
 
-    def _terms(self) -> Terms:
+    def _terms(self) -> CertificateTerms:
         take = self.origins.take
-        return Terms(
-            take("certificates.keyType", Terms.key_type),
-            take("certificates.shortHours", Terms.short_hours),
-            take("certificates.budgetHours", Terms.budget_hours),
+        return CertificateTerms(
+            take("certificates.keyType", CertificateTerms.key_type),
+            take("certificates.shortHours", CertificateTerms.short_hours),
+            take("certificates.budgetHours", CertificateTerms.budget_hours),
         )
 
     def _derived(self, cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ from umbilical.hardway.artifacts.nodes import topics as nodes
 from umbilical.hardway.artifacts.static_pods import topics as static_pods
 from umbilical.hardway.explain.entry import Entry, EntryKind, Topic, from_topic, sentence
 from umbilical.hardway.lint.catalogue import RULES
-from umbilical.hardway.lint.facts import Rule
+from umbilical.hardway.lint.facts import LintRule
 
 STAGES: Final[Mapping[str, int]] = {
     **dict.fromkeys(("CFG",), 1),
@@ -163,7 +163,7 @@ def entries() -> tuple[Entry, ...]:
     return (*told, *map(_rule, RULES))
 
 
-def _rule(rule: Rule) -> Entry:
+def _rule(rule: LintRule) -> Entry:
     check, stage = rule.check, stage_of(rule.id)
     profiles = " and ".join(sorted(profile.value for profile in rule.profiles))
     return Entry(

@@ -174,7 +174,7 @@ class Lesson:
     """Rules of the lint that fire."""
     sign: str
     """A regular expression for what one of them says."""
-    profiles: frozenset[cluster.Profile]
+    profiles: frozenset[cluster.ClusterProfile]
     spoil: Callable[[Desk], None]
     live: Live | None = None
 

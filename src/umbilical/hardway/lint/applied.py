@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 
 
 def dig(value: Any, *path: str | int) -> Any:
@@ -39,7 +39,7 @@ def text(value: Any, *path: str | int) -> str:
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedObject:
     place: int
     """In the order in which objects are created."""
     path: str
@@ -74,16 +74,16 @@ class Applied:
         return f"{self.kind} {where}{self.name}"
 
 
-def applied(facts: Facts) -> list[Applied]:
-    return [Applied(place, path, value) for place, (path, value) in enumerate(facts.manifests)]
+def applied(facts: LintFacts) -> list[AppliedObject]:
+    return [AppliedObject(place, path, value) for place, (path, value) in enumerate(facts.manifests)]
 
 
-def find(facts: Facts, kind: str, name: str, namespace: str = "", group: str = "") -> Applied | None:
+def find(facts: LintFacts, kind: str, name: str, namespace: str = "", group: str = "") -> AppliedObject | None:
     key = (group, kind, namespace, name)
     return next((one for one in applied(facts) if one.key == key), None)
 
 
-def need(facts: Facts, kind: str, name: str, namespace: str = "", group: str = "") -> Applied:
+def need(facts: LintFacts, kind: str, name: str, namespace: str = "", group: str = "") -> AppliedObject:
     """Return an object. Raises Unreadable: it is not applied."""
     found = find(facts, kind, name, namespace, group)
     if found is None:
@@ -98,7 +98,7 @@ _WORKLOADS: Final = (("spec",), ("spec", "template", "spec"))
 _POD_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
-def release_version(facts: Facts) -> str:
+def release_version(facts: LintFacts) -> str:
     """The version by which the release calls itself."""
     version = text(image_references(facts), "metadata", "name")
     if not version:
@@ -106,7 +106,7 @@ def release_version(facts: Facts) -> str:
     return version
 
 
-def image_references(facts: Facts) -> dict[str, Any]:
+def image_references(facts: LintFacts) -> dict[str, Any]:
     try:
         found = json.loads(facts.content(REFERENCES))
     except (ValueError, RecursionError):
@@ -114,12 +114,12 @@ def image_references(facts: Facts) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def references(facts: Facts) -> Iterator[tuple[str, str]]:
+def references(facts: LintFacts) -> Iterator[tuple[str, str]]:
     for tag in entries(image_references(facts), "spec", "tags"):
         yield text(tag, "name"), text(tag, "from", "name")
 
 
-def podman_commands(facts: Facts) -> list[list[str]]:
+def podman_commands(facts: LintFacts) -> list[list[str]]:
     """Commands of the script that run containers, word by word."""
     try:
         lines = facts.text(SCRIPT).replace("\\\n", " ").splitlines()
@@ -138,7 +138,7 @@ def value_of(command: list[str], flag: str) -> str:
     return ""
 
 
-def container_images(facts: Facts) -> Iterator[tuple[str, str]]:
+def container_images(facts: LintFacts) -> Iterator[tuple[str, str]]:
     """Every image that a pod names, static or applied, with the artifact that names it."""
     for folder in (layout.MANIFESTS, layout.STATIC_PODS, layout.LATE_STATIC_PODS):
         for asset in facts.below(folder):

@@ -19,7 +19,7 @@ from umbilical.hardway.lint import (
     pki_rules,
     pod_rules,
 )
-from umbilical.hardway.lint.facts import Facts, Rule
+from umbilical.hardway.lint.facts import LintFacts, LintRule
 
 ORDER: Final = (
     *("CFG", "PKI", "KC", "BK", "CRIO", "SE", "CVO", "CRD", "FG", "KP", "AU", "INF", "NET", "CC", "EE", "ETC", "DNS"),
@@ -57,12 +57,12 @@ _MODULES: Final = (
 )
 
 
-def _place(rule: Rule) -> tuple[int, str]:
+def _place(rule: LintRule) -> tuple[int, str]:
     return ORDER.index(group_of(rule.id)), rule.id
 
 
-RULES: Final[tuple[Rule, ...]] = tuple(sorted((rule for rules in _MODULES for rule in rules), key=_place))
+RULES: Final[tuple[LintRule, ...]] = tuple(sorted((rule for rules in _MODULES for rule in rules), key=_place))
 
 
-def judge(facts: Facts, rules: Iterable[Rule] = RULES) -> list[Finding]:
+def judge(facts: LintFacts, rules: Iterable[LintRule] = RULES) -> list[Finding]:
     return check.judge((rule.check for rule in rules), facts)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from umbilical.hardway.lint.applied import dig, entries, mapping, text
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 from umbilical.pki.certificate import Certificate
 from umbilical.pki.pem import KeyPair
 
@@ -19,7 +19,7 @@ _BUILT_IN: Final = {"system:kubelet-api-admin": ("nodes/proxy",)}
 
 
 @dataclass(frozen=True)
-class Identity:
+class ClientIdentity:
     user: str
     groups: frozenset[str]
 
@@ -28,12 +28,14 @@ class Identity:
         return MASTERS in self.groups
 
 
-def identity(certificate: Certificate) -> Identity:
+def identity(certificate: Certificate) -> ClientIdentity:
     """Read a client certificate as kube-apiserver does."""
-    return Identity(certificate.common_name, frozenset(value for kind, value in certificate.subject if kind == "O"))
+    return ClientIdentity(
+        certificate.common_name, frozenset(value for kind, value in certificate.subject if kind == "O")
+    )
 
 
-def roles_of(facts: Facts, who: Identity) -> set[str]:
+def roles_of(facts: LintFacts, who: ClientIdentity) -> set[str]:
     """List the cluster roles that manifests bind somebody to."""
     return {
         text(one, "roleRef", "name")
@@ -42,7 +44,7 @@ def roles_of(facts: Facts, who: Identity) -> set[str]:
     }
 
 
-def may_use(facts: Facts, who: Identity, resource: str, verbs: Collection[str]) -> bool:
+def may_use(facts: LintFacts, who: ClientIdentity, resource: str, verbs: Collection[str]) -> bool:
     """Tell whether somebody may do all these things with a resource of the core group, anywhere."""
     roles = roles_of(facts, who)
     if who.is_almighty or _EVERYTHING in roles:
@@ -52,7 +54,7 @@ def may_use(facts: Facts, who: Identity, resource: str, verbs: Collection[str]) 
     return any(_allows(rule, resource, verbs) for rule in _rules(facts, roles))
 
 
-def _is(subject: Any, who: Identity) -> bool:
+def _is(subject: Any, who: ClientIdentity) -> bool:
     name = text(subject, "name")
     match dig(subject, "kind"):
         case "User":
@@ -64,7 +66,7 @@ def _is(subject: Any, who: Identity) -> bool:
     return False
 
 
-def _rules(facts: Facts, roles: Collection[str]) -> Iterator[Any]:
+def _rules(facts: LintFacts, roles: Collection[str]) -> Iterator[Any]:
     for _, one in facts.manifests:
         if one.get("kind") == "ClusterRole" and text(one, "metadata", "name") in roles:
             yield from entries(one, "rules")
@@ -80,7 +82,7 @@ def _allows(rule: Any, resource: str, verbs: Collection[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ResolvedKubeconfig:
     """A kubeconfig, as a client reads it."""
 
     path: str
@@ -91,12 +93,12 @@ class Reading:
     pair: KeyPair
 
 
-def read(facts: Facts, path: str) -> Reading:
+def read(facts: LintFacts, path: str) -> ResolvedKubeconfig:
     """Read an artifact as `resolve` does."""
     return resolve(facts.document(path), path)
 
 
-def resolve(document: Any, path: str) -> Reading:
+def resolve(document: Any, path: str) -> ResolvedKubeconfig:
     """Resolve the current context of a kubeconfig, as kubectl does; `path` is for what is said about it.
 
     Raises Unreadable: something is missing, or is named and not there.
@@ -109,7 +111,7 @@ def resolve(document: Any, path: str) -> Reading:
         raise Unreadable(f"{path}: the context {name} is not called like its user {context.get('user')}")
     host, port = _server(path, cluster.get("server"))
     pair = KeyPair(_decoded(path, user, "client-certificate-data"), _decoded(path, user, "client-key-data"))
-    return Reading(path, name, host, port, _decoded(path, cluster, "certificate-authority-data"), pair)
+    return ResolvedKubeconfig(path, name, host, port, _decoded(path, cluster, "certificate-authority-data"), pair)
 
 
 def _named(path: str, document: Any, kind: str, name: str) -> Any:

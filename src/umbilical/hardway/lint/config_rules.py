@@ -8,8 +8,8 @@ from typing import Final
 from umbilical.checks.check import Doubt
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.infrastructure.places import NETWORK, REVERSE_ZONE, ZONE
-from umbilical.hardway.config.cluster import Node, Role
-from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, rule
+from umbilical.hardway.config.cluster import ClusterNode, NodeRole
+from umbilical.hardway.lint.facts import OPENSHIFT, LintFacts, LintRule, rule
 from umbilical.hardway.lint.host_facts import balancers, libvirt, xml, zone_records
 from umbilical.hardway.lint.node_reading import commands
 from umbilical.manifests.objects import IpAddress
@@ -17,7 +17,7 @@ from umbilical.manifests.objects import IpAddress
 HOSTNAME = "/etc/hostname"
 
 
-def name_faults(facts: Facts) -> Iterator[str]:
+def name_faults(facts: LintFacts) -> Iterator[str]:
     names = [node.name for node in facts.cluster.nodes]
     if len(set(names)) < len(names):
         yield "two nodes have the same name"
@@ -30,7 +30,7 @@ def name_faults(facts: Facts) -> Iterator[str]:
     yield from _in_certificates(facts)
 
 
-def _on_node(facts: Facts, node: Node) -> Iterator[str]:
+def _on_node(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
     written = facts.node_file(node, HOSTNAME).decode(errors="replace").strip()
     if written != node.name:
         yield f"{layout.ignition(node)}: {HOSTNAME} says {written}, not {node.name}"
@@ -42,7 +42,7 @@ def _on_node(facts: Facts, node: Node) -> Iterator[str]:
                 yield f"{layout.ignition(node)}: {unit.name} overrides the name by {given}, not {node.name}"
 
 
-def _in_balancer(facts: Facts) -> Iterator[str]:
+def _in_balancer(facts: LintFacts) -> Iterator[str]:
     names = {str(node.address): node.name for node in facts.cluster.nodes}
     for path, balancer in balancers(facts).items():
         for section in balancer.of_kind("backend", "listen"):
@@ -51,7 +51,7 @@ def _in_balancer(facts: Facts) -> Iterator[str]:
                     yield f"{path}: {server.name} is the label of {server.address}, not {names.get(server.address)}"
 
 
-def _in_zones(facts: Facts) -> Iterator[str]:
+def _in_zones(facts: LintFacts) -> Iterator[str]:
     forward = {(name, value) for name, kind, value in zone_records(facts, ZONE) if kind in ("A", "AAAA")}
     backward = {(name, value) for name, kind, value in zone_records(facts, REVERSE_ZONE) if kind == "PTR"}
     for node in facts.cluster.nodes:
@@ -61,7 +61,7 @@ def _in_zones(facts: Facts) -> Iterator[str]:
             yield f"{REVERSE_ZONE} does not lead from {node.address} to {node.name}"
 
 
-def _in_network(facts: Facts) -> Iterator[str]:
+def _in_network(facts: LintFacts) -> Iterator[str]:
     """The first name of a host is what a reverse lookup says."""
     first = {host.attrib.get("ip"): host.findtext("hostname") for host in xml(facts, NETWORK).findall("dns/host")}
     for node in facts.cluster.nodes:
@@ -69,7 +69,7 @@ def _in_network(facts: Facts) -> Iterator[str]:
             yield f"{NETWORK}: the first name of {node.address} is {first.get(str(node.address))}, not {node.name}"
 
 
-def _in_certificates(facts: Facts) -> Iterator[str]:
+def _in_certificates(facts: LintFacts) -> Iterator[str]:
     for node in (facts.cluster.bootstrap, *facts.cluster.masters):
         for kind in ("peer", "serving"):
             path = layout.certificate(f"etcd-{kind}-{node.id}")
@@ -91,7 +91,7 @@ TAKEN: Final = 3
 """Addresses of a node's piece that no pod gets: its own, the bridge's, and the last."""
 
 
-def _names(facts: Facts) -> Iterator[str]:
+def _names(facts: LintFacts) -> Iterator[str]:
     cluster = facts.cluster
     if not LABEL.fullmatch(cluster.name):
         yield f"name {cluster.name!r} is no DNS label"
@@ -105,7 +105,7 @@ def _names(facts: Facts) -> Iterator[str]:
             yield f"{node.name} is longer than the {MAX_NAME} characters that a node's name may have as a label"
 
 
-def _networks(facts: Facts) -> Iterator[str]:
+def _networks(facts: LintFacts) -> Iterator[str]:
     networks = facts.cluster.networks
     ranges = (("machine", networks.machine), ("pods", networks.pods), ("services", networks.services))
     for (name, one), (other_name, other) in combinations(ranges, 2):
@@ -115,14 +115,14 @@ def _networks(facts: Facts) -> Iterator[str]:
     yield from _dynamic(facts)
 
 
-def _fixed(facts: Facts) -> list[tuple[str, IpAddress]]:
+def _fixed(facts: LintFacts) -> list[tuple[str, IpAddress]]:
     networks = facts.cluster.networks
     vips = [("networks.apiVip", networks.api_vip), ("networks.ingressVip", networks.ingress_vip)]
     nodes = [(node.id, node.address) for node in facts.cluster.nodes]
     return [("networks.gateway", networks.gateway), *vips, *nodes]
 
 
-def _places(facts: Facts) -> Iterator[str]:
+def _places(facts: LintFacts) -> Iterator[str]:
     """Look for two who live at one address, and for those outside."""
     networks = facts.cluster.networks
     owners: dict[IpAddress, str] = {}
@@ -140,7 +140,7 @@ def _places(facts: Facts) -> Iterator[str]:
         yield f"networks.dns and {owner} have the same address {networks.dns}"
 
 
-def _dynamic(facts: Facts) -> Iterator[str]:
+def _dynamic(facts: LintFacts) -> Iterator[str]:
     networks, pool = facts.cluster.networks, facts.cluster.networks.dhcp
     if pool is None:
         return
@@ -151,7 +151,7 @@ def _dynamic(facts: Facts) -> Iterator[str]:
             yield f"{name} {address} is in the range of networks.dhcp, which may give it to somebody else"
 
 
-def _pieces(facts: Facts) -> Iterator[str]:
+def _pieces(facts: LintFacts) -> Iterator[str]:
     cluster, networks = facts.cluster, facts.cluster.networks
     pods, prefix = networks.pods, networks.host_prefix
     if not pods.prefixlen < prefix <= pods.max_prefixlen:
@@ -171,8 +171,8 @@ def _pieces(facts: Facts) -> Iterator[str]:
         yield "two nodes have the same piece of the pod network"
 
 
-def _counts(facts: Facts) -> Iterator[str]:
-    bootstraps = [node.id for node in facts.cluster.nodes if node.role is Role.BOOTSTRAP]
+def _counts(facts: LintFacts) -> Iterator[str]:
+    bootstraps = [node.id for node in facts.cluster.nodes if node.role is NodeRole.BOOTSTRAP]
     if len(bootstraps) != 1:
         yield f"there are {len(bootstraps)} bootstrap nodes"
     count = len(facts.cluster.masters)
@@ -185,16 +185,16 @@ def _counts(facts: Facts) -> Iterator[str]:
         yield f"{told} supported"
 
 
-def _exposed(facts: Facts) -> Iterator[str]:
+def _exposed(facts: LintFacts) -> Iterator[str]:
     for path in facts.exposed or ():
         yield f"{path} is in a git work tree and not ignored"
 
 
-def _disk(facts: Facts) -> str | None:
+def _disk(facts: LintFacts) -> str | None:
     return "nobody looked at a disk" if facts.exposed is None else None
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "CFG-01",
         "names are such that DNS, Linux and Kubernetes take them",

@@ -12,7 +12,7 @@ import yaml
 from umbilical.checks.check import MAX_FAULTS, Check, Doubt, fault_check
 from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Cluster, Node, Profile
+from umbilical.hardway.config.cluster import Cluster, ClusterNode, ClusterProfile
 from umbilical.ignition.config import Config, read_config
 from umbilical.manifests.tree import Asset
 from umbilical.pki.certificate import Certificate, Moment, read_certificates
@@ -26,7 +26,7 @@ class Unreadable(Exception):
 
 
 @dataclass(eq=False)
-class Facts:
+class LintFacts:
     cluster: Cluster
     assets: Mapping[str, Asset]
     """By path below artifacts/."""
@@ -73,7 +73,7 @@ class Facts:
         """Every object that is applied, with its path, in the order in which it is."""
         return [(asset.path, one) for asset in self.below(layout.MANIFESTS) for one in self.documents(asset.path)]
 
-    def ignition(self, node: Node) -> Config:
+    def ignition(self, node: ClusterNode) -> Config:
         path = layout.ignition(node)
         if path not in self._configs:
             try:
@@ -82,7 +82,7 @@ class Facts:
                 raise Unreadable(f"{path}: {error.why}") from None
         return self._configs[path]
 
-    def node_file(self, node: Node, path: str) -> bytes:
+    def node_file(self, node: ClusterNode, path: str) -> bytes:
         """Return the content of a file that a node's Ignition writes."""
         file = self.ignition(node).file(path)
         if file is None:
@@ -103,26 +103,26 @@ class Facts:
             raise Unreadable(f"{path}: {error}") from None
 
 
-BOTH: Final = frozenset(Profile)
-OPENSHIFT: Final = frozenset({Profile.OPENSHIFT})
-KUBERNETES: Final = frozenset({Profile.KUBERNETES})
+BOTH: Final = frozenset(ClusterProfile)
+OPENSHIFT: Final = frozenset({ClusterProfile.OPENSHIFT})
+KUBERNETES: Final = frozenset({ClusterProfile.KUBERNETES})
 
-Search = Callable[[Facts], Iterable[str]]
-Need = Callable[[Facts], str | None]
+Search = Callable[[LintFacts], Iterable[str]]
+Need = Callable[[LintFacts], str | None]
 """Says why a rule does not apply, or None."""
 
 
-class Severity(Enum):
+class RuleSeverity(Enum):
     ERROR = "error"
     WARNING = "warning"
 
 
 @dataclass(frozen=True)
-class Rule:
+class LintRule:
     id: str
-    severity: Severity
-    profiles: frozenset[Profile]
-    check: Check[Facts]
+    severity: RuleSeverity
+    profiles: frozenset[ClusterProfile]
+    check: Check[LintFacts]
 
 
 def rule(
@@ -132,31 +132,31 @@ def rule(
     fix: str,
     search: Search,
     *needs: Need,
-    profiles: frozenset[Profile] = BOTH,
-    severity: Severity = Severity.ERROR,
-) -> Rule:
+    profiles: frozenset[ClusterProfile] = BOTH,
+    severity: RuleSeverity = RuleSeverity.ERROR,
+) -> LintRule:
     """Make a rule that holds when `search` finds no fault. What cannot be read is a fault, never a crash."""
 
-    def profile(facts: Facts) -> str | None:
+    def profile(facts: LintFacts) -> str | None:
         found = facts.cluster.profile
         return None if found in profiles else f"it is not for the profile {found.value}"
 
-    def faults(facts: Facts) -> Iterable[str]:
+    def faults(facts: LintFacts) -> Iterable[str]:
         found = _found(search, facts)
-        return found if severity is Severity.ERROR else map(Doubt, found)
+        return found if severity is RuleSeverity.ERROR else map(Doubt, found)
 
-    return Rule(identifier, severity, profiles, fault_check(identifier, title, why, fix, faults, profile, *needs))
+    return LintRule(identifier, severity, profiles, fault_check(identifier, title, why, fix, faults, profile, *needs))
 
 
-def tunnel(facts: Facts) -> str | None:
+def tunnel(facts: LintFacts) -> str | None:
     return None if facts.has_tunnel else "there is no tunnel (konnectivity: off)"
 
 
-def kube_proxy(facts: Facts) -> str | None:
+def kube_proxy(facts: LintFacts) -> str | None:
     return None if facts.cluster.has_kube_proxy else "there is no kube-proxy (kubeProxy: off)"
 
 
-def _found(search: Search, facts: Facts) -> list[str]:
+def _found(search: Search, facts: LintFacts) -> list[str]:
     try:
         return list(islice(search(facts), MAX_FAULTS))
     except Unreadable as error:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.lint.applied import Applied, dig, entries, find, mapping, need, text
-from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, Unreadable, rule
+from umbilical.hardway.lint.applied import AppliedObject, dig, entries, find, mapping, need, text
+from umbilical.hardway.lint.facts import OPENSHIFT, LintFacts, LintRule, Unreadable, rule
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.judgement import chain_trouble
 from umbilical.pki.pem import BundleError
@@ -26,7 +26,7 @@ TLS_KEYS: Final = ("tls.crt", "tls.key")
 
 
 @dataclass(frozen=True)
-class Signer:
+class HandoffSigner:
     namespace: str
     secret: str
     row: str
@@ -37,45 +37,45 @@ class Signer:
 
 
 SIGNERS: Final = (
-    Signer(KUBE_APISERVER, "aggregator-client-signer", "aggregator-signer", ("aggregator-client",)),
-    Signer(KUBE_APISERVER, "kube-control-plane-signer", "kube-control-plane-signer"),
-    Signer(
+    HandoffSigner(KUBE_APISERVER, "aggregator-client-signer", "aggregator-signer", ("aggregator-client",)),
+    HandoffSigner(KUBE_APISERVER, "kube-control-plane-signer", "kube-control-plane-signer"),
+    HandoffSigner(
         KUBE_APISERVER,
         "kube-apiserver-to-kubelet-signer",
         "kube-apiserver-to-kubelet-signer",
         ("kube-apiserver-to-kubelet-client",),
     ),
-    Signer(
+    HandoffSigner(
         KUBE_APISERVER,
         "loadbalancer-serving-signer",
         "kube-apiserver-lb-signer",
         ("kube-apiserver-lb-server", "kube-apiserver-internal-lb-server"),
         Usage.SERVER,
     ),
-    Signer(
+    HandoffSigner(
         KUBE_APISERVER,
         "localhost-serving-signer",
         "kube-apiserver-localhost-signer",
         ("kube-apiserver-localhost-server",),
         Usage.SERVER,
     ),
-    Signer(
+    HandoffSigner(
         KUBE_APISERVER,
         "service-network-serving-signer",
         "kube-apiserver-service-network-signer",
         ("kube-apiserver-service-network-server",),
         Usage.SERVER,
     ),
-    Signer(CONTROLLER_MANAGER, "csr-signer-signer", "kubelet-signer", ("kubelet-signer",)),
-    Signer(
+    HandoffSigner(CONTROLLER_MANAGER, "csr-signer-signer", "kubelet-signer", ("kubelet-signer",)),
+    HandoffSigner(
         ETCD,
         "etcd-signer",
         "etcd-signer",
         ("etcd-peer-bootstrap", "etcd-serving-bootstrap", "etcd-client"),
         Usage.CLIENT,
     ),
-    Signer(ETCD, "etcd-metric-signer", "etcd-metric-signer"),
-    Signer(MACHINE_CONFIG, "machine-config-server-ca", "root-ca"),
+    HandoffSigner(ETCD, "etcd-metric-signer", "etcd-metric-signer"),
+    HandoffSigner(MACHINE_CONFIG, "machine-config-server-ca", "root-ca"),
 )
 OBJECTS: Final[tuple[tuple[str, str, str, tuple[str, ...]], ...]] = (
     (
@@ -117,7 +117,7 @@ CONTROLLERS: Final = (
 )
 
 
-def _handoff(facts: Facts) -> Iterator[str]:
+def _handoff(facts: LintFacts) -> Iterator[str]:
     for signer in SIGNERS:
         yield from _keys(facts, "Secret", signer.namespace, signer.secret, TLS_KEYS)
     for kind, namespace, name, keys in OBJECTS:
@@ -130,7 +130,7 @@ def _handoff(facts: Facts) -> Iterator[str]:
         yield "kube-system/bootstrap is applied: it says that the bootstrap is complete, and only the pivot may"
 
 
-def _keys(facts: Facts, kind: str, namespace: str, name: str, keys: tuple[str, ...]) -> Iterator[str]:
+def _keys(facts: LintFacts, kind: str, namespace: str, name: str, keys: tuple[str, ...]) -> Iterator[str]:
     found = find(facts, kind, name, namespace)
     if found is None:
         yield f"{kind} {namespace}/{name} is missing"
@@ -140,7 +140,7 @@ def _keys(facts: Facts, kind: str, namespace: str, name: str, keys: tuple[str, .
         yield f"{kind} {namespace}/{name} lacks {', '.join(missing)}"
 
 
-def _member(facts: Facts) -> Iterator[str]:
+def _member(facts: LintFacts) -> Iterator[str]:
     """The bootstrap member's pairs: alone, and all together."""
     together = find(facts, "Secret", "etcd-all-certs", ETCD)
     for kind in ("etcd-peer", "etcd-serving", "etcd-serving-metrics"):
@@ -150,14 +150,14 @@ def _member(facts: Facts) -> Iterator[str]:
             yield f"Secret {ETCD}/etcd-all-certs lacks {name}"
 
 
-def _service(facts: Facts) -> Iterator[str]:
+def _service(facts: LintFacts) -> Iterator[str]:
     found = find(facts, "Service", "etcd", ETCD)
     ports = [dig(one, "port") for one in entries(found.value, "spec", "ports")] if found else []
     if not all(port in ports for port in ETCD_PORTS):
         yield f"Service {ETCD}/etcd with the ports 2379 and 9979 is missing"
 
 
-def _roles(facts: Facts) -> Iterator[str]:
+def _roles(facts: LintFacts) -> Iterator[str]:
     wanted = [("ClusterRoleBinding", "system-bootstrap-node-bootstrapper")]
     names = ("kube-apiserver", *(f"system:openshift:controller:{one}" for one in CONTROLLERS), SCC_ROLE)
     wanted += [(kind, name) for name in names for kind in ("ClusterRole", "ClusterRoleBinding")]
@@ -168,7 +168,7 @@ def _roles(facts: Facts) -> Iterator[str]:
         yield f"SecurityContextConstraints {EVERYBODYS} is missing"
 
 
-def _namespaces(facts: Facts) -> Iterator[str]:
+def _namespaces(facts: LintFacts) -> Iterator[str]:
     for name in PRIVILEGED:
         found = find(facts, "Namespace", name)
         labels = mapping(found.value, "metadata", "labels") if found else {}
@@ -177,7 +177,7 @@ def _namespaces(facts: Facts) -> Iterator[str]:
                 yield f'Namespace {name} has not the label {key}: "{value}"'
 
 
-def _signers(facts: Facts) -> Iterator[str]:
+def _signers(facts: LintFacts) -> Iterator[str]:
     for signer in SIGNERS:
         found = need(facts, "Secret", signer.secret, signer.namespace)
         certificate = _certificate(found)
@@ -188,7 +188,9 @@ def _signers(facts: Facts) -> Iterator[str]:
             yield from _signature(facts, signer, row, found, certificate)
 
 
-def _signature(facts: Facts, signer: Signer, row: str, found: Applied, certificate: Certificate) -> Iterator[str]:
+def _signature(
+    facts: LintFacts, signer: HandoffSigner, row: str, found: AppliedObject, certificate: Certificate
+) -> Iterator[str]:
     path = f"{layout.NODE_SECRETS}/{row}.crt"
     try:
         leaf = read_certificates(facts.node_file(facts.cluster.bootstrap, path))[0]
@@ -201,7 +203,7 @@ def _signature(facts: Facts, signer: Signer, row: str, found: Applied, certifica
         yield f"{found} does not verify {path} of the bootstrap node: {trouble}"
 
 
-def _annotations(found: Applied, certificate: Certificate) -> Iterator[str]:
+def _annotations(found: AppliedObject, certificate: Certificate) -> Iterator[str]:
     wanted = {
         f"{PREFIX}certificate-not-before": f"{certificate.not_before:%Y-%m-%dT%H:%M:%SZ}",
         f"{PREFIX}certificate-not-after": f"{certificate.not_after:%Y-%m-%dT%H:%M:%SZ}",
@@ -217,14 +219,14 @@ def _annotations(found: Applied, certificate: Certificate) -> Iterator[str]:
         yield f"{found.path}: {found} is not labelled as a signer"
 
 
-def _certificate(found: Applied) -> Certificate:
+def _certificate(found: AppliedObject) -> Certificate:
     try:
         return read_certificates(base64.b64decode(text(found.value, "data", "tls.crt"), validate=True))[0]
     except (BundleError, binascii.Error, ValueError):
         raise Unreadable(f"{found.path}: tls.crt of {found} is no certificate") from None
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "HO-01",
         "every object that operators take over from the bootstrap is applied",

@@ -8,13 +8,13 @@ from xml.etree import ElementTree
 
 from umbilical.hardway.artifacts.infrastructure import places
 from umbilical.hardway.config.cluster import MachinesKind
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 
 _SECTIONS = ("global", "defaults", "frontend", "backend", "listen")
 
 
 @dataclass(frozen=True)
-class Server:
+class BalancerServer:
     name: str
     address: str
     port: int
@@ -39,7 +39,7 @@ class Server:
 
 
 @dataclass
-class Section:
+class BalancerSection:
     kind: str
     name: str
     lines: list[list[str]] = field(default_factory=list)
@@ -50,13 +50,13 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Balancer:
-    sections: tuple[Section, ...]
+class BalancerConfig:
+    sections: tuple[BalancerSection, ...]
 
-    def of_kind(self, *kinds: str) -> list[Section]:
+    def of_kind(self, *kinds: str) -> list[BalancerSection]:
         return [section for section in self.sections if section.kind in kinds]
 
-    def binds(self) -> list[tuple[Section, str, int]]:
+    def binds(self) -> list[tuple[BalancerSection, str, int]]:
         """List every socket that it listens on, but those of the statistics."""
         found = []
         for section in self.of_kind("frontend", "listen"):
@@ -64,7 +64,7 @@ class Balancer:
                 found += [(section, *_address(line[0])) for line in section.values("bind") if line]
         return found
 
-    def backend_at(self, port: int) -> list[Section]:
+    def backend_at(self, port: int) -> list[BalancerSection]:
         """Return where the connections to a port go."""
         names = {
             word for section, _, bound in self.binds() if bound == port for word in _names(section, "default_backend")
@@ -75,32 +75,32 @@ class Balancer:
             if section.name in names or (section.kind == "listen" and port in self._ports(section))
         ]
 
-    def servers(self, section: Section) -> list[Server]:
+    def servers(self, section: BalancerSection) -> list[BalancerServer]:
         usual = [word for part in self.of_kind("defaults") for word in _words(part, "default-server")]
         own = _words(section, "default-server")
         found = []
         for line in section.values("server"):
             if len(line) >= 2:
                 address, port = _address(line[1])
-                found.append(Server(line[0], address, port, (*usual, *own, *line[2:])))
+                found.append(BalancerServer(line[0], address, port, (*usual, *own, *line[2:])))
         return found
 
-    def _ports(self, section: Section) -> list[int]:
+    def _ports(self, section: BalancerSection) -> list[int]:
         return [port for bound, _, port in self.binds() if bound is section]
 
 
-def read_balancer(text: str) -> Balancer:
+def read_balancer(text: str) -> BalancerConfig:
     """Read a configuration. What stands before the first section is left out, as are comments."""
-    sections: list[Section] = []
+    sections: list[BalancerSection] = []
     for line in text.splitlines():
         words = line.partition("#")[0].split()
         if not words:
             continue
         if words[0] in _SECTIONS:
-            sections.append(Section(words[0], words[1] if len(words) > 1 else ""))
+            sections.append(BalancerSection(words[0], words[1] if len(words) > 1 else ""))
         elif sections:
             sections[-1].lines.append(words)
-    return Balancer(tuple(sections))
+    return BalancerConfig(tuple(sections))
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -108,27 +108,27 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port) if port.isdigit() else 0
 
 
-def _names(section: Section, keyword: str) -> list[str]:
+def _names(section: BalancerSection, keyword: str) -> list[str]:
     return [line[0] for line in section.values(keyword) if line]
 
 
-def _words(section: Section, keyword: str) -> list[str]:
+def _words(section: BalancerSection, keyword: str) -> list[str]:
     return [word for line in section.values(keyword) for word in line]
 
 
 BALANCERS = (places.HAPROXY_BOOTSTRAP, places.HAPROXY_FINAL)
 
 
-def libvirt(facts: Facts) -> str | None:
+def libvirt(facts: LintFacts) -> str | None:
     """Say why a rule about virtual machines does not apply."""
     return None if facts.cluster.machines is MachinesKind.LIBVIRT else "there are no virtual machines (machines: lab)"
 
 
-def balancers(facts: Facts) -> dict[str, Balancer]:
+def balancers(facts: LintFacts) -> dict[str, BalancerConfig]:
     return {path: read_balancer(facts.text(path)) for path in BALANCERS}
 
 
-def host_plan(facts: Facts) -> dict[str, Any]:
+def host_plan(facts: LintFacts) -> dict[str, Any]:
     """Read the plan. Raises Unreadable: it is missing or not of its shape."""
     try:
         plan = json.loads(facts.content(places.HOST_PLAN))
@@ -140,19 +140,19 @@ def host_plan(facts: Facts) -> dict[str, Any]:
     return dict(plan)
 
 
-def deeds(facts: Facts) -> list[str]:
+def deeds(facts: LintFacts) -> list[str]:
     """List the lines that the plan does, in order."""
     return [str(action["do"]) for action in host_plan(facts)["actions"]]
 
 
-def xml(facts: Facts, path: str) -> ElementTree.Element:
+def xml(facts: LintFacts, path: str) -> ElementTree.Element:
     try:
         return ElementTree.fromstring(facts.content(path))
     except ElementTree.ParseError as error:
         raise Unreadable(f"{path} is not XML: {error}") from None
 
 
-def domains(facts: Facts) -> dict[str, ElementTree.Element]:
+def domains(facts: LintFacts) -> dict[str, ElementTree.Element]:
     """Read the machine of every node."""
     paths = [places.domain_file(node) for node in facts.cluster.nodes]
     return {path: xml(facts, path) for path in paths}
@@ -163,7 +163,7 @@ def is_below(path: str, folder: str) -> bool:
     return whole.startswith(posixpath.normpath(folder).rstrip("/") + "/")
 
 
-def zone_records(facts: Facts, path: str) -> list[tuple[str, str, str]]:
+def zone_records(facts: LintFacts, path: str) -> list[tuple[str, str, str]]:
     """Read a zone file as (name, kind, value), names without the last dot."""
     found = []
     for line in facts.text(path).splitlines():

@@ -9,8 +9,8 @@ from typing import Any, Final
 from umbilical.bootstrap.verify.documents import dig
 from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node, Role
-from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, Severity, Unreadable, rule
+from umbilical.hardway.config.cluster import ClusterNode, NodeRole
+from umbilical.hardway.lint.facts import OPENSHIFT, LintFacts, LintRule, RuleSeverity, Unreadable, rule
 from umbilical.hardway.lint.node_reading import copy_faults, missing_paths
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.ignition.config import File, faults
@@ -27,12 +27,12 @@ MAX_BYTES: Final = 4 << 20
 _KEY_IN_KUBECONFIG: Final = b"client-key-data:"
 
 
-def _each(facts: Facts, judge: Any, nodes: tuple[Node, ...] | None = None) -> Iterator[str]:
+def _each(facts: LintFacts, judge: Any, nodes: tuple[ClusterNode, ...] | None = None) -> Iterator[str]:
     for node in facts.cluster.nodes if nodes is None else nodes:
         yield from (f"{layout.ignition(node)}: {fault}" for fault in judge(facts, node))
 
 
-def _mode_faults(facts: Facts, node: Node) -> Iterator[str]:
+def _mode_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
     for file in facts.ignition(node).files:
         secret = _secret(file)
         if secret is not None and file.mode != SECRET_MODE:
@@ -55,7 +55,7 @@ def _secret(file: File) -> str | None:
     return "a kubeconfig" if _KEY_IN_KUBECONFIG in content else None
 
 
-def _identity_faults(facts: Facts, node: Node) -> Iterator[str]:
+def _identity_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
     name = facts.node_file(node, HOSTNAME).decode(errors="replace").strip()
     if name != node.name:
         yield f"{HOSTNAME} says {name!r}, not {node.name!r}"
@@ -71,8 +71,8 @@ def _identity_faults(facts: Facts, node: Node) -> Iterator[str]:
     yield from _route_faults(facts, node, {value for key, value in settings.items() if key.startswith("route")})
 
 
-def _route_faults(facts: Facts, node: Node, routes: set[str]) -> Iterator[str]:
-    if node.role is Role.BOOTSTRAP:
+def _route_faults(facts: LintFacts, node: ClusterNode, routes: set[str]) -> Iterator[str]:
+    if node.role is NodeRole.BOOTSTRAP:
         return
     for other in facts.cluster.members:
         route = f"{other.pod_network},{other.address}"
@@ -80,7 +80,7 @@ def _route_faults(facts: Facts, node: Node, routes: set[str]) -> Iterator[str]:
             yield f"the keyfile has no route {route} to the pods of {other.id}"
 
 
-def _keyfile(facts: Facts, node: Node) -> configparser.RawConfigParser:
+def _keyfile(facts: LintFacts, node: ClusterNode) -> configparser.RawConfigParser:
     found = [file.path for file in facts.ignition(node).files if posixpath.dirname(file.path) == KEYFILES]
     if len(found) != 1:
         raise Unreadable(f"{layout.ignition(node)} writes {len(found)} NetworkManager keyfiles, one is expected")
@@ -92,7 +92,7 @@ def _keyfile(facts: Facts, node: Node) -> configparser.RawConfigParser:
     return parser
 
 
-def _first_boot_faults(facts: Facts, node: Node) -> Iterator[str]:
+def _first_boot_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
     """Look for what the machine-config server would have added."""
     config = facts.ignition(node)
     needed = (layout.KUBELET_CLIENT_CA, layout.BOOTSTRAP_KUBECONFIG, NODE_ANNOTATIONS, CONTENT, ENCAPSULATED)
@@ -108,7 +108,7 @@ def _first_boot_faults(facts: Facts, node: Node) -> Iterator[str]:
     yield from _name_faults(facts, node)
 
 
-def _name_faults(facts: Facts, node: Node) -> Iterator[str]:
+def _name_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
     name = dig(_json(facts, node, CONTENT), "metadata", "name")
     prefix = f"rendered-{node.role.value}-"
     if not str(name).startswith(prefix):
@@ -126,25 +126,25 @@ def _name_faults(facts: Facts, node: Node) -> Iterator[str]:
         yield f"{ENCAPSULATED} carries files, which Ignition has written already"
 
 
-def _paths(facts: Facts) -> Iterator[str]:
+def _paths(facts: LintFacts) -> Iterator[str]:
     yield from _each(facts, lambda facts, node: (one.words for one in missing_paths(facts.ignition(node))))
     yield from _each(facts, copy_faults)
 
 
-def _sizes(facts: Facts) -> Iterator[str]:
+def _sizes(facts: LintFacts) -> Iterator[str]:
     for node in facts.cluster.nodes:
         size = len(facts.content(layout.ignition(node)))
         if size > MAX_BYTES:
             yield f"{layout.ignition(node)} has {size} bytes, more than {MAX_BYTES}"
 
 
-def _units(facts: Facts) -> Iterator[str]:
+def _units(facts: LintFacts) -> Iterator[str]:
     return _each(facts, _unit_faults)
 
 
-def _unit_faults(facts: Facts, node: Node) -> Iterator[str]:
+def _unit_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
     units = {unit.name: unit for unit in facts.ignition(node).units}
-    wanted = ["kubelet.service", *(["bootkube.service"] if node.role is Role.BOOTSTRAP else [])]
+    wanted = ["kubelet.service", *(["bootkube.service"] if node.role is NodeRole.BOOTSTRAP else [])]
     for name in wanted:
         unit = units.get(name)
         if unit is None or not unit.contents:
@@ -153,7 +153,7 @@ def _unit_faults(facts: Facts, node: Node) -> Iterator[str]:
             yield f"{name} is not enabled"
 
 
-def _json(facts: Facts, node: Node, path: str) -> dict[str, Any]:
+def _json(facts: LintFacts, node: ClusterNode, path: str) -> dict[str, Any]:
     try:
         value = json.loads(facts.node_file(node, path))
     except (ValueError, RecursionError):
@@ -163,7 +163,7 @@ def _json(facts: Facts, node: Node, path: str) -> dict[str, Any]:
     return value
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "IGN-01",
         "Ignition takes every config",
@@ -208,7 +208,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "Large ones take long to fetch, and some ways to hand them over have a limit.",
         "leave objects out that can be applied through the API; compress large files (`compression: gzip`)",
         _sizes,
-        severity=Severity.WARNING,
+        severity=RuleSeverity.WARNING,
     ),
     rule(
         "IGN-07",

@@ -19,10 +19,10 @@ from umbilical.hardway.artifacts.infrastructure.places import (
 )
 from umbilical.hardway.artifacts.layout import INFRASTRUCTURE
 from umbilical.hardway.config.cluster import API_PORT, MACHINE_CONFIG_PORT
-from umbilical.hardway.lint.facts import Facts, Rule, Severity, Unreadable, rule
+from umbilical.hardway.lint.facts import LintFacts, LintRule, RuleSeverity, Unreadable, rule
 from umbilical.hardway.lint.host_facts import (
-    Balancer,
-    Section,
+    BalancerConfig,
+    BalancerSection,
     balancers,
     deeds,
     domains,
@@ -41,7 +41,7 @@ _UNITS: Final = {"us": 1e-6, "ms": 0.001, "": 0.001, "s": 1.0, "m": 60.0, "h": 3
 _EVERYWHERE: Final = frozenset({"", "*", "0.0.0.0", "::"})
 
 
-def _doors(facts: Facts) -> list[tuple[int, IpAddress]]:
+def _doors(facts: LintFacts) -> list[tuple[int, IpAddress]]:
     """List the ports that the cluster is reached by, each with its VIP."""
     networks = facts.cluster.networks
     api = [(API_PORT, networks.api_vip)]
@@ -51,7 +51,7 @@ def _doors(facts: Facts) -> list[tuple[int, IpAddress]]:
     return [*api, *more, (HTTP_PORT, networks.ingress_vip), (HTTPS_PORT, networks.ingress_vip)]
 
 
-def _checks(facts: Facts) -> Iterator[str]:
+def _checks(facts: LintFacts) -> Iterator[str]:
     for path, balancer in balancers(facts).items():
         behind = [section for section in balancer.of_kind("backend", "listen") if balancer.servers(section)]
         if not behind:
@@ -61,7 +61,7 @@ def _checks(facts: Facts) -> Iterator[str]:
             yield from (f"{path}: {fault}" for fault in _belief_faults(facts, balancer, section))
 
 
-def _check_faults(balancer: Balancer, section: Section) -> Iterator[str]:
+def _check_faults(balancer: BalancerConfig, section: BalancerSection) -> Iterator[str]:
     asks_http = bool(section.values("option", "httpchk"))
     if section.values("http-check") and not asks_http:
         yield f"{section.name} says what to expect of an HTTP check and makes none"
@@ -74,7 +74,7 @@ def _check_faults(balancer: Balancer, section: Section) -> Iterator[str]:
             yield f"{section.name}/{server.name} is asked over TLS, and whether it is believed is not said"
 
 
-def _belief_faults(facts: Facts, balancer: Balancer, section: Section) -> Iterator[str]:
+def _belief_faults(facts: LintFacts, balancer: BalancerConfig, section: BalancerSection) -> Iterator[str]:
     """Look for files of signers that are named and not made."""
     for server in balancer.servers(section):
         for word, name in pairwise(server.words):
@@ -82,7 +82,7 @@ def _belief_faults(facts: Facts, balancer: Balancer, section: Section) -> Iterat
                 yield f"{section.name}/{server.name} is believed by {name}, which is not among the artifacts"
 
 
-def _members(facts: Facts) -> Iterator[str]:
+def _members(facts: LintFacts) -> Iterator[str]:
     cluster, found = facts.cluster, balancers(facts)
     masters = {str(node.address) for node in cluster.masters}
     bootstrap = str(cluster.bootstrap.address)
@@ -99,7 +99,7 @@ def _members(facts: Facts) -> Iterator[str]:
                 yield f"{HAPROXY_FINAL}: {section.name} still has the bootstrap node"
 
 
-def _binds(facts: Facts) -> Iterator[str]:
+def _binds(facts: LintFacts) -> Iterator[str]:
     assigned = _assigned(facts)
     for path, balancer in balancers(facts).items():
         bound = {(port, address) for _, address, port in balancer.binds()}
@@ -111,7 +111,7 @@ def _binds(facts: Facts) -> Iterator[str]:
                 yield f"{path}: port {port} is bound to {address or '*'}, which the plan does not assign"
 
 
-def _assigned(facts: Facts) -> set[str]:
+def _assigned(facts: LintFacts) -> set[str]:
     """Return the addresses that the bridge gets; a lab lays what is listed on an interface of its own."""
     plan = host_plan(facts)
     listed = {str(one) for one in plan.get("vips") or []}
@@ -122,7 +122,7 @@ def _assigned(facts: Facts) -> set[str]:
     return {match[1] for line in deeds(facts) for match in pattern.finditer(line)}
 
 
-def _firewall(facts: Facts) -> Iterator[str]:
+def _firewall(facts: LintFacts) -> Iterator[str]:
     done = deeds(facts)
     ports = [port for port, _ in _doors(facts)]
     if facts.cluster.libvirt is not None:
@@ -137,7 +137,7 @@ def _firewall(facts: Facts) -> Iterator[str]:
             yield f"{HOST_PLAN} opens port {port} and does not reload: it counts from the next restart on"
 
 
-def _timeouts(facts: Facts) -> Iterator[str]:
+def _timeouts(facts: LintFacts) -> Iterator[str]:
     for path, balancer in balancers(facts).items():
         for kind in ("client", "server"):
             values = [line for one in balancer.of_kind("defaults") for line in one.values("timeout", kind)]
@@ -151,7 +151,7 @@ def _seconds(text: str) -> float:
     return int(match[1]) * _UNITS[match[2]] if match else 0.0
 
 
-def _nat(facts: Facts) -> Iterator[str]:
+def _nat(facts: LintFacts) -> Iterator[str]:
     network, done = str(facts.cluster.networks.machine), deeds(facts)
     bridge = facts.cluster.libvirt.bridge if facts.cluster.libvirt else ""
     wanted = {
@@ -167,7 +167,7 @@ def _nat(facts: Facts) -> Iterator[str]:
             yield f"{HOST_PLAN} adds the {what} without asking by -C whether it is there"
 
 
-def _dhcp(facts: Facts) -> Iterator[str]:
+def _dhcp(facts: LintFacts) -> Iterator[str]:
     ranges = xml(facts, NETWORK).findall("ip/dhcp/range")
     if not ranges:
         yield f"{NETWORK} has no range for DHCP: a live system gets no address and fetches no Ignition file"
@@ -192,7 +192,7 @@ def _address(text: str) -> IpAddress:
         raise Unreadable(f"{NETWORK}: the range for DHCP has {text!r}, which is no address") from None
 
 
-def _pool(facts: Facts) -> Iterator[str]:
+def _pool(facts: LintFacts) -> Iterator[str]:
     pool = host_plan(facts).get("pool") or {}
     folder = facts.cluster.libvirt.pool_directory if facts.cluster.libvirt else ""
     named = {"the live system": str(pool.get("iso", ""))}
@@ -206,14 +206,14 @@ def _pool(facts: Facts) -> Iterator[str]:
             yield f"{what}: {path or 'nowhere'} is not below {folder}"
 
 
-def _boot_order(facts: Facts) -> Iterator[str]:
+def _boot_order(facts: LintFacts) -> Iterator[str]:
     for path, machine in domains(facts).items():
         order = [boot.get("dev") for boot in machine.findall("os/boot")]
         if order != ["hd", "cdrom"]:
             yield f"{path} boots {', '.join(map(str, order)) or 'in no order'}"
 
 
-def _wildcard(facts: Facts) -> Iterator[str]:
+def _wildcard(facts: LintFacts) -> Iterator[str]:
     name, vip = facts.cluster.apps_domain, str(facts.cluster.networks.ingress_vip)
     if not any((one, value) == (f"*.{name}", vip) for one, _, value in zone_records(facts, ZONE)):
         yield f"{ZONE} does not answer *.{name} with {vip}"
@@ -225,7 +225,7 @@ def _wildcard(facts: Facts) -> Iterator[str]:
             yield f"{NETWORK} has no option of dnsmasq that answers *.{name} with {vip}"
 
 
-def _consoles(facts: Facts) -> Iterator[str]:
+def _consoles(facts: LintFacts) -> Iterator[str]:
     for path, machine in domains(facts).items():
         for graphics in machine.findall("devices/graphics"):
             addresses = [graphics.get("listen"), *(one.get("address") for one in graphics.findall("listen"))]
@@ -233,7 +233,7 @@ def _consoles(facts: Facts) -> Iterator[str]:
                 yield f"{path}: the console listens everywhere"
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "HA-01",
         "the load balancer asks servers that speak TLS over TLS",
@@ -274,7 +274,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "HTTP/1.1 begin anew each minute.",
         "timeout client 1h, timeout server 1h",
         _timeouts,
-        severity=Severity.WARNING,
+        severity=RuleSeverity.WARNING,
     ),
     rule(
         "LV-01",
@@ -324,6 +324,6 @@ RULES: Final[tuple[Rule, ...]] = (
         "<graphics type='vnc' listen='127.0.0.1'/>",
         _consoles,
         libvirt,
-        severity=Severity.WARNING,
+        severity=RuleSeverity.WARNING,
     ),
 )

@@ -7,14 +7,14 @@ from typing import Final
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.kubeconfigs import cluster_kubeconfigs
 from umbilical.hardway.config.cluster import API_PORT
-from umbilical.hardway.lint.clients import Reading, identity, read
-from umbilical.hardway.lint.facts import Facts, Rule, Unreadable, rule
+from umbilical.hardway.lint.clients import ResolvedKubeconfig, identity, read
+from umbilical.hardway.lint.facts import LintFacts, LintRule, Unreadable, rule
 from umbilical.hardway.lint.pods import (
     CONTROLLER_MANAGER,
     KUBE_APISERVER,
     SCHEDULER,
     VERSION_OPERATOR,
-    Program,
+    ProgramPod,
     programs,
 )
 from umbilical.hardway.lint.trust import ServingPairs, serving_pairs
@@ -29,7 +29,7 @@ LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SHORT_NAMES: Final = {"admin": "system:admin"}
 
 
-def _faults(facts: Facts) -> Iterator[str]:
+def _faults(facts: LintFacts) -> Iterator[str]:
     wanted = {layout.kubeconfig(one.name) for one in cluster_kubeconfigs(facts.cluster)}
     there = {asset.path for asset in facts.below(layout.AUTH) if asset.path.endswith(".kubeconfig")}
     yield from (f"{path} is missing" for path in sorted(wanted - there))
@@ -44,7 +44,7 @@ def _faults(facts: Facts) -> Iterator[str]:
         yield from (f"{path}: {trouble}" for trouble in _client_troubles(facts, found, trusted))
 
 
-def _server_troubles(facts: Facts, found: Reading, servers: list[ServingPairs]) -> Iterator[str]:
+def _server_troubles(facts: LintFacts, found: ResolvedKubeconfig, servers: list[ServingPairs]) -> Iterator[str]:
     if found.port != API_PORT:
         yield f"it asks port {found.port}, and the API has {API_PORT}"
     authority = _certificates(found.path, found.authority)
@@ -57,7 +57,7 @@ def _server_troubles(facts: Facts, found: Reading, servers: list[ServingPairs]) 
             yield f"its authority does not verify {shown.path}: {trouble}"
 
 
-def _client_troubles(facts: Facts, found: Reading, trusted: list[list[Certificate]]) -> Iterator[str]:
+def _client_troubles(facts: LintFacts, found: ResolvedKubeconfig, trusted: list[list[Certificate]]) -> Iterator[str]:
     trouble = pair_trouble(found.pair)
     if trouble:
         yield trouble
@@ -72,7 +72,7 @@ def _client_troubles(facts: Facts, found: Reading, trusted: list[list[Certificat
             yield f"kube-apiserver will not know its user: {refusal}"
 
 
-def _localities(facts: Facts) -> Iterator[str]:
+def _localities(facts: LintFacts) -> Iterator[str]:
     for program in _own_clients(facts):
         for flag in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"):
             for path in program.values(flag):
@@ -81,7 +81,7 @@ def _localities(facts: Facts) -> Iterator[str]:
                     yield f"{program.path} has --{flag}={posixpath.basename(path)}, which asks {found.host}"
 
 
-def _own_clients(facts: Facts) -> Iterator[Program]:
+def _own_clients(facts: LintFacts) -> Iterator[ProgramPod]:
     """List what must ask the kube-apiserver beside it."""
     yield from programs(facts, CONTROLLER_MANAGER)
     yield from programs(facts, SCHEDULER)
@@ -96,7 +96,7 @@ def _certificates(path: str, pem: bytes) -> list[Certificate]:
         raise Unreadable(f"{path}: {error}") from None
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "KC-01",
         "all kubeconfigs are there, reach the API by a name in its certificate, and are believed by it",

@@ -15,7 +15,7 @@ from umbilical.hardway.lint.applied import (
     text,
     value_of,
 )
-from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, Unreadable, rule
+from umbilical.hardway.lint.facts import OPENSHIFT, LintFacts, LintRule, Unreadable, rule
 
 BY_DIGEST: Final = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 CONTROLLER: Final = "machine-config-controller"
@@ -31,7 +31,7 @@ _MOUNT: Final = "/assets/"
 _MADE: Final = ("mco-bootstrap", "mcc-input", "mcc-output", "api-bootstrap")
 
 
-def _images(facts: Facts) -> Iterator[str]:
+def _images(facts: LintFacts) -> Iterator[str]:
     for path, image in container_images(facts):
         if not BY_DIGEST.fullmatch(image):
             yield f"{path}: image {image} is not named by digest"
@@ -46,21 +46,21 @@ def _images(facts: Facts) -> Iterator[str]:
         yield f"{SCRIPT}: the release's digest is not recorded in --release-image"
 
 
-def _operator(facts: Facts) -> tuple[int, list[str]]:
+def _operator(facts: LintFacts) -> tuple[int, list[str]]:
     for place, command in enumerate(podman_commands(facts)):
         if "bootstrap" in command and value_of(command, "release-image"):
             return place, command
     raise Unreadable(f"{SCRIPT} does not run the machine-config operator")
 
 
-def _controller(facts: Facts) -> tuple[int, list[str]]:
+def _controller(facts: LintFacts) -> tuple[int, list[str]]:
     for place, command in enumerate(podman_commands(facts)):
         if "bootstrap" in command and value_of(command, "entrypoint").endswith(CONTROLLER):
             return place, command
     raise Unreadable(f"{SCRIPT} does not run the {CONTROLLER}")
 
 
-def _commands(facts: Facts) -> Iterator[str]:
+def _commands(facts: LintFacts) -> Iterator[str]:
     (first, operator), (second, controller) = _operator(facts), _controller(facts)
     if first > second:
         yield f"{SCRIPT}: the {CONTROLLER} runs before the operator, whose results it reads"
@@ -74,7 +74,7 @@ def _commands(facts: Facts) -> Iterator[str]:
             yield f"{OUTPUT} has no rendered-{pool}-*.yaml"
 
 
-def _inputs(facts: Facts) -> Iterator[str]:
+def _inputs(facts: LintFacts) -> Iterator[str]:
     _, operator = _operator(facts)
     for word in operator:
         _, _, path = word.partition(f"={_MOUNT}")
@@ -89,7 +89,7 @@ def _inputs(facts: Facts) -> Iterator[str]:
     yield from _copies(facts)
 
 
-def _copies(facts: Facts) -> Iterator[str]:
+def _copies(facts: LintFacts) -> Iterator[str]:
     """See that the controller's input directory gets all of its parts before it runs."""
     _, controller = _controller(facts)
     folder = value_of(controller, "manifest-dir").removeprefix(_MOUNT)
@@ -110,7 +110,7 @@ def _copies(facts: Facts) -> Iterator[str]:
             yield f"{SCRIPT} does not copy {part} ({what}) into {folder}"
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "CFG-05",
         "every image is named by digest, the release's too",

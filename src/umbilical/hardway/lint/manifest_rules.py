@@ -6,7 +6,7 @@ from typing import Any, Final
 import yaml
 
 from umbilical.hardway.lint.applied import dig, entries, mapping, need, release_version, text
-from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, rule
+from umbilical.hardway.lint.facts import OPENSHIFT, LintFacts, LintRule, rule
 from umbilical.hardway.lint.object_rules import version_operator_faults
 
 CONFIG: Final = "config.openshift.io"
@@ -19,13 +19,13 @@ _INFRASTRUCTURE: Final = {1: "SingleReplica"}
 _MANY: Final = "HighlyAvailable"
 
 
-def _desired_update(facts: Facts) -> Iterator[str]:
+def _desired_update(facts: LintFacts) -> Iterator[str]:
     found = need(facts, "ClusterVersion", "version", group=CONFIG)
     if "desiredUpdate" in mapping(found.value, "spec"):
         yield f"{found.path}: spec.desiredUpdate is set"
 
 
-def _gate_precedes(facts: Facts) -> Iterator[str]:
+def _gate_precedes(facts: LintFacts) -> Iterator[str]:
     gate = need(facts, "FeatureGate", "cluster", group=CONFIG)
     version = need(facts, "ClusterVersion", "version", group=CONFIG)
     if gate.place > version.place:
@@ -33,7 +33,7 @@ def _gate_precedes(facts: Facts) -> Iterator[str]:
     yield from version_operator_faults(facts)
 
 
-def _gate_status(facts: Facts) -> Iterator[str]:
+def _gate_status(facts: LintFacts) -> Iterator[str]:
     gate = need(facts, "FeatureGate", "cluster", group=CONFIG)
     version = release_version(facts)
     told = [text(one, "version") for one in entries(gate.value, "status", "featureGates")]
@@ -44,7 +44,7 @@ def _gate_status(facts: Facts) -> Iterator[str]:
         yield f"{FEATURE_GATE_INPUT} is another object than {gate.path}"
 
 
-def _topologies(facts: Facts) -> Iterator[str]:
+def _topologies(facts: LintFacts) -> Iterator[str]:
     found = need(facts, "Infrastructure", "cluster", group=CONFIG)
     masters, workers = len(facts.cluster.masters), len(facts.cluster.workers)
     wanted = {
@@ -62,7 +62,7 @@ def _topologies(facts: Facts) -> Iterator[str]:
         yield f"{crd.path}: {found.version} has no status subresource, by which the status could be written"
 
 
-def _platform(facts: Facts) -> Iterator[str]:
+def _platform(facts: LintFacts) -> Iterator[str]:
     found = need(facts, "Infrastructure", "cluster", group=CONFIG)
     told = text(found.value, "status", "platformStatus", "type")
     if not told:
@@ -71,7 +71,7 @@ def _platform(facts: Facts) -> Iterator[str]:
         yield f"{found.path}: platform {told} in the status, another one in the spec"
 
 
-def _networks(facts: Facts) -> Iterator[str]:
+def _networks(facts: LintFacts) -> Iterator[str]:
     networks = facts.cluster.networks
     wanted = {
         "clusterNetwork": [{"cidr": str(networks.pods), "hostPrefix": networks.host_prefix}],
@@ -85,14 +85,14 @@ def _networks(facts: Facts) -> Iterator[str]:
                 yield f"{found.path}: spec.{field} is {told}, the config says {value}"
 
 
-def _operator_network(facts: Facts) -> Iterator[str]:
+def _operator_network(facts: LintFacts) -> Iterator[str]:
     found = need(facts, "Network", "cluster", group=OPERATOR)
     crd = need(facts, "CustomResourceDefinition", f"networks.{OPERATOR}", group="apiextensions.k8s.io")
     if crd.place > found.place:
         yield f"{found.path} comes before its definition {crd.path}"
 
 
-def _install_config(facts: Facts) -> Iterator[str]:
+def _install_config(facts: LintFacts) -> Iterator[str]:
     found = need(facts, "ConfigMap", "cluster-config-v1", "kube-system")
     try:
         config: Any = yaml.safe_load(text(found.value, "data", "install-config"))
@@ -108,7 +108,7 @@ def _install_config(facts: Facts) -> Iterator[str]:
         yield f"{found.path}: the pull secret is in it, and many may read it"
 
 
-def _etcd_endpoints(facts: Facts) -> Iterator[str]:
+def _etcd_endpoints(facts: LintFacts) -> Iterator[str]:
     found = need(facts, "ConfigMap", "etcd-endpoints", "openshift-etcd")
     address = str(facts.cluster.bootstrap.address)
     told = dig(found.value, "metadata", "annotations", ETCD_BOOTSTRAP)
@@ -118,14 +118,14 @@ def _etcd_endpoints(facts: Facts) -> Iterator[str]:
         yield f"{found.path}: it has data, which is for members by their ids"
 
 
-def _is(facts: Facts, kind: str, field: str, wanted: str) -> Iterator[str]:
+def _is(facts: LintFacts, kind: str, field: str, wanted: str) -> Iterator[str]:
     found = need(facts, kind, "cluster", group=CONFIG)
     told = dig(found.value, "spec", field)
     if told != wanted:
         yield f"{found.path}: spec.{field} is {told}, it has to be {wanted}"
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "CVO-05",
         "the ClusterVersion wants no update",

@@ -15,8 +15,8 @@ import yaml
 from umbilical.bootstrap.verify.documents import Pod, dig, is_within, mappings, shown
 from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node, Role
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.config.cluster import ClusterNode, NodeRole
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 from umbilical.ignition.config import Config, File, Unit, objects
 
 PLACES: Final = {
@@ -25,7 +25,7 @@ PLACES: Final = {
 }
 
 
-def copy_faults(facts: Facts, node: Node) -> Iterator[str]:
+def copy_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
     """Name what a node is to run or read, and does not get as it was rendered."""
     carried = _carried(facts, node)
     for folder, place in PLACES.items():
@@ -39,11 +39,11 @@ def copy_faults(facts: Facts, node: Node) -> Iterator[str]:
             elif not is_pod and posixpath.basename(name) not in map(posixpath.basename, places):
                 yield f"{asset.path} is not written as it is"
     # A rendered MachineConfig brings pods of its own; nothing else does.
-    if node.role is Role.BOOTSTRAP or not facts.cluster.is_openshift:
+    if node.role is NodeRole.BOOTSTRAP or not facts.cluster.is_openshift:
         yield from _unknown(facts, node)
 
 
-def _unknown(facts: Facts, node: Node) -> Iterator[str]:
+def _unknown(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
     """Name pods that a node would run and nobody has rendered."""
     folders = {place: folder for folder, place in PLACES.items()}
     for file in facts.ignition(node).files:
@@ -52,7 +52,7 @@ def _unknown(facts: Facts, node: Node) -> Iterator[str]:
             yield f"{file.path} is written, and {folders[place]}/{node.id}/{name} is missing"
 
 
-def _carried(facts: Facts, node: Node) -> dict[bytes, set[str]]:
+def _carried(facts: LintFacts, node: ClusterNode) -> dict[bytes, set[str]]:
     found: dict[bytes, set[str]] = {}
     for file in facts.ignition(node).files:
         try:
@@ -68,7 +68,7 @@ _MARKS: Final = "@-:+!"
 
 
 @dataclass(frozen=True)
-class Command:
+class UnitCommand:
     words: tuple[str, ...]
     """The program first, without systemd's marks."""
 
@@ -83,10 +83,10 @@ class Command:
         return {name: value for name, _, value in pairs}
 
 
-def commands(unit: Unit) -> list[Command]:
+def commands(unit: Unit) -> list[UnitCommand]:
     """List the Exec lines of a unit and of its drop-ins."""
     found = [_words(value) for key, value in _settings(unit) if key.startswith("Exec") and value]
-    return [Command(tuple(words)) for words in found if words]
+    return [UnitCommand(tuple(words)) for words in found if words]
 
 
 def environment_files(unit: Unit) -> Iterator[str]:
@@ -140,7 +140,7 @@ _WATCHED: Final = "/etc/kubernetes/"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NeededPath:
     path: str
     """On the node; in the pod, where that has no mount for it."""
     by: str
@@ -151,10 +151,10 @@ class Wanted:
         return f"{self.by} wants {self.path}, which {'nobody writes' if self.is_mounted else 'no mount covers'}"
 
 
-def missing_paths(config: Config) -> Iterator[Wanted]:
+def missing_paths(config: Config) -> Iterator[NeededPath]:
     """List what is wanted and neither written, nor the system's, nor made later; and what no mount leads to."""
     written = written_paths(config)
-    seen: set[Wanted] = set()
+    seen: set[NeededPath] = set()
     for wanted in wanted_paths(config):
         is_there = wanted.is_mounted and (wanted.path in written or is_known(wanted.path))
         if wanted not in seen and not is_there:
@@ -171,18 +171,18 @@ def written_paths(config: Config) -> set[str]:
     return paths | {parent for path in paths for parent in _parents(path)}
 
 
-def wanted_paths(config: Config) -> Iterator[Wanted]:
+def wanted_paths(config: Config) -> Iterator[NeededPath]:
     for path, pod in static_pods(config):
         yield from (replace(wanted, by=f"{path}: {wanted.by}") for wanted in _pod_paths(pod))
     for unit in config.units:
         for command in commands(unit):
-            yield Wanted(command.program, unit.name)
+            yield NeededPath(command.program, unit.name)
             for name, value in command.flags.items():
-                yield from (Wanted(found, f"{unit.name}: --{name}") for found in _paths_in(value))
-        yield from (Wanted(path, f"{unit.name}: EnvironmentFile") for path in environment_files(unit))
+                yield from (NeededPath(found, f"{unit.name}: --{name}") for found in _paths_in(value))
+        yield from (NeededPath(path, f"{unit.name}: EnvironmentFile") for path in environment_files(unit))
     file = config.file(layout.KUBELET_CONFIG)
     if file is not None:
-        yield from (Wanted(path, f"{file.path}: {key}") for key, path in _path_values(_yaml(file)))
+        yield from (NeededPath(path, f"{file.path}: {key}") for key, path in _path_values(_yaml(file)))
 
 
 def is_known(path: str) -> bool:
@@ -198,28 +198,28 @@ def static_pods(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield file.path, pod
 
 
-def _pod_paths(pod: dict[str, Any]) -> Iterator[Wanted]:
+def _pod_paths(pod: dict[str, Any]) -> Iterator[NeededPath]:
     spec = dig(pod, "spec")
     for volume in mappings(dig(spec, "volumes")):
         path, kind = (dig(volume, "hostPath", key) for key in ("path", "type"))
         if isinstance(path, str) and kind not in _MAKES_ITSELF:
-            yield Wanted(path, f"volume {shown(volume.get('name'))}")
+            yield NeededPath(path, f"volume {shown(volume.get('name'))}")
     for container in (*mappings(dig(spec, "initContainers")), *mappings(dig(spec, "containers"))):
         inside = Pod({**spec, "containers": [container]})
         for flag, path in _container_paths(container):
             yield from _through(inside, flag, path)
 
 
-def _through(inside: Pod, flag: str, path: str) -> Iterator[Wanted]:
+def _through(inside: Pod, flag: str, path: str) -> Iterator[NeededPath]:
     """Follow a path of a container to the node."""
     mount = inside.mount_of(path)
     if mount is None:
         if path.startswith(_WATCHED):
-            yield Wanted(path, flag, is_mounted=False)
+            yield NeededPath(path, flag, is_mounted=False)
         return
     on_host = mount.on_host(path)
     if on_host is not None and flag.lstrip("-") not in MADE_BY_PROGRAMS:
-        yield Wanted(on_host, flag)
+        yield NeededPath(on_host, flag)
 
 
 def _container_paths(container: dict[Any, Any]) -> Iterator[tuple[str, str]]:

@@ -10,10 +10,10 @@ import yaml
 from umbilical.bootstrap.verify.documents import dig
 from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import API_PORT, Node
+from umbilical.hardway.config.cluster import API_PORT, ClusterNode
 from umbilical.hardway.lint.applied import REFERENCES, references
-from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, Severity, Unreadable, rule
-from umbilical.hardway.lint.node_reading import Command, commands
+from umbilical.hardway.lint.facts import OPENSHIFT, LintFacts, LintRule, RuleSeverity, Unreadable, rule
+from umbilical.hardway.lint.node_reading import UnitCommand, commands
 from umbilical.ignition.config import Config, File
 
 KUBELET: Final = "kubelet"
@@ -29,7 +29,7 @@ PROGRAM_MODES: Final = (0o755, 0o555)
 _JOINING_FLAGS: Final = ("kubeconfig", "bootstrap-kubeconfig")
 
 
-def _kubelet_command(config: Config, where: str) -> Command:
+def _kubelet_command(config: Config, where: str) -> UnitCommand:
     for unit in config.units:
         for command in commands(unit) if unit.name == KUBELET_UNIT else []:
             # OpenShift's unit wraps it.
@@ -38,7 +38,7 @@ def _kubelet_command(config: Config, where: str) -> Command:
     raise Unreadable(f"{where} has no {KUBELET_UNIT} that runs a kubelet")
 
 
-def _bootstrap_kubelet(facts: Facts) -> tuple[Command, dict[str, Any]]:
+def _bootstrap_kubelet(facts: LintFacts) -> tuple[UnitCommand, dict[str, Any]]:
     """Return its command, and its configuration as far as it has a file for it."""
     node = facts.cluster.bootstrap
     command = _kubelet_command(facts.ignition(node), layout.ignition(node))
@@ -52,7 +52,7 @@ def _bootstrap_kubelet(facts: Facts) -> tuple[Command, dict[str, Any]]:
     return command, value if isinstance(value, dict) else {}
 
 
-def _standalone(facts: Facts) -> Iterator[str]:
+def _standalone(facts: LintFacts) -> Iterator[str]:
     command, configuration = _bootstrap_kubelet(facts)
     for flag in _JOINING_FLAGS:
         if flag in command.flags:
@@ -62,7 +62,7 @@ def _standalone(facts: Facts) -> Iterator[str]:
         yield f"the bootstrap kubelet looks for static pods in {folder or 'no directory'}, not {layout.NODE_MANIFESTS}"
 
 
-def _asks_nobody(facts: Facts) -> Iterator[str]:
+def _asks_nobody(facts: LintFacts) -> Iterator[str]:
     command, configuration = _bootstrap_kubelet(facts)
     if "config" not in command.flags:
         # Without a file the old defaults of the flags count, and they ask nobody.
@@ -75,7 +75,7 @@ def _asks_nobody(facts: Facts) -> Iterator[str]:
         yield f"authorization.mode of the bootstrap kubelet is {_shown(mode)}, not AlwaysAllow"
 
 
-def _pause_image(facts: Facts) -> Iterator[str]:
+def _pause_image(facts: LintFacts) -> Iterator[str]:
     wanted = dict(references(facts)).get("pod")
     if not wanted:
         raise Unreadable(f"{REFERENCES} has no tag pod")
@@ -89,7 +89,7 @@ def _pause_image(facts: Facts) -> Iterator[str]:
                 yield f"{layout.ignition(node)}: {file.path} names {UPSTREAM_PAUSE.decode()}"
 
 
-def _pause_command(facts: Facts) -> Iterator[str]:
+def _pause_command(facts: LintFacts) -> Iterator[str]:
     for node in facts.cluster.nodes:
         settings = {key: value for image in _crio_images(facts, node) for key, value in image.items()}
         if settings.get("pause_command") != PAUSE_COMMAND:
@@ -98,7 +98,7 @@ def _pause_command(facts: Facts) -> Iterator[str]:
             yield f"{layout.ignition(node)}: no auth file is set for the pause image"
 
 
-def _crio_images(facts: Facts, node: Node) -> Iterator[dict[str, Any]]:
+def _crio_images(facts: LintFacts, node: ClusterNode) -> Iterator[dict[str, Any]]:
     for file in facts.ignition(node).files:
         if posixpath.dirname(file.path) == CRIO_DROP_INS:
             try:
@@ -109,7 +109,7 @@ def _crio_images(facts: Facts, node: Node) -> Iterator[dict[str, Any]]:
                 yield image
 
 
-def _programs(facts: Facts) -> Iterator[str]:
+def _programs(facts: LintFacts) -> Iterator[str]:
     for node in facts.cluster.nodes:
         config = facts.ignition(node)
         for unit in config.units:
@@ -118,7 +118,7 @@ def _programs(facts: Facts) -> Iterator[str]:
                     yield f"{layout.ignition(node)}: {unit.name}: {fault}"
 
 
-def _program_faults(config: Config, command: Command) -> Iterator[str]:
+def _program_faults(config: Config, command: UnitCommand) -> Iterator[str]:
     scripts = [word for word in command.words[1:] if config.file(word) and _is_script(config.file(word))]
     for program in (command.program, *scripts):
         directory = posixpath.dirname(program)
@@ -133,7 +133,7 @@ def _is_script(file: File | None) -> bool:
     return file is not None and _content(file).startswith(b"#!")
 
 
-def _api_server_env(facts: Facts) -> Iterator[str]:
+def _api_server_env(facts: LintFacts) -> Iterator[str]:
     wanted = {"KUBERNETES_SERVICE_HOST": facts.cluster.internal_api_name, "KUBERNETES_SERVICE_PORT": str(API_PORT)}
     for node in facts.cluster.members:
         if facts.ignition(node).file(API_SERVER_ENV) is None:
@@ -157,7 +157,7 @@ def _shown(value: object) -> str:
     return "not set" if value is None else str(value)
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "BK-01",
         "the bootstrap kubelet stands alone",
@@ -189,7 +189,7 @@ RULES: Final[tuple[Rule, ...]] = (
         f'pause_command = "{PAUSE_COMMAND}" and pause_image_auth_file = "{layout.PULL_SECRET}" beside pause_image',
         _pause_command,
         profiles=OPENSHIFT,
-        severity=Severity.WARNING,
+        severity=RuleSeverity.WARNING,
     ),
     rule(
         "SE-01",

@@ -10,8 +10,8 @@ from typing import Final
 
 from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts import crds, layout
-from umbilical.hardway.lint.applied import SCRIPT, Applied, applied, entries, release_version, text
-from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, Severity, Unreadable, rule
+from umbilical.hardway.lint.applied import SCRIPT, AppliedObject, applied, entries, release_version, text
+from umbilical.hardway.lint.facts import OPENSHIFT, LintFacts, LintRule, RuleSeverity, Unreadable, rule
 
 BUILT_IN_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 BUILT_IN_ROLES: Final = frozenset(
@@ -31,9 +31,9 @@ _GROUPED: Final = ("Role", "ClusterRole")
 _IGNORED: Final = re.compile(r"\|\|\s*(?:true|:)(?:\s|;|\)|$)|;\s*true\s*$|^\s*set \+e\b|^\s*set \+o errexit\b")
 
 
-def _whole(facts: Facts) -> Iterator[str]:
+def _whole(facts: LintFacts) -> Iterator[str]:
     """Judge the list as a whole."""
-    seen: dict[tuple[str, str, str, str], Applied] = {}
+    seen: dict[tuple[str, str, str, str], AppliedObject] = {}
     for one in applied(facts):
         if not (text(one.value, "apiVersion") and one.kind and one.name):
             yield f"{one.path}: an object without apiVersion, kind or name"
@@ -44,7 +44,7 @@ def _whole(facts: Facts) -> Iterator[str]:
     yield from _roles(facts)
 
 
-def _places(facts: Facts) -> Iterator[str]:
+def _places(facts: LintFacts) -> Iterator[str]:
     known = set(BUILT_IN_NAMESPACES)
     for one in applied(facts):
         if one.kind == "Namespace":
@@ -53,7 +53,7 @@ def _places(facts: Facts) -> Iterator[str]:
             yield f"{one.path}: namespace {one.namespace} of {one} is not there yet"
 
 
-def _roles(facts: Facts) -> Iterator[str]:
+def _roles(facts: LintFacts) -> Iterator[str]:
     known = {(one.kind, one.namespace, one.name) for one in applied(facts) if one.kind in _GROUPED}
     for one in applied(facts):
         if one.kind not in ("RoleBinding", "ClusterRoleBinding"):
@@ -64,21 +64,21 @@ def _roles(facts: Facts) -> Iterator[str]:
             yield f"{one.path}: {one} refers to {kind} {name}, which neither Kubernetes nor a manifest has"
 
 
-def _is_built_in(facts: Facts, kind: str, name: str) -> bool:
+def _is_built_in(facts: LintFacts, kind: str, name: str) -> bool:
     if kind != "ClusterRole":
         return False
     roles = BUILT_IN_ROLES | OPENSHIFT_ROLES if facts.cluster.is_openshift else BUILT_IN_ROLES
     return name in roles or name.startswith("system:controller:")
 
 
-def _ignored(facts: Facts) -> Iterator[str]:
+def _ignored(facts: LintFacts) -> Iterator[str]:
     for where, script in _scripts(facts):
         for number, line in enumerate(script.splitlines(), 1):
             if _IGNORED.search(line.partition(" #")[0]):
                 yield f"{where}, line {number}: what goes wrong here is ignored: {line.strip()[:80]}"
 
 
-def _scripts(facts: Facts) -> Iterator[tuple[str, str]]:
+def _scripts(facts: LintFacts) -> Iterator[tuple[str, str]]:
     """Everything that acts while the cluster is built: scripts of nodes, and the machine-config commands."""
     if SCRIPT in facts.assets:
         yield SCRIPT, facts.text(SCRIPT)
@@ -100,11 +100,11 @@ BUILT_IN_GROUPS: Final = ("", "apps", "autoscaling", "batch", "policy")
 VERSION_OPERATOR: Final = "cluster-version-operator"
 
 
-def definitions(facts: Facts) -> list[Applied]:
+def definitions(facts: LintFacts) -> list[AppliedObject]:
     return [one for one in applied(facts) if one.kind == crds.KIND]
 
 
-def version_operator_faults(facts: Facts) -> Iterator[str]:
+def version_operator_faults(facts: LintFacts) -> Iterator[str]:
     """Look for a version operator that starts before objects are there. Raises Unreadable: none waits."""
     node = facts.cluster.bootstrap.id
     for asset in facts.below(f"{layout.STATIC_PODS}/{node}"):
@@ -121,7 +121,7 @@ def _is_operator(document: dict[str, object]) -> bool:
     return any(VERSION_OPERATOR in name for name in (*names, *containers))
 
 
-def _order(facts: Facts) -> Iterator[str]:
+def _order(facts: LintFacts) -> Iterator[str]:
     served = {}
     for one in definitions(facts):
         for version in entries(one.value, "spec", "versions"):
@@ -138,7 +138,7 @@ def _order(facts: Facts) -> Iterator[str]:
     yield from version_operator_faults(facts)
 
 
-def _variants(facts: Facts) -> Iterator[str]:
+def _variants(facts: LintFacts) -> Iterator[str]:
     found = definitions(facts)
     for name, count in sorted(Counter(one.name for one in found).items()):
         if count > 1:
@@ -148,7 +148,7 @@ def _variants(facts: Facts) -> Iterator[str]:
             yield f"{one.path}: this variant is for another profile or feature set"
 
 
-def _counts(facts: Facts) -> Iterator[str]:
+def _counts(facts: LintFacts) -> Iterator[str]:
     line = crds.release_line(release_version(facts))
     found = definitions(facts)
     required = sum(crds.is_required(dict(one.value)) for one in found)
@@ -159,7 +159,7 @@ def _counts(facts: Facts) -> Iterator[str]:
         yield f"{', '.join(missing)} is missing, which the version operator itself needs"
 
 
-def _known_line(facts: Facts) -> str | None:
+def _known_line(facts: LintFacts) -> str | None:
     try:
         line = crds.release_line(release_version(facts))
     except Unreadable:
@@ -167,7 +167,7 @@ def _known_line(facts: Facts) -> str | None:
     return None if line in crds.REQUIRED_COUNTS else f"nobody has counted the definitions of {line}"
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "CRD-01",
         "every object's definition is applied before it, and the version operator starts last",
@@ -193,7 +193,7 @@ RULES: Final[tuple[Rule, ...]] = (
         _counts,
         _known_line,
         profiles=OPENSHIFT,
-        severity=Severity.WARNING,
+        severity=RuleSeverity.WARNING,
     ),
     rule(
         "MAN-01",

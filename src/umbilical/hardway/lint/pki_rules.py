@@ -7,9 +7,9 @@ from typing import Final
 from umbilical.checks.check import Doubt
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import cluster_rows
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.lint.clients import MASTERS, identity, may_use, roles_of
-from umbilical.hardway.lint.facts import Facts, Rule, Unreadable, rule
+from umbilical.hardway.lint.facts import LintFacts, LintRule, Unreadable, rule
 from umbilical.hardway.lint.pods import ETCD, KUBE_APISERVER, programs
 from umbilical.hardway.lint.trust import chain_faults, serving_pairs, token_key_faults
 from umbilical.hardway.lint.tunnel_ends import tunnel_address_faults
@@ -24,11 +24,11 @@ NODE_BOOTSTRAPPER: Final = "system:node-bootstrapper"
 _SERVICE_ENDINGS: Final = ("", ".default", ".default.svc", ".default.svc.cluster.local")
 
 
-def _control_plane(facts: Facts) -> tuple[Node, ...]:
+def _control_plane(facts: LintFacts) -> tuple[ClusterNode, ...]:
     return (facts.cluster.bootstrap, *facts.cluster.masters)
 
 
-def _etcd_usages(facts: Facts) -> Iterator[str]:
+def _etcd_usages(facts: LintFacts) -> Iterator[str]:
     made = {
         layout.certificate(f"etcd-{kind}-{node.id}") for node in _control_plane(facts) for kind in ("serving", "peer")
     }
@@ -39,7 +39,7 @@ def _etcd_usages(facts: Facts) -> Iterator[str]:
             yield f"{path} lacks {', '.join(sorted(missing))}"
 
 
-def _api_names(facts: Facts) -> Iterator[str]:
+def _api_names(facts: LintFacts) -> Iterator[str]:
     wanted = _wanted_api_names(facts)
     for pairs in serving_pairs(facts):
         for name in wanted:
@@ -48,7 +48,7 @@ def _api_names(facts: Facts) -> Iterator[str]:
                 yield f"{pairs.program.path} shows {shown.path} to whoever dials {name}, which is not in it"
 
 
-def _wanted_api_names(facts: Facts) -> list[str]:
+def _wanted_api_names(facts: LintFacts) -> list[str]:
     cluster = facts.cluster
     services = ("kubernetes", "openshift") if cluster.is_openshift else ("kubernetes",)
     names = ["localhost", "127.0.0.1", "::1", cluster.api_name, cluster.internal_api_name]
@@ -57,7 +57,7 @@ def _wanted_api_names(facts: Facts) -> list[str]:
     return names + [str(address) for address in addresses]
 
 
-def _path_lengths(facts: Facts) -> Iterator[str]:
+def _path_lengths(facts: LintFacts) -> Iterator[str]:
     found = dict(_all_certificates(facts))
     authorities = {path: one for path, one in found.items() if one.is_authority}
     for path, one in authorities.items():
@@ -66,7 +66,7 @@ def _path_lengths(facts: Facts) -> Iterator[str]:
                 yield f"{path} is an authority below {above.common_name}, whose path length is 0"
 
 
-def _proxy_names(facts: Facts) -> Iterator[str]:
+def _proxy_names(facts: LintFacts) -> Iterator[str]:
     for server in programs(facts, KUBE_APISERVER):
         allowed = server.pod.flag("requestheader-allowed-names").split(",")
         name = facts.certificates(server.file("proxy-client-cert-file"))[0].common_name
@@ -74,7 +74,7 @@ def _proxy_names(facts: Facts) -> Iterator[str]:
             yield f"{server.path} allows {', '.join(allowed)}, and its own proxy client is {name}"
 
 
-def _kubelet_access(facts: Facts) -> Iterator[str]:
+def _kubelet_access(facts: LintFacts) -> Iterator[str]:
     for server in programs(facts, KUBE_APISERVER):
         path = server.file("kubelet-client-certificate")
         who = identity(facts.certificates(path)[0])
@@ -82,7 +82,7 @@ def _kubelet_access(facts: Facts) -> Iterator[str]:
             yield f"no ClusterRoleBinding lets {who.user} ({path}) get and create nodes/proxy"
 
 
-def _identities(facts: Facts) -> Iterator[str]:
+def _identities(facts: LintFacts) -> Iterator[str]:
     for row_id, name, group in (
         ("admin-kubeconfig-client", "system:admin", MASTERS),
         ("kube-control-plane-kube-controller-manager-client", "system:kube-controller-manager", ""),
@@ -98,7 +98,7 @@ def _identities(facts: Facts) -> Iterator[str]:
         yield f"no ClusterRoleBinding binds {newcomer.user} to {NODE_BOOTSTRAPPER}"
 
 
-def _forms(facts: Facts) -> Iterator[str]:
+def _forms(facts: LintFacts) -> Iterator[str]:
     for asset in facts.below(layout.TLS):
         wanted = SECRET_MODE if asset.path.endswith(".key") else PUBLIC_MODE
         if asset.mode != wanted:
@@ -123,14 +123,14 @@ def _form_trouble(certificate: Certificate, kind: Kind) -> str:
     return identifier_trouble(certificate) or (authority_trouble(certificate) if kind is Kind.AUTHORITY else "")
 
 
-def _repeated_serials(facts: Facts) -> Iterator[str]:
+def _repeated_serials(facts: LintFacts) -> Iterator[str]:
     serials = Counter((one.issuer, one.serial) for _, one in _all_certificates(facts))
     for (issuer, serial), count in serials.items():
         if count > 1:
             yield f"{count} certificates of {dict(issuer).get('CN')} have the serial {serial:x}"
 
 
-def _lives(facts: Facts) -> Iterator[str]:
+def _lives(facts: LintFacts) -> Iterator[str]:
     budget = facts.cluster.terms.budget_hours
     certificates = dict(_all_certificates(facts))
     for path, one in certificates.items():
@@ -145,7 +145,7 @@ def _lives(facts: Facts) -> Iterator[str]:
             yield Doubt(f"{layout.certificate(row.id)} outlives its signer {row.signer}")
 
 
-def _peer_addresses(facts: Facts) -> Iterator[str]:
+def _peer_addresses(facts: LintFacts) -> Iterator[str]:
     for node in _control_plane(facts):
         path = layout.certificate(f"etcd-peer-{node.id}")
         if node.address not in facts.certificates(path)[0].ip_addresses:
@@ -153,7 +153,7 @@ def _peer_addresses(facts: Facts) -> Iterator[str]:
     yield from tunnel_address_faults(facts)
 
 
-def _all_certificates(facts: Facts) -> Iterator[tuple[str, Certificate]]:
+def _all_certificates(facts: LintFacts) -> Iterator[tuple[str, Certificate]]:
     """List the certificates of the table's files; bundles hold the same ones again."""
     for asset in facts.below(layout.TLS):
         if asset.path.endswith(".crt") and not asset.path.startswith(f"{layout.BUNDLES}/"):
@@ -169,7 +169,7 @@ def _first(asset: Asset) -> Certificate:
 
 _ROTATE: Final = "umbilical stage rotate NAME"
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "PKI-01",
         "etcd's certificates are a server's and a client's",

@@ -7,7 +7,7 @@ from typing import Any, Final
 from umbilical.bootstrap.verify.documents import dig, mappings, shown
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.lint import service_proxies, tunnel_ends
-from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, Severity, kube_proxy, rule, tunnel
+from umbilical.hardway.lint.facts import OPENSHIFT, LintFacts, LintRule, RuleSeverity, kube_proxy, rule, tunnel
 from umbilical.hardway.lint.pods import StaticPod, program_pod, static_pods
 
 CVO: Final = "cluster-version-operator"
@@ -19,11 +19,11 @@ _DIGEST: Final = re.compile(r"@sha256:[0-9a-f]{64}$")
 _RENDER: Final = "it is rendered right: umbilical stage plan shows what was changed by hand"
 
 
-def _cvo(facts: Facts) -> StaticPod:
+def _cvo(facts: LintFacts) -> StaticPod:
     return program_pod(facts, CVO, facts.cluster.bootstrap)
 
 
-def _cvo_image(facts: Facts) -> Iterator[str]:
+def _cvo_image(facts: LintFacts) -> Iterator[str]:
     pod = _cvo(facts)
     image, release = pod.pod.container.get("image"), pod.flag("release-image")
     if image != release:
@@ -40,39 +40,39 @@ def _cvo_image(facts: Facts) -> Iterator[str]:
             yield f"{path}: it is a {one.get('kind')}, for which there is no node yet"
 
 
-def _cvo_listen(facts: Facts) -> Iterator[str]:
+def _cvo_listen(facts: LintFacts) -> Iterator[str]:
     pod = _cvo(facts)
     value = pod.flag("listen")
     if value:
         yield f"{pod.path}: --listen={value} is not empty"
 
 
-def _cvo_profile(facts: Facts) -> Iterator[str]:
+def _cvo_profile(facts: LintFacts) -> Iterator[str]:
     pod = _cvo(facts)
     variables = {one.get("name"): one.get("value") for one in mappings(pod.pod.container.get("env"))}
     if variables.get("CLUSTER_PROFILE") != CLUSTER_PROFILE:
         yield f"{pod.path}: CLUSTER_PROFILE is {shown(variables.get('CLUSTER_PROFILE'))}, not {CLUSTER_PROFILE}"
 
 
-def _cvo_privilege(facts: Facts) -> Iterator[str]:
+def _cvo_privilege(facts: LintFacts) -> Iterator[str]:
     pod = _cvo(facts)
     if dig(pod.pod.container, "securityContext", "privileged") is not True:
         yield f"{pod.path}: it is not privileged"
 
 
-def _member(facts: Facts) -> Iterator[str]:
+def _member(facts: LintFacts) -> Iterator[str]:
     pod = program_pod(facts, "etcd", facts.cluster.bootstrap)
     if pod.flag("name") != BOOTSTRAP_MEMBER:
         yield f"{pod.path}: --name={pod.flag('name')} is not {BOOTSTRAP_MEMBER}"
 
 
-def _prefix(facts: Facts) -> Iterator[str]:
+def _prefix(facts: LintFacts) -> Iterator[str]:
     pod = program_pod(facts, "kube-apiserver", facts.cluster.bootstrap)
     if pod.flag("etcd-prefix") != ETCD_PREFIX:
         yield f"{pod.path}: --etcd-prefix={pod.flag('etcd-prefix')} is not {ETCD_PREFIX}"
 
 
-def _bootstrap_workloads(facts: Facts) -> Iterator[str]:
+def _bootstrap_workloads(facts: LintFacts) -> Iterator[str]:
     node = facts.cluster.bootstrap
     for pod in static_pods(facts, node):
         if (pod.document.get("apiVersion"), pod.document.get("kind")) != ("v1", "Pod"):
@@ -99,7 +99,7 @@ def _wants(spec: Any, names: tuple[str, ...]) -> bool:
     return dig(spec, "nodeName") in names or chosen in names
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "BK-03",
         "everything on the bootstrap node is a file",
@@ -235,6 +235,6 @@ RULES: Final[tuple[Rule, ...]] = (
         "lower certificates.budgetHours, or be done within the day",
         tunnel_ends.lifetime_faults,
         tunnel,
-        severity=Severity.WARNING,
+        severity=RuleSeverity.WARNING,
     ),
 )

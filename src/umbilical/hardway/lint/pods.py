@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from umbilical.bootstrap.verify.documents import Pod, dig, parse_flags
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.config.cluster import ClusterNode
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 
 
 @dataclass(frozen=True)
 class StaticPod:
-    node: Node
+    node: ClusterNode
     path: str
     """Of the artifact."""
     document: dict[str, Any]
@@ -52,7 +52,7 @@ class StaticPod:
         return found
 
 
-def static_pods(facts: Facts, *nodes: Node) -> Iterator[StaticPod]:
+def static_pods(facts: LintFacts, *nodes: ClusterNode) -> Iterator[StaticPod]:
     """List the pods of these nodes, those that wait included; without nodes, of all."""
     for node in nodes or facts.cluster.nodes:
         for folder in (layout.STATIC_PODS, layout.LATE_STATIC_PODS):
@@ -61,12 +61,12 @@ def static_pods(facts: Facts, *nodes: Node) -> Iterator[StaticPod]:
                     yield StaticPod(node, asset.path, facts.document(asset.path))
 
 
-def program_pods(facts: Facts, program: str, *nodes: Node) -> list[StaticPod]:
+def program_pods(facts: LintFacts, program: str, *nodes: ClusterNode) -> list[StaticPod]:
     """List the pods whose first container is a program's."""
     return [pod for pod in static_pods(facts, *nodes) if pod.pod.container.get("name") == program]
 
 
-def program_pod(facts: Facts, program: str, node: Node) -> StaticPod:
+def program_pod(facts: LintFacts, program: str, node: ClusterNode) -> StaticPod:
     """Return a program's only pod on a node. Raises Unreadable: there is none, or there are several."""
     found = program_pods(facts, program, node)
     if len(found) != 1:
@@ -84,8 +84,8 @@ _SOURCES: Final = (layout.TLS, layout.BUNDLES, layout.AUTH)
 
 
 @dataclass(frozen=True)
-class Program:
-    facts: Facts
+class ProgramPod:
+    facts: LintFacts
     pod: StaticPod
 
     @property
@@ -113,9 +113,9 @@ class Program:
         return found
 
 
-def programs(facts: Facts, name: str) -> list[Program]:
+def programs(facts: LintFacts, name: str) -> list[ProgramPod]:
     """Find a program in the static pods of every node, those that wait included. Raises Unreadable: there is none."""
-    found = [Program(facts, pod) for pod in program_pods(facts, name)]
+    found = [ProgramPod(facts, pod) for pod in program_pods(facts, name)]
     if not found:
         raise Unreadable(f"no static pod runs {name}")
     return found

@@ -5,10 +5,10 @@ from typing import Final
 
 from umbilical.bootstrap.verify.documents import dig
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.static_pods.pods import CONVERGENCE_STAGE, REMOVALS_PATH, Removal, read_removals
+from umbilical.hardway.artifacts.static_pods.pods import CONVERGENCE_STAGE, REMOVALS_PATH, RemovalStep, read_removals
 from umbilical.hardway.lint.applied import references
-from umbilical.hardway.lint.clients import Identity, identity, read, roles_of
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.clients import ClientIdentity, identity, read, roles_of
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 from umbilical.hardway.lint.pods import StaticPod, program_pods, static_pods
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.pem import BundleError
@@ -20,7 +20,7 @@ BUILT_IN_USER: Final = "system:kube-proxy"
 PLUGINS_WITH_SERVICES: Final = ("OVNKubernetes", "OpenShiftSDN")
 
 
-def pod_faults(facts: Facts) -> Iterator[str]:
+def pod_faults(facts: LintFacts) -> Iterator[str]:
     others = {pod.pod.container.get("image") for pod in static_pods(facts) if not _is_proxy(pod)}
     is_openshift = facts.cluster.is_openshift
     wanted = dict(references(facts)).get(KUBE_PROXY) if is_openshift else None
@@ -36,14 +36,14 @@ def pod_faults(facts: Facts) -> Iterator[str]:
             yield f"{pod.path}: it is not in the host's network, so its rules are nobody's"
 
 
-def right_faults(facts: Facts) -> Iterator[str]:
+def right_faults(facts: LintFacts) -> Iterator[str]:
     for pod in program_pods(facts, KUBE_PROXY):
         who = _user(facts, pod)
         if not (who.user == BUILT_IN_USER or who.is_almighty or ROLE in roles_of(facts, who)):
             yield f"{pod.path}: its kubeconfig is {who.user}'s, and no ClusterRoleBinding gives that user {ROLE}"
 
 
-def coverage_faults(facts: Facts) -> Iterator[str]:
+def coverage_faults(facts: LintFacts) -> Iterator[str]:
     if facts.cluster.is_openshift and not facts.cluster.has_kube_proxy:
         yield from _plugin_faults(facts)
         return
@@ -53,7 +53,7 @@ def coverage_faults(facts: Facts) -> Iterator[str]:
             yield f"{node.id} has no {KUBE_PROXY} that starts with its kubelet, and nothing else implements services"
 
 
-def removal_faults(facts: Facts) -> Iterator[str]:
+def removal_faults(facts: LintFacts) -> Iterator[str]:
     step = removal(facts, KUBE_PROXY)
     if step is None:
         yield f"{REMOVALS_PATH} has no step that removes {KUBE_PROXY}"
@@ -68,7 +68,7 @@ def removal_faults(facts: Facts) -> Iterator[str]:
             yield f"nobody runs {KUBE_PROXY} --cleanup on {pod.node.id}, so its rules stay"
 
 
-def removal(facts: Facts, what: str) -> Removal | None:
+def removal(facts: LintFacts, what: str) -> RemovalStep | None:
     try:
         return next((step for step in read_removals(facts.content(REMOVALS_PATH)) if step.what == what), None)
     except ValueError as error:
@@ -79,7 +79,7 @@ def _is_proxy(pod: StaticPod) -> bool:
     return bool(pod.pod.container.get("name") == KUBE_PROXY)
 
 
-def _plugin_faults(facts: Facts) -> Iterator[str]:
+def _plugin_faults(facts: LintFacts) -> Iterator[str]:
     networks = [one for _, one in facts.manifests if one.get("kind") == "Network"]
     types = {dig(one, "spec", "networkType") or dig(one, "spec", "defaultNetwork", "type") for one in networks}
     if not types or not types <= set(PLUGINS_WITH_SERVICES):
@@ -87,7 +87,7 @@ def _plugin_faults(facts: Facts) -> Iterator[str]:
         yield f"there is no {KUBE_PROXY}, and the network plugin ({shown}) is not known to implement services"
 
 
-def _user(facts: Facts, pod: StaticPod) -> Identity:
+def _user(facts: LintFacts, pod: StaticPod) -> ClientIdentity:
     """Find out whose kubeconfig lies on the node."""
     path = pod.on_host(pod.flag("kubeconfig"))
     content = facts.node_file(pod.node, path)

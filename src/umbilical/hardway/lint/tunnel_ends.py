@@ -10,10 +10,10 @@ from umbilical.bootstrap.render.kube_apiserver import EGRESS_FLAG
 from umbilical.bootstrap.spec import Mode
 from umbilical.bootstrap.verify.documents import dig, mappings, parse_flags, shown
 from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.static_pods.placement import CONFIG_FOLDER
 from umbilical.hardway.artifacts.static_pods.pods import AFTER_MEMBER_REMOVAL, PIVOT_STAGE, REMOVALS_PATH, TUNNEL
-from umbilical.hardway.artifacts.static_pods.seat import CONFIG_FOLDER
 from umbilical.hardway.lint.applied import entries
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 from umbilical.hardway.lint.pods import StaticPod, program_pod
 from umbilical.hardway.lint.service_proxies import removal
 
@@ -21,7 +21,7 @@ AGENT_FLAG: Final = "--proxy-server-host="
 _MADE_FOR: Final = re.compile(rf"^\s*\S+ (?P<address>\S+) {re.escape(layout.TUNNEL_PKI)}( \d+)?$", re.MULTILINE)
 
 
-def tunnel_address_faults(facts: Facts) -> Iterator[str]:
+def tunnel_address_faults(facts: LintFacts) -> Iterator[str]:
     if not facts.has_tunnel:
         return
     script = facts.node_file(facts.cluster.bootstrap, BOOTKUBE).decode(errors="replace")
@@ -33,7 +33,7 @@ def tunnel_address_faults(facts: Facts) -> Iterator[str]:
             yield f"{path}: agents dial {address}, and the tunnel's certificate is for {', '.join(sorted(made_for))}"
 
 
-def _dialled(facts: Facts) -> Iterator[tuple[str, str]]:
+def _dialled(facts: LintFacts) -> Iterator[tuple[str, str]]:
     for path, one in facts.manifests:
         for container in _containers(one) if one.get("kind") == "DaemonSet" else ():
             words = (*entries(container, "command"), *entries(container, "args"))
@@ -50,7 +50,7 @@ DIRECT: Final = ("controlplane", "etcd")
 _HOURS: Final = re.compile(rf"{re.escape(layout.TUNNEL_PKI)} (?P<hours>\d+)\s*$", re.MULTILINE)
 
 
-def socket_faults(facts: Facts) -> Iterator[str]:
+def socket_faults(facts: LintFacts) -> Iterator[str]:
     server = _server(facts)
     listening = server.on_host(server.flag("uds-name"))
     inside = dig(_connections(facts).get("cluster"), "transport", "uds", "udsName")
@@ -62,7 +62,7 @@ def socket_faults(facts: Facts) -> Iterator[str]:
         yield f"the server listens on {listening} of the host, kube-apiserver dials {dialled}"
 
 
-def protocol_faults(facts: Facts) -> Iterator[str]:
+def protocol_faults(facts: LintFacts) -> Iterator[str]:
     found = _connections(facts)
     if sorted(found) != sorted(("cluster", *DIRECT)):
         yield f"it selects {', '.join(sorted(found)) or 'nothing'}, not cluster, {' and '.join(DIRECT)}"
@@ -75,7 +75,7 @@ def protocol_faults(facts: Facts) -> Iterator[str]:
         yield f"the server speaks {mode}, kube-apiserver {Mode.GRPC.value}"
 
 
-def agent_faults(facts: Facts) -> Iterator[str]:
+def agent_faults(facts: LintFacts) -> Iterator[str]:
     path, agents = _agents(facts)
     flags = parse_flags(dig(agents, "spec", "template", "spec", "containers", 0) or {}).values
     served = _server(facts).flag("agent-port")
@@ -87,7 +87,7 @@ def agent_faults(facts: Facts) -> Iterator[str]:
     yield from tunnel_address_faults(facts)
 
 
-def cleanup_faults(facts: Facts) -> Iterator[str]:
+def cleanup_faults(facts: LintFacts) -> Iterator[str]:
     step = removal(facts, TUNNEL)
     if step is None:
         yield f"{REMOVALS_PATH} has no step that removes the tunnel"
@@ -102,7 +102,7 @@ def cleanup_faults(facts: Facts) -> Iterator[str]:
         yield f"it is done in stage {step.stage} after `{step.after}`: masters may still need the tunnel then"
 
 
-def master_faults(facts: Facts) -> Iterator[str]:
+def master_faults(facts: LintFacts) -> Iterator[str]:
     folders = [f"{folder}/{node.id}" for node in facts.cluster.masters for folder in _POD_FOLDERS]
     for folder in (*folders, layout.MANIFESTS):
         for asset in facts.below(folder):
@@ -110,7 +110,7 @@ def master_faults(facts: Facts) -> Iterator[str]:
                 yield f"{asset.path} has {EGRESS_FLAG}, and a master has neither the socket nor need of it"
 
 
-def lifetime_faults(facts: Facts) -> Iterator[str]:
+def lifetime_faults(facts: LintFacts) -> Iterator[str]:
     script = facts.node_file(facts.cluster.bootstrap, BOOTKUBE).decode(errors="replace")
     found = _HOURS.search(script)
     if found is None:
@@ -123,22 +123,22 @@ def lifetime_faults(facts: Facts) -> Iterator[str]:
 _POD_FOLDERS: Final = (layout.STATIC_PODS, layout.LATE_STATIC_PODS)
 
 
-def _server(facts: Facts) -> StaticPod:
+def _server(facts: LintFacts) -> StaticPod:
     return program_pod(facts, SERVER_NAME, facts.cluster.bootstrap)
 
 
-def _kube_apiserver(facts: Facts) -> StaticPod:
+def _kube_apiserver(facts: LintFacts) -> StaticPod:
     return program_pod(facts, KUBE_APISERVER, facts.cluster.bootstrap)
 
 
-def _agents(facts: Facts) -> tuple[str, dict[str, Any]]:
+def _agents(facts: LintFacts) -> tuple[str, dict[str, Any]]:
     for path, one in facts.manifests:
         if one.get("kind") == "DaemonSet" and dig(one, "metadata", "name") == AGENT_NAME:
             return path, one
     raise Unreadable(f"no manifest has the DaemonSet {AGENT_NAME}")
 
 
-def _connections(facts: Facts) -> dict[str, Any]:
+def _connections(facts: LintFacts) -> dict[str, Any]:
     """Read the file that kube-apiserver's flag leads to, through its mount."""
     pod = _kube_apiserver(facts)
     path = pod.on_host(pod.flag(EGRESS_FLAG))

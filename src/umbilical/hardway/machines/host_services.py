@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from umbilical.fault import HardwayError
-from umbilical.hardway.artifacts.infrastructure.host_plan import Action
+from umbilical.hardway.artifacts.infrastructure.host_plan import HostAction
 from umbilical.hardway.artifacts.infrastructure.places import SERVICE_PLACES
 from umbilical.hardway.machines.host import Host, do, holds, put
 from umbilical.host import commands
@@ -21,7 +21,7 @@ PLAN_RECORD: Final = "host-plan.json"
 """Below .umbilical/: the actions that were done here, with how they are undone."""
 
 
-def read_plan(content: bytes) -> list[Action]:
+def read_plan(content: bytes) -> list[HostAction]:
     """Read host-plan.json. Raises HardwayError: it is something else (UMB733)."""
     try:
         return [_action(value) for value in json.loads(content)["actions"]]
@@ -30,8 +30,8 @@ def read_plan(content: bytes) -> list[Action]:
         raise HardwayError("UMB733", "the host's plan cannot be read", why, "umbilical stage retry 2") from None
 
 
-def _action(value: Mapping[str, Any]) -> Action:
-    return Action(*(str(value[name]) for name in ("id", "why", "check", "do", "undo")))
+def _action(value: Mapping[str, Any]) -> HostAction:
+    return HostAction(*(str(value[name]) for name in ("id", "why", "check", "do", "undo")))
 
 
 class HostPlan:
@@ -39,7 +39,7 @@ class HostPlan:
         self._host = host
         self._record = record
 
-    def apply(self, actions: list[Action]) -> None:
+    def apply(self, actions: list[HostAction]) -> None:
         """Do what is missing, in order."""
         for action in actions:
             if not self._is_done(action):
@@ -56,25 +56,25 @@ class HostPlan:
                 do(self._host, "bash", "-c", last.undo)
             self._write(done[:-1])
 
-    def probes(self, actions: list[Action]) -> list[Probe]:
+    def probes(self, actions: list[HostAction]) -> list[Probe]:
         return [
             Probe(action.id, is_done, "there" if is_done else action.why, action.do)
             for action in actions
             for is_done in [self._is_done(action)]
         ]
 
-    def _is_done(self, action: Action) -> bool:
+    def _is_done(self, action: HostAction) -> bool:
         return holds(self._host, "bash", "-c", action.check)
 
-    def _remembered(self) -> list[Action]:
+    def _remembered(self) -> list[HostAction]:
         return read_plan(self._record.read_bytes()) if self._record.exists() else []
 
-    def _remember(self, action: Action) -> None:
+    def _remember(self, action: HostAction) -> None:
         done = self._remembered()
         if action not in done:
             self._write([*done, action])
 
-    def _write(self, actions: list[Action]) -> None:
+    def _write(self, actions: list[HostAction]) -> None:
         content = {"actions": [vars(action) for action in actions]}
         make_directory(self._record.parent)
         write_file(self._record, json.dumps(content, indent=2).encode() + b"\n", overwrite=True)

@@ -15,7 +15,7 @@ from typing import Final
 from umbilical.fault import Fault, HardwayError, StageTimeout
 from umbilical.hardway.artifacts.infrastructure import places
 from umbilical.hardway.artifacts.infrastructure.libvirt import domain_xml
-from umbilical.hardway.config.cluster import Cluster, Libvirt, Node
+from umbilical.hardway.config.cluster import Cluster, ClusterNode, Libvirt
 from umbilical.hardway.ledger import RECORD
 from umbilical.hardway.machines import inspection
 from umbilical.hardway.machines.host import WRITE, Host, ThisHost, as_done, do, put
@@ -32,13 +32,13 @@ _NO_FILE: Final = 44
 # As text: a file may hold any bytes, and the way back is for text.
 READ: Final = f'test -f "$1" || exit {_NO_FILE}; exec base64 -w0 -- "$1"'
 
-Connect = Callable[[Node], Runner]
+Connect = Callable[[ClusterNode], Runner]
 
 
 def connect_by_ssh(record: Path, key: str) -> Connect:
     """Return what makes runners for nodes."""
 
-    def connect(node: Node) -> Runner:
+    def connect(node: ClusterNode) -> Runner:
         private = Path(key).expanduser() if key else None
         known_hosts = make_directory(record / KNOWN_HOSTS) / node.id
         return SshRunner(str(node.address), key=private, sudo=True, known_hosts=known_hosts)
@@ -51,10 +51,10 @@ class Nodes:
         self._connect = connect
         self._known_hosts = known_hosts
 
-    def run(self, node: Node, command: Sequence[str], stdin: bytes | None, timeout_seconds: float) -> Done:
+    def run(self, node: ClusterNode, command: Sequence[str], stdin: bytes | None, timeout_seconds: float) -> Done:
         return as_done(self._connect(node).run(command, timeout_seconds, stdin))
 
-    def read(self, node: Node, path: str) -> bytes | None:
+    def read(self, node: ClusterNode, path: str) -> bytes | None:
         done = self.run(node, ["sh", "-c", READ, "sh", path], None, READ_SECONDS)
         if done.exit_code == _NO_FILE:
             return None
@@ -64,16 +64,16 @@ class Nodes:
             why = "what came back is no base64"
             raise HardwayError("UMB734", f"cannot read {path} on {node.id}", why, "try it again") from None
 
-    def write(self, node: Node, path: str, content: bytes, mode: int) -> None:
+    def write(self, node: ClusterNode, path: str, content: bytes, mode: int) -> None:
         done = self.run(node, ["sh", "-c", WRITE, "sh", f"{mode:04o}", path], content, READ_SECONDS)
         _checked(node, done, f"ls -ld {shlex.quote(path)}")
 
-    def forget(self, node: Node) -> None:
+    def forget(self, node: ClusterNode) -> None:
         """Forget the host key of a machine that is gone: its successor has another one."""
         (self._known_hosts / node.id).unlink(missing_ok=True)
 
 
-def _checked(node: Node, done: Done, by_hand: str) -> Done:
+def _checked(node: ClusterNode, done: Done, by_hand: str) -> Done:
     if done.exit_code != 0:
         what = f"a command failed on {node.id}"
         raise HardwayError("UMB734", what, done.complaint, f"ssh core@{node.address} sudo {by_hand}")
@@ -203,7 +203,7 @@ class LibvirtMachines:
         self._virsh.remove_network(self._libvirt.network)
         self._virsh.remove_pool(self._libvirt.pool)
 
-    def _node(self, node_id: str) -> Node:
+    def _node(self, node_id: str) -> ClusterNode:
         return self._cluster.node(node_id)
 
     def _places(self, node_id: str) -> places.MachinePlaces:
@@ -228,7 +228,7 @@ class LibvirtMachines:
         command = ("coreos-installer", "iso", "customize", "--force", *wanted, base)
         do(self._host, *_FOR_OWNER, *command, timeout_seconds=CUSTOMIZE_SECONDS)
 
-    def _await(self, node: Node, domain: str) -> None:
+    def _await(self, node: ClusterNode, domain: str) -> None:
         """Wait until the installed system answers; one that has powered itself off after installing is started."""
         end = self._clock() + INSTALL_SECONDS
         while (seen := self._seen(node)) != "":
@@ -239,7 +239,7 @@ class LibvirtMachines:
             self._virsh.start(domain)
             self._sleep(POLL_SECONDS)
 
-    def _seen(self, node: Node) -> str:
+    def _seen(self, node: ClusterNode) -> str:
         """Return why it is not up yet; empty: it is."""
         try:
             result = self._nodes.read(node, IGNITION_RESULT)

@@ -7,11 +7,12 @@ these certificates are for a cluster that is being installed, where all of them 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from umbilical.fault import PkiError
+from umbilical.hardway.config.cluster import CertificateTerms
 from umbilical.hardway.pki.certificate_set import HardwaySet
-from umbilical.hardway.pki.row import HardwayNames, Life, Row, profile
+from umbilical.hardway.pki.row import CertificateRow, HardwayNames, Life, profile
 from umbilical.hardway.pki.table import rows
 from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import Certificate, read_certificates
@@ -31,41 +32,30 @@ from umbilical.pki.profiles import Backend, KeyType, Signer
 ROTATED: Final = "it was asked for"
 
 
-class Terms(Protocol):
-    """How long certificates live, and with which keys."""
-
-    @property
-    def key_type(self) -> KeyType: ...
-    @property
-    def short_hours(self) -> int: ...
-    @property
-    def budget_hours(self) -> int: ...
-
-
 @dataclass(frozen=True)
-class Change:
+class CertificateChange:
     id: str
     why: str
     """For which reason it was made."""
 
 
 @dataclass(frozen=True)
-class Renewal:
+class CertificateRenewal:
     set: HardwaySet
-    changes: tuple[Change, ...]
+    changes: tuple[CertificateChange, ...]
     """Empty where everything was kept."""
 
 
 def renew(
     names: HardwayNames,
     existing: Mapping[str, KeyPair],
-    terms: Terms,
+    terms: CertificateTerms,
     now: datetime,
     backend: Backend = Authority,
     rotate: Collection[str] = (),
     *,
     renew_due: bool = True,
-) -> Renewal:
+) -> CertificateRenewal:
     """Make what is missing, or no longer right, or ends before an installation may; everything else stays as it is.
 
     Without `renew_due`, time makes nothing anew: what a running cluster was built with is no worse for its age.
@@ -75,18 +65,18 @@ def renew(
     """
     wanted = tuple(rows(names.scope, (member.id for member in names.members)))
     _check(terms, rotate, {row.id for row in wanted})
-    work = _Work(names, existing, terms, now, backend, renew_due=renew_due)
+    work = _Renewer(names, existing, terms, now, backend, renew_due=renew_due)
     for row in wanted:
         work.renew(row, is_rotated=row.id in rotate)
-    return Renewal(HardwaySet(work.pairs), tuple(work.changes))
+    return CertificateRenewal(HardwaySet(work.pairs), tuple(work.changes))
 
 
-class _Work:
+class _Renewer:
     def __init__(
         self,
         names: HardwayNames,
         existing: Mapping[str, KeyPair],
-        terms: Terms,
+        terms: CertificateTerms,
         now: datetime,
         backend: Backend,
         *,
@@ -102,27 +92,27 @@ class _Work:
         """Taken up only when they have something to sign: that proves their keys, which takes its time."""
         self._certificates: dict[str, Certificate] = {}
         self.pairs: dict[str, KeyPair] = {}
-        self.changes: list[Change] = []
+        self.changes: list[CertificateChange] = []
 
-    def renew(self, row: Row, *, is_rotated: bool) -> None:
+    def renew(self, row: CertificateRow, *, is_rotated: bool) -> None:
         old = self._existing.get(row.id)
         reason = ROTATED if is_rotated and old is not None else self._reason(row, old)
         if old is None or reason:
-            self.changes.append(Change(row.id, reason))
+            self.changes.append(CertificateChange(row.id, reason))
             self.pairs[row.id] = self._make(row)
         else:
             self.pairs[row.id] = old
         if row.kind is Kind.AUTHORITY:
             self._certificates[row.id] = read_certificates(self.pairs[row.id].certificate)[0]
 
-    def _reason(self, row: Row, old: KeyPair | None) -> str:
+    def _reason(self, row: CertificateRow, old: KeyPair | None) -> str:
         if old is None:
             return MISSING
         if row.kind is Kind.KEY:
             return key_trouble(old)
         return pair_trouble(old) or self._certificate_reason(row, read_certificates(old.certificate)[0])
 
-    def _certificate_reason(self, row: Row, old: Certificate) -> str:
+    def _certificate_reason(self, row: CertificateRow, old: Certificate) -> str:
         if row.kind is Kind.AUTHORITY:
             reason = _signer_reason(row, old) or key_type_reason(old, self._terms.key_type)
         else:
@@ -133,7 +123,7 @@ class _Work:
             return reason
         return validity_reason(old, self._now) or self._time_reason(old)
 
-    def _signer_changed(self, row: Row, old: Certificate) -> str:
+    def _signer_changed(self, row: CertificateRow, old: Certificate) -> str:
         return "" if is_signed_by(old, self._certificates[row.signer]) else "its signer changed"
 
     def _time_reason(self, old: Certificate) -> str:
@@ -142,7 +132,7 @@ class _Work:
             return ""
         return f"only {left // timedelta(hours=1)} h were left, and an installation may take {self._terms.budget_hours}"
 
-    def _make(self, row: Row) -> KeyPair:
+    def _make(self, row: CertificateRow) -> KeyPair:
         if row.kind is Kind.KEY:
             # RSA whatever the terms say: what reads tokens need not know ECDSA, and OpenShift's operators do not.
             return bare_key(self._backend.create(row.id, self._now, timedelta(days=1), KeyType.RSA_2048))
@@ -166,7 +156,7 @@ class _Work:
         return timedelta(hours=self._terms.short_hours) if life is Life.SHORT else timedelta(days=life.value)
 
 
-def _signer_reason(row: Row, old: Certificate) -> str:
+def _signer_reason(row: CertificateRow, old: Certificate) -> str:
     if not old.is_authority:
         return "it may not sign"
     if old.subject != (("CN", row.common_name),):
@@ -174,7 +164,7 @@ def _signer_reason(row: Row, old: Certificate) -> str:
     return "" if old.is_self_issued else "it is signed by another, and OpenSSL trusts no intermediate alone"
 
 
-def _check(terms: Terms, rotate: Collection[str], known: Collection[str]) -> None:
+def _check(terms: CertificateTerms, rotate: Collection[str], known: Collection[str]) -> None:
     strange = sorted(set(rotate) - set(known))
     if strange:
         remedy = "see `umbilical explain` for the table, or artifacts/tls for the files"

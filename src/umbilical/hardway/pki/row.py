@@ -35,7 +35,7 @@ class Life(Enum):
     """As the terms say. In OpenShift an operator replaces it before; in the kubernetes profile nobody does."""
 
 
-class Names(Enum):
+class CertificateNames(Enum):
     NONE = "none"
     LOCALHOST = "localhost"
     SERVICE = "service"
@@ -48,7 +48,7 @@ class Names(Enum):
 
 
 @dataclass(frozen=True)
-class Words:
+class CertificateExplanation:
     what: str
     readers: str
     without: str
@@ -56,17 +56,17 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Row:
+class CertificateRow:
     id: str
     """Its files are called so, in `tls/`."""
     kind: Kind
     common_name: str
-    words: Words
+    words: CertificateExplanation
     organizations: tuple[str, ...] = ()
     signer: str = ""
     """The id of an authority; empty: itself."""
     usages: tuple[Usage, ...] = ()
-    names: Names = Names.NONE
+    names: CertificateNames = CertificateNames.NONE
     life: Life = Life.TEN_YEARS
     scope: Scope = Scope.BOTH
     verified_by: tuple[str, ...] = ()
@@ -82,15 +82,15 @@ class Row:
     def key_file(self) -> str:
         return f"{self.id}.key"
 
-    def for_node(self, node: str) -> "Row":
+    def for_node(self, node: str) -> "CertificateRow":
         return replace(
             self, id=self.id.replace(NODE, node), common_name=self.common_name.replace(NODE, node), node=node
         )
 
 
-def signer(id_: str, life: Life, *words: str, scope: Scope = Scope.BOTH) -> Row:
+def signer(id_: str, life: Life, *words: str, scope: Scope = Scope.BOTH) -> CertificateRow:
     """`words` are those of `Words`, in its order; so in all functions that make rows."""
-    return Row(id_, Kind.AUTHORITY, id_, Words(*words), life=life, scope=scope)
+    return CertificateRow(id_, Kind.AUTHORITY, id_, CertificateExplanation(*words), life=life, scope=scope)
 
 
 def client(
@@ -102,9 +102,11 @@ def client(
     trust: str,
     *words: str,
     scope: Scope = Scope.BOTH,
-) -> Row:
-    told, verified_by = Words(*words), (trust,)
-    return Row(id_, Kind.LEAF, name, told, groups, signed_by, CLIENT, life=life, scope=scope, verified_by=verified_by)
+) -> CertificateRow:
+    told, verified_by = CertificateExplanation(*words), (trust,)
+    return CertificateRow(
+        id_, Kind.LEAF, name, told, groups, signed_by, CLIENT, life=life, scope=scope, verified_by=verified_by
+    )
 
 
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")
@@ -117,7 +119,7 @@ _ETCD_SERVICES: Final = tuple(
 
 
 @dataclass(frozen=True)
-class Member:
+class ControlPlaneNode:
     """A node with a control plane."""
 
     id: str
@@ -133,35 +135,35 @@ class HardwayNames:
     api_vip: IpAddress
     service_ip: IpAddress
     """Of the service `kubernetes`."""
-    bootstrap: Member
-    masters: tuple[Member, ...]
+    bootstrap: ControlPlaneNode
+    masters: tuple[ControlPlaneNode, ...]
 
     @property
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[ControlPlaneNode, ...]:
         return (self.bootstrap, *self.masters)
 
 
-def profile(row: Row, names: HardwayNames, key_type: KeyType) -> Profile:
+def profile(row: CertificateRow, names: HardwayNames, key_type: KeyType) -> Profile:
     """Describe the certificate of a row. What is reached by no name gets none."""
     dns_names, addresses = split_names(map(str, _reached_by(row, names)))
     return Profile(row.common_name, row.usages, row.organizations, dns_names, addresses, key_type)
 
 
-def _reached_by(row: Row, names: HardwayNames) -> Iterable[str | IpAddress]:
+def _reached_by(row: CertificateRow, names: HardwayNames) -> Iterable[str | IpAddress]:
     match row.names:
-        case Names.LOCALHOST:
+        case CertificateNames.LOCALHOST:
             return LOCAL
-        case Names.SERVICE:
+        case CertificateNames.SERVICE:
             return _service(names)
-        case Names.LOAD_BALANCER:
+        case CertificateNames.LOAD_BALANCER:
             return (names.api_name, names.api_vip)
-        case Names.INTERNAL_LOAD_BALANCER | Names.MACHINE_CONFIG:
+        case CertificateNames.INTERNAL_LOAD_BALANCER | CertificateNames.MACHINE_CONFIG:
             return (names.internal_api_name, names.api_vip)
-        case Names.BOOTSTRAP:
+        case CertificateNames.BOOTSTRAP:
             return (names.bootstrap.name, names.bootstrap.address)
-        case Names.ETCD:
+        case CertificateNames.ETCD:
             return _etcd(row, names)
-        case Names.NONE:
+        case CertificateNames.NONE:
             return ()
 
 
@@ -172,7 +174,7 @@ def _service(names: HardwayNames) -> Iterable[str | IpAddress]:
     return (*inside, names.service_ip, names.api_vip, *(one.address for one in names.members), *LOCAL[1:])
 
 
-def _etcd(row: Row, names: HardwayNames) -> Iterable[str | IpAddress]:
+def _etcd(row: CertificateRow, names: HardwayNames) -> Iterable[str | IpAddress]:
     node = next(one for one in names.members if one.id == row.node)
     services = _ETCD_SERVICES if names.scope is Scope.OPENSHIFT else ()
     return (LOCAL[0], node.name, *services, *LOCAL[1:], node.address)

@@ -9,17 +9,28 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from umbilical.hardway.pki.certificate_set import Bundle
-from umbilical.hardway.pki.row import BOTH, Life, Names, Row, Scope, Words, client, signer
+from umbilical.hardway.pki.row import (
+    BOTH,
+    CertificateExplanation,
+    CertificateNames,
+    CertificateRow,
+    Life,
+    Scope,
+    client,
+    signer,
+)
 from umbilical.hardway.pki.table_clients import CONTROL_PLANE, NODES
 from umbilical.hardway.pki.table_serving import API, MACHINE_CONFIG
 from umbilical.pki.control_plane_set import NODE, Kind
 
 
-def _etcd(id_: str, signed_by: str, role: str, trust: Bundle, *words: str, scope: Scope = Scope.BOTH) -> Row:
+def _etcd(id_: str, signed_by: str, role: str, trust: Bundle, *words: str, scope: Scope = Scope.BOTH) -> CertificateRow:
     # CEO gives both usages to all of them: etcd dials itself with what it serves with.
     name, group = f"system:etcd-{role}:{NODE}", f"system:etcd-{role}s"
-    told, life, checked = Words(*words), Life.THREE_YEARS, (trust.value,)
-    return Row(f"{id_}-{NODE}", Kind.LEAF, name, told, (group,), signed_by, BOTH, Names.ETCD, life, scope, checked)
+    told, life, checked = CertificateExplanation(*words), Life.THREE_YEARS, (trust.value,)
+    return CertificateRow(
+        f"{id_}-{NODE}", Kind.LEAF, name, told, (group,), signed_by, BOTH, CertificateNames.ETCD, life, scope, checked
+    )
 
 
 ETCD: Final = (
@@ -101,22 +112,22 @@ ETCD: Final = (
 
 
 _KEYS: Final = (
-    Row(
+    CertificateRow(
         "service-account",
         Kind.KEY,
         "",
-        Words(
+        CertificateExplanation(
             "The key that signs a service account's long-lived tokens.",
             "kube-controller-manager (--service-account-private-key-file); kube-apiserver has the public half",
             "Pods are Unauthorized; after the pivot all of them, if the public half is not handed over.",
             "The same; RSA always.",
         ),
     ),
-    Row(
+    CertificateRow(
         "bound-service-account-signing-key",
         Kind.KEY,
         "",
-        Words(
+        CertificateExplanation(
             "The key that signs the short tokens that kubelets put into pods.",
             "kube-apiserver (--service-account-signing-key-file, and the public half to check them)",
             "kube-apiserver does not start without it; with another one, each pod's token is Unauthorized.",
@@ -125,10 +136,10 @@ _KEYS: Final = (
     ),
 )
 
-TABLE: Final[tuple[Row, ...]] = (*MACHINE_CONFIG, *API, *NODES, *CONTROL_PLANE, *ETCD, *_KEYS)
+TABLE: Final[tuple[CertificateRow, ...]] = (*MACHINE_CONFIG, *API, *NODES, *CONTROL_PLANE, *ETCD, *_KEYS)
 
 
-def rows(scope: Scope, nodes: Iterable[str]) -> Iterator[Row]:
+def rows(scope: Scope, nodes: Iterable[str]) -> Iterator[CertificateRow]:
     """List what a cluster has, signers before what they sign; some once for each of these nodes."""
     known = tuple(nodes)
     for row in TABLE:

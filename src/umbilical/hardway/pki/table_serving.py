@@ -8,27 +8,29 @@ from umbilical.hardway.pki.row import (
     CLIENT_CA,
     SERVER,
     SERVER_CA,
+    CertificateExplanation,
+    CertificateNames,
+    CertificateRow,
     Life,
-    Names,
-    Row,
     Scope,
-    Words,
     signer,
 )
 from umbilical.pki.control_plane_set import MASTERS, Kind
 
 
-def _apiserver(id_: str, signed_by: str, names: Names, *words: str) -> Row:
-    (name, group), told = APISERVER, Words(*words)
-    return Row(id_, Kind.LEAF, name, told, (group,), signed_by, SERVER, names, Life.SHORT, verified_by=(SERVER_CA,))
+def _apiserver(id_: str, signed_by: str, names: CertificateNames, *words: str) -> CertificateRow:
+    (name, group), told = APISERVER, CertificateExplanation(*words)
+    return CertificateRow(
+        id_, Kind.LEAF, name, told, (group,), signed_by, SERVER, names, Life.SHORT, verified_by=(SERVER_CA,)
+    )
 
 
 MACHINE_CONFIG: Final = (
-    Row(
+    CertificateRow(
         "root-ca",
         Kind.AUTHORITY,
         "root-ca",
-        Words(
+        CertificateExplanation(
             "The signer of the machine-config server and of nothing else, whatever its name says.",
             "nodes that fetch their configuration, kube-system/root-ca, the machine-config operator",
             "New nodes refuse the machine-config server: x509: certificate signed by unknown authority.",
@@ -36,11 +38,11 @@ MACHINE_CONFIG: Final = (
         ),
         scope=Scope.OPENSHIFT,
     ),
-    Row(
+    CertificateRow(
         "machine-config-server",
         Kind.LEAF,
         "system:machine-config-server",
-        Words(
+        CertificateExplanation(
             "The serving certificate of the machine-config server on port 22623.",
             "the machine-config server, through openshift-machine-config-operator/machine-config-server-tls",
             "Machines that are added later get no configuration.",
@@ -48,15 +50,15 @@ MACHINE_CONFIG: Final = (
         ),
         signer="root-ca",
         usages=SERVER,
-        names=Names.MACHINE_CONFIG,
+        names=CertificateNames.MACHINE_CONFIG,
         scope=Scope.OPENSHIFT,
         verified_by=("root-ca",),
     ),
-    Row(
+    CertificateRow(
         "journal-gatewayd",
         Kind.LEAF,
         "journal-gatewayd",
-        Words(
+        CertificateExplanation(
             "What the bootstrap node's journal gateway serves with, and what its readers show.",
             "systemd-journal-gatewayd on the bootstrap node",
             "The journal of a bootstrap node that nobody can log in to stays unread.",
@@ -65,7 +67,7 @@ MACHINE_CONFIG: Final = (
         ("OpenShift Bootstrap",),
         "root-ca",
         BOTH,
-        Names.BOOTSTRAP,
+        CertificateNames.BOOTSTRAP,
         scope=Scope.OPENSHIFT,
         verified_by=("root-ca",),
     ),
@@ -80,11 +82,11 @@ API: Final = (
         "The administrator is Unauthorized; after the pivot too, if its hand-off object is missing.",
         "The same; it is not rotated by any operator.",
     ),
-    Row(
+    CertificateRow(
         "admin-kubeconfig-client",
         Kind.LEAF,
         "system:admin",
-        Words(
+        CertificateExplanation(
             "The administrator: in group system:masters, which no role can take anything from.",
             "kubeconfigs admin, localhost, localhost-recovery, lb-int and lb-ext",
             "Nobody can ask the API anything.",
@@ -106,7 +108,7 @@ API: Final = (
     _apiserver(
         "kube-apiserver-localhost-server",
         "kube-apiserver-localhost-signer",
-        Names.LOCALHOST,
+        CertificateNames.LOCALHOST,
         "What kube-apiserver shows to whoever asks for `localhost` (by SNI).",
         "kube-apiserver on every control plane node",
         "x509: certificate is valid for kubernetes, ..., not localhost: nothing on the bootstrap node starts.",
@@ -123,7 +125,7 @@ API: Final = (
     _apiserver(
         "kube-apiserver-service-network-server",
         "kube-apiserver-service-network-signer",
-        Names.SERVICE,
+        CertificateNames.SERVICE,
         "What kube-apiserver shows to pods, and to whoever dials an address: the names of the service, its first "
         "address, the API's virtual address, and each control plane node's.",
         "kube-apiserver on every control plane node, as its default pair",
@@ -141,7 +143,7 @@ API: Final = (
     _apiserver(
         "kube-apiserver-lb-server",
         "kube-apiserver-lb-signer",
-        Names.LOAD_BALANCER,
+        CertificateNames.LOAD_BALANCER,
         "What kube-apiserver shows to whoever asks for api.DOMAIN (by SNI).",
         "kube-apiserver on every control plane node",
         "kubectl from outside: x509: certificate is valid for ..., not api.DOMAIN.",
@@ -150,7 +152,7 @@ API: Final = (
     _apiserver(
         "kube-apiserver-internal-lb-server",
         "kube-apiserver-lb-signer",
-        Names.INTERNAL_LOAD_BALANCER,
+        CertificateNames.INTERNAL_LOAD_BALANCER,
         "What kube-apiserver shows to whoever asks for api-int.DOMAIN (by SNI).",
         "kube-apiserver on every control plane node",
         "Kubelets never get their first certificate: x509: certificate is valid for ..., not api-int.DOMAIN.",

@@ -14,12 +14,12 @@ from umbilical.checks.report import group_of
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.graph import RECIPES, asset_hash
 from umbilical.hardway.explain.entry import stage_topic
-from umbilical.hardway.judges.exposure import exposed
 from umbilical.hardway.lint.catalogue import RULES
-from umbilical.hardway.lint.facts import Facts, Rule
+from umbilical.hardway.lint.facts import LintFacts, LintRule
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step, Undo
 from umbilical.hardway.undoing import ARTIFACTS, REMOVE_FILES
+from umbilical.hardway.validators.exposure import exposed
 from umbilical.hardway.workspace import write_artifacts
 
 MAX_NAMED: Final = 3
@@ -132,12 +132,12 @@ def lint_checks(site: Site, groups: Sequence[str], ids: Sequence[str] = ()) -> l
     """Return the rules whose ids begin with one of these groups, or are among `ids`. What they decode is shared."""
     # Only rules about the config ask what git would take, and git is another program.
     seen = exposed(site.folder, site.cluster, site.assets) if "CFG" in groups else None
-    facts = Facts(site.cluster, site.assets, site.now(), site.has_tunnel, seen)
+    facts = LintFacts(site.cluster, site.assets, site.now(), site.has_tunnel, seen)
     chosen = [rule for rule in RULES if site.cluster.profile in rule.profiles]
     return [_check(rule, facts) for rule in chosen if group_of(rule.id) in groups or rule.id in ids]
 
 
-def _check(rule: Rule, facts: Facts) -> Check[Site]:
+def _check(rule: LintRule, facts: LintFacts) -> Check[Site]:
     check = rule.check
     return Check(check.id, check.title, check.why, check.fix, lambda site: check.judge(facts))
 

@@ -8,7 +8,7 @@ from typing import Final
 from umbilical.checks.check import Check
 from umbilical.fault import Unsafe
 from umbilical.hardway.artifacts.layout import TLS, ignition
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.explain.entry import Topic
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Sight, Step, Undo
@@ -30,7 +30,7 @@ class LiveStage:
     make_sights: Callable[[Site], Sequence[Sight]]
     recipes: tuple[str, ...] = ()
     """Whose artifacts it uses: other content makes it stale."""
-    nodes: Callable[[Site], Sequence[Node]] = field(default=lambda site: ())
+    nodes: Callable[[Site], Sequence[ClusterNode]] = field(default=lambda site: ())
     """Whose Ignition it boots."""
 
     def inputs(self, site: Site) -> Mapping[str, str]:
@@ -51,13 +51,13 @@ class PassingStage(LiveStage):
     ends_with: int = 13
 
 
-def _digest(site: Site, node: Node) -> str:
+def _digest(site: Site, node: ClusterNode) -> str:
     import hashlib
 
     return hashlib.sha256(site.content(ignition(node))).hexdigest()
 
 
-def install_step(site: Site, node: Node) -> Step:
+def install_step(site: Site, node: ClusterNode) -> Step:
     """Boot a machine from its Ignition config, and note when: a node may ask for certificates for a while only."""
 
     def act() -> None:
@@ -83,11 +83,11 @@ def check_lives(site: Site) -> None:
                 raise Unsafe("UMB762", "certificates end too soon for a machine to be booted", why, remedy)
 
 
-def started_key(node: Node) -> str:
+def started_key(node: ClusterNode) -> str:
     return f"started:{node.id}"
 
 
-def installed_sight(node: Node) -> Sight:
+def installed_sight(node: ClusterNode) -> Sight:
     def look(site: Site) -> str:
         if not site.machines.is_installed(node.id, site.content(ignition(node))):
             raise NotYet("it was not installed from this config")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
 from umbilical.fault import HostError
-from umbilical.hardway.config.cluster import Cluster, MachinesKind, Profile
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile, MachinesKind
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.machines.interface import Survey
 from umbilical.hardway.site import Site
@@ -21,9 +21,9 @@ from umbilical.hardway.stage import Stage, Step
 from umbilical.hardway.stages.artifact_stages import lint_checks
 from umbilical.host import processes
 
-PROGRAMS: Final[Mapping[Profile, tuple[str, ...]]] = {
-    Profile.OPENSHIFT: ("podman", "oc", "openssl", "virsh", "qemu-img", "coreos-installer", "haproxy", "ssh"),
-    Profile.KUBERNETES: (
+PROGRAMS: Final[Mapping[ClusterProfile, tuple[str, ...]]] = {
+    ClusterProfile.OPENSHIFT: ("podman", "oc", "openssl", "virsh", "qemu-img", "coreos-installer", "haproxy", "ssh"),
+    ClusterProfile.KUBERNETES: (
         *("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"),
         *("kube-proxy", "coredns", "containerd", "runc", "ip", "nft", "haproxy", "nsenter", "openssl"),
     ),

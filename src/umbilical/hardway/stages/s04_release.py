@@ -15,7 +15,7 @@ import yaml
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout, machine_config
-from umbilical.hardway.artifacts.release import Command, release_commands
+from umbilical.hardway.artifacts.release import ReleaseCommand, release_commands
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step, Undo
@@ -80,7 +80,7 @@ def extracting_steps(site: Site) -> list[Step]:
     return [Step(command.title, command.line, _running(site, command), Undo(REMOVE_RELEASE)) for command in found]
 
 
-def _running(site: Site, command: Command) -> Callable[[], None]:
+def _running(site: Site, command: ReleaseCommand) -> Callable[[], None]:
     def act() -> None:
         make_directory(site.folder / RELEASE)
         printed = processes.run(command.arguments, RENDER_SECONDS)

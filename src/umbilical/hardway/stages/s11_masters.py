@@ -6,7 +6,7 @@ from typing import Final
 
 from umbilical.hardway import kube, temporary, trials
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.csr_rounds import approving_sight, registered_sight
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.kube import see_nodes
@@ -34,14 +34,14 @@ TOPIC: Final = stage_topic(
 )
 
 
-def role_labels(site: Site, nodes: Sequence[Node]) -> dict[str, dict[str, str]]:
+def role_labels(site: Site, nodes: Sequence[ClusterNode]) -> dict[str, dict[str, str]]:
     masters = {node.name: {kube.CONTROL_PLANE_LABEL: "", kube.MASTER_LABEL: ""} for node in site.cluster.masters}
     workers = {node.name: {kube.WORKER_LABEL: ""} for node in site.cluster.workers}
     wanted = {node.name for node in nodes}
     return {name: labels for name, labels in {**masters, **workers}.items() if name in wanted}
 
 
-def labelled_sight(nodes: Sequence[Node]) -> Sight:
+def labelled_sight(nodes: Sequence[ClusterNode]) -> Sight:
     def look(site: Site) -> str:
         known = kube.nodes(site)
         for name, labels in role_labels(site, nodes).items():
@@ -60,7 +60,7 @@ def labelled_sight(nodes: Sequence[Node]) -> Sight:
     )
 
 
-def service_sight(nodes: Sequence[Node]) -> Sight:
+def service_sight(nodes: Sequence[ClusterNode]) -> Sight:
     """Ask the service `kubernetes` by its address, from each node."""
 
     def look(site: Site) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 from umbilical.fault import Fault, HardwayError
 from umbilical.hardway import kube, operators
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.etcd import Etcd, Member, client_url, peer_url
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.kube import see_nodes
@@ -68,17 +68,17 @@ def _speaker(site: Site) -> Etcd:
     raise first
 
 
-def _member(etcd: Etcd, node: Node) -> Member | None:
+def _member(etcd: Etcd, node: ClusterNode) -> Member | None:
     return next((one for one in etcd.members() if peer_url(node) in one.peer_urls), None)
 
 
-def _add(site: Site, node: Node) -> None:
+def _add(site: Site, node: ClusterNode) -> None:
     etcd = _speaker(site)
     if _member(etcd, node) is None:
         etcd.add_learner(node.name, peer_url(node))
 
 
-def place(site: Site, node: Node, file: str) -> None:
+def place(site: Site, node: ClusterNode, file: str) -> None:
     """Put a static pod that lies ready under the kubelet's eyes: renamed there, so that it is seen whole."""
     source, target = f"{layout.NODE_LATE_MANIFESTS}/{file}", f"{layout.NODE_MANIFESTS}/{file}"
     # The kubelet passes over names that begin with a dot, and takes all others.
@@ -89,7 +89,7 @@ def place(site: Site, node: Node, file: str) -> None:
         raise HardwayError("UMB747", what, done.complaint, f"there: ls -l {source} {layout.NODE_MANIFESTS}")
 
 
-def _promoted_sight(node: Node) -> Sight:
+def _promoted_sight(node: ClusterNode) -> Sight:
     def look(site: Site) -> str:
         etcd = _speaker(site)
         member = _member(etcd, node)
@@ -110,7 +110,7 @@ def _promoted_sight(node: Node) -> Sight:
     )
 
 
-def voting_sight(node: Node) -> Sight:
+def voting_sight(node: ClusterNode) -> Sight:
     """The same without promoting anybody, asked of the master itself."""
 
     def look(site: Site) -> str:
@@ -132,7 +132,7 @@ def voting_sight(node: Node) -> Sight:
     )
 
 
-def api_sight(node: Node) -> Sight:
+def api_sight(node: ClusterNode) -> Sight:
     return Sight(
         f"api-{node.id}",
         f"kube-apiserver on {node.id} is ready",
@@ -142,7 +142,7 @@ def api_sight(node: Node) -> Sight:
     )
 
 
-def pods_sight(node: Node) -> Sight:
+def pods_sight(node: ClusterNode) -> Sight:
     """Controller-manager and scheduler, by their mirror pods."""
 
     def look(site: Site) -> str:
@@ -160,7 +160,7 @@ def pods_sight(node: Node) -> Sight:
     )
 
 
-def _join(site: Site, node: Node) -> list[Step]:
+def _join(site: Site, node: ClusterNode) -> list[Step]:
     etcd_file = f"mv {layout.NODE_LATE_MANIFESTS}/{ETCD} {layout.NODE_MANIFESTS}/   # on {node.id}"
     return [
         Step(
@@ -189,7 +189,7 @@ def _join(site: Site, node: Node) -> list[Step]:
     ]
 
 
-def _start(site: Site, node: Node, file: str) -> Step:
+def _start(site: Site, node: ClusterNode, file: str) -> Step:
     return Step(
         f"start {file.removesuffix('.yaml')} on {node.id}",
         f"mv {layout.NODE_LATE_MANIFESTS}/{file} {layout.NODE_MANIFESTS}/   # on {node.id}",

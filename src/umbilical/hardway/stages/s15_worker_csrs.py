@@ -9,7 +9,7 @@ from typing import Final
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.hardway import kube
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.csr_rounds import approving_sight, registered_sight
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.kube import see_nodes
@@ -50,7 +50,7 @@ MAX_SKEW: Final = 3
 _MINOR: Final = re.compile(r"v?1\.(\d+)")
 
 
-def alive_sight(nodes: Sequence[Node]) -> Sight:
+def alive_sight(nodes: Sequence[ClusterNode]) -> Sight:
     def look(site: Site) -> str:
         found = site.api().call(lambda client: objects.list_objects(client, kube.LEASE, LEASES))
         renewed = {str(objects.metadata(one).get("name")): objects.field(one, "spec", "renewTime") for one in found}
@@ -70,7 +70,7 @@ def alive_sight(nodes: Sequence[Node]) -> Sight:
     )
 
 
-def version_sight(nodes: Sequence[Node]) -> Sight:
+def version_sight(nodes: Sequence[ClusterNode]) -> Sight:
     def look(site: Site) -> str:
         api = site.api().call(_api_version)
         known = kube.nodes(site)
@@ -119,7 +119,7 @@ TOPIC: Final = stage_topic(
 )
 
 
-def ready_sight(nodes: Sequence[Node]) -> Sight:
+def ready_sight(nodes: Sequence[ClusterNode]) -> Sight:
     def look(site: Site) -> str:
         known = kube.nodes(site)
         for node in nodes:

@@ -9,7 +9,7 @@ from umbilical.cluster.client import ApiClient
 from umbilical.fault import HardwayError
 from umbilical.hardway import kube, prober, trials
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.etcd import Etcd, client_url
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.machines.interface import Power, kill
@@ -77,7 +77,7 @@ def etcd_sight() -> Sight:
     return Sight("etcd-terms", "etcd's members are healthy and agree", why, "etcdctl endpoint status --cluster", look)
 
 
-def _lose_an_api_server(site: Site, node: Node) -> None:
+def _lose_an_api_server(site: Site, node: ClusterNode) -> None:
     """Write through the load balancer, kill one API server, read again, and wait until it is back."""
     secret = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"kept": "yes"}}
     place = trials.trial_of(site).namespace

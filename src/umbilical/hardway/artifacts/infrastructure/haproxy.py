@@ -15,7 +15,7 @@ from umbilical.hardway.artifacts.infrastructure.places import (
     balancer_places,
     libvirt_of,
 )
-from umbilical.hardway.config.cluster import API_PORT, MACHINE_CONFIG_PORT, Cluster, Node
+from umbilical.hardway.config.cluster import API_PORT, MACHINE_CONFIG_PORT, Cluster, ClusterNode
 from umbilical.manifests.objects import IpAddress
 
 ROUTER_HEALTH_PORT: Final = 1936
@@ -68,7 +68,7 @@ API_SERVICE: Final = "api"
 
 
 @dataclass(frozen=True)
-class Service:
+class BalancedService:
     """One door of the cluster: a frontend and a backend of the same name."""
 
     name: str
@@ -78,8 +78,8 @@ class Service:
     """Path of an HTTP GET that says 200 when the server is ready."""
     check: str
     """How it is asked."""
-    servers: tuple[Node, ...]
-    spares: tuple[Node, ...] = ()
+    servers: tuple[ClusterNode, ...]
+    spares: tuple[ClusterNode, ...] = ()
     """Checked like the servers, used when none of those is up."""
     note: str = ""
 
@@ -94,24 +94,26 @@ def haproxy_final(cluster: Cluster) -> bytes:
     return _config(cluster, _services(cluster, cluster.masters, ()))
 
 
-def _services(cluster: Cluster, servers: tuple[Node, ...], spares: tuple[Node, ...]) -> Iterator[Service]:
+def _services(
+    cluster: Cluster, servers: tuple[ClusterNode, ...], spares: tuple[ClusterNode, ...]
+) -> Iterator[BalancedService]:
     places, networks = balancer_places(cluster), cluster.networks
     over_tls = "check check-ssl verify required ca-file {}"
     note = "An HTTP check without check-ssl would mark every server DOWN: they speak TLS."
     api_check = over_tls.format(places.server_ca)
-    yield Service(API_SERVICE, networks.api_vip, API_PORT, "/readyz", api_check, servers, spares, note)
+    yield BalancedService(API_SERVICE, networks.api_vip, API_PORT, "/readyz", api_check, servers, spares, note)
     if not cluster.is_openshift:
         return
     machine_config_check = over_tls.format(places.machine_config_ca)
-    yield Service(
+    yield BalancedService(
         "machine-config", networks.api_vip, MACHINE_CONFIG_PORT, "/healthz", machine_config_check, servers, spares
     )
     for name, port in (("ingress-http", HTTP_PORT), ("ingress-https", HTTPS_PORT)):
         router_check = f"check port {ROUTER_HEALTH_PORT}"
-        yield Service(name, networks.ingress_vip, port, "/healthz/ready", router_check, cluster.routers)
+        yield BalancedService(name, networks.ingress_vip, port, "/healthz/ready", router_check, cluster.routers)
 
 
-def _config(cluster: Cluster, services: Iterable[Service]) -> bytes:
+def _config(cluster: Cluster, services: Iterable[BalancedService]) -> bytes:
     places = balancer_places(cluster)
     libvirt = libvirt_of(cluster)
     port = libvirt.stats_port if libvirt is not None else DEFAULT_STATS_PORT
@@ -123,7 +125,7 @@ def _head(places: BalancerPlaces) -> str:
     return _GLOBAL.format(socket=places.stats_socket, service=_SERVICE if places.is_service else "")
 
 
-def _section(service: Service) -> str:
+def _section(service: BalancedService) -> str:
     lines = [
         f"frontend {service.name}",
         f"    bind {socket_address(service.vip, service.port)}",
@@ -144,7 +146,7 @@ def _section(service: Service) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _server(service: Service, node: Node, suffix: str) -> str:
+def _server(service: BalancedService, node: ClusterNode, suffix: str) -> str:
     return f"    server {node.name} {socket_address(node.address, service.port)} {service.check}{suffix}"
 
 

@@ -22,7 +22,7 @@ BOOLEAN: Final = "haproxy_connect_any"
 
 
 @dataclass(frozen=True)
-class Action:
+class HostAction:
     """Lines for a shell. All are harmless when said twice."""
 
     id: str
@@ -33,7 +33,7 @@ class Action:
     undo: str
 
 
-def host_actions(cluster: Cluster, libvirt: Libvirt) -> list[Action]:
+def host_actions(cluster: Cluster, libvirt: Libvirt) -> list[HostAction]:
     return [
         *(_port(port) for port in open_ports(cluster, libvirt)),
         _selinux(),
@@ -80,10 +80,10 @@ def _pool(cluster: Cluster, libvirt: Libvirt) -> dict[str, Any]:
     return {"name": libvirt.pool, "directory": libvirt.pool_directory, "iso": base_iso(libvirt), "machines": nodes}
 
 
-def _port(port: int) -> Action:
+def _port(port: int) -> HostAction:
     where = ("firewall-cmd", "--permanent", f"--zone={ZONE}")
     is_off = "! firewall-cmd --state >/dev/null 2>&1"
-    return Action(
+    return HostAction(
         f"firewall-{port}",
         f"firewalld turns machines away that dial port {port} of their host",
         f"{is_off} || {shlex.join((*where, f'--query-port={port}/tcp'))} >/dev/null",
@@ -92,8 +92,8 @@ def _port(port: int) -> Action:
     )
 
 
-def _selinux() -> Action:
-    return Action(
+def _selinux() -> HostAction:
+    return HostAction(
         "selinux",
         "SELinux keeps HAProxy from ports such as 6443 and 22623",
         f"! command -v getsebool >/dev/null || getsebool {BOOLEAN} | grep -q 'on$'",
@@ -102,9 +102,9 @@ def _selinux() -> Action:
     )
 
 
-def _vip(name: str, vip: IpAddress, bridge: str) -> Action:
+def _vip(name: str, vip: IpAddress, bridge: str) -> HostAction:
     whole = f"{vip}/{vip.max_prefixlen}"
-    return Action(
+    return HostAction(
         name,
         f"nobody answers for {vip}, and HAProxy cannot bind it; a restart of the network takes it away again",
         f"ip -o address show dev {bridge} to {whole} | grep -q .",
@@ -113,7 +113,7 @@ def _vip(name: str, vip: IpAddress, bridge: str) -> Action:
     )
 
 
-def _nat(cluster: Cluster, libvirt: Libvirt) -> Iterator[Action]:
+def _nat(cluster: Cluster, libvirt: Libvirt) -> Iterator[HostAction]:
     network = cluster.networks.machine
     iptables = "iptables -w" if network.version == 4 else "ip6tables -w"
     masquerade = f"POSTROUTING -s {network} ! -d {network} -o {libvirt.uplink} -j MASQUERADE"
@@ -129,13 +129,13 @@ def _nat(cluster: Cluster, libvirt: Libvirt) -> Iterator[Action]:
     yield _rule("forward-in", "answers from the outside are dropped", iptables, "-I", inward)
 
 
-def _rule(name: str, why: str, program: str, verb: str, text: str) -> Action:
+def _rule(name: str, why: str, program: str, verb: str, text: str) -> HostAction:
     """Ask with -C before adding: iptables takes the same rule as often as it is given."""
     check = f"{program} -C {text} 2>/dev/null"
-    return Action(name, why, check, f"{check} || {program} {verb} {text}", f"{program} -D {text}")
+    return HostAction(name, why, check, f"{check} || {program} {verb} {text}", f"{program} -D {text}")
 
 
-def _functions(action: Action) -> str:
+def _functions(action: HostAction) -> str:
     stem = action.id.replace("-", "_")
     return (
         f"# {action.why}\n"

@@ -13,7 +13,7 @@ from umbilical.hardway.artifacts.infrastructure.zones import (
     etcd_names,
     host_records,
 )
-from umbilical.hardway.config.cluster import Cluster, Libvirt, Node
+from umbilical.hardway.config.cluster import Cluster, ClusterNode, Libvirt
 
 
 def xml_bytes(root: ElementTree.Element) -> bytes:
@@ -21,7 +21,7 @@ def xml_bytes(root: ElementTree.Element) -> bytes:
     return ElementTree.tostring(root, encoding="unicode").encode() + b"\n"
 
 
-def domain_xml(cluster: Cluster, libvirt: Libvirt, node: Node) -> bytes:
+def domain_xml(cluster: Cluster, libvirt: Libvirt, node: ClusterNode) -> bytes:
     places, size = machine_places(cluster, libvirt, node), cluster.sizes[node.role]
     root = Element("domain", type="kvm")
     SubElement(root, "name").text = places.domain

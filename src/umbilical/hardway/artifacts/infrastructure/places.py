@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from umbilical.hardway.artifacts.layout import INFRASTRUCTURE
-from umbilical.hardway.config.cluster import Cluster, Libvirt, MachinesKind, Node
+from umbilical.hardway.config.cluster import Cluster, ClusterNode, Libvirt, MachinesKind
 
 HAPROXY_BOOTSTRAP: Final = f"{INFRASTRUCTURE}/haproxy.bootstrap.cfg"
 HAPROXY_FINAL: Final = f"{INFRASTRUCTURE}/haproxy.final.cfg"
@@ -92,7 +92,7 @@ class MachinePlaces:
     ignition: str
 
 
-def machine_places(cluster: Cluster, libvirt: Libvirt, node: Node) -> MachinePlaces:
+def machine_places(cluster: Cluster, libvirt: Libvirt, node: ClusterNode) -> MachinePlaces:
     domain = f"{cluster.name}-{node.id}"
     stem = f"{libvirt.pool_directory}/{domain}"
     return MachinePlaces(domain, f"{stem}.qcow2", f"{stem}.iso", f"{stem}.ign")
@@ -102,11 +102,11 @@ def base_iso(libvirt: Libvirt) -> str:
     return f"{libvirt.pool_directory}/{libvirt.iso}"
 
 
-def domain_file(node: Node) -> str:
+def domain_file(node: ClusterNode) -> str:
     return f"{DOMAINS}/{node.id}.xml"
 
 
-def machine_address(cluster: Cluster, node: Node) -> str:
+def machine_address(cluster: Cluster, node: ClusterNode) -> str:
     """Return the network card's own address: the config's, or one that follows from the names.
 
     Defining a machine again must not give it another card.

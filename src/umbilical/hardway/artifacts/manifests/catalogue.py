@@ -15,7 +15,7 @@ from umbilical.hardway.artifacts.manifests.coredns import coredns
 from umbilical.hardway.artifacts.manifests.objects import STAGE, ManifestFile, add_objects, namespaces
 from umbilical.hardway.artifacts.manifests.rbac import security_constraints
 from umbilical.hardway.artifacts.tunnel import tunnel_objects
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.explain.entry import Topic, TopicKind
 from umbilical.manifests.tree import PUBLIC_MODE, AssetTree
 
@@ -251,9 +251,9 @@ KUBERNETES: Final = (
     ),
     TUNNEL,
 )
-FILES: Final[Mapping[Profile, tuple[ManifestFile, ...]]] = {
-    Profile.OPENSHIFT: OPENSHIFT,
-    Profile.KUBERNETES: KUBERNETES,
+FILES: Final[Mapping[ClusterProfile, tuple[ManifestFile, ...]]] = {
+    ClusterProfile.OPENSHIFT: OPENSHIFT,
+    ClusterProfile.KUBERNETES: KUBERNETES,
 }
 CRD_TOPIC: Final = Topic(
     TopicKind.FILE,

@@ -10,7 +10,7 @@ import yaml
 
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import crds
-from umbilical.hardway.artifacts.inputs import Inputs, Payload
+from umbilical.hardway.artifacts.inputs import Inputs, ReleasePayload
 from umbilical.hardway.artifacts.manifests.objects import CONFIG, ETCD, head, plain_secret
 from umbilical.hardway.config.cluster import Cluster
 from umbilical.manifests.objects import Object, config_map, manifest, secret
@@ -45,7 +45,7 @@ def is_for(name: str, major: int) -> bool:
     return int(found[1]) <= major <= int(found[2] or found[1])
 
 
-def _release_gates(payload: Payload) -> dict[str, list[Object]]:
+def _release_gates(payload: ReleasePayload) -> dict[str, list[Object]]:
     major = int(payload.version.partition(".")[0])
     files = [name for name in sorted(payload.manifests) if is_for(name, major)]
     if len(files) != 1:

@@ -7,9 +7,9 @@ for its certificates itself.
 from typing import Any, Final
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.nodes.merging import Parts, Unit
-from umbilical.hardway.artifacts.static_pods.seat import VERBOSITY, Program, Row, Seat
-from umbilical.hardway.config.cluster import Cluster, Node, Role
+from umbilical.hardway.artifacts.nodes.merging import NodeParts, SystemdUnit
+from umbilical.hardway.artifacts.static_pods.placement import VERBOSITY, FlagRow, PodPlacement, ProgramFlags
+from umbilical.hardway.config.cluster import Cluster, ClusterNode, NodeRole
 from umbilical.manifests.tree import PUBLIC_MODE, yaml_bytes
 
 UNIT: Final = "kubelet.service"
@@ -24,15 +24,15 @@ MASTER_ROLE: Final = "node-role.kubernetes.io/master"
 WORKER_ROLE: Final = "node-role.kubernetes.io/worker"
 
 
-def add_kubelet(parts: Parts, seat: Seat) -> None:
-    parts.files.add(layout.KUBELET_CONFIG, yaml_bytes(configuration(seat)), PUBLIC_MODE)
+def add_kubelet(parts: NodeParts, placement: PodPlacement) -> None:
+    parts.files.add(layout.KUBELET_CONFIG, yaml_bytes(configuration(placement)), PUBLIC_MODE)
     # A kubelet stops at its start where the directory of drop-ins is missing.
     parts.directories.update({layout.KUBELET_CONFIG_DROP_INS: 0o755, layout.NODE_MANIFESTS: 0o755})
-    parts.units.append(Unit(UNIT, unit(seat)))
+    parts.units.append(SystemdUnit(UNIT, unit(placement)))
 
 
-def configuration(seat: Seat) -> dict[str, Any]:
-    socket = CRIO_SOCKET if seat.is_openshift else CONTAINERD_SOCKET
+def configuration(placement: PodPlacement) -> dict[str, Any]:
+    socket = CRIO_SOCKET if placement.is_openshift else CONTAINERD_SOCKET
     common = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -45,7 +45,7 @@ def configuration(seat: Seat) -> dict[str, Any]:
         "runtimeRequestTimeout": "10m",
         "volumePluginDir": VOLUME_PLUGINS,
     }
-    return {**common, **(_standalone() if seat.is_bootstrap else _registered(seat.cluster))}
+    return {**common, **(_standalone() if placement.is_bootstrap else _registered(placement.cluster))}
 
 
 def _standalone() -> dict[str, Any]:
@@ -70,50 +70,50 @@ def _registered(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _is_own(seat: Seat) -> bool:
+def _is_own(placement: PodPlacement) -> bool:
     """A role of OpenShift's has one unit for all its nodes, so what is a node's own is not in it."""
-    return seat.is_bootstrap or not seat.is_openshift
+    return placement.is_bootstrap or not placement.is_openshift
 
 
-def _joins(seat: Seat) -> bool:
-    return not seat.is_bootstrap
+def _joins(placement: PodPlacement) -> bool:
+    return not placement.is_bootstrap
 
 
-def _roles(seat: Seat) -> str:
-    is_master = seat.node.role is Role.MASTER
+def _roles(placement: PodPlacement) -> str:
+    is_master = placement.node.role is NodeRole.MASTER
     return f"{CONTROL_PLANE_ROLE}=,{MASTER_ROLE}=" if is_master else f"{WORKER_ROLE}="
 
 
-KUBELET: Final = Program(
+KUBELET: Final = ProgramFlags(
     "kubelet",
     (
-        Row(
+        FlagRow(
             "config",
             layout.KUBELET_CONFIG,
             "everything that a file can say stands in this one",
             "flags would have to say it, and most of those are deprecated",
         ),
-        Row(
+        FlagRow(
             "config-dir",
             layout.KUBELET_CONFIG_DROP_INS,
             "whoever owns the machine adds to the configuration here, and need not touch ours",
             "a lab could not tell the kubelet about its control groups",
         ),
-        Row(
+        FlagRow(
             "hostname-override",
-            lambda seat: seat.node.name,
+            lambda placement: placement.node.name,
             "the node's name in the API; certificates, CSR policy and load balancer know it by this one",
             "the kubelet takes what `hostname` says, which may be the short name, and its CSRs are refused",
             _is_own,
         ),
-        Row(
+        FlagRow(
             "node-ip",
-            lambda seat: str(seat.node.address),
+            lambda placement: str(placement.node.address),
             "the address under which other machines reach the kubelet and pods of the host's network",
             "with two cards, or with VIPs on the machine, the kubelet may report another one",
             _is_own,
         ),
-        Row(
+        FlagRow(
             "bootstrap-kubeconfig",
             layout.BOOTSTRAP_KUBECONFIG,
             "with this identity the kubelet may ask for a certificate of its own, and do nothing else. Never on the "
@@ -121,27 +121,27 @@ KUBELET: Final = Program(
             "no CSR ever appears, and the node never joins",
             _joins,
         ),
-        Row(
+        FlagRow(
             "kubeconfig",
             OWN_KUBECONFIG,
             "here the kubelet writes the kubeconfig with the certificate that it was given",
             "the kubelet stands alone, as on the bootstrap node",
             _joins,
         ),
-        Row(
+        FlagRow(
             "node-labels",
             _roles,
             "operators choose their nodes by these roles. Upstream refuses them from a kubelet (the pipeline sets them "
             "there), OpenShift's kubelet has a patch that lets them pass",
             "daemon sets and installer pods of the control plane find no node",
-            lambda seat: _joins(seat) and seat.is_openshift,
+            lambda placement: _joins(placement) and placement.is_openshift,
         ),
-        Row(
+        FlagRow(
             "register-with-taints",
-            lambda seat: f"{taint_of(seat.cluster, seat.node)}=:NoSchedule",
+            lambda placement: f"{taint_of(placement.cluster, placement.node)}=:NoSchedule",
             "workloads keep off the control plane from the first moment; not where there are no workers",
             "pods land on a master before anybody could taint it",
-            lambda seat: taint_of(seat.cluster, seat.node) is not None,
+            lambda placement: taint_of(placement.cluster, placement.node) is not None,
         ),
         VERBOSITY,
     ),
@@ -150,17 +150,17 @@ KUBELET: Final = Program(
 )
 
 
-def taint_of(cluster: Cluster, node: Node) -> str | None:
+def taint_of(cluster: Cluster, node: ClusterNode) -> str | None:
     """Masters are for themselves, unless there is nobody else."""
-    if node.role is not Role.MASTER or not cluster.workers:
+    if node.role is not NodeRole.MASTER or not cluster.workers:
         return None
     return MASTER_ROLE if cluster.is_openshift else CONTROL_PLANE_ROLE
 
 
-def unit(seat: Seat) -> str:
-    runtime = "crio.service" if seat.is_openshift else "containerd.service"
-    program = "/usr/bin/kubelet" if seat.is_openshift else "/usr/local/bin/kubelet"
-    command = " \\\n    ".join([program, *KUBELET.command_line(seat)])
+def unit(placement: PodPlacement) -> str:
+    runtime = "crio.service" if placement.is_openshift else "containerd.service"
+    program = "/usr/bin/kubelet" if placement.is_openshift else "/usr/local/bin/kubelet"
+    command = " \\\n    ".join([program, *KUBELET.command_line(placement)])
     return (
         "[Unit]\n"
         "Description=Kubernetes kubelet\n"

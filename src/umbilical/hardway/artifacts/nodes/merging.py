@@ -11,21 +11,21 @@ from umbilical.manifests.tree import Asset, AssetTree
 
 
 @dataclass(frozen=True)
-class Unit:
+class SystemdUnit:
     name: str
     contents: str
     is_enabled: bool = True
 
 
 @dataclass
-class Parts:
+class NodeParts:
     """Collected by those who make them, and written once."""
 
     files: AssetTree = field(default_factory=AssetTree)
     """By absolute path on the node."""
     directories: dict[str, int] = field(default_factory=dict)
     """Path -> mode."""
-    units: list[Unit] = field(default_factory=list)
+    units: list[SystemdUnit] = field(default_factory=list)
     ssh_keys: tuple[str, ...] = ()
     last: AssetTree = field(default_factory=AssetTree)
     """Files that stand behind all others, the base's included."""
@@ -38,7 +38,7 @@ GZIP_BYTES: Final = 16 << 10
 _KINDS: Final = ("directories", "files", "links")
 
 
-def merge(base: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
+def merge(base: Mapping[str, Any], parts: NodeParts) -> dict[str, Any]:
     """Keep the base's version, order and unknown fields; a path of the parts' takes the place of the base's."""
     config = copy.deepcopy(dict(base))
     storage = _inner(config, "storage", dict)
@@ -95,7 +95,7 @@ def _contents(content: bytes) -> dict[str, Any]:
     return {"compression": "gzip", "source": format_data_url(gzip(content), "application/octet-stream")}
 
 
-def _put_unit(config: dict[str, Any], unit: Unit) -> None:
+def _put_unit(config: dict[str, Any], unit: SystemdUnit) -> None:
     """Drop-ins that a base has for the unit stay."""
     units = _inner(_inner(config, "systemd", dict), "units", list)
     fields = {"name": unit.name, "enabled": unit.is_enabled, "contents": unit.contents}

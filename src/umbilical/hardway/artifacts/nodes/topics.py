@@ -7,7 +7,7 @@ from typing import Final
 from umbilical.bootstrap.names import BOOTKUBE, NATIVE
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.nodes import bootkube, kubelet, machine, render
-from umbilical.hardway.artifacts.static_pods.seat import Program
+from umbilical.hardway.artifacts.static_pods.placement import ProgramFlags
 from umbilical.hardway.explain.entry import Topic, TopicKind
 
 STAGE: Final = 8
@@ -33,7 +33,7 @@ def _unit(name: str, what: str, readers: str, without: str, installer: str, node
     return Topic(TopicKind.FILE, name, STAGE, what, readers, without, by_hand, installer)
 
 
-def _flags(program: Program) -> Iterator[Topic]:
+def _flags(program: ProgramFlags) -> Iterator[Topic]:
     for row in program.flags:
         yield Topic(
             TopicKind.FLAG,

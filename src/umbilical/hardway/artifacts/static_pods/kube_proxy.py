@@ -3,11 +3,11 @@
 from typing import Any, Final
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.static_pods.seat import (
+from umbilical.hardway.artifacts.static_pods.placement import (
     VERBOSITY,
-    Program,
-    Row,
-    Seat,
+    FlagRow,
+    PodPlacement,
+    ProgramFlags,
     by_profile,
     kubeconfig,
     on_kubernetes,
@@ -23,48 +23,48 @@ _CONNTRACK: Final = "0: the kernel's own setting stays. It counts for the whole 
 _READ_ONLY: Final = "it writes to /proc/sys, and fails where that is not its own, as in a namespace of a lab"
 
 
-def _kubeconfig(seat: Seat) -> str:
-    return layout.BOOTSTRAP_KUBECONFIG if seat.is_openshift else kubeconfig(PROGRAM)
+def _kubeconfig(placement: PodPlacement) -> str:
+    return layout.BOOTSTRAP_KUBECONFIG if placement.is_openshift else kubeconfig(PROGRAM)
 
 
-KUBE_PROXY: Final = Program(
+KUBE_PROXY: Final = ProgramFlags(
     PROGRAM,
     (
-        Row(
+        FlagRow(
             "kubeconfig",
             _kubeconfig,
             "how it asks the API; its user must be bound to system:node-proxier. On OpenShift it is the kubelets' "
             "bootstrap identity, which needs that binding",
             "services is forbidden: User ... cannot list resource, and no cluster IP works",
         ),
-        Row(
+        FlagRow(
             "proxy-mode",
             by_profile(openshift="iptables", kubernetes="nftables"),
             "how rules get into the kernel: nftables is the current way, iptables what RHCOS's own tools share",
             "it guesses by what it finds",
         ),
-        Row(
+        FlagRow(
             "cluster-cidr",
-            lambda seat: str(seat.cluster.networks.pods),
+            lambda placement: str(placement.cluster.networks.pods),
             "whose traffic to services keeps its source: that of pods",
             "pods' addresses are hidden behind their node's",
         ),
-        Row(
+        FlagRow(
             "hostname-override",
-            lambda seat: seat.node.name,
+            lambda placement: placement.node.name,
             "by which name it looks for its own Node, for topology and local traffic",
             "Failed to retrieve node info: nodes ... not found, if the host is called otherwise",
         ),
-        Row(
+        FlagRow(
             "healthz-bind-address",
-            lambda seat: f"{_bracketed(seat.every_address)}:{HEALTH_PORT}",
+            lambda placement: f"{_bracketed(placement.every_address)}:{HEALTH_PORT}",
             "where the kubelet asks whether it still follows the API",
             "a stuck one is never restarted",
         ),
-        Row("conntrack-max-per-core", "0", _CONNTRACK, _READ_ONLY, on_kubernetes),
-        Row("conntrack-min", "0", _CONNTRACK, _READ_ONLY, on_kubernetes),
-        Row("conntrack-tcp-timeout-established", "0s", _CONNTRACK, _READ_ONLY, on_kubernetes),
-        Row("conntrack-tcp-timeout-close-wait", "0s", _CONNTRACK, _READ_ONLY, on_kubernetes),
+        FlagRow("conntrack-max-per-core", "0", _CONNTRACK, _READ_ONLY, on_kubernetes),
+        FlagRow("conntrack-min", "0", _CONNTRACK, _READ_ONLY, on_kubernetes),
+        FlagRow("conntrack-tcp-timeout-established", "0s", _CONNTRACK, _READ_ONLY, on_kubernetes),
+        FlagRow("conntrack-tcp-timeout-close-wait", "0s", _CONNTRACK, _READ_ONLY, on_kubernetes),
         VERBOSITY,
     ),
     "it ships none: services are implemented by the network plugin, and hostNetwork operators find the API by "
@@ -72,19 +72,19 @@ KUBE_PROXY: Final = Program(
 )
 
 
-def kube_proxy_pod(seat: Seat) -> dict[str, Any]:
-    path = _kubeconfig(seat)
-    kernel = (_LOCK, _MODULES) if seat.is_openshift else ()
+def kube_proxy_pod(placement: PodPlacement) -> dict[str, Any]:
+    path = _kubeconfig(placement)
+    kernel = (_LOCK, _MODULES) if placement.is_openshift else ()
     component = Component(
         name=PROGRAM,
-        image=seat.image(PROGRAM),
-        flags=KUBE_PROXY.command_line(seat),
+        image=placement.image(PROGRAM),
+        flags=KUBE_PROXY.command_line(placement),
         files=(HostFile("kubeconfig", path), *kernel),
         probes={"livenessProbe": probe("HTTP", _LOOPBACK, HEALTH_PORT, "/livez", period=10, failures=8, timeout=10)},
         cpu="100m",
         memory="128Mi",
         grace_seconds=30,
-        command=(f"/usr/bin/{PROGRAM}",) if seat.is_openshift else (PROGRAM,),
+        command=(f"/usr/bin/{PROGRAM}",) if placement.is_openshift else (PROGRAM,),
         # Rules of the host's kernel are its whole work.
         is_privileged=True,
     )

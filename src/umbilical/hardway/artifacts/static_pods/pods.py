@@ -22,9 +22,9 @@ from umbilical.hardway.artifacts.static_pods.kube_controller_manager import (
 )
 from umbilical.hardway.artifacts.static_pods.kube_proxy import PROGRAM as KUBE_PROXY
 from umbilical.hardway.artifacts.static_pods.kube_proxy import kube_proxy_pod
-from umbilical.hardway.artifacts.static_pods.seat import CONFIG_FOLDER, Condition, Seat
+from umbilical.hardway.artifacts.static_pods.placement import CONFIG_FOLDER, Condition, PodPlacement
 from umbilical.hardway.artifacts.tunnel import egress_selector_config, konnectivity_server_pod, tunnel_spec
-from umbilical.hardway.config.cluster import Node, Role
+from umbilical.hardway.config.cluster import ClusterNode, NodeRole
 from umbilical.manifests.tree import PUBLIC_MODE, AssetTree
 
 CVO_FILE: Final = "cvo-bootstrap.yaml"
@@ -35,11 +35,11 @@ KUBE_PROXY_FILE: Final = "kube-proxy.yaml"
 @dataclass(frozen=True)
 class PodFile:
     file: str
-    make: Callable[[Seat], dict[str, Any]]
+    make: Callable[[PodPlacement], dict[str, Any]]
     stands: Condition
     is_late: bool = False
 
-    def artifact(self, node: Node) -> str:
+    def artifact(self, node: ClusterNode) -> str:
         return (layout.late_static_pod if self.is_late else layout.static_pod)(node, self.file)
 
     def on_node(self) -> str:
@@ -51,31 +51,31 @@ class ConfigFile:
     """A file of NODE_CONFIGS that a static pod reads."""
 
     file: str
-    make: Callable[[Seat], dict[str, Any]]
+    make: Callable[[PodPlacement], dict[str, Any]]
     stands: Condition
 
-    def artifact(self, node: Node) -> str:
+    def artifact(self, node: ClusterNode) -> str:
         return layout.static_pod(node, f"{CONFIG_FOLDER}/{self.file}")
 
     def on_node(self) -> str:
         return f"{layout.NODE_CONFIGS}/{self.file}"
 
 
-def _bootstrap_openshift(seat: Seat) -> bool:
-    return seat.is_bootstrap and seat.is_openshift
+def _bootstrap_openshift(placement: PodPlacement) -> bool:
+    return placement.is_bootstrap and placement.is_openshift
 
 
-def _own_master(seat: Seat) -> bool:
+def _own_master(placement: PodPlacement) -> bool:
     """On OpenShift operators write the masters' pods."""
-    return seat.node.role is Role.MASTER and not seat.is_openshift
+    return placement.node.role is NodeRole.MASTER and not placement.is_openshift
 
 
-def _tunnel(seat: Seat) -> bool:
-    return seat.has_tunnel
+def _tunnel(placement: PodPlacement) -> bool:
+    return placement.has_tunnel
 
 
-def _member_with_proxy(seat: Seat) -> bool:
-    return not seat.is_bootstrap and seat.cluster.has_kube_proxy
+def _member_with_proxy(placement: PodPlacement) -> bool:
+    return not placement.is_bootstrap and placement.cluster.has_kube_proxy
 
 
 _CONTROL_PLANE: Final = (
@@ -85,7 +85,10 @@ _CONTROL_PLANE: Final = (
     ("kube-scheduler", kube_scheduler_pod),
 )
 PODS: Final[tuple[PodFile, ...]] = (
-    *(PodFile(f"{name}-bootstrap.yaml", make, lambda seat: seat.is_bootstrap) for name, make in _CONTROL_PLANE),
+    *(
+        PodFile(f"{name}-bootstrap.yaml", make, lambda placement: placement.is_bootstrap)
+        for name, make in _CONTROL_PLANE
+    ),
     PodFile(TUNNEL_FILE, konnectivity_server_pod, _tunnel),
     PodFile(CVO_FILE, cluster_version_operator_pod, _bootstrap_openshift, is_late=True),
     *(PodFile(f"{name}.yaml", make, _own_master, is_late=True) for name, make in _CONTROL_PLANE),
@@ -97,11 +100,11 @@ CONFIGS: Final[tuple[ConfigFile, ...]] = (
 )
 
 
-def files_of(inputs: Inputs, node: Node) -> list[PodFile | ConfigFile]:
+def files_of(inputs: Inputs, node: ClusterNode) -> list[PodFile | ConfigFile]:
     """List what stands on a node; its configs before the pods that read them."""
-    seat = Seat(inputs, node)
+    placement = PodPlacement(inputs, node)
     every: tuple[PodFile | ConfigFile, ...] = (*CONFIGS, *PODS)
-    return [file for file in every if file.stands(seat)]
+    return [file for file in every if file.stands(placement)]
 
 
 REMOVALS_PATH: Final = f"{layout.STATIC_PODS}/removals.json"
@@ -113,7 +116,7 @@ AFTER_NETWORK: Final = "ClusterOperator network is Available"
 
 
 @dataclass(frozen=True)
-class Removal:
+class RemovalStep:
     what: str
     """`konnectivity`, `kube-proxy`."""
     stage: int
@@ -127,15 +130,15 @@ class Removal:
     """Node id, words: what is run on a node once its file is gone."""
 
 
-def removals(inputs: Inputs) -> list[Removal]:
+def removals(inputs: Inputs) -> list[RemovalStep]:
     return [*_tunnel_removal(inputs), *_kube_proxy_removal(inputs)]
 
 
-def write_removals(steps: list[Removal]) -> bytes:
+def write_removals(steps: list[RemovalStep]) -> bytes:
     return (json.dumps([asdict(step) for step in steps], indent=2) + "\n").encode()
 
 
-def read_removals(content: bytes) -> list[Removal]:
+def read_removals(content: bytes) -> list[RemovalStep]:
     """Read the artifact of `write_removals`. Raises ValueError: it is something else."""
     try:
         return [_removal(one) for one in json.loads(content)]
@@ -143,8 +146,8 @@ def read_removals(content: bytes) -> list[Removal]:
         raise ValueError(f"it is no list of removals: {error}") from None
 
 
-def _removal(value: Any) -> Removal:
-    return Removal(
+def _removal(value: Any) -> RemovalStep:
+    return RemovalStep(
         what=str(value["what"]),
         stage=int(value["stage"]),
         after=str(value["after"]),
@@ -154,25 +157,25 @@ def _removal(value: Any) -> Removal:
     )
 
 
-def _tunnel_removal(inputs: Inputs) -> Iterator[Removal]:
+def _tunnel_removal(inputs: Inputs) -> Iterator[RemovalStep]:
     if inputs.has_tunnel:
         path = f"{layout.NODE_MANIFESTS}/{TUNNEL_FILE}"
         files = ((inputs.cluster.bootstrap.id, path),)
-        yield Removal(TUNNEL, PIVOT_STAGE, AFTER_MEMBER_REMOVAL, tunnel_spec(inputs).namespace, files)
+        yield RemovalStep(TUNNEL, PIVOT_STAGE, AFTER_MEMBER_REMOVAL, tunnel_spec(inputs).namespace, files)
 
 
-def _kube_proxy_removal(inputs: Inputs) -> Iterator[Removal]:
+def _kube_proxy_removal(inputs: Inputs) -> Iterator[RemovalStep]:
     """On OpenShift only: two that implement services write rules against each other."""
     cluster = inputs.cluster
     if cluster.is_openshift and cluster.has_kube_proxy:
         path = f"{layout.NODE_MANIFESTS}/{KUBE_PROXY_FILE}"
-        image = Seat(inputs, cluster.bootstrap).image(KUBE_PROXY)
+        image = PodPlacement(inputs, cluster.bootstrap).image(KUBE_PROXY)
         # Rules outlive whoever wrote them.
         cleanup = (
             *("podman", "run", "--rm", "--privileged", "--net=host"),
             *(f"--authfile={layout.PULL_SECRET}", f"--entrypoint=/usr/bin/{KUBE_PROXY}", image, "--cleanup"),
         )
-        yield Removal(
+        yield RemovalStep(
             KUBE_PROXY,
             CONVERGENCE_STAGE,
             AFTER_NETWORK,
@@ -186,6 +189,6 @@ def render_static_pods(inputs: Inputs, made: AssetTree) -> AssetTree:
     tree = AssetTree()
     for node in inputs.cluster.nodes:
         for file in files_of(inputs, node):
-            tree.add_yaml(file.artifact(node), file.make(Seat(inputs, node)), PUBLIC_MODE)
+            tree.add_yaml(file.artifact(node), file.make(PodPlacement(inputs, node)), PUBLIC_MODE)
     tree.add(REMOVALS_PATH, write_removals(removals(inputs)), PUBLIC_MODE)
     return tree

@@ -14,12 +14,12 @@ from umbilical.hardway.artifacts.static_pods.kube_controller_manager import (
     KUBE_SCHEDULER,
 )
 from umbilical.hardway.artifacts.static_pods.kube_proxy import KUBE_PROXY
-from umbilical.hardway.artifacts.static_pods.seat import Program, Row
+from umbilical.hardway.artifacts.static_pods.placement import FlagRow, ProgramFlags
 from umbilical.hardway.artifacts.tunnel import KONNECTIVITY_SERVER
 from umbilical.hardway.explain.entry import Topic, TopicKind
 
 STAGE: Final = 7
-PROGRAMS: Final[tuple[Program, ...]] = (
+PROGRAMS: Final[tuple[ProgramFlags, ...]] = (
     ETCD,
     KUBE_APISERVER,
     KUBE_CONTROLLER_MANAGER,
@@ -166,11 +166,11 @@ FILES: Final[tuple[Topic, ...]] = (
 
 @dataclass(frozen=True)
 class _Use:
-    program: Program
-    row: Row
+    program: ProgramFlags
+    row: FlagRow
 
 
-def _flag_topics(programs: Sequence[Program]) -> Iterable[Topic]:
+def _flag_topics(programs: Sequence[ProgramFlags]) -> Iterable[Topic]:
     uses: dict[str, list[_Use]] = {}
     for program in programs:
         for row in program.flags:

@@ -21,27 +21,27 @@ from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.checks.check import Outcome
 from umbilical.checks.report import group_of
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_FINAL
-from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.judges.bench import Bench, judge_by, on_path, open_bench
-from umbilical.hardway.judges.catalogue import (
+from umbilical.hardway.config.cluster import ClusterProfile
+from umbilical.hardway.lint.facts import Unreadable
+from umbilical.hardway.validators.catalogue import (
     GROUP,
-    JUDGES,
-    ask_judges,
+    VALIDATORS,
     balancer_faults,
     certificate_faults,
     ignition_faults,
     lost,
     object_faults,
+    run_validators,
     style_faults,
     syntax_faults,
 )
-from umbilical.hardway.judges.etcd import etcd_faults
-from umbilical.hardway.judges.exposure import exposed, secret_files
-from umbilical.hardway.lint.facts import Unreadable
+from umbilical.hardway.validators.etcd import etcd_faults
+from umbilical.hardway.validators.exposure import exposed, secret_files
+from umbilical.hardway.validators.scratch import ScratchCopy, on_path, open_scratch, validator
 from umbilical.manifests.tree import Asset
 from umbilical.pki.profiles import Usage
 
-Judge = Callable[[Bench], list[str]]
+Judge = Callable[[ScratchCopy], list[str]]
 JSON = strategies.recursive(
     strategies.none() | strategies.booleans() | strategies.integers() | strategies.text(max_size=3),
     lambda inner: strategies.lists(inner, max_size=3) | strategies.dictionaries(strategies.text(max_size=3), inner),
@@ -54,18 +54,18 @@ SECRETS = (".umbilical/admin.kubeconfig", ".umbilical/identity.json", "artifacts
 
 
 @cache
-def _current(profile: Profile) -> Subject:
+def _current(profile: ClusterProfile) -> Subject:
     now = datetime.now(UTC)
     return replace(rendered(inputs(cluster(profile, 1, 1), now)), now=now)
 
 
-def current(profile: Profile) -> Subject:
+def current(profile: ClusterProfile) -> Subject:
     """A subject of one's own, whose certificates are valid now: programs have clocks of their own."""
     return copied(_current(profile))
 
 
 def after(sample: Sample) -> Subject:
-    return changed(current(Profile.KUBERNETES), sample)
+    return changed(current(ClusterProfile.KUBERNETES), sample)
 
 
 def find(name: str) -> Path | None:
@@ -74,47 +74,47 @@ def find(name: str) -> Path | None:
 
 
 def _found(judge: Judge, subject: Subject) -> list[str]:
-    with open_bench(subject.facts(), find) as bench:
-        return judge(bench)
+    with open_scratch(subject.facts(), find) as scratch:
+        return judge(scratch)
 
 
 def test_the_copy_is_for_us_alone_and_goes() -> None:
-    subject = current(Profile.KUBERNETES)
-    with open_bench(subject.facts()) as bench:
-        key = bench.file("tls/root-ca.key" if "tls/root-ca.key" in subject.assets else "tls/etcd-signer.key")
+    subject = current(ClusterProfile.KUBERNETES)
+    with open_scratch(subject.facts()) as scratch:
+        key = scratch.file("tls/root-ca.key" if "tls/root-ca.key" in subject.assets else "tls/etcd-signer.key")
         assert key.stat().st_mode & 0o077 == 0
-        assert bench.folder.stat().st_mode & 0o077 == 0
-        assert len([path for path in bench.folder.rglob("*") if path.is_file()]) == len(subject.assets)
-    assert not bench.folder.exists()
+        assert scratch.folder.stat().st_mode & 0o077 == 0
+        assert len([path for path in scratch.folder.rglob("*") if path.is_file()]) == len(subject.assets)
+    assert not scratch.folder.exists()
 
 
 def test_a_program_is_run_and_all_that_it_says_is_kept() -> None:
-    with open_bench(current(Profile.KUBERNETES).facts()) as bench:
-        said = bench.run("bash", "-c", "cat; echo no >&2; exit 3", stdin=b"yes\n")
+    with open_scratch(current(ClusterProfile.KUBERNETES).facts()) as scratch:
+        said = scratch.run("bash", "-c", "cat; echo no >&2; exit 3", stdin=b"yes\n")
         assert (said.status, said.lines) == (3, ["no", "yes"])
 
 
-def _hangs(bench: Bench) -> list[str]:
+def _hangs(scratch: ScratchCopy) -> list[str]:
     raise subprocess.TimeoutExpired(["/usr/bin/etcd"], 3)
 
 
-def _misses(bench: Bench) -> list[str]:
+def _misses(scratch: ScratchCopy) -> list[str]:
     raise Unreadable("x is missing")
 
 
 @pytest.mark.parametrize(("search", "told"), [(_hangs, "etcd did not end within 3 s"), (_misses, "x is missing")])
 def test_what_goes_wrong_is_a_fault(search: object, told: str) -> None:
     assert callable(search)
-    check = judge_by("EXT-99", "title", "why", "fix", search, "bash")
-    with open_bench(current(Profile.KUBERNETES).facts()) as bench:
-        verdict = check.judge(bench)
+    check = validator("EXT-99", "title", "why", "fix", search, "bash")
+    with open_scratch(current(ClusterProfile.KUBERNETES).facts()) as scratch:
+        verdict = check.judge(scratch)
     assert (verdict.outcome, verdict.evidence) == (Outcome.FAILED, told)
 
 
 def test_advice_warns() -> None:
-    check = judge_by("EXT-99", "title", "why", "fix", lambda bench: ["one", "two"], is_advice=True)
-    with open_bench(current(Profile.KUBERNETES).facts()) as bench:
-        verdict = check.judge(bench)
+    check = validator("EXT-99", "title", "why", "fix", lambda scratch: ["one", "two"], is_advice=True)
+    with open_scratch(current(ClusterProfile.KUBERNETES).facts()) as scratch:
+        verdict = check.judge(scratch)
     assert (verdict.outcome, verdict.evidence) == (Outcome.WARNED, "one; two")
 
 
@@ -125,15 +125,15 @@ def test_programs_are_found_on_path() -> None:
 
 
 @pytest.mark.real("openssl", "haproxy", "shellcheck", "ignition-validate", "etcd", "etcdctl", "kubectl")
-@pytest.mark.parametrize("profile", list(Profile))
-def test_all_judges_are_content_with_what_is_rendered(profile: Profile) -> None:
-    findings = ask_judges(current(profile).facts(), find)
+@pytest.mark.parametrize("profile", list(ClusterProfile))
+def test_all_judges_are_content_with_what_is_rendered(profile: ClusterProfile) -> None:
+    findings = run_validators(current(profile).facts(), find)
     assert {finding.id: finding.evidence for finding in findings if finding.outcome is not Outcome.PASSED} == {}
-    assert len(findings) == len(JUDGES)
+    assert len(findings) == len(VALIDATORS)
 
 
 def test_a_judge_whose_program_is_missing_is_skipped_and_says_which() -> None:
-    findings = ask_judges(current(Profile.KUBERNETES).facts(), lambda name: None)
+    findings = run_validators(current(ClusterProfile.KUBERNETES).facts(), lambda name: None)
     assert {finding.outcome for finding in findings} == {Outcome.SKIPPED}
     assert "there is no program etcd, etcdctl" in {finding.evidence for finding in findings}
 
@@ -142,12 +142,12 @@ def test_without_judges_no_copy_is_made() -> None:
     def refuse(name: str) -> Path | None:
         raise AssertionError(name)
 
-    assert ask_judges(current(Profile.KUBERNETES).facts(), refuse, ()) == []
+    assert run_validators(current(ClusterProfile.KUBERNETES).facts(), refuse, ()) == []
 
 
 def test_judges_have_ids_of_their_own() -> None:
-    assert len({judge.id for judge in JUDGES}) == len(JUDGES)
-    assert {group_of(judge.id) for judge in JUDGES} == {GROUP}
+    assert len({judge.id for judge in VALIDATORS}) == len(VALIDATORS)
+    assert {group_of(judge.id) for judge in VALIDATORS} == {GROUP}
 
 
 def _copied(path: str, other: str) -> Sample:
@@ -223,7 +223,7 @@ def test_a_fault_is_told_by_its_place_and_no_path_of_ours(judge: Judge, sample: 
     told = "\n".join(faults)
     assert [word for word in words if word not in told] == []
     assert len(faults) == 1 or judge in TELL_ALL
-    assert "umbilical-judges" not in told
+    assert "umbilical-validators" not in told
 
 
 @pytest.mark.real("kubectl")
@@ -237,7 +237,7 @@ def test_several_faults_are_told_one_by_one() -> None:
 
 
 def test_where_nothing_is_there_nothing_is_shown() -> None:
-    subject = current(Profile.KUBERNETES)
+    subject = current(ClusterProfile.KUBERNETES)
     subject.assets = {}
     assert _found(object_faults, subject) == ["there is nothing to decode"]
 
@@ -251,8 +251,8 @@ def test_nothing_is_lost_between_equals(value: object) -> None:
     assert list(lost(value, value)) == []
 
 
-@pytest.mark.parametrize("profile", list(Profile))
-def test_bash_reads_them_all(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", list(ClusterProfile))
+def test_bash_reads_them_all(profile: ClusterProfile) -> None:
     assert _found(syntax_faults, current(profile)) == []
 
 

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Final
 
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 from umbilical.host.files import make_directory, write_file
 
 PROGRAM_SECONDS: Final = 120.0
 """They take milliseconds; a machine may be busy."""
 
 Lookup = Callable[[str], Path | None]
-Search = Callable[["Bench"], list[str]]
+Search = Callable[["ScratchCopy"], list[str]]
 
 
 @dataclass(frozen=True)
-class Said:
+class ProgramResult:
     """What came of a program."""
 
     status: int
@@ -36,8 +36,8 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Bench:
-    facts: Facts
+class ScratchCopy:
+    facts: LintFacts
     folder: Path
     """Holds the artifacts by their paths: keys too, so it is ours alone and goes when the judges rise."""
     lookup: Lookup
@@ -52,12 +52,12 @@ class Bench:
 
     def run(
         self, name: str, *words: str | Path, stdin: bytes | None = None, environment: Mapping[str, str] | None = None
-    ) -> Said:
+    ) -> ProgramResult:
         command = [self.program(name), *map(str, words)]
         done = subprocess.run(
             command, input=stdin, capture_output=True, env=environment, timeout=PROGRAM_SECONDS, check=False
         )
-        return Said(done.returncode, done.stdout, done.stderr)
+        return ProgramResult(done.returncode, done.stdout, done.stderr)
 
 
 def on_path(name: str) -> Path | None:
@@ -66,17 +66,17 @@ def on_path(name: str) -> Path | None:
 
 
 @contextmanager
-def open_bench(facts: Facts, lookup: Lookup = on_path) -> Iterator[Bench]:
-    with tempfile.TemporaryDirectory(prefix="umbilical-judges-") as name:
+def open_scratch(facts: LintFacts, lookup: Lookup = on_path) -> Iterator[ScratchCopy]:
+    with tempfile.TemporaryDirectory(prefix="umbilical-validators-") as name:
         folder = Path(name)
         for asset in facts.assets.values():
             place = folder / asset.path
             make_directory(place.parent)
             write_file(place, asset.content)
-        yield Bench(facts, folder, lookup)
+        yield ScratchCopy(facts, folder, lookup)
 
 
-def judge_by(
+def validator(
     identifier: str,
     title: str,
     why: str,
@@ -84,15 +84,15 @@ def judge_by(
     search: Search,
     *programs: str,
     is_advice: bool = False,
-) -> Check[Bench]:
+) -> Check[ScratchCopy]:
     """Make a check that is skipped where one of its programs is missing, and holds when `search` finds no fault."""
 
-    def judge(bench: Bench) -> Verdict:
-        missing = [name for name in programs if bench.lookup(name) is None]
+    def judge(scratch: ScratchCopy) -> Verdict:
+        missing = [name for name in programs if scratch.lookup(name) is None]
         if missing:
             return skipped(f"there is no program {', '.join(missing)}")
         try:
-            faults = search(bench)
+            faults = search(scratch)
         except (Unreadable, OSError) as error:
             faults = [str(error)]
         except subprocess.TimeoutExpired as error:

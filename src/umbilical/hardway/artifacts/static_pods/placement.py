@@ -11,7 +11,7 @@ from typing import Final
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.config.cluster import Cluster, Node, Role
+from umbilical.hardway.config.cluster import Cluster, ClusterNode, NodeRole
 from umbilical.hardway.explain.entry import Flag
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.static_pod import HostFile
@@ -28,9 +28,9 @@ _RELEASE_TAGS: Final = {
 
 
 @dataclass(frozen=True)
-class Seat:
+class PodPlacement:
     inputs: Inputs
-    node: Node
+    node: ClusterNode
 
     @property
     def cluster(self) -> Cluster:
@@ -42,7 +42,7 @@ class Seat:
 
     @property
     def is_bootstrap(self) -> bool:
-        return self.node.role is Role.BOOTSTRAP
+        return self.node.role is NodeRole.BOOTSTRAP
 
     @property
     def has_tunnel(self) -> bool:
@@ -109,56 +109,56 @@ def _secret(file: str) -> str:
     return posixpath.join(layout.POD_SECRETS, file)
 
 
-Condition = Callable[[Seat], bool]
+Condition = Callable[[PodPlacement], bool]
 
 
 @dataclass(frozen=True)
-class Row:
+class FlagRow:
     name: str
     """Without the dashes; of an environment variable its name."""
-    value: str | Callable[[Seat], str]
+    value: str | Callable[[PodPlacement], str]
     why: str
     without: str
     """What one sees if it is missing or wrong."""
     only: Condition | None = None
     """On which nodes, in which profile; None: on all that run the program."""
 
-    def flag(self, seat: Seat) -> Flag:
-        value = self.value if isinstance(self.value, str) else self.value(seat)
+    def flag(self, placement: PodPlacement) -> Flag:
+        value = self.value if isinstance(self.value, str) else self.value(placement)
         return Flag(self.name, value, self.why, self.without)
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramFlags:
     """What a program is told, and what explanations need to say about it."""
 
     name: str
-    flags: tuple[Row, ...]
+    flags: tuple[FlagRow, ...]
     installer: str
     """How the real installer comes by this command line."""
-    environment: tuple[Row, ...] = ()
+    environment: tuple[FlagRow, ...] = ()
 
-    def command_line(self, seat: Seat) -> tuple[str, ...]:
-        return tuple(str(flag) for flag in flags(self.flags, seat))
+    def command_line(self, placement: PodPlacement) -> tuple[str, ...]:
+        return tuple(str(flag) for flag in flags(self.flags, placement))
 
-    def variables(self, seat: Seat) -> dict[str, str]:
-        return {flag.name: flag.value for flag in flags(self.environment, seat)}
-
-
-def flags(table: Sequence[Row], seat: Seat) -> tuple[Flag, ...]:
-    return tuple(row.flag(seat) for row in table if row.only is None or row.only(seat))
+    def variables(self, placement: PodPlacement) -> dict[str, str]:
+        return {flag.name: flag.value for flag in flags(self.environment, placement)}
 
 
-def on_openshift(seat: Seat) -> bool:
-    return seat.is_openshift
+def flags(table: Sequence[FlagRow], placement: PodPlacement) -> tuple[Flag, ...]:
+    return tuple(row.flag(placement) for row in table if row.only is None or row.only(placement))
 
 
-def on_kubernetes(seat: Seat) -> bool:
-    return not seat.is_openshift
+def on_openshift(placement: PodPlacement) -> bool:
+    return placement.is_openshift
 
 
-def by_profile(*, openshift: str, kubernetes: str) -> Callable[[Seat], str]:
-    return lambda seat: openshift if seat.is_openshift else kubernetes
+def on_kubernetes(placement: PodPlacement) -> bool:
+    return not placement.is_openshift
 
 
-VERBOSITY: Final = Row("v", "2", "what a person needs who reads the log, and no more", "only errors are logged")
+def by_profile(*, openshift: str, kubernetes: str) -> Callable[[PodPlacement], str]:
+    return lambda placement: openshift if placement.is_openshift else kubernetes
+
+
+VERBOSITY: Final = FlagRow("v", "2", "what a person needs who reads the log, and no more", "only errors are logged")

@@ -17,25 +17,25 @@ from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import anchor, cluster_rows
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
-from umbilical.hardway.config.cluster import Node
-from umbilical.hardway.judges.bench import Bench, Lookup, Said, judge_by, on_path, open_bench
-from umbilical.hardway.judges.etcd import etcd_faults
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.config.cluster import ClusterNode
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
+from umbilical.hardway.validators.etcd import etcd_faults
+from umbilical.hardway.validators.scratch import Lookup, ProgramResult, ScratchCopy, on_path, open_scratch, validator
 from umbilical.host.commands import syntax_complaint
 from umbilical.host.files import write_file
 from umbilical.pki.profiles import Usage
 
 
-def balancer_faults(bench: Bench) -> list[str]:
-    return [fault for path in (HAPROXY_BOOTSTRAP, HAPROXY_FINAL) for fault in _haproxy_faults(bench, path)]
+def balancer_faults(scratch: ScratchCopy) -> list[str]:
+    return [fault for path in (HAPROXY_BOOTSTRAP, HAPROXY_FINAL) for fault in _haproxy_faults(scratch, path)]
 
 
-def _haproxy_faults(bench: Bench, path: str) -> list[str]:
-    place = bench.file(path)
+def _haproxy_faults(scratch: ScratchCopy, path: str) -> list[str]:
+    place = scratch.file(path)
     # The host's own copies may not be there yet, or be old.
-    text = re.sub(r"(?<=ca-file )\S+", lambda match: PurePosixPath(match[0]).name, bench.facts.text(path))
+    text = re.sub(r"(?<=ca-file )\S+", lambda match: PurePosixPath(match[0]).name, scratch.facts.text(path))
     write_file(place, text.encode(), overwrite=True)
-    said = bench.run("haproxy", "-c", "-C", place.parent, "-f", place.name)
+    said = scratch.run("haproxy", "-c", "-C", place.parent, "-f", place.name)
     told = said.stderr.decode(errors="replace").splitlines()
     if said.status != 0 and not told:
         told = [f"haproxy -c ended with {said.status}"]
@@ -45,50 +45,50 @@ def _haproxy_faults(bench: Bench, path: str) -> list[str]:
 PURPOSES: Final = {Usage.SERVER: "sslserver", Usage.CLIENT: "sslclient"}
 
 
-def certificate_faults(bench: Bench) -> list[str]:
+def certificate_faults(scratch: ScratchCopy) -> list[str]:
     return [
         fault
-        for (trusted, purpose), leaves in _meetings(bench).items()
-        for fault in _ask(bench, trusted, purpose, leaves)
+        for (trusted, purpose), leaves in _meetings(scratch).items()
+        for fault in _ask(scratch, trusted, purpose, leaves)
     ]
 
 
-def _meetings(bench: Bench) -> dict[tuple[str, str], list[str]]:
+def _meetings(scratch: ScratchCopy) -> dict[tuple[str, str], list[str]]:
     """Return who is checked with what, and as what: OpenSSL takes many of one kind at once."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in cluster_rows(bench.facts.cluster):
+    for row in cluster_rows(scratch.facts.cluster):
         for usage in row.usages:
             for trusted in dict.fromkeys((*map(anchor, row.verified_by), layout.certificate(row.signer))):
                 found[trusted, PURPOSES[usage]].append(layout.certificate(row.id))
     return found
 
 
-def _ask(bench: Bench, trusted: str, purpose: str, leaves: list[str]) -> list[str]:
-    missing = [path for path in (trusted, *leaves) if path not in bench.facts.assets]
+def _ask(scratch: ScratchCopy, trusted: str, purpose: str, leaves: list[str]) -> list[str]:
+    missing = [path for path in (trusted, *leaves) if path not in scratch.facts.assets]
     if missing:
         return [f"{path} is missing" for path in missing]
-    now = int(bench.facts.now.timestamp())
+    now = int(scratch.facts.now.timestamp())
     # Without -no-CApath the machine's own authorities would be believed too.
     command = ["verify", "-x509_strict", "-attime", str(now), "-purpose", purpose, "-no-CApath"]
-    said = bench.run("openssl", *command, "-CAfile", bench.file(trusted), *map(bench.file, leaves))
+    said = scratch.run("openssl", *command, "-CAfile", scratch.file(trusted), *map(scratch.file, leaves))
     if said.status == 0:
         return []
     told = [line for line in said.lines if not line.endswith(": OK")]
-    return [f"{trusted} ({purpose}): " + " | ".join(told).replace(f"{bench.folder}/", "")]
+    return [f"{trusted} ({purpose}): " + " | ".join(told).replace(f"{scratch.folder}/", "")]
 
 
 IGNITION_VALIDATE: Final = "ignition-validate"
 
 
-def ignition_faults(bench: Bench) -> list[str]:
-    return [fault for node in bench.facts.cluster.nodes for fault in _config_faults(bench, node)]
+def ignition_faults(scratch: ScratchCopy) -> list[str]:
+    return [fault for node in scratch.facts.cluster.nodes for fault in _config_faults(scratch, node)]
 
 
-def _config_faults(bench: Bench, node: Node) -> list[str]:
+def _config_faults(scratch: ScratchCopy, node: ClusterNode) -> list[str]:
     path = layout.ignition(node)
-    if path not in bench.facts.assets:
+    if path not in scratch.facts.assets:
         return [f"{path} is missing"]
-    said = bench.run(IGNITION_VALIDATE, bench.file(path))
+    said = scratch.run(IGNITION_VALIDATE, scratch.file(path))
     return [] if said.status == 0 else [f"{path}: {' | '.join(said.lines) or f'it ended with {said.status}'}"]
 
 
@@ -98,28 +98,30 @@ _REFUSAL: Final = re.compile(r'unable to decode "([^"]+)": (.*?)(?=, unable to d
 _UNKNOWN_KIND: Final = "no kind "
 
 
-def object_faults(bench: Bench) -> list[str]:
-    folders = [bench.file(name) for name in FOLDERS if bench.file(name).is_dir()]
+def object_faults(scratch: ScratchCopy) -> list[str]:
+    folders = [scratch.file(name) for name in FOLDERS if scratch.file(name).is_dir()]
     if not folders:
         return ["there is nothing to decode"]
-    return [*_undecodable(bench, folders), *_lost_fields(bench)]
+    return [*_undecodable(scratch, folders), *_lost_fields(scratch)]
 
 
-def _undecodable(bench: Bench, folders: Sequence[Path]) -> Iterator[str]:
+def _undecodable(scratch: ScratchCopy, folders: Sequence[Path]) -> Iterator[str]:
     where = [word for folder in folders for word in ("-f", folder)]
-    said = _kubectl(bench, "set", "selector", "--local", "-R", *where, "umbilical=dev", "-o", "name")
+    said = _kubectl(scratch, "set", "selector", "--local", "-R", *where, "umbilical=dev", "-o", "name")
     for path, complaint in _REFUSAL.findall("\n".join(said.lines)):
         # Lists of steps are JSON and no objects.
         if path.endswith(".yaml") and not complaint.startswith(_UNKNOWN_KIND):
-            yield f"{path}: {complaint}".replace(f"{bench.folder}/", "")
+            yield f"{path}: {complaint}".replace(f"{scratch.folder}/", "")
 
 
-def _lost_fields(bench: Bench) -> Iterator[str]:
+def _lost_fields(scratch: ScratchCopy) -> Iterator[str]:
     """A misspelt field is decoded without a word: it is simply gone from what kubectl has read."""
     for folder in (layout.STATIC_PODS, layout.LATE_STATIC_PODS):
-        for asset in bench.facts.below(folder):
+        for asset in scratch.facts.below(folder):
             # Only what was changed is printed; what is added does not matter to who looks for what is lost.
-            said = _kubectl(bench, "set", "env", "--local", "-f", bench.file(asset.path), "UMBILICAL=1", "-o", "json")
+            said = _kubectl(
+                scratch, "set", "env", "--local", "-f", scratch.file(asset.path), "UMBILICAL=1", "-o", "json"
+            )
             if said.status == 0 and said.stdout:
                 written, read = yaml.safe_load(asset.content), json.loads(said.stdout)
                 yield from (f"{asset.path}: kubectl knows no {name}" for name in lost(written, read))
@@ -138,39 +140,39 @@ def lost(written: Any, read: Any, path: str = "") -> Iterator[str]:
             yield from lost(one, other, f"{path}[{index}]")
 
 
-def _kubectl(bench: Bench, *words: str | Path) -> Said:
+def _kubectl(scratch: ScratchCopy, *words: str | Path) -> ProgramResult:
     # No kubeconfig of the user's: nothing may be asked of any cluster.
-    environment = {"KUBECONFIG": "/dev/null", "HOME": str(bench.folder), "PATH": "/usr/bin:/bin"}
-    return bench.run("kubectl", *words, environment=environment)
+    environment = {"KUBECONFIG": "/dev/null", "HOME": str(scratch.folder), "PATH": "/usr/bin:/bin"}
+    return scratch.run("kubectl", *words, environment=environment)
 
 
 _SHEBANGS: Final = (b"#!/bin/bash", b"#!/usr/bin/bash", b"#!/usr/bin/env bash", b"#!/bin/sh")
 
 
-def syntax_faults(bench: Bench) -> list[str]:
-    found = ((name, syntax_complaint(script)) for name, script in scripts(bench))
+def syntax_faults(scratch: ScratchCopy) -> list[str]:
+    found = ((name, syntax_complaint(script)) for name, script in scripts(scratch))
     return [f"{name}: {complaint}" for name, complaint in found if complaint is not None]
 
 
-def style_faults(bench: Bench) -> list[str]:
-    return [fault for name, script in scripts(bench) for fault in _shellcheck(bench, name, script)]
+def style_faults(scratch: ScratchCopy) -> list[str]:
+    return [fault for name, script in scripts(scratch) for fault in _shellcheck(scratch, name, script)]
 
 
-def scripts(bench: Bench) -> Iterator[tuple[str, bytes]]:
+def scripts(scratch: ScratchCopy) -> Iterator[tuple[str, bytes]]:
     """Yield every script once: nodes of one role share theirs."""
     seen: set[bytes] = set()
-    for name, content in _candidates(bench):
+    for name, content in _candidates(scratch):
         if content.startswith(_SHEBANGS) and content not in seen:
             seen.add(content)
             yield name, content
 
 
-def _candidates(bench: Bench) -> Iterator[tuple[str, bytes]]:
-    for path in sorted(bench.facts.assets):
-        yield path, bench.facts.assets[path].content
-    for node in bench.facts.cluster.nodes:
+def _candidates(scratch: ScratchCopy) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(scratch.facts.assets):
+        yield path, scratch.facts.assets[path].content
+    for node in scratch.facts.cluster.nodes:
         try:
-            files = bench.facts.ignition(node).files
+            files = scratch.facts.ignition(node).files
         except Unreadable:
             continue
         for file in files:
@@ -180,8 +182,8 @@ def _candidates(bench: Bench) -> Iterator[tuple[str, bytes]]:
                 continue
 
 
-def _shellcheck(bench: Bench, name: str, script: bytes) -> list[str]:
-    said = bench.run("shellcheck", "--shell=bash", "--severity=warning", "--format=gcc", "-", stdin=script)
+def _shellcheck(scratch: ScratchCopy, name: str, script: bytes) -> list[str]:
+    said = scratch.run("shellcheck", "--shell=bash", "--severity=warning", "--format=gcc", "-", stdin=script)
     return [f"{name}{line.removeprefix('-')}" for line in said.lines]
 
 
@@ -189,8 +191,8 @@ GROUP: Final = "EXT"
 HEADING: Final = "What other programs say"
 _RENDER: Final = "umbilical stage plan shows what differs from what is rendered"
 
-JUDGES: Final[tuple[Check[Bench], ...]] = (
-    judge_by(
+VALIDATORS: Final[tuple[Check[ScratchCopy], ...]] = (
+    validator(
         "EXT-01",
         "openssl verifies every certificate with what will check it",
         "Go accepts chains that OpenSSL, curl and Python refuse; what passes here passes everywhere.",
@@ -198,7 +200,7 @@ JUDGES: Final[tuple[Check[Bench], ...]] = (
         certificate_faults,
         "openssl",
     ),
-    judge_by(
+    validator(
         "EXT-02",
         "haproxy takes both configurations without a warning",
         "A warning is how HAProxy tells that a line does not do what it says.",
@@ -206,7 +208,7 @@ JUDGES: Final[tuple[Check[Bench], ...]] = (
         balancer_faults,
         "haproxy",
     ),
-    judge_by(
+    validator(
         "EXT-03",
         "bash can read every script",
         "A script that does not parse ends a unit before its first command.",
@@ -214,7 +216,7 @@ JUDGES: Final[tuple[Check[Bench], ...]] = (
         syntax_faults,
         "bash",
     ),
-    judge_by(
+    validator(
         "EXT-04",
         "shellcheck has nothing to say against the scripts",
         "What it warns of is how scripts fail on the one machine that is different.",
@@ -223,7 +225,7 @@ JUDGES: Final[tuple[Check[Bench], ...]] = (
         "shellcheck",
         is_advice=True,
     ),
-    judge_by(
+    validator(
         "EXT-05",
         "Ignition's validator takes the config of every node",
         "A node whose config is refused stops in the initial ramdisk, with a shell that nobody can reach.",
@@ -231,7 +233,7 @@ JUDGES: Final[tuple[Check[Bench], ...]] = (
         ignition_faults,
         IGNITION_VALIDATE,
     ),
-    judge_by(
+    validator(
         "EXT-06",
         "a real etcd runs with the certificates, and takes its own",
         "etcd dials itself with its serving certificate; without clientAuth in it the member is called unhealthy.",
@@ -240,7 +242,7 @@ JUDGES: Final[tuple[Check[Bench], ...]] = (
         "etcd",
         "etcdctl",
     ),
-    judge_by(
+    validator(
         "EXT-07",
         "kubectl decodes every object",
         "A field of the wrong type is refused by the API, and a misspelt one is ignored without a word.",
@@ -251,8 +253,10 @@ JUDGES: Final[tuple[Check[Bench], ...]] = (
 )
 
 
-def ask_judges(facts: Facts, lookup: Lookup = on_path, judges: tuple[Check[Bench], ...] = JUDGES) -> list[Finding]:
+def run_validators(
+    facts: LintFacts, lookup: Lookup = on_path, judges: tuple[Check[ScratchCopy], ...] = VALIDATORS
+) -> list[Finding]:
     if not judges:
         return []
-    with open_bench(facts, lookup) as bench:
-        return judge(judges, bench)
+    with open_scratch(facts, lookup) as scratch:
+        return judge(judges, scratch)
