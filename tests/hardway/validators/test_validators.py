@@ -1,4 +1,4 @@
-"""Judges: programs that look at a copy of the artifacts, what each refuses, and what git would take."""
+"""Validators: programs that check a copy of the artifacts, what each rejects, and secret files that git would add."""
 
 import subprocess
 from collections.abc import Callable
@@ -41,7 +41,7 @@ from umbilical.hardway.validators.scratch import ScratchCopy, on_path, open_scra
 from umbilical.manifests.tree import Asset
 from umbilical.pki.profiles import Usage
 
-Judge = Callable[[ScratchCopy], list[str]]
+Search = Callable[[ScratchCopy], list[str]]
 JSON = strategies.recursive(
     strategies.none() | strategies.booleans() | strategies.integers() | strategies.text(max_size=3),
     lambda inner: strategies.lists(inner, max_size=3) | strategies.dictionaries(strategies.text(max_size=3), inner),
@@ -73,9 +73,9 @@ def find(name: str) -> Path | None:
     return peers.binary(name) if name in {"etcd", "etcdctl", "kubectl", "ignition-validate"} else on_path(name)
 
 
-def _found(judge: Judge, subject: Subject) -> list[str]:
+def _found(search: Search, subject: Subject) -> list[str]:
     with open_scratch(subject.facts(), find) as scratch:
-        return judge(scratch)
+        return search(scratch)
 
 
 def test_the_copy_is_for_us_alone_and_goes() -> None:
@@ -126,27 +126,27 @@ def test_programs_are_found_on_path() -> None:
 
 @pytest.mark.real("openssl", "haproxy", "shellcheck", "ignition-validate", "etcd", "etcdctl", "kubectl")
 @pytest.mark.parametrize("profile", list(ClusterProfile))
-def test_all_judges_are_content_with_what_is_rendered(profile: ClusterProfile) -> None:
+def test_all_validators_accept_what_is_rendered(profile: ClusterProfile) -> None:
     findings = run_validators(current(profile).facts(), find)
     assert {finding.id: finding.evidence for finding in findings if finding.outcome is not Outcome.PASSED} == {}
     assert len(findings) == len(VALIDATORS)
 
 
-def test_a_judge_whose_program_is_missing_is_skipped_and_says_which() -> None:
+def test_a_validator_whose_program_is_missing_is_skipped_and_says_which() -> None:
     findings = run_validators(current(ClusterProfile.KUBERNETES).facts(), lambda name: None)
     assert {finding.outcome for finding in findings} == {Outcome.SKIPPED}
     assert "there is no program etcd, etcdctl" in {finding.evidence for finding in findings}
 
 
-def test_without_judges_no_copy_is_made() -> None:
+def test_without_validators_no_copy_is_made() -> None:
     def refuse(name: str) -> Path | None:
         raise AssertionError(name)
 
     assert run_validators(current(ClusterProfile.KUBERNETES).facts(), refuse, ()) == []
 
 
-def test_judges_have_ids_of_their_own() -> None:
-    assert len({judge.id for judge in VALIDATORS}) == len(VALIDATORS)
+def test_validators_have_ids_of_their_own() -> None:
+    assert len({one.id for one in VALIDATORS}) == len(VALIDATORS)
     assert {group_of(judge.id) for judge in VALIDATORS} == {GROUP}
 
 
@@ -173,7 +173,7 @@ def _with_field(**fields: object) -> Sample:
     return lambda tree: tree.edit(_pod(tree), lambda pod: pod["spec"].update(fields))
 
 
-PROGRAMS: Final[dict[Judge, tuple[str, ...]]] = {
+PROGRAMS: Final[dict[Search, tuple[str, ...]]] = {
     balancer_faults: ("haproxy",),
     certificate_faults: ("openssl",),
     etcd_faults: ("etcd", "etcdctl"),
@@ -182,7 +182,7 @@ PROGRAMS: Final[dict[Judge, tuple[str, ...]]] = {
 }
 TELL_ALL: Final = (balancer_faults, certificate_faults)
 """These may say more than one thing of one fault."""
-FAULTS: Final[dict[str, tuple[Judge, Sample, tuple[str, ...]]]] = {
+FAULTS: Final[dict[str, tuple[Search, Sample, tuple[str, ...]]]] = {
     "a warning": (balancer_faults, replaced(HAPROXY_FINAL, "option httpchk", "# "), ("http-check",)),
     "an unknown word": (balancer_faults, replaced(HAPROXY_FINAL, "balance", "balanced"), ("unknown keyword",)),
     "another purpose": (certificate_faults, _serving_alone, ("sslclient", "etcd-serving-bootstrap.crt")),
@@ -215,14 +215,16 @@ FAULTS: Final[dict[str, tuple[Judge, Sample, tuple[str, ...]]]] = {
 
 
 @pytest.mark.parametrize(
-    ("judge", "sample", "words"),
+    ("search", "sample", "words"),
     [pytest.param(*case, marks=pytest.mark.real(*PROGRAMS[case[0]]), id=name) for name, case in FAULTS.items()],
 )
-def test_a_fault_is_told_by_its_place_and_no_path_of_ours(judge: Judge, sample: Sample, words: tuple[str, ...]) -> None:
-    faults = _found(judge, after(sample))
+def test_a_fault_is_told_by_its_place_and_no_path_of_ours(
+    search: Search, sample: Sample, words: tuple[str, ...]
+) -> None:
+    faults = _found(search, after(sample))
     told = "\n".join(faults)
     assert [word for word in words if word not in told] == []
-    assert len(faults) == 1 or judge in TELL_ALL
+    assert len(faults) == 1 or search in TELL_ALL
     assert "umbilical-validators" not in told
 
 

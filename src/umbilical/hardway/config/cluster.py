@@ -1,6 +1,6 @@
-"""The one input of the hard way, resolved: every value that artifacts need, with nothing left to be computed twice.
+"""The resolved configuration of a hard way cluster: every name, address and URL that artifacts need.
 
-`config_reading` makes it from a file. Whoever needs a name, an address or a URL of the cluster takes it from here.
+`reading` makes it from cluster.yaml. Other modules take these values from here and do not compute them again.
 """
 
 import ipaddress
@@ -15,14 +15,14 @@ from umbilical.pki.profiles import KeyType
 API_PORT: Final = 6443
 MACHINE_CONFIG_PORT: Final = 22623
 DNS_NUMBER: Final = 10
-"""The cluster's resolver has this address of the service network, in OpenShift as in most clusters."""
+"""The cluster DNS Service has this address of the service network, in OpenShift as in most clusters."""
 
 
 class ClusterProfile(Enum):
     OPENSHIFT = "openshift"
     """RHCOS and a release image; operators take over at the end."""
     KUBERNETES = "kubernetes"
-    """Upstream programs; static pods on the masters are ours to the end."""
+    """Upstream programs; the masters keep the static pods that we render."""
 
 
 class NodeRole(Enum):
@@ -39,23 +39,23 @@ class Switch(Enum):
 
 class MachinesKind(Enum):
     LAB = "lab"
-    """Network namespaces of this machine; for the kubernetes profile."""
+    """Network namespaces of this machine; kubernetes profile only."""
     LIBVIRT = "libvirt"
 
 
 @dataclass(frozen=True)
 class ClusterNode:
     id: str
-    """`master-0`: names files and machines."""
+    """`master-0`: used in file names and machine names."""
     role: NodeRole
     address: IpAddress
     name: str
-    """`master-0.ocp4.example.com`: of the host, its Node object, its CSRs, its label in the load balancer."""
+    """`master-0.ocp4.example.com`: name of the host, its Node object, its CSRs and its load balancer entry."""
     pod_network: IpNetwork | None = None
-    """Its piece of the pod network in the kubernetes profile, where no network operator cuts it."""
+    """The node's pod CIDR in the kubernetes profile; in OpenShift the network operator assigns it."""
     mac: str = ""
     interface: str = ""
-    """Both empty: the machine has one network card."""
+    """If mac and interface are both empty, the machine has one network card."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +70,18 @@ class ClusterNetworks:
     pods: IpNetwork
     services: IpNetwork
     host_prefix: int
-    """How large a piece of the pod network each node gets."""
+    """Prefix length of each node's pod CIDR."""
     gateway: IpAddress
     dns: IpAddress
     api_vip: IpAddress
     ingress_vip: IpAddress
     dhcp: AddressRange | None = None
-    """For live systems only; installed ones have the address that their Ignition file says."""
+    """For live systems only; an installed machine has the fixed address from its Ignition file."""
 
 
 @dataclass(frozen=True)
 class ReleaseSource:
-    """Where images and manifests come from: one of image and directory in OpenShift, a repository otherwise."""
+    """Source of images and manifests: OpenShift has an image or a directory, kubernetes a repository and a tag."""
 
     image: str = ""
     directory: str = ""
@@ -95,7 +95,7 @@ class ClusterAccess:
     ssh_keys: tuple[str, ...] = ()
     pull_secret_file: str = ""
     ssh_key_file: str = ""
-    """The private half, by which the pipeline enters nodes; its content is read by ssh alone."""
+    """The private key with which the pipeline logs in to nodes; only ssh reads the file."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Libvirt:
     pool_directory: str
     bridge: str
     uplink: str
-    """The host's interface to the world, for masquerading."""
+    """The host's outgoing network interface, for masquerading."""
     iso: str
     """File name in the pool directory."""
     ignition_port: int = 8080
@@ -121,13 +121,13 @@ class Libvirt:
 
 @dataclass(frozen=True)
 class CertificateTerms:
-    """How long certificates live."""
+    """Key type and lifetimes of certificates."""
 
     key_type: KeyType = KeyType.RSA_2048
     short_hours: int = 48
-    """Of what an installer gives one day: generated in the evening, booted in the morning."""
+    """Lifetime of certificates that the installer issues for one day; 48 h allow a boot on the next day."""
     budget_hours: int = 4
-    """How long an installation may take; nothing may end before that."""
+    """Maximum duration of an installation; no certificate may expire earlier."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Cluster:
 
     @property
     def service_ip(self) -> IpAddress:
-        """Of the service `kubernetes`: the first of the range."""
+        """Address of the Service `kubernetes`: the first one of the range."""
         return ipaddress.ip_address(self.networks.services[1])
 
     @property
@@ -198,17 +198,17 @@ class Cluster:
 
     @property
     def members(self) -> tuple[ClusterNode, ...]:
-        """All that stay."""
+        """All nodes but the bootstrap node."""
         return self.masters + self.workers
 
     @property
     def routers(self) -> tuple[ClusterNode, ...]:
-        """Where ingress runs: on masters where there are no workers."""
+        """Nodes on which ingress runs: workers, or masters if there are no workers."""
         return self.workers or self.masters
 
     @property
     def has_kube_proxy(self) -> bool:
-        """AUTO: where nothing else implements services. OpenShift's network operator does."""
+        """AUTO: on, unless the profile is openshift, where the network operator implements Services."""
         return self.kube_proxy is Switch.ON or (self.kube_proxy is Switch.AUTO and not self.is_openshift)
 
     def node(self, node_id: str) -> ClusterNode:
@@ -230,16 +230,16 @@ class ResolvedValue:
     value: Any
     origin: Origin
     source: str = ""
-    """From which values it is computed, or where the file has it if that is another path."""
+    """The values it is computed from, or its path in the file if that differs."""
 
     @property
     def plain(self) -> Any:
-        """The value as JSON and YAML have it."""
+        """The value as JSON and YAML write it."""
         return _plain(self.value)
 
 
 class Origins:
-    """Takes each value once, and notes where it came from."""
+    """Takes each value once and records its origin."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = given
@@ -253,9 +253,9 @@ class Origins:
         return path in self._given
 
     def take(self, path: str, otherwise: Given, source: str = "", given_as: str = "") -> Given:
-        """Return what the user gave, else the other value; that is a default if no source is named.
+        """Return the user's value, else `otherwise`, which counts as a default if `source` is empty.
 
-        `given_as` is the user's path where it is another than ours.
+        `given_as` is the path in the user's file if it differs from `path`.
         """
         place = given_as or path
         if place in self._given:
@@ -264,7 +264,7 @@ class Origins:
         return cast(Given, self._note(ResolvedValue(path, otherwise, origin, source)))
 
     def derive(self, path: str, value: Given, source: str) -> Given:
-        """Note a value that nobody can give."""
+        """Record a value that users cannot set."""
         return cast(Given, self._note(ResolvedValue(path, value, Origin.COMPUTED, source)))
 
     def _note(self, value: ResolvedValue) -> Any:
@@ -273,7 +273,7 @@ class Origins:
 
 
 def nested(values: tuple[ResolvedValue, ...]) -> dict[str, Any]:
-    """Put values into one tree by the parts of their paths, as in a file."""
+    """Build the tree of a file from the paths of the values."""
     root: dict[str, Any] = {}
     for one in values:
         *folders, name = one.path.split(".")

@@ -1,6 +1,6 @@
-"""A cluster from what the user gave: defaults where nothing is said, the rest computed, each with its origin.
+"""Makes a cluster from the user's values: missing ones get defaults or are computed, each with its origin.
 
-Judges only what cannot be represented: whether a cluster makes sense is asked by the lint (CFG rules).
+Reports only what cannot be represented. The lint's CFG rules check whether the cluster makes sense.
 """
 
 import ipaddress
@@ -35,7 +35,7 @@ RELEASE_VERSION: Final = "4.18.0"
 RELEASE_IMAGE: Final = (
     "quay.io/openshift-release-dev/ocp-release@sha256:5bca02661d61955b62889e7e2e648905b7202d5788f5ba5ab69055a73dffdb5c"
 )
-# What `make peers` builds.
+# The version that `make peers` builds.
 UPSTREAM_VERSION: Final = "v1.36.3"
 LAB_REPOSITORY: Final = "localhost"
 LAB_TAG: Final = "lab"
@@ -48,11 +48,11 @@ LAB_HOST_PREFIX: Final = 24
 
 
 class FixedAddress(Enum):
-    """Who has a fixed number in the machine network."""
+    """What has a fixed address number in the machine network."""
 
     GATEWAY = auto()
     LAB_HOST = auto()
-    """The node of the lab that stands for the virtualisation host: load balancer and resolver."""
+    """The lab's node with load balancer and DNS server; it takes the place of the virtualisation host."""
     API_VIP = auto()
     INGRESS_VIP = auto()
     BOOTSTRAP = auto()
@@ -85,11 +85,11 @@ _GROUPS: Final = ((NodeRole.MASTER, "masters", 3), (NodeRole.WORKER, "workers", 
 
 
 class Unaddressable(Exception):
-    """Nothing can be put here by default; says what has to be given."""
+    """The machine network is too small for a default address."""
 
 
 class ConfigResolver:
-    """Notes problems and goes on, so that all are told at once."""
+    """Collects problems and continues, so that all are reported together."""
 
     def __init__(self, origins: Origins) -> None:
         self.origins = origins
@@ -103,7 +103,7 @@ class ConfigResolver:
     def cluster(self) -> Cluster:
         take = self.origins.take
         if self._is_lab and self.profile is ClusterProfile.OPENSHIFT:
-            self.problems.append("machines lab: RHCOS does not run in namespaces; the profile openshift needs libvirt")
+            self.problems.append("machines: lab: RHCOS does not run in namespaces; the profile openshift needs libvirt")
         name = take("name", LAB_NAME if self._is_lab else NAME)
         base = take("baseDomain", BASE_DOMAIN)
         domain = self.origins.derive("domain", f"{name}.{base}", "name, baseDomain")
@@ -145,13 +145,13 @@ class ConfigResolver:
         )
         for key, other in (("pods", networks.pods), ("services", services)):
             if other.version != machine.version:
-                self.problems.append(f"networks.{key} {other} is of another address family than networks.machine")
+                self.problems.append(f"networks.{key} {other} has another address family than networks.machine")
         if services.num_addresses <= DNS_NUMBER:
-            self.problems.append(f"networks.services {services} is too small: its address {DNS_NUMBER} is the resolver")
+            self.problems.append(f"networks.services {services} is too small: address {DNS_NUMBER} is the cluster DNS")
         return networks
 
     def _dhcp(self, machine: IpNetwork) -> AddressRange | None:
-        """Installed systems need none, and in the lab there is no live system before."""
+        """Return None for a lab, which has no live systems."""
         if self._is_lab:
             return None
         first = self._numbered("networks.dhcp.first", machine, FixedAddress.DHCP_FIRST)
@@ -167,18 +167,18 @@ class ConfigResolver:
         given_as: str = "",
         source: str = "",
     ) -> IpAddress:
-        """Take an address, by default the one of this number in the machine network."""
+        """Take an address; the default is the one with this number in the machine network."""
         if self.origins.is_given(given_as or path):
             address = self.origins.take(path, network[0], given_as=given_as)
         else:
             try:
                 address = _member(network, NUMBERS[place] + offset)
             except Unaddressable as error:
-                self.problems.append(f"{error}; give {given_as or path}")
+                self.problems.append(f"{error}; set {given_as or path}")
                 return network[0]
             self.origins.take(path, address, source or f"networks.machine, number {NUMBERS[place] + offset}")
         if address.version != network.version:
-            self.problems.append(f"{given_as or path} {address} is of another address family than networks.machine")
+            self.problems.append(f"{given_as or path} {address} has another address family than networks.machine")
         return address
 
     def _nodes(self, domain: str, networks: ClusterNetworks) -> tuple[ClusterNode, ...]:
@@ -212,17 +212,17 @@ class ConfigResolver:
             index += 1
 
     def _pod_networks(self, networks: ClusterNetworks, count: int) -> list[IpNetwork]:
-        """Cut the pod network, where no network operator does."""
+        """Cut the pod network into one CIDR per node; in OpenShift the network operator does it."""
         if self.profile is ClusterProfile.OPENSHIFT:
             return []
         pods, prefix = networks.pods, networks.host_prefix
-        what = f"networks.hostPrefix {prefix} does not cut networks.pods {pods} into pieces"
+        what = f"networks.hostPrefix {prefix} does not divide networks.pods {pods}"
         if not pods.prefixlen < prefix <= pods.max_prefixlen:
             self.problems.append(what)
             return []
         pieces: list[IpNetwork] = list(islice(pods.subnets(new_prefix=prefix), count))
         if len(pieces) < count:
-            self.problems.append(f"{what} for {count} nodes: there are {len(pieces)}")
+            self.problems.append(f"{what} into enough CIDRs: {count} nodes, {len(pieces)} CIDRs")
         return pieces
 
     def _node(
@@ -250,7 +250,7 @@ class ConfigResolver:
         )
 
     def _if_given(self, path: str, given: str) -> str:
-        """Take what most clusters do not have, so that views are not full of nothing."""
+        """Take a value only if it is given, so that `config view` does not list empty ones."""
         return self.origins.take(path, "", given_as=given) if self.origins.is_given(given) else ""
 
     def _node_address(self, path: str, role: NodeRole, given: str, machine: IpNetwork, index: int) -> IpAddress:
@@ -260,12 +260,12 @@ class ConfigResolver:
             return self._numbered(path, machine, FixedAddress[role.name], index, given_as=given)
         first = self.origins.take(first_path, machine[0])
         if first.version != machine.version:
-            self.problems.append(f"{first_path} {first} is of another address family than networks.machine")
+            self.problems.append(f"{first_path} {first} has another address family than networks.machine")
             return first
         try:
             return self.origins.derive(path, first + index, first_path)
         except ValueError:
-            self.problems.append(f"{first_path} {first}: no address follows for {path.split('.')[1]}")
+            self.problems.append(f"{first_path} {first}: no address is left for {path.split('.')[1]}")
             return first
 
     def _release(self) -> ReleaseSource:
@@ -338,7 +338,7 @@ class ConfigResolver:
 
 
 def _member(network: IpNetwork, number: int) -> IpAddress:
-    # The last one of an IPv4 network is its broadcast address.
+    # The last address of an IPv4 network is the broadcast address.
     if number >= network.num_addresses - (network.version == 4):
         raise Unaddressable(f"networks.machine {network} has no address number {number}")
     return network[number]

@@ -1,7 +1,7 @@
-"""The certificates of a cluster that is built by hand, made from their table, and kept: what is still right stays.
+"""Issues the certificates of the table, and renews those that are missing, wrong or about to expire.
 
-A signer that is made anew signs anew all that it had signed. Nothing here trusts an old signer beside its successor:
-these certificates are for a cluster that is being installed, where all of them are laid out together.
+A renewed signer signs all its certificates again. No bundle keeps the old signer: these certificates are for a cluster
+that is being installed, where all files are replaced together.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,21 +29,21 @@ from umbilical.pki.judgement import (
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import Backend, KeyType, Signer
 
-ROTATED: Final = "it was asked for"
+ROTATED: Final = "rotation was requested"
 
 
 @dataclass(frozen=True)
 class CertificateChange:
     id: str
     why: str
-    """For which reason it was made."""
+    """Why it was issued."""
 
 
 @dataclass(frozen=True)
 class CertificateRenewal:
     set: HardwaySet
     changes: tuple[CertificateChange, ...]
-    """Empty where everything was kept."""
+    """Empty if nothing was renewed."""
 
 
 def renew(
@@ -56,12 +56,11 @@ def renew(
     *,
     renew_due: bool = True,
 ) -> CertificateRenewal:
-    """Make what is missing, or no longer right, or ends before an installation may; everything else stays as it is.
+    """Renew what is missing, wrong, or expires within the installation budget; keep everything else.
 
-    Without `renew_due`, time makes nothing anew: what a running cluster was built with is no worse for its age.
+    Without `renew_due` no certificate is renewed for its age: a running cluster keeps what it was built with.
 
-    Raises PkiError: something is to be rotated that is not in the table, or what is made now would be too short-lived,
-    or its signer has ended.
+    Raises PkiError: `rotate` names an unknown row, the lifetime is too short, or the signer has expired.
     """
     wanted = tuple(rows(names.scope, (member.id for member in names.members)))
     _check(terms, rotate, {row.id for row in wanted})
@@ -89,7 +88,7 @@ class _Renewer:
         self._backend = backend
         self._renew_due = renew_due
         self._signers: dict[str, Signer] = {}
-        """Taken up only when they have something to sign: that proves their keys, which takes its time."""
+        """Loaded when they have to sign something: loading checks the key, which is slow."""
         self._certificates: dict[str, Certificate] = {}
         self.pairs: dict[str, KeyPair] = {}
         self.changes: list[CertificateChange] = []
@@ -130,21 +129,21 @@ class _Renewer:
         left = old.time_left(self._now)
         if left > timedelta(hours=self._terms.budget_hours):
             return ""
-        return f"only {left // timedelta(hours=1)} h were left, and an installation may take {self._terms.budget_hours}"
+        return f"only {left // timedelta(hours=1)} h were left, an installation may take {self._terms.budget_hours} h"
 
     def _make(self, row: CertificateRow) -> KeyPair:
         if row.kind is Kind.KEY:
-            # RSA whatever the terms say: what reads tokens need not know ECDSA, and OpenShift's operators do not.
+            # Always RSA: OpenShift's operators do not read ECDSA keys for tokens, and other readers need not.
             return bare_key(self._backend.create(row.id, self._now, timedelta(days=1), KeyType.RSA_2048))
         if row.kind is Kind.AUTHORITY:
             life = self._life(row.life)
             self._signers[row.id] = self._backend.create(row.common_name, self._now, life, self._terms.key_type)
             return self._signers[row.id].pair
-        # What outlives its signer cannot be verified anyway.
+        # A certificate cannot be verified after its signer has expired.
         life = min(self._life(row.life), self._certificates[row.signer].time_left(self._now))
         if life <= timedelta():
-            why = f"its signer {row.signer} ended at {self._certificates[row.signer].not_after:%Y-%m-%d %H:%M} UTC"
-            raise PkiError("UMB712", f"{row.id} cannot be made", why, f"umbilical stage rotate {row.signer}")
+            why = f"its signer {row.signer} expired at {self._certificates[row.signer].not_after:%Y-%m-%d %H:%M} UTC"
+            raise PkiError("UMB712", f"{row.id} was not issued", why, f"umbilical stage rotate {row.signer}")
         return self._signer(row.signer).issue(profile(row, self._names, self._terms.key_type), self._now, life)
 
     def _signer(self, id_: str) -> Signer:
@@ -161,16 +160,16 @@ def _signer_reason(row: CertificateRow, old: Certificate) -> str:
         return "it may not sign"
     if old.subject != (("CN", row.common_name),):
         return "its subject changed"
-    return "" if old.is_self_issued else "it is signed by another, and OpenSSL trusts no intermediate alone"
+    return "" if old.is_self_issued else "it is not self-signed, and OpenSSL does not trust an intermediate alone"
 
 
 def _check(terms: CertificateTerms, rotate: Collection[str], known: Collection[str]) -> None:
     strange = sorted(set(rotate) - set(known))
     if strange:
-        remedy = "see `umbilical explain` for the table, or artifacts/tls for the files"
-        raise PkiError(
-            "UMB710", f"{', '.join(strange)} cannot be rotated", "no certificate or key is called so", remedy
-        )
+        remedy = "list the names: umbilical explain, or ls artifacts/tls"
+        what = f"{', '.join(strange)} was not rotated"
+        raise PkiError("UMB710", what, "no certificate or key has this name", remedy)
     if terms.short_hours <= terms.budget_hours:
-        why = f"they live {terms.short_hours} h, and an installation may take {terms.budget_hours} h"
-        raise PkiError("UMB711", "short-lived certificates would end too early", why, "raise certificates.shortHours")
+        why = f"certificates.shortHours is {terms.short_hours}, certificates.budgetHours is {terms.budget_hours}"
+        remedy = "raise certificates.shortHours in cluster.yaml"
+        raise PkiError("UMB711", "short-lived certificates would expire during the installation", why, remedy)

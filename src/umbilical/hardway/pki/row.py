@@ -1,4 +1,4 @@
-"""How a row of the hard way's certificate table is written, and the names by which servers are reached."""
+"""One row of the certificate table, and the names and addresses that serving certificates contain."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ CLIENT_CA: Final = Bundle.CLIENT_CA.value
 
 
 class Scope(Enum):
-    """Clusters of which kind have it."""
+    """The profiles that have the certificate."""
 
     BOTH = "both"
     OPENSHIFT = "openshift"
@@ -32,14 +32,14 @@ class Life(Enum):
     THREE_YEARS = 1095
     YEAR = 365
     SHORT = 0
-    """As the terms say. In OpenShift an operator replaces it before; in the kubernetes profile nobody does."""
+    """certificates.shortHours. OpenShift's operators renew it in time; in the kubernetes profile nothing does."""
 
 
 class CertificateNames(Enum):
     NONE = "none"
     LOCALHOST = "localhost"
     SERVICE = "service"
-    """From inside, and by any address: who dials an address says no name, and gets this certificate."""
+    """Names of the Service, and all addresses: clients that dial an address send no SNI and get this certificate."""
     LOAD_BALANCER = "load-balancer"
     INTERNAL_LOAD_BALANCER = "internal-load-balancer"
     MACHINE_CONFIG = "machine-config"
@@ -58,21 +58,21 @@ class CertificateExplanation:
 @dataclass(frozen=True)
 class CertificateRow:
     id: str
-    """Its files are called so, in `tls/`."""
+    """Stem of its file names in `tls/`."""
     kind: Kind
     common_name: str
     words: CertificateExplanation
     organizations: tuple[str, ...] = ()
     signer: str = ""
-    """The id of an authority; empty: itself."""
+    """Row id of its signer; empty: self-signed."""
     usages: tuple[Usage, ...] = ()
     names: CertificateNames = CertificateNames.NONE
     life: Life = Life.TEN_YEARS
     scope: Scope = Scope.BOTH
     verified_by: tuple[str, ...] = ()
-    """Who checks it does so with these, each alone: bundles, or the certificate of a signer."""
+    """Bundles or signers, each of which alone must verify it."""
     node: str = ""
-    """Whose it is, once a row for each node has been put in its place."""
+    """The node it belongs to; set by `for_node`."""
 
     @property
     def public_file(self) -> str:
@@ -89,7 +89,7 @@ class CertificateRow:
 
 
 def signer(id_: str, life: Life, *words: str, scope: Scope = Scope.BOTH) -> CertificateRow:
-    """`words` are those of `Words`, in its order; so in all functions that make rows."""
+    """`words` are the fields of `CertificateExplanation` in order, here and in all functions that make rows."""
     return CertificateRow(id_, Kind.AUTHORITY, id_, CertificateExplanation(*words), life=life, scope=scope)
 
 
@@ -120,7 +120,7 @@ _ETCD_SERVICES: Final = tuple(
 
 @dataclass(frozen=True)
 class ControlPlaneNode:
-    """A node with a control plane."""
+    """The bootstrap node or a master."""
 
     id: str
     name: str
@@ -134,7 +134,7 @@ class HardwayNames:
     internal_api_name: str
     api_vip: IpAddress
     service_ip: IpAddress
-    """Of the service `kubernetes`."""
+    """Address of the Service `kubernetes`."""
     bootstrap: ControlPlaneNode
     masters: tuple[ControlPlaneNode, ...]
 
@@ -144,7 +144,7 @@ class HardwayNames:
 
 
 def profile(row: CertificateRow, names: HardwayNames, key_type: KeyType) -> Profile:
-    """Describe the certificate of a row. What is reached by no name gets none."""
+    """Describe the certificate of a row."""
     dns_names, addresses = split_names(map(str, _reached_by(row, names)))
     return Profile(row.common_name, row.usages, row.organizations, dns_names, addresses, key_type)
 
@@ -170,7 +170,7 @@ def _reached_by(row: CertificateRow, names: HardwayNames) -> Iterable[str | IpAd
 def _service(names: HardwayNames) -> Iterable[str | IpAddress]:
     services = ("kubernetes", "openshift") if names.scope is Scope.OPENSHIFT else ("kubernetes",)
     inside = (f"{service}{ending}" for service in services for ending in _SERVICE_ENDINGS)
-    # 127.0.0.1 too: it is dialled as an address as well, and then this certificate is shown and not localhost's.
+    # 127.0.0.1 too: a client that dials it as an address gets this certificate, not the one for localhost.
     return (*inside, names.service_ip, names.api_vip, *(one.address for one in names.members), *LOCAL[1:])
 
 

@@ -1,1 +1,1 @@
-"""Other programs' judgement: those that will read the artifacts are run on a copy of them, which is not kept."""
+"""Runs programs of other projects (openssl, haproxy, etcd, kubectl, ...) on a temporary copy of the artifacts."""

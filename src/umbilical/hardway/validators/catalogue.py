@@ -1,6 +1,6 @@
-"""All judges in their order, and those that ask one program: HAProxy, OpenSSL, ignition-validate, kubectl, ShellCheck.
+"""All validators in order. Those for HAProxy, OpenSSL, ignition-validate, kubectl, bash and ShellCheck are here.
 
-The trial of a real etcd has a module of its own.
+The one for etcd has its own module.
 """
 
 import json
@@ -32,14 +32,14 @@ def balancer_faults(scratch: ScratchCopy) -> list[str]:
 
 def _haproxy_faults(scratch: ScratchCopy, path: str) -> list[str]:
     place = scratch.file(path)
-    # The host's own copies may not be there yet, or be old.
+    # The copies in /etc/haproxy may be missing or old, so the files beside the configuration are used.
     text = re.sub(r"(?<=ca-file )\S+", lambda match: PurePosixPath(match[0]).name, scratch.facts.text(path))
     write_file(place, text.encode(), overwrite=True)
-    said = scratch.run("haproxy", "-c", "-C", place.parent, "-f", place.name)
-    told = said.stderr.decode(errors="replace").splitlines()
-    if said.status != 0 and not told:
-        told = [f"haproxy -c ended with {said.status}"]
-    return [f"{path}: {line.strip()}" for line in told]
+    result = scratch.run("haproxy", "-c", "-C", place.parent, "-f", place.name)
+    lines = result.stderr.decode(errors="replace").splitlines()
+    if result.status != 0 and not lines:
+        lines = [f"haproxy -c ended with status {result.status}"]
+    return [f"{path}: {line.strip()}" for line in lines]
 
 
 PURPOSES: Final = {Usage.SERVER: "sslserver", Usage.CLIENT: "sslclient"}
@@ -48,13 +48,13 @@ PURPOSES: Final = {Usage.SERVER: "sslserver", Usage.CLIENT: "sslclient"}
 def certificate_faults(scratch: ScratchCopy) -> list[str]:
     return [
         fault
-        for (trusted, purpose), leaves in _meetings(scratch).items()
-        for fault in _ask(scratch, trusted, purpose, leaves)
+        for (trusted, purpose), leaves in _leaves_by_trust(scratch).items()
+        for fault in _verify(scratch, trusted, purpose, leaves)
     ]
 
 
-def _meetings(scratch: ScratchCopy) -> dict[tuple[str, str], list[str]]:
-    """Return who is checked with what, and as what: OpenSSL takes many of one kind at once."""
+def _leaves_by_trust(scratch: ScratchCopy) -> dict[tuple[str, str], list[str]]:
+    """Return (CA file, purpose) -> leaf certificates: OpenSSL verifies many in one call."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in cluster_rows(scratch.facts.cluster):
         for usage in row.usages:
@@ -63,18 +63,18 @@ def _meetings(scratch: ScratchCopy) -> dict[tuple[str, str], list[str]]:
     return found
 
 
-def _ask(scratch: ScratchCopy, trusted: str, purpose: str, leaves: list[str]) -> list[str]:
+def _verify(scratch: ScratchCopy, trusted: str, purpose: str, leaves: list[str]) -> list[str]:
     missing = [path for path in (trusted, *leaves) if path not in scratch.facts.assets]
     if missing:
         return [f"{path} is missing" for path in missing]
     now = int(scratch.facts.now.timestamp())
-    # Without -no-CApath the machine's own authorities would be believed too.
+    # Without -no-CApath OpenSSL would also trust the CAs of this machine.
     command = ["verify", "-x509_strict", "-attime", str(now), "-purpose", purpose, "-no-CApath"]
-    said = scratch.run("openssl", *command, "-CAfile", scratch.file(trusted), *map(scratch.file, leaves))
-    if said.status == 0:
+    result = scratch.run("openssl", *command, "-CAfile", scratch.file(trusted), *map(scratch.file, leaves))
+    if result.status == 0:
         return []
-    told = [line for line in said.lines if not line.endswith(": OK")]
-    return [f"{trusted} ({purpose}): " + " | ".join(told).replace(f"{scratch.folder}/", "")]
+    lines = [line for line in result.lines if not line.endswith(": OK")]
+    return [f"{trusted} ({purpose}): " + " | ".join(lines).replace(f"{scratch.folder}/", "")]
 
 
 IGNITION_VALIDATE: Final = "ignition-validate"
@@ -88,12 +88,12 @@ def _config_faults(scratch: ScratchCopy, node: ClusterNode) -> list[str]:
     path = layout.ignition(node)
     if path not in scratch.facts.assets:
         return [f"{path} is missing"]
-    said = scratch.run(IGNITION_VALIDATE, scratch.file(path))
-    return [] if said.status == 0 else [f"{path}: {' | '.join(said.lines) or f'it ended with {said.status}'}"]
+    result = scratch.run(IGNITION_VALIDATE, scratch.file(path))
+    return [] if result.status == 0 else [f"{path}: {' | '.join(result.lines) or f'exit status {result.status}'}"]
 
 
 FOLDERS: Final = (layout.MANIFESTS, layout.STATIC_PODS, layout.LATE_STATIC_PODS)
-# One refusal is a line; several are a list on one line.
+# kubectl prints one error as a line, several as a list on one line.
 _REFUSAL: Final = re.compile(r'unable to decode "([^"]+)": (.*?)(?=, unable to decode "|\]?$)', re.MULTILINE)
 _UNKNOWN_KIND: Final = "no kind "
 
@@ -101,34 +101,34 @@ _UNKNOWN_KIND: Final = "no kind "
 def object_faults(scratch: ScratchCopy) -> list[str]:
     folders = [scratch.file(name) for name in FOLDERS if scratch.file(name).is_dir()]
     if not folders:
-        return ["there is nothing to decode"]
+        return ["there are no manifests and no static pods"]
     return [*_undecodable(scratch, folders), *_lost_fields(scratch)]
 
 
 def _undecodable(scratch: ScratchCopy, folders: Sequence[Path]) -> Iterator[str]:
     where = [word for folder in folders for word in ("-f", folder)]
-    said = _kubectl(scratch, "set", "selector", "--local", "-R", *where, "umbilical=dev", "-o", "name")
-    for path, complaint in _REFUSAL.findall("\n".join(said.lines)):
-        # Lists of steps are JSON and no objects.
+    result = _kubectl(scratch, "set", "selector", "--local", "-R", *where, "umbilical=dev", "-o", "name")
+    for path, complaint in _REFUSAL.findall("\n".join(result.lines)):
+        # JSON files are not Kubernetes objects.
         if path.endswith(".yaml") and not complaint.startswith(_UNKNOWN_KIND):
             yield f"{path}: {complaint}".replace(f"{scratch.folder}/", "")
 
 
 def _lost_fields(scratch: ScratchCopy) -> Iterator[str]:
-    """A misspelt field is decoded without a word: it is simply gone from what kubectl has read."""
+    """Find misspelt fields: kubectl drops them without an error."""
     for folder in (layout.STATIC_PODS, layout.LATE_STATIC_PODS):
         for asset in scratch.facts.below(folder):
-            # Only what was changed is printed; what is added does not matter to who looks for what is lost.
-            said = _kubectl(
+            # `set` prints only changed objects, so it adds a variable; an added field does not matter here.
+            result = _kubectl(
                 scratch, "set", "env", "--local", "-f", scratch.file(asset.path), "UMBILICAL=1", "-o", "json"
             )
-            if said.status == 0 and said.stdout:
-                written, read = yaml.safe_load(asset.content), json.loads(said.stdout)
-                yield from (f"{asset.path}: kubectl knows no {name}" for name in lost(written, read))
+            if result.status == 0 and result.stdout:
+                written, read = yaml.safe_load(asset.content), json.loads(result.stdout)
+                yield from (f"{asset.path}: kubectl dropped the unknown field {name}" for name in lost(written, read))
 
 
 def lost(written: Any, read: Any, path: str = "") -> Iterator[str]:
-    """Name the fields that are in the first and not in the second; empty values may go."""
+    """List the fields of `written` that `read` lacks; empty values do not count."""
     if isinstance(written, dict) and isinstance(read, dict):
         for name, value in written.items():
             if name not in read and value not in (None, "", False, 0, [], {}):
@@ -141,7 +141,7 @@ def lost(written: Any, read: Any, path: str = "") -> Iterator[str]:
 
 
 def _kubectl(scratch: ScratchCopy, *words: str | Path) -> ProgramResult:
-    # No kubeconfig of the user's: nothing may be asked of any cluster.
+    # Without the user's kubeconfig kubectl cannot contact a cluster.
     environment = {"KUBECONFIG": "/dev/null", "HOME": str(scratch.folder), "PATH": "/usr/bin:/bin"}
     return scratch.run("kubectl", *words, environment=environment)
 
@@ -159,7 +159,7 @@ def style_faults(scratch: ScratchCopy) -> list[str]:
 
 
 def scripts(scratch: ScratchCopy) -> Iterator[tuple[str, bytes]]:
-    """Yield every script once: nodes of one role share theirs."""
+    """Yield every script once: nodes of the same role have the same scripts."""
     seen: set[bytes] = set()
     for name, content in _candidates(scratch):
         if content.startswith(_SHEBANGS) and content not in seen:
@@ -183,43 +183,43 @@ def _candidates(scratch: ScratchCopy) -> Iterator[tuple[str, bytes]]:
 
 
 def _shellcheck(scratch: ScratchCopy, name: str, script: bytes) -> list[str]:
-    said = scratch.run("shellcheck", "--shell=bash", "--severity=warning", "--format=gcc", "-", stdin=script)
-    return [f"{name}{line.removeprefix('-')}" for line in said.lines]
+    result = scratch.run("shellcheck", "--shell=bash", "--severity=warning", "--format=gcc", "-", stdin=script)
+    return [f"{name}{line.removeprefix('-')}" for line in result.lines]
 
 
 GROUP: Final = "EXT"
-HEADING: Final = "What other programs say"
-_RENDER: Final = "umbilical stage plan shows what differs from what is rendered"
+HEADING: Final = "Results of other programs"
+_RENDER: Final = "umbilical stage plan shows how the file differs from the rendered one"
 
 VALIDATORS: Final[tuple[Check[ScratchCopy], ...]] = (
     validator(
         "EXT-01",
-        "openssl verifies every certificate with what will check it",
-        "Go accepts chains that OpenSSL, curl and Python refuse; what passes here passes everywhere.",
+        "openssl verifies every certificate with the CA file that its clients or servers use",
+        "Go accepts chains that OpenSSL, curl and Python reject; a chain that OpenSSL accepts works everywhere.",
         "umbilical stage rotate NAME",
         certificate_faults,
         "openssl",
     ),
     validator(
         "EXT-02",
-        "haproxy takes both configurations without a warning",
-        "A warning is how HAProxy tells that a line does not do what it says.",
+        "haproxy accepts both configurations without a warning",
+        "HAProxy warns about lines that have no effect or another effect than intended.",
         _RENDER,
         balancer_faults,
         "haproxy",
     ),
     validator(
         "EXT-03",
-        "bash can read every script",
-        "A script that does not parse ends a unit before its first command.",
+        "bash can parse every script",
+        "A script with a syntax error fails, and its systemd unit with it.",
         _RENDER,
         syntax_faults,
         "bash",
     ),
     validator(
         "EXT-04",
-        "shellcheck has nothing to say against the scripts",
-        "What it warns of is how scripts fail on the one machine that is different.",
+        "shellcheck reports no warnings for the scripts",
+        "ShellCheck warns about code that works on one machine and fails on another.",
         _RENDER,
         style_faults,
         "shellcheck",
@@ -227,16 +227,16 @@ VALIDATORS: Final[tuple[Check[ScratchCopy], ...]] = (
     ),
     validator(
         "EXT-05",
-        "Ignition's validator takes the config of every node",
-        "A node whose config is refused stops in the initial ramdisk, with a shell that nobody can reach.",
+        "ignition-validate accepts the config of every node",
+        "A node with an invalid config stops in the initramfs, in an emergency shell without network.",
         _RENDER,
         ignition_faults,
         IGNITION_VALIDATE,
     ),
     validator(
         "EXT-06",
-        "a real etcd runs with the certificates, and takes its own",
-        "etcd dials itself with its serving certificate; without clientAuth in it the member is called unhealthy.",
+        "a real etcd runs with the certificates, and accepts its own as a client",
+        "etcd dials itself with its serving certificate; without clientAuth in it the member is reported unhealthy.",
         "umbilical stage rotate etcd-serving-bootstrap",
         etcd_faults,
         "etcd",
@@ -245,7 +245,7 @@ VALIDATORS: Final[tuple[Check[ScratchCopy], ...]] = (
     validator(
         "EXT-07",
         "kubectl decodes every object",
-        "A field of the wrong type is refused by the API, and a misspelt one is ignored without a word.",
+        "The API rejects a field of the wrong type, and ignores a misspelt one without an error.",
         _RENDER,
         object_faults,
         "kubectl",
@@ -254,9 +254,9 @@ VALIDATORS: Final[tuple[Check[ScratchCopy], ...]] = (
 
 
 def run_validators(
-    facts: LintFacts, lookup: Lookup = on_path, judges: tuple[Check[ScratchCopy], ...] = VALIDATORS
+    facts: LintFacts, lookup: Lookup = on_path, validators: tuple[Check[ScratchCopy], ...] = VALIDATORS
 ) -> list[Finding]:
-    if not judges:
+    if not validators:
         return []
     with open_scratch(facts, lookup) as scratch:
-        return judge(judges, scratch)
+        return judge(validators, scratch)

@@ -1,6 +1,6 @@
-"""A real etcd, for three seconds on loopback, with the bootstrap node's certificates.
+"""Runs a real etcd on loopback for three seconds with the bootstrap node's certificates.
 
-It would have found what cost days in the log that all this began with: a serving certificate that is no client's.
+It finds a serving certificate without clientAuth, with which etcd cannot dial its own port.
 """
 
 import socket
@@ -17,7 +17,7 @@ from umbilical.hardway.validators.scratch import ScratchCopy
 from umbilical.host.processes import Child, run, start
 
 START_SECONDS: Final = 60.0
-"""For a machine that is busy with other things; usually it is one."""
+"""Usually one second is enough; the limit is for a busy machine."""
 WATCH_SECONDS: Final = 3.0
 ASK_SECONDS: Final = 20.0
 COMPLAINTS: Final = ("rejected connection", "bad certificate", "incompatible key usage")
@@ -38,7 +38,7 @@ def etcd_faults(scratch: ScratchCopy) -> list[str]:
 
 def _trial(scratch: ScratchCopy, serving: str, peer: str, client: str) -> list[str]:
     with ExitStack() as stack:
-        # Both at once, so that they differ.
+        # Both sockets are open at the same time, so that the ports differ.
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         urls = [f"https://127.0.0.1:{one.getsockname()[1]}" for one in sockets]
         for one in sockets:
@@ -46,7 +46,7 @@ def _trial(scratch: ScratchCopy, serving: str, peer: str, client: str) -> list[s
         command = [scratch.program("etcd"), *_flags(scratch, urls, serving, peer)]
         member = stack.enter_context(start(command, scratch.folder / "etcd.log", name="etcd"))
         began = time.monotonic()
-        # One that complains of certificates will never be ready.
+        # An etcd that logs certificate errors never becomes ready.
         member.wait_ready(
             lambda: bool(_complaints(member)) or _is_healthy(scratch, urls[0], client), START_SECONDS, 0.2
         )
@@ -92,11 +92,11 @@ def _is_healthy(scratch: ScratchCopy, url: str, name: str) -> bool:
 
 
 def _as_itself(scratch: ScratchCopy, url: str, serving: str) -> list[str]:
-    """Ask as etcd's own gateway and the liveness probe do: with the serving pair."""
+    """Connect as etcd's own gateway and the liveness probe do: with the serving pair."""
     try:
         _ask(scratch, url, serving)
     except HostError as fault:
-        return [f"etcd does not take its own serving certificate from a client: {fault.why.splitlines()[-1]}"]
+        return [f"etcd rejects its own serving certificate as a client certificate: {fault.why.splitlines()[-1]}"]
     return []
 
 
@@ -114,4 +114,4 @@ def _ask(scratch: ScratchCopy, url: str, name: str) -> str:
 
 def _complaints(member: Child) -> list[str]:
     lines = [line for line in member.log_text().splitlines() if any(text in line for text in COMPLAINTS)]
-    return [f"etcd logs: {lines[0][:300]}"] if lines else []
+    return [f"etcd logged: {lines[0][:300]}"] if lines else []

@@ -1,4 +1,4 @@
-"""Where judges sit: a scratch copy of the artifacts, and where each program is found."""
+"""A temporary copy of the artifacts in which validators run, and the search for their programs."""
 
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ from umbilical.hardway.lint.facts import LintFacts, Unreadable
 from umbilical.host.files import make_directory, write_file
 
 PROGRAM_SECONDS: Final = 120.0
-"""They take milliseconds; a machine may be busy."""
+"""Usually they take milliseconds; the limit is for a busy machine."""
 
 Lookup = Callable[[str], Path | None]
 Search = Callable[["ScratchCopy"], list[str]]
@@ -22,7 +22,7 @@ Search = Callable[["ScratchCopy"], list[str]]
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """What came of a program."""
+    """Exit status and output of a program."""
 
     status: int
     stdout: bytes
@@ -30,7 +30,7 @@ class ProgramResult:
 
     @property
     def lines(self) -> list[str]:
-        """All that it printed, complaints first."""
+        """All lines that it printed, stderr first."""
         text = (self.stderr + b"\n" + self.stdout).decode(errors="replace")
         return [line.strip() for line in text.splitlines() if line.strip()]
 
@@ -39,12 +39,12 @@ class ProgramResult:
 class ScratchCopy:
     facts: LintFacts
     folder: Path
-    """Holds the artifacts by their paths: keys too, so it is ours alone and goes when the judges rise."""
+    """Holds the artifacts by path. Keys are among them, so it has mode 0700 and is deleted at the end."""
     lookup: Lookup
 
     def program(self, name: str) -> str:
         found = self.lookup(name)
-        assert found is not None, f"{name} is asked for before it was looked for"
+        assert found is not None, f"{name} was not searched before use"
         return str(found)
 
     def file(self, path: str) -> Path:
@@ -85,20 +85,20 @@ def validator(
     *programs: str,
     is_advice: bool = False,
 ) -> Check[ScratchCopy]:
-    """Make a check that is skipped where one of its programs is missing, and holds when `search` finds no fault."""
+    """Make a check that passes if `search` finds no fault, and is skipped if one of its programs is missing."""
 
-    def judge(scratch: ScratchCopy) -> Verdict:
+    def validate(scratch: ScratchCopy) -> Verdict:
         missing = [name for name in programs if scratch.lookup(name) is None]
         if missing:
-            return skipped(f"there is no program {', '.join(missing)}")
+            return skipped(f"program not found: {', '.join(missing)}")
         try:
             faults = search(scratch)
         except (Unreadable, OSError) as error:
             faults = [str(error)]
         except subprocess.TimeoutExpired as error:
-            faults = [f"{Path(error.cmd[0]).name} did not end within {error.timeout:g} s"]
+            faults = [f"{Path(error.cmd[0]).name} did not finish within {error.timeout:g} s"]
         if not faults:
             return passed()
         return warned("; ".join(faults)) if is_advice else failed("; ".join(faults))
 
-    return Check(identifier, title, why, fix, judge)
+    return Check(identifier, title, why, fix, validate)
