@@ -276,7 +276,7 @@ def test_only_what_is_named_and_what_hangs_on_it_changes(unrendered: Path, stage
     before = contents(unrendered)
     printed = stage(unrendered, "rotate", "kube-control-plane-signer")
     after = contents(unrendered)
-    assert printed.out.splitlines()[0] == "kube-control-plane-signer: it was asked for"
+    assert printed.out.splitlines()[0] == "kube-control-plane-signer: rotation was requested"
     assert "kube-proxy: its signer changed" in printed.out
     changed = {name for name in before if before[name] != after[name]}
     assert "artifacts/tls/kube-control-plane-signer.key" in changed

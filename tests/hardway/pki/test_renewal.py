@@ -136,7 +136,7 @@ def test_a_signer_that_is_rotated_signs_anew_all_that_it_had_signed() -> None:
     found = again(rotate=("etcd-signer",))
     resigned = [f"etcd-{kind}-{node}" for kind in ("peer", "serving") for node in ("bootstrap", "master-0")]
     assert changed(found) == {
-        "etcd-signer": "it was asked for",
+        "etcd-signer": "rotation was requested",
         **dict.fromkeys(["etcd-client", *resigned], "its signer changed"),
     }
     assert certificate(found.set, "etcd-client").key != certificate(first_set(), "etcd-client").key
@@ -157,7 +157,7 @@ def test_what_nobody_knows_and_lives_that_are_too_short_are_refused() -> None:
 
 def test_what_ends_before_an_installation_may_is_made_anew() -> None:
     found = changed(again(after=44 * HOUR))
-    assert found["kubelet-signer"] == "only 4 h were left, and an installation may take 4"
+    assert found["kubelet-signer"] == "only 4 h were left, an installation may take 4 h"
     assert "etcd-client" not in found
     assert changed(again(after=43 * HOUR)) == {}
     assert "it expired at" in changed(again(after=48 * HOUR))["kubelet-signer"]
@@ -214,7 +214,7 @@ def test_what_was_spoilt_is_made_anew() -> None:
 def test_a_signer_below_another_is_not_kept() -> None:
     root = Authority.create("root", NOW, timedelta(days=10), KeyType.ECDSA_P256)
     below = Forgery("etcd-signer", is_authority=True).signed_by(root.pair, NOW)
-    assert "trusts no intermediate alone" in changed(again(etcd_signer=below))["etcd-signer"]
+    assert "does not trust an intermediate alone" in changed(again(etcd_signer=below))["etcd-signer"]
 
 
 @pytest.mark.real("openssl")

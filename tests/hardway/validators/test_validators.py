@@ -102,7 +102,7 @@ def _misses(scratch: ScratchCopy) -> list[str]:
     raise Unreadable("x is missing")
 
 
-@pytest.mark.parametrize(("search", "told"), [(_hangs, "etcd did not end within 3 s"), (_misses, "x is missing")])
+@pytest.mark.parametrize(("search", "told"), [(_hangs, "etcd did not finish within 3 s"), (_misses, "x is missing")])
 def test_what_goes_wrong_is_a_fault(search: object, told: str) -> None:
     assert callable(search)
     check = validator("EXT-99", "title", "why", "fix", search, "bash")
@@ -135,7 +135,7 @@ def test_all_validators_accept_what_is_rendered(profile: ClusterProfile) -> None
 def test_a_validator_whose_program_is_missing_is_skipped_and_says_which() -> None:
     findings = run_validators(current(ClusterProfile.KUBERNETES).facts(), lambda name: None)
     assert {finding.outcome for finding in findings} == {Outcome.SKIPPED}
-    assert "there is no program etcd, etcdctl" in {finding.evidence for finding in findings}
+    assert "program not found: etcd, etcdctl" in {finding.evidence for finding in findings}
 
 
 def test_without_validators_no_copy_is_made() -> None:
@@ -192,7 +192,7 @@ FAULTS: Final[dict[str, tuple[Search, Sample, tuple[str, ...]]]] = {
         ("unable to get local issuer certificate",),
     ),
     "no certificate": (certificate_faults, _removed("tls/etcd-client.crt"), ("tls/etcd-client.crt is missing",)),
-    "no client's certificate": (etcd_faults, _serving_alone, ("does not take its own serving certificate",)),
+    "no client's certificate": (etcd_faults, _serving_alone, ("rejects its own serving certificate",)),
     "a key of another": (
         etcd_faults,
         _copied("tls/etcd-serving-bootstrap.key", "tls/etcd-peer-bootstrap.key"),
@@ -210,7 +210,11 @@ FAULTS: Final[dict[str, tuple[Search, Sample, tuple[str, ...]]]] = {
         _with_field(priority="high"),
         ("static-pods/bootstrap/", "cannot unmarshal string"),
     ),
-    "a misspelt field": (object_faults, _with_field(hostNetworks=True), ("kubectl knows no spec.hostNetworks",)),
+    "a misspelt field": (
+        object_faults,
+        _with_field(hostNetworks=True),
+        ("unknown field spec.hostNetworks",),
+    ),
 }
 
 
@@ -218,7 +222,7 @@ FAULTS: Final[dict[str, tuple[Search, Sample, tuple[str, ...]]]] = {
     ("search", "sample", "words"),
     [pytest.param(*case, marks=pytest.mark.real(*PROGRAMS[case[0]]), id=name) for name, case in FAULTS.items()],
 )
-def test_a_fault_is_told_by_its_place_and_no_path_of_ours(
+def test_a_fault_is_told_by_its_artifact_and_no_other_path(
     search: Search, sample: Sample, words: tuple[str, ...]
 ) -> None:
     faults = _found(search, after(sample))
@@ -241,7 +245,7 @@ def test_several_faults_are_told_one_by_one() -> None:
 def test_where_nothing_is_there_nothing_is_shown() -> None:
     subject = current(ClusterProfile.KUBERNETES)
     subject.assets = {}
-    assert _found(object_faults, subject) == ["there is nothing to decode"]
+    assert _found(object_faults, subject) == ["there are no manifests and no static pods"]
 
 
 def test_empty_values_may_go() -> None:

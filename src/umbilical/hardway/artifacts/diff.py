@@ -1,6 +1,6 @@
-"""What would be created, changed or removed: artifacts that are there, beside those that should be.
+"""Compares existing artifacts with rendered ones: what would be created, changed or removed.
 
-Each file is compared by what it is, which its name says; Ignition configs by decoded files and units.
+The file name decides how a file is compared; of Ignition configs the decoded files and units are compared.
 """
 
 import posixpath
@@ -26,14 +26,14 @@ from umbilical.manifests.tree import Asset
 from umbilical.pki.pem import BundleError, holds_key
 
 Comparer = Callable[[str, bytes | None, bytes | None], tuple[ArtifactDiff, ...]]
-"""Compares contents by the path that they lie at."""
+"""Compares two contents of the file with this path."""
 
 _CHANGES = {"added": DiffKind.CREATED, "removed": DiffKind.REMOVED, "changed": DiffKind.CHANGED}
 _EMPTY = b'{"ignition":{"version":"3.4.0"}}'
 
 
 def compare_ignition(old: bytes | None, new: bytes | None, inside: Comparer) -> tuple[ArtifactDiff, ...] | None:
-    """Compare configs; None where a side is none."""
+    """Compare Ignition configs; None if a side is not a valid one."""
     try:
         before, after = _read(old), _read(new)
     except IgnitionError:
@@ -82,7 +82,7 @@ def _field(place: str, change: DiffKind, field: FieldChange) -> ArtifactDiff:
 def _shown(name: str, value: Any) -> str | None:
     if value is None:
         return None
-    # Ignition has modes in decimal, people have them in octal.
+    # Ignition writes modes in decimal; users expect octal.
     return f"{value:04o}" if name == "mode" and isinstance(value, int) else shortened(str(value))
 
 
@@ -92,7 +92,7 @@ FORMATTING: Final = "only the formatting differs"
 
 
 def compare_content(path: str, old: bytes | None, new: bytes | None) -> tuple[ArtifactDiff, ...]:
-    """Tell what differs inside; nothing where the bytes are the same."""
+    """Return the differences inside; empty if the bytes are equal."""
     if old == new:
         return ()
     suffix = posixpath.splitext(path)[1]
@@ -113,7 +113,7 @@ def compare_content(path: str, old: bytes | None, new: bytes | None) -> tuple[Ar
 
 
 def note_of(path: str, content: bytes) -> str:
-    """Say in a few words what a file is that appears or goes; empty where its path says it."""
+    """Describe a created or removed file; empty if its path is enough."""
     if not path.endswith(".crt"):
         return ""
     try:
@@ -139,7 +139,7 @@ def _compare_text(path: str, old: bytes | None, new: bytes | None) -> ArtifactDi
 
 
 def compare_trees(old: Mapping[str, Asset], new: Iterable[Asset]) -> list[ArtifactDiff]:
-    """Compare files by path, in the order of their paths."""
+    """Compare files by path, sorted by path."""
     wanted = {asset.path: asset for asset in new}
     pairs = ((path, old.get(path), wanted.get(path)) for path in sorted({*old, *wanted}))
     return [part for path, before, after in pairs for part in _compare(path, before, after)]

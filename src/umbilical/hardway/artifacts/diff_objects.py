@@ -1,6 +1,6 @@
-"""What differs inside of a file: objects by field path, certificates by field; of keys and secrets only that they do.
+"""Differences inside a file: objects by field path, certificates by field. Values of keys and secrets are not shown.
 
-Lists of named things are compared by name, plain lists by their entries. A `Part` is one thing that differs.
+Lists of named entries are compared by name, plain lists by entry. An `ArtifactDiff` is one difference.
 """
 
 import base64
@@ -21,8 +21,8 @@ from umbilical.pki.certificate import Certificate, distinguished_name, read_cert
 from umbilical.pki.pem import BundleError, holds_key
 
 MAX_SHOWN: Final = 160
-"""Characters of a value."""
-HIDDEN: Final = "differs; not shown, it is secret"
+"""Maximum length of a shown value, in characters."""
+HIDDEN: Final = "differs; not shown because it is secret"
 
 
 class DiffKind(Enum):
@@ -34,15 +34,15 @@ class DiffKind(Enum):
 @dataclass(frozen=True)
 class ArtifactDiff:
     place: str
-    """A path, an object, a field: named from what it is a part of."""
+    """A path, an object or a field, relative to the enclosing difference."""
     change: DiffKind
     old: str | None = None
     new: str | None = None
-    """Values as they are shown; None where there is none, or where it is not shown."""
+    """Values as shown; None if there is none or if it is not shown."""
     note: str = ""
-    """What is said instead of values."""
+    """A text in place of values."""
     lines: tuple[str, ...] = ()
-    """A longer text's lines, as `diff -u` has them."""
+    """Lines of a longer text, as in `diff -u`."""
     parts: tuple["ArtifactDiff", ...] = ()
 
 
@@ -57,7 +57,7 @@ def values(place: str, old: str | None, new: str | None) -> ArtifactDiff:
 
 
 def as_json(part: ArtifactDiff) -> dict[str, Any]:
-    """Leave out what is empty."""
+    """Return the difference without its empty fields."""
     described: dict[str, Any] = {
         "place": part.place,
         "change": part.change.value,
@@ -71,7 +71,7 @@ def as_json(part: ArtifactDiff) -> dict[str, Any]:
 
 
 def shortened(text: str) -> str:
-    """Cut a value, and let no terminal obey it."""
+    """Shorten a value and escape control characters."""
     cut = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in cut)
 
@@ -91,11 +91,11 @@ _LISTS: Final[dict[str, Callable[[Certificate], tuple[str, ...]]]] = {
     "names": lambda one: one.names,
     "usages": lambda one: one.usages,
 }
-"""Told by what comes and goes: a dozen names beside a dozen others hide the one that differs."""
+"""Only added and removed entries of these lists are shown, because they are long."""
 
 
 def compare_certificates(old: bytes | None, new: bytes | None) -> tuple[ArtifactDiff, ...] | None:
-    """Compare bundles certificate by certificate; None where a side holds none that can be read."""
+    """Compare bundles certificate by certificate; None if a side has no readable certificate."""
     try:
         before, after = _read_bundle(old), _read_bundle(new)
     except BundleError:
@@ -106,7 +106,7 @@ def compare_certificates(old: bytes | None, new: bytes | None) -> tuple[Artifact
 
 
 def described(pem: bytes) -> str:
-    """Say in a few words what a certificate is, or the first of a bundle."""
+    """Describe a certificate, or the first one of a bundle, in a few words."""
     found = read_certificates(pem)
     more = f" and {len(found) - 1} more" if found[1:] else ""
     until = f"until {found[0].not_after:%Y-%m-%dT%H:%MZ}"
@@ -130,7 +130,7 @@ def _fields(old: Certificate, new: Certificate) -> Iterator[ArtifactDiff]:
 
 
 def _bundle(before: list[Certificate], after: list[Certificate]) -> Iterator[ArtifactDiff]:
-    """Members of a bundle are told apart by their subjects, and if there are several of one by their order."""
+    """Match the members of bundles by subject; several with one subject are matched by order."""
     old, new = _named_certificates(before), _named_certificates(after)
     for name in old | new:
         one, other = old.get(name), new.get(name)
@@ -150,7 +150,7 @@ def _named_certificates(certificates: list[Certificate]) -> dict[str, Certificat
     return named
 
 
-# Quotes and numbers aside, a kubeconfig's secrets are called so; certificates in it end in -data as well.
+# Names of secret fields in kubeconfigs and Secrets. Only key-data, because certificates end in -data too.
 _SECRET_NAMES: Final = re.compile(r"key-data|private|token|password|passwd|secret$|auths?$", re.IGNORECASE)
 _SECRET_PARTS: Final = ("data", "stringData")
 _MAX_LINES: Final = 20_000
@@ -158,7 +158,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def compare_objects(old: bytes | None, new: bytes | None) -> tuple[ArtifactDiff, ...] | None:
-    """Compare documents; None where a side cannot be read as such."""
+    """Compare YAML documents; None if a side is not readable as such."""
     try:
         before, after = _named(_read(old)), _named(_read(new))
     except (yaml.YAMLError, ValueError, RecursionError):
@@ -169,7 +169,7 @@ def compare_objects(old: bytes | None, new: bytes | None) -> tuple[ArtifactDiff,
 def _read(content: bytes | None) -> list[Any]:
     found = [] if content is None else [one for one in yaml.load_all(content, _Loader) if one is not None]
     if not all(isinstance(one, dict | list) for one in found):
-        raise ValueError("there is a document that is neither an object nor a list")
+        raise ValueError("a document is neither an object nor a list")
     return found
 
 
@@ -182,7 +182,7 @@ def _named(documents: list[Any]) -> dict[str, Any]:
 
 
 def _object_name(document: Any) -> str:
-    """`Secret kube-system/kubeadmin`; empty for what is no object of an API."""
+    """`Secret kube-system/kubeadmin`; empty for a document that is not an API object."""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(metadata, dict) or "kind" not in document:
         return ""
@@ -204,7 +204,7 @@ def _compare_named(before: Mapping[str, Any], after: Mapping[str, Any]) -> Itera
 
 
 def _compare_object(old: dict[str, Any], new: dict[str, Any]) -> Iterator[ArtifactDiff]:
-    """Of a Secret, only what is in it is secret: not its name, its type and its annotations."""
+    """Compare two objects; of a Secret only data and stringData are secret."""
     for key in old | new:
         is_secret = "Secret" in (old.get("kind"), new.get("kind")) and key in _SECRET_PARTS
         yield from _compare(str(key), old.get(key), new.get(key), is_secret=is_secret)
@@ -272,7 +272,7 @@ def _compare_values(place: str, old: Any, new: Any, is_secret: bool) -> Artifact
 
 
 def text_lines(old: str, new: str) -> tuple[str, ...]:
-    """Compare line by line, without the two lines that name the sides."""
+    """Compare line by line, without the two header lines."""
     before, after = old.splitlines(), new.splitlines()
     if len(before) + len(after) > _MAX_LINES:
         return ()
@@ -297,7 +297,7 @@ def _is_secret_value(value: Any) -> bool:
 
 
 def _certificate(value: Any) -> str | None:
-    """Describe a text that is a certificate, plain or in base64, and no key beside it."""
+    """Describe a text that is a certificate, plain or in base64, without a key; else None."""
     if not isinstance(value, str):
         return None
     for pem in (value.encode("utf-8", "replace"), _decoded(value)):

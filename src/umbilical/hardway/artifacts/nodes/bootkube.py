@@ -1,4 +1,4 @@
-"""What the bootstrap node does by itself: a script, run once by systemd until it succeeds."""
+"""bootkube.sh of the bootstrap node, which systemd runs until it succeeds once."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ STATE: Final = "/opt/openshift"
 DONE: Final = f"{STATE}/.bootkube.done"
 KUBECONFIG: Final = f"{layout.NODE_KUBECONFIGS}/localhost.kubeconfig"
 SERVER_CA: Final = f"{layout.NODE_SECRETS}/{Bundle.SERVER_CA.value}.crt"
-# An installer gives the API 20 minutes, and everything until the bootstrap node may go 60: images are pulled.
+# The installer waits 20 minutes for the API, and 60 minutes until the bootstrap is complete: images are pulled.
 API_SECONDS: Final = 1200
 OBJECTS_SECONDS: Final = 3600
 

@@ -1,7 +1,6 @@
-"""A node's machine: address and host name, what its container runtime is told, and the annotations of its first boot.
+"""Files of a node's machine: address and host name, drop-ins of its container runtime, and first-boot annotations.
 
-The runtime's own configuration belongs to the machine; here is what differs. The machine-config server adds the
-annotations where a machine asks it; here nobody asks.
+The machine-config server would add the annotations, but these machines do not fetch their config from it.
 """
 
 import json
@@ -19,17 +18,17 @@ from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE
 CRIO_DROP_INS: Final = "/etc/crio/crio.conf.d"
 PAUSE_DROP_IN: Final = f"{CRIO_DROP_INS}/00-pause.conf"
 PAUSE_IMAGE: Final = "pod"
-"""Its tag in a release."""
+"""Tag of the pause image in a release."""
 CONFLIST: Final = f"{CONFIG_DIRECTORY}/10-pods.conflist"
 
 
 def add_pause_image(parts: NodeParts, placement: PodPlacement) -> None:
-    """CRI-O's compiled-in pause image is on a registry that the pull secret does not know."""
+    """Set the pause image: the pull secret has no credentials for the registry of CRI-O's default."""
     content = (
         "[crio.image]\n"
         f'pause_image = "{placement.image(PAUSE_IMAGE)}"\n'
         f'pause_image_auth_file = "{layout.PULL_SECRET}"\n'
-        # The image has no /pause, which CRI-O would run.
+        # CRI-O would run /pause, which this image does not have.
         'pause_command = "/usr/bin/pod"\n'
     )
     parts.files.add(PAUSE_DROP_IN, content.encode(), PUBLIC_MODE)
@@ -40,7 +39,7 @@ def add_pull_secret(parts: NodeParts, inputs: Inputs) -> None:
 
 
 def add_pod_network(parts: NodeParts, node: ClusterNode) -> None:
-    """Where nobody else brings one: a bridge, and addresses from the node's own piece of the pod network."""
+    """Write the CNI config of the kubernetes profile: a bridge with addresses from the node's pod CIDR."""
     if node.pod_network is not None:
         content = bridge_conflist("pods", layout.POD_BRIDGE, [node.pod_network])
         parts.files.add(CONFLIST, content, PUBLIC_MODE)
@@ -52,13 +51,13 @@ HOSTNAME: Final = "/etc/hostname"
 
 
 def add_network(parts: NodeParts, cluster: Cluster, node: ClusterNode) -> None:
-    # NetworkManager passes over a keyfile that others than root can read.
+    # NetworkManager ignores a keyfile that other users than root can read.
     parts.files.add(KEYFILE, keyfile(cluster, node), SECRET_MODE)
     parts.files.add(HOSTNAME, f"{node.name}\n".encode(), PUBLIC_MODE)
 
 
 def keyfile(cluster: Cluster, node: ClusterNode) -> bytes:
-    """Without a MAC address or interface the connection fits any card: safe where there is one."""
+    """Write the connection's keyfile; without MAC address and interface it matches any card, so there must be one."""
     own, other = ("ipv4", "ipv6") if node.address.version == 4 else ("ipv6", "ipv4")
     sections = [_section("connection", _connection(node))]
     if node.mac:
@@ -68,9 +67,9 @@ def keyfile(cluster: Cluster, node: ClusterNode) -> bytes:
 
 
 def pod_routes(cluster: Cluster, node: ClusterNode) -> Iterator[tuple[str, str]]:
-    """List the ways to other members' pods where no network operator makes them: network and next hop."""
+    """List network and next hop of the routes to other nodes' pods, if no network operator makes them."""
     if node.role is NodeRole.BOOTSTRAP:
-        # It leaves; until then it reaches pods through the tunnel, or not at all.
+        # The bootstrap node reaches pods only through the tunnel.
         return
     for other in cluster.members:
         if other.id != node.id and other.pod_network is not None:
@@ -88,7 +87,7 @@ def _connection(node: ClusterNode) -> list[str]:
 
 def _addressing(cluster: Cluster, node: ClusterNode) -> list[str]:
     networks = cluster.networks
-    routes = [f"route{number}={way},{hop}" for number, (way, hop) in enumerate(pod_routes(cluster, node), 1)]
+    routes = [f"route{number}={pods},{hop}" for number, (pods, hop) in enumerate(pod_routes(cluster, node), 1)]
     return [
         "method=manual",
         f"address1={node.address}/{networks.machine.prefixlen}",
@@ -108,13 +107,13 @@ _NAMES: Final = ("currentConfig", "desiredConfig", "firstPivotConfig")
 def add_first_boot(parts: NodeParts, base: NodeBase) -> None:
     annotations = {f"{ANNOTATION}/{name}": base.name for name in _NAMES} | {f"{ANNOTATION}/state": "Done"}
     parts.files.add(NODE_ANNOTATIONS, _json(annotations), PUBLIC_MODE)
-    # The server writes it for everybody to read, but the pull secret is in it; its reader is root.
+    # The machine-config server makes it world-readable, but it contains the pull secret, and only root reads it.
     parts.files.add(CONTENT, base.machine_config, SECRET_MODE)
     parts.last.add(ENCAPSULATED, _json(encapsulated(base)), PUBLIC_MODE)
 
 
 def encapsulated(base: NodeBase) -> dict[str, Any]:
-    """Keep what Ignition cannot do (the OS image, kernel arguments), and leave of its config only the version."""
+    """Return the MachineConfig with an empty Ignition config: OS image and kernel arguments remain."""
     machine_config: dict[str, Any] = json.loads(base.machine_config)
     version = json.loads(base.config)["ignition"]["version"]
     spec = {**machine_config.get("spec", {}), "config": {"ignition": {"version": version}}}

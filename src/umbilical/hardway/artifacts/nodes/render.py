@@ -1,7 +1,7 @@
-"""From inputs and earlier artifacts to the Ignition config of every node.
+"""Renders the Ignition config of every node from the inputs and earlier artifacts.
 
-The bootstrap node has a kubelet that stands alone and the first control plane; a member is merged onto a role's base.
-Which files its static pods need is found in the pods themselves.
+The bootstrap node gets a standalone kubelet and the first control plane; other nodes are merged into the base of their
+role. The files that static pods need are found in the pods' manifests.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree
 
 VERSION: Final = "3.4.0"
-"""What the machine-config operator of OpenShift 4.18 renders."""
+"""Ignition version that the machine-config operator of OpenShift 4.18 renders."""
 API_SERVER_ENV: Final = "/etc/kubernetes/apiserver-url.env"
 
 
 def base_of(inputs: Inputs, node: ClusterNode) -> NodeBase:
-    """Take the given base of the node's role, else the built-in one."""
+    """Return the given base of the node's role, else the built-in one."""
     return inputs.bases.get(node.role) or builtin_base(inputs, node)
 
 
@@ -37,7 +37,7 @@ def empty_config() -> dict[str, Any]:
 
 
 def builtin_base(inputs: Inputs, node: ClusterNode) -> NodeBase:
-    """In OpenShift it depends on the role alone, as a MachineConfig does, and is named as one would be."""
+    """Return the built-in base; in OpenShift it depends only on the role, and has the name of a MachineConfig."""
     config = merge(empty_config(), _parts(inputs, node))
     digest = hashlib.sha256(format_config(config)).hexdigest()[:32]
     name = f"rendered-{node.role.value}-{digest}"
@@ -61,7 +61,7 @@ def _parts(inputs: Inputs, node: ClusterNode) -> NodeParts:
 
 
 def api_server_env(cluster: Cluster) -> bytes:
-    """Say where the API is to those that run before services work: the network operator ends without it."""
+    """Write the API's address for pods that run before Services work; the network operator exits without it."""
     return f"KUBERNETES_SERVICE_HOST='{cluster.internal_api_name}'\nKUBERNETES_SERVICE_PORT='{API_PORT}'\n".encode()
 
 
@@ -71,9 +71,9 @@ _KUBELET_KUBECONFIG: Final = "kubelet-bootstrap"
 
 
 def files_needed(inputs: Inputs, node: ClusterNode) -> dict[str, str]:
-    """Return path on the node -> path of the artifact: the pods, their configs, and all that they read of ours.
+    """Return path on the node -> path of the artifact, for the pods, their configuration files, keys and kubeconfigs.
 
-    What is made on the node itself (the tunnel's certificates) is not among them.
+    Files that the node makes itself (the tunnel's certificates) are not included.
     """
     placement = PodPlacement(inputs, node)
     needed: dict[str, str] = {}
@@ -115,13 +115,13 @@ _DIRECTORY_MODES: Final = {
 
 
 def add_pods(parts: NodeParts, inputs: Inputs, node: ClusterNode, made: AssetTree) -> None:
-    """Lay the node's pods, those that wait included, and the files that they name."""
+    """Add the node's pods, including late ones, and the files that they refer to."""
     for path, artifact in files_needed(inputs, node).items():
         add_artifact(parts, path, artifact, made)
 
 
 def add_artifact(parts: NodeParts, path: str, artifact: str, made: AssetTree) -> None:
-    """Lay an artifact; two may want the same one."""
+    """Add an artifact; several pods may need the same one."""
     if path not in parts.files:
         parts.files.add(path, made[artifact].content, made[artifact].mode)
     directory = posixpath.dirname(path)
@@ -142,7 +142,7 @@ def bootstrap_parts(inputs: Inputs, made: AssetTree) -> NodeParts:
         machine.add_pause_image(parts, placement)
         machine.add_pull_secret(parts, inputs)
     bootkube.add_bootkube(parts, inputs)
-    # For the script, and for whoever logs in to look.
+    # For bootkube.sh, and for administrators who log in.
     add_artifact(parts, bootkube.SERVER_CA, layout.bundle(Bundle.SERVER_CA.value), made)
     add_artifact(parts, bootkube.KUBECONFIG, layout.kubeconfig(LOCAL_KUBECONFIG), made)
     add_pods(parts, inputs, node, made)
@@ -171,7 +171,7 @@ def member_parts(inputs: Inputs, node: ClusterNode, base: NodeBase, made: AssetT
 
 
 def render_nodes(inputs: Inputs, made: AssetTree) -> AssetTree:
-    """Make <node id>.ign for every node. Keys are in each of them."""
+    """Render <node id>.ign for every node. Each contains keys."""
     tree = AssetTree()
     for node in inputs.cluster.nodes:
         tree.add(layout.ignition(node), node_config(inputs, node, made), SECRET_MODE)

@@ -1,4 +1,4 @@
-"""etcd: the bootstrap node's first member, and in the kubernetes profile one on every master that joins it."""
+"""etcd: the first member on the bootstrap node, and in the kubernetes profile one member on every master."""
 
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from umbilical.manifests.static_pod import Component, HostFile, Place, probe, st
 
 PROGRAM: Final = "etcd"
 BOOTSTRAP_MEMBER: Final = "etcd-bootstrap"
-"""OpenShift's etcd operator looks for this very name when it removes the member."""
+"""OpenShift's etcd operator searches for exactly this name when it removes the member."""
 OPENSHIFT_METRICS_PORT: Final = 9978
 CIPHER_SUITES: Final = (
     "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
@@ -47,7 +47,7 @@ def client_url(node: ClusterNode) -> str:
 
 
 def initial_cluster(placement: PodPlacement) -> str:
-    """Name those that are members when this one starts, and itself: masters join one after the other."""
+    """List the members at this member's start, and itself: masters join one after the other."""
     masters = list(placement.cluster.masters)
     joined = [] if placement.is_bootstrap else masters[: masters.index(placement.node) + 1]
     return ",".join(f"{member_name(node)}={peer_url(node)}" for node in [placement.cluster.bootstrap, *joined])
@@ -63,172 +63,172 @@ def _metrics(placement: PodPlacement) -> str:
     return f"http://{_LOOPBACK}:{METRICS_PORT}"
 
 
-_LEARNERS: Final = "all masters may be added before the first of them is promoted"
-_TOO_MANY: Final = "the second master is refused: too many learner members in cluster"
-_CORRUPTION: Final = "a member compares its data with the others' before it serves"
-_DIFFERS: Final = "a member whose disk lost something answers from what is left"
+_LEARNERS: Final = "number of learners, so that all masters can be added before the first one is promoted"
+_TOO_MANY: Final = "etcd rejects the second master: too many learner members in cluster"
+_CORRUPTION: Final = "a member compares its data with the other members before it serves"
+_DIFFERS: Final = "a member with lost data on its disk serves wrong answers"
 
 FLAGS: Final[tuple[FlagRow, ...]] = (
     FlagRow(
         "name",
         lambda placement: member_name(placement.node),
-        "the member's name; etcd-bootstrap is the one that OpenShift's etcd operator searches and removes at the end",
-        "under another name the operator never finds the bootstrap member, and it stays for ever",
+        "the member's name; OpenShift's etcd operator searches for etcd-bootstrap and removes it at the end",
+        "with another name the operator never finds the bootstrap member, and it is never removed",
     ),
     FlagRow(
         "data-dir",
         layout.ETCD_DATA,
-        "where log and snapshots lie; on the host, so that they outlive the container",
-        "a restarted container begins with an empty cluster",
+        "directory of log and snapshots; on the host, so that they outlive the container",
+        "a restarted container begins with an empty database",
     ),
     FlagRow(
         "listen-client-urls",
         _listen(ETCD_CLIENT_PORT),
-        "kube-apiserver asks by localhost, operators and etcdctl by the node's address",
-        "on loopback alone, nobody on another node can ask for the list of members",
+        "kube-apiserver connects to localhost, operators and etcdctl to the node's address",
+        "with loopback only, clients on other nodes get connection refused",
     ),
     FlagRow(
         "advertise-client-urls",
         lambda placement: client_url(placement.node),
-        "what other members tell clients about this one",
-        "with a wildcard here `etcdctl --cluster` asks 0.0.0.0, which is whoever asks",
+        "the URL of this member that other members give to clients",
+        "with a wildcard address `etcdctl --cluster` connects to 0.0.0.0, which is the local machine",
     ),
     FlagRow(
         "listen-peer-urls",
         _listen(ETCD_PEER_PORT),
-        "masters join over it",
-        "dial tcp ...:2380: connection refused on every master",
+        "the address on which other members connect",
+        "masters log: dial tcp ...:2380: connection refused",
     ),
     FlagRow(
         "initial-advertise-peer-urls",
         lambda placement: peer_url(placement.node),
-        "by which the others know this member; it must stand in --initial-cluster in the same words",
+        "the URL of this member for other members; --initial-cluster must contain exactly the same URL",
         "etcd exits: --initial-cluster has ... but missing from --initial-advertise-peer-urls",
     ),
     FlagRow(
         "initial-cluster",
         initial_cluster,
-        "who is a member when this one starts: itself, and on a master those that joined before",
+        "the members when this one starts: itself, and on a master those that joined before",
         "etcd exits: member count is unequal",
     ),
     FlagRow(
         "initial-cluster-state",
         lambda placement: "new" if placement.is_bootstrap else "existing",
-        "the bootstrap member founds the cluster, every other one joins it",
-        "with `new` a master founds a second cluster, with an empty key space",
+        "the bootstrap member creates the cluster, every other one joins it",
+        "with `new` a master creates a second, empty cluster",
     ),
     FlagRow(
         "initial-cluster-token",
         by_profile(openshift="openshift-etcd", kubernetes="hardway-etcd"),
-        "part of the cluster's id, so that members of two clusters never mix",
-        "two clusters that are built from one config share an id",
+        "part of the cluster id, so that members of two clusters never mix",
+        "two clusters with the same configuration have the same id",
     ),
     FlagRow(
         "cert-file",
         lambda placement: certificate(f"etcd-serving-{placement.node.id}"),
-        "shown to clients. It is used as a client too: etcd dials its own port, so it needs both usages",
-        "with serverAuth alone the log repeats: certificate specifies an incompatible key usage",
+        "serving certificate for clients. etcd dials its own port with it, so it needs both usages",
+        "with serverAuth alone etcd logs repeatedly: certificate specifies an incompatible key usage",
     ),
     FlagRow(
         "key-file",
         lambda placement: key(f"etcd-serving-{placement.node.id}"),
-        "the key of --cert-file",
+        "key of --cert-file",
         "etcd exits: tls: private key does not match public key, or no such file",
     ),
     FlagRow(
         "client-cert-auth",
         "true",
-        "no client without a certificate: whoever reads etcd reads every Secret",
-        "anybody who reaches port 2379 owns the cluster",
+        "clients need a certificate: etcd contains every Secret",
+        "anyone who reaches port 2379 controls the cluster",
     ),
     FlagRow(
         "trusted-ca-file",
         bundle(Bundle.ETCD_CA),
-        "who signs for clients: etcd's own signer and no other",
-        "kube-apiserver's calls end with: tls: bad certificate",
+        "CA of the client certificates: only etcd's own signer",
+        "kube-apiserver's requests fail: tls: bad certificate",
     ),
     FlagRow(
         "peer-cert-file",
         lambda placement: certificate(f"etcd-peer-{placement.node.id}"),
-        "shown to other members, as server and as client; it must have the node's address",
-        "rejected connection on peer endpoint",
+        "certificate for other members, as server and as client; it must contain the node's address",
+        "etcd logs: rejected connection on peer endpoint",
     ),
     FlagRow(
         "peer-key-file",
         lambda placement: key(f"etcd-peer-{placement.node.id}"),
-        "the key of --peer-cert-file",
+        "key of --peer-cert-file",
         "etcd exits: tls: private key does not match public key, or no such file",
     ),
     FlagRow(
         "peer-client-cert-auth",
         "true",
-        "no member without a certificate",
-        "whoever reaches port 2380 can join the raft group",
+        "other members need a certificate",
+        "anyone who reaches port 2380 can join the raft group",
     ),
     FlagRow(
         "peer-trusted-ca-file",
         bundle(Bundle.ETCD_CA),
-        "who signs for members; the etcd operator goes on with this very signer, or new members are strangers",
+        "CA of the members' certificates; the etcd operator must use the same signer for new members",
         "masters never join: x509: certificate signed by unknown authority",
     ),
     FlagRow(
         "quota-backend-bytes",
         str(QUOTA_BYTES),
-        "the largest size that etcd calls normal; its default of 2 GiB is reached by a busy cluster",
+        "maximum size of the database, the largest that etcd recommends; a busy cluster exceeds the default of 2 GiB",
         "mvcc: database space exceeded, and the API is read-only",
     ),
     FlagRow(
         "listen-metrics-urls",
         _metrics,
-        "health and metrics on a port of their own; without TLS on loopback, because a kubelet's probe has no client "
-        "certificate to show (OpenShift's port is TLS: there the probe is etcdctl)",
-        "the kubelet cannot see whether etcd lives",
+        "separate port for health and metrics; on loopback without TLS, because a kubelet's probe has no client "
+        "certificate (OpenShift's port uses TLS, there the probe runs etcdctl)",
+        "the kubelet cannot probe etcd",
     ),
     FlagRow("max-learners", lambda placement: str(len(placement.cluster.masters)), _LEARNERS, _TOO_MANY, on_kubernetes),
     FlagRow("feature-gates", "InitialCorruptCheck=true", _CORRUPTION, _DIFFERS, on_kubernetes),
     FlagRow(
         "logger",
         "zap",
-        "one JSON object a line, which log collectors read",
-        "nothing: etcd 3.5 and later know no other, and the operator says it all the same",
+        "log format: one JSON object per line",
+        "nothing breaks: etcd 3.5 and later have no other logger; the operator sets it too",
         on_openshift,
     ),
 )
 
-# As variables and not as flags: etcd ends at a flag that its version does not know, and only warns at a variable.
+# Variables instead of flags: etcd exits on a flag that its version does not know, but only warns about a variable.
 ENVIRONMENT: Final[tuple[FlagRow, ...]] = (
     FlagRow(
         "ETCD_CIPHER_SUITES",
         ",".join(CIPHER_SUITES),
-        "forward secrecy and authenticated encryption only, for TLS 1.2 (1.3 has no other)",
-        "weaker suites are offered, which scanners complain about",
+        "only cipher suites with forward secrecy and authenticated encryption, for TLS 1.2 (1.3 has no others)",
+        "weaker suites are offered, which security scanners report",
     ),
     FlagRow(
         "ETCD_HEARTBEAT_INTERVAL",
         "100",
-        "milliseconds between a leader's signs of life; the operator's members have the same",
-        "members that differ in this elect leaders against each other",
+        "milliseconds between heartbeats of the leader; the operator's members have the same value",
+        "members with different values cause needless elections",
         on_openshift,
     ),
     FlagRow(
         "ETCD_ELECTION_TIMEOUT",
         "1000",
-        "milliseconds without one until a new leader is elected; ten heartbeats",
-        "too short on a slow disk: `lost leader` again and again, and the API hangs each time",
+        "milliseconds without a heartbeat until a new leader is elected; ten heartbeat intervals",
+        "if it is too short for a slow disk: `lost leader` repeatedly, and the API hangs each time",
         on_openshift,
     ),
     FlagRow(
         "ETCD_ENABLE_PPROF",
         "true",
-        "profiles for whoever has to find out why it is slow",
-        "/debug/pprof answers 404 on the day when somebody needs it",
+        "serve profiles at /debug/pprof, for performance problems",
+        "/debug/pprof returns 404",
         on_openshift,
     ),
     FlagRow(
         "ETCD_SOCKET_REUSE_ADDRESS",
         "true",
-        "a restarted member binds at once, although old connections linger",
-        "bind: address already in use for a minute",
+        "a restarted member can bind its port at once, although old connections linger",
+        "bind: address already in use, for a minute",
         on_openshift,
     ),
     FlagRow(
@@ -237,7 +237,7 @@ ENVIRONMENT: Final[tuple[FlagRow, ...]] = (
     FlagRow(
         "ETCD_EXPERIMENTAL_MAX_LEARNERS",
         lambda placement: str(len(placement.cluster.masters)),
-        f"{_LEARNERS}; etcd 3.5 knows it by this name",
+        f"{_LEARNERS}; the name of ETCD_MAX_LEARNERS in etcd 3.5",
         _TOO_MANY,
         on_openshift,
     ),
@@ -247,8 +247,8 @@ ENVIRONMENT: Final[tuple[FlagRow, ...]] = (
 ETCD: Final = ProgramFlags(
     PROGRAM,
     FLAGS,
-    "the etcd operator's render command writes the bootstrap member's pod; on masters its installer pods write one "
-    "for each revision",
+    "the etcd operator's render command writes the bootstrap member's pod; on masters its installer pods write one pod "
+    "per revision",
     ENVIRONMENT,
 )
 
@@ -270,7 +270,7 @@ def etcd_pod(placement: PodPlacement) -> dict[str, Any]:
 
 
 def _etcdctl_probe(placement: PodPlacement) -> dict[str, dict[str, Any]]:
-    """Ask with the serving pair, as etcd asks itself: a pair without clientAuth is found out at once."""
+    """Connect with the serving pair, as etcd itself does: a pair without clientAuth fails at once."""
     serving = f"etcd-serving-{placement.node.id}"
     command = [
         "etcdctl",
@@ -294,8 +294,8 @@ def _http_probes() -> dict[str, dict[str, Any]]:
     def ask(path: str, failures: int) -> dict[str, Any]:
         return probe("HTTP", _LOOPBACK, METRICS_PORT, path, period=5, failures=failures, timeout=10)
 
-    # A learner is alive and not ready: /readyz asks for a read that only voters may serve. With it at the start a
-    # member would be killed that waits for its promotion.
+    # A learner is alive but not ready: /readyz needs a read that only voters serve. As a startup probe it would kill a
+    # member that waits for its promotion.
     return {
         "startupProbe": ask("/livez", 60),
         "livenessProbe": ask("/livez", 8),

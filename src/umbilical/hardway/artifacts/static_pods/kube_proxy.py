@@ -1,4 +1,4 @@
-"""kube-proxy on every node that stays: the usual way to services of the kubernetes profile, a crutch on OpenShift."""
+"""kube-proxy on masters and workers: in the kubernetes profile permanently, in OpenShift temporarily if turned on."""
 
 from typing import Any, Final
 
@@ -19,8 +19,8 @@ HEALTH_PORT: Final = 10256
 _LOOPBACK: Final = "127.0.0.1"
 _LOCK: Final = HostFile("xtables-lock", "/run/xtables.lock", "FileOrCreate", is_writable=True)
 _MODULES: Final = HostFile("lib-modules", "/lib/modules", "Directory")
-_CONNTRACK: Final = "0: the kernel's own setting stays. It counts for the whole machine, whose it is to choose"
-_READ_ONLY: Final = "it writes to /proc/sys, and fails where that is not its own, as in a namespace of a lab"
+_CONNTRACK: Final = "0: keep the kernel's setting, which applies to the whole machine"
+_READ_ONLY: Final = "it writes to /proc/sys and fails if that is read-only, as in a lab's namespace"
 
 
 def _kubeconfig(placement: PodPlacement) -> str:
@@ -33,33 +33,33 @@ KUBE_PROXY: Final = ProgramFlags(
         FlagRow(
             "kubeconfig",
             _kubeconfig,
-            "how it asks the API; its user must be bound to system:node-proxier. On OpenShift it is the kubelets' "
-            "bootstrap identity, which needs that binding",
+            "how it connects to the API; its user must be bound to system:node-proxier. In OpenShift it is the "
+            "kubelets' bootstrap kubeconfig, whose user gets that binding",
             "services is forbidden: User ... cannot list resource, and no cluster IP works",
         ),
         FlagRow(
             "proxy-mode",
             by_profile(openshift="iptables", kubernetes="nftables"),
-            "how rules get into the kernel: nftables is the current way, iptables what RHCOS's own tools share",
-            "it guesses by what it finds",
+            "how it writes rules: nftables is the current mode; iptables is what the tools of RHCOS use",
+            "it detects a mode itself",
         ),
         FlagRow(
             "cluster-cidr",
             lambda placement: str(placement.cluster.networks.pods),
-            "whose traffic to services keeps its source: that of pods",
-            "pods' addresses are hidden behind their node's",
+            "pod network; connections from it to Services keep their source address",
+            "connections of pods get the source address of their node",
         ),
         FlagRow(
             "hostname-override",
             lambda placement: placement.node.name,
-            "by which name it looks for its own Node, for topology and local traffic",
-            "Failed to retrieve node info: nodes ... not found, if the host is called otherwise",
+            "name of its Node object, for topology and local traffic",
+            "Failed to retrieve node info: nodes ... not found, if the host has another name",
         ),
         FlagRow(
             "healthz-bind-address",
             lambda placement: f"{_bracketed(placement.every_address)}:{HEALTH_PORT}",
-            "where the kubelet asks whether it still follows the API",
-            "a stuck one is never restarted",
+            "address of its health endpoint for the kubelet's probe",
+            "a stuck kube-proxy is never restarted",
         ),
         FlagRow("conntrack-max-per-core", "0", _CONNTRACK, _READ_ONLY, on_kubernetes),
         FlagRow("conntrack-min", "0", _CONNTRACK, _READ_ONLY, on_kubernetes),
@@ -67,8 +67,8 @@ KUBE_PROXY: Final = ProgramFlags(
         FlagRow("conntrack-tcp-timeout-close-wait", "0s", _CONNTRACK, _READ_ONLY, on_kubernetes),
         VERBOSITY,
     ),
-    "it ships none: services are implemented by the network plugin, and hostNetwork operators find the API by "
-    "/etc/kubernetes/apiserver-url.env",
+    "it has no kube-proxy: the network plugin implements Services, and hostNetwork operators read the API's address "
+    "from /etc/kubernetes/apiserver-url.env",
 )
 
 
@@ -85,7 +85,7 @@ def kube_proxy_pod(placement: PodPlacement) -> dict[str, Any]:
         memory="128Mi",
         grace_seconds=30,
         command=(f"/usr/bin/{PROGRAM}",) if placement.is_openshift else (PROGRAM,),
-        # Rules of the host's kernel are its whole work.
+        # It writes rules of the host's kernel.
         is_privileged=True,
     )
     return static_pod(component)

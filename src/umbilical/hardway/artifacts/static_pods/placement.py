@@ -1,6 +1,6 @@
-"""Where a static pod stands, how that node's files are called inside of its pods, and tables of its flags.
+"""The node that a static pod runs on, paths of that node's files inside its pods, and tables of flags.
 
-Each row of a table has its value for a node, its reason, and what one sees without it.
+Each row of a table has its value for a node, its reason, and the symptom if it is missing.
 """
 
 import posixpath
@@ -17,9 +17,9 @@ from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.static_pod import HostFile
 
 CONFIG_FOLDER: Final = "config"
-"""Below static-pods/<node id>/: what is no pod, and lies in NODE_CONFIGS of the node."""
+"""Below static-pods/<node id>/: configuration files, which are in NODE_CONFIGS on the node."""
 _BUNDLES: Final = frozenset(f"{bundle.value}.crt" for bundle in Bundle)
-# One image has the three programs; there are no release tags of their names.
+# One image contains the three programs; a release has no tags with their names.
 _RELEASE_TAGS: Final = {
     "kube-apiserver": "hyperkube",
     "kube-controller-manager": "hyperkube",
@@ -46,12 +46,12 @@ class PodPlacement:
 
     @property
     def has_tunnel(self) -> bool:
-        """Of this node: masters reach the cluster's pods by themselves."""
+        """Tell whether this node uses the tunnel: only the bootstrap node, masters have routes to pods."""
         return self.is_bootstrap and self.inputs.has_tunnel
 
     @property
     def every_address(self) -> str:
-        """What to bind to; the IPv6 one takes IPv4 as well."""
+        """The wildcard address to bind to; the IPv6 one accepts IPv4 too."""
         versions = {self.node.address.version, self.cluster.networks.services.version}
         return "::" if 6 in versions else "0.0.0.0"
 
@@ -61,17 +61,16 @@ class PodPlacement:
 
     @property
     def secrets(self) -> HostFile:
-        """Under one name in every pod, so that a command line is the same on the bootstrap node and on a master."""
+        """The mount of the secrets; its path is the same in every pod, so command lines do not depend on the node."""
         return HostFile("secrets", self.secrets_on_host, "Directory", mount_path=layout.POD_SECRETS)
 
     def image(self, program: str) -> str:
-        """Return the pull spec of a program's image. Raises RenderError: UMB716, the release has none."""
+        """Return the pull spec of a program's image. Raises RenderError: UMB716, the release has no such image."""
         tag = _RELEASE_TAGS.get(program, program) if self.is_openshift else program
         if tag not in self.inputs.payload.images:
-            why = f"the images of {self.inputs.payload.version} have no tag {tag}, and a static pod needs it"
-            raise RenderError(
-                "UMB716", f"there is no image for {program}", why, "name a release that has it, or switch the part off"
-            )
+            why = f"release {self.inputs.payload.version} has no tag {tag}, which a static pod needs"
+            remedy = "use a release that has it, or turn the component off in cluster.yaml"
+            raise RenderError("UMB716", f"there is no image for {program}", why, remedy)
         return self.inputs.payload.images[tag]
 
     def command(self, program: str) -> tuple[str, ...]:
@@ -79,7 +78,7 @@ class PodPlacement:
 
 
 def certificate(row_id: str) -> str:
-    """Return where a pod sees a certificate of the PKI table."""
+    """Return the path of a certificate inside a pod."""
     return _secret(f"{row_id}.crt")
 
 
@@ -96,12 +95,12 @@ def bundle(which: Bundle) -> str:
 
 
 def kubeconfig(name: str) -> str:
-    """Return where a kubeconfig lies, on a node as in its pods."""
+    """Return the path of a kubeconfig, on the node and in its pods."""
     return posixpath.join(layout.NODE_KUBECONFIGS, f"{name}.kubeconfig")
 
 
 def secret_artifact(file: str) -> str:
-    """Return the artifact of a file of POD_SECRETS: names are kept, and none stands in both folders."""
+    """Return the artifact of a file in POD_SECRETS; no file name is in both tls/ and tls/bundles/."""
     return posixpath.join(layout.BUNDLES if file in _BUNDLES else layout.TLS, file)
 
 
@@ -115,13 +114,13 @@ Condition = Callable[[PodPlacement], bool]
 @dataclass(frozen=True)
 class FlagRow:
     name: str
-    """Without the dashes; of an environment variable its name."""
+    """Name of a flag without dashes, or of an environment variable."""
     value: str | Callable[[PodPlacement], str]
     why: str
     without: str
-    """What one sees if it is missing or wrong."""
+    """Symptom if it is missing or wrong."""
     only: Condition | None = None
-    """On which nodes, in which profile; None: on all that run the program."""
+    """Condition for node or profile; None: wherever the program runs."""
 
     def flag(self, placement: PodPlacement) -> Flag:
         value = self.value if isinstance(self.value, str) else self.value(placement)
@@ -130,12 +129,12 @@ class FlagRow:
 
 @dataclass(frozen=True)
 class ProgramFlags:
-    """What a program is told, and what explanations need to say about it."""
+    """Flags and environment variables of a program, with their explanations."""
 
     name: str
     flags: tuple[FlagRow, ...]
     installer: str
-    """How the real installer comes by this command line."""
+    """How the real installer makes this command line."""
     environment: tuple[FlagRow, ...] = ()
 
     def command_line(self, placement: PodPlacement) -> tuple[str, ...]:
@@ -161,4 +160,4 @@ def by_profile(*, openshift: str, kubernetes: str) -> Callable[[PodPlacement], s
     return lambda placement: openshift if placement.is_openshift else kubernetes
 
 
-VERBOSITY: Final = FlagRow("v", "2", "what a person needs who reads the log, and no more", "only errors are logged")
+VERBOSITY: Final = FlagRow("v", "2", "log level for normal operation", "only errors are logged")

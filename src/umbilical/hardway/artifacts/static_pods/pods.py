@@ -1,6 +1,6 @@
-"""Which static pods stand on which node, which of them a later stage moves into place, and which are removed again.
+"""Which static pods each node gets, which of them a later stage starts, and which are removed again.
 
-Stages do what the removals say, and the lint reads them.
+Stages execute the removal steps, and the lint checks them.
 """
 
 import json
@@ -36,7 +36,7 @@ KUBE_PROXY_FILE: Final = "kube-proxy.yaml"
 class PodFile:
     file: str
     make: Callable[[PodPlacement], dict[str, Any]]
-    stands: Condition
+    is_on: Condition
     is_late: bool = False
 
     def artifact(self, node: ClusterNode) -> str:
@@ -48,11 +48,11 @@ class PodFile:
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A file of NODE_CONFIGS that a static pod reads."""
+    """A file in NODE_CONFIGS that a static pod reads."""
 
     file: str
     make: Callable[[PodPlacement], dict[str, Any]]
-    stands: Condition
+    is_on: Condition
 
     def artifact(self, node: ClusterNode) -> str:
         return layout.static_pod(node, f"{CONFIG_FOLDER}/{self.file}")
@@ -66,7 +66,7 @@ def _bootstrap_openshift(placement: PodPlacement) -> bool:
 
 
 def _own_master(placement: PodPlacement) -> bool:
-    """On OpenShift operators write the masters' pods."""
+    """In OpenShift, operators write the masters' pods."""
     return placement.node.role is NodeRole.MASTER and not placement.is_openshift
 
 
@@ -101,10 +101,10 @@ CONFIGS: Final[tuple[ConfigFile, ...]] = (
 
 
 def files_of(inputs: Inputs, node: ClusterNode) -> list[PodFile | ConfigFile]:
-    """List what stands on a node; its configs before the pods that read them."""
+    """List the files of a node; configuration files before the pods that read them."""
     placement = PodPlacement(inputs, node)
     every: tuple[PodFile | ConfigFile, ...] = (*CONFIGS, *PODS)
-    return [file for file in every if file.stands(placement)]
+    return [file for file in every if file.is_on(placement)]
 
 
 REMOVALS_PATH: Final = f"{layout.STATIC_PODS}/removals.json"
@@ -121,13 +121,13 @@ class RemovalStep:
     """`konnectivity`, `kube-proxy`."""
     stage: int
     after: str
-    """What must hold before."""
+    """Condition that must hold before."""
     namespace: str = ""
-    """Deleted without waiting for its end; fine if it is gone. Empty: none."""
+    """Namespace to delete without waiting; it may be gone already. Empty: none."""
     files: tuple[tuple[str, str], ...] = ()
-    """Node id, path: static pods whose files are deleted."""
+    """Node id, path: files of static pods to delete."""
     commands: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Node id, words: what is run on a node once its file is gone."""
+    """Node id, words: commands to run on a node after its file is deleted."""
 
 
 def removals(inputs: Inputs) -> list[RemovalStep]:
@@ -139,11 +139,11 @@ def write_removals(steps: list[RemovalStep]) -> bytes:
 
 
 def read_removals(content: bytes) -> list[RemovalStep]:
-    """Read the artifact of `write_removals`. Raises ValueError: it is something else."""
+    """Read the artifact of `write_removals`. Raises ValueError: it has another form."""
     try:
         return [_removal(one) for one in json.loads(content)]
     except (TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"it is no list of removals: {error}") from None
+        raise ValueError(f"it is not a list of removals: {error}") from None
 
 
 def _removal(value: Any) -> RemovalStep:
@@ -165,12 +165,12 @@ def _tunnel_removal(inputs: Inputs) -> Iterator[RemovalStep]:
 
 
 def _kube_proxy_removal(inputs: Inputs) -> Iterator[RemovalStep]:
-    """On OpenShift only: two that implement services write rules against each other."""
+    """In OpenShift only: kube-proxy and the network plugin would overwrite each other's rules."""
     cluster = inputs.cluster
     if cluster.is_openshift and cluster.has_kube_proxy:
         path = f"{layout.NODE_MANIFESTS}/{KUBE_PROXY_FILE}"
         image = PodPlacement(inputs, cluster.bootstrap).image(KUBE_PROXY)
-        # Rules outlive whoever wrote them.
+        # kube-proxy's rules stay in the kernel after it has ended.
         cleanup = (
             *("podman", "run", "--rm", "--privileged", "--net=host"),
             *(f"--authfile={layout.PULL_SECRET}", f"--entrypoint=/usr/bin/{KUBE_PROXY}", image, "--cleanup"),
@@ -185,7 +185,7 @@ def _kube_proxy_removal(inputs: Inputs) -> Iterator[RemovalStep]:
 
 
 def render_static_pods(inputs: Inputs, made: AssetTree) -> AssetTree:
-    """Nothing of what is `made` is read: pods name files by where they lie, and hold none."""
+    """Render static pods and their configuration files; `made` is not needed, pods refer to files by path."""
     tree = AssetTree()
     for node in inputs.cluster.nodes:
         for file in files_of(inputs, node):
