@@ -31,9 +31,9 @@ WISHES: Final = (
 )
 
 
-def paper_site(wish: ExampleOptions) -> Site:
+def paper_site(options: ExampleOptions) -> Site:
     """A site of the example cluster that says what would be done; nothing of it is ever asked."""
-    cluster = read_cluster(example(wish)).cluster
+    cluster = read_cluster(example(options)).cluster
     folder = Path()
     return Site(
         cluster=cluster,
@@ -51,7 +51,7 @@ def paper_site(wish: ExampleOptions) -> Site:
 
 def made(repository: Path = REPOSITORY) -> dict[Path, str]:
     """Make everything, by path in the repository."""
-    book = Book(catalogue.stages(), {wish.profile.value: paper_site(wish) for wish in WISHES})
+    book = Book(catalogue.stages(), {options.profile.value: paper_site(options) for options in WISHES})
     pages = {PAGES / name: text for name, text in book.files().items()}
     return {**pages, CODES: codes.table(), flag_docs.PAGE: flag_docs.page()}
 

@@ -170,8 +170,8 @@ def test_needs_come_first() -> None:
     ("recipes", "told"),
     [
         ([recipe("a", "b"), recipe("b", "a"), recipe("c")], "these recipes need each other: a, b"),
-        ([recipe("a"), recipe("a")], "two recipes are called a"),
-        ([recipe("a", "z")], "a needs z, and there is no such recipe"),
+        ([recipe("a"), recipe("a")], "two recipes have the id a"),
+        ([recipe("a", "z")], "a needs z, which does not exist"),
     ],
 )
 def test_what_is_no_graph_is_refused(recipes: list[Recipe], told: str) -> None:

@@ -231,7 +231,7 @@ def test_what_is_none_is_refused_with_three_lines(content: bytes) -> None:
 def test_there_must_be_one_for_each_pool(names: tuple[str, ...]) -> None:
     with pytest.raises(RenderError) as caught:
         read_bases({name: machine_config(CONFIG) for name in names})
-    assert "files are called like rendered-" in caught.value.why
+    assert "files match rendered-" in caught.value.why
 
 
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))

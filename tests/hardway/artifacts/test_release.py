@@ -168,7 +168,7 @@ def test_a_release_in_which_nothing_is_marked_is_refused() -> None:
     files = {name: content.replace(b"bootstrap-required", b"other") for name, content in FILES.items()}
     with pytest.raises(RenderError) as caught:
         bootstrap_crds(files)
-    assert "marked as needed" in caught.value.why
+    assert "marked as required" in caught.value.why
 
 
 def test_documents_of_one_file_are_cut_apart_and_keep_their_bytes() -> None:

@@ -190,29 +190,29 @@ def test_every_place_has_a_number_of_its_own_in_the_network_and_masters_end_befo
     assert NUMBERS[FixedAddress.MASTER] + MAX_MASTERS <= NUMBERS[FixedAddress.WORKER]
 
 
-@pytest.mark.parametrize("wish", WISHES)
-def test_it_is_a_valid_file_of_that_cluster(wish: ExampleOptions) -> None:
-    content = example(wish)
+@pytest.mark.parametrize("options", WISHES)
+def test_it_is_a_valid_file_of_that_cluster(options: ExampleOptions) -> None:
+    content = example(options)
     cluster = read_cluster(content).cluster
-    assert (cluster.profile, cluster.machines) == (wish.profile, wish.machines)
-    assert (len(cluster.masters), len(cluster.workers)) == (wish.masters, wish.workers)
+    assert (cluster.profile, cluster.machines) == (options.profile, options.machines)
+    assert (len(cluster.masters), len(cluster.workers)) == (options.masters, options.workers)
     jsonschema.validate(yaml.safe_load(content), schema())
 
 
-@pytest.mark.parametrize("wish", WISHES)
-def test_every_key_that_means_something_is_explained(wish: ExampleOptions) -> None:
-    text = example(wish).decode()
+@pytest.mark.parametrize("options", WISHES)
+def test_every_key_that_means_something_is_explained(options: ExampleOptions) -> None:
+    text = example(options).decode()
     for key in KEYS:
-        is_meant = key.only in (None, wish.profile, wish.machines)
-        if "[]" not in key.path and not (key.path == "nodes.workers.firstAddress" and not wish.workers):
+        is_meant = key.only in (None, options.profile, options.machines)
+        if "[]" not in key.path and not (key.path == "nodes.workers.firstAddress" and not options.workers):
             assert (f"{key.path.rpartition('.')[2]}: " in text) or not is_meant, key.path
         if is_meant and "[]" not in key.path:
             assert f"# {key.about}" in text
 
 
-@pytest.mark.parametrize("wish", WISHES)
-def test_what_its_comments_show_holds_already(wish: ExampleOptions) -> None:
-    text = example(wish).decode()
+@pytest.mark.parametrize("options", WISHES)
+def test_what_its_comments_show_holds_already(options: ExampleOptions) -> None:
+    text = example(options).decode()
     samples = r"(\s*)# ((?:sshKeys|sshKeyFile|directory|mac|interface|pullSecretFile|  - \{|machines)\b.*)"
     kept = [line for line in text.splitlines() if not re.fullmatch(samples, line) and "#   -" not in line]
     bare = "\n".join(re.sub(r"^(\s*)# ([a-zA-Z]+: \S.*)$", r"\1\2", line) for line in kept)
@@ -222,8 +222,8 @@ def test_what_its_comments_show_holds_already(wish: ExampleOptions) -> None:
 
 
 def test_keys_and_names_can_be_given() -> None:
-    wish = ExampleOptions(ClusterProfile.KUBERNETES, MachinesKind.LAB, 1, 1, "mine", (hardway.SSH_KEY,))
-    cluster = read_cluster(example(wish)).cluster
+    options = ExampleOptions(ClusterProfile.KUBERNETES, MachinesKind.LAB, 1, 1, "mine", (hardway.SSH_KEY,))
+    cluster = read_cluster(example(options)).cluster
     assert (cluster.name, cluster.access.ssh_keys) == ("mine", (hardway.SSH_KEY,))
 
 

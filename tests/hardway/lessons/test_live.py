@@ -60,7 +60,7 @@ def site(tmp_path: Path) -> Site:
 def test_checks_lose_their_tls_and_nothing_else(site: Site) -> None:
     right = site.content(HAPROXY_BOOTSTRAP)
     wrong = lesson.without_tls(right)
-    assert b"check-ssl" in right.replace(b"# An HTTP check without check-ssl", b"")
+    assert b"check-ssl" in right.replace(b"# Without check-ssl", b"")
     assert b" check check-ssl" not in wrong
     assert b"option httpchk GET /readyz" in wrong
     assert len(wrong.splitlines()) == len(right.splitlines())

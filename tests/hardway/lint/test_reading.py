@@ -171,14 +171,14 @@ def test_servers_have_what_is_said_of_all() -> None:
     (server,) = balancer.servers(web)
     assert server.words == ("inter", "2s", "check", "fall", "2", "port", "1936")
     assert (server.is_checked, server.check_port, server.port) == (True, 1936, 80)
-    assert not server.is_asked_over_tls
+    assert not server.is_checked_over_tls
 
 
 def test_a_listen_section_is_front_and_back_in_one() -> None:
     balancer = read_balancer(TEXT)
     (api,) = balancer.backend_at(6443)
     assert [server.name for server in balancer.servers(api)] == ["a"]
-    assert balancer.servers(api)[0].is_asked_over_tls
+    assert balancer.servers(api)[0].is_checked_over_tls
 
 
 def test_every_socket_is_listed_but_those_of_the_statistics() -> None:

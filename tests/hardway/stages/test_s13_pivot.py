@@ -149,7 +149,7 @@ def test_the_order_is_balancer_mark_member_tunnel_controllers_api_etcd_power(rea
     machines_of(site).responders.insert(0, watch)
     run_all(site)
     assert at_removal == [(True, "complete")]
-    deeds = [call for call in changing(site) if not call.startswith("run bootstrap bash")]
+    host_commands = [call for call in changing(site) if not call.startswith("run bootstrap bash")]
     words = [
         "snapshot save",
         "rm -f /var/lib/etcd/pivot-snapshot.db",
@@ -161,7 +161,7 @@ def test_the_order_is_balancer_mark_member_tunnel_controllers_api_etcd_power(rea
         "etcd-bootstrap.yaml",
         "stop bootstrap",
     ]
-    assert [word for call, word in zip(deeds, words, strict=True) if word in call] == words
+    assert [word for call, word in zip(host_commands, words, strict=True) if word in call] == words
     assert naps_of(site).taken[:2] == [10.0, 5.0]
     assert [one.check.judge(site).outcome for one in STAGE.make_sights(site)[:4]] == [Outcome.PASSED] * 4
 

@@ -1,4 +1,4 @@
-"""All rules of the lint, in the order in which they are told."""
+"""All lint rules, in the order of the report."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -26,21 +26,21 @@ ORDER: Final = (
     *("ING", "MAN", "HO", "MCO", "IGN", "HA", "LV", "KN"),
 )
 GROUPS: Final = {
-    "CFG": "The config",
+    "CFG": "cluster.yaml",
     "PKI": "Certificates",
     "KC": "Kubeconfigs",
     "BK": "The bootstrap node",
     "CVO": "Version operator, CRDs and FeatureGate",
-    "KP": "Services before there is a network",
-    "INF": "What operators read",
+    "KP": "Services before the network operator runs",
+    "INF": "Objects that operators read",
     "MAN": "All objects",
     "MCO": "Machine config",
     "IGN": "Ignition",
     "HA": "Load balancer",
-    "LV": "Virtual machines and names",
+    "LV": "Virtual machines and DNS",
     "KN": "The tunnel",
 }
-"""Headings; a group without one goes on under that of the group before it."""
+"""Headings of the report; a group without one is listed under the previous heading."""
 
 _MODULES: Final = (
     config_rules.RULES,

@@ -1,4 +1,4 @@
-"""Rules about what operators take over: every object that they look for, with what the bootstrap node runs with."""
+"""Rules about the objects that operators take over; they must match the bootstrap node's certificates."""
 
 import base64
 import binascii
@@ -30,9 +30,9 @@ class HandoffSigner:
     namespace: str
     secret: str
     row: str
-    """Of the PKI table: its file in tls/ must hold the same certificate."""
+    """Row of the certificate table; its file in tls/ must have the same certificate."""
     signed: tuple[str, ...] = ()
-    """Rows that it signed, and that the bootstrap node runs with."""
+    """Rows that it signed and the bootstrap node uses."""
     purpose: Usage = Usage.CLIENT
 
 
@@ -100,16 +100,16 @@ OBJECTS: Final[tuple[tuple[str, str, str, tuple[str, ...]], ...]] = (
     ("Secret", MACHINE_CONFIG, "machine-config-server-tls", TLS_KEYS),
     ("ConfigMap", "kube-system", "root-ca", ("ca.crt",)),
 )
-"""Kind, namespace, name, and keys that have to be in it."""
+"""Kind, namespace, name and required keys."""
 ETCD_PORTS: Final = (2379, 9979)
 PRIVILEGED: Final = (ETCD, "openshift-kube-apiserver", "openshift-kube-controller-manager", "openshift-kube-scheduler")
 LABELS: Final[Mapping[str, str]] = {
     "openshift.io/run-level": "0",
     "pod-security.kubernetes.io/enforce": "privileged",
 }
-EVERYBODYS: Final = "restricted-v2"
-"""The constraint under which pods of everybody run; others have roles too, but not in every release."""
-SCC_ROLE: Final = f"system:openshift:scc:{EVERYBODYS}"
+DEFAULT_SCC: Final = "restricted-v2"
+"""The constraint for pods of all users; others have roles too, but not in every release."""
+SCC_ROLE: Final = f"system:openshift:scc:{DEFAULT_SCC}"
 CONTROLLERS: Final = (
     "namespace-security-allocation-controller",
     "podsecurity-admission-label-syncer-controller",
@@ -127,7 +127,7 @@ def _handoff(facts: LintFacts) -> Iterator[str]:
     yield from _roles(facts)
     yield from _namespaces(facts)
     if find(facts, "ConfigMap", "bootstrap", "kube-system"):
-        yield "kube-system/bootstrap is applied: it says that the bootstrap is complete, and only the pivot may"
+        yield "kube-system/bootstrap is applied: it marks the bootstrap as complete, which only the pivot may do"
 
 
 def _keys(facts: LintFacts, kind: str, namespace: str, name: str, keys: tuple[str, ...]) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _keys(facts: LintFacts, kind: str, namespace: str, name: str, keys: tuple[st
 
 
 def _member(facts: LintFacts) -> Iterator[str]:
-    """The bootstrap member's pairs: alone, and all together."""
+    """Check the bootstrap member's pairs: each in its own Secret, and all in one."""
     together = find(facts, "Secret", "etcd-all-certs", ETCD)
     for kind in ("etcd-peer", "etcd-serving", "etcd-serving-metrics"):
         name = f"{kind}-{facts.cluster.bootstrap.name}"
@@ -164,8 +164,8 @@ def _roles(facts: LintFacts) -> Iterator[str]:
     for kind, name in wanted:
         if find(facts, kind, name, group=RBAC) is None:
             yield f"{kind} {name} is missing"
-    if find(facts, "SecurityContextConstraints", EVERYBODYS, group="security.openshift.io") is None:
-        yield f"SecurityContextConstraints {EVERYBODYS} is missing"
+    if find(facts, "SecurityContextConstraints", DEFAULT_SCC, group="security.openshift.io") is None:
+        yield f"SecurityContextConstraints {DEFAULT_SCC} is missing"
 
 
 def _namespaces(facts: LintFacts) -> Iterator[str]:
@@ -174,7 +174,7 @@ def _namespaces(facts: LintFacts) -> Iterator[str]:
         labels = mapping(found.value, "metadata", "labels") if found else {}
         for key, value in LABELS.items():
             if labels.get(key) != value:
-                yield f'Namespace {name} has not the label {key}: "{value}"'
+                yield f'Namespace {name} lacks the label {key}: "{value}"'
 
 
 def _signers(facts: LintFacts) -> Iterator[str]:
@@ -182,7 +182,7 @@ def _signers(facts: LintFacts) -> Iterator[str]:
         found = need(facts, "Secret", signer.secret, signer.namespace)
         certificate = _certificate(found)
         if certificate.encoded != facts.certificate(signer.row).encoded:
-            yield f"{found.path}: {found} holds another certificate than {layout.certificate(signer.row)}"
+            yield f"{found.path}: {found} has another certificate than {layout.certificate(signer.row)}"
         yield from _annotations(found, certificate)
         for row in signer.signed:
             yield from _signature(facts, signer, row, found, certificate)
@@ -212,7 +212,7 @@ def _annotations(found: AppliedObject, certificate: Certificate) -> Iterator[str
     told = mapping(found.value, "metadata", "annotations")
     for key, value in wanted.items():
         if told.get(key) != value:
-            yield f"{found.path}: {found} says {key} {told.get(key)}, its certificate {value}"
+            yield f"{found.path}: {key} of {found} is {told.get(key)}, but its certificate has {value}"
     if text(found.value, "type") != "kubernetes.io/tls":
         yield f"{found.path}: {found} is not of type kubernetes.io/tls"
     if dig(found.value, "metadata", "labels", f"{PREFIX}managed-certificate-type") != "signer":
@@ -223,24 +223,24 @@ def _certificate(found: AppliedObject) -> Certificate:
     try:
         return read_certificates(base64.b64decode(text(found.value, "data", "tls.crt"), validate=True))[0]
     except (BundleError, binascii.Error, ValueError):
-        raise Unreadable(f"{found.path}: tls.crt of {found} is no certificate") from None
+        raise Unreadable(f"{found.path}: tls.crt of {found} is not a certificate") from None
 
 
 RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "HO-01",
-        "every object that operators take over from the bootstrap is applied",
-        "An operator that finds none makes its own: members of etcd do not join, and after the pivot kubelets, the "
-        "administrator and all tokens are refused.",
-        "apply the object with the certificates and keys that the bootstrap node runs with",
+        "every object that operators take over from the bootstrap node is applied",
+        "If an object is missing, the operator makes its own: etcd members do not join, and after the pivot kubelets, "
+        "the administrator and all tokens get Unauthorized.",
+        "apply the object with the certificates and keys of the bootstrap node",
         _handoff,
         profiles=OPENSHIFT,
     ),
     rule(
         "PKI-10",
-        "the signers that operators get are those of the certificates that the bootstrap node runs with",
-        "With another signer, or with dates that are not the certificate's, the operator's certificates and the "
-        "bootstrap's do not trust each other.",
+        "operators get the signers of the bootstrap node's certificates",
+        "With another signer, or with dates that differ from the certificate's, the operator's certificates and the "
+        "bootstrap node's do not trust each other.",
         "make Secret, annotations and files from the same key pair",
         _signers,
         profiles=OPENSHIFT,

@@ -1,4 +1,4 @@
-"""The files about the host of the machines, decoded: its plan, libvirt's XML, zones, HAProxy's configuration."""
+"""Decoded infrastructure files: host plan, libvirt's XML, DNS zones, HAProxy's configuration."""
 
 import json
 import posixpath
@@ -19,19 +19,19 @@ class BalancerServer:
     address: str
     port: int
     words: tuple[str, ...]
-    """What follows the address, with what `default-server` adds in front."""
+    """Options after the address; those of `default-server` come first."""
 
     @property
     def is_checked(self) -> bool:
         return "check" in self.words
 
     @property
-    def is_asked_over_tls(self) -> bool:
+    def is_checked_over_tls(self) -> bool:
         return "check-ssl" in self.words or "ssl" in self.words
 
     @property
     def check_port(self) -> int:
-        """Where its health is asked."""
+        """Port of the health check."""
         if "port" in self.words:
             text = self.words[self.words.index("port") + 1 :][:1]
             return int(text[0]) if text and text[0].isdigit() else self.port
@@ -45,7 +45,7 @@ class BalancerSection:
     lines: list[list[str]] = field(default_factory=list)
 
     def values(self, *words: str) -> list[list[str]]:
-        """Return what follows these words, of each line that begins with them."""
+        """Return the rest of each line that begins with these words."""
         return [line[len(words) :] for line in self.lines if line[: len(words)] == list(words)]
 
 
@@ -57,7 +57,7 @@ class BalancerConfig:
         return [section for section in self.sections if section.kind in kinds]
 
     def binds(self) -> list[tuple[BalancerSection, str, int]]:
-        """List every socket that it listens on, but those of the statistics."""
+        """List every listening socket except that of the statistics."""
         found = []
         for section in self.of_kind("frontend", "listen"):
             if not section.values("stats"):
@@ -65,7 +65,7 @@ class BalancerConfig:
         return found
 
     def backend_at(self, port: int) -> list[BalancerSection]:
-        """Return where the connections to a port go."""
+        """Return the backends that serve a port."""
         names = {
             word for section, _, bound in self.binds() if bound == port for word in _names(section, "default_backend")
         }
@@ -90,7 +90,7 @@ class BalancerConfig:
 
 
 def read_balancer(text: str) -> BalancerConfig:
-    """Read a configuration. What stands before the first section is left out, as are comments."""
+    """Read a configuration without comments and without lines before the first section."""
     sections: list[BalancerSection] = []
     for line in text.splitlines():
         words = line.partition("#")[0].split()
@@ -120,7 +120,7 @@ BALANCERS = (places.HAPROXY_BOOTSTRAP, places.HAPROXY_FINAL)
 
 
 def libvirt(facts: LintFacts) -> str | None:
-    """Say why a rule about virtual machines does not apply."""
+    """Return why a rule about virtual machines does not apply."""
     return None if facts.cluster.machines is MachinesKind.LIBVIRT else "there are no virtual machines (machines: lab)"
 
 
@@ -129,19 +129,19 @@ def balancers(facts: LintFacts) -> dict[str, BalancerConfig]:
 
 
 def host_plan(facts: LintFacts) -> dict[str, Any]:
-    """Read the plan. Raises Unreadable: it is missing or not of its shape."""
+    """Read host-plan.json. Raises Unreadable: it is missing or malformed."""
     try:
         plan = json.loads(facts.content(places.HOST_PLAN))
     except ValueError as error:
         raise Unreadable(f"{places.HOST_PLAN} is not JSON: {error}") from None
     actions = plan.get("actions") if isinstance(plan, dict) else None
     if not isinstance(actions, list) or not all(_is_action(action) for action in actions):
-        raise Unreadable(f"{places.HOST_PLAN} has no list of actions that can be checked, done and undone")
+        raise Unreadable(f"{places.HOST_PLAN} has no list of actions with id, check, do and undo")
     return dict(plan)
 
 
-def deeds(facts: LintFacts) -> list[str]:
-    """List the lines that the plan does, in order."""
+def host_commands(facts: LintFacts) -> list[str]:
+    """List the `do` commands of the host plan, in order."""
     return [str(action["do"]) for action in host_plan(facts)["actions"]]
 
 
@@ -153,7 +153,7 @@ def xml(facts: LintFacts, path: str) -> ElementTree.Element:
 
 
 def domains(facts: LintFacts) -> dict[str, ElementTree.Element]:
-    """Read the machine of every node."""
+    """Read the libvirt domain of every node."""
     paths = [places.domain_file(node) for node in facts.cluster.nodes]
     return {path: xml(facts, path) for path in paths}
 
@@ -164,7 +164,7 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def zone_records(facts: LintFacts, path: str) -> list[tuple[str, str, str]]:
-    """Read a zone file as (name, kind, value), names without the last dot."""
+    """Read a zone file as (name, type, value); names have no trailing dot."""
     found = []
     for line in facts.text(path).splitlines():
         words = line.split()

@@ -1,4 +1,4 @@
-"""Rules about the Ignition configs themselves: whether a machine boots from them, and as the node that it is to be."""
+"""Rules about Ignition configs: whether a machine boots from them, and with the right name, address and files."""
 
 import configparser
 import json
@@ -41,7 +41,7 @@ def _mode_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
 
 
 def _secret(file: File) -> str | None:
-    """Say why a file must be root's alone, by what it holds rather than by its name."""
+    """Return why only root may read a file, by its content rather than its name; None if others may."""
     if posixpath.dirname(file.path) == KEYFILES:
         return "a keyfile"
     if file.path == layout.PULL_SECRET:
@@ -58,14 +58,14 @@ def _secret(file: File) -> str | None:
 def _identity_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
     name = facts.node_file(node, HOSTNAME).decode(errors="replace").strip()
     if name != node.name:
-        yield f"{HOSTNAME} says {name!r}, not {node.name!r}"
+        yield f"{HOSTNAME} is {name!r}, not {node.name!r}"
     family = "ipv4" if node.address.version == 4 else "ipv6"
     keyfile = _keyfile(facts, node)
     settings = keyfile[family] if keyfile.has_section(family) else {}
     address = settings.get("address1", "none")
     wanted = f"{node.address}/{facts.cluster.networks.machine.prefixlen}"
     if address.partition(",")[0] != wanted or settings.get("method") != "manual":
-        yield f"the keyfile gives the address {address}, not {wanted}"
+        yield f"the keyfile has the address {address}, not {wanted}"
     if settings.get("gateway") != str(facts.cluster.networks.gateway):
         yield f"the keyfile's gateway is {settings.get('gateway', 'none')}, not {facts.cluster.networks.gateway}"
     yield from _route_faults(facts, node, {value for key, value in settings.items() if key.startswith("route")})
@@ -88,12 +88,12 @@ def _keyfile(facts: LintFacts, node: ClusterNode) -> configparser.RawConfigParse
     try:
         parser.read_string(facts.node_file(node, found[0]).decode())
     except (configparser.Error, ValueError):
-        raise Unreadable(f"{layout.ignition(node)}: {found[0]} is no keyfile") from None
+        raise Unreadable(f"{layout.ignition(node)}: {found[0]} is not a keyfile") from None
     return parser
 
 
 def _first_boot_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
-    """Look for what the machine-config server would have added."""
+    """Check for the files that the machine-config server would have added."""
     config = facts.ignition(node)
     needed = (layout.KUBELET_CLIENT_CA, layout.BOOTSTRAP_KUBECONFIG, NODE_ANNOTATIONS, CONTENT, ENCAPSULATED)
     missing = [path for path in needed if config.file(path) is None]
@@ -102,7 +102,7 @@ def _first_boot_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
         return
     bundle = facts.content(layout.bundle(Bundle.CLIENT_CA.value))
     if facts.node_file(node, layout.KUBELET_CLIENT_CA) != bundle:
-        yield f"{layout.KUBELET_CLIENT_CA} is not the bundle of those whose clients kubelets believe"
+        yield f"{layout.KUBELET_CLIENT_CA} is not the bundle {Bundle.CLIENT_CA.value}"
     if config.files[-1].path != ENCAPSULATED:
         yield f"{ENCAPSULATED} is not the last of the files"
     yield from _name_faults(facts, node)
@@ -112,7 +112,7 @@ def _name_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
     name = dig(_json(facts, node, CONTENT), "metadata", "name")
     prefix = f"rendered-{node.role.value}-"
     if not str(name).startswith(prefix):
-        yield f"{CONTENT} holds {name}, not a {prefix}..."
+        yield f"{CONTENT} contains {name}, not a {prefix}..."
     annotations = _json(facts, node, NODE_ANNOTATIONS)
     for key in ("currentConfig", "desiredConfig"):
         if annotations.get(f"{ANNOTATION}/{key}") != name:
@@ -121,9 +121,9 @@ def _name_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
         yield f"{NODE_ANNOTATIONS}: the state is not Done"
     encapsulated = _json(facts, node, ENCAPSULATED)
     if dig(encapsulated, "metadata", "name") != name:
-        yield f"{ENCAPSULATED} holds {dig(encapsulated, 'metadata', 'name')}, not {name}"
+        yield f"{ENCAPSULATED} contains {dig(encapsulated, 'metadata', 'name')}, not {name}"
     if set(dig(encapsulated, "spec", "config") or {}) != {"ignition"}:
-        yield f"{ENCAPSULATED} carries files, which Ignition has written already"
+        yield f"{ENCAPSULATED} contains files, which Ignition has already written"
 
 
 def _paths(facts: LintFacts) -> Iterator[str]:
@@ -159,62 +159,62 @@ def _json(facts: LintFacts, node: ClusterNode, path: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise Unreadable(f"{layout.ignition(node)}: {path} is no JSON object")
+        raise Unreadable(f"{layout.ignition(node)}: {path} is not a JSON object")
     return value
 
 
 RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "IGN-01",
-        "Ignition takes every config",
-        "It validates before it writes a byte: a path that stands twice, in the base and in what was added, and the "
-        "machine does not boot.",
-        "merge by path, replacing or appending; `ignition-validate NODE.ign` says what else is wrong",
+        "Ignition accepts every config",
+        "Ignition validates the config before it writes files: if a path is there twice, in the base and in the node's "
+        "own files, the machine does not boot.",
+        "merge files by path; `ignition-validate NODE.ign` reports all errors",
         lambda facts: _each(facts, lambda facts, node: faults(facts.ignition(node))),
     ),
     rule(
         "IGN-02",
-        "secrets on nodes are root's alone",
-        "NetworkManager passes over a keyfile that others can read, and keys that others can read are everybody's.",
-        "mode 384 (0600) for keyfiles, keys, kubeconfigs and the pull secret",
+        "only root can read secrets on nodes",
+        "NetworkManager ignores a keyfile that other users can read, and other users could use keys and kubeconfigs.",
+        "set mode 384 (0600) for keyfiles, keys, kubeconfigs and the pull secret",
         lambda facts: _each(facts, _mode_faults),
     ),
     rule(
         "IGN-03",
-        "every node gets the address and the name that the config gives it",
-        "Certificates, CSR policy, load balancer and DNS know it by these; by another one it is a stranger.",
-        f"{HOSTNAME} and the keyfile from the same place as everything else; routes to other members' pods with them",
+        "every node gets the address and the name of cluster.yaml",
+        "Certificates, CSR policy, load balancer and DNS contain this address and name, and reject others.",
+        f"render {HOSTNAME} and the keyfile, with routes to other nodes' pods, from cluster.yaml",
         lambda facts: _each(facts, _identity_faults),
     ),
     rule(
         "IGN-04",
-        "members have what the machine-config server would have added",
-        "kubelet.conf names kubelet-ca.crt and the kubelet ends without it; without the annotations the machine-config "
-        "daemon does not know its config, and without the encapsulated one it never updates the OS.",
-        "add the five files, all of them for one rendered MachineConfig, the encapsulated one last",
+        "masters and workers have the files that the machine-config server would have added",
+        "Without kubelet-ca.crt the kubelet exits; without the annotations the machine-config daemon does not know the "
+        "node's config; without the encapsulated MachineConfig it never updates the OS.",
+        "add the five files for one rendered MachineConfig, the encapsulated one last",
         lambda facts: _each(facts, _first_boot_faults, facts.cluster.members),
         profiles=OPENSHIFT,
     ),
     rule(
         "IGN-05",
-        "whatever is read on a node is there",
-        "A static pod whose file is missing crashes in a loop, and nothing but its log says why.",
-        "write the file by the same Ignition, mount its directory, or make the volume DirectoryOrCreate",
+        "all files that programs on a node read exist",
+        "A static pod with a missing file is in CrashLoopBackOff, and only its log shows the reason.",
+        "write the file in the same Ignition config, mount its directory, or use a DirectoryOrCreate volume",
         _paths,
     ),
     rule(
         "IGN-06",
-        "configs are small enough to be handed out",
-        "Large ones take long to fetch, and some ways to hand them over have a limit.",
-        "leave objects out that can be applied through the API; compress large files (`compression: gzip`)",
+        "Ignition configs are small enough to be served",
+        "Large configs take long to fetch, and some platforms have a size limit.",
+        "apply objects through the API instead; compress large files (`compression: gzip`)",
         _sizes,
         severity=RuleSeverity.WARNING,
     ),
     rule(
         "IGN-07",
-        "what starts everything else is enabled",
-        "A unit that is only written does nothing: the machine boots, and then silence.",
-        "enabled: true for kubelet.service, and for bootkube.service on the bootstrap node",
+        "kubelet.service, and on the bootstrap node bootkube.service, are enabled",
+        "A unit that is not enabled does not start: the machine boots, but no pod runs.",
+        "set enabled: true for kubelet.service, and for bootkube.service on the bootstrap node",
         _units,
     ),
 )

@@ -1,4 +1,4 @@
-"""Whether both ends of the tunnel mean the same socket, port, address, certificate and end of it all."""
+"""Faults between the two ends of the tunnel: socket, protocol, port, address, certificate, removal."""
 
 import posixpath
 import re
@@ -27,10 +27,10 @@ def tunnel_address_faults(facts: LintFacts) -> Iterator[str]:
     script = facts.node_file(facts.cluster.bootstrap, BOOTKUBE).decode(errors="replace")
     made_for = {match["address"] for match in _MADE_FOR.finditer(script)}
     if not made_for:
-        yield f"{BOOTKUBE} makes no certificate in {layout.TUNNEL_PKI}"
+        yield f"{BOOTKUBE} makes no certificates in {layout.TUNNEL_PKI}"
     for path, address in _dialled(facts):
         if address not in made_for:
-            yield f"{path}: agents dial {address}, and the tunnel's certificate is for {', '.join(sorted(made_for))}"
+            yield f"{path}: agents dial {address}, but the tunnel's certificate is for {', '.join(sorted(made_for))}"
 
 
 def _dialled(facts: LintFacts) -> Iterator[tuple[str, str]]:
@@ -55,24 +55,24 @@ def socket_faults(facts: LintFacts) -> Iterator[str]:
     listening = server.on_host(server.flag("uds-name"))
     inside = dig(_connections(facts).get("cluster"), "transport", "uds", "udsName")
     if not isinstance(inside, str):
-        yield f"the egress selector has no socket for the cluster, but {shown(inside)}"
+        yield f"the egress selector's socket for the cluster is {shown(inside)}"
         return
     dialled = _kube_apiserver(facts).on_host(inside)
     if listening != dialled:
-        yield f"the server listens on {listening} of the host, kube-apiserver dials {dialled}"
+        yield f"the server listens on {listening} of the host, but kube-apiserver dials {dialled}"
 
 
 def protocol_faults(facts: LintFacts) -> Iterator[str]:
     found = _connections(facts)
     if sorted(found) != sorted(("cluster", *DIRECT)):
-        yield f"it selects {', '.join(sorted(found)) or 'nothing'}, not cluster, {' and '.join(DIRECT)}"
+        yield f"the egress selections are {', '.join(sorted(found)) or 'none'}, not cluster, {' and '.join(DIRECT)}"
     for name, connection in found.items():
         wanted = "Direct" if name in DIRECT else Mode.GRPC.proxy_protocol
         if dig(connection, "proxyProtocol") != wanted:
             yield f"{name} has proxyProtocol {shown(dig(connection, 'proxyProtocol'))}, not {wanted}"
     mode = _server(facts).flag("mode")
     if mode != Mode.GRPC.value:
-        yield f"the server speaks {mode}, kube-apiserver {Mode.GRPC.value}"
+        yield f"the server's mode is {mode}, kube-apiserver uses {Mode.GRPC.value}"
 
 
 def agent_faults(facts: LintFacts) -> Iterator[str]:
@@ -81,9 +81,9 @@ def agent_faults(facts: LintFacts) -> Iterator[str]:
     served = _server(facts).flag("agent-port")
     port = flags.get("--proxy-server-port")
     if port != served:
-        yield f"{path}: agents dial port {shown(port)}, the server listens for them on {served}"
+        yield f"{path}: agents dial port {shown(port)}, but the server listens for them on {served}"
     if "--proxy-server-host" not in flags:
-        yield f"{path}: agents are not told whom to dial"
+        yield f"{path}: agents have no --proxy-server-host"
     yield from tunnel_address_faults(facts)
 
 
@@ -94,12 +94,12 @@ def cleanup_faults(facts: LintFacts) -> Iterator[str]:
         return
     namespace = dig(_agents(facts)[1], "metadata", "namespace")
     if step.namespace != namespace:
-        yield f"namespace {step.namespace or 'none'} is deleted, and the agents are in {shown(namespace)}"
+        yield f"the removal deletes namespace {step.namespace or 'none'}, but the agents are in {shown(namespace)}"
     file = f"{layout.NODE_MANIFESTS}/{_server(facts).file}"
     if (facts.cluster.bootstrap.id, file) not in step.files:
-        yield f"nobody removes {file} from the bootstrap node"
+        yield f"no step removes {file} from the bootstrap node"
     if step.stage != PIVOT_STAGE or step.after != AFTER_MEMBER_REMOVAL:
-        yield f"it is done in stage {step.stage} after `{step.after}`: masters may still need the tunnel then"
+        yield f"stage {step.stage} removes the tunnel after `{step.after}`, when it may still be needed"
 
 
 def master_faults(facts: LintFacts) -> Iterator[str]:
@@ -107,17 +107,17 @@ def master_faults(facts: LintFacts) -> Iterator[str]:
     for folder in (*folders, layout.MANIFESTS):
         for asset in facts.below(folder):
             if EGRESS_FLAG.encode() in asset.content:
-                yield f"{asset.path} has {EGRESS_FLAG}, and a master has neither the socket nor need of it"
+                yield f"{asset.path} has {EGRESS_FLAG}, but a master does not have the tunnel's socket"
 
 
 def lifetime_faults(facts: LintFacts) -> Iterator[str]:
     script = facts.node_file(facts.cluster.bootstrap, BOOTKUBE).decode(errors="replace")
     found = _HOURS.search(script)
     if found is None:
-        raise Unreadable(f"{BOOTKUBE} does not say how long the tunnel's certificates live")
+        raise Unreadable(f"{BOOTKUBE} has no lifetime for the tunnel's certificates")
     hours, budget = int(found["hours"]), facts.cluster.terms.budget_hours
     if hours <= budget:
-        yield f"the tunnel's certificates live {hours} h, and an installation may take {budget} h"
+        yield f"the tunnel's certificates are valid for {hours} h, but an installation may take {budget} h"
 
 
 _POD_FOLDERS: Final = (layout.STATIC_PODS, layout.LATE_STATIC_PODS)
@@ -139,11 +139,11 @@ def _agents(facts: LintFacts) -> tuple[str, dict[str, Any]]:
 
 
 def _connections(facts: LintFacts) -> dict[str, Any]:
-    """Read the file that kube-apiserver's flag leads to, through its mount."""
+    """Read the egress selector file of kube-apiserver's flag, through its mount."""
     pod = _kube_apiserver(facts)
     path = pod.on_host(pod.flag(EGRESS_FLAG))
     if posixpath.dirname(path) != layout.NODE_CONFIGS:
-        raise Unreadable(f"{pod.path}: --{EGRESS_FLAG} leads to {path}, and configs lie in {layout.NODE_CONFIGS}")
+        raise Unreadable(f"{pod.path}: --{EGRESS_FLAG} is {path} on the host, not in {layout.NODE_CONFIGS}")
     file = layout.static_pod(pod.node, f"{CONFIG_FOLDER}/{posixpath.basename(path)}")
     selections = mappings(facts.document(file).get("egressSelections"))
     return {str(one.get("name")): one.get("connection") for one in selections}

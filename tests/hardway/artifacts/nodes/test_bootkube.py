@@ -136,7 +136,7 @@ def test_an_answer_that_is_not_ok_is_no_readiness(machine: MakeMachine, answer: 
     node.program("curl", answer)
     done = node.run()
     assert done.returncode == 1
-    assert "gave up waiting for kube-apiserver" in done.stderr
+    assert "timed out waiting for kube-apiserver" in done.stderr
     assert not node.path(DONE).exists()
 
 
@@ -193,6 +193,6 @@ def test_the_version_operator_is_held_back_until_then(machine: MakeMachine, old:
     pod = late_pod(node)
     done = node.run()
     assert done.returncode == 1
-    assert f"gave up waiting for {awaited}" in done.stderr
+    assert f"timed out waiting for {awaited}" in done.stderr
     assert pod.exists()
     assert not node.path(DONE).exists()
