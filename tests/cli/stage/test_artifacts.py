@@ -88,7 +88,7 @@ def test_a_plan_and_a_judgement_of_what_is_not_rendered_yet_write_nothing(tmp_pa
     assert "+ tls/etcd-signer.crt: CN=etcd-signer, until " in printed.out
     assert printed.err.endswith(" created, 0 changed, 0 removed\n")
     printed = stage(folder, "lint", "--no-judges")
-    assert "PKI-01 etcd's certificates are a server's and a client's\n" in printed.out
+    assert "PKI-01 etcd's certificates have the usages serverAuth and clientAuth\n" in printed.out
     assert ", 0 failed, 0 warned, " in printed.lines[-1]
     assert "are not written yet, and judged as they would be" in printed.err
     assert contents(folder) == before
@@ -150,7 +150,7 @@ def test_what_lies_there_is_judged_as_it_lies_there(folder: Path, stage: Run) ->
     path.write_bytes(path.read_bytes().replace(b" check-ssl", b""))
     printed = stage(folder, "lint", "--no-judges", "--only", "HA", status=1)
     assert "HA-01" in printed.out
-    assert "which speaks TLS" in printed.out
+    assert "which uses TLS" in printed.out
     assert "haproxy.final.cfg differ from what the config renders" in printed.err
 
 
@@ -185,7 +185,7 @@ def test_a_filter_that_leaves_nothing_is_a_mistake(folder: Path, stage: Run) -> 
 
 def test_rules_can_be_listed_without_a_cluster(tmp_path: Path, stage: Run) -> None:
     lines = stage(tmp_path, "lint", "--list").lines
-    assert lines[:2] == ["The config", "CFG-01  names are such that DNS, Linux and Kubernetes take them"]
+    assert lines[:2] == ["cluster.yaml", "CFG-01  names are valid for DNS, Linux and Kubernetes"]
     assert sum(line[:1].isupper() and "-" in line[:7] for line in lines) == len(RULES) + 7
 
 
@@ -234,7 +234,7 @@ def artifacts(folder: Path) -> dict[str, tuple[bytes, int]]:
 def test_a_lesson_is_broken_seen_in_the_plan_found_by_the_doctor_and_mended(folder: Path, stage: Run) -> None:
     before = artifacts(folder)
     told = stage(folder, "break", "etcd-serving").out
-    assert "calls it unhealthy" in " ".join(told.split())
+    assert "reports it unhealthy" in " ".join(told.split())
     assert "clientAuth" not in told
     assert "tls/etcd-serving-bootstrap.crt" in stage(folder, "plan", "--exit-code", status=1).out
     assert "(known as etcd-serving: umbilical explain etcd-serving)" in stage(folder, "doctor", status=1).out

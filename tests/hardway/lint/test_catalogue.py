@@ -136,7 +136,7 @@ def test_a_rule_is_for_its_profiles_alone(facts: LintFacts) -> None:
         return ["a fault"]
 
     made = rule("X-01", "title", "why", "fix", search, profiles=OPENSHIFT)
-    assert made.check.judge(facts) == Verdict(Outcome.SKIPPED, "it is not for the profile kubernetes")
+    assert made.check.judge(facts) == Verdict(Outcome.SKIPPED, "it does not apply to profile kubernetes")
     assert rule("X-02", "t", "w", "f", search, profiles=KUBERNETES).check.judge(facts).outcome is Outcome.FAILED
     assert (made.id, made.check.id, made.profiles) == ("X-01", "X-01", OPENSHIFT)
 

@@ -80,9 +80,9 @@ def _swapped(seen: Subject) -> None:
 
 def _parts(seen: Subject) -> tuple[str, str, str]:
     text = seen.assets[SCRIPT].content.decode()
-    head, _, rest = text.partition("# Make the controller's")
-    middle, _, tail = rest.partition("# Merge all")
-    return head, f"# Make the controller's{middle}", f"# Merge all{tail}"
+    head, _, rest = text.partition("# Write the ControllerConfig")
+    middle, _, tail = rest.partition("# Merge the MachineConfigs")
+    return head, f"# Write the ControllerConfig{middle}", f"# Merge the MachineConfigs{tail}"
 
 
 def _one_result(seen: Subject) -> None:

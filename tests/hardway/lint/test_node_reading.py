@@ -86,7 +86,7 @@ def test_a_path_is_followed_through_its_mount() -> None:
     given = _subject()
     pod = program_pod(given.facts(), "etcd", given.cluster.masters[0])
     assert pod.on_host(pod.flag("key-file")) == "/etc/kubernetes/static-pod-resources/etcd-serving-master-0.key"
-    with pytest.raises(Unreadable, match="lies on no hostPath"):
+    with pytest.raises(Unreadable, match="is not on a hostPath volume"):
         pod.on_host("/elsewhere/file")
     with pytest.raises(Unreadable, match="has no --etcd-prefix"):
         pod.flag("etcd-prefix")
@@ -106,7 +106,7 @@ def test_a_flag_or_a_file_that_is_missing_is_told() -> None:
         member.file("tls-cert-file")
     path = pods(original, "etcd-bootstrap")[0]
     renamed = changed(original, lambda subject: subject.replace(path, "etcd-ca-bundle.crt", "ca.crt"))
-    with pytest.raises(Unreadable, match=r"names /etc/kubernetes/secrets/ca\.crt"):
+    with pytest.raises(Unreadable, match=r"refers to /etc/kubernetes/secrets/ca\.crt"):
         programs(renamed.facts(), ETCD)[0].file("trusted-ca-file")
 
 
@@ -139,7 +139,8 @@ def test_a_pod_in_another_directory_is_not_run() -> None:
     subject.replace("ignition/worker-0.ign", f"{layout.NODE_MANIFESTS}/kube-proxy.yaml", "/etc/x/kube-proxy.yaml")
     (fault,) = _faults(subject)
     assert fault == (
-        "static-pods/worker-0/kube-proxy.yaml is not written to /etc/kubernetes/manifests/kube-proxy.yaml as it is"
+        "static-pods/worker-0/kube-proxy.yaml is not written to /etc/kubernetes/manifests/kube-proxy.yaml"
+        " with the same content"
     )
 
 
@@ -182,7 +183,7 @@ def test_a_path_that_no_mount_covers_is_missing_whatever_lies_on_the_node() -> N
     }
     (found,) = missing_paths(config(files))
     assert found.path == "/etc/kubernetes/x"
-    assert "--kubeconfig wants /etc/kubernetes/x, which no mount covers" in found.words
+    assert "--kubeconfig needs /etc/kubernetes/x, which no mount covers" in found.words
 
 
 @pytest.mark.parametrize(("kind", "is_made"), [("DirectoryOrCreate", True), ("Directory", False), (None, False)])

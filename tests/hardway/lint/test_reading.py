@@ -58,7 +58,7 @@ def test_documents_are_read_once_and_all_of_them_are_objects() -> None:
     assert facts.documents("two.yaml") == [{"a": 1}, {"b": 2}]
     assert facts.documents("two.yaml") is facts.documents("two.yaml")
     assert facts.document("one.yaml") == {"a": 1}
-    for path, words in (("two", "2 documents"), ("lists", "no object"), ("broken", "is not YAML")):
+    for path, words in (("two", "2 documents"), ("lists", "not an object"), ("broken", "is not YAML")):
         with pytest.raises(Unreadable, match=words):
             facts.document(f"{path}.yaml")
 
@@ -105,7 +105,7 @@ def test_values_are_reached_by_keys_and_places() -> None:
 
 
 def test_what_is_not_applied_is_named() -> None:
-    with pytest.raises(Unreadable, match=r"no Secret a/b \(c\) is applied"):
+    with pytest.raises(Unreadable, match=r"no manifest has Secret a/b \(c\)"):
         need(FACTS, "Secret", "b", "a", "c")
 
 
@@ -129,14 +129,17 @@ def test_the_key_stays_out_of_what_is_printed() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda one: one.pop("clusters"), "no such entry in clusters"),
-        (lambda one: one.update(users="x"), "no such entry in users"),
-        (lambda one: one.update({"current-context": ["admin"]}), "no such entry in contexts"),
-        (lambda one: one["contexts"][0].update(context=None), "no such entry in clusters"),
+        (lambda one: one.pop("clusters"), "clusters has no such entry"),
+        (lambda one: one.update(users="x"), "users has no such entry"),
+        (lambda one: one.update({"current-context": ["admin"]}), "contexts has no such entry"),
+        (lambda one: one["contexts"][0].update(context=None), "clusters has no such entry"),
         (lambda one: one["clusters"][0]["cluster"].update({"certificate-authority-data": "%"}), "is not base64"),
-        (lambda one: one["clusters"][0]["cluster"].update(server="https://[::1"), "is no https URL"),
-        (lambda one: one["clusters"][0]["cluster"].update(server=None), "is no https URL"),
-        (lambda one: one["contexts"][0].update(name="x") or one.update({"current-context": "x"}), "not called like"),
+        (lambda one: one["clusters"][0]["cluster"].update(server="https://[::1"), "is not an https URL"),
+        (lambda one: one["clusters"][0]["cluster"].update(server=None), "is not an https URL"),
+        (
+            lambda one: one["contexts"][0].update(name="x") or one.update({"current-context": "x"}),
+            "different names",
+        ),
     ],
 )
 def test_what_a_client_could_not_read_is_told(change: Callable[[dict[str, Any]], object], why: str) -> None:

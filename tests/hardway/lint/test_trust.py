@@ -67,7 +67,7 @@ def test_one_kube_apiserver_that_lacks_a_key_is_named() -> None:
         )
 
     assert list(token_key_faults(changed(everything(ClusterProfile.KUBERNETES), change).facts())) == [
-        "late-static-pods/master-1/kube-apiserver.yaml has not the public half of tls/service-account.key"
+        "late-static-pods/master-1/kube-apiserver.yaml lacks the public key of tls/service-account.key"
     ]
 
 
@@ -142,7 +142,7 @@ def other_address(subject: Subject) -> None:
 def test_another_address_is_told() -> None:
     found = faults(changed(everything(ClusterProfile.OPENSHIFT), other_address))
     assert found == [
-        "manifests/08-tunnel.yaml: agents dial 192.168.126.100, and the tunnel's certificate is for 10.0.0.9"
+        "manifests/08-tunnel.yaml: agents dial 192.168.126.100, but the tunnel's certificate is for 10.0.0.9"
     ]
 
 
@@ -150,7 +150,7 @@ def test_a_script_that_makes_no_certificate_is_told() -> None:
     def change(subject: Subject) -> None:
         subject.edit_ignition("bootstrap", BOOTKUBE, lambda text: b"#!/bin/bash\n")
 
-    assert "makes no certificate" in faults(changed(everything(ClusterProfile.OPENSHIFT), change))[0]
+    assert "makes no certificates" in faults(changed(everything(ClusterProfile.OPENSHIFT), change))[0]
 
 
 def test_without_a_tunnel_nobody_asks() -> None:
@@ -161,20 +161,20 @@ def test_without_a_tunnel_nobody_asks() -> None:
 def test_the_egress_selector_is_read_where_the_flag_leads_to() -> None:
     subject = copied(everything(ClusterProfile.OPENSHIFT))
     subject.replace(API, "egress-selector-config.yaml", "cluster-policy-controller-config.yaml")
-    assert "it selects nothing" in "".join(protocol_faults(subject.facts()))
+    assert "the egress selections are none" in "".join(protocol_faults(subject.facts()))
 
 
 def test_a_flag_that_leads_out_of_the_configs_is_told() -> None:
     subject = copied(everything(ClusterProfile.KUBERNETES))
     subject.replace(API, "/etc/kubernetes/config/egress-selector-config.yaml", "/etc/kubernetes/secrets/egress.yaml")
-    with pytest.raises(Unreadable, match="configs lie in"):
+    with pytest.raises(Unreadable, match="not in /etc/kubernetes/bootstrap-configs"):
         list(socket_faults(subject.facts()))
 
 
 def test_a_script_that_makes_no_certificates_is_told() -> None:
     subject = copied(everything(ClusterProfile.KUBERNETES))
     subject.edit_ignition("bootstrap", BOOTKUBE, lambda _: b"#!/bin/bash\n")
-    with pytest.raises(Unreadable, match="does not say how long"):
+    with pytest.raises(Unreadable, match="has no lifetime"):
         list(lifetime_faults(subject.facts()))
 
 

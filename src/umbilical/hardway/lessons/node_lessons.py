@@ -161,10 +161,10 @@ LESSONS: Final[tuple[Lesson, ...]] = (
         "no-proxy",
         "Nodes are Ready, and no cluster IP can be reached from any of them: dial tcp ...:443: i/o timeout. Endpoints "
         "answer when they are dialled directly.",
-        "No node has kube-proxy, and nothing else implements services.",
+        "No node has kube-proxy, and nothing else implements Services.",
         "A static pod kube-proxy.yaml on every member, or a network that brings its own: umbilical stage retry 7.",
         ("KP-03",),
-        "nothing else implements services",
+        "nothing else implements Services",
         KUBERNETES,
         _no_proxy,
         lesson.moved_away(

@@ -35,9 +35,9 @@ def copy_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
             is_pod = "/" not in name
             places = carried.get(asset.content, set())
             if is_pod and f"{place}/{name}" not in places:
-                yield f"{place}/{name} is missing or differs from {asset.path}"
+                yield f"{asset.path} is not written to {place}/{name} with the same content"
             elif not is_pod and posixpath.basename(name) not in map(posixpath.basename, places):
-                yield f"{asset.path} is not written, or is written with other content"
+                yield f"{asset.path} is not written with the same content"
     # Only a rendered MachineConfig may contain other pods.
     if node.role is NodeRole.BOOTSTRAP or not facts.cluster.is_openshift:
         yield from _unknown(facts, node)
