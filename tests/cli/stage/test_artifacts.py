@@ -234,7 +234,7 @@ def artifacts(folder: Path) -> dict[str, tuple[bytes, int]]:
 def test_a_lesson_is_broken_seen_in_the_plan_found_by_the_doctor_and_mended(folder: Path, stage: Run) -> None:
     before = artifacts(folder)
     told = stage(folder, "break", "etcd-serving").out
-    assert "reports it unhealthy" in " ".join(told.split())
+    assert "calls it unhealthy" in " ".join(told.split())
     assert "clientAuth" not in told
     assert "tls/etcd-serving-bootstrap.crt" in stage(folder, "plan", "--exit-code", status=1).out
     assert "(known as etcd-serving: umbilical explain etcd-serving)" in stage(folder, "doctor", status=1).out

@@ -29,7 +29,7 @@ from umbilical.hardway.config.keys import (
     ValueType,
 )
 from umbilical.hardway.config.reading import read_cluster, schema
-from umbilical.hardway.config.resolving import MACHINE_NETWORK, NUMBERS, FixedAddress
+from umbilical.hardway.config.resolving import MACHINE_NETWORK, FixedAddress
 from umbilical.manifests.sections import Section
 
 UNSET: dict[str, Any] = {
@@ -184,10 +184,10 @@ def test_every_key_is_spelled_as_kubernetes_does_and_explained_in_a_sentence() -
 
 
 def test_every_place_has_a_number_of_its_own_in_the_network_and_masters_end_before_workers_begin() -> None:
-    numbers = [NUMBERS[place] for place in FixedAddress]
+    numbers = [fixed.value for fixed in FixedAddress]
     assert len(set(numbers)) == len(numbers)
     assert max(numbers) < MACHINE_NETWORK.num_addresses - 1
-    assert NUMBERS[FixedAddress.MASTER] + MAX_MASTERS <= NUMBERS[FixedAddress.WORKER]
+    assert FixedAddress.MASTER.value + MAX_MASTERS <= FixedAddress.WORKER.value
 
 
 @pytest.mark.parametrize("options", WISHES)

@@ -65,10 +65,7 @@ def script(payload: ReleasePayload) -> bytes:
     commands = "\n".join(_lines(payload.images[step.image], step) for step in steps(payload)[:2])
     controller = steps(payload)[2]
     text = _SCRIPT.format(
-        work=WORK,
-        commands=commands,
-        controller=_lines(payload.images[controller.image], controller),
-        rendered=RENDERED,
+        work=WORK, commands=commands, controller=_lines(payload.images[controller.image], controller), rendered=RENDERED
     )
     return text.encode()
 

@@ -119,10 +119,10 @@ def _image(files: Mapping[str, bytes], wanted: str) -> str:
     if INFO not in files:
         why = f"release.image in cluster.yaml is {wanted or 'not set'}, and there is no {INFO} beside the manifests"
         raise _no_image("the digest of the release is unknown", why)
-    told = _json(files, INFO)
-    repository = (wanted or str(told.get("image", ""))).partition("@")[0]
+    info = _json(files, INFO)
+    repository = (wanted or str(info.get("image", ""))).partition("@")[0]
     head, colon, tag = repository.rpartition(":")
-    image = f"{head if colon and '/' not in tag else repository}@{told.get('digest')}"
+    image = f"{head if colon and '/' not in tag else repository}@{info.get('digest')}"
     if not BY_DIGEST.fullmatch(image):
         raise _no_image("the digest of the release is unknown", f"{INFO} gives {image}")
     return image

@@ -134,27 +134,21 @@ KIND: Final = "HardwayCluster"
 MAX_MASTERS: Final = 9
 MAX_WORKERS: Final = 500
 
-_LABEL: Final = TextValue(LABEL.pattern, "a DNS label is needed: a-z, 0-9 and hyphens, at most 63")
-_DOMAIN: Final = TextValue(rf"({LABEL.pattern}\.)*{LABEL.pattern}", "a domain in small letters is needed")
-_IMAGE: Final = TextValue(IMAGE.pattern, "an image reference is needed: letters, digits and . _ : / @ -")
-_VERSION: Final = TextValue(
-    r"v?[0-9]+\.[0-9]+\.[0-9]+[-+.0-9A-Za-z]*", "a version like 4.18.0 is needed; put it in quotes"
-)
-_TAG: Final = TextValue(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", "an image's tag is needed")
-_PATH: Final = TextValue(r"[^\x00-\x1f]+", "a path is needed")
+_LABEL: Final = TextValue(LABEL.pattern, "expected a DNS label: a-z, 0-9 and hyphens, at most 63 characters")
+_DOMAIN: Final = TextValue(rf"({LABEL.pattern}\.)*{LABEL.pattern}", "expected a domain in lower case")
+_IMAGE: Final = TextValue(IMAGE.pattern, "expected an image reference: letters, digits and . _ : / @ -")
+_VERSION: Final = TextValue(r"v?[0-9]+\.[0-9]+\.[0-9]+[-+.0-9A-Za-z]*", 'expected a version like "4.18.0", in quotes')
+_TAG: Final = TextValue(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", "expected an image tag")
+_PATH: Final = TextValue(r"[^\x00-\x1f]+", "expected a path")
 # These values are written into scripts and XML without quoting.
-_PLAIN_PATH: Final = TextValue(r"(/[A-Za-z0-9._-]+)+", "an absolute path without blanks is needed")
-_FILE_NAME: Final = TextValue(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a file name without blanks and slashes is needed")
-_INTERFACE: Final = TextValue(
-    r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}", "a network interface's name is needed, at most 15 letters"
-)
-_MAC: Final = TextValue(
-    r"([0-9a-f]{2}:){5}[0-9a-f]{2}", "a MAC address like 52:54:00:12:34:56 is needed, in small letters"
-)
+_PLAIN_PATH: Final = TextValue(r"(/[A-Za-z0-9._-]+)+", "expected an absolute path without blanks")
+_FILE_NAME: Final = TextValue(r"[A-Za-z0-9][A-Za-z0-9._-]*", "expected a file name without blanks and slashes")
+_INTERFACE: Final = TextValue(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}", "expected an interface name of at most 15 characters")
+_MAC: Final = TextValue(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", "expected a MAC address like 52:54:00:12:34:56, in lower case")
 _SSH_KEYS: Final = TextListValue(
     r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com)"
     r" [A-Za-z0-9+/]+={0,2}( [^\x00-\x1f]*)?",
-    "a public key as in ~/.ssh/id_ed25519.pub is needed",
+    "expected a public key as in ~/.ssh/id_ed25519.pub",
 )
 _PORT: Final = NumberValue(1, 65535)
 _HOURS: Final = NumberValue(1, 24 * 365)
@@ -177,7 +171,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key(
         "profile",
         ChoiceValue(ClusterProfile),
-        "openshift: RHCOS and a release image. kubernetes: upstream programs.",
+        "openshift: RHCOS and a release. kubernetes: upstream programs.",
         None,
         True,
     ),
@@ -198,12 +192,7 @@ KEYS: Final[tuple[Key, ...]] = (
         ClusterProfile.OPENSHIFT,
     ),
     Key("release.version", _VERSION, "Expected version; a release of another version is an error."),
-    Key(
-        "release.repository",
-        _IMAGE,
-        "Repository of the programs' images: REPOSITORY/PROGRAM:TAG.",
-        ClusterProfile.KUBERNETES,
-    ),
+    Key("release.repository", _IMAGE, "Repository of the images: REPOSITORY/PROGRAM:TAG.", ClusterProfile.KUBERNETES),
     Key("release.tag", _TAG, "Tag of the programs' images.", ClusterProfile.KUBERNETES),
     Key("networks.machine", NETWORK, "Network of the machines; the three networks must not overlap."),
     Key("networks.pods", NETWORK, "Network of the pods."),
@@ -219,11 +208,7 @@ KEYS: Final[tuple[Key, ...]] = (
         Key(f"nodes.bootstrap.{name}", value_type, about)
         for name, value_type, about in (
             ("address", ADDRESS, "Address of the bootstrap machine, which stage 13 removes."),
-            (
-                "mac",
-                _MAC,
-                "MAC address of the card that gets the address; needed if the machine has several.",
-            ),
+            ("mac", _MAC, "MAC address of the card that gets the address; needed with several cards."),
             ("interface", _INTERFACE, "Name of the network card, as an alternative to the MAC address."),
         )
     ),
@@ -263,15 +248,7 @@ KEYS: Final[tuple[Key, ...]] = (
             ("statsPort", _PORT, "Port of HAProxy's statistics page."),
         )
     ),
-    Key(
-        "certificates.keyType",
-        ChoiceValue(KeyType),
-        "Type of all keys but those for service account tokens.",
-    ),
-    Key(
-        "certificates.shortHours",
-        _HOURS,
-        "Lifetime of the certificates that the installer issues for one day.",
-    ),
+    Key("certificates.keyType", ChoiceValue(KeyType), "Type of all keys but those for service account tokens."),
+    Key("certificates.shortHours", _HOURS, "Lifetime of the certificates that the installer issues for one day."),
     Key("certificates.budgetHours", _HOURS, "Maximum duration of an installation; no certificate may expire earlier."),
 )

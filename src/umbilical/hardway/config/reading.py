@@ -159,7 +159,5 @@ def _is_elsewhere(only: ClusterProfile | MachinesKind | None) -> dict[str, Any]:
     # Without `machines`, the profile decides; only libvirt has such keys.
     assert only is MachinesKind.LIBVIRT
     named = {"properties": {"machines": {"const": MachinesKind.LAB.value}}, "required": ["machines"]}
-    implied = {
-        "properties": {"profile": {"const": ClusterProfile.KUBERNETES.value}, "machines": {"type": "null"}},
-    }
+    implied = {"properties": {"profile": {"const": ClusterProfile.KUBERNETES.value}, "machines": {"type": "null"}}}
     return {"anyOf": [named, implied]}

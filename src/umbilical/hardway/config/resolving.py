@@ -5,7 +5,7 @@ Reports only what cannot be represented. The lint's CFG rules check whether the 
 
 import ipaddress
 from collections.abc import Iterator
-from enum import Enum, auto
+from enum import Enum
 from itertools import islice
 from typing import Final
 
@@ -48,31 +48,19 @@ LAB_HOST_PREFIX: Final = 24
 
 
 class FixedAddress(Enum):
-    """What has a fixed address number in the machine network."""
+    """Default addresses; the value is the number in the machine network."""
 
-    GATEWAY = auto()
-    LAB_HOST = auto()
+    GATEWAY = 1
+    LAB_HOST = 2
     """The lab's node with load balancer and DNS server; it takes the place of the virtualisation host."""
-    API_VIP = auto()
-    INGRESS_VIP = auto()
-    BOOTSTRAP = auto()
-    MASTER = auto()
-    WORKER = auto()
-    DHCP_FIRST = auto()
-    DHCP_LAST = auto()
+    API_VIP = 10
+    INGRESS_VIP = 11
+    BOOTSTRAP = 100
+    MASTER = 101
+    WORKER = 110
+    DHCP_FIRST = 200
+    DHCP_LAST = 254
 
-
-NUMBERS: Final = {
-    FixedAddress.GATEWAY: 1,
-    FixedAddress.LAB_HOST: 2,
-    FixedAddress.API_VIP: 10,
-    FixedAddress.INGRESS_VIP: 11,
-    FixedAddress.BOOTSTRAP: 100,
-    FixedAddress.MASTER: 101,
-    FixedAddress.WORKER: 110,
-    FixedAddress.DHCP_FIRST: 200,
-    FixedAddress.DHCP_LAST: 254,
-}
 
 SIZES: Final = {
     NodeRole.BOOTSTRAP: MachineSize(4, 16384, 100),
@@ -96,13 +84,13 @@ class ConfigResolver:
         self.problems: list[str] = []
         take = origins.take
         self.profile = take("profile", ClusterProfile.OPENSHIFT)
-        is_openshift = self.profile is ClusterProfile.OPENSHIFT
-        self.machines = take("machines", MachinesKind.LIBVIRT if is_openshift else MachinesKind.LAB, "profile")
+        self._is_openshift = self.profile is ClusterProfile.OPENSHIFT
+        self.machines = take("machines", MachinesKind.LIBVIRT if self._is_openshift else MachinesKind.LAB, "profile")
         self._is_lab = self.machines is MachinesKind.LAB
 
     def cluster(self) -> Cluster:
         take = self.origins.take
-        if self._is_lab and self.profile is ClusterProfile.OPENSHIFT:
+        if self._is_lab and self._is_openshift:
             self.problems.append("machines: lab: RHCOS does not run in namespaces; the profile openshift needs libvirt")
         name = take("name", LAB_NAME if self._is_lab else NAME)
         base = take("baseDomain", BASE_DOMAIN)
@@ -130,15 +118,14 @@ class ConfigResolver:
         take = self.origins.take
         machine = take("networks.machine", MACHINE_NETWORK)
         services = take("networks.services", SERVICE_NETWORK)
+        dns = FixedAddress.LAB_HOST if self._is_lab else FixedAddress.GATEWAY
         networks = ClusterNetworks(
             machine=machine,
             pods=take("networks.pods", POD_NETWORK),
             services=services,
             host_prefix=take("networks.hostPrefix", LAB_HOST_PREFIX if self._is_lab else HOST_PREFIX, "machines"),
             gateway=self._numbered("networks.gateway", machine, FixedAddress.GATEWAY),
-            dns=self._numbered(
-                "networks.dns", machine, FixedAddress.LAB_HOST if self._is_lab else FixedAddress.GATEWAY
-            ),
+            dns=self._numbered("networks.dns", machine, dns),
             api_vip=self._numbered("networks.apiVip", machine, FixedAddress.API_VIP),
             ingress_vip=self._numbered("networks.ingressVip", machine, FixedAddress.INGRESS_VIP),
             dhcp=self._dhcp(machine),
@@ -158,25 +145,18 @@ class ConfigResolver:
         return AddressRange(first, self._numbered("networks.dhcp.last", machine, FixedAddress.DHCP_LAST))
 
     def _numbered(
-        self,
-        path: str,
-        network: IpNetwork,
-        place: FixedAddress,
-        offset: int = 0,
-        *,
-        given_as: str = "",
-        source: str = "",
+        self, path: str, network: IpNetwork, fixed: FixedAddress, offset: int = 0, *, given_as: str = ""
     ) -> IpAddress:
         """Take an address; the default is the one with this number in the machine network."""
         if self.origins.is_given(given_as or path):
             address = self.origins.take(path, network[0], given_as=given_as)
         else:
             try:
-                address = _member(network, NUMBERS[place] + offset)
+                address = _member(network, fixed.value + offset)
             except Unaddressable as error:
                 self.problems.append(f"{error}; set {given_as or path}")
                 return network[0]
-            self.origins.take(path, address, source or f"networks.machine, number {NUMBERS[place] + offset}")
+            self.origins.take(path, address, f"networks.machine, number {fixed.value + offset}")
         if address.version != network.version:
             self.problems.append(f"{given_as or path} {address} has another address family than networks.machine")
         return address
@@ -213,7 +193,7 @@ class ConfigResolver:
 
     def _pod_networks(self, networks: ClusterNetworks, count: int) -> list[IpNetwork]:
         """Cut the pod network into one CIDR per node; in OpenShift the network operator does it."""
-        if self.profile is ClusterProfile.OPENSHIFT:
+        if self._is_openshift:
             return []
         pods, prefix = networks.pods, networks.host_prefix
         what = f"networks.hostPrefix {prefix} does not divide networks.pods {pods}"
@@ -270,7 +250,7 @@ class ConfigResolver:
 
     def _release(self) -> ReleaseSource:
         take = self.origins.take
-        if self.profile is ClusterProfile.KUBERNETES:
+        if not self._is_openshift:
             return ReleaseSource(
                 version=take("release.version", UPSTREAM_VERSION),
                 repository=take("release.repository", LAB_REPOSITORY),
@@ -287,11 +267,7 @@ class ConfigResolver:
         take = self.origins.take
         return ClusterAccess(
             take("access.sshKeys", ()),
-            take(
-                "access.pullSecretFile",
-                "pull-secret.json" if self.profile is ClusterProfile.OPENSHIFT else "",
-                "profile",
-            ),
+            take("access.pullSecretFile", "pull-secret.json" if self._is_openshift else "", "profile"),
             take("access.sshKeyFile", ""),
         )
 

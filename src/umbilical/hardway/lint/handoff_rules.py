@@ -103,10 +103,7 @@ OBJECTS: Final[tuple[tuple[str, str, str, tuple[str, ...]], ...]] = (
 """Kind, namespace, name and required keys."""
 ETCD_PORTS: Final = (2379, 9979)
 PRIVILEGED: Final = (ETCD, "openshift-kube-apiserver", "openshift-kube-controller-manager", "openshift-kube-scheduler")
-LABELS: Final[Mapping[str, str]] = {
-    "openshift.io/run-level": "0",
-    "pod-security.kubernetes.io/enforce": "privileged",
-}
+LABELS: Final[Mapping[str, str]] = {"openshift.io/run-level": "0", "pod-security.kubernetes.io/enforce": "privileged"}
 DEFAULT_SCC: Final = "restricted-v2"
 """The constraint for pods of all users; others have roles too, but not in every release."""
 SCC_ROLE: Final = f"system:openshift:scc:{DEFAULT_SCC}"
@@ -209,10 +206,10 @@ def _annotations(found: AppliedObject, certificate: Certificate) -> Iterator[str
         f"{PREFIX}certificate-not-after": f"{certificate.not_after:%Y-%m-%dT%H:%M:%SZ}",
         f"{PREFIX}certificate-issuer": certificate.issuer_name,
     }
-    told = mapping(found.value, "metadata", "annotations")
+    actual = mapping(found.value, "metadata", "annotations")
     for key, value in wanted.items():
-        if told.get(key) != value:
-            yield f"{found.path}: {key} of {found} is {told.get(key)}, but its certificate has {value}"
+        if actual.get(key) != value:
+            yield f"{found.path}: {key} of {found} is {actual.get(key)}, but its certificate has {value}"
     if text(found.value, "type") != "kubernetes.io/tls":
         yield f"{found.path}: {found} is not of type kubernetes.io/tls"
     if dig(found.value, "metadata", "labels", f"{PREFIX}managed-certificate-type") != "signer":

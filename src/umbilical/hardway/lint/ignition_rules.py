@@ -27,9 +27,9 @@ MAX_BYTES: Final = 4 << 20
 _KEY_IN_KUBECONFIG: Final = b"client-key-data:"
 
 
-def _each(facts: LintFacts, judge: Any, nodes: tuple[ClusterNode, ...] | None = None) -> Iterator[str]:
+def _each(facts: LintFacts, search: Any, nodes: tuple[ClusterNode, ...] | None = None) -> Iterator[str]:
     for node in facts.cluster.nodes if nodes is None else nodes:
-        yield from (f"{layout.ignition(node)}: {fault}" for fault in judge(facts, node))
+        yield from (f"{layout.ignition(node)}: {fault}" for fault in search(facts, node))
 
 
 def _mode_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:

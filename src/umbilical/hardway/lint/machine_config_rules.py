@@ -41,8 +41,8 @@ def _images(facts: LintFacts) -> Iterator[str]:
     for command in podman_commands(facts):
         if not any(BY_DIGEST.fullmatch(word) for word in command if not word.startswith("-")):
             yield f"{SCRIPT}: a container's image has no digest"
-    told = [value_of(command, "release-image") for command in podman_commands(facts)]
-    if not any(BY_DIGEST.fullmatch(image) for image in told):
+    actual = [value_of(command, "release-image") for command in podman_commands(facts)]
+    if not any(BY_DIGEST.fullmatch(image) for image in actual):
         yield f"{SCRIPT}: --release-image has no digest"
 
 
@@ -66,9 +66,9 @@ def _commands(facts: LintFacts) -> Iterator[str]:
         yield f"{SCRIPT}: the {CONTROLLER} runs before the operator, but reads its results"
     version = release_version(facts)
     for name, command in (("the operator", operator), (f"the {CONTROLLER}", controller)):
-        told = value_of(command, "payload-version")
-        if told != version:
-            yield f"{SCRIPT}: {name} has --payload-version {told or 'not set'}, the release is {version}"
+        actual = value_of(command, "payload-version")
+        if actual != version:
+            yield f"{SCRIPT}: {name} has --payload-version {actual or 'not set'}, the release is {version}"
     for pool in POOLS if any(facts.below(OUTPUT)) else ():
         if not any(f"/rendered-{pool}-" in asset.path for asset in facts.below(OUTPUT)):
             yield f"{OUTPUT} has no rendered-{pool}-*.yaml"

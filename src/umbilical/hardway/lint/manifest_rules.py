@@ -36,9 +36,9 @@ def _gate_precedes(facts: LintFacts) -> Iterator[str]:
 def _gate_status(facts: LintFacts) -> Iterator[str]:
     gate = need(facts, "FeatureGate", "cluster", group=CONFIG)
     version = release_version(facts)
-    told = [text(one, "version") for one in entries(gate.value, "status", "featureGates")]
-    if version not in told:
-        yield f"{gate.path}: status.featureGates has {', '.join(told) or 'no version'}, the release is {version}"
+    actual = [text(one, "version") for one in entries(gate.value, "status", "featureGates")]
+    if version not in actual:
+        yield f"{gate.path}: status.featureGates has {', '.join(actual) or 'no version'}, the release is {version}"
     given = facts.document(FEATURE_GATE_INPUT)
     if given != gate.value:
         yield f"{FEATURE_GATE_INPUT} differs from {gate.path}"
@@ -52,9 +52,9 @@ def _topologies(facts: LintFacts) -> Iterator[str]:
         "infrastructureTopology": _INFRASTRUCTURE.get(workers or masters, _MANY),
     }
     for field, value in wanted.items():
-        told = dig(found.value, "status", field)
-        if told != value:
-            yield f"{found.path}: status.{field} is {told}, not {value} ({masters} masters, {workers} workers)"
+        actual = dig(found.value, "status", field)
+        if actual != value:
+            yield f"{found.path}: status.{field} is {actual}, not {value} ({masters} masters, {workers} workers)"
     # The status is written by a separate request, which needs the subresource.
     crd = need(facts, "CustomResourceDefinition", f"infrastructures.{CONFIG}", group="apiextensions.k8s.io")
     versions = [one for one in entries(crd.value, "spec", "versions") if text(one, "name") == found.version]
@@ -64,11 +64,11 @@ def _topologies(facts: LintFacts) -> Iterator[str]:
 
 def _platform(facts: LintFacts) -> Iterator[str]:
     found = need(facts, "Infrastructure", "cluster", group=CONFIG)
-    told = text(found.value, "status", "platformStatus", "type")
-    if not told:
+    actual = text(found.value, "status", "platformStatus", "type")
+    if not actual:
         yield f"{found.path}: status.platformStatus.type is not set"
-    elif told != text(found.value, "spec", "platformSpec", "type"):
-        yield f"{found.path}: the status has platform {told}, the spec has another one"
+    elif actual != text(found.value, "spec", "platformSpec", "type"):
+        yield f"{found.path}: the status has platform {actual}, the spec has another one"
 
 
 def _networks(facts: LintFacts) -> Iterator[str]:
@@ -80,9 +80,9 @@ def _networks(facts: LintFacts) -> Iterator[str]:
     for group in (CONFIG, OPERATOR):
         found = need(facts, "Network", "cluster", group=group)
         for field, value in wanted.items():
-            told = dig(found.value, "spec", field)
-            if told != value:
-                yield f"{found.path}: spec.{field} is {told}, not {value} as in cluster.yaml"
+            actual = dig(found.value, "spec", field)
+            if actual != value:
+                yield f"{found.path}: spec.{field} is {actual}, not {value} as in cluster.yaml"
 
 
 def _operator_network(facts: LintFacts) -> Iterator[str]:
@@ -111,18 +111,18 @@ def _install_config(facts: LintFacts) -> Iterator[str]:
 def _etcd_endpoints(facts: LintFacts) -> Iterator[str]:
     found = need(facts, "ConfigMap", "etcd-endpoints", "openshift-etcd")
     address = str(facts.cluster.bootstrap.address)
-    told = dig(found.value, "metadata", "annotations", ETCD_BOOTSTRAP)
-    if told != address:
-        yield f"{found.path}: annotation {ETCD_BOOTSTRAP} is {told}, not the bootstrap node's address {address}"
+    actual = dig(found.value, "metadata", "annotations", ETCD_BOOTSTRAP)
+    if actual != address:
+        yield f"{found.path}: annotation {ETCD_BOOTSTRAP} is {actual}, not the bootstrap node's address {address}"
     if found.value.get("data") or found.value.get("binaryData"):
         yield f"{found.path}: it has data, which is for members by id"
 
 
 def _is(facts: LintFacts, kind: str, field: str, wanted: str) -> Iterator[str]:
     found = need(facts, kind, "cluster", group=CONFIG)
-    told = dig(found.value, "spec", field)
-    if told != wanted:
-        yield f"{found.path}: spec.{field} is {told}, not {wanted}"
+    actual = dig(found.value, "spec", field)
+    if actual != wanted:
+        yield f"{found.path}: spec.{field} is {actual}, not {wanted}"
 
 
 RULES: Final[tuple[LintRule, ...]] = (

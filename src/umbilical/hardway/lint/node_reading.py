@@ -19,10 +19,7 @@ from umbilical.hardway.config.cluster import ClusterNode, NodeRole
 from umbilical.hardway.lint.facts import LintFacts, Unreadable
 from umbilical.ignition.config import Config, File, Unit, objects
 
-PLACES: Final = {
-    layout.STATIC_PODS: layout.NODE_MANIFESTS,
-    layout.LATE_STATIC_PODS: layout.NODE_LATE_MANIFESTS,
-}
+PLACES: Final = {layout.STATIC_PODS: layout.NODE_MANIFESTS, layout.LATE_STATIC_PODS: layout.NODE_LATE_MANIFESTS}
 
 
 def copy_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:

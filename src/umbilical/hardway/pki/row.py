@@ -48,7 +48,7 @@ class CertificateNames(Enum):
 
 
 @dataclass(frozen=True)
-class CertificateExplanation:
+class RowText:
     what: str
     readers: str
     without: str
@@ -61,7 +61,7 @@ class CertificateRow:
     """Stem of its file names in `tls/`."""
     kind: Kind
     common_name: str
-    words: CertificateExplanation
+    words: RowText
     organizations: tuple[str, ...] = ()
     signer: str = ""
     """Row id of its signer; empty: self-signed."""
@@ -89,8 +89,8 @@ class CertificateRow:
 
 
 def signer(id_: str, life: Life, *words: str, scope: Scope = Scope.BOTH) -> CertificateRow:
-    """`words` are the fields of `CertificateExplanation` in order, here and in all functions that make rows."""
-    return CertificateRow(id_, Kind.AUTHORITY, id_, CertificateExplanation(*words), life=life, scope=scope)
+    """`words` are the fields of `RowText` in order, here and in all functions that make rows."""
+    return CertificateRow(id_, Kind.AUTHORITY, id_, RowText(*words), life=life, scope=scope)
 
 
 def client(
@@ -103,10 +103,8 @@ def client(
     *words: str,
     scope: Scope = Scope.BOTH,
 ) -> CertificateRow:
-    told, verified_by = CertificateExplanation(*words), (trust,)
-    return CertificateRow(
-        id_, Kind.LEAF, name, told, groups, signed_by, CLIENT, life=life, scope=scope, verified_by=verified_by
-    )
+    row = CertificateRow(id_, Kind.LEAF, name, RowText(*words), groups, signed_by, CLIENT, verified_by=(trust,))
+    return replace(row, life=life, scope=scope)
 
 
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")

@@ -9,16 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from umbilical.hardway.pki.certificate_set import Bundle
-from umbilical.hardway.pki.row import (
-    BOTH,
-    CertificateExplanation,
-    CertificateNames,
-    CertificateRow,
-    Life,
-    Scope,
-    client,
-    signer,
-)
+from umbilical.hardway.pki.row import BOTH, CertificateNames, CertificateRow, Life, RowText, Scope, client, signer
 from umbilical.hardway.pki.table_clients import CONTROL_PLANE, NODES
 from umbilical.hardway.pki.table_serving import API, MACHINE_CONFIG
 from umbilical.pki.control_plane_set import NODE, Kind
@@ -27,9 +18,9 @@ from umbilical.pki.control_plane_set import NODE, Kind
 def _etcd(id_: str, signed_by: str, role: str, trust: Bundle, *words: str, scope: Scope = Scope.BOTH) -> CertificateRow:
     # The etcd operator gives both usages to all of them: etcd dials itself with its serving certificate.
     name, group = f"system:etcd-{role}:{NODE}", f"system:etcd-{role}s"
-    told, life, checked = CertificateExplanation(*words), Life.THREE_YEARS, (trust.value,)
+    text, life, checked = RowText(*words), Life.THREE_YEARS, (trust.value,)
     return CertificateRow(
-        f"{id_}-{NODE}", Kind.LEAF, name, told, (group,), signed_by, BOTH, CertificateNames.ETCD, life, scope, checked
+        f"{id_}-{NODE}", Kind.LEAF, name, text, (group,), signed_by, BOTH, CertificateNames.ETCD, life, scope, checked
     )
 
 
@@ -117,7 +108,7 @@ _KEYS: Final = (
         "service-account",
         Kind.KEY,
         "",
-        CertificateExplanation(
+        RowText(
             "The key that signs long-lived service account tokens.",
             "kube-controller-manager (--service-account-private-key-file); kube-apiserver has the public key",
             "Pods get Unauthorized; after the pivot all of them, if the operator does not get the public key.",
@@ -128,7 +119,7 @@ _KEYS: Final = (
         "bound-service-account-signing-key",
         Kind.KEY,
         "",
-        CertificateExplanation(
+        RowText(
             "The key that signs the short-lived tokens that kubelets put into pods.",
             "kube-apiserver (--service-account-signing-key-file, and the public key to verify them)",
             "kube-apiserver does not start; if the key changes, every pod's token gets Unauthorized.",

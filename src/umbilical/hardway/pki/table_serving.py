@@ -8,10 +8,10 @@ from umbilical.hardway.pki.row import (
     CLIENT_CA,
     SERVER,
     SERVER_CA,
-    CertificateExplanation,
     CertificateNames,
     CertificateRow,
     Life,
+    RowText,
     Scope,
     signer,
 )
@@ -19,10 +19,8 @@ from umbilical.pki.control_plane_set import MASTERS, Kind
 
 
 def _apiserver(id_: str, signed_by: str, names: CertificateNames, *words: str) -> CertificateRow:
-    (name, group), told = APISERVER, CertificateExplanation(*words)
-    return CertificateRow(
-        id_, Kind.LEAF, name, told, (group,), signed_by, SERVER, names, Life.SHORT, verified_by=(SERVER_CA,)
-    )
+    (name, group), text, trust = APISERVER, RowText(*words), (SERVER_CA,)
+    return CertificateRow(id_, Kind.LEAF, name, text, (group,), signed_by, SERVER, names, Life.SHORT, verified_by=trust)
 
 
 MACHINE_CONFIG: Final = (
@@ -30,7 +28,7 @@ MACHINE_CONFIG: Final = (
         "root-ca",
         Kind.AUTHORITY,
         "root-ca",
-        CertificateExplanation(
+        RowText(
             "The signer of the machine-config server and the journal gateway. Despite its name it signs nothing else.",
             "nodes that fetch their configuration, kube-system/root-ca, the machine-config operator",
             "New nodes reject the machine-config server: x509: certificate signed by unknown authority.",
@@ -42,7 +40,7 @@ MACHINE_CONFIG: Final = (
         "machine-config-server",
         Kind.LEAF,
         "system:machine-config-server",
-        CertificateExplanation(
+        RowText(
             "The serving certificate of the machine-config server on port 22623.",
             "the machine-config server, through openshift-machine-config-operator/machine-config-server-tls",
             "Machines that join later get no configuration.",
@@ -58,7 +56,7 @@ MACHINE_CONFIG: Final = (
         "journal-gatewayd",
         Kind.LEAF,
         "journal-gatewayd",
-        CertificateExplanation(
+        RowText(
             "The certificate of the bootstrap node's journal gateway, for the server and for its clients.",
             "systemd-journal-gatewayd on the bootstrap node",
             "The bootstrap node's journal can be read only after logging in.",
@@ -86,7 +84,7 @@ API: Final = (
         "admin-kubeconfig-client",
         Kind.LEAF,
         "system:admin",
-        CertificateExplanation(
+        RowText(
             "The administrator's client certificate, in group system:masters, which is allowed everything.",
             "kubeconfigs admin, localhost, localhost-recovery, lb-int and lb-ext",
             "No administrator can use the API.",

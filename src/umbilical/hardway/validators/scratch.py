@@ -77,13 +77,7 @@ def open_scratch(facts: LintFacts, lookup: Lookup = on_path) -> Iterator[Scratch
 
 
 def validator(
-    identifier: str,
-    title: str,
-    why: str,
-    fix: str,
-    search: Search,
-    *programs: str,
-    is_advice: bool = False,
+    identifier: str, title: str, why: str, fix: str, search: Search, *programs: str, is_advice: bool = False
 ) -> Check[ScratchCopy]:
     """Make a check that passes if `search` finds no fault, and is skipped if one of its programs is missing."""
 

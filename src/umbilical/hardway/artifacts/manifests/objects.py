@@ -89,12 +89,7 @@ KUBE_APISERVER_OPERATOR: Final = "openshift-kube-apiserver-operator"
 CONTROLLER_MANAGER_OPERATOR: Final = "openshift-kube-controller-manager-operator"
 MACHINE_CONFIG: Final = "openshift-machine-config-operator"
 INFRA: Final = "openshift-infra"
-STATIC_PODS: Final = (
-    ETCD,
-    "openshift-kube-apiserver",
-    "openshift-kube-controller-manager",
-    "openshift-kube-scheduler",
-)
+STATIC_PODS: Final = (ETCD, "openshift-kube-apiserver", "openshift-kube-controller-manager", "openshift-kube-scheduler")
 """Namespaces of static pods, which use the host's network and files and start before any admission."""
 OTHERS: Final = (
     CONFIG,

@@ -291,13 +291,13 @@ def _etcdctl_probe(placement: PodPlacement) -> dict[str, dict[str, Any]]:
 
 
 def _http_probes() -> dict[str, dict[str, Any]]:
-    def ask(path: str, failures: int) -> dict[str, Any]:
+    def http_probe(path: str, failures: int) -> dict[str, Any]:
         return probe("HTTP", _LOOPBACK, METRICS_PORT, path, period=5, failures=failures, timeout=10)
 
     # A learner is alive but not ready: /readyz needs a read that only voters serve. As a startup probe it would kill a
     # member that waits for its promotion.
     return {
-        "startupProbe": ask("/livez", 60),
-        "livenessProbe": ask("/livez", 8),
-        "readinessProbe": ask("/readyz", 3),
+        "startupProbe": http_probe("/livez", 60),
+        "livenessProbe": http_probe("/livez", 8),
+        "readinessProbe": http_probe("/readyz", 3),
     }

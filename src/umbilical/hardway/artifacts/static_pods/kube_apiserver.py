@@ -301,13 +301,13 @@ def control_plane_place(placement: PodPlacement, program: str) -> Place:
 
 
 def _probes(placement: PodPlacement) -> dict[str, dict[str, Any]]:
-    def ask(path: str, period: int, failures: int) -> dict[str, Any]:
+    def http_probe(path: str, period: int, failures: int) -> dict[str, Any]:
         return probe("HTTPS", str(placement.node.address), API_PORT, path, period=period, failures=failures, timeout=10)
 
     return {
         # The nodes of a lab share the cores of one machine and start at the same time.
-        "startupProbe": ask("/livez", 5, 30 if placement.is_openshift else 60),
+        "startupProbe": http_probe("/livez", 5, 30 if placement.is_openshift else 60),
         # A restart of kube-apiserver does not help if etcd has a problem.
-        "livenessProbe": ask("/livez?exclude=etcd", 10, 3),
-        "readinessProbe": ask("/readyz", 5, 3),
+        "livenessProbe": http_probe("/livez?exclude=etcd", 10, 3),
+        "readinessProbe": http_probe("/readyz", 5, 3),
     }
