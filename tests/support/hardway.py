@@ -49,7 +49,7 @@ PULL_SECRET: Final = b'{"auths":{"quay.io":{"auth":"dXNlcjpwYXNz"},"registry.red
 def cluster(
     profile: ClusterProfile = ClusterProfile.OPENSHIFT, masters: int = 3, workers: int = 2, **changes: Any
 ) -> Cluster:
-    """The cluster of the log that all this began with, resolved."""
+    """The resolved cluster with the defaults of cluster.yaml."""
     machine = ipaddress.ip_network("192.168.126.0/24")
     pods = ipaddress.ip_network("10.128.0.0/14")
     is_openshift = profile is ClusterProfile.OPENSHIFT

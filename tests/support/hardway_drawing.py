@@ -19,7 +19,7 @@ _LAST: Final = 100
 
 @strategies.composite
 def documents(draw: DrawFn, profile: ClusterProfile) -> dict[str, Any]:
-    """What stands in cluster.yaml."""
+    """The content of cluster.yaml."""
     masters = draw(strategies.sampled_from((1, 3, 5)))
     workers = draw(strategies.integers(0, 3))
     networks = draw(_networks(profile))

@@ -74,7 +74,7 @@ def home(key: Key) -> str:
 
 
 def with_key(key: Key, name: str | None = None, profile: str | None = None) -> dict[str, Any]:
-    """A file that says this one key, perhaps under another name."""
+    """A file with this one key, optionally under another name."""
     path = key.path if name is None else f"{key.path.rpartition('.')[0]}.{name}".lstrip(".")
     value = sample(key)
     if "[]." in path:

@@ -37,7 +37,7 @@ def node(node_id: str, **changes: Any) -> Sample:
 
 
 def roles(*wanted: NodeRole) -> Sample:
-    """As many nodes of these roles; the rest of the tree does not matter to who counts."""
+    """A cluster with these numbers of nodes; the other artifacts do not matter to the rule."""
     return configured(
         lambda of: replace(
             of, nodes=tuple(replace(of.nodes[0], id=f"{role.value}-{n}", role=role) for n, role in enumerate(wanted))
@@ -61,7 +61,7 @@ def told(paths: tuple[str, ...]) -> Sample:
 
 
 def otherwise_certified(kind: str) -> Sample:
-    """Another master's certificate in the place of one's own."""
+    """Replace a master's certificate with another master's."""
     path = f"tls/etcd-{kind}-master-{{}}.crt"
     return lambda subject: subject.write(path.format(0), subject.assets[path.format(1)].content)
 

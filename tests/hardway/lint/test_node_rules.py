@@ -61,7 +61,7 @@ def _entry(config: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def _twice(path: str) -> Sample:
-    """The blind append of the log that all this began with."""
+    """Append a file without removing the existing entry of the same path."""
     return edit_config(
         "master-0", lambda config: config["storage"]["files"].append(copy.deepcopy(_entry(config, path)))
     )

@@ -63,7 +63,7 @@ def hyperkube_as_proxy(subject: Subject) -> None:
 
 
 def proxy_of_nobody(subject: Subject) -> None:
-    """Its kubeconfig on the node is somebody's whom nothing binds to the role."""
+    """Its kubeconfig on the node belongs to a user without the role."""
     is_openshift = subject.cluster.is_openshift
     path = layout.BOOTSTRAP_KUBECONFIG if is_openshift else f"{layout.NODE_KUBECONFIGS}/kube-proxy.kubeconfig"
     if is_openshift:

@@ -1,4 +1,4 @@
-"""Who shows which certificate to whom, which key signs tokens, who is allowed what, and both ends of the tunnel."""
+"""Verification of certificates by CA files, keys of tokens, roles of clients, and both ends of the tunnel."""
 
 from dataclasses import replace
 from typing import Any

@@ -46,7 +46,7 @@ def again(
     rotate: tuple[str, ...] = (),
     **replaced: KeyPair | None,
 ) -> CertificateRenewal:
-    """Renew the first set; what is None is missing, `_` stands for a dash."""
+    """Renew the first set; None removes a pair, `_` in a name means `-`."""
     existing: dict[str, Any] = pairs(first_set()) | {key.replace("_", "-"): one for key, one in replaced.items()}
     existing = {key: one for key, one in existing.items() if one is not None}
     return renew(wanted or names(), existing, terms, NOW + after, rotate=rotate)

@@ -60,7 +60,7 @@ def _current(profile: ClusterProfile) -> Subject:
 
 
 def current(profile: ClusterProfile) -> Subject:
-    """A subject of one's own, whose certificates are valid now: programs have clocks of their own."""
+    """A copy with certificates that are valid now, because programs use the real time."""
     return copied(_current(profile))
 
 

@@ -61,7 +61,7 @@ def config_files(placement: PodPlacement) -> tuple[HostFile, ...]:
     return (config, socket)
 
 
-def _told(name: str) -> Callable[[PodPlacement], str]:
+def _pod_value(name: str) -> Callable[[PodPlacement], str]:
     """Return a function that reads the flag's value from the pod."""
 
     def value(placement: PodPlacement) -> str:
@@ -72,7 +72,7 @@ def _told(name: str) -> Callable[[PodPlacement], str]:
 
 
 def _row(name: str, why: str, without: str) -> FlagRow:
-    return FlagRow(name, _told(name), why, without)
+    return FlagRow(name, _pod_value(name), why, without)
 
 
 KONNECTIVITY_SERVER: Final = ProgramFlags(

@@ -106,7 +106,7 @@ class Scene:
             return str(response.read().decode())
 
     def states(self) -> dict[str, str]:
-        """What HAProxy itself says of the servers of the API."""
+        """HAProxy's own report about the API's servers."""
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(PROBE_SECONDS)
             client.connect(str(self.folder / "stats.sock"))

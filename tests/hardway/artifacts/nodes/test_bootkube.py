@@ -67,7 +67,7 @@ def test_without_a_tunnel_there_is_nothing_of_it() -> None:
 
 
 class Machine:
-    """A directory that stands for the bootstrap node's root."""
+    """A directory in place of the bootstrap node's root."""
 
     def __init__(self, root: Path, given: Inputs) -> None:
         self._root = root

@@ -1,4 +1,4 @@
-"""Merging: whatever a base and a node's parts hold, no path, unit or user stands twice, and the base keeps the rest."""
+"""Merging: no path, unit or user appears twice, and all other entries of the base are kept."""
 
 from typing import Any
 

@@ -69,7 +69,7 @@ def test_it_may_be_entered_by_the_keys_of_the_config() -> None:
 
 
 def test_the_base_of_a_rendered_machine_config_is_kept_and_nothing_stands_twice() -> None:
-    """The log that all this began with appended blindly, and the pull secret's path stood twice."""
+    """Appending without merging would write the pull secret's path twice."""
     config = node_config("master-0", ClusterProfile.OPENSHIFT, is_based=True)
     assert faults(config) == []
     assert config.version == "3.5.0"

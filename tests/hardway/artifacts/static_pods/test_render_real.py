@@ -132,7 +132,7 @@ def _inputs(profile: ClusterProfile) -> Inputs:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Machine, Machine]]:
-    """A bootstrap node, and a master whose etcd is no member yet."""
+    """A bootstrap node, and a master whose etcd has not joined yet."""
     given = _inputs(ClusterProfile.KUBERNETES)
     nodes = (given.cluster.bootstrap, given.cluster.masters[0])
     with Network("umb") as network:

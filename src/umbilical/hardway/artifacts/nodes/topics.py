@@ -62,14 +62,14 @@ _CONFIGS: Final = (
         "address, name and bootstrap kubeconfig merged into it by path.",
         "Ignition at the master's first boot",
         "If files are appended instead of merged, the pull secret is there twice: duplicate entry defined.",
-        "A pointer of 1.7 KB; the machine fetches the rest from the machine-config server on port 22623.",
+        "A pointer config of 1.7 KB; the machine fetches the rest from the machine-config server on port 22623.",
     ),
     _config(
         "worker-N.ign",
         "The config of a worker: as for a master, with the base of the worker role.",
         "Ignition at the worker's first boot",
         "The node requests no certificate and never joins.",
-        "A pointer to the machine-config server, as for masters.",
+        "A pointer config for the machine-config server, as for masters.",
     ),
 )
 _ON_ALL: Final = (
@@ -140,7 +140,7 @@ _ON_OPENSHIFT: Final = (
         "The pause image, its credentials and its command.",
         "CRI-O at its start",
         "CRI-O pulls registry.k8s.io/pause, for which the pull secret has no credentials: no pod gets a sandbox.",
-        "/etc/crio/crio.conf.d/50-bootstrap-override.conf; on members 00-default of the machine-config operator.",
+        "/etc/crio/crio.conf.d/50-bootstrap-override.conf; on other nodes 00-default of the machine-config operator.",
         "bootstrap",
     ),
     _file(
