@@ -11,8 +11,8 @@ from typing import Final
 import flag_docs
 from hardway_pages import Book
 from umbilical import codes
-from umbilical.cli.stage.cluster import machines_for, trial_for
-from umbilical.cli.stage.view import PlainLines
+from umbilical.cli.stage.cluster import machines_for, smoke_test_for
+from umbilical.cli.stage.view import StageLines
 from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH as REMOVALS
 from umbilical.hardway.artifacts.static_pods.pods import write_removals
 from umbilical.hardway.config.cluster import MachinesKind, Profile
@@ -42,10 +42,10 @@ def paper_site(wish: Wish) -> Site:
         hashes={},
         has_tunnel=True,
         machines=machines_for(cluster, folder),
-        reporter=PlainLines({}),
+        reporter=StageLines({}),
         now=lambda: datetime.now(UTC),
         kubeconfig=lambda address: folder,
-        trial=trial_for(cluster),
+        smoke_test=smoke_test_for(cluster),
     )
 
 

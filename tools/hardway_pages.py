@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from umbilical.hardway.explain.entry import Entry, EntryKind, body, prose, sentence
+from umbilical.hardway.explain.entry import Explanation, ExplanationKind, body, prose, sentence
 from umbilical.hardway.explain.library import stage_of
 from umbilical.hardway.explaining import entries
 from umbilical.hardway.lessons.catalogue import LESSONS
@@ -15,11 +15,15 @@ from umbilical.hardway.lessons.lesson import Lesson
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step
 from umbilical.hardway.stages.live import LiveStage
-from umbilical.hardway.waiting import Signature
+from umbilical.hardway.waiting import KnownFailure
 
 INDEX: Final = "README.md"
 NOTE: Final = "<!-- Made by `python tools/hardway_docs.py` from the texts that stand beside the code. -->"
-_AT_LENGTH: Final = {EntryKind.FILE: "Files", EntryKind.CERTIFICATE: "Certificates", EntryKind.CONDITION: "Conditions"}
+_AT_LENGTH: Final = {
+    ExplanationKind.FILE: "Files",
+    ExplanationKind.CERTIFICATE: "Certificates",
+    ExplanationKind.CONDITION: "Conditions",
+}
 
 
 @dataclass(frozen=True)
@@ -76,17 +80,17 @@ class Book:
             return
         known: dict[str, tuple[str, list[str]]] = {}
         for profile, site in self.sites.items():
-            for sight in stage.make_sights(site):
-                told = f"{sentence(sight.title)} {sentence(sight.why)}"
-                known.setdefault(sight.id, (told, []))[1].append(profile)
+            for condition in stage.make_conditions(site):
+                told = f"{sentence(condition.title)} {sentence(condition.why)}"
+                known.setdefault(condition.id, (told, []))[1].append(profile)
         lines = [f"- `{name}`{_only(profiles, self.sites)}: {prose(text)}" for name, (text, profiles) in known.items()]
         yield "## Done means\n\n" + "\n".join(lines)
 
     def _failures(self, stage: Stage) -> Iterator[str]:
         if not isinstance(stage, LiveStage):
             return
-        sights = [sight for site in self.sites.values() for sight in stage.make_sights(site)]
-        found: list[Signature] = list(dict.fromkeys(one for sight in sights for one in sight.signatures))
+        conditions = [condition for site in self.sites.values() for condition in stage.make_conditions(site)]
+        found: list[KnownFailure] = list(dict.fromkeys(one for condition in conditions for one in condition.signatures))
         if found:
             lines = [f"- seen `{one.pattern}`: {prose(one.hint)}" for one in found]
             yield "## Failures that are known\n\n" + "\n".join(lines)
@@ -107,9 +111,9 @@ def file_name(stage: Stage) -> str:
     return f"{stage.number:02}-{stage.name}.md"
 
 
-def _entry(stage: Stage) -> Entry:
+def _entry(stage: Stage) -> Explanation:
     name = f"{stage.number:02}"
-    return next(one for one in entries() if one.kind is EntryKind.STAGE and one.name == name)
+    return next(one for one in entries() if one.kind is ExplanationKind.STAGE and one.name == name)
 
 
 def _told(stage: Stage) -> Iterator[str]:
@@ -119,11 +123,11 @@ def _told(stage: Stage) -> Iterator[str]:
         chosen = [one for one in mine if one.kind is kind]
         if chosen:
             yield f"## {heading}\n\n" + "\n".join(f"### `{one.name}`\n\n{body(one)}" for one in chosen)
-    yield from _flags([one for one in mine if one.kind is EntryKind.FLAG])
-    yield from _rules([one for one in mine if one.kind is EntryKind.RULE])
+    yield from _flags([one for one in mine if one.kind is ExplanationKind.FLAG])
+    yield from _rules([one for one in mine if one.kind is ExplanationKind.RULE])
 
 
-def _flags(entries: Sequence[Entry]) -> Iterator[str]:
+def _flags(entries: Sequence[Explanation]) -> Iterator[str]:
     if entries:
         lines = (
             f"- **`{one.name}`** ({prose(one.readers.rstrip('.'))}): {prose(one.what)} *Without:* {prose(one.without)}"
@@ -132,7 +136,7 @@ def _flags(entries: Sequence[Entry]) -> Iterator[str]:
         yield f"## Flags\n\nOne of them by hand:\n\n```console\n$ {entries[0].by_hand}\n```\n\n" + "\n".join(lines)
 
 
-def _rules(entries: Sequence[Entry]) -> Iterator[str]:
+def _rules(entries: Sequence[Explanation]) -> Iterator[str]:
     if entries:
         told = (
             f"### {one.name}\n\n{prose(one.what)} *({one.scope})*\n\n{prose(one.without)}\n\n"

@@ -24,17 +24,17 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.csr_rounds import (
     approve_once,
-    approving_sight,
+    approving_condition,
     check_holder,
     check_serving,
-    registered_sight,
+    registered_condition,
 )
 from umbilical.hardway.doctor import requests_signal
 from umbilical.hardway.machines.interface import Done
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages.live import started_key
-from umbilical.hardway.state import State
+from umbilical.hardway.state import PipelineState
 from umbilical.host.waiting import NotYet
 from umbilical.manifests.tree import Asset
 from umbilical.pki.profiles import KeyType, server_profile
@@ -218,19 +218,19 @@ def test_a_wait_approves_both_requests_of_a_node_and_ends_when_it_serves(
         lambda: shelf.put(node(first.name, str(first.address))),
         lambda: requests.serving("second", first),
     ]
-    sight = approving_sight([first])
-    assert registered_sight([first]).check.judge(site).evidence == f"{first.name} is not registered"
-    assert sight.wait(site, 60) == first.name
-    assert sight.id == "registered-masters"
+    condition = approving_condition([first])
+    assert registered_condition([first]).check.judge(site).evidence == f"{first.name} is not registered"
+    assert condition.wait(site, 60) == first.name
+    assert condition.id == "registered-masters"
     assert seen_by(site)[0] == f"{first.name} is not registered"
     assert state(plane, "first") == "Approved"
-    assert registered_sight([first]).check.judge(site).evidence == first.name
+    assert registered_condition([first]).check.judge(site).evidence == first.name
 
 
 def test_a_wait_in_vain_names_the_rule_that_refuses(site: Site, requests: Requests) -> None:
     requests.client("worker-too-early", site.cluster.workers[0])
     with pytest.raises(StageTimeout) as raised:
-        approving_sight(site.cluster.masters).wait(site, 0)
+        approving_condition(site.cluster.masters).wait(site, 0)
     assert "worker-too-early refused: no node worker-0.ocp4.example.com is expected" in raised.value.why
     assert "/etc/hostname" in raised.value.remedy
 
@@ -240,7 +240,7 @@ def test_a_node_that_asks_again_is_told_how_it_is_let_in(site: Site, requests: R
     shelf.put(node(first.name, "192.0.2.9"))
     requests.client("again", first)
     with pytest.raises(StageTimeout) as raised:
-        approving_sight([first]).wait(site, 0)
+        approving_condition([first]).wait(site, 0)
     assert "exists already" in raised.value.why
     assert "--allow-reissue" in raised.value.remedy
 
@@ -258,9 +258,9 @@ def test_a_node_that_may_ask_again_may_do_so_once(site: Site, requests: Requests
 def test_the_doctor_tells_of_a_request_that_no_rule_approves_and_leaves_it_alone(
     site: Site, plane: ControlPlane, requests: Requests
 ) -> None:
-    assert list(requests_signal(site, State())) == []
+    assert list(requests_signal(site, PipelineState())) == []
     requests.client("strange", replace(site.cluster.workers[0], name="stranger.example.com"))
-    (found,) = requests_signal(site, State())
+    (found,) = requests_signal(site, PipelineState())
     assert found.what == "strange is pending, and no rule approves it"
     assert "stranger.example.com" in found.why
     assert state(plane, "strange") == ""

@@ -15,8 +15,8 @@ from umbilical.hardway.diagnosis import Diagnosis, examine_record, hinted, judge
 from umbilical.hardway.doctor import signatures
 from umbilical.hardway.machines.interface import BackendServer
 from umbilical.hardway.stages import catalogue
-from umbilical.hardway.state import StageRecord, State, Status
-from umbilical.hardway.waiting import Signature
+from umbilical.hardway.state import PipelineState, StageRecord, StageStatus
+from umbilical.hardway.waiting import KnownFailure
 
 FAILURE = {
     "code": "UMB725",
@@ -24,7 +24,7 @@ FAILURE = {
     "why": "connection refused",
     "next": "umbilical stage retry 10",
 }
-KNOWN = [Signature("refused", "nothing listens yet")]
+KNOWN = [KnownFailure("refused", "nothing listens yet")]
 
 
 def test_a_diagnosis_is_three_lines_and_names_what_it_is_known_as() -> None:
@@ -58,12 +58,12 @@ def test_a_known_failure_brings_its_hint_before_the_usual_remedy() -> None:
 
 
 def recorded(record: StageRecord, *, is_locked: bool = False) -> list[str]:
-    state = State(stages={10: record})
+    state = PipelineState(stages={10: record})
     return [str(one) for one in examine_record(catalogue.stages(), state, KNOWN, is_locked=is_locked)]
 
 
 def test_the_stage_that_failed_is_told_in_its_own_words_with_what_is_known() -> None:
-    (told,) = recorded(StageRecord(Status.FAILED, failure=FAILURE))
+    (told,) = recorded(StageRecord(StageStatus.FAILED, failure=FAILURE))
     assert told == (
         "UMB725 stage 10 bootstrap: waited in vain for the API\n"
         "  why: connection refused\n"
@@ -72,11 +72,11 @@ def test_the_stage_that_failed_is_told_in_its_own_words_with_what_is_known() -> 
 
 
 def test_a_stage_that_was_killed_is_told_unless_somebody_works_on_it_and_one_that_is_done_is_not() -> None:
-    record = StageRecord(Status.RUNNING)
+    record = StageRecord(StageStatus.RUNNING)
     assert len(recorded(record)) == 1
     assert recorded(record, is_locked=True) == []
-    assert len(recorded(replace(record, status=Status.INTERRUPTED))) == 1
-    assert recorded(StageRecord(Status.DONE)) == recorded(StageRecord()) == []
+    assert len(recorded(replace(record, status=StageStatus.INTERRUPTED))) == 1
+    assert recorded(StageRecord(StageStatus.DONE)) == recorded(StageRecord()) == []
 
 
 @pytest.fixture(scope="module")

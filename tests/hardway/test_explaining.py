@@ -4,7 +4,7 @@ from hardway_docs import WISHES, paper_site
 from hardway_pages import INDEX, Book, file_name
 from umbilical.hardway import explaining
 from umbilical.hardway.explain import library, lookup
-from umbilical.hardway.explain.entry import EntryKind
+from umbilical.hardway.explain.entry import ExplanationKind
 from umbilical.hardway.lessons.catalogue import LESSONS
 from umbilical.hardway.stages import catalogue
 
@@ -24,7 +24,7 @@ def test_a_stage_is_found_by_number_and_by_name() -> None:
 def test_every_condition_of_the_pivot_is_explained() -> None:
     for number in range(1, 9):
         (found,) = lookup.find(ENTRIES, f"P{number}")
-        assert found.kind is EntryKind.CONDITION
+        assert found.kind is ExplanationKind.CONDITION
         assert all((found.by_hand, found.fix)), number
 
 
@@ -38,10 +38,10 @@ def test_nothing_of_the_artifacts_is_left_out() -> None:
 
 
 def test_everything_stands_in_the_page_of_its_stage() -> None:
-    placed = [one for one in ENTRIES if one.kind is not EntryKind.STAGE and one.stage is not None]
+    placed = [one for one in ENTRIES if one.kind is not ExplanationKind.STAGE and one.stage is not None]
     assert len(placed) > 300
     assert [(one.kind, one.name) for one in placed if one.name not in BY_NUMBER[one.stage or 0]] == []
-    by_hand = [one for one in placed if one.kind is not EntryKind.FLAG]
+    by_hand = [one for one in placed if one.kind is not ExplanationKind.FLAG]
     assert [one.name for one in by_hand if f"$ {one.by_hand}\n" not in BY_NUMBER[one.stage or 0]] == []
 
 

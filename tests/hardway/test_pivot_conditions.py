@@ -10,7 +10,7 @@ from tests.support.api_stock import Stock
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.etcdctl import Row
 from tests.support.live_site import OPENSHIFT, changing, live_site, machines_of, told_by
-from tests.support.made_up_trial import MadeUpTrial
+from tests.support.made_up_smoke_test import MadeUpSmokeTest
 from tests.support.pivot_scene import Scene, scene
 
 from umbilical.hardway.etcd import client_url, peer_url
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.real(*PROGRAMS)
 
 
 @pytest.fixture
-def ready(tmp_path: Path, plane: ControlPlane, shelf: Stock, trial: MadeUpTrial) -> Scene:
-    return scene(tmp_path, plane, shelf, trial, masters=3)
+def ready(tmp_path: Path, plane: ControlPlane, shelf: Stock, smoke_test: MadeUpSmokeTest) -> Scene:
+    return scene(tmp_path, plane, shelf, smoke_test, masters=3)
 
 
 def failing(given: Scene) -> str:
@@ -150,8 +150,8 @@ def test_p7_counts_who_is_up_for_the_api_and_not_for_another_service(ready: Scen
     assert failing(ready).endswith("0 masters are up for the load balancer, 2 are needed")
 
 
-def test_p8_misses_a_webhook_that_is_not_reached(ready: Scene, trial: MadeUpTrial) -> None:
-    ready.shelf.put(*MadeUpTrial(trial._authority, 1).webhook_objects(ready.site.cluster.masters[0].name))
+def test_p8_misses_a_webhook_that_is_not_reached(ready: Scene, smoke_test: MadeUpSmokeTest) -> None:
+    ready.shelf.put(*MadeUpSmokeTest(smoke_test._authority, 1).webhook_objects(ready.site.cluster.masters[0].name))
     found = failing(ready)
     assert found.startswith("P8 the webhook is reached directly from every master: allow: ")
     assert "refused" in found

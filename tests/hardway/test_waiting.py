@@ -18,8 +18,8 @@ from umbilical.fault import ApiUnreachable, StageTimeout
 from umbilical.hardway import prober
 from umbilical.hardway.prober import COUNTER_NAME, NAMESPACE, Counter
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Look, Sight, see
-from umbilical.hardway.waiting import Signature, wait
+from umbilical.hardway.stage import Condition, ConditionProbe, wait_for
+from umbilical.hardway.waiting import KnownFailure, wait
 from umbilical.host.waiting import NotYet
 
 SECONDS = 60.0
@@ -28,12 +28,12 @@ SECONDS = 60.0
 def test_a_look_is_repeated_until_it_returns_and_each_moment_is_told() -> None:
     time, lines, answers = Time(), Lines(), ["nothing", "a little"]
 
-    def look() -> str:
+    def probe() -> str:
         if answers:
             raise NotYet(answers.pop(0))
         return "all"
 
-    found = wait(lines, "bread", look, 60, remedy="bake", poll_seconds=2, clock=time, sleep=time.sleep)
+    found = wait(lines, "bread", probe, 60, remedy="bake", poll_seconds=2, clock=time, sleep=time.sleep)
     assert found == "all"
     assert [(one.what, one.seen, one.elapsed_seconds, one.timeout_seconds) for one in lines.waits] == [
         ("bread", "nothing", 0.0, 60),
@@ -44,11 +44,11 @@ def test_a_look_is_repeated_until_it_returns_and_each_moment_is_told() -> None:
 def test_the_deadline_ends_it_with_what_was_seen_last() -> None:
     time = Time()
 
-    def look() -> None:
+    def probe() -> None:
         raise NotYet(f"it is {time.now:.0f} o'clock")
 
     with pytest.raises(StageTimeout) as raised:
-        wait(Lines(), "noon", look, 3, remedy="wind the clock", clock=time, sleep=time.sleep)
+        wait(Lines(), "noon", probe, 3, remedy="wind the clock", clock=time, sleep=time.sleep)
     assert raised.value.code == "UMB725"
     assert raised.value.why == "after 3 s: it is 103 o'clock"
     assert raised.value.remedy == "wind the clock"
@@ -56,39 +56,41 @@ def test_the_deadline_ends_it_with_what_was_seen_last() -> None:
 
 def test_what_is_seen_is_matched_with_known_failures() -> None:
     time, lines = Time(), Lines()
-    known = (Signature("burn(t|ed)", "turn the oven down"), Signature("raw", "wait longer"))
+    known = (KnownFailure("burn(t|ed)", "turn the oven down"), KnownFailure("raw", "wait longer"))
 
-    def look() -> None:
+    def probe() -> None:
         raise NotYet("the crust is burnt")
 
     with pytest.raises(StageTimeout) as raised:
-        wait(lines, "bread", look, 1, remedy="bake", signatures=known, clock=time, sleep=time.sleep)
+        wait(lines, "bread", probe, 1, remedy="bake", signatures=known, clock=time, sleep=time.sleep)
     assert lines.waits[0].hints == ("turn the oven down",)
     assert raised.value.remedy == "turn the oven down"
 
 
 def test_anything_else_that_a_look_raises_ends_the_wait_at_once() -> None:
-    def look() -> None:
+    def probe() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        wait(Lines(), "it", look, 60, remedy="")
+        wait(Lines(), "it", probe, 60, remedy="")
 
 
-def sight(look: Look) -> Sight:
-    return Sight("X-01", "bread is baked", "one eats it", "bake", look, (Signature("refused", "is the shop open?"),))
+def condition(probe: ConditionProbe) -> Condition:
+    return Condition(
+        "X-01", "bread is baked", "one eats it", "bake", probe, (KnownFailure("refused", "is the shop open?"),)
+    )
 
 
-def answers(*given: str | Exception) -> Look:
+def answers(*given: str | Exception) -> ConditionProbe:
     left = list(given)
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         answer = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    return look
+    return probe
 
 
 @pytest.fixture
@@ -102,29 +104,31 @@ def site(tmp_path: Path, lines: Lines) -> Site:
 
 
 def test_a_check_passes_with_what_was_seen_and_fails_with_what_was_not(site: Site) -> None:
-    passed = sight(answers("a loaf")).check.judge(site)
+    passed = condition(answers("a loaf")).check.judge(site)
     assert (passed.outcome, passed.evidence) == (Outcome.PASSED, "a loaf")
-    failed = sight(answers(NotYet("only dough"))).check.judge(site)
+    failed = condition(answers(NotYet("only dough"))).check.judge(site)
     assert (failed.outcome, failed.evidence) == (Outcome.FAILED, "only dough")
 
 
 def test_a_fault_is_seen_and_not_raised(site: Site, lines: Lines) -> None:
     refused = ApiUnreachable("GET /readyz", "Connection refused")
-    assert sight(answers(refused)).check.judge(site).outcome is Outcome.FAILED
-    assert sight(answers(refused, "a loaf")).wait(site, 60) == "a loaf"
+    assert condition(answers(refused)).check.judge(site).outcome is Outcome.FAILED
+    assert condition(answers(refused, "a loaf")).wait(site, 60) == "a loaf"
     assert "Connection refused" in lines.waits[0].seen
     assert lines.waits[0].hints == ("is the shop open?",)
 
 
 def test_what_was_waited_for_is_told(site: Site, lines: Lines) -> None:
-    sight(answers(NotYet("dough"), "a loaf")).wait(site, 60)
-    sight(answers("")).wait(site, 60)
+    condition(answers(NotYet("dough"), "a loaf")).wait(site, 60)
+    condition(answers("")).wait(site, 60)
     assert lines.lines == ["saw bread is baked: a loaf", "saw bread is baked"]
 
 
 def test_sights_are_seen_one_after_the_other_and_the_first_that_is_not_ends_it(site: Site, lines: Lines) -> None:
     with pytest.raises(StageTimeout) as raised:
-        see(site, 0, sight(answers("one")), sight(answers(NotYet("no flour"))), sight(answers("three")))
+        wait_for(
+            site, 0, condition(answers("one")), condition(answers(NotYet("no flour"))), condition(answers("three"))
+        )
     assert "no flour" in raised.value.why
     assert raised.value.remedy == "bake"
     assert lines.lines == ["saw bread is baked: one"]

@@ -10,7 +10,7 @@ from tests.support.recording_machines import RecordingMachines
 from umbilical.hardway import rendering, workspace
 from umbilical.hardway.diagnosis import Diagnosis
 from umbilical.hardway.doctor import examine
-from umbilical.hardway.ledger import look
+from umbilical.hardway.ledger import read_record
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
 
@@ -29,4 +29,4 @@ def site_of(folder: Path, machines: RecordingMachines | None = None) -> Site:
 
 def examined(folder: Path, machines: RecordingMachines | None = None) -> list[Diagnosis]:
     site = site_of(folder, machines)
-    return examine(site, look(folder), workspace.read_artifacts(folder), catalogue.stages(), is_locked=False)
+    return examine(site, read_record(folder), workspace.read_artifacts(folder), catalogue.stages(), is_locked=False)

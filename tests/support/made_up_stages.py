@@ -16,7 +16,7 @@ from umbilical.hardway.pipeline import Ask, Pipeline
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step, Undo
 from umbilical.hardway.undoing import UNDOERS, Undoing
-from umbilical.hardway.waiting import Waiting
+from umbilical.hardway.waiting import WaitProgress
 
 UNMARK = "unmark"
 
@@ -98,7 +98,7 @@ class Lines:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.waits: list[Waiting] = []
+        self.waits: list[WaitProgress] = []
         self.tables: list[Mapping[tuple[str, str], str]] = []
 
     def stage(self, number: int, title: str) -> None:
@@ -110,7 +110,7 @@ class Lines:
     def saw(self, text: str) -> None:
         self.lines.append(f"saw {text}")
 
-    def waiting(self, moment: Waiting) -> None:
+    def waiting(self, moment: WaitProgress) -> None:
         self.waits.append(moment)
 
     def table(self, rows: Sequence[str], signals: Sequence[str], cells: Mapping[tuple[str, str], str]) -> None:

@@ -9,7 +9,7 @@ from tests.support.api_stock import Stock
 from tests.support.control_plane import ControlPlane
 from tests.support.etcdctl import Etcdctl, Row
 from tests.support.live_site import StaticPods, live_site, machines_of, switch_on
-from tests.support.made_up_trial import MadeUpTrial
+from tests.support.made_up_smoke_test import MadeUpSmokeTest
 
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, peer_url
@@ -35,9 +35,11 @@ class Scene:
         self.shelf.put(endpoint_slice([str(node.address) for node in nodes]))
 
 
-def scene(folder: Path, plane: ControlPlane, shelf: Stock, trial: MadeUpTrial | None = None, masters: int = 1) -> Scene:
+def scene(
+    folder: Path, plane: ControlPlane, shelf: Stock, smoke_test: MadeUpSmokeTest | None = None, masters: int = 1
+) -> Scene:
     site = live_site(folder, plane, masters=masters)
-    site.trial = trial
+    site.smoke_test = smoke_test
     switch_on(site)
     etcd, pods = joined(site), StaticPods(*PORTS)
     machines = machines_of(site)
@@ -49,8 +51,8 @@ def scene(folder: Path, plane: ControlPlane, shelf: Stock, trial: MadeUpTrial | 
         "metadata": {"name": "default", "namespace": "kube-system"},
     }
     shelf.put(account, *(api_stock.node(node.name, str(node.address), Ready="True") for node in site.cluster.masters))
-    if trial is not None:
-        shelf.put(*trial.webhook_objects(site.cluster.masters[0].name))
+    if smoke_test is not None:
+        shelf.put(*smoke_test.webhook_objects(site.cluster.masters[0].name))
     made = Scene(site, etcd, pods, shelf)
     made.serve_from(*site.cluster.masters)
     made.hold_leases(site.cluster.masters[0])

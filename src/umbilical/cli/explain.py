@@ -13,7 +13,7 @@ from umbilical.fault import HardwayError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from umbilical.hardway.explain.entry import Entry
+    from umbilical.hardway.explain.entry import Explanation
 
 
 # Flags of other programs are what is asked for: only ours are taken as options.
@@ -43,7 +43,7 @@ def explain(asked: tuple[str, ...], folder: Path | None, lists: bool, output: st
     click.echo(_form(_chosen(" ".join(asked), folder), output), nl=False)
 
 
-def _chosen(asked: str, folder: Path | None) -> "list[Entry]":
+def _chosen(asked: str, folder: Path | None) -> "list[Explanation]":
     from umbilical.hardway.explain import lookup
     from umbilical.hardway.explain import lookup as filling
 
@@ -59,13 +59,13 @@ def _chosen(asked: str, folder: Path | None) -> "list[Entry]":
     return [filling.filled(entry, cluster, shlex.quote(str(folder)), asked) for entry in found]
 
 
-def _everything() -> "list[Entry]":
+def _everything() -> "list[Explanation]":
     from umbilical.hardway import explaining
-    from umbilical.hardway.explain.entry import Entry, EntryKind
+    from umbilical.hardway.explain.entry import Explanation, ExplanationKind
 
     explained = [
-        Entry(
-            EntryKind.CODE,
+        Explanation(
+            ExplanationKind.CODE,
             row.code,
             row.meaning,
             scope=f"{row.heading[0].lower()}{row.heading[1:]}; exit status {row.exit_status}",
@@ -82,14 +82,14 @@ def _unknown(asked: str, close: "Sequence[str]") -> Exception:
     return HardwayError("UMB750", f"nothing is called {asked!r}", why, remedy)
 
 
-def _form(entries: "Sequence[Entry]", output: str) -> str:
+def _form(entries: "Sequence[Explanation]", output: str) -> str:
     from umbilical.hardway.explain import entry as forms
 
     write = {"text": forms.as_text, "json": forms.as_json, "markdown": forms.as_markdown}
     return write[output](entries)
 
 
-def _listed(entries: "Sequence[Entry]") -> str:
+def _listed(entries: "Sequence[Explanation]") -> str:
     from itertools import groupby
 
     groups = groupby(entries, key=lambda entry: entry.kind)

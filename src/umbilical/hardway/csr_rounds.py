@@ -18,9 +18,9 @@ from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.pivot_conditions import KUBELET_PAIR
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Look, Sight
+from umbilical.hardway.stage import Condition, ConditionProbe
 from umbilical.hardway.stages.live import started_key
-from umbilical.hardway.waiting import Signature
+from umbilical.hardway.waiting import KnownFailure
 from umbilical.host.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 
@@ -28,17 +28,21 @@ KUBELET_PORT: Final = 10250
 DIAL_SECONDS: Final = 10.0
 _NO_PROGRAM: Final = 127
 SIGNATURES: Final = (
-    Signature(
+    KnownFailure(
         "is not the one that lies on it",
         "somebody else asked in its name: kubectl delete node NAME, umbilical stage rotate kubelet-client, and build "
         "anew: the request has opened the cluster to a stranger",
     ),
-    Signature(
+    KnownFailure(
         "exists already|certificate already|outside of the node's boot",
         "if it is the node itself that asks again: umbilical stage run --allow-reissue NAME",
     ),
-    Signature("is expected", "its host name is not the config's: /etc/hostname and the PTR record must say the same"),
-    Signature("is not registered", "on the node: journalctl -u kubelet; is api-int resolved, and does the VIP answer?"),
+    KnownFailure(
+        "is expected", "its host name is not the config's: /etc/hostname and the PTR record must say the same"
+    ),
+    KnownFailure(
+        "is not registered", "on the node: journalctl -u kubelet; is api-int resolved, and does the VIP answer?"
+    ),
 )
 
 
@@ -85,10 +89,10 @@ def _first(site: Site, node: Node) -> Mapping[str, str]:
     return noted if noted.get("started") == site.notes.get(started_key(node)) else {}
 
 
-def approving_sight(nodes: Sequence[Node]) -> Sight:
+def approving_condition(nodes: Sequence[Node]) -> Condition:
     """Looks like any other, and approves on the way: the two requests of a node come one after the other."""
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         refused = approve_once(site).refused
         known = kube.nodes(site)
         try:
@@ -101,29 +105,29 @@ def approving_sight(nodes: Sequence[Node]) -> Sight:
             raise NotYet(f"{error}; {told}" if told else str(error)) from None
         return ", ".join(node.name for node in nodes)
 
-    return _sight(nodes, look)
+    return _condition(nodes, probe)
 
 
-def registered_sight(nodes: Sequence[Node]) -> Sight:
+def registered_condition(nodes: Sequence[Node]) -> Condition:
     """The same without approving anything."""
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         known = kube.nodes(site)
         for node in nodes:
             kube.registered(known, node)
             check_serving(site, node)
         return ", ".join(node.name for node in nodes)
 
-    return _sight(nodes, look)
+    return _condition(nodes, probe)
 
 
-def _sight(nodes: Sequence[Node], look: Look) -> Sight:
-    return Sight(
+def _condition(nodes: Sequence[Node], probe: ConditionProbe) -> Condition:
+    return Condition(
         f"registered-{nodes[0].role.value}s" if nodes else "registered",
         "every kubelet has its two certificates and is registered under its name and address",
         "logs, exec and port-forward need the serving certificate, everything else the client's",
         "kubectl get csr; umbilical stage show says which rule refuses a request",
-        look,
+        probe,
         SIGNATURES,
     )
 

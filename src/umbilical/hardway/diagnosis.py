@@ -14,8 +14,8 @@ from umbilical.hardway.lint.facts import Facts
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage
 from umbilical.hardway.stages.artifact_stages import is_swept
-from umbilical.hardway.state import State, Status
-from umbilical.hardway.waiting import Signature
+from umbilical.hardway.state import PipelineState, StageStatus
+from umbilical.hardway.waiting import KnownFailure
 from umbilical.manifests.tree import Asset
 
 
@@ -49,26 +49,26 @@ def lesson_live(evidence: str) -> str:
     return next(found, "")
 
 
-def hinted(evidence: str, remedy: str, signatures: Iterable[Signature]) -> str:
+def hinted(evidence: str, remedy: str, signatures: Iterable[KnownFailure]) -> str:
     """Put what is known of such a failure before the usual remedy."""
     hints: Sequence[str] = [one.hint for one in signatures if re.search(one.pattern, evidence)]
     return f"{hints[0]}; then {remedy}" if hints else remedy
 
 
 def examine_record(
-    stages: Sequence[Stage], state: State, signatures: Sequence[Signature], *, is_locked: bool
+    stages: Sequence[Stage], state: PipelineState, signatures: Sequence[KnownFailure], *, is_locked: bool
 ) -> Iterator[Diagnosis]:
     """Tell of stages that ended badly. `is_locked`: somebody works on it, so that nothing was killed."""
     for stage in stages:
         record = state.stage(stage.number)
-        if record.status is Status.FAILED and record.failure is not None:
+        if record.status is StageStatus.FAILED and record.failure is not None:
             yield _failed(stage, record.failure, signatures)
-        elif record.status is Status.INTERRUPTED or (record.status is Status.RUNNING and not is_locked):
+        elif record.status is StageStatus.INTERRUPTED or (record.status is StageStatus.RUNNING and not is_locked):
             what, why = "it was ended before its end", "the record says that it began, and not what it came to"
             yield Diagnosis(record.status.value, stage_hop(stage), what, why, "umbilical stage run goes on from there")
 
 
-def _failed(stage: Stage, failure: Mapping[str, str], signatures: Sequence[Signature]) -> Diagnosis:
+def _failed(stage: Stage, failure: Mapping[str, str], signatures: Sequence[KnownFailure]) -> Diagnosis:
     why = failure.get("why", "")
     remedy = hinted(why, failure.get("next", f"umbilical stage retry {stage.number}"), signatures)
     return Diagnosis(

@@ -13,7 +13,7 @@ from umbilical.cluster import csr, objects
 from umbilical.cluster.client import ApiClient
 from umbilical.cluster.csr import Decision, World, decide, is_pending
 from umbilical.fault import Fault
-from umbilical.hardway import csr_rounds, kube, pipeline, trials
+from umbilical.hardway import csr_rounds, kube, pipeline, smoke_tests
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node, Role
 from umbilical.hardway.csr_rounds import SIGNATURES as REQUESTS
@@ -22,8 +22,8 @@ from umbilical.hardway.machines.interface import BackendServer, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import FIRST_ON_MACHINES, Stage, findings
 from umbilical.hardway.stages.live import LiveStage
-from umbilical.hardway.state import State, Status
-from umbilical.hardway.waiting import Signature
+from umbilical.hardway.state import PipelineState, StageStatus
+from umbilical.hardway.waiting import KnownFailure
 from umbilical.host.waiting import NotYet
 from umbilical.manifests.tree import Asset
 
@@ -34,10 +34,10 @@ PIVOT: Final = 13
 CONVERGENCE: Final = 16
 API_BACKEND: Final = "api"
 BALANCER: Final = (
-    Signature("L7RSP", "the check speaks plain HTTP to a port that speaks TLS: check-ssl is missing (HA-01)"),
-    Signature("L6", "TLS fails: the signers that the check trusts are not the server's (PKI-02, PKI-03)"),
-    Signature("L7STS", "it answers and is not ready: kubectl get --raw '/readyz?verbose' at its own address"),
-    Signature("L4", "nobody listens there: crictl ps -a on the node, or its firewall"),
+    KnownFailure("L7RSP", "the check speaks plain HTTP to a port that speaks TLS: check-ssl is missing (HA-01)"),
+    KnownFailure("L6", "TLS fails: the signers that the check trusts are not the server's (PKI-02, PKI-03)"),
+    KnownFailure("L7STS", "it answers and is not ready: kubectl get --raw '/readyz?verbose' at its own address"),
+    KnownFailure("L4", "nobody listens there: crictl ps -a on the node, or its firewall"),
 )
 _WRONG_QUESTION: Final = ("L7RSP", "L6RSP", "L6TOUT")
 """What the checks of a configuration say that is wrong, however far the cluster is."""
@@ -46,7 +46,7 @@ _REFUSED: Final = "L7STS"
 READY_OVER_TLS: Final = "it is ready when it is asked over TLS"
 _SILENT_API: Final = "UMB603"
 
-Signal = Callable[[Site, State], Iterator[Diagnosis]]
+Signal = Callable[[Site, PipelineState], Iterator[Diagnosis]]
 
 
 def are_up(site: Site) -> bool:
@@ -58,7 +58,7 @@ def are_up(site: Site) -> bool:
 
 
 def examine_machines(
-    site: Site, state: State, stages: Sequence[Stage], signatures: Sequence[Signature]
+    site: Site, state: PipelineState, stages: Sequence[Stage], signatures: Sequence[KnownFailure]
 ) -> list[Diagnosis]:
     """Ask all signals; one that cannot be asked says so and does not keep the others from being asked."""
     balancer = _asked("load balancer", balancer_signal, site, state)
@@ -78,7 +78,7 @@ def _caused(balancer: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[D
     return [first, *balancer[1:], *(one for one in found if one not in silent)]
 
 
-def balancer_signal(site: Site, state: State) -> Iterator[Diagnosis]:
+def balancer_signal(site: Site, state: PipelineState) -> Iterator[Diagnosis]:
     servers = site.machines.balancer()
     wrong = [(one, said) for one in servers if not one.is_up and (said := _wrong_question(site, one))]
     for one, said in wrong:
@@ -107,7 +107,7 @@ def _wrong_question(site: Site, one: BackendServer) -> str:
     return f"its check says {one.check}, and {READY_OVER_TLS}"
 
 
-def files_signal(site: Site, state: State) -> Iterator[Diagnosis]:
+def files_signal(site: Site, state: PipelineState) -> Iterator[Diagnosis]:
     """Look for the static pods that kubelets should find."""
     for node in _running(site):
         for file in _watched(site, state, node):
@@ -118,8 +118,8 @@ def files_signal(site: Site, state: State) -> Iterator[Diagnosis]:
                 yield Diagnosis("static-pod", f"kubelet of {node.id}", what, seen, remedy, lesson_live(seen))
 
 
-def _watched(site: Site, state: State, node: Node) -> list[str]:
-    if node.role is Role.BOOTSTRAP and state.stage(PIVOT).status is not Status.PENDING:
+def _watched(site: Site, state: PipelineState, node: Node) -> list[str]:
+    if node.role is Role.BOOTSTRAP and state.stage(PIVOT).status is not StageStatus.PENDING:
         return []
     # The network operator of OpenShift takes over from kube-proxy, whose file then goes.
     if site.cluster.is_openshift and node.role is not Role.BOOTSTRAP and _is_done(state, CONVERGENCE):
@@ -131,7 +131,7 @@ def _watched(site: Site, state: State, node: Node) -> list[str]:
     return [name for name in names if "/" not in name and name.endswith(".yaml")]
 
 
-def requests_signal(site: Site, state: State) -> Iterator[Diagnosis]:
+def requests_signal(site: Site, state: PipelineState) -> Iterator[Diagnosis]:
     """Name requests for certificates that are pending and would be refused, with the first rule that does not hold."""
     site.machines.enter()
     for decision in site.api().call(lambda client: _refused(site, client)):
@@ -149,7 +149,9 @@ async def _refused(site: Site, client: ApiClient) -> list[Decision]:
     return [one for one in decisions if not one.is_approved]
 
 
-def _checks(site: Site, state: State, stages: Sequence[Stage], signatures: Sequence[Signature]) -> list[Diagnosis]:
+def _checks(
+    site: Site, state: PipelineState, stages: Sequence[Stage], signatures: Sequence[KnownFailure]
+) -> list[Diagnosis]:
     """Ask the checks of every stage that is done and still matters."""
     found: list[Diagnosis] = []
     for stage in stages:
@@ -165,7 +167,7 @@ def _checks(site: Site, state: State, stages: Sequence[Stage], signatures: Seque
     return found
 
 
-def _check(stage: Stage, finding: Finding, signatures: Sequence[Signature]) -> Diagnosis:
+def _check(stage: Stage, finding: Finding, signatures: Sequence[KnownFailure]) -> Diagnosis:
     remedy = hinted(finding.evidence, finding.fix, signatures)
     return Diagnosis(
         finding.id,
@@ -177,7 +179,7 @@ def _check(stage: Stage, finding: Finding, signatures: Sequence[Signature]) -> D
     )
 
 
-def _asked(hop: str, signal: Signal, site: Site, state: State) -> list[Diagnosis]:
+def _asked(hop: str, signal: Signal, site: Site, state: PipelineState) -> list[Diagnosis]:
     try:
         return list(signal(site, state))
     except Fault as fault:
@@ -190,12 +192,12 @@ def _running(site: Site) -> list[Node]:
     return [node for node in site.cluster.nodes if site.machines.power(node.id) is Power.ON]
 
 
-def _is_done(state: State, number: int) -> bool:
-    return state.stage(number).status in (Status.DONE, Status.STALE)
+def _is_done(state: PipelineState, number: int) -> bool:
+    return state.stage(number).status in (StageStatus.DONE, StageStatus.STALE)
 
 
 def examine(
-    site: Site, state: State, on_disk: Mapping[str, Asset], stages: Sequence[Stage], *, is_locked: bool
+    site: Site, state: PipelineState, on_disk: Mapping[str, Asset], stages: Sequence[Stage], *, is_locked: bool
 ) -> list[Diagnosis]:
     known = signatures(site, stages)
     found = [*examine_artifacts(site, on_disk), *examine_record(stages, state, known, is_locked=is_locked)]
@@ -204,14 +206,14 @@ def examine(
     return found
 
 
-def signatures(site: Site, stages: Sequence[Stage]) -> list[Signature]:
+def signatures(site: Site, stages: Sequence[Stage]) -> list[KnownFailure]:
     """Collect what stages know of failures, each once."""
     of_stages = [
         one
         for stage in stages
         if isinstance(stage, LiveStage)
-        for sight in stage.make_sights(site)
-        for one in sight.signatures
+        for condition in stage.make_conditions(site)
+        for one in condition.signatures
     ]
-    shared = (*BALANCER, *REQUESTS, *trials.WEBHOOK_SIGNATURES, *trials.WORKLOAD_SIGNATURES)
+    shared = (*BALANCER, *REQUESTS, *smoke_tests.WEBHOOK_SIGNATURES, *smoke_tests.WORKLOAD_SIGNATURES)
     return list(dict.fromkeys((*of_stages, *shared)))

@@ -12,7 +12,7 @@ from umbilical.hardway.artifacts.static_pods.etcd import client_url, peer_url
 from umbilical.hardway.config.cluster import Node, Role
 from umbilical.hardway.machines.interface import Done, Machines
 
-__all__ = ["BOOTSTRAP_MEMBER", "Etcd", "Member", "Status", "client_url", "command", "in_container", "peer_url"]
+__all__ = ["BOOTSTRAP_MEMBER", "Etcd", "EtcdMember", "EtcdStatus", "client_url", "command", "in_container", "peer_url"]
 
 COMMAND_SECONDS: Final = 60.0
 _IN_CONTAINER: Final = 'exec crictl exec "$(crictl ps --name "^etcd$" --quiet | head -n 1)" etcdctl "$@"'
@@ -21,7 +21,7 @@ BOOTSTRAP_MEMBER: Final = "etcd-bootstrap"
 
 
 @dataclass(frozen=True)
-class Member:
+class EtcdMember:
     id: str
     """Hexadecimal, as etcdctl takes it."""
     name: str
@@ -31,7 +31,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Status:
+class EtcdStatus:
     endpoint: str
     member_id: str
     leader_id: str
@@ -51,12 +51,12 @@ class Etcd:
         self._node = node
         self._in_container = in_container
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[EtcdMember]:
         """List all members. Raises HardwayError: UMB743, etcdctl failed."""
         answer = self._json("member", "list")
         return [_member(one) for one in answer.get("members", [])]
 
-    def status(self, endpoints: Sequence[str]) -> list[Status]:
+    def status(self, endpoints: Sequence[str]) -> list[EtcdStatus]:
         rows = self._json("endpoint", "status", f"--endpoints={','.join(endpoints)}")
         return [_status(one) for one in rows]
 
@@ -135,8 +135,8 @@ def _arguments(node: Node, secrets: str, words: Sequence[str]) -> list[str]:
     ]
 
 
-def _member(row: dict[str, Any]) -> Member:
-    return Member(
+def _member(row: dict[str, Any]) -> EtcdMember:
+    return EtcdMember(
         id=f"{int(row['ID']):x}",
         name=str(row.get("name", "")),
         peer_urls=tuple(row.get("peerURLs", ())),
@@ -144,10 +144,10 @@ def _member(row: dict[str, Any]) -> Member:
     )
 
 
-def _status(row: dict[str, Any]) -> Status:
+def _status(row: dict[str, Any]) -> EtcdStatus:
     status = row["Status"]
     header = status["header"]
-    return Status(
+    return EtcdStatus(
         endpoint=str(row["Endpoint"]),
         member_id=f"{int(header['member_id']):x}",
         leader_id=f"{int(status.get('leader', 0)):x}",

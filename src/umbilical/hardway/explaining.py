@@ -9,12 +9,12 @@ from typing import Final
 from umbilical.checks.check import Check
 from umbilical.hardway.artifacts.infrastructure.places import SERVICE_PLACES
 from umbilical.hardway.explain import library
-from umbilical.hardway.explain.entry import Entry, EntryKind, from_topic, sentence
+from umbilical.hardway.explain.entry import Explanation, ExplanationKind, from_topic, sentence
 from umbilical.hardway.judges.bench import Bench
 from umbilical.hardway.judges.catalogue import JUDGES
 from umbilical.hardway.lessons.catalogue import entries as lessons
 from umbilical.hardway.pivot_conditions import CONDITIONS
-from umbilical.hardway.stage import Sight, Stage
+from umbilical.hardway.stage import Condition, Stage
 from umbilical.hardway.stages import catalogue
 
 PIVOT: Final = 13
@@ -31,8 +31,8 @@ _LINES: Final = {
     "P8": "kubectl --server=https://MASTER:6443 create --dry-run=server -f OBJECT-OF-THE-WEBHOOK",
 }
 _RECORD: Final = (
-    Entry(
-        EntryKind.FILE,
+    Explanation(
+        ExplanationKind.FILE,
         "cluster.yaml",
         "The one file that a person writes: profile, names, networks, nodes, release. All else follows from it.",
         stage=1,
@@ -41,8 +41,8 @@ _RECORD: Final = (
         by_hand="umbilical config view --origin --dir DIR",
         installer="install-config.yaml, which the installer consumes: it is gone afterwards, unless a copy was kept.",
     ),
-    Entry(
-        EntryKind.FILE,
+    Explanation(
+        ExplanationKind.FILE,
         "state.json",
         "How far a cluster is: every stage with its status, the hashes of what it was made from, what its checks saw, "
         "and the inverse of every side effect. No secrets.",
@@ -52,8 +52,8 @@ _RECORD: Final = (
         by_hand="jq '.stages | map_values(.status)' .umbilical/state.json",
         installer=".openshift_install_state.json, with every asset in it; it knows no stages and no inverses.",
     ),
-    Entry(
-        EntryKind.FILE,
+    Explanation(
+        ExplanationKind.FILE,
         "events.jsonl",
         "Everything that happened, one line each, written before it is done. Only ever added to.",
         stage=1,
@@ -62,8 +62,8 @@ _RECORD: Final = (
         by_hand="tail -n 20 .umbilical/events.jsonl | jq -c .",
         installer=".openshift_install.log is for people; nothing is read back from it.",
     ),
-    Entry(
-        EntryKind.FILE,
+    Explanation(
+        ExplanationKind.FILE,
         "identity.json",
         "What was drawn at random once for this cluster: its id, its infrastructure name, the first password.",
         stage=1,
@@ -76,7 +76,7 @@ _RECORD: Final = (
 
 
 @cache
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[Explanation, ...]:
     """List everything that can be explained, apart from the codes of errors, which belong to the command line."""
     return (
         *_stages(),
@@ -88,7 +88,7 @@ def entries() -> tuple[Entry, ...]:
     )
 
 
-def _stages() -> list[Entry]:
+def _stages() -> list[Explanation]:
     named = {f"{stage.number:02}": stage for stage in catalogue.stages()}
     return [from_topic(topic, _names(named[topic.name])) for topic in catalogue.topics() if topic.name in named]
 
@@ -97,10 +97,10 @@ def _names(stage: Stage) -> tuple[str, ...]:
     return (str(stage.number), stage.name, f"stage {stage.number:02}", f"stage {stage.number}")
 
 
-def _judge(check: Check[Bench]) -> Entry:
+def _judge(check: Check[Bench]) -> Explanation:
     """A rule that another program knows."""
-    return Entry(
-        EntryKind.RULE,
+    return Explanation(
+        ExplanationKind.RULE,
         check.id,
         sentence(check.title),
         scope="if the program is there",
@@ -111,16 +111,16 @@ def _judge(check: Check[Bench]) -> Entry:
     )
 
 
-def _condition(sight: Sight) -> Entry:
-    return Entry(
-        EntryKind.CONDITION,
-        sight.id,
-        sentence(sight.title),
+def _condition(condition: Condition) -> Explanation:
+    return Explanation(
+        ExplanationKind.CONDITION,
+        condition.id,
+        sentence(condition.title),
         stage=PIVOT,
         scope="before the pivot, twice",
         readers="stage 13: with one that does not hold nothing is changed (UMB745).",
-        without=sentence(sight.why),
-        by_hand=_LINES[sight.id],
+        without=sentence(condition.why),
+        by_hand=_LINES[condition.id],
         installer="It waits for conditions of the etcd operator and for revisions of static pods, which is less.",
-        fix=sight.fix,
+        fix=condition.fix,
     )

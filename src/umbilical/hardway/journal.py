@@ -19,7 +19,7 @@ JOURNAL: Final = "events.jsonl"
 _ENVELOPE: Final = ("number", "at", "event")
 
 
-class Kind(Enum):
+class EventKind(Enum):
     """The first group changes the state; the second only tells those who watch."""
 
     RUN_BEGAN = "run-began"
@@ -42,11 +42,11 @@ class Kind(Enum):
     TABLE = "table"
 
 
-TELLING: Final = frozenset({Kind.SAW.value, Kind.WAITING.value, Kind.TABLE.value})
+INFORMATIONAL: Final = frozenset({EventKind.SAW.value, EventKind.WAITING.value, EventKind.TABLE.value})
 
 
 @dataclass(frozen=True)
-class Event:
+class JournalEvent:
     number: int
     at: str
     kind: str
@@ -70,21 +70,21 @@ class Journal:
         self._path = path
         self._now = now
         self._last = last
-        self.events: list[Event] = []
+        self.events: list[JournalEvent] = []
         self._length = 0
         self._read()
 
-    def add(self, kind: Kind, **values: Any) -> Event:
+    def add(self, kind: EventKind, **values: Any) -> JournalEvent:
         """Write an event; what changes the state is on disk when this returns."""
         if self._size() != self._length:
             # Interrupted between writing and remembering the last one: it happened all the same.
             self._read()
-        event = Event(self._next(), self._now().isoformat(timespec="milliseconds"), kind.value, values)
+        event = JournalEvent(self._next(), self._now().isoformat(timespec="milliseconds"), kind.value, values)
         line = event.to_line()
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             self._write(descriptor, line)
-            if kind.value not in TELLING:
+            if kind.value not in INFORMATIONAL:
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -92,7 +92,7 @@ class Journal:
         self._length += len(line)
         return event
 
-    def since(self, number: int) -> list[Event]:
+    def since(self, number: int) -> list[JournalEvent]:
         """Return the events after a number, oldest first."""
         return list(takewhile(lambda event: event.number > number, reversed(self.events)))[::-1]
 
@@ -126,7 +126,7 @@ class Tail:
         self._path = path
         self._offset = 0
 
-    def new(self) -> list[Event]:
+    def new(self) -> list[JournalEvent]:
         """Return the events that are whole since the last call. Raises HardwayError: a line is no event (UMB721)."""
         try:
             with self._path.open("rb") as stream:
@@ -139,12 +139,12 @@ class Tail:
         return events
 
 
-def read_events(path: Path) -> list[Event]:
+def read_events(path: Path) -> list[JournalEvent]:
     """Read the whole lines, without the lock. Raises HardwayError: one before the last is no event (UMB721)."""
     return _whole(path, _content(path))[0]
 
 
-def parse_lines(lines: Iterable[bytes]) -> list[Event]:
+def parse_lines(lines: Iterable[bytes]) -> list[JournalEvent]:
     """Read whole lines. Raises ValueError: one is no event."""
     return [_event(line) for line in lines]
 
@@ -156,7 +156,7 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def _whole(path: Path, content: bytes) -> tuple[list[Event], int]:
+def _whole(path: Path, content: bytes) -> tuple[list[JournalEvent], int]:
     """Return the events, and how many bytes they take."""
     whole = content[: content.rfind(b"\n") + 1]
     # Not splitlines: a line ends with a line feed and with nothing else.
@@ -172,7 +172,7 @@ def _whole(path: Path, content: bytes) -> tuple[list[Event], int]:
             raise HardwayError("UMB721", f"{path} cannot be read", str(error), remedy) from None
 
 
-def _event(line: bytes) -> Event:
+def _event(line: bytes) -> JournalEvent:
     try:
         content = json.loads(line)
     except RecursionError:
@@ -184,4 +184,4 @@ def _event(line: bytes) -> Event:
         raise ValueError(f"a line without number, at and event: {line[:60]!r}")
     if type(content.get("stage", 0)) is not int:
         raise ValueError(f"an event of no stage: {line[:60]!r}")
-    return Event(number, at, kind, content)
+    return JournalEvent(number, at, kind, content)

@@ -13,7 +13,7 @@ from umbilical.cluster.objects import Kind
 from umbilical.fault import ApiRefused, Fault
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Look, Sight
+from umbilical.hardway.stage import Condition, ConditionProbe
 from umbilical.host.waiting import NotYet
 from umbilical.manifests.objects import IpAddress
 
@@ -126,14 +126,14 @@ async def delete_if_there(client: ApiClient, kind: Kind, name: str, namespace: s
 
 
 SIGNALS: Final = ("registered", "ready", "pods")
-LOOKS_BETWEEN: Final = 5
+PROBES_PER_TABLE: Final = 5
 """All pods of a cluster are a large answer; nobody reads a table that changes each second."""
 
 
-def see_nodes(site: Site, seconds: float, *sights: Sight) -> None:
+def wait_for_nodes(site: Site, seconds: float, *conditions: Condition) -> None:
     """Wait for one after the other, each for as long, and show meanwhile, and at the end, how the nodes are."""
-    for sight in sights:
-        replace(sight, look=_showing(sight.look)).wait(site, seconds)
+    for condition in conditions:
+        replace(condition, probe=_showing(condition.probe)).wait(site, seconds)
     show(site)
 
 
@@ -149,20 +149,20 @@ def show(site: Site) -> None:
     site.reporter.table([node.id for node in members], SIGNALS, cells)
 
 
-def _showing(look: Look) -> Look:
-    looks = 0
+def _showing(probe: ConditionProbe) -> ConditionProbe:
+    probes = 0
 
-    def looking(site: Site) -> str:
-        nonlocal looks
+    def probing(site: Site) -> str:
+        nonlocal probes
         try:
-            return look(site)
+            return probe(site)
         except (NotYet, Fault):
-            if looks % LOOKS_BETWEEN == 0:
+            if probes % PROBES_PER_TABLE == 0:
                 show(site)
-            looks += 1
+            probes += 1
             raise
 
-    return looking
+    return probing
 
 
 async def _all_pods(client: ApiClient) -> list[Json]:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from umbilical.fault import HardwayError
-from umbilical.hardway.journal import JOURNAL, TELLING, Journal, Kind, read_events
-from umbilical.hardway.state import STATE, State, read_state
-from umbilical.hardway.waiting import Reporter, Waiting
+from umbilical.hardway.journal import INFORMATIONAL, JOURNAL, EventKind, Journal, read_events
+from umbilical.hardway.state import STATE, PipelineState, read_state
+from umbilical.hardway.waiting import Reporter, WaitProgress
 from umbilical.host.files import make_directory, write_file
 
 RECORD: Final = ".umbilical"
@@ -35,11 +35,11 @@ class Ledger:
         self._journal = Journal(self._folder / JOURNAL, now, kept.number)
         self.state = kept.add_all(self._journal.events)
 
-    def add(self, kind: Kind, **values: Any) -> int:
+    def add(self, kind: EventKind, **values: Any) -> int:
         # What runs beside a stage, such as a prober, may tell something too.
         with self._lock:
             event = self._journal.add(kind, **values)
-            if event.kind not in TELLING:
+            if event.kind not in INFORMATIONAL:
                 self.state = self.state.add_all(self._journal.since(self.state.number))
                 write_file(self._folder / STATE, self.state.to_json(), overwrite=True)
             return event.number
@@ -58,12 +58,12 @@ class Notes(MutableMapping[str, Any]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name not in self or self[name] != value:
-            self._ledger.add(Kind.NOTED, stage=self.stage, name=name, value=value)
+            self._ledger.add(EventKind.NOTED, stage=self.stage, name=name, value=value)
 
     def __delitem__(self, name: str) -> None:
         if name not in self:
             raise KeyError(name)
-        self._ledger.add(Kind.NOTED, stage=self.stage, name=name)
+        self._ledger.add(EventKind.NOTED, stage=self.stage, name=name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._ledger.state.notes)
@@ -72,7 +72,7 @@ class Notes(MutableMapping[str, Any]):
         return len(self._ledger.state.notes)
 
 
-def look(folder: Path) -> State:
+def read_record(folder: Path) -> PipelineState:
     """Read the record of a cluster without the lock; somebody may be adding to it."""
     record = folder / RECORD
     # The state first: what is added meanwhile is in the journal. The other way round it could be missed.
@@ -80,15 +80,15 @@ def look(folder: Path) -> State:
     return state.add_all(read_events(record / JOURNAL))
 
 
-def _kept(record: Path) -> State:
+def _kept(record: Path) -> PipelineState:
     """Return what state.json says; where it cannot be read, the journal has everything."""
     try:
         return read_state((record / STATE).read_bytes())
     except FileNotFoundError:
-        return State()
+        return PipelineState()
     except HardwayError:
         if (record / JOURNAL).exists():
-            return State()
+            return PipelineState()
         raise
 
 
@@ -97,14 +97,14 @@ TABLE_SECONDS: Final = 2.0
 MAX_TEXT: Final = 2000
 
 
-class Telling(Reporter, Protocol):
+class RunReporter(Reporter, Protocol):
     """A reporter that is also told how stages end."""
 
     def ended(self, number: int, word: str, seconds: float) -> None:
         """`word`: done, skipped, failed, interrupted, stale or undone."""
 
 
-class Recorded:
+class RecordingReporter:
     """Stages see this one."""
 
     def __init__(self, inner: Reporter, ledger: Ledger, clock: Callable[[], float] = time.monotonic) -> None:
@@ -124,14 +124,14 @@ class Recorded:
         self._inner.step(title, command)
 
     def saw(self, text: str) -> None:
-        self._ledger.add(Kind.SAW, stage=self._number, text=text[:MAX_TEXT])
+        self._ledger.add(EventKind.SAW, stage=self._number, text=text[:MAX_TEXT])
         self._inner.saw(text)
 
-    def waiting(self, moment: Waiting) -> None:
+    def waiting(self, moment: WaitProgress) -> None:
         seen, now = (moment.what, moment.seen), self._clock()
         if seen != self._last_wait or now >= self._next_wait:
             self._last_wait, self._next_wait = seen, now + WAITING_SECONDS
-            self._ledger.add(Kind.WAITING, stage=self._number, **_moment(moment))
+            self._ledger.add(EventKind.WAITING, stage=self._number, **_moment(moment))
         self._inner.waiting(moment)
 
     def table(self, rows: Sequence[str], signals: Sequence[str], cells: Mapping[tuple[str, str], str]) -> None:
@@ -139,11 +139,11 @@ class Recorded:
         if cells != self._last_cells and now >= self._next_table:
             self._last_cells, self._next_table = dict(cells), now + TABLE_SECONDS
             written = [[row, signal, text] for (row, signal), text in cells.items()]
-            self._ledger.add(Kind.TABLE, stage=self._number, rows=list(rows), signals=list(signals), cells=written)
+            self._ledger.add(EventKind.TABLE, stage=self._number, rows=list(rows), signals=list(signals), cells=written)
         self._inner.table(rows, signals, cells)
 
 
-def _moment(moment: Waiting) -> dict[str, object]:
+def _moment(moment: WaitProgress) -> dict[str, object]:
     return {
         "what": moment.what,
         "seen": moment.seen[:MAX_TEXT],
@@ -160,7 +160,7 @@ TRY_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True)
-class Holder:
+class LockHolder:
     pid: int
     command: str
     since: str
@@ -176,7 +176,7 @@ def locked(folder: Path, command: str, since: str) -> Iterator[None]:
     try:
         if not _take_soon(descriptor):
             raise _taken(folder)
-        _sign(descriptor, Holder(os.getpid(), command, since))
+        _sign(descriptor, LockHolder(os.getpid(), command, since))
         try:
             yield
         finally:
@@ -185,7 +185,7 @@ def locked(folder: Path, command: str, since: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def holder(folder: Path) -> Holder | None:
+def holder(folder: Path) -> LockHolder | None:
     """Say who works on this cluster now, if anybody does."""
     path = folder / RECORD / LOCK
     try:
@@ -227,18 +227,18 @@ def _take_soon(descriptor: int) -> bool:
     return False
 
 
-def _sign(descriptor: int, who: Holder) -> None:
+def _sign(descriptor: int, who: LockHolder) -> None:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(vars(who)).encode() + b"\n", 0)
 
 
-def _read(path: Path) -> Holder:
+def _read(path: Path) -> LockHolder:
     """What the file says may be of a moment ago: it is signed after it is locked."""
     try:
         content = json.loads(path.read_bytes())
-        return Holder(int(content["pid"]), str(content["command"]), str(content["since"]))
+        return LockHolder(int(content["pid"]), str(content["command"]), str(content["since"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return Holder(0, "somebody", "")
+        return LockHolder(0, "somebody", "")
 
 
 def _taken(folder: Path) -> HardwayError:

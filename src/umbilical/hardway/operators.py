@@ -12,7 +12,7 @@ from umbilical.cluster.objects import Kind
 from umbilical.hardway import kube
 from umbilical.hardway.artifacts.crds import is_included
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight
+from umbilical.hardway.stage import Condition
 from umbilical.host.waiting import NotYet
 
 _OPERATOR_GROUP: Final = "/apis/operator.openshift.io/v1"
@@ -30,17 +30,17 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLANE: Final = ("kubeapiservers", "kubecontrollermanagers", "kubeschedulers")
 
 
-def control_plane_sights(site: Site) -> list[Sight]:
+def control_plane_conditions(site: Site) -> list[Condition]:
     """Say when the control plane stands on the masters: as cluster-bootstrap and the etcd operator see it."""
-    return [_condition_sight("EtcdRunningInCluster"), *map(_revision_sight, _PLANE)]
+    return [_etcd_condition("EtcdRunningInCluster"), *map(_revision_condition, _PLANE)]
 
 
-def removed_sight() -> Sight:
-    return _condition_sight(REMOVED)
+def removed_condition() -> Condition:
+    return _etcd_condition(REMOVED)
 
 
-def _condition_sight(name: str) -> Sight:
-    def look(site: Site) -> str:
+def _etcd_condition(name: str) -> Condition:
+    def probe(site: Site) -> str:
         found = kube.get(site, ETCD, "cluster")
         if found is None:
             raise NotYet("there is no Etcd `cluster`: the etcd operator's CRD or object is missing")
@@ -49,17 +49,17 @@ def _condition_sight(name: str) -> Sight:
             raise NotYet(f"{name} is {status or 'not reported'}: {_message(found, name)}")
         return f"{name}=True"
 
-    return Sight(
+    return Condition(
         f"etcd-{name}",
         f"the etcd operator reports {name}",
         "members join and leave by the operator's hand; without its word quorum is a guess",
         "oc logs -n openshift-etcd-operator deploy/etcd-operator; compare etcd-signer with bootstrap's (PKI-10)",
-        look,
+        probe,
     )
 
 
-def _revision_sight(plural: str) -> Sight:
-    def look(site: Site) -> str:
+def _revision_condition(plural: str) -> Condition:
+    def probe(site: Site) -> str:
         kind = Kind(plural, _OPERATOR_GROUP, plural, is_namespaced=False)
         found = kube.get(site, kind, "cluster")
         rows = objects.items(objects.field(found or {}, "status", "nodeStatuses"))
@@ -69,17 +69,17 @@ def _revision_sight(plural: str) -> Sight:
             raise NotYet(f"{len(ready)} of {needed} masters have a revision")
         return f"{len(ready)} masters"
 
-    return Sight(
+    return Condition(
         f"revision-{plural}",
         f"{plural} run on masters",
         "the bootstrap node's own are to end",
         f"oc get {plural}.operator.openshift.io cluster -o yaml; oc get pods -A | grep installer",
-        look,
+        probe,
     )
 
 
-def version_sight() -> Sight:
-    def look(site: Site) -> str:
+def version_condition() -> Condition:
+    def probe(site: Site) -> str:
         found = kube.get(site, CLUSTER_VERSION, "version")
         if found is None:
             raise NotYet("there is no ClusterVersion `version`")
@@ -94,19 +94,19 @@ def version_sight() -> Sight:
             raise NotYet(f"it is at {reached}, and the release is {wanted}")
         return reached
 
-    return Sight(
+    return Condition(
         "cluster-version",
         "the cluster version is complete",
         "until then it is half a release",
         "oc get clusterversion -o yaml",
-        look,
+        probe,
     )
 
 
-def operators_sight() -> Sight:
+def operators_condition() -> Condition:
     """Never satisfied by an empty list: the release says how many there must be."""
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         expected = site.operators
         if not expected:
             raise NotYet("the release names no ClusterOperators: umbilical stage run 04")
@@ -118,26 +118,26 @@ def operators_sight() -> Sight:
                 raise NotYet(f"{name}: {trouble}")
         return f"{len(expected)} operators"
 
-    return Sight(
+    return Condition(
         "cluster-operators",
         "every cluster operator is settled",
         "each is a part of the platform",
         "oc get clusteroperators",
-        look,
+        probe,
     )
 
 
-def operator_sight(name: str) -> Sight:
+def operator_condition(name: str) -> Condition:
     """One operator serves: that is all that others need of it."""
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         found = kube.get(site, CLUSTER_OPERATOR, name)
         if found is None or kube.condition(found, "Available") != "True":
             raise NotYet(_message(found or {}, "Available") or f"there is no ClusterOperator {name} yet")
         return "Available"
 
     why = "what it brings is needed now"
-    return Sight(f"operator-{name}", f"the operator {name} is Available", why, f"oc describe co {name}", look)
+    return Condition(f"operator-{name}", f"the operator {name} is Available", why, f"oc describe co {name}", probe)
 
 
 def operator_trouble(item: Json | None, now: datetime, version: str = "") -> str:
@@ -156,8 +156,8 @@ def operator_trouble(item: Json | None, now: datetime, version: str = "") -> str
     return "" if version in ("", reached) else f"it is at {reached or 'no version'}, and the release is {version}"
 
 
-def pools_sight() -> Sight:
-    def look(site: Site) -> str:
+def pools_condition() -> Condition:
+    def probe(site: Site) -> str:
         for name, count in (("master", len(site.cluster.masters)), ("worker", len(site.cluster.workers))):
             status = (kube.get(site, POOL, name) or {}).get("status") or {}
             numbers = [int(status.get(key, -1)) for key in ("machineCount", "updatedMachineCount", "readyMachineCount")]
@@ -165,12 +165,12 @@ def pools_sight() -> Sight:
                 raise NotYet(f"pool {name}: machines, updated, ready are {numbers}, {count} are expected of each")
         return "master and worker are updated"
 
-    return Sight(
+    return Condition(
         "machine-config-pools",
         "every machine has its machine config",
         "nodes on another config drift",
         "oc get mcp",
-        look,
+        probe,
     )
 
 

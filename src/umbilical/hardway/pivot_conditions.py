@@ -8,15 +8,15 @@ from typing import Final
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.fault import Fault
-from umbilical.hardway import kube, operators, trials
+from umbilical.hardway import kube, operators, smoke_tests
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.infrastructure.haproxy import API_SERVICE
 from umbilical.hardway.config.cluster import API_PORT, Node
-from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, Etcd, Member, client_url, peer_url
+from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, Etcd, EtcdMember, client_url, peer_url
 from umbilical.hardway.machines.interface import is_listening
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight
+from umbilical.hardway.stage import Condition
 from umbilical.host.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 
@@ -24,20 +24,20 @@ KUBELET_PAIR: Final = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 CONTROLLERS: Final = ("kube-controller-manager", "kube-scheduler")
 _NONCE: Final = "umbilical-nonce"
 _NAMESPACE: Final = "kube-system"
-_NEEDS_TRIAL: Final = "P8"
+_NEEDS_SMOKE_TEST: Final = "P8"
 
 
-def conditions(site: Site) -> list[Sight]:
+def conditions(site: Site) -> list[Condition]:
     """List what is asked of a cluster; P8 needs a service that can be called."""
-    return [one for one in CONDITIONS if site.trial is not None or one.id != _NEEDS_TRIAL]
+    return [one for one in CONDITIONS if site.smoke_test is not None or one.id != _NEEDS_SMOKE_TEST]
 
 
-def members(site: Site) -> list[Member]:
+def members(site: Site) -> list[EtcdMember]:
     """Ask the masters' etcd, which is the one that stays."""
     return Etcd(site.machines, site.cluster.masters[0]).members()
 
 
-def bootstrap_member(site: Site) -> Member | None:
+def bootstrap_member(site: Site) -> EtcdMember | None:
     """Find the bootstrap node's member; None once it is removed."""
     url = peer_url(site.cluster.bootstrap)
     return next((one for one in members(site) if one.name == BOOTSTRAP_MEMBER or url in one.peer_urls), None)
@@ -61,22 +61,22 @@ def is_handed_over(site: Site) -> bool:
         return False
 
 
-def _p1() -> Sight:
-    def look(site: Site) -> str:
+def _p1() -> Condition:
+    def probe(site: Site) -> str:
         known = kube.nodes(site)
         for node in site.cluster.masters:
             kube.registered(known, node)
         return f"{len(site.cluster.masters)} masters"
 
     why = "a master that is missing now cannot take part in what follows"
-    return Sight("P1", "all masters are registered under their names", why, "umbilical stage run 11", look)
+    return Condition("P1", "all masters are registered under their names", why, "umbilical stage run 11", probe)
 
 
-def _p2() -> Sight:
-    def look(site: Site) -> str:
+def _p2() -> Condition:
+    def probe(site: Site) -> str:
         masters = site.cluster.masters
         if site.cluster.is_openshift:
-            operators.control_plane_sights(site)[0].look(site)
+            operators.control_plane_conditions(site)[0].probe(site)
             return "EtcdRunningInCluster"
         etcd = Etcd(site.machines, masters[0])
         found = etcd.members()
@@ -89,33 +89,33 @@ def _p2() -> Sight:
         return f"{len(found)} members, all masters vote"
 
     why = "with the bootstrap member gone the masters alone must hold the majority"
-    return Sight("P2", "etcd has a healthy, voting member on every master", why, "umbilical stage run 12", look)
+    return Condition("P2", "etcd has a healthy, voting member on every master", why, "umbilical stage run 12", probe)
 
 
-def _p3() -> Sight:
-    def look(site: Site) -> str:
+def _p3() -> Condition:
+    def probe(site: Site) -> str:
         for node in site.cluster.masters:
             kube.ready_text(site, node.address)
         if site.cluster.is_openshift:
-            for sight in operators.control_plane_sights(site)[1:]:
-                sight.look(site)
+            for condition in operators.control_plane_conditions(site)[1:]:
+                condition.probe(site)
         else:
-            _see_controllers(site)
+            _check_controllers(site)
         return "ready"
 
     why = "the load balancer sends everybody to them"
-    return Sight("P3", "every master's control plane is ready", why, "umbilical stage run 12", look)
+    return Condition("P3", "every master's control plane is ready", why, "umbilical stage run 12", probe)
 
 
-def _see_controllers(site: Site) -> None:
+def _check_controllers(site: Site) -> None:
     for node in site.cluster.masters:
         for program in CONTROLLERS:
             if not is_listening(site.machines, node.id, program):
                 raise NotYet(f"{program} does not run on {node.id}")
 
 
-def _p4() -> Sight:
-    def look(site: Site) -> str:
+def _p4() -> Condition:
+    def probe(site: Site) -> str:
         nonce = secrets.token_hex(8)
         masters = site.cluster.masters
         body = {"metadata": {"name": _NONCE, "namespace": _NAMESPACE}, "data": {"nonce": nonce}}
@@ -126,7 +126,7 @@ def _p4() -> Sight:
 
     why = "API servers with another etcd, or another --etcd-prefix, see another cluster: it would look empty"
     fix = "compare --etcd-prefix and --etcd-servers of the API servers: umbilical explain --etcd-prefix"
-    return Sight("P4", "what one API server writes, every other one reads", why, fix, look)
+    return Condition("P4", "what one API server writes, every other one reads", why, fix, probe)
 
 
 def _read_nonce(site: Site, node: Node, nonce: str) -> None:
@@ -144,8 +144,8 @@ async def _store(client: ApiClient, body: Mapping[str, object]) -> None:
     await Applier(client, force=True).apply(document)
 
 
-def _p5() -> Sight:
-    def look(site: Site) -> str:
+def _p5() -> Condition:
+    def probe(site: Site) -> str:
         token = site.api(site.cluster.bootstrap.address).call(_mint)
         for node in site.cluster.masters:
             user = site.api(node.address).call(lambda client: _review(client, token))
@@ -155,7 +155,7 @@ def _p5() -> Sight:
 
     why = "every pod has a token of the bootstrap API server's; without its key they are all turned away"
     fix = "compare --service-account-key-file of both: stage lint, PKI-11"
-    return Sight("P5", "tokens of the bootstrap API server are accepted by every master", why, fix, look)
+    return Condition("P5", "tokens of the bootstrap API server are accepted by every master", why, fix, probe)
 
 
 async def _mint(client: ApiClient) -> str:
@@ -172,8 +172,8 @@ async def _review(client: ApiClient, token: str) -> str:
     return str(objects.field(status, "user", "username") or "") if status.get("authenticated") else ""
 
 
-def _p6() -> Sight:
-    def look(site: Site) -> str:
+def _p6() -> Condition:
+    def probe(site: Site) -> str:
         admin = read_certificates(site.content(layout.certificate("admin-kubeconfig-client")))[0].common_name
         for node in site.cluster.masters:
             user = site.api(node.address).call(_who_am_i)
@@ -184,7 +184,7 @@ def _p6() -> Sight:
 
     why = "without the signers in its client CA a master turns administrators and kubelets away after the pivot"
     fix = "compare --client-ca-file of both: the complete client CA bundle"
-    return Sight("P6", "administrator and kubelets are known to every master", why, fix, look)
+    return Condition("P6", "administrator and kubelets are known to every master", why, fix, probe)
 
 
 async def _who_am_i(client: ApiClient) -> str:
@@ -207,8 +207,8 @@ def _ask_as_kubelet(site: Site, kubelet: Node, asked: Node) -> None:
         raise NotYet(f"{kubelet.id} asks {asked.id} as itself and gets: {done.complaint[:200]}")
 
 
-def _p7() -> Sight:
-    def look(site: Site) -> str:
+def _p7() -> Condition:
+    def probe(site: Site) -> str:
         names = {node.name for node in site.cluster.masters}
         # A machine stands behind other doors as well, and may be well there.
         api = [one for one in site.machines.balancer() if one.backend == API_SERVICE]
@@ -219,32 +219,34 @@ def _p7() -> Sight:
         return ", ".join(sorted(up))
 
     why = "traffic goes nowhere else in a moment"
-    return Sight("P7", "the load balancer sees the masters up", why, "look at its statistics; stage lint, HA-01", look)
+    return Condition(
+        "P7", "the load balancer sees the masters up", why, "look at its statistics; stage lint, HA-01", probe
+    )
 
 
-def _p8() -> Sight:
-    def look(site: Site) -> str:
+def _p8() -> Condition:
+    def probe(site: Site) -> str:
         for node in site.cluster.masters:
-            trials.asked_sight("P8", "", node.address).look(site)
+            smoke_tests.asked_condition("P8", "", node.address).probe(site)
         return "asked directly"
 
     why = "what was reached through the tunnel until now must be reached without it"
     fix = "from a master: curl -k https://POD_IP:PORT; look at routes and at the pod network"
-    return Sight("P8", "the webhook is reached directly from every master", why, fix, look)
+    return Condition("P8", "the webhook is reached directly from every master", why, fix, probe)
 
 
-def first_that_fails(site: Site, sights: Sequence[Sight]) -> str:
+def first_that_fails(site: Site, conditions: Sequence[Condition]) -> str:
     """Look at all; return the first that does not hold, empty if all do."""
-    if site.trial is None:
-        site.reporter.saw(f"{_NEEDS_TRIAL} is left out: no image of a service is known that could be asked")
-    for sight in sights:
+    if site.smoke_test is None:
+        site.reporter.saw(f"{_NEEDS_SMOKE_TEST} is left out: no image of a service is known that could be asked")
+    for condition in conditions:
         try:
-            site.reporter.saw(f"{sight.id} {sight.title}: {sight.look(site)}")
+            site.reporter.saw(f"{condition.id} {condition.title}: {condition.probe(site)}")
         except NotYet as error:
-            return f"{sight.id} {sight.title}: {error}"
+            return f"{condition.id} {condition.title}: {error}"
         except Fault as fault:
-            return f"{sight.id} {sight.title}: {fault.brief}"
+            return f"{condition.id} {condition.title}: {fault.brief}"
     return ""
 
 
-CONDITIONS: Final[tuple[Sight, ...]] = (_p1(), _p2(), _p3(), _p4(), _p5(), _p6(), _p7(), _p8())
+CONDITIONS: Final[tuple[Condition, ...]] = (_p1(), _p2(), _p3(), _p4(), _p5(), _p6(), _p7(), _p8())

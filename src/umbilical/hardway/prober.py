@@ -124,7 +124,7 @@ _REQUEST: Final = b"GET /readyz HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\
 
 
 @dataclass(frozen=True)
-class Target:
+class ProbeTarget:
     address: str
     port: int
     server_name: str
@@ -133,17 +133,17 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Miss:
+class FailedProbe:
     after_seconds: float
     """Since the first probe."""
     reason: str
 
 
 @dataclass
-class Tally:
+class ProbeTally:
     probes: int = 0
     failures: int = 0
-    misses: list[Miss] = field(default_factory=list)
+    misses: list[FailedProbe] = field(default_factory=list)
     """The first of them."""
     longest_seconds: float = 0.0
 
@@ -154,8 +154,8 @@ class Tally:
 class Prober:
     """Probes run between `start` and `stop`. `tally` and `counter` may be read at any time."""
 
-    def __init__(self, target: Target, make_client: Callable[[], ApiClient] | None = None) -> None:
-        self.tally = Tally()
+    def __init__(self, target: ProbeTarget, make_client: Callable[[], ApiClient] | None = None) -> None:
+        self.tally = ProbeTally()
         self.counter = Counter()
         self._target = target
         self._make_client = make_client
@@ -246,7 +246,7 @@ class Prober:
     def _miss(self, reason: str) -> None:
         self.tally.failures += 1
         if len(self.tally.misses) < MAX_KEPT:
-            self.tally.misses.append(Miss(time.monotonic() - self._started, reason))
+            self.tally.misses.append(FailedProbe(time.monotonic() - self._started, reason))
 
 
 def _cause(error: BaseException) -> BaseException:

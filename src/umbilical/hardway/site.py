@@ -16,7 +16,7 @@ from umbilical.hardway.waiting import Reporter
 from umbilical.manifests.objects import IpAddress
 from umbilical.manifests.tree import Asset
 
-Result = TypeVar("Result")
+Answered = TypeVar("Answered")
 
 REQUEST_SECONDS: Final = 20.0
 CALL_SECONDS: Final = 120.0
@@ -25,16 +25,16 @@ BURST: Final = 300
 """As kubectl asks. With what is usual for controllers, 5 a second, some hundred manifests take a minute."""
 
 
-class Api:
+class ClusterApi:
     """Stages are plain functions; each call runs its own event loop to its end."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self.kubeconfig = kubeconfig
 
-    def call(self, ask: Callable[[ApiClient], Awaitable[Result]], timeout_seconds: float = CALL_SECONDS) -> Result:
+    def call(self, ask: Callable[[ApiClient], Awaitable[Answered]], timeout_seconds: float = CALL_SECONDS) -> Answered:
         """Ask with a client of its own. Raises ClusterError: what the API said, or that it was silent or too slow."""
 
-        async def run() -> Result:
+        async def run() -> Answered:
             async with (
                 asyncio.timeout(timeout_seconds),
                 make_client(self.kubeconfig, qps=QPS, burst=BURST, request_seconds=REQUEST_SECONDS) as client,
@@ -47,7 +47,7 @@ class Api:
             raise ApiUnreachable("all of it", f"it took longer than {timeout_seconds:g} s") from None
 
 
-class Trial(Protocol):
+class SmokeTest(Protocol):
     @property
     def namespace(self) -> str: ...
 
@@ -99,7 +99,7 @@ class Site:
     """ClusterOperators that the release brings, in its order: an empty list of them is never taken for success."""
     reload: "Callable[[], Site] | None" = None
     """Renders anew: after a stage whose outcome is an input of later ones, such as machine configs."""
-    trial: Trial | None = None
+    smoke_test: SmokeTest | None = None
     """A service by which the cluster is tried; None where no image for one is known."""
     reissue: frozenset[str] = frozenset()
     """Names of nodes that may get a first certificate a second time."""
@@ -107,8 +107,8 @@ class Site:
     notes: MutableMapping[str, Any] = field(default_factory=dict)
     """Facts that later stages need and nobody can look up; kept in the state file. No secrets."""
 
-    def api(self, address: IpAddress | None = None) -> Api:
-        return Api(self.kubeconfig(address))
+    def api(self, address: IpAddress | None = None) -> ClusterApi:
+        return ClusterApi(self.kubeconfig(address))
 
     def content(self, path: str) -> bytes:
         return self.assets[path].content

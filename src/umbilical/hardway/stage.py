@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from umbilical.checks.check import Check, Finding, Outcome, Verdict, failed, passed
 from umbilical.fault import Fault, HardwayError
 from umbilical.hardway.site import Site
-from umbilical.hardway.waiting import Signature, wait
+from umbilical.hardway.waiting import KnownFailure, wait
 from umbilical.host.waiting import NotYet
 
 NEVER: Final = "never"
@@ -88,20 +88,20 @@ class Rerendering(Protocol):
     def rerenders(self, site: Site) -> bool: ...
 
 
-Look = Callable[[Site], str]
+ConditionProbe = Callable[[Site], str]
 """Returns what was seen, in a few words; raises NotYet or a Fault."""
 
 
 @dataclass(frozen=True)
-class Sight:
+class Condition:
     """Something that is to be so, how it is looked at, and what to do if it is not."""
 
     id: str
     title: str
     why: str
     fix: str
-    look: Look
-    signatures: Sequence[Signature] = ()
+    probe: ConditionProbe
+    signatures: Sequence[KnownFailure] = ()
 
     @property
     def check(self) -> Check[Site]:
@@ -112,7 +112,7 @@ class Sight:
         seen = wait(
             site.reporter,
             self.title,
-            lambda: self._look(site),
+            lambda: self._probe(site),
             timeout_seconds,
             remedy=self.fix,
             signatures=self.signatures,
@@ -122,23 +122,23 @@ class Sight:
         site.reporter.saw(f"{self.title}: {seen}" if seen else self.title)
         return seen
 
-    def _look(self, site: Site) -> str:
+    def _probe(self, site: Site) -> str:
         try:
-            return self.look(site)
+            return self.probe(site)
         except Fault as fault:
             raise NotYet(fault.brief) from None
 
     def _judge(self, site: Site) -> Verdict:
         try:
-            return passed(self._look(site))
+            return passed(self._probe(site))
         except NotYet as error:
             return failed(str(error))
 
 
-def see(site: Site, seconds: float, *sights: Sight) -> None:
+def wait_for(site: Site, seconds: float, *conditions: Condition) -> None:
     """Wait for one after the other, each for as long."""
-    for sight in sights:
-        sight.wait(site, seconds)
+    for condition in conditions:
+        condition.wait(site, seconds)
 
 
 FIRST_ON_MACHINES: Final = 9

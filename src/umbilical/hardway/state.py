@@ -10,14 +10,14 @@ from enum import Enum
 from typing import Any, Final
 
 from umbilical.fault import HardwayError
-from umbilical.hardway.journal import Event, Kind
+from umbilical.hardway.journal import EventKind, JournalEvent
 from umbilical.hardway.stage import NEVER, Undo
 
 FORMAT: Final = 1
 STATE: Final = "state.json"
 
 
-class Status(Enum):
+class StageStatus(Enum):
     PENDING = "pending"
     RUNNING = "running"
     """Or killed while it was: nobody holds the lock then."""
@@ -37,7 +37,7 @@ class UndoRecord:
 
 @dataclass(frozen=True)
 class StageRecord:
-    status: Status = Status.PENDING
+    status: StageStatus = StageStatus.PENDING
     inputs: Mapping[str, str] = field(default_factory=dict)
     """Of the last time that it was begun."""
     outputs: Mapping[str, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class State:
+class PipelineState:
     number: int = 0
     """Of the last event that is in it."""
     stages: Mapping[int, StageRecord] = field(default_factory=dict)
@@ -79,12 +79,12 @@ class State:
     def stage(self, number: int) -> StageRecord:
         return self.stages.get(number, StageRecord())
 
-    def add(self, event: Event) -> "State":
+    def add(self, event: JournalEvent) -> "PipelineState":
         change = _CHANGES.get(event.kind)
         counted = replace(self, number=event.number)
         return counted if change is None else change(counted, event)
 
-    def add_all(self, events: Iterable[Event]) -> "State":
+    def add_all(self, events: Iterable[JournalEvent]) -> "PipelineState":
         """Add those that are not in it yet."""
         state = self
         for event in events:
@@ -101,7 +101,7 @@ class State:
         return json.dumps(content, indent=2).encode() + b"\n"
 
 
-def read_state(content: bytes) -> State:
+def read_state(content: bytes) -> PipelineState:
     """Read what `to_json` said. Raises HardwayError: it is something else (UMB722)."""
     try:
         return _state(json.loads(content))
@@ -110,12 +110,12 @@ def read_state(content: bytes) -> State:
         raise HardwayError("UMB722", f"{STATE} cannot be read", f"{type(error).__name__}: {error}", remedy) from None
 
 
-def _state(content: Any) -> State:
+def _state(content: Any) -> PipelineState:
     if content["format"] != FORMAT:
         raise ValueError(f"it has format {content['format']!r}, this umbilical knows {FORMAT}")
     stages = {int(number): _record(value) for number, value in content["stages"].items()}
     notes = {str(name): Note(int(value["stage"]), value["value"]) for name, value in content["notes"].items()}
-    return State(int(content["number"]), stages, notes)
+    return PipelineState(int(content["number"]), stages, notes)
 
 
 def _record_value(record: StageRecord) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _record_value(record: StageRecord) -> dict[str, Any]:
 def _record(value: Any) -> StageRecord:
     undos = tuple(UndoRecord(int(one["number"]), Undo(str(one["name"]), dict(one["values"]))) for one in value["undos"])
     return StageRecord(
-        status=Status(value["status"]),
+        status=StageStatus(value["status"]),
         inputs=dict(value["inputs"]),
         outputs=dict(value["outputs"]),
         checks=tuple(dict(one) for one in value["checks"]),
@@ -140,17 +140,17 @@ def _record(value: Any) -> StageRecord:
     )
 
 
-def _with(state: State, event: Event, **changes: Any) -> State:
+def _with(state: PipelineState, event: JournalEvent, **changes: Any) -> PipelineState:
     changed = replace(state.stage(event.stage), **changes)
     return replace(state, stages={**state.stages, event.stage: changed})
 
 
-def _began(state: State, event: Event) -> State:
+def _began(state: PipelineState, event: JournalEvent) -> PipelineState:
     fresh: dict[str, Any] = {"failure": None, "because": "", "checks": (), "outputs": {}, "ended": ""}
-    return _with(state, event, status=Status.RUNNING, inputs=event.values["inputs"], began=event.at, **fresh)
+    return _with(state, event, status=StageStatus.RUNNING, inputs=event.values["inputs"], began=event.at, **fresh)
 
 
-def _step_began(state: State, event: Event) -> State:
+def _step_began(state: PipelineState, event: JournalEvent) -> PipelineState:
     """A step that is done again after a kill has the same inverse: once is enough, at its first place."""
     written = event.values.get("undo")
     if written is None:
@@ -162,12 +162,12 @@ def _step_began(state: State, event: Event) -> State:
     return _with(state, event, undos=(*undos, UndoRecord(event.number, undo)))
 
 
-def _done(state: State, event: Event) -> State:
+def _done(state: PipelineState, event: JournalEvent) -> PipelineState:
     values = event.values
     return _with(
         state,
         event,
-        status=Status.DONE,
+        status=StageStatus.DONE,
         outputs=values["outputs"],
         checks=tuple(values["checks"]),
         ended=event.at,
@@ -175,24 +175,24 @@ def _done(state: State, event: Event) -> State:
     )
 
 
-def _failed(state: State, event: Event) -> State:
+def _failed(state: PipelineState, event: JournalEvent) -> PipelineState:
     values = event.values
     checks = tuple(values.get("checks", ()))
-    return _with(state, event, status=Status.FAILED, failure=values["failure"], checks=checks, ended=event.at)
+    return _with(state, event, status=StageStatus.FAILED, failure=values["failure"], checks=checks, ended=event.at)
 
 
-def _undo_ended(state: State, event: Event) -> State:
+def _undo_ended(state: PipelineState, event: JournalEvent) -> PipelineState:
     left = tuple(one for one in state.stage(event.stage).undos if one.number != event.values["undo"])
     return _with(state, event, undos=left)
 
 
-def _undone(state: State, event: Event) -> State:
+def _undone(state: PipelineState, event: JournalEvent) -> PipelineState:
     kept = StageRecord(seconds=state.stage(event.stage).seconds)
     notes = {name: note for name, note in state.notes.items() if note.stage != event.stage}
     return replace(state, stages={**state.stages, event.stage: kept}, notes=notes)
 
 
-def _noted(state: State, event: Event) -> State:
+def _noted(state: PipelineState, event: JournalEvent) -> PipelineState:
     name, notes = event.values["name"], dict(state.notes)
     if "value" in event.values:
         notes[name] = Note(event.stage, event.values["value"])
@@ -201,16 +201,18 @@ def _noted(state: State, event: Event) -> State:
     return replace(state, notes=notes)
 
 
-_CHANGES: Final[Mapping[str, Callable[[State, Event], State]]] = {
-    Kind.STAGE_BEGAN.value: _began,
-    Kind.STEP_BEGAN.value: _step_began,
-    Kind.STAGE_DONE.value: _done,
-    Kind.STAGE_FAILED.value: _failed,
-    Kind.STAGE_INTERRUPTED.value: lambda state, event: _with(state, event, status=Status.INTERRUPTED, ended=event.at),
-    Kind.STAGE_STALE.value: lambda state, event: _with(
-        state, event, status=Status.STALE, because=event.values["because"]
+_CHANGES: Final[Mapping[str, Callable[[PipelineState, JournalEvent], PipelineState]]] = {
+    EventKind.STAGE_BEGAN.value: _began,
+    EventKind.STEP_BEGAN.value: _step_began,
+    EventKind.STAGE_DONE.value: _done,
+    EventKind.STAGE_FAILED.value: _failed,
+    EventKind.STAGE_INTERRUPTED.value: lambda state, event: _with(
+        state, event, status=StageStatus.INTERRUPTED, ended=event.at
     ),
-    Kind.UNDO_ENDED.value: _undo_ended,
-    Kind.STAGE_UNDONE.value: _undone,
-    Kind.NOTED.value: _noted,
+    EventKind.STAGE_STALE.value: lambda state, event: _with(
+        state, event, status=StageStatus.STALE, because=event.values["because"]
+    ),
+    EventKind.UNDO_ENDED.value: _undo_ended,
+    EventKind.STAGE_UNDONE.value: _undone,
+    EventKind.NOTED.value: _noted,
 }

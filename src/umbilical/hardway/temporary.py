@@ -17,7 +17,7 @@ from umbilical.hardway.artifacts.tunnel import AGENT_PKI, KUBERNETES_NAMESPACE
 from umbilical.hardway.kube import delete_if_there
 from umbilical.hardway.machines.interface import Power
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight
+from umbilical.hardway.stage import Condition
 from umbilical.host.waiting import NotYet
 
 
@@ -82,10 +82,10 @@ def _secret(place: str, content: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def agents_sight(count: int) -> Sight:
+def agents_condition(count: int) -> Condition:
     """The agents of all nodes that are there so far."""
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         place = namespace(site)
         found = site.api().call(lambda client: objects.get(client, objects.DAEMON_SET, AGENT_NAME, place))
         if found is None:
@@ -96,12 +96,12 @@ def agents_sight(count: int) -> Sight:
             raise NotYet(f"{ready} of {max(wanted, count)} agents are ready")
         return f"{ready} agents"
 
-    return Sight(
+    return Condition(
         "tunnel-agents",
         "the tunnel's agents are ready",
         "without an agent kube-apiserver on the bootstrap node reaches no pod: webhooks time out",
         f"kubectl describe daemonset {AGENT_NAME} -A; then the log of an agent",
-        look,
+        probe,
     )
 
 
@@ -112,18 +112,18 @@ def cut(site: Site) -> None:
         remove(site, step)
 
 
-def gone_sight() -> Sight:
-    def look(site: Site) -> str:
+def gone_condition() -> Condition:
+    def probe(site: Site) -> str:
         place = namespace(site)
         found = site.api().call(lambda client: objects.get_metadata(client, objects.NAMESPACE, place))
         if found is not None:
             raise NotYet(f"the namespace {place} is still there")
         return "nothing of it is left"
 
-    return Sight(
+    return Condition(
         "tunnel-gone",
         "the tunnel is cut",
         "its certificates live for a day; what is left of it then fails and alarms",
         "umbilical bootstrap teardown",
-        look,
+        probe,
     )

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.fault import Fault, HardwayError, Unsafe
-from umbilical.hardway.journal import Kind
-from umbilical.hardway.ledger import RECORD, Ledger, Notes, Telling
+from umbilical.hardway.journal import EventKind
+from umbilical.hardway.ledger import RECORD, Ledger, Notes, RunReporter
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import FIRST_ON_MACHINES, NEVER, Stage
-from umbilical.hardway.state import State, Status, UndoRecord
+from umbilical.hardway.state import PipelineState, StageStatus, UndoRecord
 
 ARTIFACTS: Final = "artifacts"
 REMOVE_FILES: Final = "remove-files"
@@ -69,14 +69,14 @@ class Undoing:
     """For one run, by who holds the lock."""
 
     def __init__(
-        self, stages: Sequence[Stage], undoers: Mapping[str, Undoer], site: Site, ledger: Ledger, teller: Telling
+        self, stages: Sequence[Stage], undoers: Mapping[str, Undoer], site: Site, ledger: Ledger, reporter: RunReporter
     ) -> None:
         self._stages = stages
         self._undoers = undoers
         self._site = site
         site.notes = Notes(ledger)
         self._ledger = ledger
-        self._teller = teller
+        self._reporter = reporter
 
     def rollback(self, number: int) -> list[int]:
         """Undo a stage and all later ones that left something, newest first; return which.
@@ -100,7 +100,7 @@ class Undoing:
                 self._undo(one, self._worth_undoing(one))
             except Fault as fault:
                 first = first or fault
-                self._teller.saw(fault.brief)
+                self._reporter.saw(fault.brief)
         if first is not None:
             raise first
         for pattern in _OF_THE_CLUSTER:
@@ -123,31 +123,33 @@ class Undoing:
         return tuple(one for one in state.stage(number).undos if one.undo.name in _OUTSIDE)
 
     def _undo(self, number: int, records: Sequence[UndoRecord]) -> None:
-        self._teller.stage(number, f"undo {self._name(number)}")
+        self._reporter.stage(number, f"undo {self._name(number)}")
         if number >= FIRST_ON_MACHINES and any(record.undo.name not in _OUTSIDE for record in records):
             self._site.machines.enter()
         for record in reversed(records):
             self._undo_one(number, record)
-        self._ledger.add(Kind.STAGE_UNDONE, stage=number)
-        self._teller.ended(number, "undone", 0.0)
+        self._ledger.add(EventKind.STAGE_UNDONE, stage=number)
+        self._reporter.ended(number, "undone", 0.0)
 
     def _undo_one(self, number: int, record: UndoRecord) -> None:
         undo = record.undo
         if undo.name not in self._undoers:
             why = f"the record has {undo.name!r}, which this umbilical does not know"
             raise HardwayError("UMB728", f"stage {number:02} cannot be undone", why, "use the release that ran it")
-        self._teller.step(f"{undo.name.replace('-', ' ')}{_shown(undo.values)}", "")
-        self._ledger.add(Kind.UNDO_BEGAN, stage=number, undo=record.number, name=undo.name)
+        self._reporter.step(f"{undo.name.replace('-', ' ')}{_shown(undo.values)}", "")
+        self._ledger.add(EventKind.UNDO_BEGAN, stage=number, undo=record.number, name=undo.name)
         self._undoers[undo.name](self._site, undo.values)
-        self._ledger.add(Kind.UNDO_ENDED, stage=number, undo=record.number)
+        self._ledger.add(EventKind.UNDO_ENDED, stage=number, undo=record.number)
 
     def _name(self, number: int) -> str:
         return next((stage.name for stage in self._stages if stage.number == number), "")
 
 
-def touched(state: State) -> list[int]:
+def touched(state: PipelineState) -> list[int]:
     """Return the stages that left something, newest first."""
-    numbers = (number for number, record in state.stages.items() if record.undos or record.status is not Status.PENDING)
+    numbers = (
+        number for number, record in state.stages.items() if record.undos or record.status is not StageStatus.PENDING
+    )
     return sorted(numbers, reverse=True)
 
 

@@ -14,7 +14,7 @@ from umbilical.host.waiting import Seen, look_until
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitProgress:
     what: str
     seen: str
     """What the last look saw."""
@@ -32,7 +32,7 @@ class Reporter(Protocol):
     def saw(self, text: str) -> None:
         """A fact that is worth a line."""
 
-    def waiting(self, moment: Waiting) -> None: ...
+    def waiting(self, moment: WaitProgress) -> None: ...
 
     def table(self, rows: Sequence[str], signals: Sequence[str], cells: Mapping[tuple[str, str], str]) -> None:
         """The nodes and what is seen of each: (node, signal) -> text."""
@@ -42,7 +42,7 @@ POLL_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
-class Signature:
+class KnownFailure:
     """A failure that somebody has met before."""
 
     pattern: str
@@ -54,11 +54,11 @@ class Signature:
 def wait(
     reporter: Reporter,
     what: str,
-    look: Callable[[], Seen],
+    probe: Callable[[], Seen],
     timeout_seconds: float,
     *,
     remedy: str,
-    signatures: Sequence[Signature] = (),
+    signatures: Sequence[KnownFailure] = (),
     poll_seconds: float = POLL_SECONDS,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -69,9 +69,9 @@ def wait(
     def saw(seen: str) -> None:
         elapsed = clock() - start
         hints = tuple(one.hint for one in signatures if re.search(one.pattern, seen))
-        reporter.waiting(Waiting(what, seen, elapsed, timeout_seconds, hints))
+        reporter.waiting(WaitProgress(what, seen, elapsed, timeout_seconds, hints))
         if elapsed >= timeout_seconds:
             why = f"after {elapsed:.0f} s: {seen}"
             raise StageTimeout("UMB725", f"waited in vain: {what}", why, hints[0] if hints else remedy)
 
-    return look_until(look, saw, poll_seconds, sleep)
+    return look_until(probe, saw, poll_seconds, sleep)

@@ -17,12 +17,12 @@ from tests.support.fixture_types import Patch
 from tests.support.hardway import cluster
 from tests.support.hardway_workspace import contents, make_directory
 
-from umbilical.cli.stage.cluster import load_site, machines_for, trial_for, utc_now
+from umbilical.cli.stage.cluster import load_site, machines_for, smoke_test_for, utc_now
 from umbilical.hardway import rendering
 from umbilical.hardway.config.cluster import MachinesKind, Profile
 from umbilical.hardway.ledger import locked
 from umbilical.hardway.lint.catalogue import RULES
-from umbilical.hardway.waiting import Waiting
+from umbilical.hardway.waiting import WaitProgress
 from umbilical.hardway.workspace import read_artifacts, read_config
 from umbilical.host.machine_records import Power
 
@@ -319,7 +319,7 @@ class Silent:
 
     def saw(self, text: str) -> None: ...
 
-    def waiting(self, moment: Waiting) -> None: ...
+    def waiting(self, moment: WaitProgress) -> None: ...
 
     def table(self, *_: object) -> None: ...
 
@@ -366,9 +366,9 @@ def test_a_lab_or_virtual_machines_are_what_the_config_says(tmp_path: Path) -> N
     machines = machines_for(of, tmp_path)
     assert machines.kind == "lab"
     assert machines.power("master-0") is Power.ABSENT
-    assert trial_for(of) is not None
+    assert smoke_test_for(of) is not None
     assert os.listdir(tmp_path) == []
     virtual = cluster(Profile.OPENSHIFT)
     assert machines_for(virtual, tmp_path).kind == "libvirt"
-    assert trial_for(virtual) is None
+    assert smoke_test_for(virtual) is None
     assert machines_for(replace(virtual, machines=MachinesKind.LAB), tmp_path).kind == "lab"

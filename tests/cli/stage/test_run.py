@@ -20,7 +20,7 @@ from tests.support.made_up_stages import MadeUpStage, World, make_site
 from tests.support.stage_commands import Commands, raising
 
 from umbilical.cli.stage import cluster
-from umbilical.cli.stage.cluster import Asking, StageRange, bounds, confirm, find_stage, going_back, working
+from umbilical.cli.stage.cluster import StageRange, StepPrompt, bounds, confirm, find_stage, going_back, working
 from umbilical.fault import HardwayError, StageTimeout, Unsafe
 from umbilical.hardway.artifacts.inputs import Identity
 from umbilical.hardway.ledger import holder
@@ -294,7 +294,7 @@ def test_each_stage_is_explained_once_with_what_should_be_so_after_it_and_each_s
 ) -> None:
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: "y")
     site = make_site(commands.folder)
-    ask = Asking(site)
+    ask = StepPrompt(site)
     assert ask(commands.stages[0], Step("leave a", "touch a", lambda: None))
     shown = capfd.readouterr().err
     assert "01 leave the marks of 1\nwhat       What it is.\n" in shown

@@ -27,7 +27,7 @@ from umbilical.hardway.stages.s01_prerequisites import STAGE, _openssl, is_publi
 from umbilical.hardway.stages.s02_infrastructure import STAGE as INFRASTRUCTURE
 from umbilical.hardway.stages.s04_release import STAGE as RELEASE
 from umbilical.hardway.stages.s04_release import UNDOERS, extracting_steps, images, render_command
-from umbilical.hardway.state import Status
+from umbilical.hardway.state import StageStatus
 from umbilical.manifests.tree import Asset
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ core@example"  # a public key
@@ -260,7 +260,7 @@ def test_machine_configs_are_rendered_and_become_the_base_of_nodes(tmp_path: Pat
     folder = make_directory(tmp_path / "c", "openshift")
     before = load_site(folder)
     ledger = _run(folder, load_site(folder, _with_podman(podman)))
-    assert ledger.state.stage(4).status is Status.DONE
+    assert ledger.state.stage(4).status is StageStatus.DONE
     calls = (folder / "artifacts" / "machine-config" / "podman.log").read_text().splitlines()
     assert len(calls) == 3
     assert all(f"--payload-version={hardway.VERSION}" in call for call in calls)
@@ -301,7 +301,7 @@ def test_a_release_that_is_only_named_is_extracted_first(tmp_path: Path, monkeyp
     site = load_site(folder, _with_podman(podman))
     assert "ignition/bootstrap.ign" not in site.assets
     ledger = _run(folder, site)
-    assert ledger.state.stage(4).status is Status.DONE
+    assert ledger.state.stage(4).status is StageStatus.DONE
     assert (folder / "release" / "image-references").is_file()
     assert "ignition/bootstrap.ign" in load_site(folder).assets
     UNDOERS["remove-release"](site, {})

@@ -10,8 +10,8 @@ from tests.support.api_stock import Stock, namespace
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.fixture_types import Patch
 from tests.support.live_site import OPENSHIFT, changing, live_site, machines_of, naps_of, seen_by, switch_on, told_by
+from tests.support.made_up_smoke_test import MadeUpSmokeTest
 from tests.support.made_up_stages import Clock, Lines
-from tests.support.made_up_trial import MadeUpTrial
 from tests.support.openshift_kinds import reporting
 from tests.support.pivot_scene import SNAPSHOT, Scene, lease, scene
 
@@ -26,10 +26,16 @@ from umbilical.hardway.pipeline import Pipeline
 from umbilical.hardway.pivot_conditions import conditions, is_past
 from umbilical.hardway.prober import Prober
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight, Stage, Step
+from umbilical.hardway.stage import Condition, Stage, Step
 from umbilical.hardway.stages import s13_pivot
 from umbilical.hardway.stages.catalogue import undoers
-from umbilical.hardway.stages.s13_pivot import STAGE, endpoints_sight, leases_sight, member_sight, off_sight
+from umbilical.hardway.stages.s13_pivot import (
+    STAGE,
+    endpoints_condition,
+    leases_condition,
+    member_condition,
+    off_condition,
+)
 from umbilical.hardway.undoing import Undoing
 from umbilical.host.waiting import NotYet
 
@@ -83,16 +89,16 @@ def _etcd_down(given: Scene) -> None:
 
 
 def test_each_condition_alone_refuses_the_pivot_and_nothing_is_changed(
-    ready: Scene, monkeypatch: Patch, trial: MadeUpTrial
+    ready: Scene, monkeypatch: Patch, smoke_test: MadeUpSmokeTest
 ) -> None:
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         raise NotYet("made to fail")
 
-    def but_one(site: Site) -> list[Sight]:
-        return [replace(one, title="it", look=look) if one.id == name else one for one in conditions(site)]
+    def but_one(site: Site) -> list[Condition]:
+        return [replace(one, title="it", probe=probe) if one.id == name else one for one in conditions(site)]
 
-    ready.site.trial = trial
-    ready.shelf.put(*trial.webhook_objects(ready.site.cluster.masters[0].name))
+    ready.site.smoke_test = smoke_test
+    ready.shelf.put(*smoke_test.webhook_objects(ready.site.cluster.masters[0].name))
     shortly(monkeypatch, "CONDITIONS_SECONDS")
     monkeypatch.setattr(s13_pivot, "conditions", but_one)
     for name in [f"P{number}" for number in range(1, 9)]:
@@ -163,7 +169,7 @@ def test_the_order_is_balancer_mark_member_tunnel_controllers_api_etcd_power(rea
     ]
     assert [word for call, word in zip(deeds, words, strict=True) if word in call] == words
     assert naps_of(site).taken[:2] == [10.0, 5.0]
-    assert [one.check.judge(site).outcome for one in STAGE.make_sights(site)[:4]] == [Outcome.PASSED] * 4
+    assert [one.check.judge(site).outcome for one in STAGE.make_conditions(site)[:4]] == [Outcome.PASSED] * 4
 
 
 def test_leadership_is_handed_over_before_the_member_leaves(ready: Scene) -> None:
@@ -311,12 +317,12 @@ def test_after_it_there_is_no_way_back(ready: Scene) -> None:
 
 def test_checks_say_what_is_missing(ready: Scene) -> None:
     site = ready.site
-    assert "etcd-bootstrap" in member_sight().check.judge(site).evidence
-    assert off_sight().check.judge(site).evidence == "the bootstrap machine is on"
+    assert "etcd-bootstrap" in member_condition().check.judge(site).evidence
+    assert off_condition().check.judge(site).evidence == "the bootstrap machine is on"
     ready.serve_from()
-    assert endpoints_sight().check.judge(site).outcome is Outcome.FAILED
+    assert endpoints_condition().check.judge(site).outcome is Outcome.FAILED
     ready.shelf.take("Lease", "kube-scheduler", "kube-system", "coordination.k8s.io/v1")
-    assert leases_sight().check.judge(site).evidence == "kube-scheduler is held by nobody"
+    assert leases_condition().check.judge(site).evidence == "kube-scheduler is held by nobody"
 
 
 @pytest.fixture
@@ -359,9 +365,9 @@ def test_in_openshift_the_schedulers_lease_lies_in_its_own_namespace(openshift: 
     master, space = openshift.cluster.masters[0].name, "openshift-kube-scheduler"
     shelf.put(namespace(space))
     shelf.put(lease("kube-controller-manager", f"{master}_1"), lease("kube-scheduler", "bootstrap_1"))
-    assert leases_sight().check.judge(openshift).evidence == "kube-scheduler is held by nobody"
+    assert leases_condition().check.judge(openshift).evidence == "kube-scheduler is held by nobody"
     shelf.put(lease("kube-scheduler", f"{master}_1", space))
-    assert leases_sight().check.judge(openshift).outcome is Outcome.PASSED
+    assert leases_condition().check.judge(openshift).outcome is Outcome.PASSED
 
 
 @pytest.mark.usefixtures("openshift_kinds")

@@ -20,7 +20,7 @@ from umbilical.cli.stage.view import Screen, choose_view
 from umbilical.fault import Fault
 from umbilical.hardway.config.cluster import Cluster, MachinesKind
 from umbilical.hardway.machines.interface import Machines
-from umbilical.hardway.site import Trial
+from umbilical.hardway.site import SmokeTest
 from umbilical.hardway.stage import Stage
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from umbilical.hardway.pipeline import Ask, Pipeline
     from umbilical.hardway.site import Site
     from umbilical.hardway.stage import Stage, Step
-    from umbilical.hardway.state import State
+    from umbilical.hardway.state import PipelineState
     from umbilical.hardway.undoing import Undoing
     from umbilical.hardway.waiting import Reporter
 
@@ -81,7 +81,7 @@ def load_site(folder: Path, reporter: "Reporter") -> "Site":
         files=rendered.made.files,
         operators=operators_in(rendered.inputs.payload.manifests),
         reload=lambda: load_site(folder, reporter),
-        trial=trial_for(rendered.cluster),
+        smoke_test=smoke_test_for(rendered.cluster),
     )
 
 
@@ -108,13 +108,13 @@ def machines_for(cluster: Cluster, folder: Path) -> Machines:
     return LabMachines(folder / LAB, cluster.name)
 
 
-def trial_for(cluster: Cluster) -> Trial | None:
+def smoke_test_for(cluster: Cluster) -> SmokeTest | None:
     """Return the service by which a cluster is tried; the lab has an image for one, others have none that is known."""
     if cluster.machines is not MachinesKind.LAB:
         return None
-    from umbilical.lab.hardway.trial import LabTrial
+    from umbilical.lab.hardway.smoke_test import LabSmokeTest
 
-    return LabTrial()
+    return LabSmokeTest()
 
 
 _RANGE: Final = re.compile(r"(?P<first>\d{0,2})(?P<dots>\.\.)?(?P<last>\d{0,2})")
@@ -200,11 +200,11 @@ def working(folder: Path, *, plain: bool = False) -> Iterator[Work]:
 
 
 @contextmanager
-def looking(folder: Path) -> "Iterator[tuple[Site, State]]":
+def reading_record(folder: Path) -> "Iterator[tuple[Site, PipelineState]]":
     """Give a cluster's site and record to look at: nothing is locked, and what is told goes out in plain lines."""
-    from umbilical.hardway.ledger import look
+    from umbilical.hardway.ledger import read_record
 
-    state = look(folder)
+    state = read_record(folder)
     with choose_view(plain=True) as screen:
         site = load_site(folder, screen)
         site.notes = {key: note.value for key, note in state.notes.items()}
@@ -244,7 +244,7 @@ def confirm(question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-class Asking:
+class StepPrompt:
     """Explains each stage once with what must hold after it, and asks before each of its steps."""
 
     def __init__(self, site: "Site | None" = None) -> None:

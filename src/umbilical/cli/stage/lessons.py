@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from umbilical.cli.findings import output_option
-from umbilical.cli.stage.cluster import directory_option, load_site, locking, looking, utc_now
+from umbilical.cli.stage.cluster import directory_option, load_site, locking, reading_record, utc_now
 from umbilical.codes import FINDINGS
 from umbilical.fault import HardwayError
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from umbilical.hardway.diagnosis import Diagnosis
+    from umbilical.hardway.lessons.active_lesson import ActiveLesson
     from umbilical.hardway.lessons.lesson import Lesson
-    from umbilical.hardway.lessons.sitting import Sitting
 
 
 @click.command(name="break")
@@ -45,24 +45,24 @@ def break_(name: str | None, folder: Path, lists: bool, is_live: bool, mends: bo
 def _break(name: str, folder: Path, *, is_live: bool) -> None:
     from umbilical.cli.stage.view import choose_view
     from umbilical.hardway import workspace
-    from umbilical.hardway.lessons import sitting
+    from umbilical.hardway.lessons import active_lesson
 
-    lesson = sitting.find_lesson(name)
+    lesson = active_lesson.find_lesson(name)
     cluster = workspace.read_config(folder).cluster
     with locking(folder):
         if is_live:
             with choose_view(plain=True) as screen:
-                sitting.spoil_machines(load_site(folder, screen), lesson)
+                active_lesson.spoil_machines(load_site(folder, screen), lesson)
         else:
-            sitting.spoil_artifacts(folder, cluster, lesson, utc_now())
+            active_lesson.spoil_artifacts(folder, cluster, lesson, utc_now())
     click.echo(_told(lesson, folder, is_live=is_live), nl=False)
 
 
 def _mend(name: str | None, folder: Path) -> None:
-    from umbilical.hardway.lessons import sitting
+    from umbilical.hardway.lessons import active_lesson
 
     with locking(folder):
-        under_way = sitting.current(folder)
+        under_way = active_lesson.current(folder)
         if under_way is None or (name is not None and name != under_way.lesson.id):
             raise _not_under_way(name, under_way)
         done = _mend_it(folder, under_way)
@@ -71,20 +71,20 @@ def _mend(name: str | None, folder: Path) -> None:
     click.echo(f"{lesson.id}: {done}\n  it was: {fault}\n  for good: {lesson.mending}")
 
 
-def _mend_it(folder: Path, under_way: "Sitting") -> str:
+def _mend_it(folder: Path, under_way: "ActiveLesson") -> str:
     from umbilical.cli.stage.view import choose_view
-    from umbilical.hardway.lessons import sitting
+    from umbilical.hardway.lessons import active_lesson
 
     if under_way.is_live:
         with choose_view(plain=True) as screen:
-            are_there = sitting.mend_machines(load_site(folder, screen), under_way)
+            are_there = active_lesson.mend_machines(load_site(folder, screen), under_way)
         return "the machines are as before" if are_there else "its machines are gone, and the fault with them"
-    mended = sitting.mend_artifacts(folder, under_way)
+    mended = active_lesson.mend_artifacts(folder, under_way)
     others = len(under_way.left) - len(mended)
     return f"{len(mended)} files put back" + (f", {others} had been mended already" if others else "")
 
 
-def _not_under_way(name: str | None, under_way: "Sitting | None") -> Exception:
+def _not_under_way(name: str | None, under_way: "ActiveLesson | None") -> Exception:
     if under_way is None:
         why, remedy = "no lesson is under way in this directory", "umbilical stage break --list"
     else:
@@ -140,7 +140,7 @@ def _examined(folder: Path) -> "Sequence[Diagnosis]":
     from umbilical.hardway.ledger import holder
     from umbilical.hardway.stages import catalogue
 
-    with looking(folder) as (site, state):
+    with reading_record(folder) as (site, state):
         on_disk = workspace.read_artifacts(folder)
         return examine(site, state, on_disk, catalogue.stages(), is_locked=holder(folder) is not None)
 

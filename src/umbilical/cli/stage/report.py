@@ -12,9 +12,9 @@ from umbilical.checks.report import API_VERSION, as_junit, printable
 from umbilical.cli.terminal import has_colour
 
 if TYPE_CHECKING:
-    from umbilical.hardway.pipeline import Result
+    from umbilical.hardway.pipeline import StageResult
     from umbilical.hardway.stage import Stage
-    from umbilical.hardway.state import StageRecord, State
+    from umbilical.hardway.state import PipelineState, StageRecord
 
 INTERRUPTED: Final = "interrupted"
 _COLOURS: Final = {"done": "green", "failed": "red", "stale": "yellow", "interrupted": "yellow", "running": "blue"}
@@ -53,12 +53,12 @@ def stage_value(stage: "Stage", record: "StageRecord", *, is_locked: bool) -> di
     }
 
 
-def list_json(stages: "Sequence[Stage]", state: "State", *, is_locked: bool) -> str:
+def list_json(stages: "Sequence[Stage]", state: "PipelineState", *, is_locked: bool) -> str:
     values = [stage_value(stage, state.stage(stage.number), is_locked=is_locked) for stage in stages]
     return json.dumps({"apiVersion": API_VERSION, "kind": "StageList", "stages": values}, indent=2) + "\n"
 
 
-def list_table(stages: "Sequence[Stage]", state: "State", *, is_locked: bool) -> str:
+def list_table(stages: "Sequence[Stage]", state: "PipelineState", *, is_locked: bool) -> str:
     from umbilical.cli.stage.view import duration
 
     lines = []
@@ -78,7 +78,7 @@ def _remarks(record: "StageRecord", word: str) -> list[str]:
     return [record.because] if word == "stale" and record.because else []
 
 
-def run_table(results: "Sequence[Result]") -> str:
+def run_table(results: "Sequence[StageResult]") -> str:
     """What failed or warned, for a stage with warnings is done all the same; then one line that counts."""
     endings = [result.ending.value for result in results]
     counts = ", ".join(f"{endings.count(word)} {word}" for word in dict.fromkeys(endings))
@@ -86,21 +86,21 @@ def run_table(results: "Sequence[Result]") -> str:
     return f"{told}{len(endings)} {'stage' if len(endings) == 1 else 'stages'}: {counts}\n"
 
 
-def _troubles(result: "Result") -> list[str]:
+def _troubles(result: "StageResult") -> list[str]:
     wrong = [one for one in result.findings if one.outcome in (Outcome.FAILED, Outcome.WARNED)]
     return [f"{result.stage.number:02} {one.outcome.value} {one.id} {one.title}: {one.evidence}" for one in wrong]
 
 
-def run_json(results: "Sequence[Result]") -> str:
+def run_json(results: "Sequence[StageResult]") -> str:
     values = [_result_value(result) for result in results]
     return json.dumps({"apiVersion": API_VERSION, "kind": "StageRun", "stages": values}, indent=2) + "\n"
 
 
-def run_junit(results: "Sequence[Result]") -> str:
+def run_junit(results: "Sequence[StageResult]") -> str:
     return as_junit([finding for result in results for finding in result_findings(result)], "stage.run")
 
 
-def result_findings(result: "Result") -> list[Finding]:
+def result_findings(result: "StageResult") -> list[Finding]:
     """The checks of a stage; and the stage itself where it failed otherwise."""
     found = list(result.findings)
     if result.failure is not None and not has_failed(found):
@@ -116,7 +116,7 @@ def write_junit(path: Path, text: str) -> None:
     write_public(path, text.encode(), overwrite=True)
 
 
-def _result_value(result: "Result") -> dict[str, Any]:
+def _result_value(result: "StageResult") -> dict[str, Any]:
     from umbilical.hardway.pipeline import check_values, failure_value
 
     return {

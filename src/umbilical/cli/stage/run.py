@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from umbilical.cli.findings import output_option
-from umbilical.cli.stage.cluster import Asking, StageRange, Work, bounds, directory_option, find_stage, working
+from umbilical.cli.stage.cluster import StageRange, StepPrompt, Work, bounds, directory_option, find_stage, working
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from umbilical.hardway.pipeline import Pipeline
     from umbilical.hardway.stage import Stage
-    from umbilical.hardway.state import State
+    from umbilical.hardway.state import PipelineState
 
 
 @click.command()
@@ -61,7 +61,9 @@ def run(
         work.site.reissue = frozenset(reissue)
         if not yes:
             refuse_stale(work, first, last)
-        execute(work, work.pipeline(Asking(work.site) if stepwise else None), first, last, output=output, junit=junit)
+        execute(
+            work, work.pipeline(StepPrompt(work.site) if stepwise else None), first, last, output=output, junit=junit
+        )
 
 
 def refuse_stale(work: Work, first: int, last: int) -> None:
@@ -130,10 +132,10 @@ def retry(name: str | None, folder: Path, output: str) -> None:
         execute(work, work.pipeline(), number, number, force=True, output=output, junit=None)
 
 
-def _broken(stages: "Sequence[Stage]", state: "State") -> int:
-    from umbilical.hardway.state import Status
+def _broken(stages: "Sequence[Stage]", state: "PipelineState") -> int:
+    from umbilical.hardway.state import StageStatus
 
-    again = (Status.FAILED, Status.INTERRUPTED, Status.RUNNING, Status.STALE)
+    again = (StageStatus.FAILED, StageStatus.INTERRUPTED, StageStatus.RUNNING, StageStatus.STALE)
     for stage in stages:
         if state.stage(stage.number).status in again:
             return stage.number

@@ -11,7 +11,7 @@ from umbilical.checks.check import Finding, Outcome
 from umbilical.checks.report import API_VERSION
 from umbilical.cli import findings
 from umbilical.cli.findings import output_option
-from umbilical.cli.stage.cluster import directory_option, find_stage, looking
+from umbilical.cli.stage.cluster import directory_option, find_stage, reading_record
 from umbilical.cli.terminal import has_colour
 from umbilical.fault import Fault
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from umbilical.hardway.site import Site
     from umbilical.hardway.stage import Stage
-    from umbilical.hardway.state import StageRecord, State
+    from umbilical.hardway.state import PipelineState, StageRecord
 
 
 @click.command()
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 def list_(folder: Path, output: str) -> None:
     """List all stages with what the record says of them; `stage status` looks at what is so now."""
     from umbilical.cli.stage import report
-    from umbilical.hardway.ledger import holder, look
+    from umbilical.hardway.ledger import holder, read_record
     from umbilical.hardway.stages import catalogue
 
     tell = report.list_json if output == "json" else report.list_table
-    text = tell(catalogue.stages(), look(folder), is_locked=holder(folder) is not None)
+    text = tell(catalogue.stages(), read_record(folder), is_locked=holder(folder) is not None)
     click.echo(text, nl=False, color=has_colour())
 
 
@@ -53,7 +53,7 @@ def show(name: str, folder: Path, explains: bool, output: str) -> None:
     if explains:
         click.echo(report.explanation(stage), nl=False)
         return
-    with looking(folder) as (site, state):
+    with reading_record(folder) as (site, state):
         value = _value(stage, site, state.stage(stage.number), folder)
     click.echo(
         json.dumps({"apiVersion": API_VERSION, "kind": "Stage", **value}, indent=2) + "\n"
@@ -103,7 +103,7 @@ def status(name: str | None, folder: Path, output: str, junit: Path | None) -> i
     from umbilical.hardway.stages import catalogue
 
     stages = catalogue.stages()
-    with looking(folder) as (site, state):
+    with reading_record(folder) as (site, state):
         chosen = [find_stage(name, stages)] if name else _asked(stages, site, state)
         found = [finding for stage in chosen for finding in _findings(stage, site)]
     if not chosen:
@@ -116,14 +116,14 @@ def status(name: str | None, folder: Path, output: str, junit: Path | None) -> i
     return findings.status(found)
 
 
-def _asked(stages: "Sequence[Stage]", site: "Site", state: "State") -> "list[Stage]":
+def _asked(stages: "Sequence[Stage]", site: "Site", state: "PipelineState") -> "list[Stage]":
     """Those that are done and not superseded; that one is stale is said beside."""
     from umbilical.hardway import pipeline
-    from umbilical.hardway.state import Status
+    from umbilical.hardway.state import StageStatus
 
     for number, because in pipeline.stale(stages, site, state).items():
         click.echo(f"note: stage {number:02} is stale: {because}", err=True)
-    done = (Status.DONE, Status.STALE)
+    done = (StageStatus.DONE, StageStatus.STALE)
     return [
         stage
         for stage in stages

@@ -13,8 +13,8 @@ import click
 
 from umbilical.checks.report import printable
 from umbilical.cli.terminal import Lines, Live, is_lively, live_console
-from umbilical.hardway.ledger import Telling
-from umbilical.hardway.waiting import Waiting
+from umbilical.hardway.ledger import RunReporter
+from umbilical.hardway.waiting import WaitProgress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,7 +37,7 @@ Seconds = Mapping[int, float]
 """Number of a stage -> how long it took when it was last done."""
 
 
-class Screen(Telling, Protocol):
+class Screen(RunReporter, Protocol):
     def line(self, text: str) -> None:
         """A line about the run as a whole."""
         ...
@@ -47,9 +47,9 @@ class Screen(Telling, Protocol):
 def choose_view(earlier: Seconds | None = None, *, plain: bool = False) -> Iterator[Screen]:
     """Give who tells a run here; the terminal is as before when it ends, however it ends."""
     if plain or not is_lively(sys.stderr):
-        yield PlainLines(earlier or {})
+        yield StageLines(earlier or {})
         return
-    with LiveView(earlier or {}) as view:
+    with StageLiveView(earlier or {}) as view:
         yield view
 
 
@@ -61,7 +61,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def wait_text(moment: Waiting) -> str:
+def wait_text(moment: WaitProgress) -> str:
     """One line: what is waited for, since when, until when, and what was last seen."""
     seen = moment.seen if len(moment.seen) <= MAX_SEEN else f"{moment.seen[:MAX_SEEN]}..."
     times = f"{moment.elapsed_seconds:.0f} of {moment.timeout_seconds:.0f} s"
@@ -78,7 +78,7 @@ def guess_text(earlier: Seconds, number: int) -> str:
     return f" (took {duration(seconds)} before)" if seconds >= 1 else ""
 
 
-class PlainLines(Lines):
+class StageLines(Lines):
     """One line per event, each out at once; for logs and pipes."""
 
     def __init__(
@@ -108,7 +108,7 @@ class PlainLines(Lines):
         for line in text.splitlines():
             self._say(f"{_INDENT}  {printable(line)}")
 
-    def waiting(self, moment: Waiting) -> None:
+    def waiting(self, moment: WaitProgress) -> None:
         seen = (moment.what, moment.seen)
         if seen != self._last_wait or self._clock() >= self._next_beat:
             self._last_wait, self._next_beat = seen, self._clock() + HEARTBEAT_SECONDS
@@ -130,7 +130,7 @@ class PlainLines(Lines):
         self._say(f"{_INDENT}{ending_text(word, seconds)}")
 
 
-class LiveView(Live):
+class StageLiveView(Live):
     """Ended stages go up the screen and stay there; below them the running one: its step, its wait, the nodes."""
 
     def __init__(self, earlier: Seconds, clock: Callable[[], float] = time.monotonic) -> None:
@@ -140,7 +140,7 @@ class LiveView(Live):
         self._number, self._title, self._since = 0, "", clock()
         self._step = ""
         self._seen: list[str] = []
-        self._wait: Waiting | None = None
+        self._wait: WaitProgress | None = None
         self._nodes: tuple[Sequence[str], Sequence[str], Mapping[tuple[str, str], str]] = ((), (), {})
         super().__init__(live_console(stderr=True), REFRESH_PER_SECOND)
 
@@ -161,7 +161,7 @@ class LiveView(Live):
     def saw(self, text: str) -> None:
         self._seen += text.splitlines()
 
-    def waiting(self, moment: Waiting) -> None:
+    def waiting(self, moment: WaitProgress) -> None:
         self._wait = moment
 
     def table(self, rows: Sequence[str], signals: Sequence[str], cells: Mapping[tuple[str, str], str]) -> None:

@@ -22,7 +22,7 @@ from umbilical.hardway.artifacts.manifests import config_resources as config
 from umbilical.hardway.artifacts.manifests.objects import Make, yaml_stream
 from umbilical.hardway.artifacts.release import IMAGE_REFERENCES
 from umbilical.hardway.config.cluster import Role
-from umbilical.hardway.explain.entry import Flag, Topic, TopicKind
+from umbilical.hardway.explain.entry import CommandFlag, Topic, TopicKind
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.tree import PUBLIC_MODE, SCRIPT_MODE, SECRET_MODE, AssetTree
 
@@ -46,13 +46,13 @@ class Step:
     """Of podman."""
     arguments: tuple[str, ...]
     """Before the flags."""
-    flags: tuple[Flag, ...]
+    flags: tuple[CommandFlag, ...]
     readers: str
     without: str
 
 
 def steps(payload: Payload) -> tuple[Step, ...]:
-    version = Flag(
+    version = CommandFlag(
         "payload-version",
         payload.version,
         "The version whose gates are looked up in the FeatureGate's status; the same in all three commands.",
@@ -73,21 +73,21 @@ def script(payload: Payload) -> bytes:
     return text.encode()
 
 
-def _config_api(version: Flag) -> Step:
+def _config_api(version: CommandFlag) -> Step:
     return Step(
         "fill in the FeatureGate, and choose definitions",
         "cluster-config-api",
         ("--net=none", "--user", "0"),
         ("/usr/bin/render",),
         (
-            Flag("asset-output-dir", f"{ASSETS}/api-bootstrap", "Where the chosen definitions go."),
-            Flag(
+            CommandFlag("asset-output-dir", f"{ASSETS}/api-bootstrap", "Where the chosen definitions go."),
+            CommandFlag(
                 "rendered-manifest-dir",
                 f"{ASSETS}/manifests",
                 "Where the FeatureGate lies that gets its status.",
                 "The FeatureGate stays without the release's own list of gates.",
             ),
-            Flag(
+            CommandFlag(
                 "cluster-profile",
                 "self-managed-high-availability",
                 "Which variants of definitions and gates are meant.",
@@ -100,7 +100,7 @@ def _config_api(version: Flag) -> Step:
     )
 
 
-def _operator(payload: Payload, version: Flag) -> Step:
+def _operator(payload: Payload, version: CommandFlag) -> Step:
     manifests = f"{ASSETS}/manifests"
     return Step(
         "make the controller's configuration and the pools",
@@ -108,51 +108,53 @@ def _operator(payload: Payload, version: Flag) -> Step:
         ("--net=none", "--user", "0"),
         ("bootstrap",),
         (
-            Flag("root-ca", f"{ASSETS}/tls/root-ca.crt", "By whom nodes know the machine config server."),
-            Flag(
+            CommandFlag("root-ca", f"{ASSETS}/tls/root-ca.crt", "By whom nodes know the machine config server."),
+            CommandFlag(
                 "kube-ca",
                 f"{ASSETS}/tls/kube-apiserver-complete-client-ca-bundle.crt",
                 "Becomes /etc/kubernetes/kubelet-ca.crt: whose clients kubelets believe.",
                 "Kubelets have no client authority, and do not start.",
             ),
-            Flag("config-file", f"{manifests}/cluster-config.yaml", "How many replicas, which networks."),
-            Flag("dest-dir", f"{ASSETS}/mco-bootstrap", "Where the results go."),
-            Flag("pull-secret", f"{manifests}/{PULL_SECRET_FILE}", "Goes onto every node."),
-            Flag(
+            CommandFlag("config-file", f"{manifests}/cluster-config.yaml", "How many replicas, which networks."),
+            CommandFlag("dest-dir", f"{ASSETS}/mco-bootstrap", "Where the results go."),
+            CommandFlag("pull-secret", f"{manifests}/{PULL_SECRET_FILE}", "Goes onto every node."),
+            CommandFlag(
                 "release-image",
                 payload.image,
                 "By digest: it becomes part of what every node is compared with.",
                 "With a tag, the operator in the cluster renders another configuration than the nodes have.",
             ),
-            Flag(
+            CommandFlag(
                 "image-references",
                 f"{ASSETS}/image-references",
                 "Which images templates name.",
                 "The program ends at once and names the image that it cannot find.",
             ),
             version,
-            Flag("infra-config-file", f"{manifests}/cluster-infrastructure-02-config.yml", "Platform and topologies."),
-            Flag("network-config-file", f"{manifests}/cluster-network-02-config.yml", "Which network plugin."),
-            Flag("dns-config-file", f"{manifests}/cluster-dns-02-config.yml", "The cluster's domain."),
-            Flag("proxy-config-file", f"{manifests}/cluster-proxy-01-config.yaml", "What goes through a proxy."),
+            CommandFlag(
+                "infra-config-file", f"{manifests}/cluster-infrastructure-02-config.yml", "Platform and topologies."
+            ),
+            CommandFlag("network-config-file", f"{manifests}/cluster-network-02-config.yml", "Which network plugin."),
+            CommandFlag("dns-config-file", f"{manifests}/cluster-dns-02-config.yml", "The cluster's domain."),
+            CommandFlag("proxy-config-file", f"{manifests}/cluster-proxy-01-config.yaml", "What goes through a proxy."),
         ),
         "The machine-config controller.",
         'The controller says "no controllerconfig found".',
     )
 
 
-def _controller(version: Flag) -> Step:
+def _controller(version: CommandFlag) -> Step:
     return Step(
         "merge all machine configs of a pool into one",
         "machine-config-operator",
         ("--net=none", "--user", "0", "--entrypoint", "/usr/bin/machine-config-controller"),
         ("bootstrap",),
         (
-            Flag(
+            CommandFlag(
                 "manifest-dir", f"{ASSETS}/mcc-input", "Configuration, pools, gates, and machine configs of one's own."
             ),
-            Flag("dest-dir", f"{ASSETS}/mcc-output", "Where rendered-master-... and rendered-worker-... go."),
-            Flag(
+            CommandFlag("dest-dir", f"{ASSETS}/mcc-output", "Where rendered-master-... and rendered-worker-... go."),
+            CommandFlag(
                 "pull-secret",
                 f"{ASSETS}/mcc-input/machineconfigcontroller-pull-secret",
                 "Written by the step before, without an ending.",

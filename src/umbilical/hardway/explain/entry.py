@@ -44,7 +44,7 @@ def stage_topic(number: int, what: str, readers: str, without: str, by_hand: str
 
 
 @dataclass(frozen=True)
-class Flag:
+class CommandFlag:
     """One flag of a program, with its reason: command lines are made from tables of these."""
 
     name: str
@@ -57,7 +57,7 @@ class Flag:
         return f"--{self.name}={self.value}"
 
 
-class EntryKind(Enum):
+class ExplanationKind(Enum):
     STAGE = "stage"
     FILE = "file"
     CERTIFICATE = "certificate"
@@ -70,10 +70,10 @@ class EntryKind(Enum):
 
 
 _KINDS: Final = {
-    TopicKind.STAGE: EntryKind.STAGE,
-    TopicKind.FILE: EntryKind.FILE,
-    TopicKind.CERTIFICATE: EntryKind.CERTIFICATE,
-    TopicKind.FLAG: EntryKind.FLAG,
+    TopicKind.STAGE: ExplanationKind.STAGE,
+    TopicKind.FILE: ExplanationKind.FILE,
+    TopicKind.CERTIFICATE: ExplanationKind.CERTIFICATE,
+    TopicKind.FLAG: ExplanationKind.FLAG,
 }
 
 
@@ -85,8 +85,8 @@ _SMALL: Final = frozenset(
 
 
 @dataclass(frozen=True)
-class Entry:
-    kind: EntryKind
+class Explanation:
+    kind: ExplanationKind
     name: str
     """`NODE`, `N` after a hyphen and `*` in it stand for whatever is there."""
     what: str
@@ -119,7 +119,7 @@ class Entry:
     @property
     def belongs(self) -> str:
         """Kind and place in a few words."""
-        place = f"stage {self.stage:02}" if self.stage is not None and self.kind is not EntryKind.STAGE else ""
+        place = f"stage {self.stage:02}" if self.stage is not None and self.kind is not ExplanationKind.STAGE else ""
         return ", ".join(word for word in (self.kind.value, self.scope, place) if word)
 
 
@@ -132,8 +132,8 @@ def sentence(text: str) -> str:
     return begun if begun[-1] in ".!?`" else f"{begun}."
 
 
-def from_topic(topic: Topic, aliases: tuple[str, ...] = ()) -> Entry:
-    return Entry(
+def from_topic(topic: Topic, aliases: tuple[str, ...] = ()) -> Explanation:
+    return Explanation(
         kind=_KINDS[topic.kind],
         name=topic.name,
         what=sentence(topic.what),
@@ -170,20 +170,20 @@ HEADINGS: Final = {
 _DELICATE: Final = re.compile(r"(?<!`)(?:[\w./:@$*{}=-]*[_*<>][\w./:@$*{}=<>-]*)(?!`)")
 
 
-def as_text(entries: Sequence[Entry]) -> str:
+def as_text(entries: Sequence[Explanation]) -> str:
     return "\n".join(_text(entry) for entry in entries)
 
 
-def as_json(entries: Sequence[Entry]) -> str:
+def as_json(entries: Sequence[Explanation]) -> str:
     value = {"apiVersion": API_VERSION, "kind": "Explanation", "entries": [_value(entry) for entry in entries]}
     return json.dumps(value, indent=2) + "\n"
 
 
-def as_markdown(entries: Sequence[Entry]) -> str:
+def as_markdown(entries: Sequence[Explanation]) -> str:
     return "\n".join(f"## `{entry.name}`\n\n*{entry.belongs}*\n\n{body(entry)}" for entry in entries)
 
 
-def body(entry: Entry) -> str:
+def body(entry: Explanation) -> str:
     """An explanation without its heading, as a list; commands in fences of their own."""
     told = [f"- **{HEADINGS[heading]}:** {prose(text)}" for heading, text in entry.rows if heading != "by hand"]
     fence = f"\n```console\n$ {entry.by_hand}\n```\n" if entry.by_hand else ""
@@ -205,7 +205,7 @@ def _as_code(match: re.Match[str]) -> str:
     return f"`{word}`{match.group()[len(word) :]}"
 
 
-def _text(entry: Entry) -> str:
+def _text(entry: Explanation) -> str:
     lines = [f"{entry.name}  ({entry.belongs})"]
     for heading, text in entry.rows:
         lead = f"{heading:<{len(_INDENT)}}"
@@ -224,6 +224,6 @@ def _wrapped(text: str, lead: str) -> str:
     )
 
 
-def _value(entry: Entry) -> dict[str, object]:
+def _value(entry: Explanation) -> dict[str, object]:
     told = {heading.replace(" ", "_"): text for heading, text in entry.rows}
     return {"name": entry.name, "kind": entry.kind.value, "stage": entry.stage, "scope": entry.scope, **told}

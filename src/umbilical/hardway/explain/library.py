@@ -9,7 +9,7 @@ from umbilical.hardway.artifacts.infrastructure import render as infrastructure
 from umbilical.hardway.artifacts.manifests import catalogue as manifests
 from umbilical.hardway.artifacts.nodes import topics as nodes
 from umbilical.hardway.artifacts.static_pods import topics as static_pods
-from umbilical.hardway.explain.entry import Entry, EntryKind, Topic, from_topic, sentence
+from umbilical.hardway.explain.entry import Explanation, ExplanationKind, Topic, from_topic, sentence
 from umbilical.hardway.lint.catalogue import RULES
 from umbilical.hardway.lint.facts import Rule
 
@@ -157,17 +157,17 @@ _ALIASES: Final = {"domains": ("domains/*.xml",)}
 """Topics that tell of a whole directory."""
 
 
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[Explanation, ...]:
     """List every file, certificate, flag and rule, in the order of their tables."""
     told = (from_topic(topic, _ALIASES.get(topic.name, ())) for topic in TOPICS)
     return (*told, *map(_rule, RULES))
 
 
-def _rule(rule: Rule) -> Entry:
+def _rule(rule: Rule) -> Explanation:
     check, stage = rule.check, stage_of(rule.id)
     profiles = " and ".join(sorted(profile.value for profile in rule.profiles))
-    return Entry(
-        kind=EntryKind.RULE,
+    return Explanation(
+        kind=ExplanationKind.RULE,
         name=rule.id,
         what=sentence(check.title),
         stage=stage,

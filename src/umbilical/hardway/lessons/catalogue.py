@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
-from umbilical.hardway.explain.entry import Entry, EntryKind
+from umbilical.hardway.explain.entry import Explanation, ExplanationKind
 from umbilical.hardway.lessons import node_lessons
-from umbilical.hardway.lessons.lesson import Desk, Lesson, NotThere, moved_away, plain_checks, without_tls
+from umbilical.hardway.lessons.lesson import ArtifactCopy, Lesson, NotThere, moved_away, plain_checks, without_tls
 from umbilical.hardway.lint.facts import BOTH, OPENSHIFT
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.profiles import Usage
@@ -15,14 +15,14 @@ _SERVICE: Final = "kube-apiserver-service-network-server"
 _ALLOWED: Final = "requestheader-allowed-names=system:kube-apiserver-proxy"
 
 
-def _without_bootstrap(desk: Desk) -> None:
-    address = desk.cluster.bootstrap.address
-    seen = read_certificates(desk.content(f"tls/{_SERVICE}.crt"))[0]
-    desk.reissue(_SERVICE, ip_addresses=tuple(one for one in seen.ip_addresses if one != address))
+def _without_bootstrap(scratch: ArtifactCopy) -> None:
+    address = scratch.cluster.bootstrap.address
+    seen = read_certificates(scratch.content(f"tls/{_SERVICE}.crt"))[0]
+    scratch.reissue(_SERVICE, ip_addresses=tuple(one for one in seen.ip_addresses if one != address))
 
 
-def _proxy_client(desk: Desk) -> None:
-    desk.edit_pod("bootstrap", "kube-apiserver-bootstrap.yaml", _ALLOWED, "requestheader-allowed-names=system:admin")
+def _proxy_client(scratch: ArtifactCopy) -> None:
+    scratch.edit_pod("bootstrap", "kube-apiserver-bootstrap.yaml", _ALLOWED, "requestheader-allowed-names=system:admin")
 
 
 CERTIFICATE_LESSONS: Final[tuple[Lesson, ...]] = (
@@ -35,7 +35,7 @@ CERTIFICATE_LESSONS: Final[tuple[Lesson, ...]] = (
         ("PKI-01",),
         "etcd-serving-bootstrap.* lacks clientAuth",
         BOTH,
-        lambda desk: desk.reissue("etcd-serving-bootstrap", usages=(Usage.SERVER,)),
+        lambda scratch: scratch.reissue("etcd-serving-bootstrap", usages=(Usage.SERVER,)),
     ),
     Lesson(
         "apiserver-localhost",
@@ -47,7 +47,7 @@ CERTIFICATE_LESSONS: Final[tuple[Lesson, ...]] = (
         ("PKI-02",),
         "kube-apiserver-localhost-server",
         BOTH,
-        lambda desk: desk.reissue("kube-apiserver-localhost-server", dns_names=()),
+        lambda scratch: scratch.reissue("kube-apiserver-localhost-server", dns_names=()),
     ),
     Lesson(
         "apiserver-bootstrap-address",
@@ -77,31 +77,31 @@ _API: Final = "kube-apiserver-bootstrap.yaml"
 _CVO: Final = "cvo-bootstrap.yaml"
 
 
-def _plain_checks(desk: Desk) -> None:
+def _plain_checks(scratch: ArtifactCopy) -> None:
     for path in (HAPROXY_BOOTSTRAP, HAPROXY_FINAL):
-        desk.write(path, without_tls(desk.content(path)))
+        scratch.write(path, without_tls(scratch.content(path)))
 
 
 def _without_status(path: str) -> Any:
-    return lambda desk: desk.edit(path, lambda one: one.pop("status"))
+    return lambda scratch: scratch.edit(path, lambda one: one.pop("status"))
 
 
-def _endpoints(desk: Desk) -> None:
+def _endpoints(scratch: ArtifactCopy) -> None:
     def change(one: dict[str, Any]) -> None:
         one["metadata"].pop("annotations", None)
-        one["data"] = {"bootstrapIP": str(desk.cluster.bootstrap.address)}
+        one["data"] = {"bootstrapIP": str(scratch.cluster.bootstrap.address)}
 
-    desk.edit("manifests/06-etcd-endpoints.yaml", change)
+    scratch.edit("manifests/06-etcd-endpoints.yaml", change)
 
 
-def _another_port(desk: Desk) -> None:
+def _another_port(scratch: ArtifactCopy) -> None:
     path = "manifests/08-tunnel.yaml"
-    lines = desk.content(path).decode().splitlines(keepends=True)
+    lines = scratch.content(path).decode().splitlines(keepends=True)
     marked = [line for line in lines if "--proxy-server-port=" in line]
     if not marked:
         raise NotThere(f"--proxy-server-port in {path}")
     port = marked[0].partition("--proxy-server-port=")[2].strip()
-    desk.replace(path, f"--proxy-server-port={port}", "--proxy-server-port=8132")
+    scratch.replace(path, f"--proxy-server-port={port}", "--proxy-server-port=8132")
 
 
 MANIFEST_LESSONS: Final[tuple[Lesson, ...]] = (
@@ -158,7 +158,9 @@ MANIFEST_LESSONS: Final[tuple[Lesson, ...]] = (
         ("ETC-01",),
         "--name=.* is not etcd-bootstrap",
         OPENSHIFT,
-        lambda desk: desk.edit_pod("bootstrap", "etcd-bootstrap.yaml", "--name=etcd-bootstrap", "--name=bootstrap"),
+        lambda scratch: scratch.edit_pod(
+            "bootstrap", "etcd-bootstrap.yaml", "--name=etcd-bootstrap", "--name=bootstrap"
+        ),
     ),
     Lesson(
         "etcd-prefix",
@@ -169,7 +171,7 @@ MANIFEST_LESSONS: Final[tuple[Lesson, ...]] = (
         ("ETC-02",),
         "etcd-prefix",
         OPENSHIFT,
-        lambda desk: desk.edit_pod("bootstrap", _API, "--etcd-prefix=kubernetes.io", "--etcd-prefix=/registry"),
+        lambda scratch: scratch.edit_pod("bootstrap", _API, "--etcd-prefix=kubernetes.io", "--etcd-prefix=/registry"),
     ),
     Lesson(
         "cluster-profile",
@@ -179,7 +181,7 @@ MANIFEST_LESSONS: Final[tuple[Lesson, ...]] = (
         ("CVO-03",),
         "CLUSTER_PROFILE",
         OPENSHIFT,
-        lambda desk: desk.edit_pod("bootstrap", _CVO, "self-managed-high-availability", "self-managed"),
+        lambda scratch: scratch.edit_pod("bootstrap", _CVO, "self-managed-high-availability", "self-managed"),
     ),
     Lesson(
         "dns-domain",
@@ -189,8 +191,8 @@ MANIFEST_LESSONS: Final[tuple[Lesson, ...]] = (
         ("DNS-01",),
         "baseDomain",
         OPENSHIFT,
-        lambda desk: desk.edit(
-            "manifests/05-dns.yaml", lambda one: one["spec"].update(baseDomain=desk.cluster.base_domain)
+        lambda scratch: scratch.edit(
+            "manifests/05-dns.yaml", lambda one: one["spec"].update(baseDomain=scratch.cluster.base_domain)
         ),
     ),
     Lesson(
@@ -219,16 +221,16 @@ LESSONS: Final[tuple[Lesson, ...]] = (
 )
 
 
-def entries() -> Iterable[Entry]:
+def entries() -> Iterable[Explanation]:
     """Explain every lesson; this tells the answer."""
     return map(_entry, LESSONS)
 
 
-def _entry(lesson: Lesson) -> Entry:
+def _entry(lesson: Lesson) -> Explanation:
     profiles = " and ".join(sorted(profile.value for profile in lesson.profiles))
     live = f" With --live: {lesson.live.fault}" if lesson.live is not None else ""
-    return Entry(
-        EntryKind.LESSON,
+    return Explanation(
+        ExplanationKind.LESSON,
         lesson.id,
         lesson.story,
         scope=f"for {profiles}",

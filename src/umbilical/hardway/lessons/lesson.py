@@ -33,7 +33,7 @@ class NotThere(Exception):
     """What a lesson would spoil is not there: the stage that makes it has not run, or an option is off."""
 
 
-class Desk:
+class ArtifactCopy:
     def __init__(self, cluster: Cluster, assets: Mapping[str, Asset], now: datetime) -> None:
         self.cluster = cluster
         self.now = now
@@ -149,7 +149,7 @@ def _drop(config: dict[str, Any], ending: str) -> None:
 
 
 @dataclass(frozen=True)
-class Live:
+class LiveBreakage:
     """The same fault in machines that run."""
 
     fault: str
@@ -175,8 +175,8 @@ class Lesson:
     sign: str
     """A regular expression for what one of them says."""
     profiles: frozenset[cluster.Profile]
-    spoil: Callable[[Desk], None]
-    live: Live | None = None
+    spoil: Callable[[ArtifactCopy], None]
+    live: LiveBreakage | None = None
 
 
 ASIDE: Final = "/etc/kubernetes/umbilical-lesson"
@@ -192,8 +192,8 @@ def without_tls(config: bytes) -> bytes:
     return _TLS_CHECK.sub(b"", config)
 
 
-def plain_checks() -> Live:
-    return Live(
+def plain_checks() -> LiveBreakage:
+    return LiveBreakage(
         "The load balancer is reloaded with checks in plain HTTP.",
         lambda site: site.machines.set_balancer(without_tls(site.content(_in_use(site)))),
         lambda site: site.machines.set_balancer(site.content(_in_use(site))),
@@ -202,7 +202,7 @@ def plain_checks() -> Live:
     )
 
 
-def moved_away(file: str, chosen: Chosen, fault: str) -> Live:
+def moved_away(file: str, chosen: Chosen, fault: str) -> LiveBreakage:
     """Take a static pod's file from where a kubelet watches; it ends the pod."""
     watched, aside = f"{layout.NODE_MANIFESTS}/{file}", f"{ASIDE}/{file}"
 
@@ -217,7 +217,7 @@ def moved_away(file: str, chosen: Chosen, fault: str) -> Live:
             if site.machines.read(node, aside) is not None:
                 _run(site, node, ["mv", aside, watched])
 
-    return Live(fault, spoil, mend, rf"{re.escape(file)} is not in")
+    return LiveBreakage(fault, spoil, mend, rf"{re.escape(file)} is not in")
 
 
 def _in_use(site: Site) -> str:

@@ -8,7 +8,7 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.nodes.machine import HOSTNAME, PAUSE_DROP_IN
 from umbilical.hardway.artifacts.nodes.render import API_SERVER_ENV
 from umbilical.hardway.lessons import lesson
-from umbilical.hardway.lessons.lesson import Desk, Lesson, NotThere
+from umbilical.hardway.lessons.lesson import ArtifactCopy, Lesson, NotThere
 from umbilical.hardway.lint.facts import BOTH, KUBERNETES, OPENSHIFT
 
 KUBE_PROXY: Final = "kube-proxy.yaml"
@@ -51,32 +51,32 @@ def _rename(config: dict[str, Any], old: str, new: str) -> None:
     found[0]["path"] = new
 
 
-def _kubelet_ca(desk: Desk) -> None:
-    for node in desk.cluster.masters:
-        desk.edit_config(node.id, lambda config: _rename(config, layout.KUBELET_CLIENT_CA, "/etc/kubernetes/ca.crt"))
+def _kubelet_ca(scratch: ArtifactCopy) -> None:
+    for node in scratch.cluster.masters:
+        scratch.edit_config(node.id, lambda config: _rename(config, layout.KUBELET_CLIENT_CA, "/etc/kubernetes/ca.crt"))
 
 
-def _api_address(desk: Desk) -> None:
-    for node in desk.cluster.masters:
-        desk.edit_config(node.id, lambda config: _rename(config, API_SERVER_ENV, f"{API_SERVER_ENV}.example"))
+def _api_address(scratch: ArtifactCopy) -> None:
+    for node in scratch.cluster.masters:
+        scratch.edit_config(node.id, lambda config: _rename(config, API_SERVER_ENV, f"{API_SERVER_ENV}.example"))
 
 
-def _another_proxy(desk: Desk) -> None:
+def _another_proxy(scratch: ArtifactCopy) -> None:
     """Run kube-proxy from kube-apiserver's image, which in OpenShift is hyperkube: it has nearly all programs."""
-    master = desk.cluster.masters[0]
-    right = _image(desk, layout.static_pod(master, KUBE_PROXY))
-    wrong = _image(desk, layout.static_pod(desk.cluster.bootstrap, "kube-apiserver-bootstrap.yaml"))
-    desk.edit_pod(master.id, KUBE_PROXY, right, wrong)
+    master = scratch.cluster.masters[0]
+    right = _image(scratch, layout.static_pod(master, KUBE_PROXY))
+    wrong = _image(scratch, layout.static_pod(scratch.cluster.bootstrap, "kube-apiserver-bootstrap.yaml"))
+    scratch.edit_pod(master.id, KUBE_PROXY, right, wrong)
 
 
-def _image(desk: Desk, path: str) -> str:
-    images = [line.partition("image:")[2].strip() for line in desk.content(path).decode().splitlines()]
+def _image(scratch: ArtifactCopy, path: str) -> str:
+    images = [line.partition("image:")[2].strip() for line in scratch.content(path).decode().splitlines()]
     return next(filter(None, images))
 
 
-def _no_proxy(desk: Desk) -> None:
-    for node in desk.cluster.members:
-        desk.remove_pod(node.id, KUBE_PROXY)
+def _no_proxy(scratch: ArtifactCopy) -> None:
+    for node in scratch.cluster.members:
+        scratch.remove_pod(node.id, KUBE_PROXY)
 
 
 LESSONS: Final[tuple[Lesson, ...]] = (
@@ -90,7 +90,7 @@ LESSONS: Final[tuple[Lesson, ...]] = (
         ("BK-01",),
         "--kubeconfig",
         OPENSHIFT,
-        lambda desk: desk.edit_config("bootstrap", _kubeconfig_flag),
+        lambda scratch: scratch.edit_config("bootstrap", _kubeconfig_flag),
     ),
     Lesson(
         "script-below-opt",
@@ -101,7 +101,7 @@ LESSONS: Final[tuple[Lesson, ...]] = (
         ("SE-01",),
         "/opt/openshift/bootkube.sh",
         OPENSHIFT,
-        lambda desk: desk.edit_config("bootstrap", _bootkube_below_opt),
+        lambda scratch: scratch.edit_config("bootstrap", _bootkube_below_opt),
     ),
     Lesson(
         "pause-image",
@@ -111,7 +111,7 @@ LESSONS: Final[tuple[Lesson, ...]] = (
         ("CRIO-01",),
         "pause_image",
         OPENSHIFT,
-        lambda desk: desk.edit_file("bootstrap", PAUSE_DROP_IN, b"pause_image =", b"pause_image_of_nobody ="),
+        lambda scratch: scratch.edit_file("bootstrap", PAUSE_DROP_IN, b"pause_image =", b"pause_image_of_nobody ="),
     ),
     Lesson(
         "path-twice",
@@ -122,7 +122,7 @@ LESSONS: Final[tuple[Lesson, ...]] = (
         ("IGN-01",),
         "stands twice",
         BOTH,
-        lambda desk: desk.edit_config(desk.cluster.masters[0].id, _append_again),
+        lambda scratch: scratch.edit_config(scratch.cluster.masters[0].id, _append_again),
     ),
     Lesson(
         "kubelet-ca",

@@ -46,7 +46,7 @@ def connect_by_ssh(record: Path, key: str) -> Connect:
     return connect
 
 
-class Nodes:
+class NodeShells:
     def __init__(self, connect: Connect, known_hosts: Path) -> None:
         self._connect = connect
         self._known_hosts = known_hosts
@@ -110,7 +110,7 @@ class LibvirtMachines:
         self._virsh = Virsh(self._host, clock, sleep)
         self._plan = HostPlan(self._host, record / PLAN_RECORD)
         self._balancer = BalancerService(self._host)
-        self._nodes = Nodes(connect or connect_by_ssh(record, cluster.access.ssh_key_file), record / KNOWN_HOSTS)
+        self._nodes = NodeShells(connect or connect_by_ssh(record, cluster.access.ssh_key_file), record / KNOWN_HOSTS)
         self._clock = clock
         self._sleep = sleep
 

@@ -11,7 +11,7 @@ from umbilical.hardway.artifacts.layout import TLS, ignition
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.explain.entry import Topic
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight, Step, Undo
+from umbilical.hardway.stage import Condition, Step, Undo
 from umbilical.host.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 
@@ -27,7 +27,7 @@ class LiveStage:
     needs: tuple[int, ...]
     topic: Topic
     make_steps: Callable[[Site], Sequence[Step]]
-    make_sights: Callable[[Site], Sequence[Sight]]
+    make_conditions: Callable[[Site], Sequence[Condition]]
     recipes: tuple[str, ...] = ()
     """Whose artifacts it uses: other content makes it stale."""
     nodes: Callable[[Site], Sequence[Node]] = field(default=lambda site: ())
@@ -41,7 +41,7 @@ class LiveStage:
         return self.make_steps(site)
 
     def checks(self, site: Site) -> Sequence[Check[Site]]:
-        return [sight.check for sight in self.make_sights(site)]
+        return [condition.check for condition in self.make_conditions(site)]
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def started_key(node: Node) -> str:
     return f"started:{node.id}"
 
 
-def installed_sight(node: Node) -> Sight:
-    def look(site: Site) -> str:
+def installed_condition(node: Node) -> Condition:
+    def probe(site: Site) -> str:
         if not site.machines.is_installed(node.id, site.content(ignition(node))):
             raise NotYet("it was not installed from this config")
         named = (site.machines.read(node.id, "/etc/hostname") or b"").decode().strip()
@@ -96,10 +96,10 @@ def installed_sight(node: Node) -> Sight:
             raise NotYet(f"it calls itself {named!r}, not {node.name}")
         return named
 
-    return Sight(
+    return Condition(
         f"installed-{node.id}",
         f"{node.id} runs from its Ignition config",
         "a machine from another config has other keys, another name or another address",
         "umbilical stage rollback 09; or look at the machine's console and journalctl -u ignition-firstboot-complete",
-        look,
+        probe,
     )

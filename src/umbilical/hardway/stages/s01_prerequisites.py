@@ -37,7 +37,7 @@ _SSH_KEY: Final = re.compile(r"(?P<kind>(?:ssh|ecdsa|sk)-[A-Za-z0-9@.-]+) (?P<bl
 
 
 @dataclass(frozen=True)
-class Room:
+class HostCapacity:
     cores: int
     memory_mib: int
     free_disk_gib: int
@@ -51,12 +51,12 @@ class Room:
         return [f"{has} {unit}, not {needed}" for unit, has, needed in pairs if has < needed]
 
 
-LEAST: Final = {MachinesKind.LIBVIRT: Room(8, 32_000, 50), MachinesKind.LAB: Room(2, 3_000, 5)}
+LEAST: Final = {MachinesKind.LIBVIRT: HostCapacity(8, 32_000, 50), MachinesKind.LAB: HostCapacity(2, 3_000, 5)}
 """Six virtual machines overcommit this already; a lab shares the host's kernel and page cache."""
-COMFORTABLE: Final = {MachinesKind.LIBVIRT: Room(16, 64_000, 200), MachinesKind.LAB: Room(4, 8_000, 10)}
+COMFORTABLE: Final = {MachinesKind.LIBVIRT: HostCapacity(16, 64_000, 200), MachinesKind.LAB: HostCapacity(4, 8_000, 10)}
 
 
-class Prerequisites:
+class PrerequisitesStage:
     number = 1
     name = "prerequisites"
     title = "look at the host, at access and at the config"
@@ -199,7 +199,7 @@ def _openssl(survey: Survey, run: Callable[[Sequence[str], float], str] = proces
     return passed(told.strip()) if version >= OLDEST_OPENSSL else failed(told.strip())
 
 
-STAGE: Final[Stage] = Prerequisites()
+STAGE: Final[Stage] = PrerequisitesStage()
 TOPIC: Final = stage_topic(
     1,
     "Looks at the host and at the config, and changes nothing: programs, cores, memory and disk, pull secret, SSH "

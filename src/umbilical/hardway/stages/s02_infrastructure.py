@@ -18,7 +18,7 @@ PKI_STAGE: Final = 5
 _WHY: Final = "without it machines cannot find each other, their load balancer or the world outside"
 
 
-class Infrastructure:
+class InfrastructureStage:
     number = 2
     name = "infrastructure"
     title = "build network, names, load balancer and machines"
@@ -70,7 +70,7 @@ def _check(probe: Probe) -> Check[Site]:
     return Check(f"INFRA-{probe.id}", title, _WHY, probe.fix or "umbilical stage retry 2", lambda site: verdict)
 
 
-STAGE: Final[Stage] = Infrastructure()
+STAGE: Final[Stage] = InfrastructureStage()
 TOPIC: Final = stage_topic(
     2,
     "Makes all that lies around the nodes: a network with NAT, names for the API, the nodes and *.apps, the load "

@@ -10,7 +10,7 @@ from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step
 
 
-class Understand:
+class UnderstandStage:
     number = 3
     name = "understand"
     title = "show which file comes from what"
@@ -64,7 +64,7 @@ def _judge(site: Site) -> Verdict:
     return failed("; ".join(wrong[:5])) if wrong else passed()
 
 
-STAGE: Final[Stage] = Understand()
+STAGE: Final[Stage] = UnderstandStage()
 TOPIC: Final = stage_topic(
     3,
     "Does nothing. It shows the graph: keys, then kubeconfigs, then static pods and manifests, then Ignition, and "

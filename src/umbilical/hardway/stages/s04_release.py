@@ -31,7 +31,7 @@ RENDER_SECONDS: Final = 1800.0
 """Three containers whose images have to be pulled first."""
 
 
-class Release:
+class ReleaseStage:
     number = 4
     name = "release"
     title = "read the release and render machine configs"
@@ -175,7 +175,7 @@ def _remove_release(site: Site, values: Mapping[str, Any]) -> None:
 
 
 UNDOERS: Final[Mapping[str, Undoer]] = {REMOVE_RELEASE: _remove_release}
-STAGE: Final[Stage] = Release()
+STAGE: Final[Stage] = ReleaseStage()
 TOPIC: Final = stage_topic(
     4,
     "Reads which images, manifests and CRDs the release holds, and runs the release's own programs to render the "

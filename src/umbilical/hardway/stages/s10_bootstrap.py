@@ -17,9 +17,9 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.etcd import Etcd, client_url
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight, Step, see
-from umbilical.hardway.stages.live import PassingStage, install_step, installed_sight
-from umbilical.hardway.waiting import Signature, wait
+from umbilical.hardway.stage import Condition, Step, wait_for
+from umbilical.hardway.stages.live import PassingStage, install_step, installed_condition
+from umbilical.hardway.waiting import KnownFailure, wait
 from umbilical.host.waiting import NotYet
 
 _INSTALL_TOPIC: Final = stage_topic(
@@ -41,7 +41,7 @@ INSTALL: Final = PassingStage(
     (2, 8),
     _INSTALL_TOPIC,
     lambda site: [install_step(site, site.cluster.bootstrap)],
-    lambda site: [installed_sight(site.cluster.bootstrap)],
+    lambda site: [installed_condition(site.cluster.bootstrap)],
     nodes=lambda site: (site.cluster.bootstrap,),
 )
 
@@ -64,37 +64,37 @@ TOPIC: Final = stage_topic(
     "bootkube.sh runs cluster-bootstrap, which does the same in a loop on the node itself.",
 )
 _SIGNATURES: Final = (
-    Signature("refused", "nothing listens yet: crictl ps -a on the bootstrap node shows whether the pod started"),
-    Signature(
+    KnownFailure("refused", "nothing listens yet: crictl ps -a on the bootstrap node shows whether the pod started"),
+    KnownFailure(
         "certificate", "look at the serving certificate: openssl s_client -connect BOOTSTRAP:6443 | openssl x509 -text"
     ),
-    Signature(
+    KnownFailure(
         "bad certificate|incompatible key usage", "etcd's serving certificate needs clientAuth too: stage lint, PKI-01"
     ),
-    Signature("No route|unreachable", "the machine did not get its address: look at its NetworkManager keyfile"),
+    KnownFailure("No route|unreachable", "the machine did not get its address: look at its NetworkManager keyfile"),
 )
 
 
-def etcd_sight() -> Sight:
-    def look(site: Site) -> str:
+def etcd_condition() -> Condition:
+    def probe(site: Site) -> str:
         bootstrap = site.cluster.bootstrap
         etcd = Etcd(site.machines, bootstrap, in_container=site.cluster.is_openshift)
         if trouble := etcd.unhealthy([client_url(bootstrap)]):
             raise NotYet("; ".join(trouble.values()))
         return "healthy"
 
-    return Sight(
+    return Condition(
         "bootstrap-etcd",
         "etcd on the bootstrap node is healthy",
         "kube-apiserver keeps everything there",
         "crictl logs $(crictl ps -a --name etcd -q) on the bootstrap node",
-        look,
+        probe,
         _SIGNATURES,
     )
 
 
-def api_sight() -> Sight:
-    return Sight(
+def api_condition() -> Condition:
+    return Condition(
         "bootstrap-api",
         "kube-apiserver on the bootstrap node is ready",
         "nothing can register and nothing can be created before",
@@ -104,8 +104,8 @@ def api_sight() -> Sight:
     )
 
 
-def balancer_sight() -> Sight:
-    return Sight(
+def balancer_condition() -> Condition:
+    return Condition(
         "api-vip",
         "the API answers through the load balancer",
         "nodes know the API by this address only",
@@ -128,35 +128,35 @@ def documents(site: Site) -> list[Document]:
     return found
 
 
-def objects_sight() -> Sight:
-    def look(site: Site) -> str:
+def objects_condition() -> Condition:
+    def probe(site: Site) -> str:
         wanted = documents(site)
         missing = site.api().call(lambda client: _missing(client, wanted))
         if missing:
             raise NotYet(f"{len(missing)} of {len(wanted)} objects are missing, the first is {missing[0]}")
         return f"{len(wanted)} objects"
 
-    return Sight(
+    return Condition(
         "bootstrap-objects",
         "every object of the manifests exists",
         "each is there because something stops without it: umbilical explain FILE says what",
         "umbilical stage retry 10",
-        look,
+        probe,
     )
 
 
-def no_node_sight() -> Sight:
-    def look(site: Site) -> str:
+def no_node_condition() -> Condition:
+    def probe(site: Site) -> str:
         if site.cluster.bootstrap.name in kube.nodes(site):
             raise NotYet(f"{site.cluster.bootstrap.name} is registered as a node")
         return "it is no node"
 
-    return Sight(
+    return Condition(
         "bootstrap-is-no-node",
         "the bootstrap machine is no node of the cluster",
         "a kubelet with a kubeconfig registers itself, gets pods, and takes them with it when it goes",
         "take --kubeconfig and --bootstrap-kubeconfig out of its kubelet.service: stage lint, BK-01",
-        look,
+        probe,
     )
 
 
@@ -198,17 +198,17 @@ def _steps(site: Site) -> Sequence[Step]:
         Step(
             "wait for etcd",
             f"etcdctl --endpoints={client_url(boot)} endpoint health",
-            lambda: see(site, ETCD_SECONDS, etcd_sight()),
+            lambda: wait_for(site, ETCD_SECONDS, etcd_condition()),
         ),
         Step(
             "wait for kube-apiserver",
             f"kubectl --server=https://{boot.address}:6443 get --raw /readyz",
-            lambda: see(site, API_SECONDS, api_sight()),
+            lambda: wait_for(site, API_SECONDS, api_condition()),
         ),
         Step(
             "wait for the API behind the load balancer",
             "kubectl get --raw /readyz",
-            lambda: see(site, API_SECONDS, balancer_sight()),
+            lambda: wait_for(site, API_SECONDS, balancer_condition()),
         ),
         Step("create the cluster's objects", "kubectl create -f manifests/ --save-config=false", lambda: _create(site)),
     ]
@@ -225,6 +225,6 @@ STAGE: Final = PassingStage(
     (7, 9),
     TOPIC,
     _steps,
-    lambda site: [etcd_sight(), api_sight(), balancer_sight(), objects_sight(), no_node_sight()],
+    lambda site: [etcd_condition(), api_condition(), balancer_condition(), objects_condition(), no_node_condition()],
     recipes=("manifests",),
 )

@@ -4,18 +4,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from umbilical.hardway import kube, temporary, trials
+from umbilical.hardway import kube, smoke_tests, temporary
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node
-from umbilical.hardway.csr_rounds import approving_sight, registered_sight
+from umbilical.hardway.csr_rounds import approving_condition, registered_condition
 from umbilical.hardway.explain.entry import stage_topic
-from umbilical.hardway.kube import see_nodes
+from umbilical.hardway.kube import wait_for_nodes
 from umbilical.hardway.pivot_conditions import is_handed_over
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight, Step, see
-from umbilical.hardway.stages.live import LiveStage, install_step, installed_sight
-from umbilical.hardway.waiting import Signature
+from umbilical.hardway.stage import Condition, Step, wait_for
+from umbilical.hardway.stages.live import LiveStage, install_step, installed_condition
+from umbilical.hardway.waiting import KnownFailure
 from umbilical.host.waiting import NotYet
 
 REGISTER_SECONDS: Final = 1200.0
@@ -41,8 +41,8 @@ def role_labels(site: Site, nodes: Sequence[Node]) -> dict[str, dict[str, str]]:
     return {name: labels for name, labels in {**masters, **workers}.items() if name in wanted}
 
 
-def labelled_sight(nodes: Sequence[Node]) -> Sight:
-    def look(site: Site) -> str:
+def labelled_condition(nodes: Sequence[Node]) -> Condition:
+    def probe(site: Site) -> str:
         known = kube.nodes(site)
         for name, labels in role_labels(site, nodes).items():
             found = (known.get(name) or {}).get("metadata", {}).get("labels", {})
@@ -51,19 +51,19 @@ def labelled_sight(nodes: Sequence[Node]) -> Sight:
                 raise NotYet(f"{name} lacks the labels {', '.join(missing)}")
         return ", ".join(node.id for node in nodes)
 
-    return Sight(
+    return Condition(
         f"labelled-{nodes[0].role.value}s" if nodes else "labelled",
         "nodes have the labels of their role",
         "workloads and operators choose nodes by them",
         "kubectl label node NAME node-role.kubernetes.io/ROLE=",
-        look,
+        probe,
     )
 
 
-def service_sight(nodes: Sequence[Node]) -> Sight:
+def service_condition(nodes: Sequence[Node]) -> Condition:
     """Ask the service `kubernetes` by its address, from each node."""
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         authority = site.content(layout.bundle(Bundle.SERVER_CA.value))
         host = f"[{site.cluster.service_ip}]" if site.cluster.service_ip.version == 6 else str(site.cluster.service_ip)
         for node in nodes:
@@ -73,14 +73,14 @@ def service_sight(nodes: Sequence[Node]) -> Sight:
                 raise NotYet(f"{node.id}: {done.complaint}")
         return f"https://{host} from {', '.join(node.id for node in nodes)}"
 
-    return Sight(
+    return Condition(
         f"service-{nodes[0].role.value}s" if nodes else "service",
         "the service `kubernetes` answers on every node",
         "every operator and every pod asks the API there; without kube-proxy or a network it times out",
         "on the node: nft list ruleset | grep SERVICE_IP; crictl logs of kube-proxy",
-        look,
+        probe,
         (
-            Signature(
+            KnownFailure(
                 "timed out|Timeout", "nothing translates service addresses: is kube-proxy running? stage lint, KP-03"
             ),
         ),
@@ -94,7 +94,7 @@ def _steps(site: Site) -> Sequence[Step]:
         Step(
             "approve the masters' certificates by rule",
             "kubectl certificate approve NAME   # for each that the policy allows",
-            lambda: see_nodes(site, REGISTER_SECONDS, approving_sight(masters)),
+            lambda: wait_for_nodes(site, REGISTER_SECONDS, approving_condition(masters)),
         )
     )
     if not site.cluster.is_openshift:
@@ -108,18 +108,20 @@ def _steps(site: Site) -> Sequence[Step]:
     if site.cluster.has_kube_proxy:
         see_service = "curl --cacert ca.crt https://SERVICE_IP/readyz   # on each master"
         steps.append(
-            Step("wait for services", see_service, lambda: see(site, SERVICES_SECONDS, service_sight(masters)))
+            Step("wait for services", see_service, lambda: wait_for(site, SERVICES_SECONDS, service_condition(masters)))
         )
     if site.has_tunnel and not site.cluster.is_openshift:
         steps.append(
             Step(
                 "wait for the tunnel's agents",
                 "kubectl -n bootstrap-konnectivity get pods",
-                _until_pivot(site, lambda: see(site, AGENTS_SECONDS, temporary.agents_sight(len(masters)))),
+                _until_pivot(site, lambda: wait_for(site, AGENTS_SECONDS, temporary.agents_condition(len(masters)))),
             )
         )
-    if site.trial is not None:
-        steps += [replace(step, act=_until_pivot(site, step.act)) for step in trials.trial_steps(site, masters[0])]
+    if site.smoke_test is not None:
+        steps += [
+            replace(step, act=_until_pivot(site, step.act)) for step in smoke_tests.webhook_steps(site, masters[0])
+        ]
     return steps
 
 
@@ -133,13 +135,13 @@ def _until_pivot(site: Site, act: Callable[[], None]) -> Callable[[], None]:
     return run
 
 
-def _sights(site: Site) -> Sequence[Sight]:
+def _conditions(site: Site) -> Sequence[Condition]:
     masters = site.cluster.masters
-    found = [*map(installed_sight, masters), registered_sight(masters)]
+    found = [*map(installed_condition, masters), registered_condition(masters)]
     if not site.cluster.is_openshift:
-        found.append(labelled_sight(masters))
+        found.append(labelled_condition(masters))
     if site.cluster.has_kube_proxy:
-        found.append(service_sight(masters))
+        found.append(service_condition(masters))
     return found
 
 
@@ -150,6 +152,6 @@ STAGE: Final = LiveStage(
     (8, 10),
     TOPIC,
     _steps,
-    _sights,
+    _conditions,
     nodes=lambda site: site.cluster.masters,
 )

@@ -11,15 +11,15 @@ from umbilical.fault import Fault, HardwayError
 from umbilical.hardway import kube, operators
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node
-from umbilical.hardway.etcd import Etcd, Member, client_url, peer_url
+from umbilical.hardway.etcd import Etcd, EtcdMember, client_url, peer_url
 from umbilical.hardway.explain.entry import stage_topic
-from umbilical.hardway.kube import see_nodes
+from umbilical.hardway.kube import wait_for_nodes
 from umbilical.hardway.machines.interface import is_listening
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight, Step, Undo, see
+from umbilical.hardway.stage import Condition, Step, Undo, wait_for
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.undoing import Undoer
-from umbilical.hardway.waiting import Signature, wait
+from umbilical.hardway.waiting import KnownFailure, wait
 from umbilical.host.waiting import NotYet
 
 ETCD: Final = "etcd.yaml"
@@ -45,9 +45,9 @@ TOPIC: Final = stage_topic(
     "The etcd operator adds members, and static-pod operators install the rest by revision, one master at a time.",
 )
 _SIGNATURES: Final = (
-    Signature("in sync with leader", "the learner is still catching up; that is normal for a while"),
-    Signature("unhealthy cluster|quorum", "too few members answer: look at the log of the one that was added last"),
-    Signature(
+    KnownFailure("in sync with leader", "the learner is still catching up; that is normal for a while"),
+    KnownFailure("unhealthy cluster|quorum", "too few members answer: look at the log of the one that was added last"),
+    KnownFailure(
         "bad certificate|unknown authority", "etcd's signer differs between nodes: stage lint, PKI-10 and PKI-12"
     ),
 )
@@ -68,7 +68,7 @@ def _speaker(site: Site) -> Etcd:
     raise first
 
 
-def _member(etcd: Etcd, node: Node) -> Member | None:
+def _member(etcd: Etcd, node: Node) -> EtcdMember | None:
     return next((one for one in etcd.members() if peer_url(node) in one.peer_urls), None)
 
 
@@ -89,8 +89,8 @@ def place(site: Site, node: Node, file: str) -> None:
         raise HardwayError("UMB747", what, done.complaint, f"there: ls -l {source} {layout.NODE_MANIFESTS}")
 
 
-def _promoted_sight(node: Node) -> Sight:
-    def look(site: Site) -> str:
+def _promoted_condition(node: Node) -> Condition:
+    def probe(site: Site) -> str:
         etcd = _speaker(site)
         member = _member(etcd, node)
         if member is None or not member.name:
@@ -100,20 +100,20 @@ def _promoted_sight(node: Node) -> Sight:
             raise NotYet("it was promoted just now")
         return f"member {member.id} votes"
 
-    return Sight(
+    return Condition(
         f"etcd-{node.id}",
         f"etcd on {node.id} is a voting member",
         "a learner holds no vote: losing the bootstrap member would end the majority",
         f"on {node.id}: crictl logs of etcd; etcdctl member list",
-        look,
+        probe,
         _SIGNATURES,
     )
 
 
-def voting_sight(node: Node) -> Sight:
+def voting_condition(node: Node) -> Condition:
     """The same without promoting anybody, asked of the master itself."""
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         etcd = Etcd(site.machines, node)
         if trouble := etcd.unhealthy([client_url(node)]):
             raise NotYet("; ".join(trouble.values()))
@@ -122,18 +122,18 @@ def voting_sight(node: Node) -> Sight:
             raise NotYet(f"{node.id} is no voting member")
         return f"{member.id} is healthy"
 
-    return Sight(
+    return Condition(
         f"voting-{node.id}",
         f"etcd on {node.id} is healthy and votes",
         "the cluster's data must survive the bootstrap node",
         f"on {node.id}: crictl logs of etcd; etcdctl endpoint health",
-        look,
+        probe,
         _SIGNATURES,
     )
 
 
-def api_sight(node: Node) -> Sight:
-    return Sight(
+def api_condition(node: Node) -> Condition:
+    return Condition(
         f"api-{node.id}",
         f"kube-apiserver on {node.id} is ready",
         "the load balancer sends everybody there after the pivot",
@@ -142,21 +142,21 @@ def api_sight(node: Node) -> Sight:
     )
 
 
-def pods_sight(node: Node) -> Sight:
+def pods_condition(node: Node) -> Condition:
     """Controller-manager and scheduler, by their mirror pods."""
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         names = [f"{file.removesuffix('.yaml')}-{node.name}" for file in PLANE]
         for name in names:
             kube.ready_pod(site, "kube-system", name)
         return ", ".join(names)
 
-    return Sight(
+    return Condition(
         f"plane-{node.id}",
         f"the control plane's pods on {node.id} are ready",
         "without controllers and scheduler nothing that was asked for comes about",
         f"kubectl -n kube-system get pods -o wide; on {node.id}: crictl ps -a",
-        look,
+        probe,
     )
 
 
@@ -178,13 +178,13 @@ def _join(site: Site, node: Node) -> list[Step]:
         Step(
             f"promote {node.id} when it has caught up",
             "etcdctl member promote ID",
-            lambda: see(site, MEMBER_SECONDS, _promoted_sight(node)),
+            lambda: wait_for(site, MEMBER_SECONDS, _promoted_condition(node)),
         ),
         *(_start(site, node, file) for file in PLANE),
         Step(
             f"wait for kube-apiserver on {node.id}",
             f"kubectl --server=https://{node.address}:6443 get --raw /readyz",
-            lambda: see(site, PLANE_SECONDS, api_sight(node)),
+            lambda: wait_for(site, PLANE_SECONDS, api_condition(node)),
         ),
     ]
 
@@ -199,7 +199,7 @@ def _start(site: Site, node: Node, file: str) -> Step:
 
 
 def _wait_for_pods(site: Site) -> None:
-    see_nodes(site, PLANE_SECONDS, *map(pods_sight, site.cluster.masters))
+    wait_for_nodes(site, PLANE_SECONDS, *map(pods_condition, site.cluster.masters))
 
 
 def _steps(site: Site) -> Sequence[Step]:
@@ -208,7 +208,7 @@ def _steps(site: Site) -> Sequence[Step]:
             Step(
                 "wait for the operators to bring the control plane to the masters",
                 "oc get etcds,kubeapiservers,kubecontrollermanagers,kubeschedulers cluster -o yaml",
-                lambda: see_nodes(site, OPERATORS_SECONDS, *operators.control_plane_sights(site)),
+                lambda: wait_for_nodes(site, OPERATORS_SECONDS, *operators.control_plane_conditions(site)),
             )
         ]
     steps = [step for node in site.cluster.masters for step in _join(site, node)]
@@ -216,11 +216,11 @@ def _steps(site: Site) -> Sequence[Step]:
     return [*steps, Step("wait for controllers and scheduler", wait_text, lambda: _wait_for_pods(site))]
 
 
-def _sights(site: Site) -> Sequence[Sight]:
+def _conditions(site: Site) -> Sequence[Condition]:
     masters = site.cluster.masters
     if site.cluster.is_openshift:
-        return [*operators.control_plane_sights(site), *map(api_sight, masters)]
-    return [*map(voting_sight, masters), *map(api_sight, masters), *map(pods_sight, masters)]
+        return [*operators.control_plane_conditions(site), *map(api_condition, masters)]
+    return [*map(voting_condition, masters), *map(api_condition, masters), *map(pods_condition, masters)]
 
 
 def undo_member(site: Site, node_id: str) -> None:
@@ -243,16 +243,18 @@ def undo_pod(site: Site, node_id: str, file: str, data: str = "") -> None:
 
 
 def _wait_for_end(site: Site, node_id: str) -> None:
-    def look() -> None:
+    def probe() -> None:
         if is_listening(site.machines, node_id, "etcd"):
             raise NotYet("etcd still runs")
 
     what, remedy = f"the end of etcd on {node_id}", "crictl ps on the node"
-    wait(site.reporter, what, look, MEMBER_SECONDS, remedy=remedy, sleep=site.sleep)
+    wait(site.reporter, what, probe, MEMBER_SECONDS, remedy=remedy, sleep=site.sleep)
 
 
 UNDOERS: Final[Mapping[str, Undoer]] = {
     REMOVE_MEMBER: lambda site, values: undo_member(site, values["node"]),
     WITHDRAW_POD: lambda site, values: undo_pod(site, values["node"], values["file"], values.get("data", "")),
 }
-STAGE: Final = LiveStage(12, "control-plane", "bring the control plane to the masters", (11,), TOPIC, _steps, _sights)
+STAGE: Final = LiveStage(
+    12, "control-plane", "bring the control plane to the masters", (11,), TOPIC, _steps, _conditions
+)

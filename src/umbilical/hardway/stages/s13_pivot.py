@@ -16,7 +16,7 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
 from umbilical.hardway.artifacts.static_pods.kube_controller_manager import OPENSHIFT_NAMESPACE
 from umbilical.hardway.config.cluster import API_PORT
-from umbilical.hardway.etcd import Etcd, Member, client_url
+from umbilical.hardway.etcd import Etcd, EtcdMember, client_url
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.machines.interface import Power, is_listening
 from umbilical.hardway.pivot_conditions import (
@@ -28,9 +28,9 @@ from umbilical.hardway.pivot_conditions import (
     members,
 )
 from umbilical.hardway.pki.certificate_set import Bundle
-from umbilical.hardway.prober import Prober, Tally, Target
+from umbilical.hardway.prober import Prober, ProbeTally, ProbeTarget
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import NEVER, Sight, Step, Undo, see
+from umbilical.hardway.stage import NEVER, Condition, Step, Undo, wait_for
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.undoing import Undoer
 from umbilical.hardway.waiting import wait
@@ -38,7 +38,7 @@ from umbilical.host.files import write_file
 from umbilical.host.waiting import NotYet
 from umbilical.manifests.control_plane_pods import SCHEDULER
 
-BETWEEN_LOOKS_SECONDS: Final = 10.0
+BETWEEN_ROUNDS_SECONDS: Final = 10.0
 CONDITIONS_SECONDS: Final = 900.0
 DRAIN_SECONDS: Final = {True: 30.0, False: 5.0}
 """By `is_openshift`: cluster-bootstrap waits at least as long; in a lab nobody else is connected."""
@@ -64,14 +64,14 @@ TOPIC: Final = stage_topic(
     "membership, tunnel, controllers, API server, power.",
     "Everybody who uses the API. A prober opens a new connection through the load balancer every 100 ms meanwhile.",
     "Power off before the member is removed, and etcd has lost a vote for good: with one or two masters joined it has "
-    "lost its majority. Pivot with split data or split signers, and kubelets, tokens and administrators are strangers.",
+    "lost its majority. PivotRun with split data or split signers, and kubelets, tokens and administrators are strangers.",
     "etcdctl member list; kubectl get endpointslices kubernetes; kubectl -n kube-system get leases",
     "bootkube.sh ends, progress.service writes kube-system/bootstrap, the etcd operator removes the member, and the "
     "installer destroys the machine.",
 )
 
 
-class Pivot:
+class PivotRun:
     """The steps of one run share a prober, which ends with them."""
 
     def __init__(self, site: Site) -> None:
@@ -114,30 +114,30 @@ class Pivot:
     def _start(self) -> Prober:
         site = self._site
         authority = site.content(layout.bundle(Bundle.SERVER_CA.value)).decode()
-        target = Target(str(site.cluster.networks.api_vip), API_PORT, site.cluster.api_name, authority)
+        target = ProbeTarget(str(site.cluster.networks.api_vip), API_PORT, site.cluster.api_name, authority)
         prober = Prober(target, lambda: make_client(site.kubeconfig(None)))
         prober.start()
         return prober
 
 
-def _first(tally: Tally) -> str:
+def _first(tally: ProbeTally) -> str:
     first = tally.misses[0]
     return f"the first after {first.after_seconds:.1f} s: {first.reason}"
 
 
 def _catch_up(site: Site, prober: Prober) -> None:
-    def look() -> None:
+    def probe() -> None:
         counter = prober.counter
         # Nothing written is nothing missed, and shows nothing.
         if counter.written == (counter.first or 0) or counter.seen < counter.written:
             raise NotYet(f"the watch saw {counter.seen} of {counter.written}; {counter.trouble}")
 
     remedy = "kubectl get --watch by hand"
-    wait(site.reporter, "the watch to see every change", look, END_SECONDS, remedy=remedy, sleep=site.sleep)
+    wait(site.reporter, "the watch to see every change", probe, END_SECONDS, remedy=remedy, sleep=site.sleep)
 
 
 def _check_conditions(site: Site) -> None:
-    def look() -> None:
+    def probe() -> None:
         try:
             if is_past(site):
                 return
@@ -148,11 +148,11 @@ def _check_conditions(site: Site) -> None:
             if failing:
                 raise NotYet(failing)
             if number == 1:
-                site.sleep(BETWEEN_LOOKS_SECONDS)
+                site.sleep(BETWEEN_ROUNDS_SECONDS)
 
     try:
         remedy = "mend what is named"
-        wait(site.reporter, "P1 to P8 to hold twice", look, CONDITIONS_SECONDS, remedy=remedy, sleep=site.sleep)
+        wait(site.reporter, "P1 to P8 to hold twice", probe, CONDITIONS_SECONDS, remedy=remedy, sleep=site.sleep)
     except HardwayError as error:
         remedy = "nothing was changed; mend that, then umbilical stage retry 13"
         raise Unsafe("UMB745", "the pivot is not safe", error.why, remedy) from None
@@ -196,24 +196,24 @@ def unmark(site: Site) -> None:
 
 def _remove_member(site: Site) -> None:
     if site.cluster.is_openshift:
-        see(site, REMOVED_SECONDS, operators.removed_sight())
+        wait_for(site, REMOVED_SECONDS, operators.removed_condition())
         return
     # etcd refuses for a while when it has not heard all of its members for some seconds: "unhealthy cluster".
-    see(site, REMOVED_SECONDS, _left_sight(), member_sight())
+    wait_for(site, REMOVED_SECONDS, _left_condition(), member_condition())
 
 
-def _left_sight() -> Sight:
-    def look(site: Site) -> str:
+def _left_condition() -> Condition:
+    def probe(site: Site) -> str:
         member = bootstrap_member(site)
         if member is not None:
             _expel(site, member)
         return "it is out"
 
     why = "its machine ends, and a member that is off still counts for the majority"
-    return Sight("etcd-left", "the bootstrap member has left etcd", why, "etcdctl member remove ID", look)
+    return Condition("etcd-left", "the bootstrap member has left etcd", why, "etcdctl member remove ID", probe)
 
 
-def _expel(site: Site, member: Member) -> None:
+def _expel(site: Site, member: EtcdMember) -> None:
     """Remove a member, after somebody else leads."""
     masters = site.cluster.masters
     etcd = Etcd(site.machines, masters[0])
@@ -225,8 +225,8 @@ def _expel(site: Site, member: Member) -> None:
     etcd.remove(member.id)
 
 
-def member_sight() -> Sight:
-    def look(site: Site) -> str:
+def member_condition() -> Condition:
+    def probe(site: Site) -> str:
         masters = site.cluster.masters
         etcd = Etcd(site.machines, masters[0])
         found = etcd.members()
@@ -237,7 +237,7 @@ def member_sight() -> Sight:
         return f"{len(found)} members, all of them masters"
 
     why = "a member that is gone still counts for the majority until it is removed"
-    return Sight("etcd-members", "etcd's members are the masters", why, "etcdctl member list", look)
+    return Condition("etcd-members", "etcd's members are the masters", why, "etcdctl member list", probe)
 
 
 def _stop_pods(site: Site, *programs: str) -> None:
@@ -248,26 +248,26 @@ def _stop_pods(site: Site, *programs: str) -> None:
     for program in programs:
         site.machines.run(boot.id, ["rm", "-f", f"{layout.NODE_MANIFESTS}/{program}-bootstrap.yaml"])
 
-    def look() -> None:
+    def probe() -> None:
         for program in programs:
             if is_listening(site.machines, boot.id, program):
                 raise NotYet(f"{program} still runs")
 
     what = f"the end of {', '.join(programs)}"
-    wait(site.reporter, what, look, END_SECONDS, remedy="crictl ps on the node", sleep=site.sleep)
+    wait(site.reporter, what, probe, END_SECONDS, remedy="crictl ps on the node", sleep=site.sleep)
 
 
 def _stop_controllers(site: Site) -> None:
     _stop_pods(site, *CONTROLLERS)
-    see(site, END_SECONDS, leases_sight())
+    wait_for(site, END_SECONDS, leases_condition())
 
 
 def lease_namespace(site: Site, program: str) -> str:
     return OPENSHIFT_NAMESPACE if site.cluster.is_openshift and program == SCHEDULER else "kube-system"
 
 
-def leases_sight() -> Sight:
-    def look(site: Site) -> str:
+def leases_condition() -> Condition:
+    def probe(site: Site) -> str:
         names = {name for node in site.cluster.masters for name in (node.id, node.name)}
         for lease in CONTROLLERS:
             found = kube.get(site, kube.LEASE, lease, lease_namespace(site, lease))
@@ -277,11 +277,11 @@ def leases_sight() -> Sight:
         return "held by masters"
 
     why = "a leader that is gone leads on until its lease has run out"
-    return Sight("leases", "controllers lead from masters", why, "kubectl -n kube-system get leases", look)
+    return Condition("leases", "controllers lead from masters", why, "kubectl -n kube-system get leases", probe)
 
 
-def endpoints_sight() -> Sight:
-    def look(site: Site) -> str:
+def endpoints_condition() -> Condition:
+    def probe(site: Site) -> str:
         found = kube.get(site, kube.ENDPOINT_SLICE, "kubernetes", "default") or {}
         rows = objects.items(found.get("endpoints"))
         addresses = sorted(str(address) for row in rows for address in row.get("addresses") or ())
@@ -291,34 +291,36 @@ def endpoints_sight() -> Sight:
         return ", ".join(addresses)
 
     why = "pods ask the API by this service, and would be sent to a machine that is off"
-    return Sight("P9", "the service `kubernetes` leads to the masters alone", why, "kubectl get endpointslices", look)
+    return Condition(
+        "P9", "the service `kubernetes` leads to the masters alone", why, "kubectl get endpointslices", probe
+    )
 
 
-def off_sight() -> Sight:
-    def look(site: Site) -> str:
+def off_condition() -> Condition:
+    def probe(site: Site) -> str:
         if site.machines.power(site.cluster.bootstrap.id) is Power.ON:
             raise NotYet("the bootstrap machine is on")
         return "off"
 
     why = "its kubelet would start its static pods again"
-    return Sight("bootstrap-off", "the bootstrap machine is off", why, "virsh shutdown CLUSTER-bootstrap", look)
+    return Condition("bootstrap-off", "the bootstrap machine is off", why, "virsh shutdown CLUSTER-bootstrap", probe)
 
 
 def _switch_off(site: Site) -> None:
-    see(site, END_SECONDS, endpoints_sight(), leases_sight())
+    wait_for(site, END_SECONDS, endpoints_condition(), leases_condition())
     site.machines.stop(site.cluster.bootstrap.id)
 
 
-def _see_tunnel_gone(site: Site, pivot: Pivot) -> list[Step]:
+def _wait_for_tunnel_end(site: Site, pivot: PivotRun) -> list[Step]:
     """Controllers on the masters delete what is in its namespace; they lead only since a moment."""
     if not site.has_tunnel:
         return []
-    act = partial(see, site, END_SECONDS, temporary.gone_sight())
+    act = partial(wait_for, site, END_SECONDS, temporary.gone_condition())
     return [Step("see the tunnel gone", f"kubectl get namespace {temporary.namespace(site)}", pivot.probed(act))]
 
 
 def _steps(site: Site) -> Sequence[Step]:
-    pivot, boot = Pivot(site), site.cluster.bootstrap
+    pivot, boot = PivotRun(site), site.cluster.bootstrap
     steps = [
         Step("see P1 to P8 hold twice", "umbilical explain P1   # and so on", partial(_check_conditions, site)),
         Step("save a snapshot of etcd", f"etcdctl snapshot save {SNAPSHOT}", partial(_save_snapshot, site)),
@@ -365,19 +367,19 @@ def _steps(site: Site) -> Sequence[Step]:
             f"virsh shutdown {site.cluster.name}-{boot.id}",
             pivot.probed(partial(_switch_off, site)),
         ),
-        *_see_tunnel_gone(site, pivot),
+        *_wait_for_tunnel_end(site, pivot),
         Step("see that no probe failed", "for i in $(seq 100); do curl https://API/readyz; done", pivot.judge),
     ]
 
 
-def _sights(site: Site) -> Sequence[Sight]:
-    found = [member_sight(), endpoints_sight(), leases_sight(), off_sight()]
+def _conditions(site: Site) -> Sequence[Condition]:
+    found = [member_condition(), endpoints_condition(), leases_condition(), off_condition()]
     if site.cluster.is_openshift:
-        found[0] = operators.removed_sight()
-    return [*found, temporary.gone_sight()] if site.has_tunnel else found
+        found[0] = operators.removed_condition()
+    return [*found, temporary.gone_condition()] if site.has_tunnel else found
 
 
 UNDOERS: Final[Mapping[str, Undoer]] = {
     DELETE_MARK: lambda site, values: unmark(site),
 }
-STAGE: Final = LiveStage(13, "pivot", "hand the cluster over to the masters", (12,), TOPIC, _steps, _sights)
+STAGE: Final = LiveStage(13, "pivot", "hand the cluster over to the masters", (12,), TOPIC, _steps, _conditions)

@@ -10,14 +10,14 @@ from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.hardway import kube
 from umbilical.hardway.config.cluster import Node
-from umbilical.hardway.csr_rounds import approving_sight, registered_sight
+from umbilical.hardway.csr_rounds import approving_condition, registered_condition
 from umbilical.hardway.explain.entry import stage_topic
-from umbilical.hardway.kube import see_nodes
+from umbilical.hardway.kube import wait_for_nodes
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight, Step
-from umbilical.hardway.stages.live import LiveStage, install_step, installed_sight
-from umbilical.hardway.stages.s11_masters import REGISTER_SECONDS, labelled_sight, role_labels
-from umbilical.hardway.waiting import Signature
+from umbilical.hardway.stage import Condition, Step
+from umbilical.hardway.stages.live import LiveStage, install_step, installed_condition
+from umbilical.hardway.stages.s11_masters import REGISTER_SECONDS, labelled_condition, role_labels
+from umbilical.hardway.waiting import KnownFailure
 from umbilical.host.waiting import NotYet
 
 _WORKERS_TOPIC: Final = stage_topic(
@@ -37,7 +37,7 @@ WORKERS: Final = LiveStage(
     (8, 13),
     _WORKERS_TOPIC,
     lambda site: [install_step(site, node) for node in site.cluster.workers],
-    lambda site: [installed_sight(node) for node in site.cluster.workers],
+    lambda site: [installed_condition(node) for node in site.cluster.workers],
     nodes=lambda site: site.cluster.workers,
 )
 
@@ -50,8 +50,8 @@ MAX_SKEW: Final = 3
 _MINOR: Final = re.compile(r"v?1\.(\d+)")
 
 
-def alive_sight(nodes: Sequence[Node]) -> Sight:
-    def look(site: Site) -> str:
+def alive_condition(nodes: Sequence[Node]) -> Condition:
+    def probe(site: Site) -> str:
         found = site.api().call(lambda client: objects.list_objects(client, kube.LEASE, LEASES))
         renewed = {str(objects.metadata(one).get("name")): objects.field(one, "spec", "renewTime") for one in found}
         for node in nodes:
@@ -61,17 +61,17 @@ def alive_sight(nodes: Sequence[Node]) -> Sight:
                 raise NotYet(f"{node.name}: {told}")
         return f"{len(nodes)} leases are fresh"
 
-    return Sight(
+    return Condition(
         "nodes-alive",
         "every node renews its lease",
         "a node stays Ready for a while after its kubelet has died",
         "kubectl -n kube-node-lease get leases; on the node: journalctl -u kubelet",
-        look,
+        probe,
     )
 
 
-def version_sight(nodes: Sequence[Node]) -> Sight:
-    def look(site: Site) -> str:
+def version_condition(nodes: Sequence[Node]) -> Condition:
+    def probe(site: Site) -> str:
         api = site.api().call(_api_version)
         known = kube.nodes(site)
         for node in nodes:
@@ -81,12 +81,12 @@ def version_sight(nodes: Sequence[Node]) -> Sight:
                 raise NotYet(f"the kubelet of {node.name} is {version or 'of no version'}, kube-apiserver is {api}")
         return api
 
-    return Sight(
+    return Condition(
         "kubelet-versions",
         f"kubelets are at most {MAX_SKEW} minor versions behind kube-apiserver, and never ahead",
         "what is newer asks for what the API does not know",
         "kubectl get nodes; kubectl version",
-        look,
+        probe,
     )
 
 
@@ -119,8 +119,8 @@ TOPIC: Final = stage_topic(
 )
 
 
-def ready_sight(nodes: Sequence[Node]) -> Sight:
-    def look(site: Site) -> str:
+def ready_condition(nodes: Sequence[Node]) -> Condition:
+    def probe(site: Site) -> str:
         known = kube.nodes(site)
         for node in nodes:
             item = kube.registered(known, node)
@@ -131,13 +131,17 @@ def ready_sight(nodes: Sequence[Node]) -> Sight:
                     raise NotYet(f"{node.name} has {trouble}")
         return ", ".join(node.name for node in nodes)
 
-    return Sight(
+    return Condition(
         "nodes-ready",
         "every node is Ready",
         "the scheduler uses no other",
         "kubectl describe node NAME; on the node: journalctl -u kubelet",
-        look,
-        (Signature("cni|NetworkPluginNotReady|network", "the node has no pod network yet: ls /etc/cni/net.d there"),),
+        probe,
+        (
+            KnownFailure(
+                "cni|NetworkPluginNotReady|network", "the node has no pod network yet: ls /etc/cni/net.d there"
+            ),
+        ),
     )
 
 
@@ -153,29 +157,35 @@ def _steps(site: Site) -> Sequence[Step]:
     steps = []
     if workers:
         approve = "kubectl certificate approve NAME   # for each that the policy allows"
-        sight = approving_sight(workers)
+        condition = approving_condition(workers)
         steps.append(
-            Step("approve the workers' certificates by rule", approve, lambda: see_nodes(site, REGISTER_SECONDS, sight))
+            Step(
+                "approve the workers' certificates by rule",
+                approve,
+                lambda: wait_for_nodes(site, REGISTER_SECONDS, condition),
+            )
         )
         if not site.cluster.is_openshift:
             label = f"kubectl label node NAME {kube.WORKER_LABEL}="
             steps.append(Step("label the workers", label, lambda: kube.label_nodes(site, role_labels(site, workers))))
-    everybody = (ready_sight(site.cluster.members), alive_sight(site.cluster.members))
-    steps.append(Step("wait for every node", "kubectl get nodes", lambda: see_nodes(site, READY_SECONDS, *everybody)))
+    everybody = (ready_condition(site.cluster.members), alive_condition(site.cluster.members))
+    steps.append(
+        Step("wait for every node", "kubectl get nodes", lambda: wait_for_nodes(site, READY_SECONDS, *everybody))
+    )
     return steps
 
 
-def _sights(site: Site) -> Sequence[Sight]:
+def _conditions(site: Site) -> Sequence[Condition]:
     workers = site.cluster.workers
     members = site.cluster.members
-    found = [ready_sight(members), alive_sight(members), version_sight(members)]
+    found = [ready_condition(members), alive_condition(members), version_condition(members)]
     if workers:
-        found.append(registered_sight(workers))
+        found.append(registered_condition(workers))
         if not site.cluster.is_openshift:
-            found.append(labelled_sight(workers))
+            found.append(labelled_condition(workers))
     return found
 
 
 STAGE: Final = LiveStage(
-    15, "worker-csrs", "approve the workers' certificates, and see every node Ready", (14,), TOPIC, _steps, _sights
+    15, "worker-csrs", "approve the workers' certificates, and see every node Ready", (14,), TOPIC, _steps, _conditions
 )

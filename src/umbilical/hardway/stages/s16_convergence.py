@@ -7,9 +7,9 @@ from umbilical.cluster import objects
 from umbilical.hardway import kube, operators
 from umbilical.hardway.artifacts.static_pods.kube_proxy import PROGRAM as KUBE_PROXY
 from umbilical.hardway.explain.entry import stage_topic
-from umbilical.hardway.kube import see_nodes
+from umbilical.hardway.kube import wait_for_nodes
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight, Step, see
+from umbilical.hardway.stage import Condition, Step, wait_for
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.temporary import removal, remove
 from umbilical.host.waiting import NotYet
@@ -27,8 +27,8 @@ TOPIC: Final = stage_topic(
 )
 
 
-def dns_sight() -> Sight:
-    def look(site: Site) -> str:
+def dns_condition() -> Condition:
+    def probe(site: Site) -> str:
         found = kube.get(site, kube.DEPLOYMENT, "coredns", "kube-system")
         if found is None:
             raise NotYet("there is no Deployment kube-system/coredns")
@@ -40,23 +40,27 @@ def dns_sight() -> Sight:
         return f"{wanted} ready"
 
     why = "no pod finds a service by its name without it"
-    return Sight("coredns", "the cluster's DNS runs", why, "kubectl -n kube-system describe deployment coredns", look)
+    return Condition(
+        "coredns", "the cluster's DNS runs", why, "kubectl -n kube-system describe deployment coredns", probe
+    )
 
 
-def proxies_sight() -> Sight:
-    def look(site: Site) -> str:
+def proxies_condition() -> Condition:
+    def probe(site: Site) -> str:
         for node in site.cluster.members:
             kube.ready_pod(site, "kube-system", f"kube-proxy-{node.name}")
         return f"{len(site.cluster.members)} of them"
 
     why = "service addresses lead nowhere on a node without it"
-    return Sight("kube-proxy", "kube-proxy runs on every node", why, "kubectl -n kube-system get pods -o wide", look)
+    return Condition(
+        "kube-proxy", "kube-proxy runs on every node", why, "kubectl -n kube-system get pods -o wide", probe
+    )
 
 
-def _wanted(site: Site) -> list[Sight]:
+def _wanted(site: Site) -> list[Condition]:
     if site.cluster.is_openshift:
-        return [operators.version_sight(), operators.operators_sight(), operators.pools_sight()]
-    return [dns_sight(), *([proxies_sight()] if site.cluster.has_kube_proxy else [])]
+        return [operators.version_condition(), operators.operators_condition(), operators.pools_condition()]
+    return [dns_condition(), *([proxies_condition()] if site.cluster.has_kube_proxy else [])]
 
 
 def _removal_steps(site: Site) -> list[Step]:
@@ -68,7 +72,7 @@ def _removal_steps(site: Site) -> list[Step]:
         Step(
             "wait for the network operator",
             "oc get clusteroperator network",
-            lambda: see(site, CONVERGENCE_SECONDS, operators.operator_sight("network")),
+            lambda: wait_for(site, CONVERGENCE_SECONDS, operators.operator_condition("network")),
         ),
         Step(
             "remove kube-proxy", "rm kube-proxy.yaml; kube-proxy --cleanup   # on each node", lambda: remove(site, step)
@@ -82,7 +86,7 @@ def _steps(site: Site) -> Sequence[Step]:
         Step(
             "wait until the cluster has settled",
             "oc get clusteroperators" if site.cluster.is_openshift else "kubectl -n kube-system get deployments,pods",
-            lambda: see_nodes(site, CONVERGENCE_SECONDS, *_wanted(site)),
+            lambda: wait_for_nodes(site, CONVERGENCE_SECONDS, *_wanted(site)),
         ),
     ]
 

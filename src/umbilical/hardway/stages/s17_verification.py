@@ -7,21 +7,21 @@ from typing import Final
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.fault import HardwayError
-from umbilical.hardway import kube, prober, trials
+from umbilical.hardway import kube, prober, smoke_tests
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.etcd import Etcd, client_url
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.machines.interface import Power, kill
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import NEVER, Sight, Step, Undo, see
+from umbilical.hardway.stage import NEVER, Condition, Step, Undo, wait_for
 from umbilical.hardway.stages.live import LiveStage
-from umbilical.hardway.stages.s12_control_plane import api_sight
-from umbilical.hardway.stages.s15_worker_csrs import ready_sight
+from umbilical.hardway.stages.s12_control_plane import api_condition
+from umbilical.hardway.stages.s15_worker_csrs import ready_condition
 from umbilical.host.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 
-TRIAL_SECONDS: Final = 600.0
+SMOKE_TEST_SECONDS: Final = 600.0
 _GRACE_PHASES: Final = frozenset({"Running", "Succeeded"})
 
 TOPIC: Final = stage_topic(
@@ -35,19 +35,19 @@ TOPIC: Final = stage_topic(
 )
 
 
-def nodes_sight() -> Sight:
-    def look(site: Site) -> str:
+def nodes_condition() -> Condition:
+    def probe(site: Site) -> str:
         found, wanted = set(kube.nodes(site)), {node.name for node in site.cluster.members}
         if found != wanted:
             raise NotYet(f"unexpected: {sorted(found - wanted)}, missing: {sorted(wanted - found)}")
         return f"exactly {len(wanted)}"
 
     why = "one more is somebody's mistake or worse, one less is a machine that was lost"
-    return Sight("nodes-exact", "the nodes are those of the config, and no other", why, "kubectl get nodes", look)
+    return Condition("nodes-exact", "the nodes are those of the config, and no other", why, "kubectl get nodes", probe)
 
 
-def pods_sight() -> Sight:
-    def look(site: Site) -> str:
+def pods_condition() -> Condition:
+    def probe(site: Site) -> str:
         found = kube.pods(site, "kube-system")
         wrong = [
             f"{objects.metadata(pod).get('name')} {objects.field(pod, 'status', 'phase')}"
@@ -59,11 +59,11 @@ def pods_sight() -> Sight:
         return f"{len(found)} pods"
 
     why = "what crashes now crashes for ever"
-    return Sight("system-pods", "the pods of kube-system run", why, "kubectl -n kube-system get pods", look)
+    return Condition("system-pods", "the pods of kube-system run", why, "kubectl -n kube-system get pods", probe)
 
 
-def etcd_sight() -> Sight:
-    def look(site: Site) -> str:
+def etcd_condition() -> Condition:
+    def probe(site: Site) -> str:
         masters = site.cluster.masters
         etcd, endpoints = Etcd(site.machines, masters[0]), [client_url(node) for node in masters]
         if trouble := etcd.unhealthy(endpoints):
@@ -74,13 +74,15 @@ def etcd_sight() -> Sight:
         return f"{len(masters)} members in term {terms.pop()}"
 
     why = "members in different terms do not hear each other"
-    return Sight("etcd-terms", "etcd's members are healthy and agree", why, "etcdctl endpoint status --cluster", look)
+    return Condition(
+        "etcd-terms", "etcd's members are healthy and agree", why, "etcdctl endpoint status --cluster", probe
+    )
 
 
 def _lose_an_api_server(site: Site, node: Node) -> None:
     """Write through the load balancer, kill one API server, read again, and wait until it is back."""
     secret = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"kept": "yes"}}
-    place = trials.trial_of(site).namespace
+    place = smoke_tests.smoke_test_of(site).namespace
 
     async def store(client: ApiClient) -> None:
         await kube.delete_if_there(client, objects.CONFIG_MAP, "kept", place)
@@ -90,18 +92,18 @@ def _lose_an_api_server(site: Site, node: Node) -> None:
     if not kill(site.machines, node.id, "kube-apiserver"):
         remedy = f"look at it: umbilical stage status; on {node.id}: ss -ltnp"
         raise HardwayError("UMB749", f"no kube-apiserver runs on {node.id}", "nothing listens on its port", remedy)
-    see(site, TRIAL_SECONDS, _kept_sight(place), api_sight(node))
+    wait_for(site, SMOKE_TEST_SECONDS, _kept_condition(place), api_condition(node))
 
 
-def _kept_sight(place: str) -> Sight:
-    def look(site: Site) -> str:
+def _kept_condition(place: str) -> Condition:
+    def probe(site: Site) -> str:
         found = kube.get(site, objects.CONFIG_MAP, "kept", place)
         if objects.field(found or {}, "data", "kept") != "yes":
             raise NotYet("what was written is not there")
         return "read through another one"
 
     why = "one API server is allowed to fail"
-    return Sight("data-kept", "data outlives an API server", why, "kubectl get configmap kept", look)
+    return Condition("data-kept", "data outlives an API server", why, "kubectl get configmap kept", probe)
 
 
 def _tell_lives(site: Site) -> None:
@@ -113,9 +115,11 @@ def _tell_lives(site: Site) -> None:
 
 def _judge_directly(site: Site) -> None:
     """Ask the webhook of stage 11; where a run that was ended, or done, has cleaned up already, it is laid again."""
-    trials.lay(site, site.cluster.masters[0])
-    see(site, TRIAL_SECONDS, trials.pod_sight(trials.trial_of(site)))
-    see(site, TRIAL_SECONDS, trials.asked_sight("webhook-direct", "the webhook is asked directly", None))
+    smoke_tests.lay(site, site.cluster.masters[0])
+    wait_for(site, SMOKE_TEST_SECONDS, smoke_tests.pod_condition(smoke_tests.smoke_test_of(site)))
+    wait_for(
+        site, SMOKE_TEST_SECONDS, smoke_tests.asked_condition("webhook-direct", "the webhook is asked directly", None)
+    )
 
 
 def _clean(site: Site) -> None:
@@ -126,9 +130,9 @@ def _clean(site: Site) -> None:
             await kube.delete_if_there(client, objects.CONFIG_MAP, name, "kube-system")
 
     site.api().call(delete)
-    if site.trial is not None:
-        trials.remove(site)
-        see(site, TRIAL_SECONDS, trials.removed_sight())
+    if site.smoke_test is not None:
+        smoke_tests.remove(site)
+        wait_for(site, SMOKE_TEST_SECONDS, smoke_tests.removed_condition())
 
 
 def _remove_bootstrap(site: Site) -> None:
@@ -136,20 +140,28 @@ def _remove_bootstrap(site: Site) -> None:
         site.machines.remove(site.cluster.bootstrap.id)
 
 
-def _trial_steps(site: Site) -> list[Step]:
+def _smoke_test_steps(site: Site) -> list[Step]:
     steps = [
-        Step("deploy a workload", "kubectl apply -f workload.yaml", partial(trials.deploy, site)),
-        Step("see it run", "kubectl get pods -o wide", partial(see, site, TRIAL_SECONDS, trials.spread_sight())),
+        Step("deploy a workload", "kubectl apply -f workload.yaml", partial(smoke_tests.deploy, site)),
+        Step(
+            "see it run",
+            "kubectl get pods -o wide",
+            partial(wait_for, site, SMOKE_TEST_SECONDS, smoke_tests.spread_condition()),
+        ),
         Step(
             "reach it by its Service and its name",
             "kubectl exec POD -- curl http://SERVICE.NAMESPACE.svc.cluster.local/healthz",
-            partial(see, site, TRIAL_SECONDS, trials.reached_sight()),
+            partial(wait_for, site, SMOKE_TEST_SECONDS, smoke_tests.reached_condition()),
         ),
-        Step("read its logs", "kubectl logs POD", partial(see, site, TRIAL_SECONDS, trials.logs_sight())),
+        Step(
+            "read its logs",
+            "kubectl logs POD",
+            partial(wait_for, site, SMOKE_TEST_SECONDS, smoke_tests.logs_condition()),
+        ),
         Step(
             "forward a port of it",
             "kubectl port-forward POD :PORT",
-            partial(see, site, TRIAL_SECONDS, trials.forwarded_sight()),
+            partial(wait_for, site, SMOKE_TEST_SECONDS, smoke_tests.forwarded_condition()),
         ),
     ]
     if site.has_tunnel:
@@ -165,7 +177,7 @@ def _trial_steps(site: Site) -> list[Step]:
 def _steps(site: Site) -> Sequence[Step]:
     gone = "the bootstrap machine is deleted"
     return [
-        *(_trial_steps(site) if site.trial is not None else []),
+        *(_smoke_test_steps(site) if site.smoke_test is not None else []),
         Step("say how long certificates live", "openssl x509 -enddate -noout -in CRT", partial(_tell_lives, site)),
         Step("remove what the trial made", "kubectl delete namespace NAME", partial(_clean, site)),
         Step(
@@ -177,13 +189,13 @@ def _steps(site: Site) -> Sequence[Step]:
     ]
 
 
-def _sights(site: Site) -> Sequence[Sight]:
-    found = [nodes_sight(), ready_sight(site.cluster.members), pods_sight()]
+def _conditions(site: Site) -> Sequence[Condition]:
+    found = [nodes_condition(), ready_condition(site.cluster.members), pods_condition()]
     if not site.cluster.is_openshift:
-        found.append(etcd_sight())
-    return [*found, trials.removed_sight()] if site.trial is not None else found
+        found.append(etcd_condition())
+    return [*found, smoke_tests.removed_condition()] if site.smoke_test is not None else found
 
 
 STAGE: Final = LiveStage(
-    17, "verification", "use the cluster, and leave it as it was found", (16,), TOPIC, _steps, _sights
+    17, "verification", "use the cluster, and leave it as it was found", (16,), TOPIC, _steps, _conditions
 )

@@ -12,7 +12,7 @@ from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.config.cluster import Cluster, Node, Role
-from umbilical.hardway.explain.entry import Flag
+from umbilical.hardway.explain.entry import CommandFlag
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.static_pod import HostFile
 
@@ -123,9 +123,9 @@ class Row:
     only: Condition | None = None
     """On which nodes, in which profile; None: on all that run the program."""
 
-    def flag(self, seat: Seat) -> Flag:
+    def flag(self, seat: Seat) -> CommandFlag:
         value = self.value if isinstance(self.value, str) else self.value(seat)
-        return Flag(self.name, value, self.why, self.without)
+        return CommandFlag(self.name, value, self.why, self.without)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Program:
         return {flag.name: flag.value for flag in flags(self.environment, seat)}
 
 
-def flags(table: Sequence[Row], seat: Seat) -> tuple[Flag, ...]:
+def flags(table: Sequence[Row], seat: Seat) -> tuple[CommandFlag, ...]:
     return tuple(row.flag(seat) for row in table if row.only is None or row.only(seat))
 
 

@@ -19,7 +19,7 @@ from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.doctor import are_up
 from umbilical.hardway.ledger import RECORD
 from umbilical.hardway.lessons.catalogue import LESSONS
-from umbilical.hardway.lessons.lesson import Desk, Lesson, Live, NotThere
+from umbilical.hardway.lessons.lesson import ArtifactCopy, Lesson, LiveBreakage, NotThere
 from umbilical.hardway.site import Site
 from umbilical.host.files import make_directory, write_all, write_file
 from umbilical.manifests.tree import Asset
@@ -32,7 +32,7 @@ REMOVED: Final = ""
 
 
 @dataclass(frozen=True)
-class Sitting:
+class ActiveLesson:
     lesson: Lesson
     is_live: bool
     left: Mapping[str, str]
@@ -49,12 +49,12 @@ def find_lesson(name: str) -> Lesson:
     raise HardwayError("UMB751", f"no lesson is called {name!r}", why, "umbilical stage break --list")
 
 
-def current(folder: Path) -> Sitting | None:
+def current(folder: Path) -> ActiveLesson | None:
     """Return the lesson that is under way. Raises HardwayError: UMB754, the note of it cannot be read."""
     path = folder / RECORD / MARKER
     try:
         value = json.loads(path.read_bytes())
-        return Sitting(find_lesson(value["lesson"]), bool(value["live"]), dict(value["left"]))
+        return ActiveLesson(find_lesson(value["lesson"]), bool(value["live"]), dict(value["left"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -65,16 +65,16 @@ def current(folder: Path) -> Sitting | None:
 def spoil_artifacts(folder: Path, cluster: Cluster, lesson: Lesson, now: datetime) -> None:
     """Put a lesson's fault into artifacts/. Raises HardwayError: UMB752, another is under way; UMB753, not here."""
     _refuse(folder, cluster, lesson)
-    desk = Desk(cluster, workspace.read_artifacts(folder), now)
+    scratch = ArtifactCopy(cluster, workspace.read_artifacts(folder), now)
     try:
-        lesson.spoil(desk)
+        lesson.spoil(scratch)
     except NotThere as error:
         why = f"it needs {error}, which is not there"
         raise HardwayError("UMB753", f"lesson {lesson.id} cannot be given", why, "umbilical stage run 08") from None
-    left = {asset.path: _hash(asset) for asset in desk.changed} | dict.fromkeys(desk.removed, REMOVED)
-    write_all(desk.before, make_directory(folder / RECORD / KEPT))
+    left = {asset.path: _hash(asset) for asset in scratch.changed} | dict.fromkeys(scratch.removed, REMOVED)
+    write_all(scratch.before, make_directory(folder / RECORD / KEPT))
     _note(folder, lesson, now, left, is_live=False)
-    workspace.write_artifacts(folder, desk.changed, desk.removed)
+    workspace.write_artifacts(folder, scratch.changed, scratch.removed)
 
 
 def spoil_machines(site: Site, lesson: Lesson) -> None:
@@ -95,11 +95,11 @@ def spoil_machines(site: Site, lesson: Lesson) -> None:
         raise
 
 
-def mend_artifacts(folder: Path, sitting: Sitting) -> list[str]:
+def mend_artifacts(folder: Path, active_lesson: ActiveLesson) -> list[str]:
     """Put back what is still as the lesson left it, end the lesson, and return the paths."""
     kept = {asset.path: asset for asset in _kept(folder)}
     there = workspace.read_artifacts(folder)
-    spoiled = [path for path, mark in sitting.left.items() if _mark(there.get(path)) == mark]
+    spoiled = [path for path, mark in active_lesson.left.items() if _mark(there.get(path)) == mark]
     workspace.write_artifacts(
         folder, [kept[path] for path in spoiled if path in kept], [path for path in spoiled if path not in kept]
     )
@@ -107,11 +107,11 @@ def mend_artifacts(folder: Path, sitting: Sitting) -> list[str]:
     return spoiled
 
 
-def mend_machines(site: Site, sitting: Sitting) -> bool:
+def mend_machines(site: Site, active_lesson: ActiveLesson) -> bool:
     """Put machines right and end the lesson; False where they are gone, and the fault with them."""
     are_there = are_up(site)
     if are_there:
-        _live(sitting.lesson).mend(site)
+        _live(active_lesson.lesson).mend(site)
     end(site.folder)
     return are_there
 
@@ -133,7 +133,7 @@ def _refuse(folder: Path, cluster: Cluster, lesson: Lesson) -> None:
         raise HardwayError("UMB753", f"lesson {lesson.id} cannot be given", why, "umbilical stage break --list")
 
 
-def _live(lesson: Lesson) -> Live:
+def _live(lesson: Lesson) -> LiveBreakage:
     if lesson.live is None:
         why = "its fault is in artifacts only"
         remedy = f"umbilical stage break {lesson.id}, without --live"

@@ -12,7 +12,7 @@ WORKLOAD: Final = "trial"
 _LABELS: Final = {"app": WORKLOAD}
 
 
-class LabTrial:
+class LabSmokeTest:
     """Fulfils what `hardway` asks of a trial without knowing of it."""
 
     @property

@@ -10,13 +10,13 @@ from tests.support import api_stock
 from tests.support.tunnel_pki import FolderAuthority
 from tests.support.webhook_listener import webhook_listener
 
-from umbilical.lab.hardway.trial import LabTrial
+from umbilical.lab.hardway.smoke_test import LabSmokeTest
 
 NAMESPACE: Final = "trial-of-a-test"
 WEBHOOK: Final = "verdict.test.umbilical.dev"
 
 
-class MadeUpTrial(LabTrial):
+class MadeUpSmokeTest(LabSmokeTest):
     """The lab's, but for the way to its webhook."""
 
     def __init__(self, authority: Path, port: int) -> None:
@@ -71,8 +71,8 @@ class MadeUpTrial(LabTrial):
 
 
 @contextmanager
-def made_up_trial(folder: Path) -> Iterator[MadeUpTrial]:
+def made_up_smoke_test(folder: Path) -> Iterator[MadeUpSmokeTest]:
     """Have the webhook listen on loopback, where kube-apiserver is too."""
     authority = FolderAuthority(folder, "webhook-ca")
     with webhook_listener(authority, authority.serving("webhook")) as port:
-        yield MadeUpTrial(authority.certificate_file, port)
+        yield MadeUpSmokeTest(authority.certificate_file, port)
