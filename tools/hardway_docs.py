@@ -1,6 +1,6 @@
-"""Writes docs/hardway/ (a page for each stage), docs/errors.md and docs/flags.md from the texts beside the code.
+"""Writes docs/hardway/ (a page for each stage), docs/errors.md and docs/flags.md from texts in the code.
 
-`python tools/hardway_docs.py` writes them; a test compares them with what lies there.
+`python tools/hardway_docs.py` writes them; a test checks that they are up to date.
 """
 
 import sys
@@ -32,7 +32,7 @@ WISHES: Final = (
 
 
 def paper_site(wish: Wish) -> Site:
-    """A site of the example cluster that says what would be done; nothing of it is ever asked."""
+    """A site of the example cluster to list steps and checks; none of them is run."""
     cluster = read_cluster(example(wish)).cluster
     folder = Path()
     return Site(
@@ -50,7 +50,7 @@ def paper_site(wish: Wish) -> Site:
 
 
 def made(repository: Path = REPOSITORY) -> dict[Path, str]:
-    """Make everything, by path in the repository."""
+    """Render all pages, by path in the repository."""
     book = Book(catalogue.stages(), {wish.profile.value: paper_site(wish) for wish in WISHES})
     pages = {PAGES / name: text for name, text in book.files().items()}
     return {**pages, CODES: codes.table(), flag_docs.PAGE: flag_docs.page()}

@@ -1,4 +1,4 @@
-"""`umbilical explain`: what a stage, file, flag, certificate, rule or code is, in the words that stand beside it."""
+"""`umbilical explain`: explain a stage, file, flag, certificate, rule or code."""
 
 import shlex
 from pathlib import Path
@@ -16,30 +16,29 @@ if TYPE_CHECKING:
     from umbilical.hardway.explain.entry import Explanation
 
 
-# Flags of other programs are what is asked for: only ours are taken as options.
+# Arguments may be flags of other programs, such as --etcd-prefix.
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("asked", nargs=-1, type=click.UNPROCESSED, metavar="STAGE|FILE|FLAG|CERT|RULE|CODE")
 @click.option(
     "--dir",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A cluster's directory: the lines to be typed then have its own addresses, names and paths.",
+    help="Cluster directory; commands are then shown with its addresses, names and paths.",
 )
-@click.option("--list", "lists", is_flag=True, help="List what can be explained, one name in a line.")
+@click.option("--list", "lists", is_flag=True, help="List everything that can be explained, one name per line.")
 @output_option("text", "json", "markdown")
 def explain(asked: tuple[str, ...], folder: Path | None, lists: bool, output: str) -> None:
-    """Explain one thing of the hard way: what it is, who reads it, what breaks without it, how to see it by hand, and
-    how the real installer does it.
+    """Explain a stage, file, flag, certificate, rule or code.
 
-    It is found by number or name (05, pki), by file name or path (bootstrap.ign, /etc/kubernetes/kubelet.conf), by
-    flag (--etcd-prefix, kubelet --node-ip), by certificate (kubelet-signer), rule (PKI-01), pivot condition (P4),
-    lesson, or code (UMB745).
+    Shows what it is, who reads it, what breaks without it, how to check it by hand, and how the OpenShift installer
+    does it. Examples: 05, pki, bootstrap.ign, /etc/kubernetes/kubelet.conf, --etcd-prefix, kubelet --node-ip,
+    kubelet-signer, PKI-01, P4 (a pivot condition), agent-port (a lesson), UMB745.
     """
     if lists:
         click.echo(_listed(_everything()), nl=False)
         return
     if not asked:
-        raise click.UsageError("say what to explain; --list names all there is")
+        raise click.UsageError("name what to explain; --list shows all names")
     click.echo(_form(_chosen(" ".join(asked), folder), output), nl=False)
 
 
@@ -77,9 +76,9 @@ def _everything() -> "list[Explanation]":
 
 
 def _unknown(asked: str, close: "Sequence[str]") -> Exception:
-    why = f"the nearest names are {', '.join(close)}" if close else "no name is near it"
+    why = f"similar names: {', '.join(close)}" if close else "no name is similar"
     remedy = f"umbilical explain {shlex.quote(close[0])}" if close else "umbilical explain --list"
-    return HardwayError("UMB750", f"nothing is called {asked!r}", why, remedy)
+    return HardwayError("UMB750", f"found no explanation for {asked!r}", why, remedy)
 
 
 def _form(entries: "Sequence[Explanation]", output: str) -> str:

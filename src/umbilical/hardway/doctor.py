@@ -1,7 +1,7 @@
-"""Everything the doctor looks at, from what is nearest to what is farthest: files, record, machines.
+"""`stage doctor`: diagnoses files, then the record, then running machines.
 
-Of machines that run: the load balancer's own view, files that kubelets watch, signing requests that nobody approves,
-and every check of the stages that are done.
+On machines it examines the load balancer's status, static pod files, pending signing requests, and all checks of the
+finished stages.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,23 +34,27 @@ PIVOT: Final = 13
 CONVERGENCE: Final = 16
 API_BACKEND: Final = "api"
 BALANCER: Final = (
-    KnownFailure("L7RSP", "the check speaks plain HTTP to a port that speaks TLS: check-ssl is missing (HA-01)"),
-    KnownFailure("L6", "TLS fails: the signers that the check trusts are not the server's (PKI-02, PKI-03)"),
-    KnownFailure("L7STS", "it answers and is not ready: kubectl get --raw '/readyz?verbose' at its own address"),
-    KnownFailure("L4", "nobody listens there: crictl ps -a on the node, or its firewall"),
+    KnownFailure("L7RSP", "the health check uses plain HTTP on a TLS port: check-ssl is missing (HA-01)"),
+    KnownFailure(
+        "L6", "TLS failed: the health check does not trust the signer of the server's certificate (PKI-02, PKI-03)"
+    ),
+    KnownFailure(
+        "L7STS", "the server answers and is not ready: kubectl get --raw '/readyz?verbose' at its own address"
+    ),
+    KnownFailure("L4", "nothing listens on the port: crictl ps -a on the node, or check its firewall"),
 )
 _WRONG_QUESTION: Final = ("L7RSP", "L6RSP", "L6TOUT")
-"""What the checks of a configuration say that is wrong, however far the cluster is."""
+"""HAProxy check results that always mean a wrong health check configuration."""
 _REFUSED: Final = "L7STS"
-"""A server that is not ready says so by 500; one of Go's answers 400 to plain HTTP on its TLS port."""
-READY_OVER_TLS: Final = "it is ready when it is asked over TLS"
+"""A server that is not ready answers 500; a Go server answers 400 to plain HTTP on its TLS port."""
+READY_OVER_TLS: Final = "it is ready over TLS"
 _SILENT_API: Final = "UMB603"
 
 Signal = Callable[[Site, PipelineState], Iterator[Diagnosis]]
 
 
 def are_up(site: Site) -> bool:
-    """Tell whether there is anything to look at."""
+    """Whether there are machines to examine."""
     try:
         return bool(site.machines.balancer()) or _running(site) != []
     except Fault:
@@ -60,7 +64,7 @@ def are_up(site: Site) -> bool:
 def examine_machines(
     site: Site, state: PipelineState, stages: Sequence[Stage], signatures: Sequence[KnownFailure]
 ) -> list[Diagnosis]:
-    """Ask all signals; one that cannot be asked says so and does not keep the others from being asked."""
+    """Run all signals; one that fails is reported and does not stop the others."""
     balancer = _asked("load balancer", balancer_signal, site, state)
     found = _asked("static pods", files_signal, site, state)
     found += _checks(site, state, stages, signatures)
@@ -70,11 +74,11 @@ def examine_machines(
 
 
 def _caused(balancer: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Diagnosis]:
-    """Behind a load balancer that lets nobody through, that nobody reaches the API is no news."""
+    """Fold failed API calls into the load balancer's diagnosis, which explains them."""
     silent = [one for one in found if _SILENT_API in (one.id, one.why.partition(" ")[0])]
     if not balancer or not silent:
         return [*balancer, *found]
-    first = replace(balancer[0], why=f"{balancer[0].why}; so {len(silent)} more looks at the API are in vain")
+    first = replace(balancer[0], why=f"{balancer[0].why}; {len(silent)} checks that need the API fail too")
     return [first, *balancer[1:], *(one for one in found if one not in silent)]
 
 
@@ -83,19 +87,19 @@ def balancer_signal(site: Site, state: PipelineState) -> Iterator[Diagnosis]:
     wrong = [(one, said) for one in servers if not one.is_up and (said := _wrong_question(site, one))]
     for one, said in wrong:
         remedy = hinted("L7RSP" if READY_OVER_TLS in said else one.check, "umbilical stage lint --only HA-01", BALANCER)
-        hop, what = f"load balancer to {one.server}", f"it holds {one.backend} of {one.server} DOWN"
+        hop, what = f"load balancer to {one.server}", f"the load balancer marks {one.backend} of {one.server} as DOWN"
         yield Diagnosis("balancer", hop, what, said, remedy, lesson_live(said))
     behind = [one for one in servers if one.backend == API_BACKEND]
     if not wrong and _is_done(state, BOOTSTRAP) and behind and not any(one.is_up for one in behind):
         seen = ", ".join(f"{one.server} {one.check}" for one in behind)
         remedy = hinted(seen, "umbilical stage status", BALANCER)
-        yield Diagnosis("balancer", "load balancer", "no server of the API is up", seen, remedy)
+        yield Diagnosis("balancer", "load balancer", "no API server is up", seen, remedy)
 
 
 def _wrong_question(site: Site, one: BackendServer) -> str:
-    """Say why a check must be wrong and not the server; empty where it may well be the server."""
+    """Return why the health check is wrong and not the server; empty if the server may be down."""
     if one.check.startswith(_WRONG_QUESTION):
-        return f"its check says {one.check}"
+        return f"its health check returned {one.check}"
     node = next((node for node in site.cluster.nodes if node.name == one.server), None)
     if one.backend != API_BACKEND or not one.check.startswith(_REFUSED) or node is None:
         return ""
@@ -104,24 +108,24 @@ def _wrong_question(site: Site, one: BackendServer) -> str:
         kube.ready_text(site, node.address)
     except (NotYet, Fault, TimeoutError):
         return ""
-    return f"its check says {one.check}, and {READY_OVER_TLS}"
+    return f"its health check returned {one.check}, and {READY_OVER_TLS}"
 
 
 def files_signal(site: Site, state: PipelineState) -> Iterator[Diagnosis]:
-    """Look for the static pods that kubelets should find."""
+    """Report missing static pod files of running nodes."""
     for node in _running(site):
         for file in _watched(site, state, node):
             if site.machines.read(node.id, f"{layout.NODE_MANIFESTS}/{file}") is None:
                 seen = f"{file} is not in {layout.NODE_MANIFESTS} of {node.id}"
-                what = f"a static pod of {node.id} is gone, and its kubelet ends it"
-                remedy = f"put {file} back there; artifacts/{layout.STATIC_PODS} has it as it should be"
+                what = f"a static pod file of {node.id} is missing, so its kubelet stops the pod"
+                remedy = f"copy {file} back from artifacts/{layout.STATIC_PODS}"
                 yield Diagnosis("static-pod", f"kubelet of {node.id}", what, seen, remedy, lesson_live(seen))
 
 
 def _watched(site: Site, state: PipelineState, node: Node) -> list[str]:
     if node.role is Role.BOOTSTRAP and state.stage(PIVOT).status is not StageStatus.PENDING:
         return []
-    # The network operator of OpenShift takes over from kube-proxy, whose file then goes.
+    # OpenShift's network operator replaces kube-proxy, whose file is then removed.
     if site.cluster.is_openshift and node.role is not Role.BOOTSTRAP and _is_done(state, CONVERGENCE):
         return []
     folders = [layout.static_pod(node, "")]
@@ -132,12 +136,16 @@ def _watched(site: Site, state: PipelineState, node: Node) -> list[str]:
 
 
 def requests_signal(site: Site, state: PipelineState) -> Iterator[Diagnosis]:
-    """Name requests for certificates that are pending and would be refused, with the first rule that does not hold."""
+    """Report pending signing requests that would be refused, with the first rule that does not hold."""
     site.machines.enter()
     for decision in site.api().call(lambda client: _refused(site, client)):
-        what = f"{decision.csr} is pending, and no rule approves it"
-        remedy = hinted(decision.reason, "kubectl describe csr NAME; deny it if nobody knows it", csr_rounds.SIGNATURES)
-        yield Diagnosis("csr", f"request of {decision.node or 'nobody'}", what, decision.reason, remedy)
+        what = f"{decision.csr} is pending, and the policy does not allow it"
+        remedy = hinted(
+            decision.reason,
+            "kubectl describe csr NAME; kubectl certificate deny NAME if no node of yours sent it",
+            csr_rounds.SIGNATURES,
+        )
+        yield Diagnosis("csr", f"request of {decision.node or 'an unknown node'}", what, decision.reason, remedy)
 
 
 async def _refused(site: Site, client: ApiClient) -> list[Decision]:
@@ -152,7 +160,7 @@ async def _refused(site: Site, client: ApiClient) -> list[Decision]:
 def _checks(
     site: Site, state: PipelineState, stages: Sequence[Stage], signatures: Sequence[KnownFailure]
 ) -> list[Diagnosis]:
-    """Ask the checks of every stage that is done and still matters."""
+    """Run the checks of every finished stage that no later stage superseded."""
     found: list[Diagnosis] = []
     for stage in stages:
         on_machines = stage.number == INFRASTRUCTURE or stage.number >= FIRST_ON_MACHINES
@@ -172,7 +180,7 @@ def _check(stage: Stage, finding: Finding, signatures: Sequence[KnownFailure]) -
     return Diagnosis(
         finding.id,
         stage_hop(stage),
-        f"not so: {finding.title}",
+        f"check failed: {finding.title}",
         finding.evidence,
         remedy,
         lesson_live(finding.evidence),
@@ -185,7 +193,7 @@ def _asked(hop: str, signal: Signal, site: Site, state: PipelineState) -> list[D
     except Fault as fault:
         return [Diagnosis(fault.code, hop, fault.what, fault.why, fault.remedy)]
     except TimeoutError:
-        return [Diagnosis("api", hop, "the API cannot be asked", "no answer in time", "umbilical stage status 10")]
+        return [Diagnosis("api", hop, "the API did not answer", "timed out", "umbilical stage status 10")]
 
 
 def _running(site: Site) -> list[Node]:
@@ -207,7 +215,7 @@ def examine(
 
 
 def signatures(site: Site, stages: Sequence[Stage]) -> list[KnownFailure]:
-    """Collect what stages know of failures, each once."""
+    """Collect the known failures of all stages, each once."""
     of_stages = [
         one
         for stage in stages

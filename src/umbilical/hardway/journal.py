@@ -1,6 +1,6 @@
-"""What happened, in order: one JSON object per line, on disk before anybody acts on it, and only ever added to.
+"""The journal: one JSON object per event and line, written to disk before the action, and only appended.
 
-A line that a kill has torn is the last one: nobody has acted on it, so it never happened.
+A kill can leave an incomplete last line. No action followed it, so it is dropped.
 """
 
 import json
@@ -20,7 +20,7 @@ _ENVELOPE: Final = ("number", "at", "event")
 
 
 class EventKind(Enum):
-    """The first group changes the state; the second only tells those who watch."""
+    """The first group changes the state; the second is for watchers only."""
 
     RUN_BEGAN = "run-began"
     RUN_ENDED = "run-ended"
@@ -50,7 +50,7 @@ class JournalEvent:
     number: int
     at: str
     kind: str
-    """A value of `Kind`, or of a later release."""
+    """A value of `EventKind`, perhaps of a later release."""
     values: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -63,10 +63,10 @@ class JournalEvent:
 
 
 class Journal:
-    """For one writer, who holds the lock. Opening cuts off a torn line."""
+    """For one writer, which holds the lock. Opening drops an incomplete last line."""
 
     def __init__(self, path: Path, now: Callable[[], datetime], last: int = 0) -> None:
-        """Go on after the number `last`, also where the journal was moved away."""
+        """Continue after number `last`, even if the file was moved away."""
         self._path = path
         self._now = now
         self._last = last
@@ -75,9 +75,9 @@ class Journal:
         self._read()
 
     def add(self, kind: EventKind, **values: Any) -> JournalEvent:
-        """Write an event; what changes the state is on disk when this returns."""
+        """Write an event; one that changes the state is synced to disk when this returns."""
         if self._size() != self._length:
-            # Interrupted between writing and remembering the last one: it happened all the same.
+            # Interrupted after writing an event and before keeping it in memory.
             self._read()
         event = JournalEvent(self._next(), self._now().isoformat(timespec="milliseconds"), kind.value, values)
         line = event.to_line()
@@ -113,21 +113,26 @@ class Journal:
             while written < len(line):
                 written += os.write(descriptor, line[written:])
         except OSError as error:
-            # A full disk leaves half a line; the next one must not continue it.
+            # A full disk leaves half a line, to which the next one must not be appended.
             os.ftruncate(descriptor, self._length)
             why = error.strerror or str(error)
-            raise HardwayError("UMB721", f"cannot write {self._path}", why, "make room, then run it again") from error
+            raise HardwayError(
+                "UMB721",
+                f"could not write {self._path}",
+                why,
+                f"free disk space (df {self._path}), then run the same command again",
+            ) from error
 
 
 class Tail:
-    """Reads what is new, without the lock and without reading anything twice."""
+    """Reads new events without the lock, each once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
 
     def new(self) -> list[JournalEvent]:
-        """Return the events that are whole since the last call. Raises HardwayError: a line is no event (UMB721)."""
+        """Return the complete events since the last call. Raises HardwayError: a line is invalid (UMB721)."""
         try:
             with self._path.open("rb") as stream:
                 stream.seek(self._offset)
@@ -140,12 +145,12 @@ class Tail:
 
 
 def read_events(path: Path) -> list[JournalEvent]:
-    """Read the whole lines, without the lock. Raises HardwayError: one before the last is no event (UMB721)."""
+    """Read complete lines without the lock. Raises HardwayError: one before the last is invalid (UMB721)."""
     return _whole(path, _content(path))[0]
 
 
 def parse_lines(lines: Iterable[bytes]) -> list[JournalEvent]:
-    """Read whole lines. Raises ValueError: one is no event."""
+    """Parse complete lines. Raises ValueError: one is not an event."""
     return [_event(line) for line in lines]
 
 
@@ -159,29 +164,29 @@ def _content(path: Path) -> bytes:
 def _whole(path: Path, content: bytes) -> tuple[list[JournalEvent], int]:
     """Return the events, and how many bytes they take."""
     whole = content[: content.rfind(b"\n") + 1]
-    # Not splitlines: a line ends with a line feed and with nothing else.
+    # Not splitlines: only a line feed ends a line.
     lines = whole.split(b"\n")[:-1]
     try:
         return parse_lines(lines), len(whole)
     except ValueError as error:
-        # Blocks of a file that a power cut left may hold anything, also zeros with a line end after them.
+        # After a power cut the last block may hold anything, also zeros followed by a line end.
         try:
             return parse_lines(lines[:-1]), len(whole) - len(lines[-1]) - 1
         except ValueError:
-            remedy = "put a copy of it back, or move it away: state.json alone tells how far the cluster is"
-            raise HardwayError("UMB721", f"{path} cannot be read", str(error), remedy) from None
+            remedy = f"restore a backup, or continue with state.json alone: mv {path} {path}.bad"
+            raise HardwayError("UMB721", f"could not read {path}", str(error), remedy) from None
 
 
 def _event(line: bytes) -> JournalEvent:
     try:
         content = json.loads(line)
     except RecursionError:
-        raise ValueError("an event that is nested without end") from None
+        raise ValueError("an event is nested too deeply") from None
     if not isinstance(content, dict):
-        raise ValueError(f"a line that is no object: {line[:60]!r}")
+        raise ValueError(f"a line is not a JSON object: {line[:60]!r}")
     number, at, kind = (content.pop(name, None) for name in _ENVELOPE)
     if type(number) is not int or not isinstance(at, str) or not isinstance(kind, str):
-        raise ValueError(f"a line without number, at and event: {line[:60]!r}")
+        raise ValueError(f"a line has no number, at and event: {line[:60]!r}")
     if type(content.get("stage", 0)) is not int:
-        raise ValueError(f"an event of no stage: {line[:60]!r}")
+        raise ValueError(f"an event has an invalid stage: {line[:60]!r}")
     return JournalEvent(number, at, kind, content)

@@ -1,7 +1,7 @@
-"""The record of a cluster: every event first goes to the journal, then into the state, and only then is it acted on.
+"""The record of a cluster: an event goes to the journal, then into the state, and only then the action follows.
 
-A kill between the two does no harm: the next process that opens the record adds to the state what the journal has more.
-One writer at a time holds the lock. `Recorded` also writes to the journal what the pipeline reports.
+After a kill in between, the next process that opens the record adds the missing events to the state. One writer at a
+time holds the lock. `RecordingReporter` also writes the pipeline's reports to the journal.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ RECORD: Final = ".umbilical"
 
 
 class Ledger:
-    """For one writer, who holds the lock."""
+    """For one writer, which holds the lock."""
 
     def __init__(self, folder: Path, now: Callable[[], datetime]) -> None:
         self._lock = threading.Lock()
@@ -36,7 +36,7 @@ class Ledger:
         self.state = kept.add_all(self._journal.events)
 
     def add(self, kind: EventKind, **values: Any) -> int:
-        # What runs beside a stage, such as a prober, may tell something too.
+        # Threads next to a stage, such as the prober, report too.
         with self._lock:
             event = self._journal.add(kind, **values)
             if event.kind not in INFORMATIONAL:
@@ -46,12 +46,12 @@ class Ledger:
 
 
 class Notes(MutableMapping[str, Any]):
-    """What stages note for later ones: written down at once. Values are of JSON; one is changed by setting it."""
+    """Notes of stages for later stages, written at once. Values are JSON; set a key again to change its value."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.stage = 0
-        """Whose notes they are from now on: undone with it."""
+        """Stage that owns new notes; undoing it removes them."""
 
     def __getitem__(self, name: str) -> Any:
         return self._ledger.state.notes[name].value
@@ -73,15 +73,15 @@ class Notes(MutableMapping[str, Any]):
 
 
 def read_record(folder: Path) -> PipelineState:
-    """Read the record of a cluster without the lock; somebody may be adding to it."""
+    """Read the record of a cluster without the lock, perhaps during a run."""
     record = folder / RECORD
-    # The state first: what is added meanwhile is in the journal. The other way round it could be missed.
+    # The state first: events that are added meanwhile are in the journal.
     state = _kept(record)
     return state.add_all(read_events(record / JOURNAL))
 
 
 def _kept(record: Path) -> PipelineState:
-    """Return what state.json says; where it cannot be read, the journal has everything."""
+    """Read state.json; if it is unreadable, the journal has everything."""
     try:
         return read_state((record / STATE).read_bytes())
     except FileNotFoundError:
@@ -98,14 +98,14 @@ MAX_TEXT: Final = 2000
 
 
 class RunReporter(Reporter, Protocol):
-    """A reporter that is also told how stages end."""
+    """A reporter that also gets the results of stages."""
 
     def ended(self, number: int, word: str, seconds: float) -> None:
         """`word`: done, skipped, failed, interrupted, stale or undone."""
 
 
 class RecordingReporter:
-    """Stages see this one."""
+    """The reporter of stages: passes reports on and writes them to the journal."""
 
     def __init__(self, inner: Reporter, ledger: Ledger, clock: Callable[[], float] = time.monotonic) -> None:
         self._inner = inner
@@ -154,7 +154,7 @@ def _moment(moment: WaitProgress) -> dict[str, object]:
 
 
 LOCK: Final = "lock"
-# Who only asks for the holder has it for an instant.
+# `holder` takes the lock for an instant.
 TRIES: Final = 10
 TRY_SECONDS: Final = 0.02
 
@@ -168,9 +168,9 @@ class LockHolder:
 
 @contextmanager
 def locked(folder: Path, command: str, since: str) -> Iterator[None]:
-    """Hold the lock of a cluster's directory. It ends with the process, however that ends.
+    """Hold the lock of a cluster's directory. The kernel releases it when the process ends.
 
-    Raises HardwayError: somebody else has it (UMB720), or it cannot be had by this user (UMB721).
+    Raises HardwayError: another process holds it (UMB720), or this user may not write it (UMB721).
     """
     descriptor = _open(folder / RECORD / LOCK)
     try:
@@ -186,7 +186,7 @@ def locked(folder: Path, command: str, since: str) -> Iterator[None]:
 
 
 def holder(folder: Path) -> LockHolder | None:
-    """Say who works on this cluster now, if anybody does."""
+    """Return the process that works on this cluster now, if any."""
     path = folder / RECORD / LOCK
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -201,14 +201,14 @@ def holder(folder: Path) -> LockHolder | None:
 
 
 def _open(path: Path) -> int:
-    # Close-on-exec: a program that outlives us must not keep the lock for us.
+    # Close-on-exec: a child process that outlives this one must not keep the lock.
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
         make_directory(path.parent)
         return os.open(path, flags, 0o600)
     except OSError as error:
-        why, remedy = error.strerror or str(error), "run it as the owner of the directory: mostly root"
-        raise HardwayError("UMB721", f"cannot write {path}", why, remedy) from None
+        why, remedy = error.strerror or str(error), "run the command as the owner of the directory, usually root"
+        raise HardwayError("UMB721", f"could not write {path}", why, remedy) from None
 
 
 def _take(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
@@ -233,15 +233,15 @@ def _sign(descriptor: int, who: LockHolder) -> None:
 
 
 def _read(path: Path) -> LockHolder:
-    """What the file says may be of a moment ago: it is signed after it is locked."""
+    """The content may be outdated for a moment: it is written after the lock is taken."""
     try:
         content = json.loads(path.read_bytes())
         return LockHolder(int(content["pid"]), str(content["command"]), str(content["since"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return LockHolder(0, "somebody", "")
+        return LockHolder(0, "unknown", "")
 
 
 def _taken(folder: Path) -> HardwayError:
     who = _read(folder / RECORD / LOCK)
-    why = f"`{who.command}` (pid {who.pid}) has worked on it since {who.since}" if who.pid else "another run has it"
-    return HardwayError("UMB720", f"{folder} is locked", why, "follow it with `umbilical stage watch`, or wait for it")
+    why = f"`{who.command}` (pid {who.pid}) holds the lock since {who.since}" if who.pid else "another run holds it"
+    return HardwayError("UMB720", f"{folder} is locked", why, "wait until it ends, or follow it: umbilical stage watch")

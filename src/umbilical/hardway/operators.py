@@ -1,4 +1,4 @@
-"""What OpenShift's operators report: the conditions by which its installer knows how far a cluster is."""
+"""Conditions that OpenShift's operators report; its installer waits for the same ones."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -25,13 +25,13 @@ POOL: Final = Kind(
 )
 REMOVED: Final = "EtcdBootstrapMemberRemoved"
 STABLE: Final = timedelta(seconds=30)
-"""As long as an operator must have been settled: they flap while they start."""
+"""How long an operator's conditions must be unchanged: they flap while it starts."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLANE: Final = ("kubeapiservers", "kubecontrollermanagers", "kubeschedulers")
 
 
 def control_plane_conditions(site: Site) -> list[Condition]:
-    """Say when the control plane stands on the masters: as cluster-bootstrap and the etcd operator see it."""
+    """Return the conditions of a control plane on the masters, as cluster-bootstrap and etcd's operator check them."""
     return [_etcd_condition("EtcdRunningInCluster"), *map(_revision_condition, _PLANE)]
 
 
@@ -52,7 +52,7 @@ def _etcd_condition(name: str) -> Condition:
     return Condition(
         f"etcd-{name}",
         f"the etcd operator reports {name}",
-        "members join and leave by the operator's hand; without its word quorum is a guess",
+        "the etcd operator adds and removes members; only its conditions show whether etcd has quorum",
         "oc logs -n openshift-etcd-operator deploy/etcd-operator; compare etcd-signer with bootstrap's (PKI-10)",
         probe,
     )
@@ -72,7 +72,7 @@ def _revision_condition(plural: str) -> Condition:
     return Condition(
         f"revision-{plural}",
         f"{plural} run on masters",
-        "the bootstrap node's own are to end",
+        "those of the bootstrap node are stopped in the pivot",
         f"oc get {plural}.operator.openshift.io cluster -o yaml; oc get pods -A | grep installer",
         probe,
     )
@@ -88,23 +88,23 @@ def version_condition() -> Condition:
             raise NotYet(f"{wrong}: {_message(found, wrong.partition('=')[0])}")
         history = objects.items(objects.field(found, "status", "history"))
         if not history or history[0].get("state") != "Completed":
-            raise NotYet("its history has no completed entry")
+            raise NotYet("its history has no completed update")
         reached, wanted = str(history[0].get("version")), site.cluster.release.version
         if wanted and reached != wanted:
-            raise NotYet(f"it is at {reached}, and the release is {wanted}")
+            raise NotYet(f"its version is {reached}, not {wanted}")
         return reached
 
     return Condition(
         "cluster-version",
         "the cluster version is complete",
-        "until then it is half a release",
+        "until then only a part of the release is installed",
         "oc get clusterversion -o yaml",
         probe,
     )
 
 
 def operators_condition() -> Condition:
-    """Never satisfied by an empty list: the release says how many there must be."""
+    """Requires all operators of the release, so an empty list is not a success."""
 
     def probe(site: Site) -> str:
         expected = site.operators
@@ -120,15 +120,15 @@ def operators_condition() -> Condition:
 
     return Condition(
         "cluster-operators",
-        "every cluster operator is settled",
-        "each is a part of the platform",
+        "every cluster operator is available and stable",
+        "the cluster works only when all of them do",
         "oc get clusteroperators",
         probe,
     )
 
 
 def operator_condition(name: str) -> Condition:
-    """One operator serves: that is all that others need of it."""
+    """One operator is Available, which is what others need of it."""
 
     def probe(site: Site) -> str:
         found = kube.get(site, CLUSTER_OPERATOR, name)
@@ -136,14 +136,14 @@ def operator_condition(name: str) -> Condition:
             raise NotYet(_message(found or {}, "Available") or f"there is no ClusterOperator {name} yet")
         return "Available"
 
-    why = "what it brings is needed now"
+    why = "the next step needs what it installs"
     return Condition(f"operator-{name}", f"the operator {name} is Available", why, f"oc describe co {name}", probe)
 
 
 def operator_trouble(item: Json | None, now: datetime, version: str = "") -> str:
-    """Say why an operator is not settled at a version; empty if it is. An empty version is any."""
+    """Return why an operator is not stable at a version; empty if it is. An empty version matches any."""
     if item is None:
-        return "it does not exist"
+        return "the ClusterOperator does not exist"
     wanted = {"Available": "True", "Degraded": "False", "Progressing": "False"}
     wrong = _wrong(item, wanted)
     if wrong:
@@ -153,7 +153,7 @@ def operator_trouble(item: Json | None, now: datetime, version: str = "") -> str
             return f"{one.get('type')} changed less than {STABLE.seconds} s ago"
     rows = objects.items(objects.field(item, "status", "versions"))
     reached = next((str(row.get("version")) for row in rows if row.get("name") == "operator"), "")
-    return "" if version in ("", reached) else f"it is at {reached or 'no version'}, and the release is {version}"
+    return "" if version in ("", reached) else f"its version is {reached or 'not reported'}, not {version}"
 
 
 def pools_condition() -> Condition:
@@ -162,13 +162,13 @@ def pools_condition() -> Condition:
             status = (kube.get(site, POOL, name) or {}).get("status") or {}
             numbers = [int(status.get(key, -1)) for key in ("machineCount", "updatedMachineCount", "readyMachineCount")]
             if numbers != [count] * 3 or int(status.get("degradedMachineCount", 0)):
-                raise NotYet(f"pool {name}: machines, updated, ready are {numbers}, {count} are expected of each")
+                raise NotYet(f"pool {name}: machines, updated, ready are {numbers}; expected {count} of each")
         return "master and worker are updated"
 
     return Condition(
         "machine-config-pools",
         "every machine has its machine config",
-        "nodes on another config drift",
+        "nodes with an older config differ from the others",
         "oc get mcp",
         probe,
     )
@@ -197,7 +197,7 @@ def _moment(text: object, otherwise: datetime) -> datetime:
 
 
 def operators_in(manifests: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Name the ClusterOperators that a release brings to clusters of this kind, in the order of its files."""
+    """List the ClusterOperators that a release installs in such a cluster, in the order of its files."""
     names: dict[str, None] = {}
     for file in sorted(manifests):
         if b"ClusterOperator" not in manifests[file]:

@@ -1,7 +1,7 @@
-"""The stages in order: skipped where nothing changed and all checks pass, else run step by step until they do.
+"""Runs stages in order. A stage whose inputs are unchanged and whose checks pass is skipped.
 
-Every side effect is written down, with its inverse, before it is made; a kill at any moment is resumed by running
-the same again, since steps are idempotent.
+Every side effect is recorded, with its undo, before it is made. Steps are idempotent, so a run that was killed at any
+moment resumes when the same command runs again.
 """
 
 import time
@@ -30,10 +30,10 @@ from umbilical.hardway.state import PipelineState, StageStatus
 from umbilical.host.processes import Interrupts
 
 MAX_ROUNDS: Final = 4
-"""Extract, render with what was extracted, and see that nothing is left; one to spare."""
+"""Extract, render with what was extracted, find no further steps; one round spare."""
 
 Ask = Callable[[Stage, Step], bool]
-"""Shows a step before it is done; False ends the run."""
+"""Shows a step before it runs; False ends the run."""
 
 
 class StageEnding(Enum):
@@ -45,7 +45,7 @@ class StageEnding(Enum):
 
 @dataclass(frozen=True)
 class StageResult:
-    """What one stage of a run came to."""
+    """Result of one stage in a run."""
 
     stage: Stage
     ending: StageEnding
@@ -57,7 +57,7 @@ class StageResult:
 
 
 class Pipeline:
-    """For one run, by who holds the lock."""
+    """One run, by the holder of the lock."""
 
     def __init__(
         self,
@@ -80,11 +80,11 @@ class Pipeline:
         self.results: list[StageResult] = []
 
     def run(self, first: int, last: int, *, force: bool = False) -> None:
-        """Bring the stages from `first` to `last` to their ends. `force`: also those that are done already.
+        """Run the stages from `first` to `last`. `force`: also those that are done.
 
         Raises:
-            Fault: what the first stage that failed came to; `results` has all until there.
-            KeyboardInterrupt: somebody asked to end; the record says where.
+            Fault: the failure of the first stage that failed; `results` has all stages so far.
+            KeyboardInterrupt: the user ended the run; the record has the position.
         """
         chosen = [stage for stage in self._stages if first <= stage.number <= last]
         self._ledger.add(EventKind.RUN_BEGAN, first=first, last=last)
@@ -100,8 +100,8 @@ class Pipeline:
         for number in stage.needs:
             status = self._ledger.state.stage(number).status
             if number in known and status is not StageStatus.DONE and not superseded(known[number], self._ledger.state):
-                what = f"stage {stage.number:02} {stage.name} cannot begin"
-                why = f"it builds on stage {number:02} {known[number].name}, which is {status.value}"
+                what = f"stage {stage.number:02} {stage.name} was not started"
+                why = f"it needs stage {number:02} {known[number].name}, which is {status.value}"
                 raise HardwayError("UMB724", what, why, f"umbilical stage run {number}..{stage.number}")
 
     def _bring(self, stage: Stage, interrupts: Interrupts, *, force: bool) -> None:
@@ -131,8 +131,8 @@ class Pipeline:
     def _why_skip(self, stage: Stage, interrupts: Interrupts, *, force: bool) -> tuple[str, list[Finding]]:
         record = self._ledger.state.stage(stage.number)
         if (later := superseded(stage, self._ledger.state)) is not None:
-            # Also by force: a bootstrap node that boots again founds a second, empty cluster with the same keys.
-            return f"stage {later:02} took its place", []
+            # Even with force: a bootstrap node that boots again creates a second, empty cluster with the same keys.
+            return f"stage {later:02} superseded it", []
         if force or record.status is not StageStatus.DONE:
             return "", []
         with interrupts.heard():
@@ -154,7 +154,7 @@ class Pipeline:
         return found
 
     def _do_steps(self, stage: Stage, interrupts: Interrupts) -> None:
-        """What a step brings may be what others are rendered from: then the site is made anew, and asked again."""
+        """Run all steps. If their output is an input of the rendering, load the site again and run new steps."""
         known: set[str] = set()
         for _ in range(MAX_ROUNDS):
             with interrupts.heard():
@@ -187,7 +187,7 @@ class Pipeline:
             fault = error if isinstance(error, Fault) else None
             self._end(StageResult(stage, StageEnding.FAILED, seconds, found, fault))
         elif isinstance(error, KeyboardInterrupt):
-            # One that was done, and was only being looked at, is still done.
+            # A finished stage that was only being checked is still done.
             if self._ledger.state.stage(stage.number).status is StageStatus.RUNNING:
                 self._ledger.add(EventKind.STAGE_INTERRUPTED, stage=stage.number)
             self._end(StageResult(stage, StageEnding.INTERRUPTED, seconds))
@@ -200,14 +200,14 @@ class Pipeline:
         before = self._site
         if before.reload is not None:
             fresh = before.reload()
-            # Only what is rendered is another; what this run was given stays.
+            # Replace only what is rendered; keep the objects of this run.
             rendered = {"cluster", "assets", "hashes", "has_tunnel", "kubeconfig", "files", "operators"}
             self._site = replace(before, **{name: getattr(fresh, name) for name in rendered})
             mark_stale(self._stages, self._site, self._ledger)
 
 
 def superseded(stage: Stage, state: PipelineState) -> int | None:
-    """Return the number of the later stage that has taken this one's place, if one has."""
+    """Return the number of the later stage that superseded this one, if any."""
     if not isinstance(stage, Superseded):
         return None
     later = state.stage(stage.ends_with)
@@ -216,7 +216,7 @@ def superseded(stage: Stage, state: PipelineState) -> int | None:
 
 
 def mark_stale(stages: Sequence[Stage], site: Site, ledger: Ledger) -> None:
-    """Write down which stages were done with other inputs, and all that builds on them."""
+    """Record stages whose inputs changed as stale, and all stages that need them."""
     reasons = stale(stages, site, ledger.state)
     for number, because in reasons.items():
         if ledger.state.stage(number).status is StageStatus.DONE:
@@ -224,7 +224,7 @@ def mark_stale(stages: Sequence[Stage], site: Site, ledger: Ledger) -> None:
 
 
 def stale(stages: Sequence[Stage], site: Site, state: PipelineState) -> dict[int, str]:
-    """Return stages that were done and no longer fit, each with the reason."""
+    """Return finished stages whose inputs changed, each with the reason."""
     reasons: dict[int, str] = {}
     for stage in stages:
         record = state.stage(stage.number)
@@ -247,7 +247,12 @@ def failure_value(error: Exception) -> dict[str, str]:
     if isinstance(error, Fault):
         return {"code": error.code, "what": error.what, "why": error.why, "next": error.remedy}
     why = f"{type(error).__name__}: {error}"
-    return {"code": "UMB099", "what": "a fault of umbilical itself", "why": why, "next": "report it"}
+    return {
+        "code": "UMB099",
+        "what": "umbilical itself failed (a bug)",
+        "why": why,
+        "next": "report it with this message",
+    }
 
 
 def _changed(before: Any, now: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""P1 to P8: what must hold, twice, before the bootstrap node may go. Each catches a way in which clusters were lost."""
+"""Pivot conditions P1 to P8: they must hold twice before the bootstrap node is removed."""
 
 import json
 import secrets
@@ -28,12 +28,12 @@ _NEEDS_SMOKE_TEST: Final = "P8"
 
 
 def conditions(site: Site) -> list[Condition]:
-    """List what is asked of a cluster; P8 needs a service that can be called."""
+    """List the conditions for this cluster; P8 (webhook reachable directly) needs a smoke test."""
     return [one for one in CONDITIONS if site.smoke_test is not None or one.id != _NEEDS_SMOKE_TEST]
 
 
 def members(site: Site) -> list[EtcdMember]:
-    """Ask the masters' etcd, which is the one that stays."""
+    """List the members as the masters' etcd reports them."""
     return Etcd(site.machines, site.cluster.masters[0]).members()
 
 
@@ -44,9 +44,9 @@ def bootstrap_member(site: Site) -> EtcdMember | None:
 
 
 def is_past(site: Site) -> bool:
-    """Tell whether the bootstrap member is gone: what comes before need not hold any more, and cannot.
+    """Whether the bootstrap member is removed, so that the pivot conditions need not hold any more.
 
-    In OpenShift the operator says so: masters have no etcdctl of their own there.
+    In OpenShift the operator reports it: masters have no etcdctl there.
     """
     if site.cluster.is_openshift:
         return kube.condition(kube.get(site, operators.ETCD, "cluster") or {}, operators.REMOVED) == "True"
@@ -54,7 +54,7 @@ def is_past(site: Site) -> bool:
 
 
 def is_handed_over(site: Site) -> bool:
-    """The same for whoever may be asked long before, when no master has an etcd."""
+    """The same, and False while no master has an etcd."""
     try:
         return is_past(site)
     except Fault:
@@ -68,7 +68,7 @@ def _p1() -> Condition:
             kube.registered(known, node)
         return f"{len(site.cluster.masters)} masters"
 
-    why = "a master that is missing now cannot take part in what follows"
+    why = "the pivot moves etcd and the API to the masters, so all of them must be registered"
     return Condition("P1", "all masters are registered under their names", why, "umbilical stage run 11", probe)
 
 
@@ -85,10 +85,10 @@ def _p2() -> Condition:
         voting = {url for one in found if not one.is_learner for url in one.peer_urls}
         silent = [node.id for node in masters if peer_url(node) not in voting]
         if silent or len(found) < len(masters) + 1:
-            raise NotYet(f"{len(found)} members; without a vote: {', '.join(silent) or 'none'}")
+            raise NotYet(f"{len(found)} members; not voting: {', '.join(silent) or 'none'}")
         return f"{len(found)} members, all masters vote"
 
-    why = "with the bootstrap member gone the masters alone must hold the majority"
+    why = "after the bootstrap member is removed the masters alone must have quorum"
     return Condition("P2", "etcd has a healthy, voting member on every master", why, "umbilical stage run 12", probe)
 
 
@@ -103,7 +103,7 @@ def _p3() -> Condition:
             _check_controllers(site)
         return "ready"
 
-    why = "the load balancer sends everybody to them"
+    why = "after the pivot the load balancer sends all requests to the masters"
     return Condition("P3", "every master's control plane is ready", why, "umbilical stage run 12", probe)
 
 
@@ -124,16 +124,16 @@ def _p4() -> Condition:
             _read_nonce(site, node, nonce)
         return f"written by {masters[0].id}, read by all others"
 
-    why = "API servers with another etcd, or another --etcd-prefix, see another cluster: it would look empty"
+    why = "an API server with another etcd or another --etcd-prefix serves an empty cluster"
     fix = "compare --etcd-prefix and --etcd-servers of the API servers: umbilical explain --etcd-prefix"
-    return Condition("P4", "what one API server writes, every other one reads", why, fix, probe)
+    return Condition("P4", "data that one API server writes is read by all others", why, fix, probe)
 
 
 def _read_nonce(site: Site, node: Node, nonce: str) -> None:
     found = kube.get(site, objects.CONFIG_MAP, _NONCE, _NAMESPACE, node.address)
     seen = objects.field(found or {}, "data", "nonce")
     if seen != nonce:
-        raise NotYet(f"kube-apiserver on {node.id} reads {seen!r}, {nonce!r} was written")
+        raise NotYet(f"kube-apiserver on {node.id} returned {seen!r} instead of {nonce!r}")
 
 
 async def _store(client: ApiClient, body: Mapping[str, object]) -> None:
@@ -150,12 +150,12 @@ def _p5() -> Condition:
         for node in site.cluster.masters:
             user = site.api(node.address).call(lambda client: _review(client, token))
             if not user:
-                raise NotYet(f"kube-apiserver on {node.id} does not know a token of the bootstrap node's")
+                raise NotYet(f"kube-apiserver on {node.id} rejected a token that the bootstrap API server issued")
         return "tokens are accepted"
 
-    why = "every pod has a token of the bootstrap API server's; without its key they are all turned away"
-    fix = "compare --service-account-key-file of both: stage lint, PKI-11"
-    return Condition("P5", "tokens of the bootstrap API server are accepted by every master", why, fix, probe)
+    why = "every pod has a token that the bootstrap API server issued; a master without its key rejects them all"
+    fix = "compare --service-account-key-file of both: umbilical stage lint --only PKI-11"
+    return Condition("P5", "every master accepts tokens that the bootstrap API server issued", why, fix, probe)
 
 
 async def _mint(client: ApiClient) -> str:
@@ -178,13 +178,13 @@ def _p6() -> Condition:
         for node in site.cluster.masters:
             user = site.api(node.address).call(_who_am_i)
             if user != admin:
-                raise NotYet(f"kube-apiserver on {node.id} takes {admin} for {user or 'nobody'}")
+                raise NotYet(f"kube-apiserver on {node.id} authenticated {admin} as {user or 'no user'}")
             _ask_as_kubelet(site, site.cluster.masters[0], node)
         return f"{admin} and {site.cluster.masters[0].name}"
 
-    why = "without the signers in its client CA a master turns administrators and kubelets away after the pivot"
-    fix = "compare --client-ca-file of both: the complete client CA bundle"
-    return Condition("P6", "administrator and kubelets are known to every master", why, fix, probe)
+    why = "a master whose client CA lacks a signer rejects administrators and kubelets after the pivot"
+    fix = "compare --client-ca-file of both: it must be the complete client CA bundle"
+    return Condition("P6", "every master accepts administrators and kubelets", why, fix, probe)
 
 
 async def _who_am_i(client: ApiClient) -> str:
@@ -194,7 +194,7 @@ async def _who_am_i(client: ApiClient) -> str:
 
 
 def _ask_as_kubelet(site: Site, kubelet: Node, asked: Node) -> None:
-    """Have a node ask for its own object with its own certificate, which never leaves it."""
+    """Get a node's object from the node itself with its own certificate, which never leaves it."""
     host = f"[{asked.address}]" if asked.address.version == 6 else str(asked.address)
     url = f"https://{host}:{API_PORT}/api/v1/nodes/{kubelet.name}"
     words = ["curl", "-sS", "-m", "20", "--noproxy", "*", "--cert", KUBELET_PAIR, "--cacert", "/dev/stdin", url]
@@ -204,23 +204,27 @@ def _ask_as_kubelet(site: Site, kubelet: Node, asked: Node) -> None:
     except (ValueError, KeyError, TypeError):
         kind = ""
     if kind != "Node":
-        raise NotYet(f"{kubelet.id} asks {asked.id} as itself and gets: {done.complaint[:200]}")
+        raise NotYet(f"the kubelet of {kubelet.id} got an error from {asked.id}: {done.complaint[:200]}")
 
 
 def _p7() -> Condition:
     def probe(site: Site) -> str:
         names = {node.name for node in site.cluster.masters}
-        # A machine stands behind other doors as well, and may be well there.
+        # A machine is in other backends too, and may be up there.
         api = [one for one in site.machines.balancer() if one.backend == API_SERVICE]
         up = {one.server for one in api if one.is_up and one.server in names}
         needed = min(2, len(names))
         if len(up) < needed:
-            raise NotYet(f"{len(up)} masters are up for the load balancer, {needed} are needed")
+            raise NotYet(f"the load balancer sees {len(up)} masters up, {needed} are needed")
         return ", ".join(sorted(up))
 
-    why = "traffic goes nowhere else in a moment"
+    why = "the pivot sends all traffic to them"
     return Condition(
-        "P7", "the load balancer sees the masters up", why, "look at its statistics; stage lint, HA-01", probe
+        "P7",
+        "the load balancer sees the masters up",
+        why,
+        "umbilical stage lint --only HA-01; check its statistics",
+        probe,
     )
 
 
@@ -228,17 +232,19 @@ def _p8() -> Condition:
     def probe(site: Site) -> str:
         for node in site.cluster.masters:
             smoke_tests.asked_condition("P8", "", node.address).probe(site)
-        return "asked directly"
+        return "called directly"
 
-    why = "what was reached through the tunnel until now must be reached without it"
-    fix = "from a master: curl -k https://POD_IP:PORT; look at routes and at the pod network"
-    return Condition("P8", "the webhook is reached directly from every master", why, fix, probe)
+    why = "the pivot removes the tunnel, so masters must reach pods without it"
+    fix = "from a master: curl -k https://POD_IP:PORT; check routes and the pod network"
+    return Condition("P8", "every master reaches the webhook directly", why, fix, probe)
 
 
 def first_that_fails(site: Site, conditions: Sequence[Condition]) -> str:
-    """Look at all; return the first that does not hold, empty if all do."""
+    """Probe all conditions; return the first that does not hold, empty if all do."""
     if site.smoke_test is None:
-        site.reporter.saw(f"{_NEEDS_SMOKE_TEST} is left out: no image of a service is known that could be asked")
+        site.reporter.saw(
+            f"{_NEEDS_SMOKE_TEST} (every master reaches the webhook) is skipped: there is no image for a webhook"
+        )
     for condition in conditions:
         try:
             site.reporter.saw(f"{condition.id} {condition.title}: {condition.probe(site)}")

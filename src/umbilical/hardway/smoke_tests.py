@@ -1,6 +1,6 @@
-"""Trials of a new cluster: a webhook in a pod, asked through one API server or another, and a workload.
+"""Smoke tests of a new cluster: a webhook in a pod, called by different API servers, and a workload.
 
-The workload is scheduled, reached by Service and name, its logs are read, and a program runs in it.
+The workload must be scheduled and reachable by Service address and name; logs, exec and port-forward must work.
 """
 
 import re
@@ -32,11 +32,11 @@ CONFIGURATION: Final = Kind(
 )
 _DENIED: Final = "denied the request"
 WEBHOOK_SIGNATURES: Final = (
+    KnownFailure("No agent available", "no tunnel agent is connected: kubectl get pods -A | grep konnectivity-agent"),
     KnownFailure(
-        "No agent available", "no agent of the tunnel is connected: kubectl get pods -A | grep konnectivity-agent"
+        "unreachable|no route", "this kube-apiserver has no route to pods: check its --egress-selector-config-file"
     ),
-    KnownFailure("unreachable|no route", "this kube-apiserver has no way to pods: is its egress selector set?"),
-    KnownFailure("i/o timeout|deadline exceeded", "packets to the pod vanish: a firewall, or a missing route"),
+    KnownFailure("i/o timeout|deadline exceeded", "packets to the pod are dropped: check the firewall and the routes"),
 )
 
 
@@ -46,7 +46,7 @@ def smoke_test_of(site: Site) -> SmokeTest:
 
 
 def lay(site: Site, node: Node) -> None:
-    """Put the webhook's pod onto a node. What is there and works stays; else it is made anew, with new keys."""
+    """Create the webhook and its pod on a node, with new keys; a working one is kept."""
     smoke_test = smoke_test_of(site)
     if _is_laid(site, smoke_test):
         return
@@ -68,7 +68,7 @@ def lay(site: Site, node: Node) -> None:
 
 def _is_laid(site: Site, smoke_test: SmokeTest) -> bool:
     pod = kube.get(site, objects.POD, smoke_test.pod, smoke_test.namespace)
-    # One that has failed for good is never restarted: nothing but a controller would do that.
+    # A pod without a controller is not restarted after it has failed.
     is_there = pod is not None and objects.field(pod, "status", "phase") not in ("Failed", "Succeeded")
     return is_there and kube.get(site, CONFIGURATION, smoke_test.webhook_name) is not None
 
@@ -76,11 +76,11 @@ def _is_laid(site: Site, smoke_test: SmokeTest) -> bool:
 def _gone(smoke_test: SmokeTest) -> Condition:
     def probe(site: Site) -> str:
         if kube.get(site, objects.POD, smoke_test.pod, smoke_test.namespace) is not None:
-            raise NotYet("the old pod is still ending")
+            raise NotYet("the old pod is still terminating")
         return ""
 
     return Condition(
-        "webhook-gone", "the old webhook is gone", "two of one name cannot be", "kubectl delete pod", probe
+        "webhook-gone", "the old webhook is deleted", "the new pod has the same name", "kubectl delete pod", probe
     )
 
 
@@ -92,14 +92,14 @@ def pod_condition(smoke_test: SmokeTest) -> Condition:
     return Condition(
         "webhook-pod",
         "the webhook runs in a pod",
-        "an admission webhook that is configured and does not run stops every request it is for",
+        "a configured admission webhook that does not run blocks all requests that it handles",
         f"kubectl -n {smoke_test.namespace} describe pod {smoke_test.pod}",
         probe,
     )
 
 
 def asked_condition(identifier: str, title: str, address: IpAddress | None) -> Condition:
-    """The webhook allows one object and denies another, asked through the API server at an address."""
+    """The webhook allows one object and denies another, called by the API server at an address."""
 
     def probe(site: Site) -> str:
         smoke_test = smoke_test_of(site)
@@ -112,7 +112,7 @@ def asked_condition(identifier: str, title: str, address: IpAddress | None) -> C
     return Condition(
         identifier,
         title,
-        "kube-apiserver must reach pods: operators register webhooks long before the pivot",
+        "kube-apiserver must reach pods: operators register webhooks before the pivot",
         "umbilical ping; kubectl get --raw /readyz?verbose",
         probe,
         WEBHOOK_SIGNATURES,
@@ -120,7 +120,7 @@ def asked_condition(identifier: str, title: str, address: IpAddress | None) -> C
 
 
 async def verdict(client: ApiClient, judged: Json) -> str:
-    """Have an object judged without storing it: `allowed`, `denied`, or what went wrong."""
+    """Send an object as a dry run: `allowed`, `denied`, or the error."""
     path = objects.CONFIG_MAP.path(objects.metadata(judged)["namespace"])
     try:
         await client.request("POST", path, query={"dryRun": "All"}, body=judged)
@@ -134,7 +134,7 @@ def webhook_steps(site: Site, node: Node) -> Sequence[Step]:
     name = "through the tunnel" if site.has_tunnel else "by the bootstrap node"
     steps = [
         Step(
-            f"put a webhook into a pod on {node.id}",
+            f"create a webhook in a pod on {node.id}",
             f"kubectl apply -f webhook.yaml   # namespace {smoke_test.namespace}",
             lambda: lay(site, node),
         ),
@@ -145,10 +145,10 @@ def webhook_steps(site: Site, node: Node) -> Sequence[Step]:
         ),
     ]
     if site.has_tunnel:
-        condition = asked_condition("webhook-tunnel", f"the webhook is asked {name}", bootstrap.address)
+        condition = asked_condition("webhook-tunnel", f"the webhook is called {name}", bootstrap.address)
         steps.append(
             Step(
-                f"have an object judged {name}",
+                f"call the webhook {name}",
                 f"kubectl --server=https://{bootstrap.address}:6443 create --dry-run=server -f judged.yaml",
                 lambda: wait_for(site, CALL_SECONDS, condition),
             )
@@ -163,17 +163,18 @@ FETCH_SECONDS: Final = 20.0
 MAX_ANSWER_BYTES: Final = 4096
 _FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 WORKLOAD_SIGNATURES: Final = (
-    KnownFailure("Forbidden", "kube-apiserver's user may not use nodes/proxy: stage lint, PKI-06"),
-    KnownFailure("tls|x509", "a kubelet's serving certificate is missing or unknown: kubectl get csr"),
-    KnownFailure("resolve|Name or service", "pods find no names: kubectl -n kube-system logs deploy/coredns"),
+    KnownFailure("Forbidden", "kube-apiserver's user may not use nodes/proxy: umbilical stage lint --only PKI-06"),
+    KnownFailure("tls|x509", "a kubelet's serving certificate is missing or not trusted: kubectl get csr"),
+    KnownFailure("resolve|Name or service", "DNS does not work in pods: kubectl -n kube-system logs deploy/coredns"),
     KnownFailure(
-        "timed out|refused", "the Service leads nowhere: kubectl get endpointslices; nft list ruleset on the node"
+        "timed out|refused",
+        "the Service has no reachable endpoint: kubectl get endpointslices; nft list ruleset on the node",
     ),
 )
 
 
 def deploy(site: Site) -> None:
-    """Put it there, after what an earlier trial left has gone: a namespace that is ending takes nothing new."""
+    """Create the workload, after an earlier namespace has terminated: it would reject new objects."""
     found = kube.get(site, objects.NAMESPACE, smoke_test_of(site).namespace)
     if found is not None and "deletionTimestamp" in objects.metadata(found):
         removed_condition().wait(site, ENDING_SECONDS)
@@ -189,7 +190,7 @@ def deploy(site: Site) -> None:
 
 
 def running_pods(site: Site) -> list[Json]:
-    """Return the workload's pods, if all of them are ready. Raises NotYet: they are not."""
+    """Return the workload's pods. Raises NotYet: not all are ready."""
     smoke_test = smoke_test_of(site)
     found = kube.pods(site, smoke_test.namespace, f"app={smoke_test.workload_name}")
     ready = [pod for pod in found if kube.is_pod_ready(pod) and "deletionTimestamp" not in objects.metadata(pod)]
@@ -206,12 +207,12 @@ def spread_condition() -> Condition:
             raise NotYet(f"all pods are on {', '.join(nodes)}")
         return f"{REPLICAS} pods on {', '.join(sorted(nodes))}"
 
-    why = "a cluster that cannot schedule is none"
+    why = "the scheduler and the kubelets must be able to start pods"
     return Condition("workload", "a workload runs, spread over nodes", why, "kubectl describe pods", probe)
 
 
 def reached_condition() -> Condition:
-    """From inside one pod: by the Service's address, and by its name."""
+    """A pod reaches the Service by its address and by its name."""
 
     def probe(site: Site) -> str:
         smoke_test = smoke_test_of(site)
@@ -224,13 +225,13 @@ def reached_condition() -> Condition:
             url = f"http://{place}:{smoke_test.workload_port}/healthz"
             answer = execute(site, pod, smoke_test.fetch_command(url)).strip()
             if answer != "ok":
-                raise NotYet(f"{url} answers {answer[:80]!r}")
+                raise NotYet(f"{url} returned {answer[:80]!r}")
         return f"{address} and {name}"
 
-    why = "pods know each other by Services and names"
+    why = "pods reach each other by Service addresses and DNS names"
     fix = "kubectl -n kube-system logs deploy/coredns; nft list ruleset on the node"
     return Condition(
-        "service-and-dns", "its Service is reached by address and by name", why, fix, probe, WORKLOAD_SIGNATURES
+        "service-and-dns", "its Service is reachable by address and by name", why, fix, probe, WORKLOAD_SIGNATURES
     )
 
 
@@ -243,7 +244,7 @@ def logs_condition() -> Condition:
                 raise NotYet(f"the log of {name} is empty")
         return "of every pod"
 
-    why = "kube-apiserver must be let in by kubelets, and must know their certificates"
+    why = "kubelets must authorize kube-apiserver, and it must trust their certificates"
     return Condition("logs", "logs can be read", why, "kubectl logs POD -v=8", probe, WORKLOAD_SIGNATURES)
 
 
@@ -255,7 +256,7 @@ _SERVICE: Final = objects.Kind("Service", "/api/v1", "services")
 
 
 def forwarded_condition() -> Condition:
-    """From here into a pod, by a port of this machine."""
+    """kubectl port-forward from this machine to a pod works."""
 
     def probe(site: Site) -> str:
         smoke_test = smoke_test_of(site)
@@ -271,10 +272,10 @@ def forwarded_condition() -> Condition:
                 raise NotYet(str(error).splitlines()[-1]) from None
         log.unlink(missing_ok=True)
         if answer != b"ok":
-            raise NotYet(f"{pod} answers {answer[:80]!r}")
+            raise NotYet(f"{pod} returned {answer[:80]!r}")
         return pod
 
-    why = "it takes the same way as exec, with another protocol on it"
+    why = "it uses the same connection as exec with another protocol"
     fix = "kubectl port-forward POD :PORT -v=8"
     return Condition("port-forward", "a port of a pod can be forwarded", why, fix, probe, WORKLOAD_SIGNATURES)
 
@@ -296,7 +297,7 @@ def _fetch(port: int) -> bytes:
 
 
 def execute(site: Site, pod: str, command: Sequence[str]) -> str:
-    """Run a program in a pod by kubectl: exec has a protocol of its own. Raises HostError: with its complaint."""
+    """Run a program in a pod with kubectl exec. Raises HostError: with its error output."""
     place = ["-n", smoke_test_of(site).namespace, pod, "--", *command]
     return run([*_kubectl(site), "--request-timeout=30s", "exec", *place], EXEC_SECONDS)
 
@@ -304,12 +305,14 @@ def execute(site: Site, pod: str, command: Sequence[str]) -> str:
 def _kubectl(site: Site) -> list[str]:
     kubectl = site.machines.survey(site.cluster).programs.get("kubectl", "")
     if not kubectl:
-        raise HardwayError("UMB748", "exec and port-forward cannot be tried", "there is no kubectl", "install kubectl")
+        raise HardwayError(
+            "UMB748", "could not test exec and port-forward", "kubectl is not installed", "install kubectl"
+        )
     return [kubectl, f"--kubeconfig={site.kubeconfig(None)}"]
 
 
 def remove(site: Site) -> None:
-    """Delete what the trial made; its namespace takes the rest with it."""
+    """Delete the objects of the smoke test; most are in its namespace."""
     smoke_test = smoke_test_of(site)
 
     async def delete(client: ApiClient) -> None:
@@ -324,7 +327,9 @@ def removed_condition() -> Condition:
         smoke_test = smoke_test_of(site)
         if kube.get(site, objects.NAMESPACE, smoke_test.namespace) is not None:
             raise NotYet(f"the namespace {smoke_test.namespace} is still there")
-        return "nothing is left"
+        return "its namespace is deleted"
 
-    why = "a trial that stays is taken for a workload one day"
-    return Condition("trial-gone", "nothing of the trial is left", why, "kubectl get namespace -o yaml", probe)
+    why = "test objects must not stay in a cluster that is handed over"
+    return Condition(
+        "trial-gone", "the objects of the smoke test are deleted", why, "kubectl get namespace -o yaml", probe
+    )

@@ -1,6 +1,6 @@
-"""How far a cluster is: what every stage came to, as the events of the journal add up.
+"""The state of a cluster's stages, computed from the events of the journal.
 
-`state.json` is that sum, kept so that it can be read at a glance; it names the last event that it holds.
+`state.json` keeps it for fast reading, with the number of the last event that it includes.
 """
 
 import json
@@ -20,18 +20,18 @@ STATE: Final = "state.json"
 class StageStatus(Enum):
     PENDING = "pending"
     RUNNING = "running"
-    """Or killed while it was: nobody holds the lock then."""
+    """Or killed: then no process holds the lock."""
     DONE = "done"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     STALE = "stale"
-    """Was done, with other inputs."""
+    """Done, and its inputs have changed since."""
 
 
 @dataclass(frozen=True)
 class UndoRecord:
     number: int
-    """Of the event that wrote it down."""
+    """Number of the event that recorded it."""
     undo: Undo
 
 
@@ -39,10 +39,10 @@ class UndoRecord:
 class StageRecord:
     status: StageStatus = StageStatus.PENDING
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """Of the last time that it was begun."""
+    """Of the last start."""
     outputs: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[Mapping[str, str], ...] = ()
-    """Id, outcome and evidence, as they were found at the end."""
+    """Id, outcome and evidence at the end."""
     failure: Mapping[str, str] | None = None
     """Code, what, why and next."""
     because: str = ""
@@ -50,13 +50,13 @@ class StageRecord:
     began: str = ""
     ended: str = ""
     seconds: float | None = None
-    """How long it took when it was last done; kept when it is undone, as a guess for the next time."""
+    """Duration of the last success; kept after an undo as an estimate for the next run."""
     undos: tuple[UndoRecord, ...] = ()
     """Oldest first."""
 
     @property
     def no_return(self) -> str | None:
-        """Why there is no way back, if there is none."""
+        """Why the stage cannot be undone; None if it can."""
         for record in self.undos:
             if record.undo.name == NEVER:
                 return str(record.undo.values.get("why", "it cannot be undone"))
@@ -72,7 +72,7 @@ class Note:
 @dataclass(frozen=True)
 class PipelineState:
     number: int = 0
-    """Of the last event that is in it."""
+    """Number of the last event that it includes."""
     stages: Mapping[int, StageRecord] = field(default_factory=dict)
     notes: Mapping[str, Note] = field(default_factory=dict)
 
@@ -85,7 +85,7 @@ class PipelineState:
         return counted if change is None else change(counted, event)
 
     def add_all(self, events: Iterable[JournalEvent]) -> "PipelineState":
-        """Add those that are not in it yet."""
+        """Add the events that it does not include yet."""
         state = self
         for event in events:
             state = state.add(event) if event.number > state.number else state
@@ -102,17 +102,17 @@ class PipelineState:
 
 
 def read_state(content: bytes) -> PipelineState:
-    """Read what `to_json` said. Raises HardwayError: it is something else (UMB722)."""
+    """Read what `to_json` wrote. Raises HardwayError: invalid content (UMB722)."""
     try:
         return _state(json.loads(content))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        remedy = "put a copy of it back: without a journal beside it nothing else tells what was made"
-        raise HardwayError("UMB722", f"{STATE} cannot be read", f"{type(error).__name__}: {error}", remedy) from None
+        remedy = f"restore .umbilical/{STATE} or .umbilical/events.jsonl from a backup"
+        raise HardwayError("UMB722", f"could not read {STATE}", f"{type(error).__name__}: {error}", remedy) from None
 
 
 def _state(content: Any) -> PipelineState:
     if content["format"] != FORMAT:
-        raise ValueError(f"it has format {content['format']!r}, this umbilical knows {FORMAT}")
+        raise ValueError(f"its format is {content['format']!r}; this release reads format {FORMAT}")
     stages = {int(number): _record(value) for number, value in content["stages"].items()}
     notes = {str(name): Note(int(value["stage"]), value["value"]) for name, value in content["notes"].items()}
     return PipelineState(int(content["number"]), stages, notes)
@@ -151,7 +151,7 @@ def _began(state: PipelineState, event: JournalEvent) -> PipelineState:
 
 
 def _step_began(state: PipelineState, event: JournalEvent) -> PipelineState:
-    """A step that is done again after a kill has the same inverse: once is enough, at its first place."""
+    """Record the undo of a step; a step that is repeated after a kill keeps its first record."""
     written = event.values.get("undo")
     if written is None:
         return state

@@ -1,4 +1,4 @@
-"""The way back: inverses from the record, newest first, each by its name in a table of those who can do it."""
+"""Undo stages: the recorded undo entries, newest first, each by its name in UNDOERS."""
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,11 +21,11 @@ START_MACHINE: Final = "start-machine"
 SET_BALANCER: Final = "set-balancer"
 
 Undoer = Callable[[Site, Mapping[str, Any]], None]
-"""Idempotent: a kill may come between the act and the line that says so."""
+"""Idempotent: a kill may come between the action and its record."""
 
 
 def _remove_files(site: Site, values: Mapping[str, Any]) -> None:
-    """`paths` below artifacts/; folders go with their last file."""
+    """Remove `paths` below artifacts/, and directories that become empty."""
     root = site.folder / ARTIFACTS
     for name in values["paths"]:
         path = root / name
@@ -45,7 +45,7 @@ def _remove_empty(folder: Path, root: Path) -> None:
 
 
 def _set_balancer(site: Site, values: Mapping[str, Any]) -> None:
-    """`artifact`: the path of the configuration that was there before."""
+    """`artifact`: path of the previous configuration."""
     site.machines.set_balancer(site.content(values["artifact"]))
 
 
@@ -56,17 +56,17 @@ UNDOERS: Final[Mapping[str, Undoer]] = {
     START_MACHINE: lambda site, values: site.machines.start(values["node"]),
     SET_BALANCER: _set_balancer,
 }
-"""Stages may bring more of their own, see `stages.catalogue`."""
+"""Stages add their own in `stages.catalogue`."""
 _OUTSIDE: Final = frozenset({REMOVE_FILES, REMOVE_RELEASE, DESTROY_MACHINES})
-"""What is left when all machines are gone: everything else was in them."""
+"""Side effects outside the machines; all others end with the machines."""
 
 
-# Credentials and data of a cluster that is gone.
+# Credentials and data of a destroyed cluster.
 _OF_THE_CLUSTER: Final = ("*.kubeconfig", "*-snapshot.db")
 
 
 class Undoing:
-    """For one run, by who holds the lock."""
+    """One run, by the holder of the lock."""
 
     def __init__(
         self, stages: Sequence[Stage], undoers: Mapping[str, Undoer], site: Site, ledger: Ledger, reporter: RunReporter
@@ -79,11 +79,11 @@ class Undoing:
         self._reporter = reporter
 
     def rollback(self, number: int) -> list[int]:
-        """Undo a stage and all later ones that left something, newest first; return which.
+        """Undo a stage and all later ones with side effects, newest first; return their numbers.
 
         Raises:
             Unsafe: one of them is past its point of no return (UMB727); nothing was undone.
-            Fault: one cannot be undone now; those before it are.
+            Fault: undoing one failed; newer ones are undone.
         """
         chosen = [one for one in touched(self._ledger.state) if one >= number]
         self._refuse(chosen)
@@ -92,7 +92,7 @@ class Undoing:
         return chosen
 
     def destroy(self) -> list[int]:
-        """Undo what the record has, and only that; twice is fine. Raises Fault: the first failure, after all others."""
+        """Undo everything in the record. Idempotent. Raises Fault: the first failure, after trying all others."""
         chosen = touched(self._ledger.state)
         first: Fault | None = None
         for one in chosen:
@@ -113,7 +113,12 @@ class Undoing:
             why = self._ledger.state.stage(one).no_return
             if why is not None:
                 what = f"stage {one:02} {self._name(one)} is past its point of no return"
-                raise Unsafe("UMB727", what, why, "go on, or take everything down: umbilical stage destroy")
+                raise Unsafe(
+                    "UMB727",
+                    what,
+                    why,
+                    "continue with umbilical stage run, or delete the cluster: umbilical stage destroy",
+                )
 
     def _worth_undoing(self, number: int) -> tuple[UndoRecord, ...]:
         state = self._ledger.state
@@ -134,8 +139,10 @@ class Undoing:
     def _undo_one(self, number: int, record: UndoRecord) -> None:
         undo = record.undo
         if undo.name not in self._undoers:
-            why = f"the record has {undo.name!r}, which this umbilical does not know"
-            raise HardwayError("UMB728", f"stage {number:02} cannot be undone", why, "use the release that ran it")
+            why = f"the record has the undo entry {undo.name!r}, which this release does not know"
+            raise HardwayError(
+                "UMB728", f"stage {number:02} was not undone", why, "use the umbilical release that ran the stage"
+            )
         self._reporter.step(f"{undo.name.replace('-', ' ')}{_shown(undo.values)}", "")
         self._ledger.add(EventKind.UNDO_BEGAN, stage=number, undo=record.number, name=undo.name)
         self._undoers[undo.name](self._site, undo.values)
@@ -146,7 +153,7 @@ class Undoing:
 
 
 def touched(state: PipelineState) -> list[int]:
-    """Return the stages that left something, newest first."""
+    """Return the stages with side effects, newest first."""
     numbers = (
         number for number, record in state.stages.items() if record.undos or record.status is not StageStatus.PENDING
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.hardway.test_kube import lease
-from tests.support.api_stock import Stock, config_map, finalize, namespace, node, pod
+from tests.support.api_stock import Stock, condition, config_map, finalize, namespace, node, pod
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.hardway import NOW
 from tests.support.hardway_everything import usual

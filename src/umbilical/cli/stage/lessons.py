@@ -1,4 +1,4 @@
-"""`umbilical stage break` and `doctor`: put a known fault in on purpose, and find out what is wrong."""
+"""`umbilical stage break` and `doctor`: break a cluster on purpose, and diagnose what is wrong."""
 
 import json
 import shlex
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 @click.command(name="break")
 @click.argument("name", required=False, metavar="[LESSON]")
 @directory_option
-@click.option("--list", "lists", is_flag=True, help="List the lessons: what one sees, not what is wrong.")
-@click.option("--live", "is_live", is_flag=True, help="Break the running machines, not the artifacts.")
-@click.option("--mend", "mends", is_flag=True, help="Put everything back and say what it was.")
+@click.option("--list", "lists", is_flag=True, help="List all lessons with their symptoms.")
+@click.option("--live", "is_live", is_flag=True, help="Break running machines instead of the artifacts.")
+@click.option("--mend", "mends", is_flag=True, help="Restore everything and print what was wrong.")
 def break_(name: str | None, folder: Path, lists: bool, is_live: bool, mends: bool) -> None:
-    """Break a cluster by LESSON, so that you can find out why.
+    """Break a cluster on purpose, as an exercise.
 
-    The fault goes into files below artifacts/, or with --live into machines that run. `umbilical stage doctor`
-    recognises it, `umbilical explain LESSON` tells the answer, and --mend puts everything back.
+    LESSON changes files below artifacts/, or running machines with --live. `umbilical stage doctor` diagnoses it,
+    `umbilical explain LESSON` prints the solution, and --mend restores everything.
     """
     if lists:
         click.echo(_listed(), nl=False)
     elif mends:
         _mend(name, folder)
     elif name is None:
-        raise click.UsageError("name a lesson; --list shows them")
+        raise click.UsageError("give the name of a lesson; --list shows all")
     else:
         _break(name, folder, is_live=is_live)
 
@@ -68,7 +68,7 @@ def _mend(name: str | None, folder: Path) -> None:
         done = _mend_it(folder, under_way)
     lesson = under_way.lesson
     fault = lesson.live.fault if under_way.is_live and lesson.live is not None else lesson.fault
-    click.echo(f"{lesson.id}: {done}\n  it was: {fault}\n  for good: {lesson.mending}")
+    click.echo(f"{lesson.id}: {done}\n  it was: {fault}\n  permanent fix: {lesson.mending}")
 
 
 def _mend_it(folder: Path, under_way: "ActiveLesson") -> str:
@@ -78,32 +78,32 @@ def _mend_it(folder: Path, under_way: "ActiveLesson") -> str:
     if under_way.is_live:
         with choose_view(plain=True) as screen:
             are_there = active_lesson.mend_machines(load_site(folder, screen), under_way)
-        return "the machines are as before" if are_there else "its machines are gone, and the fault with them"
+        return "the machines are restored" if are_there else "its machines no longer exist, so nothing was restored"
     mended = active_lesson.mend_artifacts(folder, under_way)
     others = len(under_way.left) - len(mended)
-    return f"{len(mended)} files put back" + (f", {others} had been mended already" if others else "")
+    return f"{len(mended)} files restored" + (f", {others} were already repaired" if others else "")
 
 
 def _not_under_way(name: str | None, under_way: "ActiveLesson | None") -> Exception:
     if under_way is None:
-        why, remedy = "no lesson is under way in this directory", "umbilical stage break --list"
+        why, remedy = "no lesson is active in this directory", "umbilical stage break --list"
     else:
-        why, remedy = f"the lesson under way is {under_way.lesson.id}", "umbilical stage break --mend"
-    return HardwayError("UMB752", f"there is nothing to mend{f' of {name}' if name else ''}", why, remedy)
+        why, remedy = f"the active lesson is {under_way.lesson.id}", "umbilical stage break --mend"
+    return HardwayError("UMB752", f"there was nothing to restore{f' for {name}' if name else ''}", why, remedy)
 
 
 def _told(lesson: "Lesson", folder: Path, *, is_live: bool) -> str:
     place = "the running machines" if is_live else "the files below artifacts/"
     where = f"--dir {shlex.quote(str(folder))}"
-    looks = ("status",) if is_live else ("plan", "lint")
+    commands = ("status",) if is_live else ("plan", "lint")
     lines = [
-        f"{lesson.id}: something in {place} is wrong now. What one sees:",
+        f"{lesson.id}: something in {place} is broken now. Symptoms:",
         click.wrap_text(lesson.story, 100, "  ", "  "),
         "",
-        f"  find it        {'; '.join(f'umbilical stage {one} {where}' for one in looks)}",
-        f"  ask            umbilical stage doctor {where}",
-        f"  the answer     umbilical explain {lesson.id}",
-        f"  put it back    umbilical stage break --mend {where}",
+        f"  find it        {'; '.join(f'umbilical stage {one} {where}' for one in commands)}",
+        f"  diagnose       umbilical stage doctor {where}",
+        f"  solution       umbilical explain {lesson.id}",
+        f"  restore        umbilical stage break --mend {where}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -124,13 +124,14 @@ def _line(lesson: "Lesson") -> str:
 @directory_option
 @output_option("table", "json")
 def doctor(folder: Path, output: str) -> int:
-    """Look at the artifacts as they lie in DIR, at the record, and at machines that run; status 1 when something is
-    wrong. Nothing is changed.
+    """Diagnose the artifacts, the record and running machines.
+
+    Nothing is changed. The exit status is 1 if something is wrong.
     """
     found = _examined(folder)
     click.echo(_json(found) if output == "json" else _table(found), nl=False)
     if not found:
-        click.echo("nothing is wrong that the doctor knows of", err=True)
+        click.echo("no problem found", err=True)
     return FINDINGS if found else 0
 
 

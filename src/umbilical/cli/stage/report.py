@@ -1,4 +1,4 @@
-"""What stages came to, as a table, JSON or JUnit."""
+"""Results of stages as a table, JSON or JUnit."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _COLOURS: Final = {"done": "green", "failed": "red", "stale": "yellow", "interru
 
 
 def explanation(stage: "Stage") -> str:
-    """What a stage is for, who reads what it makes, what breaks without it, and how to see it by hand."""
+    """Explain a stage: purpose, readers of its output, what breaks without it, how to check by hand."""
     from umbilical.hardway.explain.entry import as_text, from_topic
     from umbilical.hardway.stages import catalogue
 
@@ -31,7 +31,7 @@ def explanation(stage: "Stage") -> str:
 
 
 def shown_status(record: "StageRecord", *, is_locked: bool) -> str:
-    """A stage that runs while nobody holds the lock was killed."""
+    """Return the status to show: a running stage without a lock holder was killed."""
     word = record.status.value
     return INTERRUPTED if word == "running" and not is_locked else word
 
@@ -79,7 +79,7 @@ def _remarks(record: "StageRecord", word: str) -> list[str]:
 
 
 def run_table(results: "Sequence[StageResult]") -> str:
-    """What failed or warned, for a stage with warnings is done all the same; then one line that counts."""
+    """List failed checks and warnings, then one line with the counts."""
     endings = [result.ending.value for result in results]
     counts = ", ".join(f"{endings.count(word)} {word}" for word in dict.fromkeys(endings))
     told = "".join(f"{printable(line)}\n" for result in results for line in _troubles(result))
@@ -101,11 +101,11 @@ def run_junit(results: "Sequence[StageResult]") -> str:
 
 
 def result_findings(result: "StageResult") -> list[Finding]:
-    """The checks of a stage; and the stage itself where it failed otherwise."""
+    """Return the checks of a stage, and a finding for the stage itself if it failed without a failed check."""
     found = list(result.findings)
     if result.failure is not None and not has_failed(found):
         fault = result.failure
-        title, evidence = f"stage {result.stage.name} ends well", f"{fault.what}: {fault.why}"
+        title, evidence = f"stage {result.stage.name} succeeds", f"{fault.what}: {fault.why}"
         found.append(Finding(fault.code, title, result.stage.title, fault.remedy, Outcome.FAILED, evidence))
     return found
 

@@ -1,4 +1,4 @@
-"""`umbilical stage list`, `show` and `status`: stages as recorded, one in full, and what holds now. Changes nothing."""
+"""`umbilical stage list`, `show` and `status`: recorded stages, one in full, and checks run now. Changes nothing."""
 
 import json
 from functools import partial
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 @directory_option
 @output_option("table", "json")
 def list_(folder: Path, output: str) -> None:
-    """List all stages with what the record says of them; `stage status` looks at what is so now."""
+    """List all stages with their recorded status.
+
+    `umbilical stage status` runs their checks now.
+    """
     from umbilical.cli.stage import report
     from umbilical.hardway.ledger import holder, read_record
     from umbilical.hardway.stages import catalogue
@@ -41,11 +44,14 @@ def list_(folder: Path, output: str) -> None:
 @click.argument("name", metavar="STAGE")
 @directory_option
 @click.option(
-    "--explain", "explains", is_flag=True, help="Say what it is for and how to see it by hand; needs no config."
+    "--explain", "explains", is_flag=True, help="Explain the stage and how to check it by hand; needs no config."
 )
 @output_option("table", "json")
 def show(name: str, folder: Path, explains: bool, output: str) -> None:
-    """Show one stage by number or name: needs, inputs, steps with their commands, checks, and the record of it."""
+    """Show one stage: steps, files, checks, recorded status.
+
+    STAGE is a number or a name.
+    """
     from umbilical.cli.stage import report
     from umbilical.hardway.stages import catalogue
 
@@ -96,9 +102,16 @@ def _table(value: dict[str, Any]) -> str:
 @click.argument("name", required=False, metavar="[STAGE]")
 @directory_option
 @output_option("table", "json", "junit")
-@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the checks here as JUnit too.")
+@click.option(
+    "--junit",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to which the checks are also written as JUnit XML.",
+)
 def status(name: str | None, folder: Path, output: str, junit: Path | None) -> int:
-    """Ask the checks of STAGE now, or of all stages that are done; status 1 when one fails."""
+    """Run the checks of STAGE, or of all finished stages, now.
+
+    The exit status is 1 if a check fails.
+    """
     from umbilical.cli.stage import report
     from umbilical.hardway.stages import catalogue
 
@@ -117,7 +130,7 @@ def status(name: str | None, folder: Path, output: str, junit: Path | None) -> i
 
 
 def _asked(stages: "Sequence[Stage]", site: "Site", state: "PipelineState") -> "list[Stage]":
-    """Those that are done and not superseded; that one is stale is said beside."""
+    """Return finished stages that no later stage superseded; print a note for each stale one."""
     from umbilical.hardway import pipeline
     from umbilical.hardway.state import StageStatus
 
@@ -137,5 +150,7 @@ def _findings(stage: "Stage", site: "Site") -> list[Finding]:
     try:
         return judging.findings(stage, site)
     except Fault as fault:
-        title = f"the checks of stage {stage.number:02} can be asked"
-        return [Finding(fault.code, title, "nobody knows how it is", fault.remedy, Outcome.FAILED, fault.brief)]
+        title = f"the checks of stage {stage.number:02} can run"
+        return [
+            Finding(fault.code, title, "the state of the stage is unknown", fault.remedy, Outcome.FAILED, fault.brief)
+        ]

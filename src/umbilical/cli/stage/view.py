@@ -1,7 +1,4 @@
-"""Who tells a run of stages: a live view with nodes and the current wait, or plain lines where there is no terminal.
-
-Both write to stderr: what a command is asked for goes to stdout.
-"""
+"""Progress of a run on stderr: a live view with nodes and the current wait, or plain lines without a terminal."""
 
 import sys
 import time
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 REFRESH_PER_SECOND: Final = 4
-# A wait in a log: a line when what was seen is new, and a sign of life.
+# A wait in a log prints a line when something changed, and at least this often.
 HEARTBEAT_SECONDS: Final = 30.0
 MAX_SEEN: Final = 160
 KEPT_LINES: Final = 4
@@ -34,7 +31,7 @@ _SIGNS: Final = {
 }
 
 Seconds = Mapping[int, float]
-"""Number of a stage -> how long it took when it was last done."""
+"""Stage number -> seconds that it took the last time."""
 
 
 class Screen(RunReporter, Protocol):
@@ -45,7 +42,7 @@ class Screen(RunReporter, Protocol):
 
 @contextmanager
 def choose_view(earlier: Seconds | None = None, *, plain: bool = False) -> Iterator[Screen]:
-    """Give who tells a run here; the terminal is as before when it ends, however it ends."""
+    """Choose the view for this terminal, and restore the terminal at the end."""
     if plain or not is_lively(sys.stderr):
         yield StageLines(earlier or {})
         return
@@ -54,7 +51,7 @@ def choose_view(earlier: Seconds | None = None, *, plain: bool = False) -> Itera
 
 
 def duration(seconds: float) -> str:
-    """Tell a length of time as people do."""
+    """Format seconds for people."""
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -62,7 +59,7 @@ def duration(seconds: float) -> str:
 
 
 def wait_text(moment: WaitProgress) -> str:
-    """One line: what is waited for, since when, until when, and what was last seen."""
+    """Format a wait: what, elapsed and maximum time, last observation."""
     seen = moment.seen if len(moment.seen) <= MAX_SEEN else f"{moment.seen[:MAX_SEEN]}..."
     times = f"{moment.elapsed_seconds:.0f} of {moment.timeout_seconds:.0f} s"
     return printable(f"not yet ({times}): {moment.what}: {seen}")
@@ -73,13 +70,13 @@ def ending_text(word: str, seconds: float) -> str:
 
 
 def guess_text(earlier: Seconds, number: int) -> str:
-    """Say how long it took the last time, where that is worth a word."""
+    """Format how long the stage took the last time, if at least a second."""
     seconds = earlier.get(number, 0.0)
     return f" (took {duration(seconds)} before)" if seconds >= 1 else ""
 
 
 class StageLines(Lines):
-    """One line per event, each out at once; for logs and pipes."""
+    """One line per event, flushed at once; for logs and pipes."""
 
     def __init__(
         self, earlier: Seconds, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
@@ -119,7 +116,7 @@ class StageLines(Lines):
                 self._say(f"{_INDENT}  hint: {printable(hint)}")
 
     def table(self, rows: Sequence[str], signals: Sequence[str], cells: Mapping[tuple[str, str], str]) -> None:
-        """Only what changed, a line for each node."""
+        """Print only changes, one line per node."""
         before, self._cells = self._cells, {**self._cells, **cells}
         for row in rows:
             new = [f"{signal} {cells[row, signal]}" for signal in signals if _changed(before, cells, row, signal)]
@@ -131,7 +128,7 @@ class StageLines(Lines):
 
 
 class StageLiveView(Live):
-    """Ended stages go up the screen and stay there; below them the running one: its step, its wait, the nodes."""
+    """Finished stages scroll up; below them the running one with its step, its wait and the nodes."""
 
     def __init__(self, earlier: Seconds, clock: Callable[[], float] = time.monotonic) -> None:
 
@@ -221,6 +218,6 @@ def _changed(before: Mapping[tuple[str, str], str], now: Mapping[tuple[str, str]
 
 
 def ask_step(title: str, command: str) -> bool:
-    """Show a step and what one would type for it; False: the user has enough."""
+    """Show a step with its command and ask for confirmation; False: quit."""
     click.echo(f"\n  {printable(title)}\n    $ {printable(command)}", err=True)
     return click.prompt("  do it", type=click.Choice(["y", "q"]), default="y", err=True) == "y"

@@ -1,4 +1,4 @@
-"""`umbilical stage watch`: follow a run from another terminal; reads the journal and touches nothing."""
+"""`umbilical stage watch`: follow a run from another terminal; only reads the journal."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,10 +26,13 @@ _ENDINGS: Final = {
 
 @click.command()
 @directory_option
-@click.option("--once", is_flag=True, help="Tell what has happened so far and stop.")
+@click.option("--once", is_flag=True, help="Show the events so far and exit.")
 @output_option("table", "json")
 def watch(folder: Path, once: bool, output: str) -> None:
-    """Tell what happens to a cluster as it happens, from the last run on. Ctrl-C ends it, and not the run."""
+    """Follow a run from another terminal.
+
+    Shows events since the last run began. Ctrl-C ends the command, not the run.
+    """
     from umbilical.cli.stage.view import choose_view
     from umbilical.hardway.stages import catalogue
 
@@ -44,7 +47,7 @@ def watch(folder: Path, once: bool, output: str) -> None:
 
 
 def follow(folder: Path, *, forever: bool, sleep: Callable[[float], None] = time.sleep) -> "Iterator[JournalEvent]":
-    """Give the events since the last run began, and then those that come."""
+    """Yield the events since the last run began, then new ones."""
     from umbilical.hardway.journal import JOURNAL, EventKind, Tail
     from umbilical.hardway.ledger import RECORD
 
@@ -58,7 +61,7 @@ def follow(folder: Path, *, forever: bool, sleep: Callable[[float], None] = time
 
 
 def tell(event: "JournalEvent", screen: "Screen", titles: Mapping[int, str]) -> None:
-    """Tell one event as the run itself tells it."""
+    """Show one event as the run itself shows it."""
     from umbilical.hardway.journal import EventKind
     from umbilical.hardway.waiting import WaitProgress
 

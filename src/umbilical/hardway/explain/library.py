@@ -1,4 +1,4 @@
-"""Explanations of artifacts and lint rules: the words beside every table, and how to see by hand what a rule reads."""
+"""Explanations of artifacts and lint rules, and the commands that show what a rule checks."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -22,7 +22,7 @@ STAGES: Final[Mapping[str, int]] = {
     **dict.fromkeys(("CVO", "CRD", "FG", "ETC", "KP", "KN", "INF", "NET", "CC", "EE", "DNS", "ING", "MAN", "HO"), 7),
     **dict.fromkeys(("BK", "CRIO", "SE", "AU", "IGN"), 8),
 }
-"""Letters of a rule -> the stage whose page it stands in."""
+"""Group of a rule -> stage whose page contains it."""
 _SINGLE: Final[Mapping[str, int]] = {"CFG-05": 4, "BK-03": 7}
 
 
@@ -31,7 +31,7 @@ def stage_of(rule_id: str) -> int:
 
 
 def _written(node: str, path: str) -> str:
-    """Show what a node's Ignition writes to a path."""
+    """Command that shows what a node's Ignition writes to a path."""
     chosen = f'.storage.files[] | select(.path == "{path}") | .contents.source'
     return f"jq -r '{chosen}' artifacts/ignition/{node}.ign | cut -d, -f2- | base64 -d | zcat -f"
 
@@ -154,11 +154,11 @@ TOPICS: Final[tuple[Topic, ...]] = (
     *nodes.TOPICS,
 )
 _ALIASES: Final = {"domains": ("domains/*.xml",)}
-"""Topics that tell of a whole directory."""
+"""Topics of a whole directory."""
 
 
 def entries() -> tuple[Explanation, ...]:
-    """List every file, certificate, flag and rule, in the order of their tables."""
+    """Explain every file, certificate, flag and rule, in the order of their tables."""
     told = (from_topic(topic, _ALIASES.get(topic.name, ())) for topic in TOPICS)
     return (*told, *map(_rule, RULES))
 
@@ -172,7 +172,7 @@ def _rule(rule: Rule) -> Explanation:
         what=sentence(check.title),
         stage=stage,
         scope=f"{rule.severity.value} for {profiles}",
-        readers=f"umbilical stage lint, umbilical stage doctor, and stage {stage:02} among its checks.",
+        readers=f"umbilical stage lint, umbilical stage doctor, and the checks of stage {stage:02}.",
         without=sentence(check.why),
         by_hand=BY_HAND[rule.id],
         fix=check.fix,

@@ -1,7 +1,4 @@
-"""From what a user types to explanations: names, paths, flags with or without dashes, numbers; or the nearest names.
-
-Their command lines are filled with a cluster's own values.
-"""
+"""Find explanations by name, path, flag or number, or similar names; fill commands with a cluster's values."""
 
 import difflib
 import re
@@ -15,12 +12,12 @@ from umbilical.hardway.explain.entry import Explanation, ExplanationKind
 
 MAX_NEAREST: Final = 3
 _SIGNS: Final = {"NODE": "[a-z0-9.-]+", "-N.": r"-[0-9]+\.", "*": ".+"}
-"""What stands for something else in names."""
+"""Placeholders in names and the patterns that they match."""
 _SPLIT: Final = re.compile(r"(NODE|-N\.|\*)")
 
 
 def find(entries: Sequence[Explanation], asked: str) -> list[Explanation]:
-    """Return all that the first fitting form of a name means; nothing if no form fits."""
+    """Return the explanations that match the first matching form of a name."""
     for form in forms(asked):
         found = [entry for entry in entries if _means(entry, form)]
         if found:
@@ -29,7 +26,7 @@ def find(entries: Sequence[Explanation], asked: str) -> list[Explanation]:
 
 
 def forms(asked: str) -> Iterator[str]:
-    """List what may be meant, the most exact first: as it was typed, the end of a path, the last word."""
+    """Yield forms of a name, the most exact first: as typed, the last word, ends of a path."""
     words = asked.strip().split()
     if not words:
         return
@@ -42,7 +39,7 @@ def forms(asked: str) -> Iterator[str]:
 
 
 def nearest(entries: Iterable[Explanation], asked: str) -> list[str]:
-    """Name what it looks like."""
+    """Return similar names."""
     known: dict[str, str] = {}
     for entry in entries:
         for name in (entry.name, *entry.aliases):
@@ -63,7 +60,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def _narrowed(found: list[Explanation], asked: str) -> list[Explanation]:
-    """Of several flags take those of the program that was named; exact names go before those with signs."""
+    """Of several flags keep those of the named program; prefer exact names to placeholders."""
     words = asked.split()
     if len(words) > 1:
         program = words[0]
@@ -77,7 +74,7 @@ _PATH: Final = re.compile(r"(?<![\w/.-])(artifacts/|auth/|cluster\.yaml|release/
 
 
 def filled(entry: Explanation, cluster: Cluster, folder: str, asked: str = "") -> Explanation:
-    """Put addresses, names and the cluster's directory into the line that is to be typed."""
+    """Fill addresses, names and the cluster's directory into the command."""
     line = entry.by_hand
     for word, value in _values(cluster, entry, asked).items():
         line = value.join(re.split(rf"(?<![A-Z]){word}(?![A-Z]|-[A-Z])", line))

@@ -1,4 +1,4 @@
-"""Stage 11: masters boot, ask for certificates, and are registered; their services work."""
+"""Stage 11: boot the masters, approve their certificates, and wait until they are registered and Services work."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,13 +24,13 @@ AGENTS_SECONDS: Final = 600.0
 
 TOPIC: Final = stage_topic(
     11,
-    "Boots the masters and approves their two certificates by rule: one as a client, then one as a server. They are "
-    "registered, not necessarily Ready: that takes a pod network.",
-    "kube-apiserver, which lets nodes in by these certificates; kubelets, which serve logs and exec with them.",
-    "Without the first the kubelet waits for 15 minutes and asks again; without the second `kubectl logs` says "
-    "`remote error: tls: internal error`. Without kube-proxy pods time out on the first service address.",
+    "Boots the masters and approves two certificates for each by policy: a client and a serving certificate. Masters "
+    "are then registered, but perhaps not Ready: that needs a pod network.",
+    "kube-apiserver, which authenticates nodes by them; kubelets, which serve logs and exec with them.",
+    "Without the client certificate the kubelet waits 15 minutes and requests it again. Without the serving one "
+    "`kubectl logs` fails: `remote error: tls: internal error`. Without kube-proxy pods time out on Service addresses.",
     "kubectl get csr; kubectl get nodes -o wide; openssl s_client -connect NODE:10250",
-    "approve-csr.sh on the bootstrap node approves everything that is pending, every 20 s.",
+    "approve-csr.sh on the bootstrap node approves all pending requests every 20 s.",
 )
 
 
@@ -54,14 +54,14 @@ def labelled_condition(nodes: Sequence[Node]) -> Condition:
     return Condition(
         f"labelled-{nodes[0].role.value}s" if nodes else "labelled",
         "nodes have the labels of their role",
-        "workloads and operators choose nodes by them",
+        "workloads and operators select nodes by them",
         "kubectl label node NAME node-role.kubernetes.io/ROLE=",
         probe,
     )
 
 
 def service_condition(nodes: Sequence[Node]) -> Condition:
-    """Ask the service `kubernetes` by its address, from each node."""
+    """Each node reaches the Service `kubernetes` by its address."""
 
     def probe(site: Site) -> str:
         authority = site.content(layout.bundle(Bundle.SERVER_CA.value))
@@ -75,13 +75,14 @@ def service_condition(nodes: Sequence[Node]) -> Condition:
 
     return Condition(
         f"service-{nodes[0].role.value}s" if nodes else "service",
-        "the service `kubernetes` answers on every node",
-        "every operator and every pod asks the API there; without kube-proxy or a network it times out",
+        "the Service `kubernetes` answers on every node",
+        "operators and pods use the API at this address; without kube-proxy or a network it times out",
         "on the node: nft list ruleset | grep SERVICE_IP; crictl logs of kube-proxy",
         probe,
         (
             KnownFailure(
-                "timed out|Timeout", "nothing translates service addresses: is kube-proxy running? stage lint, KP-03"
+                "timed out|Timeout",
+                "nothing translates Service addresses; check that kube-proxy runs: umbilical stage lint --only KP-03",
             ),
         ),
     )
@@ -92,7 +93,7 @@ def _steps(site: Site) -> Sequence[Step]:
     steps = [install_step(site, node) for node in masters]
     steps.append(
         Step(
-            "approve the masters' certificates by rule",
+            "approve the masters' certificates",
             "kubectl certificate approve NAME   # for each that the policy allows",
             lambda: wait_for_nodes(site, REGISTER_SECONDS, approving_condition(masters)),
         )
@@ -108,7 +109,7 @@ def _steps(site: Site) -> Sequence[Step]:
     if site.cluster.has_kube_proxy:
         see_service = "curl --cacert ca.crt https://SERVICE_IP/readyz   # on each master"
         steps.append(
-            Step("wait for services", see_service, lambda: wait_for(site, SERVICES_SECONDS, service_condition(masters)))
+            Step("wait for Services", see_service, lambda: wait_for(site, SERVICES_SECONDS, service_condition(masters)))
         )
     if site.has_tunnel and not site.cluster.is_openshift:
         steps.append(
@@ -126,7 +127,7 @@ def _steps(site: Site) -> Sequence[Step]:
 
 
 def _until_pivot(site: Site, act: Callable[[], None]) -> Callable[[], None]:
-    """The pivot takes the tunnel away: this stage, run again because a check of it failed, must not wait for it."""
+    """Skip the step after the pivot, which removes the tunnel: a repeated stage must not wait for it."""
 
     def run() -> None:
         if not is_handed_over(site):

@@ -1,7 +1,7 @@
-"""Stage 12: the control plane comes to the masters: etcd members join one by one, then the API servers start.
+"""Stage 12: start the control plane on the masters: etcd members join one by one, then the API servers start.
 
-In the kubernetes profile the static pods are ours and lie ready on each master; in OpenShift operators bring them, and
-this stage only watches.
+In the kubernetes profile our static pods are already on each master. In OpenShift operators install them, and this
+stage only waits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,25 +36,26 @@ WITHDRAW_POD: Final = "withdraw-static-pod"
 
 TOPIC: Final = stage_topic(
     12,
-    "Brings etcd, kube-apiserver, controller-manager and scheduler to every master. Each etcd member joins as a "
-    "learner and votes only when it has caught up: 1, 2, 3, 4 members, and a majority at every moment.",
-    "The pivot, which may only come when all of it stands; the load balancer, which takes in masters that are ready.",
-    "A member that joins with another signer than the bootstrap etcd's never becomes healthy. An API server with "
-    "another --etcd-prefix starts on an empty keyspace, which looks like the loss of everything.",
+    "Starts etcd, kube-apiserver, controller-manager and scheduler on every master. Each etcd member joins as a "
+    "learner and is promoted when it has caught up, so etcd has quorum at every moment.",
+    "The pivot, which requires it; the load balancer, which uses masters that are ready.",
+    "A member with another signer than the bootstrap etcd never becomes healthy. An API server with another "
+    "--etcd-prefix serves an empty cluster, as if all data were lost.",
     "etcdctl member list -w table; etcdctl endpoint status --cluster -w table; kubectl get --raw /readyz?verbose",
-    "The etcd operator adds members, and static-pod operators install the rest by revision, one master at a time.",
+    "The etcd operator adds members; static-pod operators install the rest by revision, one master at a time.",
 )
 _SIGNATURES: Final = (
-    KnownFailure("in sync with leader", "the learner is still catching up; that is normal for a while"),
-    KnownFailure("unhealthy cluster|quorum", "too few members answer: look at the log of the one that was added last"),
+    KnownFailure("in sync with leader", "the learner is still catching up; this is normal at first"),
+    KnownFailure("unhealthy cluster|quorum", "too few members answer: check the log of the member that was added last"),
     KnownFailure(
-        "bad certificate|unknown authority", "etcd's signer differs between nodes: stage lint, PKI-10 and PKI-12"
+        "bad certificate|unknown authority",
+        "etcd's signer differs between nodes: umbilical stage lint --only PKI-10,PKI-12",
     ),
 )
 
 
 def _speaker(site: Site) -> Etcd:
-    """Find an etcd that answers, bootstrap's before the masters'. Raises Fault: none; what the first came to."""
+    """Find an etcd that answers, the bootstrap node's first. Raises Fault: none; the error of the first."""
     first: Fault | None = None
     for node in (site.cluster.bootstrap, *site.cluster.masters):
         etcd = Etcd(site.machines, node)
@@ -79,14 +80,14 @@ def _add(site: Site, node: Node) -> None:
 
 
 def place(site: Site, node: Node, file: str) -> None:
-    """Put a static pod that lies ready under the kubelet's eyes: renamed there, so that it is seen whole."""
+    """Copy a prepared static pod to the kubelet's directory, with a rename so that it appears complete."""
     source, target = f"{layout.NODE_LATE_MANIFESTS}/{file}", f"{layout.NODE_MANIFESTS}/{file}"
-    # The kubelet passes over names that begin with a dot, and takes all others.
+    # The kubelet ignores names that begin with a dot.
     hidden = f"{layout.NODE_MANIFESTS}/.{file}"
     done = site.machines.run(node.id, ["sh", "-c", _PLACE, "sh", source, target, hidden])
     if done.exit_code != 0:
-        what = f"{file} cannot be put into place on {node.id}"
-        raise HardwayError("UMB747", what, done.complaint, f"there: ls -l {source} {layout.NODE_MANIFESTS}")
+        what = f"could not copy {file} to {layout.NODE_MANIFESTS} on {node.id}"
+        raise HardwayError("UMB747", what, done.complaint, f"on {node.id}: ls -l {source} {layout.NODE_MANIFESTS}")
 
 
 def _promoted_condition(node: Node) -> Condition:
@@ -97,13 +98,13 @@ def _promoted_condition(node: Node) -> Condition:
             raise NotYet(f"{node.id} has not started as a member")
         if member.is_learner:
             etcd.promote(member.id)
-            raise NotYet("it was promoted just now")
+            raise NotYet("it was just promoted")
         return f"member {member.id} votes"
 
     return Condition(
         f"etcd-{node.id}",
         f"etcd on {node.id} is a voting member",
-        "a learner holds no vote: losing the bootstrap member would end the majority",
+        "a learner has no vote: without the bootstrap member etcd would lose quorum",
         f"on {node.id}: crictl logs of etcd; etcdctl member list",
         probe,
         _SIGNATURES,
@@ -111,7 +112,7 @@ def _promoted_condition(node: Node) -> Condition:
 
 
 def voting_condition(node: Node) -> Condition:
-    """The same without promoting anybody, asked of the master itself."""
+    """The same without promoting a member, on the master itself."""
 
     def probe(site: Site) -> str:
         etcd = Etcd(site.machines, node)
@@ -119,13 +120,13 @@ def voting_condition(node: Node) -> Condition:
             raise NotYet("; ".join(trouble.values()))
         member = next((one for one in etcd.members() if peer_url(node) in one.peer_urls), None)
         if member is None or member.is_learner:
-            raise NotYet(f"{node.id} is no voting member")
+            raise NotYet(f"{node.id} is not a voting member")
         return f"{member.id} is healthy"
 
     return Condition(
         f"voting-{node.id}",
         f"etcd on {node.id} is healthy and votes",
-        "the cluster's data must survive the bootstrap node",
+        "the masters must hold the cluster's data before the bootstrap node is removed",
         f"on {node.id}: crictl logs of etcd; etcdctl endpoint health",
         probe,
         _SIGNATURES,
@@ -136,14 +137,14 @@ def api_condition(node: Node) -> Condition:
     return Condition(
         f"api-{node.id}",
         f"kube-apiserver on {node.id} is ready",
-        "the load balancer sends everybody there after the pivot",
+        "after the pivot the load balancer sends requests to it",
         f"on {node.id}: crictl logs of kube-apiserver",
         lambda site: kube.ready_text(site, node.address),
     )
 
 
 def pods_condition(node: Node) -> Condition:
-    """Controller-manager and scheduler, by their mirror pods."""
+    """The mirror pods of the control plane are ready."""
 
     def probe(site: Site) -> str:
         names = [f"{file.removesuffix('.yaml')}-{node.name}" for file in PLANE]
@@ -153,8 +154,8 @@ def pods_condition(node: Node) -> Condition:
 
     return Condition(
         f"plane-{node.id}",
-        f"the control plane's pods on {node.id} are ready",
-        "without controllers and scheduler nothing that was asked for comes about",
+        f"the control plane pods on {node.id} are ready",
+        "without controllers and scheduler no workload is created",
         f"kubectl -n kube-system get pods -o wide; on {node.id}: crictl ps -a",
         probe,
     )
@@ -206,7 +207,7 @@ def _steps(site: Site) -> Sequence[Step]:
     if site.cluster.is_openshift:
         return [
             Step(
-                "wait for the operators to bring the control plane to the masters",
+                "wait until the operators have installed the control plane on the masters",
                 "oc get etcds,kubeapiservers,kubecontrollermanagers,kubeschedulers cluster -o yaml",
                 lambda: wait_for_nodes(site, OPERATORS_SECONDS, *operators.control_plane_conditions(site)),
             )
@@ -224,7 +225,7 @@ def _conditions(site: Site) -> Sequence[Condition]:
 
 
 def undo_member(site: Site, node_id: str) -> None:
-    """Take a master out of etcd again; it must not have voted for the bootstrap member's end."""
+    """Remove a master's member from etcd; only before the bootstrap member is removed."""
     etcd = _speaker(site)
     member = _member(etcd, site.cluster.node(node_id))
     if member is not None:
@@ -232,9 +233,9 @@ def undo_member(site: Site, node_id: str) -> None:
 
 
 def undo_pod(site: Site, node_id: str, file: str, data: str = "") -> None:
-    """Take a static pod away from the kubelet, wait for its end, and empty its data directory if it has one."""
+    """Remove a static pod; with `data`, wait until etcd has ended and empty that directory."""
     if data:
-        # While it still votes: of the last two members one alone has no majority, and could never remove the other.
+        # Before the pod stops: one of two members alone has no quorum and could not remove the other.
         undo_member(site, node_id)
     site.machines.run(node_id, ["rm", "-f", f"{layout.NODE_MANIFESTS}/{file}"])
     if data:
@@ -247,7 +248,7 @@ def _wait_for_end(site: Site, node_id: str) -> None:
         if is_listening(site.machines, node_id, "etcd"):
             raise NotYet("etcd still runs")
 
-    what, remedy = f"the end of etcd on {node_id}", "crictl ps on the node"
+    what, remedy = f"etcd on {node_id} to end", "crictl ps on the node"
     wait(site.reporter, what, probe, MEMBER_SECONDS, remedy=remedy, sleep=site.sleep)
 
 
@@ -256,5 +257,5 @@ UNDOERS: Final[Mapping[str, Undoer]] = {
     WITHDRAW_POD: lambda site, values: undo_pod(site, values["node"], values["file"], values.get("data", "")),
 }
 STAGE: Final = LiveStage(
-    12, "control-plane", "bring the control plane to the masters", (11,), TOPIC, _steps, _conditions
+    12, "control-plane", "start the control plane on the masters", (11,), TOPIC, _steps, _conditions
 )

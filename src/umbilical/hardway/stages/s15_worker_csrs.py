@@ -1,5 +1,4 @@
-"""Stages 14 and 15: workers boot, get their certificates by rule, and every node becomes Ready, alive and of a version
-that the API server may have."""
+"""Stages 14 and 15: boot the workers, approve their certificates, and wait until every node is Ready."""
 
 import re
 from collections.abc import Sequence
@@ -22,11 +21,11 @@ from umbilical.host.waiting import NotYet
 
 _WORKERS_TOPIC: Final = stage_topic(
     14,
-    "Boots the workers. They come after the pivot, so that nothing they hold on to goes away under them.",
-    "Ignition on each worker; then its kubelet, which asks for a certificate.",
-    "Ingress and most workloads have no place to run.",
+    "Boots the workers. They follow the pivot, so that nothing they use is removed.",
+    "Ignition on each worker; then its kubelet, which requests a certificate.",
+    "Ingress and most workloads have no node to run on.",
     "kubectl get csr -w; ssh core@WORKER journalctl -u kubelet",
-    "Machine sets make workers through the cloud's API; on platform none people boot them themselves.",
+    "MachineSets create workers through the cloud's API; on platform none users boot them.",
 )
 
 
@@ -44,7 +43,7 @@ WORKERS: Final = LiveStage(
 
 LEASES: Final = "kube-node-lease"
 MAX_AGE: Final = timedelta(seconds=40)
-"""kube-controller-manager's own patience before it calls a node unknown; kubelets renew every ten seconds."""
+"""After this time kube-controller-manager marks a node as unknown; kubelets renew every ten seconds."""
 MAX_SKEW: Final = 3
 """Minor versions that a kubelet may be behind; it may never be ahead."""
 _MINOR: Final = re.compile(r"v?1\.(\d+)")
@@ -64,7 +63,7 @@ def alive_condition(nodes: Sequence[Node]) -> Condition:
     return Condition(
         "nodes-alive",
         "every node renews its lease",
-        "a node stays Ready for a while after its kubelet has died",
+        "a node stays Ready for a while after its kubelet has stopped",
         "kubectl -n kube-node-lease get leases; on the node: journalctl -u kubelet",
         probe,
     )
@@ -84,7 +83,7 @@ def version_condition(nodes: Sequence[Node]) -> Condition:
     return Condition(
         "kubelet-versions",
         f"kubelets are at most {MAX_SKEW} minor versions behind kube-apiserver, and never ahead",
-        "what is newer asks for what the API does not know",
+        "a newer kubelet uses API features that kube-apiserver does not have",
         "kubectl get nodes; kubectl version",
         probe,
     )
@@ -96,7 +95,7 @@ async def _api_version(client: ApiClient) -> str:
 
 def _minor(version: str) -> int:
     found = _MINOR.match(version)
-    # Far from every version that there is, so that what cannot be read fits none.
+    # An unreadable version must never be within the allowed skew.
     return int(found.group(1)) if found else -1000
 
 
@@ -111,11 +110,11 @@ READY_SECONDS: Final = 1200.0
 
 TOPIC: Final = stage_topic(
     15,
-    "Approves two certificates for each worker by the same rules as the masters', and waits until every node is Ready.",
-    "kube-apiserver and the kubelets; the scheduler, which places pods on Ready nodes only.",
-    "`kubectl get nodes` stays short, and pods stay Pending: `0/3 nodes are available`.",
+    "Approves two certificates for each worker by the same policy as for masters, and waits until every node is Ready.",
+    "kube-apiserver and the kubelets; the scheduler, which uses only Ready nodes.",
+    "`kubectl get nodes` lists no workers, and pods stay Pending: `0/3 nodes are available`.",
     "kubectl get csr; kubectl describe node NAME",
-    "On platform none somebody approves them by hand; elsewhere the machine-approver compares them with Machines.",
+    "On platform none users approve them by hand; elsewhere the machine-approver compares them with Machines.",
 )
 
 
@@ -134,12 +133,12 @@ def ready_condition(nodes: Sequence[Node]) -> Condition:
     return Condition(
         "nodes-ready",
         "every node is Ready",
-        "the scheduler uses no other",
+        "the scheduler uses only Ready nodes",
         "kubectl describe node NAME; on the node: journalctl -u kubelet",
         probe,
         (
             KnownFailure(
-                "cni|NetworkPluginNotReady|network", "the node has no pod network yet: ls /etc/cni/net.d there"
+                "cni|NetworkPluginNotReady|network", "the node has no pod network yet: ls /etc/cni/net.d on the node"
             ),
         ),
     )
@@ -160,7 +159,7 @@ def _steps(site: Site) -> Sequence[Step]:
         condition = approving_condition(workers)
         steps.append(
             Step(
-                "approve the workers' certificates by rule",
+                "approve the workers' certificates",
                 approve,
                 lambda: wait_for_nodes(site, REGISTER_SECONDS, condition),
             )
@@ -187,5 +186,11 @@ def _conditions(site: Site) -> Sequence[Condition]:
 
 
 STAGE: Final = LiveStage(
-    15, "worker-csrs", "approve the workers' certificates, and see every node Ready", (14,), TOPIC, _steps, _conditions
+    15,
+    "worker-csrs",
+    "approve the workers' certificates, and wait until every node is Ready",
+    (14,),
+    TOPIC,
+    _steps,
+    _conditions,
 )

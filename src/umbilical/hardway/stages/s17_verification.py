@@ -1,4 +1,4 @@
-"""Stage 17: the cluster is used as people will use it, and then left as it was found."""
+"""Stage 17: test the cluster with a workload, then clean up."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -26,12 +26,12 @@ _GRACE_PHASES: Final = frozenset({"Running", "Succeeded"})
 
 TOPIC: Final = stage_topic(
     17,
-    "Uses the cluster: a workload on the workers, its Service by address and by name, logs, exec, a webhook asked "
-    "directly by the masters, data that outlives an API server. Then it cleans up, and the bootstrap disk goes.",
-    "You: after it the cluster is handed over.",
-    "A cluster whose nodes are Ready and whose exec says Forbidden is not finished.",
+    "Tests the cluster: a workload on the workers, its Service by address and name, logs, exec, a webhook that masters "
+    "call directly, data that survives the loss of an API server. Then it cleans up and deletes the bootstrap disk.",
+    "You: the cluster is ready for use afterwards.",
+    "Nodes can be Ready while, for example, `kubectl exec` still fails with Forbidden.",
     "kubectl create deployment; kubectl expose; kubectl exec; kubectl logs; etcdctl endpoint status --cluster",
-    "The installer prints the console's address and the kubeadmin password; tests are left to others.",
+    "The installer prints the console's address and the kubeadmin password, and tests nothing.",
 )
 
 
@@ -42,8 +42,8 @@ def nodes_condition() -> Condition:
             raise NotYet(f"unexpected: {sorted(found - wanted)}, missing: {sorted(wanted - found)}")
         return f"exactly {len(wanted)}"
 
-    why = "one more is somebody's mistake or worse, one less is a machine that was lost"
-    return Condition("nodes-exact", "the nodes are those of the config, and no other", why, "kubectl get nodes", probe)
+    why = "an extra node is a mistake or an intruder, a missing one is a lost machine"
+    return Condition("nodes-exact", "the nodes are exactly those of the config", why, "kubectl get nodes", probe)
 
 
 def pods_condition() -> Condition:
@@ -55,10 +55,10 @@ def pods_condition() -> Condition:
             if objects.field(pod, "status", "phase") not in _GRACE_PHASES
         ]
         if wrong or not found:
-            raise NotYet(", ".join(wrong) or "there are no pods at all")
+            raise NotYet(", ".join(wrong) or "there are no pods")
         return f"{len(found)} pods"
 
-    why = "what crashes now crashes for ever"
+    why = "a pod that fails now will not recover by itself"
     return Condition("system-pods", "the pods of kube-system run", why, "kubectl -n kube-system get pods", probe)
 
 
@@ -73,14 +73,14 @@ def etcd_condition() -> Condition:
             raise NotYet(f"members are in different terms: {sorted(terms)}")
         return f"{len(masters)} members in term {terms.pop()}"
 
-    why = "members in different terms do not hear each other"
+    why = "members in different terms do not communicate"
     return Condition(
         "etcd-terms", "etcd's members are healthy and agree", why, "etcdctl endpoint status --cluster", probe
     )
 
 
 def _lose_an_api_server(site: Site, node: Node) -> None:
-    """Write through the load balancer, kill one API server, read again, and wait until it is back."""
+    """Write through the load balancer, kill one API server, read the data, and wait until it is back."""
     secret = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"kept": "yes"}}
     place = smoke_tests.smoke_test_of(site).namespace
 
@@ -90,7 +90,7 @@ def _lose_an_api_server(site: Site, node: Node) -> None:
 
     site.api().call(store)
     if not kill(site.machines, node.id, "kube-apiserver"):
-        remedy = f"look at it: umbilical stage status; on {node.id}: ss -ltnp"
+        remedy = f"umbilical stage status; on {node.id}: ss -ltnp"
         raise HardwayError("UMB749", f"no kube-apiserver runs on {node.id}", "nothing listens on its port", remedy)
     wait_for(site, SMOKE_TEST_SECONDS, _kept_condition(place), api_condition(node))
 
@@ -99,26 +99,26 @@ def _kept_condition(place: str) -> Condition:
     def probe(site: Site) -> str:
         found = kube.get(site, objects.CONFIG_MAP, "kept", place)
         if objects.field(found or {}, "data", "kept") != "yes":
-            raise NotYet("what was written is not there")
-        return "read through another one"
+            raise NotYet("the written data is missing")
+        return "read through another API server"
 
-    why = "one API server is allowed to fail"
-    return Condition("data-kept", "data outlives an API server", why, "kubectl get configmap kept", probe)
+    why = "the cluster must tolerate the loss of one API server"
+    return Condition("data-kept", "data survives the loss of an API server", why, "kubectl get configmap kept", probe)
 
 
 def _tell_lives(site: Site) -> None:
     paths = [path for path in site.assets if path.startswith(f"{layout.TLS}/") and path.endswith(".crt")]
     first = min((read_certificates(site.content(path))[0] for path in paths), key=lambda one: one.not_after)
     hours = first.time_left(site.now()).total_seconds() / 3600
-    site.reporter.saw(f"the certificate that ends first is {first.common_name}, in {hours:.0f} h")
+    site.reporter.saw(f"the first certificate to expire is {first.common_name}, in {hours:.0f} h")
 
 
 def _judge_directly(site: Site) -> None:
-    """Ask the webhook of stage 11; where a run that was ended, or done, has cleaned up already, it is laid again."""
+    """Call the webhook of stage 11; create it again if an earlier run deleted it."""
     smoke_tests.lay(site, site.cluster.masters[0])
     wait_for(site, SMOKE_TEST_SECONDS, smoke_tests.pod_condition(smoke_tests.smoke_test_of(site)))
     wait_for(
-        site, SMOKE_TEST_SECONDS, smoke_tests.asked_condition("webhook-direct", "the webhook is asked directly", None)
+        site, SMOKE_TEST_SECONDS, smoke_tests.asked_condition("webhook-direct", "the webhook is called directly", None)
     )
 
 
@@ -144,12 +144,12 @@ def _smoke_test_steps(site: Site) -> list[Step]:
     steps = [
         Step("deploy a workload", "kubectl apply -f workload.yaml", partial(smoke_tests.deploy, site)),
         Step(
-            "see it run",
+            "wait until it runs",
             "kubectl get pods -o wide",
             partial(wait_for, site, SMOKE_TEST_SECONDS, smoke_tests.spread_condition()),
         ),
         Step(
-            "reach it by its Service and its name",
+            "reach it by Service address and name",
             "kubectl exec POD -- curl http://SERVICE.NAMESPACE.svc.cluster.local/healthz",
             partial(wait_for, site, SMOKE_TEST_SECONDS, smoke_tests.reached_condition()),
         ),
@@ -159,18 +159,18 @@ def _smoke_test_steps(site: Site) -> list[Step]:
             partial(wait_for, site, SMOKE_TEST_SECONDS, smoke_tests.logs_condition()),
         ),
         Step(
-            "forward a port of it",
+            "forward a port to it",
             "kubectl port-forward POD :PORT",
             partial(wait_for, site, SMOKE_TEST_SECONDS, smoke_tests.forwarded_condition()),
         ),
     ]
     if site.has_tunnel:
         judged = "kubectl create --dry-run=server -f judged.yaml"
-        steps.append(Step("have an object judged directly", judged, partial(_judge_directly, site)))
+        steps.append(Step("call the webhook directly", judged, partial(_judge_directly, site)))
     if len(site.cluster.masters) > 1:
         node = site.cluster.masters[0]
         kill = f"pkill -KILL kube-apiserver   # on {node.id}"
-        steps.append(Step("lose an API server", kill, partial(_lose_an_api_server, site, node)))
+        steps.append(Step("kill an API server", kill, partial(_lose_an_api_server, site, node)))
     return steps
 
 
@@ -178,8 +178,8 @@ def _steps(site: Site) -> Sequence[Step]:
     gone = "the bootstrap machine is deleted"
     return [
         *(_smoke_test_steps(site) if site.smoke_test is not None else []),
-        Step("say how long certificates live", "openssl x509 -enddate -noout -in CRT", partial(_tell_lives, site)),
-        Step("remove what the trial made", "kubectl delete namespace NAME", partial(_clean, site)),
+        Step("show when certificates expire", "openssl x509 -enddate -noout -in CRT", partial(_tell_lives, site)),
+        Step("delete the objects of the smoke test", "kubectl delete namespace NAME", partial(_clean, site)),
         Step(
             "delete the bootstrap machine",
             "virsh undefine CLUSTER-bootstrap --remove-all-storage",
@@ -196,6 +196,4 @@ def _conditions(site: Site) -> Sequence[Condition]:
     return [*found, smoke_tests.removed_condition()] if site.smoke_test is not None else found
 
 
-STAGE: Final = LiveStage(
-    17, "verification", "use the cluster, and leave it as it was found", (16,), TOPIC, _steps, _conditions
-)
+STAGE: Final = LiveStage(17, "verification", "test the cluster, and clean up", (16,), TOPIC, _steps, _conditions)
