@@ -34,7 +34,7 @@ from umbilical.hardway.machines.interface import Done
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages.live import started_key
-from umbilical.hardway.state import PipelineState
+from umbilical.hardway.state import RunState
 from umbilical.host.waiting import NotYet
 from umbilical.manifests.tree import Asset
 from umbilical.pki.profiles import KeyType, server_profile
@@ -258,9 +258,9 @@ def test_a_node_that_may_ask_again_may_do_so_once(site: Site, requests: Requests
 def test_the_doctor_tells_of_a_request_that_no_rule_approves_and_leaves_it_alone(
     site: Site, plane: ControlPlane, requests: Requests
 ) -> None:
-    assert list(requests_signal(site, PipelineState())) == []
+    assert list(requests_signal(site, RunState())) == []
     requests.client("strange", replace(site.cluster.workers[0], name="stranger.example.com"))
-    (found,) = requests_signal(site, PipelineState())
+    (found,) = requests_signal(site, RunState())
     assert found.what == "strange is pending, and no rule approves it"
     assert "stranger.example.com" in found.why
     assert state(plane, "strange") == ""

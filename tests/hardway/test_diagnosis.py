@@ -11,11 +11,11 @@ from tests.support.live_site import live_site
 from tests.support.recording_machines import RecordingMachines
 
 from umbilical.hardway import workspace
-from umbilical.hardway.diagnosis import Diagnosis, examine_record, hinted, judged, lesson_live, lesson_of
+from umbilical.hardway.diagnosis import Diagnosis, examine_record, files_to_check, hinted, lesson_live, lesson_of
 from umbilical.hardway.doctor import signatures
 from umbilical.hardway.machines.interface import BackendServer
 from umbilical.hardway.stages import catalogue
-from umbilical.hardway.state import PipelineState, StageRecord, StageStatus
+from umbilical.hardway.state import RunState, StageRecord, StageStatus
 from umbilical.hardway.waiting import KnownFailure
 
 FAILURE = {
@@ -58,7 +58,7 @@ def test_a_known_failure_brings_its_hint_before_the_usual_remedy() -> None:
 
 
 def recorded(record: StageRecord, *, is_locked: bool = False) -> list[str]:
-    state = PipelineState(stages={10: record})
+    state = RunState(stages={10: record})
     return [str(one) for one in examine_record(catalogue.stages(), state, KNOWN, is_locked=is_locked)]
 
 
@@ -98,7 +98,7 @@ def test_stages_that_wrote_nothing_are_judged_as_they_would_be(folder: Path) -> 
         shutil.rmtree(folder / "artifacts" / name)
     assert examined(folder) == []
     site, on_disk = site_of(folder), workspace.read_artifacts(folder)
-    assert "ignition/bootstrap.ign" in judged(site, on_disk)
+    assert "ignition/bootstrap.ign" in files_to_check(site, on_disk)
 
 
 def test_a_file_that_is_gone_while_others_of_its_stage_are_there_is_missing(folder: Path) -> None:

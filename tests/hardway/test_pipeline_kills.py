@@ -21,7 +21,7 @@ from tests.support.made_up_stages import MadeUpStage, World, pipeline, undoing
 
 from umbilical.hardway import journal as journals
 from umbilical.hardway import ledger as ledgers
-from umbilical.hardway.state import PipelineState, StageStatus
+from umbilical.hardway.state import RunState, StageStatus
 from umbilical.host.files import write_file
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -86,7 +86,7 @@ def _run_killed(folder: Path, world: World, executioner: Executioner) -> bool:
     return False
 
 
-def _outcome(state: PipelineState) -> list[tuple[StageStatus, list[Any]]]:
+def _outcome(state: RunState) -> list[tuple[StageStatus, list[Any]]]:
     records = (state.stage(number) for number in (1, 2, 3))
     return [(record.status, [one.undo for one in record.undos]) for record in records]
 

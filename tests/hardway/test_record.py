@@ -14,7 +14,7 @@ from tests.support.made_up_stages import Clock, Lines, Time
 from umbilical.fault import HardwayError
 from umbilical.hardway.journal import EventKind, Journal, Tail, read_events
 from umbilical.hardway.ledger import TABLE_SECONDS, WAITING_SECONDS, Ledger, Notes, RecordingReporter, read_record
-from umbilical.hardway.state import PipelineState, StageStatus, read_state
+from umbilical.hardway.state import RunState, StageStatus, read_state
 from umbilical.hardway.waiting import WaitProgress
 
 
@@ -158,7 +158,7 @@ def test_with_neither_that_can_be_read_it_is_told(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_a_record_is_at_the_beginning(tmp_path: Path) -> None:
-    assert read_record(tmp_path) == PipelineState()
+    assert read_record(tmp_path) == RunState()
     assert not (tmp_path / ".umbilical").exists()
 
 

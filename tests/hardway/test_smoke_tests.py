@@ -160,9 +160,9 @@ def uid(site: Site) -> str:
 
 def test_it_is_laid_onto_its_node_and_what_is_there_stays(tried: Site) -> None:
     node = tried.cluster.masters[0]
-    webhook.lay(tried, node)
+    webhook.create_webhook(tried, node)
     first = uid(tried)
-    webhook.lay(tried, node)
+    webhook.create_webhook(tried, node)
     assert uid(tried) == first
     found = kube.get(tried, objects.POD, "lab-service", NAMESPACE)
     assert objects.field(found or {}, "spec", "nodeName") == node.name
@@ -170,30 +170,30 @@ def test_it_is_laid_onto_its_node_and_what_is_there_stays(tried: Site) -> None:
 
 def test_half_of_it_is_made_anew(tried: Site, shelf: Stock) -> None:
     node = tried.cluster.masters[0]
-    webhook.lay(tried, node)
+    webhook.create_webhook(tried, node)
     first = uid(tried)
     shelf.take("ValidatingWebhookConfiguration", WEBHOOK, version="admissionregistration.k8s.io/v1")
     # Its kubelet lets go of it after a while.
     naps_of(tried).plans.append(lambda: shelf.take("Pod", "lab-service", NAMESPACE))
-    webhook.lay(tried, node)
+    webhook.create_webhook(tried, node)
     assert uid(tried) != first
     assert kube.get(tried, webhook.CONFIGURATION, WEBHOOK) is not None
 
 
 def test_a_pod_that_failed_for_good_is_made_anew(tried: Site, shelf: Stock) -> None:
     node = tried.cluster.masters[0]
-    webhook.lay(tried, node)
+    webhook.create_webhook(tried, node)
     before, smoke_test = uid(tried), webhook.smoke_test_of(tried)
     path = f"{objects.POD.path(smoke_test.namespace, smoke_test.pod)}/status"
     shelf.call(lambda client: kube.merge_patch(client, path, {"status": {"phase": "Failed"}}))
     naps_of(tried).plans.append(lambda: shelf.take("Pod", smoke_test.pod, smoke_test.namespace))
-    webhook.lay(tried, node)
+    webhook.create_webhook(tried, node)
     assert uid(tried) != before
 
 
 def test_a_pod_is_waited_for(tried: Site, shelf: Stock) -> None:
     node = tried.cluster.masters[0]
-    webhook.lay(tried, node)
+    webhook.create_webhook(tried, node)
     condition = webhook.pod_condition(webhook.smoke_test_of(tried))
     assert condition.check.judge(tried).outcome is Outcome.FAILED
     shelf.put(pod("lab-service", NAMESPACE, node_name=node.name))
@@ -201,8 +201,8 @@ def test_a_pod_is_waited_for(tried: Site, shelf: Stock) -> None:
 
 
 def test_a_real_api_server_asks_it_and_stores_nothing(tried: Site) -> None:
-    webhook.lay(tried, tried.cluster.masters[0])
-    condition = webhook.asked_condition("asked", "it is asked", None)
+    webhook.create_webhook(tried, tried.cluster.masters[0])
+    condition = webhook.webhook_condition("asked", "it is asked", None)
     assert condition.wait(tried, 60) == "one object allowed, one denied"
     assert kube.get(tried, objects.CONFIG_MAP, "judged-allow", NAMESPACE) is None
 
@@ -211,9 +211,9 @@ def test_one_that_cannot_be_reached_is_told_with_a_hint(
     tried: Site, smoke_test: MadeUpSmokeTest, tmp_path: Path
 ) -> None:
     tried.smoke_test = MadeUpSmokeTest(smoke_test._authority, 1)
-    webhook.lay(tried, tried.cluster.masters[0])
+    webhook.create_webhook(tried, tried.cluster.masters[0])
     with pytest.raises(StageTimeout) as raised:
-        webhook.asked_condition("asked", "it is asked", None).wait(tried, 0)
+        webhook.webhook_condition("asked", "it is asked", None).wait(tried, 0)
     assert "connection refused" in raised.value.why
     assert "failed calling webhook" in seen_by(tried)[-1]
 
@@ -227,7 +227,7 @@ def test_one_that_cannot_be_reached_is_told_with_a_hint(
     ],
 )
 def test_failures_that_are_known_have_their_hints(seen: str, hint: str) -> None:
-    signatures = webhook.asked_condition("asked", "", None).signatures
+    signatures = webhook.webhook_condition("asked", "", None).signatures
     (found,) = [one.hint for one in signatures if re.search(one.pattern, seen)]
     assert hint in found
 
@@ -367,7 +367,7 @@ def test_logs_must_have_something_in_them(deployed: Site, shelf: Stock, monkeypa
 
 
 def test_all_of_it_goes_with_its_namespace_and_going_twice_is_fine(deployed: Site, shelf: Stock) -> None:
-    webhook.lay(deployed, deployed.cluster.masters[0])
+    webhook.create_webhook(deployed, deployed.cluster.masters[0])
     workload.remove(deployed)
     assert kube.get(deployed, webhook.CONFIGURATION, WEBHOOK) is None
     naps_of(deployed).plans.append(lambda: shelf.call(lambda client: finalize(client, NAMESPACE)))

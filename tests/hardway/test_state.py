@@ -20,7 +20,7 @@ from umbilical.hardway.artifacts.inputs import Identity
 from umbilical.hardway.journal import EventKind, JournalEvent
 from umbilical.hardway.ledger import holder, locked
 from umbilical.hardway.stage import Undo
-from umbilical.hardway.state import PipelineState, StageStatus, read_state
+from umbilical.hardway.state import RunState, StageStatus, read_state
 from umbilical.hardway.workspace import draw_identity, draw_password, forget_identity, keep_identity, read_identity
 
 _FAILURE = {"code": "UMB725", "what": "a", "why": "b", "next": "c"}
@@ -53,8 +53,8 @@ def _events(*happened: tuple[EventKind, dict[str, object]]) -> list[JournalEvent
     return [JournalEvent(index + 1, f"t{index}", kind.value, values) for index, (kind, values) in enumerate(happened)]
 
 
-def _sum(*happened: tuple[EventKind, dict[str, object]]) -> PipelineState:
-    return PipelineState().add_all(_events(*happened))
+def _sum(*happened: tuple[EventKind, dict[str, object]]) -> RunState:
+    return RunState().add_all(_events(*happened))
 
 
 def test_a_whole_life_adds_up() -> None:
@@ -99,8 +99,8 @@ def test_a_point_of_no_return_says_why() -> None:
 
 
 def test_events_of_a_later_release_only_count() -> None:
-    state = PipelineState().add(JournalEvent(9, "t", "stage-admired", {"stage": 2}))
-    assert state == PipelineState(number=9)
+    state = RunState().add(JournalEvent(9, "t", "stage-admired", {"stage": 2}))
+    assert state == RunState(number=9)
 
 
 def test_it_comes_back_from_disk_as_it_was() -> None:
@@ -110,7 +110,7 @@ def test_it_comes_back_from_disk_as_it_was() -> None:
 
 
 def test_another_format_is_refused() -> None:
-    content = json.loads(PipelineState().to_json())
+    content = json.loads(RunState().to_json())
     content["format"] = 2
     with pytest.raises(HardwayError) as told:
         read_state(json.dumps(content).encode())

@@ -36,7 +36,7 @@ class MadeUpSmokeTest(LabSmokeTest):
         del pod["status"]
         return (api_stock.namespace(NAMESPACE), pod, self._configuration())
 
-    def judged(self, verdict: str) -> dict[str, Any]:
+    def review_object(self, verdict: str) -> dict[str, Any]:
         made = api_stock.config_map(f"judged-{verdict}", NAMESPACE)
         made["metadata"]["labels"] = {"verdict": verdict}
         return made

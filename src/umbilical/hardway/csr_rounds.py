@@ -122,14 +122,11 @@ def registered_condition(nodes: Sequence[Node]) -> Condition:
 
 
 def _condition(nodes: Sequence[Node], probe: ConditionProbe) -> Condition:
-    return Condition(
-        f"registered-{nodes[0].role.value}s" if nodes else "registered",
-        "every kubelet has its two certificates and is registered under its name and address",
-        "logs, exec and port-forward need the serving certificate, everything else the client's",
-        "kubectl get csr; umbilical stage doctor names the rule that refused a request",
-        probe,
-        SIGNATURES,
-    )
+    why = "logs, exec and port-forward need the serving certificate, everything else the client's"
+    fix = "kubectl get csr; umbilical stage doctor names the rule that refused a request"
+    title = "every kubelet has its two certificates and is registered under its name and address"
+    name = f"registered-{nodes[0].role.value}s" if nodes else "registered"
+    return Condition(name, title, why, fix, probe, SIGNATURES)
 
 
 def check_serving(site: Site, node: Node) -> None:

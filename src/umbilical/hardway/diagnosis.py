@@ -14,7 +14,7 @@ from umbilical.hardway.lint.facts import Facts
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage
 from umbilical.hardway.stages.artifact_stages import is_swept
-from umbilical.hardway.state import PipelineState, StageStatus
+from umbilical.hardway.state import RunState, StageStatus
 from umbilical.hardway.waiting import KnownFailure
 from umbilical.manifests.tree import Asset
 
@@ -56,7 +56,7 @@ def hinted(evidence: str, remedy: str, signatures: Iterable[KnownFailure]) -> st
 
 
 def examine_record(
-    stages: Sequence[Stage], state: PipelineState, signatures: Sequence[KnownFailure], *, is_locked: bool
+    stages: Sequence[Stage], state: RunState, signatures: Sequence[KnownFailure], *, is_locked: bool
 ) -> Iterator[Diagnosis]:
     """Diagnose failed and killed stages. `is_locked`: a run is in progress, so a running stage was not killed."""
     for stage in stages:
@@ -69,16 +69,9 @@ def examine_record(
 
 
 def _failed(stage: Stage, failure: Mapping[str, str], signatures: Sequence[KnownFailure]) -> Diagnosis:
-    why = failure.get("why", "")
+    why, what = failure.get("why", ""), failure.get("what", "the stage failed")
     remedy = hinted(why, failure.get("next", f"umbilical stage retry {stage.number}"), signatures)
-    return Diagnosis(
-        failure.get("code", ""),
-        stage_hop(stage),
-        failure.get("what", "the stage failed"),
-        why,
-        remedy,
-        lesson_live(why),
-    )
+    return Diagnosis(failure.get("code", ""), stage_hop(stage), what, why, remedy, lesson_live(why))
 
 
 def stage_hop(stage: Stage) -> str:
@@ -94,7 +87,7 @@ def examine_artifacts(site: Site, on_disk: Mapping[str, Asset]) -> list[Diagnosi
     """Check the files on disk; files that no stage has written yet are not reported."""
     if not on_disk:
         return []
-    assets = judged(site, on_disk)
+    assets = files_to_check(site, on_disk)
     facts = Facts(site.cluster, assets, site.now(), site.has_tunnel, exposed(site.folder, site.cluster, assets))
     rules = [rule for rule in RULES if site.cluster.profile in rule.profiles]
     found = [_diagnosis(finding) for finding in judge(facts, rules) if finding.outcome is Outcome.FAILED]
@@ -103,7 +96,7 @@ def examine_artifacts(site: Site, on_disk: Mapping[str, Asset]) -> list[Diagnosi
     return found or list(_drift(site, assets, on_disk))
 
 
-def judged(site: Site, on_disk: Mapping[str, Asset]) -> dict[str, Asset]:
+def files_to_check(site: Site, on_disk: Mapping[str, Asset]) -> dict[str, Asset]:
     """Return the files on disk, and the rendered files of stages that have written none yet."""
     unwritten = {
         path: site.assets[path]
@@ -131,13 +124,8 @@ def _drift(site: Site, assets: Mapping[str, Asset], on_disk: Mapping[str, Asset]
     ]
     if told:
         what = "files differ from what the config renders, and no lint rule reports an error in them"
-        yield Diagnosis(
-            DRIFT,
-            HOP,
-            what,
-            "; ".join(told),
-            "umbilical stage plan shows the differences, umbilical stage run corrects them",
-        )
+        remedy = "umbilical stage plan shows the differences, umbilical stage run corrects them"
+        yield Diagnosis(DRIFT, HOP, what, "; ".join(told), remedy)
 
 
 def _listed(paths: list[str]) -> str:

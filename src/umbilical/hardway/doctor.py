@@ -22,7 +22,7 @@ from umbilical.hardway.machines.interface import BackendServer, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import FIRST_ON_MACHINES, Stage, findings
 from umbilical.hardway.stages.live import LiveStage
-from umbilical.hardway.state import PipelineState, StageStatus
+from umbilical.hardway.state import RunState, StageStatus
 from umbilical.hardway.waiting import KnownFailure
 from umbilical.host.waiting import NotYet
 from umbilical.manifests.tree import Asset
@@ -35,22 +35,18 @@ CONVERGENCE: Final = 16
 API_BACKEND: Final = "api"
 BALANCER: Final = (
     KnownFailure("L7RSP", "the health check uses plain HTTP on a TLS port: check-ssl is missing (HA-01)"),
-    KnownFailure(
-        "L6", "TLS failed: the health check does not trust the signer of the server's certificate (PKI-02, PKI-03)"
-    ),
-    KnownFailure(
-        "L7STS", "the server answers and is not ready: kubectl get --raw '/readyz?verbose' at its own address"
-    ),
+    KnownFailure("L6", "TLS failed: the health check does not trust the server's certificate (PKI-02, PKI-03)"),
+    KnownFailure("L7STS", "the server is not ready: kubectl get --raw '/readyz?verbose' at its own address"),
     KnownFailure("L4", "nothing listens on the port: crictl ps -a on the node, or check its firewall"),
 )
-_WRONG_QUESTION: Final = ("L7RSP", "L6RSP", "L6TOUT")
+_WRONG_HEALTH_CHECK: Final = ("L7RSP", "L6RSP", "L6TOUT")
 """HAProxy check results that always mean a wrong health check configuration."""
 _REFUSED: Final = "L7STS"
 """A server that is not ready answers 500; a Go server answers 400 to plain HTTP on its TLS port."""
 READY_OVER_TLS: Final = "it is ready over TLS"
-_SILENT_API: Final = "UMB603"
+_API_UNREACHABLE: Final = "UMB603"
 
-Signal = Callable[[Site, PipelineState], Iterator[Diagnosis]]
+Signal = Callable[[Site, RunState], Iterator[Diagnosis]]
 
 
 def are_up(site: Site) -> bool:
@@ -62,29 +58,29 @@ def are_up(site: Site) -> bool:
 
 
 def examine_machines(
-    site: Site, state: PipelineState, stages: Sequence[Stage], signatures: Sequence[KnownFailure]
+    site: Site, state: RunState, stages: Sequence[Stage], signatures: Sequence[KnownFailure]
 ) -> list[Diagnosis]:
     """Run all signals; one that fails is reported and does not stop the others."""
-    balancer = _asked("load balancer", balancer_signal, site, state)
-    found = _asked("static pods", files_signal, site, state)
+    balancer = _examined("load balancer", balancer_signal, site, state)
+    found = _examined("static pods", files_signal, site, state)
     found += _checks(site, state, stages, signatures)
     if _is_done(state, BOOTSTRAP):
-        found += _asked("signing requests", requests_signal, site, state)
+        found += _examined("signing requests", requests_signal, site, state)
     return _caused(balancer, found)
 
 
 def _caused(balancer: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Diagnosis]:
     """Fold failed API calls into the load balancer's diagnosis, which explains them."""
-    silent = [one for one in found if _SILENT_API in (one.id, one.why.partition(" ")[0])]
+    silent = [one for one in found if _API_UNREACHABLE in (one.id, one.why.partition(" ")[0])]
     if not balancer or not silent:
         return [*balancer, *found]
     first = replace(balancer[0], why=f"{balancer[0].why}; {len(silent)} checks that need the API fail too")
     return [first, *balancer[1:], *(one for one in found if one not in silent)]
 
 
-def balancer_signal(site: Site, state: PipelineState) -> Iterator[Diagnosis]:
+def balancer_signal(site: Site, state: RunState) -> Iterator[Diagnosis]:
     servers = site.machines.balancer()
-    wrong = [(one, said) for one in servers if not one.is_up and (said := _wrong_question(site, one))]
+    wrong = [(one, said) for one in servers if not one.is_up and (said := _wrong_health_check(site, one))]
     for one, said in wrong:
         remedy = hinted("L7RSP" if READY_OVER_TLS in said else one.check, "umbilical stage lint --only HA-01", BALANCER)
         hop, what = f"load balancer to {one.server}", f"the load balancer marks {one.backend} of {one.server} as DOWN"
@@ -96,9 +92,9 @@ def balancer_signal(site: Site, state: PipelineState) -> Iterator[Diagnosis]:
         yield Diagnosis("balancer", "load balancer", "no API server is up", seen, remedy)
 
 
-def _wrong_question(site: Site, one: BackendServer) -> str:
+def _wrong_health_check(site: Site, one: BackendServer) -> str:
     """Return why the health check is wrong and not the server; empty if the server may be down."""
-    if one.check.startswith(_WRONG_QUESTION):
+    if one.check.startswith(_WRONG_HEALTH_CHECK):
         return f"its health check returned {one.check}"
     node = next((node for node in site.cluster.nodes if node.name == one.server), None)
     if one.backend != API_BACKEND or not one.check.startswith(_REFUSED) or node is None:
@@ -111,7 +107,7 @@ def _wrong_question(site: Site, one: BackendServer) -> str:
     return f"its health check returned {one.check}, and {READY_OVER_TLS}"
 
 
-def files_signal(site: Site, state: PipelineState) -> Iterator[Diagnosis]:
+def files_signal(site: Site, state: RunState) -> Iterator[Diagnosis]:
     """Report missing static pod files of running nodes."""
     for node in _running(site):
         for file in _watched(site, state, node):
@@ -122,7 +118,7 @@ def files_signal(site: Site, state: PipelineState) -> Iterator[Diagnosis]:
                 yield Diagnosis("static-pod", f"kubelet of {node.id}", what, seen, remedy, lesson_live(seen))
 
 
-def _watched(site: Site, state: PipelineState, node: Node) -> list[str]:
+def _watched(site: Site, state: RunState, node: Node) -> list[str]:
     if node.role is Role.BOOTSTRAP and state.stage(PIVOT).status is not StageStatus.PENDING:
         return []
     # OpenShift's network operator replaces kube-proxy, whose file is then removed.
@@ -135,16 +131,13 @@ def _watched(site: Site, state: PipelineState, node: Node) -> list[str]:
     return [name for name in names if "/" not in name and name.endswith(".yaml")]
 
 
-def requests_signal(site: Site, state: PipelineState) -> Iterator[Diagnosis]:
+def requests_signal(site: Site, state: RunState) -> Iterator[Diagnosis]:
     """Report pending signing requests that would be refused, with the first rule that does not hold."""
     site.machines.enter()
     for decision in site.api().call(lambda client: _refused(site, client)):
         what = f"{decision.csr} is pending, and the policy does not allow it"
-        remedy = hinted(
-            decision.reason,
-            "kubectl describe csr NAME; kubectl certificate deny NAME if no node of yours sent it",
-            csr_rounds.SIGNATURES,
-        )
+        usual = "kubectl describe csr NAME; kubectl certificate deny NAME if no node of yours sent it"
+        remedy = hinted(decision.reason, usual, csr_rounds.SIGNATURES)
         yield Diagnosis("csr", f"request of {decision.node or 'an unknown node'}", what, decision.reason, remedy)
 
 
@@ -157,9 +150,7 @@ async def _refused(site: Site, client: ApiClient) -> list[Decision]:
     return [one for one in decisions if not one.is_approved]
 
 
-def _checks(
-    site: Site, state: PipelineState, stages: Sequence[Stage], signatures: Sequence[KnownFailure]
-) -> list[Diagnosis]:
+def _checks(site: Site, state: RunState, stages: Sequence[Stage], known: Sequence[KnownFailure]) -> list[Diagnosis]:
     """Run the checks of every finished stage that no later stage superseded."""
     found: list[Diagnosis] = []
     for stage in stages:
@@ -171,7 +162,7 @@ def _checks(
         except Fault as fault:
             found.append(Diagnosis(fault.code, stage_hop(stage), fault.what, fault.why, fault.remedy))
             continue
-        found += [_check(stage, one, signatures) for one in found_here if one.outcome is Outcome.FAILED]
+        found += [_check(stage, one, known) for one in found_here if one.outcome is Outcome.FAILED]
     return found
 
 
@@ -187,7 +178,7 @@ def _check(stage: Stage, finding: Finding, signatures: Sequence[KnownFailure]) -
     )
 
 
-def _asked(hop: str, signal: Signal, site: Site, state: PipelineState) -> list[Diagnosis]:
+def _examined(hop: str, signal: Signal, site: Site, state: RunState) -> list[Diagnosis]:
     try:
         return list(signal(site, state))
     except Fault as fault:
@@ -200,12 +191,12 @@ def _running(site: Site) -> list[Node]:
     return [node for node in site.cluster.nodes if site.machines.power(node.id) is Power.ON]
 
 
-def _is_done(state: PipelineState, number: int) -> bool:
+def _is_done(state: RunState, number: int) -> bool:
     return state.stage(number).status in (StageStatus.DONE, StageStatus.STALE)
 
 
 def examine(
-    site: Site, state: PipelineState, on_disk: Mapping[str, Asset], stages: Sequence[Stage], *, is_locked: bool
+    site: Site, state: RunState, on_disk: Mapping[str, Asset], stages: Sequence[Stage], *, is_locked: bool
 ) -> list[Diagnosis]:
     known = signatures(site, stages)
     found = [*examine_artifacts(site, on_disk), *examine_record(stages, state, known, is_locked=is_locked)]

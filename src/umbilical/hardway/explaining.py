@@ -75,14 +75,7 @@ _RECORD: Final = (
 @cache
 def entries() -> tuple[Explanation, ...]:
     """List all explanations except those of error codes, which the command line adds."""
-    return (
-        *_stages(),
-        *library.entries(),
-        *map(_judge, JUDGES),
-        *_RECORD,
-        *map(_condition, CONDITIONS),
-        *lessons(),
-    )
+    return (*_stages(), *library.entries(), *map(_judge, JUDGES), *_RECORD, *map(_condition, CONDITIONS), *lessons())
 
 
 def _stages() -> list[Explanation]:

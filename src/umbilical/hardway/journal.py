@@ -116,12 +116,8 @@ class Journal:
             # A full disk leaves half a line, to which the next one must not be appended.
             os.ftruncate(descriptor, self._length)
             why = error.strerror or str(error)
-            raise HardwayError(
-                "UMB721",
-                f"could not write {self._path}",
-                why,
-                f"free disk space (df {self._path}), then run the same command again",
-            ) from error
+            remedy = f"free disk space (df {self._path}), then run the same command again"
+            raise HardwayError("UMB721", f"could not write {self._path}", why, remedy) from error
 
 
 class Tail:

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from umbilical.fault import HardwayError
 from umbilical.hardway.journal import INFORMATIONAL, JOURNAL, EventKind, Journal, read_events
-from umbilical.hardway.state import STATE, PipelineState, read_state
+from umbilical.hardway.state import STATE, RunState, read_state
 from umbilical.hardway.waiting import Reporter, WaitProgress
 from umbilical.host.files import make_directory, write_file
 
@@ -72,7 +72,7 @@ class Notes(MutableMapping[str, Any]):
         return len(self._ledger.state.notes)
 
 
-def read_record(folder: Path) -> PipelineState:
+def read_record(folder: Path) -> RunState:
     """Read the record of a cluster without the lock, perhaps during a run."""
     record = folder / RECORD
     # The state first: events that are added meanwhile are in the journal.
@@ -80,15 +80,15 @@ def read_record(folder: Path) -> PipelineState:
     return state.add_all(read_events(record / JOURNAL))
 
 
-def _kept(record: Path) -> PipelineState:
+def _kept(record: Path) -> RunState:
     """Read state.json; if it is unreadable, the journal has everything."""
     try:
         return read_state((record / STATE).read_bytes())
     except FileNotFoundError:
-        return PipelineState()
+        return RunState()
     except HardwayError:
         if (record / JOURNAL).exists():
-            return PipelineState()
+            return RunState()
         raise
 
 
@@ -175,8 +175,8 @@ def locked(folder: Path, command: str, since: str) -> Iterator[None]:
     descriptor = _open(folder / RECORD / LOCK)
     try:
         if not _take_soon(descriptor):
-            raise _taken(folder)
-        _sign(descriptor, LockHolder(os.getpid(), command, since))
+            raise _lock_error(folder)
+        _write_holder(descriptor, LockHolder(os.getpid(), command, since))
         try:
             yield
         finally:
@@ -227,7 +227,7 @@ def _take_soon(descriptor: int) -> bool:
     return False
 
 
-def _sign(descriptor: int, who: LockHolder) -> None:
+def _write_holder(descriptor: int, who: LockHolder) -> None:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(vars(who)).encode() + b"\n", 0)
 
@@ -241,7 +241,7 @@ def _read(path: Path) -> LockHolder:
         return LockHolder(0, "unknown", "")
 
 
-def _taken(folder: Path) -> HardwayError:
+def _lock_error(folder: Path) -> HardwayError:
     who = _read(folder / RECORD / LOCK)
     why = f"`{who.command}` (pid {who.pid}) holds the lock since {who.since}" if who.pid else "another run holds it"
     return HardwayError("UMB720", f"{folder} is locked", why, "wait until it ends, or follow it: umbilical stage watch")

@@ -49,13 +49,9 @@ def _etcd_condition(name: str) -> Condition:
             raise NotYet(f"{name} is {status or 'not reported'}: {_message(found, name)}")
         return f"{name}=True"
 
-    return Condition(
-        f"etcd-{name}",
-        f"the etcd operator reports {name}",
-        "the etcd operator adds and removes members; only its conditions show whether etcd has quorum",
-        "oc logs -n openshift-etcd-operator deploy/etcd-operator; compare etcd-signer with bootstrap's (PKI-10)",
-        probe,
-    )
+    why = "the etcd operator adds and removes members; only its conditions show whether etcd has quorum"
+    fix = "oc logs -n openshift-etcd-operator deploy/etcd-operator; compare etcd-signer with bootstrap's (PKI-10)"
+    return Condition(f"etcd-{name}", f"the etcd operator reports {name}", why, fix, probe)
 
 
 def _revision_condition(plural: str) -> Condition:
@@ -69,13 +65,9 @@ def _revision_condition(plural: str) -> Condition:
             raise NotYet(f"{len(ready)} of {needed} masters have a revision")
         return f"{len(ready)} masters"
 
-    return Condition(
-        f"revision-{plural}",
-        f"{plural} run on masters",
-        "those of the bootstrap node are stopped in the pivot",
-        f"oc get {plural}.operator.openshift.io cluster -o yaml; oc get pods -A | grep installer",
-        probe,
-    )
+    why = "those of the bootstrap node are stopped in the pivot"
+    fix = f"oc get {plural}.operator.openshift.io cluster -o yaml; oc get pods -A | grep installer"
+    return Condition(f"revision-{plural}", f"{plural} run on masters", why, fix, probe)
 
 
 def version_condition() -> Condition:
@@ -94,13 +86,8 @@ def version_condition() -> Condition:
             raise NotYet(f"its version is {reached}, not {wanted}")
         return reached
 
-    return Condition(
-        "cluster-version",
-        "the cluster version is complete",
-        "until then only a part of the release is installed",
-        "oc get clusterversion -o yaml",
-        probe,
-    )
+    why = "until then only a part of the release is installed"
+    return Condition("cluster-version", "the cluster version is complete", why, "oc get clusterversion -o yaml", probe)
 
 
 def operators_condition() -> Condition:
@@ -118,13 +105,9 @@ def operators_condition() -> Condition:
                 raise NotYet(f"{name}: {trouble}")
         return f"{len(expected)} operators"
 
-    return Condition(
-        "cluster-operators",
-        "every cluster operator is available and stable",
-        "the cluster works only when all of them do",
-        "oc get clusteroperators",
-        probe,
-    )
+    why = "the cluster works only when all of them do"
+    fix = "oc get clusteroperators"
+    return Condition("cluster-operators", "every cluster operator is available and stable", why, fix, probe)
 
 
 def operator_condition(name: str) -> Condition:
@@ -165,13 +148,8 @@ def pools_condition() -> Condition:
                 raise NotYet(f"pool {name}: machines, updated, ready are {numbers}; expected {count} of each")
         return "master and worker are updated"
 
-    return Condition(
-        "machine-config-pools",
-        "every machine has its machine config",
-        "nodes with an older config differ from the others",
-        "oc get mcp",
-        probe,
-    )
+    why = "nodes with an older config differ from the others"
+    return Condition("machine-config-pools", "every machine has its machine config", why, "oc get mcp", probe)
 
 
 def _wrong(item: Json, wanted: dict[str, str]) -> str:

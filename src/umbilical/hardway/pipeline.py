@@ -26,7 +26,7 @@ from umbilical.hardway.stage import (
     findings,
     refuse_failed,
 )
-from umbilical.hardway.state import PipelineState, StageStatus
+from umbilical.hardway.state import RunState, StageStatus
 from umbilical.host.processes import Interrupts
 
 MAX_ROUNDS: Final = 4
@@ -117,16 +117,8 @@ class Pipeline:
             raise
         if reason:
             self._ledger.add(EventKind.STAGE_SKIPPED, stage=stage.number, reason=reason)
-        self._end(
-            StageResult(
-                stage,
-                StageEnding.SKIPPED if reason else StageEnding.DONE,
-                self._clock() - start,
-                tuple(found),
-                None,
-                reason,
-            )
-        )
+        ending = StageEnding.SKIPPED if reason else StageEnding.DONE
+        self._end(StageResult(stage, ending, self._clock() - start, tuple(found), None, reason))
 
     def _why_skip(self, stage: Stage, interrupts: Interrupts, *, force: bool) -> tuple[str, list[Finding]]:
         record = self._ledger.state.stage(stage.number)
@@ -206,7 +198,7 @@ class Pipeline:
             mark_stale(self._stages, self._site, self._ledger)
 
 
-def superseded(stage: Stage, state: PipelineState) -> int | None:
+def superseded(stage: Stage, state: RunState) -> int | None:
     """Return the number of the later stage that superseded this one, if any."""
     if not isinstance(stage, Superseded):
         return None
@@ -223,7 +215,7 @@ def mark_stale(stages: Sequence[Stage], site: Site, ledger: Ledger) -> None:
             ledger.add(EventKind.STAGE_STALE, stage=number, because=because)
 
 
-def stale(stages: Sequence[Stage], site: Site, state: PipelineState) -> dict[int, str]:
+def stale(stages: Sequence[Stage], site: Site, state: RunState) -> dict[int, str]:
     """Return finished stages whose inputs changed, each with the reason."""
     reasons: dict[int, str] = {}
     for stage in stages:
@@ -247,12 +239,7 @@ def failure_value(error: Exception) -> dict[str, str]:
     if isinstance(error, Fault):
         return {"code": error.code, "what": error.what, "why": error.why, "next": error.remedy}
     why = f"{type(error).__name__}: {error}"
-    return {
-        "code": "UMB099",
-        "what": "umbilical itself failed (a bug)",
-        "why": why,
-        "next": "report it with this message",
-    }
+    return {"code": "UMB099", "what": "umbilical failed (a bug)", "why": why, "next": "report it with this message"}
 
 
 def _changed(before: Any, now: Any) -> list[str]:

@@ -179,7 +179,7 @@ def _p6() -> Condition:
             user = site.api(node.address).call(_who_am_i)
             if user != admin:
                 raise NotYet(f"kube-apiserver on {node.id} authenticated {admin} as {user or 'no user'}")
-            _ask_as_kubelet(site, site.cluster.masters[0], node)
+            _get_as_kubelet(site, site.cluster.masters[0], node)
         return f"{admin} and {site.cluster.masters[0].name}"
 
     why = "a master whose client CA lacks a signer rejects administrators and kubelets after the pivot"
@@ -193,9 +193,9 @@ async def _who_am_i(client: ApiClient) -> str:
     return str(objects.field(answer, "status", "userInfo", "username") or "")
 
 
-def _ask_as_kubelet(site: Site, kubelet: Node, asked: Node) -> None:
+def _get_as_kubelet(site: Site, kubelet: Node, server: Node) -> None:
     """Get a node's object from the node itself with its own certificate, which never leaves it."""
-    host = f"[{asked.address}]" if asked.address.version == 6 else str(asked.address)
+    host = f"[{server.address}]" if server.address.version == 6 else str(server.address)
     url = f"https://{host}:{API_PORT}/api/v1/nodes/{kubelet.name}"
     words = ["curl", "-sS", "-m", "20", "--noproxy", "*", "--cert", KUBELET_PAIR, "--cacert", "/dev/stdin", url]
     done = site.machines.run(kubelet.id, words, stdin=site.content(layout.bundle(Bundle.SERVER_CA.value)))
@@ -204,7 +204,7 @@ def _ask_as_kubelet(site: Site, kubelet: Node, asked: Node) -> None:
     except (ValueError, KeyError, TypeError):
         kind = ""
     if kind != "Node":
-        raise NotYet(f"the kubelet of {kubelet.id} got an error from {asked.id}: {done.complaint[:200]}")
+        raise NotYet(f"the kubelet of {kubelet.id} got an error from {server.id}: {done.complaint[:200]}")
 
 
 def _p7() -> Condition:
@@ -219,19 +219,14 @@ def _p7() -> Condition:
         return ", ".join(sorted(up))
 
     why = "the pivot sends all traffic to them"
-    return Condition(
-        "P7",
-        "the load balancer sees the masters up",
-        why,
-        "umbilical stage lint --only HA-01; check its statistics",
-        probe,
-    )
+    fix = "umbilical stage lint --only HA-01; check its statistics"
+    return Condition("P7", "the load balancer sees the masters up", why, fix, probe)
 
 
 def _p8() -> Condition:
     def probe(site: Site) -> str:
         for node in site.cluster.masters:
-            smoke_tests.asked_condition("P8", "", node.address).probe(site)
+            smoke_tests.webhook_condition("P8", "", node.address).probe(site)
         return "called directly"
 
     why = "the pivot removes the tunnel, so masters must reach pods without it"

@@ -63,12 +63,7 @@ class Rendered:
 
 
 def render(
-    folder: Path,
-    now: datetime,
-    *,
-    rotate: Collection[str] = (),
-    renew_due: bool = False,
-    backend: Backend = Authority,
+    folder: Path, now: datetime, *, rotate: Collection[str] = (), renew_due: bool = False, backend: Backend = Authority
 ) -> Rendered:
     """Render what is possible now; write nothing. Raises Fault: an input is missing or invalid."""
     cluster = workspace.read_config(folder).cluster

@@ -61,7 +61,7 @@ class SmokeTest(Protocol):
     def webhook_objects(self, node_name: str) -> Sequence[dict[str, Any]]:
         """Make the webhook's objects with new keys: its pod bound to a node, the configuration last."""
 
-    def judged(self, verdict: str) -> dict[str, Any]:
+    def review_object(self, verdict: str) -> dict[str, Any]:
         """Return an object that the webhook allows (`allow`) or denies (`deny`)."""
 
     def workload(self, replicas: int) -> Sequence[dict[str, Any]]:

@@ -45,10 +45,10 @@ def smoke_test_of(site: Site) -> SmokeTest:
     return site.smoke_test
 
 
-def lay(site: Site, node: Node) -> None:
+def create_webhook(site: Site, node: Node) -> None:
     """Create the webhook and its pod on a node, with new keys; a working one is kept."""
     smoke_test = smoke_test_of(site)
-    if _is_laid(site, smoke_test):
+    if _is_created(site, smoke_test):
         return
 
     async def apply(client: ApiClient) -> None:
@@ -66,7 +66,7 @@ def lay(site: Site, node: Node) -> None:
     site.api().call(apply)
 
 
-def _is_laid(site: Site, smoke_test: SmokeTest) -> bool:
+def _is_created(site: Site, smoke_test: SmokeTest) -> bool:
     pod = kube.get(site, objects.POD, smoke_test.pod, smoke_test.namespace)
     # A pod without a controller is not restarted after it has failed.
     is_there = pod is not None and objects.field(pod, "status", "phase") not in ("Failed", "Succeeded")
@@ -89,41 +89,32 @@ def pod_condition(smoke_test: SmokeTest) -> Condition:
         pod = kube.ready_pod(site, smoke_test.namespace, smoke_test.pod)
         return f"{objects.field(pod, 'status', 'podIP')} on {objects.field(pod, 'spec', 'nodeName')}"
 
-    return Condition(
-        "webhook-pod",
-        "the webhook runs in a pod",
-        "a configured admission webhook that does not run blocks all requests that it handles",
-        f"kubectl -n {smoke_test.namespace} describe pod {smoke_test.pod}",
-        probe,
-    )
+    why = "a configured admission webhook that does not run blocks all requests that it handles"
+    fix = f"kubectl -n {smoke_test.namespace} describe pod {smoke_test.pod}"
+    return Condition("webhook-pod", "the webhook runs in a pod", why, fix, probe)
 
 
-def asked_condition(identifier: str, title: str, address: IpAddress | None) -> Condition:
+def webhook_condition(identifier: str, title: str, address: IpAddress | None) -> Condition:
     """The webhook allows one object and denies another, called by the API server at an address."""
 
     def probe(site: Site) -> str:
         smoke_test = smoke_test_of(site)
-        allowed = site.api(address).call(lambda client: verdict(client, smoke_test.judged("allow")))
-        denied = site.api(address).call(lambda client: verdict(client, smoke_test.judged("deny")))
+        allowed = site.api(address).call(lambda client: verdict(client, smoke_test.review_object("allow")))
+        denied = site.api(address).call(lambda client: verdict(client, smoke_test.review_object("deny")))
         if (allowed, denied) != ("allowed", "denied"):
             raise NotYet(f"allow: {allowed}; deny: {denied}")
         return "one object allowed, one denied"
 
-    return Condition(
-        identifier,
-        title,
-        "kube-apiserver must reach pods: operators register webhooks before the pivot",
-        "umbilical ping; kubectl get --raw /readyz?verbose",
-        probe,
-        WEBHOOK_SIGNATURES,
-    )
+    why = "kube-apiserver must reach pods: operators register webhooks before the pivot"
+    fix = "umbilical ping; kubectl get --raw /readyz?verbose"
+    return Condition(identifier, title, why, fix, probe, WEBHOOK_SIGNATURES)
 
 
-async def verdict(client: ApiClient, judged: Json) -> str:
+async def verdict(client: ApiClient, review_object: Json) -> str:
     """Send an object as a dry run: `allowed`, `denied`, or the error."""
-    path = objects.CONFIG_MAP.path(objects.metadata(judged)["namespace"])
+    path = objects.CONFIG_MAP.path(objects.metadata(review_object)["namespace"])
     try:
-        await client.request("POST", path, query={"dryRun": "All"}, body=judged)
+        await client.request("POST", path, query={"dryRun": "All"}, body=review_object)
     except ApiRefused as refusal:
         return "denied" if _DENIED in refusal.message else refusal.message
     return "allowed"
@@ -136,7 +127,7 @@ def webhook_steps(site: Site, node: Node) -> Sequence[Step]:
         Step(
             f"create a webhook in a pod on {node.id}",
             f"kubectl apply -f webhook.yaml   # namespace {smoke_test.namespace}",
-            lambda: lay(site, node),
+            lambda: create_webhook(site, node),
         ),
         Step(
             "wait for the webhook's pod",
@@ -145,11 +136,11 @@ def webhook_steps(site: Site, node: Node) -> Sequence[Step]:
         ),
     ]
     if site.has_tunnel:
-        condition = asked_condition("webhook-tunnel", f"the webhook is called {name}", bootstrap.address)
+        condition = webhook_condition("webhook-tunnel", f"the webhook is called {name}", bootstrap.address)
         steps.append(
             Step(
                 f"call the webhook {name}",
-                f"kubectl --server=https://{bootstrap.address}:6443 create --dry-run=server -f judged.yaml",
+                f"kubectl --server=https://{bootstrap.address}:6443 create --dry-run=server -f configmap.yaml",
                 lambda: wait_for(site, CALL_SECONDS, condition),
             )
         )

@@ -105,7 +105,7 @@ class Condition:
 
     @property
     def check(self) -> Check[Site]:
-        return Check(self.id, self.title, self.why, self.fix, self._judge)
+        return Check(self.id, self.title, self.why, self.fix, self._verdict)
 
     def wait(self, site: Site, timeout_seconds: float, poll_seconds: float = 1.0) -> str:
         """Probe until the condition holds, and report the observation. Raises StageTimeout."""
@@ -128,7 +128,7 @@ class Condition:
         except Fault as fault:
             raise NotYet(fault.brief) from None
 
-    def _judge(self, site: Site) -> Verdict:
+    def _verdict(self, site: Site) -> Verdict:
         try:
             return passed(self._probe(site))
         except NotYet as error:

@@ -70,7 +70,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class PipelineState:
+class RunState:
     number: int = 0
     """Number of the last event that it includes."""
     stages: Mapping[int, StageRecord] = field(default_factory=dict)
@@ -79,12 +79,12 @@ class PipelineState:
     def stage(self, number: int) -> StageRecord:
         return self.stages.get(number, StageRecord())
 
-    def add(self, event: JournalEvent) -> "PipelineState":
+    def add(self, event: JournalEvent) -> "RunState":
         change = _CHANGES.get(event.kind)
         counted = replace(self, number=event.number)
         return counted if change is None else change(counted, event)
 
-    def add_all(self, events: Iterable[JournalEvent]) -> "PipelineState":
+    def add_all(self, events: Iterable[JournalEvent]) -> "RunState":
         """Add the events that it does not include yet."""
         state = self
         for event in events:
@@ -101,7 +101,7 @@ class PipelineState:
         return json.dumps(content, indent=2).encode() + b"\n"
 
 
-def read_state(content: bytes) -> PipelineState:
+def read_state(content: bytes) -> RunState:
     """Read what `to_json` wrote. Raises HardwayError: invalid content (UMB722)."""
     try:
         return _state(json.loads(content))
@@ -110,12 +110,12 @@ def read_state(content: bytes) -> PipelineState:
         raise HardwayError("UMB722", f"could not read {STATE}", f"{type(error).__name__}: {error}", remedy) from None
 
 
-def _state(content: Any) -> PipelineState:
+def _state(content: Any) -> RunState:
     if content["format"] != FORMAT:
         raise ValueError(f"its format is {content['format']!r}; this release reads format {FORMAT}")
     stages = {int(number): _record(value) for number, value in content["stages"].items()}
     notes = {str(name): Note(int(value["stage"]), value["value"]) for name, value in content["notes"].items()}
-    return PipelineState(int(content["number"]), stages, notes)
+    return RunState(int(content["number"]), stages, notes)
 
 
 def _record_value(record: StageRecord) -> dict[str, Any]:
@@ -140,17 +140,17 @@ def _record(value: Any) -> StageRecord:
     )
 
 
-def _with(state: PipelineState, event: JournalEvent, **changes: Any) -> PipelineState:
+def _with(state: RunState, event: JournalEvent, **changes: Any) -> RunState:
     changed = replace(state.stage(event.stage), **changes)
     return replace(state, stages={**state.stages, event.stage: changed})
 
 
-def _began(state: PipelineState, event: JournalEvent) -> PipelineState:
+def _began(state: RunState, event: JournalEvent) -> RunState:
     fresh: dict[str, Any] = {"failure": None, "because": "", "checks": (), "outputs": {}, "ended": ""}
     return _with(state, event, status=StageStatus.RUNNING, inputs=event.values["inputs"], began=event.at, **fresh)
 
 
-def _step_began(state: PipelineState, event: JournalEvent) -> PipelineState:
+def _step_began(state: RunState, event: JournalEvent) -> RunState:
     """Record the undo of a step; a step that is repeated after a kill keeps its first record."""
     written = event.values.get("undo")
     if written is None:
@@ -162,7 +162,7 @@ def _step_began(state: PipelineState, event: JournalEvent) -> PipelineState:
     return _with(state, event, undos=(*undos, UndoRecord(event.number, undo)))
 
 
-def _done(state: PipelineState, event: JournalEvent) -> PipelineState:
+def _done(state: RunState, event: JournalEvent) -> RunState:
     values = event.values
     return _with(
         state,
@@ -175,24 +175,24 @@ def _done(state: PipelineState, event: JournalEvent) -> PipelineState:
     )
 
 
-def _failed(state: PipelineState, event: JournalEvent) -> PipelineState:
+def _failed(state: RunState, event: JournalEvent) -> RunState:
     values = event.values
     checks = tuple(values.get("checks", ()))
     return _with(state, event, status=StageStatus.FAILED, failure=values["failure"], checks=checks, ended=event.at)
 
 
-def _undo_ended(state: PipelineState, event: JournalEvent) -> PipelineState:
+def _undo_ended(state: RunState, event: JournalEvent) -> RunState:
     left = tuple(one for one in state.stage(event.stage).undos if one.number != event.values["undo"])
     return _with(state, event, undos=left)
 
 
-def _undone(state: PipelineState, event: JournalEvent) -> PipelineState:
+def _undone(state: RunState, event: JournalEvent) -> RunState:
     kept = StageRecord(seconds=state.stage(event.stage).seconds)
     notes = {name: note for name, note in state.notes.items() if note.stage != event.stage}
     return replace(state, stages={**state.stages, event.stage: kept}, notes=notes)
 
 
-def _noted(state: PipelineState, event: JournalEvent) -> PipelineState:
+def _noted(state: RunState, event: JournalEvent) -> RunState:
     name, notes = event.values["name"], dict(state.notes)
     if "value" in event.values:
         notes[name] = Note(event.stage, event.values["value"])
@@ -201,7 +201,7 @@ def _noted(state: PipelineState, event: JournalEvent) -> PipelineState:
     return replace(state, notes=notes)
 
 
-_CHANGES: Final[Mapping[str, Callable[[PipelineState, JournalEvent], PipelineState]]] = {
+_CHANGES: Final[Mapping[str, Callable[[RunState, JournalEvent], RunState]]] = {
     EventKind.STAGE_BEGAN.value: _began,
     EventKind.STEP_BEGAN.value: _step_began,
     EventKind.STAGE_DONE.value: _done,

@@ -96,13 +96,9 @@ def agents_condition(count: int) -> Condition:
             raise NotYet(f"{ready} of {max(wanted, count)} agents are ready")
         return f"{ready} agents"
 
-    return Condition(
-        "tunnel-agents",
-        "the tunnel's agents are ready",
-        "without an agent kube-apiserver on the bootstrap node cannot reach pods, and webhooks time out",
-        f"kubectl describe daemonset {AGENT_NAME} -A; kubectl logs of an agent",
-        probe,
-    )
+    why = "without an agent kube-apiserver on the bootstrap node cannot reach pods, and webhooks time out"
+    fix = f"kubectl describe daemonset {AGENT_NAME} -A; kubectl logs of an agent"
+    return Condition("tunnel-agents", "the tunnel's agents are ready", why, fix, probe)
 
 
 def cut(site: Site) -> None:
@@ -120,10 +116,5 @@ def gone_condition() -> Condition:
             raise NotYet(f"the namespace {place} is still there")
         return "its namespace is deleted"
 
-    return Condition(
-        "tunnel-gone",
-        "the tunnel is removed",
-        "its certificates expire after a day; agents that are left then fail and raise alerts",
-        "umbilical bootstrap teardown",
-        probe,
-    )
+    why = "its certificates expire after a day; agents that are left then fail and raise alerts"
+    return Condition("tunnel-gone", "the tunnel is removed", why, "umbilical bootstrap teardown", probe)

@@ -10,9 +10,10 @@ from umbilical.hardway.journal import EventKind
 from umbilical.hardway.ledger import RECORD, Ledger, Notes, RunReporter
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import FIRST_ON_MACHINES, NEVER, Stage
-from umbilical.hardway.state import PipelineState, StageStatus, UndoRecord
+from umbilical.hardway.state import RunState, StageStatus, UndoRecord
 
 ARTIFACTS: Final = "artifacts"
+FORWARD: Final = "continue with umbilical stage run, or delete the cluster: umbilical stage destroy"
 REMOVE_FILES: Final = "remove-files"
 REMOVE_RELEASE: Final = "remove-release"
 DESTROY_MACHINES: Final = "destroy-machines"
@@ -113,12 +114,7 @@ class Undoing:
             why = self._ledger.state.stage(one).no_return
             if why is not None:
                 what = f"stage {one:02} {self._name(one)} is past its point of no return"
-                raise Unsafe(
-                    "UMB727",
-                    what,
-                    why,
-                    "continue with umbilical stage run, or delete the cluster: umbilical stage destroy",
-                )
+                raise Unsafe("UMB727", what, why, FORWARD)
 
     def _worth_undoing(self, number: int) -> tuple[UndoRecord, ...]:
         state = self._ledger.state
@@ -140,9 +136,7 @@ class Undoing:
         undo = record.undo
         if undo.name not in self._undoers:
             why = f"the record has the undo entry {undo.name!r}, which this release does not know"
-            raise HardwayError(
-                "UMB728", f"stage {number:02} was not undone", why, "use the umbilical release that ran the stage"
-            )
+            raise HardwayError("UMB728", f"stage {number:02} was not undone", why, "use the release that ran the stage")
         self._reporter.step(f"{undo.name.replace('-', ' ')}{_shown(undo.values)}", "")
         self._ledger.add(EventKind.UNDO_BEGAN, stage=number, undo=record.number, name=undo.name)
         self._undoers[undo.name](self._site, undo.values)
@@ -152,11 +146,10 @@ class Undoing:
         return next((stage.name for stage in self._stages if stage.number == number), "")
 
 
-def touched(state: PipelineState) -> list[int]:
+def touched(state: RunState) -> list[int]:
     """Return the stages with side effects, newest first."""
-    numbers = (
-        number for number, record in state.stages.items() if record.undos or record.status is not StageStatus.PENDING
-    )
+    pending = StageStatus.PENDING
+    numbers = (number for number, one in state.stages.items() if one.undos or one.status is not pending)
     return sorted(numbers, reverse=True)
 
 

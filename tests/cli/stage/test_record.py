@@ -17,12 +17,12 @@ from umbilical.checks.check import Finding, Outcome
 from umbilical.cli.stage import report
 from umbilical.cli.stage import view as stage_view
 from umbilical.cli.stage.view import StageLines, StageLiveView, choose_view, duration
-from umbilical.cli.stage.watch import follow, tell
+from umbilical.cli.stage.watch import follow, show_event
 from umbilical.fault import HardwayError, StageTimeout
 from umbilical.hardway.journal import EventKind, JournalEvent
 from umbilical.hardway.ledger import Ledger, locked
 from umbilical.hardway.pipeline import StageEnding, StageResult
-from umbilical.hardway.state import PipelineState, StageRecord, StageStatus
+from umbilical.hardway.state import RunState, StageRecord, StageStatus
 from umbilical.hardway.waiting import WaitProgress
 
 
@@ -180,8 +180,8 @@ def test_waits_tables_failures_and_undoings_are_told() -> None:
         (EventKind.UNDO_BEGAN, {"stage": 1, "undo": 3, "name": "remove-files"}),
         (EventKind.STAGE_UNDONE, {"stage": 1}),
     ):
-        tell(JournalEvent(1, "t", kind.value, values), told, {1: "title"})
-    tell(JournalEvent(1, "t", "an-event-of-a-later-release", {"stage": 1}), told, {})
+        show_event(JournalEvent(1, "t", kind.value, values), told, {1: "title"})
+    show_event(JournalEvent(1, "t", "an-event-of-a-later-release", {"stage": 1}), told, {})
     assert told.waits[0].hints == ("h",)
     assert told.tables == [{("n", "s"): "ok"}]
     assert told.lines == ["saw UMB725 a\n  why: b\n  next: c", "01 failed", "step undo: remove-files: ", "01 undone"]
@@ -216,7 +216,7 @@ def test_every_check_that_failed_or_warned_is_told_and_no_other() -> None:
 
 
 def test_stale_stages_say_why() -> None:
-    state = PipelineState(stages={5: StageRecord(StageStatus.STALE, because="changed since: pki", seconds=61.0)})
+    state = RunState(stages={5: StageRecord(StageStatus.STALE, because="changed since: pki", seconds=61.0)})
     table = report.list_table([STAGE], state, is_locked=False)
     assert "stale" in table
     assert "1 min 01 s" in table

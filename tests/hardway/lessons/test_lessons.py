@@ -38,7 +38,7 @@ def patients(tmp_path_factory: pytest.TempPathFactory) -> dict[Profile, Path]:
     return {one: make_patient(tmp_path_factory.mktemp(one.value) / "c", one.value) for one in Profile}
 
 
-def under_way(folder: Path) -> active_lesson.ActiveLesson:
+def active(folder: Path) -> active_lesson.ActiveLesson:
     found = active_lesson.current(folder)
     assert found is not None
     return found
@@ -54,7 +54,7 @@ def test_the_doctor_names_a_lesson_and_is_content_when_it_is_mended(
     first = examined(folder)[0]
     assert first.lesson == lesson.id
     assert first.id in lesson.rules
-    current = under_way(folder)
+    current = active(folder)
     assert current.lesson is lesson
     assert set(active_lesson.mend_artifacts(folder, current)) == set(current.left)
     assert contents(folder) == before
@@ -71,7 +71,7 @@ def test_the_faults_of_the_log_are_among_them() -> None:
 
 
 def test_a_story_does_not_tell_the_answer() -> None:
-    assert [one.id for one in LESSONS if one.fault in one.story or one.mending in one.story] == []
+    assert [one.id for one in LESSONS if one.fault in one.story or one.permanent_fix in one.story] == []
 
 
 def test_an_explanation_tells_it() -> None:
@@ -133,7 +133,7 @@ def test_what_was_mended_by_hand_stays_so(folder: Path) -> None:
     spoil(folder)
     path = folder / "artifacts" / "infrastructure" / "haproxy.final.cfg"
     path.write_bytes(b"mine\n")
-    assert active_lesson.mend_artifacts(folder, under_way(folder)) == ["infrastructure/haproxy.bootstrap.cfg"]
+    assert active_lesson.mend_artifacts(folder, active(folder)) == ["infrastructure/haproxy.bootstrap.cfg"]
     assert path.read_bytes() == b"mine\n"
     assert active_lesson.current(folder) is None
 
@@ -172,8 +172,8 @@ def live(folder: Path) -> Site:
 
 def test_a_live_lesson_is_noted_and_mended(live: Site, folder: Path) -> None:
     spoiled = machines_of(live).balancer_config
-    assert under_way(folder).is_live
-    assert active_lesson.mend_machines(live, under_way(folder))
+    assert active(folder).is_live
+    assert active_lesson.mend_machines(live, active(folder))
     assert machines_of(live).balancer_config != spoiled
     assert active_lesson.current(folder) is None
 
@@ -189,7 +189,7 @@ def test_a_live_lesson_that_cannot_begin_is_not_under_way(folder: Path) -> None:
 def test_a_live_lesson_ends_when_its_machines_are_gone(live: Site, folder: Path) -> None:
     machines_of(live).servers = []
     machines_of(live).calls.clear()
-    assert not active_lesson.mend_machines(live, under_way(folder))
+    assert not active_lesson.mend_machines(live, active(folder))
     assert machines_of(live).calls == []
     assert active_lesson.current(folder) is None
 

@@ -24,7 +24,7 @@ from umbilical.hardway.lessons.active_lesson import find_lesson
 from umbilical.hardway.lessons.lesson import ASIDE
 from umbilical.hardway.machines.interface import BackendServer, Done
 from umbilical.hardway.site import Site
-from umbilical.hardway.state import PipelineState
+from umbilical.hardway.state import RunState
 from umbilical.lab.hardway.machines import LabMachines
 from umbilical.lab.hardway.names import HOST
 from umbilical.lab.lab import Lab
@@ -140,16 +140,16 @@ def test_one_missing_word_takes_the_api_down_and_the_doctor_names_it(balanced: S
     balanced = replace(balanced, folder=tmp_path)
     assert are_up(balanced)
     wait_until(lambda: seen(balanced) == (True, "L7OK"))
-    assert list(balancer_signal(balanced, PipelineState())) == []
+    assert list(balancer_signal(balanced, RunState())) == []
 
     active_lesson.spoil_machines(balanced, find_lesson("httpchk"))
     wait_until(lambda: seen(balanced) == (False, "L7RSP"))
-    found = list(balancer_signal(balanced, PipelineState()))
+    found = list(balancer_signal(balanced, RunState()))
     assert [one.lesson for one in found] == ["httpchk"]
     assert "check-ssl is missing" in found[0].remedy
 
-    under_way = active_lesson.current(tmp_path)
-    assert under_way is not None
-    active_lesson.mend_machines(balanced, under_way)
+    active = active_lesson.current(tmp_path)
+    assert active is not None
+    active_lesson.mend_machines(balanced, active)
     wait_until(lambda: seen(balanced) == (True, "L7OK"))
-    assert list(balancer_signal(balanced, PipelineState())) == []
+    assert list(balancer_signal(balanced, RunState())) == []

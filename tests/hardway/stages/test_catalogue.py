@@ -12,7 +12,7 @@ from umbilical.hardway.explain.entry import TopicKind
 from umbilical.hardway.ledger import Ledger
 from umbilical.hardway.pipeline import Pipeline, StageEnding
 from umbilical.hardway.stages import catalogue
-from umbilical.hardway.state import PipelineState, StageStatus
+from umbilical.hardway.state import RunState, StageStatus
 from umbilical.hardway.undoing import Undoing
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ core@example"
@@ -42,7 +42,7 @@ def test_inverses_of_all_stages_are_known() -> None:
     assert {"remove-files", "remove-release", "destroy-machines", "remove-machine", "set-balancer"} <= set(known)
 
 
-def _run(folder: Path, profile: Profile) -> tuple[list[StageEnding], PipelineState]:
+def _run(folder: Path, profile: Profile) -> tuple[list[StageEnding], RunState]:
     machines = recording_machines(profile)
     if profile is Profile.OPENSHIFT:
         # Without podman the built-in base is used: what containers render is shown with stage 04.

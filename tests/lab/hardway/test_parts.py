@@ -36,7 +36,7 @@ def test_the_webhooks_configuration_comes_last_and_its_pod_is_bound_to_the_node(
 
 
 def test_the_webhook_has_something_to_allow_and_something_to_deny() -> None:
-    allowed, denied = (LabSmokeTest().judged(verdict) for verdict in ("allow", "deny"))
+    allowed, denied = (LabSmokeTest().review_object(verdict) for verdict in ("allow", "deny"))
     assert allowed["kind"] == denied["kind"]
     assert allowed["metadata"]["labels"] != denied["metadata"]["labels"]
 

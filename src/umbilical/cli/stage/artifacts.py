@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 @click.option("--masters", type=click.IntRange(1, 9), default=3, show_default=True, help="Number of masters.")
 @click.option("--workers", type=click.IntRange(0, 500), default=2, show_default=True, help="Number of workers.")
 @click.option("--name", default="", help="Cluster name; default: the example's name.")
-@click.option(
-    "--ssh-key", "ssh_keys", type=FILE, multiple=True, help="File with SSH public keys for the user core; repeatable."
-)
+@click.option("--ssh-key", "ssh_keys", type=FILE, multiple=True, help="SSH public key file for user core; repeatable.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing cluster.yaml.")
 def init(
     folder: Path,
@@ -112,7 +110,7 @@ def plan(folder: Path, output: str, is_short: bool, exit_code: bool) -> int:
         click.echo(json.dumps(as_json(rendered, parts), indent=2))
     else:
         print_parts(parts, is_short=is_short)
-        tell(rendered, parts, folder)
+        print_notes(rendered, parts, folder)
     return FINDINGS if parts and exit_code else 0
 
 
@@ -139,7 +137,7 @@ def print_parts(parts: "Sequence[Part]", *, is_short: bool) -> None:
         click.echo(_coloured(line), color=has_colour())
 
 
-def tell(rendered: "Rendered", parts: "Sequence[Part]", folder: Path) -> None:
+def print_notes(rendered: "Rendered", parts: "Sequence[Part]", folder: Path) -> None:
     """Print the summary and the notes to stderr."""
     from umbilical.hardway.artifacts import layout
 
@@ -148,9 +146,7 @@ def tell(rendered: "Rendered", parts: "Sequence[Part]", folder: Path) -> None:
         from umbilical.hardway.workspace import extraction_commands, release_directory
 
         place = release_directory(folder, rendered.cluster)
-        click.echo(
-            f"note: the release is not extracted to {place}; artifacts that need it are not in this plan", err=True
-        )
+        click.echo(f"note: the release is not extracted to {place}; the plan lacks files that need it", err=True)
         lines = [command.line for command in extraction_commands(folder, rendered.cluster)]
         for line in (f"mkdir -p {shlex.quote(str(place))}", *lines) if lines else ():
             click.echo(f"      $ {line}", err=True)
@@ -187,9 +183,7 @@ def _coloured(line: str) -> str:
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @directory_option
-@click.option(
-    "--due", is_flag=True, help="Also renew certificates that have expired or expire before an installation can finish."
-)
+@click.option("--due", is_flag=True, help="Also renew certificates that expire before an installation can finish.")
 def rotate(ids: tuple[str, ...], folder: Path, due: bool) -> None:
     """Renew keys and certificates.
 
@@ -206,10 +200,10 @@ def rotate(ids: tuple[str, ...], folder: Path, due: bool) -> None:
     with locked(folder, "umbilical stage rotate", utc_now().isoformat(timespec="seconds")):
         rendered = rendering.render(folder, utc_now(), rotate=ids, renew_due=due)
         rendering.keep(folder, rendered)
-    _tell(rendered)
+    _print_renewed(rendered)
 
 
-def _tell(rendered: "Rendered") -> None:
+def _print_renewed(rendered: "Rendered") -> None:
     for change in rendered.renewed:
         click.echo(f"{change.id}: {change.why}")
     if not rendered.renewed:
@@ -217,6 +211,4 @@ def _tell(rendered: "Rendered") -> None:
     written = {asset.path for asset in rendered.made.by_recipe["pki"]}
     follows = [part.place for part in rendered.plan() if part.place not in written]
     if follows:
-        click.echo(
-            f"next: umbilical stage run updates {len(follows)} other files (umbilical stage plan lists them)", err=True
-        )
+        click.echo(f"next: umbilical stage run, to update {len(follows)} other files", err=True)

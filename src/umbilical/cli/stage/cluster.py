@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from umbilical.hardway.pipeline import Ask, Pipeline
     from umbilical.hardway.site import Site
     from umbilical.hardway.stage import Stage, Step
-    from umbilical.hardway.state import PipelineState
+    from umbilical.hardway.state import RunState
     from umbilical.hardway.undoing import Undoing
     from umbilical.hardway.waiting import Reporter
 
@@ -39,6 +39,11 @@ directory_option = click.option(
     default=Path(),
     show_default=True,
     help="Cluster directory with cluster.yaml, artifacts/ and the record of stages.",
+)
+junit_option = click.option(
+    "--junit",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to which the checks are also written as JUnit XML.",
 )
 
 
@@ -200,7 +205,7 @@ def working(folder: Path, *, plain: bool = False) -> Iterator[Work]:
 
 
 @contextmanager
-def reading_record(folder: Path) -> "Iterator[tuple[Site, PipelineState]]":
+def reading_record(folder: Path) -> "Iterator[tuple[Site, RunState]]":
     """Load a cluster's site and record without the lock, for reading; reports are plain lines."""
     from umbilical.hardway.ledger import read_record
 

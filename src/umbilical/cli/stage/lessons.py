@@ -62,33 +62,33 @@ def _mend(name: str | None, folder: Path) -> None:
     from umbilical.hardway.lessons import active_lesson
 
     with locking(folder):
-        under_way = active_lesson.current(folder)
-        if under_way is None or (name is not None and name != under_way.lesson.id):
-            raise _not_under_way(name, under_way)
-        done = _mend_it(folder, under_way)
-    lesson = under_way.lesson
-    fault = lesson.live.fault if under_way.is_live and lesson.live is not None else lesson.fault
-    click.echo(f"{lesson.id}: {done}\n  it was: {fault}\n  permanent fix: {lesson.mending}")
+        active = active_lesson.current(folder)
+        if active is None or (name is not None and name != active.lesson.id):
+            raise _not_active(name, active)
+        done = _mend_it(folder, active)
+    lesson = active.lesson
+    fault = lesson.live.fault if active.is_live and lesson.live is not None else lesson.fault
+    click.echo(f"{lesson.id}: {done}\n  it was: {fault}\n  permanent fix: {lesson.permanent_fix}")
 
 
-def _mend_it(folder: Path, under_way: "ActiveLesson") -> str:
+def _mend_it(folder: Path, active: "ActiveLesson") -> str:
     from umbilical.cli.stage.view import choose_view
     from umbilical.hardway.lessons import active_lesson
 
-    if under_way.is_live:
+    if active.is_live:
         with choose_view(plain=True) as screen:
-            are_there = active_lesson.mend_machines(load_site(folder, screen), under_way)
+            are_there = active_lesson.mend_machines(load_site(folder, screen), active)
         return "the machines are restored" if are_there else "its machines no longer exist, so nothing was restored"
-    mended = active_lesson.mend_artifacts(folder, under_way)
-    others = len(under_way.left) - len(mended)
+    mended = active_lesson.mend_artifacts(folder, active)
+    others = len(active.left) - len(mended)
     return f"{len(mended)} files restored" + (f", {others} were already repaired" if others else "")
 
 
-def _not_under_way(name: str | None, under_way: "ActiveLesson | None") -> Exception:
-    if under_way is None:
+def _not_active(name: str | None, active: "ActiveLesson | None") -> Exception:
+    if active is None:
         why, remedy = "no lesson is active in this directory", "umbilical stage break --list"
     else:
-        why, remedy = f"the active lesson is {under_way.lesson.id}", "umbilical stage break --mend"
+        why, remedy = f"the active lesson is {active.lesson.id}", "umbilical stage break --mend"
     return HardwayError("UMB752", f"there was nothing to restore{f' for {name}' if name else ''}", why, remedy)
 
 

@@ -74,7 +74,7 @@ def lint(
     if judges:
         findings += _by_judges(facts, rendered, bin_dir, only, skip)
     refuse_emptiness(findings)
-    _tell(rendered, folder)
+    _print_notes(rendered, folder)
     details = {"cluster": facts.cluster.name, "profile": facts.cluster.profile.value}
     text = report(findings, output, kind="LintReport", suite="stage.lint", details=details, groups=_headings())
     click.echo(text, nl=False, color=has_colour())
@@ -125,15 +125,13 @@ def _without_release(finding: Finding) -> Finding:
     return replace(finding, outcome=Outcome.SKIPPED, evidence=NO_RELEASE)
 
 
-def _tell(rendered: "Rendered", folder: Path) -> None:
+def _print_notes(rendered: "Rendered", folder: Path) -> None:
     """Print which files were missing or differ from the rendering."""
     tree = rendered.made.tree
     missing = sum(asset.path not in rendered.on_disk for asset in tree)
     changed = [asset.path for asset in tree if rendered.on_disk.get(asset.path, asset) != asset]
     if missing:
-        click.echo(
-            f"note: {missing} of {len(tree)} files are not written yet; their rendered content was checked", err=True
-        )
+        click.echo(f"note: {missing} of {len(tree)} files do not exist yet; their rendering was checked", err=True)
     if changed:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         told = f"{changed[0]}{more} differ from what the config renders"

@@ -14,7 +14,7 @@ from umbilical.cli.terminal import has_colour
 if TYPE_CHECKING:
     from umbilical.hardway.pipeline import StageResult
     from umbilical.hardway.stage import Stage
-    from umbilical.hardway.state import PipelineState, StageRecord
+    from umbilical.hardway.state import RunState, StageRecord
 
 INTERRUPTED: Final = "interrupted"
 _COLOURS: Final = {"done": "green", "failed": "red", "stale": "yellow", "interrupted": "yellow", "running": "blue"}
@@ -53,12 +53,12 @@ def stage_value(stage: "Stage", record: "StageRecord", *, is_locked: bool) -> di
     }
 
 
-def list_json(stages: "Sequence[Stage]", state: "PipelineState", *, is_locked: bool) -> str:
+def list_json(stages: "Sequence[Stage]", state: "RunState", *, is_locked: bool) -> str:
     values = [stage_value(stage, state.stage(stage.number), is_locked=is_locked) for stage in stages]
     return json.dumps({"apiVersion": API_VERSION, "kind": "StageList", "stages": values}, indent=2) + "\n"
 
 
-def list_table(stages: "Sequence[Stage]", state: "PipelineState", *, is_locked: bool) -> str:
+def list_table(stages: "Sequence[Stage]", state: "RunState", *, is_locked: bool) -> str:
     from umbilical.cli.stage.view import duration
 
     lines = []

@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING
 import click
 
 from umbilical.cli.findings import output_option
-from umbilical.cli.stage.cluster import StageRange, StepPrompt, Work, bounds, directory_option, find_stage, working
+from umbilical.cli.stage.cluster import (
+    StageRange,
+    StepPrompt,
+    Work,
+    bounds,
+    directory_option,
+    find_stage,
+    junit_option,
+    working,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from umbilical.hardway.pipeline import Pipeline
     from umbilical.hardway.stage import Stage
-    from umbilical.hardway.state import PipelineState
+    from umbilical.hardway.state import RunState
 
 
 @click.command()
@@ -35,11 +44,7 @@ if TYPE_CHECKING:
     "-y", "--yes", is_flag=True, help="Run stages again on installed machines without confirmation if inputs changed."
 )
 @output_option("table", "json", "junit")
-@click.option(
-    "--junit",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File to which the checks are also written as JUnit XML.",
-)
+@junit_option
 def run(
     chosen: tuple[int | None, int | None] | None,
     folder: Path,
@@ -142,7 +147,7 @@ def retry(name: str | None, folder: Path, output: str) -> None:
         execute(work, work.pipeline(), number, number, force=True, output=output, junit=None)
 
 
-def _broken(stages: "Sequence[Stage]", state: "PipelineState") -> int:
+def _broken(stages: "Sequence[Stage]", state: "RunState") -> int:
     from umbilical.hardway.state import StageStatus
 
     again = (StageStatus.FAILED, StageStatus.INTERRUPTED, StageStatus.RUNNING, StageStatus.STALE)

@@ -11,7 +11,7 @@ from umbilical.checks.check import Finding, Outcome
 from umbilical.checks.report import API_VERSION
 from umbilical.cli import findings
 from umbilical.cli.findings import output_option
-from umbilical.cli.stage.cluster import directory_option, find_stage, reading_record
+from umbilical.cli.stage.cluster import directory_option, find_stage, junit_option, reading_record
 from umbilical.cli.terminal import has_colour
 from umbilical.fault import Fault
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from umbilical.hardway.site import Site
     from umbilical.hardway.stage import Stage
-    from umbilical.hardway.state import PipelineState, StageRecord
+    from umbilical.hardway.state import RunState, StageRecord
 
 
 @click.command()
@@ -35,8 +35,8 @@ def list_(folder: Path, output: str) -> None:
     from umbilical.hardway.ledger import holder, read_record
     from umbilical.hardway.stages import catalogue
 
-    tell = report.list_json if output == "json" else report.list_table
-    text = tell(catalogue.stages(), read_record(folder), is_locked=holder(folder) is not None)
+    write = report.list_json if output == "json" else report.list_table
+    text = write(catalogue.stages(), read_record(folder), is_locked=holder(folder) is not None)
     click.echo(text, nl=False, color=has_colour())
 
 
@@ -88,10 +88,7 @@ def _value(stage: "Stage", site: "Site", record: "StageRecord", folder: Path) ->
 def _table(value: dict[str, Any]) -> str:
     steps, checks, files, numbers = value["steps"], value["checks"], value["files"], value["needs"]
     needs = ", ".join(f"{number:02}" for number in numbers)
-    lines = [
-        f"{value['number']:02} {value['title']}",
-        f"   status {value['status']}, needs {needs or 'nothing'}",
-    ]
+    lines = [f"{value['number']:02} {value['title']}", f"   status {value['status']}, needs {needs or 'nothing'}"]
     lines += ["", "steps", *(f"   {step['title']}\n      $ {step['command']}" for step in steps)] if steps else []
     lines += ["", f"files ({len(files)})", *(f"   {name}" for name in files)] if files else []
     lines += ["", "checks", *(f"   {check['id']} {check['title']}" for check in checks)]
@@ -102,11 +99,7 @@ def _table(value: dict[str, Any]) -> str:
 @click.argument("name", required=False, metavar="[STAGE]")
 @directory_option
 @output_option("table", "json", "junit")
-@click.option(
-    "--junit",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File to which the checks are also written as JUnit XML.",
-)
+@junit_option
 def status(name: str | None, folder: Path, output: str, junit: Path | None) -> int:
     """Run the checks of STAGE, or of all finished stages, now.
 
@@ -117,7 +110,7 @@ def status(name: str | None, folder: Path, output: str, junit: Path | None) -> i
 
     stages = catalogue.stages()
     with reading_record(folder) as (site, state):
-        chosen = [find_stage(name, stages)] if name else _asked(stages, site, state)
+        chosen = [find_stage(name, stages)] if name else _finished(stages, site, state)
         found = [finding for stage in chosen for finding in _findings(stage, site)]
     if not chosen:
         click.echo("no stage is done yet: umbilical stage run", err=True)
@@ -129,7 +122,7 @@ def status(name: str | None, folder: Path, output: str, junit: Path | None) -> i
     return findings.status(found)
 
 
-def _asked(stages: "Sequence[Stage]", site: "Site", state: "PipelineState") -> "list[Stage]":
+def _finished(stages: "Sequence[Stage]", site: "Site", state: "RunState") -> "list[Stage]":
     """Return finished stages that no later stage superseded; print a note for each stale one."""
     from umbilical.hardway import pipeline
     from umbilical.hardway.state import StageStatus
@@ -145,12 +138,10 @@ def _asked(stages: "Sequence[Stage]", site: "Site", state: "PipelineState") -> "
 
 
 def _findings(stage: "Stage", site: "Site") -> list[Finding]:
-    from umbilical.hardway import stage as judging
+    from umbilical.hardway import stage as running
 
     try:
-        return judging.findings(stage, site)
+        return running.findings(stage, site)
     except Fault as fault:
-        title = f"the checks of stage {stage.number:02} can run"
-        return [
-            Finding(fault.code, title, "the state of the stage is unknown", fault.remedy, Outcome.FAILED, fault.brief)
-        ]
+        title, why = f"the checks of stage {stage.number:02} can run", "the state of the stage is unknown"
+        return [Finding(fault.code, title, why, fault.remedy, Outcome.FAILED, fault.brief)]

@@ -43,7 +43,7 @@ def watch(folder: Path, once: bool, output: str) -> None:
             if output == "json":
                 click.echo(event.to_line(), nl=False)
             else:
-                tell(event, screen, titles)
+                show_event(event, screen, titles)
 
 
 def follow(folder: Path, *, forever: bool, sleep: Callable[[float], None] = time.sleep) -> "Iterator[JournalEvent]":
@@ -60,7 +60,7 @@ def follow(folder: Path, *, forever: bool, sleep: Callable[[float], None] = time
         yield from tail.new()
 
 
-def tell(event: "JournalEvent", screen: "Screen", titles: Mapping[int, str]) -> None:
+def show_event(event: "JournalEvent", screen: "Screen", titles: Mapping[int, str]) -> None:
     """Show one event as the run itself shows it."""
     from umbilical.hardway.journal import EventKind
     from umbilical.hardway.waiting import WaitProgress
@@ -81,10 +81,10 @@ def tell(event: "JournalEvent", screen: "Screen", titles: Mapping[int, str]) -> 
         cells = {(row, signal): text for row, signal, text in values["cells"]}
         screen.table(values["rows"], values["signals"], cells)
     elif event.kind in _ENDINGS:
-        _tell_end(event, screen)
+        _show_end(event, screen)
 
 
-def _tell_end(event: "JournalEvent", screen: "Screen") -> None:
+def _show_end(event: "JournalEvent", screen: "Screen") -> None:
     failure = event.values.get("failure")
     if failure is not None:
         screen.saw(f"{failure['code']} {failure['what']}\n  why: {failure['why']}\n  next: {failure['next']}")

@@ -123,9 +123,9 @@ def end(folder: Path) -> None:
 
 
 def _refuse(folder: Path, cluster: Cluster, lesson: Lesson) -> None:
-    under_way = current(folder)
-    if under_way is not None:
-        why = f"lesson {under_way.lesson.id} is still active"
+    active = current(folder)
+    if active is not None:
+        why = f"lesson {active.lesson.id} is still active"
         raise HardwayError("UMB752", f"lesson {lesson.id} was not started", why, "umbilical stage break --mend")
     if cluster.profile not in lesson.profiles:
         fitting = " or ".join(sorted(profile.value for profile in lesson.profiles))

@@ -216,11 +216,7 @@ MANIFEST_LESSONS: Final[tuple[Lesson, ...]] = (
 )
 
 
-LESSONS: Final[tuple[Lesson, ...]] = (
-    *CERTIFICATE_LESSONS,
-    *MANIFEST_LESSONS,
-    *node_lessons.LESSONS,
-)
+LESSONS: Final[tuple[Lesson, ...]] = (*CERTIFICATE_LESSONS, *MANIFEST_LESSONS, *node_lessons.LESSONS)
 
 
 def entries() -> Iterable[Explanation]:
@@ -238,6 +234,6 @@ def _entry(lesson: Lesson) -> Explanation:
         scope=f"for {profiles}",
         readers=f"umbilical stage break {lesson.id} creates it; lint rule {' or '.join(lesson.rules)} detects it.",
         without=f"The cause: {lesson.fault}{live}",
-        fix=lesson.mending,
+        fix=lesson.permanent_fix,
         by_hand=f"umbilical stage break {lesson.id} --dir DIR; umbilical stage doctor --dir DIR",
     )

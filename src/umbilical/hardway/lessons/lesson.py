@@ -168,7 +168,7 @@ class Lesson:
     """The symptoms, without the cause."""
     fault: str
     """The cause."""
-    mending: str
+    permanent_fix: str
     """The permanent fix, for a cluster that was not broken on purpose."""
     rules: tuple[str, ...]
     """Lint rules that fail."""

@@ -64,12 +64,7 @@ class Machines(Protocol):
         """Remove everything that `build` and `install` made."""
 
 
-PORTS: Final = {
-    "etcd": 2379,
-    "kube-apiserver": 6443,
-    "kube-controller-manager": 10257,
-    "kube-scheduler": 10259,
-}
+PORTS: Final = {"etcd": 2379, "kube-apiserver": 6443, "kube-controller-manager": 10257, "kube-scheduler": 10259}
 _KILL: Final = """
 pids=$(ss -ltnpH "sport = :$1" | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u)
 [ -n "$pids" ] && kill -KILL $pids

@@ -18,10 +18,7 @@ class Virsh:
     """All methods are idempotent."""
 
     def __init__(
-        self,
-        host: Host,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        self, host: Host, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self._host = host
         self._clock = clock

@@ -24,13 +24,7 @@ from umbilical.hardway.workspace import write_artifacts
 
 MAX_NAMED: Final = 3
 # Directories that are read as a whole. Not tls/: keys are never deleted here; not machine-config/: it has outputs.
-SWEPT: Final = (
-    layout.MANIFESTS,
-    layout.STATIC_PODS,
-    layout.LATE_STATIC_PODS,
-    layout.IGNITION,
-    layout.INFRASTRUCTURE,
-)
+SWEPT: Final = (layout.MANIFESTS, layout.STATIC_PODS, layout.LATE_STATIC_PODS, layout.IGNITION, layout.INFRASTRUCTURE)
 
 
 def writing_steps(site: Site, number: int, reason: str = "") -> list[Step]:
@@ -159,10 +153,7 @@ class ArtifactStage:
         return {name: site.hashes[name] for name in mine if name in site.hashes}
 
     def steps(self, site: Site) -> Sequence[Step]:
-        return [
-            *writing_steps(site, self.number),
-            *sweeping_steps(site, self.number),
-        ]
+        return [*writing_steps(site, self.number), *sweeping_steps(site, self.number)]
 
     def checks(self, site: Site) -> Sequence[Check[Site]]:
         return [written_check(self.number), *lint_checks(site, self.groups, self.rules)]

@@ -34,11 +34,7 @@ _LIVE: Final[tuple[LiveStage, ...]] = (
     s16_convergence.STAGE,
     s17_verification.STAGE,
 )
-_STAGES: Final[tuple[Stage, ...]] = (
-    *(module.STAGE for module in _FIRST),
-    *artifact_stages.STAGES,
-    *_LIVE,
-)
+_STAGES: Final[tuple[Stage, ...]] = (*(module.STAGE for module in _FIRST), *artifact_stages.STAGES, *_LIVE)
 
 
 def stages() -> tuple[Stage, ...]:

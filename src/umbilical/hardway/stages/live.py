@@ -96,10 +96,6 @@ def installed_condition(node: Node) -> Condition:
             raise NotYet(f"its host name is {named!r}, not {node.name}")
         return named
 
-    return Condition(
-        f"installed-{node.id}",
-        f"{node.id} runs from its Ignition config",
-        "with another config the machine has other keys, another name or another address",
-        "umbilical stage rollback 09; or on the machine's console: journalctl -u ignition-firstboot-complete",
-        probe,
-    )
+    why = "with another config the machine has other keys, another name or another address"
+    fix = "umbilical stage rollback 09; or on the machine's console: journalctl -u ignition-firstboot-complete"
+    return Condition(f"installed-{node.id}", f"{node.id} runs from its Ignition config", why, fix, probe)

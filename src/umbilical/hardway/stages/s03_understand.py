@@ -29,7 +29,7 @@ class UnderstandStage:
                 "every artifact is written by one stage",
                 "a file that no stage writes is missing on disk; with two writers the last one wins",
                 "report it: this is a bug in umbilical",
-                _judge,
+                _check_graph,
             )
         ]
 
@@ -56,7 +56,7 @@ def _show(site: Site) -> None:
         site.reporter.saw(line)
 
 
-def _judge(site: Site) -> Verdict:
+def _check_graph(site: Site) -> Verdict:
     written = [name for names in site.files.values() for name in names]
     orphans = sorted(set(site.assets) - set(written))
     twice = sorted({name for name in written if written.count(name) > 1})

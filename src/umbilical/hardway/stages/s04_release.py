@@ -112,7 +112,7 @@ def _podman(site: Site) -> bool:
     return bool(site.machines.survey(site.cluster).programs.get("podman"))
 
 
-def _judge_rendered(site: Site) -> Verdict:
+def _check_rendered(site: Site) -> Verdict:
     if not site.cluster.is_openshift:
         return skipped("upstream Kubernetes has no machine configs: nodes use the built-in base")
     try:
@@ -125,7 +125,7 @@ def _judge_rendered(site: Site) -> Verdict:
     return failed(missing) if _podman(site) else warned(f"{missing}: podman is not installed")
 
 
-def _judge_images(site: Site) -> Verdict:
+def _check_images(site: Site) -> Verdict:
     """OpenShift images need a digest; upstream images the repository and tag of the config."""
     release = site.cluster.release
     wrong = [
@@ -157,14 +157,14 @@ _IMAGES: Final = Check(
     "static pods use only images of this release",
     "a tag can move between two pulls, so that two masters run different programs",
     "set release.image with a digest, or one repository and tag for upstream",
-    _judge_images,
+    _check_images,
 )
 _RENDERED: Final = Check(
     "REL-02",
     "machine configs of masters and workers are rendered and valid",
     "the machine-config daemon compares nodes with them, and marks nodes that differ as degraded",
     f"bash {ARTIFACTS}/{layout.MACHINE_CONFIG}/{machine_config.SCRIPT}, on a host with podman and the pull secret",
-    _judge_rendered,
+    _check_rendered,
 )
 
 

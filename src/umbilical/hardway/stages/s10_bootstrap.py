@@ -85,14 +85,9 @@ def etcd_condition() -> Condition:
             raise NotYet("; ".join(trouble.values()))
         return "healthy"
 
-    return Condition(
-        "bootstrap-etcd",
-        "etcd on the bootstrap node is healthy",
-        "kube-apiserver stores all data in it",
-        "crictl logs $(crictl ps -a --name etcd -q) on the bootstrap node",
-        probe,
-        _SIGNATURES,
-    )
+    why = "kube-apiserver stores all data in it"
+    fix = "crictl logs $(crictl ps -a --name etcd -q) on the bootstrap node"
+    return Condition("bootstrap-etcd", "etcd on the bootstrap node is healthy", why, fix, probe, _SIGNATURES)
 
 
 def api_condition() -> Condition:
@@ -107,14 +102,9 @@ def api_condition() -> Condition:
 
 
 def balancer_condition() -> Condition:
-    return Condition(
-        "api-vip",
-        "the API answers through the load balancer",
-        "nodes reach the API only by this address",
-        "on the load balancer: check its statistics, the VIP with `ip address`, and the firewall",
-        kube.ready_text,
-        _SIGNATURES,
-    )
+    why = "nodes reach the API only by this address"
+    fix = "on the load balancer: check its statistics, the VIP with `ip address`, and the firewall"
+    return Condition("api-vip", "the API answers through the load balancer", why, fix, kube.ready_text, _SIGNATURES)
 
 
 def documents(site: Site) -> list[Document]:
@@ -140,13 +130,9 @@ def objects_condition() -> Condition:
             raise NotYet(f"{len(missing)} of {len(wanted)} objects are missing, the first is {missing[0]}")
         return f"{len(wanted)} objects"
 
-    return Condition(
-        "bootstrap-objects",
-        "every object of the manifests exists",
-        "components of the cluster fail without them: umbilical explain FILE",
-        "umbilical stage retry 10",
-        probe,
-    )
+    why = "components of the cluster fail without them: umbilical explain FILE"
+    fix = "umbilical stage retry 10"
+    return Condition("bootstrap-objects", "every object of the manifests exists", why, fix, probe)
 
 
 def no_node_condition() -> Condition:
@@ -155,13 +141,9 @@ def no_node_condition() -> Condition:
             raise NotYet(f"{site.cluster.bootstrap.name} is registered as a node")
         return "not registered as a node"
 
-    return Condition(
-        "bootstrap-is-no-node",
-        "the bootstrap machine is not a node of the cluster",
-        "as a node it would get pods, which are lost when the pivot removes it",
-        "remove --kubeconfig and --bootstrap-kubeconfig from its kubelet.service: umbilical stage lint --only BK-01",
-        probe,
-    )
+    why = "as a node it would get pods, which are lost when the pivot removes it"
+    fix = "remove --kubeconfig and --bootstrap-kubeconfig from its kubelet.service: umbilical stage lint --only BK-01"
+    return Condition("bootstrap-is-no-node", "the bootstrap machine is not a node of the cluster", why, fix, probe)
 
 
 async def _missing(client: ApiClient, wanted: Sequence[Document]) -> list[str]:

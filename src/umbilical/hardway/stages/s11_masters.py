@@ -51,13 +51,10 @@ def labelled_condition(nodes: Sequence[Node]) -> Condition:
                 raise NotYet(f"{name} lacks the labels {', '.join(missing)}")
         return ", ".join(node.id for node in nodes)
 
-    return Condition(
-        f"labelled-{nodes[0].role.value}s" if nodes else "labelled",
-        "nodes have the labels of their role",
-        "workloads and operators select nodes by them",
-        "kubectl label node NAME node-role.kubernetes.io/ROLE=",
-        probe,
-    )
+    why = "workloads and operators select nodes by them"
+    fix = "kubectl label node NAME node-role.kubernetes.io/ROLE="
+    title = "nodes have the labels of their role"
+    return Condition(f"labelled-{nodes[0].role.value}s" if nodes else "labelled", title, why, fix, probe)
 
 
 def service_condition(nodes: Sequence[Node]) -> Condition:
@@ -73,19 +70,16 @@ def service_condition(nodes: Sequence[Node]) -> Condition:
                 raise NotYet(f"{node.id}: {done.complaint}")
         return f"https://{host} from {', '.join(node.id for node in nodes)}"
 
-    return Condition(
-        f"service-{nodes[0].role.value}s" if nodes else "service",
-        "the Service `kubernetes` answers on every node",
-        "operators and pods use the API at this address; without kube-proxy or a network it times out",
-        "on the node: nft list ruleset | grep SERVICE_IP; crictl logs of kube-proxy",
-        probe,
-        (
-            KnownFailure(
-                "timed out|Timeout",
-                "nothing translates Service addresses; check that kube-proxy runs: umbilical stage lint --only KP-03",
-            ),
+    known = (
+        KnownFailure(
+            "timed out|Timeout",
+            "nothing translates Service addresses; check that kube-proxy runs: umbilical stage lint --only KP-03",
         ),
     )
+    why = "operators and pods use the API at this address; without kube-proxy or a network it times out"
+    fix = "on the node: nft list ruleset | grep SERVICE_IP; crictl logs of kube-proxy"
+    title = "the Service `kubernetes` answers on every node"
+    return Condition(f"service-{nodes[0].role.value}s" if nodes else "service", title, why, fix, probe, known)
 
 
 def _steps(site: Site) -> Sequence[Step]:

@@ -101,14 +101,9 @@ def _promoted_condition(node: Node) -> Condition:
             raise NotYet("it was just promoted")
         return f"member {member.id} votes"
 
-    return Condition(
-        f"etcd-{node.id}",
-        f"etcd on {node.id} is a voting member",
-        "a learner has no vote: without the bootstrap member etcd would lose quorum",
-        f"on {node.id}: crictl logs of etcd; etcdctl member list",
-        probe,
-        _SIGNATURES,
-    )
+    why = "a learner has no vote: without the bootstrap member etcd would lose quorum"
+    fix = f"on {node.id}: crictl logs of etcd; etcdctl member list"
+    return Condition(f"etcd-{node.id}", f"etcd on {node.id} is a voting member", why, fix, probe, _SIGNATURES)
 
 
 def voting_condition(node: Node) -> Condition:
@@ -123,24 +118,16 @@ def voting_condition(node: Node) -> Condition:
             raise NotYet(f"{node.id} is not a voting member")
         return f"{member.id} is healthy"
 
-    return Condition(
-        f"voting-{node.id}",
-        f"etcd on {node.id} is healthy and votes",
-        "the masters must hold the cluster's data before the bootstrap node is removed",
-        f"on {node.id}: crictl logs of etcd; etcdctl endpoint health",
-        probe,
-        _SIGNATURES,
-    )
+    why = "the masters must hold the cluster's data before the bootstrap node is removed"
+    fix = f"on {node.id}: crictl logs of etcd; etcdctl endpoint health"
+    return Condition(f"voting-{node.id}", f"etcd on {node.id} is healthy and votes", why, fix, probe, _SIGNATURES)
 
 
 def api_condition(node: Node) -> Condition:
-    return Condition(
-        f"api-{node.id}",
-        f"kube-apiserver on {node.id} is ready",
-        "after the pivot the load balancer sends requests to it",
-        f"on {node.id}: crictl logs of kube-apiserver",
-        lambda site: kube.ready_text(site, node.address),
-    )
+    why = "after the pivot the load balancer sends requests to it"
+    fix = f"on {node.id}: crictl logs of kube-apiserver"
+    title = f"kube-apiserver on {node.id} is ready"
+    return Condition(f"api-{node.id}", title, why, fix, lambda site: kube.ready_text(site, node.address))
 
 
 def pods_condition(node: Node) -> Condition:
@@ -152,13 +139,9 @@ def pods_condition(node: Node) -> Condition:
             kube.ready_pod(site, "kube-system", name)
         return ", ".join(names)
 
-    return Condition(
-        f"plane-{node.id}",
-        f"the control plane pods on {node.id} are ready",
-        "without controllers and scheduler no workload is created",
-        f"kubectl -n kube-system get pods -o wide; on {node.id}: crictl ps -a",
-        probe,
-    )
+    why = "without controllers and scheduler no workload is created"
+    fix = f"kubectl -n kube-system get pods -o wide; on {node.id}: crictl ps -a"
+    return Condition(f"plane-{node.id}", f"the control plane pods on {node.id} are ready", why, fix, probe)
 
 
 def _join(site: Site, node: Node) -> list[Step]:

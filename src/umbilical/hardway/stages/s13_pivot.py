@@ -32,7 +32,7 @@ from umbilical.hardway.prober import Prober, ProbeTally, ProbeTarget
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import NEVER, Condition, Step, Undo, wait_for
 from umbilical.hardway.stages.live import LiveStage
-from umbilical.hardway.undoing import Undoer
+from umbilical.hardway.undoing import FORWARD, Undoer
 from umbilical.hardway.waiting import wait
 from umbilical.host.files import write_file
 from umbilical.host.waiting import NotYet
@@ -93,7 +93,7 @@ class PivotRun:
 
         return run
 
-    def judge(self) -> None:
+    def finish(self) -> None:
         """Stop the prober. Raises HardwayError: UMB746, a probe failed or the watch missed a change."""
         if self._prober is None:
             return
@@ -151,15 +151,8 @@ def _check_conditions(site: Site) -> None:
                 site.sleep(BETWEEN_ROUNDS_SECONDS)
 
     try:
-        remedy = "fix the named condition"
-        wait(
-            site.reporter,
-            "pivot conditions P1 to P8 to hold twice",
-            probe,
-            CONDITIONS_SECONDS,
-            remedy=remedy,
-            sleep=site.sleep,
-        )
+        what, remedy = "pivot conditions P1 to P8 to hold twice", "fix the named condition"
+        wait(site.reporter, what, probe, CONDITIONS_SECONDS, remedy=remedy, sleep=site.sleep)
     except HardwayError as error:
         remedy = "nothing was changed; fix the condition, then umbilical stage retry 13"
         raise Unsafe("UMB745", "the pivot was not started: a condition does not hold", error.why, remedy) from None
@@ -197,12 +190,7 @@ def unmark(site: Site) -> None:
     """
     if is_past(site):
         what = "the pivot is past its point of no return"
-        raise Unsafe(
-            "UMB727",
-            what,
-            NO_RETURN,
-            "continue with umbilical stage run, or delete the cluster: umbilical stage destroy",
-        )
+        raise Unsafe("UMB727", what, NO_RETURN, FORWARD)
     site.api().call(lambda client: kube.delete_if_there(client, objects.CONFIG_MAP, "bootstrap", "kube-system"))
 
 
@@ -289,13 +277,8 @@ def leases_condition() -> Condition:
         return "held by masters"
 
     why = "a stopped leader keeps the lease until it expires"
-    return Condition(
-        "leases",
-        "masters hold the leases of controllers and scheduler",
-        why,
-        "kubectl -n kube-system get leases",
-        probe,
-    )
+    fix = "kubectl -n kube-system get leases"
+    return Condition("leases", "masters hold the leases of controllers and scheduler", why, fix, probe)
 
 
 def endpoints_condition() -> Condition:
@@ -309,9 +292,8 @@ def endpoints_condition() -> Condition:
         return ", ".join(addresses)
 
     why = "pods use the API by this Service, and would be sent to a machine that is off"
-    return Condition(
-        "P9", "the Service `kubernetes` has only the masters as endpoints", why, "kubectl get endpointslices", probe
-    )
+    fix = "kubectl get endpointslices"
+    return Condition("P9", "the Service `kubernetes` has only the masters as endpoints", why, fix, probe)
 
 
 def off_condition() -> Condition:
@@ -334,21 +316,14 @@ def _wait_for_tunnel_end(site: Site, pivot: PivotRun) -> list[Step]:
     if not site.has_tunnel:
         return []
     act = partial(wait_for, site, END_SECONDS, temporary.gone_condition())
-    return [
-        Step(
-            "wait until the tunnel is deleted", f"kubectl get namespace {temporary.namespace(site)}", pivot.probed(act)
-        )
-    ]
+    command = f"kubectl get namespace {temporary.namespace(site)}"
+    return [Step("wait until the tunnel is deleted", command, pivot.probed(act))]
 
 
 def _steps(site: Site) -> Sequence[Step]:
     pivot, boot = PivotRun(site), site.cluster.bootstrap
     steps = [
-        Step(
-            "check pivot conditions P1 to P8 twice",
-            "umbilical explain P1   # and so on",
-            partial(_check_conditions, site),
-        ),
+        Step("check pivot conditions P1 to P8 twice", "umbilical explain P1   # ...", partial(_check_conditions, site)),
         Step("save a snapshot of etcd", f"etcdctl snapshot save {SNAPSHOT}", partial(_save_snapshot, site)),
         Step(
             "switch the load balancer to the masters",
@@ -370,9 +345,8 @@ def _steps(site: Site) -> Sequence[Step]:
         ),
     ]
     if site.has_tunnel:
-        steps.append(
-            Step("remove the tunnel", "umbilical bootstrap teardown", pivot.probed(partial(temporary.cut, site)))
-        )
+        cut = pivot.probed(partial(temporary.cut, site))
+        steps.append(Step("remove the tunnel", "umbilical bootstrap teardown", cut))
     return [
         *steps,
         Step(
@@ -396,7 +370,7 @@ def _steps(site: Site) -> Sequence[Step]:
             pivot.probed(partial(_switch_off, site)),
         ),
         *_wait_for_tunnel_end(site, pivot),
-        Step("check that no probe failed", "for i in $(seq 100); do curl https://API/readyz; done", pivot.judge),
+        Step("check that no probe failed", "for i in $(seq 100); do curl https://API/readyz; done", pivot.finish),
     ]
 
 
@@ -407,7 +381,5 @@ def _conditions(site: Site) -> Sequence[Condition]:
     return [*found, temporary.gone_condition()] if site.has_tunnel else found
 
 
-UNDOERS: Final[Mapping[str, Undoer]] = {
-    DELETE_MARK: lambda site, values: unmark(site),
-}
+UNDOERS: Final[Mapping[str, Undoer]] = {DELETE_MARK: lambda site, values: unmark(site)}
 STAGE: Final = LiveStage(13, "pivot", "move the cluster to the masters", (12,), TOPIC, _steps, _conditions)

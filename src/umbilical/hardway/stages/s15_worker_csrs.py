@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from umbilical.cluster import objects
@@ -60,13 +61,9 @@ def alive_condition(nodes: Sequence[Node]) -> Condition:
                 raise NotYet(f"{node.name}: {told}")
         return f"{len(nodes)} leases are fresh"
 
-    return Condition(
-        "nodes-alive",
-        "every node renews its lease",
-        "a node stays Ready for a while after its kubelet has stopped",
-        "kubectl -n kube-node-lease get leases; on the node: journalctl -u kubelet",
-        probe,
-    )
+    why = "a node stays Ready for a while after its kubelet has stopped"
+    fix = "kubectl -n kube-node-lease get leases; on the node: journalctl -u kubelet"
+    return Condition("nodes-alive", "every node renews its lease", why, fix, probe)
 
 
 def version_condition(nodes: Sequence[Node]) -> Condition:
@@ -80,13 +77,10 @@ def version_condition(nodes: Sequence[Node]) -> Condition:
                 raise NotYet(f"the kubelet of {node.name} is {version or 'of no version'}, kube-apiserver is {api}")
         return api
 
-    return Condition(
-        "kubelet-versions",
-        f"kubelets are at most {MAX_SKEW} minor versions behind kube-apiserver, and never ahead",
-        "a newer kubelet uses API features that kube-apiserver does not have",
-        "kubectl get nodes; kubectl version",
-        probe,
-    )
+    why = "a newer kubelet uses API features that kube-apiserver does not have"
+    fix = "kubectl get nodes; kubectl version"
+    title = f"kubelets are at most {MAX_SKEW} minor versions behind kube-apiserver, and never ahead"
+    return Condition("kubelet-versions", title, why, fix, probe)
 
 
 async def _api_version(client: ApiClient) -> str:
@@ -136,11 +130,7 @@ def ready_condition(nodes: Sequence[Node]) -> Condition:
         "the scheduler uses only Ready nodes",
         "kubectl describe node NAME; on the node: journalctl -u kubelet",
         probe,
-        (
-            KnownFailure(
-                "cni|NetworkPluginNotReady|network", "the node has no pod network yet: ls /etc/cni/net.d on the node"
-            ),
-        ),
+        (KnownFailure("cni|NetworkPluginNotReady|network", "the node has no pod network: ls /etc/cni/net.d on it"),),
     )
 
 
@@ -156,22 +146,14 @@ def _steps(site: Site) -> Sequence[Step]:
     steps = []
     if workers:
         approve = "kubectl certificate approve NAME   # for each that the policy allows"
-        condition = approving_condition(workers)
-        steps.append(
-            Step(
-                "approve the workers' certificates",
-                approve,
-                lambda: wait_for_nodes(site, REGISTER_SECONDS, condition),
-            )
-        )
+        act = partial(wait_for_nodes, site, REGISTER_SECONDS, approving_condition(workers))
+        steps.append(Step("approve the workers' certificates", approve, act))
         if not site.cluster.is_openshift:
             label = f"kubectl label node NAME {kube.WORKER_LABEL}="
             steps.append(Step("label the workers", label, lambda: kube.label_nodes(site, role_labels(site, workers))))
-    everybody = (ready_condition(site.cluster.members), alive_condition(site.cluster.members))
-    steps.append(
-        Step("wait for every node", "kubectl get nodes", lambda: wait_for_nodes(site, READY_SECONDS, *everybody))
-    )
-    return steps
+    members = site.cluster.members
+    act = partial(wait_for_nodes, site, READY_SECONDS, ready_condition(members), alive_condition(members))
+    return [*steps, Step("wait for every node", "kubectl get nodes", act)]
 
 
 def _conditions(site: Site) -> Sequence[Condition]:
@@ -185,12 +167,5 @@ def _conditions(site: Site) -> Sequence[Condition]:
     return found
 
 
-STAGE: Final = LiveStage(
-    15,
-    "worker-csrs",
-    "approve the workers' certificates, and wait until every node is Ready",
-    (14,),
-    TOPIC,
-    _steps,
-    _conditions,
-)
+_TITLE: Final = "approve the workers' certificates, and wait until every node is Ready"
+STAGE: Final = LiveStage(15, "worker-csrs", _TITLE, (14,), TOPIC, _steps, _conditions)

@@ -23,8 +23,7 @@ TOPIC: Final = stage_topic(
     "You, to know that the cluster is ready.",
     "A script that only counts bad conditions succeeds at once while no operator exists yet.",
     "oc get clusteroperators; oc get clusterversion; or kubectl -n kube-system get deployments",
-    "`openshift-install wait-for install-complete` waits for ClusterVersion, then until all operators are stable for "
-    "30 s.",
+    "`openshift-install wait-for install-complete` waits for ClusterVersion, then until operators are stable for 30 s.",
 )
 
 
@@ -41,9 +40,8 @@ def dns_condition() -> Condition:
         return f"{wanted} ready"
 
     why = "without it pods cannot resolve Service names"
-    return Condition(
-        "coredns", "the cluster's DNS runs", why, "kubectl -n kube-system describe deployment coredns", probe
-    )
+    fix = "kubectl -n kube-system describe deployment coredns"
+    return Condition("coredns", "the cluster's DNS runs", why, fix, probe)
 
 
 def proxies_condition() -> Condition:
@@ -53,9 +51,8 @@ def proxies_condition() -> Condition:
         return f"{len(site.cluster.members)} pods"
 
     why = "without it Service addresses do not work on a node"
-    return Condition(
-        "kube-proxy", "kube-proxy runs on every node", why, "kubectl -n kube-system get pods -o wide", probe
-    )
+    fix = "kubectl -n kube-system get pods -o wide"
+    return Condition("kube-proxy", "kube-proxy runs on every node", why, fix, probe)
 
 
 def _wanted(site: Site) -> list[Condition]:

@@ -74,9 +74,8 @@ def etcd_condition() -> Condition:
         return f"{len(masters)} members in term {terms.pop()}"
 
     why = "members in different terms do not communicate"
-    return Condition(
-        "etcd-terms", "etcd's members are healthy and agree", why, "etcdctl endpoint status --cluster", probe
-    )
+    fix = "etcdctl endpoint status --cluster"
+    return Condition("etcd-terms", "etcd's members are healthy and agree", why, fix, probe)
 
 
 def _lose_an_api_server(site: Site, node: Node) -> None:
@@ -106,20 +105,19 @@ def _kept_condition(place: str) -> Condition:
     return Condition("data-kept", "data survives the loss of an API server", why, "kubectl get configmap kept", probe)
 
 
-def _tell_lives(site: Site) -> None:
+def _report_expiry(site: Site) -> None:
     paths = [path for path in site.assets if path.startswith(f"{layout.TLS}/") and path.endswith(".crt")]
     first = min((read_certificates(site.content(path))[0] for path in paths), key=lambda one: one.not_after)
     hours = first.time_left(site.now()).total_seconds() / 3600
     site.reporter.saw(f"the first certificate to expire is {first.common_name}, in {hours:.0f} h")
 
 
-def _judge_directly(site: Site) -> None:
+def _call_webhook_directly(site: Site) -> None:
     """Call the webhook of stage 11; create it again if an earlier run deleted it."""
-    smoke_tests.lay(site, site.cluster.masters[0])
+    smoke_tests.create_webhook(site, site.cluster.masters[0])
     wait_for(site, SMOKE_TEST_SECONDS, smoke_tests.pod_condition(smoke_tests.smoke_test_of(site)))
-    wait_for(
-        site, SMOKE_TEST_SECONDS, smoke_tests.asked_condition("webhook-direct", "the webhook is called directly", None)
-    )
+    called = smoke_tests.webhook_condition("webhook-direct", "the webhook is called directly", None)
+    wait_for(site, SMOKE_TEST_SECONDS, called)
 
 
 def _clean(site: Site) -> None:
@@ -165,8 +163,8 @@ def _smoke_test_steps(site: Site) -> list[Step]:
         ),
     ]
     if site.has_tunnel:
-        judged = "kubectl create --dry-run=server -f judged.yaml"
-        steps.append(Step("call the webhook directly", judged, partial(_judge_directly, site)))
+        command = "kubectl create --dry-run=server -f configmap.yaml"
+        steps.append(Step("call the webhook directly", command, partial(_call_webhook_directly, site)))
     if len(site.cluster.masters) > 1:
         node = site.cluster.masters[0]
         kill = f"pkill -KILL kube-apiserver   # on {node.id}"
@@ -178,7 +176,7 @@ def _steps(site: Site) -> Sequence[Step]:
     gone = "the bootstrap machine is deleted"
     return [
         *(_smoke_test_steps(site) if site.smoke_test is not None else []),
-        Step("show when certificates expire", "openssl x509 -enddate -noout -in CRT", partial(_tell_lives, site)),
+        Step("show when certificates expire", "openssl x509 -enddate -noout -in CRT", partial(_report_expiry, site)),
         Step("delete the objects of the smoke test", "kubectl delete namespace NAME", partial(_clean, site)),
         Step(
             "delete the bootstrap machine",
