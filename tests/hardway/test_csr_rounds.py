@@ -1,4 +1,4 @@
-"""Rounds of approval on a real API: real requests of the config's kubelets, keys on nodes, kubelets that serve."""
+"""Approve requests on a real API: requests of the config's kubelets, keys on nodes, serving kubelets."""
 
 import base64
 import ssl
@@ -54,7 +54,7 @@ def site(tmp_path: Path, plane: ControlPlane) -> Site:
 
 
 class Requests:
-    """Requests as their senders make them: the API takes the user from the certificate, nobody can say another."""
+    """Requests as their senders make them: the API takes the user from the client certificate."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -76,7 +76,7 @@ class Requests:
 
 @pytest.fixture
 def requests(plane: ControlPlane) -> Iterator[Requests]:
-    """Bootstrappers may file requests, as the manifests of stage 10 say."""
+    """Bootstrappers may file requests, as in the manifests of stage 10."""
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-bootstrapper"}
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:bootstrappers"}
     binding = {
@@ -142,7 +142,7 @@ def test_the_certificate_that_was_approved_must_lie_on_the_node(site: Site, requ
     for one in (first, second):
         held(site, one, PUBLIC)
     check_holder(site, first)
-    with pytest.raises(NotYet, match=f"approved for {second.name} is not the one that lies on it"):
+    with pytest.raises(NotYet, match=f"approved for {second.name} is not the one on the node"):
         check_holder(site, second)
 
 
@@ -261,6 +261,6 @@ def test_the_doctor_tells_of_a_request_that_no_rule_approves_and_leaves_it_alone
     assert list(requests_signal(site, RunState())) == []
     requests.client("strange", replace(site.cluster.workers[0], name="stranger.example.com"))
     (found,) = requests_signal(site, RunState())
-    assert found.what == "strange is pending, and no rule approves it"
+    assert found.what == "strange is pending, and the policy does not allow it"
     assert "stranger.example.com" in found.why
     assert state(plane, "strange") == ""

@@ -1,11 +1,11 @@
-"""The doctor over files and the record: what it says, and by what it knows a failure."""
+"""`stage doctor` on files and the record: its diagnoses, and how it recognises a failure."""
 
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.hardway_patients import examined, make_patient, site_of
+from tests.support.diagnosed_clusters import examined, make_cluster_directory, site_of
 from tests.support.hardway_workspace import make_directory
 from tests.support.live_site import live_site
 from tests.support.recording_machines import RecordingMachines
@@ -20,7 +20,7 @@ from umbilical.hardway.waiting import KnownFailure
 
 FAILURE = {
     "code": "UMB725",
-    "what": "waited in vain for the API",
+    "what": "timed out waiting for the API",
     "why": "connection refused",
     "next": "umbilical stage retry 10",
 }
@@ -34,7 +34,7 @@ def test_a_diagnosis_is_three_lines_and_names_what_it_is_known_as() -> None:
     assert told == (
         "HA-01 artifacts of stage 02: not so\n"
         "  why: plain HTTP\n"
-        "  next: umbilical stage retry 2 (known as httpchk: umbilical explain httpchk)"
+        "  next: umbilical stage retry 2 (same symptom as lesson httpchk: umbilical explain httpchk)"
     )
 
 
@@ -45,9 +45,9 @@ def test_a_lesson_is_known_by_rule_and_words_together() -> None:
 
 
 def test_a_live_lesson_is_known_by_what_machines_say() -> None:
-    assert lesson_live("its check says L7RSP") == "httpchk"
-    assert lesson_live("its check says L7STS, and it is ready when it is asked over TLS") == "httpchk"
-    assert lesson_live("its check says L7STS") == ""
+    assert lesson_live("its health check returned L7RSP") == "httpchk"
+    assert lesson_live("its health check returned L7STS, and it is ready over TLS") == "httpchk"
+    assert lesson_live("its health check returned L7STS") == ""
     assert lesson_live("kube-proxy.yaml is not in /etc/kubernetes/manifests of worker-0") == "no-proxy"
     assert lesson_live("L7OK") == ""
 
@@ -65,7 +65,7 @@ def recorded(record: StageRecord, *, is_locked: bool = False) -> list[str]:
 def test_the_stage_that_failed_is_told_in_its_own_words_with_what_is_known() -> None:
     (told,) = recorded(StageRecord(StageStatus.FAILED, failure=FAILURE))
     assert told == (
-        "UMB725 stage 10 bootstrap: waited in vain for the API\n"
+        "UMB725 stage 10 bootstrap: timed out waiting for the API\n"
         "  why: connection refused\n"
         "  next: nothing listens yet; then umbilical stage retry 10"
     )
@@ -81,7 +81,7 @@ def test_a_stage_that_was_killed_is_told_unless_somebody_works_on_it_and_one_tha
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_patient(tmp_path_factory.mktemp("doctor") / "c", "kubernetes")
+    return make_cluster_directory(tmp_path_factory.mktemp("doctor") / "c", "kubernetes")
 
 
 @pytest.fixture

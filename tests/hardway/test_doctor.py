@@ -1,4 +1,4 @@
-"""The doctor beside machines that run."""
+"""`stage doctor` on running machines."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from umbilical.hardway.state import RunState, StageRecord, StageStatus
 from umbilical.host.waiting import NotYet
 
 STAGES = catalogue.stages()
-# Port 1 of loopback, where nobody listens.
+# Port 1 of loopback, where nothing listens.
 NOBODY = """\
 apiVersion: v1
 kind: Config
@@ -65,7 +65,7 @@ def test_looks_that_the_load_balancer_keeps_from_the_api_are_counted_and_not_lis
     site.kubeconfig = lambda address: nobody
     found = doctor.examine_machines(site, done(10, 11), STAGES, ())
     assert found[0].lesson == "httpchk"
-    assert "more looks at the API are in vain" in found[0].why
+    assert "checks that need the API fail too" in found[0].why
     assert not [one for one in found[1:] if "UMB603" in (one.id, one.why[:6])]
 
 
@@ -73,7 +73,7 @@ def test_an_api_that_is_not_up_yet_is_no_complaint_before_its_stage_is_done(site
     machines_of(site).servers = [BackendServer("api", site.cluster.bootstrap.name, False, "L4CON")]
     assert list(doctor.balancer_signal(site, RunState())) == []
     (found,) = doctor.balancer_signal(site, done(10))
-    assert found.what == "no server of the API is up"
+    assert found.what == "no API server is up"
     assert "nobody listens there" in found.remedy
 
 

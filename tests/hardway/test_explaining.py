@@ -1,4 +1,4 @@
-"""Every stage, condition and file of the record is explained, and pages have everything of their stage."""
+"""Every stage, condition and file of the record has an explanation, and pages are complete."""
 
 from hardway_docs import WISHES, paper_site
 from hardway_pages import INDEX, Book, file_name
@@ -30,7 +30,7 @@ def test_every_condition_of_the_pivot_is_explained() -> None:
 
 def test_the_record_is_explained_by_path() -> None:
     (found,) = lookup.find(ENTRIES, "demo/.umbilical/state.json")
-    assert "inverse" in found.what
+    assert "undo every side effect" in found.what
 
 
 def test_nothing_of_the_artifacts_is_left_out() -> None:
@@ -49,7 +49,7 @@ def test_a_page_has_steps_checks_and_known_failures_of_a_stage_on_machines() -> 
     page = BY_NUMBER[12]
     assert "etcdctl member add master-0" in page
     assert "`voting-master-0` (kubernetes)" in page
-    assert "- seen `in sync with leader`: the learner is still catching up" in page
+    assert "- `in sync with leader`: the learner is still catching up" in page
     assert "## Steps in the openshift profile" in page
 
 

@@ -1,4 +1,4 @@
-"""Questions to a real API: calls with a bound, nodes, pods and leases."""
+"""Queries to a real API: calls with a timeout, nodes, pods and leases."""
 
 import asyncio
 from datetime import timedelta
@@ -52,7 +52,7 @@ def test_ready_is_its_own_word(site: Site) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "seen"),
     [
-        (200, b"<html>welcome</html>", "/readyz says '<html>welcome</html>'"),
+        (200, b"<html>welcome</html>", "/readyz returned '<html>welcome</html>'"),
         (500, b"[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststart failed\n", "/readyz is 500: etcd, poststart"),
         (503, b"busy", "/readyz is 503: busy"),
     ],

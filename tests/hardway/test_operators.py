@@ -1,4 +1,4 @@
-"""What OpenShift's operators report, by statuses in a real API: settled is settled, and nothing is no success."""
+"""Conditions of OpenShift's operators, with statuses in a real API; an empty list is not a success."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -61,11 +61,11 @@ def test_a_version_is_complete_when_all_of_it_says_so(site: Site, shelf: Stock) 
     shelf.put(version(Progressing="True"))
     assert seen(condition, site).evidence.startswith("Progressing=True")
     shelf.put(version("Partial"))
-    assert seen(condition, site).evidence == "its history has no completed entry"
+    assert seen(condition, site).evidence == "its history has no completed update"
     shelf.put(version(""))
     assert seen(condition, site).outcome is Outcome.FAILED
     shelf.put(version(reached="4.17.9"))
-    assert seen(condition, site).evidence == f"it is at 4.17.9, and the release is {VERSION}"
+    assert seen(condition, site).evidence == f"its version is 4.17.9, not {VERSION}"
     shelf.put(version())
     assert seen(condition, site) == Verdict(Outcome.PASSED, VERSION)
 
@@ -73,7 +73,7 @@ def test_a_version_is_complete_when_all_of_it_says_so(site: Site, shelf: Stock) 
 def test_every_operator_of_the_release_must_be_settled(site: Site, shelf: Stock) -> None:
     condition = operators.operators_condition()
     site.operators = ("etcd", "network")
-    assert seen(condition, site).evidence == "etcd: it does not exist"
+    assert seen(condition, site).evidence == "etcd: the ClusterOperator does not exist"
     shelf.put(settled("etcd"), settled("network", Degraded="True"), settled("not-of-the-release", Available="False"))
     assert seen(condition, site).evidence == "network: Degraded=True: Degraded of network"
     shelf.put(settled("network", Progressing="Unknown"))
@@ -92,15 +92,13 @@ def test_no_operators_at_all_are_never_success(site: Site) -> None:
 
 def test_a_change_whose_moment_cannot_be_read_is_not_settled() -> None:
     assert operators.operator_trouble(settled("etcd", since="yesterday"), NOW) != ""
-    assert operators.operator_trouble(None, NOW) == "it does not exist"
+    assert operators.operator_trouble(None, NOW) == "the ClusterOperator does not exist"
     assert operators.operator_trouble(settled("etcd"), NOW) == ""
 
 
 def test_an_operator_of_another_release_is_not_settled() -> None:
     assert operators.operator_trouble(settled("etcd"), NOW, VERSION) == ""
-    assert operators.operator_trouble(settled("etcd"), NOW, "4.99.0") == (
-        f"it is at {VERSION}, and the release is 4.99.0"
-    )
+    assert operators.operator_trouble(settled("etcd"), NOW, "4.99.0") == (f"its version is {VERSION}, not 4.99.0")
     silent = settled("etcd")
     del silent["status"]["versions"]
     assert operators.operator_trouble(silent, NOW, VERSION).startswith("it is at no version")
@@ -119,9 +117,7 @@ def test_pools_must_have_every_machine_updated_and_ready(site: Site, shelf: Stoc
     condition = operators.pools_condition()
     assert seen(condition, site).outcome is Outcome.FAILED
     shelf.put(pool("master", 3), pool("worker", 2, updated=1))
-    assert (
-        seen(condition, site).evidence == "pool worker: machines, updated, ready are [2, 1, 2], 2 are expected of each"
-    )
+    assert seen(condition, site).evidence == "pool worker: machines, updated, ready are [2, 1, 2]; expected 2 of each"
     shelf.put(pool("worker", 2, degraded=1))
     assert seen(condition, site).outcome is Outcome.FAILED
     shelf.put(pool("worker", 2))

@@ -1,4 +1,4 @@
-"""Stages in order: run, resumed, retried, and judged by their checks."""
+"""Stages in order: run, resumed, retried, and verified by their checks."""
 
 import os
 import signal
@@ -120,12 +120,12 @@ def test_steps_that_end_without_their_effect_fail_by_the_first_check(tmp_path: P
 
 def test_a_fault_of_a_step_is_kept_in_the_record_and_told_on(tmp_path: Path) -> None:
     stages = _stages(World())
-    stages[2].before_act = _raise(StageTimeout("UMB725", "waited in vain", "after 3 s: nothing", "wait longer"))
+    stages[2].before_act = _raise(StageTimeout("UMB725", "timed out", "after 3 s: nothing", "wait longer"))
     running, _, _ = pipeline(tmp_path, stages)
     with pytest.raises(StageTimeout):
         running.run(1, 4)
     failure = ledgers.read_record(tmp_path).stage(3).failure
-    assert failure == {"code": "UMB725", "what": "waited in vain", "why": "after 3 s: nothing", "next": "wait longer"}
+    assert failure == {"code": "UMB725", "what": "timed out", "why": "after 3 s: nothing", "next": "wait longer"}
     assert running.results[-1].ending is StageEnding.FAILED
 
 
@@ -214,7 +214,7 @@ def test_a_superseded_stage_is_not_asked_any_more_nor_done_again_by_force(tmp_pa
     again, ledger, _ = pipeline(tmp_path, stages)
     again.run(1, 1, force=force)
     assert world.acts == ["a", "b"]
-    assert [(one.ending, one.reason) for one in again.results] == [(StageEnding.SKIPPED, "stage 02 took its place")]
+    assert [(one.ending, one.reason) for one in again.results] == [(StageEnding.SKIPPED, "stage 02 superseded it")]
     assert ledger.state.stage(1).status is StageStatus.DONE
 
 
@@ -290,7 +290,7 @@ def test_the_first_failed_check_is_told_with_its_fix_and_how_many_more(tmp_path:
     with pytest.raises(judging.ChecksFailed) as told:
         judging.refuse_failed(stage, judging.findings(stage, make_site(tmp_path)))
     assert str(told.value).splitlines() == [
-        "UMB723 stage 04 made-up-4: C-1 does not hold: claim 1 (and 1 more of its checks)",
+        "UMB723 stage 04 made-up-4: check C-1 failed: claim 1 (and 1 more)",
         "  why: saw this",
         "  next: fix",
     ]

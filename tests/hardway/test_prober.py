@@ -1,4 +1,4 @@
-"""Probes of a real TLS server on loopback: what fails is counted with its reason, and nothing passes for success."""
+"""Probes of a real TLS server on loopback: failures are counted with their reason."""
 
 import gc
 import socket
@@ -57,7 +57,7 @@ def test_each_probe_has_its_own_connection_and_all_succeed(authority: FolderAuth
     assert tally.probes >= 5
     assert (tally.failures, tally.misses) == (0, [])
     assert tally.longest_seconds > 0
-    assert str(tally).endswith(f"0 failed, the slowest {tally.longest_seconds:.2f} s")
+    assert str(tally).endswith(f"0 failed, the slowest took {tally.longest_seconds:.2f} s")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The record of a run: events in the journal, the ledger of what was done, and what is told meanwhile."""
+"""The record of a run: events in the journal, the ledger, and reports."""
 
 import errno
 import os

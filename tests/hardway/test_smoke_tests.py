@@ -1,4 +1,4 @@
-"""What is there for a while: the tunnel and its removal, a webhook behind it, and a workload with its service."""
+"""Temporary parts: the tunnel and its removal; the smoke test's webhook and workload."""
 
 import base64
 import re
@@ -235,7 +235,7 @@ def test_failures_that_are_known_have_their_hints(seen: str, hint: str) -> None:
 def test_only_a_tunnel_makes_the_bootstrap_node_ask(tried: Site) -> None:
     node = tried.cluster.masters[0]
     titles = [step.title for step in webhook.webhook_steps(tried, node)]
-    assert titles[-1] == "have an object judged through the tunnel"
+    assert titles[-1] == "call the webhook through the tunnel"
     tried.has_tunnel = False
     assert [step.title for step in webhook.webhook_steps(tried, node)] == titles[:2]
 
@@ -371,6 +371,6 @@ def test_all_of_it_goes_with_its_namespace_and_going_twice_is_fine(deployed: Sit
     workload.remove(deployed)
     assert kube.get(deployed, webhook.CONFIGURATION, WEBHOOK) is None
     naps_of(deployed).plans.append(lambda: shelf.call(lambda client: finalize(client, NAMESPACE)))
-    assert workload.removed_condition().wait(deployed, 60) == "nothing is left"
+    assert workload.removed_condition().wait(deployed, 60) == "its namespace is deleted"
     workload.remove(deployed)
     shelf.take("Pod", "lab-service", NAMESPACE)

@@ -1,4 +1,4 @@
-"""What a directory keeps: the state of stages, one writer at a time, and the identity that is drawn once."""
+"""What a directory keeps: the state of stages, a lock, and the identity."""
 
 import json
 import os
@@ -115,7 +115,7 @@ def test_another_format_is_refused() -> None:
     with pytest.raises(HardwayError) as told:
         read_state(json.dumps(content).encode())
     assert told.value.code == "UMB722"
-    assert "format 2" in told.value.why
+    assert "format is 2" in told.value.why
 
 
 @given(st.one_of(st.binary(max_size=60), _VALUES.map(lambda value: json.dumps(value).encode())))
@@ -155,7 +155,7 @@ def test_a_directory_that_cannot_be_written_is_told_and_no_fault_of_the_program(
         with pytest.raises(HardwayError) as told, locked(folder, "me", "09:00"):
             pass
         assert told.value.code == "UMB721"
-        assert told.value.what == f"cannot write {folder}/.umbilical/lock"
+        assert told.value.what == f"could not write {folder}/.umbilical/lock"
 
 
 def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Taking back: the inverses of steps."""
+"""Undoing stages."""
 
 from pathlib import Path
 

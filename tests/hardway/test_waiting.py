@@ -1,4 +1,4 @@
-"""Waiting: looks that are repeated, what was seen last, known failures, and views that are watched."""
+"""Waiting: repeated probes, the last observation, known failures."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -50,7 +50,8 @@ def test_the_deadline_ends_it_with_what_was_seen_last() -> None:
     with pytest.raises(StageTimeout) as raised:
         wait(Lines(), "noon", probe, 3, remedy="wind the clock", clock=time, sleep=time.sleep)
     assert raised.value.code == "UMB725"
-    assert raised.value.why == "after 3 s: it is 103 o'clock"
+    assert raised.value.what == "timed out after 3 s waiting for: noon"
+    assert raised.value.why == "it is 103 o'clock"
     assert raised.value.remedy == "wind the clock"
 
 
@@ -180,7 +181,7 @@ async def caught_up(counter: Counter) -> None:
 def test_a_watch_that_is_cut_goes_on_and_sees_every_number(plane: ControlPlane, tmp_path: Path) -> None:
     counter = Counter()
 
-    async def scene(relay: Relay) -> None:
+    async def make_testbed(relay: Relay) -> None:
         through = relayed(plane, relay, tmp_path)
         async with (
             make_client(plane.kubeconfig) as writer,
@@ -195,7 +196,7 @@ def test_a_watch_that_is_cut_goes_on_and_sees_every_number(plane: ControlPlane, 
             await caught_up(counter)
 
     with Relay(plane.port) as relay:
-        run_async(scene(relay))
+        run_async(make_testbed(relay))
     assert counter.cuts >= 3
     assert counter.missed == 0
     assert counter.seen == counter.written >= 20
@@ -208,11 +209,11 @@ def test_what_was_counted_before_a_kill_is_gone_on_with(plane: ControlPlane, emp
     empty.put(config_map(COUNTER_NAME, NAMESPACE, count="57"))
     counter = Counter()
 
-    async def scene() -> None:
+    async def make_testbed() -> None:
         async with make_client(plane.kubeconfig) as client, running(counter.count(client)):
             await until(counter, 60)
 
-    run_async(scene())
+    run_async(make_testbed())
     assert counter.first == 57
 
 
@@ -221,7 +222,7 @@ def test_what_was_counted_before_a_kill_is_gone_on_with(plane: ControlPlane, emp
 def test_numbers_that_the_watch_did_not_bring_are_counted(plane: ControlPlane, empty: Stock) -> None:
     counter = Counter()
 
-    async def scene() -> None:
+    async def make_testbed() -> None:
         async with make_client(plane.kubeconfig) as client, running(counter.follow(client)):
             for number in ("1", "2", "5"):
                 await asyncio.to_thread(empty.put, config_map(COUNTER_NAME, NAMESPACE, count=number))
@@ -229,7 +230,7 @@ def test_numbers_that_the_watch_did_not_bring_are_counted(plane: ControlPlane, e
                 while counter.seen < 5:
                     await asyncio.sleep(0.01)
 
-    run_async(scene())
+    run_async(make_testbed())
     assert counter.missed == 2
 
 
@@ -244,7 +245,7 @@ def test_a_version_that_is_gone_is_asked_for_no_more_and_refusals_are_remembered
     counter = Counter()
     counter._version = "7"
 
-    async def scene() -> None:
+    async def make_testbed() -> None:
         async with (
             ScriptedApi(answer) as api,
             make_client(api.write_kubeconfig(tmp_path)) as client,
@@ -254,7 +255,7 @@ def test_a_version_that_is_gone_is_asked_for_no_more_and_refusals_are_remembered
                 while counter.cuts < 2:
                     await asyncio.sleep(0.01)
 
-    run_async(scene())
+    run_async(make_testbed())
     assert asked[:2] == ["7", ""]
     assert "410" in counter.trouble
 
@@ -263,13 +264,13 @@ def test_a_version_that_is_gone_is_asked_for_no_more_and_refusals_are_remembered
 def test_a_write_that_fails_is_not_counted(tmp_path: Path) -> None:
     counter = Counter()
 
-    async def scene() -> None:
+    async def make_testbed() -> None:
         refuse = ScriptedApi(lambda request: status_answer(503, "ServiceUnavailable"))
         async with refuse as api, make_client(api.write_kubeconfig(tmp_path)) as client, running(counter.count(client)):
             async with asyncio.timeout(SECONDS):
                 while not counter.trouble:
                     await asyncio.sleep(0.01)
 
-    run_async(scene())
+    run_async(make_testbed())
     assert counter.written == 0
     assert "503" in counter.trouble

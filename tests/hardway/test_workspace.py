@@ -1,4 +1,4 @@
-"""A cluster's directory: config, release and artifacts, what is rendered from them, and the API by address."""
+"""A cluster's directory: config, release, artifacts, rendering, and kubeconfigs by address."""
 
 import ipaddress
 import shutil

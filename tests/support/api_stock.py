@@ -1,4 +1,4 @@
-"""Objects that a test puts into a real API, with the status that a controller would write, and takes out again."""
+"""Objects that a test creates in a real API, with the status of a controller, and deletes again."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager

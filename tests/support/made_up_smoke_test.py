@@ -1,4 +1,4 @@
-"""A service by which a cluster is tried, without nodes: its webhook is asked by URL, its pod is a line in the API."""
+"""A smoke test without nodes: its webhook is called by URL, its pod is only an object in the API."""
 
 import base64
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ WEBHOOK: Final = "verdict.test.umbilical.dev"
 
 
 class MadeUpSmokeTest(LabSmokeTest):
-    """The lab's, but for the way to its webhook."""
+    """The lab's smoke test with another route to its webhook."""
 
     def __init__(self, authority: Path, port: int) -> None:
         self._authority = authority

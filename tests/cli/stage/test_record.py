@@ -1,4 +1,4 @@
-"""`umbilical stage list`, `show`, `status` and `watch`: the record of a cluster, and how a run is told."""
+"""`umbilical stage list`, `show`, `status` and `watch`: the record of a cluster, and progress of a run."""
 
 import io
 import json
@@ -192,10 +192,10 @@ FAILED = Finding("PKI-01", "claim", "why", "fix", Outcome.FAILED, "saw")
 
 
 def test_a_fault_that_is_no_check_is_a_finding_and_a_failed_check_is_not_told_twice() -> None:
-    fault = StageTimeout("UMB725", "waited in vain", "saw nothing", "wait")
+    fault = StageTimeout("UMB725", "timed out", "saw nothing", "wait")
     (found,) = report.result_findings(StageResult(STAGE, StageEnding.FAILED, 1.0, (), fault))
     assert (found.id, found.outcome) == ("UMB725", Outcome.FAILED)
-    assert (found.evidence, found.fix) == ("waited in vain: saw nothing", "wait")
+    assert (found.evidence, found.fix) == ("timed out: saw nothing", "wait")
     fault = StageTimeout("UMB723", "what", "why", "next")
     assert report.result_findings(StageResult(STAGE, StageEnding.FAILED, 1.0, (FAILED,), fault)) == [FAILED]
 

@@ -1,4 +1,4 @@
-"""Explanations: words for everything, found by the names that users have, in every form."""
+"""Explanations: found by all names that users type, in every output format."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the lessons do to certificates, manifests, the load balancer and Ignition configs."""
+"""What the lessons change in certificates, manifests, the load balancer and Ignition configs."""
 
 import json
 

@@ -1,12 +1,12 @@
-"""Every lesson: its fault goes in, the doctor names it, mending leaves no byte changed; what is refused on the way."""
+"""Every lesson: it breaks artifacts, the doctor diagnoses it, --mend restores every byte."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 from tests.support import hardway
+from tests.support.diagnosed_clusters import examined, make_cluster_directory, site_of
 from tests.support.hardway_everything import everything
-from tests.support.hardway_patients import examined, make_patient, site_of
 from tests.support.hardway_workspace import contents, make_directory
 from tests.support.live_site import machines_of
 from tests.support.recording_machines import RecordingMachines
@@ -35,7 +35,7 @@ FROM_THE_LOG = {
 
 @pytest.fixture(scope="module")
 def patients(tmp_path_factory: pytest.TempPathFactory) -> dict[Profile, Path]:
-    return {one: make_patient(tmp_path_factory.mktemp(one.value) / "c", one.value) for one in Profile}
+    return {one: make_cluster_directory(tmp_path_factory.mktemp(one.value) / "c", one.value) for one in Profile}
 
 
 def active(folder: Path) -> active_lesson.ActiveLesson:
@@ -83,7 +83,7 @@ def test_an_explanation_tells_it() -> None:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_patient(tmp_path_factory.mktemp("lesson") / "c", "kubernetes")
+    return make_cluster_directory(tmp_path_factory.mktemp("lesson") / "c", "kubernetes")
 
 
 @pytest.fixture

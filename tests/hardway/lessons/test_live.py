@@ -1,4 +1,4 @@
-"""Faults in machines that run: what is asked of them, that mending is the inverse, and a real load balancer."""
+"""Lessons on running machines: their commands, their repair, and a real load balancer."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Machines by libvirt, and nodes over SSH, as the command lines that they are, and programs by their ports."""
+"""libvirt machines, and nodes over SSH, as exact command lines; programs by their ports."""
 
 import base64
 import socket
@@ -138,7 +138,7 @@ def test_a_machine_that_never_answers_times_out_and_is_installed_anew(scene: _Sc
     with pytest.raises(StageTimeout) as told:
         scene.machines.install("bootstrap", b"{}")
     assert told.value.code == "UMB731"
-    assert told.value.remedy == "look at its console: virsh console ocp4-bootstrap"
+    assert told.value.remedy == "check its console: virsh console ocp4-bootstrap"
     assert scene.time.now >= INSTALL_SECONDS
     assert not scene.machines.is_installed("bootstrap", b"{}")
 

@@ -1,4 +1,4 @@
-"""All stages: seventeen, in order, explained, and the first eight as a pipeline on both profiles."""
+"""All stages: seventeen, in order, explained; the first eight run as a pipeline in both profiles."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Stages 15 to 17: requests of workers are approved, operators converge, and the whole is verified."""
+"""Stages 15 to 17: workers' requests are approved, operators converge, the cluster is verified."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -14,7 +14,7 @@ from tests.support.hardway_everything import usual
 from tests.support.live_site import OPENSHIFT, live_site, machines_of, naps_of, seen_by, switch_on, told_by
 from tests.support.made_up_smoke_test import NAMESPACE, WEBHOOK, MadeUpSmokeTest
 from tests.support.openshift_kinds import pool, settled, version
-from tests.support.pivot_scene import joined
+from tests.support.pivot_testbed import joined
 
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
@@ -44,7 +44,7 @@ def titles(site: Site) -> list[str]:
 def test_who_has_no_workers_waits_for_masters_alone(tmp_path: Path) -> None:
     assert titles(live_site(tmp_path, workers=0)) == ["wait for every node"]
     assert titles(live_site(tmp_path)) == [
-        "approve the workers' certificates by rule",
+        "approve the workers' certificates",
         "label the workers",
         "wait for every node",
     ]
@@ -108,7 +108,7 @@ def test_dns_has_all_of_its_replicas_and_none_is_not_enough(site: Site, shelf: S
     condition = dns_condition()
     assert condition.check.judge(site).evidence == "there is no Deployment kube-system/coredns"
     shelf.put(coredns(2, 2, 1, 1))
-    assert condition.check.judge(site).evidence == "updated, ready, available are [2, 1, 1], 2 are wanted"
+    assert condition.check.judge(site).evidence == "updated, ready, available are [2, 1, 1]; expected 2 of each"
     shelf.put(coredns(0, 0, 0, 0))
     assert condition.check.judge(site).outcome is Outcome.FAILED
     shelf.put(coredns(2, 2, 2, 2))
@@ -175,15 +175,15 @@ def verified_titles(site: Site) -> list[str]:
 
 def test_what_is_tried_depends_on_what_there_is(tmp_path: Path, smoke_test: MadeUpSmokeTest) -> None:
     site = live_site(tmp_path)
-    ending = ["say how long certificates live", "remove what the trial made", "delete the bootstrap machine"]
+    ending = ["show when certificates expire", "delete the objects of the smoke test", "delete the bootstrap machine"]
     assert verified_titles(site) == ending
     site.smoke_test = smoke_test
-    tried = ["deploy a workload", "see it run", "reach it by its Service and its name"]
-    tried += ["read its logs", "forward a port of it"]
-    assert verified_titles(site) == [*tried, "have an object judged directly", *ending]
+    tried = ["deploy a workload", "wait until it runs", "reach it by Service address and name"]
+    tried += ["read its logs", "forward a port to it"]
+    assert verified_titles(site) == [*tried, "call the webhook directly", *ending]
     bigger = live_site(tmp_path, masters=3)
     bigger.smoke_test, bigger.has_tunnel = smoke_test, False
-    assert verified_titles(bigger) == [*tried, "lose an API server", *ending]
+    assert verified_titles(bigger) == [*tried, "kill an API server", *ending]
 
 
 def test_nodes_are_exactly_those_of_the_config(site: Site, shelf: Stock) -> None:
@@ -198,7 +198,7 @@ def test_nodes_are_exactly_those_of_the_config(site: Site, shelf: Stock) -> None
 
 
 def test_pods_of_the_system_run_and_none_at_all_is_not_enough(site: Site, shelf: Stock) -> None:
-    assert pods_condition().check.judge(site).evidence == "there are no pods at all"
+    assert pods_condition().check.judge(site).evidence == "there are no pods"
     broken = pod("crashing", "kube-system", is_ready=False)
     shelf.put(pod("fine", "kube-system"), broken)
     assert pods_condition().check.judge(site).evidence == "crashing Pending"
@@ -230,18 +230,18 @@ def losing(tmp_path: Path, plane: ControlPlane, smoke_test: MadeUpSmokeTest, she
 
 def test_data_outlives_an_api_server(losing: Site) -> None:
     machines_of(losing).responders.append(lambda node, command, stdin: Done(0, b"", b""))
-    lose = step(losing, "lose an API server")
+    lose = step(losing, "kill an API server")
     for _ in range(2):
         lose.act()
     calls = machines_of(losing).calls
     assert len(calls) == 2
     assert all(call.startswith("run master-0 sh -c") and call.endswith("sh 6443") for call in calls)
-    assert any("data outlives an API server" in line for line in told_by(losing))
+    assert any("data survives the loss of an API server" in line for line in told_by(losing))
 
 
 def test_an_api_server_that_does_not_run_cannot_be_lost(losing: Site) -> None:
     with pytest.raises(HardwayError, match="UMB749"):
-        step(losing, "lose an API server").act()
+        step(losing, "kill an API server").act()
 
 
 def test_data_that_is_gone_is_told(losing: Site, shelf: Stock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,8 +251,8 @@ def test_data_that_is_gone_is_told(losing: Site, shelf: Stock, monkeypatch: pyte
 
     machines_of(losing).responders.append(kill)
     monkeypatch.setattr(s17_verification, "SMOKE_TEST_SECONDS", 0.0)
-    with pytest.raises(StageTimeout, match="what was written is not there"):
-        step(losing, "lose an API server").act()
+    with pytest.raises(StageTimeout, match="the written data is missing"):
+        step(losing, "kill an API server").act()
 
 
 def test_the_certificate_that_ends_first_is_told(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_the_certificate_that_ends_first_is_told(tmp_path: Path) -> None:
     site.now = lambda: NOW + timedelta(hours=5)
     step(site, "how long").act()
     (told,) = told_by(site)
-    assert told.startswith("saw the certificate that ends first is ")
+    assert told.startswith("saw the first certificate to expire is ")
     # Short lives are 48 hours.
     assert told.endswith(", in 43 h")
 
@@ -273,7 +273,7 @@ def test_a_webhook_that_was_cleaned_away_is_laid_again_and_asked(
     ready = pod(smoke_test.pod, NAMESPACE, node_name=site.cluster.masters[0].name)
     naps_of(site).plans.append(lambda: shelf.put(ready))
     step(site, "judged directly").act()
-    assert "saw the webhook is asked directly: one object allowed, one denied" in told_by(site)
+    assert "saw the webhook is called directly: one object allowed, one denied" in told_by(site)
     shelf.take("ValidatingWebhookConfiguration", WEBHOOK, version="admissionregistration.k8s.io/v1")
     shelf.take("Pod", smoke_test.pod, NAMESPACE)
     shelf.take("Namespace", NAMESPACE)
@@ -288,7 +288,7 @@ def test_nothing_of_all_trials_is_left(site: Site, smoke_test: MadeUpSmokeTest, 
     )
     naps_of(site).plans.append(lambda: shelf.call(lambda client: finalize(client, NAMESPACE)))
     for _ in range(2):
-        step(site, "remove what the trial made").act()
+        step(site, "delete the objects of the smoke test").act()
     for name in (prober.COUNTER_NAME, "umbilical-nonce"):
         assert kube.get(site, objects.CONFIG_MAP, name, "kube-system") is None
     assert kube.get(site, objects.NAMESPACE, NAMESPACE) is None

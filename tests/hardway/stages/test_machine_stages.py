@@ -1,4 +1,4 @@
-"""Stages 09 to 11 and 14: machines boot, the bootstrap control plane answers, members join."""
+"""Stages 09 to 11 and 14: machines boot, the bootstrap control plane answers, nodes join."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ from tests.support.etcdctl import Etcdctl, Row
 from tests.support.fixture_types import Patch
 from tests.support.live_site import OPENSHIFT, live_site, machines_of, naps_of, seen_by, switch_on, told_by
 from tests.support.made_up_smoke_test import MadeUpSmokeTest
-from tests.support.pivot_scene import joined
+from tests.support.pivot_testbed import joined
 
 from umbilical.bootstrap.names import AGENT_SECRET
 from umbilical.checks.check import Outcome
@@ -111,7 +111,7 @@ def test_it_runs_from_its_config_and_bears_its_name(site: Site) -> None:
     assert condition.check.judge(site).evidence == "it was not installed from this config"
     switch_on(site)
     machines_of(site).files["master-0", "/etc/hostname"] = b"localhost\n"
-    assert condition.check.judge(site).evidence == f"it calls itself 'localhost', not {node.name}"
+    assert condition.check.judge(site).evidence == f"its host name is 'localhost', not {node.name}"
     switch_on(site)
     assert condition.check.judge(site).outcome is Outcome.PASSED
 
@@ -123,7 +123,7 @@ def test_nothing_is_booted_with_a_certificate_that_ends_within_two_hours(site: S
     with pytest.raises(Unsafe) as refused:
         install_step(site, site.cluster.bootstrap).act()
     assert refused.value.code == "UMB762"
-    assert refused.value.why.startswith(f"{path} ends at ")
+    assert refused.value.why.startswith(f"{path} expires at ")
     assert machines_of(site).calls == []
     assert dict(site.notes) == {}
 
@@ -218,7 +218,7 @@ def test_what_is_no_object_is_told_with_its_file(bootstrapping: Site) -> None:
     with_manifests(bootstrapping, SMALL[0], "- no object\n")
     with pytest.raises(HardwayError) as raised:
         documents(bootstrapping)
-    assert (raised.value.code, raised.value.what) == ("UMB744", "manifests/01.yaml holds what is no object")
+    assert (raised.value.code, raised.value.what) == ("UMB744", "manifests/01.yaml contains an invalid object")
     assert objects_condition().check.judge(bootstrapping).outcome is Outcome.FAILED
 
 
@@ -262,19 +262,19 @@ def test_kubernetes_needs_all_of_it_and_openshift_does_the_rest_itself(
     assert titles(site) == [
         "install master-0",
         "install master-1",
-        "approve the masters' certificates by rule",
+        "approve the masters' certificates",
         "label the masters",
-        "wait for services",
+        "wait for Services",
         "wait for the tunnel's agents",
     ]
     site.smoke_test = smoke_test
     assert titles(site)[6:] == [
-        "put a webhook into a pod on master-0",
+        "create a webhook in a pod on master-0",
         "wait for the webhook's pod",
-        "have an object judged through the tunnel",
+        "call the webhook through the tunnel",
     ]
     openshift = live_site(tmp_path, profile=OPENSHIFT)
-    assert titles(openshift) == ["install master-0", "approve the masters' certificates by rule"]
+    assert titles(openshift) == ["install master-0", "approve the masters' certificates"]
 
 
 def test_after_the_pivot_nobody_waits_for_the_tunnel_or_asks_through_it(
@@ -315,7 +315,7 @@ def test_services_are_asked_from_each_node_with_the_clusters_authority(tmp_path:
     machines_of(site).responders.append(curl)
     condition = service_condition(site.cluster.masters)
     assert condition.check.judge(site).evidence == "master-1: curl: (28) Connection timed out"
-    assert condition.signatures[0].hint.startswith("nothing translates service addresses")
+    assert condition.signatures[0].hint.startswith("nothing translates Service addresses")
     assert [call.split()[-1] for call in machines_of(site).calls] == ["https://172.30.0.1/readyz"] * 2
     assert all(b"BEGIN CERTIFICATE" in one for one in given)
     assert service_condition(site.cluster.masters[:1]).check.judge(site).outcome is Outcome.PASSED

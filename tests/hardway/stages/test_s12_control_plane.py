@@ -1,4 +1,4 @@
-"""Stage 12: members join one by one as learners, static pods are put into place whole, and all of it can go again."""
+"""Stage 12: members join one by one as learners, static pods are copied atomically, all can be undone."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_it_is_promoted_when_it_has_started_and_caught_up(site: Site, etcd: Etcd
     seen = seen_by(site)
     assert seen[0] == "master-0 has not started as a member"
     assert "in sync with leader" in seen[1]
-    assert seen[2] == "it was promoted just now"
+    assert seen[2] == "it was just promoted"
     assert not etcd.rows[1].is_learner
 
 
@@ -168,7 +168,7 @@ def test_other_pods_are_withdrawn_at_once(site: Site) -> None:
 def test_a_member_is_healthy_and_votes_or_it_is_told(site: Site, etcd: Etcdctl) -> None:
     node = site.cluster.masters[0]
     condition = voting_condition(node)
-    assert condition.check.judge(site).evidence == "master-0 is no voting member"
+    assert condition.check.judge(site).evidence == "master-0 is not a voting member"
     etcd.rows.append(Row(2, node.name, peer_url(node), is_learner=True))
     assert condition.check.judge(site).outcome is Outcome.FAILED
     etcd.rows[1] = replace(etcd.rows[1], is_learner=False)

@@ -273,7 +273,7 @@ def leases_condition() -> Condition:
             found = kube.get(site, kube.LEASE, lease, lease_namespace(site, lease))
             holder = str(objects.field(found or {}, "spec", "holderIdentity") or "")
             if holder.partition("_")[0] not in names:
-                raise NotYet(f"{lease} is held by {holder or 'nobody'}")
+                raise NotYet(f"{lease} is held by {holder or 'no node'}")
         return "held by masters"
 
     why = "a stopped leader keeps the lease until it expires"

@@ -1,4 +1,4 @@
-"""A cluster that is ready for the pivot: members joined, masters registered, everything as P1 to P8 want it."""
+"""A cluster that is ready for the pivot: members joined, masters registered, P1 to P8 hold."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ SNAPSHOT: Final = "/var/lib/etcd/pivot-snapshot.db"
 
 
 @dataclass
-class Scene:
+class PivotTestbed:
     site: Site
     etcd: Etcdctl
     pods: StaticPods
@@ -35,9 +35,9 @@ class Scene:
         self.shelf.put(endpoint_slice([str(node.address) for node in nodes]))
 
 
-def scene(
+def make_testbed(
     folder: Path, plane: ControlPlane, shelf: Stock, smoke_test: MadeUpSmokeTest | None = None, masters: int = 1
-) -> Scene:
+) -> PivotTestbed:
     site = live_site(folder, plane, masters=masters)
     site.smoke_test = smoke_test
     switch_on(site)
@@ -53,7 +53,7 @@ def scene(
     shelf.put(account, *(api_stock.node(node.name, str(node.address), Ready="True") for node in site.cluster.masters))
     if smoke_test is not None:
         shelf.put(*smoke_test.webhook_objects(site.cluster.masters[0].name))
-    made = Scene(site, etcd, pods, shelf)
+    made = PivotTestbed(site, etcd, pods, shelf)
     made.serve_from(*site.cluster.masters)
     made.hold_leases(site.cluster.masters[0])
     return made
