@@ -90,7 +90,9 @@ class Book:
         if not isinstance(stage, LiveStage):
             return
         conditions = [condition for site in self.sites.values() for condition in stage.make_conditions(site)]
-        found: list[KnownFailure] = list(dict.fromkeys(one for condition in conditions for one in condition.signatures))
+        found: list[KnownFailure] = list(
+            dict.fromkeys(one for condition in conditions for one in condition.known_failures)
+        )
         if found:
             lines = [f"- `{one.pattern}`: {prose(one.hint)}" for one in found]
             yield "## Known failures\n\nPatterns in the output, and what to do:\n\n" + "\n".join(lines)
@@ -153,7 +155,7 @@ def _lessons(stage: Stage) -> Iterator[str]:
 
 
 def _lesson(lesson: Lesson) -> str:
-    return f"- `{lesson.id}`: {prose(lesson.story)}"
+    return f"- `{lesson.id}`: {prose(lesson.symptoms)}"
 
 
 def _listed(steps: Iterable[Step]) -> str:

@@ -12,7 +12,7 @@ from tests.support.recording_machines import RecordingMachines
 
 from umbilical.hardway import workspace
 from umbilical.hardway.diagnosis import Diagnosis, examine_record, files_to_check, hinted, lesson_live, lesson_of
-from umbilical.hardway.doctor import signatures
+from umbilical.hardway.doctor import known_failures
 from umbilical.hardway.machines.interface import BackendServer
 from umbilical.hardway.stages import catalogue
 from umbilical.hardway.state import RunState, StageRecord, StageStatus
@@ -124,7 +124,7 @@ def test_a_file_too_many_is_told_where_all_files_are_taken(folder: Path) -> None
 
 
 def test_what_stages_know_of_failures_is_collected_once(tmp_path: Path) -> None:
-    known = signatures(live_site(tmp_path), catalogue.stages())
+    known = known_failures(live_site(tmp_path), catalogue.stages())
     hints = [one.hint for one in known]
     assert len(hints) == len(set(hints))
     assert any("crictl ps -a" in hint for hint in hints)

@@ -74,7 +74,7 @@ def test_an_api_that_is_not_up_yet_is_no_complaint_before_its_stage_is_done(site
     assert list(doctor.balancer_signal(site, RunState())) == []
     (found,) = doctor.balancer_signal(site, done(10))
     assert found.what == "no API server is up"
-    assert "nobody listens there" in found.remedy
+    assert "nothing listens on the port" in found.remedy
 
 
 def test_a_static_pod_that_is_gone_is_named_with_its_node(site: Site) -> None:

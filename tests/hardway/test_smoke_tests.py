@@ -227,8 +227,8 @@ def test_one_that_cannot_be_reached_is_told_with_a_hint(
     ],
 )
 def test_failures_that_are_known_have_their_hints(seen: str, hint: str) -> None:
-    signatures = webhook.webhook_condition("asked", "", None).signatures
-    (found,) = [one.hint for one in signatures if re.search(one.pattern, seen)]
+    known_failures = webhook.webhook_condition("asked", "", None).known_failures
+    (found,) = [one.hint for one in known_failures if re.search(one.pattern, seen)]
     assert hint in found
 
 

@@ -63,7 +63,7 @@ def test_what_is_seen_is_matched_with_known_failures() -> None:
         raise NotYet("the crust is burnt")
 
     with pytest.raises(StageTimeout) as raised:
-        wait(lines, "bread", probe, 1, remedy="bake", signatures=known, clock=time, sleep=time.sleep)
+        wait(lines, "bread", probe, 1, remedy="bake", known_failures=known, clock=time, sleep=time.sleep)
     assert lines.waits[0].hints == ("turn the oven down",)
     assert raised.value.remedy == "turn the oven down"
 

@@ -27,7 +27,7 @@ from umbilical.pki.certificate import read_certificates
 KUBELET_PORT: Final = 10250
 DIAL_SECONDS: Final = 10.0
 _NO_PROGRAM: Final = 127
-SIGNATURES: Final = (
+KNOWN_FAILURES: Final = (
     KnownFailure(
         "is not the one on the node",
         "another machine requested a certificate for this node name and has access now: kubectl delete node NAME, "
@@ -126,7 +126,7 @@ def _condition(nodes: Sequence[Node], probe: ConditionProbe) -> Condition:
     fix = "kubectl get csr; umbilical stage doctor names the rule that refused a request"
     title = "every kubelet has its two certificates and is registered under its name and address"
     name = f"registered-{nodes[0].role.value}s" if nodes else "registered"
-    return Condition(name, title, why, fix, probe, SIGNATURES)
+    return Condition(name, title, why, fix, probe, KNOWN_FAILURES)
 
 
 def check_serving(site: Site, node: Node) -> None:

@@ -49,28 +49,28 @@ def lesson_live(evidence: str) -> str:
     return next(found, "")
 
 
-def hinted(evidence: str, remedy: str, signatures: Iterable[KnownFailure]) -> str:
+def hinted(evidence: str, remedy: str, known_failures: Iterable[KnownFailure]) -> str:
     """Put the hint of a known failure before the usual remedy."""
-    hints: Sequence[str] = [one.hint for one in signatures if re.search(one.pattern, evidence)]
+    hints: Sequence[str] = [one.hint for one in known_failures if re.search(one.pattern, evidence)]
     return f"{hints[0]}; then {remedy}" if hints else remedy
 
 
 def examine_record(
-    stages: Sequence[Stage], state: RunState, signatures: Sequence[KnownFailure], *, is_locked: bool
+    stages: Sequence[Stage], state: RunState, known_failures: Sequence[KnownFailure], *, is_locked: bool
 ) -> Iterator[Diagnosis]:
     """Diagnose failed and killed stages. `is_locked`: a run is in progress, so a running stage was not killed."""
     for stage in stages:
         record = state.stage(stage.number)
         if record.status is StageStatus.FAILED and record.failure is not None:
-            yield _failed(stage, record.failure, signatures)
+            yield _failed(stage, record.failure, known_failures)
         elif record.status is StageStatus.INTERRUPTED or (record.status is StageStatus.RUNNING and not is_locked):
             what, why = "the stage was interrupted", "the record has its start and no result"
             yield Diagnosis(record.status.value, stage_hop(stage), what, why, "umbilical stage run resumes it")
 
 
-def _failed(stage: Stage, failure: Mapping[str, str], signatures: Sequence[KnownFailure]) -> Diagnosis:
+def _failed(stage: Stage, failure: Mapping[str, str], known_failures: Sequence[KnownFailure]) -> Diagnosis:
     why, what = failure.get("why", ""), failure.get("what", "the stage failed")
-    remedy = hinted(why, failure.get("next", f"umbilical stage retry {stage.number}"), signatures)
+    remedy = hinted(why, failure.get("next", f"umbilical stage retry {stage.number}"), known_failures)
     return Diagnosis(failure.get("code", ""), stage_hop(stage), what, why, remedy, lesson_live(why))
 
 

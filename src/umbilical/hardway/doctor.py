@@ -16,7 +16,7 @@ from umbilical.fault import Fault
 from umbilical.hardway import csr_rounds, kube, pipeline, smoke_tests
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node, Role
-from umbilical.hardway.csr_rounds import SIGNATURES as REQUESTS
+from umbilical.hardway.csr_rounds import KNOWN_FAILURES as REQUESTS
 from umbilical.hardway.diagnosis import Diagnosis, examine_artifacts, examine_record, hinted, lesson_live, stage_hop
 from umbilical.hardway.machines.interface import BackendServer, Power
 from umbilical.hardway.site import Site
@@ -58,12 +58,12 @@ def are_up(site: Site) -> bool:
 
 
 def examine_machines(
-    site: Site, state: RunState, stages: Sequence[Stage], signatures: Sequence[KnownFailure]
+    site: Site, state: RunState, stages: Sequence[Stage], known_failures: Sequence[KnownFailure]
 ) -> list[Diagnosis]:
     """Run all signals; one that fails is reported and does not stop the others."""
     balancer = _examined("load balancer", balancer_signal, site, state)
     found = _examined("static pods", files_signal, site, state)
-    found += _checks(site, state, stages, signatures)
+    found += _checks(site, state, stages, known_failures)
     if _is_done(state, BOOTSTRAP):
         found += _examined("signing requests", requests_signal, site, state)
     return _caused(balancer, found)
@@ -137,7 +137,7 @@ def requests_signal(site: Site, state: RunState) -> Iterator[Diagnosis]:
     for decision in site.api().call(lambda client: _refused(site, client)):
         what = f"{decision.csr} is pending, and the policy does not allow it"
         usual = "kubectl describe csr NAME; kubectl certificate deny NAME if no node of yours sent it"
-        remedy = hinted(decision.reason, usual, csr_rounds.SIGNATURES)
+        remedy = hinted(decision.reason, usual, csr_rounds.KNOWN_FAILURES)
         yield Diagnosis("csr", f"request of {decision.node or 'an unknown node'}", what, decision.reason, remedy)
 
 
@@ -166,8 +166,8 @@ def _checks(site: Site, state: RunState, stages: Sequence[Stage], known: Sequenc
     return found
 
 
-def _check(stage: Stage, finding: Finding, signatures: Sequence[KnownFailure]) -> Diagnosis:
-    remedy = hinted(finding.evidence, finding.fix, signatures)
+def _check(stage: Stage, finding: Finding, known_failures: Sequence[KnownFailure]) -> Diagnosis:
+    remedy = hinted(finding.evidence, finding.fix, known_failures)
     return Diagnosis(
         finding.id,
         stage_hop(stage),
@@ -198,21 +198,21 @@ def _is_done(state: RunState, number: int) -> bool:
 def examine(
     site: Site, state: RunState, on_disk: Mapping[str, Asset], stages: Sequence[Stage], *, is_locked: bool
 ) -> list[Diagnosis]:
-    known = signatures(site, stages)
+    known = known_failures(site, stages)
     found = [*examine_artifacts(site, on_disk), *examine_record(stages, state, known, is_locked=is_locked)]
     if are_up(site):
         found += examine_machines(site, state, stages, known)
     return found
 
 
-def signatures(site: Site, stages: Sequence[Stage]) -> list[KnownFailure]:
+def known_failures(site: Site, stages: Sequence[Stage]) -> list[KnownFailure]:
     """Collect the known failures of all stages, each once."""
     of_stages = [
         one
         for stage in stages
         if isinstance(stage, LiveStage)
         for condition in stage.make_conditions(site)
-        for one in condition.signatures
+        for one in condition.known_failures
     ]
-    shared = (*BALANCER, *REQUESTS, *smoke_tests.WEBHOOK_SIGNATURES, *smoke_tests.WORKLOAD_SIGNATURES)
+    shared = (*BALANCER, *REQUESTS, *smoke_tests.WEBHOOK_FAILURES, *smoke_tests.WORKLOAD_FAILURES)
     return list(dict.fromkeys((*of_stages, *shared)))

@@ -31,7 +31,7 @@ CONFIGURATION: Final = Kind(
     is_namespaced=False,
 )
 _DENIED: Final = "denied the request"
-WEBHOOK_SIGNATURES: Final = (
+WEBHOOK_FAILURES: Final = (
     KnownFailure("No agent available", "no tunnel agent is connected: kubectl get pods -A | grep konnectivity-agent"),
     KnownFailure(
         "unreachable|no route", "this kube-apiserver has no route to pods: check its --egress-selector-config-file"
@@ -107,7 +107,7 @@ def webhook_condition(identifier: str, title: str, address: IpAddress | None) ->
 
     why = "kube-apiserver must reach pods: operators register webhooks before the pivot"
     fix = "umbilical ping; kubectl get --raw /readyz?verbose"
-    return Condition(identifier, title, why, fix, probe, WEBHOOK_SIGNATURES)
+    return Condition(identifier, title, why, fix, probe, WEBHOOK_FAILURES)
 
 
 async def verdict(client: ApiClient, review_object: Json) -> str:
@@ -153,7 +153,7 @@ EXEC_SECONDS: Final = 60.0
 FETCH_SECONDS: Final = 20.0
 MAX_ANSWER_BYTES: Final = 4096
 _FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
-WORKLOAD_SIGNATURES: Final = (
+WORKLOAD_FAILURES: Final = (
     KnownFailure("Forbidden", "kube-apiserver's user may not use nodes/proxy: umbilical stage lint --only PKI-06"),
     KnownFailure("tls|x509", "a kubelet's serving certificate is missing or not trusted: kubectl get csr"),
     KnownFailure("resolve|Name or service", "DNS does not work in pods: kubectl -n kube-system logs deploy/coredns"),
@@ -222,7 +222,7 @@ def reached_condition() -> Condition:
     why = "pods reach each other by Service addresses and DNS names"
     fix = "kubectl -n kube-system logs deploy/coredns; nft list ruleset on the node"
     return Condition(
-        "service-and-dns", "its Service is reachable by address and by name", why, fix, probe, WORKLOAD_SIGNATURES
+        "service-and-dns", "its Service is reachable by address and by name", why, fix, probe, WORKLOAD_FAILURES
     )
 
 
@@ -236,7 +236,7 @@ def logs_condition() -> Condition:
         return "of every pod"
 
     why = "kubelets must authorize kube-apiserver, and it must trust their certificates"
-    return Condition("logs", "logs can be read", why, "kubectl logs POD -v=8", probe, WORKLOAD_SIGNATURES)
+    return Condition("logs", "logs can be read", why, "kubectl logs POD -v=8", probe, WORKLOAD_FAILURES)
 
 
 def _log(site: Site, path: str) -> str:
@@ -268,7 +268,7 @@ def forwarded_condition() -> Condition:
 
     why = "it uses the same connection as exec with another protocol"
     fix = "kubectl port-forward POD :PORT -v=8"
-    return Condition("port-forward", "a port of a pod can be forwarded", why, fix, probe, WORKLOAD_SIGNATURES)
+    return Condition("port-forward", "a port of a pod can be forwarded", why, fix, probe, WORKLOAD_FAILURES)
 
 
 def _forwarding(child: Child) -> int | None:

@@ -101,7 +101,7 @@ class Condition:
     why: str
     fix: str
     probe: ConditionProbe
-    signatures: Sequence[KnownFailure] = ()
+    known_failures: Sequence[KnownFailure] = ()
 
     @property
     def check(self) -> Check[Site]:
@@ -115,7 +115,7 @@ class Condition:
             lambda: self._probe(site),
             timeout_seconds,
             remedy=self.fix,
-            signatures=self.signatures,
+            known_failures=self.known_failures,
             poll_seconds=poll_seconds,
             sleep=site.sleep,
         )

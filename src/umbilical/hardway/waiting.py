@@ -58,7 +58,7 @@ def wait(
     timeout_seconds: float,
     *,
     remedy: str,
-    signatures: Sequence[KnownFailure] = (),
+    known_failures: Sequence[KnownFailure] = (),
     poll_seconds: float = POLL_SECONDS,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -68,7 +68,7 @@ def wait(
 
     def saw(seen: str) -> None:
         elapsed = clock() - start
-        hints = tuple(one.hint for one in signatures if re.search(one.pattern, seen))
+        hints = tuple(one.hint for one in known_failures if re.search(one.pattern, seen))
         reporter.waiting(WaitProgress(what, seen, elapsed, timeout_seconds, hints))
         if elapsed >= timeout_seconds:
             title = f"timed out after {elapsed:.0f} s waiting for: {what}"

@@ -71,7 +71,7 @@ def test_the_faults_of_the_log_are_among_them() -> None:
 
 
 def test_a_story_does_not_tell_the_answer() -> None:
-    assert [one.id for one in LESSONS if one.fault in one.story or one.permanent_fix in one.story] == []
+    assert [one.id for one in LESSONS if one.cause in one.symptoms or one.permanent_fix in one.symptoms] == []
 
 
 def test_an_explanation_tells_it() -> None:

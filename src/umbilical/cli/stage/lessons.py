@@ -67,8 +67,8 @@ def _mend(name: str | None, folder: Path) -> None:
             raise _not_active(name, active)
         done = _mend_it(folder, active)
     lesson = active.lesson
-    fault = lesson.live.fault if active.is_live and lesson.live is not None else lesson.fault
-    click.echo(f"{lesson.id}: {done}\n  it was: {fault}\n  permanent fix: {lesson.permanent_fix}")
+    cause = lesson.live.cause if active.is_live and lesson.live is not None else lesson.cause
+    click.echo(f"{lesson.id}: {done}\n  it was: {cause}\n  permanent fix: {lesson.permanent_fix}")
 
 
 def _mend_it(folder: Path, active: "ActiveLesson") -> str:
@@ -98,7 +98,7 @@ def _told(lesson: "Lesson", folder: Path, *, is_live: bool) -> str:
     commands = ("status",) if is_live else ("plan", "lint")
     lines = [
         f"{lesson.id}: something in {place} is broken now. Symptoms:",
-        click.wrap_text(lesson.story, 100, "  ", "  "),
+        click.wrap_text(lesson.symptoms, 100, "  ", "  "),
         "",
         f"  find it        {'; '.join(f'umbilical stage {one} {where}' for one in commands)}",
         f"  diagnose       umbilical stage doctor {where}",
@@ -117,7 +117,7 @@ def _listed() -> str:
 def _line(lesson: "Lesson") -> str:
     profiles = ", ".join(sorted(profile.value for profile in lesson.profiles))
     live = ", --live" if lesson.live is not None else ""
-    return f"{lesson.id}  ({profiles}{live})\n{click.wrap_text(lesson.story, 100, '  ', '  ')}"
+    return f"{lesson.id}  ({profiles}{live})\n{click.wrap_text(lesson.symptoms, 100, '  ', '  ')}"
 
 
 @click.command()

@@ -226,14 +226,14 @@ def entries() -> Iterable[Explanation]:
 
 def _entry(lesson: Lesson) -> Explanation:
     profiles = " and ".join(sorted(profile.value for profile in lesson.profiles))
-    live = f" With --live: {lesson.live.fault}" if lesson.live is not None else ""
+    live = f" With --live: {lesson.live.cause}" if lesson.live is not None else ""
     return Explanation(
         ExplanationKind.LESSON,
         lesson.id,
-        lesson.story,
+        lesson.symptoms,
         scope=f"for {profiles}",
         readers=f"umbilical stage break {lesson.id} creates it; lint rule {' or '.join(lesson.rules)} detects it.",
-        without=f"The cause: {lesson.fault}{live}",
+        without=f"The cause: {lesson.cause}{live}",
         fix=lesson.permanent_fix,
         by_hand=f"umbilical stage break {lesson.id} --dir DIR; umbilical stage doctor --dir DIR",
     )

@@ -152,7 +152,7 @@ def _drop(config: dict[str, Any], ending: str) -> None:
 class LiveBreakage:
     """The same fault in running machines."""
 
-    fault: str
+    cause: str
     """What is changed."""
     spoil: Callable[["Site"], None]
     mend: Callable[["Site"], None]
@@ -164,9 +164,9 @@ class LiveBreakage:
 @dataclass(frozen=True)
 class Lesson:
     id: str
-    story: str
+    symptoms: str
     """The symptoms, without the cause."""
-    fault: str
+    cause: str
     """The cause."""
     permanent_fix: str
     """The permanent fix, for a cluster that was not broken on purpose."""
@@ -202,7 +202,7 @@ def plain_checks() -> LiveBreakage:
     )
 
 
-def moved_away(file: str, chosen: Chosen, fault: str) -> LiveBreakage:
+def moved_away(file: str, chosen: Chosen, cause: str) -> LiveBreakage:
     """Move a static pod's file out of the kubelet's directory, which stops the pod."""
     watched, aside = f"{layout.NODE_MANIFESTS}/{file}", f"{ASIDE}/{file}"
 
@@ -217,7 +217,7 @@ def moved_away(file: str, chosen: Chosen, fault: str) -> LiveBreakage:
             if site.machines.read(node, aside) is not None:
                 _run(site, node, ["mv", aside, watched])
 
-    return LiveBreakage(fault, spoil, mend, rf"{re.escape(file)} is not in")
+    return LiveBreakage(cause, spoil, mend, rf"{re.escape(file)} is not in")
 
 
 def _in_use(site: Site) -> str:

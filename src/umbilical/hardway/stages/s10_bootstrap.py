@@ -62,7 +62,7 @@ TOPIC: Final = stage_topic(
     "kubectl --kubeconfig auth/admin.kubeconfig get --raw /readyz; etcdctl endpoint health",
     "bootkube.sh runs cluster-bootstrap, which does the same in a loop on the node.",
 )
-_SIGNATURES: Final = (
+_FAILURES: Final = (
     KnownFailure(
         "refused", "nothing listens on the port yet: crictl ps -a on the bootstrap node shows whether the pod started"
     ),
@@ -87,7 +87,7 @@ def etcd_condition() -> Condition:
 
     why = "kube-apiserver stores all data in it"
     fix = "crictl logs $(crictl ps -a --name etcd -q) on the bootstrap node"
-    return Condition("bootstrap-etcd", "etcd on the bootstrap node is healthy", why, fix, probe, _SIGNATURES)
+    return Condition("bootstrap-etcd", "etcd on the bootstrap node is healthy", why, fix, probe, _FAILURES)
 
 
 def api_condition() -> Condition:
@@ -97,14 +97,14 @@ def api_condition() -> Condition:
         "nodes register and objects are created through it",
         "crictl logs $(crictl ps -a --name kube-apiserver -q) on the bootstrap node",
         lambda site: kube.ready_text(site, site.cluster.bootstrap.address),
-        _SIGNATURES,
+        _FAILURES,
     )
 
 
 def balancer_condition() -> Condition:
     why = "nodes reach the API only by this address"
     fix = "on the load balancer: check its statistics, the VIP with `ip address`, and the firewall"
-    return Condition("api-vip", "the API answers through the load balancer", why, fix, kube.ready_text, _SIGNATURES)
+    return Condition("api-vip", "the API answers through the load balancer", why, fix, kube.ready_text, _FAILURES)
 
 
 def documents(site: Site) -> list[Document]:

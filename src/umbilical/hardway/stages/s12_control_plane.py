@@ -44,7 +44,7 @@ TOPIC: Final = stage_topic(
     "etcdctl member list -w table; etcdctl endpoint status --cluster -w table; kubectl get --raw /readyz?verbose",
     "The etcd operator adds members; static-pod operators install the rest by revision, one master at a time.",
 )
-_SIGNATURES: Final = (
+_FAILURES: Final = (
     KnownFailure("in sync with leader", "the learner is still catching up; this is normal at first"),
     KnownFailure("unhealthy cluster|quorum", "too few members answer: check the log of the member that was added last"),
     KnownFailure(
@@ -103,7 +103,7 @@ def _promoted_condition(node: Node) -> Condition:
 
     why = "a learner has no vote: without the bootstrap member etcd would lose quorum"
     fix = f"on {node.id}: crictl logs of etcd; etcdctl member list"
-    return Condition(f"etcd-{node.id}", f"etcd on {node.id} is a voting member", why, fix, probe, _SIGNATURES)
+    return Condition(f"etcd-{node.id}", f"etcd on {node.id} is a voting member", why, fix, probe, _FAILURES)
 
 
 def voting_condition(node: Node) -> Condition:
@@ -120,7 +120,7 @@ def voting_condition(node: Node) -> Condition:
 
     why = "the masters must hold the cluster's data before the bootstrap node is removed"
     fix = f"on {node.id}: crictl logs of etcd; etcdctl endpoint health"
-    return Condition(f"voting-{node.id}", f"etcd on {node.id} is healthy and votes", why, fix, probe, _SIGNATURES)
+    return Condition(f"voting-{node.id}", f"etcd on {node.id} is healthy and votes", why, fix, probe, _FAILURES)
 
 
 def api_condition(node: Node) -> Condition:
