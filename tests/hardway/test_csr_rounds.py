@@ -227,11 +227,11 @@ def test_a_wait_approves_both_requests_of_a_node_and_ends_when_it_serves(
     assert registered_condition([first]).check.judge(site).evidence == first.name
 
 
-def test_a_wait_in_vain_names_the_rule_that_refuses(site: Site, requests: Requests) -> None:
+def test_a_timeout_names_the_rule_that_refuses(site: Site, requests: Requests) -> None:
     requests.client("worker-too-early", site.cluster.workers[0])
     with pytest.raises(StageTimeout) as raised:
         approving_condition(site.cluster.masters).wait(site, 0)
-    assert "worker-too-early refused: no node worker-0.ocp4.example.com is expected" in raised.value.why
+    assert "worker-too-early was refused: no node worker-0.ocp4.example.com is expected" in raised.value.why
     assert "/etc/hostname" in raised.value.remedy
 
 

@@ -53,8 +53,12 @@ def test_ready_is_its_own_word(site: Site) -> None:
     ("status", "body", "seen"),
     [
         (200, b"<html>welcome</html>", "/readyz returned '<html>welcome</html>'"),
-        (500, b"[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststart failed\n", "/readyz is 500: etcd, poststart"),
-        (503, b"busy", "/readyz is 503: busy"),
+        (
+            500,
+            b"[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststart failed\n",
+            "/readyz returned 500: etcd, poststart",
+        ),
+        (503, b"busy", "/readyz returned 503: busy"),
     ],
 )
 def test_anything_else_is_not_ready_and_what_is_missing_is_named(

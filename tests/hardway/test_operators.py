@@ -101,7 +101,7 @@ def test_an_operator_of_another_release_is_not_settled() -> None:
     assert operators.operator_trouble(settled("etcd"), NOW, "4.99.0") == (f"its version is {VERSION}, not 4.99.0")
     silent = settled("etcd")
     del silent["status"]["versions"]
-    assert operators.operator_trouble(silent, NOW, VERSION).startswith("it is at no version")
+    assert operators.operator_trouble(silent, NOW, VERSION).startswith("its version is unknown")
 
 
 def test_one_operator_is_enough_where_one_is_needed(site: Site, shelf: Stock) -> None:

@@ -72,8 +72,8 @@ def _down(given: PivotTestbed) -> None:
 @pytest.mark.parametrize(
     ("harm", "seen"),
     [
-        (_learner, "4 members; without a vote: master-2"),
-        (_not_joined, "3 members; without a vote: master-2"),
+        (_learner, "4 members; not voting: master-2"),
+        (_not_joined, "3 members; not voting: master-2"),
         (_unhealthy, "https://192.168.126.102:2379: context deadline exceeded"),
         (_down, "context deadline exceeded"),
     ],
@@ -107,7 +107,7 @@ def test_p3_misses_controllers_that_do_not_run_on_a_master(ready: PivotTestbed, 
 def test_p4_misses_data_that_another_api_server_does_not_see(ready: PivotTestbed, stranger: Path) -> None:
     led_to(ready, stranger, ready.site.cluster.bootstrap.address)
     assert "P4 " in failing(ready)
-    assert "kube-apiserver on bootstrap reads None" in failing(ready)
+    assert "kube-apiserver on bootstrap returned None" in failing(ready)
 
 
 def test_p5_misses_the_key_of_tokens(ready: PivotTestbed, stranger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_p5_misses_the_key_of_tokens(ready: PivotTestbed, stranger: Path, monkey
 def test_p6_misses_the_authority_of_administrators(ready: PivotTestbed, stranger: Path) -> None:
     led_to(ready, stranger, ready.site.cluster.masters[2].address)
     found = first_that_fails(ready.site, [one for one in conditions(ready.site) if one.id == "P6"])
-    assert found.endswith("kube-apiserver on master-2 takes system:admin for stranger")
+    assert found.endswith("kube-apiserver on master-2 authenticated system:admin as stranger")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_p6_misses_the_authority_of_kubelets(ready: PivotTestbed, answer: Done) 
         0, lambda node, command, stdin: answer if command[0] == "curl" and "126.102" in command[-1] else None
     )
     assert failing(ready).startswith("P6 ")
-    assert "master-0 asks master-1 as itself and gets" in failing(ready)
+    assert "the kubelet of master-0 got an error from master-1" in failing(ready)
 
 
 def test_p7_misses_masters_behind_the_load_balancer(ready: PivotTestbed) -> None:

@@ -68,7 +68,7 @@ def daemon_set(ready: int, wanted: int) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("place")
 def test_the_agents_get_what_the_node_made_and_nothing_of_it_lies_on_disk(site: Site) -> None:
-    with pytest.raises(NotYet, match=f"no {AGENT_PKI}/ca.crt on the bootstrap node"):
+    with pytest.raises(NotYet, match=f"{AGENT_PKI}/ca.crt does not exist on the bootstrap node"):
         temporary.hand_out_certificates(site)
     for name in FILES:
         machines_of(site).files["bootstrap", f"{AGENT_PKI}/{name}"] = f"secret {name}".encode()
@@ -135,7 +135,7 @@ def test_namespace_then_files_then_commands_and_twice_is_fine(site: Site, shelf:
 def test_a_command_that_fails_is_told_with_its_words(site: Site) -> None:
     with pytest.raises(HardwayError) as raised:
         temporary.remove(site, Removal("it", 16, "", commands=(("master-0", ("it", "--cleanup")),)))
-    assert (raised.value.code, raised.value.remedy) == ("UMB761", "there: it --cleanup")
+    assert (raised.value.code, raised.value.remedy) == ("UMB761", "on master-0: it --cleanup")
 
 
 def test_openshift_has_it_in_a_namespace_of_its_own(tmp_path: Path, plane: ControlPlane, site: Site) -> None:
@@ -221,9 +221,9 @@ def test_one_that_cannot_be_reached_is_told_with_a_hint(
 @pytest.mark.parametrize(
     ("seen", "hint"),
     [
-        ("No agent available", "no agent of the tunnel is connected"),
-        ("connect: no route to host", "is its egress selector set?"),
-        ("context deadline exceeded", "packets to the pod vanish"),
+        ("No agent available", "no tunnel agent is connected"),
+        ("connect: no route to host", "check its --egress-selector-config-file"),
+        ("context deadline exceeded", "packets to the pod are dropped"),
     ],
 )
 def test_failures_that_are_known_have_their_hints(seen: str, hint: str) -> None:
@@ -323,7 +323,7 @@ def test_its_service_is_reached_by_address_and_name_from_inside(deployed: Site, 
 def test_another_answer_or_a_failed_exec_is_told(deployed: Site, shelf: Stock, tmp_path: Path) -> None:
     shelf.put(replica(0, "a"), replica(1, "b"))
     kubectl(deployed, tmp_path, "echo no")
-    with pytest.raises(NotYet, match="answers 'no'"):
+    with pytest.raises(NotYet, match="returned 'no'"):
         workload.reached_condition().probe(deployed)
     kubectl(deployed, tmp_path, "echo Error from server: Forbidden >&2", 1)
     with pytest.raises(HostError, match="Forbidden"):
@@ -340,7 +340,7 @@ def test_a_port_is_forwarded_and_asked(deployed: Site, shelf: Stock, tmp_path: P
     assert workload.forwarded_condition().check.judge(deployed).outcome is Outcome.PASSED
     assert f"-n {NAMESPACE} port-forward pod/trial-0 :" in log.read_text()
     kubectl(deployed, tmp_path, FORWARDER % "no")
-    assert "answers b'no'" in workload.forwarded_condition().check.judge(deployed).evidence
+    assert "returned b'no'" in workload.forwarded_condition().check.judge(deployed).evidence
     kubectl(deployed, tmp_path, "echo error: unable to forward >&2", 1)
     assert workload.forwarded_condition().check.judge(deployed).outcome is Outcome.FAILED
 

@@ -136,7 +136,7 @@ def operator_trouble(item: Json | None, now: datetime, version: str = "") -> str
             return f"{one.get('type')} changed less than {STABLE.seconds} s ago"
     rows = objects.items(objects.field(item, "status", "versions"))
     reached = next((str(row.get("version")) for row in rows if row.get("name") == "operator"), "")
-    return "" if version in ("", reached) else f"its version is {reached or 'not reported'}, not {version}"
+    return "" if version in ("", reached) else f"its version is {reached or 'unknown'}, not {version}"
 
 
 def pools_condition() -> Condition:

@@ -259,27 +259,25 @@ def test_the_certificate_that_ends_first_is_told(tmp_path: Path) -> None:
     site = live_site(tmp_path, profile=OPENSHIFT)
     site.assets = usual(OPENSHIFT, 1, 1).assets
     site.now = lambda: NOW + timedelta(hours=5)
-    step(site, "how long").act()
+    step(site, "certificates expire").act()
     (told,) = told_by(site)
     assert told.startswith("saw the first certificate to expire is ")
     # Short lives are 48 hours.
     assert told.endswith(", in 43 h")
 
 
-def test_a_webhook_that_was_cleaned_away_is_laid_again_and_asked(
-    site: Site, smoke_test: MadeUpSmokeTest, shelf: Stock
-) -> None:
+def test_a_deleted_webhook_is_created_again_and_called(site: Site, smoke_test: MadeUpSmokeTest, shelf: Stock) -> None:
     site.smoke_test = smoke_test
     ready = pod(smoke_test.pod, NAMESPACE, node_name=site.cluster.masters[0].name)
     naps_of(site).plans.append(lambda: shelf.put(ready))
-    step(site, "judged directly").act()
+    step(site, "call the webhook directly").act()
     assert "saw the webhook is called directly: one object allowed, one denied" in told_by(site)
     shelf.take("ValidatingWebhookConfiguration", WEBHOOK, version="admissionregistration.k8s.io/v1")
     shelf.take("Pod", smoke_test.pod, NAMESPACE)
     shelf.take("Namespace", NAMESPACE)
 
 
-def test_nothing_of_all_trials_is_left(site: Site, smoke_test: MadeUpSmokeTest, shelf: Stock) -> None:
+def test_all_test_objects_are_deleted(site: Site, smoke_test: MadeUpSmokeTest, shelf: Stock) -> None:
     site.smoke_test = smoke_test
     shelf.put(
         namespace(NAMESPACE),

@@ -171,7 +171,7 @@ def test_an_etcd_that_cannot_commit_is_told_with_what_is_known_of_it(bootstrappi
     with pytest.raises(StageTimeout) as raised:
         act(bootstrapping, "wait for etcd")
     assert "bad certificate" in raised.value.why
-    assert raised.value.remedy.startswith("look at the serving certificate")
+    assert raised.value.remedy.startswith("check the serving certificate")
     assert etcd_condition().check.judge(bootstrapping).outcome is Outcome.FAILED
 
 
@@ -231,7 +231,7 @@ def test_the_agents_get_their_certificates_once_the_node_has_made_them(bootstrap
     shelf.put(namespace(PLACE))
     naps_of(bootstrapping).plans.append(make)
     act(bootstrapping, "certificates")
-    assert seen_by(bootstrapping) == [f"no {AGENT_PKI}/ca.crt on the bootstrap node"]
+    assert seen_by(bootstrapping) == [f"{AGENT_PKI}/ca.crt does not exist on the bootstrap node"]
     assert kube.get(bootstrapping, objects.SECRET, AGENT_SECRET, PLACE) is not None
     shelf.take("Secret", AGENT_SECRET, PLACE)
 

@@ -227,12 +227,12 @@ def test_the_machine_stays_on_while_the_service_leads_to_it_or_it_leads(
 ) -> None:
     shortly(monkeypatch, "END_SECONDS")
     ready.serve_from(ready.site.cluster.bootstrap, *ready.site.cluster.masters)
-    with pytest.raises(StageTimeout, match=r"leads to 192.168.126.100, 192.168.126.101, not to 192.168.126.101"):
-        titled(ready.site, "switch the bootstrap").act()
+    with pytest.raises(StageTimeout, match=r"endpoints are 192.168.126.100, 192.168.126.101, not 192.168.126.101"):
+        titled(ready.site, "power off the bootstrap").act()
     ready.serve_from(*ready.site.cluster.masters)
     ready.hold_leases(ready.site.cluster.bootstrap)
     with pytest.raises(StageTimeout, match="kube-controller-manager is held by bootstrap"):
-        titled(ready.site, "switch the bootstrap").act()
+        titled(ready.site, "power off the bootstrap").act()
     assert machines_of(ready.site).powers["bootstrap"] is Power.ON
 
 
@@ -272,7 +272,7 @@ def test_probes_are_counted_in_the_record(ready: PivotTestbed) -> None:
     noted = ready.site.notes["pivot-probes"]
     assert noted["failures"] == 0
     assert noted["probes"] > 0
-    assert any("a watch was cut" in line for line in told_by(ready.site))
+    assert any("the watch was interrupted" in line for line in told_by(ready.site))
 
 
 def test_a_step_that_fails_ends_the_probes(ready: PivotTestbed, monkeypatch: Patch, probers: list[Prober]) -> None:
