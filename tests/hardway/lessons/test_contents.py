@@ -9,7 +9,7 @@ from tests.support.hardway_lint import Subject, changed
 
 from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lessons.catalogue import LESSONS
-from umbilical.hardway.lessons.lesson import ArtifactCopy, NotThere
+from umbilical.hardway.lessons.lesson import ArtifactCopy, MissingArtifact
 from umbilical.pki.certificate import Certificate, read_certificates
 
 BY_ID = {lesson.id: lesson for lesson in LESSONS}
@@ -51,7 +51,7 @@ def test_both_configurations_of_the_balancer_ask_in_plain_http() -> None:
 
 def test_without_a_tunnel_there_is_no_port_to_spoil() -> None:
     subject = changed(everything(Profile.KUBERNETES), lambda one: one.write("manifests/08-tunnel.yaml", b"{}\n"))
-    with pytest.raises(NotThere):
+    with pytest.raises(MissingArtifact):
         BY_ID["agent-port"].spoil(desk_of(subject))
 
 
@@ -68,5 +68,5 @@ def test_the_bootstrap_kubelet_gets_one_flag_more() -> None:
 
 
 def test_where_kube_proxy_is_off_there_is_none_to_spoil() -> None:
-    with pytest.raises(NotThere):
+    with pytest.raises(MissingArtifact):
         BY_ID["wrong-proxy"].spoil(desk_of(usual(Profile.OPENSHIFT)))

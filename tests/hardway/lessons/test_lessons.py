@@ -18,7 +18,7 @@ from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lessons import active_lesson, catalogue
 from umbilical.hardway.lessons.active_lesson import find_lesson
 from umbilical.hardway.lessons.catalogue import LESSONS
-from umbilical.hardway.lessons.lesson import ArtifactCopy, Lesson, NotThere
+from umbilical.hardway.lessons.lesson import ArtifactCopy, Lesson, MissingArtifact
 from umbilical.hardway.lint.facts import Facts
 from umbilical.hardway.machines.interface import BackendServer
 from umbilical.hardway.site import Site
@@ -216,7 +216,7 @@ def test_what_is_removed_is_known(scratch: ArtifactCopy) -> None:
     scratch.remove("manifests/03-rbac.yaml")
     assert scratch.removed == ["manifests/03-rbac.yaml"]
     assert [asset.path for asset in scratch.before] == ["manifests/03-rbac.yaml"]
-    with pytest.raises(NotThere):
+    with pytest.raises(MissingArtifact):
         scratch.remove("manifests/03-rbac.yaml")
 
 
@@ -246,12 +246,12 @@ def test_a_static_pod_is_removed_from_its_node_too(scratch: ArtifactCopy) -> Non
 
 @pytest.mark.parametrize("path", ["nowhere.yaml", "infrastructure/haproxy.final.cfg"])
 def test_what_is_not_there_cannot_be_spoiled(scratch: ArtifactCopy, path: str) -> None:
-    with pytest.raises(NotThere):
+    with pytest.raises(MissingArtifact):
         scratch.replace(path, "a text that nobody wrote", "")
 
 
 def test_a_file_of_a_node_is_changed_by_its_path(scratch: ArtifactCopy) -> None:
     scratch.edit_file("worker-0", "/etc/hostname", b"worker-0", b"worker-9")
     assert node_file(scratch, "worker-0", "/etc/hostname").startswith(b"worker-9")
-    with pytest.raises(NotThere):
+    with pytest.raises(MissingArtifact):
         scratch.edit_file("worker-0", "/etc/nothing", b"a", b"b")

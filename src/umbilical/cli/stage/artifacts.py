@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option("--masters", type=click.IntRange(1, 9), default=3, show_default=True, help="Number of masters.")
 @click.option("--workers", type=click.IntRange(0, 500), default=2, show_default=True, help="Number of workers.")
-@click.option("--name", default="", help="Cluster name; default: the example's name.")
+@click.option("--name", default="", help="Cluster name; default: lab for kubernetes, ocp4 for openshift.")
 @click.option("--ssh-key", "ssh_keys", type=FILE, multiple=True, help="SSH public key file for user core; repeatable.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing cluster.yaml.")
 def init(

@@ -170,7 +170,7 @@ MAX_CLAIMS: Final = 8
 
 
 @dataclass(frozen=True)
-class Work:
+class OpenCluster:
     site: "Site"
     ledger: "Ledger"
     screen: Screen
@@ -189,7 +189,7 @@ class Work:
 
 
 @contextmanager
-def working(folder: Path, *, plain: bool = False) -> Iterator[Work]:
+def working(folder: Path, *, plain: bool = False) -> Iterator[OpenCluster]:
     """Hold a cluster's lock and open its record; missing keys are created.
 
     Raises:
@@ -201,7 +201,7 @@ def working(folder: Path, *, plain: bool = False) -> Iterator[Work]:
         times = ((number, record.seconds) for number, record in ledger.state.stages.items())
         earlier = {number: seconds for number, seconds in times if seconds is not None}
         with choose_view(earlier, plain=plain) as screen:
-            yield Work(load_site(folder, screen), ledger, screen)
+            yield OpenCluster(load_site(folder, screen), ledger, screen)
 
 
 @contextmanager
@@ -217,12 +217,12 @@ def reading_record(folder: Path) -> "Iterator[tuple[Site, RunState]]":
 
 
 @contextmanager
-def going_back(folder: Path) -> Iterator[Work]:
+def going_back(folder: Path) -> Iterator[OpenCluster]:
     """Like `working`, to undo stages: the site is loaded before the lock is taken, so it creates no keys."""
     with choose_view() as screen:
         site = load_site(folder, screen)
         with _recording(folder) as ledger:
-            yield Work(site, ledger, screen)
+            yield OpenCluster(site, ledger, screen)
 
 
 @contextmanager

@@ -8,9 +8,9 @@ import click
 
 from umbilical.cli.findings import output_option
 from umbilical.cli.stage.cluster import (
+    OpenCluster,
     StageRange,
     StepPrompt,
-    Work,
     bounds,
     directory_option,
     find_stage,
@@ -78,7 +78,7 @@ def run(
         )
 
 
-def refuse_stale(work: Work, first: int, last: int) -> None:
+def refuse_stale(work: OpenCluster, first: int, last: int) -> None:
     """Ask before stages run again on installed machines: the cluster may be in use.
 
     Raises:
@@ -102,7 +102,14 @@ def refuse_stale(work: Work, first: int, last: int) -> None:
 
 
 def execute(
-    work: Work, pipeline: "Pipeline", first: int, last: int, *, force: bool = False, output: str, junit: Path | None
+    work: OpenCluster,
+    pipeline: "Pipeline",
+    first: int,
+    last: int,
+    *,
+    force: bool = False,
+    output: str,
+    junit: Path | None,
 ) -> None:
     """Run the stages, and always print the report."""
     try:

@@ -19,7 +19,7 @@ from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.doctor import are_up
 from umbilical.hardway.ledger import RECORD
 from umbilical.hardway.lessons.catalogue import LESSONS
-from umbilical.hardway.lessons.lesson import ArtifactCopy, Lesson, LiveBreakage, NotThere
+from umbilical.hardway.lessons.lesson import ArtifactCopy, Lesson, LiveBreakage, MissingArtifact
 from umbilical.hardway.site import Site
 from umbilical.host.files import make_directory, write_all, write_file
 from umbilical.manifests.tree import Asset
@@ -68,7 +68,7 @@ def spoil_artifacts(folder: Path, cluster: Cluster, lesson: Lesson, now: datetim
     scratch = ArtifactCopy(cluster, workspace.read_artifacts(folder), now)
     try:
         lesson.spoil(scratch)
-    except NotThere as error:
+    except MissingArtifact as error:
         why = f"{error} does not exist"
         raise HardwayError("UMB753", f"lesson {lesson.id} was not started", why, "umbilical stage run 08") from None
     left = {asset.path: _hash(asset) for asset in scratch.changed} | dict.fromkeys(scratch.removed, REMOVED)

@@ -6,7 +6,14 @@ from typing import Any, Final
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
 from umbilical.hardway.explain.entry import Explanation, ExplanationKind
 from umbilical.hardway.lessons import node_lessons
-from umbilical.hardway.lessons.lesson import ArtifactCopy, Lesson, NotThere, moved_away, plain_checks, without_tls
+from umbilical.hardway.lessons.lesson import (
+    ArtifactCopy,
+    Lesson,
+    MissingArtifact,
+    moved_away,
+    plain_checks,
+    without_tls,
+)
 from umbilical.hardway.lint.facts import BOTH, OPENSHIFT
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.profiles import Usage
@@ -100,7 +107,7 @@ def _another_port(scratch: ArtifactCopy) -> None:
     lines = scratch.content(path).decode().splitlines(keepends=True)
     marked = [line for line in lines if "--proxy-server-port=" in line]
     if not marked:
-        raise NotThere(f"--proxy-server-port in {path}")
+        raise MissingArtifact(f"--proxy-server-port in {path}")
     port = marked[0].partition("--proxy-server-port=")[2].strip()
     scratch.replace(path, f"--proxy-server-port={port}", "--proxy-server-port=8132")
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from umbilical.hardway.site import Site
 
 
-class NotThere(Exception):
+class MissingArtifact(Exception):
     """The object to break does not exist: its stage has not run, or an option is off."""
 
 
@@ -56,7 +56,7 @@ class ArtifactCopy:
 
     def content(self, path: str) -> bytes:
         if path not in self.assets:
-            raise NotThere(path)
+            raise MissingArtifact(path)
         return self.assets[path].content
 
     def write(self, path: str, content: bytes) -> None:
@@ -64,13 +64,13 @@ class ArtifactCopy:
 
     def remove(self, path: str) -> None:
         if self.assets.pop(path, None) is None:
-            raise NotThere(path)
+            raise MissingArtifact(path)
 
     def replace(self, path: str, old: str, new: str) -> None:
         """Replace every occurrence of `old`."""
         text = self.content(path).decode()
         if old not in text:
-            raise NotThere(f"{old.strip()!r} in {path}")
+            raise MissingArtifact(f"{old.strip()!r} in {path}")
         self.write(path, text.replace(old, new).encode())
 
     def edit(self, path: str, change: Callable[[Any], object]) -> None:
@@ -103,7 +103,7 @@ class ArtifactCopy:
         document = Document(self.content(where))
         file = document.config.file(path)
         if file is None or old not in file.content():
-            raise NotThere(f"{path} in {where}")
+            raise MissingArtifact(f"{path} in {where}")
         self.write(where, document.with_content(path, file.content().replace(old, new)).content)
 
     def reissue(self, row_id: str, **changes: Any) -> None:

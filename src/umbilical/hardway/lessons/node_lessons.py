@@ -8,7 +8,7 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.nodes.machine import HOSTNAME, PAUSE_DROP_IN
 from umbilical.hardway.artifacts.nodes.render import API_SERVER_ENV
 from umbilical.hardway.lessons import lesson
-from umbilical.hardway.lessons.lesson import ArtifactCopy, Lesson, NotThere
+from umbilical.hardway.lessons.lesson import ArtifactCopy, Lesson, MissingArtifact
 from umbilical.hardway.lint.facts import BOTH, KUBERNETES, OPENSHIFT
 
 KUBE_PROXY: Final = "kube-proxy.yaml"
@@ -18,7 +18,7 @@ def _unit(config: dict[str, Any], name: str) -> dict[str, Any]:
     units: list[dict[str, Any]] = config["systemd"]["units"]
     found = [unit for unit in units if unit["name"] == name]
     if not found:
-        raise NotThere(name)
+        raise MissingArtifact(name)
     return found[0]
 
 
@@ -47,7 +47,7 @@ def _append_again(config: dict[str, Any]) -> None:
 def _rename(config: dict[str, Any], old: str, new: str) -> None:
     found = [file for file in config["storage"]["files"] if file["path"] == old]
     if not found:
-        raise NotThere(old)
+        raise MissingArtifact(old)
     found[0]["path"] = new
 
 
