@@ -1,6 +1,6 @@
-"""Writes docs/hardway/ (a page for each stage), docs/errors.md and docs/flags.md from the texts beside the code.
+"""Writes docs/hardway/ (a page for each stage), docs/errors.md and docs/flags.md from texts in the code.
 
-`python tools/hardway_docs.py` writes them; a test compares them with what lies there.
+`python tools/hardway_docs.py` writes them; a test checks that they are up to date.
 """
 
 import sys
@@ -11,8 +11,8 @@ from typing import Final
 import flag_docs
 from hardway_pages import Book
 from umbilical import codes
-from umbilical.cli.stage.cluster import machines_for, trial_for
-from umbilical.cli.stage.view import PlainLines
+from umbilical.cli.stage.cluster import machines_for, smoke_test_for
+from umbilical.cli.stage.view import StageLines
 from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH as REMOVALS
 from umbilical.hardway.artifacts.static_pods.pods import write_removals
 from umbilical.hardway.config.cluster import ClusterProfile, MachinesKind
@@ -31,9 +31,9 @@ WISHES: Final = (
 )
 
 
-def paper_site(options: ExampleOptions) -> Site:
-    """A site of the example cluster that says what would be done; nothing of it is ever asked."""
-    cluster = read_cluster(example(options)).cluster
+def paper_site(wish: ExampleOptions) -> Site:
+    """A site of the example cluster to list steps and checks; none of them is run."""
+    cluster = read_cluster(example(wish)).cluster
     folder = Path()
     return Site(
         cluster=cluster,
@@ -42,16 +42,16 @@ def paper_site(options: ExampleOptions) -> Site:
         hashes={},
         has_tunnel=True,
         machines=machines_for(cluster, folder),
-        reporter=PlainLines({}),
+        reporter=StageLines({}),
         now=lambda: datetime.now(UTC),
         kubeconfig=lambda address: folder,
-        trial=trial_for(cluster),
+        smoke_test=smoke_test_for(cluster),
     )
 
 
 def made(repository: Path = REPOSITORY) -> dict[Path, str]:
-    """Make everything, by path in the repository."""
-    book = Book(catalogue.stages(), {options.profile.value: paper_site(options) for options in WISHES})
+    """Render all pages, by path in the repository."""
+    book = Book(catalogue.stages(), {wish.profile.value: paper_site(wish) for wish in WISHES})
     pages = {PAGES / name: text for name, text in book.files().items()}
     return {**pages, CODES: codes.table(), flag_docs.PAGE: flag_docs.page()}
 

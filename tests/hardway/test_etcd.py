@@ -1,4 +1,4 @@
-"""etcd's members: what etcdctl prints is read, and what it refuses is told; both from the real one too."""
+"""etcd members: output and errors of etcdctl, also of the real one."""
 
 import json
 import subprocess
@@ -97,7 +97,7 @@ def test_what_cannot_be_read_is_told_with_the_line_to_try(done: Done) -> None:
     with pytest.raises(HardwayError) as raised:
         answering(done)[0].members()
     assert raised.value.what == "etcdctl member list failed on master-0"
-    assert raised.value.remedy.startswith("there: etcdctl --cacert=/etc/kubernetes/static-pod-resources/")
+    assert raised.value.remedy.startswith("on master-0: etcdctl --cacert=/etc/kubernetes/static-pod-resources/")
 
 
 def test_words_are_those_of_the_manual_with_the_certificates_of_the_node() -> None:
@@ -162,7 +162,7 @@ def test_a_real_member_joins_as_a_learner_votes_leads_and_the_first_one_leaves(r
     assert (unstarted.name, unstarted.is_learner) == ("", True)
     with pytest.raises(HardwayError) as raised:
         etcd.promote(unstarted.id)
-    # Stage 12 tells by these words that waiting helps.
+    # Stage 12 matches these words: the wait can succeed.
     assert "in sync with leader" in raised.value.why
     assert list(etcd.unhealthy([client_url(first), client_url(second)])) == [client_url(second)]
 

@@ -1,4 +1,4 @@
-"""A cluster's directory: config, release and artifacts, what is rendered from them, and the API by address."""
+"""A cluster's directory: config, release, artifacts, rendering, and kubeconfigs by address."""
 
 import ipaddress
 import shutil
@@ -21,7 +21,7 @@ from umbilical.hardway.artifacts.diff_objects import DiffKind
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.pki.renewal import renew
-from umbilical.hardway.site import Api
+from umbilical.hardway.site import ClusterApi
 from umbilical.hardway.workspace import ADMIN, address_kubeconfig, kubeconfigs, read_artifacts, read_identity
 from umbilical.manifests.tree import Asset
 
@@ -317,4 +317,4 @@ def test_the_api_is_asked_at_the_address_that_is_named_and_else_through_the_load
 
 def test_without_a_kubeconfig_nothing_is_asked(tmp_path: Path) -> None:
     with pytest.raises(ClusterError):
-        Api(tmp_path / "none").call(lambda client: client.get_text("/readyz"))
+        ClusterApi(tmp_path / "none").call(lambda client: client.get_text("/readyz"))

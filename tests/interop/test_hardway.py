@@ -38,7 +38,7 @@ from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.artifacts.manifests.catalogue import render_manifests
 from umbilical.hardway.artifacts.manifests.coredns import coredns
 from umbilical.hardway.config.cluster import ClusterProfile, Switch
-from umbilical.hardway.site import Api
+from umbilical.hardway.site import ClusterApi
 from umbilical.host.files import make_directory, write_file
 from umbilical.host.processes import Child, run, start
 from umbilical.manifests.tree import AssetTree
@@ -76,7 +76,9 @@ def _documents(profile: ClusterProfile) -> list[Document]:
 
 
 def _create(plane: ControlPlane, profile: ClusterProfile) -> list[Result]:
-    return Api(plane.kubeconfig).call(lambda client: Creator(client).create(_documents(profile), SECONDS), SECONDS)
+    return ClusterApi(plane.kubeconfig).call(
+        lambda client: Creator(client).create(_documents(profile), SECONDS), SECONDS
+    )
 
 
 def _live(plane: ControlPlane, kind: str, name: str) -> Object:

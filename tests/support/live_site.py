@@ -1,4 +1,4 @@
-"""Sites of clusters that run: machines that write down what is asked, a real API, and time that tests make pass."""
+"""Sites of running clusters: machines that record commands, a real API, and simulated time."""
 
 import time
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class Naps:
 
 
 def on_loopback(cluster: Cluster) -> Cluster:
-    """The same cluster, its machines on addresses that everybody has."""
+    """The same cluster with its machines on loopback addresses."""
 
     def here(address: object) -> Any:
         return ip_address("127.0." + ".".join(str(address).split(".")[2:]))
@@ -108,7 +108,7 @@ def told_by(site: Site) -> list[str]:
 
 
 def seen_by(site: Site) -> list[str]:
-    """What waits saw."""
+    """Observations of waits."""
     assert isinstance(site.reporter, Lines)
     return [moment.seen for moment in site.reporter.waits]
 
@@ -132,7 +132,7 @@ def changing(site: Site) -> list[str]:
 
 
 class StaticPods:
-    """A kubelet that runs what lies in its directory: a responder of recording machines."""
+    """A kubelet that runs the files of its directory: a responder of recording machines."""
 
     def __init__(self, *running: str) -> None:
         self.running = set(running)

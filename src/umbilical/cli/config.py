@@ -1,4 +1,4 @@
-"""`umbilical config view` and `schema`: every value of a cluster with its origin, and the JSON Schema of its file."""
+"""`umbilical config view` and `schema`: all values of cluster.yaml with their origin, and its JSON Schema."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @directory_option
-@click.option("--origin", "has_origin", is_flag=True, help="Say of each value whether it was given or follows.")
+@click.option(
+    "--origin",
+    "has_origin",
+    is_flag=True,
+    help="Show for each value whether it is given, a default or computed, and from what.",
+)
 @output_option("table", "json", "yaml")
 def view(folder: Path, has_origin: bool, output: str) -> None:
-    """Show what cluster.yaml comes to: given values, defaults, and what is computed from others."""
+    """Show all values of cluster.yaml with defaults."""
     from umbilical.hardway.config.cluster import nested
     from umbilical.hardway.workspace import read_config
 
@@ -62,7 +67,7 @@ def _yaml(told: Any) -> str:
 def schema() -> None:
     """Print the JSON Schema of cluster.yaml.
 
-    Editors with a YAML language server take it by a first line:
+    Editors with a YAML language server use it with this first line of cluster.yaml:
     # yaml-language-server: $schema=cluster.schema.json
     """
     from umbilical.hardway.config.reading import schema as made

@@ -78,7 +78,7 @@ GROUPS: Final = {
         _placed("lab", "demo run list:faults up status shell:status break:faults mend:faults down:up"),
     ),
     "stage": (
-        "A cluster the hard way: every artifact from one typed file, seventeen stages, each explained and checked.",
+        "Build a Kubernetes or OpenShift cluster in 17 stages from one file.",
         _placed(
             "stage",
             "init:artifacts plan:artifacts lint list:show show run retry:run status:show watch rollback:undo"
@@ -86,7 +86,7 @@ GROUPS: Final = {
         ),
     ),
     "config": (
-        "The file of a cluster that is built the hard way: what follows from it, and its schema.",
+        "Show the resolved values of cluster.yaml, and its schema.",
         dict.fromkeys(("view", "schema"), "umbilical.cli.config"),
     ),
 }

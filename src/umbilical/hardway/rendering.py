@@ -1,6 +1,6 @@
-"""A cluster's directory rendered: what its artifacts should be now, and how they differ from what lies there.
+"""Render the artifacts of a cluster's directory, and compare them with the files on disk.
 
-Keys, certificates and what was drawn at random stay as they are; so the same state gives the same bytes.
+Keys, certificates and random values are kept, so the same state gives the same bytes.
 """
 
 from collections.abc import Collection, Mapping
@@ -33,9 +33,9 @@ class Rendered:
     made: graph.Rendering
     on_disk: Mapping[str, Asset]
     renewed: tuple[CertificateChange, ...]
-    """Certificates and keys that were made now, and why."""
+    """New certificates and keys, and why."""
     has_release: bool
-    """Without one, only what needs none is made."""
+    """Without a release only artifacts that need none are rendered."""
 
     @property
     def cluster(self) -> Cluster:
@@ -47,30 +47,25 @@ class Rendered:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """Of every recipe, also of those that could not be made yet: their stages become stale when they can."""
+        """Hashes of all recipes; one that has no release yet makes its stage stale later."""
         return {recipe.id: self.made.hashes.get(recipe.id, NOT_MADE) for recipe in graph.RECIPES}
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """Files of an earlier rendering that whoever reads their directory would take for valid."""
+        """Files of an earlier rendering in directories that are read as a whole."""
         return tuple(path for path in self.on_disk if is_swept(path) and path not in self.made.tree)
 
     def plan(self) -> list[ArtifactDiff]:
-        """Say what would be created, changed or removed."""
+        """Return what would be created, changed or removed."""
         gone = set(self.leftovers)
         compared = {path: asset for path, asset in self.on_disk.items() if path in self.made.tree or path in gone}
         return compare_trees(compared, self.made.tree)
 
 
 def render(
-    folder: Path,
-    now: datetime,
-    *,
-    rotate: Collection[str] = (),
-    renew_due: bool = False,
-    backend: Backend = Authority,
+    folder: Path, now: datetime, *, rotate: Collection[str] = (), renew_due: bool = False, backend: Backend = Authority
 ) -> Rendered:
-    """Render all that can be rendered now; write nothing. Raises Fault: something of its input cannot be used."""
+    """Render what is possible now; write nothing. Raises Fault: an input is missing or invalid."""
     cluster = workspace.read_config(folder).cluster
     on_disk = workspace.read_artifacts(folder)
     payload = workspace.read_payload(folder, cluster)
@@ -88,7 +83,7 @@ def render(
 
 
 def keep(folder: Path, rendered: Rendered) -> None:
-    """Write down what was drawn for this rendering: keys, certificates, the identity. All else follows from them."""
+    """Save the random inputs of this rendering: keys, certificates, the identity."""
     if read_identity(folder) != rendered.inputs.identity:
         keep_identity(folder, rendered.inputs.identity)
     wanted = [asset for asset in rendered.made.by_recipe["pki"] if rendered.on_disk.get(asset.path) != asset]
@@ -97,7 +92,7 @@ def keep(folder: Path, rendered: Rendered) -> None:
 
 
 def write(folder: Path, rendered: Rendered) -> list[ArtifactDiff]:
-    """Bring the directory to what was rendered, and say what changed."""
+    """Write the rendering to the directory, and return what changed."""
     parts = rendered.plan()
     keep(folder, rendered)
     wanted = [asset for asset in rendered.made.tree if rendered.on_disk.get(asset.path) != asset]

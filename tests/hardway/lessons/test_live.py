@@ -1,4 +1,4 @@
-"""Faults in machines that run: what is asked of them, that mending is the inverse, and a real load balancer."""
+"""Lessons on running machines: their commands, their repair, and a real load balancer."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,12 +19,12 @@ from umbilical.hardway.artifacts.infrastructure.render import render_infrastruct
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.doctor import are_up, balancer_signal
-from umbilical.hardway.lessons import lesson, sitting
+from umbilical.hardway.lessons import active_lesson, lesson
+from umbilical.hardway.lessons.active_lesson import find_lesson
 from umbilical.hardway.lessons.lesson import ASIDE
-from umbilical.hardway.lessons.sitting import find_lesson
 from umbilical.hardway.machines.interface import BackendServer, Done
 from umbilical.hardway.site import Site
-from umbilical.hardway.state import State
+from umbilical.hardway.state import RunState
 from umbilical.lab.hardway.machines import LabMachines
 from umbilical.lab.hardway.names import HOST
 from umbilical.lab.lab import Lab
@@ -140,16 +140,16 @@ def test_one_missing_word_takes_the_api_down_and_the_doctor_names_it(balanced: S
     balanced = replace(balanced, folder=tmp_path)
     assert are_up(balanced)
     wait_until(lambda: seen(balanced) == (True, "L7OK"))
-    assert list(balancer_signal(balanced, State())) == []
+    assert list(balancer_signal(balanced, RunState())) == []
 
-    sitting.spoil_machines(balanced, find_lesson("httpchk"))
+    active_lesson.spoil_machines(balanced, find_lesson("httpchk"))
     wait_until(lambda: seen(balanced) == (False, "L7RSP"))
-    found = list(balancer_signal(balanced, State()))
+    found = list(balancer_signal(balanced, RunState()))
     assert [one.lesson for one in found] == ["httpchk"]
     assert "check-ssl is missing" in found[0].remedy
 
-    under_way = sitting.current(tmp_path)
-    assert under_way is not None
-    sitting.mend_machines(balanced, under_way)
+    active = active_lesson.current(tmp_path)
+    assert active is not None
+    active_lesson.mend_machines(balanced, active)
     wait_until(lambda: seen(balanced) == (True, "L7OK"))
-    assert list(balancer_signal(balanced, State())) == []
+    assert list(balancer_signal(balanced, RunState())) == []

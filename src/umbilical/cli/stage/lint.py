@@ -1,4 +1,4 @@
-"""`umbilical stage lint`: every rule over the artifacts of a cluster, and what other programs say of them."""
+"""`umbilical stage lint`: check artifacts with the lint rules and with external validators."""
 
 import re
 from collections.abc import Sequence
@@ -29,19 +29,24 @@ if TYPE_CHECKING:
 
 NO_RELEASE: Final = "the release is not extracted yet: umbilical stage run 04"
 INDEPENDENT: Final = frozenset({"CFG-01", "CFG-02", "CFG-03", "CFG-04", "CFG-07", "HA", "LV"})
-"""Rules and groups that look at nothing of a release."""
+"""Rules and groups that need no release."""
 
 
 @click.command()
 @directory_option
 @apply_options(which_options("PKI-01,HA-02"))
-@click.option("--judges/--no-judges", default=True, show_default=True, help="Ask other programs too, where they are.")
+@click.option(
+    "--judges/--no-judges",
+    default=True,
+    show_default=True,
+    help="Also run external validators (openssl, haproxy, etcd ...) that are installed.",
+)
 @click.option(
     "--bin-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Look for those programs here first; then in the cache of `make peers`, then on PATH.",
+    help="Directory to search first for external validators; then the cache of `make peers`, then PATH.",
 )
-@click.option("--list", "lists", is_flag=True, help="List the rules and stop.")
+@click.option("--list", "lists", is_flag=True, help="List the rules and exit.")
 @apply_options(report_options())
 def lint(
     folder: Path,
@@ -53,10 +58,10 @@ def lint(
     output: str,
     fail_on: str,
 ) -> int:
-    """Judge the artifacts in DIR by rules that each know a trap; status 1 when one fails.
+    """Check the artifacts in DIR against the lint rules.
 
-    A file that lies in artifacts/ is judged as it lies there, one that does not as it would be written. Nothing is
-    written, and no cluster is asked.
+    An existing file is checked as it is on disk, a missing one as it would be written. Nothing is written, and no
+    cluster is contacted. The exit status is 1 if a rule fails.
     """
     if lists:
         click.echo(_listed(only, skip), nl=False)
@@ -69,7 +74,7 @@ def lint(
     if judges:
         findings += _by_judges(facts, rendered, bin_dir, only, skip)
     refuse_emptiness(findings)
-    _tell(rendered, folder)
+    _print_notes(rendered, folder)
     details = {"cluster": facts.cluster.name, "profile": facts.cluster.profile.value}
     text = report(findings, output, kind="LintReport", suite="stage.lint", details=details, groups=_headings())
     click.echo(text, nl=False, color=has_colour())
@@ -77,7 +82,7 @@ def lint(
 
 
 def _facts(folder: Path, rendered: "Rendered") -> "LintFacts":
-    """What lies there wins over what would be: faults of files that somebody changed are wanted."""
+    """Take files as they are on disk before rendered ones: manual changes must be checked."""
     from umbilical.hardway.lint.facts import LintFacts
     from umbilical.hardway.validators.exposure import exposed
 
@@ -111,7 +116,7 @@ def _by_judges(
 
 
 def _without_release(finding: Finding) -> Finding:
-    """What is not clean without the files of a release cannot be judged yet."""
+    """Skip a failed rule whose result depends on the missing release."""
     from umbilical.checks.report import group_of
 
     is_independent = not INDEPENDENT.isdisjoint((finding.id, group_of(finding.id)))
@@ -120,13 +125,13 @@ def _without_release(finding: Finding) -> Finding:
     return replace(finding, outcome=Outcome.SKIPPED, evidence=NO_RELEASE)
 
 
-def _tell(rendered: "Rendered", folder: Path) -> None:
-    """Say what was judged where that is not plain."""
+def _print_notes(rendered: "Rendered", folder: Path) -> None:
+    """Print which files were missing or differ from the rendering."""
     tree = rendered.made.tree
     missing = sum(asset.path not in rendered.on_disk for asset in tree)
     changed = [asset.path for asset in tree if rendered.on_disk.get(asset.path, asset) != asset]
     if missing:
-        click.echo(f"note: {missing} of {len(tree)} files are not written yet, and judged as they would be", err=True)
+        click.echo(f"note: {missing} of {len(tree)} files do not exist yet; their rendering was checked", err=True)
     if changed:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         told = f"{changed[0]}{more} differ from what the config renders"

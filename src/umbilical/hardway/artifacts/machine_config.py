@@ -22,7 +22,7 @@ from umbilical.hardway.artifacts.manifests import config_resources as config
 from umbilical.hardway.artifacts.manifests.objects import Make, yaml_stream
 from umbilical.hardway.artifacts.release import IMAGE_REFERENCES
 from umbilical.hardway.config.cluster import NodeRole
-from umbilical.hardway.explain.entry import Flag, Topic, TopicKind
+from umbilical.hardway.explain.entry import CommandFlag, Topic, TopicKind
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.tree import PUBLIC_MODE, SCRIPT_MODE, SECRET_MODE, AssetTree
 
@@ -46,13 +46,13 @@ class RenderStep:
     """Options of podman."""
     arguments: tuple[str, ...]
     """Arguments before the flags."""
-    flags: tuple[Flag, ...]
+    flags: tuple[CommandFlag, ...]
     readers: str
     without: str
 
 
 def steps(payload: ReleasePayload) -> tuple[RenderStep, ...]:
-    version = Flag(
+    version = CommandFlag(
         "payload-version",
         payload.version,
         "Version of the feature gates to use from the FeatureGate's status; the same in all three commands.",
@@ -70,21 +70,21 @@ def script(payload: ReleasePayload) -> bytes:
     return text.encode()
 
 
-def _config_api(version: Flag) -> RenderStep:
+def _config_api(version: CommandFlag) -> RenderStep:
     return RenderStep(
         "fill in the FeatureGate's status, and choose CRDs",
         "cluster-config-api",
         ("--net=none", "--user", "0"),
         ("/usr/bin/render",),
         (
-            Flag("asset-output-dir", f"{ASSETS}/api-bootstrap", "Output directory for the chosen CRDs."),
-            Flag(
+            CommandFlag("asset-output-dir", f"{ASSETS}/api-bootstrap", "Output directory for the chosen CRDs."),
+            CommandFlag(
                 "rendered-manifest-dir",
                 f"{ASSETS}/manifests",
                 "Directory of the FeatureGate whose status is filled in.",
                 "The FeatureGate has no list of the release's gates.",
             ),
-            Flag(
+            CommandFlag(
                 "cluster-profile",
                 "self-managed-high-availability",
                 "Cluster profile, which selects the variants of CRDs and gates.",
@@ -97,7 +97,7 @@ def _config_api(version: Flag) -> RenderStep:
     )
 
 
-def _operator(payload: ReleasePayload, version: Flag) -> RenderStep:
+def _operator(payload: ReleasePayload, version: CommandFlag) -> RenderStep:
     manifests = f"{ASSETS}/manifests"
     return RenderStep(
         "write the ControllerConfig and the MachineConfigPools",
@@ -105,49 +105,63 @@ def _operator(payload: ReleasePayload, version: Flag) -> RenderStep:
         ("--net=none", "--user", "0"),
         ("bootstrap",),
         (
-            Flag("root-ca", f"{ASSETS}/tls/root-ca.crt", "CA with which nodes verify the machine-config server."),
-            Flag(
+            CommandFlag(
+                "root-ca", f"{ASSETS}/tls/root-ca.crt", "CA with which nodes verify the machine-config server."
+            ),
+            CommandFlag(
                 "kube-ca",
                 f"{ASSETS}/tls/kube-apiserver-complete-client-ca-bundle.crt",
                 "Client CA of the kubelets; it becomes /etc/kubernetes/kubelet-ca.crt.",
                 "Kubelets have no client CA and do not start.",
             ),
-            Flag("config-file", f"{manifests}/cluster-config.yaml", "Install config with replica counts and networks."),
-            Flag("dest-dir", f"{ASSETS}/mco-bootstrap", "Output directory."),
-            Flag("pull-secret", f"{manifests}/{PULL_SECRET_FILE}", "Pull secret, which is written to every node."),
-            Flag(
+            CommandFlag(
+                "config-file", f"{manifests}/cluster-config.yaml", "Install config with replica counts and networks."
+            ),
+            CommandFlag("dest-dir", f"{ASSETS}/mco-bootstrap", "Output directory."),
+            CommandFlag(
+                "pull-secret", f"{manifests}/{PULL_SECRET_FILE}", "Pull secret, which is written to every node."
+            ),
+            CommandFlag(
                 "release-image",
                 payload.image,
                 "Release image by digest; it is part of the configuration that nodes are compared with.",
                 "With a tag, the operator in the cluster renders another configuration than the nodes have.",
             ),
-            Flag(
+            CommandFlag(
                 "image-references",
                 f"{ASSETS}/image-references",
                 "Images for the operator's templates.",
                 "The program exits at once and names the missing image.",
             ),
             version,
-            Flag("infra-config-file", f"{manifests}/cluster-infrastructure-02-config.yml", "Platform and topologies."),
-            Flag("network-config-file", f"{manifests}/cluster-network-02-config.yml", "Network plugin and networks."),
-            Flag("dns-config-file", f"{manifests}/cluster-dns-02-config.yml", "The cluster's domain."),
-            Flag("proxy-config-file", f"{manifests}/cluster-proxy-01-config.yaml", "Proxy for outgoing connections."),
+            CommandFlag(
+                "infra-config-file", f"{manifests}/cluster-infrastructure-02-config.yml", "Platform and topologies."
+            ),
+            CommandFlag(
+                "network-config-file", f"{manifests}/cluster-network-02-config.yml", "Network plugin and networks."
+            ),
+            CommandFlag("dns-config-file", f"{manifests}/cluster-dns-02-config.yml", "The cluster's domain."),
+            CommandFlag(
+                "proxy-config-file", f"{manifests}/cluster-proxy-01-config.yaml", "Proxy for outgoing connections."
+            ),
         ),
         "The machine-config controller.",
         'The controller reports "no controllerconfig found".',
     )
 
 
-def _controller(version: Flag) -> RenderStep:
+def _controller(version: CommandFlag) -> RenderStep:
     return RenderStep(
         "merge the MachineConfigs of each pool into one",
         "machine-config-operator",
         ("--net=none", "--user", "0", "--entrypoint", "/usr/bin/machine-config-controller"),
         ("bootstrap",),
         (
-            Flag("manifest-dir", f"{ASSETS}/mcc-input", "Input: ControllerConfig, pools, gates and MachineConfigs."),
-            Flag("dest-dir", f"{ASSETS}/mcc-output", "Output directory for the rendered MachineConfigs."),
-            Flag(
+            CommandFlag(
+                "manifest-dir", f"{ASSETS}/mcc-input", "Input: ControllerConfig, pools, gates and MachineConfigs."
+            ),
+            CommandFlag("dest-dir", f"{ASSETS}/mcc-output", "Output directory for the rendered MachineConfigs."),
+            CommandFlag(
                 "pull-secret",
                 f"{ASSETS}/mcc-input/machineconfigcontroller-pull-secret",
                 "Pull secret, a file that the previous command wrote.",

@@ -12,7 +12,7 @@ from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.config.cluster import Cluster, ClusterNode, NodeRole
-from umbilical.hardway.explain.entry import Flag
+from umbilical.hardway.explain.entry import CommandFlag
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.static_pod import HostFile
 
@@ -122,9 +122,9 @@ class FlagRow:
     only: Condition | None = None
     """Condition for node or profile; None: wherever the program runs."""
 
-    def flag(self, placement: PodPlacement) -> Flag:
+    def flag(self, placement: PodPlacement) -> CommandFlag:
         value = self.value if isinstance(self.value, str) else self.value(placement)
-        return Flag(self.name, value, self.why, self.without)
+        return CommandFlag(self.name, value, self.why, self.without)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class ProgramFlags:
         return {flag.name: flag.value for flag in flags(self.environment, placement)}
 
 
-def flags(table: Sequence[FlagRow], placement: PodPlacement) -> tuple[Flag, ...]:
+def flags(table: Sequence[FlagRow], placement: PodPlacement) -> tuple[CommandFlag, ...]:
     return tuple(row.flag(placement) for row in table if row.only is None or row.only(placement))
 
 
