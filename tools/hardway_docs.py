@@ -11,12 +11,12 @@ from typing import Final
 import flag_docs
 from hardway_pages import Book
 from umbilical import codes
-from umbilical.cli.stage.cluster import machines_for, trial_for
-from umbilical.cli.stage.view import PlainLines
+from umbilical.cli.stage.cluster import machines_for, smoke_test_for
+from umbilical.cli.stage.view import StageLines
 from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH as REMOVALS
 from umbilical.hardway.artifacts.static_pods.pods import write_removals
-from umbilical.hardway.config.cluster import MachinesKind, Profile
-from umbilical.hardway.config.example import Wish, example
+from umbilical.hardway.config.cluster import ClusterProfile, MachinesKind
+from umbilical.hardway.config.example import ExampleOptions, example
 from umbilical.hardway.config.reading import read_cluster
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
@@ -26,13 +26,13 @@ REPOSITORY: Final = Path(__file__).resolve().parent.parent
 PAGES: Final = Path("docs", "hardway")
 CODES: Final = Path("docs", "errors.md")
 WISHES: Final = (
-    Wish(Profile.KUBERNETES, MachinesKind.LAB, 1, 1),
-    Wish(Profile.OPENSHIFT, MachinesKind.LIBVIRT, 1, 1),
+    ExampleOptions(ClusterProfile.KUBERNETES, MachinesKind.LAB, 1, 1),
+    ExampleOptions(ClusterProfile.OPENSHIFT, MachinesKind.LIBVIRT, 1, 1),
 )
 
 
-def paper_site(wish: Wish) -> Site:
-    """Return a site of the example cluster for rendering steps and checks; nothing runs on it."""
+def paper_site(wish: ExampleOptions) -> Site:
+    """A site of the example cluster to list steps and checks; none of them is run."""
     cluster = read_cluster(example(wish)).cluster
     folder = Path()
     return Site(
@@ -42,15 +42,15 @@ def paper_site(wish: Wish) -> Site:
         hashes={},
         has_tunnel=True,
         machines=machines_for(cluster, folder),
-        reporter=PlainLines({}),
+        reporter=StageLines({}),
         now=lambda: datetime.now(UTC),
         kubeconfig=lambda address: folder,
-        trial=trial_for(cluster),
+        smoke_test=smoke_test_for(cluster),
     )
 
 
 def made(repository: Path = REPOSITORY) -> dict[Path, str]:
-    """Return all pages by their path in the repository."""
+    """Render all pages, by path in the repository."""
     book = Book(catalogue.stages(), {wish.profile.value: paper_site(wish) for wish in WISHES})
     pages = {PAGES / name: text for name, text in book.files().items()}
     return {**pages, CODES: codes.table(), flag_docs.PAGE: flag_docs.page()}

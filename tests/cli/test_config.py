@@ -85,7 +85,7 @@ def test_each_kind_of_thing_is_explained(explain: Run) -> None:
 def test_an_unknown_name_is_three_lines_with_the_nearest_ones(explain: Run) -> None:
     printed = explain("kubelet-singer", status=2)
     assert printed.out == ""
-    assert printed.err.splitlines()[0] == "UMB750 nothing is called 'kubelet-singer'"
+    assert printed.err.splitlines()[0] == "UMB750 found no explanation for 'kubelet-singer'"
     assert "kubelet-signer" in printed.err.splitlines()[1]
     assert printed.err.splitlines()[2] == "  next: umbilical explain kubelet-signer"
 

@@ -8,7 +8,7 @@ from tests.support import openshift_kinds as openshift
 from tests.support.api_stock import Stock, stock
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.live_site import live_site
-from tests.support.made_up_trial import MadeUpTrial, made_up_trial
+from tests.support.made_up_smoke_test import MadeUpSmokeTest, made_up_smoke_test
 
 from umbilical.hardway.site import Site
 
@@ -33,9 +33,9 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MadeUpTrial]:
-    with made_up_trial(tmp_path_factory.mktemp("trial")) as trial:
-        yield trial
+def smoke_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MadeUpSmokeTest]:
+    with made_up_smoke_test(tmp_path_factory.mktemp("trial")) as smoke_test:
+        yield smoke_test
 
 
 @pytest.fixture(scope="session")

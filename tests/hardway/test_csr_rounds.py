@@ -1,4 +1,4 @@
-"""Rounds of approval on a real API: real requests of the config's kubelets, keys on nodes, kubelets that serve."""
+"""Approve requests on a real API: requests of the config's kubelets, keys on nodes, serving kubelets."""
 
 import base64
 import ssl
@@ -21,20 +21,20 @@ from umbilical.cluster.csr import CLIENT_SIGNER, KIND, SERVING_SIGNER
 from umbilical.fault import HostError, StageTimeout
 from umbilical.hardway import csr_rounds
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.csr_rounds import (
     approve_once,
-    approving_sight,
+    approving_condition,
     check_holder,
     check_serving,
-    registered_sight,
+    registered_condition,
 )
 from umbilical.hardway.doctor import requests_signal
 from umbilical.hardway.machines.interface import Done
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages.live import started_key
-from umbilical.hardway.state import State
+from umbilical.hardway.state import RunState
 from umbilical.host.waiting import NotYet
 from umbilical.manifests.tree import Asset
 from umbilical.pki.profiles import KeyType, server_profile
@@ -54,7 +54,7 @@ def site(tmp_path: Path, plane: ControlPlane) -> Site:
 
 
 class Requests:
-    """Requests as their senders make them: the API takes the user from the certificate, nobody can say another."""
+    """Requests as their senders make them: the API takes the user from the client certificate."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -65,18 +65,18 @@ class Requests:
         body = filed(name, content, signer, usages)
         with_user.call(lambda client: client.request("POST", KIND.path(), body=body))
 
-    def client(self, name: str, of: Node, key: Any = None) -> None:
+    def client(self, name: str, of: ClusterNode, key: Any = None) -> None:
         content = pem(f"system:node:{of.name}", **({"key": key} if key is not None else {}))
         self.file(name, content, CLIENT_SIGNER, *BOOTSTRAPPERS)
 
-    def serving(self, name: str, of: Node, *addresses: str) -> None:
+    def serving(self, name: str, of: ClusterNode, *addresses: str) -> None:
         content = pem(f"system:node:{of.name}", dns=[of.name], addresses=addresses or [str(of.address)])
         self.file(name, content, SERVING_SIGNER, f"system:node:{of.name}", "system:nodes")
 
 
 @pytest.fixture
 def requests(plane: ControlPlane) -> Iterator[Requests]:
-    """Bootstrappers may file requests, as the manifests of stage 10 say."""
+    """Bootstrappers may file requests, as in the manifests of stage 10."""
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-bootstrapper"}
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:bootstrappers"}
     binding = {
@@ -126,7 +126,7 @@ def test_what_the_rules_allow_is_approved_and_nothing_else(
     assert approve_once(site).approved == ()
 
 
-def held(site: Site, of: Node, key: bytes) -> None:
+def held(site: Site, of: ClusterNode, key: bytes) -> None:
     """Have a node hold a certificate with this public key."""
     body = base64.b64encode(key).decode()
     text = f"-----BEGIN PUBLIC KEY-----\n{body[:64]}\n{body[64:]}\n-----END PUBLIC KEY-----\n"
@@ -142,7 +142,7 @@ def test_the_certificate_that_was_approved_must_lie_on_the_node(site: Site, requ
     for one in (first, second):
         held(site, one, PUBLIC)
     check_holder(site, first)
-    with pytest.raises(NotYet, match=f"approved for {second.name} is not the one that lies on it"):
+    with pytest.raises(NotYet, match=f"approved for {second.name} is not the one on the node"):
         check_holder(site, second)
 
 
@@ -218,20 +218,20 @@ def test_a_wait_approves_both_requests_of_a_node_and_ends_when_it_serves(
         lambda: shelf.put(node(first.name, str(first.address))),
         lambda: requests.serving("second", first),
     ]
-    sight = approving_sight([first])
-    assert registered_sight([first]).check.judge(site).evidence == f"{first.name} is not registered"
-    assert sight.wait(site, 60) == first.name
-    assert sight.id == "registered-masters"
+    condition = approving_condition([first])
+    assert registered_condition([first]).check.judge(site).evidence == f"{first.name} is not registered"
+    assert condition.wait(site, 60) == first.name
+    assert condition.id == "registered-masters"
     assert seen_by(site)[0] == f"{first.name} is not registered"
     assert state(plane, "first") == "Approved"
-    assert registered_sight([first]).check.judge(site).evidence == first.name
+    assert registered_condition([first]).check.judge(site).evidence == first.name
 
 
-def test_a_wait_in_vain_names_the_rule_that_refuses(site: Site, requests: Requests) -> None:
+def test_a_timeout_names_the_rule_that_refuses(site: Site, requests: Requests) -> None:
     requests.client("worker-too-early", site.cluster.workers[0])
     with pytest.raises(StageTimeout) as raised:
-        approving_sight(site.cluster.masters).wait(site, 0)
-    assert "worker-too-early refused: no node worker-0.ocp4.example.com is expected" in raised.value.why
+        approving_condition(site.cluster.masters).wait(site, 0)
+    assert "worker-too-early was refused: no node worker-0.ocp4.example.com is expected" in raised.value.why
     assert "/etc/hostname" in raised.value.remedy
 
 
@@ -240,7 +240,7 @@ def test_a_node_that_asks_again_is_told_how_it_is_let_in(site: Site, requests: R
     shelf.put(node(first.name, "192.0.2.9"))
     requests.client("again", first)
     with pytest.raises(StageTimeout) as raised:
-        approving_sight([first]).wait(site, 0)
+        approving_condition([first]).wait(site, 0)
     assert "exists already" in raised.value.why
     assert "--allow-reissue" in raised.value.remedy
 
@@ -258,9 +258,9 @@ def test_a_node_that_may_ask_again_may_do_so_once(site: Site, requests: Requests
 def test_the_doctor_tells_of_a_request_that_no_rule_approves_and_leaves_it_alone(
     site: Site, plane: ControlPlane, requests: Requests
 ) -> None:
-    assert list(requests_signal(site, State())) == []
+    assert list(requests_signal(site, RunState())) == []
     requests.client("strange", replace(site.cluster.workers[0], name="stranger.example.com"))
-    (found,) = requests_signal(site, State())
-    assert found.what == "strange is pending, and no rule approves it"
+    (found,) = requests_signal(site, RunState())
+    assert found.what == "strange is pending, and the policy does not allow it"
     assert "stranger.example.com" in found.why
     assert state(plane, "strange") == ""

@@ -1,30 +1,30 @@
-"""The doctor over files and the record: what it says, and by what it knows a failure."""
+"""`stage doctor` on files and the record: its diagnoses, and how it recognises a failure."""
 
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.hardway_patients import examined, make_patient, site_of
+from tests.support.diagnosed_clusters import examined, make_cluster_directory, site_of
 from tests.support.hardway_workspace import make_directory
 from tests.support.live_site import live_site
 from tests.support.recording_machines import RecordingMachines
 
 from umbilical.hardway import workspace
-from umbilical.hardway.diagnosis import Diagnosis, examine_record, hinted, judged, lesson_live, lesson_of
-from umbilical.hardway.doctor import signatures
+from umbilical.hardway.diagnosis import Diagnosis, examine_record, files_to_check, hinted, lesson_live, lesson_of
+from umbilical.hardway.doctor import known_failures
 from umbilical.hardway.machines.interface import BackendServer
 from umbilical.hardway.stages import catalogue
-from umbilical.hardway.state import StageRecord, State, Status
-from umbilical.hardway.waiting import Signature
+from umbilical.hardway.state import RunState, StageRecord, StageStatus
+from umbilical.hardway.waiting import KnownFailure
 
 FAILURE = {
     "code": "UMB725",
-    "what": "waited in vain for the API",
+    "what": "timed out waiting for the API",
     "why": "connection refused",
     "next": "umbilical stage retry 10",
 }
-KNOWN = [Signature("refused", "nothing listens yet")]
+KNOWN = [KnownFailure("refused", "nothing listens yet")]
 
 
 def test_a_diagnosis_is_three_lines_and_names_what_it_is_known_as() -> None:
@@ -34,7 +34,7 @@ def test_a_diagnosis_is_three_lines_and_names_what_it_is_known_as() -> None:
     assert told == (
         "HA-01 artifacts of stage 02: not so\n"
         "  why: plain HTTP\n"
-        "  next: umbilical stage retry 2 (known as httpchk: umbilical explain httpchk)"
+        "  next: umbilical stage retry 2 (same symptom as lesson httpchk: umbilical explain httpchk)"
     )
 
 
@@ -45,9 +45,9 @@ def test_a_lesson_is_known_by_rule_and_words_together() -> None:
 
 
 def test_a_live_lesson_is_known_by_what_machines_say() -> None:
-    assert lesson_live("its check says L7RSP") == "httpchk"
-    assert lesson_live("its check says L7STS, and it is ready when it is asked over TLS") == "httpchk"
-    assert lesson_live("its check says L7STS") == ""
+    assert lesson_live("its health check returned L7RSP") == "httpchk"
+    assert lesson_live("its health check returned L7STS, and it is ready over TLS") == "httpchk"
+    assert lesson_live("its health check returned L7STS") == ""
     assert lesson_live("kube-proxy.yaml is not in /etc/kubernetes/manifests of worker-0") == "no-proxy"
     assert lesson_live("L7OK") == ""
 
@@ -58,30 +58,30 @@ def test_a_known_failure_brings_its_hint_before_the_usual_remedy() -> None:
 
 
 def recorded(record: StageRecord, *, is_locked: bool = False) -> list[str]:
-    state = State(stages={10: record})
+    state = RunState(stages={10: record})
     return [str(one) for one in examine_record(catalogue.stages(), state, KNOWN, is_locked=is_locked)]
 
 
 def test_the_stage_that_failed_is_told_in_its_own_words_with_what_is_known() -> None:
-    (told,) = recorded(StageRecord(Status.FAILED, failure=FAILURE))
+    (told,) = recorded(StageRecord(StageStatus.FAILED, failure=FAILURE))
     assert told == (
-        "UMB725 stage 10 bootstrap: waited in vain for the API\n"
+        "UMB725 stage 10 bootstrap: timed out waiting for the API\n"
         "  why: connection refused\n"
         "  next: nothing listens yet; then umbilical stage retry 10"
     )
 
 
 def test_a_stage_that_was_killed_is_told_unless_somebody_works_on_it_and_one_that_is_done_is_not() -> None:
-    record = StageRecord(Status.RUNNING)
+    record = StageRecord(StageStatus.RUNNING)
     assert len(recorded(record)) == 1
     assert recorded(record, is_locked=True) == []
-    assert len(recorded(replace(record, status=Status.INTERRUPTED))) == 1
-    assert recorded(StageRecord(Status.DONE)) == recorded(StageRecord()) == []
+    assert len(recorded(replace(record, status=StageStatus.INTERRUPTED))) == 1
+    assert recorded(StageRecord(StageStatus.DONE)) == recorded(StageRecord()) == []
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_patient(tmp_path_factory.mktemp("doctor") / "c", "kubernetes")
+    return make_cluster_directory(tmp_path_factory.mktemp("doctor") / "c", "kubernetes")
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_stages_that_wrote_nothing_are_judged_as_they_would_be(folder: Path) -> 
         shutil.rmtree(folder / "artifacts" / name)
     assert examined(folder) == []
     site, on_disk = site_of(folder), workspace.read_artifacts(folder)
-    assert "ignition/bootstrap.ign" in judged(site, on_disk)
+    assert "ignition/bootstrap.ign" in files_to_check(site, on_disk)
 
 
 def test_a_file_that_is_gone_while_others_of_its_stage_are_there_is_missing(folder: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_file_too_many_is_told_where_all_files_are_taken(folder: Path) -> None
 
 
 def test_what_stages_know_of_failures_is_collected_once(tmp_path: Path) -> None:
-    known = signatures(live_site(tmp_path), catalogue.stages())
+    known = known_failures(live_site(tmp_path), catalogue.stages())
     hints = [one.hint for one in known]
     assert len(hints) == len(set(hints))
     assert any("crictl ps -a" in hint for hint in hints)

@@ -1,4 +1,4 @@
-"""The doctor beside machines that run."""
+"""`stage doctor` on running machines."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from umbilical.hardway import doctor, kube
 from umbilical.hardway.machines.interface import BackendServer, InfraProbe, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
-from umbilical.hardway.state import StageRecord, State, Status
+from umbilical.hardway.state import RunState, StageRecord, StageStatus
 from umbilical.host.waiting import NotYet
 
 STAGES = catalogue.stages()
-# Port 1 of loopback, where nobody listens.
+# Port 1 of loopback, where nothing listens.
 NOBODY = """\
 apiVersion: v1
 kind: Config
@@ -37,8 +37,8 @@ def site(tmp_path: Path) -> Site:
     return made
 
 
-def done(*numbers: int) -> State:
-    return State(stages={number: StageRecord(Status.DONE) for number in numbers})
+def done(*numbers: int) -> RunState:
+    return RunState(stages={number: StageRecord(StageStatus.DONE) for number in numbers})
 
 
 def test_without_machines_there_is_nothing_to_look_at(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_without_machines_there_is_nothing_to_look_at(tmp_path: Path) -> None:
 def test_a_server_that_is_asked_in_the_wrong_language_is_known_at_once(site: Site) -> None:
     name = site.cluster.bootstrap.name
     machines_of(site).servers = [BackendServer("api", name, False, "L7RSP")]
-    (found,) = doctor.balancer_signal(site, State())
+    (found,) = doctor.balancer_signal(site, RunState())
     assert found.lesson == "httpchk"
     assert found.hop == f"load balancer to {name}"
     assert "check-ssl is missing" in found.remedy
@@ -65,22 +65,22 @@ def test_looks_that_the_load_balancer_keeps_from_the_api_are_counted_and_not_lis
     site.kubeconfig = lambda address: nobody
     found = doctor.examine_machines(site, done(10, 11), STAGES, ())
     assert found[0].lesson == "httpchk"
-    assert "more looks at the API are in vain" in found[0].why
+    assert "checks that need the API fail too" in found[0].why
     assert not [one for one in found[1:] if "UMB603" in (one.id, one.why[:6])]
 
 
 def test_an_api_that_is_not_up_yet_is_no_complaint_before_its_stage_is_done(site: Site) -> None:
     machines_of(site).servers = [BackendServer("api", site.cluster.bootstrap.name, False, "L4CON")]
-    assert list(doctor.balancer_signal(site, State())) == []
+    assert list(doctor.balancer_signal(site, RunState())) == []
     (found,) = doctor.balancer_signal(site, done(10))
-    assert found.what == "no server of the API is up"
-    assert "nobody listens there" in found.remedy
+    assert found.what == "no API server is up"
+    assert "nothing listens on the port" in found.remedy
 
 
 def test_a_static_pod_that_is_gone_is_named_with_its_node(site: Site) -> None:
-    assert list(doctor.files_signal(site, State())) == []
+    assert list(doctor.files_signal(site, RunState())) == []
     del machines_of(site).files["worker-0", "/etc/kubernetes/manifests/kube-proxy.yaml"]
-    (found,) = doctor.files_signal(site, State())
+    (found,) = doctor.files_signal(site, RunState())
     assert found.lesson == "no-proxy"
     assert found.hop == "kubelet of worker-0"
 
@@ -94,7 +94,7 @@ def test_the_bootstrap_node_is_left_alone_once_the_pivot_has_begun(site: Site) -
     machines_of(site).files = {
         key: content for key, content in machines_of(site).files.items() if key[0] != "bootstrap"
     }
-    assert len(list(doctor.files_signal(site, State()))) > 3
+    assert len(list(doctor.files_signal(site, RunState()))) > 3
     assert list(doctor.files_signal(site, done(13))) == []
 
 
@@ -111,7 +111,7 @@ def test_a_refusal_is_the_checks_fault_only_if_the_server_is_ready_over_tls(
 
     monkeypatch.setattr(kube, "ready_text", ready_text)
     machines_of(site).servers = [BackendServer("api", site.cluster.bootstrap.name, False, "L7STS")]
-    assert [one.lesson for one in doctor.balancer_signal(site, State())] == lessons
+    assert [one.lesson for one in doctor.balancer_signal(site, RunState())] == lessons
 
 
 def test_checks_of_stages_that_are_done_are_asked(site: Site) -> None:

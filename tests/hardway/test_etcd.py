@@ -1,4 +1,4 @@
-"""etcd's members: what etcdctl prints is read, and what it refuses is told; both from the real one too."""
+"""etcd members: output and errors of etcdctl, also of the real one."""
 
 import json
 import subprocess
@@ -14,13 +14,13 @@ from tests.support.recording_machines import RecordingMachines
 
 from umbilical.fault import HardwayError
 from umbilical.hardway.artifacts.static_pods import etcd as subject
-from umbilical.hardway.config.cluster import Node, Profile, Role
+from umbilical.hardway.config.cluster import ClusterNode, ClusterProfile, NodeRole
 from umbilical.hardway.etcd import Etcd, client_url, in_container, peer_url
 from umbilical.hardway.machines.interface import Done
 
-NODE = cluster(Profile.KUBERNETES).masters[0]
-BOOTSTRAP = cluster(Profile.KUBERNETES).bootstrap
-SIX = Node("master-6", Role.MASTER, ip_address("2001:db8::6"), "master-6.example.com")
+NODE = cluster(ClusterProfile.KUBERNETES).masters[0]
+BOOTSTRAP = cluster(ClusterProfile.KUBERNETES).bootstrap
+SIX = ClusterNode("master-6", NodeRole.MASTER, ip_address("2001:db8::6"), "master-6.example.com")
 # Printed by etcdctl 3.6 for a bootstrap member, a member that votes and one that has not started.
 MEMBERS = {
     "header": {"cluster_id": 14841639068965178418, "member_id": 10276657743932975437, "raft_term": 2},
@@ -97,7 +97,7 @@ def test_what_cannot_be_read_is_told_with_the_line_to_try(done: Done) -> None:
     with pytest.raises(HardwayError) as raised:
         answering(done)[0].members()
     assert raised.value.what == "etcdctl member list failed on master-0"
-    assert raised.value.remedy.startswith("there: etcdctl --cacert=/etc/kubernetes/static-pod-resources/")
+    assert raised.value.remedy.startswith("on master-0: etcdctl --cacert=/etc/kubernetes/static-pod-resources/")
 
 
 def test_words_are_those_of_the_manual_with_the_certificates_of_the_node() -> None:
@@ -162,7 +162,7 @@ def test_a_real_member_joins_as_a_learner_votes_leads_and_the_first_one_leaves(r
     assert (unstarted.name, unstarted.is_learner) == ("", True)
     with pytest.raises(HardwayError) as raised:
         etcd.promote(unstarted.id)
-    # Stage 12 tells by these words that waiting helps.
+    # Stage 12 matches these words: the wait can succeed.
     assert "in sync with leader" in raised.value.why
     assert list(etcd.unhealthy([client_url(first), client_url(second)])) == [client_url(second)]
 
@@ -185,7 +185,7 @@ def test_a_real_member_joins_as_a_learner_votes_leads_and_the_first_one_leaves(r
     wait_until(lambda: _is_healthy(other, second), 60)
 
 
-def _is_healthy(etcd: Etcd, node: Node) -> bool:
+def _is_healthy(etcd: Etcd, node: ClusterNode) -> bool:
     try:
         return etcd.unhealthy([client_url(node)]) == {}
     except HardwayError:

@@ -1,10 +1,10 @@
-"""Every stage, condition and file of the record is explained, and pages have everything of their stage."""
+"""Every stage, condition and file of the record has an explanation, and pages are complete."""
 
 from hardway_docs import WISHES, paper_site
 from hardway_pages import INDEX, Book, file_name
 from umbilical.hardway import explaining
 from umbilical.hardway.explain import library, lookup
-from umbilical.hardway.explain.entry import EntryKind
+from umbilical.hardway.explain.entry import ExplanationKind
 from umbilical.hardway.lessons.catalogue import LESSONS
 from umbilical.hardway.stages import catalogue
 
@@ -24,13 +24,13 @@ def test_a_stage_is_found_by_number_and_by_name() -> None:
 def test_every_condition_of_the_pivot_is_explained() -> None:
     for number in range(1, 9):
         (found,) = lookup.find(ENTRIES, f"P{number}")
-        assert found.kind is EntryKind.CONDITION
+        assert found.kind is ExplanationKind.CONDITION
         assert all((found.by_hand, found.fix)), number
 
 
 def test_the_record_is_explained_by_path() -> None:
     (found,) = lookup.find(ENTRIES, "demo/.umbilical/state.json")
-    assert "inverse" in found.what
+    assert "undo every side effect" in found.what
 
 
 def test_nothing_of_the_artifacts_is_left_out() -> None:
@@ -38,10 +38,10 @@ def test_nothing_of_the_artifacts_is_left_out() -> None:
 
 
 def test_everything_stands_in_the_page_of_its_stage() -> None:
-    placed = [one for one in ENTRIES if one.kind is not EntryKind.STAGE and one.stage is not None]
+    placed = [one for one in ENTRIES if one.kind is not ExplanationKind.STAGE and one.stage is not None]
     assert len(placed) > 300
     assert [(one.kind, one.name) for one in placed if one.name not in BY_NUMBER[one.stage or 0]] == []
-    by_hand = [one for one in placed if one.kind is not EntryKind.FLAG]
+    by_hand = [one for one in placed if one.kind is not ExplanationKind.FLAG]
     assert [one.name for one in by_hand if f"$ {one.by_hand}\n" not in BY_NUMBER[one.stage or 0]] == []
 
 
@@ -49,7 +49,7 @@ def test_a_page_has_steps_checks_and_known_failures_of_a_stage_on_machines() -> 
     page = BY_NUMBER[12]
     assert "etcdctl member add master-0" in page
     assert "`voting-master-0` (kubernetes)" in page
-    assert "- seen `in sync with leader`: the learner is still catching up" in page
+    assert "- `in sync with leader`: the learner is still catching up" in page
     assert "## Steps in the openshift profile" in page
 
 

@@ -1,4 +1,4 @@
-"""Questions to a real API: calls with a bound, nodes, pods and leases."""
+"""Queries to a real API: calls with a timeout, nodes, pods and leases."""
 
 import asyncio
 from datetime import timedelta
@@ -17,10 +17,10 @@ from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.fault import ApiUnreachable, StageTimeout
 from umbilical.hardway import kube
-from umbilical.hardway.kube import LOOKS_BETWEEN, see_nodes, show
-from umbilical.hardway.site import Api, Site
-from umbilical.hardway.stage import Sight
-from umbilical.hardway.stages.s15_worker_csrs import LEASES, alive_sight, version_sight
+from umbilical.hardway.kube import PROBES_PER_TABLE, show, wait_for_nodes
+from umbilical.hardway.site import ClusterApi, Site
+from umbilical.hardway.stage import Condition
+from umbilical.hardway.stages.s15_worker_csrs import LEASES, alive_condition, version_condition
 from umbilical.host.waiting import NotYet
 
 pytestmark = pytest.mark.real(*PROGRAMS)
@@ -32,7 +32,7 @@ def test_hundreds_of_questions_are_not_slowed_down_to_those_of_a_controller(plan
             await client.get_text("/livez")
         return 100
 
-    assert Api(plane.kubeconfig).call(ask, 60) == 100
+    assert ClusterApi(plane.kubeconfig).call(ask, 60) == 100
 
 
 def test_what_takes_too_long_is_an_api_that_does_not_answer(plane: ControlPlane) -> None:
@@ -40,7 +40,7 @@ def test_what_takes_too_long_is_an_api_that_does_not_answer(plane: ControlPlane)
         await asyncio.sleep(60)
 
     with pytest.raises(ApiUnreachable) as raised:
-        Api(plane.kubeconfig).call(ask, 0.05)
+        ClusterApi(plane.kubeconfig).call(ask, 0.05)
     assert "0.05 s" in raised.value.why
 
 
@@ -52,9 +52,13 @@ def test_ready_is_its_own_word(site: Site) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "seen"),
     [
-        (200, b"<html>welcome</html>", "/readyz says '<html>welcome</html>'"),
-        (500, b"[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststart failed\n", "/readyz is 500: etcd, poststart"),
-        (503, b"busy", "/readyz is 503: busy"),
+        (200, b"<html>welcome</html>", "/readyz returned '<html>welcome</html>'"),
+        (
+            500,
+            b"[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststart failed\n",
+            "/readyz returned 500: etcd, poststart",
+        ),
+        (503, b"busy", "/readyz returned 503: busy"),
     ],
 )
 def test_anything_else_is_not_ready_and_what_is_missing_is_named(
@@ -147,14 +151,14 @@ def versioned(site: Site, version: str) -> list[dict[str, Any]]:
 
 
 def test_a_node_is_alive_while_it_renews_its_lease(site: Site, shelf: Stock) -> None:
-    sight = alive_sight(site.cluster.members)
+    condition = alive_condition(site.cluster.members)
     first, second = (one.name for one in site.cluster.members)
     shelf.put(lease(site, first, 5))
-    assert sight.check.judge(site).evidence == f"{second}: it has no lease"
+    assert condition.check.judge(site).evidence == f"{second}: it has no lease"
     shelf.put(lease(site, second, 100))
-    assert sight.check.judge(site).evidence.startswith(f"{second}: its lease is 10")
+    assert condition.check.judge(site).evidence.startswith(f"{second}: its lease is 10")
     shelf.put(lease(site, second, 1))
-    assert sight.check.judge(site).outcome is Outcome.PASSED
+    assert condition.check.judge(site).outcome is Outcome.PASSED
 
 
 @pytest.mark.parametrize(
@@ -172,7 +176,7 @@ def test_a_kubelet_is_neither_too_old_nor_newer_than_the_api(
     site: Site, shelf: Stock, version: str, outcome: Outcome
 ) -> None:
     shelf.put(*versioned(site, version))
-    assert version_sight(site.cluster.members).check.judge(site).outcome is outcome
+    assert version_condition(site.cluster.members).check.judge(site).outcome is outcome
 
 
 def tables(site: Site) -> list[dict[tuple[str, str], str]]:
@@ -180,13 +184,13 @@ def tables(site: Site) -> list[dict[tuple[str, str], str]]:
     return [dict(one) for one in site.reporter.tables]
 
 
-def everybody_registered() -> Sight:
-    def look(site: Site) -> str:
+def everybody_registered() -> Condition:
+    def probe(site: Site) -> str:
         if len(kube.nodes(site)) < len(site.cluster.members):
             raise NotYet("some are missing")
         return "all"
 
-    return Sight("x", "all are there", "", "", look)
+    return Condition("x", "all are there", "", "", probe)
 
 
 def test_each_node_is_a_row_that_changes_while_one_waits(site: Site, shelf: Stock) -> None:
@@ -195,7 +199,7 @@ def test_each_node_is_a_row_that_changes_while_one_waits(site: Site, shelf: Stoc
     shelf.put(pod("one", "kube-system", node_name=master.name))
     shelf.put(pod("two", "kube-system", node_name=master.name, is_ready=False))
     naps_of(site).plans.append(lambda: shelf.put(node(worker.name, str(worker.address), Ready="False")))
-    see_nodes(site, 60, everybody_registered())
+    wait_for_nodes(site, 60, everybody_registered())
     before, after = tables(site)
     assert [before["master-0", signal] for signal in ("registered", "ready", "pods")] == ["yes", "yes", "1 of 2"]
     assert [before["worker-0", signal] for signal in ("registered", "ready", "pods")] == ["no", "-", "-"]
@@ -203,16 +207,16 @@ def test_each_node_is_a_row_that_changes_while_one_waits(site: Site, shelf: Stoc
 
 
 def test_a_long_wait_does_not_ask_for_it_with_each_look(site: Site) -> None:
-    looks = 2 * LOOKS_BETWEEN + 1
-    naps_of(site).plans += [lambda: None] * (looks - 1)
-    left = iter(range(looks))
+    probes = 2 * PROBES_PER_TABLE + 1
+    naps_of(site).plans += [lambda: None] * (probes - 1)
+    left = iter(range(probes))
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         if next(left, None) is None:
             return "all"
         raise NotYet("not yet")
 
-    see_nodes(site, 60, Sight("x", "all are there", "", "", look))
+    wait_for_nodes(site, 60, Condition("x", "all are there", "", "", probe))
     assert len(tables(site)) == 3 + 1
 
 
@@ -220,5 +224,5 @@ def test_without_an_api_there_is_no_table_and_the_wait_tells_why(tmp_path: Path)
     site = live_site(tmp_path)
     show(site)
     with pytest.raises(StageTimeout):
-        see_nodes(site, 0, everybody_registered())
+        wait_for_nodes(site, 0, everybody_registered())
     assert tables(site) == []

@@ -1,4 +1,4 @@
-"""What OpenShift's operators report, by statuses in a real API: settled is settled, and nothing is no success."""
+"""Conditions of OpenShift's operators, with statuses in a real API; an empty list is not a success."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.support.release_names import VERSION
 from umbilical.checks.check import Outcome, Verdict
 from umbilical.hardway import operators
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight
+from umbilical.hardway.stage import Condition
 
 pytestmark = [pytest.mark.real(*PROGRAMS), pytest.mark.usefixtures("openshift_kinds")]
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -27,12 +27,12 @@ def site(tmp_path: Path, plane: ControlPlane) -> Site:
     return made
 
 
-def seen(sight: Sight, site: Site) -> Verdict:
-    return sight.check.judge(site)
+def seen(condition: Condition, site: Site) -> Verdict:
+    return condition.check.judge(site)
 
 
 def test_etcd_runs_in_the_cluster_when_its_operator_says_so(site: Site, shelf: Stock) -> None:
-    running = operators.control_plane_sights(site)[0]
+    running = operators.control_plane_conditions(site)[0]
     assert "there is no Etcd `cluster`" in seen(running, site).evidence
     shelf.put(reporting("etcds"))
     assert seen(running, site).evidence == "EtcdRunningInCluster is not reported: "
@@ -45,85 +45,83 @@ def test_etcd_runs_in_the_cluster_when_its_operator_says_so(site: Site, shelf: S
 
 @pytest.mark.parametrize("plural", ["kubeapiservers", "kubecontrollermanagers", "kubeschedulers"])
 def test_two_masters_must_have_a_revision(site: Site, shelf: Stock, plural: str) -> None:
-    sight = next(one for one in operators.control_plane_sights(site) if plural in one.id)
-    assert seen(sight, site).evidence == "0 of 2 masters have a revision"
+    condition = next(one for one in operators.control_plane_conditions(site) if plural in one.id)
+    assert seen(condition, site).evidence == "0 of 2 masters have a revision"
     shelf.put(revisions(plural, 0, 5, 0))
-    assert seen(sight, site).evidence == "1 of 2 masters have a revision"
+    assert seen(condition, site).evidence == "1 of 2 masters have a revision"
     shelf.put(revisions(plural, 6, 5, 0))
-    assert seen(sight, site) == Verdict(Outcome.PASSED, "2 masters")
+    assert seen(condition, site) == Verdict(Outcome.PASSED, "2 masters")
 
 
 def test_a_version_is_complete_when_all_of_it_says_so(site: Site, shelf: Stock) -> None:
-    sight = operators.version_sight()
-    assert seen(sight, site).evidence == "there is no ClusterVersion `version`"
+    condition = operators.version_condition()
+    assert seen(condition, site).evidence == "there is no ClusterVersion `version`"
     shelf.put(version(Failing="True"))
-    assert seen(sight, site).evidence == "Failing=True: Failing of the version"
+    assert seen(condition, site).evidence == "Failing=True: Failing of the version"
     shelf.put(version(Progressing="True"))
-    assert seen(sight, site).evidence.startswith("Progressing=True")
+    assert seen(condition, site).evidence.startswith("Progressing=True")
     shelf.put(version("Partial"))
-    assert seen(sight, site).evidence == "its history has no completed entry"
+    assert seen(condition, site).evidence == "its history has no completed update"
     shelf.put(version(""))
-    assert seen(sight, site).outcome is Outcome.FAILED
+    assert seen(condition, site).outcome is Outcome.FAILED
     shelf.put(version(reached="4.17.9"))
-    assert seen(sight, site).evidence == f"it is at 4.17.9, and the release is {VERSION}"
+    assert seen(condition, site).evidence == f"its version is 4.17.9, not {VERSION}"
     shelf.put(version())
-    assert seen(sight, site) == Verdict(Outcome.PASSED, VERSION)
+    assert seen(condition, site) == Verdict(Outcome.PASSED, VERSION)
 
 
 def test_every_operator_of_the_release_must_be_settled(site: Site, shelf: Stock) -> None:
-    sight = operators.operators_sight()
+    condition = operators.operators_condition()
     site.operators = ("etcd", "network")
-    assert seen(sight, site).evidence == "etcd: it does not exist"
+    assert seen(condition, site).evidence == "etcd: the ClusterOperator does not exist"
     shelf.put(settled("etcd"), settled("network", Degraded="True"), settled("not-of-the-release", Available="False"))
-    assert seen(sight, site).evidence == "network: Degraded=True: Degraded of network"
+    assert seen(condition, site).evidence == "network: Degraded=True: Degraded of network"
     shelf.put(settled("network", Progressing="Unknown"))
-    assert seen(sight, site).evidence.startswith("network: Progressing=Unknown")
+    assert seen(condition, site).evidence.startswith("network: Progressing=Unknown")
     shelf.put(settled("network", since=(NOW - timedelta(seconds=20)).isoformat()))
-    assert seen(sight, site).evidence == "network: Available changed less than 30 s ago"
+    assert seen(condition, site).evidence == "network: Available changed less than 30 s ago"
     shelf.put(settled("network"))
-    assert seen(sight, site) == Verdict(Outcome.PASSED, "2 operators")
+    assert seen(condition, site) == Verdict(Outcome.PASSED, "2 operators")
 
 
 def test_no_operators_at_all_are_never_success(site: Site) -> None:
     site.operators = ()
-    verdict = seen(operators.operators_sight(), site)
+    verdict = seen(operators.operators_condition(), site)
     assert (verdict.outcome, "names no ClusterOperators" in verdict.evidence) == (Outcome.FAILED, True)
 
 
 def test_a_change_whose_moment_cannot_be_read_is_not_settled() -> None:
     assert operators.operator_trouble(settled("etcd", since="yesterday"), NOW) != ""
-    assert operators.operator_trouble(None, NOW) == "it does not exist"
+    assert operators.operator_trouble(None, NOW) == "the ClusterOperator does not exist"
     assert operators.operator_trouble(settled("etcd"), NOW) == ""
 
 
 def test_an_operator_of_another_release_is_not_settled() -> None:
     assert operators.operator_trouble(settled("etcd"), NOW, VERSION) == ""
-    assert operators.operator_trouble(settled("etcd"), NOW, "4.99.0") == (
-        f"it is at {VERSION}, and the release is 4.99.0"
-    )
+    assert operators.operator_trouble(settled("etcd"), NOW, "4.99.0") == (f"its version is {VERSION}, not 4.99.0")
     silent = settled("etcd")
     del silent["status"]["versions"]
-    assert operators.operator_trouble(silent, NOW, VERSION).startswith("it is at no version")
+    assert operators.operator_trouble(silent, NOW, VERSION).startswith("its version is unknown")
 
 
 def test_one_operator_is_enough_where_one_is_needed(site: Site, shelf: Stock) -> None:
-    sight = operators.operator_sight("network")
-    assert seen(sight, site).evidence == "there is no ClusterOperator network yet"
+    condition = operators.operator_condition("network")
+    assert seen(condition, site).evidence == "there is no ClusterOperator network yet"
     shelf.put(settled("network", Available="False"))
-    assert seen(sight, site).evidence == "Available of network"
+    assert seen(condition, site).evidence == "Available of network"
     shelf.put(settled("network", Progressing="True"))
-    assert seen(sight, site).outcome is Outcome.PASSED
+    assert seen(condition, site).outcome is Outcome.PASSED
 
 
 def test_pools_must_have_every_machine_updated_and_ready(site: Site, shelf: Stock) -> None:
-    sight = operators.pools_sight()
-    assert seen(sight, site).outcome is Outcome.FAILED
+    condition = operators.pools_condition()
+    assert seen(condition, site).outcome is Outcome.FAILED
     shelf.put(pool("master", 3), pool("worker", 2, updated=1))
-    assert seen(sight, site).evidence == "pool worker: machines, updated, ready are [2, 1, 2], 2 are expected of each"
+    assert seen(condition, site).evidence == "pool worker: machines, updated, ready are [2, 1, 2]; expected 2 of each"
     shelf.put(pool("worker", 2, degraded=1))
-    assert seen(sight, site).outcome is Outcome.FAILED
+    assert seen(condition, site).outcome is Outcome.FAILED
     shelf.put(pool("worker", 2))
-    assert seen(sight, site).outcome is Outcome.PASSED
+    assert seen(condition, site).outcome is Outcome.PASSED
 
 
 def manifest(name: str, profile: str = "self-managed-high-availability") -> bytes:

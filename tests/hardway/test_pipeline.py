@@ -1,4 +1,4 @@
-"""Stages in order: run, resumed, retried, and judged by their checks."""
+"""Stages in order: run, resumed, retried, and verified by their checks."""
 
 import os
 import signal
@@ -14,10 +14,10 @@ from umbilical.checks.check import Check, Outcome, Verdict, failed, passed, warn
 from umbilical.fault import HardwayError, StageTimeout
 from umbilical.hardway import ledger as ledgers
 from umbilical.hardway import stage as judging
-from umbilical.hardway.pipeline import Ending
+from umbilical.hardway.pipeline import StageEnding
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import ChecksFailed, Stage, Step
-from umbilical.hardway.state import Status
+from umbilical.hardway.state import StageStatus
 
 
 def _raise(error: Exception) -> Callable[[Any], Any]:
@@ -41,7 +41,7 @@ def test_a_run_does_every_step_once_and_all_stages_are_done(tmp_path: Path) -> N
     running, ledger, lines = pipeline(tmp_path, _stages(world))
     running.run(1, 4)
     assert world.acts == ["a", "b", "c", "d", "e"]
-    assert [ledger.state.stage(number).status for number in range(1, 5)] == [Status.DONE] * 4
+    assert [ledger.state.stage(number).status for number in range(1, 5)] == [StageStatus.DONE] * 4
     assert lines.lines[:3] == ["01 leave the marks of 1", "step leave a: touch a", "01 done"]
 
 
@@ -57,7 +57,7 @@ def test_unchanged_stages_whose_checks_pass_are_skipped(tmp_path: Path, world: W
     again, _, lines = pipeline(tmp_path, _stages(world))
     again.run(1, 4)
     assert world.acts == ["a", "b", "c", "d", "e"]
-    assert [result.ending for result in again.results] == [Ending.SKIPPED] * 4
+    assert [result.ending for result in again.results] == [StageEnding.SKIPPED] * 4
     assert "01 skipped" in lines.lines
 
 
@@ -73,7 +73,7 @@ def test_a_changed_input_makes_the_stage_and_all_that_builds_on_it_stale(tmp_pat
     again, ledger, _ = pipeline(tmp_path, changed)
     again.run(1, 1)
     statuses = [ledger.state.stage(number).status for number in range(1, 5)]
-    assert statuses == [Status.DONE, Status.STALE, Status.DONE, Status.STALE]
+    assert statuses == [StageStatus.DONE, StageStatus.STALE, StageStatus.DONE, StageStatus.STALE]
     assert ledger.state.stage(2).because == "stage 01 is stale"
 
 
@@ -83,7 +83,7 @@ def test_what_is_stale_is_run_again_and_the_rest_is_not(tmp_path: Path, world: W
     again, ledger, _ = pipeline(tmp_path, changed)
     again.run(1, 4)
     assert world.acts[5:] == ["b", "c", "e"]
-    assert all(ledger.state.stage(number).status is Status.DONE for number in range(1, 5))
+    assert all(ledger.state.stage(number).status is StageStatus.DONE for number in range(1, 5))
 
 
 def test_a_stage_does_not_begin_before_what_it_builds_on_is_done(tmp_path: Path) -> None:
@@ -111,22 +111,22 @@ def test_steps_that_end_without_their_effect_fail_by_the_first_check(tmp_path: P
     assert "MARK-b" in failed.value.what
     assert (failed.value.why, failed.value.remedy) == ("b is missing", "touch b")
     record = ledger.state.stage(2)
-    assert record.status is Status.FAILED
+    assert record.status is StageStatus.FAILED
     assert record.failure is not None
     assert record.failure["code"] == "UMB723"
     assert [check["outcome"] for check in record.checks] == ["failed", "passed"]
-    assert ledger.state.stage(3).status is Status.PENDING
+    assert ledger.state.stage(3).status is StageStatus.PENDING
 
 
 def test_a_fault_of_a_step_is_kept_in_the_record_and_told_on(tmp_path: Path) -> None:
     stages = _stages(World())
-    stages[2].before_act = _raise(StageTimeout("UMB725", "waited in vain", "after 3 s: nothing", "wait longer"))
+    stages[2].before_act = _raise(StageTimeout("UMB725", "timed out", "after 3 s: nothing", "wait longer"))
     running, _, _ = pipeline(tmp_path, stages)
     with pytest.raises(StageTimeout):
         running.run(1, 4)
-    failure = ledgers.look(tmp_path).stage(3).failure
-    assert failure == {"code": "UMB725", "what": "waited in vain", "why": "after 3 s: nothing", "next": "wait longer"}
-    assert running.results[-1].ending is Ending.FAILED
+    failure = ledgers.read_record(tmp_path).stage(3).failure
+    assert failure == {"code": "UMB725", "what": "timed out", "why": "after 3 s: nothing", "next": "wait longer"}
+    assert running.results[-1].ending is StageEnding.FAILED
 
 
 def test_a_fault_of_our_own_is_recorded_too(tmp_path: Path) -> None:
@@ -153,10 +153,10 @@ def test_a_request_to_end_leaves_a_stage_that_is_resumed(tmp_path: Path, number:
     running, _, _ = pipeline(tmp_path, stages)
     with pytest.raises(KeyboardInterrupt):
         running.run(1, 4)
-    assert ledgers.look(tmp_path).stage(2).status is Status.INTERRUPTED
+    assert ledgers.read_record(tmp_path).stage(2).status is StageStatus.INTERRUPTED
     again, ledger, _ = pipeline(tmp_path, _stages(world))
     again.run(1, 4)
-    assert ledger.state.stage(4).status is Status.DONE
+    assert ledger.state.stage(4).status is StageStatus.DONE
     assert set(world.marks) == {"a", "b", "c", "d", "e"}
 
 
@@ -170,7 +170,7 @@ def test_a_done_stage_that_is_only_looked_at_stays_done_when_interrupted(tmp_pat
     again, ledger, _ = pipeline(tmp_path, [stage], machines=Interrupting())
     with pytest.raises(KeyboardInterrupt):
         again.run(9, 9)
-    assert ledger.state.stage(9).status is Status.DONE
+    assert ledger.state.stage(9).status is StageStatus.DONE
 
 
 def test_each_step_is_shown_before_it_is_done_and_may_be_refused(tmp_path: Path) -> None:
@@ -186,17 +186,17 @@ def test_each_step_is_shown_before_it_is_done_and_may_be_refused(tmp_path: Path)
         running.run(1, 4)
     assert shown == ["touch a", "touch b", "touch c"]
     assert world.acts == ["a", "b"]
-    assert ledger.state.stage(2).status is Status.INTERRUPTED
+    assert ledger.state.stage(2).status is StageStatus.INTERRUPTED
 
 
 def test_the_inverse_is_on_disk_before_a_step_is_done(tmp_path: Path) -> None:
     world = World()
     seen: list[str] = []
 
-    def look(name: str) -> None:
-        seen.append(ledgers.look(tmp_path).stage(1).undos[-1].undo.values["name"])
+    def probe(name: str) -> None:
+        seen.append(ledgers.read_record(tmp_path).stage(1).undos[-1].undo.values["name"])
 
-    pipeline(tmp_path, [MadeUpStage(1, world, ("a", "b"), before_act=look)])[0].run(1, 1)
+    pipeline(tmp_path, [MadeUpStage(1, world, ("a", "b"), before_act=probe)])[0].run(1, 1)
     assert seen == ["a", "b"]
 
 
@@ -214,8 +214,8 @@ def test_a_superseded_stage_is_not_asked_any_more_nor_done_again_by_force(tmp_pa
     again, ledger, _ = pipeline(tmp_path, stages)
     again.run(1, 1, force=force)
     assert world.acts == ["a", "b"]
-    assert [(one.ending, one.reason) for one in again.results] == [(Ending.SKIPPED, "stage 02 took its place")]
-    assert ledger.state.stage(1).status is Status.DONE
+    assert [(one.ending, one.reason) for one in again.results] == [(StageEnding.SKIPPED, "stage 02 superseded it")]
+    assert ledger.state.stage(1).status is StageStatus.DONE
 
 
 def test_a_stage_is_superseded_from_the_point_of_no_return_on(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_notes_are_kept_for_later_runs_with_their_stage(tmp_path: Path) -> None:
     running, _, _ = pipeline(tmp_path, [stage])
     stage.before_act = lambda name: running._site.notes.update(member={"id": 7})
     running.run(1, 1)
-    kept = ledgers.look(tmp_path).notes["member"]
+    kept = ledgers.read_record(tmp_path).notes["member"]
     assert (kept.stage, kept.value) == (1, {"id": 7})
 
 
@@ -290,7 +290,7 @@ def test_the_first_failed_check_is_told_with_its_fix_and_how_many_more(tmp_path:
     with pytest.raises(judging.ChecksFailed) as told:
         judging.refuse_failed(stage, judging.findings(stage, make_site(tmp_path)))
     assert str(told.value).splitlines() == [
-        "UMB723 stage 04 made-up-4: C-1 does not hold: claim 1 (and 1 more of its checks)",
+        "UMB723 stage 04 made-up-4: check C-1 failed: claim 1 (and 1 more)",
         "  why: saw this",
         "  next: fix",
     ]

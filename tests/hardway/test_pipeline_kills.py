@@ -21,7 +21,7 @@ from tests.support.made_up_stages import MadeUpStage, World, pipeline, undoing
 
 from umbilical.hardway import journal as journals
 from umbilical.hardway import ledger as ledgers
-from umbilical.hardway.state import State, Status
+from umbilical.hardway.state import RunState, StageStatus
 from umbilical.host.files import write_file
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -86,12 +86,12 @@ def _run_killed(folder: Path, world: World, executioner: Executioner) -> bool:
     return False
 
 
-def _outcome(state: State) -> list[tuple[Status, list[Any]]]:
+def _outcome(state: RunState) -> list[tuple[StageStatus, list[Any]]]:
     records = (state.stage(number) for number in (1, 2, 3))
     return [(record.status, [one.undo for one in record.undos]) for record in records]
 
 
-def _undisturbed() -> list[tuple[Status, list[Any]]]:
+def _undisturbed() -> list[tuple[StageStatus, list[Any]]]:
     with tempfile.TemporaryDirectory() as folder:
         running, ledger, _ = pipeline(Path(folder), _stages(World(), lambda name: None))
         running.run(1, 3)
@@ -109,7 +109,7 @@ def test_whenever_it_is_killed_the_next_run_reaches_the_same_end(kills: list[tup
         running.run(1, 3)
         assert _outcome(ledger.state) == _undisturbed()
         assert set(world.marks) == {"a", "b", "c", "d", "e"}
-        assert _outcome(ledgers.look(Path(folder))) == _outcome(ledger.state)
+        assert _outcome(ledgers.read_record(Path(folder))) == _outcome(ledger.state)
 
 
 def test_a_kill_after_every_single_write_is_survived(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_what_a_killed_run_left_can_always_be_destroyed(moment: int, second: int
         back, ledger, _ = undoing(folder, _stages(world, lambda name: None), world)
         back.destroy()
         assert world.marks == {}
-        assert all(ledger.state.stage(number).status is Status.PENDING for number in (1, 2, 3))
+        assert all(ledger.state.stage(number).status is StageStatus.PENDING for number in (1, 2, 3))
 
 
 _PROGRAM = """
@@ -175,6 +175,6 @@ def test_a_real_kill_is_survived_by_a_real_process(tmp_path: Path, moment: int) 
     command = [sys.executable, "-c", _PROGRAM, str(tmp_path)]
     killed = subprocess.run([*command, str(moment)], env=environment, check=False, timeout=60)
     assert killed.returncode == -signal.SIGKILL
-    assert ledgers.look(tmp_path).stage(2).status is not Status.DONE
+    assert ledgers.read_record(tmp_path).stage(2).status is not StageStatus.DONE
     subprocess.run([*command, "0"], env=environment, check=True, timeout=60)
-    assert [ledgers.look(tmp_path).stage(number).status for number in (1, 2)] == [Status.DONE] * 2
+    assert [ledgers.read_record(tmp_path).stage(number).status for number in (1, 2)] == [StageStatus.DONE] * 2

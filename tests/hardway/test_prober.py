@@ -1,4 +1,4 @@
-"""Probes of a real TLS server on loopback: what fails is counted with its reason, and nothing passes for success."""
+"""Probes of a real TLS server on loopback: failures are counted with their reason."""
 
 import gc
 import socket
@@ -11,7 +11,7 @@ from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.cluster.client import ApiClient
 from umbilical.hardway import prober as subject
-from umbilical.hardway.prober import Miss, Prober, Tally, Target
+from umbilical.hardway.prober import FailedProbe, Prober, ProbeTally, ProbeTarget
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +32,8 @@ def context(authority: FolderAuthority) -> ssl.SSLContext:
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-def target(authority: FolderAuthority, port: int, name: str = "api.example.com") -> Target:
-    return Target("127.0.0.1", port, name, authority.certificate_file.read_text())
+def target(authority: FolderAuthority, port: int, name: str = "api.example.com") -> ProbeTarget:
+    return ProbeTarget("127.0.0.1", port, name, authority.certificate_file.read_text())
 
 
 def says(context: ssl.SSLContext, answer: bytes) -> Deed:
@@ -45,7 +45,7 @@ def says(context: ssl.SSLContext, answer: bytes) -> Deed:
     return deed
 
 
-def tally_of(target: Target, enough: int = 5) -> Tally:
+def tally_of(target: ProbeTarget, enough: int = 5) -> ProbeTally:
     with Prober(target) as prober:
         wait_until(lambda: prober.tally.probes >= enough)
     return prober.tally
@@ -57,7 +57,7 @@ def test_each_probe_has_its_own_connection_and_all_succeed(authority: FolderAuth
     assert tally.probes >= 5
     assert (tally.failures, tally.misses) == (0, [])
     assert tally.longest_seconds > 0
-    assert str(tally).endswith(f"0 failed, the slowest {tally.longest_seconds:.2f} s")
+    assert str(tally).endswith(f"0 failed, the slowest took {tally.longest_seconds:.2f} s")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_nobody_there_is_a_failure_and_of_many_the_first_are_kept(
     tally = tally_of(target(authority, port), 6)
     assert tally.failures == tally.probes >= 6
     first, second = tally.misses
-    assert isinstance(first, Miss)
+    assert isinstance(first, FailedProbe)
     assert "ConnectionRefusedError" in first.reason
     assert 0 <= first.after_seconds <= second.after_seconds
 

@@ -1,4 +1,4 @@
-"""The record of a run: events in the journal, the ledger of what was done, and what is told meanwhile."""
+"""The record of a run: events in the journal, the ledger, and reports."""
 
 import errno
 import os
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.support.made_up_stages import Clock, Lines, Time
 
 from umbilical.fault import HardwayError
-from umbilical.hardway.journal import Journal, Kind, Tail, read_events
-from umbilical.hardway.ledger import TABLE_SECONDS, WAITING_SECONDS, Ledger, Notes, Recorded, look
-from umbilical.hardway.state import State, Status, read_state
-from umbilical.hardway.waiting import Waiting
+from umbilical.hardway.journal import EventKind, Journal, Tail, read_events
+from umbilical.hardway.ledger import TABLE_SECONDS, WAITING_SECONDS, Ledger, Notes, RecordingReporter, read_record
+from umbilical.hardway.state import RunState, StageStatus, read_state
+from umbilical.hardway.waiting import WaitProgress
 
 
 def _journal(path: Path) -> Journal:
@@ -25,8 +25,8 @@ def _journal(path: Path) -> Journal:
 def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     journal = _journal(path)
-    journal.add(Kind.STAGE_BEGAN, stage=5, inputs={"pki": "abc"})
-    journal.add(Kind.SAW, stage=5, text="zwölf\nKatzen")
+    journal.add(EventKind.STAGE_BEGAN, stage=5, inputs={"pki": "abc"})
+    journal.add(EventKind.SAW, stage=5, text="zwölf\nKatzen")
     events = read_events(path)
     assert [(event.number, event.kind, event.stage) for event in events] == [(1, "stage-began", 5), (2, "saw", 5)]
     assert events[1].values["text"] == "zwölf\nKatzen"
@@ -35,18 +35,18 @@ def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
 
 def test_a_torn_last_line_never_happened_and_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    _journal(path).add(Kind.STAGE_BEGAN, stage=1, inputs={})
+    _journal(path).add(EventKind.STAGE_BEGAN, stage=1, inputs={})
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"number":2,"at":"2026')
     assert len(read_events(path)) == 1
-    _journal(path).add(Kind.STAGE_BEGAN, stage=2, inputs={})
+    _journal(path).add(EventKind.STAGE_BEGAN, stage=2, inputs={})
     assert [event.stage for event in read_events(path)] == [1, 2]
     assert path.read_bytes().startswith(whole)
 
 
 def test_a_last_line_of_zeros_after_a_power_cut_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    _journal(path).add(Kind.RUN_BEGAN)
+    _journal(path).add(EventKind.RUN_BEGAN)
     path.write_bytes(path.read_bytes() + b"\0" * 40 + b"\n")
     assert len(_journal(path).events) == 1
     assert path.read_bytes().count(b"\n") == 1
@@ -56,7 +56,7 @@ def test_a_broken_line_in_the_middle_is_told(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     journal = _journal(path)
     for _ in range(3):
-        journal.add(Kind.RUN_BEGAN)
+        journal.add(EventKind.RUN_BEGAN)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + b"oh no\n" + lines[2])
     with pytest.raises(HardwayError, match="UMB721"):
@@ -66,7 +66,7 @@ def test_a_broken_line_in_the_middle_is_told(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "events.jsonl"
     journal = _journal(path)
-    journal.add(Kind.RUN_BEGAN)
+    journal.add(EventKind.RUN_BEGAN)
     before, write = path.read_bytes(), os.write
 
     def full(descriptor: int, content: bytes) -> int:
@@ -76,10 +76,10 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
         with pytest.raises(HardwayError) as told:
-            journal.add(Kind.RUN_BEGAN)
+            journal.add(EventKind.RUN_BEGAN)
     assert told.value.code == "UMB721"
     assert path.read_bytes() == before
-    assert journal.add(Kind.RUN_BEGAN).number == 2
+    assert journal.add(EventKind.RUN_BEGAN).number == 2
 
 
 def test_a_tail_gives_each_event_once_and_only_when_it_is_whole(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_a_tail_gives_each_event_once_and_only_when_it_is_whole(tmp_path: Path) 
     tail = Tail(path)
     assert tail.new() == []
     journal = _journal(path)
-    first = journal.add(Kind.RUN_BEGAN)
-    second = journal.add(Kind.RUN_ENDED)
+    first = journal.add(EventKind.RUN_BEGAN)
+    second = journal.add(EventKind.RUN_ENDED)
     whole = path.read_bytes()
     path.write_bytes(whole[:-9])
     assert tail.new() == [first]
@@ -112,13 +112,13 @@ def test_whatever_lies_there_is_whole_events_or_a_told_fault(lines: list[bytes])
             # What was read is what the next writer keeps, and it goes on from there.
             after = _journal(path)
             assert after.events == events
-            after.add(Kind.RUN_BEGAN)
+            after.add(EventKind.RUN_BEGAN)
             assert len(read_events(path)) == len(events) + 1
 
 
 def _begun(folder: Path) -> Ledger:
     ledger = Ledger(folder, Clock())
-    ledger.add(Kind.STAGE_BEGAN, stage=1, inputs={"a": "b"})
+    ledger.add(EventKind.STAGE_BEGAN, stage=1, inputs={"a": "b"})
     return ledger
 
 
@@ -126,9 +126,9 @@ def test_a_state_file_that_lags_behind_is_caught_up_from_the_journal(tmp_path: P
     ledger = _begun(tmp_path)
     state = tmp_path / ".umbilical" / "state.json"
     old = state.read_bytes()
-    ledger.add(Kind.STAGE_INTERRUPTED, stage=1)
+    ledger.add(EventKind.STAGE_INTERRUPTED, stage=1)
     state.write_bytes(old)
-    assert look(tmp_path).stage(1).status is Status.INTERRUPTED
+    assert read_record(tmp_path).stage(1).status is StageStatus.INTERRUPTED
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{"])
@@ -138,15 +138,15 @@ def test_without_a_readable_state_file_the_journal_tells_everything(tmp_path: Pa
     state.unlink()
     if content is not None:
         state.write_bytes(content)
-    assert look(tmp_path) == ledger.state
+    assert read_record(tmp_path) == ledger.state
 
 
 def test_without_a_journal_the_state_file_tells_everything_and_goes_on(tmp_path: Path) -> None:
     _begun(tmp_path)
     (tmp_path / ".umbilical" / "events.jsonl").unlink()
     ledger = Ledger(tmp_path, Clock())
-    ledger.add(Kind.STAGE_INTERRUPTED, stage=1)
-    assert look(tmp_path).stage(1).status is Status.INTERRUPTED
+    ledger.add(EventKind.STAGE_INTERRUPTED, stage=1)
+    assert read_record(tmp_path).stage(1).status is StageStatus.INTERRUPTED
 
 
 def test_with_neither_that_can_be_read_it_is_told(tmp_path: Path) -> None:
@@ -154,11 +154,11 @@ def test_with_neither_that_can_be_read_it_is_told(tmp_path: Path) -> None:
     (tmp_path / ".umbilical" / "events.jsonl").unlink()
     (tmp_path / ".umbilical" / "state.json").write_bytes(b"{")
     with pytest.raises(HardwayError):
-        look(tmp_path)
+        read_record(tmp_path)
 
 
 def test_a_directory_without_a_record_is_at_the_beginning(tmp_path: Path) -> None:
-    assert look(tmp_path) == State()
+    assert read_record(tmp_path) == RunState()
     assert not (tmp_path / ".umbilical").exists()
 
 
@@ -166,7 +166,7 @@ def test_what_is_only_told_does_not_touch_the_state_file(tmp_path: Path) -> None
     ledger = _begun(tmp_path)
     state = tmp_path / ".umbilical" / "state.json"
     before = state.stat()
-    ledger.add(Kind.SAW, stage=1, text="a fact")
+    ledger.add(EventKind.SAW, stage=1, text="a fact")
     assert state.stat().st_mtime_ns == before.st_mtime_ns
     assert state.stat().st_ino == before.st_ino
 
@@ -190,18 +190,22 @@ def test_an_interrupt_between_writing_and_remembering_loses_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(os, function, interrupt)
         with pytest.raises(KeyboardInterrupt):
-            ledger.add(Kind.NOTED, stage=1, name="told", value="before the interrupt")
-    ledger.add(Kind.STAGE_INTERRUPTED, stage=1)
-    for state in (ledger.state, look(tmp_path), read_state((tmp_path / ".umbilical" / "state.json").read_bytes())):
+            ledger.add(EventKind.NOTED, stage=1, name="told", value="before the interrupt")
+    ledger.add(EventKind.STAGE_INTERRUPTED, stage=1)
+    for state in (
+        ledger.state,
+        read_record(tmp_path),
+        read_state((tmp_path / ".umbilical" / "state.json").read_bytes()),
+    ):
         assert state.notes["told"].value == "before the interrupt"
-        assert state.stage(1).status is Status.INTERRUPTED
+        assert state.stage(1).status is StageStatus.INTERRUPTED
         assert state.number == 3
 
 
 def test_who_runs_beside_a_stage_may_tell_something_too(tmp_path: Path) -> None:
     ledger = _begun(tmp_path)
     with ThreadPoolExecutor(4) as pool:
-        numbers = list(pool.map(lambda index: ledger.add(Kind.SAW, stage=1, text=str(index)), range(40)))
+        numbers = list(pool.map(lambda index: ledger.add(EventKind.SAW, stage=1, text=str(index)), range(40)))
     assert sorted(numbers) == list(range(2, 42))
     assert [event.number for event in read_events(tmp_path / ".umbilical" / "events.jsonl")] == list(range(1, 42))
 
@@ -222,9 +226,9 @@ def test_notes_are_on_disk_as_soon_as_they_are_set(tmp_path: Path) -> None:
         del notes["member"]
 
 
-def _recorded(folder: Path) -> tuple[Recorded, Lines, Time]:
+def _recorded(folder: Path) -> tuple[RecordingReporter, Lines, Time]:
     lines, time = Lines(), Time()
-    recorded = Recorded(lines, Ledger(folder, Clock()), time)
+    recorded = RecordingReporter(lines, Ledger(folder, Clock()), time)
     recorded.stage(10, "a title")
     return recorded, lines, time
 
@@ -236,10 +240,10 @@ def _kinds(folder: Path) -> list[str]:
 def test_a_wait_is_written_when_something_new_was_seen_or_after_a_while(tmp_path: Path) -> None:
     recorded, lines, time = _recorded(tmp_path)
     for seen in ("refused", "refused", "503", "503"):
-        recorded.waiting(Waiting("the API", seen, 1.0, 60.0))
+        recorded.waiting(WaitProgress("the API", seen, 1.0, 60.0))
     assert _kinds(tmp_path) == ["waiting", "waiting"]
     time.now += WAITING_SECONDS
-    recorded.waiting(Waiting("the API", "503", 11.0, 60.0, ("a hint",)))
+    recorded.waiting(WaitProgress("the API", "503", 11.0, 60.0, ("a hint",)))
     event = read_events(tmp_path / ".umbilical" / "events.jsonl")[-1]
     assert (event.values["seen"], event.values["hints"], event.stage) == ("503", ["a hint"], 10)
     assert len(lines.waits) == 5

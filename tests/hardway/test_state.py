@@ -1,4 +1,4 @@
-"""What a directory keeps: the state of stages, one writer at a time, and the identity that is drawn once."""
+"""What a directory keeps: the state of stages, a lock, and the identity."""
 
 import json
 import os
@@ -16,20 +16,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umbilical.fault import HardwayError
-from umbilical.hardway.artifacts.inputs import Identity
-from umbilical.hardway.journal import Event, Kind
+from umbilical.hardway.artifacts.inputs import ClusterIdentity
+from umbilical.hardway.journal import EventKind, JournalEvent
 from umbilical.hardway.ledger import holder, locked
 from umbilical.hardway.stage import Undo
-from umbilical.hardway.state import State, Status, read_state
+from umbilical.hardway.state import RunState, StageStatus, read_state
 from umbilical.hardway.workspace import draw_identity, draw_password, forget_identity, keep_identity, read_identity
 
 _FAILURE = {"code": "UMB725", "what": "a", "why": "b", "next": "c"}
 _LIFE = (
-    (Kind.STAGE_BEGAN, {"stage": 2, "inputs": {"infrastructure": "abc"}}),
-    (Kind.STEP_BEGAN, {"stage": 2, "title": "x", "command": "y", "undo": {"name": "destroy-machines", "values": {}}}),
-    (Kind.STEP_ENDED, {"stage": 2, "title": "x"}),
-    (Kind.NOTED, {"stage": 2, "name": "pid", "value": 7}),
-    (Kind.STAGE_DONE, {"stage": 2, "outputs": {"f": "h"}, "checks": [{"id": "A"}], "seconds": 1.5}),
+    (EventKind.STAGE_BEGAN, {"stage": 2, "inputs": {"infrastructure": "abc"}}),
+    (
+        EventKind.STEP_BEGAN,
+        {"stage": 2, "title": "x", "command": "y", "undo": {"name": "destroy-machines", "values": {}}},
+    ),
+    (EventKind.STEP_ENDED, {"stage": 2, "title": "x"}),
+    (EventKind.NOTED, {"stage": 2, "name": "pid", "value": 7}),
+    (EventKind.STAGE_DONE, {"stage": 2, "outputs": {"f": "h"}, "checks": [{"id": "A"}], "seconds": 1.5}),
 )
 _KEYS = st.sampled_from(["format", "number", "stages", "notes", "01", "status"])
 _VALUES = st.recursive(
@@ -46,17 +49,17 @@ with locked(Path(sys.argv[1]), "umbilical stage run", "08:00"):
 """
 
 
-def _events(*happened: tuple[Kind, dict[str, object]]) -> list[Event]:
-    return [Event(index + 1, f"t{index}", kind.value, values) for index, (kind, values) in enumerate(happened)]
+def _events(*happened: tuple[EventKind, dict[str, object]]) -> list[JournalEvent]:
+    return [JournalEvent(index + 1, f"t{index}", kind.value, values) for index, (kind, values) in enumerate(happened)]
 
 
-def _sum(*happened: tuple[Kind, dict[str, object]]) -> State:
-    return State().add_all(_events(*happened))
+def _sum(*happened: tuple[EventKind, dict[str, object]]) -> RunState:
+    return RunState().add_all(_events(*happened))
 
 
 def test_a_whole_life_adds_up() -> None:
     record = _sum(*_LIFE).stage(2)
-    assert record.status is Status.DONE
+    assert record.status is StageStatus.DONE
     assert (record.inputs, record.outputs, record.seconds) == ({"infrastructure": "abc"}, {"f": "h"}, 1.5)
     assert [one.undo for one in record.undos] == [Undo("destroy-machines")]
     assert (record.began, record.ended) == ("t0", "t4")
@@ -74,15 +77,15 @@ def test_a_repeated_step_has_its_inverse_once() -> None:
 
 
 def test_a_failure_is_forgotten_when_the_stage_is_begun_again() -> None:
-    failed = (Kind.STAGE_FAILED, {"stage": 2, "failure": _FAILURE, "checks": []})
+    failed = (EventKind.STAGE_FAILED, {"stage": 2, "failure": _FAILURE, "checks": []})
     state = _sum(_LIFE[0], failed)
     assert state.stage(2).failure == _FAILURE
     assert _sum(_LIFE[0], failed, _LIFE[0]).stage(2).failure is None
 
 
 def test_what_is_undone_is_pending_again_and_its_notes_are_gone() -> None:
-    state = _sum(*_LIFE, (Kind.UNDO_ENDED, {"stage": 2, "undo": 2}), (Kind.STAGE_UNDONE, {"stage": 2}))
-    assert state.stage(2).status is Status.PENDING
+    state = _sum(*_LIFE, (EventKind.UNDO_ENDED, {"stage": 2, "undo": 2}), (EventKind.STAGE_UNDONE, {"stage": 2}))
+    assert state.stage(2).status is StageStatus.PENDING
     assert state.stage(2).undos == ()
     assert state.stage(2).seconds == 1.5
     assert state.notes == {}
@@ -90,29 +93,29 @@ def test_what_is_undone_is_pending_again_and_its_notes_are_gone() -> None:
 
 def test_a_point_of_no_return_says_why() -> None:
     undo = {"name": "never", "values": {"why": "the member is gone"}}
-    state = _sum(_LIFE[0], (Kind.STEP_BEGAN, {"stage": 2, "title": "x", "command": "", "undo": undo}))
+    state = _sum(_LIFE[0], (EventKind.STEP_BEGAN, {"stage": 2, "title": "x", "command": "", "undo": undo}))
     assert state.stage(2).no_return == "the member is gone"
     assert _sum(*_LIFE).stage(2).no_return is None
 
 
 def test_events_of_a_later_release_only_count() -> None:
-    state = State().add(Event(9, "t", "stage-admired", {"stage": 2}))
-    assert state == State(number=9)
+    state = RunState().add(JournalEvent(9, "t", "stage-admired", {"stage": 2}))
+    assert state == RunState(number=9)
 
 
 def test_it_comes_back_from_disk_as_it_was() -> None:
-    state = _sum(*_LIFE, (Kind.STAGE_FAILED, {"stage": 3, "failure": _FAILURE}))
+    state = _sum(*_LIFE, (EventKind.STAGE_FAILED, {"stage": 3, "failure": _FAILURE}))
     assert read_state(state.to_json()) == state
     assert json.loads(state.to_json())["stages"]["02"]["status"] == "done"
 
 
 def test_another_format_is_refused() -> None:
-    content = json.loads(State().to_json())
+    content = json.loads(RunState().to_json())
     content["format"] = 2
     with pytest.raises(HardwayError) as told:
         read_state(json.dumps(content).encode())
     assert told.value.code == "UMB722"
-    assert "format 2" in told.value.why
+    assert "format is 2" in told.value.why
 
 
 @given(st.one_of(st.binary(max_size=60), _VALUES.map(lambda value: json.dumps(value).encode())))
@@ -152,7 +155,7 @@ def test_a_directory_that_cannot_be_written_is_told_and_no_fault_of_the_program(
         with pytest.raises(HardwayError) as told, locked(folder, "me", "09:00"):
             pass
         assert told.value.code == "UMB721"
-        assert told.value.what == f"cannot write {folder}/.umbilical/lock"
+        assert told.value.what == f"could not write {folder}/.umbilical/lock"
 
 
 def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
@@ -188,7 +191,7 @@ def test_a_program_that_outlives_the_holder_does_not_keep_the_lock(tmp_path: Pat
 
 
 @cache
-def drawn() -> Identity:
+def drawn() -> ClusterIdentity:
     return draw_identity("ocp4")
 
 

@@ -1,4 +1,4 @@
-"""Taking back: the inverses of steps."""
+"""Undoing stages."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.support.recording_machines import RecordingMachines
 
 from umbilical.fault import HardwayError, Unsafe
 from umbilical.hardway.stage import Step, Undo
-from umbilical.hardway.state import Status
+from umbilical.hardway.state import StageStatus
 from umbilical.hardway.undoing import UNDOERS, touched
 from umbilical.manifests.tree import Asset
 
@@ -31,7 +31,11 @@ def test_a_stage_and_all_later_ones_are_undone_newest_first(tmp_path: Path) -> N
     assert back.rollback(2) == [3, 2]
     assert world.acts == ["und", "unc"]
     assert set(world.marks) == {"a", "b"}
-    assert [ledger.state.stage(number).status for number in (1, 2, 3)] == [Status.DONE, Status.PENDING, Status.PENDING]
+    assert [ledger.state.stage(number).status for number in (1, 2, 3)] == [
+        StageStatus.DONE,
+        StageStatus.PENDING,
+        StageStatus.PENDING,
+    ]
     assert "02 undone" in lines.lines
 
 
@@ -43,7 +47,7 @@ def test_a_point_of_no_return_refuses_everything_and_undoes_nothing(tmp_path: Pa
     assert refused.value.code == "UMB727"
     assert refused.value.why == "d stays"
     assert world.acts == []
-    assert ledger.state.stage(2).status is Status.DONE
+    assert ledger.state.stage(2).status is StageStatus.DONE
 
 
 def test_what_was_half_done_is_undone_too(tmp_path: Path) -> None:
@@ -67,7 +71,7 @@ def test_after_a_rollback_the_same_stages_run_again(tmp_path: Path) -> None:
     again, ledger, _ = pipeline(tmp_path, stages)
     again.run(1, 3)
     assert set(world.marks) == {"a", "b", "c", "d"}
-    assert ledger.state.stage(3).status is Status.DONE
+    assert ledger.state.stage(3).status is StageStatus.DONE
 
 
 def test_an_inverse_that_nobody_knows_is_told(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Waiting: looks that are repeated, what was seen last, known failures, and views that are watched."""
+"""Waiting: repeated probes, the last observation, known failures."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -18,8 +18,8 @@ from umbilical.fault import ApiUnreachable, StageTimeout
 from umbilical.hardway import prober
 from umbilical.hardway.prober import COUNTER_NAME, NAMESPACE, Counter
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Look, Sight, see
-from umbilical.hardway.waiting import Signature, wait
+from umbilical.hardway.stage import Condition, ConditionProbe, wait_for
+from umbilical.hardway.waiting import KnownFailure, wait
 from umbilical.host.waiting import NotYet
 
 SECONDS = 60.0
@@ -28,12 +28,12 @@ SECONDS = 60.0
 def test_a_look_is_repeated_until_it_returns_and_each_moment_is_told() -> None:
     time, lines, answers = Time(), Lines(), ["nothing", "a little"]
 
-    def look() -> str:
+    def probe() -> str:
         if answers:
             raise NotYet(answers.pop(0))
         return "all"
 
-    found = wait(lines, "bread", look, 60, remedy="bake", poll_seconds=2, clock=time, sleep=time.sleep)
+    found = wait(lines, "bread", probe, 60, remedy="bake", poll_seconds=2, clock=time, sleep=time.sleep)
     assert found == "all"
     assert [(one.what, one.seen, one.elapsed_seconds, one.timeout_seconds) for one in lines.waits] == [
         ("bread", "nothing", 0.0, 60),
@@ -44,51 +44,54 @@ def test_a_look_is_repeated_until_it_returns_and_each_moment_is_told() -> None:
 def test_the_deadline_ends_it_with_what_was_seen_last() -> None:
     time = Time()
 
-    def look() -> None:
+    def probe() -> None:
         raise NotYet(f"it is {time.now:.0f} o'clock")
 
     with pytest.raises(StageTimeout) as raised:
-        wait(Lines(), "noon", look, 3, remedy="wind the clock", clock=time, sleep=time.sleep)
+        wait(Lines(), "noon", probe, 3, remedy="wind the clock", clock=time, sleep=time.sleep)
     assert raised.value.code == "UMB725"
-    assert raised.value.why == "after 3 s: it is 103 o'clock"
+    assert raised.value.what == "timed out after 3 s waiting for: noon"
+    assert raised.value.why == "it is 103 o'clock"
     assert raised.value.remedy == "wind the clock"
 
 
 def test_what_is_seen_is_matched_with_known_failures() -> None:
     time, lines = Time(), Lines()
-    known = (Signature("burn(t|ed)", "turn the oven down"), Signature("raw", "wait longer"))
+    known = (KnownFailure("burn(t|ed)", "turn the oven down"), KnownFailure("raw", "wait longer"))
 
-    def look() -> None:
+    def probe() -> None:
         raise NotYet("the crust is burnt")
 
     with pytest.raises(StageTimeout) as raised:
-        wait(lines, "bread", look, 1, remedy="bake", signatures=known, clock=time, sleep=time.sleep)
+        wait(lines, "bread", probe, 1, remedy="bake", known_failures=known, clock=time, sleep=time.sleep)
     assert lines.waits[0].hints == ("turn the oven down",)
     assert raised.value.remedy == "turn the oven down"
 
 
 def test_anything_else_that_a_look_raises_ends_the_wait_at_once() -> None:
-    def look() -> None:
+    def probe() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        wait(Lines(), "it", look, 60, remedy="")
+        wait(Lines(), "it", probe, 60, remedy="")
 
 
-def sight(look: Look) -> Sight:
-    return Sight("X-01", "bread is baked", "one eats it", "bake", look, (Signature("refused", "is the shop open?"),))
+def condition(probe: ConditionProbe) -> Condition:
+    return Condition(
+        "X-01", "bread is baked", "one eats it", "bake", probe, (KnownFailure("refused", "is the shop open?"),)
+    )
 
 
-def answers(*given: str | Exception) -> Look:
+def answers(*given: str | Exception) -> ConditionProbe:
     left = list(given)
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         answer = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    return look
+    return probe
 
 
 @pytest.fixture
@@ -102,29 +105,31 @@ def site(tmp_path: Path, lines: Lines) -> Site:
 
 
 def test_a_check_passes_with_what_was_seen_and_fails_with_what_was_not(site: Site) -> None:
-    passed = sight(answers("a loaf")).check.judge(site)
+    passed = condition(answers("a loaf")).check.judge(site)
     assert (passed.outcome, passed.evidence) == (Outcome.PASSED, "a loaf")
-    failed = sight(answers(NotYet("only dough"))).check.judge(site)
+    failed = condition(answers(NotYet("only dough"))).check.judge(site)
     assert (failed.outcome, failed.evidence) == (Outcome.FAILED, "only dough")
 
 
 def test_a_fault_is_seen_and_not_raised(site: Site, lines: Lines) -> None:
     refused = ApiUnreachable("GET /readyz", "Connection refused")
-    assert sight(answers(refused)).check.judge(site).outcome is Outcome.FAILED
-    assert sight(answers(refused, "a loaf")).wait(site, 60) == "a loaf"
+    assert condition(answers(refused)).check.judge(site).outcome is Outcome.FAILED
+    assert condition(answers(refused, "a loaf")).wait(site, 60) == "a loaf"
     assert "Connection refused" in lines.waits[0].seen
     assert lines.waits[0].hints == ("is the shop open?",)
 
 
 def test_what_was_waited_for_is_told(site: Site, lines: Lines) -> None:
-    sight(answers(NotYet("dough"), "a loaf")).wait(site, 60)
-    sight(answers("")).wait(site, 60)
+    condition(answers(NotYet("dough"), "a loaf")).wait(site, 60)
+    condition(answers("")).wait(site, 60)
     assert lines.lines == ["saw bread is baked: a loaf", "saw bread is baked"]
 
 
 def test_sights_are_seen_one_after_the_other_and_the_first_that_is_not_ends_it(site: Site, lines: Lines) -> None:
     with pytest.raises(StageTimeout) as raised:
-        see(site, 0, sight(answers("one")), sight(answers(NotYet("no flour"))), sight(answers("three")))
+        wait_for(
+            site, 0, condition(answers("one")), condition(answers(NotYet("no flour"))), condition(answers("three"))
+        )
     assert "no flour" in raised.value.why
     assert raised.value.remedy == "bake"
     assert lines.lines == ["saw bread is baked: one"]
@@ -176,7 +181,7 @@ async def caught_up(counter: Counter) -> None:
 def test_a_watch_that_is_cut_goes_on_and_sees_every_number(plane: ControlPlane, tmp_path: Path) -> None:
     counter = Counter()
 
-    async def scene(relay: Relay) -> None:
+    async def make_testbed(relay: Relay) -> None:
         through = relayed(plane, relay, tmp_path)
         async with (
             make_client(plane.kubeconfig) as writer,
@@ -191,7 +196,7 @@ def test_a_watch_that_is_cut_goes_on_and_sees_every_number(plane: ControlPlane, 
             await caught_up(counter)
 
     with Relay(plane.port) as relay:
-        run_async(scene(relay))
+        run_async(make_testbed(relay))
     assert counter.cuts >= 3
     assert counter.missed == 0
     assert counter.seen == counter.written >= 20
@@ -204,11 +209,11 @@ def test_what_was_counted_before_a_kill_is_gone_on_with(plane: ControlPlane, emp
     empty.put(config_map(COUNTER_NAME, NAMESPACE, count="57"))
     counter = Counter()
 
-    async def scene() -> None:
+    async def make_testbed() -> None:
         async with make_client(plane.kubeconfig) as client, running(counter.count(client)):
             await until(counter, 60)
 
-    run_async(scene())
+    run_async(make_testbed())
     assert counter.first == 57
 
 
@@ -217,7 +222,7 @@ def test_what_was_counted_before_a_kill_is_gone_on_with(plane: ControlPlane, emp
 def test_numbers_that_the_watch_did_not_bring_are_counted(plane: ControlPlane, empty: Stock) -> None:
     counter = Counter()
 
-    async def scene() -> None:
+    async def make_testbed() -> None:
         async with make_client(plane.kubeconfig) as client, running(counter.follow(client)):
             for number in ("1", "2", "5"):
                 await asyncio.to_thread(empty.put, config_map(COUNTER_NAME, NAMESPACE, count=number))
@@ -225,7 +230,7 @@ def test_numbers_that_the_watch_did_not_bring_are_counted(plane: ControlPlane, e
                 while counter.seen < 5:
                     await asyncio.sleep(0.01)
 
-    run_async(scene())
+    run_async(make_testbed())
     assert counter.missed == 2
 
 
@@ -240,7 +245,7 @@ def test_a_version_that_is_gone_is_asked_for_no_more_and_refusals_are_remembered
     counter = Counter()
     counter._version = "7"
 
-    async def scene() -> None:
+    async def make_testbed() -> None:
         async with (
             ScriptedApi(answer) as api,
             make_client(api.write_kubeconfig(tmp_path)) as client,
@@ -250,7 +255,7 @@ def test_a_version_that_is_gone_is_asked_for_no_more_and_refusals_are_remembered
                 while counter.cuts < 2:
                     await asyncio.sleep(0.01)
 
-    run_async(scene())
+    run_async(make_testbed())
     assert asked[:2] == ["7", ""]
     assert "410" in counter.trouble
 
@@ -259,13 +264,13 @@ def test_a_version_that_is_gone_is_asked_for_no_more_and_refusals_are_remembered
 def test_a_write_that_fails_is_not_counted(tmp_path: Path) -> None:
     counter = Counter()
 
-    async def scene() -> None:
+    async def make_testbed() -> None:
         refuse = ScriptedApi(lambda request: status_answer(503, "ServiceUnavailable"))
         async with refuse as api, make_client(api.write_kubeconfig(tmp_path)) as client, running(counter.count(client)):
             async with asyncio.timeout(SECONDS):
                 while not counter.trouble:
                     await asyncio.sleep(0.01)
 
-    run_async(scene())
+    run_async(make_testbed())
     assert counter.written == 0
     assert "503" in counter.trouble

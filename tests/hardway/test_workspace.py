@@ -1,4 +1,4 @@
-"""A cluster's directory: config, release and artifacts, what is rendered from them, and the API by address."""
+"""A cluster's directory: config, release, artifacts, rendering, and kubeconfigs by address."""
 
 import ipaddress
 import shutil
@@ -17,11 +17,11 @@ from tests.support.made_up_stages import make_site
 from umbilical.fault import ClusterError, HardwayError, RenderError
 from umbilical.hardway import rendering, workspace
 from umbilical.hardway.artifacts.certificates import names
-from umbilical.hardway.artifacts.diff_objects import Change
+from umbilical.hardway.artifacts.diff_objects import DiffKind
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.pki.renewal import renew
-from umbilical.hardway.site import Api
+from umbilical.hardway.site import ClusterApi
 from umbilical.hardway.workspace import ADMIN, address_kubeconfig, kubeconfigs, read_artifacts, read_identity
 from umbilical.manifests.tree import Asset
 
@@ -147,7 +147,7 @@ def lab(templates: dict[str, Path], tmp_path: Path) -> Path:
 def test_everything_is_new_at_first_and_rendering_writes_nothing(folder: Path) -> None:
     before = contents(folder)
     rendered = rendering.render(folder, NOW)
-    assert {part.change for part in rendered.plan()} == {Change.CREATED}
+    assert {part.change for part in rendered.plan()} == {DiffKind.CREATED}
     assert len(rendered.plan()) == len(rendered.made.tree)
     assert contents(folder) == before
 
@@ -179,7 +179,7 @@ def test_a_change_of_the_file_changes_what_follows_from_it_and_nothing_else(lab:
     make_directory(lab, networks__apiVip="192.168.126.20")
     parts = rendering.render(lab, NOW).plan()
     places = {part.place for part in parts}
-    assert {part.change for part in parts} == {Change.CHANGED}
+    assert {part.change for part in parts} == {DiffKind.CHANGED}
     assert "infrastructure/haproxy.bootstrap.cfg" in places
     assert "tls/kube-apiserver-lb-server.crt" in places
     assert "tls/kube-apiserver-lb-signer.crt" not in places
@@ -191,7 +191,7 @@ def test_a_node_that_is_gone_takes_its_files_with_it_but_no_key(tmp_path: Path) 
     rendering.write(folder, rendering.render(folder, NOW))
     make_directory(folder, nodes__masters__count=1)
     rendered = rendering.render(folder, NOW)
-    removed = {part.place for part in rendered.plan() if part.change is Change.REMOVED}
+    removed = {part.place for part in rendered.plan() if part.change is DiffKind.REMOVED}
     assert "ignition/master-1.ign" in removed
     assert not any(place.startswith("tls/") for place in removed)
     rendering.write(folder, rendered)
@@ -270,9 +270,9 @@ def test_a_killed_write_is_finished_by_the_next(tmp_path: Path) -> None:
 
 
 def new_inputs() -> Inputs:
-    cluster = hardway.cluster(Profile.KUBERNETES, 1, 0)
+    cluster = hardway.cluster(ClusterProfile.KUBERNETES, 1, 0)
     made = renew(names(cluster), {}, cluster.terms, hardway.NOW)
-    return Inputs(cluster, made.set, hardway.payload(Profile.KUBERNETES), hardway.identity())
+    return Inputs(cluster, made.set, hardway.payload(ClusterProfile.KUBERNETES), hardway.identity())
 
 
 @cache
@@ -317,4 +317,4 @@ def test_the_api_is_asked_at_the_address_that_is_named_and_else_through_the_load
 
 def test_without_a_kubeconfig_nothing_is_asked(tmp_path: Path) -> None:
     with pytest.raises(ClusterError):
-        Api(tmp_path / "none").call(lambda client: client.get_text("/readyz"))
+        ClusterApi(tmp_path / "none").call(lambda client: client.get_text("/readyz"))

@@ -37,8 +37,8 @@ from umbilical.hardway.artifacts.certificates import anchor, cluster_bundles, cl
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.artifacts.manifests.catalogue import render_manifests
 from umbilical.hardway.artifacts.manifests.coredns import coredns
-from umbilical.hardway.config.cluster import Profile, Switch
-from umbilical.hardway.site import Api
+from umbilical.hardway.config.cluster import ClusterProfile, Switch
+from umbilical.hardway.site import ClusterApi
 from umbilical.host.files import make_directory, write_file
 from umbilical.host.processes import Child, run, start
 from umbilical.manifests.tree import AssetTree
@@ -53,7 +53,7 @@ WORKLOADS: Final = ("Deployment", "DaemonSet")
 
 
 @cache
-def objects(profile: Profile) -> list[Object]:
+def objects(profile: ClusterProfile) -> list[Object]:
     """All of them, in the order of their files; everything that can be switched on is."""
     tree = render_manifests(hardway.inputs(profile, kube_proxy=Switch.ON, konnectivity=Switch.ON), AssetTree())
     paths = sorted(one.path for one in tree)
@@ -69,14 +69,16 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         yield plane
 
 
-def _documents(profile: Profile) -> list[ManifestDocument]:
+def _documents(profile: ClusterProfile) -> list[ManifestDocument]:
     found = [read_document(one) for one in objects(profile)]
     assert None not in found
     return [one for one in found if one is not None]
 
 
-def _create(plane: ControlPlane, profile: Profile) -> list[CreateResult]:
-    return Api(plane.kubeconfig).call(lambda client: Creator(client).create(_documents(profile), SECONDS), SECONDS)
+def _create(plane: ControlPlane, profile: ClusterProfile) -> list[CreateResult]:
+    return ClusterApi(plane.kubeconfig).call(
+        lambda client: Creator(client).create(_documents(profile), SECONDS), SECONDS
+    )
 
 
 def _live(plane: ControlPlane, kind: str, name: str) -> Object:
@@ -93,12 +95,12 @@ def may(plane: ControlPlane, user: str, *request: str) -> bool:
 
 @pytest.mark.real(*PROGRAMS)
 def test_every_object_of_kubernetes_would_be_stored_and_is(plane: ControlPlane) -> None:
-    values = objects(Profile.KUBERNETES)
+    values = objects(ClusterProfile.KUBERNETES)
     namespaces = [one for one in values if one["kind"] == "Namespace"]
     plane.apply(*namespaces)
     dry_run(plane, [one for one in values if one["kind"] != "Namespace"])
     dry_run(plane, [as_pod(one) for one in values if one["kind"] in WORKLOADS])
-    done = _create(plane, Profile.KUBERNETES)
+    done = _create(plane, ClusterProfile.KUBERNETES)
     assert {str(one.document) for one in done if one.outcome is CreateOutcome.EXISTED} == {
         f"Namespace {one['metadata']['name']}" for one in namespaces
     }
@@ -115,7 +117,7 @@ def test_every_object_of_kubernetes_would_be_stored_and_is(plane: ControlPlane) 
 
 @pytest.mark.real(*PROGRAMS)
 def test_every_object_of_openshift_would_be_stored_and_is_with_its_status(plane: ControlPlane) -> None:
-    values = objects(Profile.OPENSHIFT)
+    values = objects(ClusterProfile.OPENSHIFT)
     first = [one for one in values if one["kind"] in ("Namespace", "CustomResourceDefinition")]
     plane.apply(*(one for one in first if one["kind"] == "Namespace"))
     dry_run(plane, [one for one in first if one["kind"] == "CustomResourceDefinition"])
@@ -123,7 +125,7 @@ def test_every_object_of_openshift_would_be_stored_and_is_with_its_status(plane:
     plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
     dry_run(plane, [one for one in values if one not in first])
     dry_run(plane, [as_pod(one) for one in values if one["kind"] in WORKLOADS])
-    done = _create(plane, Profile.OPENSHIFT)
+    done = _create(plane, ClusterProfile.OPENSHIFT)
     assert {one.document.kind for one in done if one.wrote_status} == {"FeatureGate", "Infrastructure"}
     status = _live(plane, "infrastructures.config.openshift.io", "cluster")["status"]
     assert (status["controlPlaneTopology"], status["infrastructureTopology"]) == ("HighlyAvailable", "HighlyAvailable")
@@ -133,7 +135,7 @@ def test_every_object_of_openshift_would_be_stored_and_is_with_its_status(plane:
     assert may(plane, bootstrapper, "create", "certificatesigningrequests.certificates.k8s.io")
     assert may(plane, bootstrapper, "watch", "services")
     assert may(plane, "system:kube-apiserver", "create", "nodes", "--subresource=proxy")
-    again = _create(plane, Profile.OPENSHIFT)
+    again = _create(plane, ClusterProfile.OPENSHIFT)
     assert {one.outcome for one in again} == {CreateOutcome.EXISTED}
     assert not [one for one in again if one.wrote_status]
 
@@ -141,10 +143,10 @@ def test_every_object_of_openshift_would_be_stored_and_is_with_its_status(plane:
 @pytest.mark.real(*PROGRAMS)
 def test_a_field_that_a_kind_does_not_have_is_refused(plane: ControlPlane) -> None:
     """Or the dry runs would show less than they seem to."""
-    plane.apply(*(one for one in objects(Profile.OPENSHIFT) if one["kind"] == "CustomResourceDefinition"))
+    plane.apply(*(one for one in objects(ClusterProfile.OPENSHIFT) if one["kind"] == "CustomResourceDefinition"))
     plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
     wanted = {"Infrastructure", "DNS", "Ingress", "Scheduler", "ClusterVersion", "FeatureGate", "Network"}
-    seen = {one["kind"]: one for one in objects(Profile.OPENSHIFT) if one["kind"] in wanted}
+    seen = {one["kind"]: one for one in objects(ClusterProfile.OPENSHIFT) if one["kind"] in wanted}
     assert set(seen) == wanted
     for value in seen.values():
         head = {**value["metadata"], "name": "another"}
@@ -157,7 +159,7 @@ READY_SECONDS = 60.0
 
 def corefile(folder: Path, plane: ControlPlane, ports: list[int]) -> Path:
     """Ours, on ports that are free here, and with a kubeconfig where a pod has its account."""
-    made = next(one for one in coredns(hardway.inputs(Profile.KUBERNETES)) if one["kind"] == "ConfigMap")
+    made = next(one for one in coredns(hardway.inputs(ClusterProfile.KUBERNETES)) if one["kind"] == "ConfigMap")
     text = made["data"]["Corefile"]
     health, ready, metrics = (f"127.0.0.1:{port}" for port in ports[1:])
     for old, new in (
@@ -186,7 +188,7 @@ def free_ports(count: int) -> list[int]:
 def resolver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """A resolver of the cluster, and the port on which it answers."""
     folder = tmp_path_factory.mktemp("dns")
-    services = str(hardway.cluster(Profile.KUBERNETES).networks.services)
+    services = str(hardway.cluster(ClusterProfile.KUBERNETES).networks.services)
     with control_plane(folder / "plane", apiserver_arguments=[f"--service-cluster-ip-range={services}"]) as plane:
         ports = free_ports(4)
         program = peers.binary("coredns")
@@ -215,7 +217,7 @@ def answers(port: int) -> bool:
 @pytest.mark.real(*PROGRAMS, "coredns")
 def test_a_service_is_found_by_its_name(resolver: int) -> None:
     assert addresses(resolver, "kubernetes.default.svc.cluster.local") == [
-        str(hardway.cluster(Profile.KUBERNETES).service_ip)
+        str(hardway.cluster(ClusterProfile.KUBERNETES).service_ip)
     ]
 
 
@@ -242,8 +244,8 @@ def lay(subject: Subject, folder: Path) -> Path:
 
 
 @pytest.mark.real("openssl")
-@pytest.mark.parametrize("profile", Profile)
-def test_openssl_verifies_every_certificate_with_what_will_check_it(profile: Profile, tmp_path: Path) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_openssl_verifies_every_certificate_with_what_will_check_it(profile: ClusterProfile, tmp_path: Path) -> None:
     folder = lay(everything(profile), tmp_path)
     time = ("-attime", str(int(hardway.NOW.timestamp())))
     checked = 0
@@ -258,7 +260,7 @@ def test_openssl_verifies_every_certificate_with_what_will_check_it(profile: Pro
 
 @pytest.mark.real("openssl")
 def test_openssl_and_we_agree_about_every_leaf_every_bundle_and_both_purposes(tmp_path: Path) -> None:
-    subject = everything(Profile.KUBERNETES, 1, 0)
+    subject = everything(ClusterProfile.KUBERNETES, 1, 0)
     folder = lay(subject, tmp_path)
     time = ("-attime", str(int(hardway.NOW.timestamp())))
     verdicts = set()
@@ -325,9 +327,9 @@ def _free_ports() -> list[int]:
 @pytest.fixture
 def today() -> Subject:
     """Certificates that are good now: etcd looks at its own clock."""
-    of = hardway.cluster(Profile.KUBERNETES, 1, 0)
+    of = hardway.cluster(ClusterProfile.KUBERNETES, 1, 0)
     given = Inputs(
-        of, hardway.certificates(of, datetime.now(UTC)), hardway.payload(Profile.KUBERNETES), hardway.identity()
+        of, hardway.certificates(of, datetime.now(UTC)), hardway.payload(ClusterProfile.KUBERNETES), hardway.identity()
     )
     return Subject(of, {asset.path: asset for asset in render_certificates(given, AssetTree())})
 

@@ -24,7 +24,7 @@ from umbilical.hardway.artifacts.manifests.catalogue import render_manifests
 from umbilical.hardway.artifacts.nodes import machine, render
 from umbilical.hardway.config.cluster import Switch
 from umbilical.hardway.lint import catalogue
-from umbilical.hardway.site import Api
+from umbilical.hardway.site import ClusterApi
 from umbilical.manifests.tree import AssetTree
 
 pytestmark = pytest.mark.real(*PROGRAMS)
@@ -79,7 +79,7 @@ def document(value: Object) -> ManifestDocument:
 
 def create(plane: ControlPlane, values: list[Object]) -> list[CreateResult]:
     documents = [document(one) for one in values]
-    return Api(plane.kubeconfig).call(lambda client: Creator(client).create(documents, SECONDS), SECONDS)
+    return ClusterApi(plane.kubeconfig).call(lambda client: Creator(client).create(documents, SECONDS), SECONDS)
 
 
 def ask(plane: ControlPlane, verb: str, value: Object, suffix: str = "", **request: Any) -> Json:
@@ -90,7 +90,7 @@ def ask(plane: ControlPlane, verb: str, value: Object, suffix: str = "", **reque
         assert kind is not None, f"{value['kind']} of {value['apiVersion']} is not served"
         return await client.request(verb, kind.path(None, value["metadata"]["name"]) + suffix, **request)
 
-    return Api(plane.kubeconfig).call(call)
+    return ClusterApi(plane.kubeconfig).call(call)
 
 
 def write_status(plane: ControlPlane, value: Object, status: Object) -> None:

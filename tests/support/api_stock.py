@@ -1,4 +1,4 @@
-"""Objects that a test puts into a real API, with the status that a controller would write, and takes out again."""
+"""Objects that a test creates in a real API, with the status of a controller, and deletes again."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from umbilical.cluster.apply import Applier, ManifestDocument, read_document
 from umbilical.cluster.client import ApiClient
 from umbilical.cluster.objects import Discovery
 from umbilical.fault import ApiRefused
-from umbilical.hardway.site import Api
+from umbilical.hardway.site import ClusterApi
 
 ResultT = TypeVar("ResultT")
 NOW_OR_NEVER = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
@@ -20,7 +20,7 @@ class Stock:
     """Nothing runs behind this API: no controller deletes what belongs to a namespace, and no kubelet ends a pod."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        self._api = Api(kubeconfig)
+        self._api = ClusterApi(kubeconfig)
         self._stored: list[ManifestDocument] = []
 
     def call(self, ask: Callable[[ApiClient], Awaitable[ResultT]]) -> ResultT:

@@ -1,4 +1,4 @@
-"""An etcd whose members are in a list, asked by etcdctl's command lines; it answers as the real one prints."""
+"""A simulated etcd with a list of members; answers etcdctl's command lines as the real one."""
 
 import json
 from dataclasses import dataclass, field, replace

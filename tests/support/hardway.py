@@ -9,20 +9,20 @@ from tests.support import release_names
 from tests.support.release_directory import release_payload
 
 from umbilical.hardway.artifacts.certificates import names
-from umbilical.hardway.artifacts.inputs import Identity, Inputs, Payload
+from umbilical.hardway.artifacts.inputs import ClusterIdentity, Inputs, ReleasePayload
 from umbilical.hardway.config.cluster import (
-    Access,
     AddressRange,
+    CertificateTerms,
     Cluster,
+    ClusterAccess,
+    ClusterNetworks,
+    ClusterNode,
+    ClusterProfile,
     Libvirt,
     MachineSize,
     MachinesKind,
-    Networks,
-    Node,
-    Profile,
+    NodeRole,
     ReleaseSource,
-    Role,
-    Terms,
 )
 from umbilical.hardway.pki.certificate_set import HardwaySet
 from umbilical.hardway.pki.renewal import renew
@@ -46,24 +46,26 @@ SSH_KEY: Final = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHardwayTestKeyHardwayTest
 PULL_SECRET: Final = b'{"auths":{"quay.io":{"auth":"dXNlcjpwYXNz"},"registry.redhat.io":{"auth":"dXNlcjpwYXNz"}}}'
 
 
-def cluster(profile: Profile = Profile.OPENSHIFT, masters: int = 3, workers: int = 2, **changes: Any) -> Cluster:
-    """The cluster of the log that all this began with, resolved."""
+def cluster(
+    profile: ClusterProfile = ClusterProfile.OPENSHIFT, masters: int = 3, workers: int = 2, **changes: Any
+) -> Cluster:
+    """The resolved cluster with the defaults of cluster.yaml."""
     machine = ipaddress.ip_network("192.168.126.0/24")
     pods = ipaddress.ip_network("10.128.0.0/14")
-    is_openshift = profile is Profile.OPENSHIFT
+    is_openshift = profile is ClusterProfile.OPENSHIFT
     pieces: list[IpNetwork] = list(pods.subnets(new_prefix=23))
     numbers = [
-        ("bootstrap", Role.BOOTSTRAP, 100),
-        *((f"master-{index}", Role.MASTER, 101 + index) for index in range(masters)),
-        *((f"worker-{index}", Role.WORKER, 110 + index) for index in range(workers)),
+        ("bootstrap", NodeRole.BOOTSTRAP, 100),
+        *((f"master-{index}", NodeRole.MASTER, 101 + index) for index in range(masters)),
+        *((f"worker-{index}", NodeRole.WORKER, 110 + index) for index in range(workers)),
     ]
     nodes = tuple(
-        Node(
+        ClusterNode(
             id=name,
             role=role,
             address=machine[number],
             name=f"{name}.ocp4.example.com",
-            pod_network=None if is_openshift or role is Role.BOOTSTRAP else pieces.pop(0),
+            pod_network=None if is_openshift or role is NodeRole.BOOTSTRAP else pieces.pop(0),
         )
         for name, role, number in numbers
     )
@@ -72,7 +74,7 @@ def cluster(profile: Profile = Profile.OPENSHIFT, masters: int = 3, workers: int
         "profile": profile,
         "name": "ocp4",
         "base_domain": "example.com",
-        "networks": Networks(
+        "networks": ClusterNetworks(
             machine=machine,
             pods=pods,
             services=ipaddress.ip_network("172.30.0.0/16"),
@@ -88,23 +90,23 @@ def cluster(profile: Profile = Profile.OPENSHIFT, masters: int = 3, workers: int
         if is_openshift
         else ReleaseSource(repository="localhost", tag="lab", version="v1.36.3"),
         "machines": MachinesKind.LIBVIRT if is_openshift else MachinesKind.LAB,
-        "access": Access((SSH_KEY,), "pull-secret.json"),
+        "access": ClusterAccess((SSH_KEY,), "pull-secret.json"),
         "libvirt": Libvirt("ocp4", "ocp4", "/var/lib/libvirt/images/ocp4", "virbr-ocp4", "eth0", "rhcos-live.iso"),
-        "sizes": {Role.BOOTSTRAP: size, Role.MASTER: size, Role.WORKER: MachineSize(4, 8192, 100)},
-        "terms": Terms(KeyType.ECDSA_P256),
+        "sizes": {NodeRole.BOOTSTRAP: size, NodeRole.MASTER: size, NodeRole.WORKER: MachineSize(4, 8192, 100)},
+        "terms": CertificateTerms(KeyType.ECDSA_P256),
     }
     return Cluster(**{**values, **changes})
 
 
-def payload(profile: Profile = Profile.OPENSHIFT) -> Payload:
+def payload(profile: ClusterProfile = ClusterProfile.OPENSHIFT) -> ReleasePayload:
     """Images of both profiles; OpenShift's has the manifests of the made-up release directory too."""
-    if profile is Profile.KUBERNETES:
-        return Payload("v1.36.3", "", {program: f"localhost/{program}:lab" for program in PROGRAMS})
+    if profile is ClusterProfile.KUBERNETES:
+        return ReleasePayload("v1.36.3", "", {program: f"localhost/{program}:lab" for program in PROGRAMS})
     return release_payload()
 
 
-def identity() -> Identity:
-    return Identity(
+def identity() -> ClusterIdentity:
+    return ClusterIdentity(
         "6b3f4f9c-53a1-4d2e-9a5b-0c7de9a1f001",
         "ocp4-x7k2m",
         "AbCdE-FgHiJ-KmNoP-QrStU",
@@ -112,13 +114,13 @@ def identity() -> Identity:
     )
 
 
-def hardway_set(profile: Profile = Profile.OPENSHIFT, masters: int = 3) -> HardwaySet:
+def hardway_set(profile: ClusterProfile = ClusterProfile.OPENSHIFT, masters: int = 3) -> HardwaySet:
     """The certificates of the cluster, made once: drawing the keys of tokens takes its time."""
     return _hardway_set(profile, masters)
 
 
 @cache
-def _hardway_set(profile: Profile, masters: int) -> HardwaySet:
+def _hardway_set(profile: ClusterProfile, masters: int) -> HardwaySet:
     """Without defaults, which the cache would take for other arguments."""
     return certificates(cluster(profile, masters))
 
@@ -137,7 +139,9 @@ def _token_keys() -> dict[str, KeyPair]:
     return made
 
 
-def inputs(profile: Profile = Profile.OPENSHIFT, masters: int = 3, workers: int = 2, **changes: Any) -> Inputs:
+def inputs(
+    profile: ClusterProfile = ClusterProfile.OPENSHIFT, masters: int = 3, workers: int = 2, **changes: Any
+) -> Inputs:
     """All that renderers are given; `changes` are fields of the cluster."""
     of = cluster(profile, masters, workers, **changes)
     made = certificates(of) if changes else hardway_set(profile, masters)

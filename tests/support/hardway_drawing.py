@@ -8,7 +8,7 @@ from hypothesis import strategies
 from hypothesis.strategies import DrawFn
 from tests.support.hardway import RELEASE_IMAGE, SSH_KEY, VERSION
 
-from umbilical.hardway.config.cluster import Cluster, Profile
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile
 from umbilical.hardway.config.reading import read_cluster
 from umbilical.manifests.objects import IpNetwork
 
@@ -18,8 +18,8 @@ _LAST: Final = 100
 
 
 @strategies.composite
-def documents(draw: DrawFn, profile: Profile) -> dict[str, Any]:
-    """What stands in cluster.yaml."""
+def documents(draw: DrawFn, profile: ClusterProfile) -> dict[str, Any]:
+    """The content of cluster.yaml."""
     masters = draw(strategies.sampled_from((1, 3, 5)))
     workers = draw(strategies.integers(0, 3))
     networks = draw(_networks(profile))
@@ -47,7 +47,7 @@ def documents(draw: DrawFn, profile: Profile) -> dict[str, Any]:
         "certificates": {"keyType": "ecdsa-p256"},
         "konnectivity": draw(strategies.sampled_from(("auto", "on", "off"))),
     }
-    if profile is Profile.KUBERNETES:
+    if profile is ClusterProfile.KUBERNETES:
         networks["dns"] = str(machine[_LAST + 1])
     else:
         networks["dns"] = places[0]
@@ -58,12 +58,12 @@ def documents(draw: DrawFn, profile: Profile) -> dict[str, Any]:
 
 
 @strategies.composite
-def clusters(draw: DrawFn, profile: Profile) -> Cluster:
+def clusters(draw: DrawFn, profile: ClusterProfile) -> Cluster:
     return read_cluster(yaml.safe_dump(draw(documents(profile))).encode()).cluster
 
 
 @strategies.composite
-def _networks(draw: DrawFn, profile: Profile) -> dict[str, Any]:
+def _networks(draw: DrawFn, profile: ClusterProfile) -> dict[str, Any]:
     """Three that do not overlap, of one address family."""
     if draw(strategies.booleans()):
         bits = draw(strategies.integers(1, 0xFFFE))
@@ -75,7 +75,7 @@ def _networks(draw: DrawFn, profile: Profile) -> dict[str, Any]:
         }
     machine = draw(_piece("192.168.0.0/16", 20, 25))
     pods = draw(_piece("10.128.0.0/9", 12, 18))
-    host = draw(strategies.integers(22, 24 if profile is Profile.OPENSHIFT else 25))
+    host = draw(strategies.integers(22, 24 if profile is ClusterProfile.OPENSHIFT else 25))
     return {"machine": machine, "pods": pods, "services": draw(_piece("172.16.0.0/12", 16, 24)), "hostPrefix": host}
 
 

@@ -10,13 +10,13 @@ from tests.support.release_directory import release_payload
 
 from umbilical.hardway.artifacts.graph import render
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.config.cluster import Cluster, MachinesKind, Profile, Role, Switch
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile, MachinesKind, NodeRole, Switch
 
 
 def inputs(of: Cluster, now: datetime = hardway.NOW, *, is_based: bool = True) -> Inputs:
     """`is_based`: OpenShift's members on rendered MachineConfigs, not on the built-in base."""
     payload = release_payload() if of.is_openshift else hardway.payload(of.profile)
-    roles = (Role.MASTER, Role.WORKER) if of.is_openshift and is_based else ()
+    roles = (NodeRole.MASTER, NodeRole.WORKER) if of.is_openshift and is_based else ()
     bases = {role: machine_config_base(role) for role in roles}
     return Inputs(of, hardway.certificates(of, now), payload, hardway.identity(), hardway.PULL_SECRET, bases)
 
@@ -26,7 +26,7 @@ def rendered(given: Inputs) -> Subject:
 
 
 @cache
-def everything(profile: Profile, masters: int = 3, workers: int = 2) -> Subject:
+def everything(profile: ClusterProfile, masters: int = 3, workers: int = 2) -> Subject:
     """All that can be switched on is: tunnel, kube-proxy, virtual machines. Take a copy before a change."""
     of = hardway.cluster(
         profile, masters, workers, kube_proxy=Switch.ON, konnectivity=Switch.ON, machines=MachinesKind.LIBVIRT
@@ -35,6 +35,6 @@ def everything(profile: Profile, masters: int = 3, workers: int = 2) -> Subject:
 
 
 @cache
-def usual(profile: Profile, masters: int = 3, workers: int = 2) -> Subject:
+def usual(profile: ClusterProfile, masters: int = 3, workers: int = 2) -> Subject:
     """As the config's defaults have it."""
     return rendered(inputs(hardway.cluster(profile, masters, workers)))

@@ -18,7 +18,7 @@ from tests.support.joined_server import HttpServer
 
 from umbilical.hardway.artifacts.infrastructure.render import render_infrastructure
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.config.cluster import API_PORT, AddressRange, Cluster, Profile
+from umbilical.hardway.config.cluster import API_PORT, AddressRange, Cluster, ClusterProfile
 from umbilical.hardway.pki.certificate_set import SIGNERS, Bundle, HardwaySet
 from umbilical.manifests.tree import AssetTree
 from umbilical.pki.authority import Authority
@@ -44,7 +44,7 @@ def infrastructure(of: Cluster) -> AssetTree:
     return render_infrastructure(inputs(of), AssetTree())
 
 
-def loopback_cluster(profile: Profile, **changes: Any) -> Cluster:
+def loopback_cluster(profile: ClusterProfile, **changes: Any) -> Cluster:
     """A cluster whose machine network is a piece of 127/8 that no other process takes."""
     number = os.getpid()
     machine = ipaddress.ip_network(f"127.{100 + number % 100}.{number // 100 % 250}.0/24")

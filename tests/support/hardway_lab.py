@@ -14,7 +14,7 @@ from tests.support.labs import control_groups_of, machine_picture
 
 from umbilical.hardway.artifacts.infrastructure.render import render_infrastructure
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.config.cluster import Cluster, Profile
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile
 from umbilical.lab.hardway.machines import LabMachines
 from umbilical.manifests.tree import AssetTree
 
@@ -45,13 +45,13 @@ machines.enter()
 
 def small_cluster(masters: int = 1, workers: int = 0) -> Cluster:
     """A cluster whose resolver is the twin of a host, as a lab has it."""
-    found = hardway.cluster(Profile.KUBERNETES, masters, workers)
+    found = hardway.cluster(ClusterProfile.KUBERNETES, masters, workers)
     return replace(found, networks=replace(found.networks, dns=found.networks.machine[2]), libvirt=None)
 
 
 def infrastructure(cluster: Cluster) -> dict[str, bytes]:
-    made = hardway.hardway_set(Profile.KUBERNETES, len(cluster.masters))
-    inputs = Inputs(cluster, made, hardway.payload(Profile.KUBERNETES), hardway.identity())
+    made = hardway.hardway_set(ClusterProfile.KUBERNETES, len(cluster.masters))
+    inputs = Inputs(cluster, made, hardway.payload(ClusterProfile.KUBERNETES), hardway.identity())
     return {asset.path: asset.content for asset in render_infrastructure(inputs, AssetTree())}
 
 

@@ -20,7 +20,7 @@ from umbilical.checks.check import Outcome, Verdict
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.lint.catalogue import RULES
-from umbilical.hardway.lint.facts import Facts
+from umbilical.hardway.lint.facts import LintFacts
 from umbilical.ignition.document import IgnitionDocument
 from umbilical.manifests.tree import Asset, AssetTree
 
@@ -38,8 +38,8 @@ class Subject:
     exposed: tuple[str, ...] = ()
     """For CFG-07: what was found in a git work tree."""
 
-    def facts(self) -> Facts:
-        return Facts(self.cluster, self.assets, self.now, self.has_tunnel, self.exposed)
+    def facts(self) -> LintFacts:
+        return LintFacts(self.cluster, self.assets, self.now, self.has_tunnel, self.exposed)
 
     def write(self, path: str, content: bytes, mode: int | None = None) -> None:
         """Give a file other content; one that is new has mode 0600."""
@@ -50,7 +50,7 @@ class Subject:
         del self.assets[path]
 
     def replace(self, path: str, old: str, new: str) -> None:
-        """Change every place where `old` stands; there must be one."""
+        """Replace every occurrence of `old`; there must be at least one."""
         text = self.assets[path].content.decode()
         assert old in text, f"{old!r} is not in {path}"
         self.write(path, text.replace(old, new).encode())
@@ -85,7 +85,7 @@ def subject(cluster: Cluster, *trees: AssetTree, has_tunnel: bool = True) -> Sub
 
 
 def copied(original: Subject) -> Subject:
-    """A subject of one's own: assets are values, so a copy of the mapping is enough."""
+    """A copy of a subject: assets are values, so a copy of the mapping is enough."""
     return replace(original, assets=dict(original.assets))
 
 
@@ -99,7 +99,7 @@ def verdict(key: str, seen: Subject) -> Verdict:
 
 
 def complaint(key: str, seen: Subject) -> str | None:
-    """What a rule says against a tree; None where it holds. One that is skipped has shown nothing."""
+    """The evidence of a rule; None if it passes. A skipped rule is an error."""
     found = verdict(key, seen)
     assert found.outcome is not Outcome.SKIPPED, f"{key} is skipped: {found.evidence}"
     return None if found.outcome is Outcome.PASSED else found.evidence

@@ -3,11 +3,11 @@
 from ipaddress import ip_address
 from typing import Any
 
-from umbilical.hardway.pki.row import HardwayNames, Member, Scope
+from umbilical.hardway.pki.row import ControlPlaneNode, HardwayNames, Scope
 
 
-def member(id_: str, address: str) -> Member:
-    return Member(id_, f"{id_}.ocp4.example.com", ip_address(address))
+def member(id_: str, address: str) -> ControlPlaneNode:
+    return ControlPlaneNode(id_, f"{id_}.ocp4.example.com", ip_address(address))
 
 
 def names(scope: Scope = Scope.OPENSHIFT, **changes: Any) -> HardwayNames:

@@ -15,7 +15,7 @@ from umbilical.hardway.artifacts.inputs import Inputs, NodeBase
 from umbilical.hardway.artifacts.kubeconfigs import render_kubeconfigs
 from umbilical.hardway.artifacts.nodes.render import render_nodes
 from umbilical.hardway.artifacts.static_pods.pods import render_static_pods
-from umbilical.hardway.config.cluster import Profile, Role, Switch
+from umbilical.hardway.config.cluster import ClusterProfile, NodeRole, Switch
 from umbilical.ignition.config import Config, read_config
 from umbilical.ignition.data_url import format_data_url
 from umbilical.ignition.document import IgnitionDocument
@@ -27,10 +27,10 @@ BASE_SCRIPT: Final = "/usr/local/bin/configure-ovs.sh"
 
 
 @cache
-def inputs(profile: Profile, masters: int = 3, workers: int = 2, *, is_based: bool = False) -> Inputs:
+def inputs(profile: ClusterProfile, masters: int = 3, workers: int = 2, *, is_based: bool = False) -> Inputs:
     """Everything is switched on. `is_based`: on rendered MachineConfigs, not on the built-in base."""
     cluster = hardway.cluster(profile, masters, workers, kube_proxy=Switch.ON)
-    bases = {role: machine_config_base(role) for role in (Role.MASTER, Role.WORKER)} if is_based else {}
+    bases = {role: machine_config_base(role) for role in (NodeRole.MASTER, NodeRole.WORKER)} if is_based else {}
     certs = hardway.hardway_set(profile, masters)
     return Inputs(cluster, certs, hardway.payload(profile), hardway.identity(), hardway.PULL_SECRET, bases)
 
@@ -45,13 +45,13 @@ def earlier(given: Inputs) -> AssetTree:
 
 
 @cache
-def nodes(profile: Profile, masters: int = 3, workers: int = 2, *, is_based: bool = False) -> AssetTree:
+def nodes(profile: ClusterProfile, masters: int = 3, workers: int = 2, *, is_based: bool = False) -> AssetTree:
     given = inputs(profile, masters, workers, is_based=is_based)
     return render_nodes(given, earlier(given))
 
 
 def node_config(
-    node_id: str, profile: Profile, masters: int = 3, workers: int = 2, *, is_based: bool = False
+    node_id: str, profile: ClusterProfile, masters: int = 3, workers: int = 2, *, is_based: bool = False
 ) -> Config:
     tree = nodes(profile, masters, workers, is_based=is_based)
     return read_config(tree[f"{layout.IGNITION}/{node_id}.ign"].content)
@@ -72,7 +72,7 @@ def _metrics_proxy() -> str:
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
-def machine_config_base(role: Role) -> NodeBase:
+def machine_config_base(role: NodeRole) -> NodeBase:
     """A role's config of the shape that the machine-config operator renders, cut down to what merging can meet."""
     pod = hardway.payload().images["pod"]
     files = {
@@ -125,7 +125,7 @@ serverTLSBootstrap: true
 """
 
 
-def _base_kubelet(role: Role) -> dict[str, Any]:
+def _base_kubelet(role: NodeRole) -> dict[str, Any]:
     text = (
         "[Unit]\nDescription=Kubernetes Kubelet\n[Service]\nType=notify\nEnvironmentFile=/etc/os-release\n"
         "EnvironmentFile=-/etc/kubernetes/kubelet-workaround\n"
@@ -161,13 +161,13 @@ GOLDEN: Final = Path(__file__).parent.parent / "hardway/artifacts/nodes/golden"
 _OF_OTHERS: Final = ("#!/", "BEGIN", "certificate-authority-data", "kind: Pod", "kind: EgressSelector")
 
 
-def golden(profile: Profile) -> str:
+def golden(profile: ClusterProfile) -> str:
     """What the configs of a cluster's nodes hold, decoded: everything of ours as lines, of keys and pods the names."""
     told = {node: _told(node_config(node, profile)) for node in ("bootstrap", "master-0", "worker-0")}
     return json.dumps(told, indent=2) + "\n"
 
 
-def golden_file(profile: Profile) -> Path:
+def golden_file(profile: ClusterProfile) -> Path:
     return GOLDEN / f"{profile.value}.json"
 
 
@@ -189,5 +189,5 @@ def _lines(text: str) -> list[str] | str:
 
 if __name__ == "__main__":
     GOLDEN.mkdir(exist_ok=True)
-    for one in Profile:
+    for one in ClusterProfile:
         golden_file(one).write_text(golden(one))

@@ -7,29 +7,29 @@ import yaml
 from tests.support import hardway
 
 from umbilical.hardway.artifacts.inputs import Inputs
+from umbilical.hardway.artifacts.static_pods.placement import PodPlacement
 from umbilical.hardway.artifacts.static_pods.pods import render_static_pods
-from umbilical.hardway.artifacts.static_pods.seat import Seat
-from umbilical.hardway.config.cluster import Profile, Switch
+from umbilical.hardway.config.cluster import ClusterProfile, Switch
 from umbilical.manifests.tree import AssetTree
 
 
 @cache
-def inputs(profile: Profile, masters: int = 3, workers: int = 2) -> Inputs:
+def inputs(profile: ClusterProfile, masters: int = 3, workers: int = 2) -> Inputs:
     """With everything switched on."""
     return hardway.inputs(profile, masters, workers, kube_proxy=Switch.ON)
 
 
-def seat(profile: Profile, node_id: str = "bootstrap") -> Seat:
+def placement(profile: ClusterProfile, node_id: str = "bootstrap") -> PodPlacement:
     given = inputs(profile)
-    return Seat(given, given.cluster.node(node_id))
+    return PodPlacement(given, given.cluster.node(node_id))
 
 
 @cache
-def tree(profile: Profile) -> AssetTree:
+def tree(profile: ClusterProfile) -> AssetTree:
     return render_static_pods(inputs(profile), AssetTree())
 
 
-def document(profile: Profile, path: str) -> dict[str, Any]:
+def document(profile: ClusterProfile, path: str) -> dict[str, Any]:
     value: dict[str, Any] = yaml.safe_load(tree(profile)[path].content)
     return value
 

@@ -11,7 +11,7 @@ from tests.support.made_up_stages import Lines
 from tests.support.recording_machines import RecordingMachines
 
 from umbilical.hardway import rendering
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.machines.interface import Survey
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages.s01_prerequisites import PROGRAMS
@@ -46,9 +46,9 @@ def rendered_site(folder: Path, rendered: rendering.Rendered, machines: Recordin
     )
 
 
-def recording_machines(profile: Profile) -> RecordingMachines:
+def recording_machines(profile: ClusterProfile) -> RecordingMachines:
     """Machines on a host that has every program."""
-    machines = RecordingMachines("libvirt" if profile is Profile.OPENSHIFT else "lab")
+    machines = RecordingMachines("libvirt" if profile is ClusterProfile.OPENSHIFT else "lab")
     programs = {name: f"/usr/bin/{name}" for name in PROGRAMS[profile]}
     machines.machine_survey = Survey(16, 65536, 500, programs)
     return machines

@@ -1,4 +1,4 @@
-"""Sites of clusters that run: machines that write down what is asked, a real API, and time that tests make pass."""
+"""Sites of running clusters: machines that record commands, a real API, and simulated time."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tests.support.made_up_stages import Lines
 from tests.support.recording_machines import RecordingMachines
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Cluster, Profile
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile
 from umbilical.hardway.machines.interface import PORTS, BackendServer, Done, Power
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
@@ -23,8 +23,8 @@ from umbilical.manifests.tree import Asset
 from umbilical.pki.certificate import read_certificates
 
 FAR = datetime(2030, 1, 1, tzinfo=UTC)
-KUBERNETES = Profile.KUBERNETES
-OPENSHIFT = Profile.OPENSHIFT
+KUBERNETES = ClusterProfile.KUBERNETES
+OPENSHIFT = ClusterProfile.OPENSHIFT
 
 
 class Naps:
@@ -43,7 +43,7 @@ class Naps:
 
 
 def on_loopback(cluster: Cluster) -> Cluster:
-    """The same cluster, its machines on addresses that everybody has."""
+    """The same cluster with its machines on loopback addresses."""
 
     def here(address: object) -> Any:
         return ip_address("127.0." + ".".join(str(address).split(".")[2:]))
@@ -59,7 +59,11 @@ def _ends_soon(asset: Asset) -> bool:
 
 
 def live_site(
-    folder: Path, plane: ControlPlane | None = None, profile: Profile = KUBERNETES, masters: int = 1, workers: int = 1
+    folder: Path,
+    plane: ControlPlane | None = None,
+    profile: ClusterProfile = KUBERNETES,
+    masters: int = 1,
+    workers: int = 1,
 ) -> Site:
     """Every API server of this cluster is the one of `plane`, its administrator is system:admin as the config says.
 
@@ -104,7 +108,7 @@ def told_by(site: Site) -> list[str]:
 
 
 def seen_by(site: Site) -> list[str]:
-    """What waits saw."""
+    """Observations of waits."""
     assert isinstance(site.reporter, Lines)
     return [moment.seen for moment in site.reporter.waits]
 
@@ -128,7 +132,7 @@ def changing(site: Site) -> list[str]:
 
 
 class StaticPods:
-    """A kubelet that runs what lies in its directory: a responder of recording machines."""
+    """A kubelet that runs the files of its directory: a responder of recording machines."""
 
     def __init__(self, *running: str) -> None:
         self.running = set(running)

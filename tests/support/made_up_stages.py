@@ -1,4 +1,4 @@
-"""Made-up stages: each step leaves a mark in a world that outlives kills, and its inverse takes it away."""
+"""Made-up stages: each step leaves a mark that survives kills, and its undo removes it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from tests.support import hardway
 from tests.support.recording_machines import RecordingMachines
 
 from umbilical.checks.check import Check, Verdict, failed, passed
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.ledger import Ledger
 from umbilical.hardway.pipeline import Ask, Pipeline
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step, Undo
 from umbilical.hardway.undoing import UNDOERS, Undoing
-from umbilical.hardway.waiting import Waiting
+from umbilical.hardway.waiting import WaitProgress
 
 UNMARK = "unmark"
 
@@ -46,7 +46,7 @@ class MadeUpStage:
     input: str = "one"
     before_act: Callable[[str], None] = field(default=lambda name: None)
     never: str = ""
-    """The mark from which there is no way back."""
+    """The mark that is a point of no return."""
 
     @property
     def name(self) -> str:
@@ -88,7 +88,7 @@ class MadeUpStage:
 
 @dataclass
 class EndingStage(MadeUpStage):
-    """One whose place a later stage takes."""
+    """A stage that a later one supersedes."""
 
     ends_with: int = 0
 
@@ -98,7 +98,7 @@ class Lines:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.waits: list[Waiting] = []
+        self.waits: list[WaitProgress] = []
         self.tables: list[Mapping[tuple[str, str], str]] = []
 
     def stage(self, number: int, title: str) -> None:
@@ -110,7 +110,7 @@ class Lines:
     def saw(self, text: str) -> None:
         self.lines.append(f"saw {text}")
 
-    def waiting(self, moment: Waiting) -> None:
+    def waiting(self, moment: WaitProgress) -> None:
         self.waits.append(moment)
 
     def table(self, rows: Sequence[str], signals: Sequence[str], cells: Mapping[tuple[str, str], str]) -> None:
@@ -144,7 +144,7 @@ class Time:
 
 def make_site(folder: Path, **changes: Any) -> Site:
     values: dict[str, Any] = {
-        "cluster": hardway.cluster(Profile.KUBERNETES, masters=1, workers=1),
+        "cluster": hardway.cluster(ClusterProfile.KUBERNETES, masters=1, workers=1),
         "folder": folder,
         "assets": {},
         "hashes": {},
@@ -160,7 +160,7 @@ def make_site(folder: Path, **changes: Any) -> Site:
 def pipeline(
     folder: Path, stages: Sequence[MadeUpStage], ask: Ask | None = None, **changes: Any
 ) -> tuple[Pipeline, Ledger, Lines]:
-    """Open the record anew, as a new process does."""
+    """Open the record again, as a new process does."""
     lines, ledger = Lines(), Ledger(folder, Clock())
     return Pipeline(stages, make_site(folder, **changes), ledger, lines, ask), ledger, lines
 

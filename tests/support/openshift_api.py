@@ -14,7 +14,7 @@ from tests.support.release_directory import release_files
 
 import peers
 from umbilical.hardway.artifacts import crds
-from umbilical.hardway.artifacts.inputs import Inputs, Payload
+from umbilical.hardway.artifacts.inputs import Inputs, ReleasePayload
 from umbilical.hardway.artifacts.release import read_release
 
 FEATURE_GATE: Final = "featureGate-"
@@ -37,7 +37,7 @@ def definitions() -> dict[str, bytes]:
 
 
 @cache
-def real_payload() -> Payload:
+def real_payload() -> ReleasePayload:
     made_up = {name: content for name, content in release_files().items() if not _is_replaced(name, content)}
     gates = {f"0000_50_cluster-config-api_{name}": content for name, content in api_files("featuregates").items()}
     return read_release({**made_up, **definitions(), **gates})

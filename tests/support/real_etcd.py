@@ -15,7 +15,7 @@ from tests.support.recording_machines import RecordingMachines
 from tests.support.static_processes import peer
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node, Profile
+from umbilical.hardway.config.cluster import ClusterNode, ClusterProfile
 from umbilical.hardway.etcd import client_url, peer_url
 from umbilical.hardway.machines.interface import Done
 from umbilical.host.files import write_file
@@ -34,7 +34,7 @@ class RealEtcd:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.nodes = on_loopback(cluster(Profile.KUBERNETES, masters=2)).masters
+        self.nodes = on_loopback(cluster(ClusterProfile.KUBERNETES, masters=2)).masters
         self.client_port, self.peer_port = _free_ports(str(self.nodes[0].address))
         self.machines = RecordingMachines()
         self.machines.responders.append(self._etcdctl)
@@ -49,7 +49,7 @@ class RealEtcd:
     ) -> None:
         self._processes.close()
 
-    def start(self, node: Node, state: str, members: Sequence[Node]) -> None:
+    def start(self, node: ClusterNode, state: str, members: Sequence[ClusterNode]) -> None:
         files = self.folder
         flags = [
             f"--name={node.name}",

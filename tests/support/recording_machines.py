@@ -1,4 +1,4 @@
-"""Machines that only write down what was asked of them, and answer what a test has put into them."""
+"""Machines that only record commands, and return what a test has prepared."""
 
 import subprocess
 from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 from tests.support import release_names
 
-from umbilical.hardway.artifacts.inputs import Payload
+from umbilical.hardway.artifacts.inputs import ReleasePayload
 from umbilical.hardway.artifacts.release import INFO, read_release
 
 Object = dict[str, Any]
@@ -339,5 +339,5 @@ def release_files() -> dict[str, bytes]:
 
 
 @cache
-def release_payload() -> Payload:
+def release_payload() -> ReleasePayload:
     return read_release(release_files())

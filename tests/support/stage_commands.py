@@ -1,4 +1,4 @@
-"""`umbilical stage` with made-up stages in place of the seventeen: same commands, same record, nothing to wait for."""
+"""`umbilical stage` with made-up stages: same commands, same record, no waiting."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

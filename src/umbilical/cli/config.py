@@ -1,4 +1,4 @@
-"""`umbilical config view` and `schema`: every value of a cluster with its origin, and the JSON Schema of its file."""
+"""`umbilical config view` and `schema`: all values of cluster.yaml with their origin, and its JSON Schema."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -11,15 +11,20 @@ from umbilical.cli.findings import output_option
 from umbilical.cli.stage.cluster import directory_option
 
 if TYPE_CHECKING:
-    from umbilical.hardway.config.cluster import Value
+    from umbilical.hardway.config.cluster import ResolvedValue
 
 
 @click.command()
 @directory_option
-@click.option("--origin", "has_origin", is_flag=True, help="Say of each value whether it was given or follows.")
+@click.option(
+    "--origin",
+    "has_origin",
+    is_flag=True,
+    help="Show for each value whether it is given, a default or computed, and from what.",
+)
 @output_option("table", "json", "yaml")
 def view(folder: Path, has_origin: bool, output: str) -> None:
-    """Show what cluster.yaml comes to: given values, defaults, and what is computed from others."""
+    """Show all values of cluster.yaml with defaults."""
     from umbilical.hardway.config.cluster import nested
     from umbilical.hardway.workspace import read_config
 
@@ -32,7 +37,7 @@ def view(folder: Path, has_origin: bool, output: str) -> None:
     click.echo(json.dumps(told, indent=2) if output == "json" else _yaml(told), nl=output == "json")
 
 
-def _table(values: "Sequence[Value]", *, has_origin: bool) -> Iterator[str]:
+def _table(values: "Sequence[ResolvedValue]", *, has_origin: bool) -> Iterator[str]:
     rows = [(one.path, _shown(one.plain), one.origin.value, one.source) for one in values]
     heads = ("key", "value", "origin", "from")
     count = 4 if has_origin else 2
@@ -47,7 +52,7 @@ def _shown(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _entry(value: "Value") -> dict[str, Any]:
+def _entry(value: "ResolvedValue") -> dict[str, Any]:
     told = {"path": value.path, "value": value.plain, "origin": value.origin.value}
     return {**told, "from": value.source} if value.source else told
 
@@ -62,7 +67,7 @@ def _yaml(told: Any) -> str:
 def schema() -> None:
     """Print the JSON Schema of cluster.yaml.
 
-    Editors with a YAML language server take it by a first line:
+    Editors with a YAML language server use it with this first line of cluster.yaml:
     # yaml-language-server: $schema=cluster.schema.json
     """
     from umbilical.hardway.config.reading import schema as made

@@ -1,4 +1,4 @@
-"""`umbilical explain`: what a stage, file, flag, certificate, rule or code is, in the words that stand beside it."""
+"""`umbilical explain`: explain a stage, file, flag, certificate, rule or code."""
 
 import shlex
 from pathlib import Path
@@ -13,37 +13,36 @@ from umbilical.fault import HardwayError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from umbilical.hardway.explain.entry import Entry
+    from umbilical.hardway.explain.entry import Explanation
 
 
-# Flags of other programs are what is asked for: only ours are taken as options.
+# Arguments may be flags of other programs, such as --etcd-prefix.
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("asked", nargs=-1, type=click.UNPROCESSED, metavar="STAGE|FILE|FLAG|CERT|RULE|CODE")
 @click.option(
     "--dir",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A cluster's directory: the lines to be typed then have its own addresses, names and paths.",
+    help="Cluster directory; commands are then shown with its addresses, names and paths.",
 )
-@click.option("--list", "lists", is_flag=True, help="List what can be explained, one name in a line.")
+@click.option("--list", "lists", is_flag=True, help="List everything that can be explained, one name per line.")
 @output_option("text", "json", "markdown")
 def explain(asked: tuple[str, ...], folder: Path | None, lists: bool, output: str) -> None:
-    """Explain one thing of the hard way: what it is, who reads it, what breaks without it, how to see it by hand, and
-    how the real installer does it.
+    """Explain a stage, file, flag, certificate, rule or code.
 
-    It is found by number or name (05, pki), by file name or path (bootstrap.ign, /etc/kubernetes/kubelet.conf), by
-    flag (--etcd-prefix, kubelet --node-ip), by certificate (kubelet-signer), rule (PKI-01), pivot condition (P4),
-    lesson, or code (UMB745).
+    Shows what it is, who reads it, what breaks without it, how to check it by hand, and how the OpenShift installer
+    does it. Examples: 05, pki, bootstrap.ign, /etc/kubernetes/kubelet.conf, --etcd-prefix, kubelet --node-ip,
+    kubelet-signer, PKI-01, P4 (a pivot condition), agent-port (a lesson), UMB745.
     """
     if lists:
         click.echo(_listed(_everything()), nl=False)
         return
     if not asked:
-        raise click.UsageError("say what to explain; --list names all there is")
+        raise click.UsageError("name what to explain; --list shows all names")
     click.echo(_form(_chosen(" ".join(asked), folder), output), nl=False)
 
 
-def _chosen(asked: str, folder: Path | None) -> "list[Entry]":
+def _chosen(asked: str, folder: Path | None) -> "list[Explanation]":
     from umbilical.hardway.explain import lookup
     from umbilical.hardway.explain import lookup as filling
 
@@ -59,13 +58,13 @@ def _chosen(asked: str, folder: Path | None) -> "list[Entry]":
     return [filling.filled(entry, cluster, shlex.quote(str(folder)), asked) for entry in found]
 
 
-def _everything() -> "list[Entry]":
+def _everything() -> "list[Explanation]":
     from umbilical.hardway import explaining
-    from umbilical.hardway.explain.entry import Entry, EntryKind
+    from umbilical.hardway.explain.entry import Explanation, ExplanationKind
 
     explained = [
-        Entry(
-            EntryKind.CODE,
+        Explanation(
+            ExplanationKind.CODE,
             row.code,
             row.meaning,
             scope=f"{row.heading[0].lower()}{row.heading[1:]}; exit status {row.exit_status}",
@@ -77,19 +76,19 @@ def _everything() -> "list[Entry]":
 
 
 def _unknown(asked: str, close: "Sequence[str]") -> Exception:
-    why = f"the nearest names are {', '.join(close)}" if close else "no name is near it"
+    why = f"similar names: {', '.join(close)}" if close else "no name is similar"
     remedy = f"umbilical explain {shlex.quote(close[0])}" if close else "umbilical explain --list"
-    return HardwayError("UMB750", f"nothing is called {asked!r}", why, remedy)
+    return HardwayError("UMB750", f"found no explanation for {asked!r}", why, remedy)
 
 
-def _form(entries: "Sequence[Entry]", output: str) -> str:
+def _form(entries: "Sequence[Explanation]", output: str) -> str:
     from umbilical.hardway.explain import entry as forms
 
     write = {"text": forms.as_text, "json": forms.as_json, "markdown": forms.as_markdown}
     return write[output](entries)
 
 
-def _listed(entries: "Sequence[Entry]") -> str:
+def _listed(entries: "Sequence[Explanation]") -> str:
     from itertools import groupby
 
     groups = groupby(entries, key=lambda entry: entry.kind)

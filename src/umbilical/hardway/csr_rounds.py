@@ -1,4 +1,4 @@
-"""Approving kubelets' requests while nodes come up: look, decide, approve, tell what is refused and why."""
+"""Approve the kubelets' certificate signing requests while nodes come up, and report refused ones with the reason."""
 
 import base64
 import binascii
@@ -14,36 +14,40 @@ from umbilical.cluster import csr
 from umbilical.cluster.csr import EVERYBODY, ExpectedNode, Policy
 from umbilical.hardway import kube
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.pivot_conditions import KUBELET_PAIR
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Look, Sight
+from umbilical.hardway.stage import Condition, ConditionProbe
 from umbilical.hardway.stages.live import started_key
-from umbilical.hardway.waiting import Signature
+from umbilical.hardway.waiting import KnownFailure
 from umbilical.host.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 
 KUBELET_PORT: Final = 10250
 DIAL_SECONDS: Final = 10.0
 _NO_PROGRAM: Final = 127
-SIGNATURES: Final = (
-    Signature(
-        "is not the one that lies on it",
-        "somebody else asked in its name: kubectl delete node NAME, umbilical stage rotate kubelet-client, and build "
-        "anew: the request has opened the cluster to a stranger",
+KNOWN_FAILURES: Final = (
+    KnownFailure(
+        "is not the one on the node",
+        "another machine requested a certificate for this node name and has access now: kubectl delete node NAME, "
+        "umbilical stage rotate kubelet-client, then rebuild the cluster",
     ),
-    Signature(
+    KnownFailure(
         "exists already|certificate already|outside of the node's boot",
-        "if it is the node itself that asks again: umbilical stage run --allow-reissue NAME",
+        "if the node itself sent this second request: umbilical stage run --allow-reissue NAME",
     ),
-    Signature("is expected", "its host name is not the config's: /etc/hostname and the PTR record must say the same"),
-    Signature("is not registered", "on the node: journalctl -u kubelet; is api-int resolved, and does the VIP answer?"),
+    KnownFailure(
+        "is expected", "its host name differs from the config: /etc/hostname and the PTR record must match it"
+    ),
+    KnownFailure(
+        "is not registered", "on the node: journalctl -u kubelet; check that api-int resolves and that the VIP answers"
+    ),
 )
 
 
 def policy(site: Site) -> Policy:
-    """Expect the members that have been started; as whom they ask is what their first certificate says."""
+    """Expect requests of the started members, with the user and groups of the bootstrap certificate."""
     bootstrapper = read_certificates(site.content(layout.certificate("kubelet-client")))[0]
     groups = [value for kind, value in bootstrapper.subject if kind == "O"]
     return Policy(
@@ -54,13 +58,13 @@ def policy(site: Site) -> Policy:
     )
 
 
-def _expected(site: Site, node: Node) -> ExpectedNode:
+def _expected(site: Site, node: ClusterNode) -> ExpectedNode:
     started = datetime.fromisoformat(site.notes[started_key(node)])
     return ExpectedNode(node.name, frozenset({str(node.address)}), started - timedelta(seconds=1))
 
 
 def approve_once(site: Site) -> csr.CsrRound:
-    """Approve what may be, and tell it; what is refused is told by whoever waits."""
+    """Approve what the policy allows, and report it; the caller reports refused requests."""
     now = site.now()
     known = [node.name for node in site.cluster.members if _first(site, node)]
     found = site.api().call(lambda client: csr.approve_pending(client, policy(site), now, known))
@@ -69,26 +73,26 @@ def approve_once(site: Site) -> csr.CsrRound:
         if decision.first_key:
             node = names[decision.node]
             site.notes[_first_name(node)] = {"started": site.notes[started_key(node)], "key": decision.first_key}
-            # Leave to ask again is for one request, not for all who know the bootstrap identity.
+            # --allow-reissue is for one request only: others may know the bootstrap identity too.
             site.reissue -= {node.name}
         site.reporter.saw(f"approved {decision.csr}: {decision.reason}")
     return found
 
 
-def _first_name(node: Node) -> str:
+def _first_name(node: ClusterNode) -> str:
     return f"first-certificate:{node.id}"
 
 
-def _first(site: Site, node: Node) -> Mapping[str, str]:
-    """Return what was noted of a node's first certificate in this boot; empty if it has got none."""
+def _first(site: Site, node: ClusterNode) -> Mapping[str, str]:
+    """Return the note on a node's first certificate in this boot; empty if it has none."""
     noted: Mapping[str, str] = site.notes.get(_first_name(node)) or {}
     return noted if noted.get("started") == site.notes.get(started_key(node)) else {}
 
 
-def approving_sight(nodes: Sequence[Node]) -> Sight:
-    """Looks like any other, and approves on the way: the two requests of a node come one after the other."""
+def approving_condition(nodes: Sequence[ClusterNode]) -> Condition:
+    """Also approves requests while it probes: the two requests of a node come one after the other."""
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         refused = approve_once(site).refused
         known = kube.nodes(site)
         try:
@@ -97,39 +101,36 @@ def approving_sight(nodes: Sequence[Node]) -> Sight:
                 check_holder(site, node)
                 check_serving(site, node)
         except NotYet as error:
-            told = "; ".join(f"{one.csr} refused: {one.reason}" for one in refused)
+            told = "; ".join(f"{one.csr} was refused: {one.reason}" for one in refused)
             raise NotYet(f"{error}; {told}" if told else str(error)) from None
         return ", ".join(node.name for node in nodes)
 
-    return _sight(nodes, look)
+    return _condition(nodes, probe)
 
 
-def registered_sight(nodes: Sequence[Node]) -> Sight:
-    """The same without approving anything."""
+def registered_condition(nodes: Sequence[ClusterNode]) -> Condition:
+    """The same condition without approving anything."""
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         known = kube.nodes(site)
         for node in nodes:
             kube.registered(known, node)
             check_serving(site, node)
         return ", ".join(node.name for node in nodes)
 
-    return _sight(nodes, look)
+    return _condition(nodes, probe)
 
 
-def _sight(nodes: Sequence[Node], look: Look) -> Sight:
-    return Sight(
-        f"registered-{nodes[0].role.value}s" if nodes else "registered",
-        "every kubelet has its two certificates and is registered under its name and address",
-        "logs, exec and port-forward need the serving certificate, everything else the client's",
-        "kubectl get csr; umbilical stage show says which rule refuses a request",
-        look,
-        SIGNATURES,
-    )
+def _condition(nodes: Sequence[ClusterNode], probe: ConditionProbe) -> Condition:
+    why = "logs, exec and port-forward need the serving certificate, everything else the client's"
+    fix = "kubectl get csr; umbilical stage doctor names the rule that refused a request"
+    title = "every kubelet has its two certificates and is registered under its name and address"
+    name = f"registered-{nodes[0].role.value}s" if nodes else "registered"
+    return Condition(name, title, why, fix, probe, KNOWN_FAILURES)
 
 
-def check_serving(site: Site, node: Node) -> None:
-    """Verify a kubelet's certificate as kube-apiserver does. Raises NotYet: it is not served, or not trusted."""
+def check_serving(site: Site, node: ClusterNode) -> None:
+    """Verify a kubelet's serving certificate as kube-apiserver does. Raises NotYet: not served, or not trusted."""
     authority = site.content(layout.bundle(Bundle.KUBELET_CA.value)).decode()
     context = ssl.create_default_context(cadata=authority)
     address = ipaddress.ip_address(str(node.address))
@@ -143,13 +144,13 @@ def check_serving(site: Site, node: Node) -> None:
         raise NotYet(f"{node.name}:{KUBELET_PORT}: {error}") from None
 
 
-def check_holder(site: Site, node: Node) -> None:
-    """See that the certificate that was approved first lies on the node itself.
+def check_holder(site: Site, node: ClusterNode) -> None:
+    """Check that the first approved certificate is on the node itself.
 
-    A kubelet that rotates its certificates keeps its key in memory until one is issued, so nobody can look before:
-    a stranger who has the bootstrap identity and asked in the node's name is found out here.
+    A kubelet keeps a new key in memory until the certificate is issued, so this cannot be checked earlier. It detects
+    another machine that used the bootstrap identity to request a certificate in the node's name.
 
-    Raises NotYet: the node has none, or another one.
+    Raises NotYet: the node has no certificate, or another one.
     """
     noted = _first(site, node)
     if not noted or noted.get("seen"):
@@ -160,8 +161,8 @@ def check_holder(site: Site, node: Node) -> None:
     if done.exit_code != 0:
         raise NotYet(f"{node.id} has no certificate: {done.complaint}")
     if _key_hash(done.text) != noted["key"]:
-        raise NotYet(f"the certificate that was approved for {node.name} is not the one that lies on it")
-    # Once: later ones are renewals with keys of their own.
+        raise NotYet(f"the certificate that was approved for {node.name} is not the one on the node")
+    # Only once: renewals have new keys.
     site.notes[_first_name(node)] = {**noted, "seen": "yes"}
 
 

@@ -1,4 +1,4 @@
-"""What the doctor says of one thing that is wrong, and what it finds in artifacts and in the record."""
+"""Diagnoses of `stage doctor`, and those of artifacts and of the record."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,73 +7,71 @@ from typing import Final
 
 from umbilical.checks.check import Finding, Outcome
 from umbilical.hardway.explain.library import stage_of
-from umbilical.hardway.judges.exposure import exposed
 from umbilical.hardway.lessons.catalogue import LESSONS
 from umbilical.hardway.lint.catalogue import RULES, judge
-from umbilical.hardway.lint.facts import Facts
+from umbilical.hardway.lint.facts import LintFacts
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage
 from umbilical.hardway.stages.artifact_stages import is_swept
-from umbilical.hardway.state import State, Status
-from umbilical.hardway.waiting import Signature
+from umbilical.hardway.state import RunState, StageStatus
+from umbilical.hardway.validators.exposure import exposed
+from umbilical.hardway.waiting import KnownFailure
 from umbilical.manifests.tree import Asset
 
 
 @dataclass(frozen=True)
 class Diagnosis:
     id: str
-    """Of a rule, a check, a code or a signal."""
+    """Id of a rule, a check, an error code or a signal."""
     hop: str
-    """Where on the way it is: a file, the load balancer, etcd of a node."""
+    """Where the problem is: a file, the load balancer, etcd of a node."""
     what: str
     why: str
-    """What was seen."""
+    """The evidence."""
     remedy: str
     lesson: str = ""
-    """The lesson whose fault looks like this."""
+    """Lesson with the same symptom."""
 
     def __str__(self) -> str:
-        known = f" (known as {self.lesson}: umbilical explain {self.lesson})" if self.lesson else ""
+        known = f" (same symptom as lesson {self.lesson}: umbilical explain {self.lesson})" if self.lesson else ""
         return f"{self.id} {self.hop}: {self.what}\n  why: {self.why}\n  next: {self.remedy}{known}"
 
 
 def lesson_of(rule: str, evidence: str) -> str:
-    """Name the lesson that a rule's complaint reminds of; empty if none."""
+    """Return the lesson that matches the evidence of a lint rule; empty if none."""
     found = (one.id for one in LESSONS if rule in one.rules and re.search(one.sign, evidence))
     return next(found, "")
 
 
 def lesson_live(evidence: str) -> str:
-    """The same for what was seen on machines."""
+    """The same for evidence from machines."""
     found = (one.id for one in LESSONS if one.live is not None and re.search(one.live.sign, evidence))
     return next(found, "")
 
 
-def hinted(evidence: str, remedy: str, signatures: Iterable[Signature]) -> str:
-    """Put what is known of such a failure before the usual remedy."""
-    hints: Sequence[str] = [one.hint for one in signatures if re.search(one.pattern, evidence)]
+def hinted(evidence: str, remedy: str, known_failures: Iterable[KnownFailure]) -> str:
+    """Put the hint of a known failure before the usual remedy."""
+    hints: Sequence[str] = [one.hint for one in known_failures if re.search(one.pattern, evidence)]
     return f"{hints[0]}; then {remedy}" if hints else remedy
 
 
 def examine_record(
-    stages: Sequence[Stage], state: State, signatures: Sequence[Signature], *, is_locked: bool
+    stages: Sequence[Stage], state: RunState, known_failures: Sequence[KnownFailure], *, is_locked: bool
 ) -> Iterator[Diagnosis]:
-    """Tell of stages that ended badly. `is_locked`: somebody works on it, so that nothing was killed."""
+    """Diagnose failed and killed stages. `is_locked`: a run is in progress, so a running stage was not killed."""
     for stage in stages:
         record = state.stage(stage.number)
-        if record.status is Status.FAILED and record.failure is not None:
-            yield _failed(stage, record.failure, signatures)
-        elif record.status is Status.INTERRUPTED or (record.status is Status.RUNNING and not is_locked):
-            what, why = "it was ended before its end", "the record says that it began, and not what it came to"
-            yield Diagnosis(record.status.value, stage_hop(stage), what, why, "umbilical stage run goes on from there")
+        if record.status is StageStatus.FAILED and record.failure is not None:
+            yield _failed(stage, record.failure, known_failures)
+        elif record.status is StageStatus.INTERRUPTED or (record.status is StageStatus.RUNNING and not is_locked):
+            what, why = "the stage was interrupted", "the record has its start and no result"
+            yield Diagnosis(record.status.value, stage_hop(stage), what, why, "umbilical stage run resumes it")
 
 
-def _failed(stage: Stage, failure: Mapping[str, str], signatures: Sequence[Signature]) -> Diagnosis:
-    why = failure.get("why", "")
-    remedy = hinted(why, failure.get("next", f"umbilical stage retry {stage.number}"), signatures)
-    return Diagnosis(
-        failure.get("code", ""), stage_hop(stage), failure.get("what", "it failed"), why, remedy, lesson_live(why)
-    )
+def _failed(stage: Stage, failure: Mapping[str, str], known_failures: Sequence[KnownFailure]) -> Diagnosis:
+    why, what = failure.get("why", ""), failure.get("what", "the stage failed")
+    remedy = hinted(why, failure.get("next", f"umbilical stage retry {stage.number}"), known_failures)
+    return Diagnosis(failure.get("code", ""), stage_hop(stage), what, why, remedy, lesson_live(why))
 
 
 def stage_hop(stage: Stage) -> str:
@@ -86,20 +84,20 @@ DRIFT: Final = "ART"
 
 
 def examine_artifacts(site: Site, on_disk: Mapping[str, Asset]) -> list[Diagnosis]:
-    """Judge what lies on disk; nothing is wrong with what no stage has written yet."""
+    """Check the files on disk; files that no stage has written yet are not reported."""
     if not on_disk:
         return []
-    assets = judged(site, on_disk)
-    facts = Facts(site.cluster, assets, site.now(), site.has_tunnel, exposed(site.folder, site.cluster, assets))
+    assets = files_to_check(site, on_disk)
+    facts = LintFacts(site.cluster, assets, site.now(), site.has_tunnel, exposed(site.folder, site.cluster, assets))
     rules = [rule for rule in RULES if site.cluster.profile in rule.profiles]
     found = [_diagnosis(finding) for finding in judge(facts, rules) if finding.outcome is Outcome.FAILED]
-    # What is known by name comes first: often it is the cause of the others.
+    # Known failures first: they often cause the others.
     found.sort(key=lambda one: not one.lesson)
     return found or list(_drift(site, assets, on_disk))
 
 
-def judged(site: Site, on_disk: Mapping[str, Asset]) -> dict[str, Asset]:
-    """Take files as they lie there; of stages that wrote none yet, as they would be."""
+def files_to_check(site: Site, on_disk: Mapping[str, Asset]) -> dict[str, Asset]:
+    """Return the files on disk, and the rendered files of stages that have written none yet."""
     unwritten = {
         path: site.assets[path]
         for paths in site.files.values()
@@ -112,7 +110,7 @@ def judged(site: Site, on_disk: Mapping[str, Asset]) -> dict[str, Asset]:
 def _diagnosis(finding: Finding) -> Diagnosis:
     lesson = lesson_of(finding.id, finding.evidence)
     hop = f"{HOP} of stage {stage_of(finding.id):02}"
-    return Diagnosis(finding.id, hop, f"not so: {finding.title}", finding.evidence, finding.fix, lesson)
+    return Diagnosis(finding.id, hop, f"check failed: {finding.title}", finding.evidence, finding.fix, lesson)
 
 
 def _drift(site: Site, assets: Mapping[str, Asset], on_disk: Mapping[str, Asset]) -> Iterator[Diagnosis]:
@@ -125,10 +123,9 @@ def _drift(site: Site, assets: Mapping[str, Asset], on_disk: Mapping[str, Asset]
         if paths
     ]
     if told:
-        what = "files are not as the config and the keys render them, and no rule says which way is right"
-        yield Diagnosis(
-            DRIFT, HOP, what, "; ".join(told), "umbilical stage plan shows it, umbilical stage run mends it"
-        )
+        what = "files differ from what the config renders, and no lint rule reports an error in them"
+        remedy = "umbilical stage plan shows the differences, umbilical stage run corrects them"
+        yield Diagnosis(DRIFT, HOP, what, "; ".join(told), remedy)
 
 
 def _listed(paths: list[str]) -> str:

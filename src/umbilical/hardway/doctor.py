@@ -1,7 +1,7 @@
-"""Everything the doctor looks at, from what is nearest to what is farthest: files, record, machines.
+"""`stage doctor`: diagnoses files, then the record, then running machines.
 
-Of machines that run: the load balancer's own view, files that kubelets watch, signing requests that nobody approves,
-and every check of the stages that are done.
+On machines it examines the load balancer's status, static pod files, pending signing requests, and all checks of the
+finished stages.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,17 +13,17 @@ from umbilical.cluster import csr, objects
 from umbilical.cluster.client import ApiClient
 from umbilical.cluster.csr import ClusterState, Decision, decide, is_pending
 from umbilical.fault import Fault
-from umbilical.hardway import csr_rounds, kube, pipeline, trials
+from umbilical.hardway import csr_rounds, kube, pipeline, smoke_tests
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node, Role
-from umbilical.hardway.csr_rounds import SIGNATURES as REQUESTS
+from umbilical.hardway.config.cluster import ClusterNode, NodeRole
+from umbilical.hardway.csr_rounds import KNOWN_FAILURES as REQUESTS
 from umbilical.hardway.diagnosis import Diagnosis, examine_artifacts, examine_record, hinted, lesson_live, stage_hop
 from umbilical.hardway.machines.interface import BackendServer, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import FIRST_ON_MACHINES, Stage, findings
 from umbilical.hardway.stages.live import LiveStage
-from umbilical.hardway.state import State, Status
-from umbilical.hardway.waiting import Signature
+from umbilical.hardway.state import RunState, StageStatus
+from umbilical.hardway.waiting import KnownFailure
 from umbilical.host.waiting import NotYet
 from umbilical.manifests.tree import Asset
 
@@ -34,23 +34,23 @@ PIVOT: Final = 13
 CONVERGENCE: Final = 16
 API_BACKEND: Final = "api"
 BALANCER: Final = (
-    Signature("L7RSP", "the check speaks plain HTTP to a port that speaks TLS: check-ssl is missing (HA-01)"),
-    Signature("L6", "TLS fails: the signers that the check trusts are not the server's (PKI-02, PKI-03)"),
-    Signature("L7STS", "it answers and is not ready: kubectl get --raw '/readyz?verbose' at its own address"),
-    Signature("L4", "nobody listens there: crictl ps -a on the node, or its firewall"),
+    KnownFailure("L7RSP", "the health check uses plain HTTP on a TLS port: check-ssl is missing (HA-01)"),
+    KnownFailure("L6", "TLS failed: the health check does not trust the server's certificate (PKI-02, PKI-03)"),
+    KnownFailure("L7STS", "the server is not ready: kubectl get --raw '/readyz?verbose' at its own address"),
+    KnownFailure("L4", "nothing listens on the port: crictl ps -a on the node, or check its firewall"),
 )
-_WRONG_QUESTION: Final = ("L7RSP", "L6RSP", "L6TOUT")
-"""What the checks of a configuration say that is wrong, however far the cluster is."""
+_WRONG_HEALTH_CHECK: Final = ("L7RSP", "L6RSP", "L6TOUT")
+"""HAProxy check results that always mean a wrong health check configuration."""
 _REFUSED: Final = "L7STS"
-"""A server that is not ready says so by 500; one of Go's answers 400 to plain HTTP on its TLS port."""
-READY_OVER_TLS: Final = "it is ready when it is asked over TLS"
-_SILENT_API: Final = "UMB603"
+"""A server that is not ready answers 500; a Go server answers 400 to plain HTTP on its TLS port."""
+READY_OVER_TLS: Final = "it is ready over TLS"
+_API_UNREACHABLE: Final = "UMB603"
 
-Signal = Callable[[Site, State], Iterator[Diagnosis]]
+Signal = Callable[[Site, RunState], Iterator[Diagnosis]]
 
 
 def are_up(site: Site) -> bool:
-    """Tell whether there is anything to look at."""
+    """Whether there are machines to examine."""
     try:
         return bool(site.machines.balancer()) or _running(site) != []
     except Fault:
@@ -58,44 +58,44 @@ def are_up(site: Site) -> bool:
 
 
 def examine_machines(
-    site: Site, state: State, stages: Sequence[Stage], signatures: Sequence[Signature]
+    site: Site, state: RunState, stages: Sequence[Stage], known_failures: Sequence[KnownFailure]
 ) -> list[Diagnosis]:
-    """Ask all signals; one that cannot be asked says so and does not keep the others from being asked."""
-    balancer = _asked("load balancer", balancer_signal, site, state)
-    found = _asked("static pods", files_signal, site, state)
-    found += _checks(site, state, stages, signatures)
+    """Run all signals; one that fails is reported and does not stop the others."""
+    balancer = _examined("load balancer", balancer_signal, site, state)
+    found = _examined("static pods", files_signal, site, state)
+    found += _checks(site, state, stages, known_failures)
     if _is_done(state, BOOTSTRAP):
-        found += _asked("signing requests", requests_signal, site, state)
+        found += _examined("signing requests", requests_signal, site, state)
     return _caused(balancer, found)
 
 
 def _caused(balancer: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Diagnosis]:
-    """Behind a load balancer that lets nobody through, that nobody reaches the API is no news."""
-    silent = [one for one in found if _SILENT_API in (one.id, one.why.partition(" ")[0])]
+    """Fold failed API calls into the load balancer's diagnosis, which explains them."""
+    silent = [one for one in found if _API_UNREACHABLE in (one.id, one.why.partition(" ")[0])]
     if not balancer or not silent:
         return [*balancer, *found]
-    first = replace(balancer[0], why=f"{balancer[0].why}; so {len(silent)} more looks at the API are in vain")
+    first = replace(balancer[0], why=f"{balancer[0].why}; {len(silent)} checks that need the API fail too")
     return [first, *balancer[1:], *(one for one in found if one not in silent)]
 
 
-def balancer_signal(site: Site, state: State) -> Iterator[Diagnosis]:
+def balancer_signal(site: Site, state: RunState) -> Iterator[Diagnosis]:
     servers = site.machines.balancer()
-    wrong = [(one, said) for one in servers if not one.is_up and (said := _wrong_question(site, one))]
+    wrong = [(one, said) for one in servers if not one.is_up and (said := _wrong_health_check(site, one))]
     for one, said in wrong:
         remedy = hinted("L7RSP" if READY_OVER_TLS in said else one.check, "umbilical stage lint --only HA-01", BALANCER)
-        hop, what = f"load balancer to {one.server}", f"it holds {one.backend} of {one.server} DOWN"
+        hop, what = f"load balancer to {one.server}", f"the load balancer marks {one.backend} of {one.server} as DOWN"
         yield Diagnosis("balancer", hop, what, said, remedy, lesson_live(said))
     behind = [one for one in servers if one.backend == API_BACKEND]
     if not wrong and _is_done(state, BOOTSTRAP) and behind and not any(one.is_up for one in behind):
         seen = ", ".join(f"{one.server} {one.check}" for one in behind)
         remedy = hinted(seen, "umbilical stage status", BALANCER)
-        yield Diagnosis("balancer", "load balancer", "no server of the API is up", seen, remedy)
+        yield Diagnosis("balancer", "load balancer", "no API server is up", seen, remedy)
 
 
-def _wrong_question(site: Site, one: BackendServer) -> str:
-    """Say why a check must be wrong and not the server; empty where it may well be the server."""
-    if one.check.startswith(_WRONG_QUESTION):
-        return f"its check says {one.check}"
+def _wrong_health_check(site: Site, one: BackendServer) -> str:
+    """Return why the health check is wrong and not the server; empty if the server may be down."""
+    if one.check.startswith(_WRONG_HEALTH_CHECK):
+        return f"its health check returned {one.check}"
     node = next((node for node in site.cluster.nodes if node.name == one.server), None)
     if one.backend != API_BACKEND or not one.check.startswith(_REFUSED) or node is None:
         return ""
@@ -104,40 +104,41 @@ def _wrong_question(site: Site, one: BackendServer) -> str:
         kube.ready_text(site, node.address)
     except (NotYet, Fault, TimeoutError):
         return ""
-    return f"its check says {one.check}, and {READY_OVER_TLS}"
+    return f"its health check returned {one.check}, and {READY_OVER_TLS}"
 
 
-def files_signal(site: Site, state: State) -> Iterator[Diagnosis]:
-    """Look for the static pods that kubelets should find."""
+def files_signal(site: Site, state: RunState) -> Iterator[Diagnosis]:
+    """Report missing static pod files of running nodes."""
     for node in _running(site):
         for file in _watched(site, state, node):
             if site.machines.read(node.id, f"{layout.NODE_MANIFESTS}/{file}") is None:
                 seen = f"{file} is not in {layout.NODE_MANIFESTS} of {node.id}"
-                what = f"a static pod of {node.id} is gone, and its kubelet ends it"
-                remedy = f"put {file} back there; artifacts/{layout.STATIC_PODS} has it as it should be"
+                what = f"a static pod file of {node.id} is missing, so its kubelet stops the pod"
+                remedy = f"copy {file} back from artifacts/{layout.STATIC_PODS}"
                 yield Diagnosis("static-pod", f"kubelet of {node.id}", what, seen, remedy, lesson_live(seen))
 
 
-def _watched(site: Site, state: State, node: Node) -> list[str]:
-    if node.role is Role.BOOTSTRAP and state.stage(PIVOT).status is not Status.PENDING:
+def _watched(site: Site, state: RunState, node: ClusterNode) -> list[str]:
+    if node.role is NodeRole.BOOTSTRAP and state.stage(PIVOT).status is not StageStatus.PENDING:
         return []
-    # The network operator of OpenShift takes over from kube-proxy, whose file then goes.
-    if site.cluster.is_openshift and node.role is not Role.BOOTSTRAP and _is_done(state, CONVERGENCE):
+    # OpenShift's network operator replaces kube-proxy, whose file is then removed.
+    if site.cluster.is_openshift and node.role is not NodeRole.BOOTSTRAP and _is_done(state, CONVERGENCE):
         return []
     folders = [layout.static_pod(node, "")]
-    if node.role is Role.MASTER and _is_done(state, CONTROL_PLANE):
+    if node.role is NodeRole.MASTER and _is_done(state, CONTROL_PLANE):
         folders.append(layout.late_static_pod(node, ""))
     names = (path.removeprefix(folder) for folder in folders for path in sorted(site.assets) if path.startswith(folder))
     return [name for name in names if "/" not in name and name.endswith(".yaml")]
 
 
-def requests_signal(site: Site, state: State) -> Iterator[Diagnosis]:
-    """Name requests for certificates that are pending and would be refused, with the first rule that does not hold."""
+def requests_signal(site: Site, state: RunState) -> Iterator[Diagnosis]:
+    """Report pending signing requests that would be refused, with the first rule that does not hold."""
     site.machines.enter()
     for decision in site.api().call(lambda client: _refused(site, client)):
-        what = f"{decision.csr} is pending, and no rule approves it"
-        remedy = hinted(decision.reason, "kubectl describe csr NAME; deny it if nobody knows it", csr_rounds.SIGNATURES)
-        yield Diagnosis("csr", f"request of {decision.node or 'nobody'}", what, decision.reason, remedy)
+        what = f"{decision.csr} is pending, and the policy does not allow it"
+        usual = "kubectl describe csr NAME; kubectl certificate deny NAME if no node of yours sent it"
+        remedy = hinted(decision.reason, usual, csr_rounds.KNOWN_FAILURES)
+        yield Diagnosis("csr", f"request of {decision.node or 'an unknown node'}", what, decision.reason, remedy)
 
 
 async def _refused(site: Site, client: ApiClient) -> list[Decision]:
@@ -149,8 +150,8 @@ async def _refused(site: Site, client: ApiClient) -> list[Decision]:
     return [one for one in decisions if not one.is_approved]
 
 
-def _checks(site: Site, state: State, stages: Sequence[Stage], signatures: Sequence[Signature]) -> list[Diagnosis]:
-    """Ask the checks of every stage that is done and still matters."""
+def _checks(site: Site, state: RunState, stages: Sequence[Stage], known: Sequence[KnownFailure]) -> list[Diagnosis]:
+    """Run the checks of every finished stage that no later stage superseded."""
     found: list[Diagnosis] = []
     for stage in stages:
         on_machines = stage.number == INFRASTRUCTURE or stage.number >= FIRST_ON_MACHINES
@@ -161,57 +162,57 @@ def _checks(site: Site, state: State, stages: Sequence[Stage], signatures: Seque
         except Fault as fault:
             found.append(Diagnosis(fault.code, stage_hop(stage), fault.what, fault.why, fault.remedy))
             continue
-        found += [_check(stage, one, signatures) for one in found_here if one.outcome is Outcome.FAILED]
+        found += [_check(stage, one, known) for one in found_here if one.outcome is Outcome.FAILED]
     return found
 
 
-def _check(stage: Stage, finding: Finding, signatures: Sequence[Signature]) -> Diagnosis:
-    remedy = hinted(finding.evidence, finding.fix, signatures)
+def _check(stage: Stage, finding: Finding, known_failures: Sequence[KnownFailure]) -> Diagnosis:
+    remedy = hinted(finding.evidence, finding.fix, known_failures)
     return Diagnosis(
         finding.id,
         stage_hop(stage),
-        f"not so: {finding.title}",
+        f"check failed: {finding.title}",
         finding.evidence,
         remedy,
         lesson_live(finding.evidence),
     )
 
 
-def _asked(hop: str, signal: Signal, site: Site, state: State) -> list[Diagnosis]:
+def _examined(hop: str, signal: Signal, site: Site, state: RunState) -> list[Diagnosis]:
     try:
         return list(signal(site, state))
     except Fault as fault:
         return [Diagnosis(fault.code, hop, fault.what, fault.why, fault.remedy)]
     except TimeoutError:
-        return [Diagnosis("api", hop, "the API cannot be asked", "no answer in time", "umbilical stage status 10")]
+        return [Diagnosis("api", hop, "the API did not answer", "timed out", "umbilical stage status 10")]
 
 
-def _running(site: Site) -> list[Node]:
+def _running(site: Site) -> list[ClusterNode]:
     return [node for node in site.cluster.nodes if site.machines.power(node.id) is Power.ON]
 
 
-def _is_done(state: State, number: int) -> bool:
-    return state.stage(number).status in (Status.DONE, Status.STALE)
+def _is_done(state: RunState, number: int) -> bool:
+    return state.stage(number).status in (StageStatus.DONE, StageStatus.STALE)
 
 
 def examine(
-    site: Site, state: State, on_disk: Mapping[str, Asset], stages: Sequence[Stage], *, is_locked: bool
+    site: Site, state: RunState, on_disk: Mapping[str, Asset], stages: Sequence[Stage], *, is_locked: bool
 ) -> list[Diagnosis]:
-    known = signatures(site, stages)
+    known = known_failures(site, stages)
     found = [*examine_artifacts(site, on_disk), *examine_record(stages, state, known, is_locked=is_locked)]
     if are_up(site):
         found += examine_machines(site, state, stages, known)
     return found
 
 
-def signatures(site: Site, stages: Sequence[Stage]) -> list[Signature]:
-    """Collect what stages know of failures, each once."""
+def known_failures(site: Site, stages: Sequence[Stage]) -> list[KnownFailure]:
+    """Collect the known failures of all stages, each once."""
     of_stages = [
         one
         for stage in stages
         if isinstance(stage, LiveStage)
-        for sight in stage.make_sights(site)
-        for one in sight.signatures
+        for condition in stage.make_conditions(site)
+        for one in condition.known_failures
     ]
-    shared = (*BALANCER, *REQUESTS, *trials.WEBHOOK_SIGNATURES, *trials.WORKLOAD_SIGNATURES)
+    shared = (*BALANCER, *REQUESTS, *smoke_tests.WEBHOOK_FAILURES, *smoke_tests.WORKLOAD_FAILURES)
     return list(dict.fromkeys((*of_stages, *shared)))

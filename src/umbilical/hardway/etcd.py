@@ -1,4 +1,4 @@
-"""etcd's members, asked by etcdctl on a node that has its certificates: no key leaves its machine."""
+"""etcd members, with etcdctl on a node that has the certificates: no key leaves its machine."""
 
 import json
 import shlex
@@ -9,21 +9,21 @@ from typing import Any, Final
 from umbilical.fault import HardwayError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.static_pods.etcd import client_url, peer_url
-from umbilical.hardway.config.cluster import Node, Role
+from umbilical.hardway.config.cluster import ClusterNode, NodeRole
 from umbilical.hardway.machines.interface import Done, Machines
 
-__all__ = ["BOOTSTRAP_MEMBER", "Etcd", "Member", "Status", "client_url", "command", "in_container", "peer_url"]
+__all__ = ["BOOTSTRAP_MEMBER", "Etcd", "EtcdMember", "EtcdStatus", "client_url", "command", "in_container", "peer_url"]
 
 COMMAND_SECONDS: Final = 60.0
 _IN_CONTAINER: Final = 'exec crictl exec "$(crictl ps --name "^etcd$" --quiet | head -n 1)" etcdctl "$@"'
 BOOTSTRAP_MEMBER: Final = "etcd-bootstrap"
-"""OpenShift's etcd operator looks for exactly this name."""
+"""OpenShift's etcd operator requires exactly this name."""
 
 
 @dataclass(frozen=True)
-class Member:
+class EtcdMember:
     id: str
-    """Hexadecimal, as etcdctl takes it."""
+    """Hexadecimal, as etcdctl expects it."""
     name: str
     """Empty until it has started once."""
     peer_urls: tuple[str, ...]
@@ -31,7 +31,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Status:
+class EtcdStatus:
     endpoint: str
     member_id: str
     leader_id: str
@@ -43,25 +43,25 @@ class Status:
 class Etcd:
     """etcdctl on one node, against the etcd of that node unless other endpoints are given.
 
-    `in_container`: where the system has none, as in RHCOS, the one in etcd's own container is asked.
+    `in_container`: run etcdctl in etcd's container, for systems without it such as RHCOS.
     """
 
-    def __init__(self, machines: Machines, node: Node, *, in_container: bool = False) -> None:
+    def __init__(self, machines: Machines, node: ClusterNode, *, in_container: bool = False) -> None:
         self._machines = machines
         self._node = node
         self._in_container = in_container
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[EtcdMember]:
         """List all members. Raises HardwayError: UMB743, etcdctl failed."""
         answer = self._json("member", "list")
         return [_member(one) for one in answer.get("members", [])]
 
-    def status(self, endpoints: Sequence[str]) -> list[Status]:
+    def status(self, endpoints: Sequence[str]) -> list[EtcdStatus]:
         rows = self._json("endpoint", "status", f"--endpoints={','.join(endpoints)}")
         return [_status(one) for one in rows]
 
     def unhealthy(self, endpoints: Sequence[str]) -> dict[str, str]:
-        """Ask each endpoint whether it can commit; return those that cannot, with their reason."""
+        """Return the endpoints that cannot commit, with the reason."""
         done = self._run("endpoint", "health", f"--endpoints={','.join(endpoints)}", "--write-out=json")
         try:
             rows = json.loads(done.stdout or b"[]")
@@ -81,11 +81,11 @@ class Etcd:
         self._text("member", "remove", member_id)
 
     def move_leader(self, endpoint: str, member_id: str) -> None:
-        """Hand leadership over; only the present leader can be asked for it."""
+        """Move leadership to a member; `endpoint` must be the current leader."""
         self._text("move-leader", member_id, f"--endpoints={endpoint}")
 
     def save_snapshot(self, path: str) -> None:
-        """Write the whole of it into a file on the node; below its data directory a container may do so too."""
+        """Save a snapshot to a file on the node; a container can write below the data directory only."""
         self._text("snapshot", "save", path)
 
     def _json(self, *words: str) -> Any:
@@ -111,21 +111,23 @@ class Etcd:
 
     def _failed(self, what: str, done: Done) -> HardwayError:
         shown = shlex.join(self._command(*what.split()))
-        return HardwayError("UMB743", f"etcdctl {what} failed on {self._node.id}", done.complaint, f"there: {shown}")
+        return HardwayError(
+            "UMB743", f"etcdctl {what} failed on {self._node.id}", done.complaint, f"on {self._node.id}: {shown}"
+        )
 
 
-def command(node: Node, *words: str) -> list[str]:
-    """Return the words of etcdctl with the certificates of a node; flags of the caller come last and win."""
-    secrets = layout.NODE_SECRETS if node.role is Role.BOOTSTRAP else layout.MASTER_SECRETS
+def command(node: ClusterNode, *words: str) -> list[str]:
+    """Return an etcdctl command line with the certificates of a node; the caller's flags come last and win."""
+    secrets = layout.NODE_SECRETS if node.role is NodeRole.BOOTSTRAP else layout.MASTER_SECRETS
     return ["etcdctl", *_arguments(node, secrets, words)]
 
 
-def in_container(node: Node, *words: str) -> list[str]:
-    """Return the same for etcd's container, where secrets have their place in pods."""
+def in_container(node: ClusterNode, *words: str) -> list[str]:
+    """Return the same for etcd's container, with the paths of secrets in pods."""
     return ["sh", "-c", _IN_CONTAINER, "sh", *_arguments(node, layout.POD_SECRETS, words)]
 
 
-def _arguments(node: Node, secrets: str, words: Sequence[str]) -> list[str]:
+def _arguments(node: ClusterNode, secrets: str, words: Sequence[str]) -> list[str]:
     return [
         f"--cacert={secrets}/etcd-ca-bundle.crt",
         f"--cert={secrets}/etcd-client.crt",
@@ -135,8 +137,8 @@ def _arguments(node: Node, secrets: str, words: Sequence[str]) -> list[str]:
     ]
 
 
-def _member(row: dict[str, Any]) -> Member:
-    return Member(
+def _member(row: dict[str, Any]) -> EtcdMember:
+    return EtcdMember(
         id=f"{int(row['ID']):x}",
         name=str(row.get("name", "")),
         peer_urls=tuple(row.get("peerURLs", ())),
@@ -144,10 +146,10 @@ def _member(row: dict[str, Any]) -> Member:
     )
 
 
-def _status(row: dict[str, Any]) -> Status:
+def _status(row: dict[str, Any]) -> EtcdStatus:
     status = row["Status"]
     header = status["header"]
-    return Status(
+    return EtcdStatus(
         endpoint=str(row["Endpoint"]),
         member_id=f"{int(header['member_id']):x}",
         leader_id=f"{int(status.get('leader', 0)):x}",

@@ -1,7 +1,4 @@
-"""All explanations of the hard way.
-
-The texts stand beside the code: artifacts, rules, stages, conditions of the pivot, lessons.
-"""
+"""All explanations of `umbilical explain`. The texts are next to the code that they explain."""
 
 from functools import cache
 from typing import Final
@@ -9,13 +6,13 @@ from typing import Final
 from umbilical.checks.check import Check
 from umbilical.hardway.artifacts.infrastructure.places import SERVICE_PLACES
 from umbilical.hardway.explain import library
-from umbilical.hardway.explain.entry import Entry, EntryKind, from_topic, sentence
-from umbilical.hardway.judges.bench import Bench
-from umbilical.hardway.judges.catalogue import JUDGES
+from umbilical.hardway.explain.entry import Explanation, ExplanationKind, from_topic, sentence
 from umbilical.hardway.lessons.catalogue import entries as lessons
 from umbilical.hardway.pivot_conditions import CONDITIONS
-from umbilical.hardway.stage import Sight, Stage
+from umbilical.hardway.stage import Condition, Stage
 from umbilical.hardway.stages import catalogue
+from umbilical.hardway.validators.catalogue import VALIDATORS
+from umbilical.hardway.validators.scratch import ScratchCopy
 
 PIVOT: Final = 13
 _LINES: Final = {
@@ -31,64 +28,64 @@ _LINES: Final = {
     "P8": "kubectl --server=https://MASTER:6443 create --dry-run=server -f OBJECT-OF-THE-WEBHOOK",
 }
 _RECORD: Final = (
-    Entry(
-        EntryKind.FILE,
+    Explanation(
+        ExplanationKind.FILE,
         "cluster.yaml",
-        "The one file that a person writes: profile, names, networks, nodes, release. All else follows from it.",
+        "The only file that you write: profile, names, networks, nodes, release. All artifacts are rendered from it.",
         stage=1,
         readers="Every command of `umbilical stage` and `umbilical config`.",
         without="UMB701: there is no cluster.yaml in the directory.",
         by_hand="umbilical config view --origin --dir DIR",
-        installer="install-config.yaml, which the installer consumes: it is gone afterwards, unless a copy was kept.",
+        installer="install-config.yaml, which the installer consumes and deletes.",
     ),
-    Entry(
-        EntryKind.FILE,
+    Explanation(
+        ExplanationKind.FILE,
         "state.json",
-        "How far a cluster is: every stage with its status, the hashes of what it was made from, what its checks saw, "
-        "and the inverse of every side effect. No secrets.",
+        "Progress of the cluster: for every stage its status, hashes of its inputs, results of its checks, and how to "
+        "undo every side effect. Contains no secrets.",
         stage=1,
-        readers="Stage run, which goes on from it; stage list, status, rollback and doctor.",
-        without="It is made again from the journal beside it; without both nothing tells what was made (UMB722).",
+        readers="umbilical stage run, which resumes from it; stage list, status, rollback and doctor.",
+        without="It is rebuilt from events.jsonl. Without both files the made changes are unknown (UMB722).",
         by_hand="jq '.stages | map_values(.status)' .umbilical/state.json",
-        installer=".openshift_install_state.json, with every asset in it; it knows no stages and no inverses.",
+        installer=".openshift_install_state.json, which holds every asset, but no stages and no undo information.",
     ),
-    Entry(
-        EntryKind.FILE,
+    Explanation(
+        ExplanationKind.FILE,
         "events.jsonl",
-        "Everything that happened, one line each, written before it is done. Only ever added to.",
+        "Journal of all events, one JSON object per line. Each is written before the action; lines are only appended.",
         stage=1,
-        readers="Whoever resumes after a kill; umbilical stage watch.",
-        without="A killed run could not say which of its side effects were made.",
+        readers="umbilical stage run, to resume after a kill; umbilical stage watch.",
+        without="After a kill it is unknown which side effects were made.",
         by_hand="tail -n 20 .umbilical/events.jsonl | jq -c .",
-        installer=".openshift_install.log is for people; nothing is read back from it.",
+        installer=".openshift_install.log, which is for people only.",
     ),
-    Entry(
-        EntryKind.FILE,
+    Explanation(
+        ExplanationKind.FILE,
         "identity.json",
-        "What was drawn at random once for this cluster: its id, its infrastructure name, the first password.",
+        "Random values of this cluster: its id, its infrastructure name, the kubeadmin password.",
         stage=1,
-        readers="Whatever renders artifacts: the same every time.",
-        without="A cluster rendered anew would be another one, with another id and another password.",
+        readers="Every command that renders artifacts.",
+        without="The next rendering would have another cluster id and another password.",
         by_hand="stat -c '%a %n' .umbilical/identity.json",
-        installer="The same values lie in .openshift_install_state.json.",
+        installer="Keeps the same values in .openshift_install_state.json.",
     ),
 )
 
 
 @cache
-def entries() -> tuple[Entry, ...]:
-    """List everything that can be explained, apart from the codes of errors, which belong to the command line."""
+def entries() -> tuple[Explanation, ...]:
+    """List all explanations except those of error codes, which the command line adds."""
     return (
         *_stages(),
         *library.entries(),
-        *map(_judge, JUDGES),
+        *map(_judge, VALIDATORS),
         *_RECORD,
         *map(_condition, CONDITIONS),
         *lessons(),
     )
 
 
-def _stages() -> list[Entry]:
+def _stages() -> list[Explanation]:
     named = {f"{stage.number:02}": stage for stage in catalogue.stages()}
     return [from_topic(topic, _names(named[topic.name])) for topic in catalogue.topics() if topic.name in named]
 
@@ -97,13 +94,13 @@ def _names(stage: Stage) -> tuple[str, ...]:
     return (str(stage.number), stage.name, f"stage {stage.number:02}", f"stage {stage.number}")
 
 
-def _judge(check: Check[Bench]) -> Entry:
-    """A rule that another program knows."""
-    return Entry(
-        EntryKind.RULE,
+def _judge(check: Check[ScratchCopy]) -> Explanation:
+    """Explain a rule that an external validator checks."""
+    return Explanation(
+        ExplanationKind.RULE,
         check.id,
         sentence(check.title),
-        scope="if the program is there",
+        scope="if the program is installed",
         readers="umbilical stage lint, unless --no-judges is given.",
         without=sentence(check.why),
         by_hand=f"umbilical stage lint --only {check.id} --dir DIR",
@@ -111,16 +108,16 @@ def _judge(check: Check[Bench]) -> Entry:
     )
 
 
-def _condition(sight: Sight) -> Entry:
-    return Entry(
-        EntryKind.CONDITION,
-        sight.id,
-        sentence(sight.title),
+def _condition(condition: Condition) -> Explanation:
+    return Explanation(
+        ExplanationKind.CONDITION,
+        condition.id,
+        sentence(condition.title),
         stage=PIVOT,
         scope="before the pivot, twice",
-        readers="stage 13: with one that does not hold nothing is changed (UMB745).",
-        without=sentence(sight.why),
-        by_hand=_LINES[sight.id],
-        installer="It waits for conditions of the etcd operator and for revisions of static pods, which is less.",
-        fix=sight.fix,
+        readers="Stage 13, which changes nothing unless all pivot conditions hold (UMB745).",
+        without=sentence(condition.why),
+        by_hand=_LINES[condition.id],
+        installer="It waits for conditions of the etcd operator and revisions of static pods, and checks nothing else.",
+        fix=condition.fix,
     )

@@ -1,6 +1,6 @@
-"""What happened, in order: one JSON object per line, on disk before anybody acts on it, and only ever added to.
+"""The journal: one JSON object per event and line, written to disk before the action, and only appended.
 
-A line that a kill has torn is the last one: nobody has acted on it, so it never happened.
+A kill can leave an incomplete last line. No action followed it, so it is dropped.
 """
 
 import json
@@ -19,8 +19,8 @@ JOURNAL: Final = "events.jsonl"
 _ENVELOPE: Final = ("number", "at", "event")
 
 
-class Kind(Enum):
-    """The first group changes the state; the second only tells those who watch."""
+class EventKind(Enum):
+    """The first group changes the state; the second is for watchers only."""
 
     RUN_BEGAN = "run-began"
     RUN_ENDED = "run-ended"
@@ -42,15 +42,15 @@ class Kind(Enum):
     TABLE = "table"
 
 
-TELLING: Final = frozenset({Kind.SAW.value, Kind.WAITING.value, Kind.TABLE.value})
+INFORMATIONAL: Final = frozenset({EventKind.SAW.value, EventKind.WAITING.value, EventKind.TABLE.value})
 
 
 @dataclass(frozen=True)
-class Event:
+class JournalEvent:
     number: int
     at: str
     kind: str
-    """A value of `Kind`, or of a later release."""
+    """A value of `EventKind`, perhaps of a later release."""
     values: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -63,28 +63,28 @@ class Event:
 
 
 class Journal:
-    """For one writer, who holds the lock. Opening cuts off a torn line."""
+    """For one writer, which holds the lock. Opening drops an incomplete last line."""
 
     def __init__(self, path: Path, now: Callable[[], datetime], last: int = 0) -> None:
-        """Go on after the number `last`, also where the journal was moved away."""
+        """Continue after number `last`, even if the file was moved away."""
         self._path = path
         self._now = now
         self._last = last
-        self.events: list[Event] = []
+        self.events: list[JournalEvent] = []
         self._length = 0
         self._read()
 
-    def add(self, kind: Kind, **values: Any) -> Event:
-        """Write an event; what changes the state is on disk when this returns."""
+    def add(self, kind: EventKind, **values: Any) -> JournalEvent:
+        """Write an event; one that changes the state is synced to disk when this returns."""
         if self._size() != self._length:
-            # Interrupted between writing and remembering the last one: it happened all the same.
+            # Interrupted after writing an event and before keeping it in memory.
             self._read()
-        event = Event(self._next(), self._now().isoformat(timespec="milliseconds"), kind.value, values)
+        event = JournalEvent(self._next(), self._now().isoformat(timespec="milliseconds"), kind.value, values)
         line = event.to_line()
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             self._write(descriptor, line)
-            if kind.value not in TELLING:
+            if kind.value not in INFORMATIONAL:
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -92,7 +92,7 @@ class Journal:
         self._length += len(line)
         return event
 
-    def since(self, number: int) -> list[Event]:
+    def since(self, number: int) -> list[JournalEvent]:
         """Return the events after a number, oldest first."""
         return list(takewhile(lambda event: event.number > number, reversed(self.events)))[::-1]
 
@@ -113,21 +113,22 @@ class Journal:
             while written < len(line):
                 written += os.write(descriptor, line[written:])
         except OSError as error:
-            # A full disk leaves half a line; the next one must not continue it.
+            # A full disk leaves half a line, to which the next one must not be appended.
             os.ftruncate(descriptor, self._length)
             why = error.strerror or str(error)
-            raise HardwayError("UMB721", f"cannot write {self._path}", why, "make room, then run it again") from error
+            remedy = f"free disk space (df {self._path}), then run the same command again"
+            raise HardwayError("UMB721", f"could not write {self._path}", why, remedy) from error
 
 
 class Tail:
-    """Reads what is new, without the lock and without reading anything twice."""
+    """Reads new events without the lock, each once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
 
-    def new(self) -> list[Event]:
-        """Return the events that are whole since the last call. Raises HardwayError: a line is no event (UMB721)."""
+    def new(self) -> list[JournalEvent]:
+        """Return the complete events since the last call. Raises HardwayError: a line is invalid (UMB721)."""
         try:
             with self._path.open("rb") as stream:
                 stream.seek(self._offset)
@@ -139,13 +140,13 @@ class Tail:
         return events
 
 
-def read_events(path: Path) -> list[Event]:
-    """Read the whole lines, without the lock. Raises HardwayError: one before the last is no event (UMB721)."""
+def read_events(path: Path) -> list[JournalEvent]:
+    """Read complete lines without the lock. Raises HardwayError: one before the last is invalid (UMB721)."""
     return _whole(path, _content(path))[0]
 
 
-def parse_lines(lines: Iterable[bytes]) -> list[Event]:
-    """Read whole lines. Raises ValueError: one is no event."""
+def parse_lines(lines: Iterable[bytes]) -> list[JournalEvent]:
+    """Parse complete lines. Raises ValueError: one is not an event."""
     return [_event(line) for line in lines]
 
 
@@ -156,32 +157,32 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def _whole(path: Path, content: bytes) -> tuple[list[Event], int]:
+def _whole(path: Path, content: bytes) -> tuple[list[JournalEvent], int]:
     """Return the events, and how many bytes they take."""
     whole = content[: content.rfind(b"\n") + 1]
-    # Not splitlines: a line ends with a line feed and with nothing else.
+    # Not splitlines: only a line feed ends a line.
     lines = whole.split(b"\n")[:-1]
     try:
         return parse_lines(lines), len(whole)
     except ValueError as error:
-        # Blocks of a file that a power cut left may hold anything, also zeros with a line end after them.
+        # After a power cut the last block may hold anything, also zeros followed by a line end.
         try:
             return parse_lines(lines[:-1]), len(whole) - len(lines[-1]) - 1
         except ValueError:
-            remedy = "put a copy of it back, or move it away: state.json alone tells how far the cluster is"
-            raise HardwayError("UMB721", f"{path} cannot be read", str(error), remedy) from None
+            remedy = f"restore a backup, or continue with state.json alone: mv {path} {path}.bad"
+            raise HardwayError("UMB721", f"could not read {path}", str(error), remedy) from None
 
 
-def _event(line: bytes) -> Event:
+def _event(line: bytes) -> JournalEvent:
     try:
         content = json.loads(line)
     except RecursionError:
-        raise ValueError("an event that is nested without end") from None
+        raise ValueError("an event is nested too deeply") from None
     if not isinstance(content, dict):
-        raise ValueError(f"a line that is no object: {line[:60]!r}")
+        raise ValueError(f"a line is not a JSON object: {line[:60]!r}")
     number, at, kind = (content.pop(name, None) for name in _ENVELOPE)
     if type(number) is not int or not isinstance(at, str) or not isinstance(kind, str):
-        raise ValueError(f"a line without number, at and event: {line[:60]!r}")
+        raise ValueError(f"a line has no number, at and event: {line[:60]!r}")
     if type(content.get("stage", 0)) is not int:
-        raise ValueError(f"an event of no stage: {line[:60]!r}")
-    return Event(number, at, kind, content)
+        raise ValueError(f"an event has an invalid stage: {line[:60]!r}")
+    return JournalEvent(number, at, kind, content)

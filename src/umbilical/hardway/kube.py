@@ -1,6 +1,6 @@
-"""What stages want to know of the API: whether it is ready, its nodes, its pods, its leases. One question each.
+"""Queries of stages to the API: readiness, nodes, pods, leases.
 
-`see_nodes` waits for sights and reports a table of the nodes meanwhile.
+`wait_for_nodes` waits for conditions and reports a table of the nodes meanwhile.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
 from umbilical.cluster.objects import ApiKind
 from umbilical.fault import ApiRefused, Fault
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Look, Sight
+from umbilical.hardway.stage import Condition, ConditionProbe
 from umbilical.host.waiting import NotYet
 from umbilical.manifests.objects import IpAddress
 
@@ -27,15 +27,15 @@ WORKER_LABEL: Final = "node-role.kubernetes.io/worker"
 
 
 def ready_text(site: Site, address: IpAddress | None = None) -> str:
-    """Ask /readyz. Raises NotYet: it says something else than ok; ClusterError: it says nothing."""
+    """Get /readyz. Raises NotYet: the answer is not ok; ClusterError: there is no answer."""
     try:
         text = site.api(address).call(lambda client: client.get_text("/readyz")).strip()
     except ApiRefused as refusal:
-        # Dozens of lines say [+]; what is missing is in the others.
+        # Checks that passed have [+], failed ones [-].
         missing = [line.removeprefix("[-]").partition(" ")[0] for line in refusal.message.splitlines() if "[-]" in line]
-        raise NotYet(f"/readyz is {refusal.status}: {', '.join(missing) or refusal.message[:80]}") from None
+        raise NotYet(f"/readyz returned {refusal.status}: {', '.join(missing) or refusal.message[:80]}") from None
     if text != "ok":
-        raise NotYet(f"/readyz says {text[:80]!r}")
+        raise NotYet(f"/readyz returned {text[:80]!r}")
     return "ok"
 
 
@@ -55,7 +55,7 @@ def pods(site: Site, namespace: str, labels: str = "") -> list[Json]:
 
 
 def condition(item: Json, kind: str) -> str:
-    """Return the status of a condition; empty where there is none."""
+    """Return the status of an object's condition; empty if it has none."""
     for one in objects.items(objects.field(item, "status", "conditions")):
         if one.get("type") == kind:
             return str(one.get("status"))
@@ -67,8 +67,8 @@ def internal_addresses(item: Json) -> list[str]:
     return [str(one.get("address")) for one in listed if one.get("type") == "InternalIP"]
 
 
-def registered(known: dict[str, Json], node: Node) -> Json:
-    """Return a node's object if it is what the config says. Raises NotYet: it is not there, or has another address."""
+def registered(known: dict[str, Json], node: ClusterNode) -> Json:
+    """Return a node's object. Raises NotYet: it does not exist, or its address differs from the config."""
     item = known.get(node.name)
     if item is None:
         raise NotYet(f"{node.name} is not registered")
@@ -83,7 +83,7 @@ def is_pod_ready(pod: Json) -> bool:
 
 
 def ready_pod(site: Site, namespace: str, name: str) -> Json:
-    """Return a pod that is Ready. Raises NotYet: it is not."""
+    """Return a pod. Raises NotYet: it is missing or not Ready."""
     pod = get(site, objects.POD, name, namespace)
     if pod is None:
         raise NotYet(f"there is no pod {namespace}/{name}")
@@ -107,7 +107,7 @@ async def merge_patch(client: ApiClient, path: str, patch: Json) -> Json:
 
 
 def label_nodes(site: Site, wanted: dict[str, dict[str, str]]) -> None:
-    """Set labels of nodes by name. Upstream kubelets may not give themselves a role."""
+    """Set labels of nodes by name: kubelets may not set their own role labels."""
 
     async def label(client: ApiClient) -> None:
         for name, labels in wanted.items():
@@ -117,7 +117,7 @@ def label_nodes(site: Site, wanted: dict[str, dict[str, str]]) -> None:
 
 
 async def delete_if_there(client: ApiClient, kind: ApiKind, name: str, namespace: str | None = None) -> bool:
-    """Delete an object by its uid; tell whether there was one."""
+    """Delete an object by its uid; return whether it existed."""
     item = await objects.get_metadata(client, kind, name, namespace)
     if item is None:
         return False
@@ -126,19 +126,19 @@ async def delete_if_there(client: ApiClient, kind: ApiKind, name: str, namespace
 
 
 SIGNALS: Final = ("registered", "ready", "pods")
-LOOKS_BETWEEN: Final = 5
-"""All pods of a cluster are a large answer; nobody reads a table that changes each second."""
+PROBES_PER_TABLE: Final = 5
+"""Probes per table update: listing all pods of a cluster is expensive."""
 
 
-def see_nodes(site: Site, seconds: float, *sights: Sight) -> None:
-    """Wait for one after the other, each for as long, and show meanwhile, and at the end, how the nodes are."""
-    for sight in sights:
-        replace(sight, look=_showing(sight.look)).wait(site, seconds)
+def wait_for_nodes(site: Site, seconds: float, *conditions: Condition) -> None:
+    """Wait for each condition up to `seconds`, and report a table of the nodes meanwhile and at the end."""
+    for condition in conditions:
+        replace(condition, probe=_showing(condition.probe)).wait(site, seconds)
     show(site)
 
 
 def show(site: Site) -> None:
-    """Tell the reporter. An API that does not answer is the business of whoever waits for it."""
+    """Report the table of nodes. An API that does not answer is reported by the wait itself."""
     try:
         known = nodes(site)
         pods = site.api().call(_all_pods)
@@ -149,27 +149,27 @@ def show(site: Site) -> None:
     site.reporter.table([node.id for node in members], SIGNALS, cells)
 
 
-def _showing(look: Look) -> Look:
-    looks = 0
+def _showing(probe: ConditionProbe) -> ConditionProbe:
+    probes = 0
 
-    def looking(site: Site) -> str:
-        nonlocal looks
+    def probing(site: Site) -> str:
+        nonlocal probes
         try:
-            return look(site)
+            return probe(site)
         except (NotYet, Fault):
-            if looks % LOOKS_BETWEEN == 0:
+            if probes % PROBES_PER_TABLE == 0:
                 show(site)
-            looks += 1
+            probes += 1
             raise
 
-    return looking
+    return probing
 
 
 async def _all_pods(client: ApiClient) -> list[Json]:
     return await objects.list_objects(client, objects.POD)
 
 
-def _row(node: Node, known: dict[str, Json], pods: Sequence[Json]) -> dict[str, str]:
+def _row(node: ClusterNode, known: dict[str, Json], pods: Sequence[Json]) -> dict[str, str]:
     item = known.get(node.name)
     if item is None:
         return dict(zip(SIGNALS, ("no", "-", "-"), strict=True))

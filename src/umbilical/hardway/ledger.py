@@ -1,7 +1,7 @@
-"""The record of a cluster: every event first goes to the journal, then into the state, and only then is it acted on.
+"""The record of a cluster: an event goes to the journal, then into the state, and only then the action follows.
 
-A kill between the two does no harm: the next process that opens the record adds to the state what the journal has more.
-One writer at a time holds the lock. `Recorded` also writes to the journal what the pipeline reports.
+After a kill in between, the next process that opens the record adds the missing events to the state. One writer at a
+time holds the lock. `RecordingReporter` also writes the pipeline's reports to the journal.
 """
 
 import fcntl
@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from umbilical.fault import HardwayError
-from umbilical.hardway.journal import JOURNAL, TELLING, Journal, Kind, read_events
-from umbilical.hardway.state import STATE, State, read_state
-from umbilical.hardway.waiting import Reporter, Waiting
+from umbilical.hardway.journal import INFORMATIONAL, JOURNAL, EventKind, Journal, read_events
+from umbilical.hardway.state import STATE, RunState, read_state
+from umbilical.hardway.waiting import Reporter, WaitProgress
 from umbilical.host.files import make_directory, write_file
 
 RECORD: Final = ".umbilical"
 
 
 class Ledger:
-    """For one writer, who holds the lock."""
+    """For one writer, which holds the lock."""
 
     def __init__(self, folder: Path, now: Callable[[], datetime]) -> None:
         self._lock = threading.Lock()
@@ -35,35 +35,35 @@ class Ledger:
         self._journal = Journal(self._folder / JOURNAL, now, kept.number)
         self.state = kept.add_all(self._journal.events)
 
-    def add(self, kind: Kind, **values: Any) -> int:
-        # What runs beside a stage, such as a prober, may tell something too.
+    def add(self, kind: EventKind, **values: Any) -> int:
+        # Threads next to a stage, such as the prober, report too.
         with self._lock:
             event = self._journal.add(kind, **values)
-            if event.kind not in TELLING:
+            if event.kind not in INFORMATIONAL:
                 self.state = self.state.add_all(self._journal.since(self.state.number))
                 write_file(self._folder / STATE, self.state.to_json(), overwrite=True)
             return event.number
 
 
 class Notes(MutableMapping[str, Any]):
-    """What stages note for later ones: written down at once. Values are of JSON; one is changed by setting it."""
+    """Notes of stages for later stages, written at once. Values are JSON; set a key again to change its value."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.stage = 0
-        """Whose notes they are from now on: undone with it."""
+        """Stage that owns new notes; undoing it removes them."""
 
     def __getitem__(self, name: str) -> Any:
         return self._ledger.state.notes[name].value
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name not in self or self[name] != value:
-            self._ledger.add(Kind.NOTED, stage=self.stage, name=name, value=value)
+            self._ledger.add(EventKind.NOTED, stage=self.stage, name=name, value=value)
 
     def __delitem__(self, name: str) -> None:
         if name not in self:
             raise KeyError(name)
-        self._ledger.add(Kind.NOTED, stage=self.stage, name=name)
+        self._ledger.add(EventKind.NOTED, stage=self.stage, name=name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._ledger.state.notes)
@@ -72,23 +72,23 @@ class Notes(MutableMapping[str, Any]):
         return len(self._ledger.state.notes)
 
 
-def look(folder: Path) -> State:
-    """Read the record of a cluster without the lock; somebody may be adding to it."""
+def read_record(folder: Path) -> RunState:
+    """Read the record of a cluster without the lock, perhaps during a run."""
     record = folder / RECORD
-    # The state first: what is added meanwhile is in the journal. The other way round it could be missed.
+    # The state first: events that are added meanwhile are in the journal.
     state = _kept(record)
     return state.add_all(read_events(record / JOURNAL))
 
 
-def _kept(record: Path) -> State:
-    """Return what state.json says; where it cannot be read, the journal has everything."""
+def _kept(record: Path) -> RunState:
+    """Read state.json; if it is unreadable, the journal has everything."""
     try:
         return read_state((record / STATE).read_bytes())
     except FileNotFoundError:
-        return State()
+        return RunState()
     except HardwayError:
         if (record / JOURNAL).exists():
-            return State()
+            return RunState()
         raise
 
 
@@ -97,15 +97,15 @@ TABLE_SECONDS: Final = 2.0
 MAX_TEXT: Final = 2000
 
 
-class Telling(Reporter, Protocol):
-    """A reporter that is also told how stages end."""
+class RunReporter(Reporter, Protocol):
+    """A reporter that also gets the results of stages."""
 
     def ended(self, number: int, word: str, seconds: float) -> None:
         """`word`: done, skipped, failed, interrupted, stale or undone."""
 
 
-class Recorded:
-    """Stages see this one."""
+class RecordingReporter:
+    """The reporter of stages: passes reports on and writes them to the journal."""
 
     def __init__(self, inner: Reporter, ledger: Ledger, clock: Callable[[], float] = time.monotonic) -> None:
         self._inner = inner
@@ -124,14 +124,14 @@ class Recorded:
         self._inner.step(title, command)
 
     def saw(self, text: str) -> None:
-        self._ledger.add(Kind.SAW, stage=self._number, text=text[:MAX_TEXT])
+        self._ledger.add(EventKind.SAW, stage=self._number, text=text[:MAX_TEXT])
         self._inner.saw(text)
 
-    def waiting(self, moment: Waiting) -> None:
+    def waiting(self, moment: WaitProgress) -> None:
         seen, now = (moment.what, moment.seen), self._clock()
         if seen != self._last_wait or now >= self._next_wait:
             self._last_wait, self._next_wait = seen, now + WAITING_SECONDS
-            self._ledger.add(Kind.WAITING, stage=self._number, **_moment(moment))
+            self._ledger.add(EventKind.WAITING, stage=self._number, **_moment(moment))
         self._inner.waiting(moment)
 
     def table(self, rows: Sequence[str], signals: Sequence[str], cells: Mapping[tuple[str, str], str]) -> None:
@@ -139,11 +139,11 @@ class Recorded:
         if cells != self._last_cells and now >= self._next_table:
             self._last_cells, self._next_table = dict(cells), now + TABLE_SECONDS
             written = [[row, signal, text] for (row, signal), text in cells.items()]
-            self._ledger.add(Kind.TABLE, stage=self._number, rows=list(rows), signals=list(signals), cells=written)
+            self._ledger.add(EventKind.TABLE, stage=self._number, rows=list(rows), signals=list(signals), cells=written)
         self._inner.table(rows, signals, cells)
 
 
-def _moment(moment: Waiting) -> dict[str, object]:
+def _moment(moment: WaitProgress) -> dict[str, object]:
     return {
         "what": moment.what,
         "seen": moment.seen[:MAX_TEXT],
@@ -154,13 +154,13 @@ def _moment(moment: Waiting) -> dict[str, object]:
 
 
 LOCK: Final = "lock"
-# Who only asks for the holder has it for an instant.
+# `holder` takes the lock for an instant.
 TRIES: Final = 10
 TRY_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True)
-class Holder:
+class LockHolder:
     pid: int
     command: str
     since: str
@@ -168,15 +168,15 @@ class Holder:
 
 @contextmanager
 def locked(folder: Path, command: str, since: str) -> Iterator[None]:
-    """Hold the lock of a cluster's directory. It ends with the process, however that ends.
+    """Hold the lock of a cluster's directory. The kernel releases it when the process ends.
 
-    Raises HardwayError: somebody else has it (UMB720), or it cannot be had by this user (UMB721).
+    Raises HardwayError: another process holds it (UMB720), or this user may not write it (UMB721).
     """
     descriptor = _open(folder / RECORD / LOCK)
     try:
         if not _take_soon(descriptor):
-            raise _taken(folder)
-        _sign(descriptor, Holder(os.getpid(), command, since))
+            raise _lock_error(folder)
+        _write_holder(descriptor, LockHolder(os.getpid(), command, since))
         try:
             yield
         finally:
@@ -185,8 +185,8 @@ def locked(folder: Path, command: str, since: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def holder(folder: Path) -> Holder | None:
-    """Say who works on this cluster now, if anybody does."""
+def holder(folder: Path) -> LockHolder | None:
+    """Return the process that works on this cluster now, if any."""
     path = folder / RECORD / LOCK
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -201,14 +201,14 @@ def holder(folder: Path) -> Holder | None:
 
 
 def _open(path: Path) -> int:
-    # Close-on-exec: a program that outlives us must not keep the lock for us.
+    # Close-on-exec: a child process that outlives this one must not keep the lock.
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
         make_directory(path.parent)
         return os.open(path, flags, 0o600)
     except OSError as error:
-        why, remedy = error.strerror or str(error), "run it as the owner of the directory: mostly root"
-        raise HardwayError("UMB721", f"cannot write {path}", why, remedy) from None
+        why, remedy = error.strerror or str(error), "run the command as the owner of the directory, usually root"
+        raise HardwayError("UMB721", f"could not write {path}", why, remedy) from None
 
 
 def _take(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
@@ -227,21 +227,21 @@ def _take_soon(descriptor: int) -> bool:
     return False
 
 
-def _sign(descriptor: int, who: Holder) -> None:
+def _write_holder(descriptor: int, who: LockHolder) -> None:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(vars(who)).encode() + b"\n", 0)
 
 
-def _read(path: Path) -> Holder:
-    """What the file says may be of a moment ago: it is signed after it is locked."""
+def _read(path: Path) -> LockHolder:
+    """The content may be outdated for a moment: it is written after the lock is taken."""
     try:
         content = json.loads(path.read_bytes())
-        return Holder(int(content["pid"]), str(content["command"]), str(content["since"]))
+        return LockHolder(int(content["pid"]), str(content["command"]), str(content["since"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return Holder(0, "somebody", "")
+        return LockHolder(0, "unknown", "")
 
 
-def _taken(folder: Path) -> HardwayError:
+def _lock_error(folder: Path) -> HardwayError:
     who = _read(folder / RECORD / LOCK)
-    why = f"`{who.command}` (pid {who.pid}) has worked on it since {who.since}" if who.pid else "another run has it"
-    return HardwayError("UMB720", f"{folder} is locked", why, "follow it with `umbilical stage watch`, or wait for it")
+    why = f"`{who.command}` (pid {who.pid}) holds the lock since {who.since}" if who.pid else "another run holds it"
+    return HardwayError("UMB720", f"{folder} is locked", why, "wait until it ends, or follow it: umbilical stage watch")

@@ -1,4 +1,4 @@
-"""What OpenShift's operators report: the conditions by which its installer knows how far a cluster is."""
+"""Conditions that OpenShift's operators report; its installer waits for the same ones."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from umbilical.cluster.objects import ApiKind
 from umbilical.hardway import kube
 from umbilical.hardway.artifacts.crds import is_included
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight
+from umbilical.hardway.stage import Condition
 from umbilical.host.waiting import NotYet
 
 _OPERATOR_GROUP: Final = "/apis/operator.openshift.io/v1"
@@ -25,22 +25,22 @@ POOL: Final = ApiKind(
 )
 REMOVED: Final = "EtcdBootstrapMemberRemoved"
 STABLE: Final = timedelta(seconds=30)
-"""As long as an operator must have been settled: they flap while they start."""
+"""How long an operator's conditions must be unchanged: they flap while it starts."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLANE: Final = ("kubeapiservers", "kubecontrollermanagers", "kubeschedulers")
 
 
-def control_plane_sights(site: Site) -> list[Sight]:
-    """Say when the control plane stands on the masters: as cluster-bootstrap and the etcd operator see it."""
-    return [_condition_sight("EtcdRunningInCluster"), *map(_revision_sight, _PLANE)]
+def control_plane_conditions(site: Site) -> list[Condition]:
+    """Return the conditions of a control plane on the masters, as cluster-bootstrap and etcd's operator check them."""
+    return [_etcd_condition("EtcdRunningInCluster"), *map(_revision_condition, _PLANE)]
 
 
-def removed_sight() -> Sight:
-    return _condition_sight(REMOVED)
+def removed_condition() -> Condition:
+    return _etcd_condition(REMOVED)
 
 
-def _condition_sight(name: str) -> Sight:
-    def look(site: Site) -> str:
+def _etcd_condition(name: str) -> Condition:
+    def probe(site: Site) -> str:
         found = kube.get(site, ETCD, "cluster")
         if found is None:
             raise NotYet("there is no Etcd `cluster`: the etcd operator's CRD or object is missing")
@@ -49,17 +49,13 @@ def _condition_sight(name: str) -> Sight:
             raise NotYet(f"{name} is {status or 'not reported'}: {_message(found, name)}")
         return f"{name}=True"
 
-    return Sight(
-        f"etcd-{name}",
-        f"the etcd operator reports {name}",
-        "members join and leave by the operator's hand; without its word quorum is a guess",
-        "oc logs -n openshift-etcd-operator deploy/etcd-operator; compare etcd-signer with bootstrap's (PKI-10)",
-        look,
-    )
+    why = "the etcd operator adds and removes members; only its conditions show whether etcd has quorum"
+    fix = "oc logs -n openshift-etcd-operator deploy/etcd-operator; compare etcd-signer with bootstrap's (PKI-10)"
+    return Condition(f"etcd-{name}", f"the etcd operator reports {name}", why, fix, probe)
 
 
-def _revision_sight(plural: str) -> Sight:
-    def look(site: Site) -> str:
+def _revision_condition(plural: str) -> Condition:
+    def probe(site: Site) -> str:
         kind = ApiKind(plural, _OPERATOR_GROUP, plural, is_namespaced=False)
         found = kube.get(site, kind, "cluster")
         rows = objects.items(objects.field(found or {}, "status", "nodeStatuses"))
@@ -69,17 +65,13 @@ def _revision_sight(plural: str) -> Sight:
             raise NotYet(f"{len(ready)} of {needed} masters have a revision")
         return f"{len(ready)} masters"
 
-    return Sight(
-        f"revision-{plural}",
-        f"{plural} run on masters",
-        "the bootstrap node's own are to end",
-        f"oc get {plural}.operator.openshift.io cluster -o yaml; oc get pods -A | grep installer",
-        look,
-    )
+    why = "those of the bootstrap node are stopped in the pivot"
+    fix = f"oc get {plural}.operator.openshift.io cluster -o yaml; oc get pods -A | grep installer"
+    return Condition(f"revision-{plural}", f"{plural} run on masters", why, fix, probe)
 
 
-def version_sight() -> Sight:
-    def look(site: Site) -> str:
+def version_condition() -> Condition:
+    def probe(site: Site) -> str:
         found = kube.get(site, CLUSTER_VERSION, "version")
         if found is None:
             raise NotYet("there is no ClusterVersion `version`")
@@ -88,25 +80,20 @@ def version_sight() -> Sight:
             raise NotYet(f"{wrong}: {_message(found, wrong.partition('=')[0])}")
         history = objects.items(objects.field(found, "status", "history"))
         if not history or history[0].get("state") != "Completed":
-            raise NotYet("its history has no completed entry")
+            raise NotYet("its history has no completed update")
         reached, wanted = str(history[0].get("version")), site.cluster.release.version
         if wanted and reached != wanted:
-            raise NotYet(f"it is at {reached}, and the release is {wanted}")
+            raise NotYet(f"its version is {reached}, not {wanted}")
         return reached
 
-    return Sight(
-        "cluster-version",
-        "the cluster version is complete",
-        "until then it is half a release",
-        "oc get clusterversion -o yaml",
-        look,
-    )
+    why = "until then only a part of the release is installed"
+    return Condition("cluster-version", "the cluster version is complete", why, "oc get clusterversion -o yaml", probe)
 
 
-def operators_sight() -> Sight:
-    """Never satisfied by an empty list: the release says how many there must be."""
+def operators_condition() -> Condition:
+    """Requires all operators of the release, so an empty list is not a success."""
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         expected = site.operators
         if not expected:
             raise NotYet("the release names no ClusterOperators: umbilical stage run 04")
@@ -118,32 +105,28 @@ def operators_sight() -> Sight:
                 raise NotYet(f"{name}: {trouble}")
         return f"{len(expected)} operators"
 
-    return Sight(
-        "cluster-operators",
-        "every cluster operator is settled",
-        "each is a part of the platform",
-        "oc get clusteroperators",
-        look,
-    )
+    why = "the cluster works only when all of them do"
+    fix = "oc get clusteroperators"
+    return Condition("cluster-operators", "every cluster operator is available and stable", why, fix, probe)
 
 
-def operator_sight(name: str) -> Sight:
-    """One operator serves: that is all that others need of it."""
+def operator_condition(name: str) -> Condition:
+    """One operator is Available, which is what others need of it."""
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         found = kube.get(site, CLUSTER_OPERATOR, name)
         if found is None or kube.condition(found, "Available") != "True":
             raise NotYet(_message(found or {}, "Available") or f"there is no ClusterOperator {name} yet")
         return "Available"
 
-    why = "what it brings is needed now"
-    return Sight(f"operator-{name}", f"the operator {name} is Available", why, f"oc describe co {name}", look)
+    why = "the next step needs what it installs"
+    return Condition(f"operator-{name}", f"the operator {name} is Available", why, f"oc describe co {name}", probe)
 
 
 def operator_trouble(item: Json | None, now: datetime, version: str = "") -> str:
-    """Say why an operator is not settled at a version; empty if it is. An empty version is any."""
+    """Return why an operator is not stable at a version; empty if it is. An empty version matches any."""
     if item is None:
-        return "it does not exist"
+        return "the ClusterOperator does not exist"
     wanted = {"Available": "True", "Degraded": "False", "Progressing": "False"}
     wrong = _wrong(item, wanted)
     if wrong:
@@ -153,25 +136,20 @@ def operator_trouble(item: Json | None, now: datetime, version: str = "") -> str
             return f"{one.get('type')} changed less than {STABLE.seconds} s ago"
     rows = objects.items(objects.field(item, "status", "versions"))
     reached = next((str(row.get("version")) for row in rows if row.get("name") == "operator"), "")
-    return "" if version in ("", reached) else f"it is at {reached or 'no version'}, and the release is {version}"
+    return "" if version in ("", reached) else f"its version is {reached or 'unknown'}, not {version}"
 
 
-def pools_sight() -> Sight:
-    def look(site: Site) -> str:
+def pools_condition() -> Condition:
+    def probe(site: Site) -> str:
         for name, count in (("master", len(site.cluster.masters)), ("worker", len(site.cluster.workers))):
             status = (kube.get(site, POOL, name) or {}).get("status") or {}
             numbers = [int(status.get(key, -1)) for key in ("machineCount", "updatedMachineCount", "readyMachineCount")]
             if numbers != [count] * 3 or int(status.get("degradedMachineCount", 0)):
-                raise NotYet(f"pool {name}: machines, updated, ready are {numbers}, {count} are expected of each")
+                raise NotYet(f"pool {name}: machines, updated, ready are {numbers}; expected {count} of each")
         return "master and worker are updated"
 
-    return Sight(
-        "machine-config-pools",
-        "every machine has its machine config",
-        "nodes on another config drift",
-        "oc get mcp",
-        look,
-    )
+    why = "nodes with an older config differ from the others"
+    return Condition("machine-config-pools", "every machine has its machine config", why, "oc get mcp", probe)
 
 
 def _wrong(item: Json, wanted: dict[str, str]) -> str:
@@ -197,7 +175,7 @@ def _moment(text: object, otherwise: datetime) -> datetime:
 
 
 def operators_in(manifests: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Name the ClusterOperators that a release brings to clusters of this kind, in the order of its files."""
+    """List the ClusterOperators that a release installs in such a cluster, in the order of its files."""
     names: dict[str, None] = {}
     for file in sorted(manifests):
         if b"ClusterOperator" not in manifests[file]:

@@ -1,6 +1,6 @@
-"""Requests through the load balancer without a pause: a new connection every 100 ms, and a watch that is kept open.
+"""Probes the API through the load balancer: a new connection every 100 ms, and a watch.
 
-The watch follows a counter in the cluster: whoever cuts it, it must go on and miss nothing.
+The watch follows a counter in the cluster. After each interruption it must resume and miss no change.
 """
 
 import asyncio
@@ -20,32 +20,32 @@ NAMESPACE: Final = "kube-system"
 COUNTER_NAME: Final = "umbilical-pivot"
 COUNT_SECONDS: Final = 0.5
 PAUSE_SECONDS: Final = 0.1
-# What an API server says of a version that it no longer has, and of an object that is not there.
+# Status codes: the resourceVersion is too old; the object does not exist.
 _GONE: Final = 410
 _NOT_FOUND: Final = 404
 
 
 class Counter:
-    """Both ends of it; read the fields at any time."""
+    """Writes and watches a counter; the fields may be read at any time."""
 
     def __init__(self) -> None:
         self.first: int | None = None
-        """The number that an earlier run left; None until the API has told."""
+        """The number at the start; None until the API has returned it."""
         self.written = 0
-        """The last number that the API took."""
+        """The last number that the API accepted."""
         self.seen = 0
-        """The last number that the watch brought."""
+        """The last number that the watch delivered."""
         self.events = 0
         self.missed = 0
-        """Numbers that were written and never came."""
+        """Numbers that were written and not delivered."""
         self.cuts = 0
-        """How often the watch ended and was taken up again."""
+        """How often the watch ended and was resumed."""
         self.trouble = ""
-        """What the API said last when it refused."""
+        """The last error of the API."""
         self._version = ""
 
     async def count(self, client: ApiClient) -> None:
-        """Raise the number for ever; a write that fails is tried again."""
+        """Increment the counter until cancelled; a failed write is retried."""
         while True:
             try:
                 if self.first is None:
@@ -57,7 +57,7 @@ class Counter:
             await asyncio.sleep(COUNT_SECONDS)
 
     async def follow(self, client: ApiClient) -> None:
-        """Watch for ever, each time from the version that was seen last."""
+        """Watch until cancelled, each time from the last resourceVersion."""
         while True:
             try:
                 await self._watch(client)
@@ -96,7 +96,7 @@ class Counter:
 
 
 async def _left(client: ApiClient) -> int:
-    """Go on where a run that was killed ended: else its last number would pass for one that was seen now."""
+    """Return the number that an earlier run left: counting continues there."""
     return _number(await objects.get(client, objects.CONFIG_MAP, COUNTER_NAME, NAMESPACE) or {})
 
 
@@ -114,7 +114,7 @@ def _config_map(number: int) -> Json:
 
 
 PERIOD_SECONDS: Final = 0.1
-# Of one probe, from the dial to the answer. Longer than any pause that a busy machine makes.
+# Timeout of one probe, from dial to answer; longer than any pause of a busy machine.
 PROBE_SECONDS: Final = 30.0
 MAX_OPEN: Final = 200
 MAX_KEPT: Final = 50
@@ -124,38 +124,38 @@ _REQUEST: Final = b"GET /readyz HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\
 
 
 @dataclass(frozen=True)
-class Target:
+class ProbeTarget:
     address: str
     port: int
     server_name: str
-    """Of the certificate."""
+    """Name in the certificate."""
     authority_pem: str
 
 
 @dataclass(frozen=True)
-class Miss:
+class FailedProbe:
     after_seconds: float
-    """Since the first probe."""
+    """Seconds since the first probe."""
     reason: str
 
 
 @dataclass
-class Tally:
+class ProbeTally:
     probes: int = 0
     failures: int = 0
-    misses: list[Miss] = field(default_factory=list)
-    """The first of them."""
+    misses: list[FailedProbe] = field(default_factory=list)
+    """Only the first MAX_KEPT."""
     longest_seconds: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.probes} probes, {self.failures} failed, the slowest {self.longest_seconds:.2f} s"
+        return f"{self.probes} probes, {self.failures} failed, the slowest took {self.longest_seconds:.2f} s"
 
 
 class Prober:
     """Probes run between `start` and `stop`. `tally` and `counter` may be read at any time."""
 
-    def __init__(self, target: Target, make_client: Callable[[], ApiClient] | None = None) -> None:
-        self.tally = Tally()
+    def __init__(self, target: ProbeTarget, make_client: Callable[[], ApiClient] | None = None) -> None:
+        self.tally = ProbeTally()
         self.counter = Counter()
         self._target = target
         self._make_client = make_client
@@ -169,7 +169,7 @@ class Prober:
         self._thread.start()
 
     def stop(self) -> None:
-        """End it; probes that are under way are waited for. Stopping twice is fine."""
+        """Stop, after waiting for open probes. Idempotent."""
         self._stop.set()
         self._thread.join(STOP_SECONDS)
 
@@ -186,7 +186,7 @@ class Prober:
         try:
             asyncio.run(self._work())
         except Exception as error:
-            # Whoever stopped asking has seen nothing fail: that must not pass for success.
+            # A prober that ended early saw no failure, which must not count as success.
             self._miss(f"the probes ended early: {_cause(error)}")
 
     async def _work(self) -> None:
@@ -195,7 +195,7 @@ class Prober:
             await self._probe_until_stopped(tasks)
             for follower in followers:
                 follower.cancel()
-        # What was aborted closes its socket in the loop's next turns.
+        # Aborted transports close their sockets in the next iterations of the loop.
         await asyncio.sleep(PERIOD_SECONDS)
 
     async def _follow(self, make_client: Callable[[], ApiClient]) -> None:
@@ -222,7 +222,7 @@ class Prober:
                 answer = await self._ask(context)
             head = answer.partition(b"\r\n")[0]
             if b" 200 " not in head:
-                self._miss(head.decode(errors="replace") or "the connection ended without an answer")
+                self._miss(head.decode(errors="replace") or "the connection was closed without an answer")
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             self._miss(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
         finally:
@@ -240,13 +240,13 @@ class Prober:
             await writer.drain()
             return await reader.read(MAX_ANSWER_BYTES)
         finally:
-            # Not closed in order: that would wait for a peer that may be silent; the answer is here, or will not come.
+            # abort, not close: close would wait for a peer that may not answer.
             writer.transport.abort()
 
     def _miss(self, reason: str) -> None:
         self.tally.failures += 1
         if len(self.tally.misses) < MAX_KEPT:
-            self.tally.misses.append(Miss(time.monotonic() - self._started, reason))
+            self.tally.misses.append(FailedProbe(time.monotonic() - self._started, reason))
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -1,6 +1,6 @@
-"""A cluster's directory rendered: what its artifacts should be now, and how they differ from what lies there.
+"""Render the artifacts of a cluster's directory, and compare them with the files on disk.
 
-Keys, certificates and what was drawn at random stay as they are; so the same state gives the same bytes.
+Keys, certificates and random values are kept, so the same state gives the same bytes.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,17 +13,17 @@ from umbilical.hardway import workspace
 from umbilical.hardway.artifacts import graph
 from umbilical.hardway.artifacts.certificates import names
 from umbilical.hardway.artifacts.diff import compare_trees
-from umbilical.hardway.artifacts.diff_objects import Part
-from umbilical.hardway.artifacts.inputs import Inputs, Payload
+from umbilical.hardway.artifacts.diff_objects import ArtifactDiff
+from umbilical.hardway.artifacts.inputs import Inputs, ReleasePayload
 from umbilical.hardway.config.cluster import Cluster
-from umbilical.hardway.pki.renewal import Change, Renewal, renew
+from umbilical.hardway.pki.renewal import CertificateChange, CertificateRenewal, renew
 from umbilical.hardway.stages.artifact_stages import is_swept
 from umbilical.hardway.workspace import draw_identity, keep_identity, read_identity
 from umbilical.manifests.tree import Asset
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import Backend
 
-NO_PAYLOAD: Final = Payload("", "", {})
+NO_PAYLOAD: Final = ReleasePayload("", "", {})
 NOT_MADE: Final = "not made yet"
 
 
@@ -32,10 +32,10 @@ class Rendered:
     inputs: Inputs
     made: graph.Rendering
     on_disk: Mapping[str, Asset]
-    renewed: tuple[Change, ...]
-    """Certificates and keys that were made now, and why."""
+    renewed: tuple[CertificateChange, ...]
+    """New certificates and keys, and why."""
     has_release: bool
-    """Without one, only what needs none is made."""
+    """Without a release only artifacts that need none are rendered."""
 
     @property
     def cluster(self) -> Cluster:
@@ -47,30 +47,25 @@ class Rendered:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """Of every recipe, also of those that could not be made yet: their stages become stale when they can."""
+        """Hashes of all recipes; one that has no release yet makes its stage stale later."""
         return {recipe.id: self.made.hashes.get(recipe.id, NOT_MADE) for recipe in graph.RECIPES}
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """Files of an earlier rendering that whoever reads their directory would take for valid."""
+        """Files of an earlier rendering in directories that are read as a whole."""
         return tuple(path for path in self.on_disk if is_swept(path) and path not in self.made.tree)
 
-    def plan(self) -> list[Part]:
-        """Say what would be created, changed or removed."""
+    def plan(self) -> list[ArtifactDiff]:
+        """Return what would be created, changed or removed."""
         gone = set(self.leftovers)
         compared = {path: asset for path, asset in self.on_disk.items() if path in self.made.tree or path in gone}
         return compare_trees(compared, self.made.tree)
 
 
 def render(
-    folder: Path,
-    now: datetime,
-    *,
-    rotate: Collection[str] = (),
-    renew_due: bool = False,
-    backend: Backend = Authority,
+    folder: Path, now: datetime, *, rotate: Collection[str] = (), renew_due: bool = False, backend: Backend = Authority
 ) -> Rendered:
-    """Render all that can be rendered now; write nothing. Raises Fault: something of its input cannot be used."""
+    """Render what is possible now; write nothing. Raises Fault: an input is missing or invalid."""
     cluster = workspace.read_config(folder).cluster
     on_disk = workspace.read_artifacts(folder)
     payload = workspace.read_payload(folder, cluster)
@@ -88,7 +83,7 @@ def render(
 
 
 def keep(folder: Path, rendered: Rendered) -> None:
-    """Write down what was drawn for this rendering: keys, certificates, the identity. All else follows from them."""
+    """Save the random inputs of this rendering: keys, certificates, the identity."""
     if read_identity(folder) != rendered.inputs.identity:
         keep_identity(folder, rendered.inputs.identity)
     wanted = [asset for asset in rendered.made.by_recipe["pki"] if rendered.on_disk.get(asset.path) != asset]
@@ -96,8 +91,8 @@ def keep(folder: Path, rendered: Rendered) -> None:
         workspace.write_artifacts(folder, wanted)
 
 
-def write(folder: Path, rendered: Rendered) -> list[Part]:
-    """Bring the directory to what was rendered, and say what changed."""
+def write(folder: Path, rendered: Rendered) -> list[ArtifactDiff]:
+    """Write the rendering to the directory, and return what changed."""
     parts = rendered.plan()
     keep(folder, rendered)
     wanted = [asset for asset in rendered.made.tree if rendered.on_disk.get(asset.path) != asset]
@@ -112,6 +107,6 @@ def _renewed(
     rotate: Collection[str],
     renew_due: bool,
     backend: Backend,
-) -> Renewal:
+) -> CertificateRenewal:
     existing = workspace.key_pairs(on_disk)
     return renew(names(cluster), existing, cluster.terms, now, backend, rotate, renew_due=renew_due)

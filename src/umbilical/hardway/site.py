@@ -1,4 +1,4 @@
-"""What stages work with: a cluster's directory, its artifacts, machines and API, the trial service, and who is told."""
+"""What stages work with: a cluster's directory, artifacts, machines, API, smoke test and reporter."""
 
 import asyncio
 import time
@@ -16,25 +16,25 @@ from umbilical.hardway.waiting import Reporter
 from umbilical.manifests.objects import IpAddress
 from umbilical.manifests.tree import Asset
 
-Result = TypeVar("Result")
+Answered = TypeVar("Answered")
 
 REQUEST_SECONDS: Final = 20.0
 CALL_SECONDS: Final = 120.0
 QPS: Final = 50.0
 BURST: Final = 300
-"""As kubectl asks. With what is usual for controllers, 5 a second, some hundred manifests take a minute."""
+"""As kubectl. With the usual 5 per second of controllers, some hundred manifests take a minute."""
 
 
-class Api:
-    """Stages are plain functions; each call runs its own event loop to its end."""
+class ClusterApi:
+    """Synchronous calls to the API: each runs its own event loop."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self.kubeconfig = kubeconfig
 
-    def call(self, ask: Callable[[ApiClient], Awaitable[Result]], timeout_seconds: float = CALL_SECONDS) -> Result:
-        """Ask with a client of its own. Raises ClusterError: what the API said, or that it was silent or too slow."""
+    def call(self, ask: Callable[[ApiClient], Awaitable[Answered]], timeout_seconds: float = CALL_SECONDS) -> Answered:
+        """Run `ask` with a new client. Raises ClusterError: the API returned an error, or did not answer in time."""
 
-        async def run() -> Result:
+        async def run() -> Answered:
             async with (
                 asyncio.timeout(timeout_seconds),
                 make_client(self.kubeconfig, qps=QPS, burst=BURST, request_seconds=REQUEST_SECONDS) as client,
@@ -44,34 +44,34 @@ class Api:
         try:
             return asyncio.run(run())
         except TimeoutError:
-            raise ApiUnreachable("all of it", f"it took longer than {timeout_seconds:g} s") from None
+            raise ApiUnreachable("all requests", f"timed out after {timeout_seconds:g} s") from None
 
 
-class Trial(Protocol):
+class SmokeTest(Protocol):
     @property
     def namespace(self) -> str: ...
 
     @property
     def pod(self) -> str:
-        """The name of the webhook's pod, which is its Service's as well."""
+        """Name of the webhook's pod and of its Service."""
 
     @property
     def webhook_name(self) -> str: ...
 
     def webhook_objects(self, node_name: str) -> Sequence[dict[str, Any]]:
-        """Make what the webhook needs, its pod bound to a node, the configuration last. New keys each time."""
+        """Make the webhook's objects with new keys: its pod bound to a node, the configuration last."""
 
-    def judged(self, verdict: str) -> dict[str, Any]:
+    def review_object(self, verdict: str) -> dict[str, Any]:
         """Return an object that the webhook allows (`allow`) or denies (`deny`)."""
 
     def workload(self, replicas: int) -> Sequence[dict[str, Any]]:
-        """A Deployment that spreads over nodes, and its Service; both are called like `workload_name`."""
+        """A Deployment that spreads over nodes, and its Service; both are named `workload_name`."""
 
     @property
     def workload_name(self) -> str: ...
 
     def fetch_command(self, url: str) -> Sequence[str]:
-        """What to run in a pod of the workload so that it fetches a URL and prints the body."""
+        """Command for a pod of the workload that fetches a URL and prints the body."""
 
     @property
     def workload_port(self) -> int: ...
@@ -83,32 +83,32 @@ class Site:
     folder: Path
     """The cluster's directory: cluster.yaml, artifacts/, .umbilical/."""
     assets: Mapping[str, Asset]
-    """What is rendered, by path below artifacts/."""
+    """Rendered files by path below artifacts/."""
     hashes: Mapping[str, str]
-    """Recipe id -> content hash of all that it made."""
+    """Recipe id -> content hash of its files."""
     has_tunnel: bool
     machines: Machines
     reporter: Reporter
     now: Callable[[], datetime]
     kubeconfig: Callable[[IpAddress | None], Path]
-    """Writes an administrator's kubeconfig for the API at this address (None: the load balancer's) and says where.
-    By address, so that no resolver is needed."""
+    """Writes an administrator's kubeconfig for the API at this address (None: the load balancer) and returns its path.
+    By address, so that no DNS is needed."""
     files: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """Number of a stage -> the paths of `assets` that it writes: those of the recipes with its number."""
+    """Stage number -> paths of `assets` that it writes."""
     operators: tuple[str, ...] = ()
-    """ClusterOperators that the release brings, in its order: an empty list of them is never taken for success."""
+    """ClusterOperators of the release, in its order."""
     reload: "Callable[[], Site] | None" = None
-    """Renders anew: after a stage whose outcome is an input of later ones, such as machine configs."""
-    trial: Trial | None = None
-    """A service by which the cluster is tried; None where no image for one is known."""
+    """Renders again, after a stage whose output is an input of later ones, such as machine configs."""
+    smoke_test: SmokeTest | None = None
+    """Webhook and workload to test the cluster with; None without an image for them."""
     reissue: frozenset[str] = frozenset()
-    """Names of nodes that may get a first certificate a second time."""
+    """Names of nodes that may request a first certificate a second time."""
     sleep: Callable[[float], None] = time.sleep
     notes: MutableMapping[str, Any] = field(default_factory=dict)
-    """Facts that later stages need and nobody can look up; kept in the state file. No secrets."""
+    """Values for later stages, kept in the state file. No secrets."""
 
-    def api(self, address: IpAddress | None = None) -> Api:
-        return Api(self.kubeconfig(address))
+    def api(self, address: IpAddress | None = None) -> ClusterApi:
+        return ClusterApi(self.kubeconfig(address))
 
     def content(self, path: str) -> bytes:
         return self.assets[path].content

@@ -1,6 +1,6 @@
-"""How far a cluster is: what every stage came to, as the events of the journal add up.
+"""The state of a cluster's stages, computed from the events of the journal.
 
-`state.json` is that sum, kept so that it can be read at a glance; it names the last event that it holds.
+`state.json` keeps it for fast reading, with the number of the last event that it includes.
 """
 
 import json
@@ -10,39 +10,39 @@ from enum import Enum
 from typing import Any, Final
 
 from umbilical.fault import HardwayError
-from umbilical.hardway.journal import Event, Kind
+from umbilical.hardway.journal import EventKind, JournalEvent
 from umbilical.hardway.stage import NEVER, Undo
 
 FORMAT: Final = 1
 STATE: Final = "state.json"
 
 
-class Status(Enum):
+class StageStatus(Enum):
     PENDING = "pending"
     RUNNING = "running"
-    """Or killed while it was: nobody holds the lock then."""
+    """Or killed: then no process holds the lock."""
     DONE = "done"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     STALE = "stale"
-    """Was done, with other inputs."""
+    """Done, and its inputs have changed since."""
 
 
 @dataclass(frozen=True)
 class UndoRecord:
     number: int
-    """Of the event that wrote it down."""
+    """Number of the event that recorded it."""
     undo: Undo
 
 
 @dataclass(frozen=True)
 class StageRecord:
-    status: Status = Status.PENDING
+    status: StageStatus = StageStatus.PENDING
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """Of the last time that it was begun."""
+    """Of the last start."""
     outputs: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[Mapping[str, str], ...] = ()
-    """Id, outcome and evidence, as they were found at the end."""
+    """Id, outcome and evidence at the end."""
     failure: Mapping[str, str] | None = None
     """Code, what, why and next."""
     because: str = ""
@@ -50,13 +50,13 @@ class StageRecord:
     began: str = ""
     ended: str = ""
     seconds: float | None = None
-    """How long it took when it was last done; kept when it is undone, as a guess for the next time."""
+    """Duration of the last success; kept after an undo as an estimate for the next run."""
     undos: tuple[UndoRecord, ...] = ()
     """Oldest first."""
 
     @property
     def no_return(self) -> str | None:
-        """Why there is no way back, if there is none."""
+        """Why the stage cannot be undone; None if it can."""
         for record in self.undos:
             if record.undo.name == NEVER:
                 return str(record.undo.values.get("why", "it cannot be undone"))
@@ -70,22 +70,22 @@ class Note:
 
 
 @dataclass(frozen=True)
-class State:
+class RunState:
     number: int = 0
-    """Of the last event that is in it."""
+    """Number of the last event that it includes."""
     stages: Mapping[int, StageRecord] = field(default_factory=dict)
     notes: Mapping[str, Note] = field(default_factory=dict)
 
     def stage(self, number: int) -> StageRecord:
         return self.stages.get(number, StageRecord())
 
-    def add(self, event: Event) -> "State":
+    def add(self, event: JournalEvent) -> "RunState":
         change = _CHANGES.get(event.kind)
         counted = replace(self, number=event.number)
         return counted if change is None else change(counted, event)
 
-    def add_all(self, events: Iterable[Event]) -> "State":
-        """Add those that are not in it yet."""
+    def add_all(self, events: Iterable[JournalEvent]) -> "RunState":
+        """Add the events that it does not include yet."""
         state = self
         for event in events:
             state = state.add(event) if event.number > state.number else state
@@ -101,21 +101,21 @@ class State:
         return json.dumps(content, indent=2).encode() + b"\n"
 
 
-def read_state(content: bytes) -> State:
-    """Read what `to_json` said. Raises HardwayError: it is something else (UMB722)."""
+def read_state(content: bytes) -> RunState:
+    """Read what `to_json` wrote. Raises HardwayError: invalid content (UMB722)."""
     try:
         return _state(json.loads(content))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        remedy = "put a copy of it back: without a journal beside it nothing else tells what was made"
-        raise HardwayError("UMB722", f"{STATE} cannot be read", f"{type(error).__name__}: {error}", remedy) from None
+        remedy = f"restore .umbilical/{STATE} or .umbilical/events.jsonl from a backup"
+        raise HardwayError("UMB722", f"could not read {STATE}", f"{type(error).__name__}: {error}", remedy) from None
 
 
-def _state(content: Any) -> State:
+def _state(content: Any) -> RunState:
     if content["format"] != FORMAT:
-        raise ValueError(f"it has format {content['format']!r}, this umbilical knows {FORMAT}")
+        raise ValueError(f"its format is {content['format']!r}; this release reads format {FORMAT}")
     stages = {int(number): _record(value) for number, value in content["stages"].items()}
     notes = {str(name): Note(int(value["stage"]), value["value"]) for name, value in content["notes"].items()}
-    return State(int(content["number"]), stages, notes)
+    return RunState(int(content["number"]), stages, notes)
 
 
 def _record_value(record: StageRecord) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _record_value(record: StageRecord) -> dict[str, Any]:
 def _record(value: Any) -> StageRecord:
     undos = tuple(UndoRecord(int(one["number"]), Undo(str(one["name"]), dict(one["values"]))) for one in value["undos"])
     return StageRecord(
-        status=Status(value["status"]),
+        status=StageStatus(value["status"]),
         inputs=dict(value["inputs"]),
         outputs=dict(value["outputs"]),
         checks=tuple(dict(one) for one in value["checks"]),
@@ -140,18 +140,18 @@ def _record(value: Any) -> StageRecord:
     )
 
 
-def _with(state: State, event: Event, **changes: Any) -> State:
+def _with(state: RunState, event: JournalEvent, **changes: Any) -> RunState:
     changed = replace(state.stage(event.stage), **changes)
     return replace(state, stages={**state.stages, event.stage: changed})
 
 
-def _began(state: State, event: Event) -> State:
+def _began(state: RunState, event: JournalEvent) -> RunState:
     fresh: dict[str, Any] = {"failure": None, "because": "", "checks": (), "outputs": {}, "ended": ""}
-    return _with(state, event, status=Status.RUNNING, inputs=event.values["inputs"], began=event.at, **fresh)
+    return _with(state, event, status=StageStatus.RUNNING, inputs=event.values["inputs"], began=event.at, **fresh)
 
 
-def _step_began(state: State, event: Event) -> State:
-    """A step that is done again after a kill has the same inverse: once is enough, at its first place."""
+def _step_began(state: RunState, event: JournalEvent) -> RunState:
+    """Record the undo of a step; a step that is repeated after a kill keeps its first record."""
     written = event.values.get("undo")
     if written is None:
         return state
@@ -162,12 +162,12 @@ def _step_began(state: State, event: Event) -> State:
     return _with(state, event, undos=(*undos, UndoRecord(event.number, undo)))
 
 
-def _done(state: State, event: Event) -> State:
+def _done(state: RunState, event: JournalEvent) -> RunState:
     values = event.values
     return _with(
         state,
         event,
-        status=Status.DONE,
+        status=StageStatus.DONE,
         outputs=values["outputs"],
         checks=tuple(values["checks"]),
         ended=event.at,
@@ -175,24 +175,24 @@ def _done(state: State, event: Event) -> State:
     )
 
 
-def _failed(state: State, event: Event) -> State:
+def _failed(state: RunState, event: JournalEvent) -> RunState:
     values = event.values
     checks = tuple(values.get("checks", ()))
-    return _with(state, event, status=Status.FAILED, failure=values["failure"], checks=checks, ended=event.at)
+    return _with(state, event, status=StageStatus.FAILED, failure=values["failure"], checks=checks, ended=event.at)
 
 
-def _undo_ended(state: State, event: Event) -> State:
+def _undo_ended(state: RunState, event: JournalEvent) -> RunState:
     left = tuple(one for one in state.stage(event.stage).undos if one.number != event.values["undo"])
     return _with(state, event, undos=left)
 
 
-def _undone(state: State, event: Event) -> State:
+def _undone(state: RunState, event: JournalEvent) -> RunState:
     kept = StageRecord(seconds=state.stage(event.stage).seconds)
     notes = {name: note for name, note in state.notes.items() if note.stage != event.stage}
     return replace(state, stages={**state.stages, event.stage: kept}, notes=notes)
 
 
-def _noted(state: State, event: Event) -> State:
+def _noted(state: RunState, event: JournalEvent) -> RunState:
     name, notes = event.values["name"], dict(state.notes)
     if "value" in event.values:
         notes[name] = Note(event.stage, event.values["value"])
@@ -201,16 +201,18 @@ def _noted(state: State, event: Event) -> State:
     return replace(state, notes=notes)
 
 
-_CHANGES: Final[Mapping[str, Callable[[State, Event], State]]] = {
-    Kind.STAGE_BEGAN.value: _began,
-    Kind.STEP_BEGAN.value: _step_began,
-    Kind.STAGE_DONE.value: _done,
-    Kind.STAGE_FAILED.value: _failed,
-    Kind.STAGE_INTERRUPTED.value: lambda state, event: _with(state, event, status=Status.INTERRUPTED, ended=event.at),
-    Kind.STAGE_STALE.value: lambda state, event: _with(
-        state, event, status=Status.STALE, because=event.values["because"]
+_CHANGES: Final[Mapping[str, Callable[[RunState, JournalEvent], RunState]]] = {
+    EventKind.STAGE_BEGAN.value: _began,
+    EventKind.STEP_BEGAN.value: _step_began,
+    EventKind.STAGE_DONE.value: _done,
+    EventKind.STAGE_FAILED.value: _failed,
+    EventKind.STAGE_INTERRUPTED.value: lambda state, event: _with(
+        state, event, status=StageStatus.INTERRUPTED, ended=event.at
     ),
-    Kind.UNDO_ENDED.value: _undo_ended,
-    Kind.STAGE_UNDONE.value: _undone,
-    Kind.NOTED.value: _noted,
+    EventKind.STAGE_STALE.value: lambda state, event: _with(
+        state, event, status=StageStatus.STALE, because=event.values["because"]
+    ),
+    EventKind.UNDO_ENDED.value: _undo_ended,
+    EventKind.STAGE_UNDONE.value: _undone,
+    EventKind.NOTED.value: _noted,
 }

@@ -1,7 +1,7 @@
-"""What is in the cluster for a while only: the tunnel, and on OpenShift kube-proxy.
+"""Temporary parts of the cluster: the tunnel, and on OpenShift kube-proxy.
 
-The tunnel's certificates are made on the bootstrap node, and agents get a Secret of them. Removal does exactly what the
-artifact says that the lint has read.
+The tunnel's certificates are made on the bootstrap node, and agents get them in a Secret. Removal follows exactly the
+artifact that the lint has checked.
 """
 
 import base64
@@ -12,26 +12,26 @@ from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, read_document
 from umbilical.fault import HardwayError
-from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH, TUNNEL, Removal, read_removals
+from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH, TUNNEL, RemovalStep, read_removals
 from umbilical.hardway.artifacts.tunnel import AGENT_PKI, KUBERNETES_NAMESPACE
 from umbilical.hardway.kube import delete_if_there
 from umbilical.hardway.machines.interface import Power
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight
+from umbilical.hardway.stage import Condition
 from umbilical.host.waiting import NotYet
 
 
-def removal(site: Site, what: str) -> Removal | None:
-    """Find how something is removed; None for nothing. Raises HardwayError: UMB760, an unreadable artifact."""
+def removal(site: Site, what: str) -> RemovalStep | None:
+    """Find the removal steps of a part; None if there are none. Raises HardwayError: UMB760, an invalid artifact."""
     try:
         steps = read_removals(site.content(REMOVALS_PATH))
     except ValueError as error:
-        raise HardwayError("UMB760", f"{REMOVALS_PATH} cannot be read", str(error), "umbilical stage run 07") from None
+        raise HardwayError("UMB760", f"could not read {REMOVALS_PATH}", str(error), "umbilical stage run 07") from None
     return next((step for step in steps if step.what == what), None)
 
 
-def remove(site: Site, step: Removal) -> None:
-    """Delete the namespace, then files on nodes, then run what has to follow. Doing it twice is fine.
+def remove(site: Site, step: RemovalStep) -> None:
+    """Delete the namespace, then files on nodes, then run the commands. Idempotent.
 
     Raises HardwayError: UMB761, a command on a node failed.
     """
@@ -47,7 +47,7 @@ def remove(site: Site, step: Removal) -> None:
 def _run(site: Site, node: str, words: "list[str] | tuple[str, ...]") -> None:
     done = site.machines.run(node, words)
     if done.exit_code != 0:
-        raise HardwayError("UMB761", f"{words[0]} failed on {node}", done.complaint, f"there: {' '.join(words)}")
+        raise HardwayError("UMB761", f"{words[0]} failed on {node}", done.complaint, f"on {node}: {' '.join(words)}")
 
 
 _FILES: Final = ("ca.crt", "tls.crt", "tls.key")
@@ -55,17 +55,17 @@ _FILES: Final = ("ca.crt", "tls.crt", "tls.key")
 
 
 def namespace(site: Site) -> str:
-    """Say where the agents are; it is the tunnel's own, and goes with it."""
+    """Return the namespace of the agents, which is deleted with the tunnel."""
     return for_shape(Shape.OPENSHIFT).namespace if site.cluster.is_openshift else KUBERNETES_NAMESPACE
 
 
 def hand_out_certificates(site: Site) -> None:
-    """Give the agents their Secret, from the node to the API alone. Raises NotYet: the node has not made it."""
+    """Create the agents' Secret from files on the bootstrap node. Raises NotYet: the files do not exist yet."""
     content = {}
     for file in _FILES:
         found = site.machines.read(site.cluster.bootstrap.id, f"{AGENT_PKI}/{file}")
         if not found:
-            raise NotYet(f"no {AGENT_PKI}/{file} on the bootstrap node")
+            raise NotYet(f"{AGENT_PKI}/{file} does not exist on the bootstrap node")
         content[file] = base64.b64encode(found).decode()
     document = read_document(_secret(namespace(site), content))
     assert document is not None
@@ -82,10 +82,10 @@ def _secret(place: str, content: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def agents_sight(count: int) -> Sight:
-    """The agents of all nodes that are there so far."""
+def agents_condition(count: int) -> Condition:
+    """The agents of all nodes so far are ready."""
 
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         place = namespace(site)
         found = site.api().call(lambda client: objects.get(client, objects.DAEMON_SET, AGENT_NAME, place))
         if found is None:
@@ -96,13 +96,9 @@ def agents_sight(count: int) -> Sight:
             raise NotYet(f"{ready} of {max(wanted, count)} agents are ready")
         return f"{ready} agents"
 
-    return Sight(
-        "tunnel-agents",
-        "the tunnel's agents are ready",
-        "without an agent kube-apiserver on the bootstrap node reaches no pod: webhooks time out",
-        f"kubectl describe daemonset {AGENT_NAME} -A; then the log of an agent",
-        look,
-    )
+    why = "without an agent kube-apiserver on the bootstrap node cannot reach pods, and webhooks time out"
+    fix = f"kubectl describe daemonset {AGENT_NAME} -A; kubectl logs of an agent"
+    return Condition("tunnel-agents", "the tunnel's agents are ready", why, fix, probe)
 
 
 def cut(site: Site) -> None:
@@ -112,18 +108,13 @@ def cut(site: Site) -> None:
         remove(site, step)
 
 
-def gone_sight() -> Sight:
-    def look(site: Site) -> str:
+def gone_condition() -> Condition:
+    def probe(site: Site) -> str:
         place = namespace(site)
         found = site.api().call(lambda client: objects.get_metadata(client, objects.NAMESPACE, place))
         if found is not None:
             raise NotYet(f"the namespace {place} is still there")
-        return "nothing of it is left"
+        return "its namespace is deleted"
 
-    return Sight(
-        "tunnel-gone",
-        "the tunnel is cut",
-        "its certificates live for a day; what is left of it then fails and alarms",
-        "umbilical bootstrap teardown",
-        look,
-    )
+    why = "its certificates expire after a day; agents that are left then fail and raise alerts"
+    return Condition("tunnel-gone", "the tunnel is removed", why, "umbilical bootstrap teardown", probe)

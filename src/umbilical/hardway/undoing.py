@@ -1,4 +1,4 @@
-"""The way back: inverses from the record, newest first, each by its name in a table of those who can do it."""
+"""Undo stages: the recorded undo entries, newest first, each by its name in UNDOERS."""
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.fault import Fault, HardwayError, Unsafe
-from umbilical.hardway.journal import Kind
-from umbilical.hardway.ledger import RECORD, Ledger, Notes, Telling
+from umbilical.hardway.journal import EventKind
+from umbilical.hardway.ledger import RECORD, Ledger, Notes, RunReporter
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import FIRST_ON_MACHINES, NEVER, Stage
-from umbilical.hardway.state import State, Status, UndoRecord
+from umbilical.hardway.state import RunState, StageStatus, UndoRecord
 
 ARTIFACTS: Final = "artifacts"
+FORWARD: Final = "continue with umbilical stage run, or delete the cluster: umbilical stage destroy"
 REMOVE_FILES: Final = "remove-files"
 REMOVE_RELEASE: Final = "remove-release"
 DESTROY_MACHINES: Final = "destroy-machines"
@@ -21,11 +22,11 @@ START_MACHINE: Final = "start-machine"
 SET_BALANCER: Final = "set-balancer"
 
 Undoer = Callable[[Site, Mapping[str, Any]], None]
-"""Idempotent: a kill may come between the act and the line that says so."""
+"""Idempotent: a kill may come between the action and its record."""
 
 
 def _remove_files(site: Site, values: Mapping[str, Any]) -> None:
-    """`paths` below artifacts/; folders go with their last file."""
+    """Remove `paths` below artifacts/, and directories that become empty."""
     root = site.folder / ARTIFACTS
     for name in values["paths"]:
         path = root / name
@@ -45,7 +46,7 @@ def _remove_empty(folder: Path, root: Path) -> None:
 
 
 def _set_balancer(site: Site, values: Mapping[str, Any]) -> None:
-    """`artifact`: the path of the configuration that was there before."""
+    """`artifact`: path of the previous configuration."""
     site.machines.set_balancer(site.content(values["artifact"]))
 
 
@@ -56,34 +57,34 @@ UNDOERS: Final[Mapping[str, Undoer]] = {
     START_MACHINE: lambda site, values: site.machines.start(values["node"]),
     SET_BALANCER: _set_balancer,
 }
-"""Stages may bring more of their own, see `stages.catalogue`."""
+"""Stages add their own in `stages.catalogue`."""
 _OUTSIDE: Final = frozenset({REMOVE_FILES, REMOVE_RELEASE, DESTROY_MACHINES})
-"""What is left when all machines are gone: everything else was in them."""
+"""Side effects outside the machines; all others end with the machines."""
 
 
-# Credentials and data of a cluster that is gone.
+# Credentials and data of a destroyed cluster.
 _OF_THE_CLUSTER: Final = ("*.kubeconfig", "*-snapshot.db")
 
 
 class Undoing:
-    """For one run, by who holds the lock."""
+    """One run, by the holder of the lock."""
 
     def __init__(
-        self, stages: Sequence[Stage], undoers: Mapping[str, Undoer], site: Site, ledger: Ledger, teller: Telling
+        self, stages: Sequence[Stage], undoers: Mapping[str, Undoer], site: Site, ledger: Ledger, reporter: RunReporter
     ) -> None:
         self._stages = stages
         self._undoers = undoers
         self._site = site
         site.notes = Notes(ledger)
         self._ledger = ledger
-        self._teller = teller
+        self._reporter = reporter
 
     def rollback(self, number: int) -> list[int]:
-        """Undo a stage and all later ones that left something, newest first; return which.
+        """Undo a stage and all later ones with side effects, newest first; return their numbers.
 
         Raises:
             Unsafe: one of them is past its point of no return (UMB727); nothing was undone.
-            Fault: one cannot be undone now; those before it are.
+            Fault: undoing one failed; newer ones are undone.
         """
         chosen = [one for one in touched(self._ledger.state) if one >= number]
         self._refuse(chosen)
@@ -92,7 +93,7 @@ class Undoing:
         return chosen
 
     def destroy(self) -> list[int]:
-        """Undo what the record has, and only that; twice is fine. Raises Fault: the first failure, after all others."""
+        """Undo everything in the record. Idempotent. Raises Fault: the first failure, after trying all others."""
         chosen = touched(self._ledger.state)
         first: Fault | None = None
         for one in chosen:
@@ -100,7 +101,7 @@ class Undoing:
                 self._undo(one, self._worth_undoing(one))
             except Fault as fault:
                 first = first or fault
-                self._teller.saw(fault.brief)
+                self._reporter.saw(fault.brief)
         if first is not None:
             raise first
         for pattern in _OF_THE_CLUSTER:
@@ -113,7 +114,7 @@ class Undoing:
             why = self._ledger.state.stage(one).no_return
             if why is not None:
                 what = f"stage {one:02} {self._name(one)} is past its point of no return"
-                raise Unsafe("UMB727", what, why, "go on, or take everything down: umbilical stage destroy")
+                raise Unsafe("UMB727", what, why, FORWARD)
 
     def _worth_undoing(self, number: int) -> tuple[UndoRecord, ...]:
         state = self._ledger.state
@@ -123,31 +124,32 @@ class Undoing:
         return tuple(one for one in state.stage(number).undos if one.undo.name in _OUTSIDE)
 
     def _undo(self, number: int, records: Sequence[UndoRecord]) -> None:
-        self._teller.stage(number, f"undo {self._name(number)}")
+        self._reporter.stage(number, f"undo {self._name(number)}")
         if number >= FIRST_ON_MACHINES and any(record.undo.name not in _OUTSIDE for record in records):
             self._site.machines.enter()
         for record in reversed(records):
             self._undo_one(number, record)
-        self._ledger.add(Kind.STAGE_UNDONE, stage=number)
-        self._teller.ended(number, "undone", 0.0)
+        self._ledger.add(EventKind.STAGE_UNDONE, stage=number)
+        self._reporter.ended(number, "undone", 0.0)
 
     def _undo_one(self, number: int, record: UndoRecord) -> None:
         undo = record.undo
         if undo.name not in self._undoers:
-            why = f"the record has {undo.name!r}, which this umbilical does not know"
-            raise HardwayError("UMB728", f"stage {number:02} cannot be undone", why, "use the release that ran it")
-        self._teller.step(f"{undo.name.replace('-', ' ')}{_shown(undo.values)}", "")
-        self._ledger.add(Kind.UNDO_BEGAN, stage=number, undo=record.number, name=undo.name)
+            why = f"the record has the undo entry {undo.name!r}, which this release does not know"
+            raise HardwayError("UMB728", f"stage {number:02} was not undone", why, "use the release that ran the stage")
+        self._reporter.step(f"{undo.name.replace('-', ' ')}{_shown(undo.values)}", "")
+        self._ledger.add(EventKind.UNDO_BEGAN, stage=number, undo=record.number, name=undo.name)
         self._undoers[undo.name](self._site, undo.values)
-        self._ledger.add(Kind.UNDO_ENDED, stage=number, undo=record.number)
+        self._ledger.add(EventKind.UNDO_ENDED, stage=number, undo=record.number)
 
     def _name(self, number: int) -> str:
         return next((stage.name for stage in self._stages if stage.number == number), "")
 
 
-def touched(state: State) -> list[int]:
-    """Return the stages that left something, newest first."""
-    numbers = (number for number, record in state.stages.items() if record.undos or record.status is not Status.PENDING)
+def touched(state: RunState) -> list[int]:
+    """Return the stages with side effects, newest first."""
+    pending = StageStatus.PENDING
+    numbers = (number for number, one in state.stages.items() if one.undos or one.status is not pending)
     return sorted(numbers, reverse=True)
 
 

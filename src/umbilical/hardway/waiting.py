@@ -1,6 +1,6 @@
-"""Waiting with a deadline, and what the pipeline reports meanwhile.
+"""Wait with a deadline, and the reports of the pipeline.
 
-Each look says what it saw; it is matched with failures that are known. The listener decides how a report looks.
+Each observation is matched with known failures, whose hints are reported.
 """
 
 import re
@@ -14,14 +14,14 @@ from umbilical.host.waiting import Seen, look_until
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitProgress:
     what: str
     seen: str
-    """What the last look saw."""
+    """The last observation."""
     elapsed_seconds: float
     timeout_seconds: float
     hints: tuple[str, ...] = ()
-    """Known failures that what was seen looks like."""
+    """Hints of known failures that match the observation."""
 
 
 class Reporter(Protocol):
@@ -30,23 +30,23 @@ class Reporter(Protocol):
     def step(self, title: str, command: str) -> None: ...
 
     def saw(self, text: str) -> None:
-        """A fact that is worth a line."""
+        """Report a fact in one line."""
 
-    def waiting(self, moment: Waiting) -> None: ...
+    def waiting(self, moment: WaitProgress) -> None: ...
 
     def table(self, rows: Sequence[str], signals: Sequence[str], cells: Mapping[tuple[str, str], str]) -> None:
-        """The nodes and what is seen of each: (node, signal) -> text."""
+        """Report the nodes: (node, signal) -> text."""
 
 
 POLL_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
-class Signature:
-    """A failure that somebody has met before."""
+class KnownFailure:
+    """A failure that is recognised by its message."""
 
     pattern: str
-    """A regular expression for what was seen."""
+    """Regular expression for the observation."""
     hint: str
     """What it means and what to do."""
 
@@ -54,24 +54,24 @@ class Signature:
 def wait(
     reporter: Reporter,
     what: str,
-    look: Callable[[], Seen],
+    probe: Callable[[], Seen],
     timeout_seconds: float,
     *,
     remedy: str,
-    signatures: Sequence[Signature] = (),
+    known_failures: Sequence[KnownFailure] = (),
     poll_seconds: float = POLL_SECONDS,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Seen:
-    """Look until there is a result. Raises StageTimeout: UMB725, with what was seen last."""
+    """Probe until there is a result. Raises StageTimeout: UMB725, with the last observation."""
     start = clock()
 
     def saw(seen: str) -> None:
         elapsed = clock() - start
-        hints = tuple(one.hint for one in signatures if re.search(one.pattern, seen))
-        reporter.waiting(Waiting(what, seen, elapsed, timeout_seconds, hints))
+        hints = tuple(one.hint for one in known_failures if re.search(one.pattern, seen))
+        reporter.waiting(WaitProgress(what, seen, elapsed, timeout_seconds, hints))
         if elapsed >= timeout_seconds:
-            why = f"after {elapsed:.0f} s: {seen}"
-            raise StageTimeout("UMB725", f"waited in vain: {what}", why, hints[0] if hints else remedy)
+            title = f"timed out after {elapsed:.0f} s waiting for: {what}"
+            raise StageTimeout("UMB725", title, seen, hints[0] if hints else remedy)
 
-    return look_until(look, saw, poll_seconds, sleep)
+    return look_until(probe, saw, poll_seconds, sleep)

@@ -1,7 +1,7 @@
-"""The directory of a cluster: its file, its artifacts, what was extracted and rendered beside them, and what is kept.
+"""The directory of a cluster: cluster.yaml, artifacts, the extracted release and rendered machine configs.
 
-Kept below .umbilical/ are the values that were drawn at random once, and kubeconfigs for administrators with the API at
-one address: no resolver in between.
+.umbilical/ keeps the random values of the cluster, and administrators' kubeconfigs with the API by address: no DNS is
+needed for them.
 """
 
 import json
@@ -14,11 +14,17 @@ from typing import Final
 
 from umbilical.fault import HardwayError, RenderError
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.inputs import Identity, Inputs, NodeBase, Payload
+from umbilical.hardway.artifacts.inputs import ClusterIdentity, Inputs, NodeBase, ReleasePayload
 from umbilical.hardway.artifacts.machine_config import RENDERED, RENDERED_FILE, WORK, read_bases
-from umbilical.hardway.artifacts.release import METADATA, Command, read_release, release_commands, upstream_payload
-from umbilical.hardway.config.cluster import API_PORT, Cluster, Role
-from umbilical.hardway.config.reading import Resolved, read_cluster
+from umbilical.hardway.artifacts.release import (
+    METADATA,
+    ReleaseCommand,
+    read_release,
+    release_commands,
+    upstream_payload,
+)
+from umbilical.hardway.config.cluster import API_PORT, Cluster, NodeRole
+from umbilical.hardway.config.reading import ResolvedConfig, read_cluster
 from umbilical.hardway.ledger import RECORD
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.undoing import ARTIFACTS
@@ -29,21 +35,21 @@ from umbilical.pki.pem import KeyPair
 
 CONFIG: Final = "cluster.yaml"
 RELEASE: Final = "release"
-"""Where a release is extracted to, unless the file names another directory."""
-# A release has some 900 files of 20 MB together; whatever is larger is another directory.
+"""Where a release is extracted to, unless cluster.yaml names another directory."""
+# A release has about 900 files and 20 MB; anything much larger is a wrong directory.
 MAX_RELEASE_FILES: Final = 5000
 MAX_RELEASE_BYTES: Final = 256 << 20
 _WORK: Final = f"{layout.MACHINE_CONFIG}/{WORK}"
 
 
-def read_config(folder: Path) -> Resolved:
-    """Read a cluster's file. Raises HardwayError: UMB701, there is none; RenderError: UMB700, it cannot be used."""
+def read_config(folder: Path) -> ResolvedConfig:
+    """Read cluster.yaml. Raises HardwayError: UMB701, there is none; RenderError: UMB700, it is invalid."""
     path = folder / CONFIG
     try:
         content = path.read_bytes()
     except OSError as error:
-        remedy = f"umbilical stage init --dir {folder}, or name the directory of a cluster with --dir"
-        raise HardwayError("UMB701", f"{path} cannot be read", error.strerror or str(error), remedy) from None
+        remedy = f"umbilical stage init --dir {folder}, or give another directory with --dir"
+        raise HardwayError("UMB701", f"could not read {path}", error.strerror or str(error), remedy) from None
     try:
         return read_cluster(content)
     except RenderError as error:
@@ -51,7 +57,7 @@ def read_config(folder: Path) -> Resolved:
 
 
 def read_artifacts(folder: Path) -> dict[str, Asset]:
-    """Read artifacts/ by path, without machine-config's work. Raises HardwayError: UMB714, one is unreadable."""
+    """Read artifacts/ by path, without machine-config's work directory. Raises HardwayError: UMB714, unreadable."""
     root = folder / ARTIFACTS
     return {
         name: Asset(name, _read(path), path.stat().st_mode & 0o7777)
@@ -61,18 +67,20 @@ def read_artifacts(folder: Path) -> dict[str, Asset]:
 
 
 def write_artifacts(folder: Path, assets: Iterable[Asset], removed: Iterable[str] = ()) -> None:
-    """Write artifacts, all or none, and remove others at once. Raises HardwayError: UMB714, no write access."""
+    """Write artifacts and remove others, all or none. Raises HardwayError: UMB714, no write access."""
     root = folder / ARTIFACTS
     try:
         make_directory(root)
         write_all(list(assets), root, [root / path for path in removed])
     except OSError as error:
         why = error.strerror or str(error)
-        raise HardwayError("UMB714", f"cannot write below {root}; nothing was changed", why, f"ls -ld {root}") from None
+        raise HardwayError(
+            "UMB714", f"could not write below {root}; nothing was changed", why, f"ls -ld {root}"
+        ) from None
 
 
 def key_pairs(artifacts: Mapping[str, Asset]) -> dict[str, KeyPair]:
-    """Find the pairs that are there, by the ids of their table."""
+    """Find the existing key pairs, by id."""
     pairs: dict[str, KeyPair] = {}
     for path, asset in artifacts.items():
         name = PurePosixPath(path)
@@ -88,39 +96,39 @@ def release_directory(folder: Path, cluster: Cluster) -> Path:
     return folder / Path(cluster.release.directory or RELEASE).expanduser()
 
 
-def extraction_commands(folder: Path, cluster: Cluster) -> tuple[Command, ...]:
-    """List what extracts the release to where it is looked for; nothing where only a directory is named."""
+def extraction_commands(folder: Path, cluster: Cluster) -> tuple[ReleaseCommand, ...]:
+    """List the commands that extract the release; none if cluster.yaml names only a directory."""
     if not cluster.release.image:
         return ()
     secret = folder / Path(cluster.access.pull_secret_file).expanduser()
     return release_commands(cluster.release.image, str(secret), str(release_directory(folder, cluster)))
 
 
-def read_payload(folder: Path, cluster: Cluster) -> Payload | None:
-    """Read what the nodes are made of; None while the release is not extracted.
+def read_payload(folder: Path, cluster: Cluster) -> ReleasePayload | None:
+    """Read the release; None while it is not extracted.
 
     Raises:
-        HardwayError: UMB714, the directory cannot be read, or it is none of a release.
-        RenderError: UMB715 to UMB719, it holds no release that can be used.
+        HardwayError: UMB714, the directory is unreadable, or is not a release.
+        RenderError: UMB715 to UMB719, the release is incomplete or the wrong one.
     """
     if not cluster.is_openshift:
         return upstream_payload(cluster.release)
     root = release_directory(folder, cluster)
-    # Our own directory may have been left half-filled by a kill; one that the user names is taken at its word.
+    # Our own directory may be incomplete after a kill; one that the user names is expected to be complete.
     if not root.is_dir() or not (cluster.release.directory or (root / METADATA).is_file()):
         return None
     return read_release(dict(_release_files(root)), cluster.release)
 
 
-def read_node_bases(folder: Path) -> dict[Role, NodeBase]:
-    """Read the rendered machine configs; none: the built-in base. Raises RenderError: UMB718, unusable ones."""
+def read_node_bases(folder: Path) -> dict[NodeRole, NodeBase]:
+    """Read the rendered machine configs; without any, the built-in base is used. Raises RenderError: UMB718."""
     root = folder / ARTIFACTS / _WORK / RENDERED
     files = {path.name: _read(path) for path in sorted(_files(root)) if RENDERED_FILE.fullmatch(path.name)}
     return read_bases(files) if files else {}
 
 
 def read_pull_secret(folder: Path, cluster: Cluster) -> bytes:
-    """Read registries' credentials; empty where none is named. Raises HardwayError: UMB702, it is unreadable."""
+    """Read the pull secret; empty if none is named. Raises HardwayError: UMB702, it is unreadable."""
     name = cluster.access.pull_secret_file
     if not name:
         return b""
@@ -128,8 +136,8 @@ def read_pull_secret(folder: Path, cluster: Cluster) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        remedy = f"put it there, or correct access.pullSecretFile in {CONFIG}"
-        raise HardwayError("UMB702", f"the pull secret {path} cannot be read", error.strerror or "", remedy) from None
+        remedy = f"save it there, or correct access.pullSecretFile in {CONFIG}"
+        raise HardwayError("UMB702", f"could not read the pull secret {path}", error.strerror or "", remedy) from None
 
 
 def _release_files(root: Path) -> Iterator[tuple[str, bytes]]:
@@ -138,12 +146,12 @@ def _release_files(root: Path) -> Iterator[tuple[str, bytes]]:
         size += path.stat().st_size
         if number >= MAX_RELEASE_FILES or size > MAX_RELEASE_BYTES:
             why = f"it holds more than {MAX_RELEASE_FILES} files or {MAX_RELEASE_BYTES >> 20} MiB"
-            raise HardwayError("UMB714", f"{root} is no extracted release", why, "correct release.directory")
+            raise HardwayError("UMB714", f"{root} is not an extracted release", why, "correct release.directory")
         yield str(PurePosixPath(path.relative_to(root))), _read(path)
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """List regular files; scratch files of a write that was killed begin with a dot."""
+    """List regular files, without dot files: those are left by a killed write."""
     for place, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in names:
@@ -157,14 +165,14 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         why = error.strerror or str(error)
-        raise HardwayError("UMB714", f"cannot read {path}", why, f"look at it: ls -l {path}") from None
+        raise HardwayError("UMB714", f"could not read {path}", why, f"ls -l {path}") from None
 
 
 ADMIN: Final = "admin-kubeconfig-client"
 
 
 def kubeconfigs(folder: Path, inputs: Inputs) -> Callable[[IpAddress | None], Path]:
-    """Return what writes such a file, for its owner alone, and says where; without an address the load balancer's."""
+    """Return a function that writes such a kubeconfig with mode 0600 and returns its path."""
 
     def write(address: IpAddress | None) -> Path:
         target = address or inputs.cluster.networks.api_vip
@@ -185,10 +193,10 @@ def address_kubeconfig(inputs: Inputs, address: IpAddress) -> bytes:
 
 
 IDENTITY_FILE: Final = "identity.json"
-# Of platforms that name machines and volumes after it.
+# Limit of platforms that name machines and volumes after it.
 MAX_INFRASTRUCTURE_NAME: Final = 27
 SUFFIX_LENGTH: Final = 5
-# Without vowels, no word can come out, and nothing looks like something else.
+# No vowels, so no words; no characters that look alike.
 SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 GROUPS: Final = 4
 GROUP_LENGTH: Final = 5
@@ -197,10 +205,10 @@ PASSWORD_ALPHABET: Final = "abcdefghijkmnopqrstuvwxyzABCDEFGHIJKLMNPQRSTUVWXYZ23
 _FIELDS: Final = ("cluster_id", "infrastructure_name", "kubeadmin_password", "kubeadmin_hash")
 
 
-def read_identity(folder: Path) -> Identity | None:
-    """Read what was kept in a cluster's directory; None where nothing was.
+def read_identity(folder: Path) -> ClusterIdentity | None:
+    """Read the saved random values; None if there are none.
 
-    Raises HardwayError: UMB713; it is there and cannot be used. Another one would be another cluster.
+    Raises HardwayError: UMB713; the file is invalid. New values would make another cluster.
     """
     path = folder / RECORD / IDENTITY_FILE
     try:
@@ -208,32 +216,32 @@ def read_identity(folder: Path) -> Identity | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        raise _unreadable_identity(path, getattr(error, "strerror", None) or "it is no JSON") from None
+        raise _unreadable_identity(path, getattr(error, "strerror", None) or "not valid JSON") from None
     if not isinstance(value, dict) or not all(isinstance(value.get(name), str) and value[name] for name in _FIELDS):
-        raise _unreadable_identity(path, f"it needs {', '.join(_FIELDS)}")
-    return Identity(**{name: value[name] for name in _FIELDS})
+        raise _unreadable_identity(path, f"expected the keys {', '.join(_FIELDS)}")
+    return ClusterIdentity(**{name: value[name] for name in _FIELDS})
 
 
-def keep_identity(folder: Path, identity: Identity) -> Path:
-    """Write it for its owner alone; it holds a password."""
+def keep_identity(folder: Path, identity: ClusterIdentity) -> Path:
+    """Write it with mode 0600: it holds a password."""
     path = make_directory(folder / RECORD) / IDENTITY_FILE
     content = json.dumps({name: getattr(identity, name) for name in _FIELDS}, indent=2) + "\n"
     return write_file(path, content.encode(), overwrite=True)
 
 
 def forget_identity(folder: Path) -> None:
-    """Let the next cluster of this directory be another one; a password must not outlive what it opens."""
+    """Delete the random values: the next cluster in this directory gets new ones."""
     (folder / RECORD / IDENTITY_FILE).unlink(missing_ok=True)
 
 
-def draw_identity(name: str) -> Identity:
-    """Draw a cluster's random values. Raises HardwayError: UMB713; there is no bcrypt."""
+def draw_identity(name: str) -> ClusterIdentity:
+    """Draw a cluster's random values. Raises HardwayError: UMB713; bcrypt is not installed."""
     password = draw_password()
-    return Identity(str(uuid.uuid4()), _infrastructure_name(name), password, _hashed(password))
+    return ClusterIdentity(str(uuid.uuid4()), _infrastructure_name(name), password, _hashed(password))
 
 
 def draw_password() -> str:
-    """As OpenShift's installer draws it: four groups that can be read aloud."""
+    """Draw a password like OpenShift's installer: four groups."""
     groups = ("".join(secrets.choice(PASSWORD_ALPHABET) for _ in range(GROUP_LENGTH)) for _ in range(GROUPS))
     return "-".join(groups)
 
@@ -247,12 +255,12 @@ def _hashed(password: str) -> str:
     try:
         import bcrypt
     except ImportError:
-        what = "the password of kubeadmin cannot be hashed"
+        what = "could not hash the kubeadmin password"
         remedy = "pip install 'umbilical[hardway]'"
-        raise HardwayError("UMB713", what, "there is no bcrypt", remedy) from None
+        raise HardwayError("UMB713", what, "the Python package bcrypt is not installed", remedy) from None
     return bcrypt.hashpw(password.encode(), bcrypt.gensalt(10)).decode()
 
 
 def _unreadable_identity(path: Path, why: str) -> HardwayError:
-    remedy = "restore it; if the cluster is not built yet, remove it and a new one is drawn"
-    return HardwayError("UMB713", f"{path} cannot be used", why, remedy)
+    remedy = f"restore a backup; if the cluster is not built yet: rm {path}"
+    return HardwayError("UMB713", f"could not read {path}", why, remedy)

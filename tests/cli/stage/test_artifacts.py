@@ -1,4 +1,4 @@
-"""`umbilical stage init`, `plan`, `lint`, `doctor`, `break` and `rotate`: a directory and what is rendered in it."""
+"""`umbilical stage init`, `plan`, `lint`, `doctor`, `break` and `rotate`: a directory and its artifacts."""
 
 import json
 import os
@@ -17,12 +17,12 @@ from tests.support.fixture_types import Patch
 from tests.support.hardway import cluster
 from tests.support.hardway_workspace import contents, make_directory
 
-from umbilical.cli.stage.cluster import load_site, machines_for, trial_for, utc_now
+from umbilical.cli.stage.cluster import load_site, machines_for, smoke_test_for, utc_now
 from umbilical.hardway import rendering
-from umbilical.hardway.config.cluster import MachinesKind, Profile
+from umbilical.hardway.config.cluster import ClusterProfile, MachinesKind
 from umbilical.hardway.ledger import locked
 from umbilical.hardway.lint.catalogue import RULES
-from umbilical.hardway.waiting import Waiting
+from umbilical.hardway.waiting import WaitProgress
 from umbilical.hardway.workspace import read_artifacts, read_config
 from umbilical.host.machine_records import Power
 
@@ -88,9 +88,9 @@ def test_a_plan_and_a_judgement_of_what_is_not_rendered_yet_write_nothing(tmp_pa
     assert "+ tls/etcd-signer.crt: CN=etcd-signer, until " in printed.out
     assert printed.err.endswith(" created, 0 changed, 0 removed\n")
     printed = stage(folder, "lint", "--no-judges")
-    assert "PKI-01 etcd's certificates are a server's and a client's\n" in printed.out
+    assert "PKI-01 etcd's certificates have the usages serverAuth and clientAuth\n" in printed.out
     assert ", 0 failed, 0 warned, " in printed.lines[-1]
-    assert "are not written yet, and judged as they would be" in printed.err
+    assert "do not exist yet; their rendering was checked" in printed.err
     assert contents(folder) == before
 
 
@@ -106,7 +106,7 @@ def test_a_change_is_told_by_what_it_says_or_by_names_of_files_alone(folder: Pat
     assert "~ ignition/bootstrap.ign\n    ~ file /etc/kubernetes/" in printed.out
     assert "    ~ key: key differs\n" in printed.out
     assert "PRIVATE KEY" not in printed.out
-    assert "note: kube-apiserver-lb-server would be made anew: its names changed" in printed.err
+    assert "note: kube-apiserver-lb-server would be renewed: its names changed" in printed.err
     assert all(line.startswith("~ ") for line in stage(folder, "plan", "--stat").lines)
 
 
@@ -150,7 +150,7 @@ def test_what_lies_there_is_judged_as_it_lies_there(folder: Path, stage: Run) ->
     path.write_bytes(path.read_bytes().replace(b" check-ssl", b""))
     printed = stage(folder, "lint", "--no-judges", "--only", "HA", status=1)
     assert "HA-01" in printed.out
-    assert "which speaks TLS" in printed.out
+    assert "which uses TLS" in printed.out
     assert "haproxy.final.cfg differ from what the config renders" in printed.err
 
 
@@ -185,7 +185,7 @@ def test_a_filter_that_leaves_nothing_is_a_mistake(folder: Path, stage: Run) -> 
 
 def test_rules_can_be_listed_without_a_cluster(tmp_path: Path, stage: Run) -> None:
     lines = stage(tmp_path, "lint", "--list").lines
-    assert lines[:2] == ["The config", "CFG-01  names are such that DNS, Linux and Kubernetes take them"]
+    assert lines[:2] == ["cluster.yaml", "CFG-01  names are valid for DNS, Linux and Kubernetes"]
     assert sum(line[:1].isupper() and "-" in line[:7] for line in lines) == len(RULES) + 7
 
 
@@ -193,14 +193,14 @@ def test_a_sound_directory_has_status_0_and_nothing_on_stdout(folder: Path, stag
     before = contents(folder)
     printed = stage(folder, "doctor")
     assert printed.out == ""
-    assert "nothing is wrong" in printed.err
+    assert "no problem found" in printed.err
     assert contents(folder) == before
 
 
 def test_a_finding_is_three_lines_or_json(folder: Path, stage: Run) -> None:
     (folder / "artifacts" / "tls" / "etcd-signer.key").chmod(0o644)
     what, why, remedy = stage(folder, "doctor", status=1).lines
-    assert what.startswith("PKI-08 artifacts of stage 05: not so: ")
+    assert what.startswith("PKI-08 artifacts of stage 05: check failed: ")
     assert why.startswith("  why: tls/etcd-signer.key has mode 0644")
     assert remedy.startswith("  next: ")
     value = stage(folder, "doctor", "-o", "json", status=1).json()
@@ -234,11 +234,13 @@ def artifacts(folder: Path) -> dict[str, tuple[bytes, int]]:
 def test_a_lesson_is_broken_seen_in_the_plan_found_by_the_doctor_and_mended(folder: Path, stage: Run) -> None:
     before = artifacts(folder)
     told = stage(folder, "break", "etcd-serving").out
-    assert "calls it unhealthy" in " ".join(told.split())
+    assert "reports it as unhealthy" in " ".join(told.split())
     assert "clientAuth" not in told
     assert "tls/etcd-serving-bootstrap.crt" in stage(folder, "plan", "--exit-code", status=1).out
-    assert "(known as etcd-serving: umbilical explain etcd-serving)" in stage(folder, "doctor", status=1).out
-    assert "it was: etcd-serving-bootstrap has serverAuth and no clientAuth" in stage(folder, "break", "--mend").out
+    assert (
+        "(same symptom as lesson etcd-serving: umbilical explain etcd-serving)" in stage(folder, "doctor", status=1).out
+    )
+    assert "it was: etcd-serving-bootstrap has serverAuth without clientAuth" in stage(folder, "break", "--mend").out
     assert artifacts(folder) == before
     stage(folder, "doctor")
 
@@ -263,7 +265,7 @@ def test_what_cannot_be_done_is_three_lines(folder: Path, stage: Run) -> None:
 
 def test_another_lesson_than_the_one_under_way_is_not_mended(folder: Path, stage: Run) -> None:
     stage(folder, "break", "httpchk")
-    assert "the lesson under way is httpchk" in stage(folder, "break", "kubelet-ca", "--mend", status=3).err
+    assert "the active lesson is httpchk" in stage(folder, "break", "kubelet-ca", "--mend", status=3).err
 
 
 @pytest.fixture
@@ -276,7 +278,7 @@ def test_only_what_is_named_and_what_hangs_on_it_changes(unrendered: Path, stage
     before = contents(unrendered)
     printed = stage(unrendered, "rotate", "kube-control-plane-signer")
     after = contents(unrendered)
-    assert printed.out.splitlines()[0] == "kube-control-plane-signer: it was asked for"
+    assert printed.out.splitlines()[0] == "kube-control-plane-signer: rotation was requested"
     assert "kube-proxy: its signer changed" in printed.out
     changed = {name for name in before if before[name] != after[name]}
     assert "artifacts/tls/kube-control-plane-signer.key" in changed
@@ -290,7 +292,7 @@ def test_what_is_due_is_asked_for_as_such(unrendered: Path, stage: Run) -> None:
     printed = stage(unrendered, "rotate", "--due")
     assert "kubelet-signer: it expired at" in printed.out
     assert "etcd-signer" not in printed.out
-    assert "nothing was due" in stage(unrendered, "rotate", "--due").err
+    assert "no certificate expires soon" in stage(unrendered, "rotate", "--due").err
 
 
 def test_what_is_not_named_or_not_known_is_refused(unrendered: Path, stage: Run) -> None:
@@ -319,7 +321,7 @@ class Silent:
 
     def saw(self, text: str) -> None: ...
 
-    def waiting(self, moment: Waiting) -> None: ...
+    def waiting(self, moment: WaitProgress) -> None: ...
 
     def table(self, *_: object) -> None: ...
 
@@ -362,13 +364,13 @@ def test_a_site_of_openshift_knows_which_operators_must_settle(tmp_path: Path) -
 
 
 def test_a_lab_or_virtual_machines_are_what_the_config_says(tmp_path: Path) -> None:
-    of = cluster(Profile.KUBERNETES)
+    of = cluster(ClusterProfile.KUBERNETES)
     machines = machines_for(of, tmp_path)
     assert machines.kind == "lab"
     assert machines.power("master-0") is Power.ABSENT
-    assert trial_for(of) is not None
+    assert smoke_test_for(of) is not None
     assert os.listdir(tmp_path) == []
-    virtual = cluster(Profile.OPENSHIFT)
+    virtual = cluster(ClusterProfile.OPENSHIFT)
     assert machines_for(virtual, tmp_path).kind == "libvirt"
-    assert trial_for(virtual) is None
+    assert smoke_test_for(virtual) is None
     assert machines_for(replace(virtual, machines=MachinesKind.LAB), tmp_path).kind == "lab"

@@ -1,4 +1,4 @@
-"""`umbilical stage list`, `show`, `status` and `watch`: the record of a cluster, and how a run is told."""
+"""`umbilical stage list`, `show`, `status` and `watch`: the record of a cluster, and progress of a run."""
 
 import io
 import json
@@ -16,14 +16,14 @@ from tests.support.stage_commands import Commands, raising
 from umbilical.checks.check import Finding, Outcome
 from umbilical.cli.stage import report
 from umbilical.cli.stage import view as stage_view
-from umbilical.cli.stage.view import LiveView, PlainLines, choose_view, duration
-from umbilical.cli.stage.watch import follow, tell
+from umbilical.cli.stage.view import StageLines, StageLiveView, choose_view, duration
+from umbilical.cli.stage.watch import follow, show_event
 from umbilical.fault import HardwayError, StageTimeout
-from umbilical.hardway.journal import Event, Kind
+from umbilical.hardway.journal import EventKind, JournalEvent
 from umbilical.hardway.ledger import Ledger, locked
-from umbilical.hardway.pipeline import Ending, Result
-from umbilical.hardway.state import StageRecord, State, Status
-from umbilical.hardway.waiting import Waiting
+from umbilical.hardway.pipeline import StageEnding, StageResult
+from umbilical.hardway.state import RunState, StageRecord, StageStatus
+from umbilical.hardway.waiting import WaitProgress
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_each_stage_says_how_far_it_is_and_why_it_failed(commands: Commands) -> 
 
 
 def test_a_run_that_was_killed_is_interrupted_and_one_that_lives_is_running(commands: Commands) -> None:
-    Ledger(commands.folder, Clock()).add(Kind.STAGE_BEGAN, stage=1, inputs={})
+    Ledger(commands.folder, Clock()).add(EventKind.STAGE_BEGAN, stage=1, inputs={})
     assert "interrupted" in commands("list").out
     with locked(commands.folder, "me", "now"):
         assert "running" in commands("list").out
@@ -156,12 +156,12 @@ def test_events_are_json_lines_and_need_no_lock(commands: Commands) -> None:
 
 def test_what_comes_later_is_told_when_it_comes(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, Clock())
-    ledger.add(Kind.RUN_BEGAN, first=1, last=1)
+    ledger.add(EventKind.RUN_BEGAN, first=1, last=1)
     naps: list[float] = []
 
     def nap(seconds: float) -> None:
         naps.append(seconds)
-        ledger.add(Kind.SAW, stage=1, text=f"fact {len(naps)}")
+        ledger.add(EventKind.SAW, stage=1, text=f"fact {len(naps)}")
 
     events = follow(tmp_path, forever=True, sleep=nap)
     assert next(events).kind == "run-began"
@@ -174,14 +174,14 @@ def test_waits_tables_failures_and_undoings_are_told() -> None:
     cells = {"stage": 1, "rows": ["n"], "signals": ["s"], "cells": [["n", "s", "ok"]]}
     failure = {"code": "UMB725", "what": "a", "why": "b", "next": "c"}
     for kind, values in (
-        (Kind.WAITING, wait),
-        (Kind.TABLE, cells),
-        (Kind.STAGE_FAILED, {"stage": 1, "failure": failure}),
-        (Kind.UNDO_BEGAN, {"stage": 1, "undo": 3, "name": "remove-files"}),
-        (Kind.STAGE_UNDONE, {"stage": 1}),
+        (EventKind.WAITING, wait),
+        (EventKind.TABLE, cells),
+        (EventKind.STAGE_FAILED, {"stage": 1, "failure": failure}),
+        (EventKind.UNDO_BEGAN, {"stage": 1, "undo": 3, "name": "remove-files"}),
+        (EventKind.STAGE_UNDONE, {"stage": 1}),
     ):
-        tell(Event(1, "t", kind.value, values), told, {1: "title"})
-    tell(Event(1, "t", "an-event-of-a-later-release", {"stage": 1}), told, {})
+        show_event(JournalEvent(1, "t", kind.value, values), told, {1: "title"})
+    show_event(JournalEvent(1, "t", "an-event-of-a-later-release", {"stage": 1}), told, {})
     assert told.waits[0].hints == ("h",)
     assert told.tables == [{("n", "s"): "ok"}]
     assert told.lines == ["saw UMB725 a\n  why: b\n  next: c", "01 failed", "step undo: remove-files: ", "01 undone"]
@@ -192,18 +192,21 @@ FAILED = Finding("PKI-01", "claim", "why", "fix", Outcome.FAILED, "saw")
 
 
 def test_a_fault_that_is_no_check_is_a_finding_and_a_failed_check_is_not_told_twice() -> None:
-    fault = StageTimeout("UMB725", "waited in vain", "saw nothing", "wait")
-    (found,) = report.result_findings(Result(STAGE, Ending.FAILED, 1.0, (), fault))
+    fault = StageTimeout("UMB725", "timed out", "saw nothing", "wait")
+    (found,) = report.result_findings(StageResult(STAGE, StageEnding.FAILED, 1.0, (), fault))
     assert (found.id, found.outcome) == ("UMB725", Outcome.FAILED)
-    assert (found.evidence, found.fix) == ("waited in vain: saw nothing", "wait")
+    assert (found.evidence, found.fix) == ("timed out: saw nothing", "wait")
     fault = StageTimeout("UMB723", "what", "why", "next")
-    assert report.result_findings(Result(STAGE, Ending.FAILED, 1.0, (FAILED,), fault)) == [FAILED]
+    assert report.result_findings(StageResult(STAGE, StageEnding.FAILED, 1.0, (FAILED,), fault)) == [FAILED]
 
 
 def test_every_check_that_failed_or_warned_is_told_and_no_other() -> None:
     warned = replace(FAILED, id="REL-02", outcome=Outcome.WARNED, evidence="saw\x1b less")
     passed = replace(FAILED, id="ART-05", outcome=Outcome.PASSED)
-    results = [Result(STAGE, Ending.DONE, 1.0, (passed, warned)), Result(STAGE, Ending.FAILED, 1.0, (FAILED, FAILED))]
+    results = [
+        StageResult(STAGE, StageEnding.DONE, 1.0, (passed, warned)),
+        StageResult(STAGE, StageEnding.FAILED, 1.0, (FAILED, FAILED)),
+    ]
     assert report.run_table(results).splitlines() == [
         "05 warned REL-02 claim: saw\\x1b less",
         "05 failed PKI-01 claim: saw",
@@ -213,7 +216,7 @@ def test_every_check_that_failed_or_warned_is_told_and_no_other() -> None:
 
 
 def test_stale_stages_say_why() -> None:
-    state = State(stages={5: StageRecord(Status.STALE, because="changed since: pki", seconds=61.0)})
+    state = RunState(stages={5: StageRecord(StageStatus.STALE, because="changed since: pki", seconds=61.0)})
     table = report.list_table([STAGE], state, is_locked=False)
     assert "stale" in table
     assert "1 min 01 s" in table
@@ -235,9 +238,9 @@ class _Time:
         return self.now
 
 
-def _plain(earlier: dict[int, float] | None = None) -> tuple[PlainLines, io.StringIO, _Time]:
+def _plain(earlier: dict[int, float] | None = None) -> tuple[StageLines, io.StringIO, _Time]:
     stream, time = io.StringIO(), _Time()
-    return PlainLines(earlier or {}, stream, time), stream, time
+    return StageLines(earlier or {}, stream, time), stream, time
 
 
 def test_times_are_told_as_people_do() -> None:
@@ -259,9 +262,9 @@ def test_a_stage_says_how_long_it_took_before() -> None:
 def test_a_wait_is_a_line_when_it_changes_and_now_and_then() -> None:
     view, stream, time = _plain()
     for seen in ("refused", "refused", "503"):
-        view.waiting(Waiting("the API", seen, 3.0, 600.0))
+        view.waiting(WaitProgress("the API", seen, 3.0, 600.0))
     time.now += stage_view.HEARTBEAT_SECONDS
-    view.waiting(Waiting("the API", "503", 33.0, 600.0, ("the certificate lacks localhost",)))
+    view.waiting(WaitProgress("the API", "503", 33.0, 600.0, ("the certificate lacks localhost",)))
     lines = [line.strip() for line in stream.getvalue().splitlines()]
     assert lines == [
         "not yet (3 of 600 s): the API: refused",
@@ -282,7 +285,7 @@ def test_of_the_nodes_only_what_changed_is_told() -> None:
 def test_what_others_say_cannot_move_the_cursor() -> None:
     view, stream, _ = _plain()
     view.saw("evil \x1b[2J text")
-    view.waiting(Waiting("x", "\x1b]0;title\x07", 1.0, 2.0))
+    view.waiting(WaitProgress("x", "\x1b]0;title\x07", 1.0, 2.0))
     assert "\x1b" not in stream.getvalue()
 
 
@@ -298,36 +301,36 @@ def test_endings_are_told() -> None:
 
 def test_where_there_is_no_terminal_lines_are_plain(capsys: Captured) -> None:
     with choose_view() as view:
-        assert isinstance(view, PlainLines)
+        assert isinstance(view, StageLines)
         view.line("about the run")
     assert capsys.readouterr().err == "about the run\n"
 
 
 @pytest.fixture
-def live(monkeypatch: Patch) -> tuple[LiveView, io.StringIO, _Time]:
+def live(monkeypatch: Patch) -> tuple[StageLiveView, io.StringIO, _Time]:
     from rich.console import Console
 
     stream, time = io.StringIO(), _Time()
     console = Console(file=stream, force_terminal=True, width=100, height=30, no_color=True)
     monkeypatch.setattr(stage_view, "live_console", lambda stderr: console)
-    return LiveView({10: 95.0}, time), stream, time
+    return StageLiveView({10: 95.0}, time), stream, time
 
 
-def _drawn(view: LiveView) -> str:
+def _drawn(view: StageLiveView) -> str:
     with view._console.capture() as captured:
         view._console.print(view._frame())
     return re.sub(r"\x1b\[[0-9;]*m", "", captured.get())
 
 
 def test_the_live_view_shows_the_wait_with_its_deadline_and_the_nodes(
-    live: tuple[LiveView, io.StringIO, _Time],
+    live: tuple[StageLiveView, io.StringIO, _Time],
 ) -> None:
     view, _, time = live
     view.stage(10, "bring up etcd")
     time.now = 12.0
     view.step("start etcd", "systemctl start")
     view.saw("a fact")
-    view.waiting(Waiting("etcd", "connection refused", 7.0, 180.0, ("its certificate has one usage only",)))
+    view.waiting(WaitProgress("etcd", "connection refused", 7.0, 180.0, ("its certificate has one usage only",)))
     view.table(["bootstrap"], ["etcd", "API"], {("bootstrap", "etcd"): "up", ("bootstrap", "API"): "down"})
     drawn = _drawn(view)
     assert "10 bring up etcd  12 s (took 1 min 35 s before)" in drawn
@@ -339,7 +342,7 @@ def test_the_live_view_shows_the_wait_with_its_deadline_and_the_nodes(
     assert re.search(r"bootstrap\s+up\s+down", drawn)
 
 
-def test_a_stage_that_ended_stays_on_the_screen_above(live: tuple[LiveView, io.StringIO, _Time]) -> None:
+def test_a_stage_that_ended_stays_on_the_screen_above(live: tuple[StageLiveView, io.StringIO, _Time]) -> None:
     view, stream, _ = live
     with view:
         view.stage(10, "bring up etcd")

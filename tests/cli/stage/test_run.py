@@ -20,9 +20,9 @@ from tests.support.made_up_stages import MadeUpStage, World, make_site
 from tests.support.stage_commands import Commands, raising
 
 from umbilical.cli.stage import cluster
-from umbilical.cli.stage.cluster import Asking, StageRange, bounds, confirm, find_stage, going_back, working
+from umbilical.cli.stage.cluster import StageRange, StepPrompt, bounds, confirm, find_stage, going_back, working
 from umbilical.fault import HardwayError, StageTimeout, Unsafe
-from umbilical.hardway.artifacts.inputs import Identity
+from umbilical.hardway.artifacts.inputs import ClusterIdentity
 from umbilical.hardway.ledger import holder
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
@@ -59,9 +59,9 @@ def test_wrong_words_are_wrong_usage(commands: Commands) -> None:
 @pytest.mark.parametrize(
     ("fault", "status"),
     [
-        (StageTimeout("UMB725", "waited in vain", "saw nothing", "wait"), 9),
-        (Unsafe("UMB745", "the pivot is not safe", "P4 does not hold", "mend it"), 7),
-        (HardwayError("UMB700", "the file cannot be used", "why", "next"), 3),
+        (StageTimeout("UMB725", "timed out", "saw nothing", "wait"), 9),
+        (Unsafe("UMB745", "the pivot was not started", "P4 does not hold", "fix it"), 7),
+        (HardwayError("UMB700", "the file is invalid", "why", "next"), 3),
         (HardwayError("UMB730", "virsh failed", "no socket", "start it"), 4),
         (KeyboardInterrupt(), 8),
         (ZeroDivisionError(), 10),
@@ -77,7 +77,7 @@ def test_a_check_that_fails_is_told_in_three_lines_with_status_1(commands: Comma
     commands.stages[1].before_act = lambda name: commands.world.marks.clear()
     told = commands("run", status=1)
     assert told.err.splitlines()[-3:] == [
-        "UMB723 stage 02 made-up-2: MARK-b does not hold: b is there",
+        "UMB723 stage 02 made-up-2: check MARK-b failed: b is there",
         "  why: b is missing",
         "  next: touch b",
     ]
@@ -127,7 +127,7 @@ def test_machines_that_are_installed_are_not_run_over_by_the_way(commands: Comma
     commands.stages[1].input = "two"
     commands.world.acts.clear()
     shown = commands("run", status=7).err
-    assert "UMB726 stage 09 would run again on machines that are installed\n  why: stage 03 is stale" in shown
+    assert "UMB726 stage 09 would run again on installed machines\n  why: stage 03 is stale" in shown
     assert commands.world.acts == []
     commands("run", "3")
     commands("run", "--yes")
@@ -241,7 +241,7 @@ def test_over_a_point_of_no_return_a_rollback_is_unsafe_and_destroying_is_not_no
 def test_no_password_outlives_the_cluster(commands: Commands) -> None:
     commands("run")
     for _ in range(2):
-        kept = keep_identity(commands.folder, Identity("an-id", "lab-x5x5x", "a-password", "a-hash"))
+        kept = keep_identity(commands.folder, ClusterIdentity("an-id", "lab-x5x5x", "a-password", "a-hash"))
         commands("destroy", "--yes")
         assert not kept.exists()
 
@@ -294,12 +294,12 @@ def test_each_stage_is_explained_once_with_what_should_be_so_after_it_and_each_s
 ) -> None:
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: "y")
     site = make_site(commands.folder)
-    ask = Asking(site)
+    ask = StepPrompt(site)
     assert ask(commands.stages[0], Step("leave a", "touch a", lambda: None))
     shown = capfd.readouterr().err
     assert "01 leave the marks of 1\nwhat       What it is.\n" in shown
     claim = commands.stages[0].checks(site)[0].title
-    assert f"then       this should be so:\n           - {claim}\n" in shown
+    assert f"expected   after this stage:\n           - {claim}\n" in shown
     assert "  leave a\n    $ touch a\n" in shown
     assert ask(commands.stages[0], Step("leave b", "touch b", lambda: None))
     assert "What it is." not in capfd.readouterr().err

@@ -33,10 +33,10 @@ from umbilical.hardway.artifacts.graph import (
     render,
     tree_hash,
 )
-from umbilical.hardway.artifacts.inputs import TUNNEL_IMAGE, Inputs, NodeBase, Payload
+from umbilical.hardway.artifacts.inputs import TUNNEL_IMAGE, Inputs, NodeBase, ReleasePayload
 from umbilical.hardway.artifacts.kubeconfigs import render_kubeadmin, render_kubeconfigs
 from umbilical.hardway.artifacts.tunnel import tunnel_spec
-from umbilical.hardway.config.cluster import Profile, Role, Switch
+from umbilical.hardway.config.cluster import ClusterProfile, NodeRole, Switch
 from umbilical.hardway.explain.entry import TopicKind
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.pki.row import Scope
@@ -71,7 +71,7 @@ def test_the_first_service_address_is_the_apis_the_tenth_the_resolvers(services:
 
 def test_nodes_are_found_by_role_and_by_id() -> None:
     of = cluster(masters=3, workers=2)
-    assert of.bootstrap.role is Role.BOOTSTRAP
+    assert of.bootstrap.role is NodeRole.BOOTSTRAP
     assert [node.id for node in of.masters] == ["master-0", "master-1", "master-2"]
     assert [node.id for node in of.workers] == ["worker-0", "worker-1"]
     assert of.members == of.masters + of.workers
@@ -81,9 +81,9 @@ def test_nodes_are_found_by_role_and_by_id() -> None:
 
 
 def test_kube_proxy_is_there_where_it_is_wanted_or_nothing_else_implements_services() -> None:
-    for profile in Profile:
+    for profile in ClusterProfile:
         found = {wish: cluster(profile, kube_proxy=wish).has_kube_proxy for wish in Switch}
-        assert found == {Switch.ON: True, Switch.OFF: False, Switch.AUTO: profile is Profile.KUBERNETES}
+        assert found == {Switch.ON: True, Switch.OFF: False, Switch.AUTO: profile is ClusterProfile.KUBERNETES}
 
 
 def test_no_two_places_are_one_and_places_on_nodes_are_absolute() -> None:
@@ -106,20 +106,22 @@ def test_what_waits_is_not_where_the_kubelet_looks() -> None:
 )
 def test_there_is_a_tunnel_where_it_is_wanted_or_in_the_release(wish: Switch, has_image: bool, expected: bool) -> None:
     images = {TUNNEL_IMAGE: "localhost/tunnel:lab"} if has_image else {}
-    given = inputs(Profile.KUBERNETES, 1, 0)
-    given = replace(given, cluster=cluster(Profile.KUBERNETES, 1, 0, konnectivity=wish))
-    assert replace(given, payload=Payload("v1", "", images)).has_tunnel is expected
+    given = inputs(ClusterProfile.KUBERNETES, 1, 0)
+    given = replace(given, cluster=cluster(ClusterProfile.KUBERNETES, 1, 0, konnectivity=wish))
+    assert replace(given, payload=ReleasePayload("v1", "", images)).has_tunnel is expected
 
 
 def test_secrets_are_not_printed() -> None:
-    shown = repr(inputs(Profile.KUBERNETES, 1, 0)) + repr(NodeBase(b"the config", b"the machine config", "rendered-x"))
+    shown = repr(inputs(ClusterProfile.KUBERNETES, 1, 0)) + repr(
+        NodeBase(b"the config", b"the machine config", "rendered-x")
+    )
     for secret in (PULL_SECRET.decode(), identity().kubeadmin_password, identity().kubeadmin_hash, "the config"):
         assert secret not in shown
     assert "PRIVATE KEY" not in shown
 
 
 @cache
-def rendering(profile: Profile) -> Rendering:
+def rendering(profile: ClusterProfile) -> Rendering:
     return render(inputs(profile, 1, 1))
 
 
@@ -136,8 +138,8 @@ def recipe(name: str, *needs: str, stage: int = 5) -> Recipe:
     return Recipe(name, stage, writing(f"{name}/file"), needs)
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_every_file_belongs_to_one_recipe_and_one_stage(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_every_file_belongs_to_one_recipe_and_one_stage(profile: ClusterProfile) -> None:
     made = rendering(profile)
     paths = [asset.path for asset in made.tree]
     assert sorted(path for one in made.files.values() for path in one) == sorted(paths)
@@ -146,15 +148,15 @@ def test_every_file_belongs_to_one_recipe_and_one_stage(profile: Profile) -> Non
     assert {2, 5, 6, 7, 8} <= set(made.files)
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_what_needs_no_release_can_be_made_without_one(profile: Profile) -> None:
-    bare = replace(inputs(profile, 1, 1), payload=Payload("", "", {}))
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_what_needs_no_release_can_be_made_without_one(profile: ClusterProfile) -> None:
+    bare = replace(inputs(profile, 1, 1), payload=ReleasePayload("", "", {}))
     made = render(bare, [recipe for recipe in RECIPES if recipe.id not in NEED_RELEASE])
     assert all(made.hashes[one] == rendering(profile).hashes[one] for one in made.hashes)
 
 
 def test_a_recipe_sees_only_what_it_needs() -> None:
-    made = render(inputs(Profile.KUBERNETES, 1, 1), [recipe("a"), recipe("b", "a"), recipe("c", "b")])
+    made = render(inputs(ClusterProfile.KUBERNETES, 1, 1), [recipe("a"), recipe("b", "a"), recipe("c", "b")])
     assert made.tree["b/file"].content == b"xa/file"
     assert made.tree["c/file"].content == b"xb/file"
 
@@ -168,8 +170,8 @@ def test_needs_come_first() -> None:
     ("recipes", "told"),
     [
         ([recipe("a", "b"), recipe("b", "a"), recipe("c")], "these recipes need each other: a, b"),
-        ([recipe("a"), recipe("a")], "two recipes are called a"),
-        ([recipe("a", "z")], "a needs z, and there is no such recipe"),
+        ([recipe("a"), recipe("a")], "two recipes have the id a"),
+        ([recipe("a", "z")], "a needs z, which does not exist"),
     ],
 )
 def test_what_is_no_graph_is_refused(recipes: list[Recipe], told: str) -> None:
@@ -180,7 +182,7 @@ def test_what_is_no_graph_is_refused(recipes: list[Recipe], told: str) -> None:
 def test_two_recipes_do_not_write_one_path() -> None:
     twice: list[Any] = [Recipe(name, 5, writing("same")) for name in ("a", "b")]
     with pytest.raises(RenderError, match="UMB111"):
-        render(inputs(Profile.KUBERNETES, 1, 1), twice)
+        render(inputs(ClusterProfile.KUBERNETES, 1, 1), twice)
 
 
 def test_a_hash_sees_content_mode_and_path_and_no_order() -> None:
@@ -191,12 +193,12 @@ def test_a_hash_sees_content_mode_and_path_and_no_order() -> None:
     assert tree_hash([one, other]) == tree_hash([other, one])
 
 
-def rendered(profile: Profile) -> AssetTree:
+def rendered(profile: ClusterProfile) -> AssetTree:
     return render_certificates(hardway.inputs(profile), AssetTree())
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_every_row_has_its_two_files_and_every_bundle_one(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_every_row_has_its_two_files_and_every_bundle_one(profile: ClusterProfile) -> None:
     cluster = hardway.cluster(profile)
     files = {f"tls/{file}" for row in cluster_rows(cluster) for file in (row.public_file, row.key_file)}
     bundles = {f"tls/bundles/{bundle.value}.crt" for bundle in cluster_bundles(cluster)}
@@ -205,7 +207,7 @@ def test_every_row_has_its_two_files_and_every_bundle_one(profile: Profile) -> N
 
 def test_names_follow_from_the_cluster() -> None:
     networks = replace(hardway.cluster().networks, services=ip_network("fd02::/112"))
-    found = names(hardway.cluster(Profile.KUBERNETES, masters=1, networks=networks))
+    found = names(hardway.cluster(ClusterProfile.KUBERNETES, masters=1, networks=networks))
     assert found.scope is Scope.KUBERNETES
     assert str(found.service_ip) == "fd02::1"
     assert [one.id for one in found.members] == ["bootstrap", "master-0"]
@@ -213,20 +215,20 @@ def test_names_follow_from_the_cluster() -> None:
 
 
 def test_upstream_has_no_metrics_bundle() -> None:
-    assert Bundle.ETCD_METRICS_CA not in cluster_bundles(hardway.cluster(Profile.KUBERNETES))
-    assert set(cluster_bundles(hardway.cluster(Profile.OPENSHIFT))) == set(Bundle)
+    assert Bundle.ETCD_METRICS_CA not in cluster_bundles(hardway.cluster(ClusterProfile.KUBERNETES))
+    assert set(cluster_bundles(hardway.cluster(ClusterProfile.OPENSHIFT))) == set(Bundle)
 
 
 def test_what_is_shown_by_hand_names_files_that_are_there() -> None:
-    paths = {f"artifacts/{asset.path}" for asset in rendered(Profile.OPENSHIFT)}
-    paths |= {f"artifacts/{asset.path}" for asset in rendered(Profile.KUBERNETES)}
+    paths = {f"artifacts/{asset.path}" for asset in rendered(ClusterProfile.OPENSHIFT)}
+    paths |= {f"artifacts/{asset.path}" for asset in rendered(ClusterProfile.KUBERNETES)}
     for topic in TOPICS:
         for word in topic.by_hand.replace("NODE", "master-0").split():
             assert not word.startswith("artifacts/") or word in paths
     assert {topic.kind for topic in TOPICS} == {TopicKind.CERTIFICATE, TopicKind.FILE}
 
 
-def rendered_kubeconfigs(profile: Profile) -> dict[str, dict[str, Any]]:
+def rendered_kubeconfigs(profile: ClusterProfile) -> dict[str, dict[str, Any]]:
     tree = render_kubeconfigs(hardway.inputs(profile), AssetTree())
     assert {asset.mode for asset in tree} == {0o600}
     return {
@@ -243,31 +245,31 @@ def facts(document: dict[str, Any]) -> tuple[str, str, str, str]:
 
 
 def test_openshift_has_the_eight() -> None:
-    assert {name: facts(one) for name, one in rendered_kubeconfigs(Profile.OPENSHIFT).items()} == WANTED
+    assert {name: facts(one) for name, one in rendered_kubeconfigs(ClusterProfile.OPENSHIFT).items()} == WANTED
 
 
 def test_upstream_has_one_for_kube_proxy_and_another_newcomer() -> None:
-    found = {name: facts(one) for name, one in rendered_kubeconfigs(Profile.KUBERNETES).items()}
+    found = {name: facts(one) for name, one in rendered_kubeconfigs(ClusterProfile.KUBERNETES).items()}
     newcomer = ("system:bootstrapper", "ocp4", INSIDE, "system:bootstrapper")
     proxy = ("system:kube-proxy", "ocp4", INSIDE, "system:kube-proxy")
     assert found == WANTED | {"kubelet-bootstrap": newcomer, "kube-proxy": proxy}
 
 
 def test_the_password_is_for_its_owner_alone() -> None:
-    (asset,) = render_kubeadmin(inputs(Profile.OPENSHIFT), AssetTree())
+    (asset,) = render_kubeadmin(inputs(ClusterProfile.OPENSHIFT), AssetTree())
     assert (asset.path, asset.mode) == ("auth/kubeadmin-password", 0o600)
     assert asset.content == hardway.identity().kubeadmin_password.encode()
 
-    assert len(render_kubeadmin(inputs(Profile.KUBERNETES), AssetTree())) == 0
+    assert len(render_kubeadmin(inputs(ClusterProfile.KUBERNETES), AssetTree())) == 0
 
 
 def test_only_openshift_puts_agents_into_the_pod_network() -> None:
-    assert [tunnel_spec(inputs(one)).shape for one in Profile] == [Shape.OPENSHIFT, Shape.KUBERNETES]
-    assert [tunnel_spec(inputs(one)).host_network for one in Profile] == [False, True]
+    assert [tunnel_spec(inputs(one)).shape for one in ClusterProfile] == [Shape.OPENSHIFT, Shape.KUBERNETES]
+    assert [tunnel_spec(inputs(one)).host_network for one in ClusterProfile] == [False, True]
 
 
 def test_a_tunnel_that_is_wished_for_needs_an_image() -> None:
     with pytest.raises(RenderError) as caught:
-        tunnel_spec(replace(inputs(Profile.OPENSHIFT), payload=Payload("4.18.0", "", {})))
+        tunnel_spec(replace(inputs(ClusterProfile.OPENSHIFT), payload=ReleasePayload("4.18.0", "", {})))
     assert caught.value.code == "UMB716"
     assert "konnectivity: off" in caught.value.remedy

@@ -16,8 +16,8 @@ from umbilical.hardway.artifacts.diff import FORMATTING, compare_content, compar
 from umbilical.hardway.artifacts.diff_objects import (
     HIDDEN,
     MAX_SHOWN,
-    Change,
-    Part,
+    ArtifactDiff,
+    DiffKind,
     as_json,
     change_of,
     compare_certificates,
@@ -39,12 +39,16 @@ SUPER_SECRET = "c3VwZXJzZWNyZXQ="
 
 def test_a_change_follows_from_what_is_there() -> None:
     assert [change_of(None, 1), change_of(1, None), change_of(1, 2)] == [
-        *(Change.CREATED, Change.REMOVED, Change.CHANGED)
+        *(DiffKind.CREATED, DiffKind.REMOVED, DiffKind.CHANGED)
     ]
 
 
 def test_json_has_only_what_says_something() -> None:
-    part = Part("a", Change.CHANGED, parts=(values("b", "1", "2"), Part("c", Change.REMOVED, note="n", lines=("-x",))))
+    part = ArtifactDiff(
+        "a",
+        DiffKind.CHANGED,
+        parts=(values("b", "1", "2"), ArtifactDiff("c", DiffKind.REMOVED, note="n", lines=("-x",))),
+    )
     assert as_json(part) == {
         "place": "a",
         "change": "changed",
@@ -65,9 +69,9 @@ def test_files_are_compared_in_the_order_of_their_paths() -> None:
     new = [Asset("same", b"1", 0o600), Asset("c", b"1", 0o644), Asset("b", b"2", 0o644)]
     parts = compare_trees(old, new)
     assert [(part.place, part.change) for part in parts] == [
-        ("a", Change.REMOVED),
-        ("b", Change.CHANGED),
-        ("c", Change.CREATED),
+        ("a", DiffKind.REMOVED),
+        ("b", DiffKind.CHANGED),
+        ("c", DiffKind.CREATED),
     ]
     assert parts[1].parts[0].lines[-2:] == ("-1", "+2")
 
@@ -86,7 +90,7 @@ def test_files_are_compared_in_the_order_of_their_paths() -> None:
 )
 def test_what_is_not_shown_has_a_note(path: str, old: bytes, new: bytes, note: str) -> None:
     (part,) = compare_content(path, old, new)
-    assert part == Part(part.place, Change.CHANGED, note=note)
+    assert part == ArtifactDiff(part.place, DiffKind.CHANGED, note=note)
 
 
 @pytest.mark.parametrize("path", ["a.crt", "a.ign", "a.yaml", "etc/kubernetes/kubeconfig"])
@@ -137,7 +141,7 @@ def test_bundles_are_compared_by_subject() -> None:
     one, other = signer().pair.certificate, signer("other").pair.certificate
     parts = compare_certificates(one, join_bundle(one, other))
     assert parts is not None
-    assert [(part.place, part.change) for part in parts] == [("certificate CN=other", Change.CREATED)]
+    assert [(part.place, part.change) for part in parts] == [("certificate CN=other", DiffKind.CREATED)]
 
 
 def test_a_member_of_a_bundle_that_was_made_anew_is_told_by_field() -> None:
@@ -165,7 +169,7 @@ def config(files: dict[str, tuple[str, int]], *units: dict[str, Any], passwd: di
     return json.dumps({**value, "systemd": {"units": list(units)}, **({"passwd": passwd} if passwd else {})}).encode()
 
 
-def compared(old: bytes, new: bytes) -> tuple[Part, ...]:
+def compared(old: bytes, new: bytes) -> tuple[ArtifactDiff, ...]:
     parts = compare_ignition(old, new, compare_content)
     assert parts is not None
     return parts
@@ -178,12 +182,12 @@ def test_files_are_decoded_and_compared_by_their_kind() -> None:
     assert part.place == "file /etc/pod.yaml"
     mode, pod = part.parts
     assert (mode.place, mode.old, mode.new) == ("mode", "0644", "0600")
-    assert pod == Part("Pod x", Change.CHANGED, parts=(Part("spec.a", Change.CHANGED, "1", "2"),))
+    assert pod == ArtifactDiff("Pod x", DiffKind.CHANGED, parts=(ArtifactDiff("spec.a", DiffKind.CHANGED, "1", "2"),))
 
 
 def test_files_that_come_and_go_are_one_line_each() -> None:
     old, new = config({"/a": ("1", 420)}), config({"/b": ("1", 420)})
-    assert compared(old, new) == (Part("file /a", Change.REMOVED), Part("file /b", Change.CREATED))
+    assert compared(old, new) == (ArtifactDiff("file /a", DiffKind.REMOVED), ArtifactDiff("file /b", DiffKind.CREATED))
 
 
 def test_keys_in_a_config_are_not_shown() -> None:
@@ -212,14 +216,14 @@ def test_other_fields_are_named_by_their_path_and_hashes_hidden() -> None:
 
 def test_a_whole_config_that_appears_is_all_new() -> None:
     parts = compare_ignition(None, config({"/a": ("1", 420)}), compare_content)
-    assert parts == (Part("file /a", Change.CREATED),)
+    assert parts == (ArtifactDiff("file /a", DiffKind.CREATED),)
 
 
 def dumped(*documents: Any) -> bytes:
     return yaml.safe_dump_all(documents).encode()
 
 
-def compared_objects(old: Any, new: Any) -> tuple[Part, ...]:
+def compared_objects(old: Any, new: Any) -> tuple[ArtifactDiff, ...]:
     parts = compare_objects(dumped(old), dumped(new))
     assert parts is not None
     return parts
@@ -238,7 +242,7 @@ def test_objects_are_named_and_fields_by_their_path() -> None:
     (part,) = compared_objects(MINIMAL, with_container(MINIMAL, image="localhost/other:lab"))
     assert part.place == "Pod sample"
     assert part.parts == (
-        Part("spec.containers[main].image", Change.CHANGED, "localhost/umbilical:lab", "localhost/other:lab"),
+        ArtifactDiff("spec.containers[main].image", DiffKind.CHANGED, "localhost/umbilical:lab", "localhost/other:lab"),
     )
 
 
@@ -256,7 +260,7 @@ def test_another_order_is_told_as_such() -> None:
 
 def test_documents_that_come_and_go_are_told_once() -> None:
     parts = compare_objects(dumped(MINIMAL), dumped(MINIMAL, secret(kubeadmin="eA==")))
-    assert parts == (Part("Secret kube-system/kubeadmin", Change.CREATED),)
+    assert parts == (ArtifactDiff("Secret kube-system/kubeadmin", DiffKind.CREATED),)
 
 
 def test_what_is_in_a_secret_is_not_shown() -> None:
@@ -285,7 +289,9 @@ def test_a_certificate_in_a_secret_is_described() -> None:
 
 def test_keys_in_kubeconfigs_are_not_shown() -> None:
     old, new = ({"users": [{"name": "admin", "user": {"client-key-data": one}}]} for one in ("AAAA", "BBBB"))
-    assert compared_objects(old, new) == (Part("users[admin].user.client-key-data", Change.CHANGED, note=HIDDEN),)
+    assert compared_objects(old, new) == (
+        ArtifactDiff("users[admin].user.client-key-data", DiffKind.CHANGED, note=HIDDEN),
+    )
 
 
 def test_pull_secrets_and_data_urls_are_not_shown() -> None:

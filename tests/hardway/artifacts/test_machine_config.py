@@ -18,7 +18,7 @@ from umbilical.fault import RenderError
 from umbilical.hardway.artifacts.machine_config import TOPICS as COMMAND_TOPICS
 from umbilical.hardway.artifacts.machine_config import read_base, read_bases, render_machine_config, script, steps
 from umbilical.hardway.artifacts.manifests.catalogue import render_manifests
-from umbilical.hardway.config.cluster import Profile, Role
+from umbilical.hardway.config.cluster import ClusterProfile, NodeRole
 from umbilical.hardway.explain.entry import TopicKind
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.host.files import make_directory, write_file
@@ -94,7 +94,7 @@ def test_the_client_authorities_are_all_there() -> None:
 
 
 def test_the_kubernetes_profile_has_no_machine_config_operator() -> None:
-    assert not list(render_machine_config(hardway.inputs(Profile.KUBERNETES), AssetTree()))
+    assert not list(render_machine_config(hardway.inputs(ClusterProfile.KUBERNETES), AssetTree()))
 
 
 def run(folder: Path, pools: tuple[str, ...] = ("master", "worker")) -> subprocess.CompletedProcess[str]:
@@ -202,7 +202,7 @@ def test_each_pool_has_its_own() -> None:
         "machine-configs/00-master.yaml": b"{}",
     }
     found = read_bases(files)
-    assert [found[role].name.split("-")[1] for role in (Role.MASTER, Role.WORKER)] == ["master", "worker"]
+    assert [found[role].name.split("-")[1] for role in (NodeRole.MASTER, NodeRole.WORKER)] == ["master", "worker"]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_what_is_none_is_refused_with_three_lines(content: bytes) -> None:
 def test_there_must_be_one_for_each_pool(names: tuple[str, ...]) -> None:
     with pytest.raises(RenderError) as caught:
         read_bases({name: machine_config(CONFIG) for name in names})
-    assert "files are called like rendered-" in caught.value.why
+    assert "files match rendered-" in caught.value.why
 
 
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))

@@ -16,7 +16,7 @@ from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import crds
 from umbilical.hardway.artifacts.crds import bootstrap_crds, is_included, split_documents
 from umbilical.hardway.artifacts.release import INFO, NEEDED, PROGRAMS, read_release, release_commands, upstream_payload
-from umbilical.hardway.config.cluster import Profile, ReleaseSource
+from umbilical.hardway.config.cluster import ClusterProfile, ReleaseSource
 
 FILES = release_directory.release_payload().crds
 
@@ -113,7 +113,7 @@ def test_any_content_of_a_table_is_read_or_refused(name: str, content: bytes) ->
 
 def test_the_kubernetes_profile_has_one_image_for_each_program() -> None:
     payload = upstream_payload(ReleaseSource(repository="localhost", tag="lab", version="v1.36.3"))
-    assert payload.images == hardway.payload(Profile.KUBERNETES).images
+    assert payload.images == hardway.payload(ClusterProfile.KUBERNETES).images
     assert set(PROGRAMS) == set(hardway.PROGRAMS)
     assert payload.version == "v1.36.3"
 
@@ -168,7 +168,7 @@ def test_a_release_in_which_nothing_is_marked_is_refused() -> None:
     files = {name: content.replace(b"bootstrap-required", b"other") for name, content in FILES.items()}
     with pytest.raises(RenderError) as caught:
         bootstrap_crds(files)
-    assert "marked as needed" in caught.value.why
+    assert "marked as required" in caught.value.why
 
 
 def test_documents_of_one_file_are_cut_apart_and_keep_their_bytes() -> None:

@@ -12,7 +12,15 @@ from tests.support import hardway, hardway_config
 from tests.support.manifests import json_values
 
 from umbilical.fault import RenderError
-from umbilical.hardway.config.cluster import Cluster, MachinesKind, Origin, Profile, Switch, Value, nested
+from umbilical.hardway.config.cluster import (
+    Cluster,
+    ClusterProfile,
+    MachinesKind,
+    Origin,
+    ResolvedValue,
+    Switch,
+    nested,
+)
 from umbilical.hardway.config.keys import KEYS
 from umbilical.hardway.config.reading import key_tree, read_cluster
 
@@ -41,7 +49,7 @@ def test_the_least_file_is_the_cluster_of_the_log() -> None:
 
 def test_the_upstream_profile_runs_in_the_lab_with_its_resolver_on_the_node_that_stands_for_the_host() -> None:
     cluster = read("kubernetes")
-    assert (cluster.profile, cluster.machines) == (Profile.KUBERNETES, MachinesKind.LAB)
+    assert (cluster.profile, cluster.machines) == (ClusterProfile.KUBERNETES, MachinesKind.LAB)
     assert (cluster.libvirt, cluster.sizes, cluster.networks.dhcp) == (None, {}, None)
     assert (str(cluster.networks.gateway), str(cluster.networks.dns)) == ("192.168.126.1", "192.168.126.2")
     assert (cluster.release.repository, cluster.release.tag) == ("localhost", "lab")
@@ -79,7 +87,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
         "networks.machine '192.168.126.7/24'",
         "nodes.masters.count 12",
         "konnectivity 'perhaps'",
-        "release.repository is for the profile kubernetes only",
+        "release.repository is only valid with profile: kubernetes",
         "sizes.master.cpu is unknown; did you mean cpus?",
     ):
         assert told in why
@@ -89,24 +97,32 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     ("profile", "changes", "told"),
     [
         # What means nothing here.
-        ("kubernetes", {"libvirt__pool": "x"}, "libvirt.pool is for machines libvirt only"),
-        ("kubernetes", {"sizes__master__cpus": 2}, "sizes.master.cpus is for machines libvirt only"),
-        ("kubernetes", {"networks__dhcp__first": "192.168.126.200"}, "networks.dhcp.first is for machines libvirt"),
-        ("kubernetes", {"release__image": "x"}, "release.image is for the profile openshift only"),
-        ("openshift", {"release__tag": "lab"}, "release.tag is for the profile kubernetes only"),
+        ("kubernetes", {"libvirt__pool": "x"}, "libvirt.pool is only valid with machines: libvirt"),
+        ("kubernetes", {"sizes__master__cpus": 2}, "sizes.master.cpus is only valid with machines: libvirt"),
+        (
+            "kubernetes",
+            {"networks__dhcp__first": "192.168.126.200"},
+            "networks.dhcp.first is only valid with",
+        ),
+        ("kubernetes", {"release__image": "x"}, "release.image is only valid with profile: openshift"),
+        ("openshift", {"release__tag": "lab"}, "release.tag is only valid with profile: kubernetes"),
         ("openshift", {"machines": "lab"}, "RHCOS does not run in namespaces"),
         # What cannot be addressed.
-        ("openshift", {"networks__machine": "192.168.126.0/26"}, "no address number 100; give nodes.bootstrap.address"),
-        ("openshift", {"networks__machine": "fd00::/64"}, "networks.pods 10.128.0.0/14 is of another address family"),
-        ("openshift", {"networks__gateway": "fd00::1"}, "networks.gateway fd00::1 is of another address family"),
-        ("openshift", {"nodes__workers__firstAddress": "fd00::1"}, "nodes.workers.firstAddress fd00::1 is of another"),
-        ("openshift", {"nodes__masters__machines": [{"address": "fd00::1"}]}, "masters.machines[0].address fd00::1 is"),
-        ("openshift", {"nodes__workers__firstAddress": "255.255.255.255"}, "no address follows for worker-1"),
+        ("openshift", {"networks__machine": "192.168.126.0/26"}, "no address number 100; set nodes.bootstrap.address"),
+        ("openshift", {"networks__machine": "fd00::/64"}, "networks.pods 10.128.0.0/14 has another address family"),
+        ("openshift", {"networks__gateway": "fd00::1"}, "networks.gateway fd00::1 has another address family"),
+        ("openshift", {"nodes__workers__firstAddress": "fd00::1"}, "nodes.workers.firstAddress fd00::1 has another"),
+        (
+            "openshift",
+            {"nodes__masters__machines": [{"address": "fd00::1"}]},
+            "machines[0].address fd00::1 has another",
+        ),
+        ("openshift", {"nodes__workers__firstAddress": "255.255.255.255"}, "no address is left for worker-1"),
         ("openshift", {"networks__services": "172.30.0.0/29"}, "networks.services 172.30.0.0/29 is too small"),
         # A pod network that has no piece for each node, where we cut it.
-        ("kubernetes", {"networks__hostPrefix": 14}, "14 does not cut networks.pods 10.128.0.0/14 into pieces"),
-        ("kubernetes", {"networks__hostPrefix": 33}, "networks.hostPrefix 33 does not cut"),
-        ("kubernetes", {"networks__hostPrefix": 16}, "into pieces for 5 nodes: there are 4"),
+        ("kubernetes", {"networks__hostPrefix": 14}, "14 does not divide networks.pods 10.128.0.0/14"),
+        ("kubernetes", {"networks__hostPrefix": 33}, "networks.hostPrefix 33 does not divide"),
+        ("kubernetes", {"networks__hostPrefix": 16}, "into enough CIDRs: 5 nodes, 4 CIDRs"),
     ],
 )
 def test_what_cannot_be_is_refused(profile: str, changes: dict[str, Any], told: str) -> None:
@@ -209,17 +225,17 @@ def test_the_origin_of_a_listed_machine_is_its_entry() -> None:
 
 def test_values_become_plain() -> None:
     values = (
-        Profile.OPENSHIFT,
+        ClusterProfile.OPENSHIFT,
         ("a", ipaddress.ip_address("10.0.0.1")),
         ipaddress.ip_network("10.0.0.0/8"),
         True,
         None,
     )
-    assert [Value("p", one, Origin.GIVEN).plain for one in values] == [
+    assert [ResolvedValue("p", one, Origin.GIVEN).plain for one in values] == [
         *("openshift", ["a", "10.0.0.1"], "10.0.0.0/8", True, None)
     ]
 
 
 def test_values_become_a_tree() -> None:
-    values = [Value(path, number, Origin.GIVEN) for number, path in enumerate(("a", "b.c", "b.d.e"))]
+    values = [ResolvedValue(path, number, Origin.GIVEN) for number, path in enumerate(("a", "b.c", "b.d.e"))]
     assert nested(tuple(values)) == {"a": 0, "b": {"c": 1, "d": {"e": 2}}}

@@ -12,24 +12,24 @@ from tests.support import hardway, hardway_config
 from tests.support.manifests import json_values
 
 from umbilical.fault import RenderError
-from umbilical.hardway.config.cluster import MachinesKind, Profile, Switch
-from umbilical.hardway.config.example import Wish, example
+from umbilical.hardway.config.cluster import ClusterProfile, MachinesKind, Switch
+from umbilical.hardway.config.example import ExampleOptions, example
 from umbilical.hardway.config.keys import (
     ADDRESS,
     KEYS,
     MAX_MASTERS,
     NETWORK,
     ON_OFF,
-    Choice,
-    Constant,
+    ChoiceValue,
+    ConstantValue,
     Key,
-    Kind,
-    Number,
-    Text,
-    Texts,
+    NumberValue,
+    TextListValue,
+    TextValue,
+    ValueType,
 )
 from umbilical.hardway.config.reading import read_cluster, schema
-from umbilical.hardway.config.resolving import MACHINE_NETWORK, NUMBERS, Place
+from umbilical.hardway.config.resolving import MACHINE_NETWORK, FixedAddress
 from umbilical.manifests.sections import YamlSection
 
 UNSET: dict[str, Any] = {
@@ -48,12 +48,19 @@ DEFAULTS = {
 BOTH, NEITHER = (True, True), (False, False)
 VALIDATOR = jsonschema.Draft202012Validator(schema())
 OPTIONAL = [key for key in KEYS if not key.is_needed]
-KINDS: list[Kind] = [
-    *(Text("[a-z]+", "letters"), Texts("[a-z]+", "letters"), Number(1, 9), Choice(Profile), ON_OFF, Constant("v1"))
+KINDS: list[ValueType] = [
+    *(
+        TextValue("[a-z]+", "letters"),
+        TextListValue("[a-z]+", "letters"),
+        NumberValue(1, 9),
+        ChoiceValue(ClusterProfile),
+        ON_OFF,
+        ConstantValue("v1"),
+    )
 ]
-LAB = Wish(Profile.KUBERNETES, MachinesKind.LAB, 1, 1)
-OPENSHIFT = Wish(Profile.OPENSHIFT, MachinesKind.LIBVIRT, 3, 2)
-UPSTREAM = Wish(Profile.KUBERNETES, MachinesKind.LIBVIRT, 3, 0)
+LAB = ExampleOptions(ClusterProfile.KUBERNETES, MachinesKind.LAB, 1, 1)
+OPENSHIFT = ExampleOptions(ClusterProfile.OPENSHIFT, MachinesKind.LIBVIRT, 3, 2)
+UPSTREAM = ExampleOptions(ClusterProfile.KUBERNETES, MachinesKind.LIBVIRT, 3, 0)
 WISHES = [LAB, OPENSHIFT, UPSTREAM]
 
 
@@ -63,11 +70,11 @@ def sample(key: Key) -> Any:
 
 
 def home(key: Key) -> str:
-    return "kubernetes" if key.only is Profile.KUBERNETES else "openshift"
+    return "kubernetes" if key.only is ClusterProfile.KUBERNETES else "openshift"
 
 
 def with_key(key: Key, name: str | None = None, profile: str | None = None) -> dict[str, Any]:
-    """A file that says this one key, perhaps under another name."""
+    """A file with this one key, optionally under another name."""
     path = key.path if name is None else f"{key.path.rpartition('.')[0]}.{name}".lstrip(".")
     value = sample(key)
     if "[]." in path:
@@ -86,7 +93,7 @@ def taken(document: dict[str, Any]) -> tuple[bool, bool]:
     return is_valid, True
 
 
-def read(kind: Kind, value: Any) -> tuple[Any, list[str]]:
+def read(kind: ValueType, value: Any) -> tuple[Any, list[str]]:
     section = YamlSection({"key": value}, "", [])
     return kind.read(section, "key"), section.problems
 
@@ -105,7 +112,7 @@ def test_schema_and_reader_refuse_a_key_beside_every_key() -> None:
 
 def test_schema_and_reader_refuse_a_key_where_it_means_nothing() -> None:
     for key in [key for key in KEYS if key.only is not None]:
-        document = with_key(key, profile="openshift" if key.only is Profile.KUBERNETES else "kubernetes")
+        document = with_key(key, profile="openshift" if key.only is ClusterProfile.KUBERNETES else "kubernetes")
         assert taken(document) == NEITHER, key.path
         if key.only is MachinesKind.LIBVIRT:
             assert taken({**document, "machines": "libvirt"}) == BOTH, key.path
@@ -138,13 +145,13 @@ def test_schema_and_reader_take_nothing_for_absence() -> None:
         (KINDS[0], "abc", "abc"),
         (KINDS[1], ["a", "b"], ("a", "b")),
         (KINDS[2], 9, 9),
-        (KINDS[3], "kubernetes", Profile.KUBERNETES),
+        (KINDS[3], "kubernetes", ClusterProfile.KUBERNETES),
         (ON_OFF, True, Switch.ON),
         (ON_OFF, "auto", Switch.AUTO),
         (KINDS[5], "v1", "v1"),
     ],
 )
-def test_right_values_are_read(kind: Kind, value: Any, meant: Any) -> None:
+def test_right_values_are_read(kind: ValueType, value: Any, meant: Any) -> None:
     assert read(kind, value) == (meant, [])
 
 
@@ -162,7 +169,7 @@ def test_a_wrong_switch_is_named_by_its_path() -> None:
 
 @given(kind=st.sampled_from(KINDS), value=json_values())
 @settings(max_examples=200, deadline=None)
-def test_a_kind_and_its_schema_agree_on_any_value(kind: Kind, value: Any) -> None:
+def test_a_kind_and_its_schema_agree_on_any_value(kind: ValueType, value: Any) -> None:
     # Absence is the key's matter; JSON takes 3.0 for an integer; Python's $ overlooks a line break.
     if value is None or (isinstance(value, float) and value.is_integer()) or "\n" in repr(value).replace("\\n", "\n"):
         return
@@ -177,35 +184,35 @@ def test_every_key_is_spelled_as_kubernetes_does_and_explained_in_a_sentence() -
 
 
 def test_every_place_has_a_number_of_its_own_in_the_network_and_masters_end_before_workers_begin() -> None:
-    numbers = [NUMBERS[place] for place in Place]
+    numbers = [fixed.value for fixed in FixedAddress]
     assert len(set(numbers)) == len(numbers)
     assert max(numbers) < MACHINE_NETWORK.num_addresses - 1
-    assert NUMBERS[Place.MASTER] + MAX_MASTERS <= NUMBERS[Place.WORKER]
+    assert FixedAddress.MASTER.value + MAX_MASTERS <= FixedAddress.WORKER.value
 
 
-@pytest.mark.parametrize("wish", WISHES)
-def test_it_is_a_valid_file_of_that_cluster(wish: Wish) -> None:
-    content = example(wish)
+@pytest.mark.parametrize("options", WISHES)
+def test_it_is_a_valid_file_of_that_cluster(options: ExampleOptions) -> None:
+    content = example(options)
     cluster = read_cluster(content).cluster
-    assert (cluster.profile, cluster.machines) == (wish.profile, wish.machines)
-    assert (len(cluster.masters), len(cluster.workers)) == (wish.masters, wish.workers)
+    assert (cluster.profile, cluster.machines) == (options.profile, options.machines)
+    assert (len(cluster.masters), len(cluster.workers)) == (options.masters, options.workers)
     jsonschema.validate(yaml.safe_load(content), schema())
 
 
-@pytest.mark.parametrize("wish", WISHES)
-def test_every_key_that_means_something_is_explained(wish: Wish) -> None:
-    text = example(wish).decode()
+@pytest.mark.parametrize("options", WISHES)
+def test_every_key_that_means_something_is_explained(options: ExampleOptions) -> None:
+    text = example(options).decode()
     for key in KEYS:
-        is_meant = key.only in (None, wish.profile, wish.machines)
-        if "[]" not in key.path and not (key.path == "nodes.workers.firstAddress" and not wish.workers):
+        is_meant = key.only in (None, options.profile, options.machines)
+        if "[]" not in key.path and not (key.path == "nodes.workers.firstAddress" and not options.workers):
             assert (f"{key.path.rpartition('.')[2]}: " in text) or not is_meant, key.path
         if is_meant and "[]" not in key.path:
             assert f"# {key.about}" in text
 
 
-@pytest.mark.parametrize("wish", WISHES)
-def test_what_its_comments_show_holds_already(wish: Wish) -> None:
-    text = example(wish).decode()
+@pytest.mark.parametrize("options", WISHES)
+def test_what_its_comments_show_holds_already(options: ExampleOptions) -> None:
+    text = example(options).decode()
     samples = r"(\s*)# ((?:sshKeys|sshKeyFile|directory|mac|interface|pullSecretFile|  - \{|machines)\b.*)"
     kept = [line for line in text.splitlines() if not re.fullmatch(samples, line) and "#   -" not in line]
     bare = "\n".join(re.sub(r"^(\s*)# ([a-zA-Z]+: \S.*)$", r"\1\2", line) for line in kept)
@@ -215,11 +222,11 @@ def test_what_its_comments_show_holds_already(wish: Wish) -> None:
 
 
 def test_keys_and_names_can_be_given() -> None:
-    wish = Wish(Profile.KUBERNETES, MachinesKind.LAB, 1, 1, "mine", (hardway.SSH_KEY,))
-    cluster = read_cluster(example(wish)).cluster
+    options = ExampleOptions(ClusterProfile.KUBERNETES, MachinesKind.LAB, 1, 1, "mine", (hardway.SSH_KEY,))
+    cluster = read_cluster(example(options)).cluster
     assert (cluster.name, cluster.access.ssh_keys) == ("mine", (hardway.SSH_KEY,))
 
 
 def test_a_cluster_that_cannot_be_is_refused() -> None:
     with pytest.raises(RenderError, match="RHCOS does not run in namespaces"):
-        example(Wish(Profile.OPENSHIFT, MachinesKind.LAB, 3, 2))
+        example(ExampleOptions(ClusterProfile.OPENSHIFT, MachinesKind.LAB, 3, 2))

@@ -1,4 +1,4 @@
-"""Explanations: words for everything, found by the names that users have, in every form."""
+"""Explanations: found by all names that users type, in every output format."""
 
 import json
 
@@ -9,10 +9,10 @@ from tests.support import hardway
 from tests.support.hardway_everything import everything, usual
 
 from umbilical.checks.report import group_of
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.explain import entry as forms
 from umbilical.hardway.explain import library, lookup
-from umbilical.hardway.explain.entry import Entry, EntryKind, Topic, TopicKind, from_topic, sentence
+from umbilical.hardway.explain.entry import Explanation, ExplanationKind, Topic, TopicKind, from_topic, sentence
 from umbilical.hardway.explain.library import BY_HAND, stage_of
 from umbilical.hardway.explain.lookup import filled
 from umbilical.hardway.lint.catalogue import RULES
@@ -20,13 +20,15 @@ from umbilical.hardway.stages import catalogue
 from umbilical.hardway.stages.artifact_stages import ArtifactStage
 
 ENTRIES = library.entries()
-FILES = (EntryKind.FILE, EntryKind.CERTIFICATE)
+FILES = (ExplanationKind.FILE, ExplanationKind.CERTIFICATE)
 # What the made-up MachineConfig brings is not ours to explain.
 FROM_BASE = frozenset({"00-default", "configure-ovs.sh", "criometricsproxy.yaml", "ovs-configuration.service"})
 STAGES = [stage for stage in catalogue.stages() if isinstance(stage, ArtifactStage)]
 CLUSTER = hardway.cluster()
 LINE = "openssl verify -CAfile artifacts/tls/bundles/etcd-ca-bundle.crt artifacts/tls/etcd-serving-bootstrap.crt -x509"
-ENTRY = Entry(EntryKind.CERTIFICATE, "etcd-client", "What " + "word " * 40, 5, readers="kube-apiserver", by_hand=LINE)
+ENTRY = Explanation(
+    ExplanationKind.CERTIFICATE, "etcd-client", "What " + "word " * 40, 5, readers="kube-apiserver", by_hand=LINE
+)
 
 
 @pytest.mark.parametrize(
@@ -58,22 +60,22 @@ def test_an_entry_says_what_it_has_to_say_in_order_and_where_it_belongs() -> Non
 
 
 def test_what_is_not_said_is_left_out() -> None:
-    assert Entry(EntryKind.CODE, "UMB001", "wrong").rows == [("what", "wrong")]
+    assert Explanation(ExplanationKind.CODE, "UMB001", "wrong").rows == [("what", "wrong")]
 
 
-def kinds(asked: str) -> set[EntryKind]:
+def kinds(asked: str) -> set[ExplanationKind]:
     return {entry.kind for entry in lookup.find(ENTRIES, asked)}
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_every_artifact_is_explained_by_its_path(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_every_artifact_is_explained_by_its_path(profile: ClusterProfile) -> None:
     paths = {path for made in (everything, usual) for path in made(profile).assets}
     assert len(paths) > 100
     assert [path for path in sorted(paths) if not kinds(f"artifacts/{path}") & set(FILES)] == []
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_every_file_and_unit_of_a_node_is_explained(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_every_file_and_unit_of_a_node_is_explained(profile: ClusterProfile) -> None:
     subject = everything(profile)
     facts = subject.facts()
     configs = [facts.ignition(node) for node in subject.cluster.nodes]
@@ -84,8 +86,8 @@ def test_every_file_and_unit_of_a_node_is_explained(profile: Profile) -> None:
     assert [path for path in wanted if not kinds(path) & set(FILES)] == []
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_every_flag_of_every_static_pod_is_explained_for_its_program(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_every_flag_of_every_static_pod_is_explained_for_its_program(profile: ClusterProfile) -> None:
     subject = everything(profile)
     words = {
         word.partition("=")[0]
@@ -97,17 +99,17 @@ def test_every_flag_of_every_static_pod_is_explained_for_its_program(profile: Pr
         if word.startswith("--")
     }
     assert len(words) > 50
-    assert [word for word in sorted(words) if EntryKind.FLAG not in kinds(word)] == []
+    assert [word for word in sorted(words) if ExplanationKind.FLAG not in kinds(word)] == []
 
 
 def test_every_rule_is_explained_with_a_line_to_type() -> None:
-    assert [rule.id for rule in RULES if kinds(rule.id) != {EntryKind.RULE}] == []
+    assert [rule.id for rule in RULES if kinds(rule.id) != {ExplanationKind.RULE}] == []
     assert {rule.id for rule in RULES} == set(BY_HAND)
 
 
 def test_an_explanation_says_what_it_is_who_reads_it_what_breaks_and_how_to_see_it() -> None:
-    def is_whole(one: Entry) -> bool:
-        return all((one.what, one.readers, one.without, one.by_hand, one.installer or one.kind is EntryKind.RULE))
+    def is_whole(one: Explanation) -> bool:
+        return all((one.what, one.readers, one.without, one.by_hand, one.installer or one.kind is ExplanationKind.RULE))
 
     assert [one.name for one in ENTRIES if not is_whole(one) or "\n" in one.by_hand] == []
 
@@ -186,7 +188,7 @@ def test_the_node_that_was_asked_for_is_the_one_in_the_line() -> None:
 
 
 def test_words_that_only_begin_alike_stay() -> None:
-    entry = Entry(EntryKind.CODE, "x", "x", by_hand="oc get NODES DOMAIN DOMAIN-NAME")
+    entry = Explanation(ExplanationKind.CODE, "x", "x", by_hand="oc get NODES DOMAIN DOMAIN-NAME")
     assert filled(entry, CLUSTER, ".").by_hand == "oc get NODES ocp4.example.com DOMAIN-NAME"
 
 

@@ -1,4 +1,4 @@
-"""Faults in machines that run: what is asked of them, that mending is the inverse, and a real load balancer."""
+"""Lessons on running machines: their commands, their repair, and a real load balancer."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,14 +17,14 @@ from umbilical.fault import HardwayError
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
 from umbilical.hardway.artifacts.infrastructure.render import render_infrastructure
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.doctor import are_up, balancer_signal
-from umbilical.hardway.lessons import lesson, sitting
+from umbilical.hardway.lessons import active_lesson, lesson
+from umbilical.hardway.lessons.active_lesson import find_lesson
 from umbilical.hardway.lessons.lesson import ASIDE
-from umbilical.hardway.lessons.sitting import find_lesson
 from umbilical.hardway.machines.interface import BackendServer, Done
 from umbilical.hardway.site import Site
-from umbilical.hardway.state import State
+from umbilical.hardway.state import RunState
 from umbilical.lab.hardway.machines import LabMachines
 from umbilical.lab.hardway.names import HOST
 from umbilical.lab.lab import Lab
@@ -60,7 +60,7 @@ def site(tmp_path: Path) -> Site:
 def test_checks_lose_their_tls_and_nothing_else(site: Site) -> None:
     right = site.content(HAPROXY_BOOTSTRAP)
     wrong = lesson.without_tls(right)
-    assert b"check-ssl" in right.replace(b"# An HTTP check without check-ssl", b"")
+    assert b"check-ssl" in right.replace(b"# Without check-ssl", b"")
     assert b" check check-ssl" not in wrong
     assert b"option httpchk GET /readyz" in wrong
     assert len(wrong.splitlines()) == len(right.splitlines())
@@ -112,7 +112,7 @@ def balanced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with built(folder / "lab", cluster) as machines:
         # HAProxy looks at the clock of this machine.
         valid_now = hardway.certificates(cluster, datetime.now(UTC))
-        inputs = Inputs(cluster, valid_now, hardway.payload(Profile.KUBERNETES), hardway.identity())
+        inputs = Inputs(cluster, valid_now, hardway.payload(ClusterProfile.KUBERNETES), hardway.identity())
         assets = {asset.path: asset for asset in render_infrastructure(inputs, AssetTree())}
         machines.build(cluster, {path: asset.content for path, asset in assets.items()})
         _serve(Lab.open(folder / "lab"), str(cluster.bootstrap.address), valid_now[API_PAIR])
@@ -140,16 +140,16 @@ def test_one_missing_word_takes_the_api_down_and_the_doctor_names_it(balanced: S
     balanced = replace(balanced, folder=tmp_path)
     assert are_up(balanced)
     wait_until(lambda: seen(balanced) == (True, "L7OK"))
-    assert list(balancer_signal(balanced, State())) == []
+    assert list(balancer_signal(balanced, RunState())) == []
 
-    sitting.spoil_machines(balanced, find_lesson("httpchk"))
+    active_lesson.spoil_machines(balanced, find_lesson("httpchk"))
     wait_until(lambda: seen(balanced) == (False, "L7RSP"))
-    found = list(balancer_signal(balanced, State()))
+    found = list(balancer_signal(balanced, RunState()))
     assert [one.lesson for one in found] == ["httpchk"]
     assert "check-ssl is missing" in found[0].remedy
 
-    under_way = sitting.current(tmp_path)
-    assert under_way is not None
-    sitting.mend_machines(balanced, under_way)
+    active = active_lesson.current(tmp_path)
+    assert active is not None
+    active_lesson.mend_machines(balanced, active)
     wait_until(lambda: seen(balanced) == (True, "L7OK"))
-    assert list(balancer_signal(balanced, State())) == []
+    assert list(balancer_signal(balanced, RunState())) == []

@@ -15,13 +15,13 @@ from tests.support.hardway_lint import Sample, Subject, changed, complaint
 
 from umbilical.checks.check import MAX_FAULTS, Doubt, Outcome, Verdict
 from umbilical.checks.report import group_of
-from umbilical.hardway.config.cluster import Cluster, Profile, Switch
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile, Switch
 from umbilical.hardway.lint.catalogue import GROUPS, ORDER, RULES, judge
 from umbilical.hardway.lint.facts import (
     KUBERNETES,
     OPENSHIFT,
-    Facts,
-    Severity,
+    LintFacts,
+    RuleSeverity,
     Unreadable,
     kube_proxy,
     rule,
@@ -56,7 +56,7 @@ def test_every_rule_is_there_once_and_in_order() -> None:
 
 
 def test_rules_are_as_severe_as_they_should_be() -> None:
-    assert {rule.id for rule in RULES if rule.severity is Severity.WARNING} == WARNINGS
+    assert {rule.id for rule in RULES if rule.severity is RuleSeverity.WARNING} == WARNINGS
 
 
 def test_every_rule_says_why_and_what_to_do() -> None:
@@ -70,27 +70,27 @@ def test_headings_belong_to_groups() -> None:
     assert group_of(RULES[0].id) in GROUPS
 
 
-@pytest.mark.parametrize("profile", list(Profile))
-def test_whole_clusters_are_clean(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", list(ClusterProfile))
+def test_whole_clusters_are_clean(profile: ClusterProfile) -> None:
     for masters, workers in ((3, 2), (1, 0)):
         for tree in (usual(profile, masters, workers), everything(profile, masters, workers)):
             assert _told(tree) == {}
 
 
 def test_where_everything_is_switched_on_no_rule_is_idle() -> None:
-    for profile in Profile:
+    for profile in ClusterProfile:
         findings = judge(everything(profile).facts())
         idle = {one.id for one in findings if one.outcome is Outcome.SKIPPED}
         assert idle == {rule.id for rule in RULES if profile not in rule.profiles}
 
 
 def test_nodes_on_the_built_in_base_are_clean_too() -> None:
-    assert _told(rendered(inputs(usual(Profile.OPENSHIFT).cluster, is_based=False))) == {}
+    assert _told(rendered(inputs(usual(ClusterProfile.OPENSHIFT).cluster, is_based=False))) == {}
 
 
 # Each renders and judges a whole cluster, with keys of its own.
 @hypothesis.settings(max_examples=8)
-@hypothesis.given(strategies.sampled_from(Profile).flatmap(clusters))
+@hypothesis.given(strategies.sampled_from(ClusterProfile).flatmap(clusters))
 def test_any_cluster_that_makes_sense_renders_clean(cluster: Cluster) -> None:
     assert _told(rendered(inputs(cluster, is_based=False))) == {}
 
@@ -112,37 +112,37 @@ def test_every_sample_makes_its_rule_fire_on_a_whole_tree(module: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def facts() -> Facts:
-    return usual(Profile.KUBERNETES, 1, 1).facts()
+def facts() -> LintFacts:
+    return usual(ClusterProfile.KUBERNETES, 1, 1).facts()
 
 
-def verdict(facts: Facts, faults: Iterable[str], severity: Severity = Severity.ERROR) -> Verdict:
+def verdict(facts: LintFacts, faults: Iterable[str], severity: RuleSeverity = RuleSeverity.ERROR) -> Verdict:
     return rule("X-01", "title", "why", "fix", lambda _: faults, severity=severity).check.judge(facts)
 
 
-def test_no_fault_passes_and_a_fault_fails_or_warns(facts: Facts) -> None:
+def test_no_fault_passes_and_a_fault_fails_or_warns(facts: LintFacts) -> None:
     assert verdict(facts, []).outcome is Outcome.PASSED
     assert verdict(facts, ["a", "b"]) == Verdict(Outcome.FAILED, "a; b")
-    assert verdict(facts, ["a"], Severity.WARNING) == Verdict(Outcome.WARNED, "a")
+    assert verdict(facts, ["a"], RuleSeverity.WARNING) == Verdict(Outcome.WARNED, "a")
 
 
-def test_a_doubt_alone_warns_and_beside_a_fault_is_left_out(facts: Facts) -> None:
+def test_a_doubt_alone_warns_and_beside_a_fault_is_left_out(facts: LintFacts) -> None:
     assert verdict(facts, [Doubt("perhaps")]) == Verdict(Outcome.WARNED, "perhaps")
     assert verdict(facts, [Doubt("perhaps"), "surely"]) == Verdict(Outcome.FAILED, "surely")
 
 
-def test_a_rule_is_for_its_profiles_alone(facts: Facts) -> None:
-    def search(_: Facts) -> list[str]:
+def test_a_rule_is_for_its_profiles_alone(facts: LintFacts) -> None:
+    def search(_: LintFacts) -> list[str]:
         return ["a fault"]
 
     made = rule("X-01", "title", "why", "fix", search, profiles=OPENSHIFT)
-    assert made.check.judge(facts) == Verdict(Outcome.SKIPPED, "it is not for the profile kubernetes")
+    assert made.check.judge(facts) == Verdict(Outcome.SKIPPED, "it does not apply to profile kubernetes")
     assert rule("X-02", "t", "w", "f", search, profiles=KUBERNETES).check.judge(facts).outcome is Outcome.FAILED
     assert (made.id, made.check.id, made.profiles) == ("X-01", "X-01", OPENSHIFT)
 
 
-def test_what_cannot_be_read_is_a_fault(facts: Facts) -> None:
-    def search(_: Facts) -> Iterator[str]:
+def test_what_cannot_be_read_is_a_fault(facts: LintFacts) -> None:
+    def search(_: LintFacts) -> Iterator[str]:
         yield "never seen"
         raise Unreadable("tls/x.crt is missing")
 
@@ -151,16 +151,16 @@ def test_what_cannot_be_read_is_a_fault(facts: Facts) -> None:
     )
 
 
-def test_endless_faults_end(facts: Facts) -> None:
+def test_endless_faults_end(facts: LintFacts) -> None:
     found = verdict(facts, (f"fault {number}" for number in range(10**9)))
     assert len(found.evidence.split("; ")) == MAX_FAULTS
 
 
 def test_a_need_that_is_not_met_skips_with_its_reason() -> None:
-    subject = usual(Profile.KUBERNETES, 1, 1)
+    subject = usual(ClusterProfile.KUBERNETES, 1, 1)
     with_all = subject.facts()
     assert (tunnel(with_all), kube_proxy(with_all)) == (None, None)
-    without = Facts(replace(subject.cluster, kube_proxy=Switch.OFF), subject.assets, subject.now, False)
+    without = LintFacts(replace(subject.cluster, kube_proxy=Switch.OFF), subject.assets, subject.now, False)
     made = rule("X-01", "title", "why", "fix", lambda _: ["a fault"], kube_proxy, tunnel)
     assert made.check.judge(without) == Verdict(Outcome.SKIPPED, "there is no kube-proxy (kubeProxy: off)")
     only = rule("X-02", "title", "why", "fix", lambda _: ["a fault"], tunnel)

@@ -19,7 +19,7 @@ from umbilical.checks.check import Outcome
 from umbilical.checks.report import group_of
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import cluster_rows
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.lint import handoff_rules, machine_config_rules, manifest_rules, object_rules
 from umbilical.hardway.lint.catalogue import RULES, judge
 from umbilical.pki.control_plane_set import PkiKind
@@ -58,7 +58,7 @@ FOLDERS: Final = ("manifests/", "machine-config/manifests/", "late-static-pods/"
 
 
 @cache
-def _small(profile: Profile) -> Subject:
+def _small(profile: ClusterProfile) -> Subject:
     return everything(profile, 1, 1)
 
 
@@ -89,8 +89,8 @@ def test_a_flag_that_a_rule_reads_is_missed_by_that_rule(rule: str, flag: str) -
     assert tried
 
 
-@pytest.mark.parametrize("profile", list(Profile))
-def test_a_certificate_of_another_signer_is_noticed_in_any_place(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", list(ClusterProfile))
+def test_a_certificate_of_another_signer_is_noticed_in_any_place(profile: ClusterProfile) -> None:
     signers = {row.id: row.signer for row in cluster_rows(_small(profile).cluster) if row.kind is PkiKind.LEAF}
     for place, signer in signers.items():
         other = next(one for one in signers if signers[one] != signer)
@@ -99,8 +99,8 @@ def test_a_certificate_of_another_signer_is_noticed_in_any_place(profile: Profil
         assert complaint("PKI-03", subject), f"{other} in the place of {place}"
 
 
-@pytest.mark.parametrize("profile", list(Profile))
-def test_a_key_of_another_is_noticed_in_any_place(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", list(ClusterProfile))
+def test_a_key_of_another_is_noticed_in_any_place(profile: ClusterProfile) -> None:
     keys = sorted(
         path for path in _small(profile).assets if path.startswith(f"{layout.TLS}/") and path.endswith(".key")
     )
@@ -110,16 +110,16 @@ def test_a_key_of_another_is_noticed_in_any_place(profile: Profile) -> None:
         assert complaint("PKI-08", subject), place
 
 
-@pytest.mark.parametrize("profile", list(Profile))
-def test_a_key_that_others_may_read_is_noticed_in_any_place(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", list(ClusterProfile))
+def test_a_key_that_others_may_read_is_noticed_in_any_place(profile: ClusterProfile) -> None:
     for path in [path for path in _small(profile).assets if path.startswith(f"{layout.TLS}/")]:
         subject = copied(_small(profile))
         subject.write(path, subject.assets[path].content, 0o640)
         assert complaint("PKI-08", subject), path
 
 
-@pytest.mark.parametrize("profile", list(Profile))
-def test_a_secret_that_others_may_read_on_a_node_is_noticed_in_any_place(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", list(ClusterProfile))
+def test_a_secret_that_others_may_read_on_a_node_is_noticed_in_any_place(profile: ClusterProfile) -> None:
     tried = 0
     for node in _small(profile).cluster.nodes:
         for index, file in enumerate(_config(profile, node.id)["storage"]["files"]):
@@ -130,13 +130,13 @@ def test_a_secret_that_others_may_read_on_a_node_is_noticed_in_any_place(profile
     assert tried > 10
 
 
-def _config(profile: Profile, node_id: str) -> dict[str, Any]:
+def _config(profile: ClusterProfile, node_id: str) -> dict[str, Any]:
     value = json.loads(_small(profile).assets[f"{layout.IGNITION}/{node_id}.ign"].content)
     assert isinstance(value, dict)
     return value
 
 
-def _with_config(profile: Profile, node_id: str, change: Any) -> Subject:
+def _with_config(profile: ClusterProfile, node_id: str, change: Any) -> Subject:
     subject = copied(_small(profile))
     subject.edit_json(f"{layout.IGNITION}/{node_id}.ign", lambda config: change(config["storage"]["files"]))
     return subject
@@ -145,7 +145,7 @@ def _with_config(profile: Profile, node_id: str, change: Any) -> Subject:
 @settings(max_examples=20)
 @given(st.data())
 def test_a_file_that_is_gone_is_noticed(data: st.DataObject) -> None:
-    profile = data.draw(st.sampled_from(Profile))
+    profile = data.draw(st.sampled_from(ClusterProfile))
     read = sorted(path for path in _small(profile).assets if path not in UNREAD)
     path = data.draw(st.sampled_from(read))
     subject = copied(_small(profile))
@@ -156,7 +156,7 @@ def test_a_file_that_is_gone_is_noticed(data: st.DataObject) -> None:
 @settings(max_examples=20)
 @given(st.data())
 def test_a_secret_or_pod_that_a_node_does_not_get_is_noticed(data: st.DataObject) -> None:
-    profile = data.draw(st.sampled_from(Profile))
+    profile = data.draw(st.sampled_from(ClusterProfile))
     node = data.draw(st.sampled_from([node.id for node in _small(profile).cluster.nodes]))
     folders = (layout.NODE_SECRETS, layout.MASTER_SECRETS, layout.NODE_MANIFESTS, layout.NODE_LATE_MANIFESTS)
     paths = [file["path"] for file in _config(profile, node)["storage"]["files"]]
@@ -168,8 +168,8 @@ def test_a_secret_or_pod_that_a_node_does_not_get_is_noticed(data: st.DataObject
     assert _fired(subject, frozenset({"IGN"})), path
 
 
-@pytest.mark.parametrize("profile", list(Profile))
-def test_a_server_that_is_not_behind_the_load_balancer_is_noticed(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", list(ClusterProfile))
+def test_a_server_that_is_not_behind_the_load_balancer_is_noticed(profile: ClusterProfile) -> None:
     for path in ("infrastructure/haproxy.bootstrap.cfg", "infrastructure/haproxy.final.cfg"):
         text = _small(profile).assets[path].content.decode()
         for line in re.findall(r"^ +server .*:(?:6443|22623) .*\n", text, re.MULTILINE):
@@ -178,8 +178,8 @@ def test_a_server_that_is_not_behind_the_load_balancer_is_noticed(profile: Profi
             assert complaint("HA-02", subject), line
 
 
-@pytest.mark.parametrize("profile", list(Profile))
-def test_a_name_that_is_not_answered_is_noticed(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", list(ClusterProfile))
+def test_a_name_that_is_not_answered_is_noticed(profile: ClusterProfile) -> None:
     for path in ("infrastructure/dns/cluster.zone", "infrastructure/dns/reverse.zone"):
         text = _small(profile).assets[path].content.decode()
         for node in _small(profile).cluster.nodes:
@@ -194,7 +194,7 @@ def test_a_name_that_is_not_answered_is_noticed(profile: Profile) -> None:
 def _places() -> list[tuple[str, int, tuple[Any, ...]]]:
     """Every value of every object: its file, its document, and the way to it."""
     found = []
-    for path, asset in sorted(everything(Profile.OPENSHIFT).assets.items()):
+    for path, asset in sorted(everything(ClusterProfile.OPENSHIFT).assets.items()):
         if path.startswith(FOLDERS) and path.endswith((".yaml", ".yml")):
             for number, document in enumerate(yaml.safe_load_all(asset.content)):
                 found += [(path, number, way) for way in _ways(document)]
@@ -223,7 +223,7 @@ def _put(document: Any, way: tuple[Any, ...], value: Any) -> Any:
 @given(st.data(), st.sampled_from(ODD))
 def test_rules_judge_any_value_without_breaking(data: st.DataObject, odd: Any) -> None:
     path, number, way = data.draw(st.sampled_from(_places()))
-    seen = copied(everything(Profile.OPENSHIFT))
+    seen = copied(everything(ClusterProfile.OPENSHIFT))
     documents = list(yaml.safe_load_all(seen.assets[path].content))
     documents[number] = _put(documents[number], way, odd)
     seen.write(path, yaml.safe_dump_all(documents).encode())

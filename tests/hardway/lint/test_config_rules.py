@@ -10,9 +10,9 @@ from tests.support.hardway_lint import Sample, Subject, changed, replaced, verdi
 
 from umbilical.checks.check import Outcome
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_FINAL, NETWORK, REVERSE_ZONE, ZONE
-from umbilical.hardway.config.cluster import AddressRange, Cluster, Profile, Role
+from umbilical.hardway.config.cluster import AddressRange, Cluster, ClusterProfile, NodeRole
 from umbilical.hardway.lint.config_rules import RULES
-from umbilical.hardway.lint.facts import Facts
+from umbilical.hardway.lint.facts import LintFacts
 
 
 def configured(change: Callable[[Cluster], Cluster]) -> Sample:
@@ -36,8 +36,8 @@ def node(node_id: str, **changes: Any) -> Sample:
     )
 
 
-def roles(*wanted: Role) -> Sample:
-    """As many nodes of these roles; the rest of the tree does not matter to who counts."""
+def roles(*wanted: NodeRole) -> Sample:
+    """A cluster with these numbers of nodes; the other artifacts do not matter to the rule."""
     return configured(
         lambda of: replace(
             of, nodes=tuple(replace(of.nodes[0], id=f"{role.value}-{n}", role=role) for n, role in enumerate(wanted))
@@ -61,7 +61,7 @@ def told(paths: tuple[str, ...]) -> Sample:
 
 
 def otherwise_certified(kind: str) -> Sample:
-    """Another master's certificate in the place of one's own."""
+    """Replace a master's certificate with another master's."""
     path = f"tls/etcd-{kind}-master-{{}}.crt"
     return lambda subject: subject.write(path.format(0), subject.assets[path.format(1)].content)
 
@@ -107,10 +107,10 @@ SAMPLES: Final[dict[str, Sample]] = {
         node(name, pod_network=ip_network("10.128.0.0/23"))(subject) for name in ("master-0", "master-1")
     ],
     "CFG-03 a piece of another network": node("master-0", pod_network=ip_network("10.0.0.0/23")),
-    "CFG-04": roles(Role.BOOTSTRAP),
-    "CFG-04 seven": roles(Role.BOOTSTRAP, *[Role.MASTER] * 7),
-    "CFG-04 an even number": roles(Role.BOOTSTRAP, *[Role.MASTER] * 4),
-    "CFG-04 two bootstrap nodes": roles(Role.BOOTSTRAP, Role.BOOTSTRAP, Role.MASTER),
+    "CFG-04": roles(NodeRole.BOOTSTRAP),
+    "CFG-04 seven": roles(NodeRole.BOOTSTRAP, *[NodeRole.MASTER] * 7),
+    "CFG-04 an even number": roles(NodeRole.BOOTSTRAP, *[NodeRole.MASTER] * 4),
+    "CFG-04 two bootstrap nodes": roles(NodeRole.BOOTSTRAP, NodeRole.BOOTSTRAP, NodeRole.MASTER),
     "CFG-06": lambda subject: subject.edit_ignition("master-1", "/etc/hostname", lambda _: b"master-1\n"),
     "CFG-06 the load balancer": replaced(HAPROXY_FINAL, "server master-0.ocp4.example.com", "server m0"),
     "CFG-06 a zone": replaced(ZONE, "worker-1.ocp4.example.com. IN A", "worker1.ocp4.example.com. IN A"),
@@ -126,9 +126,9 @@ SAMPLES: Final[dict[str, Sample]] = {
 
 
 def test_an_even_number_of_masters_warns_and_any_other_fails() -> None:
-    original = everything(Profile.OPENSHIFT)
+    original = everything(ClusterProfile.OPENSHIFT)
     outcomes = {
-        count: verdict("CFG-04", changed(original, roles(Role.BOOTSTRAP, *[Role.MASTER] * count))).outcome
+        count: verdict("CFG-04", changed(original, roles(NodeRole.BOOTSTRAP, *[NodeRole.MASTER] * count))).outcome
         for count in range(8)
     }
     passing, doubtful = {1, 3, 5}, {2, 4, 6}
@@ -137,7 +137,7 @@ def test_an_even_number_of_masters_warns_and_any_other_fails() -> None:
 
 
 def test_where_nobody_looked_at_a_disk_nothing_is_said_about_git() -> None:
-    original = everything(Profile.OPENSHIFT)
-    facts = Facts(original.cluster, original.assets, original.now, has_tunnel=True)
+    original = everything(ClusterProfile.OPENSHIFT)
+    facts = LintFacts(original.cluster, original.assets, original.now, has_tunnel=True)
     [rule] = [one for one in RULES if one.id == "CFG-07"]
     assert rule.check.judge(facts).outcome is Outcome.SKIPPED

@@ -10,7 +10,7 @@ from tests.support.hardway_lint import Sample, Subject, changed, complaint
 from tests.support.hardway_manifests import added, dropped, edited
 
 from umbilical.hardway.artifacts.manifests.objects import certificate_secret
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.lint.handoff_rules import CONTROLLERS, OBJECTS, PRIVILEGED, SIGNERS
 from umbilical.hardway.lint.machine_config_rules import TEMPLATE_IMAGES
 from umbilical.hardway.pki.certificate_set import HardwaySet
@@ -80,9 +80,9 @@ def _swapped(seen: Subject) -> None:
 
 def _parts(seen: Subject) -> tuple[str, str, str]:
     text = seen.assets[SCRIPT].content.decode()
-    head, _, rest = text.partition("# Make the controller's")
-    middle, _, tail = rest.partition("# Merge all")
-    return head, f"# Make the controller's{middle}", f"# Merge all{tail}"
+    head, _, rest = text.partition("# Write the ControllerConfig")
+    middle, _, tail = rest.partition("# Merge the MachineConfigs")
+    return head, f"# Write the ControllerConfig{middle}", f"# Merge the MachineConfigs{tail}"
 
 
 def _one_result(seen: Subject) -> None:
@@ -165,7 +165,7 @@ SAMPLES: Final[dict[str, Sample]] = {
 
 
 def test_the_evidence_says_that_etcd_would_not_trust_its_successors() -> None:
-    found = complaint("PKI-10", changed(everything(Profile.OPENSHIFT), SAMPLES["PKI-10 ignition"]))
+    found = complaint("PKI-10", changed(everything(ClusterProfile.OPENSHIFT), SAMPLES["PKI-10 ignition"]))
     assert found is not None
     assert "Secret openshift-etcd/etcd-signer does not verify" in found
     assert "etcd-serving-bootstrap.crt" in found
@@ -176,4 +176,4 @@ def test_both_results_are_enough() -> None:
         for pool in ("master", "worker"):
             seen.write(f"machine-config/work/mcc-output/machine-configs/rendered-{pool}-0.yaml", b"")
 
-    assert complaint("MCO-01", changed(everything(Profile.OPENSHIFT), both)) is None
+    assert complaint("MCO-01", changed(everything(ClusterProfile.OPENSHIFT), both)) is None

@@ -17,7 +17,7 @@ from umbilical.hardway.artifacts.infrastructure.places import (
     SERVER_CA,
     ZONE,
 )
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.lint.infrastructure_rules import RULES
 
 MACHINE: Final = "infrastructure/domains/master-0.xml"
@@ -108,7 +108,7 @@ SAMPLES: Final[dict[str, Sample]] = {
 
 
 def test_a_lab_has_no_host_to_judge() -> None:
-    seen = usual(Profile.KUBERNETES)
+    seen = usual(ClusterProfile.KUBERNETES)
     skipped = [rule.id for rule in RULES if verdict(rule.id, seen).outcome is Outcome.SKIPPED]
     assert skipped == ["HA-04", "LV-01", "LV-02", "LV-03", "LV-04", "LV-06"]
 
@@ -118,6 +118,6 @@ def test_a_lab_has_no_host_to_judge() -> None:
     [("HA-01", HAPROXY_FINAL), ("HA-03", HOST_PLAN), ("LV-02", NETWORK), ("LV-04", MACHINE), ("LV-05", ZONE)],
 )
 def test_what_cannot_be_read_is_a_fault(identifier: str, path: str) -> None:
-    original = everything(Profile.OPENSHIFT)
+    original = everything(ClusterProfile.OPENSHIFT)
     assert path in (complaint(identifier, changed(original, lambda tree: tree.remove(path))) or "")
     assert complaint(identifier, changed(original, lambda tree: tree.write(path, b"\xff<{"))) is not None

@@ -9,7 +9,7 @@ from tests.support.hardway_manifests import added, dropped, edited, moved
 
 from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.checks.check import Outcome
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.lint.manifest_rules import RULES
 
 ETCD_BOOTSTRAP: Final = "alpha.installer.openshift.io/etcd-bootstrap"
@@ -136,18 +136,20 @@ SAMPLES: Final[dict[str, Sample]] = {
 
 def test_other_counts_of_nodes_are_judged_too() -> None:
     for masters, workers in ((3, 1), (2, 0)):
-        assert [complaint(rule.id, usual(Profile.OPENSHIFT, masters, workers)) for rule in RULES] == [None] * len(RULES)
+        assert [complaint(rule.id, usual(ClusterProfile.OPENSHIFT, masters, workers)) for rule in RULES] == [
+            None
+        ] * len(RULES)
 
 
 def test_the_evidence_names_the_file_and_both_values() -> None:
-    found = complaint("DNS-01", changed(everything(Profile.OPENSHIFT), SAMPLES["DNS-01"]))
-    assert found == "manifests/05-dns.yaml: spec.baseDomain is example.com, it has to be ocp4.example.com"
+    found = complaint("DNS-01", changed(everything(ClusterProfile.OPENSHIFT), SAMPLES["DNS-01"]))
+    assert found == "manifests/05-dns.yaml: spec.baseDomain is example.com, not ocp4.example.com"
 
 
 def test_a_role_of_openshift_is_none_in_upstream_kubernetes() -> None:
     sample = added("09-binding.yaml", _binding("ClusterRole", "system:node-admin"))
-    assert complaint("MAN-01", changed(everything(Profile.OPENSHIFT), sample)) is None
-    found = complaint("MAN-01", changed(everything(Profile.KUBERNETES), sample))
+    assert complaint("MAN-01", changed(everything(ClusterProfile.OPENSHIFT), sample)) is None
+    found = complaint("MAN-01", changed(everything(ClusterProfile.KUBERNETES), sample))
     assert found is not None
     assert "system:node-admin" in found
 
@@ -156,31 +158,31 @@ def test_the_machine_config_script_is_judged_too() -> None:
     def ignoring(seen: Subject) -> None:
         seen.replace("machine-config/render.sh", "done\n", "done\nmore || true\n")
 
-    assert complaint("MAN-02", changed(everything(Profile.OPENSHIFT), ignoring)) is not None
+    assert complaint("MAN-02", changed(everything(ClusterProfile.OPENSHIFT), ignoring)) is not None
 
 
 def test_a_comment_about_it_is_no_fault() -> None:
     sample = _ends_with(b"\necho done # not: || true\n")
-    assert complaint("MAN-02", changed(everything(Profile.OPENSHIFT), sample)) is None
+    assert complaint("MAN-02", changed(everything(ClusterProfile.OPENSHIFT), sample)) is None
 
 
 def test_a_role_that_a_manifest_brings_may_be_bound() -> None:
     sample = edited(
         "ClusterRoleBinding", "kube-apiserver", lambda one: one["roleRef"].update(name="system:openshift:scc:anyuid")
     )
-    assert complaint("MAN-01", changed(everything(Profile.OPENSHIFT), sample)) is None
+    assert complaint("MAN-01", changed(everything(ClusterProfile.OPENSHIFT), sample)) is None
 
 
 def test_a_wrong_count_only_warns() -> None:
-    found = verdict("CRD-03", changed(everything(Profile.OPENSHIFT), SAMPLES["CRD-03"]))
+    found = verdict("CRD-03", changed(everything(ClusterProfile.OPENSHIFT), SAMPLES["CRD-03"]))
     assert found.outcome is Outcome.WARNED
-    assert found.evidence == "21 definitions are marked as needed for the bootstrap, 4.18 has 22"
+    assert found.evidence == "21 CRDs are marked as required for the bootstrap, 4.18 has 22"
 
 
 def test_a_line_that_nobody_counted_is_not_judged_by_number() -> None:
     def newer(seen: Subject) -> None:
         seen.edit_json("machine-config/image-references", lambda value: value["metadata"].update(name="4.99.0"))
 
-    found = verdict("CRD-03", changed(everything(Profile.OPENSHIFT), newer))
+    found = verdict("CRD-03", changed(everything(ClusterProfile.OPENSHIFT), newer))
     assert found.outcome is Outcome.SKIPPED
     assert "4.99" in found.evidence

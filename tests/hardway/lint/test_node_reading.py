@@ -12,7 +12,7 @@ from tests.support.hardway_pki import pods
 from tests.support.hardway_pods import inputs, tree
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.lint.facts import Unreadable
 from umbilical.hardway.lint.node_reading import commands, copy_faults, is_known, missing_paths
 from umbilical.hardway.lint.node_reading import static_pods as pods_on_node
@@ -62,7 +62,7 @@ def test_no_text_is_too_strange(contents: str, dropin: str) -> None:
 
 
 def _subject() -> Subject:
-    return subject(inputs(Profile.KUBERNETES).cluster, tree(Profile.KUBERNETES))
+    return subject(inputs(ClusterProfile.KUBERNETES).cluster, tree(ClusterProfile.KUBERNETES))
 
 
 def test_configs_beside_pods_are_none() -> None:
@@ -86,7 +86,7 @@ def test_a_path_is_followed_through_its_mount() -> None:
     given = _subject()
     pod = program_pod(given.facts(), "etcd", given.cluster.masters[0])
     assert pod.on_host(pod.flag("key-file")) == "/etc/kubernetes/static-pod-resources/etcd-serving-master-0.key"
-    with pytest.raises(Unreadable, match="lies on no hostPath"):
+    with pytest.raises(Unreadable, match="is not on a hostPath volume"):
         pod.on_host("/elsewhere/file")
     with pytest.raises(Unreadable, match="has no --etcd-prefix"):
         pod.flag("etcd-prefix")
@@ -100,18 +100,18 @@ def test_something_that_is_no_pod_is_not_followed() -> None:
 
 
 def test_a_flag_or_a_file_that_is_missing_is_told() -> None:
-    original = everything(Profile.KUBERNETES)
+    original = everything(ClusterProfile.KUBERNETES)
     member = programs(original.facts(), ETCD)[0]
     with pytest.raises(Unreadable, match="has no --tls-cert-file"):
         member.file("tls-cert-file")
     path = pods(original, "etcd-bootstrap")[0]
     renamed = changed(original, lambda subject: subject.replace(path, "etcd-ca-bundle.crt", "ca.crt"))
-    with pytest.raises(Unreadable, match=r"names /etc/kubernetes/secrets/ca\.crt"):
+    with pytest.raises(Unreadable, match=r"refers to /etc/kubernetes/secrets/ca\.crt"):
         programs(renamed.facts(), ETCD)[0].file("trusted-ca-file")
 
 
 def test_a_pod_without_containers_runs_nothing() -> None:
-    original = everything(Profile.OPENSHIFT)
+    original = everything(ClusterProfile.OPENSHIFT)
     path = pods(original, "kube-apiserver")[0]
     emptied = changed(original, lambda subject: subject.edit(path, lambda pod: pod.update(spec=None)))
     with pytest.raises(Unreadable, match="no static pod runs kube-apiserver"):
@@ -123,8 +123,8 @@ def _faults(subject: Subject) -> list[str]:
     return [fault for node in subject.cluster.nodes for fault in copy_faults(facts, node)]
 
 
-@pytest.mark.parametrize("profile", list(Profile))
-def test_each_pod_that_changed_on_either_side_is_named(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", list(ClusterProfile))
+def test_each_pod_that_changed_on_either_side_is_named(profile: ClusterProfile) -> None:
     paths = [path for path in everything(profile).assets if path.startswith(("static-pods/", "late-static-pods/"))]
     nodes = {node.id for node in everything(profile).cluster.nodes}
     for path in (one for one in paths if one.split("/")[1] in nodes):
@@ -135,16 +135,17 @@ def test_each_pod_that_changed_on_either_side_is_named(profile: Profile) -> None
 
 
 def test_a_pod_in_another_directory_is_not_run() -> None:
-    subject = copied(everything(Profile.KUBERNETES))
+    subject = copied(everything(ClusterProfile.KUBERNETES))
     subject.replace("ignition/worker-0.ign", f"{layout.NODE_MANIFESTS}/kube-proxy.yaml", "/etc/x/kube-proxy.yaml")
     (fault,) = _faults(subject)
     assert fault == (
-        "static-pods/worker-0/kube-proxy.yaml is not written to /etc/kubernetes/manifests/kube-proxy.yaml as it is"
+        "static-pods/worker-0/kube-proxy.yaml is not written to /etc/kubernetes/manifests/kube-proxy.yaml"
+        " with the same content"
     )
 
 
 def test_a_pod_that_nobody_has_rendered_is_named() -> None:
-    subject = copied(everything(Profile.OPENSHIFT))
+    subject = copied(everything(ClusterProfile.OPENSHIFT))
     subject.remove("static-pods/bootstrap/etcd-bootstrap.yaml")
     (fault,) = _faults(subject)
     assert fault.endswith("etcd-bootstrap.yaml is missing")
@@ -182,7 +183,7 @@ def test_a_path_that_no_mount_covers_is_missing_whatever_lies_on_the_node() -> N
     }
     (found,) = missing_paths(config(files))
     assert found.path == "/etc/kubernetes/x"
-    assert "--kubeconfig wants /etc/kubernetes/x, which no mount covers" in found.words
+    assert "--kubeconfig needs /etc/kubernetes/x, which no mount covers" in found.words
 
 
 @pytest.mark.parametrize(("kind", "is_made"), [("DirectoryOrCreate", True), ("Directory", False), (None, False)])

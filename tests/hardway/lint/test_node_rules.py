@@ -11,7 +11,7 @@ from tests.support.hardway_nodes import edit_config
 from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.nodes.machine import KEYFILE, PAUSE_DROP_IN
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.lint.ignition_rules import CONTENT, ENCAPSULATED, HOSTNAME, NODE_ANNOTATIONS
 from umbilical.hardway.lint.ignition_rules import RULES as IGNITION_RULES
 from umbilical.hardway.lint.node_rules import API_SERVER_ENV, RULES
@@ -61,7 +61,7 @@ def _entry(config: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def _twice(path: str) -> Sample:
-    """The blind append of the log that all this began with."""
+    """Append a file without removing the existing entry of the same path."""
     return edit_config(
         "master-0", lambda config: config["storage"]["files"].append(copy.deepcopy(_entry(config, path)))
     )
@@ -100,15 +100,15 @@ def _file_at_unit(config: dict[str, Any]) -> None:
     config["storage"]["files"].append({**_entry(config, HOSTNAME), "path": "/etc/systemd/system/kubelet.service"})
 
 
-OF_ONE_PROFILE: Final[dict[str, tuple[Profile, Sample]]] = {
-    "IGN-01 with the pull secret twice": (Profile.OPENSHIFT, _twice(layout.PULL_SECRET)),
-    "IGN-02 with the pull secret readable": (Profile.OPENSHIFT, _mode("worker-0", layout.PULL_SECRET, 0o644)),
+OF_ONE_PROFILE: Final[dict[str, tuple[ClusterProfile, Sample]]] = {
+    "IGN-01 with the pull secret twice": (ClusterProfile.OPENSHIFT, _twice(layout.PULL_SECRET)),
+    "IGN-02 with the pull secret readable": (ClusterProfile.OPENSHIFT, _mode("worker-0", layout.PULL_SECRET, 0o644)),
     "IGN-03 without a route": (
-        Profile.KUBERNETES,
+        ClusterProfile.KUBERNETES,
         _replaced("worker-0", KEYFILE, b"10.128.0.0/23,", b"10.128.0.0/24,"),
     ),
     "IGN-05 without a master's key": (
-        Profile.KUBERNETES,
+        ClusterProfile.KUBERNETES,
         _without("master-2", f"{layout.MASTER_SECRETS}/etcd-peer-master-2.key"),
     ),
 }
@@ -176,14 +176,14 @@ SAMPLES: Final[dict[str, Sample]] = {
 
 
 def test_what_cannot_be_read_is_a_fault_and_no_crash() -> None:
-    seen = changed(everything(Profile.OPENSHIFT), lambda seen: seen.write("ignition/bootstrap.ign", b"{", 0o600))
+    seen = changed(everything(ClusterProfile.OPENSHIFT), lambda seen: seen.write("ignition/bootstrap.ign", b"{", 0o600))
     assert [rule.id for rule in RULES if "bootstrap.ign" not in (complaint(rule.id, seen) or "")] == ["AU-01"]
-    seen = changed(everything(Profile.OPENSHIFT), lambda seen: seen.write("ignition/master-0.ign", b"{"))
+    seen = changed(everything(ClusterProfile.OPENSHIFT), lambda seen: seen.write("ignition/master-0.ign", b"{"))
     assert [rule.id for rule in IGNITION_RULES if "master-0.ign" not in (complaint(rule.id, seen) or "")] == ["IGN-06"]
 
 
 def test_without_a_list_of_images_nobody_knows_the_pause_image() -> None:
-    seen = changed(everything(Profile.OPENSHIFT), lambda seen: seen.remove("machine-config/image-references"))
+    seen = changed(everything(ClusterProfile.OPENSHIFT), lambda seen: seen.remove("machine-config/image-references"))
     assert "image-references" in (complaint("CRIO-01", seen) or "")
 
 
@@ -193,7 +193,7 @@ def test_a_kubelet_without_a_file_has_the_old_defaults() -> None:
         old = "--config=/etc/kubernetes/kubelet.conf"
         unit["contents"] = unit["contents"].replace(old, "--pod-manifest-path=/etc/kubernetes/manifests")
 
-    seen = changed(everything(Profile.OPENSHIFT), edit_config("bootstrap", change))
+    seen = changed(everything(ClusterProfile.OPENSHIFT), edit_config("bootstrap", change))
     assert complaint("BK-01", seen) is None
     assert complaint("BK-02", seen) is None
 
@@ -208,7 +208,7 @@ def test_a_rule_fires_for_what_one_profile_has() -> None:
 
 
 def test_a_missing_config_is_a_fault_of_every_rule() -> None:
-    seen = changed(everything(Profile.OPENSHIFT), lambda seen: seen.remove("ignition/worker-0.ign"))
+    seen = changed(everything(ClusterProfile.OPENSHIFT), lambda seen: seen.remove("ignition/worker-0.ign"))
     assert [
         rule.id for rule in IGNITION_RULES if "worker-0.ign is missing" not in (complaint(rule.id, seen) or "")
     ] == []

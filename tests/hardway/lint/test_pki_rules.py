@@ -17,7 +17,7 @@ from tests.support.hardway_pki import DAY, Forgery, forge, pods, put, reissue, r
 
 from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.lint.pki_rules import RULES
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.pki.pem import join_bundle
@@ -266,28 +266,28 @@ SAMPLES: Final[dict[str, Sample]] = {
     ("sample", "words"),
     {
         "PKI-01": "tls/etcd-serving-bootstrap.crt lacks clientAuth",
-        "PKI-02": "kube-apiserver-localhost-server.crt to whoever dials localhost",
-        "PKI-02 with the usual service network written into it": "10.96.0.1, which is not in it",
+        "PKI-02": "clients that dial localhost get tls/kube-apiserver-localhost-server.crt",
+        "PKI-02 with the usual service network written into it": "dial 10.96.0.1 get tls/kube-apiserver-service",
         "PKI-03": "unable to get issuer certificate: root-ca",
-        "PKI-04": "aggregator-signer.crt is an authority below kubelet-signer",
+        "PKI-04": "aggregator-signer.crt is a CA below kubelet-signer",
         "PKI-05 with the name of another log": "its own proxy client is front-proxy-client",
         "PKI-06": "get and create nodes/proxy",
         "PKI-08": "mode 0644, not 0600",
-        "PKI-09": "kubelet-signer.crt ends at 2026-11-18 08:00 UTC",
-        "PKI-09 with a leaf that outlives its signer": "outlives its signer aggregator-signer",
-        "PKI-11 with one key for both": "sign with the same key: tls/service-account.key",
+        "PKI-09": "kubelet-signer.crt expires at 2026-11-18 08:00 UTC",
+        "PKI-09 with a leaf that outlives its signer": "expires after its signer aggregator-signer",
+        "PKI-11 with one key for both": "sign tokens with the same key: tls/service-account.key",
         "KC-01": "auth/lb-int.kubeconfig is missing",
         "KC-01 with a server that is in no certificate": (
             "api.example.com is not in tls/kube-apiserver-service-network-server.crt"
         ),
-        "KC-01 with one signer too few": "its authority does not verify tls/kube-apiserver-lb-server.crt",
-        "KC-01 with another identity": "its user is admin, and its certificate says system:nobody",
+        "KC-01 with one signer too few": "its CA does not verify tls/kube-apiserver-lb-server.crt",
+        "KC-01 with another identity": "its user is admin, but its certificate has system:nobody",
         "KC-01 with another key": "does not belong",
-        "KC-02": "which asks api-int.ocp4.example.com",
+        "KC-02": "with the server api-int.ocp4.example.com",
     }.items(),
 )
 def test_what_a_rule_says_leads_to_the_place(sample: str, words: str) -> None:
-    assert words in (complaint(sample, changed(everything(Profile.KUBERNETES), SAMPLES[sample])) or "")
+    assert words in (complaint(sample, changed(everything(ClusterProfile.KUBERNETES), SAMPLES[sample])) or "")
 
 
 def test_ipv6_clusters_are_judged_too() -> None:
@@ -297,16 +297,16 @@ def test_ipv6_clusters_are_judged_too() -> None:
         old = pki.certificate(subject, SERVICE)
         reissue(subject, SERVICE, ip_addresses=(*old.ip_addresses, ip_address("fd02::1")))
 
-    assert complaint("PKI-02", changed(everything(Profile.KUBERNETES), change)) is None
+    assert complaint("PKI-02", changed(everything(ClusterProfile.KUBERNETES), change)) is None
 
 
 def test_what_cannot_be_read_is_a_fault_and_no_crash() -> None:
-    broken = changed(everything(Profile.KUBERNETES), _break)
+    broken = changed(everything(ClusterProfile.KUBERNETES), _break)
     assert [rule.id for rule in RULES if not complaint(rule.id, broken)] == []
 
 
 def test_a_rule_notices_what_only_openshift_has() -> None:
     sample = server("localhost", "https://api-int.ocp4.example.com:6443")
-    assert complaint("KC-02", changed(everything(Profile.OPENSHIFT), sample))
+    assert complaint("KC-02", changed(everything(ClusterProfile.OPENSHIFT), sample))
     # Nobody but the version operator is asked for with it there.
-    assert complaint("KC-02", changed(everything(Profile.KUBERNETES), sample)) is None
+    assert complaint("KC-02", changed(everything(ClusterProfile.KUBERNETES), sample)) is None

@@ -12,7 +12,7 @@ from tests.support.hardway_lint import Sample, Subject, complaint, copied, repla
 from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.checks.check import Outcome
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Profile, Switch
+from umbilical.hardway.config.cluster import ClusterProfile, Switch
 
 ETCD: Final = "static-pods/bootstrap/etcd-bootstrap.yaml"
 API: Final = "static-pods/bootstrap/kube-apiserver-bootstrap.yaml"
@@ -63,7 +63,7 @@ def hyperkube_as_proxy(subject: Subject) -> None:
 
 
 def proxy_of_nobody(subject: Subject) -> None:
-    """Its kubeconfig on the node is somebody's whom nothing binds to the role."""
+    """Its kubeconfig on the node belongs to a user without the role."""
     is_openshift = subject.cluster.is_openshift
     path = layout.BOOTSTRAP_KUBECONFIG if is_openshift else f"{layout.NODE_KUBECONFIGS}/kube-proxy.kubeconfig"
     if is_openshift:
@@ -159,7 +159,7 @@ SAMPLES: Final[dict[str, Sample]] = {
 
 
 def test_on_openshift_a_network_plugin_may_stand_for_kube_proxy() -> None:
-    subject = copied(everything(Profile.OPENSHIFT))
+    subject = copied(everything(ClusterProfile.OPENSHIFT))
     subject.cluster = replace(subject.cluster, kube_proxy=Switch.OFF)
     for path in [path for path in subject.assets if path.endswith("kube-proxy.yaml")]:
         subject.remove(path)
@@ -169,14 +169,14 @@ def test_on_openshift_a_network_plugin_may_stand_for_kube_proxy() -> None:
 
 
 def test_without_kube_proxy_nothing_implements_services_in_the_kubernetes_profile() -> None:
-    subject = copied(everything(Profile.KUBERNETES))
+    subject = copied(everything(ClusterProfile.KUBERNETES))
     subject.cluster = replace(subject.cluster, kube_proxy=Switch.OFF)
     subject.remove("static-pods/worker-0/kube-proxy.yaml")
     assert "worker-0" in str(complaint("KP-03", subject))
 
 
 def test_rules_about_parts_that_are_switched_off_are_skipped() -> None:
-    subject = copied(everything(Profile.OPENSHIFT))
+    subject = copied(everything(ClusterProfile.OPENSHIFT))
     subject.has_tunnel = False
     subject.cluster = replace(subject.cluster, kube_proxy=Switch.OFF)
     for name in ("KN-01", "KN-06", "KP-01", "KP-04"):

@@ -14,15 +14,15 @@ from tests.support.hardway_lint import changed
 
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.infrastructure.places import HOST_PLAN
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.lint.applied import dig, entries, mapping, need, references, release_version, text
 from umbilical.hardway.lint.clients import read
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 from umbilical.hardway.lint.host_facts import host_plan, is_below, read_balancer
 from umbilical.manifests.tree import Asset
 
-OF = cluster(Profile.KUBERNETES, 1, 1)
-FACTS = usual(Profile.OPENSHIFT).facts()
+OF = cluster(ClusterProfile.KUBERNETES, 1, 1)
+FACTS = usual(ClusterProfile.OPENSHIFT).facts()
 ADMIN: Final = layout.kubeconfig("admin")
 TEXT = """\
 # before everything
@@ -47,10 +47,10 @@ listen stats
 """
 
 
-def holding(**contents: bytes) -> Facts:
+def holding(**contents: bytes) -> LintFacts:
     """Artifacts whose paths have `__` for a slash and end with .yaml."""
     paths = {f"{name.replace('__', '/')}.yaml": content for name, content in contents.items()}
-    return Facts(OF, {path: Asset(path, content, 0o600) for path, content in paths.items()}, NOW, True)
+    return LintFacts(OF, {path: Asset(path, content, 0o600) for path, content in paths.items()}, NOW, True)
 
 
 def test_documents_are_read_once_and_all_of_them_are_objects() -> None:
@@ -58,7 +58,7 @@ def test_documents_are_read_once_and_all_of_them_are_objects() -> None:
     assert facts.documents("two.yaml") == [{"a": 1}, {"b": 2}]
     assert facts.documents("two.yaml") is facts.documents("two.yaml")
     assert facts.document("one.yaml") == {"a": 1}
-    for path, words in (("two", "2 documents"), ("lists", "no object"), ("broken", "is not YAML")):
+    for path, words in (("two", "2 documents"), ("lists", "not an object"), ("broken", "is not YAML")):
         with pytest.raises(Unreadable, match=words):
             facts.document(f"{path}.yaml")
 
@@ -69,7 +69,7 @@ def test_a_directory_is_listed_in_order_and_its_name_must_be_whole() -> None:
 
 
 def test_a_nodes_files_are_decoded() -> None:
-    facts = usual(Profile.KUBERNETES, 1, 1).facts()
+    facts = usual(ClusterProfile.KUBERNETES, 1, 1).facts()
     node = facts.cluster.masters[0]
     assert facts.node_file(node, "/etc/hostname").decode().strip() == node.name
     assert facts.ignition(node) is facts.ignition(node)
@@ -81,7 +81,7 @@ def test_a_nodes_files_are_decoded() -> None:
 def test_any_bytes_are_read_or_unreadable(content: bytes) -> None:
     asset = Asset("x", content, 0o600)
     node = OF.masters[0]
-    facts = Facts(OF, {"x": asset, f"ignition/{node.id}.ign": asset, "manifests/x.yaml": asset}, NOW, True)
+    facts = LintFacts(OF, {"x": asset, f"ignition/{node.id}.ign": asset, "manifests/x.yaml": asset}, NOW, True)
     for reading in (
         lambda: facts.documents("x"),
         lambda: facts.document("x"),
@@ -105,7 +105,7 @@ def test_values_are_reached_by_keys_and_places() -> None:
 
 
 def test_what_is_not_applied_is_named() -> None:
-    with pytest.raises(Unreadable, match=r"no Secret a/b \(c\) is applied"):
+    with pytest.raises(Unreadable, match=r"no manifest has Secret a/b \(c\)"):
         need(FACTS, "Secret", "b", "a", "c")
 
 
@@ -123,24 +123,27 @@ def test_digging_in_anything_never_fails(value: object) -> None:
 
 
 def test_the_key_stays_out_of_what_is_printed() -> None:
-    assert "PRIVATE" not in repr(read(everything(Profile.OPENSHIFT).facts(), ADMIN))
+    assert "PRIVATE" not in repr(read(everything(ClusterProfile.OPENSHIFT).facts(), ADMIN))
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda one: one.pop("clusters"), "no such entry in clusters"),
-        (lambda one: one.update(users="x"), "no such entry in users"),
-        (lambda one: one.update({"current-context": ["admin"]}), "no such entry in contexts"),
-        (lambda one: one["contexts"][0].update(context=None), "no such entry in clusters"),
+        (lambda one: one.pop("clusters"), "clusters has no such entry"),
+        (lambda one: one.update(users="x"), "users has no such entry"),
+        (lambda one: one.update({"current-context": ["admin"]}), "contexts has no such entry"),
+        (lambda one: one["contexts"][0].update(context=None), "clusters has no such entry"),
         (lambda one: one["clusters"][0]["cluster"].update({"certificate-authority-data": "%"}), "is not base64"),
-        (lambda one: one["clusters"][0]["cluster"].update(server="https://[::1"), "is no https URL"),
-        (lambda one: one["clusters"][0]["cluster"].update(server=None), "is no https URL"),
-        (lambda one: one["contexts"][0].update(name="x") or one.update({"current-context": "x"}), "not called like"),
+        (lambda one: one["clusters"][0]["cluster"].update(server="https://[::1"), "is not an https URL"),
+        (lambda one: one["clusters"][0]["cluster"].update(server=None), "is not an https URL"),
+        (
+            lambda one: one["contexts"][0].update(name="x") or one.update({"current-context": "x"}),
+            "different names",
+        ),
     ],
 )
 def test_what_a_client_could_not_read_is_told(change: Callable[[dict[str, Any]], object], why: str) -> None:
-    broken = changed(everything(Profile.KUBERNETES), lambda subject: subject.edit(ADMIN, change))
+    broken = changed(everything(ClusterProfile.KUBERNETES), lambda subject: subject.edit(ADMIN, change))
     with pytest.raises(Unreadable, match=why):
         read(broken.facts(), ADMIN)
 
@@ -152,7 +155,7 @@ def test_version_and_images_are_those_of_the_release() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"actions": [1]}', b'{"actions": [{"id": "x", "do": "y"}]}'])
 def test_a_plan_of_another_shape_is_refused(content: bytes) -> None:
-    broken = changed(everything(Profile.OPENSHIFT), lambda tree: tree.write(HOST_PLAN, content))
+    broken = changed(everything(ClusterProfile.OPENSHIFT), lambda tree: tree.write(HOST_PLAN, content))
     with pytest.raises(Unreadable, match="host-plan"):
         host_plan(broken.facts())
 
@@ -171,14 +174,14 @@ def test_servers_have_what_is_said_of_all() -> None:
     (server,) = balancer.servers(web)
     assert server.words == ("inter", "2s", "check", "fall", "2", "port", "1936")
     assert (server.is_checked, server.check_port, server.port) == (True, 1936, 80)
-    assert not server.is_asked_over_tls
+    assert not server.is_checked_over_tls
 
 
 def test_a_listen_section_is_front_and_back_in_one() -> None:
     balancer = read_balancer(TEXT)
     (api,) = balancer.backend_at(6443)
     assert [server.name for server in balancer.servers(api)] == ["a"]
-    assert balancer.servers(api)[0].is_asked_over_tls
+    assert balancer.servers(api)[0].is_checked_over_tls
 
 
 def test_every_socket_is_listed_but_those_of_the_statistics() -> None:

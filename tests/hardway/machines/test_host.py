@@ -1,4 +1,4 @@
-"""The host of the machines: commands, files, its plan, what it has, and probe by probe what is right."""
+"""The host of the machines: commands, files, its plan, its survey and its checks."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from tests.support import hardway
 from tests.support.recording_host import RecordingHost
 
 from umbilical.fault import HardwayError, HostError
-from umbilical.hardway.artifacts.infrastructure.host_plan import Action, host_actions, plan_json
+from umbilical.hardway.artifacts.infrastructure.host_plan import HostAction, host_actions, plan_json
 from umbilical.hardway.config.cluster import Libvirt
 from umbilical.hardway.machines.host import ThisHost, do, holds, put
 from umbilical.hardway.machines.host_services import HostPlan, read_plan
@@ -19,7 +19,7 @@ from umbilical.hardway.machines.inspection import PROGRAMS, inspect, survey
 from umbilical.host.commands import LocalRunner
 from umbilical.host.machine_records import Done, InfraProbe
 
-ACTIONS = [Action(name, f"why {name}", f"check {name}", f"do {name}", f"undo {name}") for name in ("a", "b", "c")]
+ACTIONS = [HostAction(name, f"why {name}", f"check {name}", f"do {name}", f"undo {name}") for name in ("a", "b", "c")]
 LIBVIRT = Libvirt("ocp4", "ocp4", "/var/lib/libvirt/images/ocp4", "virbr-ocp4", "eth0", "rhcos-live.iso")
 CLUSTER = hardway.cluster(masters=1, workers=1)
 DIG = "dig +short +time=2 +tries=2 @192.168.126.1"
@@ -45,7 +45,7 @@ def test_a_command_that_fails_is_told_with_its_line_and_what_it_said() -> None:
     assert str(told.value).splitlines() == [
         "UMB730 virsh failed on the host of the machines",
         "  why: error: Network not found",
-        "  next: run it by hand: virsh net-start 'a b'",
+        "  next: run it on that host: virsh net-start 'a b'",
     ]
 
 
@@ -138,7 +138,7 @@ def test_probes_say_why_something_missing_matters(tmp_path: Path) -> None:
     host.held = {"a"}
     probes = _plan(tmp_path, host).probes(ACTIONS[:2])
     assert [(one.id, one.is_right, one.seen, one.fix) for one in probes] == [
-        ("a", True, "there", "do a"),
+        ("a", True, "done", "do a"),
         ("b", False, "why b", "do b"),
     ]
 
@@ -179,7 +179,7 @@ def test_a_libvirt_that_does_not_answer_is_noted() -> None:
     host.answers["uname -m"] = Done(0, b"aarch64\n", b"")
     assert survey(host, LIBVIRT).notes == (
         "libvirt does not answer: error: failed to connect to the hypervisor",
-        "the host is aarch64, and machines are defined for x86_64",
+        "the host is aarch64; machines are defined for x86_64",
     )
 
 
@@ -247,7 +247,7 @@ def test_a_resolver_without_a_wildcard_is_seen(tmp_path: Path) -> None:
     host.answers[f"{DIG} A any.apps.ocp4.example.com"] = Done(0, b"", b"")
     probe = _probes(tmp_path, host)["name-any.apps.ocp4.example.com"]
     assert not probe.is_right
-    assert probe.seen == "the resolver says nothing, wanted is 192.168.126.11"
+    assert probe.seen == "the resolver returned nothing; expected 192.168.126.11"
 
 
 def test_an_address_whose_first_name_is_another_is_seen(tmp_path: Path) -> None:

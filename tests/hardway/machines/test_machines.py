@@ -1,4 +1,4 @@
-"""Machines by libvirt, and nodes over SSH, as the command lines that they are, and programs by their ports."""
+"""libvirt machines, and nodes over SSH, as exact command lines; programs by their ports."""
 
 import base64
 import socket
@@ -16,11 +16,11 @@ from tests.support.recording_machines import LocalMachines
 from umbilical.fault import HardwayError, StageTimeout
 from umbilical.hardway.artifacts.infrastructure import places
 from umbilical.hardway.artifacts.infrastructure.libvirt import domain_xml, network_xml
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.machines import interface
 from umbilical.hardway.machines.host_services import BEFORE, CONFIG
 from umbilical.hardway.machines.interface import Machines, is_listening, kill
-from umbilical.hardway.machines.libvirt import INSTALL_SECONDS, LibvirtMachines, Nodes, connect_by_ssh
+from umbilical.hardway.machines.libvirt import INSTALL_SECONDS, LibvirtMachines, NodeShells, connect_by_ssh
 from umbilical.host.commands import CommandResult, LocalRunner, SshRunner
 from umbilical.host.machine_records import Done, Power
 
@@ -138,7 +138,7 @@ def test_a_machine_that_never_answers_times_out_and_is_installed_anew(scene: _Sc
     with pytest.raises(StageTimeout) as told:
         scene.machines.install("bootstrap", b"{}")
     assert told.value.code == "UMB731"
-    assert told.value.remedy == "look at its console: virsh console ocp4-bootstrap"
+    assert told.value.remedy == "check its console: virsh console ocp4-bootstrap"
     assert scene.time.now >= INSTALL_SECONDS
     assert not scene.machines.is_installed("bootstrap", b"{}")
 
@@ -193,7 +193,7 @@ def test_after_destroying_nothing_is_left_and_twice_is_fine(scene: _Scene) -> No
 
 
 def test_a_config_without_libvirt_is_refused(tmp_path: Path) -> None:
-    cluster = hardway.cluster(Profile.KUBERNETES, libvirt=None)
+    cluster = hardway.cluster(ClusterProfile.KUBERNETES, libvirt=None)
     with pytest.raises(HardwayError, match="UMB733"):
         LibvirtMachines(cluster, tmp_path)
 
@@ -205,9 +205,9 @@ def test_the_host_is_surveyed_and_inspected_through_the_same_door(scene: _Scene)
     assert any(one.id == "network" and not one.is_right for one in scene.machines.inspect(CLUSTER))
 
 
-def _local(folder: Path) -> Nodes:
+def _local(folder: Path) -> NodeShells:
     """This machine in a node's place: the same commands, run for real."""
-    return Nodes(lambda node: LocalRunner(), folder)
+    return NodeShells(lambda node: LocalRunner(), folder)
 
 
 def test_any_bytes_are_written_and_read_back(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_write_that_fails_is_told_with_what_to_look_at(tmp_path: Path) -> None
     runner = RecordingRunner()
     runner.answers = [CommandResult(1, "", "mktemp: Read-only file system\n")]
     with pytest.raises(HardwayError) as told:
-        Nodes(lambda node: runner, tmp_path).write(NODE, "/usr/bin/x", b"", 0o600)
+        NodeShells(lambda node: runner, tmp_path).write(NODE, "/usr/bin/x", b"", 0o600)
     assert told.value.code == "UMB734"
     assert told.value.remedy == "ssh core@192.168.126.100 sudo ls -ld /usr/bin/x"
 
@@ -240,7 +240,7 @@ def test_an_answer_that_is_no_base64_is_told(tmp_path: Path) -> None:
     runner = RecordingRunner()
     runner.answers = [CommandResult(0, "motd!", "")]
     with pytest.raises(HardwayError, match="UMB734"):
-        Nodes(lambda node: runner, tmp_path).read(NODE, "/etc/hostname")
+        NodeShells(lambda node: runner, tmp_path).read(NODE, "/etc/hostname")
 
 
 def test_ssh_has_a_list_of_host_keys_for_each_node_and_forgets_one(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_ssh_has_a_list_of_host_keys_for_each_node_and_forgets_one(tmp_path: Pat
     assert runner.key == Path("~/.ssh/id_ed25519").expanduser()
     known = tmp_path / "known-hosts" / "bootstrap"
     known.write_text("key")
-    nodes = Nodes(lambda node: runner, tmp_path / "known-hosts")
+    nodes = NodeShells(lambda node: runner, tmp_path / "known-hosts")
     for _ in range(2):
         nodes.forget(NODE)
     assert not known.exists()

@@ -1,6 +1,6 @@
 """Which certificates of the hard way are made anew, and why."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -12,8 +12,9 @@ from tests.support.hardway_pki import Forgery
 from tests.support.tunnel_directories import run_openssl
 
 from umbilical.fault import PkiError
+from umbilical.hardway.config.cluster import CertificateTerms
 from umbilical.hardway.pki.certificate_set import HardwaySet
-from umbilical.hardway.pki.renewal import Renewal, renew
+from umbilical.hardway.pki.renewal import CertificateRenewal, renew
 from umbilical.hardway.pki.row import HardwayNames, Life, Scope
 from umbilical.hardway.pki.table import rows
 from umbilical.pki.authority import Authority
@@ -26,13 +27,7 @@ from umbilical.pki.validation import is_signed_by
 
 NOW: Final = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)
-
-
-@dataclass(frozen=True)
-class Terms:
-    key_type: KeyType = KeyType.ECDSA_P256
-    short_hours: int = 48
-    budget_hours: int = 4
+TERMS: Final = CertificateTerms(KeyType.ECDSA_P256)
 
 
 def pairs(made: HardwaySet) -> dict[str, KeyPair]:
@@ -41,27 +36,27 @@ def pairs(made: HardwaySet) -> dict[str, KeyPair]:
 
 @cache
 def first_set(scope: Scope = Scope.OPENSHIFT) -> HardwaySet:
-    return renew(names(scope), {}, Terms(), NOW).set
+    return renew(names(scope), {}, TERMS, NOW).set
 
 
 def again(
     wanted: HardwayNames | None = None,
-    terms: Terms | None = None,
+    terms: CertificateTerms = TERMS,
     after: timedelta = timedelta(),
     rotate: tuple[str, ...] = (),
     **replaced: KeyPair | None,
-) -> Renewal:
-    """Renew the first set; what is None is missing, `_` stands for a dash."""
+) -> CertificateRenewal:
+    """Renew the first set; None removes a pair, `_` in a name means `-`."""
     existing: dict[str, Any] = pairs(first_set()) | {key.replace("_", "-"): one for key, one in replaced.items()}
     existing = {key: one for key, one in existing.items() if one is not None}
-    return renew(wanted or names(), existing, terms or Terms(), NOW + after, rotate=rotate)
+    return renew(wanted or names(), existing, terms, NOW + after, rotate=rotate)
 
 
 def certificate(made: HardwaySet, row_id: str) -> Certificate:
     return read_certificates(made[row_id].certificate)[0]
 
 
-def changed(renewal: Renewal) -> dict[str, str]:
+def changed(renewal: CertificateRenewal) -> dict[str, str]:
     return {change.id: change.why for change in renewal.changes}
 
 
@@ -108,7 +103,7 @@ def test_what_is_right_stays_byte_for_byte() -> None:
     kept = again(after=HOUR)
     assert kept.changes == ()
     assert pairs(kept.set) == pairs(first_set())
-    assert renew(names(), pairs(first_set()), Terms(), NOW, IdleBackend()).changes == ()
+    assert renew(names(), pairs(first_set()), TERMS, NOW, IdleBackend()).changes == ()
 
 
 class IdleBackend:
@@ -141,7 +136,7 @@ def test_a_signer_that_is_rotated_signs_anew_all_that_it_had_signed() -> None:
     found = again(rotate=("etcd-signer",))
     resigned = [f"etcd-{kind}-{node}" for kind in ("peer", "serving") for node in ("bootstrap", "master-0")]
     assert changed(found) == {
-        "etcd-signer": "it was asked for",
+        "etcd-signer": "rotation was requested",
         **dict.fromkeys(["etcd-client", *resigned], "its signer changed"),
     }
     assert certificate(found.set, "etcd-client").key != certificate(first_set(), "etcd-client").key
@@ -157,12 +152,12 @@ def test_what_nobody_knows_and_lives_that_are_too_short_are_refused() -> None:
     with pytest.raises(PkiError, match="UMB710"):
         again(rotate=("etcd-signr",))
     with pytest.raises(PkiError, match="UMB711"):
-        renew(names(), {}, Terms(short_hours=4), NOW)
+        renew(names(), {}, replace(TERMS, short_hours=4), NOW)
 
 
 def test_what_ends_before_an_installation_may_is_made_anew() -> None:
     found = changed(again(after=44 * HOUR))
-    assert found["kubelet-signer"] == "only 4 h were left, and an installation may take 4"
+    assert found["kubelet-signer"] == "only 4 h were left, an installation may take 4 h"
     assert "etcd-client" not in found
     assert changed(again(after=43 * HOUR)) == {}
     assert "it expired at" in changed(again(after=48 * HOUR))["kubelet-signer"]
@@ -172,17 +167,17 @@ def test_what_ends_before_an_installation_may_is_made_anew() -> None:
 def test_age_alone_is_no_reason_where_a_cluster_may_be_running() -> None:
     existing = pairs(first_set())
     later = NOW + timedelta(days=4000)
-    assert renew(names(), existing, Terms(), later, renew_due=False).changes == ()
+    assert renew(names(), existing, TERMS, later, renew_due=False).changes == ()
     other = names(api_name="api.other.example")
-    changes = renew(other, existing, Terms(), NOW + 47 * HOUR, renew_due=False).changes
+    changes = renew(other, existing, TERMS, NOW + 47 * HOUR, renew_due=False).changes
     assert [one.id for one in changes] == ["kube-apiserver-lb-server"]
-    rotated = renew(names(), existing, Terms(), NOW + timedelta(days=4), rotate=("aggregator-signer",), renew_due=False)
+    rotated = renew(names(), existing, TERMS, NOW + timedelta(days=4), rotate=("aggregator-signer",), renew_due=False)
     assert {one.id for one in rotated.changes} == {"aggregator-signer", "aggregator-client"}
 
 
 def test_nothing_is_signed_by_a_signer_that_has_ended() -> None:
     with pytest.raises(PkiError) as failure:
-        renew(names(api_name="x.example"), pairs(first_set()), Terms(), NOW + timedelta(days=4000), renew_due=False)
+        renew(names(api_name="x.example"), pairs(first_set()), TERMS, NOW + timedelta(days=4000), renew_due=False)
     assert failure.value.code == "UMB712"
     assert "umbilical stage rotate kube-apiserver-lb-signer" in failure.value.remedy
 
@@ -195,7 +190,7 @@ def test_a_leaf_that_is_made_late_ends_with_its_signer() -> None:
 
 
 def test_another_kind_of_key_makes_everything_anew_but_token_keys() -> None:
-    found = changed(again(terms=Terms(KeyType.RSA_2048)))
+    found = changed(again(terms=replace(TERMS, key_type=KeyType.RSA_2048)))
     assert set(pairs(first_set())) - set(found) == {"service-account", "bound-service-account-signing-key"}
     assert set(found.values()) == {"another key type is wanted"}
 
@@ -219,18 +214,18 @@ def test_what_was_spoilt_is_made_anew() -> None:
 def test_a_signer_below_another_is_not_kept() -> None:
     root = Authority.create("root", NOW, timedelta(days=10), KeyType.ECDSA_P256)
     below = Forgery("etcd-signer", is_authority=True).signed_by(root.pair, NOW)
-    assert "trusts no intermediate alone" in changed(again(etcd_signer=below))["etcd-signer"]
+    assert "does not trust an intermediate alone" in changed(again(etcd_signer=below))["etcd-signer"]
 
 
 @pytest.mark.real("openssl")
 def test_the_hosts_openssl_makes_the_same_set(tmp_path: Path) -> None:
-    made = renew(names(Scope.KUBERNETES), {}, Terms(), NOW, Openssl(run_openssl, tmp_path)).set
+    made = renew(names(Scope.KUBERNETES), {}, TERMS, NOW, Openssl(run_openssl, tmp_path)).set
     library = first_set(Scope.KUBERNETES)
     assert list(made) == list(library)
     for row in rows(Scope.KUBERNETES, ("bootstrap", "master-0")):
         if row.kind is not PkiKind.KEY:
             assert said(certificate(made, row.id)) == said(certificate(library, row.id))
-    assert renew(names(Scope.KUBERNETES), pairs(made), Terms(), NOW).changes == ()
+    assert renew(names(Scope.KUBERNETES), pairs(made), TERMS, NOW).changes == ()
 
 
 def said(found: Certificate) -> tuple[object, ...]:

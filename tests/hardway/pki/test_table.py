@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.hardway import hardway_set
 from tests.support.hardway_names import member, names
 
-from umbilical.hardway.config.cluster import Profile as ClusterProfile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.pki.certificate_set import SIGNERS, Bundle, HardwaySet
 from umbilical.hardway.pki.row import BOTH, CLIENT, SERVER, Life, Scope, profile
 from umbilical.hardway.pki.table import ETCD, TABLE, rows

@@ -1,4 +1,4 @@
-"""Stages 03 and 05 to 08: what they are made from, what they write, and that the lint judges it."""
+"""Stages 03 and 05 to 08: their inputs, their files, and their lint checks."""
 
 import subprocess
 from collections.abc import Iterable
@@ -85,9 +85,12 @@ def test_what_is_right_already_is_left_alone(tmp_path: Path) -> None:
     ("change", "said"),
     [
         (lambda path: path.unlink(), "manifests/01.yaml: No such file or directory"),
-        (lambda path: path.write_bytes(b"x"), "manifests/01.yaml has another content"),
+        (lambda path: path.write_bytes(b"x"), "manifests/01.yaml has different content"),
         (lambda path: path.chmod(0o666), "manifests/01.yaml has mode 0666, not 0644"),
-        (lambda path: path.with_name("03.yaml").write_bytes(b"x"), "manifests/03.yaml is of no use any more"),
+        (
+            lambda path: path.with_name("03.yaml").write_bytes(b"x"),
+            "manifests/03.yaml is left from an earlier rendering",
+        ),
     ],
 )
 def test_each_way_to_be_wrong_is_seen_and_mended(tmp_path: Path, change: object, said: str) -> None:

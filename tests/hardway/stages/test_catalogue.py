@@ -1,4 +1,4 @@
-"""All stages: seventeen, in order, explained, and the first eight as a pipeline on both profiles."""
+"""All stages: seventeen, in order, explained; the first eight run as a pipeline in both profiles."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ from tests.support.hardway_sites import load_site, recording_machines, with_prog
 from tests.support.hardway_workspace import make_directory
 from tests.support.made_up_stages import Clock, Lines
 
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 from umbilical.hardway.explain.entry import TopicKind
 from umbilical.hardway.ledger import Ledger
-from umbilical.hardway.pipeline import Ending, Pipeline
+from umbilical.hardway.pipeline import Pipeline, StageEnding
 from umbilical.hardway.stages import catalogue
-from umbilical.hardway.state import State, Status
+from umbilical.hardway.state import RunState, StageStatus
 from umbilical.hardway.undoing import Undoing
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ core@example"
@@ -42,35 +42,37 @@ def test_inverses_of_all_stages_are_known() -> None:
     assert {"remove-files", "remove-release", "destroy-machines", "remove-machine", "set-balancer"} <= set(known)
 
 
-def _run(folder: Path, profile: Profile) -> tuple[list[Ending], State]:
+def _run(folder: Path, profile: ClusterProfile) -> tuple[list[StageEnding], RunState]:
     machines = recording_machines(profile)
-    if profile is Profile.OPENSHIFT:
+    if profile is ClusterProfile.OPENSHIFT:
         # Without podman the built-in base is used: what containers render is shown with stage 04.
         machines.machine_survey = with_program(machines.machine_survey, "podman", "")
-    stages = [stage for stage in catalogue.stages() if stage.number != 1 or profile is Profile.KUBERNETES]
+    stages = [stage for stage in catalogue.stages() if stage.number != 1 or profile is ClusterProfile.KUBERNETES]
     ledger = Ledger(folder, Clock())
     pipeline = Pipeline(stages, load_site(folder, machines), ledger, Lines())
     pipeline.run(1, LAST)
     return [result.ending for result in pipeline.results], ledger.state
 
 
-@pytest.mark.parametrize("profile", list(Profile), ids=lambda profile: profile.value)
-def test_from_an_empty_folder_to_all_artifacts_then_nothing_then_what_changed(tmp_path: Path, profile: Profile) -> None:
+@pytest.mark.parametrize("profile", list(ClusterProfile), ids=lambda profile: profile.value)
+def test_from_an_empty_folder_to_all_artifacts_then_nothing_then_what_changed(
+    tmp_path: Path, profile: ClusterProfile
+) -> None:
     folder = make_directory(tmp_path / "c", profile.value, access__sshKeys=[KEY])
     endings, state = _run(folder, profile)
-    assert set(endings) == {Ending.DONE}
+    assert set(endings) == {StageEnding.DONE}
     written = {
         str(path.relative_to(folder / "artifacts")) for path in (folder / "artifacts").rglob("*") if path.is_file()
     }
     assert written == set(load_site(folder).assets)
 
     endings, state = _run(folder, profile)
-    assert set(endings) == {Ending.SKIPPED}
+    assert set(endings) == {StageEnding.SKIPPED}
 
     make_directory(folder, profile.value, release=False, access__sshKeys=[KEY], nodes__workers__count=2)
     endings, state = _run(folder, profile)
-    assert [state.stage(number).status for number in (2, 5, 7, 8)] == [Status.DONE] * 4
-    assert endings[-1] is Ending.DONE
+    assert [state.stage(number).status for number in (2, 5, 7, 8)] == [StageStatus.DONE] * 4
+    assert endings[-1] is StageEnding.DONE
     assert (folder / "artifacts" / "ignition" / "worker-1.ign").is_file()
 
     make_directory(folder, profile.value, release=False, access__sshKeys=[KEY])
@@ -80,8 +82,8 @@ def test_from_an_empty_folder_to_all_artifacts_then_nothing_then_what_changed(tm
 
 def test_everything_is_taken_back_to_the_config(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "c")
-    _run(folder, Profile.KUBERNETES)
-    machines = recording_machines(Profile.KUBERNETES)
+    _run(folder, ClusterProfile.KUBERNETES)
+    machines = recording_machines(ClusterProfile.KUBERNETES)
     site = load_site(folder, machines)
     Undoing(catalogue.stages(), catalogue.undoers(), site, Ledger(folder, Clock()), Lines()).destroy()
     assert machines.calls == ["destroy"]

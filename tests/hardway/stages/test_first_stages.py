@@ -1,4 +1,4 @@
-"""Stages 01, 02 and 04: what has to be there, machines that are built, and the release with its machine configs."""
+"""Stages 01, 02 and 04: prerequisites, machines, and the release with its machine configs."""
 
 import os
 from dataclasses import replace
@@ -17,7 +17,7 @@ from tests.support.recording_machines import RecordingMachines
 from umbilical.checks.check import Finding, Outcome
 from umbilical.fault import HardwayError, HostError
 from umbilical.hardway import stage
-from umbilical.hardway.config.cluster import Access, Profile
+from umbilical.hardway.config.cluster import ClusterAccess, ClusterProfile
 from umbilical.hardway.ledger import Ledger
 from umbilical.hardway.machines.interface import InfraProbe, Survey
 from umbilical.hardway.pipeline import Pipeline
@@ -27,7 +27,7 @@ from umbilical.hardway.stages.s01_prerequisites import STAGE, _openssl, is_publi
 from umbilical.hardway.stages.s02_infrastructure import STAGE as INFRASTRUCTURE
 from umbilical.hardway.stages.s04_release import STAGE as RELEASE
 from umbilical.hardway.stages.s04_release import UNDOERS, extracting_steps, images, render_command
-from umbilical.hardway.state import Status
+from umbilical.hardway.state import StageStatus
 from umbilical.manifests.tree import Asset
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ core@example"  # a public key
@@ -97,10 +97,10 @@ def test_a_program_that_nobody_looked_for_is_missing(openshift: Site) -> None:
 @pytest.mark.parametrize(
     ("survey", "outcome", "said"),
     [
-        (Survey(4, 65536, 500, {}), Outcome.FAILED, "4 cores, not 8"),
-        (Survey(16, 16000, 500, {}), Outcome.FAILED, "16000 MiB of memory, not 32000"),
-        (Survey(16, 65536, 10, {}), Outcome.FAILED, "10 GiB free on disk, not 50"),
-        (Survey(8, 65536, 500, {}), Outcome.WARNED, "8 cores, not 16"),
+        (Survey(4, 65536, 500, {}), Outcome.FAILED, "4 cores instead of 8"),
+        (Survey(16, 16000, 500, {}), Outcome.FAILED, "16000 MiB of memory instead of 32000"),
+        (Survey(16, 65536, 10, {}), Outcome.FAILED, "10 GiB free on disk instead of 50"),
+        (Survey(8, 65536, 500, {}), Outcome.WARNED, "8 cores instead of 16"),
         (Survey(16, 65536, 500, {}), Outcome.PASSED, ""),
     ],
 )
@@ -114,7 +114,7 @@ def test_too_little_room_fails_and_little_warns(openshift: Site, survey: Survey,
     [
         (None, Outcome.FAILED, "other.json: No such file or directory"),
         (b"{", Outcome.FAILED, "other.json: not JSON"),
-        (b"[]", Outcome.FAILED, "other.json: no JSON object"),
+        (b"[]", Outcome.FAILED, "other.json: not a JSON object"),
         (b'{"auths": {}}', Outcome.FAILED, "other.json has no entry in .auths"),
         (b'{"auths": {"quay.io": {}}}', Outcome.WARNED, "other.json has no entry for registry.redhat.io"),
         (hardway.PULL_SECRET, Outcome.PASSED, ""),
@@ -127,7 +127,7 @@ def test_a_pull_secret_is_judged_without_a_word_of_it(
     path.unlink(missing_ok=True)
     if content is not None:
         path.write_bytes(content)
-    finding = _found(openshift, access=Access((KEY,), "other.json"))["PRE-03"]
+    finding = _found(openshift, access=ClusterAccess((KEY,), "other.json"))["PRE-03"]
     assert (finding.outcome, finding.evidence) == (outcome, said)
 
 
@@ -135,7 +135,7 @@ def test_ssh_keys_are_needed_and_must_be_public_keys(openshift: Site) -> None:
     access = openshift.cluster.access
     assert _found(openshift, access=replace(access, ssh_keys=()))["PRE-04"].outcome is Outcome.FAILED
     finding = _found(openshift, access=replace(access, ssh_keys=(KEY, "ssh-rsa AAAA")))["PRE-04"]
-    assert finding.evidence == "no public key: entry 2"
+    assert finding.evidence == "not a public key: entry 2"
 
 
 def test_a_lab_needs_neither_pull_secret_nor_ssh_key(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_an_openssl_that_does_not_run_or_is_not_there_is_told() -> None:
 def test_only_what_the_survey_depends_on_makes_it_stale(openshift: Site) -> None:
     other = replace(openshift, cluster=replace(openshift.cluster, name="other"))
     assert STAGE.inputs(other) == STAGE.inputs(openshift)
-    other = replace(openshift, cluster=replace(openshift.cluster, access=Access()))
+    other = replace(openshift, cluster=replace(openshift.cluster, access=ClusterAccess()))
     assert STAGE.inputs(other) != STAGE.inputs(openshift)
 
 
@@ -243,7 +243,7 @@ def _program(folder: Path, name: str, text: str, monkeypatch: Patch) -> str:
 
 
 def _with_podman(path: str) -> RecordingMachines:
-    machines = recording_machines(Profile.OPENSHIFT)
+    machines = recording_machines(ClusterProfile.OPENSHIFT)
     machines.machine_survey = with_program(machines.machine_survey, "podman", path)
     return machines
 
@@ -263,7 +263,7 @@ def test_machine_configs_are_rendered_and_become_the_base_of_nodes(tmp_path: Pat
     folder = make_directory(tmp_path / "c", "openshift")
     before = load_site(folder)
     ledger = _run(folder, load_site(folder, _with_podman(podman)))
-    assert ledger.state.stage(4).status is Status.DONE
+    assert ledger.state.stage(4).status is StageStatus.DONE
     calls = (folder / "artifacts" / "machine-config" / "podman.log").read_text().splitlines()
     assert len(calls) == 3
     assert all(f"--payload-version={hardway.VERSION}" in call for call in calls)
@@ -304,7 +304,7 @@ def test_a_release_that_is_only_named_is_extracted_first(tmp_path: Path, monkeyp
     site = load_site(folder, _with_podman(podman))
     assert "ignition/bootstrap.ign" not in site.assets
     ledger = _run(folder, site)
-    assert ledger.state.stage(4).status is Status.DONE
+    assert ledger.state.stage(4).status is StageStatus.DONE
     assert (folder / "release" / "image-references").is_file()
     assert "ignition/bootstrap.ign" in load_site(folder).assets
     UNDOERS["remove-release"](site, {})
@@ -328,7 +328,7 @@ def test_a_directory_that_its_owner_has_not_filled_is_told(tmp_path: Path) -> No
     assert RELEASE.steps(site) == []
     found = {one.id: one for one in stage.findings(RELEASE, site)}
     assert found["REL-01"].outcome is Outcome.FAILED
-    assert found["REL-01"].evidence == "no static pod is rendered yet: release/ holds no extracted release"
+    assert found["REL-01"].evidence == "no static pod is rendered yet: release/ does not contain an extracted release"
 
 
 def test_upstream_has_nothing_to_render(tmp_path: Path) -> None:

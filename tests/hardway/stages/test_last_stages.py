@@ -1,4 +1,4 @@
-"""Stages 15 to 17: requests of workers are approved, operators converge, and the whole is verified."""
+"""Stages 15 to 17: workers' requests are approved, operators converge, the cluster is verified."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,9 +12,9 @@ from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.hardway import NOW
 from tests.support.hardway_everything import usual
 from tests.support.live_site import OPENSHIFT, live_site, machines_of, naps_of, seen_by, switch_on, told_by
-from tests.support.made_up_trial import NAMESPACE, WEBHOOK, MadeUpTrial
+from tests.support.made_up_smoke_test import NAMESPACE, WEBHOOK, MadeUpSmokeTest
 from tests.support.openshift_kinds import pool, settled, version
-from tests.support.pivot_scene import joined
+from tests.support.pivot_testbed import joined
 
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
@@ -27,11 +27,11 @@ from umbilical.hardway.machines.interface import Done, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import NEVER, Step
 from umbilical.hardway.stages import s17_verification
-from umbilical.hardway.stages.s15_worker_csrs import STAGE, ready_sight
+from umbilical.hardway.stages.s15_worker_csrs import STAGE, ready_condition
 from umbilical.hardway.stages.s16_convergence import STAGE as CONVERGENCE
-from umbilical.hardway.stages.s16_convergence import dns_sight, proxies_sight
+from umbilical.hardway.stages.s16_convergence import dns_condition, proxies_condition
 from umbilical.hardway.stages.s17_verification import STAGE as VERIFICATION
-from umbilical.hardway.stages.s17_verification import etcd_sight, nodes_sight, pods_sight
+from umbilical.hardway.stages.s17_verification import etcd_condition, nodes_condition, pods_condition
 from umbilical.manifests.tree import Asset
 
 pytestmark = pytest.mark.real(*PROGRAMS)
@@ -44,7 +44,7 @@ def titles(site: Site) -> list[str]:
 def test_who_has_no_workers_waits_for_masters_alone(tmp_path: Path) -> None:
     assert titles(live_site(tmp_path, workers=0)) == ["wait for every node"]
     assert titles(live_site(tmp_path)) == [
-        "approve the workers' certificates by rule",
+        "approve the workers' certificates",
         "label the workers",
         "wait for every node",
     ]
@@ -58,22 +58,22 @@ def test_who_has_no_workers_waits_for_masters_alone(tmp_path: Path) -> None:
 
 def test_every_node_must_be_ready_under_its_address(site: Site, shelf: Stock) -> None:
     master, worker = site.cluster.members
-    sight = ready_sight(site.cluster.members)
+    ready = ready_condition(site.cluster.members)
     shelf.put(node(master.name, str(master.address), Ready="True"))
-    assert sight.check.judge(site).evidence == f"{worker.name} is not registered"
+    assert ready.check.judge(site).evidence == f"{worker.name} is not registered"
     not_ready = node(worker.name, str(worker.address))
     shelf.put(not_ready)
-    assert sight.check.judge(site).evidence == f"{worker.name} is not Ready: no condition Ready"
+    assert ready.check.judge(site).evidence == f"{worker.name} is not Ready: no condition Ready"
     why = "container runtime network not ready: NetworkPluginNotReady"
     not_ready["status"]["conditions"] = [condition("Ready", "False", why)]
     shelf.put(not_ready)
-    assert sight.check.judge(site).evidence == f"{worker.name} is not Ready: {why}"
+    assert ready.check.judge(site).evidence == f"{worker.name} is not Ready: {why}"
     shelf.put(node(worker.name, str(worker.address), Ready="True", DiskPressure="True"))
-    assert sight.check.judge(site).evidence == f"{worker.name} has DiskPressure"
+    assert ready.check.judge(site).evidence == f"{worker.name} has DiskPressure"
     shelf.put(node(worker.name, str(worker.address), Ready="True", NetworkUnavailable="True"))
-    assert sight.check.judge(site).evidence == f"{worker.name} has NetworkUnavailable"
+    assert ready.check.judge(site).evidence == f"{worker.name} has NetworkUnavailable"
     shelf.put(node(worker.name, str(worker.address), Ready="True", DiskPressure="False"))
-    assert sight.check.judge(site).outcome is Outcome.PASSED
+    assert ready.check.judge(site).outcome is Outcome.PASSED
 
 
 def test_workers_are_labelled_and_waited_for(site: Site, shelf: Stock) -> None:
@@ -105,20 +105,20 @@ def coredns(wanted: int, updated: int, ready: int, available: int) -> dict[str, 
 
 
 def test_dns_has_all_of_its_replicas_and_none_is_not_enough(site: Site, shelf: Stock) -> None:
-    sight = dns_sight()
-    assert sight.check.judge(site).evidence == "there is no Deployment kube-system/coredns"
+    condition = dns_condition()
+    assert condition.check.judge(site).evidence == "there is no Deployment kube-system/coredns"
     shelf.put(coredns(2, 2, 1, 1))
-    assert sight.check.judge(site).evidence == "updated, ready, available are [2, 1, 1], 2 are wanted"
+    assert condition.check.judge(site).evidence == "updated, ready, available are [2, 1, 1]; expected 2 of each"
     shelf.put(coredns(0, 0, 0, 0))
-    assert sight.check.judge(site).outcome is Outcome.FAILED
+    assert condition.check.judge(site).outcome is Outcome.FAILED
     shelf.put(coredns(2, 2, 2, 2))
-    assert sight.check.judge(site).evidence == "2 ready"
+    assert condition.check.judge(site).evidence == "2 ready"
 
 
 def test_kube_proxy_runs_on_every_node_and_the_stage_ends(site: Site, shelf: Stock) -> None:
     master, worker = site.cluster.members
     shelf.put(coredns(2, 2, 2, 2), pod(f"kube-proxy-{master.name}", "kube-system"))
-    assert f"there is no pod kube-system/kube-proxy-{worker.name}" in proxies_sight().check.judge(site).evidence
+    assert f"there is no pod kube-system/kube-proxy-{worker.name}" in proxies_condition().check.judge(site).evidence
     naps_of(site).plans.append(lambda: shelf.put(pod(f"kube-proxy-{worker.name}", "kube-system")))
     (only,) = CONVERGENCE.steps(site)
     only.act()
@@ -151,7 +151,7 @@ def test_openshift_has_settled_when_version_operators_and_pools_say_so(openshift
 
 @pytest.mark.usefixtures("openshift_kinds")
 def test_a_kube_proxy_that_helped_the_network_operator_goes_when_that_stands(openshift: Site, shelf: Stock) -> None:
-    step = pods.Removal(PROGRAM, 16, "", files=(("master-0", "/etc/kubernetes/manifests/kube-proxy.yaml"),))
+    step = pods.RemovalStep(PROGRAM, 16, "", files=(("master-0", "/etc/kubernetes/manifests/kube-proxy.yaml"),))
     asset = Asset(pods.REMOVALS_PATH, pods.write_removals([step]), 0o644)
     openshift.assets = {**openshift.assets, pods.REMOVALS_PATH: asset}
     machines_of(openshift).powers["master-0"] = Power.ON
@@ -173,56 +173,56 @@ def verified_titles(site: Site) -> list[str]:
     return [one.title for one in VERIFICATION.steps(site)]
 
 
-def test_what_is_tried_depends_on_what_there_is(tmp_path: Path, trial: MadeUpTrial) -> None:
+def test_what_is_tried_depends_on_what_there_is(tmp_path: Path, smoke_test: MadeUpSmokeTest) -> None:
     site = live_site(tmp_path)
-    ending = ["say how long certificates live", "remove what the trial made", "delete the bootstrap machine"]
+    ending = ["show when certificates expire", "delete the objects of the smoke test", "delete the bootstrap machine"]
     assert verified_titles(site) == ending
-    site.trial = trial
-    tried = ["deploy a workload", "see it run", "reach it by its Service and its name"]
-    tried += ["read its logs", "forward a port of it"]
-    assert verified_titles(site) == [*tried, "have an object judged directly", *ending]
+    site.smoke_test = smoke_test
+    tried = ["deploy a workload", "wait until it runs", "reach it by Service address and name"]
+    tried += ["read its logs", "forward a port to it"]
+    assert verified_titles(site) == [*tried, "call the webhook directly", *ending]
     bigger = live_site(tmp_path, masters=3)
-    bigger.trial, bigger.has_tunnel = trial, False
-    assert verified_titles(bigger) == [*tried, "lose an API server", *ending]
+    bigger.smoke_test, bigger.has_tunnel = smoke_test, False
+    assert verified_titles(bigger) == [*tried, "kill an API server", *ending]
 
 
 def test_nodes_are_exactly_those_of_the_config(site: Site, shelf: Stock) -> None:
     master, worker = site.cluster.members
     shelf.put(node(master.name, str(master.address)), node("somebody.example.com", "192.0.2.1"))
-    assert nodes_sight().check.judge(site).evidence == (
+    assert nodes_condition().check.judge(site).evidence == (
         f"unexpected: ['somebody.example.com'], missing: ['{worker.name}']"
     )
     shelf.take("Node", "somebody.example.com")
     shelf.put(node(worker.name, str(worker.address)))
-    assert nodes_sight().check.judge(site).evidence == "exactly 2"
+    assert nodes_condition().check.judge(site).evidence == "exactly 2"
 
 
 def test_pods_of_the_system_run_and_none_at_all_is_not_enough(site: Site, shelf: Stock) -> None:
-    assert pods_sight().check.judge(site).evidence == "there are no pods at all"
+    assert pods_condition().check.judge(site).evidence == "there are no pods"
     broken = pod("crashing", "kube-system", is_ready=False)
     shelf.put(pod("fine", "kube-system"), broken)
-    assert pods_sight().check.judge(site).evidence == "crashing Pending"
+    assert pods_condition().check.judge(site).evidence == "crashing Pending"
     broken["status"]["phase"] = "Succeeded"
     shelf.put(broken)
-    assert pods_sight().check.judge(site).evidence == "2 pods"
+    assert pods_condition().check.judge(site).evidence == "2 pods"
 
 
 def test_members_of_etcd_are_healthy_and_in_one_term(tmp_path: Path) -> None:
     site = live_site(tmp_path, masters=3)
     etcd = joined(site)
     machines_of(site).responders.append(etcd)
-    assert etcd_sight().check.judge(site).evidence == "3 members in term 2"
+    assert etcd_condition().check.judge(site).evidence == "3 members in term 2"
     last = client_url(site.cluster.masters[2])
     etcd.terms[last] = 3
-    assert etcd_sight().check.judge(site).evidence == "members are in different terms: [2, 3]"
+    assert etcd_condition().check.judge(site).evidence == "members are in different terms: [2, 3]"
     etcd.unhealthy[last] = "context deadline exceeded"
-    assert etcd_sight().check.judge(site).evidence == "context deadline exceeded"
+    assert etcd_condition().check.judge(site).evidence == "context deadline exceeded"
 
 
 @pytest.fixture
-def losing(tmp_path: Path, plane: ControlPlane, trial: MadeUpTrial, shelf: Stock) -> Iterator[Site]:
+def losing(tmp_path: Path, plane: ControlPlane, smoke_test: MadeUpSmokeTest, shelf: Stock) -> Iterator[Site]:
     site = live_site(tmp_path, plane, masters=2)
-    site.trial = trial
+    site.smoke_test = smoke_test
     shelf.put(namespace(NAMESPACE))
     yield site
     shelf.take("ConfigMap", "kept", NAMESPACE)
@@ -230,18 +230,18 @@ def losing(tmp_path: Path, plane: ControlPlane, trial: MadeUpTrial, shelf: Stock
 
 def test_data_outlives_an_api_server(losing: Site) -> None:
     machines_of(losing).responders.append(lambda node, command, stdin: Done(0, b"", b""))
-    lose = step(losing, "lose an API server")
+    lose = step(losing, "kill an API server")
     for _ in range(2):
         lose.act()
     calls = machines_of(losing).calls
     assert len(calls) == 2
     assert all(call.startswith("run master-0 sh -c") and call.endswith("sh 6443") for call in calls)
-    assert any("data outlives an API server" in line for line in told_by(losing))
+    assert any("data survives the loss of an API server" in line for line in told_by(losing))
 
 
 def test_an_api_server_that_does_not_run_cannot_be_lost(losing: Site) -> None:
     with pytest.raises(HardwayError, match="UMB749"):
-        step(losing, "lose an API server").act()
+        step(losing, "kill an API server").act()
 
 
 def test_data_that_is_gone_is_told(losing: Site, shelf: Stock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,35 +250,35 @@ def test_data_that_is_gone_is_told(losing: Site, shelf: Stock, monkeypatch: pyte
         return Done(0, b"", b"")
 
     machines_of(losing).responders.append(kill)
-    monkeypatch.setattr(s17_verification, "TRIAL_SECONDS", 0.0)
-    with pytest.raises(StageTimeout, match="what was written is not there"):
-        step(losing, "lose an API server").act()
+    monkeypatch.setattr(s17_verification, "SMOKE_TEST_SECONDS", 0.0)
+    with pytest.raises(StageTimeout, match="the written data is missing"):
+        step(losing, "kill an API server").act()
 
 
 def test_the_certificate_that_ends_first_is_told(tmp_path: Path) -> None:
     site = live_site(tmp_path, profile=OPENSHIFT)
     site.assets = usual(OPENSHIFT, 1, 1).assets
     site.now = lambda: NOW + timedelta(hours=5)
-    step(site, "how long").act()
+    step(site, "certificates expire").act()
     (told,) = told_by(site)
-    assert told.startswith("saw the certificate that ends first is ")
+    assert told.startswith("saw the first certificate to expire is ")
     # Short lives are 48 hours.
     assert told.endswith(", in 43 h")
 
 
-def test_a_webhook_that_was_cleaned_away_is_laid_again_and_asked(site: Site, trial: MadeUpTrial, shelf: Stock) -> None:
-    site.trial = trial
-    ready = pod(trial.pod, NAMESPACE, node_name=site.cluster.masters[0].name)
+def test_a_deleted_webhook_is_created_again_and_called(site: Site, smoke_test: MadeUpSmokeTest, shelf: Stock) -> None:
+    site.smoke_test = smoke_test
+    ready = pod(smoke_test.pod, NAMESPACE, node_name=site.cluster.masters[0].name)
     naps_of(site).plans.append(lambda: shelf.put(ready))
-    step(site, "judged directly").act()
-    assert "saw the webhook is asked directly: one object allowed, one denied" in told_by(site)
+    step(site, "call the webhook directly").act()
+    assert "saw the webhook is called directly: one object allowed, one denied" in told_by(site)
     shelf.take("ValidatingWebhookConfiguration", WEBHOOK, version="admissionregistration.k8s.io/v1")
-    shelf.take("Pod", trial.pod, NAMESPACE)
+    shelf.take("Pod", smoke_test.pod, NAMESPACE)
     shelf.take("Namespace", NAMESPACE)
 
 
-def test_nothing_of_all_trials_is_left(site: Site, trial: MadeUpTrial, shelf: Stock) -> None:
-    site.trial = trial
+def test_all_test_objects_are_deleted(site: Site, smoke_test: MadeUpSmokeTest, shelf: Stock) -> None:
+    site.smoke_test = smoke_test
     shelf.put(
         namespace(NAMESPACE),
         config_map(prober.COUNTER_NAME, "kube-system", count="5"),
@@ -286,7 +286,7 @@ def test_nothing_of_all_trials_is_left(site: Site, trial: MadeUpTrial, shelf: St
     )
     naps_of(site).plans.append(lambda: shelf.call(lambda client: finalize(client, NAMESPACE)))
     for _ in range(2):
-        step(site, "remove what the trial made").act()
+        step(site, "delete the objects of the smoke test").act()
     for name in (prober.COUNTER_NAME, "umbilical-nonce"):
         assert kube.get(site, objects.CONFIG_MAP, name, "kube-system") is None
     assert kube.get(site, objects.NAMESPACE, NAMESPACE) is None
@@ -302,9 +302,9 @@ def test_the_bootstrap_machine_goes_for_good_and_once(site: Site) -> None:
     assert machines_of(site).calls == ["remove bootstrap"]
 
 
-def test_openshifts_etcd_is_its_operators_business(tmp_path: Path, site: Site, trial: MadeUpTrial) -> None:
+def test_openshifts_etcd_is_its_operators_business(tmp_path: Path, site: Site, smoke_test: MadeUpSmokeTest) -> None:
     switch_on(site)
-    site.trial = trial
+    site.smoke_test = smoke_test
     ids = [check.id for check in VERIFICATION.checks(site)]
     assert ids == ["nodes-exact", "nodes-ready", "system-pods", "etcd-terms", "trial-gone"]
     assert "etcd-terms" not in [check.id for check in VERIFICATION.checks(live_site(tmp_path, profile=OPENSHIFT))]

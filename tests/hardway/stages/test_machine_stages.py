@@ -1,4 +1,4 @@
-"""Stages 09 to 11 and 14: machines boot, the bootstrap control plane answers, members join."""
+"""Stages 09 to 11 and 14: machines boot, the bootstrap control plane answers, nodes join."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,8 +10,8 @@ from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.etcdctl import Etcdctl, Row
 from tests.support.fixture_types import Patch
 from tests.support.live_site import OPENSHIFT, live_site, machines_of, naps_of, seen_by, switch_on, told_by
-from tests.support.made_up_trial import MadeUpTrial
-from tests.support.pivot_scene import joined
+from tests.support.made_up_smoke_test import MadeUpSmokeTest
+from tests.support.pivot_testbed import joined
 
 from umbilical.bootstrap.names import AGENT_SECRET
 from umbilical.checks.check import Outcome
@@ -22,14 +22,20 @@ from umbilical.hardway.artifacts.tunnel import AGENT_PKI
 from umbilical.hardway.etcd import client_url, peer_url
 from umbilical.hardway.machines.interface import Done
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight, Superseded, Undo
+from umbilical.hardway.stage import Condition, Superseded, Undo
 from umbilical.hardway.stages import s10_bootstrap
 from umbilical.hardway.stages.catalogue import stages
-from umbilical.hardway.stages.live import LiveStage, PassingStage, install_step, installed_sight, started_key
-from umbilical.hardway.stages.s10_bootstrap import INSTALL, documents, etcd_sight, no_node_sight, objects_sight
+from umbilical.hardway.stages.live import LiveStage, PassingStage, install_step, installed_condition, started_key
+from umbilical.hardway.stages.s10_bootstrap import (
+    INSTALL,
+    documents,
+    etcd_condition,
+    no_node_condition,
+    objects_condition,
+)
 from umbilical.hardway.stages.s10_bootstrap import STAGE as BOOTSTRAP
 from umbilical.hardway.stages.s11_masters import STAGE as MASTERS
-from umbilical.hardway.stages.s11_masters import labelled_sight, service_sight
+from umbilical.hardway.stages.s11_masters import labelled_condition, service_condition
 from umbilical.hardway.stages.s15_worker_csrs import WORKERS
 from umbilical.manifests.objects import IpAddress
 from umbilical.manifests.tree import Asset
@@ -67,7 +73,7 @@ def test_every_step_has_a_title_and_a_line_to_type_and_every_check_a_reason(stag
 
 
 def test_other_content_of_what_it_uses_makes_it_stale(site: Site) -> None:
-    def nothing(site: Site) -> list[Sight]:
+    def nothing(site: Site) -> list[Condition]:
         return []
 
     stage = LiveStage(
@@ -101,13 +107,13 @@ def test_a_machine_from_another_config_is_installed_anew(site: Site) -> None:
 
 def test_it_runs_from_its_config_and_bears_its_name(site: Site) -> None:
     node = site.cluster.masters[0]
-    sight = installed_sight(node)
-    assert sight.check.judge(site).evidence == "it was not installed from this config"
+    condition = installed_condition(node)
+    assert condition.check.judge(site).evidence == "it was not installed from this config"
     switch_on(site)
     machines_of(site).files["master-0", "/etc/hostname"] = b"localhost\n"
-    assert sight.check.judge(site).evidence == f"it calls itself 'localhost', not {node.name}"
+    assert condition.check.judge(site).evidence == f"its host name is 'localhost', not {node.name}"
     switch_on(site)
-    assert sight.check.judge(site).outcome is Outcome.PASSED
+    assert condition.check.judge(site).outcome is Outcome.PASSED
 
 
 def test_nothing_is_booted_with_a_certificate_that_ends_within_two_hours(site: Site) -> None:
@@ -117,7 +123,7 @@ def test_nothing_is_booted_with_a_certificate_that_ends_within_two_hours(site: S
     with pytest.raises(Unsafe) as refused:
         install_step(site, site.cluster.bootstrap).act()
     assert refused.value.code == "UMB762"
-    assert refused.value.why.startswith(f"{path} ends at ")
+    assert refused.value.why.startswith(f"{path} expires at ")
     assert machines_of(site).calls == []
     assert dict(site.notes) == {}
 
@@ -165,8 +171,8 @@ def test_an_etcd_that_cannot_commit_is_told_with_what_is_known_of_it(bootstrappi
     with pytest.raises(StageTimeout) as raised:
         act(bootstrapping, "wait for etcd")
     assert "bad certificate" in raised.value.why
-    assert raised.value.remedy.startswith("look at the serving certificate")
-    assert etcd_sight().check.judge(bootstrapping).outcome is Outcome.FAILED
+    assert raised.value.remedy.startswith("check the serving certificate")
+    assert etcd_condition().check.judge(bootstrapping).outcome is Outcome.FAILED
 
 
 @pytest.mark.real(*PROGRAMS)
@@ -195,7 +201,7 @@ def small(bootstrapping: Site, shelf: Stock) -> Iterator[Site]:
 
 @pytest.mark.real(*PROGRAMS)
 def test_every_object_is_created_once_and_what_exists_is_left_alone(small: Site, shelf: Stock) -> None:
-    assert objects_sight().check.judge(small).evidence == "3 of 3 objects are missing, the first is Namespace small"
+    assert objects_condition().check.judge(small).evidence == "3 of 3 objects are missing, the first is Namespace small"
     act(small, "create the cluster's objects")
     assert told_by(small) == ["saw 3 created"]
     shelf.call(lambda client: kube.merge_patch(client, objects.CONFIG_MAP.path("small", "one"), {"data": {"a": "b"}}))
@@ -204,7 +210,7 @@ def test_every_object_is_created_once_and_what_exists_is_left_alone(small: Site,
     kept = kube.get(small, objects.CONFIG_MAP, "one", "small")
     assert kept is not None
     assert kept["data"] == {"a": "b"}
-    assert objects_sight().check.judge(small).evidence == "3 objects"
+    assert objects_condition().check.judge(small).evidence == "3 objects"
 
 
 @pytest.mark.real(*PROGRAMS)
@@ -212,8 +218,8 @@ def test_what_is_no_object_is_told_with_its_file(bootstrapping: Site) -> None:
     with_manifests(bootstrapping, SMALL[0], "- no object\n")
     with pytest.raises(HardwayError) as raised:
         documents(bootstrapping)
-    assert (raised.value.code, raised.value.what) == ("UMB744", "manifests/01.yaml holds what is no object")
-    assert objects_sight().check.judge(bootstrapping).outcome is Outcome.FAILED
+    assert (raised.value.code, raised.value.what) == ("UMB744", "manifests/01.yaml contains an invalid object")
+    assert objects_condition().check.judge(bootstrapping).outcome is Outcome.FAILED
 
 
 @pytest.mark.real(*PROGRAMS)
@@ -225,7 +231,7 @@ def test_the_agents_get_their_certificates_once_the_node_has_made_them(bootstrap
     shelf.put(namespace(PLACE))
     naps_of(bootstrapping).plans.append(make)
     act(bootstrapping, "certificates")
-    assert seen_by(bootstrapping) == [f"no {AGENT_PKI}/ca.crt on the bootstrap node"]
+    assert seen_by(bootstrapping) == [f"{AGENT_PKI}/ca.crt does not exist on the bootstrap node"]
     assert kube.get(bootstrapping, objects.SECRET, AGENT_SECRET, PLACE) is not None
     shelf.take("Secret", AGENT_SECRET, PLACE)
 
@@ -239,39 +245,43 @@ def test_without_a_tunnel_nothing_is_handed_out(bootstrapping: Site) -> None:
 
 @pytest.mark.real(*PROGRAMS)
 def test_a_bootstrap_machine_that_registered_is_found(bootstrapping: Site, shelf: Stock) -> None:
-    assert no_node_sight().check.judge(bootstrapping).outcome is Outcome.PASSED
+    assert no_node_condition().check.judge(bootstrapping).outcome is Outcome.PASSED
     name = bootstrapping.cluster.bootstrap.name
     shelf.put(node(name, "192.0.2.1"))
-    assert no_node_sight().check.judge(bootstrapping).evidence == f"{name} is registered as a node"
+    assert no_node_condition().check.judge(bootstrapping).evidence == f"{name} is registered as a node"
 
 
 def titles(site: Site) -> list[str]:
     return [step.title for step in MASTERS.steps(site)]
 
 
-def test_kubernetes_needs_all_of_it_and_openshift_does_the_rest_itself(tmp_path: Path, trial: MadeUpTrial) -> None:
+def test_kubernetes_needs_all_of_it_and_openshift_does_the_rest_itself(
+    tmp_path: Path, smoke_test: MadeUpSmokeTest
+) -> None:
     site = live_site(tmp_path, masters=2)
     assert titles(site) == [
         "install master-0",
         "install master-1",
-        "approve the masters' certificates by rule",
+        "approve the masters' certificates",
         "label the masters",
-        "wait for services",
+        "wait for Services",
         "wait for the tunnel's agents",
     ]
-    site.trial = trial
+    site.smoke_test = smoke_test
     assert titles(site)[6:] == [
-        "put a webhook into a pod on master-0",
+        "create a webhook in a pod on master-0",
         "wait for the webhook's pod",
-        "have an object judged through the tunnel",
+        "call the webhook through the tunnel",
     ]
     openshift = live_site(tmp_path, profile=OPENSHIFT)
-    assert titles(openshift) == ["install master-0", "approve the masters' certificates by rule"]
+    assert titles(openshift) == ["install master-0", "approve the masters' certificates"]
 
 
-def test_after_the_pivot_nobody_waits_for_the_tunnel_or_asks_through_it(tmp_path: Path, trial: MadeUpTrial) -> None:
+def test_after_the_pivot_nobody_waits_for_the_tunnel_or_asks_through_it(
+    tmp_path: Path, smoke_test: MadeUpSmokeTest
+) -> None:
     site = live_site(tmp_path)
-    site.trial = trial
+    site.smoke_test = smoke_test
     (master,) = site.cluster.masters
     machines_of(site).responders.append(Etcdctl([Row(2, master.name, peer_url(master))]))
     for step in MASTERS.steps(site)[-4:]:
@@ -284,14 +294,14 @@ def test_masters_are_labelled_and_labelling_twice_is_fine(tmp_path: Path, plane:
     site = live_site(tmp_path, plane)
     (master,) = site.cluster.masters
     shelf.put(node(master.name, str(master.address)))
-    sight = labelled_sight([master])
-    assert sight.check.judge(site).evidence == (
+    condition = labelled_condition([master])
+    assert condition.check.judge(site).evidence == (
         f"{master.name} lacks the labels {kube.CONTROL_PLANE_LABEL}, {kube.MASTER_LABEL}"
     )
     (label,) = [step for step in MASTERS.steps(site) if step.title == "label the masters"]
     label.act()
     label.act()
-    assert sight.check.judge(site).outcome is Outcome.PASSED
+    assert condition.check.judge(site).outcome is Outcome.PASSED
 
 
 def test_services_are_asked_from_each_node_with_the_clusters_authority(tmp_path: Path) -> None:
@@ -303,18 +313,18 @@ def test_services_are_asked_from_each_node_with_the_clusters_authority(tmp_path:
         return Done(0, b"ok", b"") if node_id == "master-0" else Done(28, b"", b"curl: (28) Connection timed out")
 
     machines_of(site).responders.append(curl)
-    sight = service_sight(site.cluster.masters)
-    assert sight.check.judge(site).evidence == "master-1: curl: (28) Connection timed out"
-    assert sight.signatures[0].hint.startswith("nothing translates service addresses")
+    condition = service_condition(site.cluster.masters)
+    assert condition.check.judge(site).evidence == "master-1: curl: (28) Connection timed out"
+    assert condition.known_failures[0].hint.startswith("nothing translates Service addresses")
     assert [call.split()[-1] for call in machines_of(site).calls] == ["https://172.30.0.1/readyz"] * 2
     assert all(b"BEGIN CERTIFICATE" in one for one in given)
-    assert service_sight(site.cluster.masters[:1]).check.judge(site).outcome is Outcome.PASSED
+    assert service_condition(site.cluster.masters[:1]).check.judge(site).outcome is Outcome.PASSED
 
 
 def test_an_answer_that_is_not_ok_is_not_taken_for_it(tmp_path: Path) -> None:
     site = live_site(tmp_path)
     machines_of(site).responders.append(lambda node_id, command, stdin: Done(0, b"<html>", b""))
-    assert service_sight(site.cluster.masters).check.judge(site).evidence == "master-0: <html>"
+    assert service_condition(site.cluster.masters).check.judge(site).evidence == "master-0: <html>"
 
 
 def test_every_worker_is_installed_and_its_boot_is_noted(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Stage 12: members join one by one as learners, static pods are put into place whole, and all of it can go again."""
+"""Stage 12: members join one by one as learners, static pods are copied atomically, all can be undone."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, client_url, peer_url
 from umbilical.hardway.machines.interface import Done
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
-from umbilical.hardway.stages.s12_control_plane import STAGE, UNDOERS, pods_sight, voting_sight
+from umbilical.hardway.stages.s12_control_plane import STAGE, UNDOERS, pods_condition, voting_condition
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_it_is_promoted_when_it_has_started_and_caught_up(site: Site, etcd: Etcd
     seen = seen_by(site)
     assert seen[0] == "master-0 has not started as a member"
     assert "in sync with leader" in seen[1]
-    assert seen[2] == "it was promoted just now"
+    assert seen[2] == "it was just promoted"
     assert not etcd.rows[1].is_learner
 
 
@@ -167,14 +167,14 @@ def test_other_pods_are_withdrawn_at_once(site: Site) -> None:
 
 def test_a_member_is_healthy_and_votes_or_it_is_told(site: Site, etcd: Etcdctl) -> None:
     node = site.cluster.masters[0]
-    sight = voting_sight(node)
-    assert sight.check.judge(site).evidence == "master-0 is no voting member"
+    condition = voting_condition(node)
+    assert condition.check.judge(site).evidence == "master-0 is not a voting member"
     etcd.rows.append(Row(2, node.name, peer_url(node), is_learner=True))
-    assert sight.check.judge(site).outcome is Outcome.FAILED
+    assert condition.check.judge(site).outcome is Outcome.FAILED
     etcd.rows[1] = replace(etcd.rows[1], is_learner=False)
-    assert sight.check.judge(site).evidence == "2 is healthy"
+    assert condition.check.judge(site).evidence == "2 is healthy"
     etcd.unhealthy[client_url(node)] = "context deadline exceeded"
-    assert sight.check.judge(site).evidence == "context deadline exceeded"
+    assert condition.check.judge(site).evidence == "context deadline exceeded"
 
 
 @pytest.mark.real(*PROGRAMS)
@@ -184,7 +184,7 @@ def test_controllers_and_scheduler_are_known_by_mirror_pods(tmp_path: Path, plan
     programs = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     pods = [pod(f"{program}-{node.name}", "kube-system") for program in programs]
     shelf.put(*pods[:2])
-    assert "there is no pod kube-system/kube-scheduler" in pods_sight(node).check.judge(site).evidence
+    assert "there is no pod kube-system/kube-scheduler" in pods_condition(node).check.judge(site).evidence
     shelf.put(pods[2])
     step(site, "wait for controllers and scheduler").act()
     step(site, "wait for kube-apiserver on master-0").act()

@@ -1,4 +1,4 @@
-"""The pivot: refused unless it is safe, in its order when it is, undone before the point of no return and not after."""
+"""The pivot: refused unless it is safe, the order of its steps, undo before the point of no return."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,10 +10,10 @@ from tests.support.api_stock import Stock, namespace
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.fixture_types import Patch
 from tests.support.live_site import OPENSHIFT, changing, live_site, machines_of, naps_of, seen_by, switch_on, told_by
+from tests.support.made_up_smoke_test import MadeUpSmokeTest
 from tests.support.made_up_stages import Clock, Lines
-from tests.support.made_up_trial import MadeUpTrial
 from tests.support.openshift_kinds import reporting
-from tests.support.pivot_scene import SNAPSHOT, Scene, lease, scene
+from tests.support.pivot_testbed import SNAPSHOT, PivotTestbed, lease, make_testbed
 
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
@@ -26,10 +26,16 @@ from umbilical.hardway.pipeline import Pipeline
 from umbilical.hardway.pivot_conditions import conditions, is_past
 from umbilical.hardway.prober import Prober
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight, Stage, Step
+from umbilical.hardway.stage import Condition, Stage, Step
 from umbilical.hardway.stages import s13_pivot
 from umbilical.hardway.stages.catalogue import undoers
-from umbilical.hardway.stages.s13_pivot import STAGE, endpoints_sight, leases_sight, member_sight, off_sight
+from umbilical.hardway.stages.s13_pivot import (
+    STAGE,
+    endpoints_condition,
+    leases_condition,
+    member_condition,
+    off_condition,
+)
 from umbilical.hardway.undoing import Undoing
 from umbilical.host.waiting import NotYet
 
@@ -55,8 +61,8 @@ def probers(monkeypatch: Patch, plane: ControlPlane) -> Iterator[list[Prober]]:
 
 
 @pytest.fixture
-def ready(tmp_path: Path, plane: ControlPlane, shelf: Stock) -> Iterator[Scene]:
-    made = scene(tmp_path, plane, shelf)
+def ready(tmp_path: Path, plane: ControlPlane, shelf: Stock) -> Iterator[PivotTestbed]:
+    made = make_testbed(tmp_path, plane, shelf)
     (tmp_path / ".umbilical").mkdir()
     yield made
     shelf.take("ConfigMap", "bootstrap", "kube-system")
@@ -78,21 +84,21 @@ def shortly(monkeypatch: Patch, *names: str) -> None:
         monkeypatch.setattr(s13_pivot, name, 0.0)
 
 
-def _etcd_down(given: Scene) -> None:
+def _etcd_down(given: PivotTestbed) -> None:
     given.etcd.is_down = True
 
 
 def test_each_condition_alone_refuses_the_pivot_and_nothing_is_changed(
-    ready: Scene, monkeypatch: Patch, trial: MadeUpTrial
+    ready: PivotTestbed, monkeypatch: Patch, smoke_test: MadeUpSmokeTest
 ) -> None:
-    def look(site: Site) -> str:
+    def probe(site: Site) -> str:
         raise NotYet("made to fail")
 
-    def but_one(site: Site) -> list[Sight]:
-        return [replace(one, title="it", look=look) if one.id == name else one for one in conditions(site)]
+    def but_one(site: Site) -> list[Condition]:
+        return [replace(one, title="it", probe=probe) if one.id == name else one for one in conditions(site)]
 
-    ready.site.trial = trial
-    ready.shelf.put(*trial.webhook_objects(ready.site.cluster.masters[0].name))
+    ready.site.smoke_test = smoke_test
+    ready.shelf.put(*smoke_test.webhook_objects(ready.site.cluster.masters[0].name))
     shortly(monkeypatch, "CONDITIONS_SECONDS")
     monkeypatch.setattr(s13_pivot, "conditions", but_one)
     for name in [f"P{number}" for number in range(1, 9)]:
@@ -102,7 +108,7 @@ def test_each_condition_alone_refuses_the_pivot_and_nothing_is_changed(
     assert mark(ready.site) is None
 
 
-def test_conditions_must_hold_twice_ten_seconds_apart(ready: Scene, monkeypatch: Patch) -> None:
+def test_conditions_must_hold_twice_ten_seconds_apart(ready: PivotTestbed, monkeypatch: Patch) -> None:
     naps_of(ready.site).plans.append(lambda: _etcd_down(ready))
     shortly(monkeypatch, "CONDITIONS_SECONDS")
     with pytest.raises(Unsafe):
@@ -111,14 +117,14 @@ def test_conditions_must_hold_twice_ten_seconds_apart(ready: Scene, monkeypatch:
     assert "P2" in seen_by(ready.site)[0]
 
 
-def test_conditions_that_come_to_hold_are_waited_for(ready: Scene) -> None:
+def test_conditions_that_come_to_hold_are_waited_for(ready: PivotTestbed) -> None:
     _etcd_down(ready)
     naps_of(ready.site).plans.append(lambda: setattr(ready.etcd, "is_down", False))
     titled(ready.site, "P1 to P8").act()
     assert naps_of(ready.site).taken == [1.0, 10.0]
 
 
-def test_a_snapshot_is_kept_for_its_owner_alone_and_goes_from_the_node(ready: Scene) -> None:
+def test_a_snapshot_is_kept_for_its_owner_alone_and_goes_from_the_node(ready: PivotTestbed) -> None:
     titled(ready.site, "snapshot").act()
     kept = ready.site.folder / ".umbilical" / "pivot-snapshot.db"
     assert kept.read_bytes() == b"snapshot" * 300
@@ -126,7 +132,7 @@ def test_a_snapshot_is_kept_for_its_owner_alone_and_goes_from_the_node(ready: Sc
     assert machines_of(ready.site).calls[-1] == f"run bootstrap rm -f {SNAPSHOT}"
 
 
-def test_without_a_snapshot_it_is_not_safe(ready: Scene) -> None:
+def test_without_a_snapshot_it_is_not_safe(ready: PivotTestbed) -> None:
     machines_of(ready.site).files["bootstrap", SNAPSHOT] = b""
     with pytest.raises(Unsafe, match="UMB745"):
         titled(ready.site, "snapshot").act()
@@ -138,7 +144,7 @@ def run_all(site: Site) -> None:
         step.act()
 
 
-def test_the_order_is_balancer_mark_member_tunnel_controllers_api_etcd_power(ready: Scene) -> None:
+def test_the_order_is_balancer_mark_member_tunnel_controllers_api_etcd_power(ready: PivotTestbed) -> None:
     site, at_removal = ready.site, []
 
     def watch(node_id: str, command: tuple[str, ...], stdin: bytes) -> Done | None:
@@ -149,7 +155,7 @@ def test_the_order_is_balancer_mark_member_tunnel_controllers_api_etcd_power(rea
     machines_of(site).responders.insert(0, watch)
     run_all(site)
     assert at_removal == [(True, "complete")]
-    deeds = [call for call in changing(site) if not call.startswith("run bootstrap bash")]
+    host_commands = [call for call in changing(site) if not call.startswith("run bootstrap bash")]
     words = [
         "snapshot save",
         "rm -f /var/lib/etcd/pivot-snapshot.db",
@@ -161,26 +167,26 @@ def test_the_order_is_balancer_mark_member_tunnel_controllers_api_etcd_power(rea
         "etcd-bootstrap.yaml",
         "stop bootstrap",
     ]
-    assert [word for call, word in zip(deeds, words, strict=True) if word in call] == words
+    assert [word for call, word in zip(host_commands, words, strict=True) if word in call] == words
     assert naps_of(site).taken[:2] == [10.0, 5.0]
-    assert [one.check.judge(site).outcome for one in STAGE.make_sights(site)[:4]] == [Outcome.PASSED] * 4
+    assert [one.check.judge(site).outcome for one in STAGE.make_conditions(site)[:4]] == [Outcome.PASSED] * 4
 
 
-def test_leadership_is_handed_over_before_the_member_leaves(ready: Scene) -> None:
+def test_leadership_is_handed_over_before_the_member_leaves(ready: PivotTestbed) -> None:
     titled(ready.site, REMOVE).act()
     asked = [call for call in machines_of(ready.site).calls if "move-leader" in call or "member remove" in call]
     assert [("move-leader 2" in call, "member remove 1" in call) for call in asked] == [(True, False), (False, True)]
     assert "--endpoints=https://192.168.126.100:2379" in asked[0]
 
 
-def test_a_leader_that_stays_is_not_moved(ready: Scene) -> None:
+def test_a_leader_that_stays_is_not_moved(ready: PivotTestbed) -> None:
     ready.etcd.leader = 2
     titled(ready.site, REMOVE).act()
     assert not any("move-leader" in call for call in machines_of(ready.site).calls)
     assert [row.number for row in ready.etcd.rows] == [2]
 
 
-def test_a_bootstrap_member_that_is_dead_is_removed_all_the_same(ready: Scene) -> None:
+def test_a_bootstrap_member_that_is_dead_is_removed_all_the_same(ready: PivotTestbed) -> None:
     ready.etcd.leader = 2
     dead = "192.168.126.100"
     machines_of(ready.site).responders.insert(
@@ -190,7 +196,7 @@ def test_a_bootstrap_member_that_is_dead_is_removed_all_the_same(ready: Scene) -
     assert [row.number for row in ready.etcd.rows] == [2]
 
 
-def test_etcd_that_refuses_for_a_moment_is_asked_again(ready: Scene) -> None:
+def test_etcd_that_refuses_for_a_moment_is_asked_again(ready: PivotTestbed) -> None:
     refusals = [Done(1, b"", b"Error: etcdserver: unhealthy cluster")]
     machines_of(ready.site).responders.insert(
         0, lambda node, command, stdin: refusals.pop() if "remove" in command and refusals else None
@@ -200,7 +206,7 @@ def test_etcd_that_refuses_for_a_moment_is_asked_again(ready: Scene) -> None:
     assert [row.number for row in ready.etcd.rows] == [2]
 
 
-def test_all_of_it_again_changes_nothing_that_is_over(ready: Scene) -> None:
+def test_all_of_it_again_changes_nothing_that_is_over(ready: PivotTestbed) -> None:
     run_all(ready.site)
     before = len(machines_of(ready.site).calls)
     run_all(ready.site)
@@ -209,28 +215,30 @@ def test_all_of_it_again_changes_nothing_that_is_over(ready: Scene) -> None:
     assert machines_of(ready.site).powers["bootstrap"] is Power.OFF
 
 
-def test_programs_are_waited_for_before_the_next_one_goes(ready: Scene) -> None:
+def test_programs_are_waited_for_before_the_next_one_goes(ready: PivotTestbed) -> None:
     ready.pods.lingering["kube-apiserver"] = 3
     titled(ready.site, "stop kube-apiserver").act()
     assert seen_by(ready.site) == ["kube-apiserver still runs"] * 2
     assert "etcd" in ready.pods.running
 
 
-def test_the_machine_stays_on_while_the_service_leads_to_it_or_it_leads(ready: Scene, monkeypatch: Patch) -> None:
+def test_the_machine_stays_on_while_the_service_leads_to_it_or_it_leads(
+    ready: PivotTestbed, monkeypatch: Patch
+) -> None:
     shortly(monkeypatch, "END_SECONDS")
     ready.serve_from(ready.site.cluster.bootstrap, *ready.site.cluster.masters)
-    with pytest.raises(StageTimeout, match=r"leads to 192.168.126.100, 192.168.126.101, not to 192.168.126.101"):
-        titled(ready.site, "switch the bootstrap").act()
+    with pytest.raises(StageTimeout, match=r"endpoints are 192.168.126.100, 192.168.126.101, not 192.168.126.101"):
+        titled(ready.site, "power off the bootstrap").act()
     ready.serve_from(*ready.site.cluster.masters)
     ready.hold_leases(ready.site.cluster.bootstrap)
     with pytest.raises(StageTimeout, match="kube-controller-manager is held by bootstrap"):
-        titled(ready.site, "switch the bootstrap").act()
+        titled(ready.site, "power off the bootstrap").act()
     assert machines_of(ready.site).powers["bootstrap"] is Power.ON
 
 
 @pytest.fixture
-def judge(ready: Scene) -> Step:
-    """The last step, which judges the probes; the one that starts them is done."""
+def judge(ready: PivotTestbed) -> Step:
+    """The last step, which checks the probes; the one that starts them is done."""
     steps = STAGE.steps(ready.site)
     steps[2].act()
     return steps[-1]
@@ -259,15 +267,15 @@ def test_probes_that_wrote_nothing_show_nothing(judge: Step, monkeypatch: Patch,
         judge.act()
 
 
-def test_probes_are_counted_in_the_record(ready: Scene) -> None:
+def test_probes_are_counted_in_the_record(ready: PivotTestbed) -> None:
     run_all(ready.site)
     noted = ready.site.notes["pivot-probes"]
     assert noted["failures"] == 0
     assert noted["probes"] > 0
-    assert any("a watch was cut" in line for line in told_by(ready.site))
+    assert any("the watch was interrupted" in line for line in told_by(ready.site))
 
 
-def test_a_step_that_fails_ends_the_probes(ready: Scene, monkeypatch: Patch, probers: list[Prober]) -> None:
+def test_a_step_that_fails_ends_the_probes(ready: PivotTestbed, monkeypatch: Patch, probers: list[Prober]) -> None:
     shortly(monkeypatch, "REMOVED_SECONDS")
     ready.etcd.is_down = True
     with pytest.raises(StageTimeout):
@@ -289,7 +297,7 @@ def back(site: Site, ledger: Ledger) -> list[int]:
     return Undoing(stages, undoers(), site, ledger, Lines()).rollback(13)
 
 
-def test_before_the_member_is_removed_all_is_undone(ready: Scene) -> None:
+def test_before_the_member_is_removed_all_is_undone(ready: PivotTestbed) -> None:
     site = ready.site
     ledger = run_until(site, REMOVE)
     assert mark(site) == "complete"
@@ -300,7 +308,7 @@ def test_before_the_member_is_removed_all_is_undone(ready: Scene) -> None:
     assert [row.number for row in ready.etcd.rows] == [1, 2]
 
 
-def test_after_it_there_is_no_way_back(ready: Scene) -> None:
+def test_after_it_there_is_no_way_back(ready: PivotTestbed) -> None:
     ledger = run_until(ready.site, "stop controllers and scheduler on the bootstrap node")
     with pytest.raises(Unsafe) as raised:
         back(ready.site, ledger)
@@ -309,14 +317,14 @@ def test_after_it_there_is_no_way_back(ready: Scene) -> None:
     assert machines_of(ready.site).balancer_config == ready.site.content(HAPROXY_FINAL)
 
 
-def test_checks_say_what_is_missing(ready: Scene) -> None:
+def test_checks_say_what_is_missing(ready: PivotTestbed) -> None:
     site = ready.site
-    assert "etcd-bootstrap" in member_sight().check.judge(site).evidence
-    assert off_sight().check.judge(site).evidence == "the bootstrap machine is on"
+    assert "etcd-bootstrap" in member_condition().check.judge(site).evidence
+    assert off_condition().check.judge(site).evidence == "the bootstrap machine is on"
     ready.serve_from()
-    assert endpoints_sight().check.judge(site).outcome is Outcome.FAILED
+    assert endpoints_condition().check.judge(site).outcome is Outcome.FAILED
     ready.shelf.take("Lease", "kube-scheduler", "kube-system", "coordination.k8s.io/v1")
-    assert leases_sight().check.judge(site).evidence == "kube-scheduler is held by nobody"
+    assert leases_condition().check.judge(site).evidence == "kube-scheduler is held by no node"
 
 
 @pytest.fixture
@@ -359,9 +367,9 @@ def test_in_openshift_the_schedulers_lease_lies_in_its_own_namespace(openshift: 
     master, space = openshift.cluster.masters[0].name, "openshift-kube-scheduler"
     shelf.put(namespace(space))
     shelf.put(lease("kube-controller-manager", f"{master}_1"), lease("kube-scheduler", "bootstrap_1"))
-    assert leases_sight().check.judge(openshift).evidence == "kube-scheduler is held by nobody"
+    assert leases_condition().check.judge(openshift).evidence == "kube-scheduler is held by no node"
     shelf.put(lease("kube-scheduler", f"{master}_1", space))
-    assert leases_sight().check.judge(openshift).outcome is Outcome.PASSED
+    assert leases_condition().check.judge(openshift).outcome is Outcome.PASSED
 
 
 @pytest.mark.usefixtures("openshift_kinds")
@@ -378,5 +386,5 @@ def test_in_openshift_the_snapshot_is_taken_by_etcds_own_container(openshift: Si
 
 def test_lines_to_be_typed_name_what_is_there(tmp_path: Path) -> None:
     site = live_site(tmp_path, profile=OPENSHIFT)
-    assert titled(site, "switch the bootstrap machine off").command == "virsh shutdown ocp4-bootstrap"
+    assert titled(site, "power off the bootstrap machine").command == "virsh shutdown ocp4-bootstrap"
     assert "{controller-manager,scheduler}" in titled(site, "stop controllers and scheduler").command

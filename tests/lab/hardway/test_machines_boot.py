@@ -16,7 +16,7 @@ from tests.support.labs import wait_until
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.graph import Rendering, render
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.config.cluster import Cluster, Profile
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.host.machine_records import Power
 from umbilical.lab.hardway.machines import LabMachines
@@ -51,7 +51,7 @@ def cluster() -> Cluster:
 @pytest.fixture(scope="module")
 def rendering(cluster: Cluster) -> Rendering:
     made = hardway.certificates(cluster, datetime.now(UTC))
-    return render(Inputs(cluster, made, hardway.payload(Profile.KUBERNETES), hardway.identity()))
+    return render(Inputs(cluster, made, hardway.payload(ClusterProfile.KUBERNETES), hardway.identity()))
 
 
 @pytest.fixture(scope="module")

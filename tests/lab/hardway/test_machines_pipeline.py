@@ -62,8 +62,8 @@ def test_a_cluster_is_built_killed_in_the_middle_resumed_verified_and_destroyed(
         assert cluster.run_until(began("start etcd on master-0"))
         cluster.succeed("run", "--junit", str(tmp_path / "run.xml"))
         told = cluster.log.read_text()
-        assert "the webhook is asked through the tunnel: one object allowed, one denied" in told
-        assert "the webhook is asked directly: one object allowed, one denied" in told
+        assert "the webhook is called through the tunnel: one object allowed, one denied" in told
+        assert "the webhook is called directly: one object allowed, one denied" in told
         assert probes(cluster)["failures"] == 0
         assert probes(cluster)["probes"] > 100
         outcomes = findings(cluster.succeed("status", "-o", "json"))

@@ -14,7 +14,7 @@ from umbilical.host.machine_records import BackendServer
 from umbilical.lab.hardway.balancer import parse_worker
 from umbilical.lab.hardway.names import NameCheck, forward_checks, reverse_checks
 from umbilical.lab.hardway.node import name_servers, restore
-from umbilical.lab.hardway.trial import LabTrial
+from umbilical.lab.hardway.smoke_test import LabSmokeTest
 from umbilical.lab.images import PYTHON_PROGRAMS, UMBILICAL
 
 
@@ -23,35 +23,35 @@ def by_kind(objects: Any) -> dict[str, dict[str, Any]]:
 
 
 def test_the_webhooks_configuration_comes_last_and_its_pod_is_bound_to_the_node() -> None:
-    trial = LabTrial()
-    objects = list(trial.webhook_objects("master-0.example.com"))
+    smoke_test = LabSmokeTest()
+    objects = list(smoke_test.webhook_objects("master-0.example.com"))
     assert objects[0]["kind"] == "Namespace"
     assert objects[-1]["kind"] == "ValidatingWebhookConfiguration"
-    assert objects[-1]["metadata"]["name"] == trial.webhook_name
+    assert objects[-1]["metadata"]["name"] == smoke_test.webhook_name
     pod = by_kind(objects)["Pod"]
-    assert (pod["metadata"]["name"], pod["metadata"]["namespace"]) == (trial.pod, trial.namespace)
+    assert (pod["metadata"]["name"], pod["metadata"]["namespace"]) == (smoke_test.pod, smoke_test.namespace)
     assert pod["spec"]["nodeName"] == "master-0.example.com"
-    first, second = (by_kind(LabTrial().webhook_objects("node"))["Secret"]["data"] for _ in range(2))
+    first, second = (by_kind(LabSmokeTest().webhook_objects("node"))["Secret"]["data"] for _ in range(2))
     assert first["tls.key"] != second["tls.key"]
 
 
 def test_the_webhook_has_something_to_allow_and_something_to_deny() -> None:
-    allowed, denied = (LabTrial().judged(verdict) for verdict in ("allow", "deny"))
+    allowed, denied = (LabSmokeTest().review_object(verdict) for verdict in ("allow", "deny"))
     assert allowed["kind"] == denied["kind"]
     assert allowed["metadata"]["labels"] != denied["metadata"]["labels"]
 
 
 def test_the_workload_is_spread_and_its_service_leads_to_it() -> None:
-    trial = LabTrial()
-    objects = by_kind(trial.workload(3))
+    smoke_test = LabSmokeTest()
+    objects = by_kind(smoke_test.workload(3))
     deployment, service = objects["Deployment"], objects["Service"]
     template = deployment["spec"]["template"]
-    assert deployment["metadata"]["name"] == service["metadata"]["name"] == trial.workload_name
+    assert deployment["metadata"]["name"] == service["metadata"]["name"] == smoke_test.workload_name
     assert deployment["spec"]["replicas"] == 3
     assert (
         template["metadata"]["labels"] == deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
     )
-    assert [port["port"] for port in service["spec"]["ports"]] == [trial.workload_port]
+    assert [port["port"] for port in service["spec"]["ports"]] == [smoke_test.workload_port]
     (container,) = template["spec"]["containers"]
     assert container["image"] == UMBILICAL
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
@@ -60,7 +60,7 @@ def test_the_workload_is_spread_and_its_service_leads_to_it() -> None:
 
 
 def test_what_it_runs_is_in_its_image() -> None:
-    program, url = LabTrial().fetch_command("http://trial/healthz")
+    program, url = LabSmokeTest().fetch_command("http://trial/healthz")
     assert (program in PYTHON_PROGRAMS, url) == (True, "http://trial/healthz")
 
 

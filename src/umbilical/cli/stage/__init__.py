@@ -1,1 +1,1 @@
-"""`umbilical stage`: a cluster the hard way. `cli/main.py` says which module has which command."""
+"""`umbilical stage`: build a cluster stage by stage. `cli/main.py` lists which module has which command."""

@@ -16,8 +16,8 @@ from umbilical.codes import FINDINGS
 from umbilical.fault import Fault
 
 if TYPE_CHECKING:
-    from umbilical.hardway.artifacts.diff_objects import Part
-    from umbilical.hardway.config.example import Wish
+    from umbilical.hardway.artifacts.diff_objects import ArtifactDiff
+    from umbilical.hardway.config.example import ExampleOptions
     from umbilical.hardway.rendering import Rendered
 
 
@@ -28,14 +28,18 @@ if TYPE_CHECKING:
     type=click.Choice(["openshift", "kubernetes"]),
     default="kubernetes",
     show_default=True,
-    help="OpenShift on RHCOS, or upstream Kubernetes.",
+    help="Cluster type: OpenShift on RHCOS, or upstream Kubernetes.",
 )
-@click.option("--machines", type=click.Choice(["lab", "libvirt"]), help="Where machines run; follows from the profile.")
-@click.option("--masters", type=click.IntRange(1, 9), default=3, show_default=True, help="How many masters.")
-@click.option("--workers", type=click.IntRange(0, 500), default=2, show_default=True, help="How many workers.")
-@click.option("--name", default="", help="The cluster's name.")
-@click.option("--ssh-key", "ssh_keys", type=FILE, multiple=True, help="Public key for the user core; repeatable.")
-@click.option("--overwrite", is_flag=True, help="Replace a cluster.yaml that is there.")
+@click.option(
+    "--machines",
+    type=click.Choice(["lab", "libvirt"]),
+    help="Where the machines run; default: lab for kubernetes, libvirt for openshift.",
+)
+@click.option("--masters", type=click.IntRange(1, 9), default=3, show_default=True, help="Number of masters.")
+@click.option("--workers", type=click.IntRange(0, 500), default=2, show_default=True, help="Number of workers.")
+@click.option("--name", default="", help="Cluster name; default: lab for kubernetes, ocp4 for openshift.")
+@click.option("--ssh-key", "ssh_keys", type=FILE, multiple=True, help="SSH public key file for user core; repeatable.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing cluster.yaml.")
 def init(
     folder: Path,
     profile: str,
@@ -46,7 +50,10 @@ def init(
     ssh_keys: tuple[Path, ...],
     overwrite: bool,
 ) -> None:
-    """Write cluster.yaml with every key explained; what stands in its comments holds without them."""
+    """Write an example cluster.yaml with every key explained.
+
+    Keys in comments show their default values.
+    """
     from umbilical.hardway.config.example import example
     from umbilical.hardway.workspace import CONFIG
     from umbilical.host.files import make_directory, write_public
@@ -61,23 +68,23 @@ def init(
 
 def _wish(
     profile: str, machines: str | None, masters: int, workers: int, name: str, ssh_keys: tuple[Path, ...]
-) -> "Wish":
-    from umbilical.hardway.config.cluster import MachinesKind, Profile
-    from umbilical.hardway.config.example import Wish
+) -> "ExampleOptions":
+    from umbilical.hardway.config.cluster import ClusterProfile, MachinesKind
+    from umbilical.hardway.config.example import ExampleOptions
 
     usual = "lab" if profile == "kubernetes" else "libvirt"
     keys = tuple(key for path in ssh_keys for key in _public_keys(path))
-    return Wish(Profile(profile), MachinesKind(machines or usual), masters, workers, name, keys)
+    return ExampleOptions(ClusterProfile(profile), MachinesKind(machines or usual), masters, workers, name, keys)
 
 
 def _public_keys(path: Path) -> list[str]:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
-        raise Fault("UMB002", f"cannot read {path}", why, f"look at it: ls -l {path}") from None
+        why = getattr(error, "strerror", None) or "not a text file"
+        raise Fault("UMB002", f"could not read {path}", why, f"ls -l {path}") from None
     if "PRIVATE KEY" in text:
-        raise click.UsageError(f"{path} is a private key; name its public half, usually {path}.pub")
+        raise click.UsageError(f"{path} is a private key; give the public key, usually {path}.pub")
     return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
@@ -88,10 +95,13 @@ _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
 @click.command()
 @directory_option
 @output_option("table", "json")
-@click.option("--stat", "is_short", is_flag=True, help="Name the files only, not what differs in them.")
-@click.option("--exit-code", is_flag=True, help="End with status 1 when something would change.")
+@click.option("--stat", "is_short", is_flag=True, help="List only the names of changed files, not the differences.")
+@click.option("--exit-code", is_flag=True, help="Exit with status 1 if something would change.")
 def plan(folder: Path, output: str, is_short: bool, exit_code: bool) -> int:
-    """Render every artifact and compare with what lies in DIR; nothing is written, and no secret is shown."""
+    """Show how the rendered artifacts differ from those in DIR.
+
+    Nothing is written, and no secret is shown.
+    """
     from umbilical.hardway import rendering
 
     rendered = rendering.render(folder, utc_now())
@@ -100,11 +110,11 @@ def plan(folder: Path, output: str, is_short: bool, exit_code: bool) -> int:
         click.echo(json.dumps(as_json(rendered, parts), indent=2))
     else:
         print_parts(parts, is_short=is_short)
-        tell(rendered, parts, folder)
+        print_notes(rendered, parts, folder)
     return FINDINGS if parts and exit_code else 0
 
 
-def as_json(rendered: "Rendered", parts: "Sequence[Part]") -> dict[str, object]:
+def as_json(rendered: "Rendered", parts: "Sequence[ArtifactDiff]") -> dict[str, object]:
     from umbilical.checks.report import API_VERSION
     from umbilical.hardway.artifacts import diff_objects
 
@@ -118,17 +128,17 @@ def as_json(rendered: "Rendered", parts: "Sequence[Part]") -> dict[str, object]:
     }
 
 
-def counts(parts: "Sequence[Part]") -> dict[str, int]:
+def counts(parts: "Sequence[ArtifactDiff]") -> dict[str, int]:
     return {change: sum(one.change.value == change for one in parts) for change in _MARKS}
 
 
-def print_parts(parts: "Sequence[Part]", *, is_short: bool) -> None:
+def print_parts(parts: "Sequence[ArtifactDiff]", *, is_short: bool) -> None:
     for line in (line for part in parts for line in _lines(part, "", is_short=is_short)):
         click.echo(_coloured(line), color=has_colour())
 
 
-def tell(rendered: "Rendered", parts: "Sequence[Part]", folder: Path) -> None:
-    """Say on stderr what it comes to, and what comes next."""
+def print_notes(rendered: "Rendered", parts: "Sequence[ArtifactDiff]", folder: Path) -> None:
+    """Print the summary and the notes to stderr."""
     from umbilical.hardway.artifacts import layout
 
     click.echo(", ".join(f"{number} {change}" for change, number in counts(parts).items()), err=True)
@@ -136,17 +146,17 @@ def tell(rendered: "Rendered", parts: "Sequence[Part]", folder: Path) -> None:
         from umbilical.hardway.workspace import extraction_commands, release_directory
 
         place = release_directory(folder, rendered.cluster)
-        click.echo(f"note: the release is not extracted to {place}; what needs it is not in this plan", err=True)
+        click.echo(f"note: the release is not extracted to {place}; the plan lacks files that need it", err=True)
         lines = [command.line for command in extraction_commands(folder, rendered.cluster)]
         for line in (f"mkdir -p {shlex.quote(str(place))}", *lines) if lines else ():
             click.echo(f"      $ {line}", err=True)
     for change in rendered.renewed:
-        # That there was none yet is said by the line of its file.
+        # For a new key the line of its file is enough.
         if layout.key(change.id) in rendered.on_disk:
-            click.echo(f"note: {change.id} would be made anew: {change.why}", err=True)
+            click.echo(f"note: {change.id} would be renewed: {change.why}", err=True)
 
 
-def _lines(part: "Part", indent: str, *, is_short: bool) -> Iterator[str]:
+def _lines(part: "ArtifactDiff", indent: str, *, is_short: bool) -> Iterator[str]:
     yield f"{indent}{_MARKS[part.change.value]} {part.place}{_beside(part)}"
     if is_short:
         return
@@ -156,7 +166,7 @@ def _lines(part: "Part", indent: str, *, is_short: bool) -> Iterator[str]:
         yield from _lines(one, inner, is_short=False)
 
 
-def _beside(part: "Part") -> str:
+def _beside(part: "ArtifactDiff") -> str:
     if part.old is not None and part.new is not None:
         return f": {part.old} -> {part.new}"
     shown = part.old if part.new is None else part.new
@@ -173,31 +183,32 @@ def _coloured(line: str) -> str:
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @directory_option
-@click.option("--due", is_flag=True, help="Also all that ended, or ends before an installation may be done.")
+@click.option("--due", is_flag=True, help="Also renew certificates that expire before an installation can finish.")
 def rotate(ids: tuple[str, ...], folder: Path, due: bool) -> None:
-    """Make keys and certificates anew by their names in artifacts/tls; a signer takes all that it signed with it.
+    """Renew keys and certificates.
 
-    Only artifacts/tls is written. Everything else that holds them follows with the next `umbilical stage run`.
+    An ID is a file name in artifacts/tls without its ending. Renewing a signer renews all certificates that it
+    signed. Only artifacts/tls is written; the next `umbilical stage run` updates every file that contains them.
     """
     from umbilical.hardway import rendering, workspace
     from umbilical.hardway.ledger import locked
 
     if not ids and not due:
-        raise click.UsageError("name what to make anew, or give --due for what its age demands")
-    # Nothing of a directory is touched, not even for its lock, that is none of a cluster.
+        raise click.UsageError("give the IDs to renew, or --due for all that expire soon")
+    # Before the lock: nothing may be written to a directory without a cluster.
     workspace.read_config(folder)
     with locked(folder, "umbilical stage rotate", utc_now().isoformat(timespec="seconds")):
         rendered = rendering.render(folder, utc_now(), rotate=ids, renew_due=due)
         rendering.keep(folder, rendered)
-    _tell(rendered)
+    _print_renewed(rendered)
 
 
-def _tell(rendered: "Rendered") -> None:
+def _print_renewed(rendered: "Rendered") -> None:
     for change in rendered.renewed:
         click.echo(f"{change.id}: {change.why}")
     if not rendered.renewed:
-        click.echo("nothing was due", err=True)
+        click.echo("no certificate expires soon", err=True)
     written = {asset.path for asset in rendered.made.by_recipe["pki"]}
     follows = [part.place for part in rendered.plan() if part.place not in written]
     if follows:
-        click.echo(f"next: umbilical stage run; {len(follows)} other files follow (umbilical stage plan)", err=True)
+        click.echo(f"next: umbilical stage run, to update {len(follows)} other files", err=True)

@@ -1,6 +1,6 @@
-"""What every command of `umbilical stage` works on: the cluster's directory, its site, its record and its stages.
+"""Shared by all `umbilical stage` commands: the cluster's directory, site, record and stages.
 
-Introduces the lab or libvirt to the pipeline, which knows neither. Holding the lock and asking the user live here too.
+Passes the lab or libvirt to the pipeline, which imports neither. Takes the lock and prompts the user.
 """
 
 import os
@@ -20,7 +20,7 @@ from umbilical.cli.stage.view import Screen, choose_view
 from umbilical.fault import Fault
 from umbilical.hardway.config.cluster import Cluster, MachinesKind
 from umbilical.hardway.machines.interface import Machines
-from umbilical.hardway.site import Trial
+from umbilical.hardway.site import SmokeTest
 from umbilical.hardway.stage import Stage
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from umbilical.hardway.pipeline import Ask, Pipeline
     from umbilical.hardway.site import Site
     from umbilical.hardway.stage import Stage, Step
-    from umbilical.hardway.state import State
+    from umbilical.hardway.state import RunState
     from umbilical.hardway.undoing import Undoing
     from umbilical.hardway.waiting import Reporter
 
@@ -38,7 +38,12 @@ directory_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
     show_default=True,
-    help="The cluster's directory: cluster.yaml, artifacts/ and the record.",
+    help="Cluster directory with cluster.yaml, artifacts/ and the record of stages.",
+)
+junit_option = click.option(
+    "--junit",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to which the checks are also written as JUnit XML.",
 )
 
 
@@ -47,23 +52,23 @@ def utc_now() -> datetime:
 
 
 def check_cluster(folder: Path) -> None:
-    """Refuse a directory that holds no cluster before anything is made in it. Raises Fault: UMB700, UMB701."""
+    """Refuse a directory without a cluster before anything is written to it. Raises Fault: UMB700, UMB701."""
     from umbilical.hardway.workspace import read_config
 
     read_config(folder)
 
 
 def load_site(folder: Path, reporter: "Reporter") -> "Site":
-    """Render a cluster's directory for stages. Who holds its lock also keeps what was drawn: keys and a password.
+    """Render a cluster's directory for stages; with the lock held, also save new keys and the password.
 
-    Raises Fault: its file, its release or its artifacts cannot be used.
+    Raises Fault: cluster.yaml, the release or the artifacts are unreadable or invalid.
     """
     from umbilical.hardway import rendering
     from umbilical.hardway.operators import operators_in
     from umbilical.hardway.site import Site
     from umbilical.hardway.workspace import kubeconfigs
 
-    # Stages enter other namespaces; a path that is named from here would lead elsewhere there.
+    # Stages enter other namespaces, where a relative path would point elsewhere.
     folder = folder.absolute()
     rendered = rendering.render(folder, utc_now())
     if _holds_lock(folder):
@@ -81,7 +86,7 @@ def load_site(folder: Path, reporter: "Reporter") -> "Site":
         files=rendered.made.files,
         operators=operators_in(rendered.inputs.payload.manifests),
         reload=lambda: load_site(folder, reporter),
-        trial=trial_for(rendered.cluster),
+        smoke_test=smoke_test_for(rendered.cluster),
     )
 
 
@@ -93,12 +98,12 @@ def _holds_lock(folder: Path) -> bool:
 
 
 LAB: Final = Path(".umbilical", "lab")
-"""Below the cluster's directory."""
+"""Relative to the cluster's directory."""
 
 
 def machines_for(cluster: Cluster, folder: Path) -> Machines:
-    """Return the machines that the config asks for; nothing is made or looked at yet."""
-    # Neither at the top: pyroute2 and its like are needed by whoever has a lab.
+    """Return the machines that the config selects, without creating or checking any."""
+    # Imported late: only a lab needs pyroute2.
     if cluster.machines is MachinesKind.LIBVIRT:
         from umbilical.hardway.machines.libvirt import LibvirtMachines
 
@@ -108,13 +113,13 @@ def machines_for(cluster: Cluster, folder: Path) -> Machines:
     return LabMachines(folder / LAB, cluster.name)
 
 
-def trial_for(cluster: Cluster) -> Trial | None:
-    """Return the service by which a cluster is tried; the lab has an image for one, others have none that is known."""
+def smoke_test_for(cluster: Cluster) -> SmokeTest | None:
+    """Return the smoke test of a cluster; only the lab has an image for one."""
     if cluster.machines is not MachinesKind.LAB:
         return None
-    from umbilical.lab.hardway.trial import LabTrial
+    from umbilical.lab.hardway.smoke_test import LabSmokeTest
 
-    return LabTrial()
+    return LabSmokeTest()
 
 
 _RANGE: Final = re.compile(r"(?P<first>\d{0,2})(?P<dots>\.\.)?(?P<last>\d{0,2})")
@@ -133,18 +138,18 @@ class StageRange(click.ParamType[tuple[int | None, int | None]]):
             return value
         match = _RANGE.fullmatch(value)
         if match is None or not value or value == "..":
-            self.fail(f"{value!r} is no range of stages: write 5..8, 5.., ..8, or 8 for all up to the eighth")
+            self.fail(f"{value!r} is not a range of stages: write 5..8, 5.., ..8, or 8 for stages 1 to 8")
         first, last = (int(text) if text else None for text in (match["first"], match["last"]))
         return (first, last) if match["dots"] else (None, first)
 
 
 def bounds(chosen: tuple[int | None, int | None] | None, stages: Sequence[Stage]) -> tuple[int, int]:
-    """Fill in what a range leaves open. Raises UsageError: there is no such stage, or it runs backwards."""
+    """Return the first and last stage of a range. Raises UsageError: unknown stage, or a reversed range."""
     numbers = [stage.number for stage in stages]
     first, last = chosen or (None, None)
     for number in (first, last):
         if number is not None and number not in numbers:
-            raise click.UsageError(f"there is no stage {number:02}: they go from {numbers[0]:02} to {numbers[-1]:02}")
+            raise click.UsageError(f"there is no stage {number:02}: stages are {numbers[0]:02} to {numbers[-1]:02}")
     found = (first or numbers[0], last or numbers[-1])
     if found[0] > found[1]:
         raise click.UsageError(f"{found[0]:02} comes after {found[1]:02}: write {found[1]}..{found[0]}")
@@ -157,15 +162,15 @@ def find_stage(text: str, stages: Sequence[Stage]) -> Stage:
         if text == stage.name or (text.isdecimal() and int(text) == stage.number):
             return stage
     names = ", ".join(f"{stage.number:02} {stage.name}" for stage in stages)
-    raise click.UsageError(f"there is no stage {text}; there are {names}")
+    raise click.UsageError(f"there is no stage {text}; the stages are {names}")
 
 
 MAX_CLAIMS: Final = 8
-"""Of what should be so after a stage, how much is told before it: the rest is in `stage show`."""
+"""How many expected results `--step` lists per stage; `stage show` lists all."""
 
 
 @dataclass(frozen=True)
-class Work:
+class OpenCluster:
     site: "Site"
     ledger: "Ledger"
     screen: Screen
@@ -184,27 +189,27 @@ class Work:
 
 
 @contextmanager
-def working(folder: Path, *, plain: bool = False) -> Iterator[Work]:
-    """Hold a cluster's lock and open its record, to go on with it. Keys that are missing are made.
+def working(folder: Path, *, plain: bool = False) -> Iterator[OpenCluster]:
+    """Hold a cluster's lock and open its record; missing keys are created.
 
     Raises:
-        HardwayError: somebody else works on it (UMB720), or the record cannot be read.
-        Fault: there is no cluster's file, or none that can be used; no record is begun then.
+        HardwayError: another process holds the lock (UMB720), or the record is unreadable.
+        Fault: cluster.yaml is missing or invalid; no record is created then.
     """
     check_cluster(folder)
     with _recording(folder) as ledger:
         times = ((number, record.seconds) for number, record in ledger.state.stages.items())
         earlier = {number: seconds for number, seconds in times if seconds is not None}
         with choose_view(earlier, plain=plain) as screen:
-            yield Work(load_site(folder, screen), ledger, screen)
+            yield OpenCluster(load_site(folder, screen), ledger, screen)
 
 
 @contextmanager
-def looking(folder: Path) -> "Iterator[tuple[Site, State]]":
-    """Give a cluster's site and record to look at: nothing is locked, and what is told goes out in plain lines."""
-    from umbilical.hardway.ledger import look
+def reading_record(folder: Path) -> "Iterator[tuple[Site, RunState]]":
+    """Load a cluster's site and record without the lock, for reading; reports are plain lines."""
+    from umbilical.hardway.ledger import read_record
 
-    state = look(folder)
+    state = read_record(folder)
     with choose_view(plain=True) as screen:
         site = load_site(folder, screen)
         site.notes = {key: note.value for key, note in state.notes.items()}
@@ -212,12 +217,12 @@ def looking(folder: Path) -> "Iterator[tuple[Site, State]]":
 
 
 @contextmanager
-def going_back(folder: Path) -> Iterator[Work]:
-    """The same to undo something: the site is loaded before the lock is held, so that it makes no new keys."""
+def going_back(folder: Path) -> Iterator[OpenCluster]:
+    """Like `working`, to undo stages: the site is loaded before the lock is taken, so it creates no keys."""
     with choose_view() as screen:
         site = load_site(folder, screen)
         with _recording(folder) as ledger:
-            yield Work(site, ledger, screen)
+            yield OpenCluster(site, ledger, screen)
 
 
 @contextmanager
@@ -229,23 +234,23 @@ def _recording(folder: Path) -> "Iterator[Ledger]":
 
 
 def locking(folder: Path) -> AbstractContextManager[object]:
-    """Hold a cluster's lock in the name of this command line."""
+    """Hold a cluster's lock; this command line is shown to others as its holder."""
     from umbilical.hardway.ledger import locked
 
     return locked(folder, shlex.join(["umbilical", *sys.argv[1:]]), utc_now().isoformat(timespec="seconds"))
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is taken away. Raises UsageError: nobody can be asked; Abort: the answer was no."""
+    """Ask for confirmation. Raises UsageError: stdin is not a terminal; Abort: the answer was no."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError("nobody is there to be asked: give --yes")
+        raise click.UsageError("stdin is not a terminal, so there is no confirmation: add --yes")
     click.confirm(question, abort=True, err=True)
 
 
-class Asking:
-    """Explains each stage once with what must hold after it, and asks before each of its steps."""
+class StepPrompt:
+    """Explains each stage once, with the expected results, and prompts before each of its steps."""
 
     def __init__(self, site: "Site | None" = None) -> None:
         self._site = site
@@ -260,12 +265,12 @@ class Asking:
         return view.ask_step(step.title, step.command)
 
     def _expected(self, stage: "Stage") -> str:
-        """Say what should be so when it is done: the claims of its checks, of which rules of the lint are many."""
+        """List the titles of the stage's checks."""
         try:
             claims = [check.title for check in stage.checks(self._site)] if self._site is not None else []
         except Fault:
-            # A look at machines that are not there yet; what is expected of them cannot be listed.
+            # Some checks depend on machines that do not exist yet.
             return ""
         more = [f"and {len(claims) - MAX_CLAIMS} more"] if len(claims) > MAX_CLAIMS else []
         told = "".join(f"           - {claim}\n" for claim in (*claims[:MAX_CLAIMS], *more))
-        return f"then       this should be so:\n{told}" if told else ""
+        return f"expected   after this stage:\n{told}" if told else ""

@@ -1,4 +1,4 @@
-"""What stages came to, as a table, JSON or JUnit."""
+"""Results of stages as a table, JSON or JUnit."""
 
 import json
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from umbilical.checks.report import API_VERSION, as_junit, printable
 from umbilical.cli.terminal import has_colour
 
 if TYPE_CHECKING:
-    from umbilical.hardway.pipeline import Result
+    from umbilical.hardway.pipeline import StageResult
     from umbilical.hardway.stage import Stage
-    from umbilical.hardway.state import StageRecord, State
+    from umbilical.hardway.state import RunState, StageRecord
 
 INTERRUPTED: Final = "interrupted"
 _COLOURS: Final = {"done": "green", "failed": "red", "stale": "yellow", "interrupted": "yellow", "running": "blue"}
 
 
 def explanation(stage: "Stage") -> str:
-    """What a stage is for, who reads what it makes, what breaks without it, and how to see it by hand."""
+    """Explain a stage: purpose, readers of its output, what breaks without it, how to check by hand."""
     from umbilical.hardway.explain.entry import as_text, from_topic
     from umbilical.hardway.stages import catalogue
 
@@ -31,7 +31,7 @@ def explanation(stage: "Stage") -> str:
 
 
 def shown_status(record: "StageRecord", *, is_locked: bool) -> str:
-    """A stage that runs while nobody holds the lock was killed."""
+    """Return the status to show: a running stage without a lock holder was killed."""
     word = record.status.value
     return INTERRUPTED if word == "running" and not is_locked else word
 
@@ -53,12 +53,12 @@ def stage_value(stage: "Stage", record: "StageRecord", *, is_locked: bool) -> di
     }
 
 
-def list_json(stages: "Sequence[Stage]", state: "State", *, is_locked: bool) -> str:
+def list_json(stages: "Sequence[Stage]", state: "RunState", *, is_locked: bool) -> str:
     values = [stage_value(stage, state.stage(stage.number), is_locked=is_locked) for stage in stages]
     return json.dumps({"apiVersion": API_VERSION, "kind": "StageList", "stages": values}, indent=2) + "\n"
 
 
-def list_table(stages: "Sequence[Stage]", state: "State", *, is_locked: bool) -> str:
+def list_table(stages: "Sequence[Stage]", state: "RunState", *, is_locked: bool) -> str:
     from umbilical.cli.stage.view import duration
 
     lines = []
@@ -78,34 +78,34 @@ def _remarks(record: "StageRecord", word: str) -> list[str]:
     return [record.because] if word == "stale" and record.because else []
 
 
-def run_table(results: "Sequence[Result]") -> str:
-    """What failed or warned, for a stage with warnings is done all the same; then one line that counts."""
+def run_table(results: "Sequence[StageResult]") -> str:
+    """List failed checks and warnings, then one line with the counts."""
     endings = [result.ending.value for result in results]
     counts = ", ".join(f"{endings.count(word)} {word}" for word in dict.fromkeys(endings))
     told = "".join(f"{printable(line)}\n" for result in results for line in _troubles(result))
     return f"{told}{len(endings)} {'stage' if len(endings) == 1 else 'stages'}: {counts}\n"
 
 
-def _troubles(result: "Result") -> list[str]:
+def _troubles(result: "StageResult") -> list[str]:
     wrong = [one for one in result.findings if one.outcome in (Outcome.FAILED, Outcome.WARNED)]
     return [f"{result.stage.number:02} {one.outcome.value} {one.id} {one.title}: {one.evidence}" for one in wrong]
 
 
-def run_json(results: "Sequence[Result]") -> str:
+def run_json(results: "Sequence[StageResult]") -> str:
     values = [_result_value(result) for result in results]
     return json.dumps({"apiVersion": API_VERSION, "kind": "StageRun", "stages": values}, indent=2) + "\n"
 
 
-def run_junit(results: "Sequence[Result]") -> str:
+def run_junit(results: "Sequence[StageResult]") -> str:
     return as_junit([finding for result in results for finding in result_findings(result)], "stage.run")
 
 
-def result_findings(result: "Result") -> list[Finding]:
-    """The checks of a stage; and the stage itself where it failed otherwise."""
+def result_findings(result: "StageResult") -> list[Finding]:
+    """Return the checks of a stage, and a finding for the stage itself if it failed without a failed check."""
     found = list(result.findings)
     if result.failure is not None and not has_failed(found):
         fault = result.failure
-        title, evidence = f"stage {result.stage.name} ends well", f"{fault.what}: {fault.why}"
+        title, evidence = f"stage {result.stage.name} succeeds", f"{fault.what}: {fault.why}"
         found.append(Finding(fault.code, title, result.stage.title, fault.remedy, Outcome.FAILED, evidence))
     return found
 
@@ -116,7 +116,7 @@ def write_junit(path: Path, text: str) -> None:
     write_public(path, text.encode(), overwrite=True)
 
 
-def _result_value(result: "Result") -> dict[str, Any]:
+def _result_value(result: "StageResult") -> dict[str, Any]:
     from umbilical.hardway.pipeline import check_values, failure_value
 
     return {

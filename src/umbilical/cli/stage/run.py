@@ -1,4 +1,4 @@
-"""`umbilical stage run` and `retry`: stages in order, each until its checks pass; or one of them again."""
+"""`umbilical stage run` and `retry`: run stages in order until their checks pass, or one stage again."""
 
 import sys
 from pathlib import Path
@@ -7,33 +7,44 @@ from typing import TYPE_CHECKING
 import click
 
 from umbilical.cli.findings import output_option
-from umbilical.cli.stage.cluster import Asking, StageRange, Work, bounds, directory_option, find_stage, working
+from umbilical.cli.stage.cluster import (
+    OpenCluster,
+    StageRange,
+    StepPrompt,
+    bounds,
+    directory_option,
+    find_stage,
+    junit_option,
+    working,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from umbilical.hardway.pipeline import Pipeline
     from umbilical.hardway.stage import Stage
-    from umbilical.hardway.state import State
+    from umbilical.hardway.state import RunState
 
 
 @click.command()
 @click.argument("chosen", type=StageRange(), required=False, metavar="[FROM..TO|N]")
 @directory_option
-@click.option("--only", is_flag=True, help="Of N, this stage alone and not all up to it.")
-@click.option("--step", "stepwise", is_flag=True, help="Show each step with its command, and ask before it.")
+@click.option("--only", is_flag=True, help="Run only stage N, not the stages before it.")
+@click.option(
+    "--step", "stepwise", is_flag=True, help="Show each step with its command and ask for confirmation before it."
+)
 @click.option(
     "--allow-reissue",
     "reissue",
     multiple=True,
     metavar="NODE",
-    help="Let this node have a first certificate a second time; by its name, as in `kubectl get nodes`.",
+    help="Name of a node that may request its first certificate a second time; repeatable.",
 )
 @click.option(
-    "-y", "--yes", is_flag=True, help="Run stages again on machines that are installed, where other inputs ask for it."
+    "-y", "--yes", is_flag=True, help="Run stages again on installed machines without confirmation if inputs changed."
 )
 @output_option("table", "json", "junit")
-@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the checks here as JUnit too.")
+@junit_option
 def run(
     chosen: tuple[int | None, int | None] | None,
     folder: Path,
@@ -44,16 +55,17 @@ def run(
     output: str,
     junit: Path | None,
 ) -> None:
-    """Run stages: all, those up to N, or those FROM..TO. What is done and unchanged is checked and skipped.
+    """Run stages in order until their checks pass.
 
-    A run that ended on its way, by a fault or a kill, is resumed by saying the same again. The report goes to stdout,
-    what happens to stderr. The status is 1 when a check fails, 9 when a wait was in vain, 7 when going on would be
-    unsafe, 8 after an interrupt.
+    Runs all stages, stages 1 to N, or FROM..TO. Stages that are done and unchanged are only checked. After a failure
+    or a kill, run the same command again to resume. Progress goes to stderr, the report to stdout.
+
+    Exit status: 1 a check failed, 7 it is not safe to continue, 8 interrupted, 9 timed out.
     """
     from umbilical.hardway.stages import catalogue
 
     if stepwise and (yes or not sys.stdin.isatty()):
-        raise click.UsageError("--step asks before every step: it needs a terminal, and goes without --yes")
+        raise click.UsageError("--step needs a terminal and cannot be combined with --yes")
     first, last = bounds(chosen, catalogue.stages())
     if only:
         first = _only(chosen, last)
@@ -61,14 +73,16 @@ def run(
         work.site.reissue = frozenset(reissue)
         if not yes:
             refuse_stale(work, first, last)
-        execute(work, work.pipeline(Asking(work.site) if stepwise else None), first, last, output=output, junit=junit)
+        execute(
+            work, work.pipeline(StepPrompt(work.site) if stepwise else None), first, last, output=output, junit=junit
+        )
 
 
-def refuse_stale(work: Work, first: int, last: int) -> None:
-    """Ask before stages run again on machines that are installed: the cluster on them may be in use.
+def refuse_stale(work: OpenCluster, first: int, last: int) -> None:
+    """Ask before stages run again on installed machines: the cluster may be in use.
 
     Raises:
-        Unsafe: nobody is there to be asked (UMB726).
+        Unsafe: stdin is not a terminal (UMB726).
         Abort: the answer was no.
     """
     from umbilical.fault import Unsafe
@@ -80,17 +94,24 @@ def refuse_stale(work: Work, first: int, last: int) -> None:
     chosen = [number for number in reasons if max(first, FIRST_ON_MACHINES) <= number <= last]
     if not chosen:
         return
-    told = f"stage {chosen[0]:02} would run again on machines that are installed"
+    told = f"stage {chosen[0]:02} would run again on installed machines"
     if not sys.stdin.isatty():
-        remedy = "see what changed: umbilical stage plan; then give --yes, or take the change back"
+        remedy = "umbilical stage plan shows what changed; then add --yes, or revert the change"
         raise Unsafe("UMB726", told, reasons[chosen[0]], remedy)
-    click.confirm(f"{told} ({reasons[chosen[0]]}): go on?", abort=True, err=True)
+    click.confirm(f"{told} ({reasons[chosen[0]]}): continue?", abort=True, err=True)
 
 
 def execute(
-    work: Work, pipeline: "Pipeline", first: int, last: int, *, force: bool = False, output: str, junit: Path | None
+    work: OpenCluster,
+    pipeline: "Pipeline",
+    first: int,
+    last: int,
+    *,
+    force: bool = False,
+    output: str,
+    junit: Path | None,
 ) -> None:
-    """Run, and report however it ends."""
+    """Run the stages, and always print the report."""
     try:
         pipeline.run(first, last, force=force)
     finally:
@@ -99,7 +120,7 @@ def execute(
 
 def _only(chosen: tuple[int | None, int | None] | None, last: int) -> int:
     if chosen is None or (chosen[0] is not None and chosen[0] != chosen[1]):
-        raise click.UsageError("--only goes with the number of one stage")
+        raise click.UsageError("--only needs the number of one stage")
     return last
 
 
@@ -121,7 +142,10 @@ def _report(pipeline: "Pipeline", output: str, junit: Path | None) -> None:
 @directory_option
 @output_option("table", "json", "junit")
 def retry(name: str | None, folder: Path, output: str) -> None:
-    """Do the steps of STAGE again, also where it is done; without STAGE, of the one that failed or was interrupted."""
+    """Run the steps of one stage again.
+
+    Without STAGE, the first stage that failed, was interrupted or is stale. With STAGE, also if it is done.
+    """
     from umbilical.hardway.stages import catalogue
 
     stages = catalogue.stages()
@@ -130,11 +154,11 @@ def retry(name: str | None, folder: Path, output: str) -> None:
         execute(work, work.pipeline(), number, number, force=True, output=output, junit=None)
 
 
-def _broken(stages: "Sequence[Stage]", state: "State") -> int:
-    from umbilical.hardway.state import Status
+def _broken(stages: "Sequence[Stage]", state: "RunState") -> int:
+    from umbilical.hardway.state import StageStatus
 
-    again = (Status.FAILED, Status.INTERRUPTED, Status.RUNNING, Status.STALE)
+    again = (StageStatus.FAILED, StageStatus.INTERRUPTED, StageStatus.RUNNING, StageStatus.STALE)
     for stage in stages:
         if state.stage(stage.number).status in again:
             return stage.number
-    raise click.UsageError("no stage failed: name one, or go on with `umbilical stage run`")
+    raise click.UsageError("no stage failed: name a stage, or continue with `umbilical stage run`")

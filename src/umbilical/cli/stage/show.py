@@ -1,4 +1,4 @@
-"""`umbilical stage list`, `show` and `status`: stages as recorded, one in full, and what holds now. Changes nothing."""
+"""`umbilical stage list`, `show` and `status`: recorded stages, one in full, and checks run now. Changes nothing."""
 
 import json
 from functools import partial
@@ -11,7 +11,7 @@ from umbilical.checks.check import Finding, Outcome
 from umbilical.checks.report import API_VERSION
 from umbilical.cli import findings
 from umbilical.cli.findings import output_option
-from umbilical.cli.stage.cluster import directory_option, find_stage, looking
+from umbilical.cli.stage.cluster import directory_option, find_stage, junit_option, reading_record
 from umbilical.cli.terminal import has_colour
 from umbilical.fault import Fault
 
@@ -20,20 +20,23 @@ if TYPE_CHECKING:
 
     from umbilical.hardway.site import Site
     from umbilical.hardway.stage import Stage
-    from umbilical.hardway.state import StageRecord, State
+    from umbilical.hardway.state import RunState, StageRecord
 
 
 @click.command()
 @directory_option
 @output_option("table", "json")
 def list_(folder: Path, output: str) -> None:
-    """List all stages with what the record says of them; `stage status` looks at what is so now."""
+    """List all stages with their recorded status.
+
+    `umbilical stage status` runs their checks now.
+    """
     from umbilical.cli.stage import report
-    from umbilical.hardway.ledger import holder, look
+    from umbilical.hardway.ledger import holder, read_record
     from umbilical.hardway.stages import catalogue
 
-    tell = report.list_json if output == "json" else report.list_table
-    text = tell(catalogue.stages(), look(folder), is_locked=holder(folder) is not None)
+    write = report.list_json if output == "json" else report.list_table
+    text = write(catalogue.stages(), read_record(folder), is_locked=holder(folder) is not None)
     click.echo(text, nl=False, color=has_colour())
 
 
@@ -41,11 +44,14 @@ def list_(folder: Path, output: str) -> None:
 @click.argument("name", metavar="STAGE")
 @directory_option
 @click.option(
-    "--explain", "explains", is_flag=True, help="Say what it is for and how to see it by hand; needs no config."
+    "--explain", "explains", is_flag=True, help="Explain the stage and how to check it by hand; needs no config."
 )
 @output_option("table", "json")
 def show(name: str, folder: Path, explains: bool, output: str) -> None:
-    """Show one stage by number or name: needs, inputs, steps with their commands, checks, and the record of it."""
+    """Show one stage: steps, files, checks, recorded status.
+
+    STAGE is a number or a name.
+    """
     from umbilical.cli.stage import report
     from umbilical.hardway.stages import catalogue
 
@@ -53,7 +59,7 @@ def show(name: str, folder: Path, explains: bool, output: str) -> None:
     if explains:
         click.echo(report.explanation(stage), nl=False)
         return
-    with looking(folder) as (site, state):
+    with reading_record(folder) as (site, state):
         value = _value(stage, site, state.stage(stage.number), folder)
     click.echo(
         json.dumps({"apiVersion": API_VERSION, "kind": "Stage", **value}, indent=2) + "\n"
@@ -82,10 +88,7 @@ def _value(stage: "Stage", site: "Site", record: "StageRecord", folder: Path) ->
 def _table(value: dict[str, Any]) -> str:
     steps, checks, files, numbers = value["steps"], value["checks"], value["files"], value["needs"]
     needs = ", ".join(f"{number:02}" for number in numbers)
-    lines = [
-        f"{value['number']:02} {value['title']}",
-        f"   status {value['status']}, needs {needs or 'nothing'}",
-    ]
+    lines = [f"{value['number']:02} {value['title']}", f"   status {value['status']}, needs {needs or 'nothing'}"]
     lines += ["", "steps", *(f"   {step['title']}\n      $ {step['command']}" for step in steps)] if steps else []
     lines += ["", f"files ({len(files)})", *(f"   {name}" for name in files)] if files else []
     lines += ["", "checks", *(f"   {check['id']} {check['title']}" for check in checks)]
@@ -96,15 +99,18 @@ def _table(value: dict[str, Any]) -> str:
 @click.argument("name", required=False, metavar="[STAGE]")
 @directory_option
 @output_option("table", "json", "junit")
-@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the checks here as JUnit too.")
+@junit_option
 def status(name: str | None, folder: Path, output: str, junit: Path | None) -> int:
-    """Ask the checks of STAGE now, or of all stages that are done; status 1 when one fails."""
+    """Run the checks of STAGE, or of all finished stages, now.
+
+    The exit status is 1 if a check fails.
+    """
     from umbilical.cli.stage import report
     from umbilical.hardway.stages import catalogue
 
     stages = catalogue.stages()
-    with looking(folder) as (site, state):
-        chosen = [find_stage(name, stages)] if name else _asked(stages, site, state)
+    with reading_record(folder) as (site, state):
+        chosen = [find_stage(name, stages)] if name else _finished(stages, site, state)
         found = [finding for stage in chosen for finding in _findings(stage, site)]
     if not chosen:
         click.echo("no stage is done yet: umbilical stage run", err=True)
@@ -116,14 +122,14 @@ def status(name: str | None, folder: Path, output: str, junit: Path | None) -> i
     return findings.status(found)
 
 
-def _asked(stages: "Sequence[Stage]", site: "Site", state: "State") -> "list[Stage]":
-    """Those that are done and not superseded; that one is stale is said beside."""
+def _finished(stages: "Sequence[Stage]", site: "Site", state: "RunState") -> "list[Stage]":
+    """Return finished stages that no later stage superseded; print a note for each stale one."""
     from umbilical.hardway import pipeline
-    from umbilical.hardway.state import Status
+    from umbilical.hardway.state import StageStatus
 
     for number, because in pipeline.stale(stages, site, state).items():
         click.echo(f"note: stage {number:02} is stale: {because}", err=True)
-    done = (Status.DONE, Status.STALE)
+    done = (StageStatus.DONE, StageStatus.STALE)
     return [
         stage
         for stage in stages
@@ -132,10 +138,10 @@ def _asked(stages: "Sequence[Stage]", site: "Site", state: "State") -> "list[Sta
 
 
 def _findings(stage: "Stage", site: "Site") -> list[Finding]:
-    from umbilical.hardway import stage as judging
+    from umbilical.hardway import stage as running
 
     try:
-        return judging.findings(stage, site)
+        return running.findings(stage, site)
     except Fault as fault:
-        title = f"the checks of stage {stage.number:02} can be asked"
-        return [Finding(fault.code, title, "nobody knows how it is", fault.remedy, Outcome.FAILED, fault.brief)]
+        title, why = f"the checks of stage {stage.number:02} can run", "the state of the stage is unknown"
+        return [Finding(fault.code, title, why, fault.remedy, Outcome.FAILED, fault.brief)]

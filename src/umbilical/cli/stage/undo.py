@@ -1,4 +1,4 @@
-"""`umbilical stage rollback` and `destroy`: take back a stage and all after it, or everything on record."""
+"""`umbilical stage rollback` and `destroy`: undo a stage and all later ones, or everything in the record."""
 
 from pathlib import Path
 
@@ -10,9 +10,12 @@ from umbilical.cli.stage.cluster import confirm, directory_option, find_stage, g
 @click.command()
 @click.argument("name", metavar="STAGE")
 @directory_option
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def rollback(name: str, folder: Path, yes: bool) -> None:
-    """Undo STAGE and every later stage, newest first. Refused with status 7 after a point of no return."""
+    """Undo STAGE and every later stage, newest first.
+
+    Exits with status 7, and undoes nothing, if one of them is past its point of no return.
+    """
     from umbilical.hardway.stages import catalogue
     from umbilical.hardway.undoing import touched
 
@@ -20,7 +23,7 @@ def rollback(name: str, folder: Path, yes: bool) -> None:
     with going_back(folder) as work:
         chosen = [number for number in touched(work.ledger.state) if number >= stage.number]
         if not chosen:
-            click.echo(f"nothing to undo: neither stage {stage.number:02} nor a later one has left anything", err=True)
+            click.echo(f"nothing to undo: stage {stage.number:02} and later stages made no changes", err=True)
             return
         confirm(f"undo the stages {', '.join(f'{number:02}' for number in chosen)}?", yes=yes)
         for number in work.undoing().rollback(stage.number):
@@ -29,15 +32,18 @@ def rollback(name: str, folder: Path, yes: bool) -> None:
 
 @click.command()
 @directory_option
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def destroy(folder: Path, yes: bool) -> None:
-    """Take the cluster down: machines, networks, artifacts with all keys. cluster.yaml and the journal stay."""
+    """Delete the cluster: machines, networks and artifacts.
+
+    All keys are deleted too. cluster.yaml and the journal are kept.
+    """
     from umbilical.hardway.undoing import touched
     from umbilical.hardway.workspace import forget_identity
 
     with going_back(folder) as work:
         if not touched(work.ledger.state):
-            # Also what only a plan, or a destruction that was ended, has left.
+            # A plan, or a destroy that was killed, may have left it.
             forget_identity(folder)
             click.echo("nothing to destroy: the record is empty", err=True)
             return

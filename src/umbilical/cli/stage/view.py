@@ -1,7 +1,4 @@
-"""Who tells a run of stages: a live view with nodes and the current wait, or plain lines where there is no terminal.
-
-Both write to stderr: what a command is asked for goes to stdout.
-"""
+"""Progress of a run on stderr: a live view with nodes and the current wait, or plain lines without a terminal."""
 
 import sys
 import time
@@ -13,14 +10,14 @@ import click
 
 from umbilical.checks.report import printable
 from umbilical.cli.terminal import Lines, LiveScreen, is_lively, live_console
-from umbilical.hardway.ledger import Telling
-from umbilical.hardway.waiting import Waiting
+from umbilical.hardway.ledger import RunReporter
+from umbilical.hardway.waiting import WaitProgress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 REFRESH_PER_SECOND: Final = 4
-# A wait in a log: a line when what was seen is new, and a sign of life.
+# A wait in a log prints a line when something changed, and at least this often.
 HEARTBEAT_SECONDS: Final = 30.0
 MAX_SEEN: Final = 160
 KEPT_LINES: Final = 4
@@ -34,10 +31,10 @@ _SIGNS: Final = {
 }
 
 Seconds = Mapping[int, float]
-"""Number of a stage -> how long it took when it was last done."""
+"""Stage number -> seconds that it took the last time."""
 
 
-class Screen(Telling, Protocol):
+class Screen(RunReporter, Protocol):
     def line(self, text: str) -> None:
         """A line about the run as a whole."""
         ...
@@ -45,24 +42,24 @@ class Screen(Telling, Protocol):
 
 @contextmanager
 def choose_view(earlier: Seconds | None = None, *, plain: bool = False) -> Iterator[Screen]:
-    """Give who tells a run here; the terminal is as before when it ends, however it ends."""
+    """Choose the view for this terminal, and restore the terminal at the end."""
     if plain or not is_lively(sys.stderr):
-        yield PlainLines(earlier or {})
+        yield StageLines(earlier or {})
         return
-    with LiveView(earlier or {}) as view:
+    with StageLiveView(earlier or {}) as view:
         yield view
 
 
 def duration(seconds: float) -> str:
-    """Tell a length of time as people do."""
+    """Format seconds for people."""
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def wait_text(moment: Waiting) -> str:
-    """One line: what is waited for, since when, until when, and what was last seen."""
+def wait_text(moment: WaitProgress) -> str:
+    """Format a wait: what, elapsed and maximum time, last observation."""
     seen = moment.seen if len(moment.seen) <= MAX_SEEN else f"{moment.seen[:MAX_SEEN]}..."
     times = f"{moment.elapsed_seconds:.0f} of {moment.timeout_seconds:.0f} s"
     return printable(f"not yet ({times}): {moment.what}: {seen}")
@@ -73,13 +70,13 @@ def ending_text(word: str, seconds: float) -> str:
 
 
 def guess_text(earlier: Seconds, number: int) -> str:
-    """Say how long it took the last time, where that is worth a word."""
+    """Format how long the stage took the last time, if at least a second."""
     seconds = earlier.get(number, 0.0)
     return f" (took {duration(seconds)} before)" if seconds >= 1 else ""
 
 
-class PlainLines(Lines):
-    """One line per event, each out at once; for logs and pipes."""
+class StageLines(Lines):
+    """One line per event, flushed at once; for logs and pipes."""
 
     def __init__(
         self, earlier: Seconds, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
@@ -108,7 +105,7 @@ class PlainLines(Lines):
         for line in text.splitlines():
             self._say(f"{_INDENT}  {printable(line)}")
 
-    def waiting(self, moment: Waiting) -> None:
+    def waiting(self, moment: WaitProgress) -> None:
         seen = (moment.what, moment.seen)
         if seen != self._last_wait or self._clock() >= self._next_beat:
             self._last_wait, self._next_beat = seen, self._clock() + HEARTBEAT_SECONDS
@@ -119,7 +116,7 @@ class PlainLines(Lines):
                 self._say(f"{_INDENT}  hint: {printable(hint)}")
 
     def table(self, rows: Sequence[str], signals: Sequence[str], cells: Mapping[tuple[str, str], str]) -> None:
-        """Only what changed, a line for each node."""
+        """Print only changes, one line per node."""
         before, self._cells = self._cells, {**self._cells, **cells}
         for row in rows:
             new = [f"{signal} {cells[row, signal]}" for signal in signals if _changed(before, cells, row, signal)]
@@ -130,8 +127,8 @@ class PlainLines(Lines):
         self._say(f"{_INDENT}{ending_text(word, seconds)}")
 
 
-class LiveView(LiveScreen):
-    """Ended stages go up the screen and stay there; below them the running one: its step, its wait, the nodes."""
+class StageLiveView(LiveScreen):
+    """Finished stages scroll up; below them the running one with its step, its wait and the nodes."""
 
     def __init__(self, earlier: Seconds, clock: Callable[[], float] = time.monotonic) -> None:
 
@@ -140,7 +137,7 @@ class LiveView(LiveScreen):
         self._number, self._title, self._since = 0, "", clock()
         self._step = ""
         self._seen: list[str] = []
-        self._wait: Waiting | None = None
+        self._wait: WaitProgress | None = None
         self._nodes: tuple[Sequence[str], Sequence[str], Mapping[tuple[str, str], str]] = ((), (), {})
         super().__init__(live_console(stderr=True), REFRESH_PER_SECOND)
 
@@ -161,7 +158,7 @@ class LiveView(LiveScreen):
     def saw(self, text: str) -> None:
         self._seen += text.splitlines()
 
-    def waiting(self, moment: Waiting) -> None:
+    def waiting(self, moment: WaitProgress) -> None:
         self._wait = moment
 
     def table(self, rows: Sequence[str], signals: Sequence[str], cells: Mapping[tuple[str, str], str]) -> None:
@@ -221,6 +218,6 @@ def _changed(before: Mapping[tuple[str, str], str], now: Mapping[tuple[str, str]
 
 
 def ask_step(title: str, command: str) -> bool:
-    """Show a step and what one would type for it; False: the user has enough."""
+    """Show a step with its command and ask for confirmation; False: quit."""
     click.echo(f"\n  {printable(title)}\n    $ {printable(command)}", err=True)
     return click.prompt("  do it", type=click.Choice(["y", "q"]), default="y", err=True) == "y"

@@ -1,4 +1,4 @@
-"""`umbilical stage watch`: follow a run from another terminal; reads the journal and touches nothing."""
+"""`umbilical stage watch`: follow a run from another terminal; only reads the journal."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from umbilical.cli.stage.cluster import check_cluster, directory_option
 
 if TYPE_CHECKING:
     from umbilical.cli.stage.view import Screen
-    from umbilical.hardway.journal import Event
+    from umbilical.hardway.journal import JournalEvent
 
 POLL_SECONDS: Final = 0.5
 _ENDINGS: Final = {
@@ -26,10 +26,13 @@ _ENDINGS: Final = {
 
 @click.command()
 @directory_option
-@click.option("--once", is_flag=True, help="Tell what has happened so far and stop.")
+@click.option("--once", is_flag=True, help="Show the events so far and exit.")
 @output_option("table", "json")
 def watch(folder: Path, once: bool, output: str) -> None:
-    """Tell what happens to a cluster as it happens, from the last run on. Ctrl-C ends it, and not the run."""
+    """Follow a run from another terminal.
+
+    Shows events since the last run began. Ctrl-C ends the command, not the run.
+    """
     from umbilical.cli.stage.view import choose_view
     from umbilical.hardway.stages import catalogue
 
@@ -40,48 +43,48 @@ def watch(folder: Path, once: bool, output: str) -> None:
             if output == "json":
                 click.echo(event.to_line(), nl=False)
             else:
-                tell(event, screen, titles)
+                show_event(event, screen, titles)
 
 
-def follow(folder: Path, *, forever: bool, sleep: Callable[[float], None] = time.sleep) -> "Iterator[Event]":
-    """Give the events since the last run began, and then those that come."""
-    from umbilical.hardway.journal import JOURNAL, Kind, Tail
+def follow(folder: Path, *, forever: bool, sleep: Callable[[float], None] = time.sleep) -> "Iterator[JournalEvent]":
+    """Yield the events since the last run began, then new ones."""
+    from umbilical.hardway.journal import JOURNAL, EventKind, Tail
     from umbilical.hardway.ledger import RECORD
 
     tail = Tail(folder / RECORD / JOURNAL)
     events = tail.new()
-    starts = [index for index, event in enumerate(events) if event.kind == Kind.RUN_BEGAN.value]
+    starts = [index for index, event in enumerate(events) if event.kind == EventKind.RUN_BEGAN.value]
     yield from events[starts[-1] if starts else 0 :]
     while forever:
         sleep(POLL_SECONDS)
         yield from tail.new()
 
 
-def tell(event: "Event", screen: "Screen", titles: Mapping[int, str]) -> None:
-    """Tell one event as the run itself tells it."""
-    from umbilical.hardway.journal import Kind
-    from umbilical.hardway.waiting import Waiting
+def show_event(event: "JournalEvent", screen: "Screen", titles: Mapping[int, str]) -> None:
+    """Show one event as the run itself shows it."""
+    from umbilical.hardway.journal import EventKind
+    from umbilical.hardway.waiting import WaitProgress
 
     values = event.values
-    if event.kind == Kind.STAGE_BEGAN.value:
+    if event.kind == EventKind.STAGE_BEGAN.value:
         screen.stage(event.stage, titles.get(event.stage, ""))
-    elif event.kind == Kind.STEP_BEGAN.value:
+    elif event.kind == EventKind.STEP_BEGAN.value:
         screen.step(values["title"], values["command"])
-    elif event.kind == Kind.UNDO_BEGAN.value:
+    elif event.kind == EventKind.UNDO_BEGAN.value:
         screen.step(f"undo: {values['name']}", "")
-    elif event.kind == Kind.SAW.value:
+    elif event.kind == EventKind.SAW.value:
         screen.saw(values["text"])
-    elif event.kind == Kind.WAITING.value:
+    elif event.kind == EventKind.WAITING.value:
         times = (values["elapsed_seconds"], values["timeout_seconds"])
-        screen.waiting(Waiting(values["what"], values["seen"], *times, tuple(values["hints"])))
-    elif event.kind == Kind.TABLE.value:
+        screen.waiting(WaitProgress(values["what"], values["seen"], *times, tuple(values["hints"])))
+    elif event.kind == EventKind.TABLE.value:
         cells = {(row, signal): text for row, signal, text in values["cells"]}
         screen.table(values["rows"], values["signals"], cells)
     elif event.kind in _ENDINGS:
-        _tell_end(event, screen)
+        _show_end(event, screen)
 
 
-def _tell_end(event: "Event", screen: "Screen") -> None:
+def _show_end(event: "JournalEvent", screen: "Screen") -> None:
     failure = event.values.get("failure")
     if failure is not None:
         screen.saw(f"{failure['code']} {failure['what']}\n  why: {failure['why']}\n  next: {failure['next']}")

@@ -1,1 +1,1 @@
-"""What the hard way makes of one typed file: certificates, kubeconfigs, static pods, manifests, Ignition; pure."""
+"""Renders a cluster's artifacts: certificates, kubeconfigs, static pods, manifests, Ignition; pure."""

@@ -1,13 +1,13 @@
-"""The files of the hard way's certificates, from its table: pairs and bundles, and how each is explained."""
+"""The files of the certificate table: key pairs and bundles, and their explanations."""
 
 from typing import Final
 
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.config.cluster import Cluster, Node, Profile
+from umbilical.hardway.config.cluster import Cluster, ClusterNode, ClusterProfile
 from umbilical.hardway.explain.entry import Topic, TopicKind
 from umbilical.hardway.pki.certificate_set import SIGNERS, Bundle
-from umbilical.hardway.pki.row import HardwayNames, Member, Row, Scope
+from umbilical.hardway.pki.row import CertificateRow, ControlPlaneNode, HardwayNames, Scope
 from umbilical.hardway.pki.table import TABLE, rows
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree
 from umbilical.pki.control_plane_set import NODE, PkiKind
@@ -15,13 +15,13 @@ from umbilical.pki.profiles import Usage
 
 STAGE: Final = 5
 ANY_NODE: Final = "NODE"
-"""Stands for a node's id in the names of topics."""
-_SCOPES: Final = {Profile.OPENSHIFT: Scope.OPENSHIFT, Profile.KUBERNETES: Scope.KUBERNETES}
+"""Placeholder for a node's id in the names of topics."""
+_SCOPES: Final = {ClusterProfile.OPENSHIFT: Scope.OPENSHIFT, ClusterProfile.KUBERNETES: Scope.KUBERNETES}
 _PURPOSES: Final = {Usage.SERVER: "sslserver", Usage.CLIENT: "sslclient"}
 
 
 def names(cluster: Cluster) -> HardwayNames:
-    """Say what the certificates of a cluster must cover."""
+    """Return the names and addresses that the cluster's certificates must contain."""
     return HardwayNames(
         scope=_SCOPES[cluster.profile],
         api_name=cluster.api_name,
@@ -33,8 +33,8 @@ def names(cluster: Cluster) -> HardwayNames:
     )
 
 
-def cluster_rows(cluster: Cluster) -> tuple[Row, ...]:
-    """List the rows of the table that a cluster has."""
+def cluster_rows(cluster: Cluster) -> tuple[CertificateRow, ...]:
+    """List the rows of the table for this cluster."""
     wanted = names(cluster)
     return tuple(rows(wanted.scope, (member.id for member in wanted.members)))
 
@@ -51,16 +51,16 @@ def render_certificates(inputs: Inputs, made: AssetTree) -> AssetTree:
 
 
 def cluster_bundles(cluster: Cluster) -> tuple[Bundle, ...]:
-    """List the bundles of which a cluster has a signer."""
+    """List the bundles with at least one signer in this cluster."""
     ids = {row.id for row in cluster_rows(cluster)}
     return tuple(bundle for bundle in Bundle if ids.intersection(SIGNERS[bundle]))
 
 
-def _member(node: Node) -> Member:
-    return Member(node.id, node.name, node.address)
+def _member(node: ClusterNode) -> ControlPlaneNode:
+    return ControlPlaneNode(node.id, node.name, node.address)
 
 
-def _topic(row: Row) -> Topic:
+def _topic(row: CertificateRow) -> Topic:
     words = row.words
     name = row.id.replace(NODE, ANY_NODE)
     return Topic(
@@ -75,7 +75,7 @@ def _topic(row: Row) -> Topic:
     )
 
 
-def _by_hand(row: Row, name: str) -> str:
+def _by_hand(row: CertificateRow, name: str) -> str:
     file = f"artifacts/{layout.TLS}/{name}"
     if row.kind is PkiKind.KEY:
         return f"openssl pkey -in {file}.key -pubout | diff - {file}.pub"
@@ -86,41 +86,41 @@ def _by_hand(row: Row, name: str) -> str:
 
 
 def anchor(trusted: str) -> str:
-    """Say where that which checks a leaf lies: a bundle, or a signer's certificate."""
+    """Return the path of the file that verifies a leaf: a bundle or a signer's certificate."""
     is_bundle = trusted in {bundle.value for bundle in Bundle}
     return layout.bundle(trusted) if is_bundle else layout.certificate(trusted)
 
 
 _BUNDLE_WORDS: Final = {
     Bundle.SERVER_CA: (
-        "Who signs for kube-apiserver, whatever name it is asked by: three signers in one file.",
+        "The three signers of kube-apiserver's serving certificates.",
         "every kubeconfig; kube-controller-manager (--root-ca-file), which gives it to every pod",
-        "x509: certificate signed by unknown authority, for one of localhost, the service or the load balancer.",
+        "x509: certificate signed by unknown authority, on localhost, the Service or the load balancer.",
     ),
     Bundle.CLIENT_CA: (
-        "Whose clients are believed.",
+        "The signers of all client certificates that kube-apiserver and kubelets accept.",
         "kube-apiserver (--client-ca-file); kubelets (clientCAFile, /etc/kubernetes/kubelet-ca.crt)",
-        "Unauthorized for whoever's signer is missing; without the file a kubelet does not start at all.",
+        "Clients of a missing signer get Unauthorized; without the file a kubelet does not start.",
     ),
     Bundle.KUBELET_CA: (
-        "By whom kube-apiserver knows kubelets.",
+        "The signer of the kubelets' serving certificates.",
         "kube-apiserver (--kubelet-certificate-authority)",
         "kubectl logs and exec: x509: certificate signed by unknown authority.",
     ),
     Bundle.AGGREGATOR_CA: (
-        "Who signs for the aggregator's client.",
+        "The signer of kube-apiserver's client certificate for aggregated API servers.",
         "kube-apiserver (--requestheader-client-ca-file), and through it aggregated API servers",
-        "APIServices answer Unauthorized.",
+        "APIServices return Unauthorized.",
     ),
     Bundle.ETCD_CA: (
-        "Who signs for etcd, its peers and its clients.",
+        "The signer of etcd's serving, peer and client certificates.",
         "etcd (--trusted-ca-file, --peer-trusted-ca-file), kube-apiserver (--etcd-cafile)",
         "Members do not join, and kube-apiserver does not start.",
     ),
     Bundle.ETCD_METRICS_CA: (
-        "Who signs for etcd's metrics.",
+        "The signer of the certificates for etcd's metrics.",
         "etcd's metrics proxy, the monitoring stack",
-        "etcd runs, and nobody can see how.",
+        "etcd runs, but its metrics cannot be read.",
     ),
 }
 
@@ -131,7 +131,7 @@ def _bundle_topic(bundle: Bundle) -> Topic:
     show = f"openssl crl2pkcs7 -nocrl -certfile artifacts/{file} | openssl pkcs7 -print_certs -noout"
     signers = ", ".join(SIGNERS[bundle])
     return Topic(
-        TopicKind.FILE, f"{bundle.value}.crt", STAGE, f"{what} Holds {signers}.", readers, without, show, "The same."
+        TopicKind.FILE, f"{bundle.value}.crt", STAGE, f"{what} Contains {signers}.", readers, without, show, "The same."
     )
 
 

@@ -1,6 +1,6 @@
-"""What would be created, changed or removed: artifacts that are there, beside those that should be.
+"""Compares existing artifacts with rendered ones: what would be created, changed or removed.
 
-Each file is compared by what it is, which its name says; Ignition configs by decoded files and units.
+The file name decides how a file is compared; of Ignition configs the decoded files and units are compared.
 """
 
 import posixpath
@@ -10,8 +10,8 @@ from typing import Any, Final
 from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts.diff_objects import (
     HIDDEN,
-    Change,
-    Part,
+    ArtifactDiff,
+    DiffKind,
     change_of,
     compare_certificates,
     compare_objects,
@@ -25,15 +25,15 @@ from umbilical.ignition.diff import ContentChange, Difference, FieldChange, comp
 from umbilical.manifests.tree import Asset
 from umbilical.pki.pem import BundleError, holds_key
 
-Comparer = Callable[[str, bytes | None, bytes | None], tuple[Part, ...]]
-"""Compares contents by the path that they lie at."""
+Comparer = Callable[[str, bytes | None, bytes | None], tuple[ArtifactDiff, ...]]
+"""Compares two contents of the file with this path."""
 
-_CHANGES = {"added": Change.CREATED, "removed": Change.REMOVED, "changed": Change.CHANGED}
+_CHANGES = {"added": DiffKind.CREATED, "removed": DiffKind.REMOVED, "changed": DiffKind.CHANGED}
 _EMPTY = b'{"ignition":{"version":"3.4.0"}}'
 
 
-def compare_ignition(old: bytes | None, new: bytes | None, inside: Comparer) -> tuple[Part, ...] | None:
-    """Compare configs; None where a side is none."""
+def compare_ignition(old: bytes | None, new: bytes | None, inside: Comparer) -> tuple[ArtifactDiff, ...] | None:
+    """Compare Ignition configs; None if a side is not a valid one."""
     try:
         before, after = _read(old), _read(new)
     except IgnitionError:
@@ -45,44 +45,44 @@ def _read(content: bytes | None) -> Config:
     return read_config(_EMPTY if content is None else content)
 
 
-def _part(difference: Difference, inside: Comparer) -> Part:
+def _part(difference: Difference, inside: Comparer) -> ArtifactDiff:
     change = _CHANGES[difference.change]
     if difference.kind == "field":
         (field,) = difference.fields
         return _field(difference.place, change, field)
     place = f"{difference.kind} {shortened(difference.place)}"
-    if change is not Change.CHANGED:
-        return Part(place, change)
-    return Part(place, change, parts=tuple(_inner(difference, inside)))
+    if change is not DiffKind.CHANGED:
+        return ArtifactDiff(place, change)
+    return ArtifactDiff(place, change, parts=tuple(_inner(difference, inside)))
 
 
-def _inner(difference: Difference, inside: Comparer) -> Iterator[Part]:
+def _inner(difference: Difference, inside: Comparer) -> Iterator[ArtifactDiff]:
     for field in difference.fields:
-        yield _field(field.name, Change.CHANGED, field)
+        yield _field(field.name, DiffKind.CHANGED, field)
     for content in difference.contents:
         yield from _content(difference, content, inside)
 
 
-def _content(difference: Difference, content: ContentChange, inside: Comparer) -> Iterator[Part]:
+def _content(difference: Difference, content: ContentChange, inside: Comparer) -> Iterator[ArtifactDiff]:
     if difference.kind == "file" and content.name == "contents":
         yield from inside(difference.place, content.old, content.new)
     elif content.is_secret:
-        yield Part(content.name, Change.CHANGED, note=HIDDEN)
+        yield ArtifactDiff(content.name, DiffKind.CHANGED, note=HIDDEN)
     else:
-        yield Part(content.name, Change.CHANGED, lines=tuple((content.lines() or [])[2:]))
+        yield ArtifactDiff(content.name, DiffKind.CHANGED, lines=tuple((content.lines() or [])[2:]))
 
 
-def _field(place: str, change: Change, field: FieldChange) -> Part:
+def _field(place: str, change: DiffKind, field: FieldChange) -> ArtifactDiff:
     if field.is_secret:
-        return Part(shortened(place), change, note=HIDDEN)
+        return ArtifactDiff(shortened(place), change, note=HIDDEN)
     old, new = (_shown(place, side) for side in (field.old, field.new))
-    return Part(shortened(place), change, old, new)
+    return ArtifactDiff(shortened(place), change, old, new)
 
 
 def _shown(name: str, value: Any) -> str | None:
     if value is None:
         return None
-    # Ignition has modes in decimal, people have them in octal.
+    # Ignition writes modes in decimal; users expect octal.
     return f"{value:04o}" if name == "mode" and isinstance(value, int) else shortened(str(value))
 
 
@@ -91,16 +91,16 @@ _KUBECONFIGS: Final = ("kubeconfig",)
 FORMATTING: Final = "only the formatting differs"
 
 
-def compare_content(path: str, old: bytes | None, new: bytes | None) -> tuple[Part, ...]:
-    """Tell what differs inside; nothing where the bytes are the same."""
+def compare_content(path: str, old: bytes | None, new: bytes | None) -> tuple[ArtifactDiff, ...]:
+    """Return the differences inside; empty if the bytes are equal."""
     if old == new:
         return ()
     suffix = posixpath.splitext(path)[1]
     if suffix == ".key" or any(holds_key(side) for side in (old, new) if side):
-        return (Part("key", change_of(old, new), note="key differs"),)
+        return (ArtifactDiff("key", change_of(old, new), note="key differs"),)
     if suffix == ".pub":
-        return (Part("public key", change_of(old, new), note="public key differs"),)
-    found: tuple[Part, ...] | None = None
+        return (ArtifactDiff("public key", change_of(old, new), note="public key differs"),)
+    found: tuple[ArtifactDiff, ...] | None = None
     if suffix == ".crt":
         found = compare_certificates(old, new)
     elif suffix == ".ign":
@@ -109,11 +109,11 @@ def compare_content(path: str, old: bytes | None, new: bytes | None) -> tuple[Pa
         found = compare_objects(old, new)
     if found is None:
         return (_compare_text(path, old, new),)
-    return found or (Part("text", change_of(old, new), note=FORMATTING),)
+    return found or (ArtifactDiff("text", change_of(old, new), note=FORMATTING),)
 
 
 def note_of(path: str, content: bytes) -> str:
-    """Say in a few words what a file is that appears or goes; empty where its path says it."""
+    """Describe a created or removed file; empty if its path is enough."""
     if not path.endswith(".crt"):
         return ""
     try:
@@ -122,32 +122,36 @@ def note_of(path: str, content: bytes) -> str:
         return ""
 
 
-def _compare_text(path: str, old: bytes | None, new: bytes | None) -> Part:
+def _compare_text(path: str, old: bytes | None, new: bytes | None) -> ArtifactDiff:
     change = change_of(old, new)
     if is_secret_file(path, old, new):
-        return Part("content", change, note=HIDDEN)
+        return ArtifactDiff("content", change, note=HIDDEN)
     try:
         lines = text_lines((old or b"").decode(), (new or b"").decode())
     except UnicodeDecodeError:
         lines = ()
     sizes = f"{len(old or b'')} -> {len(new or b'')} bytes"
-    return Part("content", change, lines=lines) if lines else Part("content", change, note=f"{sizes}, not shown")
+    return (
+        ArtifactDiff("content", change, lines=lines)
+        if lines
+        else ArtifactDiff("content", change, note=f"{sizes}, not shown")
+    )
 
 
-def compare_trees(old: Mapping[str, Asset], new: Iterable[Asset]) -> list[Part]:
-    """Compare files by path, in the order of their paths."""
+def compare_trees(old: Mapping[str, Asset], new: Iterable[Asset]) -> list[ArtifactDiff]:
+    """Compare files by path, sorted by path."""
     wanted = {asset.path: asset for asset in new}
     pairs = ((path, old.get(path), wanted.get(path)) for path in sorted({*old, *wanted}))
     return [part for path, before, after in pairs for part in _compare(path, before, after)]
 
 
-def _compare(path: str, before: Asset | None, after: Asset | None) -> Iterable[Part]:
+def _compare(path: str, before: Asset | None, after: Asset | None) -> Iterable[ArtifactDiff]:
     if before is None or after is None:
         there = before or after
         assert there is not None
-        change = Change.CREATED if before is None else Change.REMOVED
-        return [Part(path, change, note=note_of(path, there.content))]
+        change = DiffKind.CREATED if before is None else DiffKind.REMOVED
+        return [ArtifactDiff(path, change, note=note_of(path, there.content))]
     parts = compare_content(path, before.content, after.content)
     if before.mode != after.mode:
         parts = (values("mode", f"{before.mode:04o}", f"{after.mode:04o}"), *parts)
-    return [Part(path, Change.CHANGED, parts=parts)] if parts else []
+    return [ArtifactDiff(path, DiffKind.CHANGED, parts=parts)] if parts else []

@@ -1,6 +1,6 @@
-"""What differs inside of a file: objects by field path, certificates by field; of keys and secrets only that they do.
+"""Differences inside a file: objects by field path, certificates by field. Values of keys and secrets are not shown.
 
-Lists of named things are compared by name, plain lists by their entries. A `Part` is one thing that differs.
+Lists of named entries are compared by name, plain lists by entry. An `ArtifactDiff` is one difference.
 """
 
 import base64
@@ -21,43 +21,43 @@ from umbilical.pki.certificate import Certificate, distinguished_name, read_cert
 from umbilical.pki.pem import BundleError, holds_key
 
 MAX_SHOWN: Final = 160
-"""Characters of a value."""
-HIDDEN: Final = "differs; not shown, it is secret"
+"""Maximum length of a shown value, in characters."""
+HIDDEN: Final = "differs; not shown because it is secret"
 
 
-class Change(Enum):
+class DiffKind(Enum):
     CREATED = "created"
     CHANGED = "changed"
     REMOVED = "removed"
 
 
 @dataclass(frozen=True)
-class Part:
+class ArtifactDiff:
     place: str
-    """A path, an object, a field: named from what it is a part of."""
-    change: Change
+    """A path, an object or a field, relative to the enclosing difference."""
+    change: DiffKind
     old: str | None = None
     new: str | None = None
-    """Values as they are shown; None where there is none, or where it is not shown."""
+    """Values as shown; None if there is none or if it is not shown."""
     note: str = ""
-    """What is said instead of values."""
+    """A text in place of values."""
     lines: tuple[str, ...] = ()
-    """A longer text's lines, as `diff -u` has them."""
-    parts: tuple["Part", ...] = ()
+    """Lines of a longer text, as in `diff -u`."""
+    parts: tuple["ArtifactDiff", ...] = ()
 
 
-def change_of(old: object, new: object) -> Change:
+def change_of(old: object, new: object) -> DiffKind:
     if old is None:
-        return Change.CREATED
-    return Change.REMOVED if new is None else Change.CHANGED
+        return DiffKind.CREATED
+    return DiffKind.REMOVED if new is None else DiffKind.CHANGED
 
 
-def values(place: str, old: str | None, new: str | None) -> Part:
-    return Part(place, change_of(old, new), old, new)
+def values(place: str, old: str | None, new: str | None) -> ArtifactDiff:
+    return ArtifactDiff(place, change_of(old, new), old, new)
 
 
-def as_json(part: Part) -> dict[str, Any]:
-    """Leave out what is empty."""
+def as_json(part: ArtifactDiff) -> dict[str, Any]:
+    """Return the difference without its empty fields."""
     described: dict[str, Any] = {
         "place": part.place,
         "change": part.change.value,
@@ -71,7 +71,7 @@ def as_json(part: Part) -> dict[str, Any]:
 
 
 def shortened(text: str) -> str:
-    """Cut a value, and let no terminal obey it."""
+    """Shorten a value and escape control characters."""
     cut = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in cut)
 
@@ -91,11 +91,11 @@ _LISTS: Final[dict[str, Callable[[Certificate], tuple[str, ...]]]] = {
     "names": lambda one: one.names,
     "usages": lambda one: one.usages,
 }
-"""Told by what comes and goes: a dozen names beside a dozen others hide the one that differs."""
+"""Only added and removed entries of these lists are shown, because they are long."""
 
 
-def compare_certificates(old: bytes | None, new: bytes | None) -> tuple[Part, ...] | None:
-    """Compare bundles certificate by certificate; None where a side holds none that can be read."""
+def compare_certificates(old: bytes | None, new: bytes | None) -> tuple[ArtifactDiff, ...] | None:
+    """Compare bundles certificate by certificate; None if a side has no readable certificate."""
     try:
         before, after = _read_bundle(old), _read_bundle(new)
     except BundleError:
@@ -106,7 +106,7 @@ def compare_certificates(old: bytes | None, new: bytes | None) -> tuple[Part, ..
 
 
 def described(pem: bytes) -> str:
-    """Say in a few words what a certificate is, or the first of a bundle."""
+    """Describe a certificate, or the first one of a bundle, in a few words."""
     found = read_certificates(pem)
     more = f" and {len(found) - 1} more" if found[1:] else ""
     until = f"until {found[0].not_after:%Y-%m-%dT%H:%MZ}"
@@ -117,29 +117,29 @@ def _read_bundle(pem: bytes | None) -> list[Certificate]:
     return [] if pem is None else read_certificates(pem)
 
 
-def _fields(old: Certificate, new: Certificate) -> Iterator[Part]:
+def _fields(old: Certificate, new: Certificate) -> Iterator[ArtifactDiff]:
     for name, entries in _LISTS.items():
         gone, come = (sorted(set(entries(a)) - set(entries(b))) for a, b in ((old, new), (new, old)))
         if gone or come:
             lines = (*(f"-{shortened(one)}" for one in gone), *(f"+{shortened(one)}" for one in come))
-            yield Part(name, Change.CHANGED, lines=lines)
+            yield ArtifactDiff(name, DiffKind.CHANGED, lines=lines)
     for name, show in _FIELDS.items():
         before, after = show(old), show(new)
         if before != after:
             yield values(name, shortened(before), shortened(after))
 
 
-def _bundle(before: list[Certificate], after: list[Certificate]) -> Iterator[Part]:
-    """Members of a bundle are told apart by their subjects, and if there are several of one by their order."""
+def _bundle(before: list[Certificate], after: list[Certificate]) -> Iterator[ArtifactDiff]:
+    """Match the members of bundles by subject; several with one subject are matched by order."""
     old, new = _named_certificates(before), _named_certificates(after)
     for name in old | new:
         one, other = old.get(name), new.get(name)
         if one is not None and other is not None:
             parts = tuple(_fields(one, other))
             if parts:
-                yield Part(f"certificate {name}", Change.CHANGED, parts=parts)
+                yield ArtifactDiff(f"certificate {name}", DiffKind.CHANGED, parts=parts)
         else:
-            yield Part(f"certificate {name}", change_of(one, other))
+            yield ArtifactDiff(f"certificate {name}", change_of(one, other))
 
 
 def _named_certificates(certificates: list[Certificate]) -> dict[str, Certificate]:
@@ -150,15 +150,15 @@ def _named_certificates(certificates: list[Certificate]) -> dict[str, Certificat
     return named
 
 
-# Quotes and numbers aside, a kubeconfig's secrets are called so; certificates in it end in -data as well.
+# Names of secret fields in kubeconfigs and Secrets. Only key-data, because certificates end in -data too.
 _SECRET_NAMES: Final = re.compile(r"key-data|private|token|password|passwd|secret$|auths?$", re.IGNORECASE)
 _SECRET_PARTS: Final = ("data", "stringData")
 _MAX_LINES: Final = 20_000
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def compare_objects(old: bytes | None, new: bytes | None) -> tuple[Part, ...] | None:
-    """Compare documents; None where a side cannot be read as such."""
+def compare_objects(old: bytes | None, new: bytes | None) -> tuple[ArtifactDiff, ...] | None:
+    """Compare YAML documents; None if a side is not readable as such."""
     try:
         before, after = _named(_read(old)), _named(_read(new))
     except (yaml.YAMLError, ValueError, RecursionError):
@@ -169,7 +169,7 @@ def compare_objects(old: bytes | None, new: bytes | None) -> tuple[Part, ...] | 
 def _read(content: bytes | None) -> list[Any]:
     found = [] if content is None else [one for one in yaml.load_all(content, _Loader) if one is not None]
     if not all(isinstance(one, dict | list) for one in found):
-        raise ValueError("there is a document that is neither an object nor a list")
+        raise ValueError("a document is neither an object nor a list")
     return found
 
 
@@ -182,7 +182,7 @@ def _named(documents: list[Any]) -> dict[str, Any]:
 
 
 def _object_name(document: Any) -> str:
-    """`Secret kube-system/kubeadmin`; empty for what is no object of an API."""
+    """`Secret kube-system/kubeadmin`; empty for a document that is not an API object."""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(metadata, dict) or "kind" not in document:
         return ""
@@ -190,7 +190,7 @@ def _object_name(document: Any) -> str:
     return shortened(f"{document['kind']} {place}".strip())
 
 
-def _compare_named(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Part]:
+def _compare_named(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[ArtifactDiff]:
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
         if old == new:
@@ -198,19 +198,19 @@ def _compare_named(before: Mapping[str, Any], after: Mapping[str, Any]) -> Itera
         if name == "":
             yield from _compare("", old, new, is_secret=False)
         elif old is None or new is None:
-            yield Part(name, change_of(old, new))
+            yield ArtifactDiff(name, change_of(old, new))
         else:
-            yield Part(name, Change.CHANGED, parts=tuple(_compare_object(old, new)))
+            yield ArtifactDiff(name, DiffKind.CHANGED, parts=tuple(_compare_object(old, new)))
 
 
-def _compare_object(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Part]:
-    """Of a Secret, only what is in it is secret: not its name, its type and its annotations."""
+def _compare_object(old: dict[str, Any], new: dict[str, Any]) -> Iterator[ArtifactDiff]:
+    """Compare two objects; of a Secret only data and stringData are secret."""
     for key in old | new:
         is_secret = "Secret" in (old.get("kind"), new.get("kind")) and key in _SECRET_PARTS
         yield from _compare(str(key), old.get(key), new.get(key), is_secret=is_secret)
 
 
-def _compare(place: str, old: Any, new: Any, *, is_secret: bool) -> Iterator[Part]:
+def _compare(place: str, old: Any, new: Any, *, is_secret: bool) -> Iterator[ArtifactDiff]:
     if old == new and type(old) is type(new):
         return
     if _are(dict, old, new):
@@ -228,7 +228,7 @@ def _compare(place: str, old: Any, new: Any, *, is_secret: bool) -> Iterator[Par
         yield _compare_values(place, old, new, is_secret)
 
 
-def _compare_members(place: str, old: dict[Any, Any], new: dict[Any, Any], is_secret: bool) -> Iterator[Part]:
+def _compare_members(place: str, old: dict[Any, Any], new: dict[Any, Any], is_secret: bool) -> Iterator[ArtifactDiff]:
     for key in old | new:
         inner = f"{place}.{key}" if place else str(key)
         yield from _compare(inner, old.get(key), new.get(key), is_secret=is_secret)
@@ -251,28 +251,28 @@ def _entry(entries: list[Any] | None, index: int) -> Any:
     return entries[index] if entries is not None and index < len(entries) else None
 
 
-def _compare_plain(place: str, old: list[Any], new: list[Any], is_secret: bool) -> Part:
-    change = Change.CHANGED if old and new else change_of(old or None, new or None)
+def _compare_plain(place: str, old: list[Any], new: list[Any], is_secret: bool) -> ArtifactDiff:
+    change = DiffKind.CHANGED if old and new else change_of(old or None, new or None)
     if is_secret or any(_is_secret_value(one) for one in (*old, *new)):
-        return Part(place, change, note=HIDDEN)
+        return ArtifactDiff(place, change, note=HIDDEN)
     before, after = Counter(map(_text, old)), Counter(map(_text, new))
     lines = [*(f"-{one}" for one in (before - after).elements()), *(f"+{one}" for one in (after - before).elements())]
-    return Part(place, change, note="" if lines else "only the order differs", lines=tuple(lines))
+    return ArtifactDiff(place, change, note="" if lines else "only the order differs", lines=tuple(lines))
 
 
-def _compare_values(place: str, old: Any, new: Any, is_secret: bool) -> Part:
+def _compare_values(place: str, old: Any, new: Any, is_secret: bool) -> ArtifactDiff:
     shown = [_certificate(side) for side in (old, new)]
     if any(shown) and all(one or side is None for one, side in zip(shown, (old, new), strict=True)):
         return values(place, shown[0], shown[1])
     if is_secret or _is_secret_place(place) or _is_secret_value(old) or _is_secret_value(new):
-        return Part(place, change_of(old, new), note=HIDDEN)
+        return ArtifactDiff(place, change_of(old, new), note=HIDDEN)
     if _are(str, old, new) and "\n" in f"{old}{new}".strip():
-        return Part(place, change_of(old, new), lines=text_lines(old or "", new or ""))
+        return ArtifactDiff(place, change_of(old, new), lines=text_lines(old or "", new or ""))
     return values(place, *(None if side is None else _text(side) for side in (old, new)))
 
 
 def text_lines(old: str, new: str) -> tuple[str, ...]:
-    """Compare line by line, without the two lines that name the sides."""
+    """Compare line by line, without the two header lines."""
     before, after = old.splitlines(), new.splitlines()
     if len(before) + len(after) > _MAX_LINES:
         return ()
@@ -297,7 +297,7 @@ def _is_secret_value(value: Any) -> bool:
 
 
 def _certificate(value: Any) -> str | None:
-    """Describe a text that is a certificate, plain or in base64, and no key beside it."""
+    """Describe a text that is a certificate, plain or in base64, without a key; else None."""
     if not isinstance(value, str):
         return None
     for pem in (value.encode("utf-8", "replace"), _decoded(value)):

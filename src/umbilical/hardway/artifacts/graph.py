@@ -1,6 +1,6 @@
-"""What is made from what: the recipes of the hard way in their order, rendered, with a hash of every artifact.
+"""The recipes in dependency order, and the rendering of all artifacts with a hash for each.
 
-A recipe is a pure function of the inputs and of what the recipes that it needs have made.
+A recipe is a pure function of the inputs and of the artifacts of the recipes that it needs.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from umbilical.hardway.artifacts.static_pods.pods import render_static_pods
 from umbilical.manifests.tree import Asset, AssetTree
 
 Renderer = Callable[[Inputs, AssetTree], AssetTree]
-"""Gets all that the needed recipes made, and returns what is new. Paths are below artifacts/, see `layout`."""
+"""Gets the artifacts of the needed recipes and returns new ones. Paths are below artifacts/, see `layout`."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Recipe:
     """The stage that writes its files."""
     render: Renderer
     needs: tuple[str, ...] = ()
-    """Ids of recipes that come before."""
+    """Ids of the recipes that must be rendered first."""
 
 
 RECIPES: Final[tuple[Recipe, ...]] = (
@@ -43,29 +43,29 @@ RECIPES: Final[tuple[Recipe, ...]] = (
     Recipe("ignition", 8, render_nodes, ("pki", "kubeconfigs", "static-pods")),
 )
 NEED_RELEASE: Final = frozenset({"static-pods", "manifests", "machine-config", "ignition"})
-"""Recipes that cannot be made before a release is read."""
+"""Recipes that need an extracted release."""
 
 
 class GraphError(ValueError):
-    """The recipes do not make a graph without circles."""
+    """The recipes' needs have a cycle or name an unknown recipe."""
 
 
 @dataclass(frozen=True)
 class Rendering:
     tree: AssetTree
-    """All that was made, in the order of the recipes."""
+    """All artifacts, in the order of the recipes."""
     by_recipe: Mapping[str, AssetTree]
     hashes: Mapping[str, str]
-    """Recipe id -> content hash of all that it made."""
+    """Recipe id -> hash of its artifacts."""
     files: Mapping[int, tuple[str, ...]]
     """Number of a stage -> the paths that it writes."""
 
 
 def render(inputs: Inputs, recipes: Sequence[Recipe] = RECIPES) -> Rendering:
-    """Make every artifact. A recipe sees what the recipes that it names have made, and nothing else.
+    """Render every artifact. A recipe gets only the artifacts of the recipes that it needs.
 
     Raises:
-        GraphError: the recipes need each other in a circle, or name one that is not there.
+        GraphError: the recipes need each other in a cycle, or need an unknown one.
         RenderError: UMB111, two recipes write the same path.
     """
     made: dict[str, AssetTree] = {}
@@ -79,7 +79,7 @@ def render(inputs: Inputs, recipes: Sequence[Recipe] = RECIPES) -> Rendering:
 
 
 def in_order(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
-    """Put each recipe behind those that it needs; otherwise the order stays."""
+    """Put each recipe after those that it needs; otherwise keep the order."""
     _check(recipes)
     ready: dict[str, Recipe] = {}
     left = list(recipes)
@@ -101,12 +101,12 @@ def joined(trees: Iterable[AssetTree]) -> AssetTree:
 
 
 def asset_hash(asset: Asset) -> str:
-    """A file is another one also when only who may read it changed."""
+    """Hash content and mode: a changed mode is a change too."""
     return hashlib.sha256(b"%o\0%b" % (asset.mode, asset.content)).hexdigest()
 
 
 def tree_hash(tree: Iterable[Asset]) -> str:
-    """Hash files with their paths; in which order they were made is no difference."""
+    """Hash files with their paths, independent of their order."""
     lines = sorted(f"{asset_hash(asset)} {asset.path}\n" for asset in tree)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -115,8 +115,8 @@ def _check(recipes: Sequence[Recipe]) -> None:
     ids = [recipe.id for recipe in recipes]
     doubles = sorted({one for one in ids if ids.count(one) > 1})
     if doubles:
-        raise GraphError(f"two recipes are called {doubles[0]}")
+        raise GraphError(f"two recipes have the id {doubles[0]}")
     for recipe in recipes:
         unknown = [need for need in recipe.needs if need not in ids]
         if unknown:
-            raise GraphError(f"{recipe.id} needs {unknown[0]}, and there is no such recipe")
+            raise GraphError(f"{recipe.id} needs {unknown[0]}, which does not exist")

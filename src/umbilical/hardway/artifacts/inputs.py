@@ -1,32 +1,32 @@
-"""What renderers are given: the resolved cluster, its keys, what the release holds, and what was drawn once for it."""
+"""The input of every renderer: the resolved cluster, its certificates, the release, and its random identity."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from umbilical.hardway.config.cluster import Cluster, Role, Switch
+from umbilical.hardway.config.cluster import Cluster, NodeRole, Switch
 from umbilical.hardway.pki.certificate_set import HardwaySet
 
 TUNNEL_IMAGE = "apiserver-network-proxy"
 
 
 @dataclass(frozen=True)
-class Payload:
-    """A release, read; in the kubernetes profile only images and a version."""
+class ReleasePayload:
+    """The content of a release; the kubernetes profile has only images and a version."""
 
     version: str
     image: str
     """The release image by digest; empty in the kubernetes profile."""
     images: Mapping[str, str]
-    """Tag of the release (etcd, hyperkube, pod, ...) -> pull spec. The kubernetes profile has one per program."""
+    """Tag of the release (etcd, hyperkube, pod, ...), or name of a program in the kubernetes profile -> pull spec."""
     manifests: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """File name -> content, as extracted from the release image."""
     crds: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """Files of cluster-config-api, unfiltered: several variants of one CRD among them."""
+    """CRD files of the release, unfiltered: they contain several variants of a CRD."""
 
 
 @dataclass(frozen=True)
-class Identity:
-    """Drawn at random once, and kept: the same in every later rendering."""
+class ClusterIdentity:
+    """Random values of a cluster, generated once and kept for every later rendering."""
 
     cluster_id: str
     """A UUID."""
@@ -34,12 +34,12 @@ class Identity:
     """The cluster's name and five characters."""
     kubeadmin_password: str = field(repr=False)
     kubeadmin_hash: str = field(repr=False)
-    """bcrypt of it."""
+    """bcrypt hash of the password."""
 
 
 @dataclass(frozen=True)
 class NodeBase:
-    """What a node's Ignition is merged onto."""
+    """The base config that a node's own files and units are merged into."""
 
     config: bytes = field(repr=False)
     """An Ignition config: `spec.config.raw` of a rendered MachineConfig."""
@@ -53,14 +53,14 @@ class NodeBase:
 class Inputs:
     cluster: Cluster
     certificates: HardwaySet
-    payload: Payload
-    identity: Identity
+    payload: ReleasePayload
+    identity: ClusterIdentity
     pull_secret: bytes = field(default=b"", repr=False)
-    bases: Mapping[Role, NodeBase] = field(default_factory=dict)
-    """Empty: the built-in base."""
+    bases: Mapping[NodeRole, NodeBase] = field(default_factory=dict)
+    """Empty: the built-in base is used."""
 
     @property
     def has_tunnel(self) -> bool:
-        """AUTO: where the payload brings the programs for it."""
+        """AUTO: on if the payload has the tunnel's image."""
         wish = self.cluster.konnectivity
         return wish is Switch.ON or (wish is Switch.AUTO and TUNNEL_IMAGE in self.payload.images)

@@ -1,6 +1,6 @@
 """The files below auth/: kubeconfigs, and the password of OpenShift's first administrator.
 
-A kubeconfig says who asks the API, under which name of it. All trust all three signers of its servers.
+All kubeconfigs trust all three signers of kube-apiserver's serving certificates.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Final
 
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.config.cluster import API_PORT, Cluster, Profile
+from umbilical.hardway.config.cluster import API_PORT, Cluster, ClusterProfile
 from umbilical.hardway.explain.entry import Topic, TopicKind
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.objects import kubeconfig
@@ -39,17 +39,17 @@ class Kubeconfig:
     name: str
     """`auth/<name>.kubeconfig`."""
     pair: str
-    """The id of a certificate."""
+    """Row id of its client certificate."""
     server: Callable[[Cluster], str]
     what: str
     readers: str
     without: str
     installer: str
     user: str = ""
-    """Also the name of its context; empty: the common name of its certificate."""
+    """Name of the user and of the context; empty: the certificate's common name."""
     cluster: str = ""
     """Empty: the cluster's own name."""
-    profiles: frozenset[Profile] = frozenset(Profile)
+    profiles: frozenset[ClusterProfile] = frozenset(ClusterProfile)
 
 
 KUBECONFIGS: Final[tuple[Kubeconfig, ...]] = (
@@ -57,48 +57,48 @@ KUBECONFIGS: Final[tuple[Kubeconfig, ...]] = (
         "admin",
         _ADMIN,
         _outside,
-        "The administrator's, from outside.",
-        "whoever built the cluster",
-        "kubectl asks localhost:8080, and is refused.",
+        "The administrator's kubeconfig, for use from outside the cluster.",
+        "the administrator; the pipeline",
+        "kubectl connects to localhost:8080: connection refused.",
         "auth/kubeconfig.",
         user="admin",
     ),
     Kubeconfig(
         "kube-controller-manager",
         "kube-control-plane-kube-controller-manager-client",
-        # Through the load balancer each would reach any kube-apiserver, and on the bootstrap node none at first.
+        # The load balancer would choose any kube-apiserver, and on the bootstrap node none is ready at first.
         _localhost,
-        "kube-controller-manager's, for the kube-apiserver of its own node.",
+        "The kubeconfig of kube-controller-manager, for the kube-apiserver of its own node.",
         "kube-controller-manager (--kubeconfig, --authentication-kubeconfig, --authorization-kubeconfig)",
-        "It never leads: no certificate is signed, no token made.",
-        "auth/kubeconfig-loopback serves for this one on the bootstrap node.",
+        "kube-controller-manager never becomes leader: no CSR is signed, no token is made.",
+        "auth/kubeconfig-loopback is used instead on the bootstrap node.",
     ),
     Kubeconfig(
         "kube-scheduler",
         "kube-control-plane-kube-scheduler-client",
         _localhost,
-        "kube-scheduler's, for the kube-apiserver of its own node.",
+        "The kubeconfig of kube-scheduler, for the kube-apiserver of its own node.",
         "kube-scheduler (--kubeconfig, --authentication-kubeconfig, --authorization-kubeconfig)",
         "Pods stay Pending, without an event.",
-        "auth/kubeconfig-loopback serves for this one on the bootstrap node.",
+        "auth/kubeconfig-loopback is used instead on the bootstrap node.",
     ),
     Kubeconfig(
         "kubelet-bootstrap",
         "kubelet-client",
         _inside,
-        "What every new node asks for its first certificate with.",
+        "The kubeconfig with which every new node requests its first certificate.",
         "kubelets (--bootstrap-kubeconfig=/etc/kubernetes/kubeconfig)",
-        "Nodes file no certificate request, and never appear.",
-        "auth/kubeconfig-kubelet, which the machine-config server hands out.",
+        "Nodes create no CSR and never join.",
+        "auth/kubeconfig-kubelet, which nodes get from the machine-config server.",
     ),
     Kubeconfig(
         "localhost",
         _ADMIN,
         _localhost,
-        "The administrator's, on a control plane node itself.",
+        "The administrator's kubeconfig for use on a control plane node.",
         "bootkube.sh and the version operator on the bootstrap node",
-        "The version operator starts, and cannot ask anything.",
-        "auth/kubeconfig-loopback, with the localhost signer alone.",
+        "The version operator starts, but cannot use the API.",
+        "auth/kubeconfig-loopback, which trusts only the localhost signer.",
         user="admin",
         cluster="localhost",
     ),
@@ -106,10 +106,10 @@ KUBECONFIGS: Final[tuple[Kubeconfig, ...]] = (
         "localhost-recovery",
         _ADMIN,
         _localhost,
-        "The administrator's for the day when certificates have expired: kube-apiserver alone is asked.",
-        "whoever repairs a control plane node by hand",
-        "A cluster whose load balancer is down cannot be repaired from its nodes.",
-        "Written by the kube-apiserver operator as localhost-recovery.kubeconfig.",
+        "The administrator's kubeconfig for repairs, for example of expired certificates; it needs no load balancer.",
+        "administrators who repair a control plane node by hand",
+        "Without the load balancer the cluster cannot be repaired from its nodes.",
+        "The kube-apiserver operator writes localhost-recovery.kubeconfig.",
         user="admin",
         cluster="localhost-recovery",
     ),
@@ -117,10 +117,10 @@ KUBECONFIGS: Final[tuple[Kubeconfig, ...]] = (
         "lb-int",
         _ADMIN,
         _inside,
-        "The administrator's, through the internal name of the load balancer.",
-        "whoever works on the machine network",
-        "Work goes on through api.DOMAIN, if that name is known there.",
-        "Written by the kube-apiserver operator as lb-int.kubeconfig.",
+        "The administrator's kubeconfig with the load balancer's internal name api-int.DOMAIN.",
+        "administrators in the machine network",
+        "Nothing breaks if api.DOMAIN resolves there: use admin.kubeconfig.",
+        "The kube-apiserver operator writes lb-int.kubeconfig.",
         user="admin",
         cluster="lb-int",
     ),
@@ -128,10 +128,10 @@ KUBECONFIGS: Final[tuple[Kubeconfig, ...]] = (
         "lb-ext",
         _ADMIN,
         _outside,
-        "The administrator's, through the outer name of the load balancer.",
-        "whoever works from outside",
-        "Nothing: admin.kubeconfig asks the same.",
-        "Written by the kube-apiserver operator as lb-ext.kubeconfig.",
+        "The administrator's kubeconfig with the load balancer's external name api.DOMAIN.",
+        "administrators outside the machine network",
+        "Nothing breaks: admin.kubeconfig has the same server.",
+        "The kube-apiserver operator writes lb-ext.kubeconfig.",
         user="admin",
         cluster="lb-ext",
     ),
@@ -139,11 +139,11 @@ KUBECONFIGS: Final[tuple[Kubeconfig, ...]] = (
         "kube-proxy",
         "kube-proxy",
         _inside,
-        "kube-proxy's, the same on every node.",
+        "The kubeconfig of kube-proxy, the same on every node.",
         "kube-proxy (--kubeconfig)",
-        "Services have no address: dial tcp 172.30.0.1:443: i/o timeout.",
-        "None: OpenShift's network operator implements services.",
-        profiles=frozenset({Profile.KUBERNETES}),
+        "Cluster IPs do not work: dial tcp 172.30.0.1:443: i/o timeout.",
+        "None: OpenShift's network operator implements Services.",
+        profiles=frozenset({ClusterProfile.KUBERNETES}),
     ),
 )
 
@@ -185,10 +185,10 @@ TOPICS: Final[tuple[Topic, ...]] = (
         TopicKind.FILE,
         PASSWORD_FILE,
         STAGE,
-        "The password of the user kubeadmin, drawn once: four groups of five characters, none of which look alike.",
-        "Whoever logs in to the console before there is an identity provider; the cluster has only its bcrypt hash.",
+        "The password of the user kubeadmin, generated once: four groups of five characters without look-alikes.",
+        "Users who log in before there is an identity provider; the cluster has only its bcrypt hash.",
         "oc login -u kubeadmin: Login failed (401 Unauthorized); the admin kubeconfig still works.",
         f'oc login -u kubeadmin -p "$(cat artifacts/{layout.AUTH}/{PASSWORD_FILE})"',
-        "The same file, auth/kubeadmin-password, and the same form.",
+        "The same file, auth/kubeadmin-password, with the same format.",
     ),
 )

@@ -1,21 +1,21 @@
-"""Where artifacts lie: below the directory of a cluster, and on its nodes. Spelled here and nowhere else."""
+"""Paths of artifacts in a cluster's directory and on its nodes. No other module spells them."""
 
 from typing import Final
 
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 
 # Below artifacts/.
 TLS: Final = "tls"
-"""<id>.crt, <id>.key, <id>.pub by the ids of the PKI table."""
+"""<id>.crt, <id>.key, <id>.pub; the ids are those of the certificate table."""
 BUNDLES: Final = "tls/bundles"
 AUTH: Final = "auth"
-"""<name>.kubeconfig, and the kubeadmin password."""
+"""<name>.kubeconfig and the kubeadmin password."""
 STATIC_PODS: Final = "static-pods"
-"""<node id>/<file>: those that a kubelet finds at its start."""
+"""<node id>/<file>: static pods that a kubelet starts at once."""
 LATE_STATIC_PODS: Final = "late-static-pods"
-"""<node id>/<file>: those that a later stage moves into place."""
+"""<node id>/<file>: static pods that a later stage moves into the kubelet's directory."""
 MANIFESTS: Final = "manifests"
-"""Applied in the order of their file names."""
+"""Files are applied in the order of their names."""
 IGNITION: Final = "ignition"
 """<node id>.ign"""
 INFRASTRUCTURE: Final = "infrastructure"
@@ -27,31 +27,31 @@ NODE_MANIFESTS: Final = "/etc/kubernetes/manifests"
 NODE_LATE_MANIFESTS: Final = "/etc/kubernetes/late-static-pods"
 """Not watched by the kubelet."""
 NODE_SECRETS: Final = "/etc/kubernetes/bootstrap-secrets"
-"""On the bootstrap node; in its static pods /etc/kubernetes/secrets."""
+"""On the bootstrap node; its static pods mount it as POD_SECRETS."""
 POD_SECRETS: Final = "/etc/kubernetes/secrets"
 NODE_KUBECONFIGS: Final = "/etc/kubernetes/kubeconfigs"
 NODE_CONFIGS: Final = "/etc/kubernetes/bootstrap-configs"
 POD_CONFIGS: Final = "/etc/kubernetes/config"
 MASTER_SECRETS: Final = "/etc/kubernetes/static-pod-resources"
-"""On masters of the kubernetes profile, where the static pods are ours; in them also POD_SECRETS."""
+"""On masters of the kubernetes profile; their static pods mount it as POD_SECRETS."""
 BOOTSTRAP_KUBECONFIG: Final = "/etc/kubernetes/kubeconfig"
-"""By which a kubelet asks for its first certificate."""
+"""The kubeconfig with which a kubelet requests its first certificate."""
 KUBELET_CLIENT_CA: Final = "/etc/kubernetes/kubelet-ca.crt"
 KUBELET_CONFIG: Final = "/etc/kubernetes/kubelet.conf"
 KUBELET_CONFIG_DROP_INS: Final = "/etc/kubernetes/kubelet.conf.d"
-"""Whoever owns the machine may add to the kubelet's configuration here (`--config-dir`)."""
+"""Drop-ins of the machine's owner for the kubelet's configuration (`--config-dir`)."""
 POD_BRIDGE: Final = "pods0"
 ETCD_DATA: Final = "/var/lib/etcd"
 PULL_SECRET: Final = "/var/lib/kubelet/config.json"
 TUNNEL_PKI: Final = "/opt/openshift/tls/konnectivity"
-"""Made on the bootstrap node itself, for one day."""
+"""The bootstrap node makes these certificates itself, for one day."""
 
 
-def static_pod(node: Node, file: str) -> str:
+def static_pod(node: ClusterNode, file: str) -> str:
     return f"{STATIC_PODS}/{node.id}/{file}"
 
 
-def late_static_pod(node: Node, file: str) -> str:
+def late_static_pod(node: ClusterNode, file: str) -> str:
     return f"{LATE_STATIC_PODS}/{node.id}/{file}"
 
 
@@ -59,7 +59,7 @@ def kubeconfig(name: str) -> str:
     return f"{AUTH}/{name}.kubeconfig"
 
 
-def ignition(node: Node) -> str:
+def ignition(node: ClusterNode) -> str:
     return f"{IGNITION}/{node.id}.ign"
 
 

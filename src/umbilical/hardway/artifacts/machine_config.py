@@ -1,7 +1,7 @@
-"""Nodes' base configuration from the release's own programs: their input directory, the script, and what they leave.
+"""The nodes' base configuration from the release's machine-config programs: input directory, script, and results.
 
-File names are compiled into the programs, so these are exact. One version goes into all commands: a controller that was
-not told it looks for gates of `0.0.1-snapshot` and stops.
+The programs expect exactly these file names. All commands get the same version: without it the controller looks for
+feature gates of `0.0.1-snapshot` and exits.
 """
 
 import base64
@@ -17,19 +17,19 @@ import yaml
 
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.inputs import Inputs, NodeBase, Payload
+from umbilical.hardway.artifacts.inputs import Inputs, NodeBase, ReleasePayload
 from umbilical.hardway.artifacts.manifests import config_resources as config
 from umbilical.hardway.artifacts.manifests.objects import Make, yaml_stream
 from umbilical.hardway.artifacts.release import IMAGE_REFERENCES
-from umbilical.hardway.config.cluster import Role
-from umbilical.hardway.explain.entry import Flag, Topic, TopicKind
+from umbilical.hardway.config.cluster import NodeRole
+from umbilical.hardway.explain.entry import CommandFlag, Topic, TopicKind
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.tree import PUBLIC_MODE, SCRIPT_MODE, SECRET_MODE, AssetTree
 
 STAGE: Final = 4
 SCRIPT: Final = "render.sh"
 WORK: Final = "work"
-"""Below the script's directory; made anew by each run, so that inputs stay as they were rendered."""
+"""Directory beside the script; each run creates it again, so that the inputs stay unchanged."""
 ASSETS: Final = "/assets"
 """The work directory as containers see it."""
 RENDERED: Final = "mcc-output/machine-configs"
@@ -38,144 +38,153 @@ FEATURE_GATE_FILE: Final = "99_feature-gate.yaml"
 
 
 @dataclass(frozen=True)
-class Step:
+class RenderStep:
     title: str
     image: str
     """Tag of the release."""
     options: tuple[str, ...]
-    """Of podman."""
+    """Options of podman."""
     arguments: tuple[str, ...]
-    """Before the flags."""
-    flags: tuple[Flag, ...]
+    """Arguments before the flags."""
+    flags: tuple[CommandFlag, ...]
     readers: str
     without: str
 
 
-def steps(payload: Payload) -> tuple[Step, ...]:
-    version = Flag(
+def steps(payload: ReleasePayload) -> tuple[RenderStep, ...]:
+    version = CommandFlag(
         "payload-version",
         payload.version,
-        "The version whose gates are looked up in the FeatureGate's status; the same in all three commands.",
-        'The controller looks for its built-in 0.0.1-snapshot and stops: "missing desired version".',
+        "Version of the feature gates to use from the FeatureGate's status; the same in all three commands.",
+        'The controller looks for its built-in 0.0.1-snapshot and exits: "missing desired version".',
     )
     return (_config_api(version), _operator(payload, version), _controller(version))
 
 
-def script(payload: Payload) -> bytes:
+def script(payload: ReleasePayload) -> bytes:
     commands = "\n".join(_lines(payload.images[step.image], step) for step in steps(payload)[:2])
     controller = steps(payload)[2]
     text = _SCRIPT.format(
-        work=WORK,
-        commands=commands,
-        controller=_lines(payload.images[controller.image], controller),
-        rendered=RENDERED,
+        work=WORK, commands=commands, controller=_lines(payload.images[controller.image], controller), rendered=RENDERED
     )
     return text.encode()
 
 
-def _config_api(version: Flag) -> Step:
-    return Step(
-        "fill in the FeatureGate, and choose definitions",
+def _config_api(version: CommandFlag) -> RenderStep:
+    return RenderStep(
+        "fill in the FeatureGate's status, and choose CRDs",
         "cluster-config-api",
         ("--net=none", "--user", "0"),
         ("/usr/bin/render",),
         (
-            Flag("asset-output-dir", f"{ASSETS}/api-bootstrap", "Where the chosen definitions go."),
-            Flag(
+            CommandFlag("asset-output-dir", f"{ASSETS}/api-bootstrap", "Output directory for the chosen CRDs."),
+            CommandFlag(
                 "rendered-manifest-dir",
                 f"{ASSETS}/manifests",
-                "Where the FeatureGate lies that gets its status.",
-                "The FeatureGate stays without the release's own list of gates.",
+                "Directory of the FeatureGate whose status is filled in.",
+                "The FeatureGate has no list of the release's gates.",
             ),
-            Flag(
+            CommandFlag(
                 "cluster-profile",
                 "self-managed-high-availability",
-                "Which variants of definitions and gates are meant.",
-                "Definitions for clusters of other kinds are chosen too.",
+                "Cluster profile, which selects the variants of CRDs and gates.",
+                "CRDs for other cluster profiles are chosen too.",
             ),
             version,
         ),
         "The machine-config controller reads the FeatureGate.",
-        'The controller says "no featuregate found", or misses the version in its status.',
+        'The controller reports "no featuregate found", or does not find the version in its status.',
     )
 
 
-def _operator(payload: Payload, version: Flag) -> Step:
+def _operator(payload: ReleasePayload, version: CommandFlag) -> RenderStep:
     manifests = f"{ASSETS}/manifests"
-    return Step(
-        "make the controller's configuration and the pools",
+    return RenderStep(
+        "write the ControllerConfig and the MachineConfigPools",
         "machine-config-operator",
         ("--net=none", "--user", "0"),
         ("bootstrap",),
         (
-            Flag("root-ca", f"{ASSETS}/tls/root-ca.crt", "By whom nodes know the machine config server."),
-            Flag(
+            CommandFlag(
+                "root-ca", f"{ASSETS}/tls/root-ca.crt", "CA with which nodes verify the machine-config server."
+            ),
+            CommandFlag(
                 "kube-ca",
                 f"{ASSETS}/tls/kube-apiserver-complete-client-ca-bundle.crt",
-                "Becomes /etc/kubernetes/kubelet-ca.crt: whose clients kubelets believe.",
-                "Kubelets have no client authority, and do not start.",
+                "Client CA of the kubelets; it becomes /etc/kubernetes/kubelet-ca.crt.",
+                "Kubelets have no client CA and do not start.",
             ),
-            Flag("config-file", f"{manifests}/cluster-config.yaml", "How many replicas, which networks."),
-            Flag("dest-dir", f"{ASSETS}/mco-bootstrap", "Where the results go."),
-            Flag("pull-secret", f"{manifests}/{PULL_SECRET_FILE}", "Goes onto every node."),
-            Flag(
+            CommandFlag(
+                "config-file", f"{manifests}/cluster-config.yaml", "Install config with replica counts and networks."
+            ),
+            CommandFlag("dest-dir", f"{ASSETS}/mco-bootstrap", "Output directory."),
+            CommandFlag(
+                "pull-secret", f"{manifests}/{PULL_SECRET_FILE}", "Pull secret, which is written to every node."
+            ),
+            CommandFlag(
                 "release-image",
                 payload.image,
-                "By digest: it becomes part of what every node is compared with.",
+                "Release image by digest; it is part of the configuration that nodes are compared with.",
                 "With a tag, the operator in the cluster renders another configuration than the nodes have.",
             ),
-            Flag(
+            CommandFlag(
                 "image-references",
                 f"{ASSETS}/image-references",
-                "Which images templates name.",
-                "The program ends at once and names the image that it cannot find.",
+                "Images for the operator's templates.",
+                "The program exits at once and names the missing image.",
             ),
             version,
-            Flag("infra-config-file", f"{manifests}/cluster-infrastructure-02-config.yml", "Platform and topologies."),
-            Flag("network-config-file", f"{manifests}/cluster-network-02-config.yml", "Which network plugin."),
-            Flag("dns-config-file", f"{manifests}/cluster-dns-02-config.yml", "The cluster's domain."),
-            Flag("proxy-config-file", f"{manifests}/cluster-proxy-01-config.yaml", "What goes through a proxy."),
+            CommandFlag(
+                "infra-config-file", f"{manifests}/cluster-infrastructure-02-config.yml", "Platform and topologies."
+            ),
+            CommandFlag(
+                "network-config-file", f"{manifests}/cluster-network-02-config.yml", "Network plugin and networks."
+            ),
+            CommandFlag("dns-config-file", f"{manifests}/cluster-dns-02-config.yml", "The cluster's domain."),
+            CommandFlag(
+                "proxy-config-file", f"{manifests}/cluster-proxy-01-config.yaml", "Proxy for outgoing connections."
+            ),
         ),
         "The machine-config controller.",
-        'The controller says "no controllerconfig found".',
+        'The controller reports "no controllerconfig found".',
     )
 
 
-def _controller(version: Flag) -> Step:
-    return Step(
-        "merge all machine configs of a pool into one",
+def _controller(version: CommandFlag) -> RenderStep:
+    return RenderStep(
+        "merge the MachineConfigs of each pool into one",
         "machine-config-operator",
         ("--net=none", "--user", "0", "--entrypoint", "/usr/bin/machine-config-controller"),
         ("bootstrap",),
         (
-            Flag(
-                "manifest-dir", f"{ASSETS}/mcc-input", "Configuration, pools, gates, and machine configs of one's own."
+            CommandFlag(
+                "manifest-dir", f"{ASSETS}/mcc-input", "Input: ControllerConfig, pools, gates and MachineConfigs."
             ),
-            Flag("dest-dir", f"{ASSETS}/mcc-output", "Where rendered-master-... and rendered-worker-... go."),
-            Flag(
+            CommandFlag("dest-dir", f"{ASSETS}/mcc-output", "Output directory for the rendered MachineConfigs."),
+            CommandFlag(
                 "pull-secret",
                 f"{ASSETS}/mcc-input/machineconfigcontroller-pull-secret",
-                "Written by the step before, without an ending.",
+                "Pull secret, a file that the previous command wrote.",
             ),
             version,
         ),
-        "Whoever makes nodes' Ignition files: spec.config.raw is the base that each is merged onto.",
-        "There is no base, and nodes lack some eighty files and units.",
+        "Stage 08: spec.config.raw is the base of each node's Ignition file.",
+        "There is no base, and nodes lack about eighty files and units.",
     )
 
 
-def _lines(image: str, step: Step) -> str:
+def _lines(image: str, step: RenderStep) -> str:
     flags = " \\\n".join(f"    {shlex.quote(str(one))}" for one in step.flags)
-    told = " ".join(step.arguments)
+    arguments = " ".join(step.arguments)
     options = " ".join(step.options)
-    head = f'podman run --rm {options} -v "$work:{ASSETS}:z" {shlex.quote(image)} {told} \\\n'
+    head = f'podman run --rm {options} -v "$work:{ASSETS}:z" {shlex.quote(image)} {arguments} \\\n'
     return f"# {step.title[0].upper()}{step.title[1:]}.\n{head}{flags}\n"
 
 
 _SCRIPT: Final = """\
 #!/usr/bin/env bash
-# Renders the machine configs of masters and workers with the release's own programs, into
-# {work}/{rendered}. podman finds the way into registries by $REGISTRY_AUTH_FILE.
+# Renders the MachineConfigs of masters and workers with the release's own programs, into
+# {work}/{rendered}. podman reads registry credentials from $REGISTRY_AUTH_FILE.
 set -euo pipefail
 
 here=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
@@ -199,46 +208,46 @@ for pool in master worker; do
 done
 """
 
-_EXAMPLE: Final = Payload("VERSION", "RELEASE@sha256:DIGEST", {})
-_COMPILED_IN: Final = "It looks at a path that is compiled into it, where nothing lies here, and ends."
+_EXAMPLE: Final = ReleasePayload("VERSION", "RELEASE@sha256:DIGEST", {})
+_COMPILED_IN: Final = "The program uses its built-in default path, which does not exist here, and exits."
 
 
 def _flag_topics() -> tuple[Topic, ...]:
-    """One for each name; some steps share one."""
+    """Return one topic per flag name; some steps share flags."""
     found: dict[str, Topic] = {}
     for step in steps(_EXAMPLE):
         program = f"{step.image} ({step.title})"
         by_hand = f"podman run --rm IMAGE {' '.join(step.arguments)} --help"
         for flag in step.flags:
-            words = (flag.why, program, flag.without or _COMPILED_IN, by_hand, "bootkube.sh gives the same flag.")
+            words = (flag.why, program, flag.without or _COMPILED_IN, by_hand, "bootkube.sh sets the same flag.")
             found.setdefault(flag.name, Topic(TopicKind.FLAG, f"--{flag.name}", STAGE, *words))
     return tuple(found.values())
 
 
 MANIFESTS: Final[Mapping[str, tuple[Make, str]]] = {
     FEATURE_GATE_FILE: (config.feature_gate, "The feature gates of this version."),
-    "cluster-config.yaml": (config.cluster_config, "The installer's configuration."),
+    "cluster-config.yaml": (config.cluster_config, "The installer's install-config."),
     "cluster-dns-02-config.yml": (config.dns, "The cluster's domain."),
-    "cluster-infrastructure-02-config.yml": (config.infrastructure, "Platform and topologies, status included."),
-    "cluster-network-02-config.yml": (config.network, "The networks and their plugin."),
-    "cluster-proxy-01-config.yaml": (config.proxy, "That there is no proxy."),
-    PULL_SECRET_FILE: (config.pull_secret, "Access to registries, which goes onto every node."),
+    "cluster-infrastructure-02-config.yml": (config.infrastructure, "Platform and topologies, with status."),
+    "cluster-network-02-config.yml": (config.network, "The networks and the network plugin."),
+    "cluster-proxy-01-config.yaml": (config.proxy, "An empty proxy configuration."),
+    PULL_SECRET_FILE: (config.pull_secret, "Credentials for image registries, which are written to every node."),
 }
-"""Name below manifests/ -> the same objects that are applied, and what they say."""
+"""Name below manifests/ -> the same objects that are applied, and their explanation."""
 CERTIFICATES: Final[Mapping[str, tuple[Callable[[Inputs], bytes], str]]] = {
     "root-ca.crt": (
         lambda inputs: inputs.certificates["root-ca"].certificate,
-        "By whom nodes know the machine config server.",
+        "The CA with which nodes verify the machine-config server.",
     ),
     f"{Bundle.CLIENT_CA.value}.crt": (
         lambda inputs: inputs.certificates.bundle(Bundle.CLIENT_CA),
-        "Whose clients kubelets believe.",
+        "The client CA bundle of the kubelets.",
     ),
 }
 
 
 def render_machine_config(inputs: Inputs, made: AssetTree) -> AssetTree:
-    """Make machine-config/; in the kubernetes profile there is none."""
+    """Render machine-config/; the kubernetes profile has none."""
     tree = AssetTree()
     if not inputs.cluster.is_openshift:
         return tree
@@ -260,9 +269,9 @@ def _topic(name: str, what: str, by_hand: str) -> Topic:
         STAGE,
         what,
         f"{SCRIPT}: the machine-config operator, which expects exactly this name.",
-        "The operator ends with the name of the file that it cannot read.",
+        "The operator exits and names the file that it cannot read.",
         by_hand,
-        "The installer leaves the same file in /opt/openshift on the bootstrap node.",
+        "The installer writes the same file to /opt/openshift on the bootstrap node.",
     )
 
 
@@ -275,10 +284,10 @@ TOPICS: Final = (
         TopicKind.FILE,
         SCRIPT,
         STAGE,
-        "Runs three containers of the release, one after the other: FeatureGate, controller configuration, machine "
-        "configs. All are told the same version.",
-        "Stage 04; what it makes is the base of every node's Ignition file.",
-        "Nodes are built on our own small base, and the machine-config daemon finds them different from its pool.",
+        "Runs three containers of the release one after the other: for the FeatureGate, the ControllerConfig and the "
+        "MachineConfigs. All get the same version.",
+        "Stage 04; its result is the base of every node's Ignition file.",
+        "Nodes get our own small base, and the machine-config daemon reports that they differ from their pool.",
         f"cat artifacts/machine-config/{SCRIPT}; ls artifacts/machine-config/{WORK}/{RENDERED}",
         "bootkube.sh runs the same three containers on the bootstrap node.",
     ),
@@ -296,19 +305,19 @@ _NAME: Final = re.compile(r"rendered-(?:master|worker)-[0-9a-z]+")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_bases(files: Mapping[str, bytes]) -> dict[Role, NodeBase]:
-    """Read the rendered MachineConfigs. Raises RenderError: UMB718, not exactly one per pool, or unreadable."""
-    found: dict[Role, NodeBase] = {}
-    for role in (Role.MASTER, Role.WORKER):
+def read_bases(files: Mapping[str, bytes]) -> dict[NodeRole, NodeBase]:
+    """Read the rendered MachineConfigs. Raises RenderError: UMB718, a pool has none or several, or one is invalid."""
+    found: dict[NodeRole, NodeBase] = {}
+    for role in (NodeRole.MASTER, NodeRole.WORKER):
         names = [name for name in sorted(files) if (match := RENDERED_FILE.fullmatch(name)) and match[1] == role.value]
         if len(names) != 1:
-            raise _unusable(f"{len(names)} files are called like rendered-{role.value}-0123456789abcdef.yaml")
+            raise _unusable(f"{len(names)} files match rendered-{role.value}-*.yaml, one is expected")
         found[role] = read_base(files[names[0]])
     return found
 
 
 def read_base(content: bytes) -> NodeBase:
-    """Read one rendered MachineConfig. Raises RenderError: UMB718, it is none."""
+    """Read one rendered MachineConfig. Raises RenderError: UMB718, it is not a valid one."""
     try:
         value = yaml.load(content, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -317,18 +326,18 @@ def read_base(content: bytes) -> NodeBase:
         raise _unusable("its kind is not MachineConfig")
     name = _member(value, "metadata").get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise _unusable("its name is not like rendered-master-0123456789abcdef")
+        raise _unusable("its name does not have the form rendered-master-0123456789abcdef")
     config = _config(_member(value, "spec").get("config"))
     return NodeBase(_json(config), _json(value), name)
 
 
 def _config(value: Any) -> dict[str, Any]:
-    """Find the Ignition config: the field itself, or below `raw`, there as an object, as JSON or as its base64."""
+    """Return the Ignition config: the field itself, or `raw` below it as an object, as JSON or as base64 of JSON."""
     found = value["raw"] if isinstance(value, dict) and "raw" in value else value
     if isinstance(found, str):
         found = _decoded(found)
     if not isinstance(found, dict) or not isinstance(found.get("ignition"), dict):
-        raise _unusable("spec.config holds no Ignition config")
+        raise _unusable("spec.config does not contain an Ignition config")
     return found
 
 
@@ -338,7 +347,7 @@ def _decoded(text: str) -> Any:
             text = base64.b64decode(text, validate=True).decode()
         return json.loads(text)
     except (ValueError, RecursionError, binascii.Error):
-        raise _unusable("spec.config.raw is neither JSON nor its base64") from None
+        raise _unusable("spec.config.raw is neither JSON nor base64 of JSON") from None
 
 
 def _member(value: dict[str, Any], key: str) -> dict[str, Any]:
@@ -350,9 +359,9 @@ def _json(value: Any) -> bytes:
     try:
         return json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
-        raise _unusable(f"it holds what JSON has no form for: {error}") from None
+        raise _unusable(f"it has a value that JSON cannot represent: {error}") from None
 
 
 def _unusable(why: str) -> RenderError:
-    remedy = "run machine-config/render.sh again and look at what it prints: umbilical explain 04"
-    return RenderError("UMB718", "a rendered MachineConfig cannot be used", why, remedy)
+    remedy = "run machine-config/render.sh again and read its output: umbilical explain 04"
+    return RenderError("UMB718", "a rendered MachineConfig was not read", why, remedy)

@@ -1,6 +1,6 @@
-"""What a release holds, from the files of its extracted directory; and the lines that extract one.
+"""Reads an extracted release, and gives the commands that extract one.
 
-In the kubernetes profile there is no release: a repository and a tag give one image for each program.
+The kubernetes profile has no release: a repository and a tag name one image for each program.
 """
 
 import json
@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import crds
-from umbilical.hardway.artifacts.inputs import TUNNEL_IMAGE, Payload
+from umbilical.hardway.artifacts.inputs import TUNNEL_IMAGE, ReleasePayload
 from umbilical.hardway.config.cluster import ReleaseSource
 from umbilical.hardway.explain.entry import Topic, TopicKind
 
 IMAGE_REFERENCES: Final = "image-references"
 METADATA: Final = "release-metadata"
 INFO: Final = "release.json"
-"""What `oc adm release info -o json` says. The extracted files do not tell by which digest the release is known."""
+"""The output of `oc adm release info -o json`. The extracted files do not contain the release's digest."""
 NEEDED: Final = (
     *("etcd", "hyperkube", "kube-proxy", "pod", "machine-config-operator", "cluster-config-api", "cluster-bootstrap"),
     *("cli", "cluster-etcd-operator", "cluster-kube-apiserver-operator", "cluster-kube-controller-manager-operator"),
@@ -28,68 +28,67 @@ NEEDED: Final = (
     *("baremetal-runtimecfg", "keepalived-ipfailover", "coredns", "haproxy-router", "kube-rbac-proxy", "oauth-proxy"),
     *("rhel-coreos", "rhel-coreos-extensions"),
 )
-"""Tags without which something cannot be rendered. No tag is called kube-apiserver: it lives in hyperkube."""
+"""Tags that rendering needs. There is no tag kube-apiserver: the program is in hyperkube."""
 PROGRAMS: Final = (
     *("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns"),
     TUNNEL_IMAGE,
 )
-"""Of the kubernetes profile, one image each."""
+"""Programs of the kubernetes profile, one image each."""
 BY_DIGEST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*@sha256:[0-9a-f]{64}")
 _VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:[-+][0-9A-Za-z.+-]+)?")
 
 
 @dataclass(frozen=True)
-class Command:
+class ReleaseCommand:
     title: str
     arguments: tuple[str, ...]
     output: str = ""
-    """File that takes what it prints."""
+    """File for its standard output."""
 
     @property
     def line(self) -> str:
-        """As one types it."""
+        """The command as typed in a shell."""
         typed = shlex.join(self.arguments)
         return f"{typed} > {shlex.quote(self.output)}" if self.output else typed
 
 
-def release_commands(image: str, pull_secret: str, directory: str) -> tuple[Command, ...]:
-    """List what fills a directory that `read_release` takes."""
+def release_commands(image: str, pull_secret: str, directory: str) -> tuple[ReleaseCommand, ...]:
+    """List the commands that fill a directory for `read_release`."""
     access = ("--registry-config", pull_secret)
     info = ("oc", "adm", "release", "info", image, *access, "-o", "json")
     extract = ("oc", "adm", "release", "extract", image, *access, f"--to={directory}")
     return (
-        Command("ask by which digest the release is known", info, f"{directory}/{INFO}"),
-        Command("extract the manifests of the release", extract),
+        ReleaseCommand("get the digest of the release", info, f"{directory}/{INFO}"),
+        ReleaseCommand("extract the manifests of the release", extract),
     )
 
 
-def read_release(files: Mapping[str, bytes], source: ReleaseSource | None = None) -> Payload:
-    """Read an extracted release, by file name. `source` says what was asked for, where that is known.
+def read_release(files: Mapping[str, bytes], source: ReleaseSource | None = None) -> ReleasePayload:
+    """Read an extracted release from file name -> content. `source` is the release that the configuration names.
 
-    Raises RenderError: UMB715 (no release, or another one than was asked for), UMB716 (an image that is needed is
-    missing or not named by digest).
+    Raises RenderError: UMB715 (not a release, or another version), UMB716 (an image is missing or has no digest).
     """
     source = source or ReleaseSource()
     version = _version(files)
     if source.version and source.version != version:
-        why = f"the configuration asks for {source.version}"
-        raise _no_release(f"the release is {version}", why)
+        why = f"release.version in cluster.yaml is {source.version}"
+        raise _no_release(f"the extracted release has version {version}", why)
     images = _images(files)
     manifests = {name: content for name, content in files.items() if not crds.holds_crd(content)}
     definitions = {name: content for name, content in files.items() if name not in manifests}
-    return Payload(version, _image(files, source.image), images, manifests, definitions)
+    return ReleasePayload(version, _image(files, source.image), images, manifests, definitions)
 
 
-def upstream_payload(source: ReleaseSource) -> Payload:
-    """Name the images of the kubernetes profile."""
+def upstream_payload(source: ReleaseSource) -> ReleasePayload:
+    """Return the images of the kubernetes profile."""
     images = {program: f"{source.repository}/{program}:{source.tag}" for program in PROGRAMS}
-    return Payload(source.version, "", images)
+    return ReleasePayload(source.version, "", images)
 
 
 def _version(files: Mapping[str, bytes]) -> str:
     version = _json(files, METADATA).get("version")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
-        raise _no_release(f"{METADATA} names no version", "its field `version` is no text like 4.18.0")
+        raise _no_release(f"{METADATA} has no version", "its field `version` is not a text like 4.18.0")
     return version
 
 
@@ -99,7 +98,7 @@ def _images(files: Mapping[str, bytes]) -> dict[str, str]:
     found = dict(_tag(entry) for entry in (entries if isinstance(entries, list) else []))
     missing = [name for name in NEEDED if name not in found]
     if missing:
-        raise _no_image(f"the release lacks {len(missing)} images", f"no tag in {IMAGE_REFERENCES} is {missing[0]}")
+        raise _no_image(f"the release lacks {len(missing)} images", f"{IMAGE_REFERENCES} has no tag {missing[0]}")
     return {name: found[name] for name in sorted(found)}
 
 
@@ -108,9 +107,9 @@ def _tag(entry: Any) -> tuple[str, str]:
     name = entry.get("name") if isinstance(entry, dict) else None
     image = origin.get("name") if isinstance(origin, dict) else None
     if not isinstance(name, str) or not isinstance(image, str):
-        raise _no_release(f"{IMAGE_REFERENCES} cannot be read", "an entry of spec.tags has no name or no from.name")
+        raise _no_release(f"{IMAGE_REFERENCES} was not read", "an entry of spec.tags has no name or no from.name")
     if not BY_DIGEST.fullmatch(image):
-        raise _no_image(f"the image {name} is not named by digest", f"{image} does not end in @sha256: and 64 digits")
+        raise _no_image(f"the image {name} has no digest", f"{image} does not end in @sha256: and 64 digits")
     return name, image
 
 
@@ -118,26 +117,26 @@ def _image(files: Mapping[str, bytes], wanted: str) -> str:
     if BY_DIGEST.fullmatch(wanted):
         return wanted
     if INFO not in files:
-        why = f"the configuration names {wanted or 'no image'}, and there is no {INFO} beside the manifests"
-        raise _no_image("nobody says by which digest the release is known", why)
-    told = _json(files, INFO)
-    repository = (wanted or str(told.get("image", ""))).partition("@")[0]
+        why = f"release.image in cluster.yaml is {wanted or 'not set'}, and there is no {INFO} beside the manifests"
+        raise _no_image("the digest of the release is unknown", why)
+    info = _json(files, INFO)
+    repository = (wanted or str(info.get("image", ""))).partition("@")[0]
     head, colon, tag = repository.rpartition(":")
-    image = f"{head if colon and '/' not in tag else repository}@{told.get('digest')}"
+    image = f"{head if colon and '/' not in tag else repository}@{info.get('digest')}"
     if not BY_DIGEST.fullmatch(image):
-        raise _no_image("nobody says by which digest the release is known", f"{INFO} gives {image}")
+        raise _no_image("the digest of the release is unknown", f"{INFO} gives {image}")
     return image
 
 
 def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     if name not in files:
-        raise _no_release("this is no extracted release", f"there is no {name}")
+        raise _no_release("the directory does not contain an extracted release", f"there is no {name}")
     try:
         value = json.loads(files[name])
     except (ValueError, RecursionError) as error:
-        raise _no_release(f"{name} cannot be read", f"it is not JSON: {error}") from None
+        raise _no_release(f"{name} was not read", f"it is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise _no_release(f"{name} cannot be read", "it is no JSON object")
+        raise _no_release(f"{name} was not read", "it is not a JSON object")
     return value
 
 
@@ -146,7 +145,7 @@ def _no_release(what: str, why: str) -> RenderError:
 
 
 def _no_image(what: str, why: str) -> RenderError:
-    remedy = f"name the release by digest, or oc adm release info IMAGE -o json > DIRECTORY/{INFO}"
+    remedy = f"set release.image with a digest, or oc adm release info IMAGE -o json > DIRECTORY/{INFO}"
     return RenderError("UMB716", what, why, remedy)
 
 
@@ -156,18 +155,18 @@ TOPICS: Final = (
         IMAGE_REFERENCES,
         4,
         "The ImageStream of a release: one tag for each component, with the image's digest.",
-        "Whoever renders a pod of the release, and both machine-config commands.",
-        "The machine-config operator stops at once, and static pods name images that nobody can pull.",
+        "The renderers of static pods, and both machine-config commands.",
+        "The machine-config operator exits at once, and static pods have images that cannot be pulled.",
         f"jq -r '.spec.tags[] | select(.name==\"etcd\").from.name' {IMAGE_REFERENCES}",
-        "Asks the release image itself: podman run IMAGE image etcd.",
+        "Runs the release image: podman run IMAGE image etcd.",
     ),
     Topic(
         TopicKind.FILE,
         METADATA,
         4,
-        "Says which version a release is.",
-        "The reader of the release; the version goes into the FeatureGate's status and into --payload-version.",
-        "Nothing can say for which version feature gates hold, and operators wait for theirs.",
+        "The version of a release.",
+        "Stage 04; the version goes into the FeatureGate's status and into --payload-version.",
+        "The FeatureGate's status has no version, and operators wait for an entry with theirs.",
         f"jq -r .version {METADATA}",
         "Compiled into openshift-install, together with the release image's name.",
     ),
@@ -175,10 +174,10 @@ TOPICS: Final = (
         TopicKind.FILE,
         INFO,
         4,
-        "What the registry says about the release image, its digest above all.",
-        "The reader of the release, where the configuration names the image by tag.",
-        "The version operator would be told a tag and report another image than the one it runs.",
+        "The registry's information about the release image, with its digest.",
+        "Stage 04, if cluster.yaml names the release image by tag.",
+        "The version operator would get a tag and report another image than the one it runs.",
         f"jq -r .digest {INFO}",
-        "openshift-install has its release image by digest from its build.",
+        "openshift-install contains the digest of its release image.",
     ),
 )

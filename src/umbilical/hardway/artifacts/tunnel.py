@@ -1,6 +1,6 @@
-"""The tunnel's part in the artifacts: its spec, its server on the bootstrap node with its flags explained, its objects.
+"""The tunnel's artifacts: its spec, the server's static pod with its flags explained, and its objects.
 
-Not its Secret: the certificates in it are made on the bootstrap node.
+Its Secret is not here: the bootstrap node makes the certificates in it.
 """
 
 import posixpath
@@ -14,45 +14,45 @@ from umbilical.bootstrap.spec import Shape, TunnelSpec, for_shape
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import TUNNEL_IMAGE, Inputs
-from umbilical.hardway.artifacts.static_pods.seat import Program, Row, Seat
+from umbilical.hardway.artifacts.static_pods.placement import FlagRow, PodPlacement, ProgramFlags
 from umbilical.manifests.objects import Object
 from umbilical.manifests.static_pod import HostFile
 
 KUBERNETES_NAMESPACE: Final = "bootstrap-konnectivity"
-"""One of its own, so that one delete removes the agents after the pivot."""
+"""A separate namespace, so that one delete removes the agents after the pivot."""
 
 
 def tunnel_spec(inputs: Inputs) -> TunnelSpec:
-    """Say what the tunnel is made from. Raises RenderError: UMB716, the release has no programs for it."""
+    """Return the tunnel's spec. Raises RenderError: UMB716, the release has no image for it."""
     image = inputs.payload.images.get(TUNNEL_IMAGE)
     if image is None:
-        why = f"konnectivity is on, and the release has no image {TUNNEL_IMAGE}"
-        raise RenderError("UMB716", "there are no programs for the tunnel", why, "set konnectivity: off, or auto")
+        why = f"konnectivity is on in cluster.yaml, but the release has no image {TUNNEL_IMAGE}"
+        raise RenderError("UMB716", "the tunnel was not rendered", why, "set konnectivity: off or auto in cluster.yaml")
     node_ip = inputs.cluster.bootstrap.address
     if inputs.cluster.is_openshift:
         return for_shape(Shape.OPENSHIFT, image=image, node_ip=node_ip)
-    # In the nodes' own network: pods' addresses are known to no router outside, so answers would not find back.
+    # Agents use the host network: outside the cluster no router has a route back to pod addresses.
     return for_shape(Shape.KUBERNETES, image=image, node_ip=node_ip, namespace=KUBERNETES_NAMESPACE)
 
 
 SERVER_PKI: Final = posixpath.join(layout.TUNNEL_PKI, "server")
 AGENT_PKI: Final = posixpath.join(layout.TUNNEL_PKI, "agent")
-"""Both hold ca.crt, tls.crt and tls.key, once the certificate script has run with TUNNEL_PKI as its directory."""
+"""Both get ca.crt, tls.crt and tls.key when the certificate script runs with TUNNEL_PKI as its directory."""
 EGRESS_IN_POD: Final = posixpath.join(layout.POD_CONFIGS, EGRESS_FILE)
 
 
-def konnectivity_server_pod(seat: Seat) -> dict[str, Any]:
-    return server_pod(tunnel_spec(seat.inputs), SERVER_PKI, is_made_once=True)
+def konnectivity_server_pod(placement: PodPlacement) -> dict[str, Any]:
+    return server_pod(tunnel_spec(placement.inputs), SERVER_PKI, is_made_once=True)
 
 
-def egress_selector_config(seat: Seat) -> dict[str, Any]:
-    return egress_selector(tunnel_spec(seat.inputs))
+def egress_selector_config(placement: PodPlacement) -> dict[str, Any]:
+    return egress_selector(tunnel_spec(placement.inputs))
 
 
-def config_files(seat: Seat) -> tuple[HostFile, ...]:
-    """Where kube-apiserver finds egress selector and socket; it connects to the socket, and writes nothing."""
+def config_files(placement: PodPlacement) -> tuple[HostFile, ...]:
+    """Return kube-apiserver's mounts for the egress selector and the socket; it writes to neither."""
     config = HostFile("config", layout.NODE_CONFIGS, "DirectoryOrCreate", mount_path=layout.POD_CONFIGS)
-    spec = tunnel_spec(seat.inputs)
+    spec = tunnel_spec(placement.inputs)
     if spec.socket_directory == layout.NODE_CONFIGS:
         return (config,)
     socket = HostFile(
@@ -61,67 +61,67 @@ def config_files(seat: Seat) -> tuple[HostFile, ...]:
     return (config, socket)
 
 
-def _told(name: str) -> Callable[[Seat], str]:
-    """Look the value up in the pod."""
+def _pod_value(name: str) -> Callable[[PodPlacement], str]:
+    """Return a function that reads the flag's value from the pod."""
 
-    def value(seat: Seat) -> str:
-        words = konnectivity_server_pod(seat)["spec"]["containers"][0]["args"]
+    def value(placement: PodPlacement) -> str:
+        words = konnectivity_server_pod(placement)["spec"]["containers"][0]["args"]
         return next(str(word).partition("=")[2] for word in words if str(word).startswith(f"--{name}="))
 
     return value
 
 
-def _row(name: str, why: str, without: str) -> Row:
-    return Row(name, _told(name), why, without)
+def _row(name: str, why: str, without: str) -> FlagRow:
+    return FlagRow(name, _pod_value(name), why, without)
 
 
-KONNECTIVITY_SERVER: Final = Program(
+KONNECTIVITY_SERVER: Final = ProgramFlags(
     SERVER_NAME,
     (
-        _row("logtostderr", "the log goes where the container runtime collects it", "it goes into files of the image"),
+        _row("logtostderr", "write the log to stderr, where the container runtime collects it", "logs go into files"),
         _row(
             "cluster-cert",
-            "shown to agents; for the bootstrap node's address, which they dial",
-            "agents: x509: certificate is valid for ..., not ...",
+            "serving certificate for agents; it contains the bootstrap node's address, which they dial",
+            "agents log: x509: certificate is valid for ..., not ...",
         ),
-        _row("cluster-key", "the key of --cluster-cert", "the server exits: failed to load X509 key pair"),
+        _row("cluster-key", "key of --cluster-cert", "the server exits: failed to load X509 key pair"),
         _row(
             "cluster-ca-cert",
-            "who signs for agents: a signer whose key was thrown away after two certificates",
-            "whoever reaches the port could be an agent, and see what webhooks are sent",
+            "CA of the agents' client certificates; its key was deleted after it signed two certificates",
+            "anyone who reaches the port can act as an agent and read requests to webhooks",
         ),
         _row(
             "uds-name",
-            "the socket on which kube-apiserver asks for connections; nobody else sees its directory",
-            "kube-apiserver: dial unix ...: connect: no such file or directory",
+            "socket on which kube-apiserver requests connections; only the two pods mount its directory",
+            "kube-apiserver logs: dial unix ...: connect: no such file or directory",
         ),
         _row(
             "delete-existing-uds-file",
-            "a server that was killed leaves its socket file behind",
-            "the next one exits: bind: address already in use",
+            "remove the socket file that a killed server leaves behind",
+            "the next server exits: bind: address already in use",
         ),
-        _row("server-port", "0: no port for clients beside the socket", "the server refuses to start with both"),
-        _row("agent-port", "where agents connect; the firewall must let nodes in", "agents: connection refused"),
-        _row("health-port", "where the kubelet asks /healthz", "a stuck server is never restarted"),
-        _row("admin-port", "metrics and profiles on loopback", "the default is taken, which others may want too"),
+        _row("server-port", "0: no TCP port for clients, only the socket", "the server exits if both are set"),
+        _row("agent-port", "port for agents; the firewall must allow it for all nodes", "agents: connection refused"),
+        _row("health-port", "port of /healthz for the kubelet's probe", "a stuck server is never restarted"),
+        _row("admin-port", "port of metrics and profiles, on loopback", "the default port is used and may be taken"),
         _row(
             "mode",
-            "how kube-apiserver speaks on the socket; the same as in the egress selector",
-            "both ends see nothing but violations of protocol",
+            "protocol of kube-apiserver on the socket; it must match the egress selector",
+            "both ends report protocol errors",
         ),
         _row(
             "proxy-strategies",
-            "which agent gets a connection: one on the very node that is dialled, else one with a default route",
+            "how an agent is chosen: one on the dialled node, else one with a default route",
             "`No agent available` for addresses of pods",
         ),
-        _row("keepalive-time", "silence after which an agent is asked for a sign of life", "dead agents stay chosen"),
+        _row("keepalive-time", "how long an agent may be silent before it is pinged", "dead agents are still chosen"),
         _row(
             "frontend-keepalive-time",
-            "the same towards kube-apiserver",
+            "how long kube-apiserver may be silent before it is pinged",
             "streams of an API server that died stay open",
         ),
     ),
-    "the same pod, written by bootkube.sh when a feature gate asks for it",
+    "bootkube.sh writes the same pod if a feature gate is on",
 )
 
 

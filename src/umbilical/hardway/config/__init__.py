@@ -1,1 +1,1 @@
-"""The typed file that a cluster is built from: read, completed with defaults, shown with origins; pure."""
+"""cluster.yaml: read it, complete it with defaults, and show where each value comes from; pure."""

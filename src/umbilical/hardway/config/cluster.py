@@ -1,6 +1,6 @@
-"""The one input of the hard way, resolved: every value that artifacts need, with nothing left to be computed twice.
+"""The resolved configuration of a hard way cluster: every name, address and URL that artifacts need.
 
-`config_reading` makes it from a file. Whoever needs a name, an address or a URL of the cluster takes it from here.
+`reading` makes it from cluster.yaml. Other modules take these values from here and do not compute them again.
 """
 
 import ipaddress
@@ -15,17 +15,17 @@ from umbilical.pki.profiles import KeyType
 API_PORT: Final = 6443
 MACHINE_CONFIG_PORT: Final = 22623
 DNS_NUMBER: Final = 10
-"""The cluster's resolver has this address of the service network, in OpenShift as in most clusters."""
+"""The cluster DNS Service has this address of the service network, in OpenShift as in most clusters."""
 
 
-class Profile(Enum):
+class ClusterProfile(Enum):
     OPENSHIFT = "openshift"
     """RHCOS and a release image; operators take over at the end."""
     KUBERNETES = "kubernetes"
-    """Upstream programs; static pods on the masters are ours to the end."""
+    """Upstream programs; the masters keep the static pods that we render."""
 
 
-class Role(Enum):
+class NodeRole(Enum):
     BOOTSTRAP = "bootstrap"
     MASTER = "master"
     WORKER = "worker"
@@ -39,23 +39,23 @@ class Switch(Enum):
 
 class MachinesKind(Enum):
     LAB = "lab"
-    """Network namespaces of this machine; for the kubernetes profile."""
+    """Network namespaces of this machine; kubernetes profile only."""
     LIBVIRT = "libvirt"
 
 
 @dataclass(frozen=True)
-class Node:
+class ClusterNode:
     id: str
-    """`master-0`: names files and machines."""
-    role: Role
+    """`master-0`: used in file names and machine names."""
+    role: NodeRole
     address: IpAddress
     name: str
-    """`master-0.ocp4.example.com`: of the host, its Node object, its CSRs, its label in the load balancer."""
+    """`master-0.ocp4.example.com`: name of the host, its Node object, its CSRs and its load balancer entry."""
     pod_network: IpNetwork | None = None
-    """Its piece of the pod network in the kubernetes profile, where no network operator cuts it."""
+    """The node's pod CIDR in the kubernetes profile; in OpenShift the network operator assigns it."""
     mac: str = ""
     interface: str = ""
-    """Both empty: the machine has one network card."""
+    """If mac and interface are both empty, the machine has one network card."""
 
 
 @dataclass(frozen=True)
@@ -65,23 +65,23 @@ class AddressRange:
 
 
 @dataclass(frozen=True)
-class Networks:
+class ClusterNetworks:
     machine: IpNetwork
     pods: IpNetwork
     services: IpNetwork
     host_prefix: int
-    """How large a piece of the pod network each node gets."""
+    """Prefix length of each node's pod CIDR."""
     gateway: IpAddress
     dns: IpAddress
     api_vip: IpAddress
     ingress_vip: IpAddress
     dhcp: AddressRange | None = None
-    """For live systems only; installed ones have the address that their Ignition file says."""
+    """For live systems only; an installed machine has the fixed address from its Ignition file."""
 
 
 @dataclass(frozen=True)
 class ReleaseSource:
-    """Where images and manifests come from: one of image and directory in OpenShift, a repository otherwise."""
+    """Source of images and manifests: OpenShift has an image or a directory, kubernetes a repository and a tag."""
 
     image: str = ""
     directory: str = ""
@@ -91,11 +91,11 @@ class ReleaseSource:
 
 
 @dataclass(frozen=True)
-class Access:
+class ClusterAccess:
     ssh_keys: tuple[str, ...] = ()
     pull_secret_file: str = ""
     ssh_key_file: str = ""
-    """The private half, by which the pipeline enters nodes; its content is read by ssh alone."""
+    """The private key with which the pipeline logs in to nodes; only ssh reads the file."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Libvirt:
     pool_directory: str
     bridge: str
     uplink: str
-    """The host's interface to the world, for masquerading."""
+    """The host's outgoing network interface, for masquerading."""
     iso: str
     """File name in the pool directory."""
     ignition_port: int = 8080
@@ -120,36 +120,36 @@ class Libvirt:
 
 
 @dataclass(frozen=True)
-class Terms:
-    """How long certificates live."""
+class CertificateTerms:
+    """Key type and lifetimes of certificates."""
 
     key_type: KeyType = KeyType.RSA_2048
     short_hours: int = 48
-    """Of what an installer gives one day: generated in the evening, booted in the morning."""
+    """Lifetime of certificates that the installer issues for one day; 48 h allow a boot on the next day."""
     budget_hours: int = 4
-    """How long an installation may take; nothing may end before that."""
+    """Maximum duration of an installation; no certificate may expire earlier."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    profile: Profile
+    profile: ClusterProfile
     name: str
     base_domain: str
-    networks: Networks
-    nodes: tuple[Node, ...]
+    networks: ClusterNetworks
+    nodes: tuple[ClusterNode, ...]
     """Bootstrap, masters, workers, in this order."""
     release: ReleaseSource
     machines: MachinesKind = MachinesKind.LIBVIRT
-    access: Access = field(default_factory=Access)
+    access: ClusterAccess = field(default_factory=ClusterAccess)
     libvirt: Libvirt | None = None
-    sizes: dict[Role, MachineSize] = field(default_factory=dict)
+    sizes: dict[NodeRole, MachineSize] = field(default_factory=dict)
     konnectivity: Switch = Switch.AUTO
     kube_proxy: Switch = Switch.AUTO
-    terms: Terms = field(default_factory=Terms)
+    terms: CertificateTerms = field(default_factory=CertificateTerms)
 
     @property
     def is_openshift(self) -> bool:
-        return self.profile is Profile.OPENSHIFT
+        return self.profile is ClusterProfile.OPENSHIFT
 
     @property
     def domain(self) -> str:
@@ -177,7 +177,7 @@ class Cluster:
 
     @property
     def service_ip(self) -> IpAddress:
-        """Of the service `kubernetes`: the first of the range."""
+        """Address of the Service `kubernetes`: the first one of the range."""
         return ipaddress.ip_address(self.networks.services[1])
 
     @property
@@ -185,33 +185,33 @@ class Cluster:
         return ipaddress.ip_address(self.networks.services[DNS_NUMBER])
 
     @property
-    def bootstrap(self) -> Node:
-        return next(node for node in self.nodes if node.role is Role.BOOTSTRAP)
+    def bootstrap(self) -> ClusterNode:
+        return next(node for node in self.nodes if node.role is NodeRole.BOOTSTRAP)
 
     @property
-    def masters(self) -> tuple[Node, ...]:
-        return tuple(node for node in self.nodes if node.role is Role.MASTER)
+    def masters(self) -> tuple[ClusterNode, ...]:
+        return tuple(node for node in self.nodes if node.role is NodeRole.MASTER)
 
     @property
-    def workers(self) -> tuple[Node, ...]:
-        return tuple(node for node in self.nodes if node.role is Role.WORKER)
+    def workers(self) -> tuple[ClusterNode, ...]:
+        return tuple(node for node in self.nodes if node.role is NodeRole.WORKER)
 
     @property
-    def members(self) -> tuple[Node, ...]:
-        """All that stay."""
+    def members(self) -> tuple[ClusterNode, ...]:
+        """All nodes but the bootstrap node."""
         return self.masters + self.workers
 
     @property
-    def routers(self) -> tuple[Node, ...]:
-        """Where ingress runs: on masters where there are no workers."""
+    def routers(self) -> tuple[ClusterNode, ...]:
+        """Nodes on which ingress runs: workers, or masters if there are no workers."""
         return self.workers or self.masters
 
     @property
     def has_kube_proxy(self) -> bool:
-        """AUTO: where nothing else implements services. OpenShift's network operator does."""
+        """AUTO: on, unless the profile is openshift, where the network operator implements Services."""
         return self.kube_proxy is Switch.ON or (self.kube_proxy is Switch.AUTO and not self.is_openshift)
 
-    def node(self, node_id: str) -> Node:
+    def node(self, node_id: str) -> ClusterNode:
         return next(node for node in self.nodes if node.id == node_id)
 
 
@@ -225,55 +225,55 @@ class Origin(Enum):
 
 
 @dataclass(frozen=True)
-class Value:
+class ResolvedValue:
     path: str
     value: Any
     origin: Origin
     source: str = ""
-    """From which values it is computed, or where the file has it if that is another path."""
+    """The values it is computed from, or its path in the file if that differs."""
 
     @property
     def plain(self) -> Any:
-        """The value as JSON and YAML have it."""
+        """The value as JSON and YAML write it."""
         return _plain(self.value)
 
 
 class Origins:
-    """Takes each value once, and notes where it came from."""
+    """Takes each value once and records its origin."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = given
-        self._values: dict[str, Value] = {}
+        self._values: dict[str, ResolvedValue] = {}
 
     @property
-    def values(self) -> tuple[Value, ...]:
+    def values(self) -> tuple[ResolvedValue, ...]:
         return tuple(self._values.values())
 
     def is_given(self, path: str) -> bool:
         return path in self._given
 
     def take(self, path: str, otherwise: Given, source: str = "", given_as: str = "") -> Given:
-        """Return what the user gave, else the other value; that is a default if no source is named.
+        """Return the user's value, else `otherwise`, which counts as a default if `source` is empty.
 
-        `given_as` is the user's path where it is another than ours.
+        `given_as` is the path in the user's file if it differs from `path`.
         """
         place = given_as or path
         if place in self._given:
-            return cast(Given, self._note(Value(path, self._given[place], Origin.GIVEN, given_as)))
+            return cast(Given, self._note(ResolvedValue(path, self._given[place], Origin.GIVEN, given_as)))
         origin = Origin.COMPUTED if source else Origin.DEFAULT
-        return cast(Given, self._note(Value(path, otherwise, origin, source)))
+        return cast(Given, self._note(ResolvedValue(path, otherwise, origin, source)))
 
     def derive(self, path: str, value: Given, source: str) -> Given:
-        """Note a value that nobody can give."""
-        return cast(Given, self._note(Value(path, value, Origin.COMPUTED, source)))
+        """Record a value that users cannot set."""
+        return cast(Given, self._note(ResolvedValue(path, value, Origin.COMPUTED, source)))
 
-    def _note(self, value: Value) -> Any:
+    def _note(self, value: ResolvedValue) -> Any:
         self._values[value.path] = value
         return value.value
 
 
-def nested(values: tuple[Value, ...]) -> dict[str, Any]:
-    """Put values into one tree by the parts of their paths, as in a file."""
+def nested(values: tuple[ResolvedValue, ...]) -> dict[str, Any]:
+    """Build the tree of a file from the paths of the values."""
     root: dict[str, Any] = {}
     for one in values:
         *folders, name = one.path.split(".")

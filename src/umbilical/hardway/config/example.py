@@ -1,6 +1,6 @@
-"""A cluster's file to begin with: what most people decide is said, all else stands there as a comment.
+"""Writes a first cluster.yaml: keys that most users set have values, all other keys are comments with their default.
 
-The explanations are those of the table of keys; what comments show is what holds without them.
+The explanations come from the table of keys.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.hardway.config.cluster import Cluster, MachinesKind, Origin, Profile, Value, nested
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile, MachinesKind, Origin, ResolvedValue, nested
 from umbilical.hardway.config.keys import API_VERSION, KIND, Key
 from umbilical.hardway.config.reading import LIST, KeyTree, key_tree, read_cluster
 
@@ -19,7 +19,7 @@ _DECIDED: Final = (
     *("networks.machine", "networks.pods", "networks.hostPrefix", "networks.services"),
     *("access.pullSecretFile", "libvirt.uplink", "libvirt.iso"),
 )
-"""Keys that are said although they could be left out."""
+"""Optional keys that are written with a value."""
 _SAMPLES: Final = {
     "release.directory": "release",
     "access.sshKeys": ["ssh-ed25519 AAAA... you@here"],
@@ -28,23 +28,23 @@ _SAMPLES: Final = {
     "mac": "52:54:00:12:34:56",
     "interface": "enp1s0",
 }
-"""For keys that have no default."""
+"""Sample values for keys without a default."""
 _TITLES: Final = {
-    "release": "Where images come from.",
-    "networks": "All of one address family.",
-    "dhcp": "For live systems only: installed machines have fixed addresses.",
-    "nodes": "Named bootstrap, master-0..., worker-0... below the cluster's domain.",
-    "machines[]": "Machines of which more has to be said; one entry each, in order.",
-    "access": "How people and the pipeline come in, and machines to their images.",
-    "sizes": "Of the virtual machines.",
-    "libvirt": "Names and places on the virtualisation host.",
-    "certificates": "Keys, and how long what they sign is valid.",
+    "release": "Source of the images.",
+    "networks": "All networks and addresses have the same address family.",
+    "dhcp": "DHCP range for live systems; installed machines have fixed addresses.",
+    "nodes": "Nodes are named bootstrap, master-0..., worker-0... below the cluster's domain.",
+    "machines[]": "Settings of single machines; one entry per machine, in order.",
+    "access": "SSH keys for logging in to nodes, and credentials for image registries.",
+    "sizes": "Sizes of the virtual machines.",
+    "libvirt": "Names, paths and ports on the virtualisation host.",
+    "certificates": "Key type and lifetimes of certificates.",
 }
 
 
 @dataclass(frozen=True)
-class Wish:
-    profile: Profile
+class ExampleOptions:
+    profile: ClusterProfile
     machines: MachinesKind
     masters: int
     workers: int
@@ -52,41 +52,41 @@ class Wish:
     ssh_keys: tuple[str, ...] = ()
 
 
-def example(wish: Wish) -> bytes:
-    """Write a file for this wish. Raises RenderError: there can be no such cluster."""
-    said = _said(wish)
-    resolved = read_cluster(yaml.safe_dump(nested(tuple(said.values()))).encode())
-    known = {one.path: one.plain for one in (*said.values(), *resolved.values)}
-    lines = _Writer(wish, known | _places(resolved.cluster), set(said)).lines(key_tree(), "", "")
+def example(options: ExampleOptions) -> bytes:
+    """Write cluster.yaml for these options. Raises RenderError: the options contradict each other."""
+    chosen = _chosen(options)
+    resolved = read_cluster(yaml.safe_dump(nested(tuple(chosen.values()))).encode())
+    known = {one.path: one.plain for one in (*chosen.values(), *resolved.values)}
+    lines = _Writer(options, known | _places(resolved.cluster), set(chosen)).lines(key_tree(), "", "")
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _said(wish: Wish) -> dict[str, Value]:
+def _chosen(options: ExampleOptions) -> dict[str, ResolvedValue]:
     values: dict[str, Any] = {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "profile": wish.profile,
-        "machines": wish.machines,
-        **({"name": wish.name} if wish.name else {}),
-        "nodes.masters.count": wish.masters,
-        "nodes.workers.count": wish.workers,
-        **({"access.sshKeys": wish.ssh_keys} if wish.ssh_keys else {}),
+        "profile": options.profile,
+        "machines": options.machines,
+        **({"name": options.name} if options.name else {}),
+        "nodes.masters.count": options.masters,
+        "nodes.workers.count": options.workers,
+        **({"access.sshKeys": options.ssh_keys} if options.ssh_keys else {}),
     }
-    return {path: Value(path, value, Origin.GIVEN) for path, value in values.items()}
+    return {path: ResolvedValue(path, value, Origin.GIVEN) for path, value in values.items()}
 
 
 def _places(cluster: Cluster) -> dict[str, str]:
-    """Show addresses of nodes by the keys that would set them."""
+    """Return the nodes' addresses by the keys that would set them."""
     groups = {"nodes.masters": cluster.masters, "nodes.workers": cluster.workers}
     firsts = {f"{path}.firstAddress": str(nodes[0].address) for path, nodes in groups.items() if nodes}
     return {"nodes.bootstrap.address": str(cluster.bootstrap.address), **firsts}
 
 
 class _Writer:
-    def __init__(self, wish: Wish, known: Mapping[str, Any], said: set[str]) -> None:
-        self._wish = wish
+    def __init__(self, options: ExampleOptions, known: Mapping[str, Any], chosen: set[str]) -> None:
+        self._options = options
         self._known = known
-        self._said = said | {path for path in _DECIDED if known.get(path)}
+        self._active = chosen | {path for path in _DECIDED if known.get(path)}
         self._explained: set[str] = set()
 
     def lines(self, tree: KeyTree, prefix: str, indent: str) -> Iterator[str]:
@@ -111,7 +111,7 @@ class _Writer:
         if value is None:
             return
         yield from self._explanation(key.about, indent)
-        yield f"{indent}{'' if key.path in self._said else '# '}{name}: {_scalar(value)}"
+        yield f"{indent}{'' if key.path in self._active else '# '}{name}: {_scalar(value)}"
 
     def _list(self, name: str, tree: KeyTree, indent: str) -> Iterator[str]:
         yield from self._explanation(_TITLES[name], indent)
@@ -120,7 +120,7 @@ class _Writer:
         yield f"{indent}#   - {{{shown}}}"
 
     def _explanation(self, text: str, indent: str) -> list[str]:
-        """Explain the same thing once."""
+        """Write each explanation only once."""
         if not text or text in self._explained:
             return []
         self._explained.add(text)
@@ -128,12 +128,12 @@ class _Writer:
 
     def _is_meant(self, below: Key | KeyTree) -> bool:
         if isinstance(below, Key):
-            return below.only in (None, self._wish.profile, self._wish.machines)
+            return below.only in (None, self._options.profile, self._options.machines)
         return any(self._is_meant(one) for one in below.values())
 
 
 def _scalar(value: Any) -> str:
-    """Write a value in one line, quoted where YAML would take it for something else."""
+    """Write a value on one line, quoted where YAML would read another type."""
     if isinstance(value, list):
         return json.dumps(value)
     return str(yaml.safe_dump(value, width=4096).splitlines()[0])

@@ -1,6 +1,6 @@
-"""Every key of a cluster's file, with its kind and its explanation: the reader, the schema and the example share it.
+"""Every key of cluster.yaml with its value type and explanation; the reader, the schema and the example use this table.
 
-A kind reads its values and describes them in JSON Schema.
+A value type reads values and describes them in JSON Schema.
 """
 
 import re
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol
 
-from umbilical.hardway.config.cluster import MachinesKind, Profile, Switch
+from umbilical.hardway.config.cluster import ClusterProfile, MachinesKind, Switch
 from umbilical.manifests.objects import IMAGE, LABEL
 from umbilical.manifests.sections import YamlSection
 from umbilical.pki.profiles import KeyType
@@ -16,18 +16,18 @@ from umbilical.pki.profiles import KeyType
 Schema = dict[str, Any]
 
 
-class Kind(Protocol):
+class ValueType(Protocol):
     def read(self, section: YamlSection, key: str) -> Any:
-        """Take the key's value; what is wrong is noted in the section."""
+        """Read the key's value; problems are recorded in the section."""
 
     @property
     def schema(self) -> Schema: ...
 
 
 @dataclass(frozen=True)
-class Text:
+class TextValue:
     rule: str
-    """A regular expression for the whole of it."""
+    """A regular expression for the whole value."""
     hint: str
 
     def read(self, section: YamlSection, key: str) -> str:
@@ -39,7 +39,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Texts:
+class TextListValue:
     rule: str
     hint: str
 
@@ -52,7 +52,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberValue:
     first: int
     last: int
 
@@ -65,7 +65,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChoiceValue:
     options: type[Enum]
 
     def read(self, section: YamlSection, key: str) -> Enum:
@@ -77,8 +77,8 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class OnOff:
-    """YAML 1.1 takes a bare `on` and `off` for booleans, so both spellings mean the same here."""
+class SwitchValue:
+    """YAML 1.1 reads a bare `on` and `off` as booleans, so both spellings are accepted."""
 
     def read(self, section: YamlSection, key: str) -> Switch:
         value = section.take(key)
@@ -91,7 +91,7 @@ class OnOff:
 
 
 @dataclass(frozen=True)
-class Address:
+class AddressValue:
     def read(self, section: YamlSection, key: str) -> Any:
         return section.address(key)
 
@@ -101,7 +101,7 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkValue:
     def read(self, section: YamlSection, key: str) -> Any:
         return section.network(key)
 
@@ -111,7 +111,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantValue:
     value: str
 
     def read(self, section: YamlSection, key: str) -> str:
@@ -122,127 +122,133 @@ class Constant:
         return {"const": self.value}
 
 
-ADDRESS: Final = Address()
-NETWORK: Final = Network()
-ON_OFF: Final = OnOff()
+ADDRESS: Final = AddressValue()
+NETWORK: Final = NetworkValue()
+ON_OFF: Final = SwitchValue()
 
 
 API_VERSION: Final = "umbilical.dev/v1alpha1"
 KIND: Final = "HardwayCluster"
 
-# etcd loses speed with each member, and nine vote already more slowly than anybody wants.
+# etcd gets slower with each member; seven is the most that its documentation recommends.
 MAX_MASTERS: Final = 9
 MAX_WORKERS: Final = 500
 
-_LABEL: Final = Text(LABEL.pattern, "a DNS label is needed: a-z, 0-9 and hyphens, at most 63")
-_DOMAIN: Final = Text(rf"({LABEL.pattern}\.)*{LABEL.pattern}", "a domain in small letters is needed")
-_IMAGE: Final = Text(IMAGE.pattern, "an image reference is needed: letters, digits and . _ : / @ -")
-_VERSION: Final = Text(r"v?[0-9]+\.[0-9]+\.[0-9]+[-+.0-9A-Za-z]*", "a version like 4.18.0 is needed; put it in quotes")
-_TAG: Final = Text(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", "an image's tag is needed")
-_PATH: Final = Text(r"[^\x00-\x1f]+", "a path is needed")
-# These go into scripts and XML as they are.
-_PLAIN_PATH: Final = Text(r"(/[A-Za-z0-9._-]+)+", "an absolute path without blanks is needed")
-_FILE_NAME: Final = Text(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a file name without blanks and slashes is needed")
-_INTERFACE: Final = Text(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}", "a network interface's name is needed, at most 15 letters")
-_MAC: Final = Text(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", "a MAC address like 52:54:00:12:34:56 is needed, in small letters")
-_SSH_KEYS: Final = Texts(
+_LABEL: Final = TextValue(LABEL.pattern, "expected a DNS label: a-z, 0-9 and hyphens, at most 63 characters")
+_DOMAIN: Final = TextValue(rf"({LABEL.pattern}\.)*{LABEL.pattern}", "expected a domain in lower case")
+_IMAGE: Final = TextValue(IMAGE.pattern, "expected an image reference: letters, digits and . _ : / @ -")
+_VERSION: Final = TextValue(r"v?[0-9]+\.[0-9]+\.[0-9]+[-+.0-9A-Za-z]*", 'expected a version like "4.18.0", in quotes')
+_TAG: Final = TextValue(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", "expected an image tag")
+_PATH: Final = TextValue(r"[^\x00-\x1f]+", "expected a path")
+# These values are written into scripts and XML without quoting.
+_PLAIN_PATH: Final = TextValue(r"(/[A-Za-z0-9._-]+)+", "expected an absolute path without blanks")
+_FILE_NAME: Final = TextValue(r"[A-Za-z0-9][A-Za-z0-9._-]*", "expected a file name without blanks and slashes")
+_INTERFACE: Final = TextValue(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}", "expected an interface name of at most 15 characters")
+_MAC: Final = TextValue(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", "expected a MAC address like 52:54:00:12:34:56, in lower case")
+_SSH_KEYS: Final = TextListValue(
     r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com)"
     r" [A-Za-z0-9+/]+={0,2}( [^\x00-\x1f]*)?",
-    "a public key as in ~/.ssh/id_ed25519.pub is needed",
+    "expected a public key as in ~/.ssh/id_ed25519.pub",
 )
-_PORT: Final = Number(1, 65535)
-_HOURS: Final = Number(1, 24 * 365)
+_PORT: Final = NumberValue(1, 65535)
+_HOURS: Final = NumberValue(1, 24 * 365)
 
 
 @dataclass(frozen=True)
 class Key:
     path: str
-    kind: Kind
+    value_type: ValueType
     about: str
-    """One sentence or two, without the default: that is computed."""
-    only: Profile | MachinesKind | None = None
-    """For which profile, or which machines, it means something; elsewhere it is refused."""
+    """One or two sentences, without the default, which is computed."""
+    only: ClusterProfile | MachinesKind | None = None
+    """The only profile or kind of machines that accepts the key; None: all of them."""
     is_needed: bool = False
 
 
 KEYS: Final[tuple[Key, ...]] = (
-    Key("apiVersion", Constant(API_VERSION), "The version of this format.", is_needed=True),
-    Key("kind", Constant(KIND), "What this file describes.", is_needed=True),
-    Key("profile", Choice(Profile), "openshift: RHCOS and a release image. kubernetes: upstream programs.", None, True),
-    Key("machines", Choice(MachinesKind), "lab: network namespaces of this machine. libvirt: virtual machines."),
-    Key("name", _LABEL, "The cluster's name, the first part of its domain."),
-    Key("baseDomain", _DOMAIN, "The domain below which the cluster has its own: NAME.BASEDOMAIN."),
+    Key("apiVersion", ConstantValue(API_VERSION), "Version of this file format.", is_needed=True),
+    Key("kind", ConstantValue(KIND), "Type of this file.", is_needed=True),
+    Key(
+        "profile",
+        ChoiceValue(ClusterProfile),
+        "openshift: RHCOS and a release. kubernetes: upstream programs.",
+        None,
+        True,
+    ),
+    Key("machines", ChoiceValue(MachinesKind), "lab: network namespaces of this machine. libvirt: virtual machines."),
+    Key("name", _LABEL, "Name of the cluster, the first part of its domain."),
+    Key("baseDomain", _DOMAIN, "Parent domain; the cluster's domain is NAME.BASEDOMAIN."),
     Key(
         "konnectivity",
         ON_OFF,
-        "The tunnel by which the bootstrap apiserver reaches pods. auto: where the payload brings its programs.",
+        "Tunnel from the bootstrap kube-apiserver to pods. auto: on if the release has an image for it.",
     ),
-    Key("kubeProxy", ON_OFF, "kube-proxy on every node. auto: where no network operator implements services."),
-    Key("release.image", _IMAGE, "The release image, by digest.", Profile.OPENSHIFT),
+    Key("kubeProxy", ON_OFF, "kube-proxy on every node. auto: on if no network operator implements Services."),
+    Key("release.image", _IMAGE, "Release image, by digest.", ClusterProfile.OPENSHIFT),
     Key(
         "release.directory",
         _PATH,
-        "Where the release is extracted already (oc adm release extract --to), named from this file.",
-        Profile.OPENSHIFT,
+        "Directory of an extracted release (oc adm release extract --to), relative to this file.",
+        ClusterProfile.OPENSHIFT,
     ),
-    Key("release.version", _VERSION, "The version that is wanted; another one in the release is refused."),
-    Key("release.repository", _IMAGE, "Where the programs' images are: REPOSITORY/PROGRAM:TAG.", Profile.KUBERNETES),
-    Key("release.tag", _TAG, "Of the programs' images.", Profile.KUBERNETES),
-    Key("networks.machine", NETWORK, "In which the machines are; the three networks must not overlap."),
-    Key("networks.pods", NETWORK, "Addresses of pods."),
-    Key("networks.hostPrefix", Number(1, 128), "How large a piece of the pod network each node gets."),
-    Key("networks.services", NETWORK, "Addresses of Services; the first one is kube-apiserver's."),
-    Key("networks.gateway", ADDRESS, "The machines' way out."),
-    Key("networks.dns", ADDRESS, "The machines' resolver."),
-    Key("networks.apiVip", ADDRESS, "The load balancer's address for api and api-int."),
-    Key("networks.ingressVip", ADDRESS, "The load balancer's address for *.apps."),
-    Key("networks.dhcp.first", ADDRESS, "The first address that is given out.", MachinesKind.LIBVIRT),
-    Key("networks.dhcp.last", ADDRESS, "The last address that is given out.", MachinesKind.LIBVIRT),
+    Key("release.version", _VERSION, "Expected version; a release of another version is an error."),
+    Key("release.repository", _IMAGE, "Repository of the images: REPOSITORY/PROGRAM:TAG.", ClusterProfile.KUBERNETES),
+    Key("release.tag", _TAG, "Tag of the programs' images.", ClusterProfile.KUBERNETES),
+    Key("networks.machine", NETWORK, "Network of the machines; the three networks must not overlap."),
+    Key("networks.pods", NETWORK, "Network of the pods."),
+    Key("networks.hostPrefix", NumberValue(1, 128), "Prefix length of each node's pod CIDR."),
+    Key("networks.services", NETWORK, "Network of the Services; its first address is the Service kubernetes."),
+    Key("networks.gateway", ADDRESS, "Default gateway of the machines."),
+    Key("networks.dns", ADDRESS, "DNS server of the machines."),
+    Key("networks.apiVip", ADDRESS, "Load balancer address for api and api-int."),
+    Key("networks.ingressVip", ADDRESS, "Load balancer address for *.apps."),
+    Key("networks.dhcp.first", ADDRESS, "First address of the DHCP range.", MachinesKind.LIBVIRT),
+    Key("networks.dhcp.last", ADDRESS, "Last address of the DHCP range.", MachinesKind.LIBVIRT),
     *(
-        Key(f"nodes.bootstrap.{name}", kind, about)
-        for name, kind, about in (
-            ("address", ADDRESS, "Of the machine that begins and is removed in stage 13."),
-            ("mac", _MAC, "Of the card that gets the address; needed where a machine has several."),
-            ("interface", _INTERFACE, "Its name, as an alternative to the MAC address."),
+        Key(f"nodes.bootstrap.{name}", value_type, about)
+        for name, value_type, about in (
+            ("address", ADDRESS, "Address of the bootstrap machine, which stage 13 removes."),
+            ("mac", _MAC, "MAC address of the card that gets the address; needed with several cards."),
+            ("interface", _INTERFACE, "Name of the network card, as an alternative to the MAC address."),
         )
     ),
     *(
-        Key(f"nodes.{group}.{name}", kind, about)
-        for group, counted in (("masters", Number(1, MAX_MASTERS)), ("workers", Number(0, MAX_WORKERS)))
-        for name, kind, about in (
-            ("count", counted, f"How many {group}."),
-            ("firstAddress", ADDRESS, "The others follow it."),
-            ("machines[].address", ADDRESS, "Of this machine, instead of the one that would follow."),
-            ("machines[].mac", _MAC, "Of the card that gets the address."),
-            ("machines[].interface", _INTERFACE, "The card's name."),
+        Key(f"nodes.{group}.{name}", value_type, about)
+        for group, counted in (("masters", NumberValue(1, MAX_MASTERS)), ("workers", NumberValue(0, MAX_WORKERS)))
+        for name, value_type, about in (
+            ("count", counted, f"Number of {group}."),
+            ("firstAddress", ADDRESS, "Address of the first machine; the others follow it."),
+            ("machines[].address", ADDRESS, "Address of this machine, instead of the computed one."),
+            ("machines[].mac", _MAC, "MAC address of the network card that gets the address."),
+            ("machines[].interface", _INTERFACE, "Name of the network card."),
         )
     ),
-    Key("access.sshKeys", _SSH_KEYS, "Public keys that the user core is entered with."),
-    Key("access.sshKeyFile", _PATH, "The private key by which the pipeline enters nodes; only ssh reads it."),
-    Key("access.pullSecretFile", _PATH, "Credentials for image registries, a JSON file, named from this file."),
+    Key("access.sshKeys", _SSH_KEYS, "SSH public keys that may log in as user core."),
+    Key("access.sshKeyFile", _PATH, "SSH private key with which the pipeline logs in to nodes; only ssh reads it."),
+    Key("access.pullSecretFile", _PATH, "JSON file with credentials for image registries, relative to this file."),
     *(
-        Key(f"sizes.{role}.{name}", kind, about, MachinesKind.LIBVIRT)
+        Key(f"sizes.{role}.{name}", value_type, about, MachinesKind.LIBVIRT)
         for role in ("bootstrap", "master", "worker")
-        for name, kind, about in (
-            ("cpus", Number(1, 256), "Virtual processors."),
-            ("memoryMiB", Number(1024, 1 << 22), "Memory."),
-            ("diskGiB", Number(10, 1 << 16), "Disk."),
+        for name, value_type, about in (
+            ("cpus", NumberValue(1, 256), "Number of virtual CPUs."),
+            ("memoryMiB", NumberValue(1024, 1 << 22), "Memory in MiB."),
+            ("diskGiB", NumberValue(10, 1 << 16), "Disk size in GiB."),
         )
     ),
     *(
-        Key(f"libvirt.{name}", kind, about, MachinesKind.LIBVIRT)
-        for name, kind, about in (
-            ("network", _LABEL, "The network's name in libvirt."),
-            ("pool", _LABEL, "The storage pool's name in libvirt."),
-            ("poolDirectory", _PLAIN_PATH, "Where the pool lies; qemu may read nothing elsewhere."),
-            ("bridge", _INTERFACE, "The network's bridge on this host."),
-            ("uplink", _INTERFACE, "This host's interface to the world, for masquerading."),
-            ("iso", _FILE_NAME, "The RHCOS live image, a file of the pool directory."),
-            ("ignitionPort", _PORT, "Where Ignition files are served while machines are installed."),
-            ("statsPort", _PORT, "Where HAProxy shows its page."),
+        Key(f"libvirt.{name}", value_type, about, MachinesKind.LIBVIRT)
+        for name, value_type, about in (
+            ("network", _LABEL, "Name of the libvirt network."),
+            ("pool", _LABEL, "Name of the libvirt storage pool."),
+            ("poolDirectory", _PLAIN_PATH, "Directory of the storage pool; QEMU may read files only there."),
+            ("bridge", _INTERFACE, "Name of the network's bridge on this host."),
+            ("uplink", _INTERFACE, "This host's outgoing network interface, for masquerading."),
+            ("iso", _FILE_NAME, "File name of the RHCOS live image in the pool directory."),
+            ("ignitionPort", _PORT, "Port that serves Ignition files while machines are installed."),
+            ("statsPort", _PORT, "Port of HAProxy's statistics page."),
         )
     ),
-    Key("certificates.keyType", Choice(KeyType), "Of every key but those that sign service account tokens."),
-    Key("certificates.shortHours", _HOURS, "Life of what an installer gives one day."),
-    Key("certificates.budgetHours", _HOURS, "How long an installation may take; no certificate may end before that."),
+    Key("certificates.keyType", ChoiceValue(KeyType), "Type of all keys but those for service account tokens."),
+    Key("certificates.shortHours", _HOURS, "Lifetime of the certificates that the installer issues for one day."),
+    Key("certificates.budgetHours", _HOURS, "Maximum duration of an installation; no certificate may expire earlier."),
 )

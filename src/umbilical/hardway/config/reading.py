@@ -1,6 +1,6 @@
-"""A cluster from its YAML file, and the JSON Schema of that file: both made from the table of keys.
+"""Reads cluster.yaml and makes its JSON Schema, both from the table of keys.
 
-Unknown keys are refused with the nearest name, and every problem is told at once.
+All problems are reported together; for an unknown key the most similar known key is named.
 """
 
 from dataclasses import dataclass
@@ -8,40 +8,40 @@ from functools import cache
 from typing import Any, Final
 
 from umbilical.fault import RenderError
-from umbilical.hardway.config.cluster import Cluster, MachinesKind, Origins, Profile, Value
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile, MachinesKind, Origins, ResolvedValue
 from umbilical.hardway.config.keys import KEYS, Key
-from umbilical.hardway.config.resolving import Resolver
+from umbilical.hardway.config.resolving import ConfigResolver
 from umbilical.manifests.sections import DocumentError, YamlSection, read_document
 
 LIST: Final = "[]"
 
 KeyTree = dict[str, "Key | KeyTree"]
-"""Keys by their names; lists of sections carry LIST behind theirs."""
+"""Keys by name; the name of a list of sections ends with LIST."""
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedConfig:
     cluster: Cluster
-    values: tuple[Value, ...]
-    """Everything that is in it, with its origin."""
+    values: tuple[ResolvedValue, ...]
+    """Every value of the cluster, with its origin."""
 
 
-def read_cluster(content: bytes) -> Resolved:
-    """Read a cluster's file. Raises RenderError: UMB700, with all of it that cannot be used."""
+def read_cluster(content: bytes) -> ResolvedConfig:
+    """Read cluster.yaml. Raises RenderError: UMB700, with all problems."""
     try:
         document = read_document(content)
     except DocumentError as error:
         raise _refused([str(error)]) from None
-    reading = _Reading()
+    reading = _KeyReader()
     reading.take(YamlSection(document, "", reading.problems), key_tree())
-    resolver = Resolver(Origins(reading.given))
+    resolver = ConfigResolver(Origins(reading.given))
     problems = [*reading.problems, *_misplaced(reading.given, resolver)]
-    # What contradicts itself is judged only where every value could be read: it would repeat the same faults.
+    # Contradictions are searched only if every value could be read; else the same problems would be reported twice.
     cluster = None if reading.has_unreadable else resolver.cluster()
     problems += resolver.problems
     if problems or cluster is None:
         raise _refused(problems)
-    return Resolved(cluster, resolver.origins.values)
+    return ResolvedConfig(cluster, resolver.origins.values)
 
 
 @cache
@@ -58,7 +58,7 @@ def key_tree() -> KeyTree:
     return root
 
 
-class _Reading:
+class _KeyReader:
     def __init__(self) -> None:
         self.problems: list[str] = []
         self.given: dict[str, Any] = {}
@@ -80,7 +80,7 @@ class _Reading:
         path = f"{section.path}.{name}" if section.path else name
         known = len(self.problems)
         if section.has(name):
-            value = key.kind.read(section, name)
+            value = key.value_type.read(section, name)
             if len(self.problems) == known:
                 self.given[path] = value
         else:
@@ -90,25 +90,25 @@ class _Reading:
         self.has_unreadable |= len(self.problems) > known
 
 
-def _misplaced(given: dict[str, Any], resolver: Resolver) -> list[str]:
-    """Tell of keys that mean nothing here: that they are ignored would be found out late."""
+def _misplaced(given: dict[str, Any], resolver: ConfigResolver) -> list[str]:
+    """Report keys of another profile or other machines, which would have no effect."""
     here = {resolver.profile, resolver.machines}
     return [
-        f"{key.path} is for {_word(key.only)} {key.only.value} only"
+        f"{key.path} is only valid with {_word(key.only)}: {key.only.value}"
         for key in KEYS
         if key.only is not None and key.only not in here and key.path in given
     ]
 
 
-def _word(only: Profile | MachinesKind) -> str:
-    return "the profile" if isinstance(only, Profile) else "machines"
+def _word(only: ClusterProfile | MachinesKind) -> str:
+    return "profile" if isinstance(only, ClusterProfile) else "machines"
 
 
 def _refused(problems: list[str]) -> RenderError:
-    what = "the cluster's file cannot be used"
+    what = "cluster.yaml is invalid"
     if len(problems) > 1:
-        what = f"{what}, for {len(problems)} reasons"
-    remedy = "compare with: umbilical stage init --dir SOMEWHERE; umbilical config schema"
+        what = f"{what}: {len(problems)} problems"
+    remedy = "compare it with a new file: umbilical stage init --dir SOMEWHERE, or with: umbilical config schema"
     return RenderError("UMB700", what, "; ".join(problems), remedy)
 
 
@@ -126,7 +126,7 @@ def schema() -> dict[str, Any]:
 
 
 def _object(tree: KeyTree) -> dict[str, Any]:
-    """A section without any key in it reads as null, and means nothing."""
+    """Null is allowed: YAML reads a section without keys as null."""
     needed = [name for name, below in tree.items() if isinstance(below, Key) and below.is_needed]
     described: dict[str, Any] = {
         "type": ["object", "null"],
@@ -138,30 +138,26 @@ def _object(tree: KeyTree) -> dict[str, Any]:
 
 def _member(name: str, below: Key | KeyTree) -> dict[str, Any]:
     if isinstance(below, Key):
-        value = {"description": below.about, **below.kind.schema}
-        return (
-            value if below.is_needed else {"description": below.about, "anyOf": [below.kind.schema, {"type": "null"}]}
-        )
+        value = below.value_type.schema
+        return {"description": below.about, **(value if below.is_needed else {"anyOf": [value, {"type": "null"}]})}
     if name.endswith(LIST):
         return {"type": ["array", "null"], "items": _object(below)}
     return _object(below)
 
 
 def _refusal(key: Key) -> dict[str, Any]:
-    """Say that a key is not for this profile, or not for these machines."""
+    """Forbid a key for the other profile or the other machines."""
     absent: dict[str, Any] = {"type": "null"}
     for part in reversed(key.path.split(".")):
         absent = {"properties": {part: absent}}
     return {"if": _is_elsewhere(key.only), "then": absent}
 
 
-def _is_elsewhere(only: Profile | MachinesKind | None) -> dict[str, Any]:
-    if isinstance(only, Profile):
+def _is_elsewhere(only: ClusterProfile | MachinesKind | None) -> dict[str, Any]:
+    if isinstance(only, ClusterProfile):
         return {"not": {"properties": {"profile": {"const": only.value}}}}
-    # Where machines are not named, they follow from the profile: the one key of this kind is libvirt's.
+    # Without `machines`, the profile decides; only libvirt has such keys.
     assert only is MachinesKind.LIBVIRT
     named = {"properties": {"machines": {"const": MachinesKind.LAB.value}}, "required": ["machines"]}
-    implied = {
-        "properties": {"profile": {"const": Profile.KUBERNETES.value}, "machines": {"type": "null"}},
-    }
+    implied = {"properties": {"profile": {"const": ClusterProfile.KUBERNETES.value}, "machines": {"type": "null"}}}
     return {"anyOf": [named, implied]}

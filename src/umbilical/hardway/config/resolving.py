@@ -1,30 +1,30 @@
-"""A cluster from what the user gave: defaults where nothing is said, the rest computed, each with its origin.
+"""Makes a cluster from the user's values: missing ones get defaults or are computed, each with its origin.
 
-Judges only what cannot be represented: whether a cluster makes sense is asked by the lint (CFG rules).
+Reports only what cannot be represented. The lint's CFG rules check whether the cluster makes sense.
 """
 
 import ipaddress
 from collections.abc import Iterator
-from enum import Enum, auto
+from enum import Enum
 from itertools import islice
 from typing import Final
 
 from umbilical.hardway.config.cluster import (
     DNS_NUMBER,
-    Access,
     AddressRange,
+    CertificateTerms,
     Cluster,
+    ClusterAccess,
+    ClusterNetworks,
+    ClusterNode,
+    ClusterProfile,
     Libvirt,
     MachineSize,
     MachinesKind,
-    Networks,
-    Node,
+    NodeRole,
     Origins,
-    Profile,
     ReleaseSource,
-    Role,
     Switch,
-    Terms,
 )
 from umbilical.manifests.objects import IpAddress, IpNetwork
 
@@ -35,7 +35,7 @@ RELEASE_VERSION: Final = "4.18.0"
 RELEASE_IMAGE: Final = (
     "quay.io/openshift-release-dev/ocp-release@sha256:5bca02661d61955b62889e7e2e648905b7202d5788f5ba5ab69055a73dffdb5c"
 )
-# What `make peers` builds.
+# The version that `make peers` builds.
 UPSTREAM_VERSION: Final = "v1.36.3"
 LAB_REPOSITORY: Final = "localhost"
 LAB_TAG: Final = "lab"
@@ -47,63 +47,51 @@ HOST_PREFIX: Final = 23
 LAB_HOST_PREFIX: Final = 24
 
 
-class Place(Enum):
-    """Who has a fixed number in the machine network."""
+class FixedAddress(Enum):
+    """Default addresses; the value is the number in the machine network."""
 
-    GATEWAY = auto()
-    LAB_HOST = auto()
-    """The node of the lab that stands for the virtualisation host: load balancer and resolver."""
-    API_VIP = auto()
-    INGRESS_VIP = auto()
-    BOOTSTRAP = auto()
-    MASTER = auto()
-    WORKER = auto()
-    DHCP_FIRST = auto()
-    DHCP_LAST = auto()
+    GATEWAY = 1
+    LAB_HOST = 2
+    """The lab's node with load balancer and DNS server; it takes the place of the virtualisation host."""
+    API_VIP = 10
+    INGRESS_VIP = 11
+    BOOTSTRAP = 100
+    MASTER = 101
+    WORKER = 110
+    DHCP_FIRST = 200
+    DHCP_LAST = 254
 
-
-NUMBERS: Final = {
-    Place.GATEWAY: 1,
-    Place.LAB_HOST: 2,
-    Place.API_VIP: 10,
-    Place.INGRESS_VIP: 11,
-    Place.BOOTSTRAP: 100,
-    Place.MASTER: 101,
-    Place.WORKER: 110,
-    Place.DHCP_FIRST: 200,
-    Place.DHCP_LAST: 254,
-}
 
 SIZES: Final = {
-    Role.BOOTSTRAP: MachineSize(4, 16384, 100),
-    Role.MASTER: MachineSize(4, 16384, 100),
-    Role.WORKER: MachineSize(4, 8192, 100),
+    NodeRole.BOOTSTRAP: MachineSize(4, 16384, 100),
+    NodeRole.MASTER: MachineSize(4, 16384, 100),
+    NodeRole.WORKER: MachineSize(4, 8192, 100),
 }
 
 
-_GROUPS: Final = ((Role.MASTER, "masters", 3), (Role.WORKER, "workers", 2))
+_GROUPS: Final = ((NodeRole.MASTER, "masters", 3), (NodeRole.WORKER, "workers", 2))
 
 
 class Unaddressable(Exception):
-    """Nothing can be put here by default; says what has to be given."""
+    """The machine network is too small for a default address."""
 
 
-class Resolver:
-    """Notes problems and goes on, so that all are told at once."""
+class ConfigResolver:
+    """Collects problems and continues, so that all are reported together."""
 
     def __init__(self, origins: Origins) -> None:
         self.origins = origins
         self.problems: list[str] = []
         take = origins.take
-        self.profile = take("profile", Profile.OPENSHIFT)
-        is_openshift = self.profile is Profile.OPENSHIFT
-        self.machines = take("machines", MachinesKind.LIBVIRT if is_openshift else MachinesKind.LAB, "profile")
+        self.profile = take("profile", ClusterProfile.OPENSHIFT)
+        self._is_openshift = self.profile is ClusterProfile.OPENSHIFT
+        self.machines = take("machines", MachinesKind.LIBVIRT if self._is_openshift else MachinesKind.LAB, "profile")
         self._is_lab = self.machines is MachinesKind.LAB
 
     def cluster(self) -> Cluster:
         take = self.origins.take
-        if self._is_lab and self.profile is Profile.OPENSHIFT:
-            self.problems.append("machines lab: RHCOS does not run in namespaces; the profile openshift needs libvirt")
+        if self._is_lab and self._is_openshift:
+            self.problems.append("machines: lab: RHCOS does not run in namespaces; the profile openshift needs libvirt")
         name = take("name", LAB_NAME if self._is_lab else NAME)
         base = take("baseDomain", BASE_DOMAIN)
         domain = self.origins.derive("domain", f"{name}.{base}", "name, baseDomain")
@@ -118,7 +106,7 @@ class Resolver:
             machines=self.machines,
             access=self._access(),
             libvirt=None if self._is_lab else self._libvirt(name),
-            sizes={} if self._is_lab else {role: self._size(role) for role in Role},
+            sizes={} if self._is_lab else {role: self._size(role) for role in NodeRole},
             konnectivity=take("konnectivity", Switch.AUTO),
             kube_proxy=take("kubeProxy", Switch.AUTO),
             terms=self._terms(),
@@ -126,55 +114,56 @@ class Resolver:
         self._derived(cluster)
         return cluster
 
-    def _networks(self) -> Networks:
+    def _networks(self) -> ClusterNetworks:
         take = self.origins.take
         machine = take("networks.machine", MACHINE_NETWORK)
         services = take("networks.services", SERVICE_NETWORK)
-        networks = Networks(
+        dns = FixedAddress.LAB_HOST if self._is_lab else FixedAddress.GATEWAY
+        networks = ClusterNetworks(
             machine=machine,
             pods=take("networks.pods", POD_NETWORK),
             services=services,
             host_prefix=take("networks.hostPrefix", LAB_HOST_PREFIX if self._is_lab else HOST_PREFIX, "machines"),
-            gateway=self._numbered("networks.gateway", machine, Place.GATEWAY),
-            dns=self._numbered("networks.dns", machine, Place.LAB_HOST if self._is_lab else Place.GATEWAY),
-            api_vip=self._numbered("networks.apiVip", machine, Place.API_VIP),
-            ingress_vip=self._numbered("networks.ingressVip", machine, Place.INGRESS_VIP),
+            gateway=self._numbered("networks.gateway", machine, FixedAddress.GATEWAY),
+            dns=self._numbered("networks.dns", machine, dns),
+            api_vip=self._numbered("networks.apiVip", machine, FixedAddress.API_VIP),
+            ingress_vip=self._numbered("networks.ingressVip", machine, FixedAddress.INGRESS_VIP),
             dhcp=self._dhcp(machine),
         )
         for key, other in (("pods", networks.pods), ("services", services)):
             if other.version != machine.version:
-                self.problems.append(f"networks.{key} {other} is of another address family than networks.machine")
+                self.problems.append(f"networks.{key} {other} has another address family than networks.machine")
         if services.num_addresses <= DNS_NUMBER:
-            self.problems.append(f"networks.services {services} is too small: its address {DNS_NUMBER} is the resolver")
+            self.problems.append(f"networks.services {services} is too small: address {DNS_NUMBER} is the cluster DNS")
         return networks
 
     def _dhcp(self, machine: IpNetwork) -> AddressRange | None:
-        """Installed systems need none, and in the lab there is no live system before."""
+        """Return None for a lab, which has no live systems."""
         if self._is_lab:
             return None
-        first = self._numbered("networks.dhcp.first", machine, Place.DHCP_FIRST)
-        return AddressRange(first, self._numbered("networks.dhcp.last", machine, Place.DHCP_LAST))
+        first = self._numbered("networks.dhcp.first", machine, FixedAddress.DHCP_FIRST)
+        return AddressRange(first, self._numbered("networks.dhcp.last", machine, FixedAddress.DHCP_LAST))
 
     def _numbered(
-        self, path: str, network: IpNetwork, place: Place, offset: int = 0, *, given_as: str = "", source: str = ""
+        self, path: str, network: IpNetwork, fixed: FixedAddress, offset: int = 0, *, given_as: str = ""
     ) -> IpAddress:
-        """Take an address, by default the one of this number in the machine network."""
+        """Take an address; the default is the one with this number in the machine network."""
         if self.origins.is_given(given_as or path):
             address = self.origins.take(path, network[0], given_as=given_as)
         else:
             try:
-                address = _member(network, NUMBERS[place] + offset)
+                address = _member(network, fixed.value + offset)
             except Unaddressable as error:
-                self.problems.append(f"{error}; give {given_as or path}")
+                self.problems.append(f"{error}; set {given_as or path}")
                 return network[0]
-            self.origins.take(path, address, source or f"networks.machine, number {NUMBERS[place] + offset}")
+            self.origins.take(path, address, f"networks.machine, number {fixed.value + offset}")
         if address.version != network.version:
-            self.problems.append(f"{given_as or path} {address} is of another address family than networks.machine")
+            self.problems.append(f"{given_as or path} {address} has another address family than networks.machine")
         return address
 
-    def _nodes(self, domain: str, networks: Networks) -> tuple[Node, ...]:
-        bootstrap = self._node("bootstrap", Role.BOOTSTRAP, domain, "nodes.bootstrap", networks, None)
-        members: list[tuple[str, Role, str, int]] = []
+    def _nodes(self, domain: str, networks: ClusterNetworks) -> tuple[ClusterNode, ...]:
+        bootstrap = self._node("bootstrap", NodeRole.BOOTSTRAP, domain, "nodes.bootstrap", networks, None)
+        members: list[tuple[str, NodeRole, str, int]] = []
         counts = {group: self._count(group, usual) for _, group, usual in _GROUPS}
         for role, group, _ in _GROUPS:
             members += [
@@ -202,35 +191,35 @@ class Resolver:
             yield index
             index += 1
 
-    def _pod_networks(self, networks: Networks, count: int) -> list[IpNetwork]:
-        """Cut the pod network, where no network operator does."""
-        if self.profile is Profile.OPENSHIFT:
+    def _pod_networks(self, networks: ClusterNetworks, count: int) -> list[IpNetwork]:
+        """Cut the pod network into one CIDR per node; in OpenShift the network operator does it."""
+        if self._is_openshift:
             return []
         pods, prefix = networks.pods, networks.host_prefix
-        what = f"networks.hostPrefix {prefix} does not cut networks.pods {pods} into pieces"
+        what = f"networks.hostPrefix {prefix} does not divide networks.pods {pods}"
         if not pods.prefixlen < prefix <= pods.max_prefixlen:
             self.problems.append(what)
             return []
         pieces: list[IpNetwork] = list(islice(pods.subnets(new_prefix=prefix), count))
         if len(pieces) < count:
-            self.problems.append(f"{what} for {count} nodes: there are {len(pieces)}")
+            self.problems.append(f"{what} into enough CIDRs: {count} nodes, {len(pieces)} CIDRs")
         return pieces
 
     def _node(
         self,
         node_id: str,
-        role: Role,
+        role: NodeRole,
         domain: str,
         given: str,
-        networks: Networks,
+        networks: ClusterNetworks,
         piece: IpNetwork | None,
         index: int = 0,
-    ) -> Node:
+    ) -> ClusterNode:
         path = f"node.{node_id}"
         derive = self.origins.derive
         if piece is not None:
             derive(f"{path}.podNetwork", piece, "networks.pods, networks.hostPrefix")
-        return Node(
+        return ClusterNode(
             id=node_id,
             role=role,
             address=self._node_address(path, role, given, networks.machine, index),
@@ -241,27 +230,27 @@ class Resolver:
         )
 
     def _if_given(self, path: str, given: str) -> str:
-        """Take what most clusters do not have, so that views are not full of nothing."""
+        """Take a value only if it is given, so that `config view` does not list empty ones."""
         return self.origins.take(path, "", given_as=given) if self.origins.is_given(given) else ""
 
-    def _node_address(self, path: str, role: Role, given: str, machine: IpNetwork, index: int) -> IpAddress:
+    def _node_address(self, path: str, role: NodeRole, given: str, machine: IpNetwork, index: int) -> IpAddress:
         path, given = f"{path}.address", f"{given}.address"
         first_path = f"{given.split('.machines', maxsplit=1)[0]}.firstAddress"
         if self.origins.is_given(given) or not self.origins.is_given(first_path):
-            return self._numbered(path, machine, Place[role.name], index, given_as=given)
+            return self._numbered(path, machine, FixedAddress[role.name], index, given_as=given)
         first = self.origins.take(first_path, machine[0])
         if first.version != machine.version:
-            self.problems.append(f"{first_path} {first} is of another address family than networks.machine")
+            self.problems.append(f"{first_path} {first} has another address family than networks.machine")
             return first
         try:
             return self.origins.derive(path, first + index, first_path)
         except ValueError:
-            self.problems.append(f"{first_path} {first}: no address follows for {path.split('.')[1]}")
+            self.problems.append(f"{first_path} {first}: no address is left for {path.split('.')[1]}")
             return first
 
     def _release(self) -> ReleaseSource:
         take = self.origins.take
-        if self.profile is Profile.KUBERNETES:
+        if not self._is_openshift:
             return ReleaseSource(
                 version=take("release.version", UPSTREAM_VERSION),
                 repository=take("release.repository", LAB_REPOSITORY),
@@ -274,11 +263,11 @@ class Resolver:
             version=take("release.version", RELEASE_VERSION if is_default else ""),
         )
 
-    def _access(self) -> Access:
+    def _access(self) -> ClusterAccess:
         take = self.origins.take
-        return Access(
+        return ClusterAccess(
             take("access.sshKeys", ()),
-            take("access.pullSecretFile", "pull-secret.json" if self.profile is Profile.OPENSHIFT else "", "profile"),
+            take("access.pullSecretFile", "pull-secret.json" if self._is_openshift else "", "profile"),
             take("access.sshKeyFile", ""),
         )
 
@@ -296,7 +285,7 @@ class Resolver:
             stats_port=take("libvirt.statsPort", Libvirt.stats_port),
         )
 
-    def _size(self, role: Role) -> MachineSize:
+    def _size(self, role: NodeRole) -> MachineSize:
         path, usual = f"sizes.{role.value}", SIZES[role]
         take = self.origins.take
         return MachineSize(
@@ -305,12 +294,12 @@ class Resolver:
             take(f"{path}.diskGiB", usual.disk_gib),
         )
 
-    def _terms(self) -> Terms:
+    def _terms(self) -> CertificateTerms:
         take = self.origins.take
-        return Terms(
-            take("certificates.keyType", Terms.key_type),
-            take("certificates.shortHours", Terms.short_hours),
-            take("certificates.budgetHours", Terms.budget_hours),
+        return CertificateTerms(
+            take("certificates.keyType", CertificateTerms.key_type),
+            take("certificates.shortHours", CertificateTerms.short_hours),
+            take("certificates.budgetHours", CertificateTerms.budget_hours),
         )
 
     def _derived(self, cluster: Cluster) -> None:
@@ -325,7 +314,7 @@ class Resolver:
 
 
 def _member(network: IpNetwork, number: int) -> IpAddress:
-    # The last one of an IPv4 network is its broadcast address.
+    # The last address of an IPv4 network is the broadcast address.
     if number >= network.num_addresses - (network.version == 4):
         raise Unaddressable(f"networks.machine {network} has no address number {number}")
     return network[number]

@@ -1,1 +1,1 @@
-"""Explanations: collected from the tables that the code uses, found by name, filled with values, written down."""
+"""Explanations: collected from the tables that the code uses, found by name, filled with a cluster's values."""

@@ -1,6 +1,6 @@
-"""How one thing of the hard way is explained, and the forms of that: text, JSON, Markdown.
+"""Explanations and their output as text, JSON and Markdown.
 
-A `Topic` stands beside the table row, flag or file that it is about; an `Entry` is what `umbilical explain` prints.
+A `Topic` is next to the table row, flag or file that it explains; `umbilical explain` prints an `Explanation`.
 """
 
 import json
@@ -27,16 +27,15 @@ class Topic:
     name: str
     """What a user types: `05`, `bootstrap.ign`, `--etcd-prefix`, `kubelet-signer`."""
     stage: int
-    """In whose page it stands."""
+    """Stage whose page contains it."""
     what: str
     readers: str
-    """Who reads it."""
     without: str
-    """What breaks if it is missing or wrong, with the words that one then sees where they are known."""
+    """What breaks if it is missing or wrong, with the error message if known."""
     by_hand: str
-    """The exact line that shows it: openssl, etcdctl, kubectl, jq."""
+    """The exact command that shows it: openssl, etcdctl, kubectl, jq."""
     installer: str
-    """How the real installer does it."""
+    """How the OpenShift installer does it."""
 
 
 def stage_topic(number: int, what: str, readers: str, without: str, by_hand: str, installer: str) -> Topic:
@@ -44,8 +43,8 @@ def stage_topic(number: int, what: str, readers: str, without: str, by_hand: str
 
 
 @dataclass(frozen=True)
-class Flag:
-    """One flag of a program, with its reason: command lines are made from tables of these."""
+class CommandFlag:
+    """A flag of a program with its reason; command lines are built from tables of these."""
 
     name: str
     """Without the dashes."""
@@ -57,7 +56,7 @@ class Flag:
         return f"--{self.name}={self.value}"
 
 
-class EntryKind(Enum):
+class ExplanationKind(Enum):
     STAGE = "stage"
     FILE = "file"
     CERTIFICATE = "certificate"
@@ -70,10 +69,10 @@ class EntryKind(Enum):
 
 
 _KINDS: Final = {
-    TopicKind.STAGE: EntryKind.STAGE,
-    TopicKind.FILE: EntryKind.FILE,
-    TopicKind.CERTIFICATE: EntryKind.CERTIFICATE,
-    TopicKind.FLAG: EntryKind.FLAG,
+    TopicKind.STAGE: ExplanationKind.STAGE,
+    TopicKind.FILE: ExplanationKind.FILE,
+    TopicKind.CERTIFICATE: ExplanationKind.CERTIFICATE,
+    TopicKind.FLAG: ExplanationKind.FLAG,
 }
 
 
@@ -81,31 +80,31 @@ _SMALL: Final = frozenset(
     {"bash", "bootkube", "etcd", "etcdctl", "haproxy", "kubeadm", "kubectl", "kubelet", "kubelets", "libvirt", "oc"}
     | {"openssl", "systemd", "umbilical", "dial"}
 )
-"""Names of programs, and what programs print."""
+"""Words that keep a small first letter."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    kind: EntryKind
+class Explanation:
+    kind: ExplanationKind
     name: str
-    """`NODE`, `N` after a hyphen and `*` in it stand for whatever is there."""
+    """`NODE`, `N` after a hyphen and `*` are placeholders."""
     what: str
     stage: int | None = None
-    """In whose page it stands."""
+    """Stage whose page contains it."""
     scope: str = ""
-    """Of a rule its severity and profiles."""
+    """For example severity and profiles of a rule."""
     readers: str = ""
     without: str = ""
     by_hand: str = ""
     installer: str = ""
     fix: str = ""
-    """What to do when it is wrong."""
+    """What to do if it is wrong."""
     aliases: tuple[str, ...] = ()
-    """Other words for it, with the same signs as in `name`."""
+    """Other names, with the same placeholders as in `name`."""
 
     @property
     def rows(self) -> list[tuple[str, str]]:
-        """What there is to say, with its headings."""
+        """The non-empty parts with their headings."""
         told = [
             ("what", self.what),
             ("readers", self.readers),
@@ -118,13 +117,13 @@ class Entry:
 
     @property
     def belongs(self) -> str:
-        """Kind and place in a few words."""
-        place = f"stage {self.stage:02}" if self.stage is not None and self.kind is not EntryKind.STAGE else ""
+        """Kind, scope and stage."""
+        place = f"stage {self.stage:02}" if self.stage is not None and self.kind is not ExplanationKind.STAGE else ""
         return ", ".join(word for word in (self.kind.value, self.scope, place) if word)
 
 
 def sentence(text: str) -> str:
-    """Begin with a capital and end with a full stop; names that are spelled in small letters stay as they are."""
+    """Capitalise the first letter, except of program names, and add a full stop."""
     if not text:
         return ""
     first = re.split(r"[\s':,]", text, maxsplit=1)[0]
@@ -132,8 +131,8 @@ def sentence(text: str) -> str:
     return begun if begun[-1] in ".!?`" else f"{begun}."
 
 
-def from_topic(topic: Topic, aliases: tuple[str, ...] = ()) -> Entry:
-    return Entry(
+def from_topic(topic: Topic, aliases: tuple[str, ...] = ()) -> Explanation:
+    return Explanation(
         kind=_KINDS[topic.kind],
         name=topic.name,
         what=sentence(topic.what),
@@ -164,34 +163,34 @@ HEADINGS: Final = {
     "without": "What breaks without it",
     "fix": "What to do",
     "by hand": "By hand",
-    "installer": "The real installer",
+    "installer": "The OpenShift installer",
 }
-# Names that Markdown would take for emphasis: snake_case, wildcards, <angle brackets>.
+# Words that Markdown would format: snake_case, wildcards, <angle brackets>.
 _DELICATE: Final = re.compile(r"(?<!`)(?:[\w./:@$*{}=-]*[_*<>][\w./:@$*{}=<>-]*)(?!`)")
 
 
-def as_text(entries: Sequence[Entry]) -> str:
+def as_text(entries: Sequence[Explanation]) -> str:
     return "\n".join(_text(entry) for entry in entries)
 
 
-def as_json(entries: Sequence[Entry]) -> str:
+def as_json(entries: Sequence[Explanation]) -> str:
     value = {"apiVersion": API_VERSION, "kind": "Explanation", "entries": [_value(entry) for entry in entries]}
     return json.dumps(value, indent=2) + "\n"
 
 
-def as_markdown(entries: Sequence[Entry]) -> str:
+def as_markdown(entries: Sequence[Explanation]) -> str:
     return "\n".join(f"## `{entry.name}`\n\n*{entry.belongs}*\n\n{body(entry)}" for entry in entries)
 
 
-def body(entry: Entry) -> str:
-    """An explanation without its heading, as a list; commands in fences of their own."""
+def body(entry: Explanation) -> str:
+    """Format an explanation without its heading, as a list; the command in a fence."""
     told = [f"- **{HEADINGS[heading]}:** {prose(text)}" for heading, text in entry.rows if heading != "by hand"]
     fence = f"\n```console\n$ {entry.by_hand}\n```\n" if entry.by_hand else ""
     return "\n".join(told) + "\n" + fence
 
 
 def prose(text: str) -> str:
-    """Make words safe for Markdown: what it would read as signs becomes code. What is code already stays."""
+    """Escape text for Markdown: words with special characters become code."""
     pieces = text.split("`")
     plain = (_DELICATE.sub(_as_code, piece) for piece in pieces[::2])
     whole = [
@@ -205,12 +204,12 @@ def _as_code(match: re.Match[str]) -> str:
     return f"`{word}`{match.group()[len(word) :]}"
 
 
-def _text(entry: Entry) -> str:
+def _text(entry: Explanation) -> str:
     lines = [f"{entry.name}  ({entry.belongs})"]
     for heading, text in entry.rows:
         lead = f"{heading:<{len(_INDENT)}}"
         if heading == "by hand":
-            # Never wrapped: it is there to be copied.
+            # Never wrapped, so that it can be copied.
             lines.append(f"{lead}$ {text}")
         else:
             lines.append(_wrapped(text, lead))
@@ -218,12 +217,12 @@ def _text(entry: Entry) -> str:
 
 
 def _wrapped(text: str, lead: str) -> str:
-    # Flags and paths stay in one piece.
+    # Flags and paths must not be split.
     return textwrap.fill(
         text, WIDTH, initial_indent=lead, subsequent_indent=_INDENT, break_on_hyphens=False, break_long_words=False
     )
 
 
-def _value(entry: Entry) -> dict[str, object]:
+def _value(entry: Explanation) -> dict[str, object]:
     told = {heading.replace(" ", "_"): text for heading, text in entry.rows}
     return {"name": entry.name, "kind": entry.kind.value, "stage": entry.stage, "scope": entry.scope, **told}

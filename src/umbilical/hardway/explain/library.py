@@ -1,4 +1,4 @@
-"""Explanations of artifacts and lint rules: the words beside every table, and how to see by hand what a rule reads."""
+"""Explanations of artifacts and lint rules, and the commands that show what a rule checks."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,9 +9,9 @@ from umbilical.hardway.artifacts.infrastructure import render as infrastructure
 from umbilical.hardway.artifacts.manifests import catalogue as manifests
 from umbilical.hardway.artifacts.nodes import topics as nodes
 from umbilical.hardway.artifacts.static_pods import topics as static_pods
-from umbilical.hardway.explain.entry import Entry, EntryKind, Topic, from_topic, sentence
+from umbilical.hardway.explain.entry import Explanation, ExplanationKind, Topic, from_topic, sentence
 from umbilical.hardway.lint.catalogue import RULES
-from umbilical.hardway.lint.facts import Rule
+from umbilical.hardway.lint.facts import LintRule
 
 STAGES: Final[Mapping[str, int]] = {
     **dict.fromkeys(("CFG",), 1),
@@ -22,7 +22,7 @@ STAGES: Final[Mapping[str, int]] = {
     **dict.fromkeys(("CVO", "CRD", "FG", "ETC", "KP", "KN", "INF", "NET", "CC", "EE", "DNS", "ING", "MAN", "HO"), 7),
     **dict.fromkeys(("BK", "CRIO", "SE", "AU", "IGN"), 8),
 }
-"""Letters of a rule -> the stage whose page it stands in."""
+"""Group of a rule -> stage whose page contains it."""
 _SINGLE: Final[Mapping[str, int]] = {"CFG-05": 4, "BK-03": 7}
 
 
@@ -31,7 +31,7 @@ def stage_of(rule_id: str) -> int:
 
 
 def _written(node: str, path: str) -> str:
-    """Show what a node's Ignition writes to a path."""
+    """Command that shows what a node's Ignition writes to a path."""
     chosen = f'.storage.files[] | select(.path == "{path}") | .contents.source'
     return f"jq -r '{chosen}' artifacts/ignition/{node}.ign | cut -d, -f2- | base64 -d | zcat -f"
 
@@ -154,25 +154,25 @@ TOPICS: Final[tuple[Topic, ...]] = (
     *nodes.TOPICS,
 )
 _ALIASES: Final = {"domains": ("domains/*.xml",)}
-"""Topics that tell of a whole directory."""
+"""Topics of a whole directory."""
 
 
-def entries() -> tuple[Entry, ...]:
-    """List every file, certificate, flag and rule, in the order of their tables."""
+def entries() -> tuple[Explanation, ...]:
+    """Explain every file, certificate, flag and rule, in the order of their tables."""
     told = (from_topic(topic, _ALIASES.get(topic.name, ())) for topic in TOPICS)
     return (*told, *map(_rule, RULES))
 
 
-def _rule(rule: Rule) -> Entry:
+def _rule(rule: LintRule) -> Explanation:
     check, stage = rule.check, stage_of(rule.id)
     profiles = " and ".join(sorted(profile.value for profile in rule.profiles))
-    return Entry(
-        kind=EntryKind.RULE,
+    return Explanation(
+        kind=ExplanationKind.RULE,
         name=rule.id,
         what=sentence(check.title),
         stage=stage,
         scope=f"{rule.severity.value} for {profiles}",
-        readers=f"umbilical stage lint, umbilical stage doctor, and stage {stage:02} among its checks.",
+        readers=f"umbilical stage lint, umbilical stage doctor, and the checks of stage {stage:02}.",
         without=sentence(check.why),
         by_hand=BY_HAND[rule.id],
         fix=check.fix,

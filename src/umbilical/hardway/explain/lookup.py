@@ -1,7 +1,4 @@
-"""From what a user types to explanations: names, paths, flags with or without dashes, numbers; or the nearest names.
-
-Their command lines are filled with a cluster's own values.
-"""
+"""Find explanations by name, path, flag or number, or similar names; fill commands with a cluster's values."""
 
 import difflib
 import re
@@ -11,16 +8,16 @@ from functools import cache
 from typing import Final
 
 from umbilical.hardway.config.cluster import Cluster
-from umbilical.hardway.explain.entry import Entry, EntryKind
+from umbilical.hardway.explain.entry import Explanation, ExplanationKind
 
 MAX_NEAREST: Final = 3
 _SIGNS: Final = {"NODE": "[a-z0-9.-]+", "-N.": r"-[0-9]+\.", "*": ".+"}
-"""What stands for something else in names."""
+"""Placeholders in names and the patterns that they match."""
 _SPLIT: Final = re.compile(r"(NODE|-N\.|\*)")
 
 
-def find(entries: Sequence[Entry], asked: str) -> list[Entry]:
-    """Return all that the first fitting form of a name means; nothing if no form fits."""
+def find(entries: Sequence[Explanation], asked: str) -> list[Explanation]:
+    """Return the explanations that match the first matching form of a name."""
     for form in forms(asked):
         found = [entry for entry in entries if _means(entry, form)]
         if found:
@@ -29,7 +26,7 @@ def find(entries: Sequence[Entry], asked: str) -> list[Entry]:
 
 
 def forms(asked: str) -> Iterator[str]:
-    """List what may be meant, the most exact first: as it was typed, the end of a path, the last word."""
+    """Yield forms of a name, the most exact first: as typed, the last word, ends of a path."""
     words = asked.strip().split()
     if not words:
         return
@@ -41,8 +38,8 @@ def forms(asked: str) -> Iterator[str]:
         yield "/".join(parts[start:])
 
 
-def nearest(entries: Iterable[Entry], asked: str) -> list[str]:
-    """Name what it looks like."""
+def nearest(entries: Iterable[Explanation], asked: str) -> list[str]:
+    """Return similar names."""
     known: dict[str, str] = {}
     for entry in entries:
         for name in (entry.name, *entry.aliases):
@@ -52,7 +49,7 @@ def nearest(entries: Iterable[Entry], asked: str) -> list[str]:
     return list(dict.fromkeys(known[name] for name in close))[:MAX_NEAREST]
 
 
-def _means(entry: Entry, form: str) -> bool:
+def _means(entry: Explanation, form: str) -> bool:
     return any(_pattern(name).fullmatch(form) for name in (entry.name, *entry.aliases))
 
 
@@ -62,22 +59,22 @@ def _pattern(name: str) -> re.Pattern[str]:
     return re.compile("".join(pieces), re.IGNORECASE)
 
 
-def _narrowed(found: list[Entry], asked: str) -> list[Entry]:
-    """Of several flags take those of the program that was named; exact names go before those with signs."""
+def _narrowed(found: list[Explanation], asked: str) -> list[Explanation]:
+    """Of several flags keep those of the named program; prefer exact names to placeholders."""
     words = asked.split()
     if len(words) > 1:
         program = words[0]
         named = [one for one in found if program in re.split(r"[,\s]+", one.readers)]
         found = named or found
     exact = [one for one in found if asked.lower() in (one.name.lower(), *(name.lower() for name in one.aliases))]
-    return exact or sorted(found, key=lambda one: one.kind is EntryKind.LESSON)
+    return exact or sorted(found, key=lambda one: one.kind is ExplanationKind.LESSON)
 
 
 _PATH: Final = re.compile(r"(?<![\w/.-])(artifacts/|auth/|cluster\.yaml|release/)")
 
 
-def filled(entry: Entry, cluster: Cluster, folder: str, asked: str = "") -> Entry:
-    """Put addresses, names and the cluster's directory into the line that is to be typed."""
+def filled(entry: Explanation, cluster: Cluster, folder: str, asked: str = "") -> Explanation:
+    """Fill addresses, names and the cluster's directory into the command."""
     line = entry.by_hand
     for word, value in _values(cluster, entry, asked).items():
         line = value.join(re.split(rf"(?<![A-Z]){word}(?![A-Z]|-[A-Z])", line))
@@ -90,10 +87,10 @@ def _below(folder: str, path: str) -> str:
     return whole if folder in ("", ".") else f"{folder.rstrip('/')}/{whole}"
 
 
-def _values(cluster: Cluster, entry: Entry, asked: str) -> dict[str, str]:
+def _values(cluster: Cluster, entry: Explanation, asked: str) -> dict[str, str]:
     first_worker = cluster.routers[0]
     node = next((one for one in cluster.nodes if _names(one.id, asked)), cluster.masters[0])
-    is_about_ids = entry.kind in (EntryKind.CERTIFICATE, EntryKind.FILE)
+    is_about_ids = entry.kind in (ExplanationKind.CERTIFICATE, ExplanationKind.FILE)
     return {
         "BOOTSTRAP": str(cluster.bootstrap.address),
         "MASTER": str(cluster.masters[0].address),

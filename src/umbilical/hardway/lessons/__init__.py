@@ -1,1 +1,1 @@
-"""Lessons: faults that somebody met while building clusters by hand, put in on purpose, to be found."""
+"""Lessons: typical faults of clusters that were built by hand, created on purpose as exercises."""

@@ -1,6 +1,6 @@
-"""What a lesson is: a story for the reader, a fault in artifacts or in running machines, and what recognises it.
+"""A lesson: symptoms, a breakage of artifacts or of running machines, and how it is recognised.
 
-A `Desk` is a copy of the artifacts to change; `Live` faults move a file away or change the load balancer.
+`ArtifactCopy` is a scratch copy of the artifacts; a `LiveBreakage` moves a file away or changes the load balancer.
 """
 
 import json
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from umbilical.hardway.site import Site
 
 
-class NotThere(Exception):
-    """What a lesson would spoil is not there: the stage that makes it has not run, or an option is off."""
+class MissingArtifact(Exception):
+    """The object to break does not exist: its stage has not run, or an option is off."""
 
 
-class Desk:
+class ArtifactCopy:
     def __init__(self, cluster: Cluster, assets: Mapping[str, Asset], now: datetime) -> None:
         self.cluster = cluster
         self.now = now
@@ -50,13 +50,13 @@ class Desk:
 
     @property
     def before(self) -> list[Asset]:
-        """What was there instead of all that is changed or removed."""
+        """The original of every changed or removed file."""
         touched = {asset.path for asset in self.changed} | set(self.removed)
         return [self._before[path] for path in sorted(touched) if path in self._before]
 
     def content(self, path: str) -> bytes:
         if path not in self.assets:
-            raise NotThere(path)
+            raise MissingArtifact(path)
         return self.assets[path].content
 
     def write(self, path: str, content: bytes) -> None:
@@ -64,23 +64,23 @@ class Desk:
 
     def remove(self, path: str) -> None:
         if self.assets.pop(path, None) is None:
-            raise NotThere(path)
+            raise MissingArtifact(path)
 
     def replace(self, path: str, old: str, new: str) -> None:
-        """Change every place where `old` stands."""
+        """Replace every occurrence of `old`."""
         text = self.content(path).decode()
         if old not in text:
-            raise NotThere(f"{old.strip()!r} in {path}")
+            raise MissingArtifact(f"{old.strip()!r} in {path}")
         self.write(path, text.replace(old, new).encode())
 
     def edit(self, path: str, change: Callable[[Any], object]) -> None:
-        """Change a YAML file of one object."""
+        """Change a YAML file with one object."""
         value = yaml.safe_load(self.content(path))
         change(value)
         self.write(path, yaml.safe_dump(value, sort_keys=False).encode())
 
     def edit_pod(self, node_id: str, file: str, old: str, new: str) -> None:
-        """Change a static pod, and the copy of it that the node's Ignition writes."""
+        """Change a static pod, also in the node's Ignition config."""
         path = next((one for one in self._places(node_id, file) if one in self.assets), file)
         before = self.content(path)
         self.replace(path, old, new)
@@ -91,23 +91,23 @@ class Desk:
         self.edit_config(node_id, lambda config: _drop(config, f"/{file}"))
 
     def edit_config(self, node_id: str, change: Callable[[dict[str, Any]], object]) -> None:
-        """Change a node's Ignition config as the JSON that it is."""
+        """Change a node's Ignition config as JSON."""
         path = layout.ignition(self.cluster.node(node_id))
         config = json.loads(self.content(path))
         change(config)
         self.write(path, json.dumps(config, separators=(",", ":")).encode())
 
     def edit_file(self, node_id: str, path: str, old: bytes, new: bytes) -> None:
-        """Change what a node's Ignition writes to a path."""
+        """Change a file in a node's Ignition config."""
         where = layout.ignition(self.cluster.node(node_id))
         document = IgnitionDocument(self.content(where))
         file = document.config.file(path)
         if file is None or old not in file.content():
-            raise NotThere(f"{path} in {where}")
+            raise MissingArtifact(f"{path} in {where}")
         self.write(where, document.with_content(path, file.content().replace(old, new)).content)
 
     def reissue(self, row_id: str, **changes: Any) -> None:
-        """Have a certificate signed again by its signer, with a field of it changed; also where nodes get it."""
+        """Issue a certificate again with changed fields, also in the nodes' Ignition configs."""
         old = KeyPair(self.content(layout.certificate(row_id)), self.content(layout.key(row_id)))
         seen = read_certificates(old.certificate)[0]
         signer = KeyPair(self.content(layout.certificate(seen.issuer_name)), self.content(layout.key(seen.issuer_name)))
@@ -149,61 +149,61 @@ def _drop(config: dict[str, Any], ending: str) -> None:
 
 
 @dataclass(frozen=True)
-class Live:
-    """The same fault in machines that run."""
+class LiveBreakage:
+    """The same fault in running machines."""
 
-    fault: str
-    """What is done to them."""
+    cause: str
+    """What is changed."""
     spoil: Callable[["Site"], None]
     mend: Callable[["Site"], None]
     """Both idempotent."""
     sign: str
-    """A regular expression for what a look at the machines then says."""
+    """Regular expression for the evidence on the machines."""
 
 
 @dataclass(frozen=True)
 class Lesson:
     id: str
-    story: str
-    """What one sees, not what is wrong."""
-    fault: str
-    """What was put in."""
-    mending: str
-    """How one mends it for good, in a cluster that nobody broke on purpose."""
+    symptoms: str
+    """The symptoms, without the cause."""
+    cause: str
+    """The cause."""
+    permanent_fix: str
+    """The permanent fix, for a cluster that was not broken on purpose."""
     rules: tuple[str, ...]
-    """Rules of the lint that fire."""
+    """Lint rules that fail."""
     sign: str
-    """A regular expression for what one of them says."""
-    profiles: frozenset[cluster.Profile]
-    spoil: Callable[[Desk], None]
-    live: Live | None = None
+    """Regular expression for the evidence of one of them."""
+    profiles: frozenset[cluster.ClusterProfile]
+    spoil: Callable[[ArtifactCopy], None]
+    live: LiveBreakage | None = None
 
 
 ASIDE: Final = "/etc/kubernetes/umbilical-lesson"
-"""Where a lesson puts files of a node; no kubelet watches it."""
+"""Directory on a node for moved files; no kubelet watches it."""
 _TLS_CHECK: Final = re.compile(rb" check-ssl(?: verify (?:required|none))?(?: ca-file \S+)?(?: check-sni \S+)?")
 
 Chosen = Callable[[Cluster], Sequence[str]]
-"""Ids of the nodes that a fault is for."""
+"""Ids of the nodes to break."""
 
 
 def without_tls(config: bytes) -> bytes:
-    """Let HAProxy's checks speak plain HTTP, and nothing else change."""
+    """Make HAProxy's health checks use plain HTTP."""
     return _TLS_CHECK.sub(b"", config)
 
 
-def plain_checks() -> Live:
-    return Live(
-        "The load balancer is reloaded with checks in plain HTTP.",
+def plain_checks() -> LiveBreakage:
+    return LiveBreakage(
+        "The load balancer is reloaded with health checks in plain HTTP.",
         lambda site: site.machines.set_balancer(without_tls(site.content(_in_use(site)))),
         lambda site: site.machines.set_balancer(site.content(_in_use(site))),
-        # A server of Go's answers plain HTTP by 400, others by bytes that are no HTTP.
+        # A Go server answers plain HTTP with 400, others with bytes that are not HTTP.
         "L7RSP|L7STS, and it is ready",
     )
 
 
-def moved_away(file: str, chosen: Chosen, fault: str) -> Live:
-    """Take a static pod's file from where a kubelet watches; it ends the pod."""
+def moved_away(file: str, chosen: Chosen, cause: str) -> LiveBreakage:
+    """Move a static pod's file out of the kubelet's directory, which stops the pod."""
     watched, aside = f"{layout.NODE_MANIFESTS}/{file}", f"{ASIDE}/{file}"
 
     def spoil(site: Site) -> None:
@@ -217,11 +217,11 @@ def moved_away(file: str, chosen: Chosen, fault: str) -> Live:
             if site.machines.read(node, aside) is not None:
                 _run(site, node, ["mv", aside, watched])
 
-    return Live(fault, spoil, mend, rf"{re.escape(file)} is not in")
+    return LiveBreakage(cause, spoil, mend, rf"{re.escape(file)} is not in")
 
 
 def _in_use(site: Site) -> str:
-    """Say which configuration the load balancer has, by its servers: after the pivot the bootstrap node is none."""
+    """Return the load balancer's current configuration: before the pivot it has the bootstrap node."""
     servers = {one.server for one in site.machines.balancer()}
     return HAPROXY_BOOTSTRAP if site.cluster.bootstrap.name in servers else HAPROXY_FINAL
 
@@ -230,4 +230,4 @@ def _run(site: Site, node: str, command: Sequence[str]) -> None:
     done = site.machines.run(node, command)
     if done.exit_code != 0:
         what = f"`{' '.join(command)}` failed on {node}"
-        raise HardwayError("UMB734", what, done.complaint, f"run it there by hand: {' '.join(command)}")
+        raise HardwayError("UMB734", what, done.complaint, f"on {node}: {' '.join(command)}")

@@ -1,1 +1,1 @@
-"""Rules over generated artifacts: each knows a trap that somebody fell into. No cluster is needed to ask them."""
+"""Lint rules for rendered artifacts: each finds one known mistake. They need no cluster."""

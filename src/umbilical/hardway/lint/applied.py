@@ -1,6 +1,6 @@
-"""Objects that are applied, in their order, and what they say about the release: version, images, commands.
+"""Applied objects in order, and the release's version, images and commands.
 
-Values are read without trust in their shape.
+Values may have any type: accessors return empty values for missing or wrong ones.
 """
 
 import json
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 
 
 def dig(value: Any, *path: str | int) -> Any:
-    """Follow keys and places; None where one is not there."""
+    """Follow keys and indexes; None if one is missing."""
     for step in path:
         if isinstance(step, int):
             value = value[step] if isinstance(value, list) and len(value) > step else None
@@ -39,9 +39,9 @@ def text(value: Any, *path: str | int) -> str:
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedObject:
     place: int
-    """In the order in which objects are created."""
+    """Position in the order of application."""
     path: str
     value: Mapping[str, Any] = field(repr=False)
 
@@ -74,21 +74,21 @@ class Applied:
         return f"{self.kind} {where}{self.name}"
 
 
-def applied(facts: Facts) -> list[Applied]:
-    return [Applied(place, path, value) for place, (path, value) in enumerate(facts.manifests)]
+def applied(facts: LintFacts) -> list[AppliedObject]:
+    return [AppliedObject(place, path, value) for place, (path, value) in enumerate(facts.manifests)]
 
 
-def find(facts: Facts, kind: str, name: str, namespace: str = "", group: str = "") -> Applied | None:
+def find(facts: LintFacts, kind: str, name: str, namespace: str = "", group: str = "") -> AppliedObject | None:
     key = (group, kind, namespace, name)
     return next((one for one in applied(facts) if one.key == key), None)
 
 
-def need(facts: Facts, kind: str, name: str, namespace: str = "", group: str = "") -> Applied:
-    """Return an object. Raises Unreadable: it is not applied."""
+def need(facts: LintFacts, kind: str, name: str, namespace: str = "", group: str = "") -> AppliedObject:
+    """Return an object. Raises Unreadable: no manifest has it."""
     found = find(facts, kind, name, namespace, group)
     if found is None:
         where = f"{namespace}/" if namespace else ""
-        raise Unreadable(f"no {kind} {where}{name}{f' ({group})' if group else ''} is applied")
+        raise Unreadable(f"no manifest has {kind} {where}{name}{f' ({group})' if group else ''}")
     return found
 
 
@@ -98,15 +98,15 @@ _WORKLOADS: Final = (("spec",), ("spec", "template", "spec"))
 _POD_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
-def release_version(facts: Facts) -> str:
-    """The version by which the release calls itself."""
+def release_version(facts: LintFacts) -> str:
+    """Return the release's own version."""
     version = text(image_references(facts), "metadata", "name")
     if not version:
-        raise Unreadable(f"{REFERENCES} does not name a version")
+        raise Unreadable(f"{REFERENCES} has no version")
     return version
 
 
-def image_references(facts: Facts) -> dict[str, Any]:
+def image_references(facts: LintFacts) -> dict[str, Any]:
     try:
         found = json.loads(facts.content(REFERENCES))
     except (ValueError, RecursionError):
@@ -114,22 +114,22 @@ def image_references(facts: Facts) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def references(facts: Facts) -> Iterator[tuple[str, str]]:
+def references(facts: LintFacts) -> Iterator[tuple[str, str]]:
     for tag in entries(image_references(facts), "spec", "tags"):
         yield text(tag, "name"), text(tag, "from", "name")
 
 
-def podman_commands(facts: Facts) -> list[list[str]]:
-    """Commands of the script that run containers, word by word."""
+def podman_commands(facts: LintFacts) -> list[list[str]]:
+    """Return the `podman run` commands of the script as lists of words."""
     try:
         lines = facts.text(SCRIPT).replace("\\\n", " ").splitlines()
         return [shlex.split(line, comments=True) for line in lines if line.lstrip().startswith("podman run ")]
     except ValueError as error:
-        raise Unreadable(f"{SCRIPT} cannot be read: {error}") from None
+        raise Unreadable(f"{SCRIPT} is not a valid script: {error}") from None
 
 
 def value_of(command: list[str], flag: str) -> str:
-    """What a flag of a command is set to, with = or as the next word; empty where it is not there."""
+    """Return a flag's value, after = or as the next word; empty if the flag is missing."""
     for place, word in enumerate(command):
         if word.startswith(f"--{flag}="):
             return word.partition("=")[2]
@@ -138,8 +138,8 @@ def value_of(command: list[str], flag: str) -> str:
     return ""
 
 
-def container_images(facts: Facts) -> Iterator[tuple[str, str]]:
-    """Every image that a pod names, static or applied, with the artifact that names it."""
+def container_images(facts: LintFacts) -> Iterator[tuple[str, str]]:
+    """List every image of static pods and applied workloads, with its artifact."""
     for folder in (layout.MANIFESTS, layout.STATIC_PODS, layout.LATE_STATIC_PODS):
         for asset in facts.below(folder):
             if not asset.path.endswith((".yaml", ".yml")):
@@ -149,7 +149,7 @@ def container_images(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _images(document: dict[str, Any]) -> Iterator[str]:
-    # Kinds that are no workload may have a field of that name which means something else.
+    # Other kinds may have a field `image` with another meaning.
     if document.get("kind") not in ("Pod", "DaemonSet", "Deployment", "StatefulSet", "ReplicaSet", "Job"):
         return
     for path in _WORKLOADS:

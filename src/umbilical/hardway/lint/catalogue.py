@@ -1,4 +1,4 @@
-"""All rules of the lint, in the order in which they are told."""
+"""All lint rules, in the order of the report."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -19,28 +19,28 @@ from umbilical.hardway.lint import (
     pki_rules,
     pod_rules,
 )
-from umbilical.hardway.lint.facts import Facts, Rule
+from umbilical.hardway.lint.facts import LintFacts, LintRule
 
 ORDER: Final = (
     *("CFG", "PKI", "KC", "BK", "CRIO", "SE", "CVO", "CRD", "FG", "KP", "AU", "INF", "NET", "CC", "EE", "ETC", "DNS"),
     *("ING", "MAN", "HO", "MCO", "IGN", "HA", "LV", "KN"),
 )
 GROUPS: Final = {
-    "CFG": "The config",
+    "CFG": "cluster.yaml",
     "PKI": "Certificates",
     "KC": "Kubeconfigs",
     "BK": "The bootstrap node",
     "CVO": "Version operator, CRDs and FeatureGate",
-    "KP": "Services before there is a network",
-    "INF": "What operators read",
+    "KP": "Services before the network operator runs",
+    "INF": "Objects that operators read",
     "MAN": "All objects",
     "MCO": "Machine config",
     "IGN": "Ignition",
     "HA": "Load balancer",
-    "LV": "Virtual machines and names",
+    "LV": "Virtual machines and DNS",
     "KN": "The tunnel",
 }
-"""Headings; a group without one goes on under that of the group before it."""
+"""Headings of the report; a group without one is listed under the previous heading."""
 
 _MODULES: Final = (
     config_rules.RULES,
@@ -57,12 +57,12 @@ _MODULES: Final = (
 )
 
 
-def _place(rule: Rule) -> tuple[int, str]:
+def _place(rule: LintRule) -> tuple[int, str]:
     return ORDER.index(group_of(rule.id)), rule.id
 
 
-RULES: Final[tuple[Rule, ...]] = tuple(sorted((rule for rules in _MODULES for rule in rules), key=_place))
+RULES: Final[tuple[LintRule, ...]] = tuple(sorted((rule for rules in _MODULES for rule in rules), key=_place))
 
 
-def judge(facts: Facts, rules: Iterable[Rule] = RULES) -> list[Finding]:
+def judge(facts: LintFacts, rules: Iterable[LintRule] = RULES) -> list[Finding]:
     return check.run_checks((rule.check for rule in rules), facts)

@@ -1,4 +1,4 @@
-"""Who a client is and what it may do: kubeconfigs as clients read them, and bindings of cluster roles."""
+"""Clients of the API: users and groups of certificates, their cluster roles, and kubeconfigs as clients read them."""
 
 import base64
 import binascii
@@ -8,33 +8,35 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from umbilical.hardway.lint.applied import dig, entries, mapping, text
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 from umbilical.pki.certificate import Certificate
 from umbilical.pki.pem import KeyPair
 
 MASTERS: Final = "system:masters"
-"""The group that kube-apiserver lets do everything, whatever roles say."""
+"""The group to which kube-apiserver allows everything, independent of roles."""
 _EVERYTHING: Final = "cluster-admin"
 _BUILT_IN: Final = {"system:kubelet-api-admin": ("nodes/proxy",)}
 
 
 @dataclass(frozen=True)
-class Identity:
+class ClientIdentity:
     user: str
     groups: frozenset[str]
 
     @property
-    def is_almighty(self) -> bool:
+    def is_cluster_admin(self) -> bool:
         return MASTERS in self.groups
 
 
-def identity(certificate: Certificate) -> Identity:
-    """Read a client certificate as kube-apiserver does."""
-    return Identity(certificate.common_name, frozenset(value for kind, value in certificate.subject if kind == "O"))
+def identity(certificate: Certificate) -> ClientIdentity:
+    """Return user and groups of a client certificate, as kube-apiserver reads them."""
+    return ClientIdentity(
+        certificate.common_name, frozenset(value for kind, value in certificate.subject if kind == "O")
+    )
 
 
-def roles_of(facts: Facts, who: Identity) -> set[str]:
-    """List the cluster roles that manifests bind somebody to."""
+def roles_of(facts: LintFacts, who: ClientIdentity) -> set[str]:
+    """List the cluster roles that manifests bind a client to."""
     return {
         text(one, "roleRef", "name")
         for _, one in facts.manifests
@@ -42,17 +44,17 @@ def roles_of(facts: Facts, who: Identity) -> set[str]:
     }
 
 
-def may_use(facts: Facts, who: Identity, resource: str, verbs: Collection[str]) -> bool:
-    """Tell whether somebody may do all these things with a resource of the core group, anywhere."""
+def may_use(facts: LintFacts, who: ClientIdentity, resource: str, verbs: Collection[str]) -> bool:
+    """Tell whether a client may use all these verbs on a resource of the core group, in all namespaces."""
     roles = roles_of(facts, who)
-    if who.is_almighty or _EVERYTHING in roles:
+    if who.is_cluster_admin or _EVERYTHING in roles:
         return True
     if any(resource in _BUILT_IN.get(role, ()) for role in roles):
         return True
     return any(_allows(rule, resource, verbs) for rule in _rules(facts, roles))
 
 
-def _is(subject: Any, who: Identity) -> bool:
+def _is(subject: Any, who: ClientIdentity) -> bool:
     name = text(subject, "name")
     match dig(subject, "kind"):
         case "User":
@@ -64,7 +66,7 @@ def _is(subject: Any, who: Identity) -> bool:
     return False
 
 
-def _rules(facts: Facts, roles: Collection[str]) -> Iterator[Any]:
+def _rules(facts: LintFacts, roles: Collection[str]) -> Iterator[Any]:
     for _, one in facts.manifests:
         if one.get("kind") == "ClusterRole" and text(one, "metadata", "name") in roles:
             yield from entries(one, "rules")
@@ -80,8 +82,8 @@ def _allows(rule: Any, resource: str, verbs: Collection[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A kubeconfig, as a client reads it."""
+class ResolvedKubeconfig:
+    """The current context of a kubeconfig."""
 
     path: str
     user: str
@@ -91,31 +93,31 @@ class Reading:
     pair: KeyPair
 
 
-def read(facts: Facts, path: str) -> Reading:
-    """Read an artifact as `resolve` does."""
+def read(facts: LintFacts, path: str) -> ResolvedKubeconfig:
+    """Resolve the kubeconfig at this path."""
     return resolve(facts.document(path), path)
 
 
-def resolve(document: Any, path: str) -> Reading:
-    """Resolve the current context of a kubeconfig, as kubectl does; `path` is for what is said about it.
+def resolve(document: Any, path: str) -> ResolvedKubeconfig:
+    """Resolve the current context of a kubeconfig, as kubectl does; `path` is for error messages.
 
-    Raises Unreadable: something is missing, or is named and not there.
+    Raises Unreadable: an entry is missing.
     """
     name = text(document, "current-context")
     context = mapping(_named(path, document, "contexts", name), "context")
     cluster = mapping(_named(path, document, "clusters", text(context, "cluster")), "cluster")
     user = mapping(_named(path, document, "users", text(context, "user")), "user")
     if name != context.get("user"):
-        raise Unreadable(f"{path}: the context {name} is not called like its user {context.get('user')}")
+        raise Unreadable(f"{path}: context {name} and its user {context.get('user')} have different names")
     host, port = _server(path, cluster.get("server"))
     pair = KeyPair(_decoded(path, user, "client-certificate-data"), _decoded(path, user, "client-key-data"))
-    return Reading(path, name, host, port, _decoded(path, cluster, "certificate-authority-data"), pair)
+    return ResolvedKubeconfig(path, name, host, port, _decoded(path, cluster, "certificate-authority-data"), pair)
 
 
 def _named(path: str, document: Any, kind: str, name: str) -> Any:
     found = [one for one in entries(document, kind) if text(one, "name") == name]
     if not name or not found:
-        raise Unreadable(f"{path} names {name!r}, and has no such entry in {kind}")
+        raise Unreadable(f"{path} refers to {name!r}, but {kind} has no such entry")
     return found[0]
 
 
@@ -126,7 +128,7 @@ def _server(path: str, server: object) -> tuple[str, int | None]:
             return url.hostname, url.port
     except ValueError:
         pass
-    raise Unreadable(f"{path} has the server {server!r}, which is no https URL")
+    raise Unreadable(f"{path} has the server {server!r}, which is not an https URL")
 
 
 def _decoded(path: str, entry: dict[str, Any], key: str) -> bytes:

@@ -1,4 +1,4 @@
-"""How a rule of the lint is written, and what it looks at: the bytes of a rendered tree, never what rendered them."""
+"""A lint rule, and its input: the bytes of the rendered artifacts, never the code that rendered them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ import yaml
 from umbilical.checks.check import MAX_FAULTS, Check, Doubt, fault_check
 from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Cluster, Node, Profile
+from umbilical.hardway.config.cluster import Cluster, ClusterNode, ClusterProfile
 from umbilical.ignition.config import Config, read_config
 from umbilical.manifests.tree import Asset
 from umbilical.pki.certificate import Certificate, Moment, read_certificates
@@ -22,23 +22,23 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Unreadable(Exception):
-    """An artifact that a rule needs is missing or is not what its name says."""
+    """An artifact that a rule needs is missing or has another format than its name implies."""
 
 
 @dataclass(eq=False)
-class Facts:
+class LintFacts:
     cluster: Cluster
     assets: Mapping[str, Asset]
-    """By path below artifacts/."""
+    """Artifacts by path below artifacts/."""
     now: Moment
     has_tunnel: bool
     exposed: tuple[str, ...] | None = None
-    """Secret files of the cluster's directory that git would take; None where nobody looked at a disk."""
+    """Secret files of the cluster's directory that git does not ignore; None if no directory was checked."""
     _documents: dict[str, list[dict[str, Any]]] = field(default_factory=dict, init=False)
     _configs: dict[str, Config] = field(default_factory=dict, init=False)
 
     def content(self, path: str) -> bytes:
-        """Return an artifact's bytes. Raises Unreadable: it is not there."""
+        """Return an artifact's bytes. Raises Unreadable: it is missing."""
         if path not in self.assets:
             raise Unreadable(f"{path} is missing")
         return self.assets[path].content
@@ -47,33 +47,33 @@ class Facts:
         return self.content(path).decode(errors="replace")
 
     def below(self, folder: str) -> Iterator[Asset]:
-        """List the artifacts of a directory, in order of their paths."""
+        """List the artifacts of a directory, sorted by path."""
         return (self.assets[path] for path in sorted(self.assets) if path.startswith(f"{folder}/"))
 
     def documents(self, path: str) -> list[dict[str, Any]]:
-        """Read an artifact as YAML documents, all of them mappings."""
+        """Read an artifact as YAML documents, which must all be mappings."""
         if path not in self._documents:
             try:
                 found = list(yaml.load_all(self.content(path), _Loader))
             except (yaml.YAMLError, ValueError, RecursionError) as error:
                 raise Unreadable(f"{path} is not YAML: {str(error).splitlines()[0]}") from None
             if not all(isinstance(one, dict) for one in found):
-                raise Unreadable(f"{path} holds something that is no object")
+                raise Unreadable(f"{path} has a document that is not an object")
             self._documents[path] = found
         return self._documents[path]
 
     def document(self, path: str) -> dict[str, Any]:
         found = self.documents(path)
         if len(found) != 1:
-            raise Unreadable(f"{path} holds {len(found)} documents, one is expected")
+            raise Unreadable(f"{path} has {len(found)} documents, one is expected")
         return found[0]
 
     @cached_property
     def manifests(self) -> list[tuple[str, dict[str, Any]]]:
-        """Every object that is applied, with its path, in the order in which it is."""
+        """Every applied object with its path, in order of application."""
         return [(asset.path, one) for asset in self.below(layout.MANIFESTS) for one in self.documents(asset.path)]
 
-    def ignition(self, node: Node) -> Config:
+    def ignition(self, node: ClusterNode) -> Config:
         path = layout.ignition(node)
         if path not in self._configs:
             try:
@@ -82,8 +82,8 @@ class Facts:
                 raise Unreadable(f"{path}: {error.why}") from None
         return self._configs[path]
 
-    def node_file(self, node: Node, path: str) -> bytes:
-        """Return the content of a file that a node's Ignition writes."""
+    def node_file(self, node: ClusterNode, path: str) -> bytes:
+        """Return the content of a file that a node's Ignition config writes."""
         file = self.ignition(node).file(path)
         if file is None:
             raise Unreadable(f"{layout.ignition(node)} does not write {path}")
@@ -93,7 +93,7 @@ class Facts:
             raise Unreadable(f"{layout.ignition(node)}: {path}: {error.why}") from None
 
     def certificate(self, row_id: str) -> Certificate:
-        """Return the first certificate of a row of the PKI table."""
+        """Return the first certificate of a row of the certificate table."""
         return self.certificates(layout.certificate(row_id))[0]
 
     def certificates(self, path: str) -> list[Certificate]:
@@ -103,26 +103,26 @@ class Facts:
             raise Unreadable(f"{path}: {error}") from None
 
 
-BOTH: Final = frozenset(Profile)
-OPENSHIFT: Final = frozenset({Profile.OPENSHIFT})
-KUBERNETES: Final = frozenset({Profile.KUBERNETES})
+BOTH: Final = frozenset(ClusterProfile)
+OPENSHIFT: Final = frozenset({ClusterProfile.OPENSHIFT})
+KUBERNETES: Final = frozenset({ClusterProfile.KUBERNETES})
 
-Search = Callable[[Facts], Iterable[str]]
-Need = Callable[[Facts], str | None]
-"""Says why a rule does not apply, or None."""
+Search = Callable[[LintFacts], Iterable[str]]
+Need = Callable[[LintFacts], str | None]
+"""Returns why a rule does not apply, or None."""
 
 
-class Severity(Enum):
+class RuleSeverity(Enum):
     ERROR = "error"
     WARNING = "warning"
 
 
 @dataclass(frozen=True)
-class Rule:
+class LintRule:
     id: str
-    severity: Severity
-    profiles: frozenset[Profile]
-    check: Check[Facts]
+    severity: RuleSeverity
+    profiles: frozenset[ClusterProfile]
+    check: Check[LintFacts]
 
 
 def rule(
@@ -132,31 +132,31 @@ def rule(
     fix: str,
     search: Search,
     *needs: Need,
-    profiles: frozenset[Profile] = BOTH,
-    severity: Severity = Severity.ERROR,
-) -> Rule:
-    """Make a rule that holds when `search` finds no fault. What cannot be read is a fault, never a crash."""
+    profiles: frozenset[ClusterProfile] = BOTH,
+    severity: RuleSeverity = RuleSeverity.ERROR,
+) -> LintRule:
+    """Make a rule that passes if `search` finds no fault. An unreadable artifact is a fault."""
 
-    def profile(facts: Facts) -> str | None:
+    def profile(facts: LintFacts) -> str | None:
         found = facts.cluster.profile
-        return None if found in profiles else f"it is not for the profile {found.value}"
+        return None if found in profiles else f"it does not apply to profile {found.value}"
 
-    def faults(facts: Facts) -> Iterable[str]:
+    def faults(facts: LintFacts) -> Iterable[str]:
         found = _found(search, facts)
-        return found if severity is Severity.ERROR else map(Doubt, found)
+        return found if severity is RuleSeverity.ERROR else map(Doubt, found)
 
-    return Rule(identifier, severity, profiles, fault_check(identifier, title, why, fix, faults, profile, *needs))
+    return LintRule(identifier, severity, profiles, fault_check(identifier, title, why, fix, faults, profile, *needs))
 
 
-def tunnel(facts: Facts) -> str | None:
+def tunnel(facts: LintFacts) -> str | None:
     return None if facts.has_tunnel else "there is no tunnel (konnectivity: off)"
 
 
-def kube_proxy(facts: Facts) -> str | None:
+def kube_proxy(facts: LintFacts) -> str | None:
     return None if facts.cluster.has_kube_proxy else "there is no kube-proxy (kubeProxy: off)"
 
 
-def _found(search: Search, facts: Facts) -> list[str]:
+def _found(search: Search, facts: LintFacts) -> list[str]:
     try:
         return list(islice(search(facts), MAX_FAULTS))
     except Unreadable as error:

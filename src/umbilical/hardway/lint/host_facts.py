@@ -1,4 +1,4 @@
-"""The files about the host of the machines, decoded: its plan, libvirt's XML, zones, HAProxy's configuration."""
+"""Decoded infrastructure files: host plan, libvirt's XML, DNS zones, HAProxy's configuration."""
 
 import json
 import posixpath
@@ -8,30 +8,30 @@ from xml.etree import ElementTree
 
 from umbilical.hardway.artifacts.infrastructure import places
 from umbilical.hardway.config.cluster import MachinesKind
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 
 _SECTIONS = ("global", "defaults", "frontend", "backend", "listen")
 
 
 @dataclass(frozen=True)
-class Server:
+class BalancerServer:
     name: str
     address: str
     port: int
     words: tuple[str, ...]
-    """What follows the address, with what `default-server` adds in front."""
+    """Options after the address; those of `default-server` come first."""
 
     @property
     def is_checked(self) -> bool:
         return "check" in self.words
 
     @property
-    def is_asked_over_tls(self) -> bool:
+    def is_checked_over_tls(self) -> bool:
         return "check-ssl" in self.words or "ssl" in self.words
 
     @property
     def check_port(self) -> int:
-        """Where its health is asked."""
+        """Port of the health check."""
         if "port" in self.words:
             text = self.words[self.words.index("port") + 1 :][:1]
             return int(text[0]) if text and text[0].isdigit() else self.port
@@ -39,33 +39,33 @@ class Server:
 
 
 @dataclass
-class Section:
+class BalancerSection:
     kind: str
     name: str
     lines: list[list[str]] = field(default_factory=list)
 
     def values(self, *words: str) -> list[list[str]]:
-        """Return what follows these words, of each line that begins with them."""
+        """Return the rest of each line that begins with these words."""
         return [line[len(words) :] for line in self.lines if line[: len(words)] == list(words)]
 
 
 @dataclass(frozen=True)
-class Balancer:
-    sections: tuple[Section, ...]
+class BalancerConfig:
+    sections: tuple[BalancerSection, ...]
 
-    def of_kind(self, *kinds: str) -> list[Section]:
+    def of_kind(self, *kinds: str) -> list[BalancerSection]:
         return [section for section in self.sections if section.kind in kinds]
 
-    def binds(self) -> list[tuple[Section, str, int]]:
-        """List every socket that it listens on, but those of the statistics."""
+    def binds(self) -> list[tuple[BalancerSection, str, int]]:
+        """List every listening socket except that of the statistics."""
         found = []
         for section in self.of_kind("frontend", "listen"):
             if not section.values("stats"):
                 found += [(section, *_address(line[0])) for line in section.values("bind") if line]
         return found
 
-    def backend_at(self, port: int) -> list[Section]:
-        """Return where the connections to a port go."""
+    def backend_at(self, port: int) -> list[BalancerSection]:
+        """Return the backends that serve a port."""
         names = {
             word for section, _, bound in self.binds() if bound == port for word in _names(section, "default_backend")
         }
@@ -75,32 +75,32 @@ class Balancer:
             if section.name in names or (section.kind == "listen" and port in self._ports(section))
         ]
 
-    def servers(self, section: Section) -> list[Server]:
+    def servers(self, section: BalancerSection) -> list[BalancerServer]:
         usual = [word for part in self.of_kind("defaults") for word in _words(part, "default-server")]
         own = _words(section, "default-server")
         found = []
         for line in section.values("server"):
             if len(line) >= 2:
                 address, port = _address(line[1])
-                found.append(Server(line[0], address, port, (*usual, *own, *line[2:])))
+                found.append(BalancerServer(line[0], address, port, (*usual, *own, *line[2:])))
         return found
 
-    def _ports(self, section: Section) -> list[int]:
+    def _ports(self, section: BalancerSection) -> list[int]:
         return [port for bound, _, port in self.binds() if bound is section]
 
 
-def read_balancer(text: str) -> Balancer:
-    """Read a configuration. What stands before the first section is left out, as are comments."""
-    sections: list[Section] = []
+def read_balancer(text: str) -> BalancerConfig:
+    """Read a configuration without comments and without lines before the first section."""
+    sections: list[BalancerSection] = []
     for line in text.splitlines():
         words = line.partition("#")[0].split()
         if not words:
             continue
         if words[0] in _SECTIONS:
-            sections.append(Section(words[0], words[1] if len(words) > 1 else ""))
+            sections.append(BalancerSection(words[0], words[1] if len(words) > 1 else ""))
         elif sections:
             sections[-1].lines.append(words)
-    return Balancer(tuple(sections))
+    return BalancerConfig(tuple(sections))
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -108,52 +108,52 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port) if port.isdigit() else 0
 
 
-def _names(section: Section, keyword: str) -> list[str]:
+def _names(section: BalancerSection, keyword: str) -> list[str]:
     return [line[0] for line in section.values(keyword) if line]
 
 
-def _words(section: Section, keyword: str) -> list[str]:
+def _words(section: BalancerSection, keyword: str) -> list[str]:
     return [word for line in section.values(keyword) for word in line]
 
 
 BALANCERS = (places.HAPROXY_BOOTSTRAP, places.HAPROXY_FINAL)
 
 
-def libvirt(facts: Facts) -> str | None:
-    """Say why a rule about virtual machines does not apply."""
+def libvirt(facts: LintFacts) -> str | None:
+    """Return why a rule about virtual machines does not apply."""
     return None if facts.cluster.machines is MachinesKind.LIBVIRT else "there are no virtual machines (machines: lab)"
 
 
-def balancers(facts: Facts) -> dict[str, Balancer]:
+def balancers(facts: LintFacts) -> dict[str, BalancerConfig]:
     return {path: read_balancer(facts.text(path)) for path in BALANCERS}
 
 
-def host_plan(facts: Facts) -> dict[str, Any]:
-    """Read the plan. Raises Unreadable: it is missing or not of its shape."""
+def host_plan(facts: LintFacts) -> dict[str, Any]:
+    """Read host-plan.json. Raises Unreadable: it is missing or malformed."""
     try:
         plan = json.loads(facts.content(places.HOST_PLAN))
     except ValueError as error:
         raise Unreadable(f"{places.HOST_PLAN} is not JSON: {error}") from None
     actions = plan.get("actions") if isinstance(plan, dict) else None
     if not isinstance(actions, list) or not all(_is_action(action) for action in actions):
-        raise Unreadable(f"{places.HOST_PLAN} has no list of actions that can be checked, done and undone")
+        raise Unreadable(f"{places.HOST_PLAN} has no list of actions with id, check, do and undo")
     return dict(plan)
 
 
-def deeds(facts: Facts) -> list[str]:
-    """List the lines that the plan does, in order."""
+def host_commands(facts: LintFacts) -> list[str]:
+    """List the `do` commands of the host plan, in order."""
     return [str(action["do"]) for action in host_plan(facts)["actions"]]
 
 
-def xml(facts: Facts, path: str) -> ElementTree.Element:
+def xml(facts: LintFacts, path: str) -> ElementTree.Element:
     try:
         return ElementTree.fromstring(facts.content(path))
     except ElementTree.ParseError as error:
         raise Unreadable(f"{path} is not XML: {error}") from None
 
 
-def domains(facts: Facts) -> dict[str, ElementTree.Element]:
-    """Read the machine of every node."""
+def domains(facts: LintFacts) -> dict[str, ElementTree.Element]:
+    """Read the libvirt domain of every node."""
     paths = [places.domain_file(node) for node in facts.cluster.nodes]
     return {path: xml(facts, path) for path in paths}
 
@@ -163,8 +163,8 @@ def is_below(path: str, folder: str) -> bool:
     return whole.startswith(posixpath.normpath(folder).rstrip("/") + "/")
 
 
-def zone_records(facts: Facts, path: str) -> list[tuple[str, str, str]]:
-    """Read a zone file as (name, kind, value), names without the last dot."""
+def zone_records(facts: LintFacts, path: str) -> list[tuple[str, str, str]]:
+    """Read a zone file as (name, type, value); names have no trailing dot."""
     found = []
     for line in facts.text(path).splitlines():
         words = line.split()

@@ -1,4 +1,4 @@
-"""Rules about the machine-config commands and their inputs, and about images: all by digest."""
+"""Rules about the machine-config commands and their inputs, and about image digests."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from umbilical.hardway.lint.applied import (
     text,
     value_of,
 )
-from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, Unreadable, rule
+from umbilical.hardway.lint.facts import OPENSHIFT, LintFacts, LintRule, Unreadable, rule
 
 BY_DIGEST: Final = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 CONTROLLER: Final = "machine-config-controller"
@@ -26,76 +26,76 @@ TEMPLATE_IMAGES: Final = (
     *("machine-config-operator", "keepalived-ipfailover", "coredns", "baremetal-runtimecfg", "oauth-proxy"),
     *("kube-rbac-proxy", "pod", "haproxy-router"),
 )
-"""Tags without which the machine-config operator ends at once."""
+"""Tags that the machine-config operator's templates need."""
 _MOUNT: Final = "/assets/"
 _MADE: Final = ("mco-bootstrap", "mcc-input", "mcc-output", "api-bootstrap")
 
 
-def _images(facts: Facts) -> Iterator[str]:
+def _images(facts: LintFacts) -> Iterator[str]:
     for path, image in container_images(facts):
         if not BY_DIGEST.fullmatch(image):
-            yield f"{path}: image {image} is not named by digest"
+            yield f"{path}: image {image} has no digest"
     for name, image in references(facts):
         if not BY_DIGEST.fullmatch(image):
-            yield f"{REFERENCES}: {name} is {image}, not named by digest"
+            yield f"{REFERENCES}: image {image} of {name} has no digest"
     for command in podman_commands(facts):
         if not any(BY_DIGEST.fullmatch(word) for word in command if not word.startswith("-")):
-            yield f"{SCRIPT}: a container whose image is not named by digest"
-    told = [value_of(command, "release-image") for command in podman_commands(facts)]
-    if not any(BY_DIGEST.fullmatch(image) for image in told):
-        yield f"{SCRIPT}: the release's digest is not recorded in --release-image"
+            yield f"{SCRIPT}: a container's image has no digest"
+    actual = [value_of(command, "release-image") for command in podman_commands(facts)]
+    if not any(BY_DIGEST.fullmatch(image) for image in actual):
+        yield f"{SCRIPT}: --release-image has no digest"
 
 
-def _operator(facts: Facts) -> tuple[int, list[str]]:
+def _operator(facts: LintFacts) -> tuple[int, list[str]]:
     for place, command in enumerate(podman_commands(facts)):
         if "bootstrap" in command and value_of(command, "release-image"):
             return place, command
     raise Unreadable(f"{SCRIPT} does not run the machine-config operator")
 
 
-def _controller(facts: Facts) -> tuple[int, list[str]]:
+def _controller(facts: LintFacts) -> tuple[int, list[str]]:
     for place, command in enumerate(podman_commands(facts)):
         if "bootstrap" in command and value_of(command, "entrypoint").endswith(CONTROLLER):
             return place, command
     raise Unreadable(f"{SCRIPT} does not run the {CONTROLLER}")
 
 
-def _commands(facts: Facts) -> Iterator[str]:
+def _commands(facts: LintFacts) -> Iterator[str]:
     (first, operator), (second, controller) = _operator(facts), _controller(facts)
     if first > second:
-        yield f"{SCRIPT}: the {CONTROLLER} runs before the operator, whose results it reads"
+        yield f"{SCRIPT}: the {CONTROLLER} runs before the operator, but reads its results"
     version = release_version(facts)
     for name, command in (("the operator", operator), (f"the {CONTROLLER}", controller)):
-        told = value_of(command, "payload-version")
-        if told != version:
-            yield f"{SCRIPT}: {name} is told --payload-version {told or 'nothing'}, the release is {version}"
+        actual = value_of(command, "payload-version")
+        if actual != version:
+            yield f"{SCRIPT}: {name} has --payload-version {actual or 'not set'}, the release is {version}"
     for pool in POOLS if any(facts.below(OUTPUT)) else ():
         if not any(f"/rendered-{pool}-" in asset.path for asset in facts.below(OUTPUT)):
             yield f"{OUTPUT} has no rendered-{pool}-*.yaml"
 
 
-def _inputs(facts: Facts) -> Iterator[str]:
+def _inputs(facts: LintFacts) -> Iterator[str]:
     _, operator = _operator(facts)
     for word in operator:
         _, _, path = word.partition(f"={_MOUNT}")
         if path and path.split("/")[0] not in _MADE and f"{layout.MACHINE_CONFIG}/{path}" not in facts.assets:
-            yield f"{SCRIPT} names {_MOUNT}{path}, and {layout.MACHINE_CONFIG}/{path} is missing"
+            yield f"{SCRIPT} refers to {_MOUNT}{path}, but {layout.MACHINE_CONFIG}/{path} is missing"
     kinds = {text(one, "kind") for asset in facts.below(MANIFESTS) for one in facts.documents(asset.path)}
     yield from (
-        f"{MANIFESTS} holds no {kind}" for kind in ("FeatureGate", "Infrastructure", "Secret") if kind not in kinds
+        f"{MANIFESTS} has no {kind}" for kind in ("FeatureGate", "Infrastructure", "Secret") if kind not in kinds
     )
     tags = dict(references(facts))
     yield from (f"{REFERENCES} lacks {tag}" for tag in TEMPLATE_IMAGES if tag not in tags)
     yield from _copies(facts)
 
 
-def _copies(facts: Facts) -> Iterator[str]:
-    """See that the controller's input directory gets all of its parts before it runs."""
+def _copies(facts: LintFacts) -> Iterator[str]:
+    """Check that the script copies all inputs of the controller before it runs."""
     _, controller = _controller(facts)
     folder = value_of(controller, "manifest-dir").removeprefix(_MOUNT)
     secret = value_of(controller, "pull-secret").removeprefix(_MOUNT)
     if not folder or not secret.startswith(f"{folder}/"):
-        yield f"{SCRIPT}: the {CONTROLLER} has no manifest directory, or its pull secret lies elsewhere"
+        yield f"{SCRIPT}: the {CONTROLLER} has no manifest directory, or its pull secret is not in it"
     head = facts.text(SCRIPT).partition(CONTROLLER)[0]
     copied = " ".join(line for line in head.splitlines() if line.startswith("cp ") and line.endswith(f'/{folder}/"'))
     parts = {
@@ -104,34 +104,35 @@ def _copies(facts: Facts) -> Iterator[str]:
         "image-references": "the images",
     }
     for part, what in parts.items():
-        # The operator's manifests end like ours.
+        # The path of the operator's manifests has the same ending as ours.
         words = [word for word in copied.replace('"', "").split() if word.endswith(part)]
         if not words or (part == "/manifests/*" and all("mco-bootstrap" in word for word in words)):
             yield f"{SCRIPT} does not copy {part} ({what}) into {folder}"
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "CFG-05",
-        "every image is named by digest, the release's too",
-        "A tag may mean another image tomorrow; and the version operator reports another desired image than the one "
+        "every image has a digest, including the release image",
+        "A tag may refer to another image later, and the version operator reports another desired image than the one "
         "that it runs.",
-        "take images from image-references, and name the release by digest",
+        "use the images of image-references, and set release.image with a digest",
         _images,
         profiles=OPENSHIFT,
     ),
     rule(
         "MCO-01",
-        "operator and controller of machine configs both run, with the version of the release",
-        "The controller alone finds no ControllerConfig; without the version it looks for gates of 0.0.1-snapshot.",
-        "run the operator's bootstrap, then the controller's, both with --payload-version",
+        "the machine-config operator and controller both run, with the version of the release",
+        "Without the operator the controller finds no ControllerConfig; without the version it looks for gates of "
+        "0.0.1-snapshot.",
+        "run the operator's bootstrap command, then the controller's, both with --payload-version",
         _commands,
         profiles=OPENSHIFT,
     ),
     rule(
         "MCO-02",
-        "the machine-config controller finds all that it reads",
-        'It ends with "no controllerconfig found" or "no featuregate found", or names the file that is missing.',
+        "the machine-config controller finds all its inputs",
+        'It exits with "no controllerconfig found" or "no featuregate found", or names the missing file.',
         "copy the operator's manifests, the cluster's manifests and image-references into its manifest directory",
         _inputs,
         profiles=OPENSHIFT,

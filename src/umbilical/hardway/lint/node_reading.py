@@ -1,6 +1,6 @@
-"""Every path of a node that something on it will want to read, and what its config puts there.
+"""Finds paths that programs on a node read but its Ignition config does not write.
 
-Unit files are read as far as rules need them. Static pods on nodes must be those beside the other artifacts.
+Unit files are parsed as far as rules need it. Static pods in the config must equal those among the artifacts.
 """
 
 import posixpath
@@ -15,62 +15,59 @@ import yaml
 from umbilical.bootstrap.verify.documents import PodSpec, dig, is_within, mappings, shown
 from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node, Role
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.config.cluster import ClusterNode, NodeRole
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 from umbilical.ignition.config import Config, File, IgnitionUnit, objects
 
-PLACES: Final = {
-    layout.STATIC_PODS: layout.NODE_MANIFESTS,
-    layout.LATE_STATIC_PODS: layout.NODE_LATE_MANIFESTS,
-}
+PLACES: Final = {layout.STATIC_PODS: layout.NODE_MANIFESTS, layout.LATE_STATIC_PODS: layout.NODE_LATE_MANIFESTS}
 
 
-def copy_faults(facts: Facts, node: Node) -> Iterator[str]:
-    """Name what a node is to run or read, and does not get as it was rendered."""
+def copy_faults(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
+    """List the static pods and their files that the node's config lacks or has changed."""
     carried = _carried(facts, node)
     for folder, place in PLACES.items():
         for asset in facts.below(f"{folder}/{node.id}"):
             name = asset.path.removeprefix(f"{folder}/{node.id}/")
-            # What lies deeper is read by a pod, from wherever that one mounts.
+            # Files in subdirectories are configuration files, which pods read from their mounts.
             is_pod = "/" not in name
             places = carried.get(asset.content, set())
             if is_pod and f"{place}/{name}" not in places:
-                yield f"{asset.path} is not written to {place}/{name} as it is"
+                yield f"{asset.path} is not written to {place}/{name} with the same content"
             elif not is_pod and posixpath.basename(name) not in map(posixpath.basename, places):
-                yield f"{asset.path} is not written as it is"
-    # A rendered MachineConfig brings pods of its own; nothing else does.
-    if node.role is Role.BOOTSTRAP or not facts.cluster.is_openshift:
+                yield f"{asset.path} is not written with the same content"
+    # Only a rendered MachineConfig may contain other pods.
+    if node.role is NodeRole.BOOTSTRAP or not facts.cluster.is_openshift:
         yield from _unknown(facts, node)
 
 
-def _unknown(facts: Facts, node: Node) -> Iterator[str]:
-    """Name pods that a node would run and nobody has rendered."""
+def _unknown(facts: LintFacts, node: ClusterNode) -> Iterator[str]:
+    """List pods in a node's config that are not among the artifacts."""
     folders = {place: folder for folder, place in PLACES.items()}
     for file in facts.ignition(node).files:
         place, name = posixpath.split(file.path)
         if place in folders and f"{folders[place]}/{node.id}/{name}" not in facts.assets:
-            yield f"{file.path} is written, and {folders[place]}/{node.id}/{name} is missing"
+            yield f"{file.path} is written, but {folders[place]}/{node.id}/{name} is missing"
 
 
-def _carried(facts: Facts, node: Node) -> dict[bytes, set[str]]:
+def _carried(facts: LintFacts, node: ClusterNode) -> dict[bytes, set[str]]:
     found: dict[bytes, set[str]] = {}
     for file in facts.ignition(node).files:
         try:
             found.setdefault(file.content(), set()).add(file.path)
         except IgnitionError:
-            # That it cannot be read is another rule's business.
+            # Another rule reports unreadable files.
             continue
     return found
 
 
-# systemd's marks before a program: ignore failure, other argv[0], no expansion, full or no privileges.
+# systemd's prefixes of a program: ignore failure, other argv[0], no expansion, full or no privileges.
 _MARKS: Final = "@-:+!"
 
 
 @dataclass(frozen=True)
-class Command:
+class UnitCommand:
     words: tuple[str, ...]
-    """The program first, without systemd's marks."""
+    """The program, without systemd's prefixes, and its arguments."""
 
     @property
     def program(self) -> str:
@@ -78,19 +75,19 @@ class Command:
 
     @property
     def flags(self) -> dict[str, str]:
-        """By name without dashes; `--flag value` counts as `--flag` without a value."""
+        """Flags by name without dashes; `--flag value` counts as `--flag` without a value."""
         pairs = (word.lstrip("-").partition("=") for word in self.words[1:] if word.startswith("-"))
         return {name: value for name, _, value in pairs}
 
 
-def commands(unit: IgnitionUnit) -> list[Command]:
-    """List the Exec lines of a unit and of its drop-ins."""
+def commands(unit: IgnitionUnit) -> list[UnitCommand]:
+    """List the commands of a unit and its drop-ins."""
     found = [_words(value) for key, value in _settings(unit) if key.startswith("Exec") and value]
-    return [Command(tuple(words)) for words in found if words]
+    return [UnitCommand(tuple(words)) for words in found if words]
 
 
 def environment_files(unit: IgnitionUnit) -> Iterator[str]:
-    """List the files that must be there; those with a minus may be missing."""
+    """List the required environment files; those with a minus are optional."""
     for key, value in _settings(unit):
         if key == "EnvironmentFile" and value.startswith("/"):
             yield value
@@ -108,7 +105,7 @@ def _words(value: str) -> list[str]:
     try:
         words = shlex.split(value)
     except ValueError:
-        # systemd's quoting is not quite a shell's.
+        # systemd's quoting differs slightly from a shell's.
         words = value.split()
     return [words[0].lstrip(_MARKS), *words[1:]] if words else []
 
@@ -116,45 +113,45 @@ def _words(value: str) -> list[str]:
 UNITS: Final = "/etc/systemd/system"
 POD_DIRECTORIES: Final = (layout.NODE_MANIFESTS, layout.NODE_LATE_MANIFESTS)
 MADE_BY_PROGRAMS: Final = frozenset({"uds-name", "data-dir", "cert-dir", "audit-log-path"})
-"""Flags of pods that name what the program makes itself, somewhere below a mount."""
+"""Flags whose file the program creates itself, below a mount."""
 OF_THE_SYSTEM: Final = (
     *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/libexec", "/usr/share", "/bin", "/sbin", "/lib", "/lib/modules"),
     *("/run", "/var/run", "/var/log", "/var/lib/cni", "/dev", "/proc", "/sys", "/tmp"),
     *("/etc/ssl", "/etc/pki", "/etc/os-release", "/etc/resolv.conf", "/etc/hosts"),
 )
-"""What an operating system brings, or makes as it runs."""
+"""Paths of the operating system."""
 MADE_LATER: Final = (
-    # The kubelet's own state, its kubeconfig among it, and its plugins' directory.
+    # The kubelet's state, including its kubeconfig, and its plugin directory.
     "/var/lib/kubelet",
     "/etc/kubernetes/kubelet-plugins",
-    # Upstream's kubelet is put there by whoever made the machine.
+    # Upstream's kubelet, which is installed with the machine.
     "/usr/local/bin/kubelet",
-    # By bootkube.sh.
+    # bootkube.sh makes these.
     layout.TUNNEL_PKI,
     "/opt/openshift/.bootkube.done",
 )
 _MAKES_ITSELF: Final = frozenset({"DirectoryOrCreate", "FileOrCreate"})
 _PATH: Final = re.compile(r"/[A-Za-z0-9][^\s,:;'\"]*")
 _WATCHED: Final = "/etc/kubernetes/"
-"""A path in a pod that no mount covers is the image's own, but not here."""
+"""A path in a pod without a mount belongs to the image, except below this directory."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NeededPath:
     path: str
-    """On the node; in the pod, where that has no mount for it."""
+    """Path on the node; path in the pod if no mount covers it."""
     by: str
     is_mounted: bool = True
 
     @property
     def words(self) -> str:
-        return f"{self.by} wants {self.path}, which {'nobody writes' if self.is_mounted else 'no mount covers'}"
+        return f"{self.by} needs {self.path}, which {'is not written' if self.is_mounted else 'no mount covers'}"
 
 
-def missing_paths(config: Config) -> Iterator[Wanted]:
-    """List what is wanted and neither written, nor the system's, nor made later; and what no mount leads to."""
+def missing_paths(config: Config) -> Iterator[NeededPath]:
+    """List needed paths that are not written, not the system's and not made later, or that no mount covers."""
     written = written_paths(config)
-    seen: set[Wanted] = set()
+    seen: set[NeededPath] = set()
     for wanted in wanted_paths(config):
         is_there = wanted.is_mounted and (wanted.path in written or is_known(wanted.path))
         if wanted not in seen and not is_there:
@@ -163,7 +160,7 @@ def missing_paths(config: Config) -> Iterator[Wanted]:
 
 
 def written_paths(config: Config) -> set[str]:
-    """List files, directories, links and units, with all directories above them."""
+    """List files, directories, links and units, with all their parent directories."""
     storage = config.value.get("storage")
     kinds = ("files", "directories", "links")
     entries = [entry for kind in kinds for entry in (objects(storage, kind) if isinstance(storage, dict) else [])]
@@ -171,18 +168,18 @@ def written_paths(config: Config) -> set[str]:
     return paths | {parent for path in paths for parent in _parents(path)}
 
 
-def wanted_paths(config: Config) -> Iterator[Wanted]:
+def wanted_paths(config: Config) -> Iterator[NeededPath]:
     for path, pod in static_pods(config):
         yield from (replace(wanted, by=f"{path}: {wanted.by}") for wanted in _pod_paths(pod))
     for unit in config.units:
         for command in commands(unit):
-            yield Wanted(command.program, unit.name)
+            yield NeededPath(command.program, unit.name)
             for name, value in command.flags.items():
-                yield from (Wanted(found, f"{unit.name}: --{name}") for found in _paths_in(value))
-        yield from (Wanted(path, f"{unit.name}: EnvironmentFile") for path in environment_files(unit))
+                yield from (NeededPath(found, f"{unit.name}: --{name}") for found in _paths_in(value))
+        yield from (NeededPath(path, f"{unit.name}: EnvironmentFile") for path in environment_files(unit))
     file = config.file(layout.KUBELET_CONFIG)
     if file is not None:
-        yield from (Wanted(path, f"{file.path}: {key}") for key, path in _path_values(_yaml(file)))
+        yield from (NeededPath(path, f"{file.path}: {key}") for key, path in _path_values(_yaml(file)))
 
 
 def is_known(path: str) -> bool:
@@ -190,7 +187,7 @@ def is_known(path: str) -> bool:
 
 
 def static_pods(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read the pods that a config writes, those that wait included."""
+    """Read the pods that a config writes, including late ones."""
     for file in config.files:
         if posixpath.dirname(file.path) in POD_DIRECTORIES and not posixpath.basename(file.path).startswith("."):
             pod = _yaml(file)
@@ -198,28 +195,28 @@ def static_pods(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield file.path, pod
 
 
-def _pod_paths(pod: dict[str, Any]) -> Iterator[Wanted]:
+def _pod_paths(pod: dict[str, Any]) -> Iterator[NeededPath]:
     spec = dig(pod, "spec")
     for volume in mappings(dig(spec, "volumes")):
         path, kind = (dig(volume, "hostPath", key) for key in ("path", "type"))
         if isinstance(path, str) and kind not in _MAKES_ITSELF:
-            yield Wanted(path, f"volume {shown(volume.get('name'))}")
+            yield NeededPath(path, f"volume {shown(volume.get('name'))}")
     for container in (*mappings(dig(spec, "initContainers")), *mappings(dig(spec, "containers"))):
         inside = PodSpec({**spec, "containers": [container]})
         for flag, path in _container_paths(container):
             yield from _through(inside, flag, path)
 
 
-def _through(inside: PodSpec, flag: str, path: str) -> Iterator[Wanted]:
-    """Follow a path of a container to the node."""
+def _through(inside: PodSpec, flag: str, path: str) -> Iterator[NeededPath]:
+    """Translate a container's path to the node."""
     mount = inside.mount_of(path)
     if mount is None:
         if path.startswith(_WATCHED):
-            yield Wanted(path, flag, is_mounted=False)
+            yield NeededPath(path, flag, is_mounted=False)
         return
     on_host = mount.on_host(path)
     if on_host is not None and flag.lstrip("-") not in MADE_BY_PROGRAMS:
-        yield Wanted(on_host, flag)
+        yield NeededPath(on_host, flag)
 
 
 def _container_paths(container: dict[Any, Any]) -> Iterator[tuple[str, str]]:
@@ -233,7 +230,7 @@ def _container_paths(container: dict[Any, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _paths_in(value: str) -> list[str]:
-    """Find the paths of a flag's value: alone, or several with commas and colons between them; no URL's."""
+    """Find the paths in a flag's value, separated by commas or colons; a URL has none."""
     return [] if "://" in value else [match.rstrip("/") for match in _PATH.findall(value) if value[0] == "/"]
 
 

@@ -1,4 +1,4 @@
-"""Rules about certificates and keys: what a server must be called, whom everybody must know, how long it lasts."""
+"""Rules about certificates and keys: names, trust, users, forms and lifetimes."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from typing import Final
 from umbilical.checks.check import Doubt
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import cluster_rows
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.lint.clients import MASTERS, identity, may_use, roles_of
-from umbilical.hardway.lint.facts import Facts, Rule, Unreadable, rule
+from umbilical.hardway.lint.facts import LintFacts, LintRule, Unreadable, rule
 from umbilical.hardway.lint.pods import ETCD, KUBE_APISERVER, programs
 from umbilical.hardway.lint.trust import chain_faults, serving_pairs, token_key_faults
 from umbilical.hardway.lint.tunnel_ends import tunnel_address_faults
@@ -24,11 +24,11 @@ NODE_BOOTSTRAPPER: Final = "system:node-bootstrapper"
 _SERVICE_ENDINGS: Final = ("", ".default", ".default.svc", ".default.svc.cluster.local")
 
 
-def _control_plane(facts: Facts) -> tuple[Node, ...]:
+def _control_plane(facts: LintFacts) -> tuple[ClusterNode, ...]:
     return (facts.cluster.bootstrap, *facts.cluster.masters)
 
 
-def _etcd_usages(facts: Facts) -> Iterator[str]:
+def _etcd_usages(facts: LintFacts) -> Iterator[str]:
     made = {
         layout.certificate(f"etcd-{kind}-{node.id}") for node in _control_plane(facts) for kind in ("serving", "peer")
     }
@@ -39,16 +39,16 @@ def _etcd_usages(facts: Facts) -> Iterator[str]:
             yield f"{path} lacks {', '.join(sorted(missing))}"
 
 
-def _api_names(facts: Facts) -> Iterator[str]:
+def _api_names(facts: LintFacts) -> Iterator[str]:
     wanted = _wanted_api_names(facts)
     for pairs in serving_pairs(facts):
         for name in wanted:
             shown = pairs.shown_for(name)
             if not shown.covers(name):
-                yield f"{pairs.program.path} shows {shown.path} to whoever dials {name}, which is not in it"
+                yield f"{pairs.program.path}: clients that dial {name} get {shown.path}, which does not contain it"
 
 
-def _wanted_api_names(facts: Facts) -> list[str]:
+def _wanted_api_names(facts: LintFacts) -> list[str]:
     cluster = facts.cluster
     services = ("kubernetes", "openshift") if cluster.is_openshift else ("kubernetes",)
     names = ["localhost", "127.0.0.1", "::1", cluster.api_name, cluster.internal_api_name]
@@ -57,32 +57,32 @@ def _wanted_api_names(facts: Facts) -> list[str]:
     return names + [str(address) for address in addresses]
 
 
-def _path_lengths(facts: Facts) -> Iterator[str]:
+def _path_lengths(facts: LintFacts) -> Iterator[str]:
     found = dict(_all_certificates(facts))
     authorities = {path: one for path, one in found.items() if one.is_authority}
     for path, one in authorities.items():
         for above in authorities.values():
             if not one.is_self_issued and above.path_length == 0 and is_signed_by(one, above):
-                yield f"{path} is an authority below {above.common_name}, whose path length is 0"
+                yield f"{path} is a CA below {above.common_name}, which has path length 0"
 
 
-def _proxy_names(facts: Facts) -> Iterator[str]:
+def _proxy_names(facts: LintFacts) -> Iterator[str]:
     for server in programs(facts, KUBE_APISERVER):
         allowed = server.pod.flag("requestheader-allowed-names").split(",")
         name = facts.certificates(server.file("proxy-client-cert-file"))[0].common_name
         if name not in allowed:
-            yield f"{server.path} allows {', '.join(allowed)}, and its own proxy client is {name}"
+            yield f"{server.path} allows {', '.join(allowed)}, but its own proxy client is {name}"
 
 
-def _kubelet_access(facts: Facts) -> Iterator[str]:
+def _kubelet_access(facts: LintFacts) -> Iterator[str]:
     for server in programs(facts, KUBE_APISERVER):
         path = server.file("kubelet-client-certificate")
         who = identity(facts.certificates(path)[0])
         if not may_use(facts, who, "nodes/proxy", ("get", "create")):
-            yield f"no ClusterRoleBinding lets {who.user} ({path}) get and create nodes/proxy"
+            yield f"no ClusterRoleBinding allows {who.user} ({path}) to get and create nodes/proxy"
 
 
-def _identities(facts: Facts) -> Iterator[str]:
+def _identities(facts: LintFacts) -> Iterator[str]:
     for row_id, name, group in (
         ("admin-kubeconfig-client", "system:admin", MASTERS),
         ("kube-control-plane-kube-controller-manager-client", "system:kube-controller-manager", ""),
@@ -90,15 +90,15 @@ def _identities(facts: Facts) -> Iterator[str]:
     ):
         who = identity(facts.certificate(row_id))
         if who.user != name:
-            yield f"{layout.certificate(row_id)} is {who.user}, not {name}"
+            yield f"{layout.certificate(row_id)} has the user {who.user}, not {name}"
         if group and group not in who.groups:
-            yield f"{layout.certificate(row_id)} is not in {group}"
+            yield f"{layout.certificate(row_id)} lacks the group {group}"
     newcomer = identity(facts.certificate("kubelet-client"))
     if NODE_BOOTSTRAPPER not in roles_of(facts, newcomer):
         yield f"no ClusterRoleBinding binds {newcomer.user} to {NODE_BOOTSTRAPPER}"
 
 
-def _forms(facts: Facts) -> Iterator[str]:
+def _forms(facts: LintFacts) -> Iterator[str]:
     for asset in facts.below(layout.TLS):
         wanted = SECRET_MODE if asset.path.endswith(".key") else PUBLIC_MODE
         if asset.mode != wanted:
@@ -115,7 +115,7 @@ def _forms(facts: Facts) -> Iterator[str]:
 
 def _form_trouble(certificate: Certificate, kind: PkiKind) -> str:
     if kind is PkiKind.LEAF and certificate.is_authority:
-        return "it is an authority, and only serves or asks"
+        return "it is a CA, but must be a server or client certificate"
     if "keyUsage" not in certificate.critical or not certificate.key_usages:
         return "it has no critical keyUsage"
     if "basicConstraints" not in certificate.critical:
@@ -123,38 +123,38 @@ def _form_trouble(certificate: Certificate, kind: PkiKind) -> str:
     return identifier_trouble(certificate) or (authority_trouble(certificate) if kind is PkiKind.AUTHORITY else "")
 
 
-def _repeated_serials(facts: Facts) -> Iterator[str]:
+def _repeated_serials(facts: LintFacts) -> Iterator[str]:
     serials = Counter((one.issuer, one.serial) for _, one in _all_certificates(facts))
     for (issuer, serial), count in serials.items():
         if count > 1:
             yield f"{count} certificates of {dict(issuer).get('CN')} have the serial {serial:x}"
 
 
-def _lives(facts: Facts) -> Iterator[str]:
+def _lives(facts: LintFacts) -> Iterator[str]:
     budget = facts.cluster.terms.budget_hours
     certificates = dict(_all_certificates(facts))
     for path, one in certificates.items():
         hours = one.time_left(facts.now).total_seconds() / 3600
         if hours <= budget:
-            yield f"{path} ends at {one.not_after:%Y-%m-%d %H:%M} UTC, and an installation may take {budget} h"
+            yield f"{path} expires at {one.not_after:%Y-%m-%d %H:%M} UTC, but an installation may take {budget} h"
         if one.not_before > facts.now:
             yield f"{path} is not valid before {one.not_before:%Y-%m-%d %H:%M} UTC"
     for row in cluster_rows(facts.cluster):
         leaf, signer = certificates.get(layout.certificate(row.id)), certificates.get(layout.certificate(row.signer))
         if leaf and signer and signer.not_after < leaf.not_after:
-            yield Doubt(f"{layout.certificate(row.id)} outlives its signer {row.signer}")
+            yield Doubt(f"{layout.certificate(row.id)} expires after its signer {row.signer}")
 
 
-def _peer_addresses(facts: Facts) -> Iterator[str]:
+def _peer_addresses(facts: LintFacts) -> Iterator[str]:
     for node in _control_plane(facts):
         path = layout.certificate(f"etcd-peer-{node.id}")
         if node.address not in facts.certificates(path)[0].ip_addresses:
-            yield f"{path} has not the address {node.address} of {node.id}"
+            yield f"{path} lacks the address {node.address} of {node.id}"
     yield from tunnel_address_faults(facts)
 
 
-def _all_certificates(facts: Facts) -> Iterator[tuple[str, Certificate]]:
-    """List the certificates of the table's files; bundles hold the same ones again."""
+def _all_certificates(facts: LintFacts) -> Iterator[tuple[str, Certificate]]:
+    """List all certificates except those in bundles, which are copies."""
     for asset in facts.below(layout.TLS):
         if asset.path.endswith(".crt") and not asset.path.startswith(f"{layout.BUNDLES}/"):
             yield asset.path, _first(asset)
@@ -169,85 +169,86 @@ def _first(asset: Asset) -> Certificate:
 
 _ROTATE: Final = "umbilical stage rotate NAME"
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[LintRule, ...]] = (
     rule(
         "PKI-01",
-        "etcd's certificates are a server's and a client's",
+        "etcd's certificates have the usages serverAuth and clientAuth",
         "etcd dials its own client port with its serving certificate. With serverAuth alone it logs `certificate "
-        "specifies an incompatible key usage` each second and etcdctl calls it unhealthy, while /health says true.",
+        "specifies an incompatible key usage` every second, and etcdctl reports it unhealthy although /health is true.",
         _ROTATE,
         _etcd_usages,
     ),
     rule(
         "PKI-02",
-        "kube-apiserver is certified under every name and address that it is dialled by",
-        "Whoever dials a name that is not in the certificate refuses it: the version operator (localhost), pods (the "
-        "first address of the service network), kubelets (api-int), probes (a node's address).",
-        "umbilical stage plan: names follow from the config; see --tls-sni-cert-key for who is shown what",
+        "kube-apiserver's certificates contain every name and address that clients dial",
+        "A client that dials another name rejects the certificate: the version operator (localhost), pods (the first "
+        "address of the service network), kubelets (api-int), probes (a node's address).",
+        "umbilical stage plan shows what differs; --tls-sni-cert-key decides which name gets which certificate",
         _api_names,
     ),
     rule(
         "PKI-03",
-        "each certificate verifies with what will check it, for what it is used",
-        "Go takes an intermediate as an anchor, OpenSSL and Python do not: what works for kubectl fails for curl.",
+        "each certificate verifies with the CA file and the purpose that its peers use",
+        "Go accepts an intermediate as trust anchor, OpenSSL and Python do not: kubectl works, but curl fails.",
         "openssl verify -x509_strict -purpose sslserver -CAfile BUNDLE CERTIFICATE",
         chain_faults,
     ),
     rule(
         "PKI-04",
-        "no authority stands below one whose path length is 0",
-        "Everything that it signs is refused: path length constraint exceeded.",
-        "let every signer sign itself",
+        "no CA is signed by a CA with path length 0",
+        "Peers reject everything that such a CA signs: path length constraint exceeded.",
+        "make every signer self-signed",
         _path_lengths,
     ),
     rule(
         "PKI-05",
-        "the proxy client's name is among the allowed ones",
-        "Aggregated API servers do not believe kube-apiserver who is asking, and answer Unauthorized.",
+        "--requestheader-allowed-names contains the proxy client's name",
+        "Aggregated API servers do not accept user names from kube-apiserver, and return Unauthorized.",
         "set --requestheader-allowed-names to the common name of --proxy-client-cert-file",
         _proxy_names,
     ),
     rule(
         "PKI-06",
         "kube-apiserver may use nodes/proxy",
-        "kubectl logs and exec end in Forbidden (user=system:kube-apiserver, resource=nodes, subresource=proxy).",
-        "bind its user to system:kubelet-api-admin, or to a role of its own",
+        "kubectl logs and exec get Forbidden (user=system:kube-apiserver, resource=nodes, subresource=proxy).",
+        "bind its user to system:kubelet-api-admin, or to its own role",
         _kubelet_access,
     ),
     rule(
         "PKI-07",
-        "administrator, controller-manager, scheduler and new nodes are who roles say",
-        "Kubernetes reads users and groups from certificates: a letter amiss is Forbidden, and nodes file no request.",
+        "administrator, controller-manager, scheduler and new nodes have the users and groups of their roles",
+        "Kubernetes reads users and groups from certificates: with a wrong name clients get Forbidden, and new nodes "
+        "create no CSR.",
         _ROTATE,
         _identities,
     ),
     rule(
         "PKI-08",
-        "keys are secret and fit their certificates, which say all that strict readers want",
-        "A key that others may read is no secret; Python 3.13 refuses certificates without key identifiers, critical "
-        "constraints or usage.",
+        "keys have mode 0600 and match their certificates, which have all extensions that strict programs need",
+        "Other users must not be able to read keys. Python 3.13 rejects certificates without key identifiers, critical "
+        "basicConstraints or keyUsage.",
         _ROTATE,
         _forms,
     ),
     rule(
         "PKI-09",
-        "nothing ends while an installation may still be under way",
-        "Some certificates live two days. One that ends half-way stops the cluster where nobody looks.",
+        "no certificate expires during an installation",
+        "Some certificates are valid for two days. If one expires, the installation stops without a clear error.",
         "umbilical stage rotate --due",
         _lives,
     ),
     rule(
         "PKI-11",
-        "kube-apiserver can check every token that is signed, and signs with a key of its own",
-        "Tokens of a key whose public half it does not have are Unauthorized: every pod, or every controller. One key "
-        "for both kinds of tokens cannot be rotated for one of them, and OpenShift's operators take over two.",
-        "give each signing key's .pub to --service-account-key-file",
+        "kube-apiserver can verify all service account tokens, and signs with its own key",
+        "Without the public key every token of that key gets Unauthorized: all pods, or all controllers. With one key "
+        "for both kinds of tokens they cannot be rotated separately, and OpenShift's operators take over two keys.",
+        "add each signing key's .pub file to --service-account-key-file",
         token_key_faults,
     ),
     rule(
         "PKI-12",
-        "peers of etcd and agents of the tunnel find the address that they dial in the certificate",
-        "A member is refused by its peers, agents never connect: certificate is valid for ..., not the address.",
+        "the certificates of etcd peers and of the tunnel's server contain the addresses that are dialled",
+        "Peers reject the etcd member, and agents never connect: certificate is valid for ..., not the address.",
         _ROTATE,
         _peer_addresses,
     ),

@@ -1,14 +1,14 @@
-"""Who makes cluster IPs work on each node: kube-proxy with its rights, or a network plugin; and how it goes again."""
+"""Faults of cluster IPs: kube-proxy's pod, rights, coverage of nodes and removal, or the network plugin."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from umbilical.bootstrap.verify.documents import dig
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.static_pods.pods import CONVERGENCE_STAGE, REMOVALS_PATH, Removal, read_removals
+from umbilical.hardway.artifacts.static_pods.pods import CONVERGENCE_STAGE, REMOVALS_PATH, RemovalStep, read_removals
 from umbilical.hardway.lint.applied import references
-from umbilical.hardway.lint.clients import Identity, identity, read, roles_of
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.clients import ClientIdentity, identity, read, roles_of
+from umbilical.hardway.lint.facts import LintFacts, Unreadable
 from umbilical.hardway.lint.pods import StaticPod, program_pods, static_pods
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.pem import BundleError
@@ -16,11 +16,11 @@ from umbilical.pki.pem import BundleError
 KUBE_PROXY: Final = "kube-proxy"
 ROLE: Final = "system:node-proxier"
 BUILT_IN_USER: Final = "system:kube-proxy"
-"""Bound to the role by kube-apiserver itself."""
+"""kube-apiserver itself binds this user to the role."""
 PLUGINS_WITH_SERVICES: Final = ("OVNKubernetes", "OpenShiftSDN")
 
 
-def pod_faults(facts: Facts) -> Iterator[str]:
+def pod_faults(facts: LintFacts) -> Iterator[str]:
     others = {pod.pod.container.get("image") for pod in static_pods(facts) if not _is_proxy(pod)}
     is_openshift = facts.cluster.is_openshift
     wanted = dict(references(facts)).get(KUBE_PROXY) if is_openshift else None
@@ -29,46 +29,46 @@ def pod_faults(facts: Facts) -> Iterator[str]:
         if is_openshift and image != wanted:
             yield f"{pod.path}: its image is {image}, not the release's {KUBE_PROXY}"
         if image in others:
-            yield f"{pod.path}: its image {image} is that of another program, whose entrypoint is not {KUBE_PROXY}"
+            yield f"{pod.path}: its image {image} belongs to another program and does not run {KUBE_PROXY}"
         if dig(pod.pod.container, "securityContext", "privileged") is not True:
             yield f"{pod.path}: it is not privileged, so it cannot write rules"
         if pod.spec.get("hostNetwork") is not True:
-            yield f"{pod.path}: it is not in the host's network, so its rules are nobody's"
+            yield f"{pod.path}: it does not use the host network, so its rules have no effect"
 
 
-def right_faults(facts: Facts) -> Iterator[str]:
+def right_faults(facts: LintFacts) -> Iterator[str]:
     for pod in program_pods(facts, KUBE_PROXY):
         who = _user(facts, pod)
-        if not (who.user == BUILT_IN_USER or who.is_almighty or ROLE in roles_of(facts, who)):
-            yield f"{pod.path}: its kubeconfig is {who.user}'s, and no ClusterRoleBinding gives that user {ROLE}"
+        if not (who.user == BUILT_IN_USER or who.is_cluster_admin or ROLE in roles_of(facts, who)):
+            yield f"{pod.path}: no ClusterRoleBinding binds the user {who.user} of its kubeconfig to {ROLE}"
 
 
-def coverage_faults(facts: Facts) -> Iterator[str]:
+def coverage_faults(facts: LintFacts) -> Iterator[str]:
     if facts.cluster.is_openshift and not facts.cluster.has_kube_proxy:
         yield from _plugin_faults(facts)
         return
     needing = facts.cluster.masters if facts.cluster.is_openshift else facts.cluster.members
     for node in needing:
         if not any(not pod.is_late for pod in program_pods(facts, KUBE_PROXY, node)):
-            yield f"{node.id} has no {KUBE_PROXY} that starts with its kubelet, and nothing else implements services"
+            yield f"{node.id} has no {KUBE_PROXY} that starts with its kubelet, and nothing else implements Services"
 
 
-def removal_faults(facts: Facts) -> Iterator[str]:
+def removal_faults(facts: LintFacts) -> Iterator[str]:
     step = removal(facts, KUBE_PROXY)
     if step is None:
         yield f"{REMOVALS_PATH} has no step that removes {KUBE_PROXY}"
         return
     if step.stage < CONVERGENCE_STAGE or not step.after:
-        yield f"{KUBE_PROXY} is removed in stage {step.stage}, before the network operator has taken over"
+        yield f"{KUBE_PROXY} is removed in stage {step.stage}, before the network operator is Available"
     cleaning = {node for node, words in step.commands if words[-1:] == ("--cleanup",)}
     for pod in program_pods(facts, KUBE_PROXY):
         if (pod.node.id, f"{layout.NODE_MANIFESTS}/{pod.file}") not in step.files:
-            yield f"nobody removes {pod.file} from {pod.node.id}"
+            yield f"no step removes {pod.file} from {pod.node.id}"
         if pod.node.id not in cleaning:
-            yield f"nobody runs {KUBE_PROXY} --cleanup on {pod.node.id}, so its rules stay"
+            yield f"no step runs {KUBE_PROXY} --cleanup on {pod.node.id}, so its rules stay"
 
 
-def removal(facts: Facts, what: str) -> Removal | None:
+def removal(facts: LintFacts, what: str) -> RemovalStep | None:
     try:
         return next((step for step in read_removals(facts.content(REMOVALS_PATH)) if step.what == what), None)
     except ValueError as error:
@@ -79,21 +79,21 @@ def _is_proxy(pod: StaticPod) -> bool:
     return bool(pod.pod.container.get("name") == KUBE_PROXY)
 
 
-def _plugin_faults(facts: Facts) -> Iterator[str]:
+def _plugin_faults(facts: LintFacts) -> Iterator[str]:
     networks = [one for _, one in facts.manifests if one.get("kind") == "Network"]
     types = {dig(one, "spec", "networkType") or dig(one, "spec", "defaultNetwork", "type") for one in networks}
     if not types or not types <= set(PLUGINS_WITH_SERVICES):
         shown = ", ".join(sorted(map(str, types))) or "none"
-        yield f"there is no {KUBE_PROXY}, and the network plugin ({shown}) is not known to implement services"
+        yield f"there is no {KUBE_PROXY}, and the network plugin ({shown}) is not known to implement Services"
 
 
-def _user(facts: Facts, pod: StaticPod) -> Identity:
-    """Find out whose kubeconfig lies on the node."""
+def _user(facts: LintFacts, pod: StaticPod) -> ClientIdentity:
+    """Return the user of the pod's kubeconfig on the node."""
     path = pod.on_host(pod.flag("kubeconfig"))
     content = facts.node_file(pod.node, path)
     found = [asset.path for asset in facts.below(layout.AUTH) if asset.content == content]
     if not found:
-        raise Unreadable(f"{layout.ignition(pod.node)}: {path} is none of the cluster's kubeconfigs")
+        raise Unreadable(f"{layout.ignition(pod.node)}: {path} is not one of the kubeconfigs in {layout.AUTH}/")
     try:
         return identity(read_certificates(read(facts, found[0]).pair.certificate)[0])
     except BundleError as error:

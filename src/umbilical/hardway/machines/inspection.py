@@ -1,4 +1,4 @@
-"""What a virtualisation host has: cores, memory, disk and programs; and whether all that stage 02 makes is there."""
+"""Survey of a virtualisation host (cores, memory, disk, programs), and checks of what stage 02 makes."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from umbilical.hardway.machines.virsh import Virsh
 from umbilical.host.machine_records import InfraProbe, Power, Survey
 
 AGAIN: Final = "umbilical stage retry 2"
-# ECMA-119 8.1: the first volume descriptor is in sector 16, and says so from its second byte on.
+# ECMA-119 8.1: the first volume descriptor, in sector 16, has this id from its second byte on.
 _IS_ISO: Final = 'test "$(dd if="$1" bs=1 skip=32769 count=5 2>/dev/null)" = CD001'
 
 
@@ -32,7 +32,7 @@ def inspect(host: Host, cluster: Cluster, libvirt: Libvirt, plan: HostPlan) -> l
 
 
 def _probe(name: str, is_right: bool, what: str, fix: str = AGAIN) -> InfraProbe:
-    return InfraProbe(name, is_right, f"{what}: {'right' if is_right else 'missing or not active'}", fix)
+    return InfraProbe(name, is_right, f"{what}: {'active' if is_right else 'missing or not active'}", fix)
 
 
 def _machines(virsh: Virsh, cluster: Cluster, libvirt: Libvirt) -> Iterator[InfraProbe]:
@@ -52,7 +52,7 @@ def _names(host: Host, cluster: Cluster) -> Iterator[InfraProbe]:
     for name, address in wanted.items():
         yield _answer(host, cluster, f"name-{name}", ["A" if networks.machine.version == 4 else "AAAA", name], address)
     for node in cluster.nodes:
-        # A kubelet whose host has no name yet takes the one that its address has.
+        # A kubelet whose host has no name yet uses the PTR name of its address.
         yield _answer(host, cluster, f"address-{node.id}", ["-x", str(node.address)], f"{node.name}.")
 
 
@@ -60,29 +60,29 @@ def _answer(host: Host, cluster: Cluster, name: str, question: list[str], wanted
     done = host.run(["dig", "+short", "+time=2", "+tries=2", f"@{cluster.networks.dns}", *question])
     answers = done.text.split()
     first = answers[0] if answers else "nothing"
-    # The first name counts: whoever asks by address takes that one for the node's.
-    return InfraProbe(name, first == wanted, f"the resolver says {first}, wanted is {wanted}", AGAIN)
+    # Clients use the first name only.
+    return InfraProbe(name, first == wanted, f"the resolver returned {first}; expected {wanted}", AGAIN)
 
 
 def _balancer(host: Host) -> InfraProbe:
     wrong = BalancerService(host).faults()
-    return InfraProbe(
-        "balancer", not wrong, wrong or "HAProxy is active and its configuration without a warning", AGAIN
-    )
+    return InfraProbe("balancer", not wrong, wrong or "HAProxy is active, and its configuration has no warnings", AGAIN)
 
 
 def _listening(host: Host, cluster: Cluster) -> InfraProbe:
     place = f"{cluster.networks.api_vip}:{API_PORT}"
     rows = (row.split() for row in do(host, "ss", "--no-header", "-ltn").splitlines())
     is_there = any(len(row) > 3 and row[3] == place for row in rows)
-    return InfraProbe("listening", is_there, f"{'somebody' if is_there else 'nobody'} listens on {place}", AGAIN)
+    return InfraProbe("listening", is_there, f"{'a program' if is_there else 'nothing'} listens on {place}", AGAIN)
 
 
 def _image(host: Host, libvirt: Libvirt) -> InfraProbe:
     path = base_iso(libvirt)
-    fix = f"coreos-installer download -p metal -f iso -C {libvirt.pool_directory}, and name it as libvirt.iso"
+    fix = f"coreos-installer download -p metal -f iso -C {libvirt.pool_directory}, and set libvirt.iso to its name"
     is_image = holds(host, "sh", "-c", _IS_ISO, "sh", path)
-    return InfraProbe("live-image", is_image, f"{path} {'is' if is_image else 'is missing, or is no'} ISO image", fix)
+    return InfraProbe(
+        "live-image", is_image, f"{path} {'is an' if is_image else 'is missing, or is not an'} ISO image", fix
+    )
 
 
 PROGRAMS: Final = (
@@ -94,7 +94,7 @@ _FREE: Final = (
     'place=$1; while ! test -e "$place"; do place=${place%/*}; place=${place:-/}; done; '
     'df --output=avail -BG -- "$place"'
 )
-"""Free room where the pool will be: the directory may not exist yet."""
+"""Free space at the pool's directory, which may not exist yet."""
 
 
 def survey(host: Host, libvirt: Libvirt) -> Survey:
@@ -112,8 +112,8 @@ def survey(host: Host, libvirt: Libvirt) -> Survey:
 
 
 def _notes(host: Host, *, has_libvirt: bool) -> list[str]:
-    # A program that is missing is a finding, and cannot be asked: the survey has to come to its end without it.
+    # A missing program is a finding; the survey must continue without it.
     done = host.run(["virsh", "list", "--all"]) if has_libvirt else None
     notes = [] if done is None or done.exit_code == 0 else [f"libvirt does not answer: {done.complaint}"]
     machine = do(host, "uname", "-m").strip()
-    return notes if machine == "x86_64" else [*notes, f"the host is {machine}, and machines are defined for x86_64"]
+    return notes if machine == "x86_64" else [*notes, f"the host is {machine}; machines are defined for x86_64"]

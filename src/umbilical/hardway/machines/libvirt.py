@@ -1,6 +1,6 @@
-"""Fulfils `Machines` with libvirt: RHCOS from a live image that installs itself with the node's Ignition config.
+"""`Machines` with libvirt: a live image installs RHCOS with the node's Ignition config.
 
-Nodes are reached by ssh as the user core with sudo. Host keys are new at each installation, and kept from then on.
+Nodes are reached by ssh as the user core with sudo. Host keys are accepted once after each installation, then pinned.
 """
 
 import base64
@@ -15,7 +15,7 @@ from typing import Final
 from umbilical.fault import Fault, HardwayError, StageTimeout
 from umbilical.hardway.artifacts.infrastructure import places
 from umbilical.hardway.artifacts.infrastructure.libvirt import domain_xml
-from umbilical.hardway.config.cluster import Cluster, Libvirt, Node
+from umbilical.hardway.config.cluster import Cluster, ClusterNode, Libvirt
 from umbilical.hardway.ledger import RECORD
 from umbilical.hardway.machines import inspection
 from umbilical.hardway.machines.host import WRITE, Host, ThisHost, as_done, do, put
@@ -26,19 +26,19 @@ from umbilical.host.files import make_directory
 from umbilical.host.machine_records import BackendServer, Done, InfraProbe, Power, Survey
 
 KNOWN_HOSTS: Final = "known-hosts"
-"""A folder below the record with a list for each node, so that one can be forgotten also where names are hashed."""
+"""Folder below the record with one file per node: an entry of a shared file may be hashed and hard to delete."""
 READ_SECONDS: Final = 60.0
 _NO_FILE: Final = 44
-# As text: a file may hold any bytes, and the way back is for text.
+# base64: a runner returns text, and a file may hold any bytes.
 READ: Final = f'test -f "$1" || exit {_NO_FILE}; exec base64 -w0 -- "$1"'
 
-Connect = Callable[[Node], CommandRunner]
+Connect = Callable[[ClusterNode], CommandRunner]
 
 
 def connect_by_ssh(record: Path, key: str) -> Connect:
-    """Return what makes runners for nodes."""
+    """Return a function that makes runners for nodes."""
 
-    def connect(node: Node) -> CommandRunner:
+    def connect(node: ClusterNode) -> CommandRunner:
         private = Path(key).expanduser() if key else None
         known_hosts = make_directory(record / KNOWN_HOSTS) / node.id
         return SshRunner(str(node.address), key=private, sudo=True, known_hosts=known_hosts)
@@ -46,34 +46,36 @@ def connect_by_ssh(record: Path, key: str) -> Connect:
     return connect
 
 
-class Nodes:
+class NodeShells:
     def __init__(self, connect: Connect, known_hosts: Path) -> None:
         self._connect = connect
         self._known_hosts = known_hosts
 
-    def run(self, node: Node, command: Sequence[str], stdin: bytes | None, timeout_seconds: float) -> Done:
+    def run(self, node: ClusterNode, command: Sequence[str], stdin: bytes | None, timeout_seconds: float) -> Done:
         return as_done(self._connect(node).run(command, timeout_seconds, stdin))
 
-    def read(self, node: Node, path: str) -> bytes | None:
+    def read(self, node: ClusterNode, path: str) -> bytes | None:
         done = self.run(node, ["sh", "-c", READ, "sh", path], None, READ_SECONDS)
         if done.exit_code == _NO_FILE:
             return None
         try:
             return base64.b64decode(_checked(node, done, f"cat {shlex.quote(path)}").stdout, validate=True)
         except binascii.Error:
-            why = "what came back is no base64"
-            raise HardwayError("UMB734", f"cannot read {path} on {node.id}", why, "try it again") from None
+            why = "the output is not base64"
+            raise HardwayError(
+                "UMB734", f"could not read {path} on {node.id}", why, "run the same command again"
+            ) from None
 
-    def write(self, node: Node, path: str, content: bytes, mode: int) -> None:
+    def write(self, node: ClusterNode, path: str, content: bytes, mode: int) -> None:
         done = self.run(node, ["sh", "-c", WRITE, "sh", f"{mode:04o}", path], content, READ_SECONDS)
         _checked(node, done, f"ls -ld {shlex.quote(path)}")
 
-    def forget(self, node: Node) -> None:
-        """Forget the host key of a machine that is gone: its successor has another one."""
+    def forget(self, node: ClusterNode) -> None:
+        """Delete the host key of a removed machine: the next one has another."""
         (self._known_hosts / node.id).unlink(missing_ok=True)
 
 
-def _checked(node: Node, done: Done, by_hand: str) -> Done:
+def _checked(node: ClusterNode, done: Done, by_hand: str) -> Done:
     if done.exit_code != 0:
         what = f"a command failed on {node.id}"
         raise HardwayError("UMB734", what, done.complaint, f"ssh core@{node.address} sudo {by_hand}")
@@ -81,12 +83,12 @@ def _checked(node: Node, done: Done, by_hand: str) -> Done:
 
 
 INSTALL_SECONDS: Final = 1800.0
-"""Writing an image of 3 GB to a slow disk, a reboot, and Ignition."""
+"""Time for writing 3 GB to a slow disk, a reboot, and Ignition."""
 CUSTOMIZE_SECONDS: Final = 300.0
 POLL_SECONDS: Final = 5.0
 DEVICE: Final = "/dev/vda"
 _FOR_OWNER: Final = ("sh", "-c", 'umask 077; exec "$@"', "sh")
-"""Before a command: what it writes is never readable by others, not even while it is written."""
+"""Prefix of a command: its output files are never readable by others."""
 IGNITION_RESULT: Final = "/etc/.ignition-result.json"
 
 
@@ -101,8 +103,10 @@ class LibvirtMachines:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if cluster.libvirt is None:
-            why = "the config has no section libvirt"
-            raise HardwayError("UMB733", "there are no machines by libvirt", why, "machines: libvirt")
+            why = "cluster.yaml has no section libvirt"
+            raise HardwayError(
+                "UMB733", "could not set up libvirt machines", why, "set machines: libvirt in cluster.yaml"
+            )
         record = folder / RECORD
         self._cluster = cluster
         self._libvirt: Libvirt = cluster.libvirt
@@ -110,7 +114,7 @@ class LibvirtMachines:
         self._virsh = Virsh(self._host, clock, sleep)
         self._plan = HostPlan(self._host, record / PLAN_RECORD)
         self._balancer = BalancerService(self._host)
-        self._nodes = Nodes(connect or connect_by_ssh(record, cluster.access.ssh_key_file), record / KNOWN_HOSTS)
+        self._nodes = NodeShells(connect or connect_by_ssh(record, cluster.access.ssh_key_file), record / KNOWN_HOSTS)
         self._clock = clock
         self._sleep = sleep
 
@@ -124,7 +128,7 @@ class LibvirtMachines:
     def build(self, cluster: Cluster, infrastructure: Mapping[str, bytes]) -> None:
         self._virsh.make_pool(self._libvirt.pool, self._libvirt.pool_directory)
         self._virsh.make_network(self._libvirt.network, infrastructure[places.NETWORK])
-        # VIPs lie on the network's bridge: after it, and again whenever it was restarted.
+        # VIPs are on the network's bridge, so the plan follows it, also after a restart.
         self._plan.apply(read_plan(infrastructure[places.HOST_PLAN]))
         certificates = {name: content for name, content in infrastructure.items() if name.endswith(".crt")}
         self._balancer.begin(infrastructure[places.HAPROXY_BOOTSTRAP], certificates)
@@ -141,11 +145,11 @@ class LibvirtMachines:
         return self._virsh.power(self._places(node_id).domain)
 
     def install(self, node_id: str, ignition: bytes) -> None:
-        """Make a live image that installs this node alone, boot it from an empty disk, and wait for the node.
+        """Make a live image that installs this node, boot it with an empty disk, and wait for the node.
 
         Raises:
-            StageTimeout: it does not answer, or not as this node (UMB731).
-            HardwayError: it was installed with another config, and its disk holds what became of it (UMB737).
+            StageTimeout: the node did not come up (UMB731).
+            HardwayError: the machine was installed with another config (UMB737).
         """
         node, place = self._node(node_id), self._places(node_id)
         self._refuse_another(node_id, place, ignition)
@@ -154,12 +158,12 @@ class LibvirtMachines:
         self._customize(place)
         disk = f"{self._cluster.sizes[node.role].disk_gib}G"
         do(self._host, "qemu-img", "create", "-q", "-f", "qcow2", place.disk, disk)
-        # Before anything is on it: every key of the node will be, and libvirt changes the owner alone.
+        # While it is empty: it will hold the node's keys, and libvirt changes only the owner.
         do(self._host, "chmod", "0600", place.disk)
         self._virsh.define(domain_xml(self._cluster, self._libvirt, node))
         self._virsh.start(place.domain)
         self._await(node, place.domain)
-        # Last: a run that is killed before this installs anew.
+        # Last: a run that was killed before this installs the machine again.
         put(self._host, _mark(place), _digest(ignition).encode(), 0o644)
 
     def is_installed(self, node_id: str, ignition: bytes) -> bool:
@@ -203,49 +207,49 @@ class LibvirtMachines:
         self._virsh.remove_network(self._libvirt.network)
         self._virsh.remove_pool(self._libvirt.pool)
 
-    def _node(self, node_id: str) -> Node:
+    def _node(self, node_id: str) -> ClusterNode:
         return self._cluster.node(node_id)
 
     def _places(self, node_id: str) -> places.MachinePlaces:
         return places.machine_places(self._cluster, self._libvirt, self._node(node_id))
 
     def _installed(self, place: places.MachinePlaces) -> str:
-        """Return the hash of the config that an installation came to its end with; empty if none did."""
+        """Return the hash of the config of the finished installation; empty if none."""
         done = self._host.run(["cat", _mark(place)])
         return done.text.strip() if done.exit_code == 0 else ""
 
     def _refuse_another(self, node_id: str, place: places.MachinePlaces, ignition: bytes) -> None:
-        """A master's disk may hold the only copy of etcd: rotated keys or an edited config are no leave to wipe it."""
+        """A master's disk may hold the only copy of etcd, so new keys or an edited config must not wipe it."""
         if self._installed(place) not in ("", _digest(ignition)):
-            why = "another Ignition config was installed, and a machine takes its first one only"
-            remedy = "delete the machine with what is on it first: umbilical stage rollback"
-            raise HardwayError("UMB737", f"{node_id} is set up already", why, remedy)
+            why = "another Ignition config was installed, and Ignition runs only at the first boot"
+            remedy = "delete the machine and its disk first: umbilical stage rollback"
+            raise HardwayError("UMB737", f"{node_id} was not installed: the machine exists already", why, remedy)
 
     def _customize(self, place: places.MachinePlaces) -> None:
-        """The image holds the node's keys, so it is for its owner; libvirt gives it to qemu when the machine starts."""
+        """Make the image with mode 0600: it holds the node's keys. libvirt gives it to qemu at the start."""
         wanted = ("--dest-device", DEVICE, "--dest-ignition", place.ignition, "--output", place.iso)
         base = places.base_iso(self._libvirt)
         command = ("coreos-installer", "iso", "customize", "--force", *wanted, base)
         do(self._host, *_FOR_OWNER, *command, timeout_seconds=CUSTOMIZE_SECONDS)
 
-    def _await(self, node: Node, domain: str) -> None:
-        """Wait until the installed system answers; one that has powered itself off after installing is started."""
+    def _await(self, node: ClusterNode, domain: str) -> None:
+        """Wait until the installed system answers; start it if it powered off after the installation."""
         end = self._clock() + INSTALL_SECONDS
         while (seen := self._seen(node)) != "":
             if self._clock() >= end:
-                what = f"{node.id} does not come up after {INSTALL_SECONDS:.0f} s"
-                remedy = f"look at its console: virsh console {domain}"
+                what = f"timed out after {INSTALL_SECONDS:.0f} s waiting for {node.id} to come up"
+                remedy = f"check its console: virsh console {domain}"
                 raise StageTimeout("UMB731", what, seen, remedy)
             self._virsh.start(domain)
             self._sleep(POLL_SECONDS)
 
-    def _seen(self, node: Node) -> str:
+    def _seen(self, node: ClusterNode) -> str:
         """Return why it is not up yet; empty: it is."""
         try:
             result = self._nodes.read(node, IGNITION_RESULT)
         except Fault as fault:
             return fault.brief
-        return "" if result is not None else f"it answers, and has no {IGNITION_RESULT} yet"
+        return "" if result is not None else f"{IGNITION_RESULT} does not exist yet"
 
 
 def _digest(ignition: bytes) -> str:
@@ -253,5 +257,5 @@ def _digest(ignition: bytes) -> str:
 
 
 def _mark(place: places.MachinePlaces) -> str:
-    """Where it stands which config a machine was installed with."""
+    """Path of the file with the hash of the installed config."""
     return f"{place.ignition}.installed"

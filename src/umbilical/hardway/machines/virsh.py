@@ -1,4 +1,4 @@
-"""libvirt's own things by its own program: a network, a storage pool, and virtual machines."""
+"""libvirt's network, storage pool and virtual machines, with virsh."""
 
 import re
 import time
@@ -15,20 +15,17 @@ _RUNNING: Final = ("running", "idle", "paused", "in shutdown", "pmsuspended")
 
 
 class Virsh:
-    """Asking for what is there already changes nothing."""
+    """All methods are idempotent."""
 
     def __init__(
-        self,
-        host: Host,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        self, host: Host, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self._host = host
         self._clock = clock
         self._sleep = sleep
 
     def make_pool(self, name: str, folder: str) -> None:
-        # 0711: qemu goes through it, and nobody else reads what lies there.
+        # 0711: qemu must enter it, and others must not list it.
         do(self._host, "install", "-d", "-m", "0711", folder)
         if not self.has("pool-info", name):
             self._do("pool-define-as", name, "dir", "--target", folder)
@@ -37,7 +34,7 @@ class Virsh:
         self._do("pool-autostart", name)
 
     def make_network(self, name: str, definition: bytes) -> None:
-        """Define it, also anew: one that is active is restarted where its definition changed."""
+        """Define the network; restart an active one if its definition changed."""
         before = self.dump("net-dumpxml", "--inactive", name)
         do(self._host, "virsh", "net-define", _STDIN, stdin=definition)
         is_changed = before is not None and before != self.dump("net-dumpxml", "--inactive", name)
@@ -61,7 +58,7 @@ class Virsh:
             self._do("start", domain)
 
     def stop(self, domain: str) -> None:
-        """Ask the machine to power off, and after a while take its power away."""
+        """Shut the machine down; after SHUTDOWN_SECONDS force it off."""
         if self.power(domain) is not Power.ON:
             return
         self._host.run(["virsh", "shutdown", domain])
@@ -87,7 +84,7 @@ class Virsh:
         self._do("net-undefine", name)
 
     def remove_pool(self, name: str) -> None:
-        """Forget the pool; its directory stays, for the live image in it is the user's."""
+        """Undefine the pool; keep its directory, which holds the user's live image."""
         if not self.has("pool-info", name):
             return
         if self.is_so("pool-info", name, "State", "running"):
@@ -98,7 +95,7 @@ class Virsh:
         return holds(self._host, "virsh", question, name)
 
     def is_so(self, question: str, name: str, field: str, value: str) -> bool:
-        """Tell whether a line `Field:   value` is in the answer."""
+        """Whether the output has a line `Field:   value`."""
         done = self._host.run(["virsh", question, name])
         return re.search(rf"^{field}:\s+{value}$", done.text, re.MULTILINE) is not None
 

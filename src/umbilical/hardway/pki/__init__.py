@@ -1,1 +1,1 @@
-"""The certificates of the hard way: one table, made, renewed, named."""
+"""The certificates of a hard way cluster: one table, from which they are issued and renewed."""

@@ -1,4 +1,4 @@
-"""The certificates of a cluster that is built by hand: pairs by the ids of their table, and bundles of signers."""
+"""The certificates of a hard way cluster: key pairs by row id of the certificate table, and CA bundles."""
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -8,14 +8,14 @@ from umbilical.pki.pem import KeyPair, join_bundle
 
 
 class Bundle(Enum):
-    """What is trusted together; the values are file names, as OpenShift's installer has them."""
+    """A CA bundle; the value is its file name, the same as in OpenShift's installer."""
 
     SERVER_CA = "kube-apiserver-complete-server-ca-bundle"
-    """Who signs for kube-apiserver: in kubeconfigs, and what controller-manager gives to pods."""
+    """Signers of kube-apiserver's serving certificates; in kubeconfigs, and in pods as kube-root-ca.crt."""
     CLIENT_CA = "kube-apiserver-complete-client-ca-bundle"
-    """Whose clients kube-apiserver believes, and kubelets too."""
+    """Signers of the client certificates that kube-apiserver and kubelets accept."""
     KUBELET_CA = "kubelet-client-ca-bundle"
-    """By whom kube-apiserver knows kubelets."""
+    """Signers of the kubelets' serving certificates, which kube-apiserver verifies."""
     AGGREGATOR_CA = "aggregator-ca-bundle"
     ETCD_CA = "etcd-ca-bundle"
     ETCD_METRICS_CA = "etcd-metrics-ca-bundle"
@@ -42,7 +42,7 @@ SIGNERS: Final[Mapping[Bundle, tuple[str, ...]]] = {
 
 
 class HardwaySet:
-    """For a row that is a bare key the "certificate" is the public key."""
+    """Key pairs by row id; the "certificate" of a bare key is its public key."""
 
     def __init__(self, pairs: Mapping[str, KeyPair]) -> None:
         self._pairs = dict(pairs)
@@ -57,5 +57,5 @@ class HardwaySet:
         return iter(self._pairs)
 
     def bundle(self, bundle: Bundle) -> bytes:
-        """Join the signers' certificates, those that the profile has."""
+        """Join the certificates of the bundle's signers that this profile has."""
         return join_bundle(*(self._pairs[one].certificate for one in SIGNERS[bundle] if one in self._pairs))

@@ -1,17 +1,18 @@
-"""The certificates of a cluster that is built by hand, made from their table, and kept: what is still right stays.
+"""Issues the certificates of the table, and renews those that are missing, wrong or about to expire.
 
-A signer that is made anew signs anew all that it had signed. Nothing here trusts an old signer beside its successor:
-these certificates are for a cluster that is being installed, where all of them are laid out together.
+A renewed signer signs all its certificates again. No bundle keeps the old signer: these certificates are for a cluster
+that is being installed, where all files are replaced together.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from umbilical.fault import PkiError
+from umbilical.hardway.config.cluster import CertificateTerms
 from umbilical.hardway.pki.certificate_set import HardwaySet
-from umbilical.hardway.pki.row import HardwayNames, Life, Row, profile
+from umbilical.hardway.pki.row import CertificateRow, HardwayNames, Life, profile
 from umbilical.hardway.pki.table import rows
 from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import Certificate, read_certificates
@@ -28,65 +29,53 @@ from umbilical.pki.validation import (
     validity_reason,
 )
 
-ROTATED: Final = "it was asked for"
-
-
-class Terms(Protocol):
-    """How long certificates live, and with which keys."""
-
-    @property
-    def key_type(self) -> KeyType: ...
-    @property
-    def short_hours(self) -> int: ...
-    @property
-    def budget_hours(self) -> int: ...
+ROTATED: Final = "rotation was requested"
 
 
 @dataclass(frozen=True)
-class Change:
+class CertificateChange:
     id: str
     why: str
-    """For which reason it was made."""
+    """Why it was issued."""
 
 
 @dataclass(frozen=True)
-class Renewal:
+class CertificateRenewal:
     set: HardwaySet
-    changes: tuple[Change, ...]
-    """Empty where everything was kept."""
+    changes: tuple[CertificateChange, ...]
+    """Empty if nothing was renewed."""
 
 
 def renew(
     names: HardwayNames,
     existing: Mapping[str, KeyPair],
-    terms: Terms,
+    terms: CertificateTerms,
     now: datetime,
     backend: Backend = Authority,
     rotate: Collection[str] = (),
     *,
     renew_due: bool = True,
-) -> Renewal:
-    """Make what is missing, or no longer right, or ends before an installation may; everything else stays as it is.
+) -> CertificateRenewal:
+    """Renew what is missing, wrong, or expires within the installation budget; keep everything else.
 
-    Without `renew_due`, time makes nothing anew: what a running cluster was built with is no worse for its age.
+    Without `renew_due` no certificate is renewed for its age: a running cluster keeps what it was built with.
 
-    Raises PkiError: something is to be rotated that is not in the table, or what is made now would be too short-lived,
-    or its signer has ended.
+    Raises PkiError: `rotate` names an unknown row, the lifetime is too short, or the signer has expired.
     """
     wanted = tuple(rows(names.scope, (member.id for member in names.members)))
     _check(terms, rotate, {row.id for row in wanted})
-    work = _Work(names, existing, terms, now, backend, renew_due=renew_due)
+    work = _Renewer(names, existing, terms, now, backend, renew_due=renew_due)
     for row in wanted:
         work.renew(row, is_rotated=row.id in rotate)
-    return Renewal(HardwaySet(work.pairs), tuple(work.changes))
+    return CertificateRenewal(HardwaySet(work.pairs), tuple(work.changes))
 
 
-class _Work:
+class _Renewer:
     def __init__(
         self,
         names: HardwayNames,
         existing: Mapping[str, KeyPair],
-        terms: Terms,
+        terms: CertificateTerms,
         now: datetime,
         backend: Backend,
         *,
@@ -99,30 +88,30 @@ class _Work:
         self._backend = backend
         self._renew_due = renew_due
         self._signers: dict[str, CertificateSigner] = {}
-        """Taken up only when they have something to sign: that proves their keys, which takes its time."""
+        """Loaded when they have to sign something: loading checks the key, which is slow."""
         self._certificates: dict[str, Certificate] = {}
         self.pairs: dict[str, KeyPair] = {}
-        self.changes: list[Change] = []
+        self.changes: list[CertificateChange] = []
 
-    def renew(self, row: Row, *, is_rotated: bool) -> None:
+    def renew(self, row: CertificateRow, *, is_rotated: bool) -> None:
         old = self._existing.get(row.id)
         reason = ROTATED if is_rotated and old is not None else self._reason(row, old)
         if old is None or reason:
-            self.changes.append(Change(row.id, reason))
+            self.changes.append(CertificateChange(row.id, reason))
             self.pairs[row.id] = self._make(row)
         else:
             self.pairs[row.id] = old
         if row.kind is PkiKind.AUTHORITY:
             self._certificates[row.id] = read_certificates(self.pairs[row.id].certificate)[0]
 
-    def _reason(self, row: Row, old: KeyPair | None) -> str:
+    def _reason(self, row: CertificateRow, old: KeyPair | None) -> str:
         if old is None:
             return MISSING
         if row.kind is PkiKind.KEY:
             return key_trouble(old)
         return pair_trouble(old) or self._certificate_reason(row, read_certificates(old.certificate)[0])
 
-    def _certificate_reason(self, row: Row, old: Certificate) -> str:
+    def _certificate_reason(self, row: CertificateRow, old: Certificate) -> str:
         if row.kind is PkiKind.AUTHORITY:
             reason = _signer_reason(row, old) or key_type_reason(old, self._terms.key_type)
         else:
@@ -133,28 +122,28 @@ class _Work:
             return reason
         return validity_reason(old, self._now) or self._time_reason(old)
 
-    def _signer_changed(self, row: Row, old: Certificate) -> str:
+    def _signer_changed(self, row: CertificateRow, old: Certificate) -> str:
         return "" if is_signed_by(old, self._certificates[row.signer]) else "its signer changed"
 
     def _time_reason(self, old: Certificate) -> str:
         left = old.time_left(self._now)
         if left > timedelta(hours=self._terms.budget_hours):
             return ""
-        return f"only {left // timedelta(hours=1)} h were left, and an installation may take {self._terms.budget_hours}"
+        return f"only {left // timedelta(hours=1)} h were left, an installation may take {self._terms.budget_hours} h"
 
-    def _make(self, row: Row) -> KeyPair:
+    def _make(self, row: CertificateRow) -> KeyPair:
         if row.kind is PkiKind.KEY:
-            # RSA whatever the terms say: what reads tokens need not know ECDSA, and OpenShift's operators do not.
+            # Always RSA: OpenShift's operators do not read ECDSA keys for tokens, and other readers need not.
             return bare_key(self._backend.create(row.id, self._now, timedelta(days=1), KeyType.RSA_2048))
         if row.kind is PkiKind.AUTHORITY:
             life = self._life(row.life)
             self._signers[row.id] = self._backend.create(row.common_name, self._now, life, self._terms.key_type)
             return self._signers[row.id].pair
-        # What outlives its signer cannot be verified anyway.
+        # A certificate cannot be verified after its signer has expired.
         life = min(self._life(row.life), self._certificates[row.signer].time_left(self._now))
         if life <= timedelta():
-            why = f"its signer {row.signer} ended at {self._certificates[row.signer].not_after:%Y-%m-%d %H:%M} UTC"
-            raise PkiError("UMB712", f"{row.id} cannot be made", why, f"umbilical stage rotate {row.signer}")
+            why = f"its signer {row.signer} expired at {self._certificates[row.signer].not_after:%Y-%m-%d %H:%M} UTC"
+            raise PkiError("UMB712", f"{row.id} was not issued", why, f"umbilical stage rotate {row.signer}")
         return self._signer(row.signer).issue(profile(row, self._names, self._terms.key_type), self._now, life)
 
     def _signer(self, id_: str) -> CertificateSigner:
@@ -166,21 +155,21 @@ class _Work:
         return timedelta(hours=self._terms.short_hours) if life is Life.SHORT else timedelta(days=life.value)
 
 
-def _signer_reason(row: Row, old: Certificate) -> str:
+def _signer_reason(row: CertificateRow, old: Certificate) -> str:
     if not old.is_authority:
         return "it may not sign"
     if old.subject != (("CN", row.common_name),):
         return "its subject changed"
-    return "" if old.is_self_issued else "it is signed by another, and OpenSSL trusts no intermediate alone"
+    return "" if old.is_self_issued else "it is not self-signed, and OpenSSL does not trust an intermediate alone"
 
 
-def _check(terms: Terms, rotate: Collection[str], known: Collection[str]) -> None:
+def _check(terms: CertificateTerms, rotate: Collection[str], known: Collection[str]) -> None:
     strange = sorted(set(rotate) - set(known))
     if strange:
-        remedy = "see `umbilical explain` for the table, or artifacts/tls for the files"
-        raise PkiError(
-            "UMB710", f"{', '.join(strange)} cannot be rotated", "no certificate or key is called so", remedy
-        )
+        remedy = "list the names: umbilical explain, or ls artifacts/tls"
+        what = f"{', '.join(strange)} was not rotated"
+        raise PkiError("UMB710", what, "no certificate or key has this name", remedy)
     if terms.short_hours <= terms.budget_hours:
-        why = f"they live {terms.short_hours} h, and an installation may take {terms.budget_hours} h"
-        raise PkiError("UMB711", "short-lived certificates would end too early", why, "raise certificates.shortHours")
+        why = f"certificates.shortHours is {terms.short_hours}, certificates.budgetHours is {terms.budget_hours}"
+        remedy = "raise certificates.shortHours in cluster.yaml"
+        raise PkiError("UMB711", "short-lived certificates would expire during the installation", why, remedy)

@@ -1,4 +1,4 @@
-"""How a row of the hard way's certificate table is written, and the names by which servers are reached."""
+"""One row of the certificate table, and the names and addresses that serving certificates contain."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ CLIENT_CA: Final = Bundle.CLIENT_CA.value
 
 
 class Scope(Enum):
-    """Clusters of which kind have it."""
+    """The profiles that have the certificate."""
 
     BOTH = "both"
     OPENSHIFT = "openshift"
@@ -32,14 +32,14 @@ class Life(Enum):
     THREE_YEARS = 1095
     YEAR = 365
     SHORT = 0
-    """As the terms say. In OpenShift an operator replaces it before; in the kubernetes profile nobody does."""
+    """certificates.shortHours. OpenShift's operators renew it in time; in the kubernetes profile nothing does."""
 
 
-class Names(Enum):
+class CertificateNames(Enum):
     NONE = "none"
     LOCALHOST = "localhost"
     SERVICE = "service"
-    """From inside, and by any address: who dials an address says no name, and gets this certificate."""
+    """Names of the Service, and all addresses: clients that dial an address send no SNI and get this certificate."""
     LOAD_BALANCER = "load-balancer"
     INTERNAL_LOAD_BALANCER = "internal-load-balancer"
     MACHINE_CONFIG = "machine-config"
@@ -48,7 +48,7 @@ class Names(Enum):
 
 
 @dataclass(frozen=True)
-class Words:
+class RowText:
     what: str
     readers: str
     without: str
@@ -56,23 +56,23 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Row:
+class CertificateRow:
     id: str
-    """Its files are called so, in `tls/`."""
+    """Stem of its file names in `tls/`."""
     kind: PkiKind
     common_name: str
-    words: Words
+    words: RowText
     organizations: tuple[str, ...] = ()
     signer: str = ""
-    """The id of an authority; empty: itself."""
+    """Row id of its signer; empty: self-signed."""
     usages: tuple[Usage, ...] = ()
-    names: Names = Names.NONE
+    names: CertificateNames = CertificateNames.NONE
     life: Life = Life.TEN_YEARS
     scope: Scope = Scope.BOTH
     verified_by: tuple[str, ...] = ()
-    """Who checks it does so with these, each alone: bundles, or the certificate of a signer."""
+    """Bundles or signers, each of which alone must verify it."""
     node: str = ""
-    """Whose it is, once a row for each node has been put in its place."""
+    """The node it belongs to; set by `for_node`."""
 
     @property
     def public_file(self) -> str:
@@ -82,15 +82,15 @@ class Row:
     def key_file(self) -> str:
         return f"{self.id}.key"
 
-    def for_node(self, node: str) -> "Row":
+    def for_node(self, node: str) -> "CertificateRow":
         return replace(
             self, id=self.id.replace(NODE, node), common_name=self.common_name.replace(NODE, node), node=node
         )
 
 
-def signer(id_: str, life: Life, *words: str, scope: Scope = Scope.BOTH) -> Row:
-    """`words` are those of `Words`, in its order; so in all functions that make rows."""
-    return Row(id_, PkiKind.AUTHORITY, id_, Words(*words), life=life, scope=scope)
+def signer(id_: str, life: Life, *words: str, scope: Scope = Scope.BOTH) -> CertificateRow:
+    """`words` are the fields of `RowText` in order, here and in all functions that make rows."""
+    return CertificateRow(id_, PkiKind.AUTHORITY, id_, RowText(*words), life=life, scope=scope)
 
 
 def client(
@@ -102,11 +102,9 @@ def client(
     trust: str,
     *words: str,
     scope: Scope = Scope.BOTH,
-) -> Row:
-    told, verified_by = Words(*words), (trust,)
-    return Row(
-        id_, PkiKind.LEAF, name, told, groups, signed_by, CLIENT, life=life, scope=scope, verified_by=verified_by
-    )
+) -> CertificateRow:
+    row = CertificateRow(id_, PkiKind.LEAF, name, RowText(*words), groups, signed_by, CLIENT, verified_by=(trust,))
+    return replace(row, life=life, scope=scope)
 
 
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")
@@ -119,8 +117,8 @@ _ETCD_SERVICES: Final = tuple(
 
 
 @dataclass(frozen=True)
-class Member:
-    """A node with a control plane."""
+class ControlPlaneNode:
+    """The bootstrap node or a master."""
 
     id: str
     name: str
@@ -134,47 +132,47 @@ class HardwayNames:
     internal_api_name: str
     api_vip: IpAddress
     service_ip: IpAddress
-    """Of the service `kubernetes`."""
-    bootstrap: Member
-    masters: tuple[Member, ...]
+    """Address of the Service `kubernetes`."""
+    bootstrap: ControlPlaneNode
+    masters: tuple[ControlPlaneNode, ...]
 
     @property
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[ControlPlaneNode, ...]:
         return (self.bootstrap, *self.masters)
 
 
-def profile(row: Row, names: HardwayNames, key_type: KeyType) -> Profile:
-    """Describe the certificate of a row. What is reached by no name gets none."""
+def profile(row: CertificateRow, names: HardwayNames, key_type: KeyType) -> Profile:
+    """Describe the certificate of a row."""
     dns_names, addresses = split_names(map(str, _reached_by(row, names)))
     return Profile(row.common_name, row.usages, row.organizations, dns_names, addresses, key_type)
 
 
-def _reached_by(row: Row, names: HardwayNames) -> Iterable[str | IpAddress]:
+def _reached_by(row: CertificateRow, names: HardwayNames) -> Iterable[str | IpAddress]:
     match row.names:
-        case Names.LOCALHOST:
+        case CertificateNames.LOCALHOST:
             return LOCAL
-        case Names.SERVICE:
+        case CertificateNames.SERVICE:
             return _service(names)
-        case Names.LOAD_BALANCER:
+        case CertificateNames.LOAD_BALANCER:
             return (names.api_name, names.api_vip)
-        case Names.INTERNAL_LOAD_BALANCER | Names.MACHINE_CONFIG:
+        case CertificateNames.INTERNAL_LOAD_BALANCER | CertificateNames.MACHINE_CONFIG:
             return (names.internal_api_name, names.api_vip)
-        case Names.BOOTSTRAP:
+        case CertificateNames.BOOTSTRAP:
             return (names.bootstrap.name, names.bootstrap.address)
-        case Names.ETCD:
+        case CertificateNames.ETCD:
             return _etcd(row, names)
-        case Names.NONE:
+        case CertificateNames.NONE:
             return ()
 
 
 def _service(names: HardwayNames) -> Iterable[str | IpAddress]:
     services = ("kubernetes", "openshift") if names.scope is Scope.OPENSHIFT else ("kubernetes",)
     inside = (f"{service}{ending}" for service in services for ending in _SERVICE_ENDINGS)
-    # 127.0.0.1 too: it is dialled as an address as well, and then this certificate is shown and not localhost's.
+    # 127.0.0.1 too: a client that dials it as an address gets this certificate, not the one for localhost.
     return (*inside, names.service_ip, names.api_vip, *(one.address for one in names.members), *LOCAL[1:])
 
 
-def _etcd(row: Row, names: HardwayNames) -> Iterable[str | IpAddress]:
+def _etcd(row: CertificateRow, names: HardwayNames) -> Iterable[str | IpAddress]:
     node = next(one for one in names.members if one.id == row.node)
     services = _ETCD_SERVICES if names.scope is Scope.OPENSHIFT else ()
     return (LOCAL[0], node.name, *services, *LOCAL[1:], node.address)

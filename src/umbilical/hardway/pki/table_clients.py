@@ -1,4 +1,4 @@
-"""Rows of the hard way's certificate table: who asks the API, kubelets and aggregated API servers something."""
+"""Rows of the certificate table: clients of the API, of kubelets and of aggregated API servers."""
 
 from typing import Final
 
@@ -12,10 +12,10 @@ CONTROL_PLANE: Final = (
     signer(
         "kube-apiserver-to-kubelet-signer",
         Life.YEAR,
-        "Signs by what kubelets know kube-apiserver.",
+        "Signs the client certificate with which kube-apiserver connects to kubelets.",
         "kubelets (in the client-CA bundle that is their clientCAFile)",
-        "kubectl logs and exec answer Unauthorized.",
-        "The same; handed to the operator as kube-apiserver-to-kubelet-signer.",
+        "kubectl logs and exec get Unauthorized.",
+        "The same; the operator gets it as kube-apiserver-to-kubelet-signer.",
     ),
     client(
         "kube-apiserver-to-kubelet-client",
@@ -24,7 +24,7 @@ CONTROL_PLANE: Final = (
         APISERVER[0],
         (APISERVER[1],),
         CLIENT_CA,
-        "What kube-apiserver shows to a kubelet when it fetches logs or opens a shell.",
+        "The client certificate of kube-apiserver for kubelets: for logs, exec and port-forward.",
         "kube-apiserver (--kubelet-client-certificate); a ClusterRoleBinding must allow its name nodes/proxy",
         "kubectl logs: Forbidden (user=system:kube-apiserver, verb=get, resource=nodes, subresource=proxy).",
         "The same, with ClusterRole kube-apiserver bound to this user.",
@@ -32,23 +32,24 @@ CONTROL_PLANE: Final = (
     signer(
         "kube-control-plane-signer",
         Life.YEAR,
-        "Signs the clients of the control plane: controller-manager, scheduler, and kube-proxy where it is ours.",
+        "Signs the client certificates of controller-manager, scheduler, and kube-proxy (kubernetes profile).",
         "kube-apiserver (in its client-CA bundle)",
-        "controller-manager and scheduler are Unauthorized and never lead.",
-        "The same; handed to the operator.",
+        "controller-manager and scheduler get Unauthorized and never become leader.",
+        "The same; the operator takes it over.",
     ),
     client(
         "kube-control-plane-kube-controller-manager-client",
         "kube-control-plane-signer",
         Life.YEAR,
         "system:kube-controller-manager",
-        # A kube-apiserver that has just started knows no roles yet.
+        # A kube-apiserver that has just started has no roles yet.
         (MASTERS,),
         CLIENT_CA,
-        "Who kube-controller-manager is, in system:masters because roles do not exist yet when it first asks.",
+        "The client certificate of kube-controller-manager. It is in group system:masters, because roles do not exist "
+        "yet at its first request.",
         "kubeconfig kube-controller-manager",
-        "No node gets a certificate, no token is made, no endpoint is written.",
-        "system:admin in system:masters on the bootstrap node; ours keeps the component's own name.",
+        "No CSR is signed, no token is made, no Endpoints are written.",
+        "system:admin in system:masters on the bootstrap node; ours has the component's own name.",
     ),
     client(
         "kube-control-plane-kube-scheduler-client",
@@ -57,10 +58,11 @@ CONTROL_PLANE: Final = (
         "system:kube-scheduler",
         (MASTERS,),
         CLIENT_CA,
-        "Who kube-scheduler is, in system:masters because roles do not exist yet when it first asks.",
+        "The client certificate of kube-scheduler. It is in group system:masters, because roles do not exist yet at "
+        "its first request.",
         "kubeconfig kube-scheduler",
         "Pods stay Pending, without an event.",
-        "system:admin in system:masters on the bootstrap node; ours keeps the component's own name.",
+        "system:admin in system:masters on the bootstrap node; ours has the component's own name.",
     ),
     client(
         "kube-proxy",
@@ -69,10 +71,10 @@ CONTROL_PLANE: Final = (
         "system:kube-proxy",
         (),
         CLIENT_CA,
-        "Who kube-proxy is. Kubernetes itself binds this user to system:node-proxier.",
+        "The client certificate of kube-proxy. Kubernetes itself binds this user to system:node-proxier.",
         "kubeconfig kube-proxy",
-        "Services have no address on any node: dial tcp 172.30.0.1:443: i/o timeout.",
-        "None: OpenShift's network operator implements services.",
+        "Cluster IPs do not work on any node: dial tcp 172.30.0.1:443: i/o timeout.",
+        "None: OpenShift's network operator implements Services.",
         scope=Scope.KUBERNETES,
     ),
 )
@@ -81,19 +83,19 @@ NODES: Final = (
     signer(
         "kubelet-signer",
         Life.SHORT,
-        "Signs every kubelet's certificates, client and serving, when their requests are approved. Short-lived: "
-        "an operator of OpenShift replaces it; for a kubernetes cluster that is to last, raise shortHours.",
-        "kube-controller-manager (--cluster-signing-cert-file and key); kube-apiserver, to know kubelets",
-        "Certificate requests stay Approved and never become Issued.",
-        "One day; handed on as csr-signer-signer and csr-controller-ca.",
+        "Signs the client and serving certificates of kubelets after their CSRs are approved. It is short-lived: an "
+        "OpenShift operator replaces it. For a kubernetes cluster that runs longer, raise shortHours.",
+        "kube-controller-manager (--cluster-signing-cert-file and key); kube-apiserver, to verify kubelets",
+        "CSRs stay Approved and never become Issued.",
+        "One day; the operators get it as csr-signer-signer and csr-controller-ca.",
     ),
     signer(
         "kubelet-bootstrap-kubeconfig-signer",
         Life.TEN_YEARS,
-        "Signs the one identity by which every new node asks for its first certificate.",
+        "Signs the shared client certificate with which new nodes request their first own certificate.",
         "kube-apiserver (in its client-CA bundle)",
-        "New kubelets are Unauthorized and file no certificate request.",
-        "The same; handed on as openshift-config-managed/kubelet-bootstrap-kubeconfig.",
+        "New kubelets get Unauthorized and create no CSR.",
+        "The same; the operator gets it as openshift-config-managed/kubelet-bootstrap-kubeconfig.",
     ),
     client(
         "kubelet-client",
@@ -102,10 +104,11 @@ NODES: Final = (
         NODE_BOOTSTRAPPER,
         ("system:serviceaccounts:openshift-machine-config-operator", "system:serviceaccounts"),
         CLIENT_CA,
-        "Who a kubelet is before it has a certificate of its own: the service account node-bootstrapper.",
+        "The client certificate of a kubelet that has no certificate of its own yet; user: service account "
+        "node-bootstrapper.",
         "kubeconfig kubelet-bootstrap, on each node as /etc/kubernetes/kubeconfig",
-        "Nodes file no certificate request, and never appear.",
-        "The same; the machine approver knows new nodes by this requester.",
+        "Nodes create no CSR and never join.",
+        "The same; the machine approver accepts new nodes' CSRs from this requester.",
         scope=Scope.OPENSHIFT,
     ),
     client(
@@ -115,19 +118,20 @@ NODES: Final = (
         "system:bootstrapper",
         ("system:bootstrappers",),
         CLIENT_CA,
-        "Who a kubelet is before it has a certificate of its own; bound to system:node-bootstrapper.",
+        "The client certificate of a kubelet that has no certificate of its own yet; its user is bound to "
+        "system:node-bootstrapper.",
         "kubeconfig kubelet-bootstrap, on each node as /etc/kubernetes/kubeconfig",
-        "Nodes file no certificate request, and never appear.",
+        "Nodes create no CSR and never join.",
         "kubeadm uses a token of the group system:bootstrappers instead.",
         scope=Scope.KUBERNETES,
     ),
     signer(
         "aggregator-signer",
         Life.SHORT,
-        "Signs by what aggregated API servers know kube-apiserver.",
+        "Signs the client certificate with which kube-apiserver connects to aggregated API servers.",
         "kube-apiserver (--requestheader-client-ca-file), and through it every aggregated API server",
-        "APIServices answer Unauthorized.",
-        "One day; handed on as aggregator-client-signer.",
+        "APIServices return Unauthorized.",
+        "One day; the operator gets it as aggregator-client-signer.",
     ),
     client(
         "aggregator-client",
@@ -136,17 +140,17 @@ NODES: Final = (
         PROXY[0],
         (PROXY[1],),
         Bundle.AGGREGATOR_CA.value,
-        "What kube-apiserver shows when it passes a request on to an aggregated API server.",
+        "The client certificate with which kube-apiserver forwards requests to aggregated API servers.",
         "kube-apiserver (--proxy-client-cert-file); its name must be in --requestheader-allowed-names",
-        "Aggregated APIs see an anonymous user: x509: subject with cn=... is not in the allowed list.",
+        "Aggregated API servers treat users as anonymous: x509: subject with cn=... is not in the allowed list.",
         "The same; one day.",
     ),
     signer(
         "aggregator-ca",
         Life.SHORT,
-        "An older signer of proxy clients, that the installer still makes.",
-        "nobody but apiserver-proxy",
-        "Nothing breaks; it is here so that the set is complete.",
+        "An older signer of proxy clients that the installer still makes.",
+        "only apiserver-proxy",
+        "Nothing breaks; it is included only because the installer makes it.",
         "One day, OU=bootkube.",
         scope=Scope.OPENSHIFT,
     ),
@@ -157,9 +161,9 @@ NODES: Final = (
         PROXY[0],
         (PROXY[1],),
         "aggregator-ca",
-        "The proxy client of that older signer.",
-        "nobody: aggregator-client took its place",
-        "Nothing breaks; it is here so that the set is complete.",
+        "The proxy client certificate of the older signer aggregator-ca.",
+        "nothing: aggregator-client replaced it",
+        "Nothing breaks; it is included only because the installer makes it.",
         "One day.",
         scope=Scope.OPENSHIFT,
     ),

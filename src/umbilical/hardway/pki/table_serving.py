@@ -1,4 +1,4 @@
-"""Rows of the hard way's certificate table: servers of the API and of machine configuration, and the administrator."""
+"""Rows of the certificate table: servers of the API and of machine configuration, and the administrator."""
 
 from typing import Final
 
@@ -8,64 +8,66 @@ from umbilical.hardway.pki.row import (
     CLIENT_CA,
     SERVER,
     SERVER_CA,
+    CertificateNames,
+    CertificateRow,
     Life,
-    Names,
-    Row,
+    RowText,
     Scope,
-    Words,
     signer,
 )
 from umbilical.pki.control_plane_set import MASTERS, PkiKind
 
 
-def _apiserver(id_: str, signed_by: str, names: Names, *words: str) -> Row:
-    (name, group), told = APISERVER, Words(*words)
-    return Row(id_, PkiKind.LEAF, name, told, (group,), signed_by, SERVER, names, Life.SHORT, verified_by=(SERVER_CA,))
+def _apiserver(id_: str, signed_by: str, names: CertificateNames, *words: str) -> CertificateRow:
+    (name, group), text, trust = APISERVER, RowText(*words), (SERVER_CA,)
+    return CertificateRow(
+        id_, PkiKind.LEAF, name, text, (group,), signed_by, SERVER, names, Life.SHORT, verified_by=trust
+    )
 
 
 MACHINE_CONFIG: Final = (
-    Row(
+    CertificateRow(
         "root-ca",
         PkiKind.AUTHORITY,
         "root-ca",
-        Words(
-            "The signer of the machine-config server and of nothing else, whatever its name says.",
+        RowText(
+            "The signer of the machine-config server and the journal gateway. Despite its name it signs nothing else.",
             "nodes that fetch their configuration, kube-system/root-ca, the machine-config operator",
-            "New nodes refuse the machine-config server: x509: certificate signed by unknown authority.",
-            "tls/root-ca.crt, ten years; the only one of its signers that the installer calls a root.",
+            "New nodes reject the machine-config server: x509: certificate signed by unknown authority.",
+            "tls/root-ca.crt, ten years.",
         ),
         scope=Scope.OPENSHIFT,
     ),
-    Row(
+    CertificateRow(
         "machine-config-server",
         PkiKind.LEAF,
         "system:machine-config-server",
-        Words(
+        RowText(
             "The serving certificate of the machine-config server on port 22623.",
             "the machine-config server, through openshift-machine-config-operator/machine-config-server-tls",
-            "Machines that are added later get no configuration.",
+            "Machines that join later get no configuration.",
             "Signed by root-ca for api-int and the virtual addresses, ten years.",
         ),
         signer="root-ca",
         usages=SERVER,
-        names=Names.MACHINE_CONFIG,
+        names=CertificateNames.MACHINE_CONFIG,
         scope=Scope.OPENSHIFT,
         verified_by=("root-ca",),
     ),
-    Row(
+    CertificateRow(
         "journal-gatewayd",
         PkiKind.LEAF,
         "journal-gatewayd",
-        Words(
-            "What the bootstrap node's journal gateway serves with, and what its readers show.",
+        RowText(
+            "The certificate of the bootstrap node's journal gateway, for the server and for its clients.",
             "systemd-journal-gatewayd on the bootstrap node",
-            "The journal of a bootstrap node that nobody can log in to stays unread.",
-            "The same, without names in it; ours has the bootstrap node's, so that readers can check it.",
+            "The bootstrap node's journal can be read only after logging in.",
+            "The same, but without names; ours contains the bootstrap node's name, so that clients can verify it.",
         ),
         ("OpenShift Bootstrap",),
         "root-ca",
         BOTH,
-        Names.BOOTSTRAP,
+        CertificateNames.BOOTSTRAP,
         scope=Scope.OPENSHIFT,
         verified_by=("root-ca",),
     ),
@@ -75,19 +77,19 @@ API: Final = (
     signer(
         "admin-kubeconfig-signer",
         Life.TEN_YEARS,
-        "Signs the administrator's certificate and nothing else.",
+        "Signs only the administrator's client certificate.",
         "kube-apiserver (in its client-CA bundle); openshift-config/admin-kubeconfig-client-ca after the pivot",
-        "The administrator is Unauthorized; after the pivot too, if its hand-off object is missing.",
-        "The same; it is not rotated by any operator.",
+        "The administrator gets Unauthorized; after the pivot too, if that ConfigMap is missing.",
+        "The same; no operator rotates it.",
     ),
-    Row(
+    CertificateRow(
         "admin-kubeconfig-client",
         PkiKind.LEAF,
         "system:admin",
-        Words(
-            "The administrator: in group system:masters, which no role can take anything from.",
+        RowText(
+            "The administrator's client certificate, in group system:masters, which is allowed everything.",
             "kubeconfigs admin, localhost, localhost-recovery, lb-int and lb-ext",
-            "Nobody can ask the API anything.",
+            "No administrator can use the API.",
             "The same subject, with both usages.",
         ),
         (MASTERS,),
@@ -98,51 +100,51 @@ API: Final = (
     signer(
         "kube-apiserver-localhost-signer",
         Life.TEN_YEARS,
-        "Signs what kube-apiserver shows to those on its own machine.",
+        "Signs the serving certificate of kube-apiserver for clients on the same node.",
         "kubeconfigs (server-CA bundle); localhost-serving-signer after the pivot",
-        "bootkube, the version operator and recovery refuse https://localhost:6443.",
+        "bootkube, the version operator and recovery reject https://localhost:6443.",
         "The same.",
     ),
     _apiserver(
         "kube-apiserver-localhost-server",
         "kube-apiserver-localhost-signer",
-        Names.LOCALHOST,
-        "What kube-apiserver shows to whoever asks for `localhost` (by SNI).",
+        CertificateNames.LOCALHOST,
+        "The serving certificate of kube-apiserver for clients that send the SNI `localhost`.",
         "kube-apiserver on every control plane node",
-        "x509: certificate is valid for kubernetes, ..., not localhost: nothing on the bootstrap node starts.",
+        "Nothing on the bootstrap node starts: x509: certificate is valid for kubernetes, ..., not localhost.",
         "One of four serving certificates, chosen by SNI; one day.",
     ),
     signer(
         "kube-apiserver-service-network-signer",
         Life.TEN_YEARS,
-        "Signs what kube-apiserver shows to pods.",
+        "Signs the serving certificate of kube-apiserver for pods.",
         "kubeconfigs and every pod (server-CA bundle, kube-root-ca.crt); service-network-serving-signer",
-        "Every pod that talks to the API gets x509: certificate signed by unknown authority.",
+        "Pods reject the API: x509: certificate signed by unknown authority.",
         "The same.",
     ),
     _apiserver(
         "kube-apiserver-service-network-server",
         "kube-apiserver-service-network-signer",
-        Names.SERVICE,
-        "What kube-apiserver shows to pods, and to whoever dials an address: the names of the service, its first "
-        "address, the API's virtual address, and each control plane node's.",
+        CertificateNames.SERVICE,
+        "The default serving certificate of kube-apiserver, for pods and for clients that dial an address. It contains "
+        "the names and the address of the Service kubernetes, the API's virtual address and the control plane nodes'.",
         "kube-apiserver on every control plane node, as its default pair",
         "x509: certificate is valid for ..., not 172.30.0.1 in every pod; probes by address fail.",
-        "Names and first address of the service only; one day.",
+        "Only names and address of the Service; one day.",
     ),
     signer(
         "kube-apiserver-lb-signer",
         Life.TEN_YEARS,
-        "Signs what kube-apiserver shows through the load balancer, outside and inside.",
+        "Signs the serving certificates of kube-apiserver for clients of the load balancer, external and internal.",
         "kubeconfigs (server-CA bundle); loadbalancer-serving-signer after the pivot",
-        "kubectl from outside and every kubelet refuse the API.",
+        "kubectl from outside and every kubelet reject the API.",
         "The same.",
     ),
     _apiserver(
         "kube-apiserver-lb-server",
         "kube-apiserver-lb-signer",
-        Names.LOAD_BALANCER,
-        "What kube-apiserver shows to whoever asks for api.DOMAIN (by SNI).",
+        CertificateNames.LOAD_BALANCER,
+        "The serving certificate of kube-apiserver for clients that send the SNI api.DOMAIN.",
         "kube-apiserver on every control plane node",
         "kubectl from outside: x509: certificate is valid for ..., not api.DOMAIN.",
         "The same, without the virtual address; one day.",
@@ -150,8 +152,8 @@ API: Final = (
     _apiserver(
         "kube-apiserver-internal-lb-server",
         "kube-apiserver-lb-signer",
-        Names.INTERNAL_LOAD_BALANCER,
-        "What kube-apiserver shows to whoever asks for api-int.DOMAIN (by SNI).",
+        CertificateNames.INTERNAL_LOAD_BALANCER,
+        "The serving certificate of kube-apiserver for clients that send the SNI api-int.DOMAIN.",
         "kube-apiserver on every control plane node",
         "Kubelets never get their first certificate: x509: certificate is valid for ..., not api-int.DOMAIN.",
         "The same, without the virtual address; one day.",

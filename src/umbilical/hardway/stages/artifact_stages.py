@@ -1,6 +1,6 @@
-"""Stages 05 to 08, which only write what their recipes made and let the lint judge it; and how a stage writes files.
+"""Stages 05 to 08, which write rendered files and check them with the lint; and how any stage writes files.
 
-Files are whole or absent, with their modes, and only those that differ are written.
+Files are written atomically with their modes, and only if they differ.
 """
 
 import shlex
@@ -14,27 +14,21 @@ from umbilical.checks.report import group_of
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.graph import RECIPES, asset_hash
 from umbilical.hardway.explain.entry import stage_topic
-from umbilical.hardway.judges.exposure import exposed
 from umbilical.hardway.lint.catalogue import RULES
-from umbilical.hardway.lint.facts import Facts, Rule
+from umbilical.hardway.lint.facts import LintFacts, LintRule
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step, Undo
 from umbilical.hardway.undoing import ARTIFACTS, REMOVE_FILES
+from umbilical.hardway.validators.exposure import exposed
 from umbilical.hardway.workspace import write_artifacts
 
 MAX_NAMED: Final = 3
-# Whoever reads these takes all that lies there. Keys are never removed by the way, and machine-config/ has outputs.
-SWEPT: Final = (
-    layout.MANIFESTS,
-    layout.STATIC_PODS,
-    layout.LATE_STATIC_PODS,
-    layout.IGNITION,
-    layout.INFRASTRUCTURE,
-)
+# Directories that are read as a whole. Not tls/: keys are never deleted here; not machine-config/: it has outputs.
+SWEPT: Final = (layout.MANIFESTS, layout.STATIC_PODS, layout.LATE_STATIC_PODS, layout.IGNITION, layout.INFRASTRUCTURE)
 
 
 def writing_steps(site: Site, number: int, reason: str = "") -> list[Step]:
-    """One step for each folder that the stage writes to. `reason`: why another stage writes them already."""
+    """One step per folder that the stage writes. `reason`: why another stage writes them earlier."""
     names = sorted(site.files.get(number, ()), key=lambda name: (_folder(name), name))
     return [
         Step(
@@ -49,17 +43,17 @@ def writing_steps(site: Site, number: int, reason: str = "") -> list[Step]:
 
 
 def sweeping_steps(site: Site, number: int) -> list[Step]:
-    """One step if an earlier rendering left files behind: of a node that is gone, of an option that is off."""
+    """One step to delete files of an earlier rendering, such as those of a removed node."""
     left = leftovers(site, number)
     if not left:
         return []
     shown = " ".join(shlex.quote(f"{ARTIFACTS}/{name}") for name in left)
-    title = f"remove {_counted(len(left))} that no longer belong to the rendering"
+    title = f"remove {_counted(len(left))} of an earlier rendering"
     return [Step(title, f"rm {shown}", lambda: write_artifacts(site.folder, (), left))]
 
 
 def is_swept(path: str) -> bool:
-    """Tell whether whoever reads the directory takes all of it, so that files that are left over count."""
+    """Whether the file's directory is read as a whole, so that leftover files matter."""
     return path.partition("/")[0] in SWEPT
 
 
@@ -71,20 +65,20 @@ def leftovers(site: Site, number: int) -> list[str]:
 
 
 def written_check(number: int) -> Check[Site]:
-    """The check of a stage that its files are on disk, byte for byte as they are rendered."""
+    """Check that the files of a stage are on disk exactly as rendered."""
 
     def judge(site: Site) -> Verdict:
         if not site.files.get(number):
-            return skipped("it writes no file in this profile")
+            return skipped("the stage writes no files in this profile")
         wrong = [text for name in site.files.get(number, ()) if (text := _difference(site, name))]
-        wrong += [f"{name} is of no use any more" for name in leftovers(site, number)]
+        wrong += [f"{name} is left from an earlier rendering" for name in leftovers(site, number)]
         more = f" and {len(wrong) - MAX_NAMED} more" if len(wrong) > MAX_NAMED else ""
         return failed("; ".join(wrong[:MAX_NAMED]) + more) if wrong else passed()
 
     return Check(
         f"ART-{number:02}",
-        "the files of this stage lie on disk as they are rendered",
-        "a file that somebody changed by hand, or whose mode is wider, is not what the other checks have judged",
+        "the files of this stage are on disk as rendered",
+        "a file that was changed by hand, or has another mode, is not the one that the other checks verified",
         f"umbilical stage retry {number}",
         judge,
     )
@@ -109,7 +103,7 @@ def _difference(site: Site, name: str) -> str:
     except OSError as error:
         return f"{name}: {error.strerror}"
     if content != asset.content:
-        return f"{name} has another content"
+        return f"{name} has different content"
     return "" if mode == asset.mode else f"{name} has mode {mode:04o}, not {asset.mode:04o}"
 
 
@@ -129,15 +123,15 @@ def _counted(number: int) -> str:
 
 
 def lint_checks(site: Site, groups: Sequence[str], ids: Sequence[str] = ()) -> list[Check[Site]]:
-    """Return the rules whose ids begin with one of these groups, or are among `ids`. What they decode is shared."""
-    # Only rules about the config ask what git would take, and git is another program.
+    """Return the rules of these groups or ids as checks. They share decoded files."""
+    # Only rules of the group CFG need git's view, and starting git is slow.
     seen = exposed(site.folder, site.cluster, site.assets) if "CFG" in groups else None
-    facts = Facts(site.cluster, site.assets, site.now(), site.has_tunnel, seen)
+    facts = LintFacts(site.cluster, site.assets, site.now(), site.has_tunnel, seen)
     chosen = [rule for rule in RULES if site.cluster.profile in rule.profiles]
     return [_check(rule, facts) for rule in chosen if group_of(rule.id) in groups or rule.id in ids]
 
 
-def _check(rule: Rule, facts: Facts) -> Check[Site]:
+def _check(rule: LintRule, facts: LintFacts) -> Check[Site]:
     check = rule.check
     return Check(check.id, check.title, check.why, check.fix, lambda site: check.judge(facts))
 
@@ -148,21 +142,18 @@ class ArtifactStage:
     name: str
     title: str
     groups: tuple[str, ...]
-    """Letters of the lint rules that judge it."""
+    """Groups of lint rules that check it."""
     needs: tuple[int, ...] = ()
     rules: tuple[str, ...] = ()
-    """Single rules of other groups."""
+    """Ids of rules in other groups."""
 
     def inputs(self, site: Site) -> Mapping[str, str]:
-        """What its recipes made; without a release some of them made nothing yet."""
+        """Hashes of its recipes; some have no output without a release."""
         mine = (recipe.id for recipe in RECIPES if recipe.stage == self.number)
         return {name: site.hashes[name] for name in mine if name in site.hashes}
 
     def steps(self, site: Site) -> Sequence[Step]:
-        return [
-            *writing_steps(site, self.number),
-            *sweeping_steps(site, self.number),
-        ]
+        return [*writing_steps(site, self.number), *sweeping_steps(site, self.number)]
 
     def checks(self, site: Site) -> Sequence[Check[Site]]:
         return [written_check(self.number), *lint_checks(site, self.groups, self.rules)]
@@ -174,27 +165,27 @@ class ArtifactStage:
 PKI: Final[Stage] = ArtifactStage(5, "pki", "make keys and certificates", groups=("PKI",))
 _PKI_TOPIC: Final = stage_topic(
     5,
-    "Writes every signer, certificate and key pair of the cluster below tls/. Each signer signs itself and has one "
-    "purpose, so that trust in one of them is trust in nothing else. Keys stay as they are until `stage rotate`.",
+    "Writes every signer, certificate and key pair of the cluster below tls/. Each signer is self-signed and has one "
+    "purpose, so trusting one signer does not trust another. Keys are kept until `stage rotate`.",
     "etcd, kube-apiserver, the other control-plane programs, kubelets and administrators; and the operators, which "
-    "take some signers over.",
-    "etcd refuses its peers (`tls: bad certificate`), kubelets and tokens are unknown to the masters after the "
-    "pivot, or a program calls an address that no certificate names.",
+    "take over some signers.",
+    "etcd rejects its peers (`tls: bad certificate`), masters reject kubelets and tokens after the pivot, or a program "
+    "dials an address that no certificate contains.",
     "openssl verify -purpose sslserver -CAfile artifacts/tls/etcd-signer.crt artifacts/tls/etcd-serving-bootstrap.crt",
-    "Makes the same signers in memory, writes them into bootstrap.ign and keeps them in its state file.",
+    "Creates the same signers in memory, writes them to bootstrap.ign and keeps them in its state file.",
 )
 
 
 KUBECONFIGS: Final[Stage] = ArtifactStage(6, "kubeconfigs", "write the kubeconfigs", ("KC",), needs=(5,))
 _KUBECONFIGS_TOPIC: Final = stage_topic(
     6,
-    "Writes the kubeconfigs below auth/: for administrators from outside, for the bootstrap node's own programs on "
-    "localhost, and the one by which a new kubelet asks for its first certificate.",
+    "Writes the kubeconfigs below auth/: for administrators, for the bootstrap node's own programs on localhost, and "
+    "the one with which a new kubelet requests its first certificate.",
     "kubectl, kube-controller-manager, kube-scheduler, the cluster-version operator, and every kubelet once.",
-    "A wrong server name ends in `x509: certificate is valid for ..., not ...`; programs of the bootstrap node "
-    "that ask through the load balancer wait for an API that waits for them.",
+    "A wrong server name causes `x509: certificate is valid for ..., not ...`. Programs of the bootstrap node that use "
+    "the load balancer wait for an API that cannot start without them.",
     "kubectl --kubeconfig artifacts/auth/admin.kubeconfig config view --minify",
-    "Makes four: for administrators outside and inside, a loopback one, and the kubelets'.",
+    "Creates four: two for administrators (external and internal), one for loopback, one for kubelets.",
 )
 
 
@@ -208,13 +199,13 @@ MANIFESTS: Final[Stage] = ArtifactStage(
 )
 _MANIFESTS_TOPIC: Final = stage_topic(
     7,
-    "Writes the static pods of every node and, in the order in which they are applied, the first objects: "
-    "namespaces, rights, CRDs, configuration, and all that operators take over from the bootstrap node.",
+    "Writes the static pods of every node and the first objects, numbered in the order in which they are applied: "
+    "namespaces, RBAC, CRDs, configuration, and what operators take over from the bootstrap node.",
     "Kubelets read static pods from a directory; the apply engine of stage 10 reads the manifests.",
-    "Without a FeatureGate that names the version the cluster-version operator restarts for ever; without the "
-    "hand-off objects operators make signers of their own, and nobody trusts anybody.",
+    "Without a FeatureGate for the version the cluster-version operator restarts forever. Without the hand-off objects "
+    "operators create new signers, which nodes and clients do not trust.",
     "kubectl apply --dry-run=client -f artifacts/manifests/",
-    "Runs the `render` command of each operator on the bootstrap node, and cluster-bootstrap applies what they print.",
+    "Runs the `render` command of each operator on the bootstrap node; cluster-bootstrap applies the output.",
 )
 
 
@@ -228,13 +219,13 @@ IGNITION: Final[Stage] = ArtifactStage(
 )
 _IGNITION_TOPIC: Final = stage_topic(
     8,
-    "Writes ignition/<node>.ign: host name, network, keys, static pods, kubelet and their units, merged by path "
-    "onto a rendered machine config, or onto a small base of our own where there is none.",
-    "Ignition, in the first seconds of a machine's first boot, and never again.",
-    "A path that is written twice stops the boot (`duplicate entry defined`); a missing kubelet-ca.crt stops the "
-    "kubelet; a keyfile that others may read is ignored by NetworkManager.",
+    "Writes ignition/<node>.ign: host name, network, keys, static pods, kubelet and systemd units, merged by path into "
+    "a rendered machine config, or into a small built-in base if there is none.",
+    "Ignition, once, at the start of a machine's first boot.",
+    "A duplicate path stops the boot (`duplicate entry defined`); without kubelet-ca.crt the kubelet does not start; "
+    "NetworkManager ignores a keyfile that others may read.",
     "jq -r '.storage.files[].path' artifacts/ignition/bootstrap.ign | sort",
-    "Writes bootstrap.ign whole; masters and workers get a pointer, and the machine-config server the rest.",
+    "Writes a complete bootstrap.ign; masters and workers get a pointer to the machine-config server.",
 )
 STAGES: Final[tuple[Stage, ...]] = (PKI, KUBECONFIGS, MANIFESTS, IGNITION)
 TOPICS: Final = (_PKI_TOPIC, _KUBECONFIGS_TOPIC, _MANIFESTS_TOPIC, _IGNITION_TOPIC)

@@ -1,4 +1,4 @@
-"""All stages in their order, with their words and their inverses."""
+"""All stages in order, with their topics and their undo functions."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -34,11 +34,7 @@ _LIVE: Final[tuple[LiveStage, ...]] = (
     s16_convergence.STAGE,
     s17_verification.STAGE,
 )
-_STAGES: Final[tuple[Stage, ...]] = (
-    *(module.STAGE for module in _FIRST),
-    *artifact_stages.STAGES,
-    *_LIVE,
-)
+_STAGES: Final[tuple[Stage, ...]] = (*(module.STAGE for module in _FIRST), *artifact_stages.STAGES, *_LIVE)
 
 
 def stages() -> tuple[Stage, ...]:
@@ -46,11 +42,11 @@ def stages() -> tuple[Stage, ...]:
 
 
 def topics() -> tuple[Topic, ...]:
-    """How the stages are explained, in their order."""
+    """Explanations of the stages, in order."""
     first = tuple(module.TOPIC for module in _FIRST)
     return (*first, *artifact_stages.TOPICS, *(stage.topic for stage in _LIVE))
 
 
 def undoers() -> Mapping[str, undoing.Undoer]:
-    """All inverses by name: those that several stages use, and those of single stages."""
+    """All undo functions by name: shared ones and those of single stages."""
     return {**undoing.UNDOERS, **s04_release.UNDOERS, **s12_control_plane.UNDOERS, **s13_pivot.UNDOERS}

@@ -1,4 +1,4 @@
-"""What the stages that touch machines have in common: they are made of functions, and explain themselves by a topic."""
+"""Base of the stages that work on machines: built from functions, explained by a topic."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,15 +8,15 @@ from typing import Final
 from umbilical.checks.check import Check
 from umbilical.fault import Unsafe
 from umbilical.hardway.artifacts.layout import TLS, ignition
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.explain.entry import Topic
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight, Step, Undo
+from umbilical.hardway.stage import Condition, Step, Undo
 from umbilical.host.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 
 LEAST_LEFT: Final = timedelta(hours=2)
-"""Of any certificate, when a machine is booted with it."""
+"""Minimum lifetime of every certificate when a machine boots."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class LiveStage:
     needs: tuple[int, ...]
     topic: Topic
     make_steps: Callable[[Site], Sequence[Step]]
-    make_sights: Callable[[Site], Sequence[Sight]]
+    make_conditions: Callable[[Site], Sequence[Condition]]
     recipes: tuple[str, ...] = ()
-    """Whose artifacts it uses: other content makes it stale."""
-    nodes: Callable[[Site], Sequence[Node]] = field(default=lambda site: ())
-    """Whose Ignition it boots."""
+    """Recipes whose artifacts it uses: other content makes it stale."""
+    nodes: Callable[[Site], Sequence[ClusterNode]] = field(default=lambda site: ())
+    """Nodes that it boots."""
 
     def inputs(self, site: Site) -> Mapping[str, str]:
         used = {recipe: site.hashes.get(recipe, "") for recipe in self.recipes}
@@ -41,24 +41,24 @@ class LiveStage:
         return self.make_steps(site)
 
     def checks(self, site: Site) -> Sequence[Check[Site]]:
-        return [sight.check for sight in self.make_sights(site)]
+        return [condition.check for condition in self.make_conditions(site)]
 
 
 @dataclass(frozen=True)
 class PassingStage(LiveStage):
-    """A stage whose outcome a later one takes away on purpose."""
+    """A stage whose result a later one removes on purpose."""
 
     ends_with: int = 13
 
 
-def _digest(site: Site, node: Node) -> str:
+def _digest(site: Site, node: ClusterNode) -> str:
     import hashlib
 
     return hashlib.sha256(site.content(ignition(node))).hexdigest()
 
 
-def install_step(site: Site, node: Node) -> Step:
-    """Boot a machine from its Ignition config, and note when: a node may ask for certificates for a while only."""
+def install_step(site: Site, node: ClusterNode) -> Step:
+    """Boot a machine from its Ignition config and note the time: a node may request certificates only for a while."""
 
     def act() -> None:
         content = site.content(ignition(node))
@@ -72,34 +72,30 @@ def install_step(site: Site, node: Node) -> Step:
 
 
 def check_lives(site: Site) -> None:
-    """Boot nothing with certificates that end before it is up. Raises Unsafe: UMB762."""
+    """Refuse to boot a machine with certificates that expire too soon. Raises Unsafe: UMB762."""
     paths = [path for path in site.assets if path.startswith(f"{TLS}/") and path.endswith(".crt")]
     for path in sorted(paths):
         for certificate in read_certificates(site.content(path)):
             left = certificate.time_left(site.now())
             if left < LEAST_LEFT:
-                why = f"{path} ends at {certificate.not_after:%Y-%m-%d %H:%M} UTC"
+                why = f"{path} expires at {certificate.not_after:%Y-%m-%d %H:%M} UTC"
                 remedy = "umbilical stage rotate --due, then umbilical stage run"
-                raise Unsafe("UMB762", "certificates end too soon for a machine to be booted", why, remedy)
+                raise Unsafe("UMB762", "no machine was booted: a certificate expires too soon", why, remedy)
 
 
-def started_key(node: Node) -> str:
+def started_key(node: ClusterNode) -> str:
     return f"started:{node.id}"
 
 
-def installed_sight(node: Node) -> Sight:
-    def look(site: Site) -> str:
+def installed_condition(node: ClusterNode) -> Condition:
+    def probe(site: Site) -> str:
         if not site.machines.is_installed(node.id, site.content(ignition(node))):
             raise NotYet("it was not installed from this config")
         named = (site.machines.read(node.id, "/etc/hostname") or b"").decode().strip()
         if named != node.name:
-            raise NotYet(f"it calls itself {named!r}, not {node.name}")
+            raise NotYet(f"its host name is {named!r}, not {node.name}")
         return named
 
-    return Sight(
-        f"installed-{node.id}",
-        f"{node.id} runs from its Ignition config",
-        "a machine from another config has other keys, another name or another address",
-        "umbilical stage rollback 09; or look at the machine's console and journalctl -u ignition-firstboot-complete",
-        look,
-    )
+    why = "with another config the machine has other keys, another name or another address"
+    fix = "umbilical stage rollback 09; or on the machine's console: journalctl -u ignition-firstboot-complete"
+    return Condition(f"installed-{node.id}", f"{node.id} runs from its Ignition config", why, fix, probe)

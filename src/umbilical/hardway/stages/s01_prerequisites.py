@@ -1,4 +1,4 @@
-"""Stage 01: what has to be there before anything begins: programs, room, a pull secret, a key, a sound config."""
+"""Stage 01: check programs, host capacity, pull secret, SSH key and config before anything starts."""
 
 import base64
 import binascii
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
 from umbilical.fault import HostError
-from umbilical.hardway.config.cluster import Cluster, MachinesKind, Profile
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile, MachinesKind
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.machines.interface import Survey
 from umbilical.hardway.site import Site
@@ -21,23 +21,23 @@ from umbilical.hardway.stage import Stage, Step
 from umbilical.hardway.stages.artifact_stages import lint_checks
 from umbilical.host import processes
 
-PROGRAMS: Final[Mapping[Profile, tuple[str, ...]]] = {
-    Profile.OPENSHIFT: ("podman", "oc", "openssl", "virsh", "qemu-img", "coreos-installer", "haproxy", "ssh"),
-    Profile.KUBERNETES: (
+PROGRAMS: Final[Mapping[ClusterProfile, tuple[str, ...]]] = {
+    ClusterProfile.OPENSHIFT: ("podman", "oc", "openssl", "virsh", "qemu-img", "coreos-installer", "haproxy", "ssh"),
+    ClusterProfile.KUBERNETES: (
         *("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"),
         *("kube-proxy", "coredns", "containerd", "runc", "ip", "nft", "haproxy", "nsenter", "openssl"),
     ),
 }
-"""Without these no survey is complete; whoever surveys may add more."""
+"""Required programs; a survey may add more."""
 REGISTRIES: Final = ("quay.io", "registry.redhat.io")
-"""Where the images of a real release lie."""
+"""Registries of a release's images."""
 OLDEST_OPENSSL: Final = (1, 1, 1)
 OPENSSL_SECONDS: Final = 10.0
 _SSH_KEY: Final = re.compile(r"(?P<kind>(?:ssh|ecdsa|sk)-[A-Za-z0-9@.-]+) (?P<blob>[A-Za-z0-9+/=]+)(?: .*)?")
 
 
 @dataclass(frozen=True)
-class Room:
+class HostCapacity:
     cores: int
     memory_mib: int
     free_disk_gib: int
@@ -48,18 +48,18 @@ class Room:
             ("MiB of memory", survey.memory_mib, self.memory_mib),
             ("GiB free on disk", survey.free_disk_gib, self.free_disk_gib),
         )
-        return [f"{has} {unit}, not {needed}" for unit, has, needed in pairs if has < needed]
+        return [f"{has} {unit} instead of {needed}" for unit, has, needed in pairs if has < needed]
 
 
-LEAST: Final = {MachinesKind.LIBVIRT: Room(8, 32_000, 50), MachinesKind.LAB: Room(2, 3_000, 5)}
-"""Six virtual machines overcommit this already; a lab shares the host's kernel and page cache."""
-COMFORTABLE: Final = {MachinesKind.LIBVIRT: Room(16, 64_000, 200), MachinesKind.LAB: Room(4, 8_000, 10)}
+LEAST: Final = {MachinesKind.LIBVIRT: HostCapacity(8, 32_000, 50), MachinesKind.LAB: HostCapacity(2, 3_000, 5)}
+"""Six virtual machines already overcommit this; a lab shares the host's kernel and page cache."""
+COMFORTABLE: Final = {MachinesKind.LIBVIRT: HostCapacity(16, 64_000, 200), MachinesKind.LAB: HostCapacity(4, 8_000, 10)}
 
 
-class Prerequisites:
+class PrerequisitesStage:
     number = 1
     name = "prerequisites"
-    title = "look at the host, at access and at the config"
+    title = "check the host, credentials and config"
     needs: tuple[int, ...] = ()
 
     def inputs(self, site: Site) -> Mapping[str, str]:
@@ -77,44 +77,44 @@ class Prerequisites:
 def _checks(survey: Survey) -> Iterable[Check[Site]]:
     yield Check(
         "PRE-01",
-        "every program that later stages start is installed",
-        "a stage would stop half way",
-        "install what is missing; umbilical explain 01",
+        "all required programs are installed",
+        "later stages start them",
+        "install the missing programs; umbilical explain 01",
         lambda site: _programs(site.cluster, survey),
     )
     yield Check(
         "PRE-02",
-        "the host has room for the machines",
+        "the host has enough cores, memory and disk",
         "etcd loses its leader on a host that swaps, and images fill a small disk",
-        "give the host more, or the cluster fewer or smaller nodes",
+        "use a larger host, or fewer or smaller nodes",
         lambda site: _room(site.cluster, survey),
     )
     yield Check(
         "PRE-03",
         "the pull secret is JSON with credentials for the release's registries",
-        "nodes cannot pull one image of the release",
-        "download it and name it as access.pullSecretFile",
+        "nodes need it to pull the images of the release",
+        "download it and set access.pullSecretFile",
         _pull_secret,
     )
     yield Check(
         "PRE-04",
         "the SSH keys are public keys",
-        "nobody can enter a node that does not come up, and the pipeline enters every one",
-        "put the line of ~/.ssh/id_ed25519.pub into access.sshKeys",
+        "the pipeline, and you for troubleshooting, log in to the nodes with them",
+        "add the line of ~/.ssh/id_ed25519.pub to access.sshKeys",
         _ssh_keys,
     )
     yield Check(
         "PRE-05",
         "openssl is 1.1.1 or newer",
-        "older ones do not know what the checks of certificates ask for",
+        "older versions lack options that the certificate checks use",
         "install a current openssl",
         lambda site: _openssl(survey),
     )
     yield Check(
         "PRE-06",
-        "the survey of the host saw nothing odd",
-        "what is odd now is in the way later",
-        "mend it, or go on if you know better",
+        "the survey of the host found no problem",
+        "a problem of the host can stop later stages",
+        "fix it, or continue if it does not matter for you",
         lambda site: warned("; ".join(survey.notes)) if survey.notes else passed(),
     )
 
@@ -134,12 +134,12 @@ def _room(cluster: Cluster, survey: Survey) -> Verdict:
 
 
 def _pull_secret(site: Site) -> Verdict:
-    """Say only what is wrong with it, never what is in it."""
+    """Report only what is wrong with the pull secret, never its content."""
     if not site.cluster.is_openshift:
-        return skipped("upstream's images need none")
+        return skipped("upstream images need no pull secret")
     name = site.cluster.access.pull_secret_file
     if not name:
-        return failed("the config names no pull secret")
+        return failed("access.pullSecretFile is not set")
     found = _read_json(site.folder / Path(name).expanduser())
     if isinstance(found, str):
         return failed(f"{name}: {found}")
@@ -147,7 +147,7 @@ def _pull_secret(site: Site) -> Verdict:
     if not isinstance(auths, dict) or not auths:
         return failed(f"{name} has no entry in .auths")
     missing = [registry for registry in REGISTRIES if registry not in auths]
-    # A mirror may stand in for both.
+    # Only a warning: a mirror may replace both.
     return warned(f"{name} has no entry for {', '.join(missing)}") if missing else passed()
 
 
@@ -158,21 +158,21 @@ def _read_json(path: Path) -> dict[str, Any] | str:
         return error.strerror or str(error)
     except (ValueError, RecursionError):
         return "not JSON"
-    return value if isinstance(value, dict) else "no JSON object"
+    return value if isinstance(value, dict) else "not a JSON object"
 
 
 def _ssh_keys(site: Site) -> Verdict:
     keys = site.cluster.access.ssh_keys
     if not keys and site.cluster.machines is MachinesKind.LAB:
-        return skipped("a lab's nodes are entered without one")
+        return skipped("a lab needs no SSH keys")
     if not keys:
-        return failed("the config has no SSH key")
+        return failed("access.sshKeys is empty")
     wrong = [str(index + 1) for index, key in enumerate(keys) if not is_public_key(key)]
-    return failed(f"no public key: entry {', '.join(wrong)}") if wrong else passed()
+    return failed(f"not a public key: entry {', '.join(wrong)}") if wrong else passed()
 
 
 def is_public_key(line: str) -> bool:
-    """RFC 4253 §6.6: the blob begins with the name that stands before it."""
+    """RFC 4253 §6.6: the blob begins with the key type that precedes it."""
     match = _SSH_KEY.fullmatch(line.strip())
     if match is None:
         return False
@@ -187,25 +187,25 @@ def is_public_key(line: str) -> bool:
 def _openssl(survey: Survey, run: Callable[[Sequence[str], float], str] = processes.run) -> Verdict:
     program = survey.programs.get("openssl")
     if not program:
-        return skipped("there is no openssl")
+        return skipped("openssl is not installed")
     try:
         told = run([program, "version"], OPENSSL_SECONDS)
     except HostError as error:
         return failed(error.brief)
     match = re.match(r"(?:OpenSSL|LibreSSL) (\d+)\.(\d+)\.(\d+)", told)
     if match is None:
-        return warned(f"it says {told.strip()!r}")
+        return warned(f"unknown version: {told.strip()!r}")
     version = tuple(int(part) for part in match.groups())
     return passed(told.strip()) if version >= OLDEST_OPENSSL else failed(told.strip())
 
 
-STAGE: Final[Stage] = Prerequisites()
+STAGE: Final[Stage] = PrerequisitesStage()
 TOPIC: Final = stage_topic(
     1,
-    "Looks at the host and at the config, and changes nothing: programs, cores, memory and disk, pull secret, SSH "
-    "key, and every rule about the config itself.",
-    "Every later stage starts one of these programs or reads one of these files.",
-    "A stage far down the line stops for a reason that was there from the start, after an hour of waiting.",
+    "Checks the host and the config, and changes nothing: programs, cores, memory and disk, pull secret, SSH key, and "
+    "every lint rule about the config itself.",
+    "Later stages, which start these programs and read these files.",
+    "A later stage fails, perhaps after an hour, for a reason that could be found at the start.",
     "umbilical stage status 01",
-    "Checks little of it: it expects a host that fits, and asks for the pull secret.",
+    "Checks little of this: it asks for the pull secret and expects a suitable host.",
 )

@@ -1,4 +1,4 @@
-"""Stage 02: networks, names, load balancer, firewall and machines that are off, as the artifacts say."""
+"""Stage 02: networks, DNS names, load balancer, firewall and machines that are off, from the artifacts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -15,10 +15,10 @@ from umbilical.hardway.stages.artifact_stages import lint_checks
 from umbilical.hardway.undoing import DESTROY_MACHINES
 
 PKI_STAGE: Final = 5
-_WHY: Final = "without it machines cannot find each other, their load balancer or the world outside"
+_WHY: Final = "without it machines cannot reach each other, the load balancer or other networks"
 
 
-class Infrastructure:
+class InfrastructureStage:
     number = 2
     name = "infrastructure"
     title = "build network, names, load balancer and machines"
@@ -32,7 +32,7 @@ class Infrastructure:
         if site.machines.kind == "libvirt":
             by_hand = f"bash artifacts/{INFRASTRUCTURE}/host-plan.sh apply RECORD"
         return [
-            # The load balancer checks by a CA; a run that is killed before stage 05 must find the same keys again.
+            # The load balancer's health checks need a CA, and a run that resumes needs the same keys.
             *artifact_stages.writing_steps(site, PKI_STAGE, "for the load balancer's checks"),
             *artifact_stages.writing_steps(site, self.number),
             *artifact_stages.sweeping_steps(site, self.number),
@@ -66,18 +66,18 @@ def _probes(site: Site) -> list[InfraProbe]:
 
 def _check(probe: InfraProbe) -> Check[Site]:
     verdict = passed(probe.seen) if probe.is_right else failed(probe.seen)
-    title = f"the infrastructure has what it needs: {probe.id}"
+    title = f"the infrastructure is complete: {probe.id}"
     return Check(f"INFRA-{probe.id}", title, _WHY, probe.fix or "umbilical stage retry 2", lambda site: verdict)
 
 
-STAGE: Final[Stage] = Infrastructure()
+STAGE: Final[Stage] = InfrastructureStage()
 TOPIC: Final = stage_topic(
     2,
-    "Makes all that lies around the nodes: a network with NAT, names for the API, the nodes and *.apps, the load "
-    "balancer on its two addresses, firewall rules, and machines that are defined and not started.",
-    "Every node from its first boot on, and whoever calls the API.",
-    "Ports that firewalld blocks look like a dead load balancer; a missing wildcard lets all but the console work; "
-    "a check that speaks plain HTTP to a TLS port marks every server as down.",
+    "Creates the infrastructure of the nodes: a network with NAT, DNS names for the API, the nodes and *.apps, the "
+    "load balancer on its two addresses, firewall rules, and machines that are defined and not started.",
+    "Every node from its first boot on, and all clients of the API.",
+    "Ports that firewalld blocks look like a dead load balancer; without the wildcard name the console does not work; "
+    "a health check with plain HTTP on a TLS port marks every server as down.",
     "haproxy -c -f artifacts/infrastructure/haproxy.bootstrap.cfg; dig +short api.CLUSTER.DOMAIN @GATEWAY",
-    "Expects all this from you, unless the platform is a cloud that it can fill itself.",
+    "Expects you to provide all this, except on clouds where it creates it.",
 )

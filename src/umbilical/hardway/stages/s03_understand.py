@@ -1,4 +1,4 @@
-"""Stage 03: nothing is done; what will be is shown, file by file."""
+"""Stage 03: shows which stage will write which files; changes nothing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -10,10 +10,10 @@ from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step
 
 
-class Understand:
+class UnderstandStage:
     number = 3
     name = "understand"
-    title = "show which file comes from what"
+    title = "show what each file is rendered from"
     needs: tuple[int, ...] = ()
 
     def inputs(self, site: Site) -> Mapping[str, str]:
@@ -27,15 +27,15 @@ class Understand:
             Check(
                 "GRAPH-01",
                 "every artifact is written by one stage",
-                "a file that no stage writes is missing on disk, and one that two write depends on who was last",
-                "report it: this is a fault of umbilical's graph",
-                _judge,
+                "a file that no stage writes is missing on disk; with two writers the last one wins",
+                "report it: this is a bug in umbilical",
+                _check_graph,
             )
         ]
 
 
 def lines(site: Site) -> list[str]:
-    """Say what is made from what, and for each stage which files it writes, folder by folder."""
+    """List what each recipe is made from, and how many files each stage writes per folder."""
     told = [_origin(recipe) for recipe in in_order(RECIPES) if recipe.id in site.hashes]
     for number in sorted(number for number, names in site.files.items() if names):
         folders: dict[str, int] = {}
@@ -56,7 +56,7 @@ def _show(site: Site) -> None:
         site.reporter.saw(line)
 
 
-def _judge(site: Site) -> Verdict:
+def _check_graph(site: Site) -> Verdict:
     written = [name for names in site.files.values() for name in names]
     orphans = sorted(set(site.assets) - set(written))
     twice = sorted({name for name in written if written.count(name) > 1})
@@ -64,13 +64,13 @@ def _judge(site: Site) -> Verdict:
     return failed("; ".join(wrong[:5])) if wrong else passed()
 
 
-STAGE: Final[Stage] = Understand()
+STAGE: Final[Stage] = UnderstandStage()
 TOPIC: Final = stage_topic(
     3,
-    "Does nothing. It shows the graph: keys, then kubeconfigs, then static pods and manifests, then Ignition, and "
-    "which stage writes which folder.",
+    "Changes nothing. It shows the dependency graph: keys, then kubeconfigs, then static pods and manifests, then "
+    "Ignition, and which stage writes which folder.",
     "You.",
-    "Nothing breaks; but a stage that fails is easier to mend for those who know where its files come from.",
+    "Nothing breaks; but a failed stage is easier to fix when you know where its files come from.",
     "umbilical stage plan",
-    "Has the same graph in code, and shows a part of it with `openshift-install graph`.",
+    "Has a similar graph in code, and shows a part of it with `openshift-install graph`.",
 )

@@ -1,6 +1,6 @@
-"""Stage 04: what the release holds, and machine configs rendered by the release's own programs.
+"""Stage 04: extract the release, and render machine configs with the release's own programs.
 
-They need certificates, so the files of stage 05 are written here already.
+The programs need certificates, so this stage already writes the files of stage 05.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ import yaml
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout, machine_config
-from umbilical.hardway.artifacts.release import Command, release_commands
+from umbilical.hardway.artifacts.release import ReleaseCommand, release_commands
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step, Undo
@@ -28,10 +28,10 @@ from umbilical.host.files import make_directory, write_public
 
 PKI_STAGE: Final = 5
 RENDER_SECONDS: Final = 1800.0
-"""Three containers whose images have to be pulled first."""
+"""Three containers whose images are pulled first."""
 
 
-class Release:
+class ReleaseStage:
     number = 4
     name = "release"
     title = "read the release and render machine configs"
@@ -66,12 +66,12 @@ class Release:
         return {**artifact_stages.hashes(site, self.number), **rendered}
 
     def rerenders(self, site: Site) -> bool:
-        """What the containers render is the base of the nodes' Ignition."""
+        """The rendered machine configs are the base of the nodes' Ignition configs."""
         return site.cluster.is_openshift
 
 
 def extracting_steps(site: Site) -> list[Step]:
-    """What fills release/ with an image's files; a directory that the config names is filled by its owner."""
+    """Steps that extract the release image to release/; none if cluster.yaml names a directory."""
     cluster = site.cluster
     if cluster.release.directory or not cluster.release.image:
         return []
@@ -80,7 +80,7 @@ def extracting_steps(site: Site) -> list[Step]:
     return [Step(command.title, command.line, _running(site, command), Undo(REMOVE_RELEASE)) for command in found]
 
 
-def _running(site: Site, command: Command) -> Callable[[], None]:
+def _running(site: Site, command: ReleaseCommand) -> Callable[[], None]:
     def act() -> None:
         make_directory(site.folder / RELEASE)
         printed = processes.run(command.arguments, RENDER_SECONDS)
@@ -91,7 +91,7 @@ def _running(site: Site, command: Command) -> Callable[[], None]:
 
 
 def render_command(site: Site) -> tuple[str, ...]:
-    """Return the line that runs the containers; the pull secret goes by its name, never by its content."""
+    """Return the command that runs the containers; it contains the pull secret's path, not its content."""
     script = f"{ARTIFACTS}/{layout.MACHINE_CONFIG}/{machine_config.SCRIPT}"
     secret = site.folder / Path(site.cluster.access.pull_secret_file).expanduser()
     return ("env", f"REGISTRY_AUTH_FILE={secret}", "bash", str(site.folder / script))
@@ -112,21 +112,21 @@ def _podman(site: Site) -> bool:
     return bool(site.machines.survey(site.cluster).programs.get("podman"))
 
 
-def _judge_rendered(site: Site) -> Verdict:
+def _check_rendered(site: Site) -> Verdict:
     if not site.cluster.is_openshift:
-        return skipped("upstream has no machine configs: nodes have a base of our own")
+        return skipped("upstream Kubernetes has no machine configs: nodes use the built-in base")
     try:
         bases = read_node_bases(site.folder)
     except RenderError as error:
         return failed(error.why)
     if bases:
         return passed(", ".join(base.name for base in bases.values()))
-    missing = "there is none, so nodes have our own small base"
-    return failed(missing) if _podman(site) else warned(f"{missing}: there is no podman here")
+    missing = "no machine config is rendered, so nodes use the built-in base"
+    return failed(missing) if _podman(site) else warned(f"{missing}: podman is not installed")
 
 
-def _judge_images(site: Site) -> Verdict:
-    """OpenShift's by digest; upstream's from the one repository and with the one tag that the config names."""
+def _check_images(site: Site) -> Verdict:
+    """OpenShift images need a digest; upstream images the repository and tag of the config."""
     release = site.cluster.release
     wrong = [
         f"{path}: {image}"
@@ -139,12 +139,12 @@ def _judge_images(site: Site) -> Verdict:
     ]
     if not any(images(site)):
         place = release.directory or RELEASE
-        return failed(f"no static pod is rendered yet: {place}/ holds no extracted release")
+        return failed(f"no static pod is rendered yet: {place}/ does not contain an extracted release")
     return failed("; ".join(wrong[:5])) if wrong else passed()
 
 
 def images(site: Site) -> Iterator[tuple[str, str]]:
-    """Name every image of every static pod."""
+    """Yield path and image of every container of every static pod."""
     for path in sorted(site.assets):
         if path.startswith((f"{layout.STATIC_PODS}/", f"{layout.LATE_STATIC_PODS}/")) and path.endswith(".yaml"):
             spec: dict[str, Any] = yaml.safe_load(site.content(path)).get("spec", {})
@@ -154,35 +154,35 @@ def images(site: Site) -> Iterator[tuple[str, str]]:
 
 _IMAGES: Final = Check(
     "REL-01",
-    "static pods name images of this release and of no other",
-    "a tag may move between two pulls, and two masters then run different programs",
-    "name the release by digest (release.image), or one repository and tag for upstream's programs",
-    _judge_images,
+    "static pods use only images of this release",
+    "a tag can move between two pulls, so that two masters run different programs",
+    "set release.image with a digest, or one repository and tag for upstream",
+    _check_images,
 )
 _RENDERED: Final = Check(
     "REL-02",
-    "machine configs of masters and workers are rendered and can be read",
-    "the machine-config daemon compares nodes with them, and finds all that was built otherwise degraded",
-    f"bash {ARTIFACTS}/{layout.MACHINE_CONFIG}/{machine_config.SCRIPT}, where podman and the pull secret are",
-    _judge_rendered,
+    "machine configs of masters and workers are rendered and valid",
+    "the machine-config daemon compares nodes with them, and marks nodes that differ as degraded",
+    f"bash {ARTIFACTS}/{layout.MACHINE_CONFIG}/{machine_config.SCRIPT}, on a host with podman and the pull secret",
+    _check_rendered,
 )
 
 
 def _remove_release(site: Site, values: Mapping[str, Any]) -> None:
-    """Only the place of our own: a directory that the config names is the user's."""
+    """Delete only release/: a directory that the config names belongs to the user."""
     if (site.folder / RELEASE).exists():
         shutil.rmtree(site.folder / RELEASE)
 
 
 UNDOERS: Final[Mapping[str, Undoer]] = {REMOVE_RELEASE: _remove_release}
-STAGE: Final[Stage] = Release()
+STAGE: Final[Stage] = ReleaseStage()
 TOPIC: Final = stage_topic(
     4,
-    "Reads which images, manifests and CRDs the release holds, and runs the release's own programs to render the "
-    "machine configs of masters and workers. With upstream's programs there is nothing to render.",
-    "Static pods name its images, stage 07 takes its CRDs and feature gates, stage 08 merges onto its machine configs.",
-    "A tag in place of a digest makes the version operator see another release than the one it runs; a FeatureGate "
-    'without the version stops the controller with "missing desired version".',
+    "Reads the images, manifests and CRDs of the release, and runs the release's own programs to render the machine "
+    "configs of masters and workers. Upstream Kubernetes has nothing to render.",
+    "Static pods use its images, stage 07 its CRDs and feature gates, stage 08 its machine configs.",
+    "With a tag instead of a digest the cluster-version operator sees another release than the one that runs; a "
+    'FeatureGate without the version stops the controller with "missing desired version".',
     "oc adm release info IMAGE -o json | jq -r .digest; bash artifacts/machine-config/render.sh",
-    "bootkube.sh runs the same containers on the bootstrap node, after its certificates are there.",
+    "bootkube.sh runs the same containers on the bootstrap node, after its certificates exist.",
 )

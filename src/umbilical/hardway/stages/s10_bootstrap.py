@@ -1,5 +1,4 @@
-"""Stages 09 and 10: the bootstrap machine boots from its Ignition config, its control plane comes up, and gets every
-object that the cluster begins with."""
+"""Stages 09 and 10: boot the bootstrap machine, wait for its control plane, and create the first objects."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,20 +16,20 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.etcd import Etcd, client_url
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight, Step, see
-from umbilical.hardway.stages.live import PassingStage, install_step, installed_sight
-from umbilical.hardway.waiting import Signature, wait
+from umbilical.hardway.stage import Condition, Step, wait_for
+from umbilical.hardway.stages.live import PassingStage, install_step, installed_condition
+from umbilical.hardway.waiting import KnownFailure, wait
 from umbilical.host.waiting import NotYet
 
 _INSTALL_TOPIC: Final = stage_topic(
     9,
-    "Puts the operating system and bootstrap.ign onto the bootstrap machine and boots it. Masters follow when its API "
-    "is healthy (11), workers after the pivot (14): a node that boots too early only waits.",
-    "Ignition, once, in the first boot.",
-    "Everything: without a bootstrap node there is no API that masters could register with.",
+    "Installs the operating system with bootstrap.ign on the bootstrap machine and boots it. Masters follow when its "
+    "API is healthy (stage 11), workers after the pivot (stage 14): a node that boots earlier only waits.",
+    "Ignition, once, at the first boot.",
+    "Without a bootstrap node there is no API with which masters can register.",
     "ssh core@BOOTSTRAP cat /etc/.ignition-result.json; journalctl -u ignition-files",
-    "The installer uploads bootstrap.ign to where the cloud's machine fetches it from; on bare metal it makes a "
-    "virtual machine of its own for it.",
+    "The installer uploads bootstrap.ign to cloud storage, from which the machine fetches it; on bare metal it starts "
+    "a virtual machine with it.",
 )
 
 
@@ -41,7 +40,7 @@ INSTALL: Final = PassingStage(
     (2, 8),
     _INSTALL_TOPIC,
     lambda site: [install_step(site, site.cluster.bootstrap)],
-    lambda site: [installed_sight(site.cluster.bootstrap)],
+    lambda site: [installed_condition(site.cluster.bootstrap)],
     nodes=lambda site: (site.cluster.bootstrap,),
 )
 
@@ -49,115 +48,102 @@ INSTALL: Final = PassingStage(
 ETCD_SECONDS: Final = 300.0
 API_SECONDS: Final = 600.0
 OBJECTS_SECONDS: Final = 3600.0
-"""As long as cluster-bootstrap tries."""
+"""The same timeout as cluster-bootstrap."""
 CERTIFICATES_SECONDS: Final = 300.0
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 TOPIC: Final = stage_topic(
     10,
     "Waits for etcd and the API on the bootstrap node, then creates every manifest in order: namespaces, CRDs, RBAC, "
-    "FeatureGate, configuration with its status, secrets and hand-off objects.",
-    "Masters, which register here; operators, which find their signers, configuration and feature gates here.",
-    "CRDs or FeatureGate missing: the cluster-version operator restarts for ever. A status that was dropped: "
+    "FeatureGate, configuration with its status, Secrets and hand-off objects.",
+    "Masters, which register with this API; operators, which read their signers, configuration and feature gates.",
+    "Without CRDs or FeatureGate the cluster-version operator restarts forever. Without the status of Infrastructure: "
     "`ControlPlaneTopology was not set`.",
     "kubectl --kubeconfig auth/admin.kubeconfig get --raw /readyz; etcdctl endpoint health",
-    "bootkube.sh runs cluster-bootstrap, which does the same in a loop on the node itself.",
+    "bootkube.sh runs cluster-bootstrap, which does the same in a loop on the node.",
 )
-_SIGNATURES: Final = (
-    Signature("refused", "nothing listens yet: crictl ps -a on the bootstrap node shows whether the pod started"),
-    Signature(
-        "certificate", "look at the serving certificate: openssl s_client -connect BOOTSTRAP:6443 | openssl x509 -text"
+_FAILURES: Final = (
+    KnownFailure(
+        "refused", "nothing listens on the port yet: crictl ps -a on the bootstrap node shows whether the pod started"
     ),
-    Signature(
-        "bad certificate|incompatible key usage", "etcd's serving certificate needs clientAuth too: stage lint, PKI-01"
+    KnownFailure(
+        "certificate", "check the serving certificate: openssl s_client -connect BOOTSTRAP:6443 | openssl x509 -text"
     ),
-    Signature("No route|unreachable", "the machine did not get its address: look at its NetworkManager keyfile"),
+    KnownFailure(
+        "bad certificate|incompatible key usage",
+        "etcd's serving certificate needs clientAuth too: umbilical stage lint --only PKI-01",
+    ),
+    KnownFailure("No route|unreachable", "the machine did not get its address: check its NetworkManager keyfile"),
 )
 
 
-def etcd_sight() -> Sight:
-    def look(site: Site) -> str:
+def etcd_condition() -> Condition:
+    def probe(site: Site) -> str:
         bootstrap = site.cluster.bootstrap
         etcd = Etcd(site.machines, bootstrap, in_container=site.cluster.is_openshift)
         if trouble := etcd.unhealthy([client_url(bootstrap)]):
             raise NotYet("; ".join(trouble.values()))
         return "healthy"
 
-    return Sight(
-        "bootstrap-etcd",
-        "etcd on the bootstrap node is healthy",
-        "kube-apiserver keeps everything there",
-        "crictl logs $(crictl ps -a --name etcd -q) on the bootstrap node",
-        look,
-        _SIGNATURES,
-    )
+    why = "kube-apiserver stores all data in it"
+    fix = "crictl logs $(crictl ps -a --name etcd -q) on the bootstrap node"
+    return Condition("bootstrap-etcd", "etcd on the bootstrap node is healthy", why, fix, probe, _FAILURES)
 
 
-def api_sight() -> Sight:
-    return Sight(
+def api_condition() -> Condition:
+    return Condition(
         "bootstrap-api",
         "kube-apiserver on the bootstrap node is ready",
-        "nothing can register and nothing can be created before",
+        "nodes register and objects are created through it",
         "crictl logs $(crictl ps -a --name kube-apiserver -q) on the bootstrap node",
         lambda site: kube.ready_text(site, site.cluster.bootstrap.address),
-        _SIGNATURES,
+        _FAILURES,
     )
 
 
-def balancer_sight() -> Sight:
-    return Sight(
-        "api-vip",
-        "the API answers through the load balancer",
-        "nodes know the API by this address only",
-        "look at the load balancer: its statistics, `ip address` for the VIP, the firewall",
-        kube.ready_text,
-        _SIGNATURES,
-    )
+def balancer_condition() -> Condition:
+    why = "nodes reach the API only by this address"
+    fix = "on the load balancer: check its statistics, the VIP with `ip address`, and the firewall"
+    return Condition("api-vip", "the API answers through the load balancer", why, fix, kube.ready_text, _FAILURES)
 
 
 def documents(site: Site) -> list[ManifestDocument]:
-    """Read every object that is to be created, in the order of the files."""
+    """Read all objects of the manifests, in the order of the files."""
     found = []
     for path in sorted(path for path in site.assets if path.startswith(f"{layout.MANIFESTS}/")):
         for content in yaml.load_all(site.content(path), _Loader):
             document = read_document(content)
             if document is None:
-                remedy = f"look into artifacts/{path}: umbilical stage lint"
-                raise HardwayError("UMB744", f"{path} holds what is no object", "no apiVersion, kind or name", remedy)
+                remedy = f"correct artifacts/{path}; umbilical stage lint"
+                raise HardwayError(
+                    "UMB744", f"{path} contains an invalid object", "it has no apiVersion, kind or name", remedy
+                )
             found.append(document)
     return found
 
 
-def objects_sight() -> Sight:
-    def look(site: Site) -> str:
+def objects_condition() -> Condition:
+    def probe(site: Site) -> str:
         wanted = documents(site)
         missing = site.api().call(lambda client: _missing(client, wanted))
         if missing:
             raise NotYet(f"{len(missing)} of {len(wanted)} objects are missing, the first is {missing[0]}")
         return f"{len(wanted)} objects"
 
-    return Sight(
-        "bootstrap-objects",
-        "every object of the manifests exists",
-        "each is there because something stops without it: umbilical explain FILE says what",
-        "umbilical stage retry 10",
-        look,
-    )
+    why = "components of the cluster fail without them: umbilical explain FILE"
+    fix = "umbilical stage retry 10"
+    return Condition("bootstrap-objects", "every object of the manifests exists", why, fix, probe)
 
 
-def no_node_sight() -> Sight:
-    def look(site: Site) -> str:
+def no_node_condition() -> Condition:
+    def probe(site: Site) -> str:
         if site.cluster.bootstrap.name in kube.nodes(site):
             raise NotYet(f"{site.cluster.bootstrap.name} is registered as a node")
-        return "it is no node"
+        return "not registered as a node"
 
-    return Sight(
-        "bootstrap-is-no-node",
-        "the bootstrap machine is no node of the cluster",
-        "a kubelet with a kubeconfig registers itself, gets pods, and takes them with it when it goes",
-        "take --kubeconfig and --bootstrap-kubeconfig out of its kubelet.service: stage lint, BK-01",
-        look,
-    )
+    why = "as a node it would get pods, which are lost when the pivot removes it"
+    fix = "remove --kubeconfig and --bootstrap-kubeconfig from its kubelet.service: umbilical stage lint --only BK-01"
+    return Condition("bootstrap-is-no-node", "the bootstrap machine is not a node of the cluster", why, fix, probe)
 
 
 async def _missing(client: ApiClient, wanted: Sequence[ManifestDocument]) -> list[str]:
@@ -198,33 +184,33 @@ def _steps(site: Site) -> Sequence[Step]:
         Step(
             "wait for etcd",
             f"etcdctl --endpoints={client_url(boot)} endpoint health",
-            lambda: see(site, ETCD_SECONDS, etcd_sight()),
+            lambda: wait_for(site, ETCD_SECONDS, etcd_condition()),
         ),
         Step(
             "wait for kube-apiserver",
             f"kubectl --server=https://{boot.address}:6443 get --raw /readyz",
-            lambda: see(site, API_SECONDS, api_sight()),
+            lambda: wait_for(site, API_SECONDS, api_condition()),
         ),
         Step(
             "wait for the API behind the load balancer",
             "kubectl get --raw /readyz",
-            lambda: see(site, API_SECONDS, balancer_sight()),
+            lambda: wait_for(site, API_SECONDS, balancer_condition()),
         ),
         Step("create the cluster's objects", "kubectl create -f manifests/ --save-config=false", lambda: _create(site)),
     ]
     if site.has_tunnel:
         secret = "kubectl create secret generic konnectivity-agent-certs --from-file=..."
-        steps.append(Step("give the tunnel's agents their certificates", secret, lambda: _hand_out(site)))
+        steps.append(Step("create the Secret with the agents' certificates", secret, lambda: _hand_out(site)))
     return steps
 
 
 STAGE: Final = PassingStage(
     10,
     "bootstrap",
-    "bring the bootstrap control plane up and create the cluster's objects",
+    "start the bootstrap control plane and create the cluster's objects",
     (7, 9),
     TOPIC,
     _steps,
-    lambda site: [etcd_sight(), api_sight(), balancer_sight(), objects_sight(), no_node_sight()],
+    lambda site: [etcd_condition(), api_condition(), balancer_condition(), objects_condition(), no_node_condition()],
     recipes=("manifests",),
 )

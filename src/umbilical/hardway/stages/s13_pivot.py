@@ -1,6 +1,6 @@
-"""Stage 13: the pivot. The masters take over, the bootstrap node leaves etcd, ends, and is switched off.
+"""Stage 13, the pivot: masters take over, the bootstrap node leaves etcd and is powered off.
 
-Everything up to the removal of its etcd member can be undone; from there on there is a snapshot.
+Until its etcd member is removed everything can be undone; after that only the snapshot remains.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
 from umbilical.hardway.artifacts.static_pods.kube_controller_manager import OPENSHIFT_NAMESPACE
 from umbilical.hardway.config.cluster import API_PORT
-from umbilical.hardway.etcd import Etcd, Member, client_url
+from umbilical.hardway.etcd import Etcd, EtcdMember, client_url
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.machines.interface import Power, is_listening
 from umbilical.hardway.pivot_conditions import (
@@ -28,29 +28,29 @@ from umbilical.hardway.pivot_conditions import (
     members,
 )
 from umbilical.hardway.pki.certificate_set import Bundle
-from umbilical.hardway.prober import Prober, Tally, Target
+from umbilical.hardway.prober import Prober, ProbeTally, ProbeTarget
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import NEVER, Sight, Step, Undo, see
+from umbilical.hardway.stage import NEVER, Condition, Step, Undo, wait_for
 from umbilical.hardway.stages.live import LiveStage
-from umbilical.hardway.undoing import Undoer
+from umbilical.hardway.undoing import FORWARD, Undoer
 from umbilical.hardway.waiting import wait
 from umbilical.host.files import write_file
 from umbilical.host.waiting import NotYet
 from umbilical.manifests.control_plane_pods import SCHEDULER
 
-BETWEEN_LOOKS_SECONDS: Final = 10.0
+BETWEEN_ROUNDS_SECONDS: Final = 10.0
 CONDITIONS_SECONDS: Final = 900.0
 DRAIN_SECONDS: Final = {True: 30.0, False: 5.0}
-"""By `is_openshift`: cluster-bootstrap waits at least as long; in a lab nobody else is connected."""
+"""By `is_openshift`: cluster-bootstrap waits at least as long; a lab has no other clients."""
 REMOVED_SECONDS: Final = 900.0
 END_SECONDS: Final = 300.0
 STEADY_SECONDS: Final = 10.0
-"""How long probes go on after the last change."""
-NO_RETURN: Final = "etcd no longer knows the bootstrap member; what was before is in the snapshot only"
+"""How long probes continue after the last change."""
+NO_RETURN: Final = "the bootstrap member was removed from etcd; only the snapshot has the earlier state"
 DELETE_MARK: Final = "delete-bootstrap-mark"
 SNAPSHOT: Final = "pivot-snapshot.db"
 _SNAPSHOT_ON_NODE: Final = f"{layout.ETCD_DATA}/{SNAPSHOT}"
-"""Where etcd's container may write as well."""
+"""etcd's container can write there too."""
 _MARK: Final = {
     "apiVersion": "v1",
     "kind": "ConfigMap",
@@ -60,26 +60,26 @@ _MARK: Final = {
 
 TOPIC: Final = stage_topic(
     13,
-    "Hands the cluster over from the bootstrap node to the masters, when P1 to P8 have held twice: load balancer, etcd "
-    "membership, tunnel, controllers, API server, power.",
-    "Everybody who uses the API. A prober opens a new connection through the load balancer every 100 ms meanwhile.",
-    "Power off before the member is removed, and etcd has lost a vote for good: with one or two masters joined it has "
-    "lost its majority. Pivot with split data or split signers, and kubelets, tokens and administrators are strangers.",
+    "Moves the cluster from the bootstrap node to the masters, after the pivot conditions P1 to P8 have held twice: "
+    "load balancer, etcd membership, tunnel, controllers, API server, power.",
+    "All clients of the API. Meanwhile a prober opens a new connection through the load balancer every 100 ms.",
+    "If the machine is powered off before its member is removed, etcd keeps a dead member: with one or two masters it "
+    "loses quorum. If data or signers differ between nodes, masters reject kubelets, tokens and administrators.",
     "etcdctl member list; kubectl get endpointslices kubernetes; kubectl -n kube-system get leases",
     "bootkube.sh ends, progress.service writes kube-system/bootstrap, the etcd operator removes the member, and the "
-    "installer destroys the machine.",
+    "installer deletes the machine.",
 )
 
 
-class Pivot:
-    """The steps of one run share a prober, which ends with them."""
+class PivotRun:
+    """The steps of one run share a prober."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._prober: Prober | None = None
 
     def probed(self, act: Callable[[], None]) -> Callable[[], None]:
-        """Have the prober run before a step is done."""
+        """Start the prober before a step, unless it runs."""
 
         def run() -> None:
             if self._prober is None:
@@ -93,8 +93,8 @@ class Pivot:
 
         return run
 
-    def judge(self) -> None:
-        """End the probes, and refuse what they saw if one of them failed. Raises HardwayError: UMB746."""
+    def finish(self) -> None:
+        """Stop the prober. Raises HardwayError: UMB746, a probe failed or the watch missed a change."""
         if self._prober is None:
             return
         prober = self._prober
@@ -102,42 +102,42 @@ class Pivot:
         _catch_up(self._site, prober)
         prober.stop()
         tally, counter = prober.tally, prober.counter
-        told = f"{tally}; a watch was cut {counter.cuts} times, went on, and saw all {counter.events} changes"
+        told = f"{tally}; the watch was interrupted {counter.cuts} times, resumed, and saw {counter.events} changes"
         self._site.reporter.saw(told)
         self._site.notes["pivot-probes"] = {"probes": tally.probes, "failures": tally.failures}
         self._prober = None
         if tally.failures or counter.missed:
             why = f"{tally}; {_first(tally)}" if tally.failures else f"the watch missed {counter.missed} changes"
-            remedy = "the cluster stands; look at the load balancer's log around that time, then umbilical stage retry"
-            raise HardwayError("UMB746", "the API was away during the pivot", why, remedy)
+            remedy = "the cluster works; check the load balancer's log at that time, then umbilical stage retry"
+            raise HardwayError("UMB746", "the API was unavailable during the pivot", why, remedy)
 
     def _start(self) -> Prober:
         site = self._site
         authority = site.content(layout.bundle(Bundle.SERVER_CA.value)).decode()
-        target = Target(str(site.cluster.networks.api_vip), API_PORT, site.cluster.api_name, authority)
+        target = ProbeTarget(str(site.cluster.networks.api_vip), API_PORT, site.cluster.api_name, authority)
         prober = Prober(target, lambda: make_client(site.kubeconfig(None)))
         prober.start()
         return prober
 
 
-def _first(tally: Tally) -> str:
+def _first(tally: ProbeTally) -> str:
     first = tally.misses[0]
-    return f"the first after {first.after_seconds:.1f} s: {first.reason}"
+    return f"the first failed after {first.after_seconds:.1f} s: {first.reason}"
 
 
 def _catch_up(site: Site, prober: Prober) -> None:
-    def look() -> None:
+    def probe() -> None:
         counter = prober.counter
-        # Nothing written is nothing missed, and shows nothing.
+        # Without a written change the watch proves nothing.
         if counter.written == (counter.first or 0) or counter.seen < counter.written:
-            raise NotYet(f"the watch saw {counter.seen} of {counter.written}; {counter.trouble}")
+            raise NotYet(f"the watch saw change {counter.seen} of {counter.written}; {counter.trouble}")
 
-    remedy = "kubectl get --watch by hand"
-    wait(site.reporter, "the watch to see every change", look, END_SECONDS, remedy=remedy, sleep=site.sleep)
+    remedy = "kubectl -n kube-system get configmap umbilical-pivot --watch"
+    wait(site.reporter, "the watch to see every change", probe, END_SECONDS, remedy=remedy, sleep=site.sleep)
 
 
 def _check_conditions(site: Site) -> None:
-    def look() -> None:
+    def probe() -> None:
         try:
             if is_past(site):
                 return
@@ -148,14 +148,14 @@ def _check_conditions(site: Site) -> None:
             if failing:
                 raise NotYet(failing)
             if number == 1:
-                site.sleep(BETWEEN_LOOKS_SECONDS)
+                site.sleep(BETWEEN_ROUNDS_SECONDS)
 
     try:
-        remedy = "mend what is named"
-        wait(site.reporter, "P1 to P8 to hold twice", look, CONDITIONS_SECONDS, remedy=remedy, sleep=site.sleep)
+        what, remedy = "pivot conditions P1 to P8 to hold twice", "fix the named condition"
+        wait(site.reporter, what, probe, CONDITIONS_SECONDS, remedy=remedy, sleep=site.sleep)
     except HardwayError as error:
-        remedy = "nothing was changed; mend that, then umbilical stage retry 13"
-        raise Unsafe("UMB745", "the pivot is not safe", error.why, remedy) from None
+        remedy = "nothing was changed; fix the condition, then umbilical stage retry 13"
+        raise Unsafe("UMB745", "the pivot was not started: a condition does not hold", error.why, remedy) from None
 
 
 def _save_snapshot(site: Site) -> None:
@@ -166,7 +166,7 @@ def _save_snapshot(site: Site) -> None:
     content = site.machines.read(boot.id, _SNAPSHOT_ON_NODE)
     if not content:
         why = f"{_SNAPSHOT_ON_NODE} on the bootstrap node is empty or missing"
-        raise Unsafe("UMB745", "the pivot is not safe", why, "look at the disk of the bootstrap node: df /var/lib")
+        raise Unsafe("UMB745", "the pivot was not started: no etcd snapshot", why, "on the bootstrap node: df /var/lib")
     path = write_file(site.folder / ".umbilical" / SNAPSHOT, content, overwrite=True)
     site.machines.run(boot.id, ["rm", "-f", _SNAPSHOT_ON_NODE])
     site.reporter.saw(f"{path.name}, {len(content) >> 10} KiB")
@@ -184,40 +184,40 @@ def _mark_complete(site: Site) -> None:
 
 
 def unmark(site: Site) -> None:
-    """Take the mark back, unless somebody has acted upon it: OpenShift's operator does so within seconds.
+    """Delete the mark, unless the bootstrap member is removed: OpenShift's operator does so within seconds.
 
-    Raises Unsafe: UMB727, the bootstrap member has left.
+    Raises Unsafe: UMB727, the bootstrap member is removed.
     """
     if is_past(site):
         what = "the pivot is past its point of no return"
-        raise Unsafe("UMB727", what, NO_RETURN, "go on, or take everything down: umbilical stage destroy")
+        raise Unsafe("UMB727", what, NO_RETURN, FORWARD)
     site.api().call(lambda client: kube.delete_if_there(client, objects.CONFIG_MAP, "bootstrap", "kube-system"))
 
 
 def _remove_member(site: Site) -> None:
     if site.cluster.is_openshift:
-        see(site, REMOVED_SECONDS, operators.removed_sight())
+        wait_for(site, REMOVED_SECONDS, operators.removed_condition())
         return
-    # etcd refuses for a while when it has not heard all of its members for some seconds: "unhealthy cluster".
-    see(site, REMOVED_SECONDS, _left_sight(), member_sight())
+    # etcd refuses with "unhealthy cluster" while it has not heard from all members for some seconds.
+    wait_for(site, REMOVED_SECONDS, _left_condition(), member_condition())
 
 
-def _left_sight() -> Sight:
-    def look(site: Site) -> str:
+def _left_condition() -> Condition:
+    def probe(site: Site) -> str:
         member = bootstrap_member(site)
         if member is not None:
             _expel(site, member)
-        return "it is out"
+        return "removed"
 
-    why = "its machine ends, and a member that is off still counts for the majority"
-    return Sight("etcd-left", "the bootstrap member has left etcd", why, "etcdctl member remove ID", look)
+    why = "its machine is powered off, and a dead member still counts for quorum"
+    return Condition("etcd-left", "the bootstrap member is removed from etcd", why, "etcdctl member remove ID", probe)
 
 
-def _expel(site: Site, member: Member) -> None:
-    """Remove a member, after somebody else leads."""
+def _expel(site: Site, member: EtcdMember) -> None:
+    """Remove a member, after moving leadership away from it."""
     masters = site.cluster.masters
     etcd = Etcd(site.machines, masters[0])
-    # A master says who leads; the bootstrap member may be dead, and must be removable then above all.
+    # Query a master: the bootstrap member may be dead.
     (status,) = etcd.status([client_url(masters[0])])
     if status.leader_id == member.id:
         heir = next(one for one in members(site) if one.id != member.id and not one.is_learner)
@@ -225,8 +225,8 @@ def _expel(site: Site, member: Member) -> None:
     etcd.remove(member.id)
 
 
-def member_sight() -> Sight:
-    def look(site: Site) -> str:
+def member_condition() -> Condition:
+    def probe(site: Site) -> str:
         masters = site.cluster.masters
         etcd = Etcd(site.machines, masters[0])
         found = etcd.members()
@@ -234,96 +234,99 @@ def member_sight() -> Sight:
             raise NotYet(f"the members are {', '.join(one.name or one.id for one in found)}")
         if trouble := etcd.unhealthy([client_url(node) for node in masters]):
             raise NotYet("; ".join(trouble.values()))
-        return f"{len(found)} members, all of them masters"
+        return f"{len(found)} members, all on masters"
 
-    why = "a member that is gone still counts for the majority until it is removed"
-    return Sight("etcd-members", "etcd's members are the masters", why, "etcdctl member list", look)
+    why = "a dead member counts for quorum until it is removed"
+    return Condition("etcd-members", "etcd's members are the masters", why, "etcdctl member list", probe)
 
 
 def _stop_pods(site: Site, *programs: str) -> None:
-    """Take static pods away from the bootstrap kubelet, and wait until their programs have ended."""
+    """Remove static pods of the bootstrap node, and wait until their programs have ended."""
     boot = site.cluster.bootstrap
     if site.machines.power(boot.id) is not Power.ON:
         return
     for program in programs:
         site.machines.run(boot.id, ["rm", "-f", f"{layout.NODE_MANIFESTS}/{program}-bootstrap.yaml"])
 
-    def look() -> None:
+    def probe() -> None:
         for program in programs:
             if is_listening(site.machines, boot.id, program):
                 raise NotYet(f"{program} still runs")
 
-    what = f"the end of {', '.join(programs)}"
-    wait(site.reporter, what, look, END_SECONDS, remedy="crictl ps on the node", sleep=site.sleep)
+    what = f"{', '.join(programs)} to end"
+    wait(site.reporter, what, probe, END_SECONDS, remedy="crictl ps on the node", sleep=site.sleep)
 
 
 def _stop_controllers(site: Site) -> None:
     _stop_pods(site, *CONTROLLERS)
-    see(site, END_SECONDS, leases_sight())
+    wait_for(site, END_SECONDS, leases_condition())
 
 
 def lease_namespace(site: Site, program: str) -> str:
     return OPENSHIFT_NAMESPACE if site.cluster.is_openshift and program == SCHEDULER else "kube-system"
 
 
-def leases_sight() -> Sight:
-    def look(site: Site) -> str:
+def leases_condition() -> Condition:
+    def probe(site: Site) -> str:
         names = {name for node in site.cluster.masters for name in (node.id, node.name)}
         for lease in CONTROLLERS:
             found = kube.get(site, kube.LEASE, lease, lease_namespace(site, lease))
             holder = str(objects.field(found or {}, "spec", "holderIdentity") or "")
             if holder.partition("_")[0] not in names:
-                raise NotYet(f"{lease} is held by {holder or 'nobody'}")
+                raise NotYet(f"{lease} is held by {holder or 'no node'}")
         return "held by masters"
 
-    why = "a leader that is gone leads on until its lease has run out"
-    return Sight("leases", "controllers lead from masters", why, "kubectl -n kube-system get leases", look)
+    why = "a stopped leader keeps the lease until it expires"
+    fix = "kubectl -n kube-system get leases"
+    return Condition("leases", "masters hold the leases of controllers and scheduler", why, fix, probe)
 
 
-def endpoints_sight() -> Sight:
-    def look(site: Site) -> str:
+def endpoints_condition() -> Condition:
+    def probe(site: Site) -> str:
         found = kube.get(site, kube.ENDPOINT_SLICE, "kubernetes", "default") or {}
         rows = objects.items(found.get("endpoints"))
         addresses = sorted(str(address) for row in rows for address in row.get("addresses") or ())
         wanted = sorted(str(node.address) for node in site.cluster.masters)
         if addresses != wanted:
-            raise NotYet(f"the service `kubernetes` leads to {', '.join(addresses)}, not to {', '.join(wanted)}")
+            raise NotYet(f"the endpoints are {', '.join(addresses)}, not {', '.join(wanted)}")
         return ", ".join(addresses)
 
-    why = "pods ask the API by this service, and would be sent to a machine that is off"
-    return Sight("P9", "the service `kubernetes` leads to the masters alone", why, "kubectl get endpointslices", look)
+    why = "pods use the API by this Service, and would be sent to a machine that is off"
+    fix = "kubectl get endpointslices"
+    return Condition("P9", "the Service `kubernetes` has only the masters as endpoints", why, fix, probe)
 
 
-def off_sight() -> Sight:
-    def look(site: Site) -> str:
+def off_condition() -> Condition:
+    def probe(site: Site) -> str:
         if site.machines.power(site.cluster.bootstrap.id) is Power.ON:
             raise NotYet("the bootstrap machine is on")
         return "off"
 
-    why = "its kubelet would start its static pods again"
-    return Sight("bootstrap-off", "the bootstrap machine is off", why, "virsh shutdown CLUSTER-bootstrap", look)
+    why = "its kubelet could start its static pods again"
+    return Condition("bootstrap-off", "the bootstrap machine is off", why, "virsh shutdown CLUSTER-bootstrap", probe)
 
 
 def _switch_off(site: Site) -> None:
-    see(site, END_SECONDS, endpoints_sight(), leases_sight())
+    wait_for(site, END_SECONDS, endpoints_condition(), leases_condition())
     site.machines.stop(site.cluster.bootstrap.id)
 
 
-def _see_tunnel_gone(site: Site, pivot: Pivot) -> list[Step]:
-    """Controllers on the masters delete what is in its namespace; they lead only since a moment."""
+def _wait_for_tunnel_end(site: Site, pivot: PivotRun) -> list[Step]:
+    """Wait for the end of the namespace: controllers on the masters delete its content."""
     if not site.has_tunnel:
         return []
-    act = partial(see, site, END_SECONDS, temporary.gone_sight())
-    return [Step("see the tunnel gone", f"kubectl get namespace {temporary.namespace(site)}", pivot.probed(act))]
+    act = partial(wait_for, site, END_SECONDS, temporary.gone_condition())
+    command = f"kubectl get namespace {temporary.namespace(site)}"
+    return [Step("wait until the tunnel is deleted", command, pivot.probed(act))]
 
 
 def _steps(site: Site) -> Sequence[Step]:
-    pivot, boot = Pivot(site), site.cluster.bootstrap
+    pivot, boot = PivotRun(site), site.cluster.bootstrap
     steps = [
-        Step("see P1 to P8 hold twice", "umbilical explain P1   # and so on", partial(_check_conditions, site)),
+        Step("check pivot conditions P1 to P8 twice", "umbilical explain P1   # ...", partial(_check_conditions, site)),
         Step("save a snapshot of etcd", f"etcdctl snapshot save {SNAPSHOT}", partial(_save_snapshot, site)),
         Step(
-            "turn the load balancer to the masters",
+            "switch the load balancer to the masters",
             "haproxy -c -f haproxy.final.cfg && systemctl reload haproxy",
             pivot.probed(partial(_turn_balancer, site)),
             Undo("set-balancer", {"artifact": HAPROXY_BOOTSTRAP}),
@@ -342,7 +345,8 @@ def _steps(site: Site) -> Sequence[Step]:
         ),
     ]
     if site.has_tunnel:
-        steps.append(Step("cut the tunnel", "umbilical bootstrap teardown", pivot.probed(partial(temporary.cut, site))))
+        cut = pivot.probed(partial(temporary.cut, site))
+        steps.append(Step("remove the tunnel", "umbilical bootstrap teardown", cut))
     return [
         *steps,
         Step(
@@ -361,23 +365,21 @@ def _steps(site: Site) -> Sequence[Step]:
             pivot.probed(partial(_stop_pods, site, "etcd")),
         ),
         Step(
-            "switch the bootstrap machine off",
+            "power off the bootstrap machine",
             f"virsh shutdown {site.cluster.name}-{boot.id}",
             pivot.probed(partial(_switch_off, site)),
         ),
-        *_see_tunnel_gone(site, pivot),
-        Step("see that no probe failed", "for i in $(seq 100); do curl https://API/readyz; done", pivot.judge),
+        *_wait_for_tunnel_end(site, pivot),
+        Step("check that no probe failed", "for i in $(seq 100); do curl https://API/readyz; done", pivot.finish),
     ]
 
 
-def _sights(site: Site) -> Sequence[Sight]:
-    found = [member_sight(), endpoints_sight(), leases_sight(), off_sight()]
+def _conditions(site: Site) -> Sequence[Condition]:
+    found = [member_condition(), endpoints_condition(), leases_condition(), off_condition()]
     if site.cluster.is_openshift:
-        found[0] = operators.removed_sight()
-    return [*found, temporary.gone_sight()] if site.has_tunnel else found
+        found[0] = operators.removed_condition()
+    return [*found, temporary.gone_condition()] if site.has_tunnel else found
 
 
-UNDOERS: Final[Mapping[str, Undoer]] = {
-    DELETE_MARK: lambda site, values: unmark(site),
-}
-STAGE: Final = LiveStage(13, "pivot", "hand the cluster over to the masters", (12,), TOPIC, _steps, _sights)
+UNDOERS: Final[Mapping[str, Undoer]] = {DELETE_MARK: lambda site, values: unmark(site)}
+STAGE: Final = LiveStage(13, "pivot", "move the cluster to the masters", (12,), TOPIC, _steps, _conditions)

@@ -1,32 +1,32 @@
-"""Stages 14 and 15: workers boot, get their certificates by rule, and every node becomes Ready, alive and of a version
-that the API server may have."""
+"""Stages 14 and 15: boot the workers, approve their certificates, and wait until every node is Ready."""
 
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.hardway import kube
-from umbilical.hardway.config.cluster import Node
-from umbilical.hardway.csr_rounds import approving_sight, registered_sight
+from umbilical.hardway.config.cluster import ClusterNode
+from umbilical.hardway.csr_rounds import approving_condition, registered_condition
 from umbilical.hardway.explain.entry import stage_topic
-from umbilical.hardway.kube import see_nodes
+from umbilical.hardway.kube import wait_for_nodes
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight, Step
-from umbilical.hardway.stages.live import LiveStage, install_step, installed_sight
-from umbilical.hardway.stages.s11_masters import REGISTER_SECONDS, labelled_sight, role_labels
-from umbilical.hardway.waiting import Signature
+from umbilical.hardway.stage import Condition, Step
+from umbilical.hardway.stages.live import LiveStage, install_step, installed_condition
+from umbilical.hardway.stages.s11_masters import REGISTER_SECONDS, labelled_condition, role_labels
+from umbilical.hardway.waiting import KnownFailure
 from umbilical.host.waiting import NotYet
 
 _WORKERS_TOPIC: Final = stage_topic(
     14,
-    "Boots the workers. They come after the pivot, so that nothing they hold on to goes away under them.",
-    "Ignition on each worker; then its kubelet, which asks for a certificate.",
-    "Ingress and most workloads have no place to run.",
+    "Boots the workers. They follow the pivot, so that nothing they use is removed.",
+    "Ignition on each worker; then its kubelet, which requests a certificate.",
+    "Ingress and most workloads have no node to run on.",
     "kubectl get csr -w; ssh core@WORKER journalctl -u kubelet",
-    "Machine sets make workers through the cloud's API; on platform none people boot them themselves.",
+    "MachineSets create workers through the cloud's API; on platform none users boot them.",
 )
 
 
@@ -37,21 +37,21 @@ WORKERS: Final = LiveStage(
     (8, 13),
     _WORKERS_TOPIC,
     lambda site: [install_step(site, node) for node in site.cluster.workers],
-    lambda site: [installed_sight(node) for node in site.cluster.workers],
+    lambda site: [installed_condition(node) for node in site.cluster.workers],
     nodes=lambda site: site.cluster.workers,
 )
 
 
 LEASES: Final = "kube-node-lease"
 MAX_AGE: Final = timedelta(seconds=40)
-"""kube-controller-manager's own patience before it calls a node unknown; kubelets renew every ten seconds."""
+"""After this time kube-controller-manager marks a node as unknown; kubelets renew every ten seconds."""
 MAX_SKEW: Final = 3
 """Minor versions that a kubelet may be behind; it may never be ahead."""
 _MINOR: Final = re.compile(r"v?1\.(\d+)")
 
 
-def alive_sight(nodes: Sequence[Node]) -> Sight:
-    def look(site: Site) -> str:
+def alive_condition(nodes: Sequence[ClusterNode]) -> Condition:
+    def probe(site: Site) -> str:
         found = site.api().call(lambda client: objects.list_objects(client, kube.LEASE, LEASES))
         renewed = {str(objects.metadata(one).get("name")): objects.field(one, "spec", "renewTime") for one in found}
         for node in nodes:
@@ -61,17 +61,13 @@ def alive_sight(nodes: Sequence[Node]) -> Sight:
                 raise NotYet(f"{node.name}: {told}")
         return f"{len(nodes)} leases are fresh"
 
-    return Sight(
-        "nodes-alive",
-        "every node renews its lease",
-        "a node stays Ready for a while after its kubelet has died",
-        "kubectl -n kube-node-lease get leases; on the node: journalctl -u kubelet",
-        look,
-    )
+    why = "a node stays Ready for a while after its kubelet has stopped"
+    fix = "kubectl -n kube-node-lease get leases; on the node: journalctl -u kubelet"
+    return Condition("nodes-alive", "every node renews its lease", why, fix, probe)
 
 
-def version_sight(nodes: Sequence[Node]) -> Sight:
-    def look(site: Site) -> str:
+def version_condition(nodes: Sequence[ClusterNode]) -> Condition:
+    def probe(site: Site) -> str:
         api = site.api().call(_api_version)
         known = kube.nodes(site)
         for node in nodes:
@@ -81,13 +77,10 @@ def version_sight(nodes: Sequence[Node]) -> Sight:
                 raise NotYet(f"the kubelet of {node.name} is {version or 'of no version'}, kube-apiserver is {api}")
         return api
 
-    return Sight(
-        "kubelet-versions",
-        f"kubelets are at most {MAX_SKEW} minor versions behind kube-apiserver, and never ahead",
-        "what is newer asks for what the API does not know",
-        "kubectl get nodes; kubectl version",
-        look,
-    )
+    why = "a newer kubelet uses API features that kube-apiserver does not have"
+    fix = "kubectl get nodes; kubectl version"
+    title = f"kubelets are at most {MAX_SKEW} minor versions behind kube-apiserver, and never ahead"
+    return Condition("kubelet-versions", title, why, fix, probe)
 
 
 async def _api_version(client: ApiClient) -> str:
@@ -96,7 +89,7 @@ async def _api_version(client: ApiClient) -> str:
 
 def _minor(version: str) -> int:
     found = _MINOR.match(version)
-    # Far from every version that there is, so that what cannot be read fits none.
+    # An unreadable version must never be within the allowed skew.
     return int(found.group(1)) if found else -1000
 
 
@@ -111,16 +104,16 @@ READY_SECONDS: Final = 1200.0
 
 TOPIC: Final = stage_topic(
     15,
-    "Approves two certificates for each worker by the same rules as the masters', and waits until every node is Ready.",
-    "kube-apiserver and the kubelets; the scheduler, which places pods on Ready nodes only.",
-    "`kubectl get nodes` stays short, and pods stay Pending: `0/3 nodes are available`.",
+    "Approves two certificates for each worker by the same policy as for masters, and waits until every node is Ready.",
+    "kube-apiserver and the kubelets; the scheduler, which uses only Ready nodes.",
+    "`kubectl get nodes` lists no workers, and pods stay Pending: `0/3 nodes are available`.",
     "kubectl get csr; kubectl describe node NAME",
-    "On platform none somebody approves them by hand; elsewhere the machine-approver compares them with Machines.",
+    "On platform none users approve them by hand; elsewhere the machine-approver compares them with Machines.",
 )
 
 
-def ready_sight(nodes: Sequence[Node]) -> Sight:
-    def look(site: Site) -> str:
+def ready_condition(nodes: Sequence[ClusterNode]) -> Condition:
+    def probe(site: Site) -> str:
         known = kube.nodes(site)
         for node in nodes:
             item = kube.registered(known, node)
@@ -131,13 +124,13 @@ def ready_sight(nodes: Sequence[Node]) -> Sight:
                     raise NotYet(f"{node.name} has {trouble}")
         return ", ".join(node.name for node in nodes)
 
-    return Sight(
+    return Condition(
         "nodes-ready",
         "every node is Ready",
-        "the scheduler uses no other",
+        "the scheduler uses only Ready nodes",
         "kubectl describe node NAME; on the node: journalctl -u kubelet",
-        look,
-        (Signature("cni|NetworkPluginNotReady|network", "the node has no pod network yet: ls /etc/cni/net.d there"),),
+        probe,
+        (KnownFailure("cni|NetworkPluginNotReady|network", "the node has no pod network: ls /etc/cni/net.d on it"),),
     )
 
 
@@ -153,29 +146,26 @@ def _steps(site: Site) -> Sequence[Step]:
     steps = []
     if workers:
         approve = "kubectl certificate approve NAME   # for each that the policy allows"
-        sight = approving_sight(workers)
-        steps.append(
-            Step("approve the workers' certificates by rule", approve, lambda: see_nodes(site, REGISTER_SECONDS, sight))
-        )
+        act = partial(wait_for_nodes, site, REGISTER_SECONDS, approving_condition(workers))
+        steps.append(Step("approve the workers' certificates", approve, act))
         if not site.cluster.is_openshift:
             label = f"kubectl label node NAME {kube.WORKER_LABEL}="
             steps.append(Step("label the workers", label, lambda: kube.label_nodes(site, role_labels(site, workers))))
-    everybody = (ready_sight(site.cluster.members), alive_sight(site.cluster.members))
-    steps.append(Step("wait for every node", "kubectl get nodes", lambda: see_nodes(site, READY_SECONDS, *everybody)))
-    return steps
+    members = site.cluster.members
+    act = partial(wait_for_nodes, site, READY_SECONDS, ready_condition(members), alive_condition(members))
+    return [*steps, Step("wait for every node", "kubectl get nodes", act)]
 
 
-def _sights(site: Site) -> Sequence[Sight]:
+def _conditions(site: Site) -> Sequence[Condition]:
     workers = site.cluster.workers
     members = site.cluster.members
-    found = [ready_sight(members), alive_sight(members), version_sight(members)]
+    found = [ready_condition(members), alive_condition(members), version_condition(members)]
     if workers:
-        found.append(registered_sight(workers))
+        found.append(registered_condition(workers))
         if not site.cluster.is_openshift:
-            found.append(labelled_sight(workers))
+            found.append(labelled_condition(workers))
     return found
 
 
-STAGE: Final = LiveStage(
-    15, "worker-csrs", "approve the workers' certificates, and see every node Ready", (14,), TOPIC, _steps, _sights
-)
+_TITLE: Final = "approve the workers' certificates, and wait until every node is Ready"
+STAGE: Final = LiveStage(15, "worker-csrs", _TITLE, (14,), TOPIC, _steps, _conditions)

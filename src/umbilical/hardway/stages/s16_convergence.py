@@ -1,4 +1,4 @@
-"""Stage 16: what runs in the cluster by itself settles: operators in OpenShift, DNS and services otherwise."""
+"""Stage 16: wait until the cluster's own components are stable: operators in OpenShift, else DNS and kube-proxy."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,9 +7,9 @@ from umbilical.cluster import objects
 from umbilical.hardway import kube, operators
 from umbilical.hardway.artifacts.static_pods.kube_proxy import PROGRAM as KUBE_PROXY
 from umbilical.hardway.explain.entry import stage_topic
-from umbilical.hardway.kube import see_nodes
+from umbilical.hardway.kube import wait_for_nodes
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Sight, Step, see
+from umbilical.hardway.stage import Condition, Step, wait_for
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.temporary import removal, remove
 from umbilical.host.waiting import NotYet
@@ -18,17 +18,17 @@ CONVERGENCE_SECONDS: Final = 3600.0
 
 TOPIC: Final = stage_topic(
     16,
-    "Waits until everything that the cluster runs for itself is as it should be. What is expected comes from the "
-    "release or the manifests, so that an empty list is never taken for success.",
-    "Whoever calls the cluster ready.",
-    "A loop that counts conditions, not operators, ends at once while nothing has been deployed.",
+    "Waits until all components of the cluster are available and stable. The list of components comes from the release "
+    "or the manifests, so an empty list is not a success.",
+    "You, to know that the cluster is ready.",
+    "A script that only counts bad conditions succeeds at once while no operator exists yet.",
     "oc get clusteroperators; oc get clusterversion; or kubectl -n kube-system get deployments",
-    "`openshift-install wait-for install-complete` looks at ClusterVersion, then at every operator for 30 s.",
+    "`openshift-install wait-for install-complete` waits for ClusterVersion, then until operators are stable for 30 s.",
 )
 
 
-def dns_sight() -> Sight:
-    def look(site: Site) -> str:
+def dns_condition() -> Condition:
+    def probe(site: Site) -> str:
         found = kube.get(site, kube.DEPLOYMENT, "coredns", "kube-system")
         if found is None:
             raise NotYet("there is no Deployment kube-system/coredns")
@@ -36,31 +36,33 @@ def dns_sight() -> Sight:
         status = found.get("status") or {}
         numbers = [int(status.get(key) or 0) for key in ("updatedReplicas", "readyReplicas", "availableReplicas")]
         if wanted < 1 or numbers != [wanted] * 3:
-            raise NotYet(f"updated, ready, available are {numbers}, {wanted} are wanted")
+            raise NotYet(f"updated, ready, available are {numbers}; expected {wanted} of each")
         return f"{wanted} ready"
 
-    why = "no pod finds a service by its name without it"
-    return Sight("coredns", "the cluster's DNS runs", why, "kubectl -n kube-system describe deployment coredns", look)
+    why = "without it pods cannot resolve Service names"
+    fix = "kubectl -n kube-system describe deployment coredns"
+    return Condition("coredns", "the cluster's DNS runs", why, fix, probe)
 
 
-def proxies_sight() -> Sight:
-    def look(site: Site) -> str:
+def proxies_condition() -> Condition:
+    def probe(site: Site) -> str:
         for node in site.cluster.members:
             kube.ready_pod(site, "kube-system", f"kube-proxy-{node.name}")
-        return f"{len(site.cluster.members)} of them"
+        return f"{len(site.cluster.members)} pods"
 
-    why = "service addresses lead nowhere on a node without it"
-    return Sight("kube-proxy", "kube-proxy runs on every node", why, "kubectl -n kube-system get pods -o wide", look)
+    why = "without it Service addresses do not work on a node"
+    fix = "kubectl -n kube-system get pods -o wide"
+    return Condition("kube-proxy", "kube-proxy runs on every node", why, fix, probe)
 
 
-def _wanted(site: Site) -> list[Sight]:
+def _wanted(site: Site) -> list[Condition]:
     if site.cluster.is_openshift:
-        return [operators.version_sight(), operators.operators_sight(), operators.pools_sight()]
-    return [dns_sight(), *([proxies_sight()] if site.cluster.has_kube_proxy else [])]
+        return [operators.version_condition(), operators.operators_condition(), operators.pools_condition()]
+    return [dns_condition(), *([proxies_condition()] if site.cluster.has_kube_proxy else [])]
 
 
 def _removal_steps(site: Site) -> list[Step]:
-    """kube-proxy that helped OpenShift's network operator to its feet goes when that stands."""
+    """Remove the temporary kube-proxy when OpenShift's network operator is available."""
     step = removal(site, KUBE_PROXY) if site.cluster.is_openshift else None
     if step is None:
         return []
@@ -68,7 +70,7 @@ def _removal_steps(site: Site) -> list[Step]:
         Step(
             "wait for the network operator",
             "oc get clusteroperator network",
-            lambda: see(site, CONVERGENCE_SECONDS, operators.operator_sight("network")),
+            lambda: wait_for(site, CONVERGENCE_SECONDS, operators.operator_condition("network")),
         ),
         Step(
             "remove kube-proxy", "rm kube-proxy.yaml; kube-proxy --cleanup   # on each node", lambda: remove(site, step)
@@ -80,11 +82,11 @@ def _steps(site: Site) -> Sequence[Step]:
     return [
         *_removal_steps(site),
         Step(
-            "wait until the cluster has settled",
+            "wait until all components are stable",
             "oc get clusteroperators" if site.cluster.is_openshift else "kubectl -n kube-system get deployments,pods",
-            lambda: see_nodes(site, CONVERGENCE_SECONDS, *_wanted(site)),
+            lambda: wait_for_nodes(site, CONVERGENCE_SECONDS, *_wanted(site)),
         ),
     ]
 
 
-STAGE: Final = LiveStage(16, "convergence", "wait until the cluster has settled", (15,), TOPIC, _steps, _wanted)
+STAGE: Final = LiveStage(16, "convergence", "wait until all components are stable", (15,), TOPIC, _steps, _wanted)

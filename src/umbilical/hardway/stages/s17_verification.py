@@ -1,4 +1,4 @@
-"""Stage 17: the cluster is used as people will use it, and then left as it was found."""
+"""Stage 17: test the cluster with a workload, then clean up."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,47 +7,47 @@ from typing import Final
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.fault import HardwayError
-from umbilical.hardway import kube, prober, trials
+from umbilical.hardway import kube, prober, smoke_tests
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.etcd import Etcd, client_url
 from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.machines.interface import Power, kill
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import NEVER, Sight, Step, Undo, see
+from umbilical.hardway.stage import NEVER, Condition, Step, Undo, wait_for
 from umbilical.hardway.stages.live import LiveStage
-from umbilical.hardway.stages.s12_control_plane import api_sight
-from umbilical.hardway.stages.s15_worker_csrs import ready_sight
+from umbilical.hardway.stages.s12_control_plane import api_condition
+from umbilical.hardway.stages.s15_worker_csrs import ready_condition
 from umbilical.host.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 
-TRIAL_SECONDS: Final = 600.0
+SMOKE_TEST_SECONDS: Final = 600.0
 _GRACE_PHASES: Final = frozenset({"Running", "Succeeded"})
 
 TOPIC: Final = stage_topic(
     17,
-    "Uses the cluster: a workload on the workers, its Service by address and by name, logs, exec, a webhook asked "
-    "directly by the masters, data that outlives an API server. Then it cleans up, and the bootstrap disk goes.",
-    "You: after it the cluster is handed over.",
-    "A cluster whose nodes are Ready and whose exec says Forbidden is not finished.",
+    "Tests the cluster: a workload on the workers, its Service by address and name, logs, exec, a webhook that masters "
+    "call directly, data that survives the loss of an API server. Then it cleans up and deletes the bootstrap disk.",
+    "You: the cluster is ready for use afterwards.",
+    "Nodes can be Ready while, for example, `kubectl exec` still fails with Forbidden.",
     "kubectl create deployment; kubectl expose; kubectl exec; kubectl logs; etcdctl endpoint status --cluster",
-    "The installer prints the console's address and the kubeadmin password; tests are left to others.",
+    "The installer prints the console's address and the kubeadmin password, and tests nothing.",
 )
 
 
-def nodes_sight() -> Sight:
-    def look(site: Site) -> str:
+def nodes_condition() -> Condition:
+    def probe(site: Site) -> str:
         found, wanted = set(kube.nodes(site)), {node.name for node in site.cluster.members}
         if found != wanted:
             raise NotYet(f"unexpected: {sorted(found - wanted)}, missing: {sorted(wanted - found)}")
         return f"exactly {len(wanted)}"
 
-    why = "one more is somebody's mistake or worse, one less is a machine that was lost"
-    return Sight("nodes-exact", "the nodes are those of the config, and no other", why, "kubectl get nodes", look)
+    why = "an extra node is a mistake or an intruder, a missing one is a lost machine"
+    return Condition("nodes-exact", "the nodes are exactly those of the config", why, "kubectl get nodes", probe)
 
 
-def pods_sight() -> Sight:
-    def look(site: Site) -> str:
+def pods_condition() -> Condition:
+    def probe(site: Site) -> str:
         found = kube.pods(site, "kube-system")
         wrong = [
             f"{objects.metadata(pod).get('name')} {objects.field(pod, 'status', 'phase')}"
@@ -55,15 +55,15 @@ def pods_sight() -> Sight:
             if objects.field(pod, "status", "phase") not in _GRACE_PHASES
         ]
         if wrong or not found:
-            raise NotYet(", ".join(wrong) or "there are no pods at all")
+            raise NotYet(", ".join(wrong) or "there are no pods")
         return f"{len(found)} pods"
 
-    why = "what crashes now crashes for ever"
-    return Sight("system-pods", "the pods of kube-system run", why, "kubectl -n kube-system get pods", look)
+    why = "a pod that fails now will not recover by itself"
+    return Condition("system-pods", "the pods of kube-system run", why, "kubectl -n kube-system get pods", probe)
 
 
-def etcd_sight() -> Sight:
-    def look(site: Site) -> str:
+def etcd_condition() -> Condition:
+    def probe(site: Site) -> str:
         masters = site.cluster.masters
         etcd, endpoints = Etcd(site.machines, masters[0]), [client_url(node) for node in masters]
         if trouble := etcd.unhealthy(endpoints):
@@ -73,14 +73,15 @@ def etcd_sight() -> Sight:
             raise NotYet(f"members are in different terms: {sorted(terms)}")
         return f"{len(masters)} members in term {terms.pop()}"
 
-    why = "members in different terms do not hear each other"
-    return Sight("etcd-terms", "etcd's members are healthy and agree", why, "etcdctl endpoint status --cluster", look)
+    why = "members in different terms do not communicate"
+    fix = "etcdctl endpoint status --cluster"
+    return Condition("etcd-terms", "etcd's members are healthy and agree", why, fix, probe)
 
 
-def _lose_an_api_server(site: Site, node: Node) -> None:
-    """Write through the load balancer, kill one API server, read again, and wait until it is back."""
+def _lose_an_api_server(site: Site, node: ClusterNode) -> None:
+    """Write through the load balancer, kill one API server, read the data, and wait until it is back."""
     secret = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"kept": "yes"}}
-    place = trials.trial_of(site).namespace
+    place = smoke_tests.smoke_test_of(site).namespace
 
     async def store(client: ApiClient) -> None:
         await kube.delete_if_there(client, objects.CONFIG_MAP, "kept", place)
@@ -88,34 +89,35 @@ def _lose_an_api_server(site: Site, node: Node) -> None:
 
     site.api().call(store)
     if not kill(site.machines, node.id, "kube-apiserver"):
-        remedy = f"look at it: umbilical stage status; on {node.id}: ss -ltnp"
+        remedy = f"umbilical stage status; on {node.id}: ss -ltnp"
         raise HardwayError("UMB749", f"no kube-apiserver runs on {node.id}", "nothing listens on its port", remedy)
-    see(site, TRIAL_SECONDS, _kept_sight(place), api_sight(node))
+    wait_for(site, SMOKE_TEST_SECONDS, _kept_condition(place), api_condition(node))
 
 
-def _kept_sight(place: str) -> Sight:
-    def look(site: Site) -> str:
+def _kept_condition(place: str) -> Condition:
+    def probe(site: Site) -> str:
         found = kube.get(site, objects.CONFIG_MAP, "kept", place)
         if objects.field(found or {}, "data", "kept") != "yes":
-            raise NotYet("what was written is not there")
-        return "read through another one"
+            raise NotYet("the written data is missing")
+        return "read through another API server"
 
-    why = "one API server is allowed to fail"
-    return Sight("data-kept", "data outlives an API server", why, "kubectl get configmap kept", look)
+    why = "the cluster must tolerate the loss of one API server"
+    return Condition("data-kept", "data survives the loss of an API server", why, "kubectl get configmap kept", probe)
 
 
-def _tell_lives(site: Site) -> None:
+def _report_expiry(site: Site) -> None:
     paths = [path for path in site.assets if path.startswith(f"{layout.TLS}/") and path.endswith(".crt")]
     first = min((read_certificates(site.content(path))[0] for path in paths), key=lambda one: one.not_after)
     hours = first.time_left(site.now()).total_seconds() / 3600
-    site.reporter.saw(f"the certificate that ends first is {first.common_name}, in {hours:.0f} h")
+    site.reporter.saw(f"the first certificate to expire is {first.common_name}, in {hours:.0f} h")
 
 
-def _judge_directly(site: Site) -> None:
-    """Ask the webhook of stage 11; where a run that was ended, or done, has cleaned up already, it is laid again."""
-    trials.lay(site, site.cluster.masters[0])
-    see(site, TRIAL_SECONDS, trials.pod_sight(trials.trial_of(site)))
-    see(site, TRIAL_SECONDS, trials.asked_sight("webhook-direct", "the webhook is asked directly", None))
+def _call_webhook_directly(site: Site) -> None:
+    """Call the webhook of stage 11; create it again if an earlier run deleted it."""
+    smoke_tests.create_webhook(site, site.cluster.masters[0])
+    wait_for(site, SMOKE_TEST_SECONDS, smoke_tests.pod_condition(smoke_tests.smoke_test_of(site)))
+    called = smoke_tests.webhook_condition("webhook-direct", "the webhook is called directly", None)
+    wait_for(site, SMOKE_TEST_SECONDS, called)
 
 
 def _clean(site: Site) -> None:
@@ -126,9 +128,9 @@ def _clean(site: Site) -> None:
             await kube.delete_if_there(client, objects.CONFIG_MAP, name, "kube-system")
 
     site.api().call(delete)
-    if site.trial is not None:
-        trials.remove(site)
-        see(site, TRIAL_SECONDS, trials.removed_sight())
+    if site.smoke_test is not None:
+        smoke_tests.remove(site)
+        wait_for(site, SMOKE_TEST_SECONDS, smoke_tests.removed_condition())
 
 
 def _remove_bootstrap(site: Site) -> None:
@@ -136,38 +138,46 @@ def _remove_bootstrap(site: Site) -> None:
         site.machines.remove(site.cluster.bootstrap.id)
 
 
-def _trial_steps(site: Site) -> list[Step]:
+def _smoke_test_steps(site: Site) -> list[Step]:
     steps = [
-        Step("deploy a workload", "kubectl apply -f workload.yaml", partial(trials.deploy, site)),
-        Step("see it run", "kubectl get pods -o wide", partial(see, site, TRIAL_SECONDS, trials.spread_sight())),
+        Step("deploy a workload", "kubectl apply -f workload.yaml", partial(smoke_tests.deploy, site)),
         Step(
-            "reach it by its Service and its name",
-            "kubectl exec POD -- curl http://SERVICE.NAMESPACE.svc.cluster.local/healthz",
-            partial(see, site, TRIAL_SECONDS, trials.reached_sight()),
+            "wait until it runs",
+            "kubectl get pods -o wide",
+            partial(wait_for, site, SMOKE_TEST_SECONDS, smoke_tests.spread_condition()),
         ),
-        Step("read its logs", "kubectl logs POD", partial(see, site, TRIAL_SECONDS, trials.logs_sight())),
         Step(
-            "forward a port of it",
+            "reach it by Service address and name",
+            "kubectl exec POD -- curl http://SERVICE.NAMESPACE.svc.cluster.local/healthz",
+            partial(wait_for, site, SMOKE_TEST_SECONDS, smoke_tests.reached_condition()),
+        ),
+        Step(
+            "read its logs",
+            "kubectl logs POD",
+            partial(wait_for, site, SMOKE_TEST_SECONDS, smoke_tests.logs_condition()),
+        ),
+        Step(
+            "forward a port to it",
             "kubectl port-forward POD :PORT",
-            partial(see, site, TRIAL_SECONDS, trials.forwarded_sight()),
+            partial(wait_for, site, SMOKE_TEST_SECONDS, smoke_tests.forwarded_condition()),
         ),
     ]
     if site.has_tunnel:
-        judged = "kubectl create --dry-run=server -f judged.yaml"
-        steps.append(Step("have an object judged directly", judged, partial(_judge_directly, site)))
+        command = "kubectl create --dry-run=server -f configmap.yaml"
+        steps.append(Step("call the webhook directly", command, partial(_call_webhook_directly, site)))
     if len(site.cluster.masters) > 1:
         node = site.cluster.masters[0]
         kill = f"pkill -KILL kube-apiserver   # on {node.id}"
-        steps.append(Step("lose an API server", kill, partial(_lose_an_api_server, site, node)))
+        steps.append(Step("kill an API server", kill, partial(_lose_an_api_server, site, node)))
     return steps
 
 
 def _steps(site: Site) -> Sequence[Step]:
     gone = "the bootstrap machine is deleted"
     return [
-        *(_trial_steps(site) if site.trial is not None else []),
-        Step("say how long certificates live", "openssl x509 -enddate -noout -in CRT", partial(_tell_lives, site)),
-        Step("remove what the trial made", "kubectl delete namespace NAME", partial(_clean, site)),
+        *(_smoke_test_steps(site) if site.smoke_test is not None else []),
+        Step("show when certificates expire", "openssl x509 -enddate -noout -in CRT", partial(_report_expiry, site)),
+        Step("delete the objects of the smoke test", "kubectl delete namespace NAME", partial(_clean, site)),
         Step(
             "delete the bootstrap machine",
             "virsh undefine CLUSTER-bootstrap --remove-all-storage",
@@ -177,13 +187,11 @@ def _steps(site: Site) -> Sequence[Step]:
     ]
 
 
-def _sights(site: Site) -> Sequence[Sight]:
-    found = [nodes_sight(), ready_sight(site.cluster.members), pods_sight()]
+def _conditions(site: Site) -> Sequence[Condition]:
+    found = [nodes_condition(), ready_condition(site.cluster.members), pods_condition()]
     if not site.cluster.is_openshift:
-        found.append(etcd_sight())
-    return [*found, trials.removed_sight()] if site.trial is not None else found
+        found.append(etcd_condition())
+    return [*found, smoke_tests.removed_condition()] if site.smoke_test is not None else found
 
 
-STAGE: Final = LiveStage(
-    17, "verification", "use the cluster, and leave it as it was found", (16,), TOPIC, _steps, _sights
-)
+STAGE: Final = LiveStage(17, "verification", "test the cluster, and clean up", (16,), TOPIC, _steps, _conditions)

@@ -1,1 +1,1 @@
-"""Machines for the hard way, in namespaces: fulfils `hardway.machines.interface` and `hardway.trial`."""
+"""Machines for the hard way, in namespaces: implements `hardway.machines.interface` and `hardway.site.SmokeTest`."""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from umbilical.fault import LabError
 from umbilical.hardway.artifacts.infrastructure.places import resolver_command
-from umbilical.hardway.config.cluster import Cluster
-from umbilical.hardway.config.cluster import Node as ClusterNode
+from umbilical.hardway.config.cluster import Cluster, ClusterNode
 from umbilical.host.waiting import NotYet
 from umbilical.lab.topology import Family, IpInterface, Node, Role, Topology
 from umbilical.lab.waiting import wait

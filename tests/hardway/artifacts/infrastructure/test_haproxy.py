@@ -27,7 +27,7 @@ from umbilical.hardway.artifacts.infrastructure.places import (
     SERVER_CA,
     balancer_command,
 )
-from umbilical.hardway.config.cluster import Cluster, MachinesKind, Profile
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile, MachinesKind
 from umbilical.host.processes import Child, start
 from umbilical.manifests.tree import Asset
 
@@ -54,7 +54,7 @@ def test_routers_are_asked_on_their_own_plain_port_are_masters_without_workers_a
     alone = cluster(masters=3, workers=0)
     names = [words[1] for words in _servers(haproxy_final(alone), "ingress-http")]
     assert names == [node.name for node in alone.masters]
-    text = haproxy_bootstrap(cluster(Profile.KUBERNETES)).decode()
+    text = haproxy_bootstrap(cluster(ClusterProfile.KUBERNETES)).decode()
     assert [line for line in text.splitlines() if line.startswith("backend")] == ["backend api"]
 
 
@@ -66,7 +66,11 @@ def test_addresses_of_the_sixth_version_stand_in_brackets() -> None:
 @pytest.mark.real("haproxy")
 @pytest.mark.parametrize("machines", list(MachinesKind))
 def test_haproxy_takes_both_files_without_a_warning(machines: MachinesKind, tmp_path: Path) -> None:
-    for of in (cluster(Profile.OPENSHIFT), cluster(Profile.KUBERNETES), cluster(Profile.KUBERNETES, 1, 0)):
+    for of in (
+        cluster(ClusterProfile.OPENSHIFT),
+        cluster(ClusterProfile.KUBERNETES),
+        cluster(ClusterProfile.KUBERNETES, 1, 0),
+    ):
         tree = infrastructure(replace(of, machines=machines))
         for asset in tree:
             if asset.path.endswith(".crt"):
@@ -102,7 +106,7 @@ class Scene:
             return str(response.read().decode())
 
     def states(self) -> dict[str, str]:
-        """What HAProxy itself says of the servers of the API."""
+        """HAProxy's own report about the API's servers."""
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(PROBE_SECONDS)
             client.connect(str(self.folder / "stats.sock"))
@@ -138,7 +142,7 @@ def _is_so(what: Callable[[], bool]) -> bool:
 
 @contextmanager
 def _scene(folder: Path) -> Iterator[Scene]:
-    of = loopback_cluster(Profile.KUBERNETES, masters=2, workers=0)
+    of = loopback_cluster(ClusterProfile.KUBERNETES, masters=2, workers=0)
     ca = infrastructure(of)[SERVER_CA].content
     (folder / "haproxy-server-ca.crt").write_bytes(ca)
     context = ssl.create_default_context(cadata=ca.decode())

@@ -11,7 +11,7 @@ from tests.support.hardway import cluster
 from tests.support.netns import Namespace, Network
 
 from umbilical.hardway.artifacts.infrastructure.host_plan import host_actions, open_ports, plan_json, plan_script, vips
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 
 SECONDS = 60
 OF = cluster()
@@ -29,11 +29,11 @@ def test_every_action_can_be_seen_done_and_taken_back_and_nat_comes_after_firewa
 
 def test_the_kubernetes_profile_opens_fewer_ports() -> None:
     assert open_ports(OF, LIBVIRT) == (6443, 22623, 80, 443, 8080)
-    assert open_ports(cluster(Profile.KUBERNETES), LIBVIRT) == (6443, 8080)
+    assert open_ports(cluster(ClusterProfile.KUBERNETES), LIBVIRT) == (6443, 8080)
 
 
 def test_a_lab_changes_nothing_of_its_host() -> None:
-    plan = json.loads(plan_json(cluster(Profile.KUBERNETES)))
+    plan = json.loads(plan_json(cluster(ClusterProfile.KUBERNETES)))
     assert plan["actions"] == []
     assert plan["vips"] == ["192.168.126.10", "192.168.126.11"]
     assert "pool" not in plan

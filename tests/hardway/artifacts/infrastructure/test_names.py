@@ -30,7 +30,7 @@ from umbilical.hardway.artifacts.infrastructure.zones import (
     reverse_zone,
     reverse_zone_name,
 )
-from umbilical.hardway.config.cluster import Cluster, MachinesKind, Profile
+from umbilical.hardway.config.cluster import Cluster, ClusterProfile, MachinesKind
 from umbilical.host.processes import start
 
 PORT: Final = 10053
@@ -106,8 +106,8 @@ def _ask(server: str, name: str, kind: str) -> list[str]:
 
 
 @pytest.mark.real("coredns")
-@pytest.mark.parametrize("profile", list(Profile))
-def test_coredns_answers_every_name_of_the_cluster(profile: Profile, tmp_path: Path) -> None:
+@pytest.mark.parametrize("profile", list(ClusterProfile))
+def test_coredns_answers_every_name_of_the_cluster(profile: ClusterProfile, tmp_path: Path) -> None:
     of = loopback_cluster(profile)
     with _resolver(of, tmp_path) as server:
         for name in (of.api_name, of.internal_api_name):
@@ -124,7 +124,7 @@ def test_coredns_answers_every_name_of_the_cluster(profile: Profile, tmp_path: P
 
 @pytest.mark.real("coredns")
 def test_coredns_notices_a_zone_that_was_rewritten(tmp_path: Path) -> None:
-    of = loopback_cluster(Profile.KUBERNETES)
+    of = loopback_cluster(ClusterProfile.KUBERNETES)
     moved = replace(of, networks=replace(of.networks, ingress_vip=of.networks.machine[12]))
     with _resolver(of, tmp_path) as server:
         new = tmp_path / "new"
@@ -172,7 +172,7 @@ def test_identifiers_are_well_formed_and_differ_between_clusters() -> None:
 
 
 def test_a_lab_has_a_load_balancer_of_its_own_and_a_virtualisation_host_a_service() -> None:
-    lab, host = cluster(Profile.KUBERNETES), cluster()
+    lab, host = cluster(ClusterProfile.KUBERNETES), cluster()
     assert places.balancer_places(lab) == places.OWN_PLACES
     assert places.balancer_places(host) == places.SERVICE_PLACES
     assert places.libvirt_of(lab) is None
@@ -188,7 +188,7 @@ def test_commands_name_what_is_written() -> None:
 def test_a_lab_needs_load_balancer_and_names_and_virtual_machines_more() -> None:
     lab, machines = (
         {asset.path for asset in infrastructure(cluster(profile, 1, 0))}
-        for profile in (Profile.KUBERNETES, Profile.OPENSHIFT)
+        for profile in (ClusterProfile.KUBERNETES, ClusterProfile.OPENSHIFT)
     )
     assert lab == {
         *(places.HAPROXY_BOOTSTRAP, places.HAPROXY_FINAL, places.SERVER_CA),

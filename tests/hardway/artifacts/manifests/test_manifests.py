@@ -24,7 +24,7 @@ from umbilical.hardway.artifacts.manifests.objects import (
 )
 from umbilical.hardway.artifacts.manifests.rbac import openshift_rbac
 from umbilical.hardway.artifacts.tunnel import tunnel_objects
-from umbilical.hardway.config.cluster import Profile, Switch
+from umbilical.hardway.config.cluster import ClusterProfile, Switch
 from umbilical.manifests.objects import Object
 from umbilical.manifests.tree import AssetTree
 from umbilical.pki.certificate import read_certificates
@@ -32,8 +32,8 @@ from umbilical.pki.certificate import read_certificates
 SIGNER = hardway.hardway_set()["etcd-signer"]
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_files_stand_in_the_order_in_which_they_are_applied(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_files_stand_in_the_order_in_which_they_are_applied(profile: ClusterProfile) -> None:
     names = [one.name for one in FILES[profile]]
     assert names == sorted(set(names))
 
@@ -56,7 +56,7 @@ def test_a_file_with_a_secret_in_it_is_for_its_owner_alone() -> None:
 
 
 @cache
-def rendered(profile: Profile) -> AssetTree:
+def rendered(profile: ClusterProfile) -> AssetTree:
     return render_manifests(hardway.inputs(profile), AssetTree())
 
 
@@ -70,19 +70,19 @@ def kinds(tree: AssetTree) -> list[str]:
 
 
 def test_the_kubernetes_profile_knows_nothing_of_openshift() -> None:
-    found = objects(rendered(Profile.KUBERNETES))
+    found = objects(rendered(ClusterProfile.KUBERNETES))
     assert not [one for one in found if "openshift" in one["apiVersion"] or "openshift" in one["metadata"]["name"]]
     assert {"ClusterRoleBinding", "Deployment", "Service", "DaemonSet", "Namespace"} <= {one["kind"] for one in found}
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_the_tunnels_secret_is_made_on_the_node_and_never_here(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_the_tunnels_secret_is_made_on_the_node_and_never_here(profile: ClusterProfile) -> None:
     names = {one["metadata"]["name"] for one in objects(rendered(profile)) if one["kind"] == "Secret"}
     assert not [name for name in names if "konnectivity" in name]
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_without_a_tunnel_there_is_nothing_of_it(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_without_a_tunnel_there_is_nothing_of_it(profile: ClusterProfile) -> None:
     inputs = hardway.inputs(profile, konnectivity=Switch.OFF)
     tree = render_manifests(inputs, AssetTree())
     assert "DaemonSet" not in kinds(tree)
@@ -167,7 +167,7 @@ def test_there_is_no_proxy() -> None:
 
 
 def made(**sizes: int) -> dict[str, Object]:
-    return {one["kind"]: one for one in coredns(hardway.inputs(Profile.KUBERNETES, **sizes))}
+    return {one["kind"]: one for one in coredns(hardway.inputs(ClusterProfile.KUBERNETES, **sizes))}
 
 
 def test_it_answers_at_the_address_that_kubelets_give_to_pods() -> None:
@@ -209,8 +209,8 @@ def test_its_account_may_watch_what_it_serves() -> None:
     assert (subject["namespace"], subject["name"]) == (account["namespace"], account["name"])
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_agents_run_on_every_node_whatever_its_state_and_dial_the_bootstrap_node(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_agents_run_on_every_node_whatever_its_state_and_dial_the_bootstrap_node(profile: ClusterProfile) -> None:
     namespace, agents = tunnel_objects(hardway.inputs(profile))
     pod = agents["spec"]["template"]["spec"]
     assert pod["tolerations"] == [{"operator": "Exists"}]
@@ -221,7 +221,7 @@ def test_agents_run_on_every_node_whatever_its_state_and_dial_the_bootstrap_node
 
 def test_only_in_openshift_do_constraints_give_agents_their_user() -> None:
     users = {}
-    for profile in Profile:
+    for profile in ClusterProfile:
         _, agents = tunnel_objects(hardway.inputs(profile))
         users[profile] = agents["spec"]["template"]["spec"]["securityContext"].get("runAsUser")
-    assert users == {Profile.OPENSHIFT: None, Profile.KUBERNETES: 65532}
+    assert users == {ClusterProfile.OPENSHIFT: None, ClusterProfile.KUBERNETES: 65532}

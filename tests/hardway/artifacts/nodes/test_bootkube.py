@@ -24,20 +24,20 @@ from umbilical.hardway.artifacts.nodes.bootkube import (
     add_bootkube,
     script,
 )
-from umbilical.hardway.artifacts.nodes.merging import Parts
+from umbilical.hardway.artifacts.nodes.merging import NodeParts
 from umbilical.hardway.artifacts.static_pods.pods import CVO_FILE
-from umbilical.hardway.config.cluster import Profile, Switch
+from umbilical.hardway.config.cluster import ClusterProfile, Switch
 from umbilical.pki.certificate import read_certificates
 
 
-def without_tunnel(profile: Profile) -> Inputs:
+def without_tunnel(profile: ClusterProfile) -> Inputs:
     given = inputs(profile)
     return replace(given, cluster=replace(given.cluster, konnectivity=Switch.OFF))
 
 
 SCRIPTS: Final = {
     f"{profile.value}-{name}": script(given(profile)).decode()
-    for profile in Profile
+    for profile in ClusterProfile
     for name, given in (("tunnel", inputs), ("direct", without_tunnel))
 }
 each_script = pytest.mark.parametrize("text", list(SCRIPTS.values()), ids=list(SCRIPTS))
@@ -59,15 +59,15 @@ def test_shellcheck_has_nothing_to_say(text: str) -> None:
 
 
 def test_without_a_tunnel_there_is_nothing_of_it() -> None:
-    parts = Parts()
-    add_bootkube(parts, without_tunnel(Profile.KUBERNETES))
+    parts = NodeParts()
+    add_bootkube(parts, without_tunnel(ClusterProfile.KUBERNETES))
     assert NATIVE.certificate_script not in parts.files
     assert b"tunnel" not in parts.files[BOOTKUBE].content
     assert [one.name for one in parts.units] == [UNIT]
 
 
 class Machine:
-    """A directory that stands for the bootstrap node's root."""
+    """A directory in place of the bootstrap node's root."""
 
     def __init__(self, root: Path, given: Inputs) -> None:
         self._root = root
@@ -113,7 +113,7 @@ def machine(tmp_path: Path) -> MakeMachine:
 
 
 def test_it_makes_certificates_for_the_address_that_agents_dial(machine: MakeMachine) -> None:
-    node = machine(inputs(Profile.KUBERNETES))
+    node = machine(inputs(ClusterProfile.KUBERNETES))
     done = node.run()
     assert done.returncode == 0, done.stderr
     (server,) = read_certificates(node.path(f"{layout.TUNNEL_PKI}/server/tls.crt").read_bytes())
@@ -123,7 +123,7 @@ def test_it_makes_certificates_for_the_address_that_agents_dial(machine: MakeMac
 
 
 def test_a_second_run_keeps_the_certificates(machine: MakeMachine) -> None:
-    node = machine(inputs(Profile.KUBERNETES))
+    node = machine(inputs(ClusterProfile.KUBERNETES))
     node.run()
     made = node.path(f"{layout.TUNNEL_PKI}/server/tls.crt").read_bytes()
     assert node.run().returncode == 0
@@ -132,16 +132,16 @@ def test_a_second_run_keeps_the_certificates(machine: MakeMachine) -> None:
 
 @pytest.mark.parametrize("answer", ["echo '[-]etcd failed'", "exit 7", ":"], ids=["not-ready", "refused", "empty"])
 def test_an_answer_that_is_not_ok_is_no_readiness(machine: MakeMachine, answer: str) -> None:
-    node = machine(without_tunnel(Profile.KUBERNETES))
+    node = machine(without_tunnel(ClusterProfile.KUBERNETES))
     node.program("curl", answer)
     done = node.run()
     assert done.returncode == 1
-    assert "gave up waiting for kube-apiserver" in done.stderr
+    assert "timed out waiting for kube-apiserver" in done.stderr
     assert not node.path(DONE).exists()
 
 
 def test_the_api_is_asked_on_this_node_and_believed_by_our_signers_alone(machine: MakeMachine) -> None:
-    node = machine(without_tunnel(Profile.KUBERNETES))
+    node = machine(without_tunnel(ClusterProfile.KUBERNETES))
     node.run()
     (call,) = node.calls.splitlines()
     assert call.endswith(" https://localhost:6443/readyz")
@@ -166,7 +166,7 @@ def late_pod(node: Machine) -> Path:
 
 
 def test_the_version_operator_starts_when_what_it_needs_is_there(machine: MakeMachine) -> None:
-    node = machine(without_tunnel(Profile.OPENSHIFT))
+    node = machine(without_tunnel(ClusterProfile.OPENSHIFT))
     node.program("oc", OPERATOR_IS_AWAITED)
     pod = late_pod(node)
     done = node.run()
@@ -187,12 +187,12 @@ def test_the_version_operator_starts_when_what_it_needs_is_there(machine: MakeMa
     ids=["no-version", "other-version", "crds"],
 )
 def test_the_version_operator_is_held_back_until_then(machine: MakeMachine, old: str, new: str, awaited: str) -> None:
-    node = machine(without_tunnel(Profile.OPENSHIFT))
+    node = machine(without_tunnel(ClusterProfile.OPENSHIFT))
     assert old in OPERATOR_IS_AWAITED
     node.program("oc", OPERATOR_IS_AWAITED.replace(old, new))
     pod = late_pod(node)
     done = node.run()
     assert done.returncode == 1
-    assert f"gave up waiting for {awaited}" in done.stderr
+    assert f"timed out waiting for {awaited}" in done.stderr
     assert pod.exists()
     assert not node.path(DONE).exists()

@@ -13,7 +13,7 @@ from tests.support.hardway_nodes import content, node_config
 
 import peers
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.config.cluster import ClusterProfile
 
 pytestmark = [pytest.mark.real("kubelet", "unshare"), pytest.mark.root]
 
@@ -36,7 +36,7 @@ class Kubelet:
         self.drop_ins = folder / "kubelet.conf.d"
         self.drop_ins.mkdir()
         (self.drop_ins / "90-machine.conf").write_text(yaml.safe_dump(MACHINE))
-        text = content(node_config(node, Profile.KUBERNETES), layout.KUBELET_CONFIG)
+        text = content(node_config(node, ClusterProfile.KUBERNETES), layout.KUBELET_CONFIG)
         self.config.write_text(text.replace("/etc/kubernetes", str(folder)).replace("/run/containerd", str(folder)))
 
     def replace(self, old: str, new: str) -> None:

@@ -1,11 +1,11 @@
-"""Merging: whatever a base and a node's parts hold, no path, unit or user stands twice, and the base keeps the rest."""
+"""Merging: no path, unit or user appears twice, and all other entries of the base are kept."""
 
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umbilical.hardway.artifacts.nodes.merging import GZIP_BYTES, Parts, Unit, format_config, merge
+from umbilical.hardway.artifacts.nodes.merging import GZIP_BYTES, NodeParts, SystemdUnit, format_config, merge
 from umbilical.ignition.config import config_of, faults, read_config
 from umbilical.ignition.data_url import format_data_url
 
@@ -15,8 +15,8 @@ def base(*paths: str, **fields: Any) -> dict[str, Any]:
     return {"ignition": {"version": "3.5.0"}, "storage": {"files": files}, **fields}
 
 
-def parts(**contents: bytes) -> Parts:
-    made = Parts()
+def parts(**contents: bytes) -> NodeParts:
+    made = NodeParts()
     for name, content in contents.items():
         made.files.add(f"/{name}", content, 0o600)
     return made
@@ -47,7 +47,7 @@ def test_null_is_absent() -> None:
         "passwd": None,
         "systemd": None,
     }
-    made = Parts(units=[Unit("a.service", "[Service]\n")], ssh_keys=("one",), directories={"/d": 0o755})
+    made = NodeParts(units=[SystemdUnit("a.service", "[Service]\n")], ssh_keys=("one",), directories={"/d": 0o755})
     made.files.add("/a", b"ours", 0o600)
     merged = merge(original, made)
     assert faults(config_of(merged)) == []
@@ -72,7 +72,7 @@ def test_a_unit_keeps_the_drop_ins_that_the_base_has_for_it() -> None:
         {"name": "kubelet.service", "enabled": False, "contents": "old", "dropins": [drop_in]},
         {"name": "x.service"},
     ]
-    made = Parts(units=[Unit("kubelet.service", "new")])
+    made = NodeParts(units=[SystemdUnit("kubelet.service", "new")])
     config = config_of(merge(base(systemd={"units": units}), made))
     assert [unit.name for unit in config.units] == ["kubelet.service", "x.service"]
     kubelet = config.units[0]
@@ -80,14 +80,14 @@ def test_a_unit_keeps_the_drop_ins_that_the_base_has_for_it() -> None:
 
 
 def test_a_file_at_the_place_of_a_unit_makes_way_for_it() -> None:
-    made = Parts(units=[Unit("a.service", "[Service]\nExecStart=/bin/true\n")])
+    made = NodeParts(units=[SystemdUnit("a.service", "[Service]\nExecStart=/bin/true\n")])
     merged = config_of(merge(base("/etc/systemd/system/a.service"), made))
     assert (merged.files, faults(merged)) == ((), [])
 
 
 def test_keys_of_a_user_are_joined_and_other_users_stay() -> None:
     users = [{"name": "other"}, {"name": "core", "groups": ["sudo"], "sshAuthorizedKeys": ["one"]}]
-    merged = merge(base(passwd={"users": users}), Parts(ssh_keys=("one", "two")))
+    merged = merge(base(passwd={"users": users}), NodeParts(ssh_keys=("one", "two")))
     assert merged["passwd"]["users"] == [
         {"name": "other"},
         {"name": "core", "groups": ["sudo"], "sshAuthorizedKeys": ["one", "two"]},
@@ -119,7 +119,7 @@ def test_no_path_stands_twice_that_the_parts_have(
     storage: dict[str, Any] = {}
     for kind, path in {path: (kind, path) for kind, path in existing}.values():
         storage.setdefault(kind, []).append({"path": path, **({"target": "/t"} if kind == "links" else {})})
-    made = Parts(directories=dict.fromkeys(directories - files - last, 0o755))
+    made = NodeParts(directories=dict.fromkeys(directories - files - last, 0o755))
     for path in sorted(files - last):
         made.files.add(path, b"ours", 0o600)
     for path in sorted(last):

@@ -35,23 +35,23 @@ from umbilical.hardway.artifacts.nodes.machine import (
     encapsulated,
     keyfile,
 )
-from umbilical.hardway.artifacts.nodes.merging import Parts
+from umbilical.hardway.artifacts.nodes.merging import NodeParts
 from umbilical.hardway.artifacts.nodes.render import add_artifact, add_pods, builtin_base, files_needed
 from umbilical.hardway.artifacts.nodes.topics import TOPICS
-from umbilical.hardway.artifacts.static_pods.seat import Seat
-from umbilical.hardway.config.cluster import Cluster, Node, Profile, Role
+from umbilical.hardway.artifacts.static_pods.placement import PodPlacement
+from umbilical.hardway.config.cluster import Cluster, ClusterNode, ClusterProfile, NodeRole
 from umbilical.hardway.explain.entry import TopicKind
-from umbilical.hardway.lint.node_reading import Command, commands
+from umbilical.hardway.lint.node_reading import UnitCommand, commands
 from umbilical.ignition.config import faults
 from umbilical.manifests.tree import AssetTree
 
-each_profile = pytest.mark.parametrize("profile", list(Profile), ids=lambda one: one.value)
-BASE = machine_config_base(Role.MASTER)
+each_profile = pytest.mark.parametrize("profile", list(ClusterProfile), ids=lambda one: one.value)
+BASE = machine_config_base(NodeRole.MASTER)
 FILES = {topic.name: topic for topic in TOPICS if topic.kind is TopicKind.FILE}
 
 
 def test_in_openshift_the_built_in_base_is_of_a_role() -> None:
-    given = inputs(Profile.OPENSHIFT)
+    given = inputs(ClusterProfile.OPENSHIFT)
     first, second, worker = (
         builtin_base(given, given.cluster.node(one)) for one in ("master-0", "master-1", "worker-0")
     )
@@ -64,13 +64,13 @@ def test_in_openshift_the_built_in_base_is_of_a_role() -> None:
 
 
 def test_it_may_be_entered_by_the_keys_of_the_config() -> None:
-    users = node_config("bootstrap", Profile.OPENSHIFT).value["passwd"]["users"]
+    users = node_config("bootstrap", ClusterProfile.OPENSHIFT).value["passwd"]["users"]
     assert users == [{"name": "core", "sshAuthorizedKeys": [hardway.SSH_KEY]}]
 
 
 def test_the_base_of_a_rendered_machine_config_is_kept_and_nothing_stands_twice() -> None:
-    """The log that all this began with appended blindly, and the pull secret's path stood twice."""
-    config = node_config("master-0", Profile.OPENSHIFT, is_based=True)
+    """Appending without merging would write the pull secret's path twice."""
+    config = node_config("master-0", ClusterProfile.OPENSHIFT, is_based=True)
     assert faults(config) == []
     assert config.version == "3.5.0"
     assert len(config.files_at(layout.PULL_SECRET)) == 1
@@ -83,14 +83,14 @@ def test_the_base_of_a_rendered_machine_config_is_kept_and_nothing_stands_twice(
 
 @pytest.mark.parametrize("is_based", [True, False], ids=["based", "built-in"])
 def test_members_of_openshift_know_the_rendered_config_they_are_made_from(is_based: bool) -> None:
-    config = node_config("worker-0", Profile.OPENSHIFT, is_based=is_based)
+    config = node_config("worker-0", ClusterProfile.OPENSHIFT, is_based=is_based)
     name = json.loads(content(config, CONTENT))["metadata"]["name"]
     assert json.loads(content(config, NODE_ANNOTATIONS))["machineconfiguration.openshift.io/currentConfig"] == name
-    assert (name == machine_config_base(Role.WORKER).name) == is_based
+    assert (name == machine_config_base(NodeRole.WORKER).name) == is_based
     assert config.files[-1].path == ENCAPSULATED
 
 
-def read(cluster: Cluster, node: Node) -> configparser.RawConfigParser:
+def read(cluster: Cluster, node: ClusterNode) -> configparser.RawConfigParser:
     parser = configparser.RawConfigParser(delimiters=("=",))
     parser.read_string(keyfile(cluster, node).decode())
     return parser
@@ -118,12 +118,12 @@ def test_a_node_with_an_address_of_ipv6_has_no_other() -> None:
     assert parser["ipv4"]["method"] == "disabled"
 
 
-def seat(profile: Profile, node: str, workers: int = 2) -> Seat:
+def placement(profile: ClusterProfile, node: str, workers: int = 2) -> PodPlacement:
     given = inputs(profile, 3 if workers else 1, workers)
-    return Seat(given, given.cluster.node(node))
+    return PodPlacement(given, given.cluster.node(node))
 
 
-def command(profile: Profile, node: str, workers: int = 2) -> Command:
+def command(profile: ClusterProfile, node: str, workers: int = 2) -> UnitCommand:
     config = node_config(node, profile, 3 if workers else 1, workers)
     (found,) = [one for one in config.units if one.name == UNIT]
     (written,) = commands(found)
@@ -131,30 +131,30 @@ def command(profile: Profile, node: str, workers: int = 2) -> Command:
 
 
 def test_a_role_of_openshift_has_one_unit_for_all_its_nodes() -> None:
-    first, second = (unit(seat(Profile.OPENSHIFT, node)) for node in ("master-0", "master-1"))
+    first, second = (unit(placement(ClusterProfile.OPENSHIFT, node)) for node in ("master-0", "master-1"))
     assert first == second
 
 
 @each_profile
-def test_workers_and_lonely_masters_have_no_taint(profile: Profile) -> None:
+def test_workers_and_lonely_masters_have_no_taint(profile: ClusterProfile) -> None:
     assert "register-with-taints" not in command(profile, "worker-0").flags
     assert "register-with-taints" not in command(profile, "master-0", workers=0).flags
 
 
 def test_a_release_without_one_is_refused() -> None:
-    given = inputs(Profile.OPENSHIFT)
+    given = inputs(ClusterProfile.OPENSHIFT)
     poor = replace(given, payload=replace(given.payload, images={}))
     with pytest.raises(RenderError, match="pod"):
-        add_pause_image(Parts(), Seat(poor, poor.cluster.bootstrap))
+        add_pause_image(NodeParts(), PodPlacement(poor, poor.cluster.bootstrap))
 
 
 @each_profile
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_every_pod_and_all_that_it_reads_lies_where_it_looks(profile: Profile, shape: tuple[int, int]) -> None:
+def test_every_pod_and_all_that_it_reads_lies_where_it_looks(profile: ClusterProfile, shape: tuple[int, int]) -> None:
     given = inputs(profile, *shape)
     made = earlier(given)
     for node in given.cluster.nodes:
-        parts = Parts()
+        parts = NodeParts()
         add_pods(parts, given, node, made)
         laid = {asset.path: asset.content for asset in parts.files}
         assert laid == {path: made[artifact].content for path, artifact in files_needed(given, node).items()}
@@ -163,7 +163,7 @@ def test_every_pod_and_all_that_it_reads_lies_where_it_looks(profile: Profile, s
 def test_two_may_want_the_same_file() -> None:
     made = AssetTree()
     made.add("tls/a.crt", b"a", 0o644)
-    parts = Parts()
+    parts = NodeParts()
     for _ in range(2):
         add_artifact(parts, "/etc/a.crt", "tls/a.crt", made)
     assert [asset.path for asset in parts.files] == ["/etc/a.crt"]
@@ -177,20 +177,24 @@ def test_the_encapsulated_one_keeps_what_ignition_cannot_do() -> None:
 
 
 @each_profile
-def test_the_decoded_content_is_as_recorded(profile: Profile) -> None:
+def test_the_decoded_content_is_as_recorded(profile: ClusterProfile) -> None:
     """After a wanted change: `python -m tests.support.hardway_nodes`, and read the difference."""
     assert golden(profile) == golden_file(profile).read_text()
 
 
 @pytest.mark.real("ignition-validate")
 def test_ignition_itself_takes_every_config_on_the_built_in_base_and_on_a_rendered_one() -> None:
-    for tree in (nodes(Profile.KUBERNETES), nodes(Profile.OPENSHIFT), nodes(Profile.OPENSHIFT, is_based=True)):
+    for tree in (
+        nodes(ClusterProfile.KUBERNETES),
+        nodes(ClusterProfile.OPENSHIFT),
+        nodes(ClusterProfile.OPENSHIFT, is_based=True),
+    ):
         for asset in tree:
             validate(asset.content)
 
 
 @each_profile
-def test_the_bootstrap_nodes_config_stays_small(profile: Profile) -> None:
+def test_the_bootstrap_nodes_config_stays_small(profile: ClusterProfile) -> None:
     assert len(nodes(profile)["ignition/bootstrap.ign"].content) < 200_000
 
 
@@ -204,10 +208,10 @@ def test_every_flag_of_the_kubelet_is_told_about() -> None:
 def test_the_line_to_type_shows_the_file(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "artifacts/ignition"
     folder.mkdir(parents=True)
-    (folder / "master-0.ign").write_bytes(nodes(Profile.OPENSHIFT)["ignition/master-0.ign"].content)
+    (folder / "master-0.ign").write_bytes(nodes(ClusterProfile.OPENSHIFT)["ignition/master-0.ign"].content)
     line = FILES[name].by_hand.replace("NODE.ign", "master-0.ign")
     bash = shutil.which("bash")
     assert bash is not None
     done = subprocess.run([bash, "-c", line], cwd=tmp_path, capture_output=True, timeout=30, check=False)
-    (file,) = [one for one in node_config("master-0", Profile.OPENSHIFT).files if one.path.endswith(f"/{name}")]
+    (file,) = [one for one in node_config("master-0", ClusterProfile.OPENSHIFT).files if one.path.endswith(f"/{name}")]
     assert (done.stdout, done.stderr) == (file.content(), b"")

@@ -10,12 +10,20 @@ import yaml
 from hypothesis import given as drawn
 from hypothesis import strategies
 from tests.support import hardway
-from tests.support.hardway_pods import inputs, seat, tree
+from tests.support.hardway_pods import inputs, placement, tree
 
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.inputs import Payload
+from umbilical.hardway.artifacts.inputs import ReleasePayload
 from umbilical.hardway.artifacts.nodes.render import files_needed
+from umbilical.hardway.artifacts.static_pods.placement import (
+    FlagRow,
+    PodPlacement,
+    ProgramFlags,
+    by_profile,
+    on_kubernetes,
+    on_openshift,
+)
 from umbilical.hardway.artifacts.static_pods.pods import (
     ConfigFile,
     PodFile,
@@ -24,9 +32,8 @@ from umbilical.hardway.artifacts.static_pods.pods import (
     removals,
     write_removals,
 )
-from umbilical.hardway.artifacts.static_pods.seat import Program, Row, Seat, by_profile, on_kubernetes, on_openshift
 from umbilical.hardway.artifacts.static_pods.topics import TOPICS
-from umbilical.hardway.config.cluster import Profile, Switch
+from umbilical.hardway.config.cluster import ClusterProfile, Switch
 from umbilical.hardway.explain.entry import TopicKind
 
 CONTROL_PLANE = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
@@ -35,17 +42,17 @@ _JSON = strategies.recursive(
     lambda inner: strategies.lists(inner) | strategies.dictionaries(strategies.text(), inner),
 )
 TABLE = (
-    Row("same", "1", "for all", "nothing"),
-    Row("node", lambda seat: seat.node.id, "by node", "nothing"),
-    Row("profile", by_profile(openshift="o", kubernetes="k"), "by profile", "nothing"),
-    Row("only-o", "yes", "there alone", "nothing", on_openshift),
-    Row("only-k", "yes", "there alone", "nothing", on_kubernetes),
+    FlagRow("same", "1", "for all", "nothing"),
+    FlagRow("node", lambda placement: placement.node.id, "by node", "nothing"),
+    FlagRow("profile", by_profile(openshift="o", kubernetes="k"), "by profile", "nothing"),
+    FlagRow("only-o", "yes", "there alone", "nothing", on_openshift),
+    FlagRow("only-k", "yes", "there alone", "nothing", on_kubernetes),
 )
-PROGRAM = Program("one", TABLE, "like this", TABLE[1:2])
+PROGRAM = ProgramFlags("one", TABLE, "like this", TABLE[1:2])
 BY_NAME = {topic.name: topic for topic in TOPICS}
 
 
-def _pods(profile: Profile) -> dict[str, dict[str, Any]]:
+def _pods(profile: ClusterProfile) -> dict[str, dict[str, Any]]:
     found = {asset.path: yaml.safe_load(asset.content) for asset in tree(profile) if asset.path.endswith(".yaml")}
     return {path: value for path, value in found.items() if value["kind"] == "Pod"}
 
@@ -55,23 +62,23 @@ def _probed(container: dict[str, Any]) -> set[int]:
     return {probe["httpGet"]["port"] for probe in probes if "httpGet" in probe}
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_no_pod_holds_a_key_or_a_placeholder(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_no_pod_holds_a_key_or_a_placeholder(profile: ClusterProfile) -> None:
     for asset in tree(profile):
         assert b"PRIVATE KEY" not in asset.content
         assert b"${" not in asset.content
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_ports_of_probes_on_one_node_are_unique(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_ports_of_probes_on_one_node_are_unique(profile: ClusterProfile) -> None:
     for node in inputs(profile).cluster.nodes:
         pods = [pod for path, pod in _pods(profile).items() if f"/{node.id}/" in path]
         ports = [port for pod in pods for container in pod["spec"]["containers"] for port in _probed(container)]
         assert len(ports) == len(set(ports)), node.id
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_every_pod_is_watched_requests_its_share_and_ends_in_time(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_every_pod_is_watched_requests_its_share_and_ends_in_time(profile: ClusterProfile) -> None:
     for path, pod in _pods(profile).items():
         for container in pod["spec"]["containers"]:
             # The version operator serves nothing that could be asked.
@@ -80,8 +87,8 @@ def test_every_pod_is_watched_requests_its_share_and_ends_in_time(profile: Profi
         assert pod["spec"]["priorityClassName"] == "system-node-critical"
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_only_those_that_change_the_host_are_privileged(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_only_those_that_change_the_host_are_privileged(profile: ClusterProfile) -> None:
     privileged = {
         container["name"]
         for pod in _pods(profile).values()
@@ -92,12 +99,12 @@ def test_only_those_that_change_the_host_are_privileged(profile: Profile) -> Non
 
 
 def test_openshifts_pods_stand_in_the_namespaces_of_their_operators() -> None:
-    pods = _pods(Profile.OPENSHIFT)
+    pods = _pods(ClusterProfile.OPENSHIFT)
     namespaces = {path.rpartition("/")[2]: pod["metadata"]["namespace"] for path, pod in pods.items()}
     assert {name: namespaces[f"{name}-bootstrap.yaml"] for name in CONTROL_PLANE} == {
         name: f"openshift-{name}" for name in CONTROL_PLANE
     }
-    assert {pod["metadata"]["namespace"] for pod in _pods(Profile.KUBERNETES).values()} == {"kube-system"}
+    assert {pod["metadata"]["namespace"] for pod in _pods(ClusterProfile.KUBERNETES).values()} == {"kube-system"}
 
 
 BOOTSTRAP_PODS = [*(f"{name}-bootstrap.yaml" for name in CONTROL_PLANE), "konnectivity-server-pod.yaml"]
@@ -106,23 +113,23 @@ BOOTSTRAP_PODS = [*(f"{name}-bootstrap.yaml" for name in CONTROL_PLANE), "konnec
 @pytest.mark.parametrize(
     ("profile", "node", "kube_proxy", "files"),
     [
-        (Profile.KUBERNETES, "bootstrap", Switch.ON, BOOTSTRAP_PODS),
-        (Profile.OPENSHIFT, "bootstrap", Switch.ON, [*BOOTSTRAP_PODS, "cvo-bootstrap.yaml"]),
+        (ClusterProfile.KUBERNETES, "bootstrap", Switch.ON, BOOTSTRAP_PODS),
+        (ClusterProfile.OPENSHIFT, "bootstrap", Switch.ON, [*BOOTSTRAP_PODS, "cvo-bootstrap.yaml"]),
         # Masters of OpenShift get theirs from operators.
-        (Profile.OPENSHIFT, "master-0", Switch.ON, ["kube-proxy.yaml"]),
-        (Profile.OPENSHIFT, "master-0", Switch.AUTO, []),
-        (Profile.KUBERNETES, "worker-0", Switch.ON, ["kube-proxy.yaml"]),
-        (Profile.KUBERNETES, "worker-0", Switch.OFF, []),
+        (ClusterProfile.OPENSHIFT, "master-0", Switch.ON, ["kube-proxy.yaml"]),
+        (ClusterProfile.OPENSHIFT, "master-0", Switch.AUTO, []),
+        (ClusterProfile.KUBERNETES, "worker-0", Switch.ON, ["kube-proxy.yaml"]),
+        (ClusterProfile.KUBERNETES, "worker-0", Switch.OFF, []),
     ],
 )
-def test_each_node_has_its_pods(profile: Profile, node: str, kube_proxy: Switch, files: list[str]) -> None:
+def test_each_node_has_its_pods(profile: ClusterProfile, node: str, kube_proxy: Switch, files: list[str]) -> None:
     given = inputs(profile)
     given = replace(given, cluster=replace(given.cluster, kube_proxy=kube_proxy))
     assert [one.file for one in files_of(given, given.cluster.node(node)) if isinstance(one, PodFile)] == files
 
 
 def test_masters_of_kubernetes_have_their_own_which_wait() -> None:
-    given = inputs(Profile.KUBERNETES)
+    given = inputs(ClusterProfile.KUBERNETES)
     files = [file for file in files_of(given, given.cluster.masters[0]) if isinstance(file, PodFile)]
     late = [file for file in files if file.is_late]
     assert [file.file for file in late] == [f"{name}.yaml" for name in CONTROL_PLANE]
@@ -131,21 +138,21 @@ def test_masters_of_kubernetes_have_their_own_which_wait() -> None:
 
 
 def test_without_the_tunnel_there_is_neither_server_nor_egress_selector() -> None:
-    given = hardway.inputs(Profile.KUBERNETES, konnectivity=Switch.OFF)
+    given = hardway.inputs(ClusterProfile.KUBERNETES, konnectivity=Switch.OFF)
     files = files_of(given, given.cluster.bootstrap)
     assert not [file for file in files if isinstance(file, ConfigFile)]
     assert "konnectivity-server-pod.yaml" not in [file.file for file in files]
 
 
 def test_a_master_has_its_own_etcd_keys_and_nobody_elses() -> None:
-    given = inputs(Profile.KUBERNETES)
+    given = inputs(ClusterProfile.KUBERNETES)
     names = {posixpath.basename(path) for path in files_needed(given, given.cluster.masters[1])}
     assert "etcd-peer-master-1.key" in names
     assert not {name for name in names if name.startswith("etcd-peer-") and "master-1" not in name}
 
 
 def test_a_worker_gets_no_key_of_the_control_plane() -> None:
-    given = inputs(Profile.KUBERNETES)
+    given = inputs(ClusterProfile.KUBERNETES)
     assert files_needed(given, given.cluster.workers[0]) == {
         f"{layout.NODE_KUBECONFIGS}/kube-proxy.kubeconfig": "auth/kube-proxy.kubeconfig",
         f"{layout.NODE_MANIFESTS}/kube-proxy.yaml": "static-pods/worker-0/kube-proxy.yaml",
@@ -153,26 +160,26 @@ def test_a_worker_gets_no_key_of_the_control_plane() -> None:
 
 
 def test_signers_of_others_stay_at_home() -> None:
-    given = inputs(Profile.OPENSHIFT)
+    given = inputs(ClusterProfile.OPENSHIFT)
     keys = {posixpath.basename(path) for path in files_needed(given, given.cluster.bootstrap) if path.endswith(".key")}
     assert {key for key in keys if "signer" in key} == {"kubelet-signer.key"}
 
 
 def test_the_tunnel_goes_at_the_pivot_with_its_namespace() -> None:
-    [tunnel] = removals(inputs(Profile.KUBERNETES))
+    [tunnel] = removals(inputs(ClusterProfile.KUBERNETES))
     assert (tunnel.what, tunnel.stage, tunnel.namespace) == ("konnectivity", 13, "bootstrap-konnectivity")
     assert tunnel.files == (("bootstrap", "/etc/kubernetes/manifests/konnectivity-server-pod.yaml"),)
 
 
 def test_openshifts_kube_proxy_goes_from_every_node_with_its_rules() -> None:
-    [_, proxy] = removals(inputs(Profile.OPENSHIFT))
+    [_, proxy] = removals(inputs(ClusterProfile.OPENSHIFT))
     assert [node for node, _ in proxy.files] == ["master-0", "master-1", "master-2", "worker-0", "worker-1"]
     assert [node for node, _ in proxy.commands] == [node for node, _ in proxy.files]
     assert {words[-1] for _, words in proxy.commands} == {"--cleanup"}
 
 
 def test_what_is_not_there_is_not_removed() -> None:
-    off = hardway.inputs(Profile.OPENSHIFT, konnectivity=Switch.OFF)
+    off = hardway.inputs(ClusterProfile.OPENSHIFT, konnectivity=Switch.OFF)
     assert removals(off) == []
 
 
@@ -193,7 +200,7 @@ def test_any_json_is_read_or_refused(value: object) -> None:
 
 
 def test_a_command_line_has_the_rows_that_are_for_the_node() -> None:
-    openshift, master = seat(Profile.OPENSHIFT), seat(Profile.KUBERNETES, "master-1")
+    openshift, master = placement(ClusterProfile.OPENSHIFT), placement(ClusterProfile.KUBERNETES, "master-1")
     assert PROGRAM.command_line(openshift) == ("--same=1", "--node=bootstrap", "--profile=o", "--only-o=yes")
     assert PROGRAM.command_line(master) == ("--same=1", "--node=master-1", "--profile=k", "--only-k=yes")
     assert PROGRAM.variables(openshift) == {"node": "bootstrap"}
@@ -202,7 +209,7 @@ def test_a_command_line_has_the_rows_that_are_for_the_node() -> None:
 
 
 def test_three_programs_of_openshift_live_in_one_image() -> None:
-    openshift, kubernetes = seat(Profile.OPENSHIFT), seat(Profile.KUBERNETES)
+    openshift, kubernetes = placement(ClusterProfile.OPENSHIFT), placement(ClusterProfile.KUBERNETES)
     assert openshift.image("kube-scheduler") == openshift.inputs.payload.images["hyperkube"]
     assert openshift.command("kube-scheduler") == ("hyperkube", "kube-scheduler")
     assert openshift.command("etcd") == ("etcd",)
@@ -211,21 +218,21 @@ def test_three_programs_of_openshift_live_in_one_image() -> None:
 
 
 def test_an_image_that_the_release_does_not_have_is_named() -> None:
-    given = replace(inputs(Profile.OPENSHIFT), payload=Payload("4.18.0", "", {}))
+    given = replace(inputs(ClusterProfile.OPENSHIFT), payload=ReleasePayload("4.18.0", "", {}))
     with pytest.raises(RenderError) as refusal:
-        Seat(given, given.cluster.bootstrap).image("kube-apiserver")
+        PodPlacement(given, given.cluster.bootstrap).image("kube-apiserver")
     assert refusal.value.code == "UMB716"
     assert "hyperkube" in refusal.value.why
 
 
 def test_no_name_stands_twice_and_no_file_is_told_about_that_nobody_gets() -> None:
     assert len(BY_NAME) == len(TOPICS)
-    files = {asset.path.rpartition("/")[2] for profile in Profile for asset in tree(profile)}
+    files = {asset.path.rpartition("/")[2] for profile in ClusterProfile for asset in tree(profile)}
     assert {topic.name for topic in TOPICS if topic.kind is TopicKind.FILE} == files
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_every_flag_and_variable_of_every_pod_is_told_about(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_every_flag_and_variable_of_every_pod_is_told_about(profile: ClusterProfile) -> None:
     for asset in tree(profile):
         pod = yaml.safe_load(asset.content) if asset.path.endswith(".yaml") else {}
         for container in pod.get("spec", {}).get("containers", ()):

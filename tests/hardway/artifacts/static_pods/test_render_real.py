@@ -22,7 +22,7 @@ from umbilical.hardway.artifacts.kubeconfigs import render_kubeconfigs
 from umbilical.hardway.artifacts.nodes.render import files_needed
 from umbilical.hardway.artifacts.static_pods.etcd import client_url, member_name, peer_url
 from umbilical.hardway.artifacts.static_pods.pods import render_static_pods
-from umbilical.hardway.config.cluster import Node, Profile, Switch
+from umbilical.hardway.config.cluster import ClusterNode, ClusterProfile, Switch
 from umbilical.host.files import make_directory, write_file
 from umbilical.host.processes import Child, run, start
 from umbilical.manifests.tree import AssetTree
@@ -65,7 +65,7 @@ def _place(part: str, places: dict[str, str]) -> str:
 class Machine:
     """A node: its files below a folder of its own, its pods as processes in a namespace."""
 
-    def __init__(self, root: Path, namespace: Namespace, given: Inputs, node: Node) -> None:
+    def __init__(self, root: Path, namespace: Namespace, given: Inputs, node: ClusterNode) -> None:
         self.root = root
         self.node = node
         self._namespace = namespace
@@ -124,7 +124,7 @@ class Machine:
             return False
 
 
-def _inputs(profile: Profile) -> Inputs:
+def _inputs(profile: ClusterProfile) -> Inputs:
     """With certificates that are good now."""
     of = cluster(profile, masters=1, workers=0, konnectivity=Switch.OFF)
     return Inputs(of, certificates(of, datetime.now(UTC)), payload(profile), identity())
@@ -132,8 +132,8 @@ def _inputs(profile: Profile) -> Inputs:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Machine, Machine]]:
-    """A bootstrap node, and a master whose etcd is no member yet."""
-    given = _inputs(Profile.KUBERNETES)
+    """A bootstrap node, and a master whose etcd has not joined yet."""
+    given = _inputs(ClusterProfile.KUBERNETES)
     nodes = (given.cluster.bootstrap, given.cluster.masters[0])
     with Network("umb") as network:
         spaces = [network.create(node.id) for node in nodes]
@@ -228,7 +228,7 @@ def test_clients_by_name_and_by_address_see_certificates_that_fit(pair: tuple[Ma
 @PROGRAMS
 @pytest.mark.root
 def test_openshifts_objects_lie_below_the_prefix_that_its_masters_read(tmp_path: Path) -> None:
-    given = _inputs(Profile.OPENSHIFT)
+    given = _inputs(ClusterProfile.OPENSHIFT)
     node = given.cluster.bootstrap
     with Network("umb") as network:
         space, other = network.create("boot"), network.create("other")
@@ -245,8 +245,8 @@ def test_openshifts_objects_lie_below_the_prefix_that_its_masters_read(tmp_path:
 
 
 @PROGRAMS
-@pytest.mark.parametrize("profile", Profile)
-def test_every_program_knows_all_of_its_flags(profile: Profile, tmp_path: Path) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_every_program_knows_all_of_its_flags(profile: ClusterProfile, tmp_path: Path) -> None:
     asked = 0
     for pod in _pods(profile):
         if pod["spec"]["containers"][0]["name"] in (*CONTROL_PLANE, "kube-proxy"):
@@ -258,8 +258,8 @@ def test_every_program_knows_all_of_its_flags(profile: Profile, tmp_path: Path) 
 
 @PROGRAMS
 @pytest.mark.root
-@pytest.mark.parametrize("profile", Profile)
-def test_every_pod_is_one_by_the_apis_own_schema(profile: Profile, pair: tuple[Machine, Machine]) -> None:
+@pytest.mark.parametrize("profile", ClusterProfile)
+def test_every_pod_is_one_by_the_apis_own_schema(profile: ClusterProfile, pair: tuple[Machine, Machine]) -> None:
     bootstrap, _ = pair
 
     def create(pod: dict[str, Any]) -> str:
@@ -276,7 +276,7 @@ def test_every_pod_is_one_by_the_apis_own_schema(profile: Profile, pair: tuple[M
     assert "unknown field" in refusal.value.why
 
 
-def _pods(profile: Profile) -> list[dict[str, Any]]:
+def _pods(profile: ClusterProfile) -> list[dict[str, Any]]:
     tree = render_static_pods(inputs(profile, kube_proxy=Switch.ON), AssetTree())
     found = [yaml.safe_load(asset.content) for asset in tree if asset.path.endswith(".yaml")]
     return [one for one in found if one["kind"] == "Pod"]

@@ -1,1 +1,1 @@
-"""What lies around the nodes: load balancer, names, virtual machines, and what the host of it all must let through."""
+"""The infrastructure around the nodes: load balancer, DNS, virtual machines, and settings of their host."""

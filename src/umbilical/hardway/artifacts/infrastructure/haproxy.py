@@ -1,8 +1,7 @@
-"""HAProxy's two configurations: with the bootstrap node in front, and without it.
+"""HAProxy's two configurations: before the pivot with the bootstrap node, and after it without.
 
-Before the pivot every request goes to the bootstrap node's kube-apiserver: it alone has the tunnel, and a cluster
-that is half there should have one door. The masters are checked all the time and stand by (`backup`), so that the
-pivot is a reload between two configurations whose servers are known to be ready.
+Before the pivot every request goes to the bootstrap node's kube-apiserver, the only one with the tunnel. The masters
+are `backup` servers and checked all the time, so that the pivot is a reload to servers that are known to be ready.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,40 +14,40 @@ from umbilical.hardway.artifacts.infrastructure.places import (
     balancer_places,
     libvirt_of,
 )
-from umbilical.hardway.config.cluster import API_PORT, MACHINE_CONFIG_PORT, Cluster, Node
+from umbilical.hardway.config.cluster import API_PORT, MACHINE_CONFIG_PORT, Cluster, ClusterNode
 from umbilical.manifests.objects import IpAddress
 
 ROUTER_HEALTH_PORT: Final = 1936
-"""Plain HTTP: where OpenShift's routers tell that they are ready."""
+"""Port of the health endpoint of OpenShift's routers, plain HTTP."""
 HTTP_PORT: Final = 80
 HTTPS_PORT: Final = 443
 
 _GLOBAL: Final = """\
 global
     maxconn 4000
-    # Only changes of servers are worth a line here; connections are not.
+    # Log state changes of servers, but not connections.
     log stderr format raw local0 notice
-    # expose-fd: at a reload the new process gets the listening sockets of the old one, so nobody is refused.
+    # expose-fd: at a reload the new process takes over the listening sockets, so no connection is refused.
     stats socket {socket} mode 600 level admin expose-fd listeners
     stats timeout 1m
-    # After a reload the old process serves what it has; this ends watches that never end.
+    # After a reload the old process serves its connections; this ends long watches.
     hard-stop-after 1h
 {service}
 defaults
     mode tcp
     log global
     balance roundrobin
-    # A server that refuses is passed over for the next one, at once and unseen by the client.
+    # If a server refuses a connection, the next one is tried at once.
     retries 3
     option redispatch 1
     timeout connect 5s
     timeout queue 1m
     timeout check 10s
-    # Watches, exec and port-forward may be silent for long: a minute here cuts them.
+    # Watches, exec and port-forward may be idle for long; a timeout of a minute would close them.
     timeout client 1h
     timeout server 1h
     timeout tunnel 1h
-    # Sessions of a server that goes down are left alone: kube-apiserver says no to /readyz and serves on for a while.
+    # Sessions stay open when a server goes down: kube-apiserver still serves for a while after /readyz fails.
     default-server inter 2s fall 2 rise 2
 """
 _SERVICE: Final = """\
@@ -68,50 +67,52 @@ API_SERVICE: Final = "api"
 
 
 @dataclass(frozen=True)
-class Service:
-    """One door of the cluster: a frontend and a backend of the same name."""
+class BalancedService:
+    """A frontend and a backend of the same name."""
 
     name: str
     vip: IpAddress
     port: int
     health: str
-    """Path of an HTTP GET that says 200 when the server is ready."""
+    """Path of an HTTP GET that returns 200 if the server is ready."""
     check: str
-    """How it is asked."""
-    servers: tuple[Node, ...]
-    spares: tuple[Node, ...] = ()
-    """Checked like the servers, used when none of those is up."""
+    """HAProxy's check options of a server."""
+    servers: tuple[ClusterNode, ...]
+    spares: tuple[ClusterNode, ...] = ()
+    """Backup servers: checked like the servers, used if none of those is up."""
     note: str = ""
 
 
 def haproxy_bootstrap(cluster: Cluster) -> bytes:
-    """The configuration until the pivot."""
+    """Return the configuration until the pivot."""
     return _config(cluster, _services(cluster, (cluster.bootstrap,), cluster.masters))
 
 
 def haproxy_final(cluster: Cluster) -> bytes:
-    """The configuration of a cluster that stands on its own."""
+    """Return the configuration after the pivot."""
     return _config(cluster, _services(cluster, cluster.masters, ()))
 
 
-def _services(cluster: Cluster, servers: tuple[Node, ...], spares: tuple[Node, ...]) -> Iterator[Service]:
+def _services(
+    cluster: Cluster, servers: tuple[ClusterNode, ...], spares: tuple[ClusterNode, ...]
+) -> Iterator[BalancedService]:
     places, networks = balancer_places(cluster), cluster.networks
     over_tls = "check check-ssl verify required ca-file {}"
-    note = "An HTTP check without check-ssl would mark every server DOWN: they speak TLS."
+    note = "Without check-ssl the HTTP check would mark every server DOWN, because they use TLS."
     api_check = over_tls.format(places.server_ca)
-    yield Service(API_SERVICE, networks.api_vip, API_PORT, "/readyz", api_check, servers, spares, note)
+    yield BalancedService(API_SERVICE, networks.api_vip, API_PORT, "/readyz", api_check, servers, spares, note)
     if not cluster.is_openshift:
         return
     machine_config_check = over_tls.format(places.machine_config_ca)
-    yield Service(
+    yield BalancedService(
         "machine-config", networks.api_vip, MACHINE_CONFIG_PORT, "/healthz", machine_config_check, servers, spares
     )
     for name, port in (("ingress-http", HTTP_PORT), ("ingress-https", HTTPS_PORT)):
         router_check = f"check port {ROUTER_HEALTH_PORT}"
-        yield Service(name, networks.ingress_vip, port, "/healthz/ready", router_check, cluster.routers)
+        yield BalancedService(name, networks.ingress_vip, port, "/healthz/ready", router_check, cluster.routers)
 
 
-def _config(cluster: Cluster, services: Iterable[Service]) -> bytes:
+def _config(cluster: Cluster, services: Iterable[BalancedService]) -> bytes:
     places = balancer_places(cluster)
     libvirt = libvirt_of(cluster)
     port = libvirt.stats_port if libvirt is not None else DEFAULT_STATS_PORT
@@ -123,7 +124,7 @@ def _head(places: BalancerPlaces) -> str:
     return _GLOBAL.format(socket=places.stats_socket, service=_SERVICE if places.is_service else "")
 
 
-def _section(service: Service) -> str:
+def _section(service: BalancedService) -> str:
     lines = [
         f"frontend {service.name}",
         f"    bind {socket_address(service.vip, service.port)}",
@@ -133,18 +134,14 @@ def _section(service: Service) -> str:
         *([f"    # {service.note}"] if service.note else []),
         f"    option httpchk GET {service.health}",
         "    http-check expect status 200",
-        *(
-            ["    # All spares at once, not the first of them alone.", "    option allbackups"]
-            if service.spares
-            else []
-        ),
+        *(["    # Use all backup servers, not only the first one.", "    option allbackups"] if service.spares else []),
         *(_server(service, node, "") for node in service.servers),
         *(_server(service, node, " backup") for node in service.spares),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _server(service: Service, node: Node, suffix: str) -> str:
+def _server(service: BalancedService, node: ClusterNode, suffix: str) -> str:
     return f"    server {node.name} {socket_address(node.address, service.port)} {service.check}{suffix}"
 
 

@@ -1,7 +1,7 @@
-"""What the host of the machines must let through, as commands: how to see it, do it and take it back.
+"""Settings of the virtualisation host (firewall, SELinux, VIPs, NAT) as commands that check, do and undo them.
 
-Whoever applies the plan asks `check` first, does only what is missing and remembers what that was: taking back is for
-that alone. Order matters: a reload of firewalld may drop rules of others, so what iptables gets comes after it.
+Stage 02 runs `check` first, does only what is missing, and records it; only recorded actions are undone. The order
+matters: a reload of firewalld may drop other rules, so iptables rules come after it.
 """
 
 import json
@@ -16,24 +16,24 @@ from umbilical.hardway.config.cluster import API_PORT, MACHINE_CONFIG_PORT, Clus
 from umbilical.manifests.objects import IpAddress
 
 ZONE: Final = "libvirt"
-"""firewalld's, into which libvirt puts its bridges."""
+"""The firewalld zone of libvirt's bridges."""
 BOOLEAN: Final = "haproxy_connect_any"
-"""SELinux: HAProxy may listen and dial on ports that are not the web's."""
+"""SELinux boolean that allows HAProxy to use other ports than those of the web."""
 
 
 @dataclass(frozen=True)
-class Action:
-    """Lines for a shell. All are harmless when said twice."""
+class HostAction:
+    """Shell commands; all can be repeated without harm."""
 
     id: str
     why: str
     check: str
-    """Ends with 0 when nothing is to be done."""
+    """Exit status 0: no action needed."""
     do: str
     undo: str
 
 
-def host_actions(cluster: Cluster, libvirt: Libvirt) -> list[Action]:
+def host_actions(cluster: Cluster, libvirt: Libvirt) -> list[HostAction]:
     return [
         *(_port(port) for port in open_ports(cluster, libvirt)),
         _selinux(),
@@ -47,13 +47,13 @@ def vips(cluster: Cluster) -> dict[str, IpAddress]:
 
 
 def open_ports(cluster: Cluster, libvirt: Libvirt) -> tuple[int, ...]:
-    """Return what machines dial on their host: the load balancer's ports, and where they fetch Ignition."""
+    """Return the ports of the host that machines dial: the load balancer's, and the one that serves Ignition files."""
     openshift = (MACHINE_CONFIG_PORT, HTTP_PORT, HTTPS_PORT) if cluster.is_openshift else ()
     return (API_PORT, *openshift, libvirt.ignition_port)
 
 
 def plan_json(cluster: Cluster) -> bytes:
-    """The plan for programs. A lab has no host to change: only VIPs, which it lays on its own interface."""
+    """Return the plan as JSON. A lab has no actions, only VIPs, which it adds to its own interface."""
     libvirt = libvirt_of(cluster)
     value: dict[str, Any] = {
         "apiVersion": "umbilical.dev/v1alpha1",
@@ -68,7 +68,7 @@ def plan_json(cluster: Cluster) -> bytes:
 
 
 def plan_script(cluster: Cluster, libvirt: Libvirt) -> bytes:
-    """The same for people: check, apply and undo, with a record of what was done."""
+    """Return the plan as a script with check, apply and undo, and with a record of what was done."""
     actions = host_actions(cluster, libvirt)
     functions = "\n".join(_functions(action) for action in actions)
     names = " ".join(action.id for action in actions)
@@ -80,62 +80,62 @@ def _pool(cluster: Cluster, libvirt: Libvirt) -> dict[str, Any]:
     return {"name": libvirt.pool, "directory": libvirt.pool_directory, "iso": base_iso(libvirt), "machines": nodes}
 
 
-def _port(port: int) -> Action:
+def _port(port: int) -> HostAction:
     where = ("firewall-cmd", "--permanent", f"--zone={ZONE}")
     is_off = "! firewall-cmd --state >/dev/null 2>&1"
-    return Action(
+    return HostAction(
         f"firewall-{port}",
-        f"firewalld turns machines away that dial port {port} of their host",
+        f"firewalld rejects connections from machines to port {port} of the host",
         f"{is_off} || {shlex.join((*where, f'--query-port={port}/tcp'))} >/dev/null",
         f"{shlex.join((*where, f'--add-port={port}/tcp'))} && firewall-cmd --reload",
         f"{is_off} || {{ {shlex.join((*where, f'--remove-port={port}/tcp'))} && firewall-cmd --reload; }}",
     )
 
 
-def _selinux() -> Action:
-    return Action(
+def _selinux() -> HostAction:
+    return HostAction(
         "selinux",
-        "SELinux keeps HAProxy from ports such as 6443 and 22623",
+        "SELinux forbids HAProxy to use ports such as 6443 and 22623",
         f"! command -v getsebool >/dev/null || getsebool {BOOLEAN} | grep -q 'on$'",
         f"setsebool -P {BOOLEAN}=1",
         f"setsebool -P {BOOLEAN}=0",
     )
 
 
-def _vip(name: str, vip: IpAddress, bridge: str) -> Action:
+def _vip(name: str, vip: IpAddress, bridge: str) -> HostAction:
     whole = f"{vip}/{vip.max_prefixlen}"
-    return Action(
+    return HostAction(
         name,
-        f"nobody answers for {vip}, and HAProxy cannot bind it; a restart of the network takes it away again",
+        f"HAProxy cannot bind {vip}; a restart of the libvirt network removes the address again",
         f"ip -o address show dev {bridge} to {whole} | grep -q .",
         f"ip address replace {whole} dev {bridge}",
         f"ip address delete {whole} dev {bridge}",
     )
 
 
-def _nat(cluster: Cluster, libvirt: Libvirt) -> Iterator[Action]:
+def _nat(cluster: Cluster, libvirt: Libvirt) -> Iterator[HostAction]:
     network = cluster.networks.machine
     iptables = "iptables -w" if network.version == 4 else "ip6tables -w"
     masquerade = f"POSTROUTING -s {network} ! -d {network} -o {libvirt.uplink} -j MASQUERADE"
-    why = "firewalld replaces libvirt's own rules: without this no machine reaches a registry"
+    why = "firewalld replaces libvirt's own rules; without masquerading no machine reaches a registry"
     yield _rule("masquerade", why, f"{iptables} -t nat", "-A", masquerade)
-    # In front: libvirt's chains end with a refusal.
+    # Inserted at the front, because libvirt's chains end with REJECT.
     outward = f"FORWARD -i {libvirt.bridge} -o {libvirt.uplink} -s {network} -j ACCEPT"
     inward = (
         f"FORWARD -i {libvirt.uplink} -o {libvirt.bridge} -d {network}"
         " -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"
     )
-    yield _rule("forward-out", "packets of machines to the outside are dropped", iptables, "-I", outward)
-    yield _rule("forward-in", "answers from the outside are dropped", iptables, "-I", inward)
+    yield _rule("forward-out", "the host drops packets from machines to the outside", iptables, "-I", outward)
+    yield _rule("forward-in", "the host drops replies from the outside", iptables, "-I", inward)
 
 
-def _rule(name: str, why: str, program: str, verb: str, text: str) -> Action:
-    """Ask with -C before adding: iptables takes the same rule as often as it is given."""
+def _rule(name: str, why: str, program: str, verb: str, text: str) -> HostAction:
+    """Check with -C before adding: iptables adds the same rule more than once."""
     check = f"{program} -C {text} 2>/dev/null"
-    return Action(name, why, check, f"{check} || {program} {verb} {text}", f"{program} -D {text}")
+    return HostAction(name, why, check, f"{check} || {program} {verb} {text}", f"{program} -D {text}")
 
 
-def _functions(action: Action) -> str:
+def _functions(action: HostAction) -> str:
     stem = action.id.replace("-", "_")
     return (
         f"# {action.why}\n"
@@ -147,10 +147,10 @@ def _functions(action: Action) -> str:
 
 _HEAD: Final = """\
 #!/bin/bash
-# What this host must let through for the cluster's machines. As root:
-#   host-plan.sh check           say what is missing
-#   host-plan.sh apply RECORD    do what is missing, and write into RECORD what that was
-#   host-plan.sh undo RECORD     take back what RECORD names, the last first
+# Settings that this host needs for the cluster's machines. Run as root:
+#   host-plan.sh check           list what is missing
+#   host-plan.sh apply RECORD    do what is missing, and record it in the file RECORD
+#   host-plan.sh undo RECORD     undo what RECORD lists, in reverse order
 set -euo pipefail
 """
 _TAIL: Final = """\
@@ -171,7 +171,7 @@ apply() {
     local action
     for action in "${ACTIONS[@]}"; do
         if ! "check_${action//-/_}"; then
-            # First the record: what was begun must be taken back too.
+            # The record comes first: an interrupted action must be undone too.
             echo "${action}" >>"$1"
             "do_${action//-/_}"
         fi
@@ -182,7 +182,7 @@ undo() {
     local action
     [[ -e $1 ]] || return 0
     while read -r action; do
-        "undo_${action//-/_}" || echo "could not be taken back: ${action}" >&2
+        "undo_${action//-/_}" || echo "undo failed: ${action}" >&2
     done < <(tac -- "$1")
     rm -f -- "$1"
 }

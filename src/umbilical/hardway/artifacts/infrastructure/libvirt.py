@@ -1,4 +1,4 @@
-"""libvirt's XML: the network, with names and addresses from its own dnsmasq, and one virtual machine per node."""
+"""libvirt's XML: the network, with DNS and DHCP from its dnsmasq, and one virtual machine per node."""
 
 from typing import Final
 from xml.etree import ElementTree
@@ -13,7 +13,7 @@ from umbilical.hardway.artifacts.infrastructure.zones import (
     etcd_names,
     host_records,
 )
-from umbilical.hardway.config.cluster import Cluster, Libvirt, Node
+from umbilical.hardway.config.cluster import Cluster, ClusterNode, Libvirt
 
 
 def xml_bytes(root: ElementTree.Element) -> bytes:
@@ -21,7 +21,7 @@ def xml_bytes(root: ElementTree.Element) -> bytes:
     return ElementTree.tostring(root, encoding="unicode").encode() + b"\n"
 
 
-def domain_xml(cluster: Cluster, libvirt: Libvirt, node: Node) -> bytes:
+def domain_xml(cluster: Cluster, libvirt: Libvirt, node: ClusterNode) -> bytes:
     places, size = machine_places(cluster, libvirt, node), cluster.sizes[node.role]
     root = Element("domain", type="kvm")
     SubElement(root, "name").text = places.domain
@@ -44,7 +44,7 @@ def domain_xml(cluster: Cluster, libvirt: Libvirt, node: Node) -> bytes:
 
 
 def _add_boot(root: Element) -> None:
-    """Put the disk first: empty it falls through to the live system, installed it never installs again."""
+    """Boot from disk first: an empty disk falls through to the live system, an installed one is not overwritten."""
     system = SubElement(root, "os")
     SubElement(system, "type", arch="x86_64", machine="q35").text = "hvm"
     SubElement(system, "boot", dev="hd")
@@ -75,14 +75,14 @@ def _add_consoles(devices: Element) -> None:
     SubElement(devices, "console", type="pty")
     channel = SubElement(devices, "channel", type="unix")
     SubElement(channel, "target", type="virtio", name="org.qemu.guest_agent.0")
-    # A console is a shell of the machine: for this host alone.
+    # The console gives full access to the machine, so it listens on loopback only.
     SubElement(devices, "graphics", type="vnc", autoport="yes", listen="127.0.0.1")
     generator = SubElement(devices, "rng", model="virtio")
     SubElement(generator, "backend", model="random").text = "/dev/urandom"
 
 
 DNSMASQ: Final = "http://libvirt.org/schemas/network/dnsmasq/1.0"
-# What libvirt's own example has: ports below are the host's.
+# As in libvirt's example: lower ports belong to the host.
 _NAT_PORTS: Final = ("1024", "65535")
 
 
@@ -93,11 +93,11 @@ def network_xml(cluster: Cluster, libvirt: Libvirt) -> bytes:
     nat = SubElement(SubElement(root, "forward", mode="nat"), "nat")
     SubElement(nat, "port", start=_NAT_PORTS[0], end=_NAT_PORTS[1])
     SubElement(root, "bridge", name=libvirt.bridge, stp="on", delay="0")
-    # Questions about this domain are never passed on: a wrong name must fail, not leave the house.
+    # Queries for this domain are not forwarded: a wrong name must fail here.
     SubElement(root, "domain", name=cluster.domain, localOnly="yes")
     _add_names(root, cluster)
     _add_addresses(root, cluster)
-    # libvirt's own <dns> knows no wildcard.
+    # libvirt's <dns> does not support wildcards.
     options = SubElement(root, "dnsmasq:options")
     wildcard = f"address=/{cluster.apps_domain}/{cluster.networks.ingress_vip}"
     SubElement(options, "dnsmasq:option", value=wildcard)

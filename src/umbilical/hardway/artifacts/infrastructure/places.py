@@ -1,18 +1,18 @@
-"""Where the host of the machines keeps what the infrastructure needs, and how machines are called there."""
+"""Paths of infrastructure files in the artifacts and on the host, and names of its virtual machines."""
 
 import hashlib
 from dataclasses import dataclass
 from typing import Final
 
 from umbilical.hardway.artifacts.layout import INFRASTRUCTURE
-from umbilical.hardway.config.cluster import Cluster, Libvirt, MachinesKind, Node
+from umbilical.hardway.config.cluster import Cluster, ClusterNode, Libvirt, MachinesKind
 
 HAPROXY_BOOTSTRAP: Final = f"{INFRASTRUCTURE}/haproxy.bootstrap.cfg"
 HAPROXY_FINAL: Final = f"{INFRASTRUCTURE}/haproxy.final.cfg"
 SERVER_CA: Final = f"{INFRASTRUCTURE}/haproxy-server-ca.crt"
-"""Whom the load balancer's checks believe to be kube-apiserver."""
+"""CA with which the load balancer's checks verify kube-apiserver."""
 MACHINE_CONFIG_CA: Final = f"{INFRASTRUCTURE}/haproxy-machine-config-ca.crt"
-"""The same for the machine-config server; OpenShift only."""
+"""CA with which they verify the machine-config server; OpenShift only."""
 COREFILE: Final = f"{INFRASTRUCTURE}/dns/Corefile"
 ZONE: Final = f"{INFRASTRUCTURE}/dns/cluster.zone"
 REVERSE_ZONE: Final = f"{INFRASTRUCTURE}/dns/reverse.zone"
@@ -23,20 +23,20 @@ HOST_PLAN: Final = f"{INFRASTRUCTURE}/host-plan.json"
 HOST_SCRIPT: Final = f"{INFRASTRUCTURE}/host-plan.sh"
 
 DEFAULT_STATS_PORT: Final = 9000
-# QEMU's own prefix, so that nobody takes such a card for a real one.
+# QEMU's prefix, which marks a virtual network card.
 _MAC_PREFIX: Final = "52:54:00"
 
 
 @dataclass(frozen=True)
 class BalancerPlaces:
-    """As HAProxy's configuration writes them."""
+    """Paths in HAProxy's configuration."""
 
     config: str
     server_ca: str
     machine_config_ca: str
     stats_socket: str
     is_service: bool
-    """Run by systemd under an account of its own, and shut into a directory."""
+    """systemd runs it as user haproxy in a chroot."""
 
 
 SERVICE_PLACES: Final = BalancerPlaces(
@@ -47,7 +47,7 @@ SERVICE_PLACES: Final = BalancerPlaces(
     stats_socket="/var/lib/haproxy/stats",
     is_service=True,
 )
-"""Of a virtualisation host: where the packages of distributions look."""
+"""Paths on a virtualisation host, as in the packages of distributions."""
 OWN_PLACES: Final = BalancerPlaces(
     config="haproxy.cfg",
     server_ca="haproxy-server-ca.crt",
@@ -55,11 +55,11 @@ OWN_PLACES: Final = BalancerPlaces(
     stats_socket="unix@stats.sock",
     is_service=False,
 )
-"""Of a lab: below a directory that `-C` names, see `balancer_command`."""
+"""Paths in a lab, relative to the directory of `-C`, see `balancer_command`."""
 
 
 def libvirt_of(cluster: Cluster) -> Libvirt | None:
-    """Return libvirt's part of the config where it counts."""
+    """Return the libvirt settings, if the machines are libvirt's."""
     return cluster.libvirt if cluster.machines is MachinesKind.LIBVIRT else None
 
 
@@ -68,31 +68,31 @@ def balancer_places(cluster: Cluster) -> BalancerPlaces:
 
 
 def balancer_command(folder: str) -> tuple[str, ...]:
-    """Say how a HAProxy of one's own is run from a directory that holds OWN_PLACES.
+    """Return the command that runs HAProxy in a directory with OWN_PLACES.
 
-    `-W`: a master that starts a worker anew at SIGUSR2 and hands the listening sockets on, so that no connection is
-    refused in between; the old worker serves what it has to its end. `-C` must be absolute: it is applied again.
+    `-W`: at SIGUSR2 the master process starts a new worker with the same listening sockets, so that no connection is
+    refused; the old worker finishes its connections. `-C` must be absolute, because it is applied again.
     """
     return ("haproxy", "-W", "-C", folder, "-S", "unix@master.sock", "-f", OWN_PLACES.config)
 
 
 def resolver_command() -> tuple[str, ...]:
-    """Say how CoreDNS is run, in the directory of its Corefile: zones are named from there."""
+    """Return the command that runs CoreDNS, in the directory of its Corefile, to which zone paths are relative."""
     return ("coredns", "-conf", "Corefile")
 
 
 @dataclass(frozen=True)
 class MachinePlaces:
-    """Of one virtual machine. QEMU may read below the pool's directory and not in a home: SELinux, and modes."""
+    """Paths of one virtual machine, all in the pool directory: SELinux and modes forbid QEMU to read elsewhere."""
 
     domain: str
     disk: str
     iso: str
-    """The live system with this node's Ignition in it."""
+    """The live system with this node's Ignition config."""
     ignition: str
 
 
-def machine_places(cluster: Cluster, libvirt: Libvirt, node: Node) -> MachinePlaces:
+def machine_places(cluster: Cluster, libvirt: Libvirt, node: ClusterNode) -> MachinePlaces:
     domain = f"{cluster.name}-{node.id}"
     stem = f"{libvirt.pool_directory}/{domain}"
     return MachinePlaces(domain, f"{stem}.qcow2", f"{stem}.iso", f"{stem}.ign")
@@ -102,14 +102,14 @@ def base_iso(libvirt: Libvirt) -> str:
     return f"{libvirt.pool_directory}/{libvirt.iso}"
 
 
-def domain_file(node: Node) -> str:
+def domain_file(node: ClusterNode) -> str:
     return f"{DOMAINS}/{node.id}.xml"
 
 
-def machine_address(cluster: Cluster, node: Node) -> str:
-    """Return the network card's own address: the config's, or one that follows from the names.
+def machine_address(cluster: Cluster, node: ClusterNode) -> str:
+    """Return the MAC address: the configured one, or one derived from the names.
 
-    Defining a machine again must not give it another card.
+    A machine that is defined again must keep its MAC address.
     """
     if node.mac:
         return node.mac
@@ -118,9 +118,9 @@ def machine_address(cluster: Cluster, node: Node) -> str:
 
 
 def stable_uuid(cluster: Cluster, what: str) -> str:
-    """libvirt refuses a second definition of a name with another UUID, and draws one where none is given."""
+    """Return a UUID derived from the names: libvirt rejects a second definition with another UUID."""
     digest = bytearray(_digest(cluster, what)[:16])
-    # RFC 9562 §5.8: version 8, made by whatever means.
+    # RFC 9562 §5.8: version 8, for custom UUIDs.
     digest[6] = digest[6] & 0x0F | 0x80
     digest[8] = digest[8] & 0x3F | 0x80
     text = digest.hex()

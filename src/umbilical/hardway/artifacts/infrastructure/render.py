@@ -1,4 +1,4 @@
-"""The recipe of stage 02: all that lies around the nodes as files, each explained."""
+"""Renders the infrastructure files of stage 02, and explains each."""
 
 from typing import Final
 
@@ -49,33 +49,33 @@ def _file(path: str, what: str, readers: str, without: str, by_hand: str, instal
 TOPICS: Final[tuple[Topic, ...]] = (
     _file(
         places.HAPROXY_BOOTSTRAP,
-        "The load balancer until the pivot. Every request goes to the bootstrap node, which alone has the tunnel; the"
-        " masters are checked by the same GET /readyz over TLS and stand by as `backup`.",
+        "The load balancer's configuration until the pivot. All requests go to the bootstrap node, the only one with"
+        " the tunnel; the masters are checked by the same GET /readyz over TLS and are `backup` servers.",
         "HAProxy on the host of the machines",
-        "Nodes find no API at api-int, and no kubelet ever asks for a certificate. With an HTTP check but no check-ssl"
-        " HAProxy says L7RSP and holds every server DOWN.",
+        "Nodes cannot reach the API at api-int, and kubelets create no CSRs. With an HTTP check but without check-ssl"
+        " HAProxy reports L7RSP and marks every server DOWN.",
         "haproxy -c -f artifacts/infrastructure/haproxy.bootstrap.cfg; echo 'show servers state' | socat -"
         f" {places.SERVICE_PLACES.stats_socket}",
-        "It brings no load balancer for platform none: you are to have one, with bootstrap and masters in it.",
+        "It sets up no load balancer for platform none: users must provide one with bootstrap and masters.",
     ),
     _file(
         places.HAPROXY_FINAL,
-        "The load balancer after the pivot: masters only. A reload hands the listening sockets from the old process to"
-        " the new one, so that no connection is refused; cut watches resume.",
+        "The load balancer's configuration after the pivot: masters only. At a reload the new process takes over the"
+        " listening sockets, so that no connection is refused; clients resume interrupted watches.",
         "HAProxy on the host of the machines",
-        "Requests still go to a bootstrap node that is being switched off, and fail with it.",
+        "Requests still go to the bootstrap node, and fail when it is turned off.",
         "diff artifacts/infrastructure/haproxy.bootstrap.cfg artifacts/infrastructure/haproxy.final.cfg; systemctl"
         f" reload haproxy (in a lab: kill -USR2 of `{' '.join(places.balancer_command('DIR'))}`)",
-        "It tells you to take the bootstrap machine out of the load balancer by hand.",
+        "It tells users to remove the bootstrap machine from the load balancer.",
     ),
     _file(
         places.SERVER_CA,
-        "The signers of kube-apiserver's serving certificates. HAProxy's checks believe nobody else to be it.",
+        "The signers of kube-apiserver's serving certificates, for HAProxy's health checks.",
         "HAProxy, at its start and at each reload",
-        "`haproxy -c` fails: unable to load the CA file; with wrong signers every check says L6RSP and all are DOWN.",
+        "`haproxy -c` fails: unable to load the CA file; with wrong signers every check fails with L6RSP.",
         "openssl crl2pkcs7 -nocrl -certfile artifacts/infrastructure/haproxy-server-ca.crt | openssl pkcs7 -print_certs"
         " -noout",
-        "It makes the same bundle for kubeconfigs; load balancers in its documents check without looking.",
+        "It makes the same bundle for kubeconfigs; the load balancers in its documents do not verify certificates.",
     ),
     _file(
         places.MACHINE_CONFIG_CA,
@@ -83,39 +83,39 @@ TOPICS: Final[tuple[Topic, ...]] = (
         "HAProxy, at its start and at each reload",
         "`haproxy -c` fails: unable to load the CA file.",
         "openssl x509 -in artifacts/infrastructure/haproxy-machine-config-ca.crt -noout -subject -dates",
-        "It puts root-ca into every pointer Ignition file, so that new machines believe the same server.",
+        "It puts root-ca into every pointer Ignition file, so that new machines can verify the server.",
     ),
     _file(
         places.COREFILE,
-        "A resolver's configuration: it serves the two zones beside it on the address that nodes are told.",
-        "CoreDNS in a lab; libvirt's own dnsmasq does this for virtual machines",
-        "No name of the cluster is known: kubelets say `lookup api-int...: no such host`.",
+        "The configuration of a CoreDNS that serves the two zones on the nodes' DNS server address.",
+        "CoreDNS in a lab; for virtual machines libvirt's dnsmasq does this",
+        "No name of the cluster resolves: kubelets log `lookup api-int...: no such host`.",
         "cd artifacts/infrastructure/dns && coredns -conf Corefile; dig @RESOLVER api-int.DOMAIN",
-        "It brings no resolver for platform none: the records are a prerequisite.",
+        "It sets up no DNS server for platform none: the records are a prerequisite.",
     ),
     _file(
         places.ZONE,
-        "The cluster's names: api and api-int at the API's virtual address, everything below apps at the routers', each"
-        " node, and SRV records for etcd's members.",
-        "CoreDNS, by way of the Corefile",
-        "Without *.apps no route and no console can be opened; without api-int no node joins.",
+        "The cluster's names: api and api-int for the API's virtual address, *.apps for the ingress virtual address,"
+        " one name per node, and SRV records for etcd's members.",
+        "CoreDNS, through the Corefile",
+        "Without *.apps routes and console cannot be opened; without api-int no node joins.",
         "dig @RESOLVER +short any-name.apps.DOMAIN; dig @RESOLVER +short SRV _etcd-server-ssl._tcp.DOMAIN",
-        "It asks for the same records, and no longer for those of etcd.",
+        "It requires the same records, but no longer those of etcd.",
     ),
     _file(
         places.REVERSE_ZONE,
-        "From addresses to names; each node's own name, so that a machine without one learns the right one.",
-        "CoreDNS, by way of the Corefile; machines at their start",
-        "A node that knows no name of its own stays localhost, and its kubelet asks for a certificate nobody grants.",
+        "Reverse DNS records, so that a machine without a host name gets the right one.",
+        "CoreDNS, through the Corefile; machines at their start",
+        "A node without a host name is named localhost, and the CSRs of its kubelet are denied.",
         "dig @RESOLVER +short -x NODE-ADDRESS",
-        "It recommends PTR records; RHCOS takes its host name from them when Ignition gives none.",
+        "It recommends PTR records; RHCOS takes its host name from them if Ignition sets none.",
     ),
     _file(
         places.NETWORK,
-        "libvirt's network: a bridge, masquerading, names with the full one first, DHCP for live systems, and a"
-        " dnsmasq option for the wildcard that libvirt's own <dns> cannot say.",
+        "The libvirt network: a bridge, masquerading, host names, DHCP for live systems, and a dnsmasq option for the"
+        " wildcard *.apps, which libvirt's <dns> does not support.",
         "libvirt: virsh net-define",
-        "No bridge and no names; without DHCP the live system has no address and fetches no Ignition file.",
+        "There is no bridge and no DNS; without DHCP the live system has no address and cannot fetch Ignition files.",
         "virsh net-define artifacts/infrastructure/network.xml && virsh net-start NAME; virsh net-dumpxml NAME",
         "Its libvirt support (for developers) makes a network with the same dnsmasq option.",
     ),
@@ -123,30 +123,30 @@ TOPICS: Final[tuple[Topic, ...]] = (
         TopicKind.FILE,
         "domains",
         STAGE,
-        "One virtual machine each, <node id>.xml: the disk boots first, the live system behind it; a console for this"
-        " host alone; card and UUID follow from the names, so that defining it again changes nothing.",
+        "<node id>.xml: one virtual machine each. It boots from disk first, then the live system; its console listens"
+        " on loopback; MAC address and UUID follow from the names, so that defining it again changes nothing.",
         "libvirt: virsh define",
         "With the live system first the machine installs itself again at every start; with paths outside the pool QEMU"
-        " says Permission denied.",
+        " reports Permission denied.",
         "virsh define artifacts/infrastructure/domains/master-0.xml; virsh dumpxml NAME | grep boot",
-        "It makes no machines on platform none.",
+        "It creates no machines on platform none.",
     ),
     _file(
         places.HOST_PLAN,
-        "What the host must let through, for programs: virtual addresses on the bridge, NAT, firewall, SELinux; each"
-        " with how to see it, how to do it and how to take it back, and where files lie in the pool.",
+        "Settings that the host needs: virtual addresses on the bridge, NAT, firewall, SELinux. Each has commands that"
+        " check, do and undo it. It also lists the files in the storage pool.",
         "stage 02, and rollback",
         "Machines cannot dial 6443 or 8080 of their host, or cannot reach any registry.",
         "jq -r '.actions[] | .id, .do' artifacts/infrastructure/host-plan.json",
-        "Its documents list ports to open; no tool does it.",
+        "Its documents list the ports to open; users must do it.",
     ),
     _file(
         places.HOST_SCRIPT,
-        f"The same plan for people: check, apply and undo, for firewalld's zone {ZONE}, SELinux's {BOOLEAN}, iptables"
-        " and the bridge.",
-        "whoever prefers to do it by hand",
-        "As for the plan itself.",
+        f"host-plan.json as a script with check, apply and undo: firewalld zone {ZONE}, SELinux boolean {BOOLEAN},"
+        " iptables and the bridge.",
+        "administrators who prepare the host by hand",
+        "Nothing breaks: stage 02 uses host-plan.json.",
         "bash artifacts/infrastructure/host-plan.sh check",
-        "Nothing of the kind.",
+        "None.",
     ),
 )

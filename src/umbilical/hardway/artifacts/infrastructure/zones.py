@@ -1,4 +1,4 @@
-"""Which names the cluster's resolver answers, as zone files, and the Corefile of a CoreDNS that serves them."""
+"""Zone files with the cluster's names, and the Corefile of a CoreDNS that serves them."""
 
 import ipaddress
 import zlib
@@ -19,11 +19,11 @@ SRV_WEIGHT: Final = 10
 class HostRecord:
     address: IpAddress
     names: tuple[str, ...]
-    """In full; the first is what a reverse lookup says."""
+    """Full names; the first is the result of a reverse lookup."""
 
 
 def host_records(cluster: Cluster) -> list[HostRecord]:
-    """List the API's names and every node's. A machine may learn its host name by a reverse lookup."""
+    """List the names of the API and of every node."""
     api = HostRecord(cluster.networks.api_vip, (cluster.api_name, cluster.internal_api_name))
     etcd = dict(zip((node.id for node in cluster.masters), etcd_names(cluster), strict=True))
     nodes = [
@@ -33,7 +33,7 @@ def host_records(cluster: Cluster) -> list[HostRecord]:
 
 
 def etcd_names(cluster: Cluster) -> list[str]:
-    """Return the targets of the SRV records by which old etcd clients look for members."""
+    """Return the targets of the SRV records with which old etcd clients find members."""
     return [f"etcd-{index}.{cluster.domain}" for index, _ in enumerate(cluster.masters)]
 
 
@@ -43,7 +43,7 @@ _COREFILE: Final = """\
 .:{port} {{
     bind {address}
     errors
-    # Zones are looked for beside this file; a new serial is noticed without a restart.
+    # Paths of zones are relative to this file; a zone with a new serial is reloaded without a restart.
     file cluster.zone {domain} {{
         reload 10s
     }}
@@ -61,7 +61,7 @@ def corefile(cluster: Cluster, port: int = DNS_PORT) -> bytes:
 
 
 def cluster_zone(cluster: Cluster) -> bytes:
-    """API, nodes, etcd's SRV records, and every name below apps."""
+    """Return the zone with API, nodes, etcd's SRV records, and the wildcard below apps."""
     lines = [_address(name, record.address) for record in host_records(cluster) for name in record.names]
     lines.append(_address(f"*.{cluster.apps_domain}", cluster.networks.ingress_vip))
     service = f"_{ETCD_SERVICE}._tcp.{cluster.domain}."
@@ -76,7 +76,7 @@ def reverse_zone(cluster: Cluster) -> bytes:
 
 
 def reverse_zone_name(network: IpNetwork) -> str:
-    """Return the smallest zone that has all addresses of a network: reverse names know whole octets or nibbles."""
+    """Return the smallest zone with all addresses of a network; reverse names consist of whole octets or nibbles."""
     bits = 8 if network.version == 4 else 4
     labels = ipaddress.ip_address(network.network_address).reverse_pointer.split(".")
     length = network.prefixlen // bits
@@ -92,7 +92,7 @@ def _zone(cluster: Cluster, origin: str, lines: Sequence[str]) -> bytes:
     server = f"ns.{cluster.domain}"
     glue = [_address(server, cluster.networks.dns)] if origin == cluster.domain else []
     body = [f"{origin}. IN NS {server}.", *glue, *lines]
-    # The serial follows from the content: CoreDNS reads a zone again when it differs.
+    # The serial is derived from the content: CoreDNS reloads a zone with another serial.
     serial = zlib.crc32("\n".join(body).encode())
     mailbox = f"hostmaster.{cluster.domain}"
     start = f"{origin}. IN SOA {server}. {mailbox}. {serial} 3600 600 86400 {TTL_SECONDS}"

@@ -1,4 +1,4 @@
-"""What is created through the API of a cluster that is being built by hand, in the order of the files' names.
+"""The manifests of a cluster, which are applied in the order of their file names.
 
-Namespaces come first, then definitions, then roles, then configuration, then what operators take over.
+Namespaces come first, then CRDs, roles, configuration, and the objects that operators take over.
 """

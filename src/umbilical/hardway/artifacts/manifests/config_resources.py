@@ -1,6 +1,6 @@
-"""The cluster's configuration as OpenShift keeps it, and what the installation leaves: one object for each topic.
+"""OpenShift's configuration objects (config.openshift.io), and the objects that the installer leaves.
 
-FeatureGate `cluster` has the status that every operator looks for: which gates hold for the version it runs in.
+The status of FeatureGate `cluster` lists the gates of this version; every operator reads it.
 """
 
 import re
@@ -10,19 +10,19 @@ import yaml
 
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import crds
-from umbilical.hardway.artifacts.inputs import Inputs, Payload
+from umbilical.hardway.artifacts.inputs import Inputs, ReleasePayload
 from umbilical.hardway.artifacts.manifests.objects import CONFIG, ETCD, head, plain_secret
 from umbilical.hardway.config.cluster import Cluster
 from umbilical.manifests.objects import Object, config_map, manifest, secret
 from umbilical.manifests.tree import yaml_bytes
 
 GATES_FILE: Final = re.compile(r"(?:.*[_/])?featureGate-(?:([0-9]+)(?:-([0-9]+))?-)?SelfManagedHA-Default\.yaml")
-"""Newer releases say for which major versions a file is: `featureGate-4-10-...` for 4 to 10, `featureGate-11-...`."""
+"""File names of newer releases contain major versions: `featureGate-4-10-...` is for 4 to 10, `featureGate-11-...`."""
 CONFIG_API: Final = "config.openshift.io/v1"
 
 
 def feature_gate(inputs: Inputs) -> list[Object]:
-    """Make it as the release's own render does. Raises RenderError: UMB719, it does not say which gates there are."""
+    """Return the same object as the release's render step. Raises RenderError: UMB719, the release has no gates."""
     gates = _release_gates(inputs.payload)
     entry = {"version": inputs.payload.version, "enabled": gates["enabled"], "disabled": gates["disabled"]}
     annotations = {"include.release.openshift.io/self-managed-high-availability": "true"}
@@ -38,18 +38,18 @@ def feature_gate(inputs: Inputs) -> list[Object]:
 
 
 def is_for(name: str, major: int) -> bool:
-    """Say whether a file of this name has the gates of self-managed clusters of this major version."""
+    """Tell whether a file of this name has the gates of self-managed clusters of this major version."""
     found = GATES_FILE.fullmatch(name)
     if found is None or found[1] is None:
         return found is not None
     return int(found[1]) <= major <= int(found[2] or found[1])
 
 
-def _release_gates(payload: Payload) -> dict[str, list[Object]]:
+def _release_gates(payload: ReleasePayload) -> dict[str, list[Object]]:
     major = int(payload.version.partition(".")[0])
     files = [name for name in sorted(payload.manifests) if is_for(name, major)]
     if len(files) != 1:
-        raise _unusable(f"{len(files)} files for {major}.x are called like featureGate-SelfManagedHA-Default.yaml")
+        raise _unusable(f"{len(files)} files match featureGate-*SelfManagedHA-Default.yaml for {major}.x, not one")
     try:
         value = yaml.safe_load(payload.manifests[files[0]])
         (entry,) = value["status"]["featureGates"]
@@ -62,13 +62,13 @@ def _release_gates(payload: Payload) -> dict[str, list[Object]]:
 
 def _gate(value: Any) -> dict[str, str]:
     if not isinstance(value["name"], str):
-        raise ValueError("a gate's name is no text")
+        raise ValueError("a gate's name is not a text")
     return {"name": value["name"]}
 
 
 def _unusable(why: str) -> RenderError:
     remedy = "extract the release again: umbilical explain 04"
-    return RenderError("UMB719", "nobody says which feature gates the release has", why, remedy)
+    return RenderError("UMB719", "the feature gates of the release were not found", why, remedy)
 
 
 NETWORK_TYPE: Final = "OVNKubernetes"
@@ -82,9 +82,9 @@ def control_plane_topology(masters: int) -> str:
 
 
 def infrastructure_topology(masters: int, workers: int) -> str:
-    """Say how many routers and the like there may be: without workers they run on masters.
+    """Return the topology of routers and other infrastructure pods, which run on masters if there are no workers.
 
-    There is no DualReplica here, the API refuses it: two masters are enough for two routers.
+    The API does not allow DualReplica here: two masters are enough for two routers.
     """
     return SINGLE_REPLICA if (workers or masters) == 1 else HIGHLY_AVAILABLE
 
@@ -94,7 +94,7 @@ def infrastructure(inputs: Inputs) -> list[Object]:
     status = {
         "infrastructureName": inputs.identity.infrastructure_name,
         "apiServerURL": cluster.api_url,
-        # The field's name is the one that Go's tag gives it; the Go field itself is called ...URL.
+        # The JSON field ends with URI, although the Go field ends with URL.
         "apiServerInternalURI": cluster.internal_api_url,
         "etcdDiscoveryDomain": "",
         "platform": "None",
@@ -147,7 +147,7 @@ DOCKER_CONFIG: Final = "kubernetes.io/dockerconfigjson"
 
 
 def install_config(cluster: Cluster) -> Object:
-    """Write the installer's own input. The pull secret stays out: the ConfigMap is readable by many."""
+    """Return the install-config without the pull secret: many users may read the ConfigMap."""
     networks = cluster.networks
     found: Object = {
         "apiVersion": "v1",
@@ -174,7 +174,7 @@ def cluster_config(inputs: Inputs) -> list[Object]:
 
 
 def etcd_endpoints(inputs: Inputs) -> list[Object]:
-    """Name the bootstrap member by annotation: data is for members by their ids, and the operator's to fill."""
+    """Name the bootstrap member in an annotation: data is for members by id, and the operator fills it."""
     annotations = {ETCD_BOOTSTRAP: str(inputs.cluster.bootstrap.address)}
     return [manifest("v1", "ConfigMap", head("etcd-endpoints", ETCD, annotations=annotations))]
 
@@ -188,7 +188,7 @@ def kubeadmin(inputs: Inputs) -> list[Object]:
 
 
 def cluster_version(inputs: Inputs) -> list[Object]:
-    """Without desiredUpdate: at its first start the version operator installs the release that it runs from."""
+    """Return it without desiredUpdate: at its first start the version operator installs its own release."""
     channel = f"stable-{crds.release_line(inputs.payload.version)}"
     spec = {"channel": channel, "clusterID": inputs.identity.cluster_id}
     return [manifest(CONFIG_API, "ClusterVersion", head("version"), spec=spec)]

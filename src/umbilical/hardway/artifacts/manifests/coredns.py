@@ -1,4 +1,4 @@
-"""The cluster's resolver in the kubernetes profile: CoreDNS behind the address that kubelets give to pods."""
+"""The cluster DNS of the kubernetes profile: CoreDNS behind the Service address that kubelets give to pods."""
 
 from typing import Final
 
@@ -68,7 +68,7 @@ def _pod(inputs: Inputs) -> Object:
     return {
         "priorityClassName": "system-cluster-critical",
         "serviceAccountName": NAME,
-        # Names are needed while there are masters only, and while they are not called ready yet.
+        # DNS is needed while there are only masters, and while they are not ready yet.
         "tolerations": [
             {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"},
             {"key": "node-role.kubernetes.io/master", "operator": "Exists"},
@@ -76,7 +76,7 @@ def _pod(inputs: Inputs) -> Object:
             {"key": "CriticalAddonsOnly", "operator": "Exists"},
         ],
         "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [_apart()]}},
-        # Its own resolver is the node's: with ClusterFirst it would ask itself.
+        # It uses the node's DNS server; with ClusterFirst it would query itself.
         "dnsPolicy": "Default",
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(inputs.payload.images[IMAGE])],
@@ -96,7 +96,7 @@ def _container(image: str) -> Object:
         "name": NAME,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        # No command: upstream's image has its program at the root, where no PATH leads.
+        # No command: the program is at the root of upstream's image, which is not in PATH.
         "args": ["-conf", "/etc/coredns/Corefile"],
         "ports": [
             {"name": "dns", "containerPort": 53, "protocol": "UDP"},
@@ -113,7 +113,7 @@ def _container(image: str) -> Object:
         "resources": {"requests": {"cpu": "50m", "memory": "50Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
-            # Upstream's program carries this capability on its file: where it is not allowed, it does not even start.
+            # The program's file has this capability; without permission for it, the program does not start.
             "capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },

@@ -1,7 +1,7 @@
 """Certificates and keys that operators take over from the bootstrap control plane.
 
-Each signer is named twice: as its row of the PKI table, and as the Secret that an operator looks for. An operator that
-finds none, or one without its dates, makes its own, and what the bootstrap node runs with is then trusted by nobody.
+Each signer has two names: its row in the certificate table, and the Secret that an operator looks for. If the Secret is
+missing or has no dates, the operator makes its own signer, and nothing trusts the bootstrap node's certificates.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ KUBE_APISERVER_SIGNERS: Final[Mapping[str, str]] = {
     "localhost-serving-signer": "kube-apiserver-localhost-signer",
     "service-network-serving-signer": "kube-apiserver-service-network-signer",
 }
-"""Name in the operator's namespace -> row of the PKI table."""
+"""Name in the operator's namespace -> row of the certificate table."""
 ETCD_SIGNERS: Final = ("etcd-signer", "etcd-metric-signer")
 ETCD_CLIENTS: Final = ("etcd-client", "etcd-metric-client")
 ETCD_MEMBER: Final = ("etcd-peer", "etcd-serving", "etcd-serving-metrics")
@@ -39,7 +39,7 @@ def kube_apiserver_operator(inputs: Inputs) -> list[Object]:
 
 
 def client_authorities(inputs: Inputs) -> list[Object]:
-    """By whom masters' kube-apiservers know clients that exist already, and by which key they know old tokens."""
+    """Return the client CAs for the masters' kube-apiservers, and the public key for existing tokens."""
     made = inputs.certificates
     tokens = {"service-account-001.pub": made["service-account"].certificate.decode()}
     return [
@@ -65,7 +65,7 @@ def controller_manager_operator(inputs: Inputs) -> list[Object]:
 
 
 def etcd_operator(inputs: Inputs) -> list[Object]:
-    """The PKI of the etcd that runs on the bootstrap node: members that the operator adds have to trust it."""
+    """Return the PKI of the bootstrap node's etcd: members that the operator adds have to trust it."""
     made = inputs.certificates
     return [
         *(certificate_secret(objects.ETCD, name, made[name]) for name in ETCD_SIGNERS),
@@ -97,7 +97,7 @@ def machine_config_operator(inputs: Inputs) -> list[Object]:
 
 
 def _etcd_member(inputs: Inputs) -> list[Object]:
-    """The bootstrap member's three pairs, each alone and all together. In the cluster they have the host's name."""
+    """Return the bootstrap member's three pairs, each in its own Secret and all in one, with the host's name."""
     node = inputs.cluster.bootstrap
     pairs = {f"{kind}-{node.name}": inputs.certificates[f"{kind}-{node.id}"] for kind in ETCD_MEMBER}
     together = {f"{name}.crt": pair.certificate for name, pair in pairs.items()}

@@ -1,4 +1,4 @@
-"""What manifests are made of: files and their order, namespaces, and objects that carry certificates and keys."""
+"""Building blocks of manifests: files, namespaces, RBAC, and Secrets and ConfigMaps with certificates."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ RBAC: Final = "rbac.authorization.k8s.io"
 
 
 def head(name: str, namespace: str = "", **more: Mapping[str, str]) -> Object:
-    """Metadata; `more` is labels and annotations."""
+    """Return metadata; `more` is labels and annotations."""
     place = {"namespace": namespace} if namespace else {}
     return {"name": name, **place, **{key: dict(value) for key, value in more.items() if value}}
 
 
 def timestamp(moment: Moment) -> str:
-    """RFC 3339, as Go writes whole seconds in UTC."""
+    """Format as RFC 3339 in UTC with whole seconds, as Go does."""
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def certificate_annotations(pem: bytes) -> dict[str, str]:
-    """Tell an operator how long a certificate is good. Without these it makes a new one at once."""
+    """Return the annotations with a certificate's dates. Without them an operator replaces it at once."""
     certificate = read_certificates(pem)[0]
     return {
         NOT_BEFORE: timestamp(certificate.not_before),
@@ -73,7 +73,7 @@ def cluster_role(name: str, *rules: Mapping[str, Any]) -> Object:
 
 
 def access(group: str, resources: Sequence[str], verbs: Sequence[str], **more: Any) -> Object:
-    """One rule of a role."""
+    """Return one rule of a role."""
     return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs), **more}
 
 
@@ -89,13 +89,8 @@ KUBE_APISERVER_OPERATOR: Final = "openshift-kube-apiserver-operator"
 CONTROLLER_MANAGER_OPERATOR: Final = "openshift-kube-controller-manager-operator"
 MACHINE_CONFIG: Final = "openshift-machine-config-operator"
 INFRA: Final = "openshift-infra"
-STATIC_PODS: Final = (
-    ETCD,
-    "openshift-kube-apiserver",
-    "openshift-kube-controller-manager",
-    "openshift-kube-scheduler",
-)
-"""Their pods use the host's network and files, and come before everything that could judge them."""
+STATIC_PODS: Final = (ETCD, "openshift-kube-apiserver", "openshift-kube-controller-manager", "openshift-kube-scheduler")
+"""Namespaces of static pods, which use the host's network and files and start before any admission."""
 OTHERS: Final = (
     CONFIG,
     CONFIG_MANAGED,
@@ -107,7 +102,7 @@ OTHERS: Final = (
     "openshift-node",
 )
 _PRIVILEGED: Final[Mapping[str, str]] = {
-    # At this level OpenShift's own admission (SCC, quotas) lets a namespace alone.
+    # Run level 0 exempts a namespace from OpenShift's own admission (SCC, quotas).
     "openshift.io/run-level": "0",
     "pod-security.kubernetes.io/enforce": "privileged",
     "pod-security.kubernetes.io/audit": "privileged",
@@ -115,7 +110,7 @@ _PRIVILEGED: Final[Mapping[str, str]] = {
 }
 _NONE: Final[Mapping[str, str]] = {}
 _ANNOTATIONS: Final[Mapping[str, str]] = {
-    # A default node selector of the cluster would keep pods off the masters.
+    # The cluster's default node selector could keep pods off the masters.
     "openshift.io/node-selector": "",
     "workload.openshift.io/allowed": "management",
 }
@@ -135,9 +130,9 @@ Make = Callable[[Inputs], Sequence[Object]]
 @dataclass(frozen=True)
 class ManifestFile:
     name: str
-    """`05-dns.yaml`: the number is the place in the order, see `render`."""
+    """`05-dns.yaml`: the number gives the order of application."""
     make: Make
-    """An empty list: there is no such file in this cluster."""
+    """Returns an empty list if this cluster does not have the file."""
     what: str
     readers: str
     without: str
@@ -151,7 +146,7 @@ class ManifestFile:
 
 
 def add_objects(tree: AssetTree, name: str, objects: Sequence[Object]) -> None:
-    """Write a file of manifests, several documents in one where there are several objects."""
+    """Write a file of manifests with one document per object."""
     is_secret = any(one["kind"] == "Secret" for one in objects)
     tree.add(f"{layout.MANIFESTS}/{name}", yaml_stream(objects), SECRET_MODE if is_secret else PUBLIC_MODE)
 

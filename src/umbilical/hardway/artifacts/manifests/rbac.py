@@ -1,4 +1,4 @@
-"""Who may do what before operators come: roles, bindings, and the release's own security context constraints."""
+"""Roles and bindings that are needed before operators run, and the release's security context constraints."""
 
 import re
 from typing import Any, Final
@@ -20,11 +20,11 @@ from umbilical.hardway.artifacts.manifests.objects import (
 from umbilical.manifests.objects import Object
 
 KUBE_APISERVER_USER: Final = "system:kube-apiserver"
-"""The common name with which kube-apiserver shows itself to kubelets."""
+"""Common name of kube-apiserver's client certificate for kubelets."""
 BOOTSTRAPPER: Final = "system:bootstrapper"
-"""The common name with which a new kubelet asks, in the kubernetes profile."""
+"""Common name in a new kubelet's bootstrap certificate, in the kubernetes profile."""
 NODE_BOOTSTRAPPER: Final = service_account(MACHINE_CONFIG, "node-bootstrapper")
-"""The same in OpenShift: a certificate with the name of this service account."""
+"""The same in OpenShift: the certificate has the name of this service account."""
 _READ: Final = ("get", "list", "watch")
 
 
@@ -47,16 +47,16 @@ def kubernetes_rbac(_: Inputs) -> list[Object]:
 
 
 def _kube_proxy(inputs: Inputs) -> list[Object]:
-    """It runs with the kubelet's bootstrap kubeconfig, until OVN implements services."""
+    """Bind the user of the kubelets' bootstrap kubeconfig, with which kube-proxy runs until OVN implements Services."""
     if not inputs.cluster.has_kube_proxy:
         return []
     return [cluster_role_binding("bootstrap-kube-proxy", "system:node-proxier", NODE_BOOTSTRAPPER)]
 
 
 def _policy_controllers() -> list[Object]:
-    """Controllers of cluster-policy-controller, which runs beside kube-controller-manager on the bootstrap node.
+    """Roles for the controllers of cluster-policy-controller, which runs on the bootstrap node.
 
-    Without the first, namespaces get no ranges of user ids, and pods that SCCs judge cannot be admitted later.
+    Without the first one namespaces get no UID ranges, and SCC admission rejects pods later.
     """
     events = access("", ["events"], ["create", "patch", "update"])
     namespaces = ("namespaces",)
@@ -89,12 +89,12 @@ CONSTRAINTS_FILE: Final = re.compile(
     r"(?:.*/)?0000_20_kube-apiserver-operator_00_(?:scc|cr-scc|crb-systemauthenticated-scc)-.+\.ya?ml"
 )
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# Whoever may use a constraint is said by roles first: a binding's role has to exist.
+# Roles come before bindings: a binding's role has to exist.
 _ORDER: Final = ("SecurityContextConstraints", "ClusterRole", "ClusterRoleBinding")
 
 
 def security_constraints(inputs: Inputs) -> list[Object]:
-    """Take them out of the release. Raises RenderError: UMB715, there are none, or one cannot be read."""
+    """Return the release's constraints. Raises RenderError: UMB715, there are none, or a file is not readable."""
     manifests = inputs.payload.manifests
     found = [
         one
@@ -104,7 +104,7 @@ def security_constraints(inputs: Inputs) -> list[Object]:
     ]
     chosen = [one for one in found if crds.is_included(one)]
     if not any(one.get("kind") == _ORDER[0] for one in chosen):
-        raise _unusable("no file is called like 0000_20_kube-apiserver-operator_00_scc-restricted-v2.yaml")
+        raise _unusable("no file matches 0000_20_kube-apiserver-operator_00_scc-*.yaml")
     return sorted(chosen, key=lambda one: (_ORDER.index(one["kind"]), one["metadata"]["name"]))
 
 
@@ -115,7 +115,7 @@ def _documents(file: str, content: bytes) -> list[Object]:
         raise _unusable(f"{file} is not YAML: {str(error).splitlines()[0]}") from None
     for one in found:
         if not isinstance(one, dict) or one.get("kind") not in _ORDER or not _has_name(one):
-            raise _unusable(f"{file} holds something that is neither a constraint nor a role nor a binding")
+            raise _unusable(f"{file} has an object that is neither a constraint nor a role nor a binding")
     return found
 
 
@@ -126,4 +126,4 @@ def _has_name(document: Object) -> bool:
 
 def _unusable(why: str) -> RenderError:
     remedy = "extract the release again: umbilical explain 04"
-    return RenderError("UMB715", "the release's security context constraints cannot be used", why, remedy)
+    return RenderError("UMB715", "the release's security context constraints were not read", why, remedy)

@@ -1,4 +1,4 @@
-"""What makes a machine a node: the Ignition config of each, from a base and what is the node's own.
+"""The Ignition config of each node: a base config, and the node's own files and units.
 
-`render` puts it together; every other module makes one kind of file. Nothing here knows how a machine is booted.
+`render` combines them; every other module makes one kind of file. How a machine boots is not decided here.
 """

@@ -1,4 +1,4 @@
-"""What the bootstrap node does by itself: a script, run once by systemd until it succeeds."""
+"""bootkube.sh of the bootstrap node, which systemd runs until it succeeds once."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from umbilical.bootstrap.shell.scripts import certificate_script, fill
 from umbilical.bootstrap.spec import MAX_CERTIFICATE_HOURS
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.artifacts.nodes.merging import Parts, Unit
+from umbilical.hardway.artifacts.nodes.merging import NodeParts, SystemdUnit
 from umbilical.hardway.artifacts.static_pods.pods import CVO_FILE
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.tree import SCRIPT_MODE
@@ -17,17 +17,17 @@ STATE: Final = "/opt/openshift"
 DONE: Final = f"{STATE}/.bootkube.done"
 KUBECONFIG: Final = f"{layout.NODE_KUBECONFIGS}/localhost.kubeconfig"
 SERVER_CA: Final = f"{layout.NODE_SECRETS}/{Bundle.SERVER_CA.value}.crt"
-# An installer gives the API 20 minutes, and everything until the bootstrap node may go 60: images are pulled.
+# The installer waits 20 minutes for the API, and 60 minutes until the bootstrap is complete: images are pulled.
 API_SECONDS: Final = 1200
 OBJECTS_SECONDS: Final = 3600
 
 
-def add_bootkube(parts: Parts, inputs: Inputs) -> None:
+def add_bootkube(parts: NodeParts, inputs: Inputs) -> None:
     parts.files.add(BOOTKUBE, script(inputs), SCRIPT_MODE)
     if inputs.has_tunnel:
         parts.files.add(NATIVE.certificate_script, certificate_script(), SCRIPT_MODE)
     parts.directories.update({STATE: 0o755, layout.NODE_LATE_MANIFESTS: 0o755})
-    parts.units.append(Unit(UNIT, unit()))
+    parts.units.append(SystemdUnit(UNIT, unit()))
 
 
 def script(inputs: Inputs) -> bytes:

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Brings the bootstrap control plane to where it can be worked with from outside: every object of the cluster is
-# applied from there. systemd starts this again when it fails, so every step looks first whether it is done.
+# Starts the bootstrap control plane, through which all objects of the cluster are then applied from outside.
+# systemd restarts this script when it fails, so every step first checks whether it is done.
 set -euo pipefail
 
 say() {
     echo "bootkube: $*"
 }
 
-# Try a command every second for so many seconds, and say now and then what is waited for.
+# Usage: wait_for SECONDS WHAT COMMAND... Runs the command every second until it succeeds, and reports every 30 s.
 wait_for() {
     local end=$((SECONDS + $1)) told=${SECONDS} what=$2
     say "waiting for ${what}, up to $1 s"
     shift 2
     until "$@"; do
         if ((SECONDS >= end)); then
-            say "gave up waiting for ${what}" >&2
+            say "timed out waiting for ${what}" >&2
             return 1
         fi
         if ((SECONDS - told >= 30)); then
@@ -26,7 +26,7 @@ wait_for() {
     say "${what}: yes"
 }
 
-# Any answer is not enough: while it starts, the API answers 500 with a list of what is missing.
+# The answer must be "ok": while it starts, the API returns 500 with a list of failed checks.
 api_is_ready() {
     local answer
     answer=$(curl --silent --max-time 10 --noproxy '*' --cacert @SERVER_CA@ https://localhost:6443/readyz) || return 1
@@ -34,8 +34,8 @@ api_is_ready() {
 }
 
 #@if HAS_TUNNEL
-# The pod of the tunnel's server waits for them: its kubelet mounts the directory when there is one. The script puts
-# it in place in one piece.
+# The pod of the tunnel's server starts when this directory exists: the kubelet must mount it. The certificate script
+# creates it in one step.
 make_tunnel_certificates() {
     if [ -d @TUNNEL_PKI@ ]; then
         return 0
@@ -54,12 +54,12 @@ ask() {
     oc --kubeconfig=@KUBECONFIG@ --request-timeout=20s "$@"
 }
 
-# It is applied last of all that cluster-version-operator needs.
+# ClusterVersion is the last object that cluster-version-operator needs.
 cluster_version_exists() {
     ask get clusterversion version >/dev/null 2>&1
 }
 
-# Without a status for its own version the operator takes other gates than the cluster, and restarts.
+# Without a status for its own version the operator uses other feature gates than the cluster, and restarts.
 feature_gates_are_known() {
     local versions
     versions=$(ask get featuregate cluster --output='jsonpath={.status.featureGates[*].version}' 2>/dev/null) || return 1

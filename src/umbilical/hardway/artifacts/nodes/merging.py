@@ -1,4 +1,4 @@
-"""A node's own parts, put onto a base config: by path, by unit name, by user. Replace or append, never twice."""
+"""Merges a node's files, units and SSH keys into a base config: an entry replaces one of the same path or name."""
 
 import copy
 import json
@@ -11,35 +11,35 @@ from umbilical.manifests.tree import Asset, AssetTree
 
 
 @dataclass(frozen=True)
-class Unit:
+class SystemdUnit:
     name: str
     contents: str
     is_enabled: bool = True
 
 
 @dataclass
-class Parts:
-    """Collected by those who make them, and written once."""
+class NodeParts:
+    """Files, directories, units and SSH keys of a node, which are merged into its base config."""
 
     files: AssetTree = field(default_factory=AssetTree)
-    """By absolute path on the node."""
+    """Files by absolute path on the node."""
     directories: dict[str, int] = field(default_factory=dict)
     """Path -> mode."""
-    units: list[Unit] = field(default_factory=list)
+    units: list[SystemdUnit] = field(default_factory=list)
     ssh_keys: tuple[str, ...] = ()
     last: AssetTree = field(default_factory=AssetTree)
-    """Files that stand behind all others, the base's included."""
+    """Files that come after all others, including those of the base."""
 
 
 USER: Final = "core"
 UNIT_DIRECTORY: Final = "/etc/systemd/system"
 GZIP_BYTES: Final = 16 << 10
-"""From here on a file is compressed: below it base64 of gzip saves less than a page."""
+"""Files of at least this size are compressed; for smaller ones gzip saves less than a page."""
 _KINDS: Final = ("directories", "files", "links")
 
 
-def merge(base: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
-    """Keep the base's version, order and unknown fields; a path of the parts' takes the place of the base's."""
+def merge(base: Mapping[str, Any], parts: NodeParts) -> dict[str, Any]:
+    """Keep the base's version, order and unknown fields; an entry of `parts` replaces the base's with the same path."""
     config = copy.deepcopy(dict(base))
     storage = _inner(config, "storage", dict)
     for path, mode in sorted(parts.directories.items()):
@@ -61,14 +61,14 @@ def format_config(config: Mapping[str, Any]) -> bytes:
 
 
 def _inner(parent: dict[str, Any], key: str, kind: type[Any]) -> Any:
-    """Return a part of the config, made where it is absent; null is absent."""
+    """Return a section of the config; create it if it is absent or null."""
     if not isinstance(parent.get(key), kind):
         parent[key] = kind()
     return parent[key]
 
 
 def _put(storage: dict[str, Any], kind: str, entry: dict[str, Any]) -> None:
-    """Put an entry where the first of its path and kind stood, else at the end; all others of its path go."""
+    """Replace the first entry with this path and kind, else append; remove all others with this path."""
     entries = _inner(storage, kind, list)
     place = next((index for index, old in enumerate(entries) if old.get("path") == entry["path"]), None)
     if place is None:
@@ -95,8 +95,8 @@ def _contents(content: bytes) -> dict[str, Any]:
     return {"compression": "gzip", "source": format_data_url(gzip(content), "application/octet-stream")}
 
 
-def _put_unit(config: dict[str, Any], unit: Unit) -> None:
-    """Drop-ins that a base has for the unit stay."""
+def _put_unit(config: dict[str, Any], unit: SystemdUnit) -> None:
+    """Add or replace a unit; drop-ins of the base for it are kept."""
     units = _inner(_inner(config, "systemd", dict), "units", list)
     fields = {"name": unit.name, "enabled": unit.is_enabled, "contents": unit.contents}
     _drop(config["storage"], f"{UNIT_DIRECTORY}/{unit.name}")
@@ -108,7 +108,7 @@ def _put_unit(config: dict[str, Any], unit: Unit) -> None:
 
 
 def _put_user(config: dict[str, Any], ssh_keys: tuple[str, ...]) -> None:
-    """The base's own keys of the user stay: somebody put them there."""
+    """Add SSH keys to the user; those of the base are kept."""
     users = _inner(_inner(config, "passwd", dict), "users", list)
     user = next((one for one in users if one.get("name") == USER), None)
     if user is None:

@@ -1,7 +1,7 @@
-"""From inputs and earlier artifacts to the Ignition config of every node.
+"""Renders the Ignition config of every node from the inputs and earlier artifacts.
 
-The bootstrap node has a kubelet that stands alone and the first control plane; a member is merged onto a role's base.
-Which files its static pods need is found in the pods themselves.
+The bootstrap node gets a standalone kubelet and the first control plane; other nodes are merged into the base of their
+role. The files that static pods need are found in the pods' manifests.
 """
 
 import hashlib
@@ -15,20 +15,20 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import Inputs, NodeBase
 from umbilical.hardway.artifacts.nodes import bootkube, kubelet, machine
 from umbilical.hardway.artifacts.nodes.machine import add_first_boot
-from umbilical.hardway.artifacts.nodes.merging import Parts, format_config, merge
+from umbilical.hardway.artifacts.nodes.merging import NodeParts, format_config, merge
+from umbilical.hardway.artifacts.static_pods.placement import PodPlacement, secret_artifact
 from umbilical.hardway.artifacts.static_pods.pods import files_of
-from umbilical.hardway.artifacts.static_pods.seat import Seat, secret_artifact
-from umbilical.hardway.config.cluster import API_PORT, Cluster, Node, Role
+from umbilical.hardway.config.cluster import API_PORT, Cluster, ClusterNode, NodeRole
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree
 
 VERSION: Final = "3.4.0"
-"""What the machine-config operator of OpenShift 4.18 renders."""
+"""Ignition version that the machine-config operator of OpenShift 4.18 renders."""
 API_SERVER_ENV: Final = "/etc/kubernetes/apiserver-url.env"
 
 
-def base_of(inputs: Inputs, node: Node) -> NodeBase:
-    """Take the given base of the node's role, else the built-in one."""
+def base_of(inputs: Inputs, node: ClusterNode) -> NodeBase:
+    """Return the given base of the node's role, else the built-in one."""
     return inputs.bases.get(node.role) or builtin_base(inputs, node)
 
 
@@ -36,8 +36,8 @@ def empty_config() -> dict[str, Any]:
     return {"ignition": {"version": VERSION}}
 
 
-def builtin_base(inputs: Inputs, node: Node) -> NodeBase:
-    """In OpenShift it depends on the role alone, as a MachineConfig does, and is named as one would be."""
+def builtin_base(inputs: Inputs, node: ClusterNode) -> NodeBase:
+    """Return the built-in base; in OpenShift it depends only on the role, and has the name of a MachineConfig."""
     config = merge(empty_config(), _parts(inputs, node))
     digest = hashlib.sha256(format_config(config)).hexdigest()[:32]
     name = f"rendered-{node.role.value}-{digest}"
@@ -50,18 +50,18 @@ def builtin_base(inputs: Inputs, node: Node) -> NodeBase:
     return NodeBase(format_config(config), json.dumps(machine_config, separators=(",", ":")).encode(), name)
 
 
-def _parts(inputs: Inputs, node: Node) -> Parts:
-    parts = Parts()
-    seat = Seat(inputs, node)
-    kubelet.add_kubelet(parts, seat)
+def _parts(inputs: Inputs, node: ClusterNode) -> NodeParts:
+    parts = NodeParts()
+    placement = PodPlacement(inputs, node)
+    kubelet.add_kubelet(parts, placement)
     if inputs.cluster.is_openshift:
         parts.files.add(API_SERVER_ENV, api_server_env(inputs.cluster), PUBLIC_MODE)
-        machine.add_pause_image(parts, seat)
+        machine.add_pause_image(parts, placement)
     return parts
 
 
 def api_server_env(cluster: Cluster) -> bytes:
-    """Say where the API is to those that run before services work: the network operator ends without it."""
+    """Write the API's address for pods that run before Services work; the network operator exits without it."""
     return f"KUBERNETES_SERVICE_HOST='{cluster.internal_api_name}'\nKUBERNETES_SERVICE_PORT='{API_PORT}'\n".encode()
 
 
@@ -70,23 +70,23 @@ _KUBECONFIG: Final = re.compile(re.escape(layout.NODE_KUBECONFIGS) + r"/([a-z-]+
 _KUBELET_KUBECONFIG: Final = "kubelet-bootstrap"
 
 
-def files_needed(inputs: Inputs, node: Node) -> dict[str, str]:
-    """Return path on the node -> path of the artifact: the pods, their configs, and all that they read of ours.
+def files_needed(inputs: Inputs, node: ClusterNode) -> dict[str, str]:
+    """Return path on the node -> path of the artifact, for the pods, their configuration files, keys and kubeconfigs.
 
-    What is made on the node itself (the tunnel's certificates) is not among them.
+    Files that the node makes itself (the tunnel's certificates) are not included.
     """
-    seat = Seat(inputs, node)
+    placement = PodPlacement(inputs, node)
     needed: dict[str, str] = {}
     for file in files_of(inputs, node):
         needed[file.on_node()] = file.artifact(node)
-        for text in _texts(file.make(seat)):
-            needed.update(_mentioned(seat, text))
+        for text in _texts(file.make(placement)):
+            needed.update(_mentioned(placement, text))
     return dict(sorted(needed.items()))
 
 
-def _mentioned(seat: Seat, text: str) -> Iterator[tuple[str, str]]:
+def _mentioned(placement: PodPlacement, text: str) -> Iterator[tuple[str, str]]:
     for name in _SECRET.findall(text):
-        yield posixpath.join(seat.secrets_on_host, name), secret_artifact(name)
+        yield posixpath.join(placement.secrets_on_host, name), secret_artifact(name)
     for name in _KUBECONFIG.findall(text):
         yield posixpath.join(layout.NODE_KUBECONFIGS, f"{name}.kubeconfig"), layout.kubeconfig(name)
     if text == layout.BOOTSTRAP_KUBECONFIG:
@@ -114,14 +114,14 @@ _DIRECTORY_MODES: Final = {
 }
 
 
-def add_pods(parts: Parts, inputs: Inputs, node: Node, made: AssetTree) -> None:
-    """Lay the node's pods, those that wait included, and the files that they name."""
+def add_pods(parts: NodeParts, inputs: Inputs, node: ClusterNode, made: AssetTree) -> None:
+    """Add the node's pods, including late ones, and the files that they refer to."""
     for path, artifact in files_needed(inputs, node).items():
         add_artifact(parts, path, artifact, made)
 
 
-def add_artifact(parts: Parts, path: str, artifact: str, made: AssetTree) -> None:
-    """Lay an artifact; two may want the same one."""
+def add_artifact(parts: NodeParts, path: str, artifact: str, made: AssetTree) -> None:
+    """Add an artifact; several pods may need the same one."""
     if path not in parts.files:
         parts.files.add(path, made[artifact].content, made[artifact].mode)
     directory = posixpath.dirname(path)
@@ -132,17 +132,17 @@ def add_artifact(parts: Parts, path: str, artifact: str, made: AssetTree) -> Non
 LOCAL_KUBECONFIG: Final = "localhost"
 
 
-def bootstrap_parts(inputs: Inputs, made: AssetTree) -> Parts:
+def bootstrap_parts(inputs: Inputs, made: AssetTree) -> NodeParts:
     node = inputs.cluster.bootstrap
-    seat = Seat(inputs, node)
-    parts = Parts(ssh_keys=inputs.cluster.access.ssh_keys)
+    placement = PodPlacement(inputs, node)
+    parts = NodeParts(ssh_keys=inputs.cluster.access.ssh_keys)
     machine.add_network(parts, inputs.cluster, node)
-    kubelet.add_kubelet(parts, seat)
+    kubelet.add_kubelet(parts, placement)
     if inputs.cluster.is_openshift:
-        machine.add_pause_image(parts, seat)
+        machine.add_pause_image(parts, placement)
         machine.add_pull_secret(parts, inputs)
     bootkube.add_bootkube(parts, inputs)
-    # For the script, and for whoever logs in to look.
+    # For bootkube.sh, and for administrators who log in.
     add_artifact(parts, bootkube.SERVER_CA, layout.bundle(Bundle.SERVER_CA.value), made)
     add_artifact(parts, bootkube.KUBECONFIG, layout.kubeconfig(LOCAL_KUBECONFIG), made)
     add_pods(parts, inputs, node, made)
@@ -153,9 +153,9 @@ def bootstrap_parts(inputs: Inputs, made: AssetTree) -> Parts:
 KUBELET_KUBECONFIG: Final = "kubelet-bootstrap"
 
 
-def member_parts(inputs: Inputs, node: Node, base: NodeBase, made: AssetTree) -> Parts:
+def member_parts(inputs: Inputs, node: ClusterNode, base: NodeBase, made: AssetTree) -> NodeParts:
     cluster = inputs.cluster
-    parts = Parts(ssh_keys=cluster.access.ssh_keys)
+    parts = NodeParts(ssh_keys=cluster.access.ssh_keys)
     machine.add_network(parts, cluster, node)
     add_artifact(parts, layout.KUBELET_CLIENT_CA, layout.bundle(Bundle.CLIENT_CA.value), made)
     add_artifact(parts, layout.BOOTSTRAP_KUBECONFIG, layout.kubeconfig(KUBELET_KUBECONFIG), made)
@@ -165,21 +165,21 @@ def member_parts(inputs: Inputs, node: Node, base: NodeBase, made: AssetTree) ->
         add_first_boot(parts, base)
     else:
         machine.add_pod_network(parts, node)
-        if node.role is Role.MASTER:
+        if node.role is NodeRole.MASTER:
             parts.directories.update({layout.ETCD_DATA: 0o700})
     return parts
 
 
 def render_nodes(inputs: Inputs, made: AssetTree) -> AssetTree:
-    """Make <node id>.ign for every node. Keys are in each of them."""
+    """Render <node id>.ign for every node. Each contains keys."""
     tree = AssetTree()
     for node in inputs.cluster.nodes:
         tree.add(layout.ignition(node), node_config(inputs, node, made), SECRET_MODE)
     return tree
 
 
-def node_config(inputs: Inputs, node: Node, made: AssetTree) -> bytes:
-    if node.role is Role.BOOTSTRAP:
+def node_config(inputs: Inputs, node: ClusterNode, made: AssetTree) -> bytes:
+    if node.role is NodeRole.BOOTSTRAP:
         return format_config(merge(empty_config(), bootstrap_parts(inputs, made)))
     base = base_of(inputs, node)
     return format_config(merge(json.loads(base.config), member_parts(inputs, node, base, made)))

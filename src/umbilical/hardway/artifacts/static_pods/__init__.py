@@ -1,1 +1,1 @@
-"""Static pods of every node: one module for each program, with the table that its command line is made from."""
+"""Static pods of every node: one module for each program, with the table of its flags."""

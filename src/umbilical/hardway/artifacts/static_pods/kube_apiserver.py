@@ -1,13 +1,13 @@
-"""kube-apiserver: on the bootstrap node, and in the kubernetes profile on every master with the same command line."""
+"""kube-apiserver on the bootstrap node, and in the kubernetes profile on every master with the same command line."""
 
 from typing import Any, Final
 
 from umbilical.bootstrap.render.kube_apiserver import EGRESS_FLAG
-from umbilical.hardway.artifacts.static_pods.seat import (
+from umbilical.hardway.artifacts.static_pods.placement import (
     VERBOSITY,
-    Program,
-    Row,
-    Seat,
+    FlagRow,
+    PodPlacement,
+    ProgramFlags,
     bundle,
     by_profile,
     certificate,
@@ -25,7 +25,7 @@ from umbilical.pki.certificate import read_certificates
 
 PROGRAM: Final = "kube-apiserver"
 ETCD_PREFIX: Final = "kubernetes.io"
-# Where the load balancer is our own and notices within five seconds, and where machines come and go in minutes.
+# For the kubernetes profile: our load balancer notices a change within five seconds.
 _QUICK_SHUTDOWN_DELAY_SECONDS: Final = 10
 _QUICK_GRACE_SECONDS: Final = 30
 _SERVING: Final = "kube-apiserver-service-network-server"
@@ -36,272 +36,278 @@ def _sni(row_id: str, *names: str) -> str:
     return f"{certificate(row_id)},{key(row_id)}:{','.join(names)}"
 
 
-def _proxy_client_name(seat: Seat) -> str:
-    return read_certificates(seat.inputs.certificates[_PROXY_CLIENT].certificate)[0].common_name
+def _proxy_client_name(placement: PodPlacement) -> str:
+    return read_certificates(placement.inputs.certificates[_PROXY_CLIENT].certificate)[0].common_name
 
 
-_LISTENING: Final[tuple[Row, ...]] = (
-    Row(
+_LISTENING: Final[tuple[FlagRow, ...]] = (
+    FlagRow(
         "advertise-address",
-        lambda seat: str(seat.node.address),
-        "what it writes into the endpoints of the service `kubernetes`, where pods find it",
-        "it takes the address of the default route, which may belong to another network",
+        lambda placement: str(placement.node.address),
+        "address that it writes to the endpoints of the Service `kubernetes`, for pods",
+        "it uses the address of the default route, which may belong to another network",
     ),
-    Row(
+    FlagRow(
         "bind-address",
-        lambda seat: seat.every_address,
-        "the load balancer comes by the node's address, neighbours by loopback",
-        "with one address alone: connection refused for all who come by another",
+        lambda placement: placement.every_address,
+        "listen on all addresses: the load balancer uses the node's address, programs on the node use loopback",
+        "with one address, clients of the others get connection refused",
     ),
-    Row(
+    FlagRow(
         "secure-port",
         str(API_PORT),
-        "the API's port everywhere in this cluster: kubeconfigs, load balancer, firewall",
+        "port of the API, as in kubeconfigs, load balancer and firewall",
         "connection refused on 6443",
     ),
-    Row(
+    FlagRow(
         "tls-cert-file",
         certificate(_SERVING),
-        "shown where no other fits: to clients that dial an address and so send no name",
+        "default serving certificate, for clients that dial an address and so send no SNI",
         "x509: certificate is valid for ..., not 172.30.0.1 in every pod",
     ),
-    Row("tls-private-key-file", key(_SERVING), "the key of --tls-cert-file", "it exits: no such file or directory"),
-    Row(
+    FlagRow("tls-private-key-file", key(_SERVING), "key of --tls-cert-file", "it exits: no such file or directory"),
+    FlagRow(
         "tls-sni-cert-key",
         _sni("kube-apiserver-localhost-server", "localhost", "127.0.0.1"),
-        "for those on the same node: controller-manager, scheduler, the version operator",
+        "serving certificate for clients on the same node: controller-manager, scheduler, the version operator",
         "x509: certificate is valid for kubernetes, ..., not localhost",
     ),
-    Row(
+    FlagRow(
         "tls-sni-cert-key",
-        lambda seat: _sni("kube-apiserver-lb-server", seat.cluster.api_name),
-        "for people and programs outside of the cluster",
+        lambda placement: _sni("kube-apiserver-lb-server", placement.cluster.api_name),
+        "serving certificate for clients outside the cluster",
         "kubectl: x509: certificate is valid for ..., not api.<domain>",
     ),
-    Row(
+    FlagRow(
         "tls-sni-cert-key",
-        lambda seat: _sni("kube-apiserver-internal-lb-server", seat.cluster.internal_api_name),
-        "for kubelets and kube-proxy",
+        lambda placement: _sni("kube-apiserver-internal-lb-server", placement.cluster.internal_api_name),
+        "serving certificate for kubelets and kube-proxy",
         "nodes never register: x509: certificate is valid for ..., not api-int.<domain>",
     ),
-    Row(
+    FlagRow(
         "shutdown-delay-duration",
         by_profile(openshift=f"{SHUTDOWN_DELAY_SECONDS}s", kubernetes=f"{_QUICK_SHUTDOWN_DELAY_SECONDS}s"),
-        "told to stop, it answers on and says `not ready`, until every load balancer has noticed. OpenShift's figure "
-        "suits balancers of any cloud; that of the kubernetes profile ours, which looks every two seconds",
-        "requests are lost whenever it stops, at the pivot above all",
+        "how long it still serves after SIGTERM while /readyz fails, so that load balancers notice. OpenShift's value "
+        "fits the load balancers of all clouds; the kubernetes profile's fits ours, which checks every two seconds",
+        "requests fail whenever it stops, especially at the pivot",
     ),
-    Row(
+    FlagRow(
         "endpoint-reconciler-type",
         "lease",
-        "each counts among the endpoints of `kubernetes` while it renews its lease: the bootstrap one goes by itself",
-        "pods keep dialling an API server that is gone",
+        "each API server is an endpoint of `kubernetes` while it renews its lease, so the bootstrap node's disappears "
+        "when it stops",
+        "pods still dial an API server that has stopped",
     ),
 )
 
-_STORAGE: Final[tuple[Row, ...]] = (
-    Row(
+_STORAGE: Final[tuple[FlagRow, ...]] = (
+    FlagRow(
         "etcd-servers",
         f"https://localhost:{ETCD_CLIENT_PORT}",
-        "the member on the same node: it is there as long as this one is",
-        "with the bootstrap node's address in it, masters lose their store at the pivot",
+        "the etcd member on the same node, which stops together with this API server",
+        "with the bootstrap node's address, masters lose their etcd at the pivot",
     ),
-    Row("etcd-cafile", bundle(Bundle.ETCD_CA), "who signs for etcd", "x509: certificate signed by unknown authority"),
-    Row("etcd-certfile", certificate("etcd-client"), "who it is for etcd", "remote error: tls: certificate required"),
-    Row("etcd-keyfile", key("etcd-client"), "the key of --etcd-certfile", "it exits: no such file or directory"),
-    Row(
+    FlagRow("etcd-cafile", bundle(Bundle.ETCD_CA), "CA of etcd", "x509: certificate signed by unknown authority"),
+    FlagRow(
+        "etcd-certfile",
+        certificate("etcd-client"),
+        "client certificate for etcd",
+        "remote error: tls: certificate required",
+    ),
+    FlagRow("etcd-keyfile", key("etcd-client"), "key of --etcd-certfile", "it exits: no such file or directory"),
+    FlagRow(
         "etcd-prefix",
         ETCD_PREFIX,
-        "below which key objects are stored: OpenShift's operators start the masters' API servers with this one",
-        "with the default /registry the masters see an empty cluster after the pivot: like a loss of all data",
+        "prefix of all keys in etcd; OpenShift's operators start the masters' API servers with this one",
+        "with the default /registry the masters see an empty cluster after the pivot, as if all data were lost",
         on_openshift,
     ),
 )
 
-_IDENTITIES: Final[tuple[Row, ...]] = (
-    Row(
+_IDENTITIES: Final[tuple[FlagRow, ...]] = (
+    FlagRow(
         "client-ca-file",
         bundle(Bundle.CLIENT_CA),
-        "whose certificates it takes as identities: administrators, kubelets old and new, the control plane",
-        "Unauthorized for whoever is signed by the one that is missing",
+        "CAs of accepted client certificates: administrators, kubelets, new nodes, the control plane",
+        "clients of a missing CA get Unauthorized",
     ),
-    Row(
+    FlagRow(
         "anonymous-auth",
         "true",
-        "kubelet and load balancer ask /livez and /readyz as nobody; RBAC gives nobody hardly more",
-        "probes get 401, the kubelet restarts it, the load balancer takes it out",
+        "kubelet and load balancer probe /livez and /readyz anonymously; RBAC allows anonymous users little else",
+        "probes get 401, the kubelet restarts it, the load balancer marks it down",
     ),
-    Row(
+    FlagRow(
         "authorization-mode",
         "Node,RBAC",
-        "kubelets see what their pods need, all others what roles say",
-        "AlwaysAllow is the default: everybody may do everything",
+        "kubelets may read what their pods need; everyone else has the rights of their roles",
+        "the default is AlwaysAllow: every user may do everything",
     ),
-    Row(
+    FlagRow(
         "service-account-issuer",
         ISSUER,
-        "stands in every token as its issuer; it must be the same on all API servers, before and after the pivot",
-        "tokens of one are refused by the next",
+        "issuer in every token; it must be the same on all API servers, before and after the pivot",
+        "one API server rejects tokens of another",
     ),
-    Row(
+    FlagRow(
         "api-audiences",
         ISSUER,
-        "for whom a token is meant that names nobody; those of pods are such",
+        "audience of tokens without an explicit one, such as those of pods",
         "Unauthorized: token audiences is invalid for the target audiences",
     ),
-    Row(
+    FlagRow(
         "service-account-key-file",
         public_key("service-account"),
-        "checks tokens that controller-manager signed (long-lived ones in Secrets)",
-        "Unauthorized for controllers that use such tokens",
+        "public key for tokens that controller-manager signed (long-lived ones in Secrets)",
+        "clients with such tokens get Unauthorized",
     ),
-    Row(
+    FlagRow(
         "service-account-key-file",
         public_key("bound-service-account-signing-key"),
-        "checks tokens that an API server signed (those in pods)",
-        "Unauthorized for every pod",
+        "public key for tokens that an API server signed (those in pods)",
+        "every pod gets Unauthorized",
     ),
-    Row(
+    FlagRow(
         "service-account-signing-key-file",
         key("bound-service-account-signing-key"),
-        "signs tokens for pods. A pair of its own, which OpenShift's operator takes over",
-        "no pod gets a token, so none starts",
+        "key that signs tokens for pods; a separate pair, which OpenShift's operator takes over",
+        "pods get no token and do not start",
     ),
 )
 
-_ADMISSION: Final[tuple[Row, ...]] = (
-    Row(
+_ADMISSION: Final[tuple[FlagRow, ...]] = (
+    FlagRow(
         "enable-admission-plugins",
         "NodeRestriction",
-        "a kubelet changes its own Node and its own pods only. (No SCC here: what is created through this API server "
-        "on OpenShift carries no openshift.io/scc annotation; the masters' servers add that admission)",
-        "one stolen kubelet certificate changes all nodes",
+        "a kubelet may change only its own Node and its own pods. (Without SCC admission: in OpenShift, pods created "
+        "through this API server have no openshift.io/scc annotation; the masters' API servers have that admission)",
+        "one stolen kubelet certificate can change all nodes",
     ),
-    Row(
+    FlagRow(
         "allow-privileged",
         "true",
-        "pods of the network and of the control plane are privileged",
-        "they are refused: privileged containers are disallowed",
+        "allow the privileged pods of the network and of the control plane",
+        "the API rejects them: privileged containers are disallowed",
     ),
-    Row(
+    FlagRow(
         "service-cluster-ip-range",
-        lambda seat: str(seat.cluster.networks.services),
-        "where cluster IPs come from; the first is the service `kubernetes`, and stands in the serving certificate",
-        "services get addresses that kube-proxy and certificates know nothing of",
+        lambda placement: str(placement.cluster.networks.services),
+        "network of cluster IPs; the first one is the Service `kubernetes`, and is in the serving certificate",
+        "Services get addresses that kube-proxy and certificates do not contain",
     ),
 )
 
-_REACHING_OUT: Final[tuple[Row, ...]] = (
-    Row(
+_REACHING_OUT: Final[tuple[FlagRow, ...]] = (
+    FlagRow(
         "kubelet-certificate-authority",
         bundle(Bundle.KUBELET_CA),
-        "who signs for kubelets: controller-manager with the kubelet signer",
-        "logs and exec work with any impostor, or with the wrong bundle not at all",
+        "CA of the kubelets' serving certificates, which controller-manager signs",
+        "kubelets are not verified; with the wrong bundle logs and exec fail",
     ),
-    Row(
+    FlagRow(
         "kubelet-client-certificate",
         certificate("kube-apiserver-to-kubelet-client"),
-        "who it is for kubelets; a role must let this name reach nodes/proxy",
+        "its client certificate for kubelets; a role must allow nodes/proxy for this user",
         "kubectl logs: Unauthorized; without the role: Forbidden",
     ),
-    Row(
+    FlagRow(
         "kubelet-client-key",
         key("kube-apiserver-to-kubelet-client"),
-        "the key of --kubelet-client-certificate",
+        "key of --kubelet-client-certificate",
         "it exits: no such file or directory",
     ),
-    Row(
+    FlagRow(
         "kubelet-preferred-address-types",
         "InternalIP",
-        "nodes are dialled by address: whoever answers for their names may not be there yet",
+        "connect to nodes by address, because the cluster's DNS may not run yet",
         "kubectl logs: dial tcp: lookup master-0...: no such host",
     ),
-    Row(
+    FlagRow(
         "requestheader-client-ca-file",
         bundle(Bundle.AGGREGATOR_CA),
-        "who signs for front proxies; an authority of its own, or any client could claim any user",
-        "aggregated APIs take nobody's word for who asks",
+        "CA of front proxies; a separate one, or any client could impersonate any user",
+        "aggregated API servers accept no user from kube-apiserver",
     ),
-    Row(
+    FlagRow(
         "requestheader-allowed-names",
         _proxy_client_name,
-        "the common name of --proxy-client-cert-file: headers are believed from this name alone",
-        "every call of an aggregated API ends in Unauthorized",
+        "common name of --proxy-client-cert-file; user headers are accepted only from this client",
+        "every request to an aggregated API gets Unauthorized",
     ),
-    Row(
+    FlagRow(
         "requestheader-username-headers",
         "X-Remote-User",
-        "in which header a front proxy says who asks",
-        "aggregated APIs see everybody as system:anonymous",
+        "header in which a front proxy passes the user name",
+        "aggregated APIs see every user as system:anonymous",
     ),
-    Row("requestheader-group-headers", "X-Remote-Group", "in which header the groups stand", "users have no groups"),
-    Row("requestheader-extra-headers-prefix", "X-Remote-Extra-", "how further headers begin", "scopes are lost"),
-    Row(
+    FlagRow("requestheader-group-headers", "X-Remote-Group", "header with the user's groups", "users have no groups"),
+    FlagRow("requestheader-extra-headers-prefix", "X-Remote-Extra-", "prefix of extra headers", "scopes are lost"),
+    FlagRow(
         "proxy-client-cert-file",
         certificate(_PROXY_CLIENT),
-        "who it is for aggregated APIs and webhooks that ask for a certificate",
-        "aggregated APIs refuse it",
+        "its client certificate for aggregated APIs and for webhooks that require one",
+        "aggregated APIs reject its requests",
     ),
-    Row(
+    FlagRow(
         "proxy-client-key-file",
         key(_PROXY_CLIENT),
-        "the key of --proxy-client-cert-file",
+        "key of --proxy-client-cert-file",
         "it exits: no such file or directory",
     ),
-    Row(
+    FlagRow(
         "enable-aggregator-routing",
         "true",
-        "endpoints are dialled, not cluster IPs, which lead nowhere on a node without kube-proxy",
+        "dial endpoints instead of cluster IPs, which do not work on a node without kube-proxy",
         "aggregated APIs time out on the bootstrap node",
     ),
-    Row(
+    FlagRow(
         EGRESS_FLAG,
         EGRESS_IN_POD,
-        "the bootstrap node has no way to pods: calls into the cluster go through the tunnel that agents hold open. "
-        "Masters have one, so there the flag must not be",
+        "the bootstrap node has no route to pods, so connections into the cluster use the tunnel. Masters have routes "
+        "and must not have this flag",
         "webhooks and aggregated APIs in pods time out until the pivot: context deadline exceeded",
-        lambda seat: seat.has_tunnel,
+        lambda placement: placement.has_tunnel,
     ),
     VERBOSITY,
 )
 
-KUBE_APISERVER: Final = Program(
+KUBE_APISERVER: Final = ProgramFlags(
     PROGRAM,
     (*_LISTENING, *_STORAGE, *_IDENTITIES, *_ADMISSION, *_REACHING_OUT),
-    "the kube-apiserver operator renders a KubeAPIServerConfig from its defaults and bootstrap overrides, and the pod "
-    "gets --openshift-config with it; the same values stand there as fields and apiServerArguments",
+    "the kube-apiserver operator renders a KubeAPIServerConfig from its defaults and bootstrap overrides, and sets "
+    "--openshift-config; the file contains the same values as fields and apiServerArguments",
 )
 
 
-def kube_apiserver_pod(seat: Seat) -> dict[str, Any]:
+def kube_apiserver_pod(placement: PodPlacement) -> dict[str, Any]:
     component = PodComponent(
         name=PROGRAM,
-        image=seat.image(PROGRAM),
-        flags=KUBE_APISERVER.command_line(seat),
-        files=(seat.secrets, *(config_files(seat) if seat.has_tunnel else ())),
-        probes=_probes(seat),
-        cpu="500m" if seat.is_openshift else "250m",
-        memory="1Gi" if seat.is_openshift else "512Mi",
-        grace_seconds=GRACE_SECONDS if seat.is_openshift else _QUICK_GRACE_SECONDS,
-        command=seat.command(PROGRAM),
+        image=placement.image(PROGRAM),
+        flags=KUBE_APISERVER.command_line(placement),
+        files=(placement.secrets, *(config_files(placement) if placement.has_tunnel else ())),
+        probes=_probes(placement),
+        cpu="500m" if placement.is_openshift else "250m",
+        memory="1Gi" if placement.is_openshift else "512Mi",
+        grace_seconds=GRACE_SECONDS if placement.is_openshift else _QUICK_GRACE_SECONDS,
+        command=placement.command(PROGRAM),
     )
-    return static_pod(component, place=control_plane_place(seat, PROGRAM))
+    return static_pod(component, place=control_plane_place(placement, PROGRAM))
 
 
-def control_plane_place(seat: Seat, program: str) -> PodMetadata:
-    """OpenShift has a namespace for each; the bootstrap node's pods are told from the masters' by their names."""
-    namespace = f"openshift-{program}" if seat.is_openshift else PodMetadata.namespace
-    return PodMetadata(f"{program}-bootstrap" if seat.is_bootstrap else program, namespace)
+def control_plane_place(placement: PodPlacement, program: str) -> PodMetadata:
+    """Return name and namespace; OpenShift has one namespace per program, and bootstrap pods have their own names."""
+    namespace = f"openshift-{program}" if placement.is_openshift else PodMetadata.namespace
+    return PodMetadata(f"{program}-bootstrap" if placement.is_bootstrap else program, namespace)
 
 
-def _probes(seat: Seat) -> dict[str, dict[str, Any]]:
-    def ask(path: str, period: int, failures: int) -> dict[str, Any]:
-        return probe("HTTPS", str(seat.node.address), API_PORT, path, period=period, failures=failures, timeout=10)
+def _probes(placement: PodPlacement) -> dict[str, dict[str, Any]]:
+    def http_probe(path: str, period: int, failures: int) -> dict[str, Any]:
+        return probe("HTTPS", str(placement.node.address), API_PORT, path, period=period, failures=failures, timeout=10)
 
     return {
-        # Nodes of a lab share their cores, and all begin at once.
-        "startupProbe": ask("/livez", 5, 30 if seat.is_openshift else 60),
-        # etcd's trouble is not mended by a restart of this one.
-        "livenessProbe": ask("/livez?exclude=etcd", 10, 3),
-        "readinessProbe": ask("/readyz", 5, 3),
+        # The nodes of a lab share the cores of one machine and start at the same time.
+        "startupProbe": http_probe("/livez", 5, 30 if placement.is_openshift else 60),
+        # A restart of kube-apiserver does not help if etcd has a problem.
+        "livenessProbe": http_probe("/livez?exclude=etcd", 10, 3),
+        "readinessProbe": http_probe("/readyz", 5, 3),
     }

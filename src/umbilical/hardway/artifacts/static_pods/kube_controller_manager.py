@@ -1,6 +1,7 @@
 """kube-controller-manager and kube-scheduler: on the bootstrap node, and in the kubernetes profile on every master.
 
-On OpenShift the controller beside the former hands out user ids to namespaces.
+In OpenShift the pod of kube-controller-manager also runs cluster-policy-controller, which gives UID ranges to
+namespaces.
 """
 
 import posixpath
@@ -8,11 +9,11 @@ from typing import Any, Final
 
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.static_pods.kube_apiserver import control_plane_place
-from umbilical.hardway.artifacts.static_pods.seat import (
+from umbilical.hardway.artifacts.static_pods.placement import (
     VERBOSITY,
-    Program,
-    Row,
-    Seat,
+    FlagRow,
+    PodPlacement,
+    ProgramFlags,
     bundle,
     by_profile,
     certificate,
@@ -35,148 +36,148 @@ _CERTIFICATE_DIRECTORY: Final = "/var/run/kubernetes"
 _GRACE_SECONDS: Final = 30
 
 
-def access_rows(program: str, port: int) -> tuple[Row, ...]:
-    """Return what controller-manager and scheduler have alike: how they ask the API, and who may ask them."""
+def access_rows(program: str, port: int) -> tuple[FlagRow, ...]:
+    """Return the flags that controller-manager and scheduler share: access to the API, and to their own port."""
     path = kubeconfig(program)
     return (
-        Row(
+        FlagRow(
             "kubeconfig",
             path,
-            "how it asks the API: by localhost, so that it needs no load balancer and no name",
+            "how it connects to the API: by localhost, so that it needs neither load balancer nor DNS",
             "it exits: invalid configuration: no configuration has been provided",
         ),
-        Row("authentication-kubeconfig", path, "how it finds out who asks it", "only anonymous calls are known"),
-        Row("authorization-kubeconfig", path, "how it finds out who may ask it", "nobody may read its metrics"),
-        Row(
+        FlagRow("authentication-kubeconfig", path, "how it authenticates its clients", "all clients are anonymous"),
+        FlagRow("authorization-kubeconfig", path, "how it authorizes its clients", "its metrics cannot be read"),
+        FlagRow(
             "authentication-tolerate-lookup-failure",
             "true",
-            "the API is ready a moment before the object is there that says who may ask; it starts without",
-            "it exits, and comes back only after the kubelet's back-off",
+            "start even if the ConfigMap with the authentication settings does not exist yet",
+            "it exits and restarts only after the kubelet's back-off",
         ),
-        Row(
+        FlagRow(
             "bind-address",
-            lambda seat: seat.every_address,
-            "whoever builds the cluster asks for its health from outside",
-            "on loopback alone one has to log in to see whether it lives",
+            lambda placement: placement.every_address,
+            "listen on all addresses: the pipeline checks its health from outside",
+            "with loopback only, its health can be checked only on the node",
         ),
-        Row("secure-port", str(port), "where it answers for its health", "the kubelet's probe fails"),
-        Row(
+        FlagRow("secure-port", str(port), "port of its health endpoint", "the kubelet's probe fails"),
+        FlagRow(
             "leader-elect",
             "true",
-            "of all that run, one works; at the pivot a master's takes over from the bootstrap node's",
-            "two work at once, against each other",
+            "only one instance is active; at the pivot a master's takes over from the bootstrap node's",
+            "several instances are active and undo each other's changes",
         ),
-        Row(
+        FlagRow(
             "leader-elect-resource-lock",
             "leases",
-            "what the lock is kept in",
-            "it is the default; others are gone",
+            "type of the object that holds the lock",
+            "nothing breaks: it is the default, and other types were removed",
         ),
-        # On a busy machine an answer of the API may take long, and whoever cannot renew in time ends itself; after
-        # the pivot it takes one lease until the next one works.
-        Row(
+        # A leader that cannot renew in time exits, so a busy machine needs long durations; but after the pivot it
+        # takes one lease duration until the next leader is active.
+        FlagRow(
             "leader-elect-lease-duration",
             by_profile(openshift="15s", kubernetes="30s"),
-            "how long the others wait after the last renewal; it is over at the pivot, so not longer than needed",
-            "with minutes here nobody works for minutes after the pivot",
+            "how long the others wait after the leader's last renewal; the pivot takes at least that long",
+            "if it is minutes, no instance is active for minutes after the pivot",
         ),
-        Row(
+        FlagRow(
             "leader-elect-renew-deadline",
             by_profile(openshift="12s", kubernetes="25s"),
-            "how long the leader tries to renew before it ends itself; less than the lease",
+            "how long the leader tries to renew before it exits; shorter than the lease",
             "it exits: LeaseDuration must be greater than RenewDeadline",
         ),
-        Row("leader-elect-retry-period", "3s", "how often all of them look", "a takeover is seen later"),
+        FlagRow("leader-elect-retry-period", "3s", "interval between attempts to renew", "takeovers take longer"),
         VERBOSITY,
     )
 
 
-_KEYS: Final[tuple[Row, ...]] = (
-    Row(
+_KEYS: Final[tuple[FlagRow, ...]] = (
+    FlagRow(
         "use-service-account-credentials",
         "true",
-        "each controller has an account and roles of its own",
-        "all of them act as the one client certificate",
+        "each controller has its own service account and roles",
+        "all controllers use the one client certificate",
     ),
-    Row(
+    FlagRow(
         "service-account-private-key-file",
         key("service-account"),
-        "signs tokens that are kept in Secrets; kube-apiserver checks them by the public half",
-        "such tokens are empty, or nobody accepts them",
+        "key that signs tokens in Secrets; kube-apiserver verifies them with the public key",
+        "such tokens are empty or rejected",
     ),
-    Row(
+    FlagRow(
         "root-ca-file",
         bundle(Bundle.SERVER_CA),
-        "what every pod gets to check the API by (ConfigMap kube-root-ca.crt): all signers of its certificates",
+        "CA bundle with which pods verify the API (ConfigMap kube-root-ca.crt): all signers of its certificates",
         "in pods: x509: certificate signed by unknown authority",
     ),
-    Row(
+    FlagRow(
         "cluster-signing-cert-file",
         certificate(_SIGNER),
-        "by whom approved requests of kubelets are signed; kube-apiserver trusts it for clients and for kubelets",
-        "approved requests stay without a certificate",
+        "signer of kubelets' CSRs; kube-apiserver trusts it for client and for serving certificates",
+        "approved CSRs get no certificate",
     ),
-    Row(
+    FlagRow(
         "cluster-signing-key-file",
         key(_SIGNER),
-        "the key of --cluster-signing-cert-file",
-        "approved requests stay without a certificate",
+        "key of --cluster-signing-cert-file",
+        "approved CSRs get no certificate",
     ),
-    Row(
+    FlagRow(
         "cluster-signing-duration",
         "720h",
-        "how long kubelets' certificates last, at most as long as the signer itself; they renew them in time",
-        "one year is the default: a stolen one is good for long",
+        "lifetime of kubelets' certificates, limited by that of the signer; kubelets renew them in time",
+        "the default is one year: a stolen certificate is valid for long",
     ),
 )
 
-_NETWORKS: Final[tuple[Row, ...]] = (
-    Row(
+_NETWORKS: Final[tuple[FlagRow, ...]] = (
+    FlagRow(
         "cluster-cidr",
-        lambda seat: str(seat.cluster.networks.pods),
-        "the pods' network, for controllers that cut pieces of it or check routes",
-        "such a controller ends itself: clusterCIDR is required",
+        lambda placement: str(placement.cluster.networks.pods),
+        "the pod network, for controllers that assign node CIDRs or routes",
+        "such a controller exits: clusterCIDR is required",
     ),
-    Row(
+    FlagRow(
         "service-cluster-ip-range",
-        lambda seat: str(seat.cluster.networks.services),
-        "the services' network, which no pod network may touch",
-        "nobody notices when both overlap",
+        lambda placement: str(placement.cluster.networks.services),
+        "the service network, which must not overlap the pod network",
+        "an overlap is not detected",
     ),
-    Row(
+    FlagRow(
         "allocate-node-cidrs",
         "false",
-        "pieces of the pod network are cut by OpenShift's network plugin, and by the config in the kubernetes profile",
-        "a /24 for each node, whatever hostPrefix says, against what the network plugin gives out",
+        "node CIDRs come from OpenShift's network plugin, and from cluster.yaml in the kubernetes profile",
+        "every node gets a /24 regardless of hostPrefix, in conflict with the network plugin",
     ),
-    Row(
+    FlagRow(
         "controllers",
         "*,-ttl,-bootstrapsigner,-tokencleaner",
-        "all that OpenShift lets run; nobody joins by token there",
-        "annotations on every node that nobody wants",
+        "the controllers that OpenShift runs; bootstrap tokens are not used there",
+        "nodes get needless annotations",
         on_openshift,
     ),
-    Row(
+    FlagRow(
         "cert-dir",
         _CERTIFICATE_DIRECTORY,
-        "where it keeps the certificate that it makes for its own port, as long as the pod lives",
-        "it keeps one in memory, which is as good; the operator's pods have a directory",
+        "directory of the self-signed certificate for its own port; it is deleted with the pod",
+        "nothing breaks: it keeps the certificate in memory; the operator's pods have a directory",
         on_openshift,
     ),
 )
 
-_PACE: Final[tuple[Row, ...]] = (
-    Row(
+_PACE: Final[tuple[FlagRow, ...]] = (
+    FlagRow(
         "kube-api-qps",
         "200",
-        "forty controllers get their accounts and tokens at once, at every start and so at every pivot",
-        "at the usual twenty requests a second they begin to work seven seconds after they may",
+        "requests per second; at every start, and so at the pivot, forty controllers request tokens at the same time",
+        "with the default of twenty, the controllers start seven seconds later",
         on_kubernetes,
     ),
-    Row("kube-api-burst", "400", "the same for the first moment", "as with --kube-api-qps", on_kubernetes),
+    FlagRow("kube-api-burst", "400", "requests in a burst", "as with --kube-api-qps", on_kubernetes),
 )
 
-KUBE_CONTROLLER_MANAGER: Final = Program(
+KUBE_CONTROLLER_MANAGER: Final = ProgramFlags(
     CONTROLLER_MANAGER,
     (*access_rows(CONTROLLER_MANAGER, CONTROLLER_MANAGER_PORT), *_KEYS, *_NETWORKS, *_PACE),
     "the controller-manager operator renders a KubeControllerManagerConfig with these as extendedArguments; its pod "
@@ -185,26 +186,26 @@ KUBE_CONTROLLER_MANAGER: Final = Program(
 
 _POLICY_CONFIG_IN_POD: Final = posixpath.join(layout.POD_CONFIGS, POLICY_CONFIG)
 
-CLUSTER_POLICY_CONTROLLER: Final = Program(
+CLUSTER_POLICY_CONTROLLER: Final = ProgramFlags(
     POLICY_CONTROLLER,
     (
-        Row(
+        FlagRow(
             "config",
             _POLICY_CONFIG_IN_POD,
-            "its port, its certificate and its kubeconfig",
+            "file with its port, certificate and kubeconfig",
             "it exits: no such file or directory",
         ),
-        Row(
+        FlagRow(
             "kubeconfig",
             kubeconfig(CONTROLLER_MANAGER),
-            "how it asks the API, like its neighbour",
-            "it looks for a service account's token, which a static pod has not",
+            "how it connects to the API, the same as kube-controller-manager",
+            "it searches for a service account token, which static pods do not have",
         ),
-        Row(
+        FlagRow(
             "namespace",
             f"openshift-{CONTROLLER_MANAGER}",
-            "where its lease and its events are kept",
-            "a static pod on a standalone kubelet has no namespace to look up",
+            "namespace of its lease and its events",
+            "it cannot find its namespace, because a static pod of a standalone kubelet has none",
         ),
         VERBOSITY,
     ),
@@ -212,25 +213,25 @@ CLUSTER_POLICY_CONTROLLER: Final = Program(
 )
 
 
-def kube_controller_manager_pod(seat: Seat) -> dict[str, Any]:
+def kube_controller_manager_pod(placement: PodPlacement) -> dict[str, Any]:
     component = PodComponent(
         name=CONTROLLER_MANAGER,
-        image=seat.image(CONTROLLER_MANAGER),
-        flags=KUBE_CONTROLLER_MANAGER.command_line(seat),
-        files=(seat.secrets, _own_kubeconfig()),
+        image=placement.image(CONTROLLER_MANAGER),
+        flags=KUBE_CONTROLLER_MANAGER.command_line(placement),
+        files=(placement.secrets, _own_kubeconfig()),
         probes=loopback_probes(CONTROLLER_MANAGER_PORT),
         cpu="200m",
         memory="256Mi",
         grace_seconds=_GRACE_SECONDS,
-        command=seat.command(CONTROLLER_MANAGER),
-        scratch=(_CERTIFICATE_DIRECTORY,) if seat.is_openshift else (),
+        command=placement.command(CONTROLLER_MANAGER),
+        scratch=(_CERTIFICATE_DIRECTORY,) if placement.is_openshift else (),
     )
-    others = (_policy_controller(seat),) if seat.is_openshift else ()
-    return static_pod(component, *others, place=control_plane_place(seat, CONTROLLER_MANAGER))
+    others = (_policy_controller(placement),) if placement.is_openshift else ()
+    return static_pod(component, *others, place=control_plane_place(placement, CONTROLLER_MANAGER))
 
 
 def policy_controller_config() -> dict[str, Any]:
-    """Return its config: a port with the certificate for localhost, where alone it is asked."""
+    """Return its configuration; its serving certificate is the one for localhost, from where it is probed."""
     return {
         "apiVersion": "openshiftcontrolplane.config.openshift.io/v1",
         "kind": "OpenShiftControllerManagerConfig",
@@ -245,14 +246,14 @@ def policy_controller_config() -> dict[str, Any]:
     }
 
 
-def _policy_controller(seat: Seat) -> PodComponent:
-    """Without it namespaces have no range of user ids, and pods that an SCC admits fail later."""
+def _policy_controller(placement: PodPlacement) -> PodComponent:
+    """Return its container. Without it namespaces have no UID range, and SCC admission rejects pods later."""
     return PodComponent(
         name=POLICY_CONTROLLER,
-        image=seat.image(POLICY_CONTROLLER),
-        flags=CLUSTER_POLICY_CONTROLLER.command_line(seat),
+        image=placement.image(POLICY_CONTROLLER),
+        flags=CLUSTER_POLICY_CONTROLLER.command_line(placement),
         files=(
-            seat.secrets,
+            placement.secrets,
             _own_kubeconfig(),
             HostFile("config", layout.NODE_CONFIGS, "DirectoryOrCreate", mount_path=layout.POD_CONFIGS),
         ),
@@ -269,33 +270,33 @@ def _own_kubeconfig() -> HostFile:
 
 
 OPENSHIFT_NAMESPACE: Final = "openshift-kube-scheduler"
-"""Where OpenShift's schedulers keep their lease; the default is kube-system."""
-_LEASE_PLACE: Final = Row(
+"""Namespace of the lease of OpenShift's schedulers; the default is kube-system."""
+_LEASE_PLACE: Final = FlagRow(
     "leader-elect-resource-namespace",
     OPENSHIFT_NAMESPACE,
-    "the namespace of the lease, the same as in the configuration that the operator gives to the masters' schedulers",
-    "two schedulers lead at once until the pivot, each by a lease of its own, and nobody takes over this one's",
+    "namespace of the lease, the same as in the operator's configuration of the masters' schedulers",
+    "two schedulers are active until the pivot, each with its own lease",
     on_openshift,
 )
 
-KUBE_SCHEDULER: Final = Program(
+KUBE_SCHEDULER: Final = ProgramFlags(
     control_plane_pods.SCHEDULER,
     (*access_rows(control_plane_pods.SCHEDULER, control_plane_pods.SCHEDULER_PORT), _LEASE_PLACE),
-    "the scheduler operator renders its pod with --config; leases there last 137 s, because the operator restarts "
-    "schedulers often and a lost lease costs more than a slow takeover",
+    "the scheduler operator renders its pod with --config; its lease duration is 137 s, because the operator restarts "
+    "schedulers often, and a lost lease costs more than a slow takeover",
 )
 
 
-def kube_scheduler_pod(seat: Seat) -> dict[str, Any]:
+def kube_scheduler_pod(placement: PodPlacement) -> dict[str, Any]:
     component = PodComponent(
         name=control_plane_pods.SCHEDULER,
-        image=seat.image(control_plane_pods.SCHEDULER),
-        flags=KUBE_SCHEDULER.command_line(seat),
+        image=placement.image(control_plane_pods.SCHEDULER),
+        flags=KUBE_SCHEDULER.command_line(placement),
         files=(HostFile("kubeconfig", kubeconfig(control_plane_pods.SCHEDULER)),),
         probes=loopback_probes(control_plane_pods.SCHEDULER_PORT),
         cpu="100m",
         memory="128Mi",
         grace_seconds=30,
-        command=seat.command(control_plane_pods.SCHEDULER),
+        command=placement.command(control_plane_pods.SCHEDULER),
     )
-    return static_pod(component, place=control_plane_place(seat, control_plane_pods.SCHEDULER))
+    return static_pod(component, place=control_plane_place(placement, control_plane_pods.SCHEDULER))

@@ -1,6 +1,6 @@
-"""Which static pods stand on which node, which of them a later stage moves into place, and which are removed again.
+"""Which static pods each node gets, which of them a later stage starts, and which are removed again.
 
-Stages do what the removals say, and the lint reads them.
+Stages execute the removal steps, and the lint checks them.
 """
 
 import json
@@ -22,9 +22,9 @@ from umbilical.hardway.artifacts.static_pods.kube_controller_manager import (
 )
 from umbilical.hardway.artifacts.static_pods.kube_proxy import PROGRAM as KUBE_PROXY
 from umbilical.hardway.artifacts.static_pods.kube_proxy import kube_proxy_pod
-from umbilical.hardway.artifacts.static_pods.seat import CONFIG_FOLDER, Condition, Seat
+from umbilical.hardway.artifacts.static_pods.placement import CONFIG_FOLDER, Condition, PodPlacement
 from umbilical.hardway.artifacts.tunnel import egress_selector_config, konnectivity_server_pod, tunnel_spec
-from umbilical.hardway.config.cluster import Node, Role
+from umbilical.hardway.config.cluster import ClusterNode, NodeRole
 from umbilical.manifests.tree import PUBLIC_MODE, AssetTree
 
 CVO_FILE: Final = "cvo-bootstrap.yaml"
@@ -35,11 +35,11 @@ KUBE_PROXY_FILE: Final = "kube-proxy.yaml"
 @dataclass(frozen=True)
 class PodFile:
     file: str
-    make: Callable[[Seat], dict[str, Any]]
-    stands: Condition
+    make: Callable[[PodPlacement], dict[str, Any]]
+    is_on: Condition
     is_late: bool = False
 
-    def artifact(self, node: Node) -> str:
+    def artifact(self, node: ClusterNode) -> str:
         return (layout.late_static_pod if self.is_late else layout.static_pod)(node, self.file)
 
     def on_node(self) -> str:
@@ -48,34 +48,34 @@ class PodFile:
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A file of NODE_CONFIGS that a static pod reads."""
+    """A file in NODE_CONFIGS that a static pod reads."""
 
     file: str
-    make: Callable[[Seat], dict[str, Any]]
-    stands: Condition
+    make: Callable[[PodPlacement], dict[str, Any]]
+    is_on: Condition
 
-    def artifact(self, node: Node) -> str:
+    def artifact(self, node: ClusterNode) -> str:
         return layout.static_pod(node, f"{CONFIG_FOLDER}/{self.file}")
 
     def on_node(self) -> str:
         return f"{layout.NODE_CONFIGS}/{self.file}"
 
 
-def _bootstrap_openshift(seat: Seat) -> bool:
-    return seat.is_bootstrap and seat.is_openshift
+def _bootstrap_openshift(placement: PodPlacement) -> bool:
+    return placement.is_bootstrap and placement.is_openshift
 
 
-def _own_master(seat: Seat) -> bool:
-    """On OpenShift operators write the masters' pods."""
-    return seat.node.role is Role.MASTER and not seat.is_openshift
+def _own_master(placement: PodPlacement) -> bool:
+    """In OpenShift, operators write the masters' pods."""
+    return placement.node.role is NodeRole.MASTER and not placement.is_openshift
 
 
-def _tunnel(seat: Seat) -> bool:
-    return seat.has_tunnel
+def _tunnel(placement: PodPlacement) -> bool:
+    return placement.has_tunnel
 
 
-def _member_with_proxy(seat: Seat) -> bool:
-    return not seat.is_bootstrap and seat.cluster.has_kube_proxy
+def _member_with_proxy(placement: PodPlacement) -> bool:
+    return not placement.is_bootstrap and placement.cluster.has_kube_proxy
 
 
 _CONTROL_PLANE: Final = (
@@ -85,7 +85,10 @@ _CONTROL_PLANE: Final = (
     ("kube-scheduler", kube_scheduler_pod),
 )
 PODS: Final[tuple[PodFile, ...]] = (
-    *(PodFile(f"{name}-bootstrap.yaml", make, lambda seat: seat.is_bootstrap) for name, make in _CONTROL_PLANE),
+    *(
+        PodFile(f"{name}-bootstrap.yaml", make, lambda placement: placement.is_bootstrap)
+        for name, make in _CONTROL_PLANE
+    ),
     PodFile(TUNNEL_FILE, konnectivity_server_pod, _tunnel),
     PodFile(CVO_FILE, cluster_version_operator_pod, _bootstrap_openshift, is_late=True),
     *(PodFile(f"{name}.yaml", make, _own_master, is_late=True) for name, make in _CONTROL_PLANE),
@@ -97,11 +100,11 @@ CONFIGS: Final[tuple[ConfigFile, ...]] = (
 )
 
 
-def files_of(inputs: Inputs, node: Node) -> list[PodFile | ConfigFile]:
-    """List what stands on a node; its configs before the pods that read them."""
-    seat = Seat(inputs, node)
+def files_of(inputs: Inputs, node: ClusterNode) -> list[PodFile | ConfigFile]:
+    """List the files of a node; configuration files before the pods that read them."""
+    placement = PodPlacement(inputs, node)
     every: tuple[PodFile | ConfigFile, ...] = (*CONFIGS, *PODS)
-    return [file for file in every if file.stands(seat)]
+    return [file for file in every if file.is_on(placement)]
 
 
 REMOVALS_PATH: Final = f"{layout.STATIC_PODS}/removals.json"
@@ -113,38 +116,38 @@ AFTER_NETWORK: Final = "ClusterOperator network is Available"
 
 
 @dataclass(frozen=True)
-class Removal:
+class RemovalStep:
     what: str
     """`konnectivity`, `kube-proxy`."""
     stage: int
     after: str
-    """What must hold before."""
+    """Condition that must hold before."""
     namespace: str = ""
-    """Deleted without waiting for its end; fine if it is gone. Empty: none."""
+    """Namespace to delete without waiting; it may be gone already. Empty: none."""
     files: tuple[tuple[str, str], ...] = ()
-    """Node id, path: static pods whose files are deleted."""
+    """Node id, path: files of static pods to delete."""
     commands: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Node id, words: what is run on a node once its file is gone."""
+    """Node id, words: commands to run on a node after its file is deleted."""
 
 
-def removals(inputs: Inputs) -> list[Removal]:
+def removals(inputs: Inputs) -> list[RemovalStep]:
     return [*_tunnel_removal(inputs), *_kube_proxy_removal(inputs)]
 
 
-def write_removals(steps: list[Removal]) -> bytes:
+def write_removals(steps: list[RemovalStep]) -> bytes:
     return (json.dumps([asdict(step) for step in steps], indent=2) + "\n").encode()
 
 
-def read_removals(content: bytes) -> list[Removal]:
-    """Read the artifact of `write_removals`. Raises ValueError: it is something else."""
+def read_removals(content: bytes) -> list[RemovalStep]:
+    """Read the artifact of `write_removals`. Raises ValueError: it has another form."""
     try:
         return [_removal(one) for one in json.loads(content)]
     except (TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"it is no list of removals: {error}") from None
+        raise ValueError(f"it is not a list of removals: {error}") from None
 
 
-def _removal(value: Any) -> Removal:
-    return Removal(
+def _removal(value: Any) -> RemovalStep:
+    return RemovalStep(
         what=str(value["what"]),
         stage=int(value["stage"]),
         after=str(value["after"]),
@@ -154,25 +157,25 @@ def _removal(value: Any) -> Removal:
     )
 
 
-def _tunnel_removal(inputs: Inputs) -> Iterator[Removal]:
+def _tunnel_removal(inputs: Inputs) -> Iterator[RemovalStep]:
     if inputs.has_tunnel:
         path = f"{layout.NODE_MANIFESTS}/{TUNNEL_FILE}"
         files = ((inputs.cluster.bootstrap.id, path),)
-        yield Removal(TUNNEL, PIVOT_STAGE, AFTER_MEMBER_REMOVAL, tunnel_spec(inputs).namespace, files)
+        yield RemovalStep(TUNNEL, PIVOT_STAGE, AFTER_MEMBER_REMOVAL, tunnel_spec(inputs).namespace, files)
 
 
-def _kube_proxy_removal(inputs: Inputs) -> Iterator[Removal]:
-    """On OpenShift only: two that implement services write rules against each other."""
+def _kube_proxy_removal(inputs: Inputs) -> Iterator[RemovalStep]:
+    """In OpenShift only: kube-proxy and the network plugin would overwrite each other's rules."""
     cluster = inputs.cluster
     if cluster.is_openshift and cluster.has_kube_proxy:
         path = f"{layout.NODE_MANIFESTS}/{KUBE_PROXY_FILE}"
-        image = Seat(inputs, cluster.bootstrap).image(KUBE_PROXY)
-        # Rules outlive whoever wrote them.
+        image = PodPlacement(inputs, cluster.bootstrap).image(KUBE_PROXY)
+        # kube-proxy's rules stay in the kernel after it has ended.
         cleanup = (
             *("podman", "run", "--rm", "--privileged", "--net=host"),
             *(f"--authfile={layout.PULL_SECRET}", f"--entrypoint=/usr/bin/{KUBE_PROXY}", image, "--cleanup"),
         )
-        yield Removal(
+        yield RemovalStep(
             KUBE_PROXY,
             CONVERGENCE_STAGE,
             AFTER_NETWORK,
@@ -182,10 +185,10 @@ def _kube_proxy_removal(inputs: Inputs) -> Iterator[Removal]:
 
 
 def render_static_pods(inputs: Inputs, made: AssetTree) -> AssetTree:
-    """Nothing of what is `made` is read: pods name files by where they lie, and hold none."""
+    """Render static pods and their configuration files; `made` is not needed, pods refer to files by path."""
     tree = AssetTree()
     for node in inputs.cluster.nodes:
         for file in files_of(inputs, node):
-            tree.add_yaml(file.artifact(node), file.make(Seat(inputs, node)), PUBLIC_MODE)
+            tree.add_yaml(file.artifact(node), file.make(PodPlacement(inputs, node)), PUBLIC_MODE)
     tree.add(REMOVALS_PATH, write_removals(removals(inputs)), PUBLIC_MODE)
     return tree

@@ -1,4 +1,4 @@
-"""Static pods in words: one topic for every file, and one for every flag, made from the tables of the programs."""
+"""Explanations of static pods: one topic for every file, and one for every flag from the tables of the programs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from umbilical.hardway.artifacts.static_pods.kube_controller_manager import (
     KUBE_SCHEDULER,
 )
 from umbilical.hardway.artifacts.static_pods.kube_proxy import KUBE_PROXY
-from umbilical.hardway.artifacts.static_pods.seat import Program, Row
+from umbilical.hardway.artifacts.static_pods.placement import FlagRow, ProgramFlags
 from umbilical.hardway.artifacts.tunnel import KONNECTIVITY_SERVER
 from umbilical.hardway.explain.entry import Topic, TopicKind
 
 STAGE: Final = 7
-PROGRAMS: Final[tuple[Program, ...]] = (
+PROGRAMS: Final[tuple[ProgramFlags, ...]] = (
     ETCD,
     KUBE_APISERVER,
     KUBE_CONTROLLER_MANAGER,
@@ -46,98 +46,98 @@ def _shown(program: str) -> str:
 FILES: Final[tuple[Topic, ...]] = (
     _file(
         "etcd-bootstrap.yaml",
-        "The first member of etcd, alone until masters join it. It is called etcd-bootstrap.",
+        "The first etcd member, named etcd-bootstrap. It is the only one until masters join.",
         _KUBELET,
-        "kube-apiserver-bootstrap says `connection refused` on 2379, and never gets ready.",
+        "kube-apiserver-bootstrap logs `connection refused` for port 2379, and never becomes ready.",
         "etcdctl --endpoints=https://BOOTSTRAP:2379 --cacert=artifacts/tls/bundles/etcd-ca-bundle.crt"
         " --cert=artifacts/tls/etcd-client.crt --key=artifacts/tls/etcd-client.key endpoint health",
         ETCD.installer,
     ),
     _file(
         "kube-apiserver-bootstrap.yaml",
-        "The API before there are masters. All that a cluster needs is first written through it.",
-        f"{_KUBELET}; the load balancer asks its /readyz",
-        "Nothing can be applied, and no node can ask for a certificate.",
+        "The API server before there are masters. All first objects of the cluster are created through it.",
+        f"{_KUBELET}; the load balancer checks its /readyz",
+        "Nothing can be applied, and no node can request a certificate.",
         "curl --cacert artifacts/tls/bundles/kube-apiserver-complete-server-ca-bundle.crt https://BOOTSTRAP:6443/readyz",
         KUBE_APISERVER.installer,
     ),
     _file(
         "kube-controller-manager-bootstrap.yaml",
-        "Controllers of the bootstrap node: service accounts and their tokens, and certificates for kubelets. On"
-        " OpenShift the pod has a second container, cluster-policy-controller.",
+        "The controllers of the bootstrap node: for service accounts and their tokens, and for kubelets' certificates."
+        " In OpenShift the pod has a second container, cluster-policy-controller.",
         _KUBELET,
-        "Approved requests stay without a certificate; namespaces have no accounts, on OpenShift no user ids.",
+        "Approved CSRs get no certificate; namespaces have no service accounts, and in OpenShift no UID range.",
         "kubectl --kubeconfig=artifacts/auth/admin.kubeconfig -n kube-system get lease kube-controller-manager -o yaml",
         KUBE_CONTROLLER_MANAGER.installer,
     ),
     _file(
         "kube-scheduler-bootstrap.yaml",
-        "Finds nodes for pods, before the masters' schedulers do.",
+        "Assigns pods to nodes until the masters' schedulers run.",
         _KUBELET,
-        "Operators stay Pending, with no event that says why.",
+        "Operators' pods stay Pending, without an event.",
         "kubectl --kubeconfig=artifacts/auth/admin.kubeconfig -n kube-system get lease kube-scheduler -o yaml",
         KUBE_SCHEDULER.installer,
     ),
     _file(
         "konnectivity-server-pod.yaml",
-        "The tunnel's server: agents in the cluster hold connections to it, kube-apiserver dials pods through them.",
-        f"{_KUBELET}; it waits until the node has made the certificates that the pod mounts",
-        "Webhooks in pods time out on the bootstrap node: context deadline exceeded.",
+        "The tunnel's server: agents in the cluster connect to it, and kube-apiserver dials pods through them.",
+        f"{_KUBELET}; the pod starts when the node has made the certificates that it mounts",
+        "Calls from the bootstrap node to webhooks in pods time out: context deadline exceeded.",
         f"on the bootstrap node: {_shown('konnectivity-server')}; curl localhost:2041/healthz",
         KONNECTIVITY_SERVER.installer,
     ),
     _file(
         "egress-selector-config.yaml",
-        "Tells kube-apiserver which connections go through the tunnel: those into the cluster, and no others.",
+        "Configures which connections of kube-apiserver use the tunnel: only those into the cluster.",
         "kube-apiserver on the bootstrap node (--egress-selector-config-file)",
-        "kube-apiserver exits when the file is not there; with etcd in the tunnel it waits for ever.",
+        "kube-apiserver exits if the file is missing; if etcd is in the tunnel, it never starts.",
         f"cat artifacts/{layout.STATIC_PODS}/bootstrap/config/egress-selector-config.yaml",
-        "bootkube.sh copies the same file beside the rendered configuration.",
+        "bootkube.sh copies the same file to the rendered configuration.",
     ),
     _file(
         "cluster-policy-controller-config.yaml",
         "Port, certificate and kubeconfig of cluster-policy-controller.",
         "cluster-policy-controller on the bootstrap node (--config)",
-        "The container exits, namespaces have no openshift.io/sa.scc.uid-range, and pods are not admitted later.",
+        "The container exits, namespaces have no openshift.io/sa.scc.uid-range, and pods are rejected later.",
         "kubectl get namespace default -o jsonpath='{.metadata.annotations}'",
-        "rendered by the controller-manager operator from its defaults",
+        "the controller-manager operator renders it from its defaults",
     ),
     _file(
         "cvo-bootstrap.yaml",
-        "The version operator, which installs every other operator. It is held back: bootkube.sh moves it into place"
-        " when every CRD is established and the FeatureGate has a status for this release.",
+        "The version operator, which installs all other operators. bootkube.sh moves the file into the kubelet's"
+        " directory when every CRD is established and the FeatureGate has a status for this release.",
         "bootkube.sh; then the kubelet of the bootstrap node",
-        "Nothing of OpenShift appears. Started too early, it asks itself to shut down and begins anew, for ever.",
+        "No operator is installed. If it starts too early, it shuts down and restarts without end.",
         f"on the bootstrap node: {_shown('cluster-version-operator')}",
         CLUSTER_VERSION_OPERATOR.installer,
     ),
     _file(
         "etcd.yaml",
-        "A master's member of etcd. It joins as a learner, and votes once it has caught up.",
+        "The etcd member of a master. It joins as a learner and becomes a voter when it has caught up.",
         f"{_KUBELET}; {_LATE}",
-        "The bootstrap node cannot go: its member would be the only one.",
+        "The bootstrap node cannot be removed, because its member is the only one.",
         "etcdctl member list -w table",
         "the etcd operator's installer pods write it",
     ),
     _file(
         "kube-apiserver.yaml",
-        "A master's API, on the master's own etcd, without the tunnel's flag.",
-        f"{_KUBELET}; {_LATE}, after etcd has a vote: a learner serves no reads",
-        "The load balancer has nobody to send requests to after the pivot.",
+        "The API server of a master. It uses the etcd of the same node, and has no flag for the tunnel.",
+        f"{_KUBELET}; {_LATE}, after etcd has become a voter: a learner serves no reads",
+        "After the pivot the load balancer has no server.",
         "curl --cacert artifacts/tls/bundles/kube-apiserver-complete-server-ca-bundle.crt https://MASTER:6443/readyz",
         "the kube-apiserver operator's installer pods write it",
     ),
     _file(
         "kube-controller-manager.yaml",
-        "A master's controllers: one of all works, the others wait for its lease.",
+        "The controllers of a master; only the leader is active, the others wait for its lease.",
         f"{_KUBELET}; {_LATE}",
-        "After the pivot nobody signs, and nothing is reconciled.",
+        "After the pivot no CSR is signed, and no object is reconciled.",
         "kubectl -n kube-system get lease kube-controller-manager -o jsonpath='{.spec.holderIdentity}'",
         "the controller-manager operator's installer pods write it",
     ),
     _file(
         "kube-scheduler.yaml",
-        "A master's scheduler: one of all works, the others wait for its lease.",
+        "The scheduler of a master; only the leader is active, the others wait for its lease.",
         f"{_KUBELET}; {_LATE}",
         "After the pivot new pods stay Pending.",
         "kubectl -n kube-system get lease kube-scheduler -o jsonpath='{.spec.holderIdentity}'",
@@ -145,32 +145,32 @@ FILES: Final[tuple[Topic, ...]] = (
     ),
     _file(
         "kube-proxy.yaml",
-        "Makes cluster IPs work on a node. In the kubernetes profile for good; on OpenShift, if switched on, until"
-        " the network operator is there.",
+        "Implements cluster IPs on a node. It stays in the kubernetes profile; in OpenShift, if turned on, it is"
+        " removed when the network operator is Available.",
         _KUBELET,
-        "dial tcp 172.30.0.1:443: i/o timeout, and operators crash in a loop.",
+        "dial tcp 172.30.0.1:443: i/o timeout, and operators are in CrashLoopBackOff.",
         "on the node: nft list ruleset | grep 172.30.0.1 (iptables-save in iptables mode)",
         KUBE_PROXY.installer,
     ),
     _file(
         "removals.json",
-        "What is there for a while only, and how it goes: the tunnel at the pivot, kube-proxy of OpenShift when its"
-        " network operator has taken over.",
+        "Temporary components and how they are removed: the tunnel at the pivot, and in OpenShift kube-proxy when the"
+        " network operator is Available.",
         "stages 13 and 16; stage lint (KN-04, KP-04)",
-        "Agents dial a machine that is gone; two programs write rules for services against each other.",
+        "Agents dial a machine that no longer exists; kube-proxy and the network plugin overwrite each other's rules.",
         f"jq . artifacts/{layout.STATIC_PODS}/removals.json",
-        "bootkube.sh deletes the tunnel at its end; there is no kube-proxy to remove.",
+        "bootkube.sh deletes the tunnel when it ends; there is no kube-proxy to remove.",
     ),
 )
 
 
 @dataclass(frozen=True)
 class _Use:
-    program: Program
-    row: Row
+    program: ProgramFlags
+    row: FlagRow
 
 
-def _flag_topics(programs: Sequence[Program]) -> Iterable[Topic]:
+def _flag_topics(programs: Sequence[ProgramFlags]) -> Iterable[Topic]:
     uses: dict[str, list[_Use]] = {}
     for program in programs:
         for row in program.flags:
@@ -187,16 +187,16 @@ def _flag_topic(name: str, uses: Sequence[_Use]) -> Topic:
         TopicKind.FLAG,
         name,
         STAGE,
-        what=_told(uses, [use.row.why for use in uses]),
+        what=_joined_texts(uses, [use.row.why for use in uses]),
         readers=", ".join(programs),
-        without=_told(uses, [use.row.without for use in uses]),
+        without=_joined_texts(uses, [use.row.without for use in uses]),
         by_hand=f"grep -rh -A1 -e '{name}' {_FOLDERS}",
         installer="; ".join(installers),
     )
 
 
-def _told(uses: Sequence[_Use], texts: Sequence[str]) -> str:
-    """Say it once where all say the same, else for each program."""
+def _joined_texts(uses: Sequence[_Use], texts: Sequence[str]) -> str:
+    """Return the text once if it is the same for all programs, else one text per program."""
     if len(set(texts)) == 1:
         return texts[0]
     by_program: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Judges: programs that look at a copy of the artifacts, what each refuses, and what git would take."""
+"""Validators: programs that check a copy of the artifacts, what each rejects, and secret files that git would add."""
 
 import subprocess
 from collections.abc import Callable
@@ -21,27 +21,27 @@ from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.checks.check import Outcome
 from umbilical.checks.report import group_of
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_FINAL
-from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.judges.bench import Bench, judge_by, on_path, open_bench
-from umbilical.hardway.judges.catalogue import (
+from umbilical.hardway.config.cluster import ClusterProfile
+from umbilical.hardway.lint.facts import Unreadable
+from umbilical.hardway.validators.catalogue import (
     GROUP,
-    JUDGES,
-    ask_judges,
+    VALIDATORS,
     balancer_faults,
     certificate_faults,
     ignition_faults,
     lost,
     object_faults,
+    run_validators,
     style_faults,
     syntax_faults,
 )
-from umbilical.hardway.judges.etcd import etcd_faults
-from umbilical.hardway.judges.exposure import exposed, secret_files
-from umbilical.hardway.lint.facts import Unreadable
+from umbilical.hardway.validators.etcd import etcd_faults
+from umbilical.hardway.validators.exposure import exposed, secret_files
+from umbilical.hardway.validators.scratch import ScratchCopy, on_path, open_scratch, validator
 from umbilical.manifests.tree import Asset
 from umbilical.pki.profiles import Usage
 
-Judge = Callable[[Bench], list[str]]
+Search = Callable[[ScratchCopy], list[str]]
 JSON = strategies.recursive(
     strategies.none() | strategies.booleans() | strategies.integers() | strategies.text(max_size=3),
     lambda inner: strategies.lists(inner, max_size=3) | strategies.dictionaries(strategies.text(max_size=3), inner),
@@ -54,18 +54,18 @@ SECRETS = (".umbilical/admin.kubeconfig", ".umbilical/identity.json", "artifacts
 
 
 @cache
-def _current(profile: Profile) -> Subject:
+def _current(profile: ClusterProfile) -> Subject:
     now = datetime.now(UTC)
     return replace(rendered(inputs(cluster(profile, 1, 1), now)), now=now)
 
 
-def current(profile: Profile) -> Subject:
-    """A subject of one's own, whose certificates are valid now: programs have clocks of their own."""
+def current(profile: ClusterProfile) -> Subject:
+    """A copy with certificates that are valid now, because programs use the real time."""
     return copied(_current(profile))
 
 
 def after(sample: Sample) -> Subject:
-    return changed(current(Profile.KUBERNETES), sample)
+    return changed(current(ClusterProfile.KUBERNETES), sample)
 
 
 def find(name: str) -> Path | None:
@@ -73,48 +73,48 @@ def find(name: str) -> Path | None:
     return peers.binary(name) if name in {"etcd", "etcdctl", "kubectl", "ignition-validate"} else on_path(name)
 
 
-def _found(judge: Judge, subject: Subject) -> list[str]:
-    with open_bench(subject.facts(), find) as bench:
-        return judge(bench)
+def _found(search: Search, subject: Subject) -> list[str]:
+    with open_scratch(subject.facts(), find) as scratch:
+        return search(scratch)
 
 
 def test_the_copy_is_for_us_alone_and_goes() -> None:
-    subject = current(Profile.KUBERNETES)
-    with open_bench(subject.facts()) as bench:
-        key = bench.file("tls/root-ca.key" if "tls/root-ca.key" in subject.assets else "tls/etcd-signer.key")
+    subject = current(ClusterProfile.KUBERNETES)
+    with open_scratch(subject.facts()) as scratch:
+        key = scratch.file("tls/root-ca.key" if "tls/root-ca.key" in subject.assets else "tls/etcd-signer.key")
         assert key.stat().st_mode & 0o077 == 0
-        assert bench.folder.stat().st_mode & 0o077 == 0
-        assert len([path for path in bench.folder.rglob("*") if path.is_file()]) == len(subject.assets)
-    assert not bench.folder.exists()
+        assert scratch.folder.stat().st_mode & 0o077 == 0
+        assert len([path for path in scratch.folder.rglob("*") if path.is_file()]) == len(subject.assets)
+    assert not scratch.folder.exists()
 
 
 def test_a_program_is_run_and_all_that_it_says_is_kept() -> None:
-    with open_bench(current(Profile.KUBERNETES).facts()) as bench:
-        said = bench.run("bash", "-c", "cat; echo no >&2; exit 3", stdin=b"yes\n")
+    with open_scratch(current(ClusterProfile.KUBERNETES).facts()) as scratch:
+        said = scratch.run("bash", "-c", "cat; echo no >&2; exit 3", stdin=b"yes\n")
         assert (said.status, said.lines) == (3, ["no", "yes"])
 
 
-def _hangs(bench: Bench) -> list[str]:
+def _hangs(scratch: ScratchCopy) -> list[str]:
     raise subprocess.TimeoutExpired(["/usr/bin/etcd"], 3)
 
 
-def _misses(bench: Bench) -> list[str]:
+def _misses(scratch: ScratchCopy) -> list[str]:
     raise Unreadable("x is missing")
 
 
-@pytest.mark.parametrize(("search", "told"), [(_hangs, "etcd did not end within 3 s"), (_misses, "x is missing")])
+@pytest.mark.parametrize(("search", "told"), [(_hangs, "etcd did not finish within 3 s"), (_misses, "x is missing")])
 def test_what_goes_wrong_is_a_fault(search: object, told: str) -> None:
     assert callable(search)
-    check = judge_by("EXT-99", "title", "why", "fix", search, "bash")
-    with open_bench(current(Profile.KUBERNETES).facts()) as bench:
-        verdict = check.judge(bench)
+    check = validator("EXT-99", "title", "why", "fix", search, "bash")
+    with open_scratch(current(ClusterProfile.KUBERNETES).facts()) as scratch:
+        verdict = check.judge(scratch)
     assert (verdict.outcome, verdict.evidence) == (Outcome.FAILED, told)
 
 
 def test_advice_warns() -> None:
-    check = judge_by("EXT-99", "title", "why", "fix", lambda bench: ["one", "two"], is_advice=True)
-    with open_bench(current(Profile.KUBERNETES).facts()) as bench:
-        verdict = check.judge(bench)
+    check = validator("EXT-99", "title", "why", "fix", lambda scratch: ["one", "two"], is_advice=True)
+    with open_scratch(current(ClusterProfile.KUBERNETES).facts()) as scratch:
+        verdict = check.judge(scratch)
     assert (verdict.outcome, verdict.evidence) == (Outcome.WARNED, "one; two")
 
 
@@ -125,29 +125,29 @@ def test_programs_are_found_on_path() -> None:
 
 
 @pytest.mark.real("openssl", "haproxy", "shellcheck", "ignition-validate", "etcd", "etcdctl", "kubectl")
-@pytest.mark.parametrize("profile", list(Profile))
-def test_all_judges_are_content_with_what_is_rendered(profile: Profile) -> None:
-    findings = ask_judges(current(profile).facts(), find)
+@pytest.mark.parametrize("profile", list(ClusterProfile))
+def test_all_validators_accept_what_is_rendered(profile: ClusterProfile) -> None:
+    findings = run_validators(current(profile).facts(), find)
     assert {finding.id: finding.evidence for finding in findings if finding.outcome is not Outcome.PASSED} == {}
-    assert len(findings) == len(JUDGES)
+    assert len(findings) == len(VALIDATORS)
 
 
-def test_a_judge_whose_program_is_missing_is_skipped_and_says_which() -> None:
-    findings = ask_judges(current(Profile.KUBERNETES).facts(), lambda name: None)
+def test_a_validator_whose_program_is_missing_is_skipped_and_says_which() -> None:
+    findings = run_validators(current(ClusterProfile.KUBERNETES).facts(), lambda name: None)
     assert {finding.outcome for finding in findings} == {Outcome.SKIPPED}
-    assert "there is no program etcd, etcdctl" in {finding.evidence for finding in findings}
+    assert "program not found: etcd, etcdctl" in {finding.evidence for finding in findings}
 
 
-def test_without_judges_no_copy_is_made() -> None:
+def test_without_validators_no_copy_is_made() -> None:
     def refuse(name: str) -> Path | None:
         raise AssertionError(name)
 
-    assert ask_judges(current(Profile.KUBERNETES).facts(), refuse, ()) == []
+    assert run_validators(current(ClusterProfile.KUBERNETES).facts(), refuse, ()) == []
 
 
-def test_judges_have_ids_of_their_own() -> None:
-    assert len({judge.id for judge in JUDGES}) == len(JUDGES)
-    assert {group_of(judge.id) for judge in JUDGES} == {GROUP}
+def test_validators_have_ids_of_their_own() -> None:
+    assert len({one.id for one in VALIDATORS}) == len(VALIDATORS)
+    assert {group_of(judge.id) for judge in VALIDATORS} == {GROUP}
 
 
 def _copied(path: str, other: str) -> Sample:
@@ -173,7 +173,7 @@ def _with_field(**fields: object) -> Sample:
     return lambda tree: tree.edit(_pod(tree), lambda pod: pod["spec"].update(fields))
 
 
-PROGRAMS: Final[dict[Judge, tuple[str, ...]]] = {
+PROGRAMS: Final[dict[Search, tuple[str, ...]]] = {
     balancer_faults: ("haproxy",),
     certificate_faults: ("openssl",),
     etcd_faults: ("etcd", "etcdctl"),
@@ -182,7 +182,7 @@ PROGRAMS: Final[dict[Judge, tuple[str, ...]]] = {
 }
 TELL_ALL: Final = (balancer_faults, certificate_faults)
 """These may say more than one thing of one fault."""
-FAULTS: Final[dict[str, tuple[Judge, Sample, tuple[str, ...]]]] = {
+FAULTS: Final[dict[str, tuple[Search, Sample, tuple[str, ...]]]] = {
     "a warning": (balancer_faults, replaced(HAPROXY_FINAL, "option httpchk", "# "), ("http-check",)),
     "an unknown word": (balancer_faults, replaced(HAPROXY_FINAL, "balance", "balanced"), ("unknown keyword",)),
     "another purpose": (certificate_faults, _serving_alone, ("sslclient", "etcd-serving-bootstrap.crt")),
@@ -192,7 +192,7 @@ FAULTS: Final[dict[str, tuple[Judge, Sample, tuple[str, ...]]]] = {
         ("unable to get local issuer certificate",),
     ),
     "no certificate": (certificate_faults, _removed("tls/etcd-client.crt"), ("tls/etcd-client.crt is missing",)),
-    "no client's certificate": (etcd_faults, _serving_alone, ("does not take its own serving certificate",)),
+    "no client's certificate": (etcd_faults, _serving_alone, ("rejects its own serving certificate",)),
     "a key of another": (
         etcd_faults,
         _copied("tls/etcd-serving-bootstrap.key", "tls/etcd-peer-bootstrap.key"),
@@ -210,20 +210,26 @@ FAULTS: Final[dict[str, tuple[Judge, Sample, tuple[str, ...]]]] = {
         _with_field(priority="high"),
         ("static-pods/bootstrap/", "cannot unmarshal string"),
     ),
-    "a misspelt field": (object_faults, _with_field(hostNetworks=True), ("kubectl knows no spec.hostNetworks",)),
+    "a misspelt field": (
+        object_faults,
+        _with_field(hostNetworks=True),
+        ("unknown field spec.hostNetworks",),
+    ),
 }
 
 
 @pytest.mark.parametrize(
-    ("judge", "sample", "words"),
+    ("search", "sample", "words"),
     [pytest.param(*case, marks=pytest.mark.real(*PROGRAMS[case[0]]), id=name) for name, case in FAULTS.items()],
 )
-def test_a_fault_is_told_by_its_place_and_no_path_of_ours(judge: Judge, sample: Sample, words: tuple[str, ...]) -> None:
-    faults = _found(judge, after(sample))
+def test_a_fault_is_told_by_its_artifact_and_no_other_path(
+    search: Search, sample: Sample, words: tuple[str, ...]
+) -> None:
+    faults = _found(search, after(sample))
     told = "\n".join(faults)
     assert [word for word in words if word not in told] == []
-    assert len(faults) == 1 or judge in TELL_ALL
-    assert "umbilical-judges" not in told
+    assert len(faults) == 1 or search in TELL_ALL
+    assert "umbilical-validators" not in told
 
 
 @pytest.mark.real("kubectl")
@@ -237,9 +243,9 @@ def test_several_faults_are_told_one_by_one() -> None:
 
 
 def test_where_nothing_is_there_nothing_is_shown() -> None:
-    subject = current(Profile.KUBERNETES)
+    subject = current(ClusterProfile.KUBERNETES)
     subject.assets = {}
-    assert _found(object_faults, subject) == ["there is nothing to decode"]
+    assert _found(object_faults, subject) == ["there are no manifests and no static pods"]
 
 
 def test_empty_values_may_go() -> None:
@@ -251,8 +257,8 @@ def test_nothing_is_lost_between_equals(value: object) -> None:
     assert list(lost(value, value)) == []
 
 
-@pytest.mark.parametrize("profile", list(Profile))
-def test_bash_reads_them_all(profile: Profile) -> None:
+@pytest.mark.parametrize("profile", list(ClusterProfile))
+def test_bash_reads_them_all(profile: ClusterProfile) -> None:
     assert _found(syntax_faults, current(profile)) == []
 
 

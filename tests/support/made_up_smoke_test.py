@@ -1,4 +1,4 @@
-"""A service by which a cluster is tried, without nodes: its webhook is asked by URL, its pod is a line in the API."""
+"""A smoke test without nodes: its webhook is called by URL, its pod is only an object in the API."""
 
 import base64
 from collections.abc import Iterator, Sequence
@@ -10,14 +10,14 @@ from tests.support import api_stock
 from tests.support.tunnel_pki import FolderAuthority
 from tests.support.webhook_listener import webhook_listener
 
-from umbilical.lab.hardway.trial import LabTrial
+from umbilical.lab.hardway.smoke_test import LabSmokeTest
 
 NAMESPACE: Final = "trial-of-a-test"
 WEBHOOK: Final = "verdict.test.umbilical.dev"
 
 
-class MadeUpTrial(LabTrial):
-    """The lab's, but for the way to its webhook."""
+class MadeUpSmokeTest(LabSmokeTest):
+    """The lab's smoke test with another route to its webhook."""
 
     def __init__(self, authority: Path, port: int) -> None:
         self._authority = authority
@@ -36,7 +36,7 @@ class MadeUpTrial(LabTrial):
         del pod["status"]
         return (api_stock.namespace(NAMESPACE), pod, self._configuration())
 
-    def judged(self, verdict: str) -> dict[str, Any]:
+    def review_object(self, verdict: str) -> dict[str, Any]:
         made = api_stock.config_map(f"judged-{verdict}", NAMESPACE)
         made["metadata"]["labels"] = {"verdict": verdict}
         return made
@@ -71,8 +71,8 @@ class MadeUpTrial(LabTrial):
 
 
 @contextmanager
-def made_up_trial(folder: Path) -> Iterator[MadeUpTrial]:
+def made_up_smoke_test(folder: Path) -> Iterator[MadeUpSmokeTest]:
     """Have the webhook listen on loopback, where kube-apiserver is too."""
     authority = FolderAuthority(folder, "webhook-ca")
     with webhook_listener(authority, authority.serving("webhook")) as port:
-        yield MadeUpTrial(authority.certificate_file, port)
+        yield MadeUpSmokeTest(authority.certificate_file, port)

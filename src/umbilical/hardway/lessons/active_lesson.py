@@ -1,6 +1,6 @@
-"""A lesson that is under way: its fault put in, what was there before kept beside the record, and put back at the end.
+"""The active lesson: breaks something, keeps the originals next to the record, and restores them at the end.
 
-Only what is still as the lesson left it is put back: whoever mended a file has done so.
+A file that changed since the lesson broke it is not restored: the user has repaired it.
 """
 
 import difflib
@@ -19,20 +19,20 @@ from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.doctor import are_up
 from umbilical.hardway.ledger import RECORD
 from umbilical.hardway.lessons.catalogue import LESSONS
-from umbilical.hardway.lessons.lesson import Desk, Lesson, Live, NotThere
+from umbilical.hardway.lessons.lesson import ArtifactCopy, Lesson, LiveBreakage, MissingArtifact
 from umbilical.hardway.site import Site
 from umbilical.host.files import make_directory, write_all, write_file
 from umbilical.manifests.tree import Asset
 
 MARKER: Final = "lesson.json"
 KEPT: Final = "lesson"
-"""Directory below .umbilical: the artifacts as they were."""
+"""Directory below .umbilical with the original artifacts."""
 REMOVED: Final = ""
-"""In place of a hash: the lesson took the file away."""
+"""Instead of a hash: the lesson removed the file."""
 
 
 @dataclass(frozen=True)
-class Sitting:
+class ActiveLesson:
     lesson: Lesson
     is_live: bool
     left: Mapping[str, str]
@@ -40,49 +40,49 @@ class Sitting:
 
 
 def find_lesson(name: str) -> Lesson:
-    """Find a lesson by its id. Raises HardwayError: UMB751, there is none of that name."""
+    """Find a lesson by its id. Raises HardwayError: UMB751, unknown id."""
     known = {lesson.id: lesson for lesson in LESSONS}
     if name in known:
         return known[name]
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-    why = f"the nearest names are {', '.join(close)}" if close else "no name is near it"
-    raise HardwayError("UMB751", f"no lesson is called {name!r}", why, "umbilical stage break --list")
+    why = f"similar names: {', '.join(close)}" if close else "no name is similar"
+    raise HardwayError("UMB751", f"found no lesson {name!r}", why, "umbilical stage break --list")
 
 
-def current(folder: Path) -> Sitting | None:
-    """Return the lesson that is under way. Raises HardwayError: UMB754, the note of it cannot be read."""
+def current(folder: Path) -> ActiveLesson | None:
+    """Return the active lesson. Raises HardwayError: UMB754, its record is invalid."""
     path = folder / RECORD / MARKER
     try:
         value = json.loads(path.read_bytes())
-        return Sitting(find_lesson(value["lesson"]), bool(value["live"]), dict(value["left"]))
+        return ActiveLesson(find_lesson(value["lesson"]), bool(value["live"]), dict(value["left"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        remedy = f"rm -r {path} {path.parent / KEPT}; then umbilical stage run writes every artifact as rendered"
-        raise HardwayError("UMB754", f"{path} cannot be read", str(error) or type(error).__name__, remedy) from None
+        remedy = f"rm -r {path} {path.parent / KEPT}; then umbilical stage run, which restores all artifacts"
+        raise HardwayError("UMB754", f"could not read {path}", str(error) or type(error).__name__, remedy) from None
 
 
 def spoil_artifacts(folder: Path, cluster: Cluster, lesson: Lesson, now: datetime) -> None:
-    """Put a lesson's fault into artifacts/. Raises HardwayError: UMB752, another is under way; UMB753, not here."""
+    """Break artifacts/. Raises HardwayError: UMB752, another lesson is active; UMB753, not possible here."""
     _refuse(folder, cluster, lesson)
-    desk = Desk(cluster, workspace.read_artifacts(folder), now)
+    scratch = ArtifactCopy(cluster, workspace.read_artifacts(folder), now)
     try:
-        lesson.spoil(desk)
-    except NotThere as error:
-        why = f"it needs {error}, which is not there"
-        raise HardwayError("UMB753", f"lesson {lesson.id} cannot be given", why, "umbilical stage run 08") from None
-    left = {asset.path: _hash(asset) for asset in desk.changed} | dict.fromkeys(desk.removed, REMOVED)
-    write_all(desk.before, make_directory(folder / RECORD / KEPT))
+        lesson.spoil(scratch)
+    except MissingArtifact as error:
+        why = f"{error} does not exist"
+        raise HardwayError("UMB753", f"lesson {lesson.id} was not started", why, "umbilical stage run 08") from None
+    left = {asset.path: _hash(asset) for asset in scratch.changed} | dict.fromkeys(scratch.removed, REMOVED)
+    write_all(scratch.before, make_directory(folder / RECORD / KEPT))
     _note(folder, lesson, now, left, is_live=False)
-    workspace.write_artifacts(folder, desk.changed, desk.removed)
+    workspace.write_artifacts(folder, scratch.changed, scratch.removed)
 
 
 def spoil_machines(site: Site, lesson: Lesson) -> None:
-    """Put a lesson's fault into machines that run.
+    """Break running machines.
 
     Raises:
         HardwayError: UMB752, UMB753 as above.
-        Fault: the machines cannot be reached, or refuse; nothing was broken.
+        Fault: a command on the machines failed; nothing was broken.
     """
     _refuse(site.folder, site.cluster, lesson)
     live = _live(lesson)
@@ -90,16 +90,16 @@ def spoil_machines(site: Site, lesson: Lesson) -> None:
     try:
         live.spoil(site)
     except Fault:
-        # Its last command is the one that breaks something; what failed was that one or one before it.
+        # The last command breaks something; it or an earlier one failed.
         end(site.folder)
         raise
 
 
-def mend_artifacts(folder: Path, sitting: Sitting) -> list[str]:
-    """Put back what is still as the lesson left it, end the lesson, and return the paths."""
+def mend_artifacts(folder: Path, active_lesson: ActiveLesson) -> list[str]:
+    """Restore files that are as the lesson left them, end the lesson, and return their paths."""
     kept = {asset.path: asset for asset in _kept(folder)}
     there = workspace.read_artifacts(folder)
-    spoiled = [path for path, mark in sitting.left.items() if _mark(there.get(path)) == mark]
+    spoiled = [path for path, mark in active_lesson.left.items() if _mark(there.get(path)) == mark]
     workspace.write_artifacts(
         folder, [kept[path] for path in spoiled if path in kept], [path for path in spoiled if path not in kept]
     )
@@ -107,37 +107,37 @@ def mend_artifacts(folder: Path, sitting: Sitting) -> list[str]:
     return spoiled
 
 
-def mend_machines(site: Site, sitting: Sitting) -> bool:
-    """Put machines right and end the lesson; False where they are gone, and the fault with them."""
+def mend_machines(site: Site, active_lesson: ActiveLesson) -> bool:
+    """Repair the machines and end the lesson; False if they no longer exist."""
     are_there = are_up(site)
     if are_there:
-        _live(sitting.lesson).mend(site)
+        _live(active_lesson.lesson).mend(site)
     end(site.folder)
     return are_there
 
 
 def end(folder: Path) -> None:
-    """Forget a lesson: first the note, so that a kill in between leaves only files that nobody reads."""
+    """End a lesson; the marker first, so that a kill in between leaves only unused files."""
     (folder / RECORD / MARKER).unlink(missing_ok=True)
     shutil.rmtree(folder / RECORD / KEPT, ignore_errors=True)
 
 
 def _refuse(folder: Path, cluster: Cluster, lesson: Lesson) -> None:
-    under_way = current(folder)
-    if under_way is not None:
-        why = f"lesson {under_way.lesson.id} is not mended yet, and two faults at once hide each other"
-        raise HardwayError("UMB752", f"lesson {lesson.id} has to wait", why, "umbilical stage break --mend")
+    active = current(folder)
+    if active is not None:
+        why = f"lesson {active.lesson.id} is still active"
+        raise HardwayError("UMB752", f"lesson {lesson.id} was not started", why, "umbilical stage break --mend")
     if cluster.profile not in lesson.profiles:
         fitting = " or ".join(sorted(profile.value for profile in lesson.profiles))
-        why = f"it is for the profile {fitting}, and this cluster is {cluster.profile.value}"
-        raise HardwayError("UMB753", f"lesson {lesson.id} cannot be given", why, "umbilical stage break --list")
+        why = f"it needs the profile {fitting}; this cluster has {cluster.profile.value}"
+        raise HardwayError("UMB753", f"lesson {lesson.id} was not started", why, "umbilical stage break --list")
 
 
-def _live(lesson: Lesson) -> Live:
+def _live(lesson: Lesson) -> LiveBreakage:
     if lesson.live is None:
-        why = "its fault is in artifacts only"
+        why = "it changes only artifacts"
         remedy = f"umbilical stage break {lesson.id}, without --live"
-        raise HardwayError("UMB753", f"lesson {lesson.id} cannot be given in machines", why, remedy)
+        raise HardwayError("UMB753", f"lesson {lesson.id} was not started", why, remedy)
     return lesson.live
 
 

@@ -12,8 +12,8 @@ WORKLOAD: Final = "trial"
 _LABELS: Final = {"app": WORKLOAD}
 
 
-class LabTrial:
-    """Fulfils what `hardway` asks of a trial without knowing of it."""
+class LabSmokeTest:
+    """Implements `hardway.site.SmokeTest`."""
 
     @property
     def namespace(self) -> str:
@@ -39,7 +39,7 @@ class LabTrial:
         service = objects.service_on(node_name, datetime.now(UTC))
         return (*service.objects, service.webhook)
 
-    def judged(self, verdict: str) -> dict[str, Any]:
+    def review_object(self, verdict: str) -> dict[str, Any]:
         return objects.judged(verdict)
 
     def workload(self, replicas: int) -> Sequence[dict[str, Any]]:

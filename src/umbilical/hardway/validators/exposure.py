@@ -1,4 +1,4 @@
-"""What of a cluster's directory git would take although it is secret: git itself is asked, which knows its rules."""
+"""Finds secret files of a cluster's directory that git does not ignore, by `git check-ignore`."""
 
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ _NOTHING_IGNORED: Final = 1
 
 
 def exposed(folder: Path, cluster: Cluster, assets: Mapping[str, Asset]) -> tuple[str, ...]:
-    """Name the secret files, there or to be written, that are below a git work tree and not ignored."""
+    """List the secret files, existing or planned, that are inside a git work tree and not ignored."""
     if not _is_work_tree(folder):
         return ()
     wanted = sorted(secret_files(cluster, assets))
@@ -25,22 +25,22 @@ def exposed(folder: Path, cluster: Cluster, assets: Mapping[str, Asset]) -> tupl
 
 
 def secret_files(cluster: Cluster, assets: Mapping[str, Asset]) -> set[str]:
-    """List what nobody else may read, from where the cluster's file lies."""
+    """List the secret files, relative to cluster.yaml."""
     found = {f"{ARTIFACTS}/{path}" for path, asset in assets.items() if asset.mode == SECRET_MODE}
-    # Kubeconfigs for single addresses lie there too.
+    # The record also holds a kubeconfig.
     found |= {f"{RECORD}/{IDENTITY}", f"{RECORD}/admin.kubeconfig"}
     inside = (cluster.access.pull_secret_file, cluster.access.ssh_key_file)
     return found | {path for path in inside if path and not Path(path).is_absolute() and ".." not in Path(path).parts}
 
 
 def _is_work_tree(folder: Path) -> bool:
-    """Whether one of the directories above belongs to git; asked without git, which may be missing."""
+    """Tell whether the directory is inside a git work tree; git itself may be missing."""
     places = folder.resolve()
     return any((place / ".git").exists() for place in (places, *places.parents))
 
 
 def _ignored(folder: Path, paths: Iterable[str]) -> set[str]:
-    """Return those that git ignores. What is tracked already is not ignored, whatever rules say."""
+    """Return the paths that git ignores. A tracked file is never ignored, whatever the rules are."""
     names = b"".join(path.encode() + b"\0" for path in paths)
     command = ["git", "-C", str(folder), "check-ignore", "--stdin", "-z"]
     try:

@@ -1,4 +1,4 @@
-"""What is there for a while: the tunnel and its removal, a webhook behind it, and a workload with its service."""
+"""Temporary parts: the tunnel and its removal; the smoke test's webhook and workload."""
 
 import base64
 import re
@@ -12,16 +12,16 @@ import pytest
 from tests.support.api_stock import Stock, finalize, namespace, node, pod
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.live_site import OPENSHIFT, live_site, machines_of, naps_of, seen_by, switch_on
-from tests.support.made_up_trial import NAMESPACE, WEBHOOK, MadeUpTrial
+from tests.support.made_up_smoke_test import NAMESPACE, WEBHOOK, MadeUpSmokeTest
 
 from umbilical.bootstrap.names import AGENT_NAME, AGENT_SECRET
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
 from umbilical.fault import HardwayError, HostError, StageTimeout
 from umbilical.hardway import kube, temporary
-from umbilical.hardway import trials as webhook
-from umbilical.hardway import trials as workload
-from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH, TUNNEL, Removal
+from umbilical.hardway import smoke_tests as webhook
+from umbilical.hardway import smoke_tests as workload
+from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH, TUNNEL, RemovalStep
 from umbilical.hardway.artifacts.tunnel import AGENT_PKI
 from umbilical.hardway.machines.interface import Done, Power
 from umbilical.hardway.site import Site
@@ -68,7 +68,7 @@ def daemon_set(ready: int, wanted: int) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("place")
 def test_the_agents_get_what_the_node_made_and_nothing_of_it_lies_on_disk(site: Site) -> None:
-    with pytest.raises(NotYet, match=f"no {AGENT_PKI}/ca.crt on the bootstrap node"):
+    with pytest.raises(NotYet, match=f"{AGENT_PKI}/ca.crt does not exist on the bootstrap node"):
         temporary.hand_out_certificates(site)
     for name in FILES:
         machines_of(site).files["bootstrap", f"{AGENT_PKI}/{name}"] = f"secret {name}".encode()
@@ -83,14 +83,14 @@ def test_the_agents_get_what_the_node_made_and_nothing_of_it_lies_on_disk(site: 
 
 
 def test_agents_must_be_as_many_as_nodes_and_all_of_them_ready(site: Site, place: Stock) -> None:
-    sight = temporary.agents_sight(2)
-    assert sight.check.judge(site).evidence == f"there is no DaemonSet {PLACE}/{AGENT_NAME}"
+    condition = temporary.agents_condition(2)
+    assert condition.check.judge(site).evidence == f"there is no DaemonSet {PLACE}/{AGENT_NAME}"
     place.put(daemon_set(1, 1))
-    assert sight.check.judge(site).evidence == "1 of 2 agents are ready"
+    assert condition.check.judge(site).evidence == "1 of 2 agents are ready"
     place.put(daemon_set(2, 3))
-    assert sight.check.judge(site).evidence == "2 of 3 agents are ready"
+    assert condition.check.judge(site).evidence == "2 of 3 agents are ready"
     place.put(daemon_set(2, 2))
-    assert sight.check.judge(site).outcome is Outcome.PASSED
+    assert condition.check.judge(site).outcome is Outcome.PASSED
 
 
 def test_it_is_cut_with_its_namespace_and_its_static_pod_and_cutting_twice_is_fine(site: Site, place: Stock) -> None:
@@ -99,17 +99,17 @@ def test_it_is_cut_with_its_namespace_and_its_static_pod_and_cutting_twice_is_fi
     machines.responders.append(lambda node, command, stdin: Done(0, b"", b""))
     place.put(daemon_set(1, 1))
     still = f"the namespace {PLACE} is still there"
-    assert temporary.gone_sight().check.judge(site).evidence == still
+    assert temporary.gone_condition().check.judge(site).evidence == still
     for _ in range(2):
         temporary.cut(site)
     assert machines.calls[0].startswith("run bootstrap rm -f /etc/kubernetes/manifests/konnectivity-server")
     left = kube.get(site, objects.NAMESPACE, PLACE)
     assert left is not None
     assert "deletionTimestamp" in left["metadata"]
-    assert temporary.gone_sight().check.judge(site).evidence == still
+    assert temporary.gone_condition().check.judge(site).evidence == still
     place.take("DaemonSet", AGENT_NAME, PLACE, "apps/v1")
     place.take("Namespace", PLACE)
-    assert temporary.gone_sight().check.judge(site).outcome is Outcome.PASSED
+    assert temporary.gone_condition().check.judge(site).outcome is Outcome.PASSED
 
 
 def test_an_artifact_that_cannot_be_read_is_told(site: Site) -> None:
@@ -124,7 +124,7 @@ def test_namespace_then_files_then_commands_and_twice_is_fine(site: Site, shelf:
     machines.powers.update({"bootstrap": Power.OFF, "master-0": Power.ON})
     machines.responders.append(lambda node, command, stdin: Done(0, b"", b""))
     files = (("bootstrap", "/etc/a.yaml"), ("master-0", "/etc/b.yaml"))
-    step = Removal("it", 16, "", namespace="shortlived", files=files, commands=(("master-0", ("it", "--cleanup")),))
+    step = RemovalStep("it", 16, "", namespace="shortlived", files=files, commands=(("master-0", ("it", "--cleanup")),))
     temporary.remove(site, step)
     shelf.call(lambda client: finalize(client, "shortlived"))
     assert kube.get(site, objects.NAMESPACE, "shortlived") is None
@@ -134,8 +134,8 @@ def test_namespace_then_files_then_commands_and_twice_is_fine(site: Site, shelf:
 
 def test_a_command_that_fails_is_told_with_its_words(site: Site) -> None:
     with pytest.raises(HardwayError) as raised:
-        temporary.remove(site, Removal("it", 16, "", commands=(("master-0", ("it", "--cleanup")),)))
-    assert (raised.value.code, raised.value.remedy) == ("UMB761", "there: it --cleanup")
+        temporary.remove(site, RemovalStep("it", 16, "", commands=(("master-0", ("it", "--cleanup")),)))
+    assert (raised.value.code, raised.value.remedy) == ("UMB761", "on master-0: it --cleanup")
 
 
 def test_openshift_has_it_in_a_namespace_of_its_own(tmp_path: Path, plane: ControlPlane, site: Site) -> None:
@@ -144,25 +144,25 @@ def test_openshift_has_it_in_a_namespace_of_its_own(tmp_path: Path, plane: Contr
 
 
 @pytest.fixture
-def tried(site: Site, trial: MadeUpTrial, shelf: Stock) -> Iterator[Site]:
-    site.trial = trial
+def tried(site: Site, smoke_test: MadeUpSmokeTest, shelf: Stock) -> Iterator[Site]:
+    site.smoke_test = smoke_test
     yield site
     shelf.take("ValidatingWebhookConfiguration", WEBHOOK, version="admissionregistration.k8s.io/v1")
-    shelf.take("Pod", trial.pod, NAMESPACE)
+    shelf.take("Pod", smoke_test.pod, NAMESPACE)
     shelf.take("Namespace", NAMESPACE)
 
 
 def uid(site: Site) -> str:
-    found = kube.get(site, objects.POD, webhook.trial_of(site).pod, NAMESPACE)
+    found = kube.get(site, objects.POD, webhook.smoke_test_of(site).pod, NAMESPACE)
     assert found is not None
     return str(found["metadata"]["uid"])
 
 
 def test_it_is_laid_onto_its_node_and_what_is_there_stays(tried: Site) -> None:
     node = tried.cluster.masters[0]
-    webhook.lay(tried, node)
+    webhook.create_webhook(tried, node)
     first = uid(tried)
-    webhook.lay(tried, node)
+    webhook.create_webhook(tried, node)
     assert uid(tried) == first
     found = kube.get(tried, objects.POD, "lab-service", NAMESPACE)
     assert objects.field(found or {}, "spec", "nodeName") == node.name
@@ -170,48 +170,50 @@ def test_it_is_laid_onto_its_node_and_what_is_there_stays(tried: Site) -> None:
 
 def test_half_of_it_is_made_anew(tried: Site, shelf: Stock) -> None:
     node = tried.cluster.masters[0]
-    webhook.lay(tried, node)
+    webhook.create_webhook(tried, node)
     first = uid(tried)
     shelf.take("ValidatingWebhookConfiguration", WEBHOOK, version="admissionregistration.k8s.io/v1")
     # Its kubelet lets go of it after a while.
     naps_of(tried).plans.append(lambda: shelf.take("Pod", "lab-service", NAMESPACE))
-    webhook.lay(tried, node)
+    webhook.create_webhook(tried, node)
     assert uid(tried) != first
     assert kube.get(tried, webhook.CONFIGURATION, WEBHOOK) is not None
 
 
 def test_a_pod_that_failed_for_good_is_made_anew(tried: Site, shelf: Stock) -> None:
     node = tried.cluster.masters[0]
-    webhook.lay(tried, node)
-    before, trial = uid(tried), webhook.trial_of(tried)
-    path = f"{objects.POD.path(trial.namespace, trial.pod)}/status"
+    webhook.create_webhook(tried, node)
+    before, smoke_test = uid(tried), webhook.smoke_test_of(tried)
+    path = f"{objects.POD.path(smoke_test.namespace, smoke_test.pod)}/status"
     shelf.call(lambda client: kube.merge_patch(client, path, {"status": {"phase": "Failed"}}))
-    naps_of(tried).plans.append(lambda: shelf.take("Pod", trial.pod, trial.namespace))
-    webhook.lay(tried, node)
+    naps_of(tried).plans.append(lambda: shelf.take("Pod", smoke_test.pod, smoke_test.namespace))
+    webhook.create_webhook(tried, node)
     assert uid(tried) != before
 
 
 def test_a_pod_is_waited_for(tried: Site, shelf: Stock) -> None:
     node = tried.cluster.masters[0]
-    webhook.lay(tried, node)
-    sight = webhook.pod_sight(webhook.trial_of(tried))
-    assert sight.check.judge(tried).outcome is Outcome.FAILED
+    webhook.create_webhook(tried, node)
+    condition = webhook.pod_condition(webhook.smoke_test_of(tried))
+    assert condition.check.judge(tried).outcome is Outcome.FAILED
     shelf.put(pod("lab-service", NAMESPACE, node_name=node.name))
-    assert sight.check.judge(tried).evidence == f"10.128.0.7 on {node.name}"
+    assert condition.check.judge(tried).evidence == f"10.128.0.7 on {node.name}"
 
 
 def test_a_real_api_server_asks_it_and_stores_nothing(tried: Site) -> None:
-    webhook.lay(tried, tried.cluster.masters[0])
-    sight = webhook.asked_sight("asked", "it is asked", None)
-    assert sight.wait(tried, 60) == "one object allowed, one denied"
+    webhook.create_webhook(tried, tried.cluster.masters[0])
+    condition = webhook.webhook_condition("asked", "it is asked", None)
+    assert condition.wait(tried, 60) == "one object allowed, one denied"
     assert kube.get(tried, objects.CONFIG_MAP, "judged-allow", NAMESPACE) is None
 
 
-def test_one_that_cannot_be_reached_is_told_with_a_hint(tried: Site, trial: MadeUpTrial, tmp_path: Path) -> None:
-    tried.trial = MadeUpTrial(trial._authority, 1)
-    webhook.lay(tried, tried.cluster.masters[0])
+def test_one_that_cannot_be_reached_is_told_with_a_hint(
+    tried: Site, smoke_test: MadeUpSmokeTest, tmp_path: Path
+) -> None:
+    tried.smoke_test = MadeUpSmokeTest(smoke_test._authority, 1)
+    webhook.create_webhook(tried, tried.cluster.masters[0])
     with pytest.raises(StageTimeout) as raised:
-        webhook.asked_sight("asked", "it is asked", None).wait(tried, 0)
+        webhook.webhook_condition("asked", "it is asked", None).wait(tried, 0)
     assert "connection refused" in raised.value.why
     assert "failed calling webhook" in seen_by(tried)[-1]
 
@@ -219,28 +221,28 @@ def test_one_that_cannot_be_reached_is_told_with_a_hint(tried: Site, trial: Made
 @pytest.mark.parametrize(
     ("seen", "hint"),
     [
-        ("No agent available", "no agent of the tunnel is connected"),
-        ("connect: no route to host", "is its egress selector set?"),
-        ("context deadline exceeded", "packets to the pod vanish"),
+        ("No agent available", "no tunnel agent is connected"),
+        ("connect: no route to host", "check its --egress-selector-config-file"),
+        ("context deadline exceeded", "packets to the pod are dropped"),
     ],
 )
 def test_failures_that_are_known_have_their_hints(seen: str, hint: str) -> None:
-    signatures = webhook.asked_sight("asked", "", None).signatures
-    (found,) = [one.hint for one in signatures if re.search(one.pattern, seen)]
+    known_failures = webhook.webhook_condition("asked", "", None).known_failures
+    (found,) = [one.hint for one in known_failures if re.search(one.pattern, seen)]
     assert hint in found
 
 
 def test_only_a_tunnel_makes_the_bootstrap_node_ask(tried: Site) -> None:
     node = tried.cluster.masters[0]
-    titles = [step.title for step in webhook.trial_steps(tried, node)]
-    assert titles[-1] == "have an object judged through the tunnel"
+    titles = [step.title for step in webhook.webhook_steps(tried, node)]
+    assert titles[-1] == "call the webhook through the tunnel"
     tried.has_tunnel = False
-    assert [step.title for step in webhook.trial_steps(tried, node)] == titles[:2]
+    assert [step.title for step in webhook.webhook_steps(tried, node)] == titles[:2]
 
 
 @pytest.fixture
-def deployed(site: Site, trial: MadeUpTrial, shelf: Stock) -> Iterator[Site]:
-    site.trial = trial
+def deployed(site: Site, smoke_test: MadeUpSmokeTest, shelf: Stock) -> Iterator[Site]:
+    site.smoke_test = smoke_test
     workload.deploy(site)
     yield site
     for kind, version in (("Deployment", "apps/v1"), ("Service", "v1")):
@@ -280,7 +282,7 @@ def test_an_earlier_trial_that_is_still_ending_is_waited_for(deployed: Site, she
 
 
 def test_it_runs_when_all_replicas_are_ready_and_spread(deployed: Site, shelf: Stock) -> None:
-    sight = workload.spread_sight()
+    condition = workload.spread_condition()
     deployed.cluster = replace(
         deployed.cluster,
         nodes=(
@@ -290,24 +292,24 @@ def test_it_runs_when_all_replicas_are_ready_and_spread(deployed: Site, shelf: S
     )
     one, other = (worker.name for worker in deployed.cluster.workers)
     shelf.put(replica(0, one), replica(1, one, is_ready=False))
-    assert sight.check.judge(deployed).evidence == "1 of 2 pods are ready"
+    assert condition.check.judge(deployed).evidence == "1 of 2 pods are ready"
     shelf.put(replica(1, one))
-    assert sight.check.judge(deployed).evidence == f"all pods are on {one}"
+    assert condition.check.judge(deployed).evidence == f"all pods are on {one}"
     shelf.take("Pod", "trial-1", NAMESPACE)
     shelf.put(replica(1, other))
-    assert sight.check.judge(deployed).evidence == f"2 pods on {one}, {other}"
+    assert condition.check.judge(deployed).evidence == f"2 pods on {one}, {other}"
 
 
 def test_one_worker_may_have_them_all(deployed: Site, shelf: Stock) -> None:
     name = deployed.cluster.workers[0].name
     shelf.put(replica(0, name), replica(1, name))
-    assert workload.spread_sight().check.judge(deployed).outcome is Outcome.PASSED
+    assert workload.spread_condition().check.judge(deployed).outcome is Outcome.PASSED
 
 
 def test_its_service_is_reached_by_address_and_name_from_inside(deployed: Site, shelf: Stock, tmp_path: Path) -> None:
     log = kubectl(deployed, tmp_path, "echo ok")
     shelf.put(replica(0, "a"), replica(1, "b"))
-    seen = workload.reached_sight().look(deployed)
+    seen = workload.reached_condition().probe(deployed)
     address = kube.get(deployed, workload._SERVICE, NAME, NAMESPACE)
     assert address is not None
     cluster_ip = address["spec"]["clusterIP"]
@@ -321,12 +323,12 @@ def test_its_service_is_reached_by_address_and_name_from_inside(deployed: Site, 
 def test_another_answer_or_a_failed_exec_is_told(deployed: Site, shelf: Stock, tmp_path: Path) -> None:
     shelf.put(replica(0, "a"), replica(1, "b"))
     kubectl(deployed, tmp_path, "echo no")
-    with pytest.raises(NotYet, match="answers 'no'"):
-        workload.reached_sight().look(deployed)
+    with pytest.raises(NotYet, match="returned 'no'"):
+        workload.reached_condition().probe(deployed)
     kubectl(deployed, tmp_path, "echo Error from server: Forbidden >&2", 1)
     with pytest.raises(HostError, match="Forbidden"):
         workload.execute(deployed, "trial-0", ["true"])
-    verdict = workload.reached_sight().check.judge(deployed)
+    verdict = workload.reached_condition().check.judge(deployed)
     assert (verdict.outcome, "Forbidden" in verdict.evidence) == (Outcome.FAILED, True)
 
 
@@ -335,12 +337,12 @@ def test_a_port_is_forwarded_and_asked(deployed: Site, shelf: Stock, tmp_path: P
     shelf.put(replica(0, name), replica(1, name))
     (deployed.folder / ".umbilical").mkdir(exist_ok=True)
     log = kubectl(deployed, tmp_path, FORWARDER % "ok")
-    assert workload.forwarded_sight().check.judge(deployed).outcome is Outcome.PASSED
+    assert workload.forwarded_condition().check.judge(deployed).outcome is Outcome.PASSED
     assert f"-n {NAMESPACE} port-forward pod/trial-0 :" in log.read_text()
     kubectl(deployed, tmp_path, FORWARDER % "no")
-    assert "answers b'no'" in workload.forwarded_sight().check.judge(deployed).evidence
+    assert "returned b'no'" in workload.forwarded_condition().check.judge(deployed).evidence
     kubectl(deployed, tmp_path, "echo error: unable to forward >&2", 1)
-    assert workload.forwarded_sight().check.judge(deployed).outcome is Outcome.FAILED
+    assert workload.forwarded_condition().check.judge(deployed).outcome is Outcome.FAILED
 
 
 def test_without_kubectl_exec_cannot_be_tried(deployed: Site) -> None:
@@ -350,7 +352,7 @@ def test_without_kubectl_exec_cannot_be_tried(deployed: Site) -> None:
 
 def test_logs_that_no_kubelet_gives_are_told(deployed: Site, shelf: Stock) -> None:
     shelf.put(node("gone.example.com", "192.0.2.77"), replica(0, "none"), replica(1, "none"))
-    verdict = workload.logs_sight().check.judge(deployed)
+    verdict = workload.logs_condition().check.judge(deployed)
     assert verdict.outcome is Outcome.FAILED
     assert "trial-0/log" in verdict.evidence
 
@@ -359,16 +361,16 @@ def test_logs_must_have_something_in_them(deployed: Site, shelf: Stock, monkeypa
     shelf.put(replica(0, "none"), replica(1, "none"))
     logs = {"trial-0/log": "listening", "trial-1/log": "\n"}
     monkeypatch.setattr(workload, "_log", lambda site, path: logs[path.partition("/pods/")[2]])
-    assert workload.logs_sight().check.judge(deployed).evidence == "the log of trial-1 is empty"
+    assert workload.logs_condition().check.judge(deployed).evidence == "the log of trial-1 is empty"
     logs["trial-1/log"] = "listening"
-    assert workload.logs_sight().check.judge(deployed).evidence == "of every pod"
+    assert workload.logs_condition().check.judge(deployed).evidence == "of every pod"
 
 
 def test_all_of_it_goes_with_its_namespace_and_going_twice_is_fine(deployed: Site, shelf: Stock) -> None:
-    webhook.lay(deployed, deployed.cluster.masters[0])
+    webhook.create_webhook(deployed, deployed.cluster.masters[0])
     workload.remove(deployed)
     assert kube.get(deployed, webhook.CONFIGURATION, WEBHOOK) is None
     naps_of(deployed).plans.append(lambda: shelf.call(lambda client: finalize(client, NAMESPACE)))
-    assert workload.removed_sight().wait(deployed, 60) == "nothing is left"
+    assert workload.removed_condition().wait(deployed, 60) == "its namespace is deleted"
     workload.remove(deployed)
     shelf.take("Pod", "lab-service", NAMESPACE)

@@ -1,4 +1,4 @@
-"""A cluster that is ready for the pivot: members joined, masters registered, everything as P1 to P8 want it."""
+"""A cluster that is ready for the pivot: members joined, masters registered, P1 to P8 hold."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +9,9 @@ from tests.support.api_stock import Stock
 from tests.support.control_plane import ControlPlane
 from tests.support.etcdctl import Etcdctl, Row
 from tests.support.live_site import StaticPods, live_site, machines_of, switch_on
-from tests.support.made_up_trial import MadeUpTrial
+from tests.support.made_up_smoke_test import MadeUpSmokeTest
 
-from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.config.cluster import ClusterNode
 from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, peer_url
 from umbilical.hardway.machines.interface import PORTS, Done
 from umbilical.hardway.pivot_conditions import CONTROLLERS
@@ -21,23 +21,25 @@ SNAPSHOT: Final = "/var/lib/etcd/pivot-snapshot.db"
 
 
 @dataclass
-class Scene:
+class PivotTestbed:
     site: Site
     etcd: Etcdctl
     pods: StaticPods
     shelf: Stock
 
-    def hold_leases(self, node: Node) -> None:
+    def hold_leases(self, node: ClusterNode) -> None:
         """Controllers lead from a node."""
         self.shelf.put(*(lease(name, f"{node.name}_0f3c") for name in CONTROLLERS))
 
-    def serve_from(self, *nodes: Node) -> None:
+    def serve_from(self, *nodes: ClusterNode) -> None:
         self.shelf.put(endpoint_slice([str(node.address) for node in nodes]))
 
 
-def scene(folder: Path, plane: ControlPlane, shelf: Stock, trial: MadeUpTrial | None = None, masters: int = 1) -> Scene:
+def make_testbed(
+    folder: Path, plane: ControlPlane, shelf: Stock, smoke_test: MadeUpSmokeTest | None = None, masters: int = 1
+) -> PivotTestbed:
     site = live_site(folder, plane, masters=masters)
-    site.trial = trial
+    site.smoke_test = smoke_test
     switch_on(site)
     etcd, pods = joined(site), StaticPods(*PORTS)
     machines = machines_of(site)
@@ -49,9 +51,9 @@ def scene(folder: Path, plane: ControlPlane, shelf: Stock, trial: MadeUpTrial | 
         "metadata": {"name": "default", "namespace": "kube-system"},
     }
     shelf.put(account, *(api_stock.node(node.name, str(node.address), Ready="True") for node in site.cluster.masters))
-    if trial is not None:
-        shelf.put(*trial.webhook_objects(site.cluster.masters[0].name))
-    made = Scene(site, etcd, pods, shelf)
+    if smoke_test is not None:
+        shelf.put(*smoke_test.webhook_objects(site.cluster.masters[0].name))
+    made = PivotTestbed(site, etcd, pods, shelf)
     made.serve_from(*site.cluster.masters)
     made.hold_leases(site.cluster.masters[0])
     return made

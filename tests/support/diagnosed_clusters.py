@@ -1,4 +1,4 @@
-"""Directories of clusters to be broken and examined: all is written, machines only write down what is asked."""
+"""Cluster directories for the doctor: all artifacts are written, machines only record commands."""
 
 from pathlib import Path
 
@@ -10,23 +10,23 @@ from tests.support.recording_machines import RecordingMachines
 from umbilical.hardway import rendering, workspace
 from umbilical.hardway.diagnosis import Diagnosis
 from umbilical.hardway.doctor import examine
-from umbilical.hardway.ledger import look
+from umbilical.hardway.ledger import read_record
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
 
 
-def make_patient(folder: Path, profile: str) -> Path:
-    """A directory as stage 08 leaves it, with all that can be switched on."""
+def make_cluster_directory(folder: Path, profile: str) -> Path:
+    """A directory as after stage 08, with all options on."""
     made = make_directory(folder, profile, kubeProxy="on", konnectivity="on")
     rendering.write(made, rendering.render(made, hardway.NOW))
     return made
 
 
 def site_of(folder: Path, machines: RecordingMachines | None = None) -> Site:
-    """The site as whoever only looks has it: nothing is kept on disk."""
+    """The site without the lock: nothing is saved to disk."""
     return rendered_site(folder, rendering.render(folder, hardway.NOW), machines)
 
 
 def examined(folder: Path, machines: RecordingMachines | None = None) -> list[Diagnosis]:
     site = site_of(folder, machines)
-    return examine(site, look(folder), workspace.read_artifacts(folder), catalogue.stages(), is_locked=False)
+    return examine(site, read_record(folder), workspace.read_artifacts(folder), catalogue.stages(), is_locked=False)

@@ -1,0 +1,1 @@
+"""Runs programs of other projects (openssl, haproxy, etcd, kubectl, ...) on a temporary copy of the artifacts."""
