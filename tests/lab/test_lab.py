@@ -244,10 +244,10 @@ def test_a_lab_and_what_is_broken_in_it_are_found_from_elsewhere(lab: Lab, tmp_p
     assert Lab.open(lab.directory.path).exec(NODE, ["hostname"]).text == "master-0\n"
     (tmp_path / "link").symlink_to(lab.directory.path)
     assert Lab.open(tmp_path / "link").state == lab.state
-    lab.set_faults({"link-cut": {"node": NODE}})
-    assert Lab.open(lab.directory.path).faults() == {"link-cut": {"node": NODE}}
-    lab.set_faults({})
-    assert Lab.open(lab.directory.path).faults() == {}
+    lab.set_breakages({"link-cut": {"node": NODE}})
+    assert Lab.open(lab.directory.path).breakages() == {"link-cut": {"node": NODE}}
+    lab.set_breakages({})
+    assert Lab.open(lab.directory.path).breakages() == {}
     assert runner_of(lab).kind is RunnerKind.PROCESS
 
 

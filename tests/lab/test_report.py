@@ -71,7 +71,7 @@ def test_a_change_of_the_picture_keeps_what_is_not_named() -> None:
     assert listener.heard == ["none", "denied"]
 
 
-def test_a_whole_story_turns_four_times_and_a_refused_call_before_the_tunnel_is_no_fault() -> None:
+def test_a_whole_story_turns_four_times_and_a_refused_call_before_the_tunnel_is_no_breakage() -> None:
     moments = decisive(whole_story())
     assert [moment.turn for moment in moments] == [Turn.WITHOUT, Turn.ALLOWED, Turn.DENIED, Turn.CUT]
     assert [moment.turn for moment in decisive(broken_story())] == [Turn.WITHOUT]
@@ -89,10 +89,10 @@ def test_a_moment_knows_its_time_its_step_and_the_fullest_picture() -> None:
     assert cut.picture.production_call is Call.ALLOWED
 
 
-def test_a_fault_in_a_story_is_broken_and_not_cut_off() -> None:
+def test_a_breakage_in_a_story_is_broken_and_not_cut_off() -> None:
     turns = [moment.turn for moment in decisive(mended_story())]
     assert turns == [Turn.WITHOUT, Turn.ALLOWED, Turn.DENIED, Turn.BROKEN, Turn.ALLOWED]
-    story = Story("fault")
+    story = Story("breakage")
     story.shows(server=True, agents=AGENTS, call=Call.ALLOWED)
     story.shows(call=Call.UNREACHABLE)
     story.shows(call=Call.ALLOWED)

@@ -97,7 +97,7 @@ def whole_story(teller: Teller | None = None) -> Story:
 
 def mended_story() -> Story:
     """Tell how a server is killed and comes back."""
-    narrator = Narrator("A fault: server-kill", None)
+    narrator = Narrator("A breakage: server-kill", None)
     until_answered(narrator)
     narrator.tell("the server is killed", 0.4, "signal 9", server=False, agents=(), call=Call.UNREACHABLE)
     narrator.tell("it comes back by itself", 4.0, "1 restart", server=True, agents=AGENTS, call=Call.ALLOWED)

@@ -74,8 +74,8 @@ GROUPS: Final = {
         _placed("firewall", "list render check"),
     ),
     "lab": (
-        "A cluster being born, for real, on this machine: networks, control plane, tunnel, and their faults.",
-        _placed("lab", "demo run list:faults up status shell:status break:faults mend:faults down:up"),
+        "Run a test cluster with the tunnel on this machine.",
+        _placed("lab", "demo run list:breakages up status shell:status break:breakages mend:breakages down:up"),
     ),
     "stage": (
         "A cluster the hard way: every artifact from one typed file, seventeen stages, each explained and checked.",

@@ -183,11 +183,11 @@ class Lab:
         self.topology.node(node)
         return int(self._ask("anchors", {}).fields["anchors"][node])
 
-    def set_faults(self, faults: Mapping[str, object]) -> None:
+    def set_breakages(self, breakages: Mapping[str, object]) -> None:
         """Write down what is broken now, for whoever mends it from another terminal."""
-        self.state = change_state(self.directory, lambda state: replace(state, faults=dict(faults)))
+        self.state = change_state(self.directory, lambda state: replace(state, faults=dict(breakages)))
 
-    def faults(self) -> dict[str, object]:
+    def breakages(self) -> dict[str, object]:
         """Read what is broken now; another terminal may have changed it since."""
         state = read_state(self.directory)
         return {} if state is None else dict(state.faults)

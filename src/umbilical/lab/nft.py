@@ -1,4 +1,4 @@
-"""Rules of the packet filter that some scenarios and faults add, as texts, and the `nft` program that loads them.
+"""Rules of the packet filter that some scenarios and breakages add, as texts, and the `nft` program that loads them.
 
 Each text is the inside of one table, named as in `umbilical.lab.packet_filter`, which has what every lab needs and
 removes these tables too.

@@ -61,7 +61,7 @@ class Rehearsal:
     """Where a lab is up already, or is to be. None: a scratch directory, gone with the lab."""
     name: str = ""
     """Of the lab; its directory's, if none is given."""
-    fault: str | None = None
+    breakage: str | None = None
     bin_dir: Path | None = None
 
     @property
@@ -142,14 +142,14 @@ def _plan(scenario: Scenario) -> Topology:
 
 def _play(rehearsal: Rehearsal, story: Story, lab: Lab) -> None:
     scene = make_scene(lab, rehearsal.cast, story)
-    if rehearsal.fault is None:
+    if rehearsal.breakage is None:
         rehearsal.scenario.tell(scene)
         if rehearsal.scenario.end is not None and not rehearsal.keep:
             rehearsal.scenario.end(scene)
     else:
-        from umbilical.lab.faults.repair import tell_fault
+        from umbilical.lab.breakages.repair import tell_breakage
 
-        tell_fault(scene, rehearsal.fault)
+        tell_breakage(scene, rehearsal.breakage)
 
 
 def _stage(rehearsal: Rehearsal) -> Lab | None:

@@ -31,7 +31,7 @@ _CAPTIONS: Final = {
     Turn.WITHOUT: "The bootstrap node has no route to the pod network: its call to the webhook fails.",
     Turn.ALLOWED: "The same call enters the server by its socket, and one of the agents dials the pod.",
     Turn.DENIED: "The webhook says no, by its own word.",
-    Turn.BROKEN: "A fault is shown: the call does not reach the webhook.",
+    Turn.BROKEN: "A breakage is shown: the call does not reach the webhook.",
     Turn.CUT: "The tunnel is taken away, with all that belonged to it.",
 }
 _ON_LOOPBACK: Final = {

@@ -44,7 +44,7 @@ class PodStatus:
 
 
 class Runner(Protocol):
-    """What scenarios and faults need of a runner. `pod` is a name or the part before a generated suffix."""
+    """What scenarios and breakages need of a runner. `pod` is a name or the part before a generated suffix."""
 
     @property
     def kind(self) -> RunnerKind: ...

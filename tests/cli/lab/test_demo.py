@@ -115,7 +115,7 @@ def test_a_kept_lab_has_a_name_and_its_commands_are_told(
     assert asked[0].directory == tmp_path / "state/umbilical/labs/demo"
     assert "  .venv/bin/umbilical lab shell --name demo bootstrap\n" in out
     assert "lab break --name demo agent-kill\n" in out
-    assert "lab break --name demo agent-kill" in umbilical("lab", "demo", "--keep", "--fault", "agent-kill").out
+    assert "lab break --name demo agent-kill" in umbilical("lab", "demo", "--keep", "--breakage", "agent-kill").out
 
 
 def test_a_lab_that_is_not_kept_lies_in_a_scratch_directory_that_goes_with_it(
@@ -124,18 +124,18 @@ def test_a_lab_that_is_not_kept_lies_in_a_scratch_directory_that_goes_with_it(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     asked = told(_tell)
     umbilical("lab", "demo")
-    assert (asked[0].keep, asked[0].fault) == (False, None)
+    assert (asked[0].keep, asked[0].breakage) == (False, None)
     assert asked[0].directory is not None
     assert asked[0].directory.is_relative_to(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_fault_is_asked_for_by_its_name_and_an_unknown_one_refused(told: Play, umbilical: Run) -> None:
+def test_a_breakage_is_asked_for_by_its_name_and_an_unknown_one_refused(told: Play, umbilical: Run) -> None:
     asked = told(_tell)
-    assert "did you mean agent-kill?" in umbilical("lab", "demo", "--fault", "agent-kil", status=CONFIGURATION).err
+    assert "did you mean agent-kill?" in umbilical("lab", "demo", "--breakage", "agent-kil", status=CONFIGURATION).err
     assert asked == []
-    assert "A fault: agent-kill" in umbilical("lab", "demo", "--fault", "agent-kill").out
-    assert asked[0].fault == "agent-kill"
+    assert "A breakage: agent-kill" in umbilical("lab", "demo", "--breakage", "agent-kill").out
+    assert asked[0].breakage == "agent-kill"
 
 
 def test_a_story_that_fails_is_reported_with_its_failed_step(told: Play, tmp_path: Path, umbilical: Run) -> None:

@@ -49,7 +49,7 @@ def test_the_first_line_says_what_could_not_be_had_and_what_is_not_shown(
     assert "told to use a tunnel that is not there" in report
 
 
-@pytest.mark.parametrize("options", [["--keep"], ["--fault", "agent-kill"], ["--real"]])
+@pytest.mark.parametrize("options", [["--keep"], ["--breakage", "agent-kill"], ["--real"]])
 def test_what_only_a_lab_can_show_is_refused(
     options: list[str], monkeypatch: Patch, tmp_path: Path, umbilical: Run
 ) -> None:

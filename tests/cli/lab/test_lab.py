@@ -173,7 +173,7 @@ def test_nodes_are_shown_with_their_addresses(lab: Lab, status: Run) -> None:
         ["bootstrap", "10.91.0.10", "-", "up", "yes", "-"],
         ["master-0", "10.91.0.11", "10.92.0.0/24", "up", "yes", "-"],
     ]
-    assert lines[-1] == "faults: none"
+    assert lines[-1] == "breakages: none"
 
 
 def test_a_second_network_is_shown_and_can_be_cut_off_like_the_first(tmp_path: Path, status_of: Run) -> None:
@@ -191,14 +191,14 @@ def test_what_is_broken_stands_out(lab: Lab, status: Run) -> None:
     lab.set_link("master-0", False)
     lab.set_default_route("master-0", False)
     lab.add_rules("master-0", "loss", "chain in { type filter hook input priority 0; }")
-    lab.set_faults({"link-cut": {}, "no-default-route": {}})
+    lab.set_breakages({"link-cut": {}, "no-default-route": {}})
     text = status().out
     assert "CUT   GONE           loss" in text
     assert text.endswith("faults: link-cut, no-default-route\n")
     lab.set_link("master-0", True)
     lab.set_default_route("master-0", True)
     lab.remove_rules("master-0", "loss")
-    lab.set_faults({})
+    lab.set_breakages({})
 
 
 def test_programs_in_the_background_are_shown_with_their_logs(lab: Lab, status: Run) -> None:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from tests.support.breakage_scene import MemoryScene, breakage, open_everywhere
 from tests.support.commands import Run
-from tests.support.fault_scene import MemoryScene, fault, open_everywhere
 from tests.support.fixture_types import Captured, Patch
 
 from umbilical.cli.lab.options import chosen_directory, chosen_name
@@ -12,8 +12,8 @@ from umbilical.cli.lab.run import check_report, play, tell_kept
 from umbilical.codes import USAGE
 from umbilical.fault import LabError
 from umbilical.lab import rehearsal
-from umbilical.lab.faults import registry as faults
-from umbilical.lab.faults.repair import break_fault
+from umbilical.lab.breakages import registry as breakages
+from umbilical.lab.breakages.repair import make_breakage
 from umbilical.lab.lab import down
 from umbilical.lab.rehearsal import Rehearsal
 from umbilical.lab.scenarios import scenario
@@ -95,7 +95,7 @@ def test_what_cannot_be_broken_is_refused_before_a_story_begins(scene: MemorySce
     assert output.err.startswith("UMB862 agent-kill is broken already\n")
 
 
-def test_without_a_lab_or_a_fault_there_is_nothing_to_break(tmp_path: Path, umbilical: Run) -> None:
+def test_without_a_lab_or_a_breakage_there_is_nothing_to_break(tmp_path: Path, umbilical: Run) -> None:
     for name, status, code in ((["agent-kil"], 3, "UMB860"), (["agent-kill"], 4, "UMB815"), ([], 2, "UMB001")):
         told = umbilical("lab", "break", "--dir", tmp_path / "none", *name, status=status)
         assert told.err.startswith(code)
@@ -106,7 +106,7 @@ def broken(monkeypatch: Patch) -> MemoryScene:
     """A lab in which two things are broken."""
     broken = open_everywhere(monkeypatch)
     for name in ("zzz-first", "aaa-second"):
-        break_fault(broken, fault(name))
+        make_breakage(broken, breakage(name))
     return broken
 
 
@@ -118,7 +118,7 @@ def test_everything_is_mended_the_last_first(broken: MemoryScene, more: list[str
     assert umbilical("lab", "mend").out == "nothing is broken\n"
 
 
-def test_one_fault_is_mended_by_its_name(broken: MemoryScene, umbilical: Run) -> None:
+def test_one_breakage_is_mended_by_its_name(broken: MemoryScene, umbilical: Run) -> None:
     assert "still broken: aaa-second" in umbilical("lab", "mend", "zzz-first").out
     assert list(broken.memory.broken) == ["aaa-second"]
     assert umbilical("lab", "mend", "zzz-first", status=3).err.startswith("UMB863")
@@ -129,12 +129,12 @@ def test_what_cannot_be_mended_is_refused(tmp_path: Path, umbilical: Run) -> Non
     assert umbilical("lab", "mend", "--dir", tmp_path / "none", status=4).err.startswith("UMB815")
 
 
-def test_every_scenario_and_fault_is_listed_also_as_json(umbilical: Run) -> None:
+def test_every_scenario_and_breakage_is_listed_also_as_json(umbilical: Run) -> None:
     shown = umbilical("lab", "list").out
-    assert all(f"  {name} " in shown for name in (*scenarios.names(), *faults.names()))
+    assert all(f"  {name} " in shown for name in (*scenarios.names(), *breakages.names()))
     lists = umbilical("lab", "list", "-o", "json").json()
     assert [each["name"] for each in lists["scenarios"]] == scenarios.names()
-    assert [each["name"] for each in lists["faults"]] == faults.names()
+    assert [each["name"] for each in lists["faults"]] == breakages.names()
 
 
 def test_a_name_means_the_default_place_and_a_directory_wins(tmp_path: Path, monkeypatch: Patch) -> None:

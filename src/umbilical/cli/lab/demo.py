@@ -26,7 +26,7 @@ _NO_NAMESPACES: Final = ("UMB820", "UMB821", "UMB822")
 
 @click.command()
 @click.option("--keep", is_flag=True, help="Stop before the cut and leave the lab up, for `lab shell` and `lab break`.")
-@click.option("--fault", metavar="NAME", help="Show this fault instead; `umbilical lab list` names them.")
+@click.option("--breakage", metavar="NAME", help="Show this breakage instead; `umbilical lab list` names them.")
 @click.option(
     "--stand-in/--real",
     "stand_in",
@@ -35,15 +35,15 @@ _NO_NAMESPACES: Final = ("UMB820", "UMB821", "UMB822")
 )
 @click.option("--report", type=_FILE, metavar="FILE", help=f"Where the HTML report goes.  [default: {REPORT}]")
 @bin_dir_option
-def demo(keep: bool, fault: str | None, stand_in: bool | None, report: Path | None, bin_dir: Path | None) -> None:
+def demo(keep: bool, breakage: str | None, stand_in: bool | None, report: Path | None, bin_dir: Path | None) -> None:
     """Show the whole story on this machine: blocked, tunnelled, cut; nothing stays behind."""
     from umbilical.cli.lab import run
 
     place = _report_place(report)
-    if fault is None and not keep and stand_in is not False and bin_dir is None and _is_on_loopback(place):
+    if breakage is None and not keep and stand_in is not False and bin_dir is None and _is_on_loopback(place):
         return
-    rehearsal = _rehearsal(keep, fault, stand_in, bin_dir)
-    story, lab = run.tell(rehearsal, TITLE if fault is None else f"A fault: {fault}", place)
+    rehearsal = _rehearsal(keep, breakage, stand_in, bin_dir)
+    story, lab = run.tell(rehearsal, TITLE if breakage is None else f"A breakage: {breakage}", place)
     run.close(story, run.write(story, place, is_stand_in=rehearsal.stand_in))
     if rehearsal.stand_in:
         _tell_of_stand_in()
@@ -82,21 +82,21 @@ def _report_place(asked: Path | None) -> Path:
     return REPORT if may_write(REPORT) else Path(tempfile.mkdtemp(prefix="umbilical-demo-")) / REPORT.name
 
 
-def _rehearsal(keep: bool, fault: str | None, stand_in: bool | None, bin_dir: Path | None) -> "Rehearsal":
-    from umbilical.lab.faults import registry as faults
+def _rehearsal(keep: bool, breakage: str | None, stand_in: bool | None, bin_dir: Path | None) -> "Rehearsal":
+    from umbilical.lab.breakages import registry as breakages
     from umbilical.lab.rehearsal import Rehearsal
     from umbilical.lab.scenarios import scenario as scenarios
     from umbilical.lab.state import RunnerKind, default_directory
 
-    if fault is not None:
-        faults.find(fault)
+    if breakage is not None:
+        breakages.find(breakage)
     wanted = Rehearsal(
         scenarios.find(SCENARIO),
         RunnerKind.PROCESS,
         keep=keep,
         directory=default_directory(LAB_NAME) if keep else None,
         name=LAB_NAME,
-        fault=fault,
+        breakage=breakage,
         bin_dir=bin_dir,
     )
     if stand_in is None:

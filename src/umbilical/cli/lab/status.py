@@ -25,7 +25,7 @@ _NONE: Final = "-"
 @lab_options
 @output_option("table", "json")
 def status(name: str, directory: Path | None, output: str) -> int:
-    """Show a lab's nodes, what runs where, and its faults.
+    """Show a lab's nodes, what runs where, and its breakages.
 
     Exit status 1: there is a lab, but its keeper has ended and nothing runs in it any more.
     """
@@ -131,7 +131,7 @@ def _table(value: dict[str, Any]) -> str:
         parts.append(_rows(_pod_rows(value)))
     if value["processes"]:
         parts.append(_rows(_process_rows(value)))
-    parts.append(f"faults: {', '.join(value['faults']) or 'none'}\n")
+    parts.append(f"breakages: {', '.join(value['faults']) or 'none'}\n")
     return "\n".join(parts)
 
 

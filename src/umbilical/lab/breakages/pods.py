@@ -1,4 +1,4 @@
-"""Faults of the programs themselves and of the server's own socket: agents and server that are killed or stopped, a
+"""Breakages of the programs themselves and of the server's own socket: agents and server that are killed or stopped, a
 socket file on which nobody listens, and a client that never reads.
 """
 
@@ -10,8 +10,8 @@ from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME, STATIC_POD
 from umbilical.bootstrap.spec import Mode
 from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
-from umbilical.lab.faults.registry import Fault, Memory, Speaker
-from umbilical.lab.faults.slow_reader import READY
+from umbilical.lab.breakages.registry import Breakage, Memory, Speaker
+from umbilical.lab.breakages.slow_reader import READY
 from umbilical.lab.scene import BOOTSTRAP, SERVER_SECONDS, Scene
 
 
@@ -25,7 +25,7 @@ def signal_agents(scene: Scene, number: signal.Signals) -> list[str]:
             reached.append(node.name)
     if not reached:
         why = "no agent runs on any node"
-        raise LabError("UMB862", "this fault cannot be made now", why, "wait for the agents: umbilical lab status")
+        raise LabError("UMB862", "this breakage cannot be made now", why, "wait for the agents: umbilical lab status")
     return reached
 
 
@@ -63,7 +63,7 @@ def _wait_for_restart(scene: Scene, memory: Memory) -> None:
     """Nothing to take back: the runner starts a new one, as a kubelet would."""
 
 
-PROGRAM: Final = "umbilical.lab.faults.slow_reader"
+PROGRAM: Final = "umbilical.lab.breakages.slow_reader"
 SOURCE: Final = "endless-source"
 SOURCE_PORT: Final = 7777
 SOURCE_SECONDS: Final = 30.0
@@ -121,8 +121,8 @@ def _end_reader(scene: Scene, memory: Memory) -> None:
             scene.lab.stop(process.node, process.name, kill=True)
 
 
-FAULTS: Final = (
-    Fault(
+BREAKAGES: Final = (
+    Breakage(
         "agent-kill",
         "every agent dies at once (SIGKILL)",
         "calls fail with `No agent available` until the kubelet has started the agents again",
@@ -131,7 +131,7 @@ FAULTS: Final = (
         lambda scene: {"nodes": signal_agents(scene, signal.SIGKILL)},
         _wait_for_restart,
     ),
-    Fault(
+    Breakage(
         "server-kill",
         "the server dies (SIGKILL) and leaves its socket file behind",
         "calls fail: nobody listens on the socket, then there is `No agent available` until the agents are back",
@@ -140,7 +140,7 @@ FAULTS: Final = (
         _kill_server,
         _wait_for_restart,
     ),
-    Fault(
+    Breakage(
         "agent-freeze",
         "every agent stands still (SIGSTOP), connected as before",
         "calls hang until their timeout (`context deadline exceeded`), while all agents look connected",
@@ -149,7 +149,7 @@ FAULTS: Final = (
         lambda scene: {"nodes": signal_agents(scene, signal.SIGSTOP)},
         _continue_agents,
     ),
-    Fault(
+    Breakage(
         "stale-socket",
         "a socket file on which nobody listens lies where the server's belongs",
         "calls end in `context deadline exceeded`: the socket is there and refuses, until a server replaces the file",
@@ -158,7 +158,7 @@ FAULTS: Final = (
         _leave_dead_socket,
         _put_server_back,
     ),
-    Fault(
+    Breakage(
         "slow-reader",
         "a client opens a tunnel to an endpoint that sends without end, and reads nothing",
         "nothing, and that is the point: every other call goes on as before",

@@ -12,9 +12,9 @@ from typing import Any, Final
 from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
 from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
-from umbilical.lab.faults import registry
-from umbilical.lab.faults.pods import server_pid
-from umbilical.lab.faults.registry import Fault, Memory, Speaker
+from umbilical.lab.breakages import registry
+from umbilical.lab.breakages.pods import server_pid
+from umbilical.lab.breakages.registry import Breakage, Memory, Speaker
 from umbilical.lab.lab import Lab
 from umbilical.lab.scenarios import webhook_through_tunnel
 from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
@@ -28,21 +28,21 @@ CALLS_AT_ONCE: Final = 20
 
 
 class Calls:
-    """One call, and beside it many more if the fault needs traffic, in threads until the end of the block."""
+    """One call, and beside it many more if the breakage needs traffic, in threads until the end of the block."""
 
-    def __init__(self, scene: Scene, fault: Fault, memory: Memory) -> None:
+    def __init__(self, scene: Scene, breakage: Breakage, memory: Memory) -> None:
         self._scene = scene
-        self._fault = fault
+        self._breakage = breakage
         self._verdict = Verdict(Call.UNREACHABLE, str(memory["seen"])) if "seen" in memory else None
         self._is_over = threading.Event()
         self._has_first = threading.Event()
         # Nobody waits for a call that hangs: kube-apiserver tries a webhook three times.
         self._threads = [threading.Thread(target=self._call, name="call", daemon=True)]
-        if fault.needs_traffic:
+        if breakage.needs_traffic:
             self._threads.append(threading.Thread(target=self._make_many, name="traffic", daemon=True))
 
     def __enter__(self) -> "Calls":
-        if self._fault.speaker is not Speaker.COMMAND:
+        if self._breakage.speaker is not Speaker.COMMAND:
             for thread in self._threads:
                 thread.start()
         return self
@@ -54,7 +54,7 @@ class Calls:
 
     def first(self) -> Verdict | None:
         """Return how the first call ended; None if it still hangs, or none is made."""
-        if self._fault.speaker is not Speaker.COMMAND:
+        if self._breakage.speaker is not Speaker.COMMAND:
             self._has_first.wait(FIRST_SECONDS)
         return self._verdict
 
@@ -75,7 +75,7 @@ class Calls:
 
 
 class LogWatch:
-    """Begin it before the fault. Lines carry microseconds, so one that was there before is told by its text alone:
+    """Begin it before the breakage. Lines carry microseconds, so one that was there before is told by its text alone:
 
     a kubelet deletes the logs of pods that are gone, and positions in them would lie.
     """
@@ -117,74 +117,74 @@ class Broken:
     """The product's own."""
 
 
-def broken_faults(lab: Lab) -> list[str]:
+def active_breakages(lab: Lab) -> list[str]:
     """Return what is broken now, oldest first."""
-    faults = lab.faults()
-    return sorted(faults, key=lambda name: int(_entry(faults, name).get("number", 0)))
+    breakages = lab.breakages()
+    return sorted(breakages, key=lambda name: int(_entry(breakages, name).get("number", 0)))
 
 
-def check(scene: Scene, fault: Fault) -> None:
+def check(scene: Scene, breakage: Breakage) -> None:
     """Refuse before anything is touched. Raises LabError: it is broken already, or its program is not ours."""
-    if fault.name in scene.lab.faults():
+    if breakage.name in scene.lab.breakages():
         why = "it was made before and never mended"
-        raise LabError("UMB862", f"{fault.name} is broken already", why, f"umbilical lab mend {fault.name}")
+        raise LabError("UMB862", f"{breakage.name} is broken already", why, f"umbilical lab mend {breakage.name}")
     scene.tunnel  # noqa: B018 - raises where none was laid
-    if not scene.lab.faults() and server_pid(scene) is None:
+    if not scene.lab.breakages() and server_pid(scene) is None:
         why = "its server does not run: it was torn down, or never came up"
         raise LabError("UMB862", "there is no tunnel to break", why, "umbilical lab status")
     images = {Speaker.SERVER: scene.cast.server_image, Speaker.AGENTS: scene.cast.agent_image}
-    if images.get(fault.speaker, OURS) != OURS:
-        why = f"{images[fault.speaker]} does not know our codes"
+    if images.get(breakage.speaker, OURS) != OURS:
+        why = f"{images[breakage.speaker]} does not know our codes"
         remedy = "tell it with our own programs: umbilical lab run --keep webhook-through-tunnel"
-        raise LabError("UMB862", f"{fault.name} cannot be recognised in this lab", why, remedy)
+        raise LabError("UMB862", f"{breakage.name} cannot be recognised in this lab", why, remedy)
 
 
-def break_fault(scene: Scene, fault: Fault) -> Broken:
-    """Make a fault, call the webhook as a user would, and wait until the product says what is wrong.
+def make_breakage(scene: Scene, breakage: Breakage) -> Broken:
+    """Make a breakage, call the webhook as a user would, and wait until the product says what is wrong.
 
     Raises LabError: it cannot be made, or the line does not come (UMB861). It is then broken and can be mended.
     """
-    check(scene, fault)
-    watch = LogWatch(scene, fault.speaker, fault.code)
-    _remember(scene.lab, fault.name, {})
-    memory = fault.break_(scene)
-    _remember(scene.lab, fault.name, memory)
-    with Calls(scene, fault, memory) as calls:
-        line = observe(scene, fault, watch)
+    check(scene, breakage)
+    watch = LogWatch(scene, breakage.speaker, breakage.code)
+    _remember(scene.lab, breakage.name, {})
+    memory = breakage.break_(scene)
+    _remember(scene.lab, breakage.name, memory)
+    with Calls(scene, breakage, memory) as calls:
+        line = observe(scene, breakage, watch)
         return Broken(calls.first(), line)
 
 
-def observe(scene: Scene, fault: Fault, watch: LogWatch) -> str:
-    """Wait for the line with the fault's code."""
+def observe(scene: Scene, breakage: Breakage, watch: LogWatch) -> str:
+    """Wait for the line with the breakage's code."""
 
     def look() -> str:
-        found = _asked(scene, fault) if fault.ask is not None else watch.fresh()
+        found = _asked(scene, breakage) if breakage.ask is not None else watch.fresh()
         if found is None:
-            raise NotYet(f"no new line with {fault.code}")
+            raise NotYet(f"no new line with {breakage.code}")
         return found
 
     try:
-        return wait(f"{fault.code} in the {fault.speaker.value}'s words", look, fault.seconds)
+        return wait(f"{breakage.code} in the {breakage.speaker.value}'s words", look, breakage.seconds)
     except LabError as error:
-        remedy = f"mend it: umbilical lab mend {fault.name}; and report this"
-        raise LabError("UMB861", f"{fault.name} was not recognised", error.why, remedy) from None
+        remedy = f"mend it: umbilical lab mend {breakage.name}; and report this"
+        raise LabError("UMB861", f"{breakage.name} was not recognised", error.why, remedy) from None
 
 
-def mend_fault(scene: Scene, name: str) -> Verdict:
-    """Take a fault back. Raises LabError: it is not broken (UMB863), or calls do not work again (UMB864)."""
-    faults = scene.lab.faults()
-    if name not in faults:
-        known = ", ".join(broken_faults(scene.lab)) or "nothing"
+def mend_breakage(scene: Scene, name: str) -> Verdict:
+    """Take a breakage back. Raises LabError: it is not broken (UMB863), or calls do not work again (UMB864)."""
+    breakages = scene.lab.breakages()
+    if name not in breakages:
+        known = ", ".join(active_breakages(scene.lab)) or "nothing"
         raise LabError("UMB863", f"{name} is not broken", f"broken is: {known}", "umbilical lab status")
-    memory = _entry(faults, name).get("memory", {})
+    memory = _entry(breakages, name).get("memory", {})
     registry.find(name).mend(scene, memory if isinstance(memory, dict) else {})
     _forget(scene.lab, name)
     return wait_until_well(scene)
 
 
 def wait_until_well(scene: Scene) -> Verdict:
-    """Other faults may still be there; then a call need not come through."""
-    if scene.lab.faults():
+    """Other breakages may still be there; then a call need not come through."""
+    if scene.lab.breakages():
         return scene.judge("allow")
     try:
         scene.server_socket()
@@ -194,62 +194,62 @@ def wait_until_well(scene: Scene) -> Verdict:
         raise LabError("UMB864", "mended, but not well again", error.why, error.remedy) from None
 
 
-def _asked(scene: Scene, fault: Fault) -> str | None:
-    assert fault.ask is not None
-    lines = fault.ask(scene).splitlines()
-    return next((line for line in lines if fault.code in line), None)
+def _asked(scene: Scene, breakage: Breakage) -> str | None:
+    assert breakage.ask is not None
+    lines = breakage.ask(scene).splitlines()
+    return next((line for line in lines if breakage.code in line), None)
 
 
-def _entry(faults: Mapping[str, object], name: str) -> dict[str, Any]:
-    entry = faults[name]
+def _entry(breakages: Mapping[str, object], name: str) -> dict[str, Any]:
+    entry = breakages[name]
     return entry if isinstance(entry, dict) else {}
 
 
 def _remember(lab: Lab, name: str, memory: Memory) -> None:
-    faults = lab.faults()
-    number = _entry(faults, name)["number"] if name in faults else 1 + _highest(faults)
-    lab.set_faults({**faults, name: {"number": number, "memory": memory}})
+    breakages = lab.breakages()
+    number = _entry(breakages, name)["number"] if name in breakages else 1 + _highest(breakages)
+    lab.set_breakages({**breakages, name: {"number": number, "memory": memory}})
 
 
-def _highest(faults: Mapping[str, object]) -> int:
-    return max((int(_entry(faults, name).get("number", 0)) for name in faults), default=0)
+def _highest(breakages: Mapping[str, object]) -> int:
+    return max((int(_entry(breakages, name).get("number", 0)) for name in breakages), default=0)
 
 
 def _forget(lab: Lab, name: str) -> None:
-    lab.set_faults({key: value for key, value in lab.faults().items() if key != name})
+    lab.set_breakages({key: value for key, value in lab.breakages().items() if key != name})
 
 
-def tell_fault(scene: Scene, name: str) -> None:
+def tell_breakage(scene: Scene, name: str) -> None:
     """Bring everything up, break one thing, and mend it."""
-    fault = registry.find(name)
+    breakage = registry.find(name)
     webhook_through_tunnel.set_stage(scene)
     webhook_through_tunnel.lay_tunnel(scene)
     with scene.story.step("through the tunnel the webhook allows"):
         scene.story.saw(scene.wait_for(Call.ALLOWED, "allow").text)
         scene.story.shows(call=Call.ALLOWED)
-    tell_break(scene, fault)
+    tell_break(scene, breakage)
     tell_mend(scene, name)
 
 
-def tell_break(scene: Scene, fault: Fault) -> None:
+def tell_break(scene: Scene, breakage: Breakage) -> None:
     story = scene.story
-    with story.step(f"{fault.name}: {fault.summary}"):
-        story.saw(f"a user would see: {fault.seen}")
-        broken = break_fault(scene, fault)
+    with story.step(f"{breakage.name}: {breakage.summary}"):
+        story.saw(f"a user would see: {breakage.seen}")
+        broken = make_breakage(scene, breakage)
         if broken.verdict is not None:
             story.saw(f"the call is {broken.verdict.call.value}: {broken.verdict.text}")
             story.shows(call=broken.verdict.call)
-        elif fault.stops_calls:
+        elif breakage.stops_calls:
             story.saw("a call hangs, and is not over yet")
             story.shows(call=Call.UNREACHABLE)
-        story.saw(f"recognised by {fault.code}: {broken.line}")
+        story.saw(f"recognised by {breakage.code}: {broken.line}")
 
 
 def tell_mend(scene: Scene, name: str) -> None:
     story = scene.story
     with story.step(f"{name} is mended"):
-        verdict = mend_fault(scene, name)
-        still = broken_faults(scene.lab)
+        verdict = mend_breakage(scene, name)
+        still = active_breakages(scene.lab)
         story.saw(f"the call is {verdict.call.value}: {verdict.text}")
         if still:
             story.saw(f"still broken: {', '.join(still)}")

@@ -1,4 +1,4 @@
-"""Faults are broken, recognised in logs and calls, remembered, told and mended."""
+"""Breakages are broken, recognised in logs and calls, remembered, told and mended."""
 
 import json
 import threading
@@ -6,13 +6,13 @@ import time
 from dataclasses import replace
 
 import pytest
-from tests.support.fault_scene import MemoryScene, fault
+from tests.support.breakage_scene import MemoryScene, breakage
 
 from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
 from umbilical.fault import LabError
-from umbilical.lab.faults import registry, repair
-from umbilical.lab.faults.registry import Fault, Speaker
-from umbilical.lab.faults.repair import Calls, LogWatch, break_fault, broken_faults, mend_fault
+from umbilical.lab.breakages import registry, repair
+from umbilical.lab.breakages.registry import Breakage, Speaker
+from umbilical.lab.breakages.repair import Calls, LogWatch, active_breakages, make_breakage, mend_breakage
 from umbilical.lab.scenarios import webhook_through_tunnel
 from umbilical.lab.scene import Verdict
 from umbilical.lab.story import Call
@@ -42,15 +42,15 @@ def test_only_a_new_line_with_the_code_counts_also_after_logs_were_deleted() -> 
 
 def test_one_call_is_made_unless_something_was_seen_or_a_command_tells() -> None:
     scene = MemoryScene()
-    with Calls(scene, fault(), {}) as made:
+    with Calls(scene, breakage(), {}) as made:
         assert made.first() == scene.verdict
     assert scene.calls == 1
     scene = MemoryScene()
-    with Calls(scene, fault(), {"seen": "connection refused"}) as made:
+    with Calls(scene, breakage(), {"seen": "connection refused"}) as made:
         assert made.first() == Verdict(Call.UNREACHABLE, "connection refused")
     assert scene.calls == 0
     scene = MemoryScene()
-    with Calls(scene, fault(speaker=Speaker.COMMAND), {}) as made:
+    with Calls(scene, breakage(speaker=Speaker.COMMAND), {}) as made:
         assert made.first() is None
     assert scene.calls == 0
 
@@ -64,7 +64,7 @@ def test_a_call_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) ->
         return scene.verdict
 
     monkeypatch.setattr(scene, "judge", hang)
-    with Calls(scene, fault(), {}) as made:
+    with Calls(scene, breakage(), {}) as made:
         assert made.first() is None
     free.set()
 
@@ -78,7 +78,7 @@ def test_traffic_goes_on_until_the_line_is_there_whatever_fails(monkeypatch: pyt
         raise LabError("UMB855", "one failed", "as can be expected", "go on")
 
     monkeypatch.setattr(scene, "call_times", call_times)
-    with Calls(scene, fault(needs_traffic=True), {}) as made:
+    with Calls(scene, breakage(needs_traffic=True), {}) as made:
         deadline = time.monotonic() + 10
         while len(rounds) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -92,24 +92,24 @@ def scene() -> MemoryScene:
 
 
 @pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Fault]:
-    """Faults that the registry finds."""
-    faults = {name: fault(name) for name in ("first", "second")}
-    monkeypatch.setattr(registry, "find", faults.__getitem__)
-    return faults
+def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Breakage]:
+    """Breakages that the registry finds."""
+    breakages = {name: breakage(name) for name in ("first", "second")}
+    monkeypatch.setattr(registry, "find", breakages.__getitem__)
+    return breakages
 
 
-def test_a_fault_is_remembered_and_recognised_in_a_log_or_a_commands_words(scene: MemoryScene) -> None:
+def test_a_breakage_is_remembered_and_recognised_in_a_log_or_a_commands_words(scene: MemoryScene) -> None:
     scene.verdict = Verdict(Call.UNREACHABLE, "No agent available")
-    broken = break_fault(scene, fault())
+    broken = make_breakage(scene, breakage())
     assert broken.verdict == scene.verdict
     assert broken.line == "bootstrap/konnectivity-server: W1115 UMB302 agent-kill"
-    assert broken_faults(scene.lab) == ["agent-kill"]
+    assert active_breakages(scene.lab) == ["agent-kill"]
     json.dumps(scene.memory.broken)
-    asked = fault(
+    asked = breakage(
         "asked", code="UMB112", speaker=Speaker.COMMAND, ask=lambda scene: "well\nUMB112 no address\n  why: two"
     )
-    assert repair.break_fault(scene, asked).line == "UMB112 no address"
+    assert repair.make_breakage(scene, asked).line == "UMB112 no address"
 
 
 def test_it_is_written_down_before_it_breaks(scene: MemoryScene) -> None:
@@ -117,52 +117,52 @@ def test_it_is_written_down_before_it_breaks(scene: MemoryScene) -> None:
     seen: list[list[str]] = []
 
     def break_(_: object) -> dict[str, object]:
-        seen.append(broken_faults(scene.lab))
+        seen.append(active_breakages(scene.lab))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        break_fault(scene, replace(fault(), break_=break_))
+        make_breakage(scene, replace(breakage(), break_=break_))
     assert seen == [["agent-kill"]]
-    assert broken_faults(scene.lab) == ["agent-kill"]
+    assert active_breakages(scene.lab) == ["agent-kill"]
 
 
-def test_the_last_is_mended_first_however_the_state_file_sorts(scene: MemoryScene, known: dict[str, Fault]) -> None:
-    break_fault(scene, known["second"])
-    break_fault(scene, known["first"])
+def test_the_last_is_mended_first_however_the_state_file_sorts(scene: MemoryScene, known: dict[str, Breakage]) -> None:
+    make_breakage(scene, known["second"])
+    make_breakage(scene, known["first"])
     scene.memory.broken = dict(sorted(scene.memory.broken.items()))
-    assert broken_faults(scene.lab) == ["second", "first"]
+    assert active_breakages(scene.lab) == ["second", "first"]
 
 
 @pytest.mark.usefixtures("known")
 def test_mending_shows_that_all_is_well_unless_something_else_is_broken(scene: MemoryScene) -> None:
     well = scene.verdict
-    break_fault(scene, fault("first"))
-    break_fault(scene, fault("second"))
+    make_breakage(scene, breakage("first"))
+    make_breakage(scene, breakage("second"))
     scene.verdict = Verdict(Call.UNREACHABLE, "still not")
-    assert mend_fault(scene, "second").call is Call.UNREACHABLE
-    assert broken_faults(scene.lab) == ["first"]
+    assert mend_breakage(scene, "second").call is Call.UNREACHABLE
+    assert active_breakages(scene.lab) == ["first"]
     scene.verdict = well
-    assert mend_fault(scene, "first").call is Call.ALLOWED
+    assert mend_breakage(scene, "first").call is Call.ALLOWED
     assert scene.memory.did[-1] == "mended first with {'number': 1}"
-    assert broken_faults(scene.lab) == []
+    assert active_breakages(scene.lab) == []
 
 
 @pytest.mark.usefixtures("known")
 def test_what_does_not_work_again_is_told(scene: MemoryScene) -> None:
-    break_fault(scene, fault("first"))
+    make_breakage(scene, breakage("first"))
     scene.trouble = "port 8091 is closed"
     with pytest.raises(LabError) as caught:
-        mend_fault(scene, "first")
+        mend_breakage(scene, "first")
     assert (caught.value.code, caught.value.why) == ("UMB864", "port 8091 is closed")
-    assert broken_faults(scene.lab) == [], "it was taken back all the same"
+    assert active_breakages(scene.lab) == [], "it was taken back all the same"
 
 
 def test_what_is_broken_is_not_broken_twice_and_what_is_whole_not_mended(scene: MemoryScene) -> None:
     with pytest.raises(LabError, match="UMB863"):
-        mend_fault(scene, "agent-kill")
-    break_fault(scene, fault())
+        mend_breakage(scene, "agent-kill")
+    make_breakage(scene, breakage())
     with pytest.raises(LabError, match="UMB862 agent-kill is broken already"):
-        break_fault(scene, fault())
+        make_breakage(scene, breakage())
 
 
 @pytest.mark.parametrize(
@@ -172,72 +172,72 @@ def test_what_is_broken_is_not_broken_twice_and_what_is_whole_not_mended(scene: 
 def test_programs_that_know_no_codes_are_not_waited_for(cast: Cast, speaker: Speaker) -> None:
     scene = MemoryScene(cast_=cast).lay()
     with pytest.raises(LabError, match="UMB862"):
-        break_fault(scene, fault(speaker=speaker))
+        make_breakage(scene, breakage(speaker=speaker))
     assert scene.memory.did == []
     other = Speaker.AGENTS if speaker is Speaker.SERVER else Speaker.SERVER
-    break_fault(scene, fault(speaker=other))
+    make_breakage(scene, breakage(speaker=other))
 
 
 def test_without_a_tunnel_nothing_is_broken(scene: MemoryScene) -> None:
     scene.scripted.server_pid = None
     with pytest.raises(LabError, match="UMB862 there is no tunnel to break"):
-        break_fault(scene, fault())
+        make_breakage(scene, breakage())
     assert scene.memory.broken == {}
     with pytest.raises(LabError, match="UMB851"):
-        break_fault(MemoryScene(), fault())
+        make_breakage(MemoryScene(), breakage())
 
 
 def test_a_line_that_does_not_come_is_a_fault_of_ours_and_can_be_mended(scene: MemoryScene) -> None:
-    silent = replace(fault(), break_=lambda scene: {}, seconds=0.1)
+    silent = replace(breakage(), break_=lambda scene: {}, seconds=0.1)
     with pytest.raises(LabError, match=r"(?s)UMB861.*next: .*umbilical lab mend agent-kill"):
-        break_fault(scene, silent)
-    assert broken_faults(scene.lab) == ["agent-kill"]
+        make_breakage(scene, silent)
+    assert active_breakages(scene.lab) == ["agent-kill"]
 
 
 @pytest.fixture
-def any_fault_scene(monkeypatch: pytest.MonkeyPatch) -> MemoryScene:
-    monkeypatch.setattr(registry, "find", fault)
+def any_breakage_scene(monkeypatch: pytest.MonkeyPatch) -> MemoryScene:
+    monkeypatch.setattr(registry, "find", breakage)
     return MemoryScene().lay()
 
 
-def test_a_break_tells_what_is_done_seen_and_said(any_fault_scene: MemoryScene) -> None:
-    any_fault_scene.verdict = Verdict(Call.UNREACHABLE, "No agent available")
-    repair.tell_break(any_fault_scene, fault())
-    (step,) = any_fault_scene.story.steps
+def test_a_break_tells_what_is_done_seen_and_said(any_breakage_scene: MemoryScene) -> None:
+    any_breakage_scene.verdict = Verdict(Call.UNREACHABLE, "No agent available")
+    repair.tell_break(any_breakage_scene, breakage())
+    (step,) = any_breakage_scene.story.steps
     assert step.title == "agent-kill: it breaks"
     assert step.evidence == [
         "a user would see: nothing works",
         "the call is unreachable: No agent available",
         "recognised by UMB302: bootstrap/konnectivity-server: W1115 UMB302 agent-kill",
     ]
-    assert any_fault_scene.story.picture.call is Call.UNREACHABLE
+    assert any_breakage_scene.story.picture.call is Call.UNREACHABLE
 
 
-def test_a_call_that_hangs_is_told_as_such(any_fault_scene: MemoryScene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_hangs_is_told_as_such(any_breakage_scene: MemoryScene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repair.Calls, "first", lambda self: None)
-    repair.tell_break(any_fault_scene, fault())
-    assert "a call hangs, and is not over yet" in any_fault_scene.story.steps[0].evidence
+    repair.tell_break(any_breakage_scene, breakage())
+    assert "a call hangs, and is not over yet" in any_breakage_scene.story.steps[0].evidence
 
 
-def test_a_mend_tells_what_is_still_broken(any_fault_scene: MemoryScene) -> None:
-    repair.tell_break(any_fault_scene, fault("first"))
-    repair.tell_break(any_fault_scene, fault("second"))
-    repair.tell_mend(any_fault_scene, "second")
-    assert any_fault_scene.story.steps[-1].title == "second is mended"
-    assert any_fault_scene.story.steps[-1].evidence == ["the call is allowed: created", "still broken: first"]
+def test_a_mend_tells_what_is_still_broken(any_breakage_scene: MemoryScene) -> None:
+    repair.tell_break(any_breakage_scene, breakage("first"))
+    repair.tell_break(any_breakage_scene, breakage("second"))
+    repair.tell_mend(any_breakage_scene, "second")
+    assert any_breakage_scene.story.steps[-1].title == "second is mended"
+    assert any_breakage_scene.story.steps[-1].evidence == ["the call is allowed: created", "still broken: first"]
 
 
-def test_a_story_of_a_fault_begins_with_everything_well_and_ends_so(
-    any_fault_scene: MemoryScene, monkeypatch: pytest.MonkeyPatch
+def test_a_story_of_a_breakage_begins_with_everything_well_and_ends_so(
+    any_breakage_scene: MemoryScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    monkeypatch.setattr(webhook_through_tunnel, "set_stage", lambda any_fault_scene: order.append("stage"))
-    monkeypatch.setattr(webhook_through_tunnel, "lay_tunnel", lambda any_fault_scene: order.append("tunnel"))
-    repair.tell_fault(any_fault_scene, "agent-kill")
+    monkeypatch.setattr(webhook_through_tunnel, "set_stage", lambda any_breakage_scene: order.append("stage"))
+    monkeypatch.setattr(webhook_through_tunnel, "lay_tunnel", lambda any_breakage_scene: order.append("tunnel"))
+    repair.tell_breakage(any_breakage_scene, "agent-kill")
     assert order == ["stage", "tunnel"]
-    assert [step.title for step in any_fault_scene.story.steps] == [
+    assert [step.title for step in any_breakage_scene.story.steps] == [
         "through the tunnel the webhook allows",
         "agent-kill: it breaks",
         "agent-kill is mended",
     ]
-    assert any_fault_scene.story.picture.call is Call.ALLOWED
+    assert any_breakage_scene.story.picture.call is Call.ALLOWED

@@ -1,4 +1,4 @@
-"""Faults of the server's certificate: out of date, not valid yet, for another address, from another authority.
+"""Breakages of the server's certificate: out of date, not valid yet, for another address, from another authority.
 
 No namespace has a clock of its own, so a clock that is wrong by a day is a certificate that is dated a day ahead.
 """
@@ -11,8 +11,8 @@ from typing import Final
 import yaml
 
 from umbilical.bootstrap.names import OWN, STATIC_POD
-from umbilical.lab.faults.pods import server_pid, wait_for_another_server
-from umbilical.lab.faults.registry import Fault, Memory, Speaker
+from umbilical.lab.breakages.pods import server_pid, wait_for_another_server
+from umbilical.lab.breakages.registry import Breakage, Memory, Speaker
 from umbilical.lab.scene import BOOTSTRAP, Scene
 from umbilical.lab.tunnel_parts import TunnelParts, render_parts
 from umbilical.manifests.tree import yaml_bytes
@@ -80,22 +80,26 @@ def _from_another_authority(scene: Scene, now: datetime) -> KeyPair:
     return create_authority(Authority, now, DAY, KeyType.ECDSA_P256).issue(_leaf(scene), now, DAY)
 
 
-def _fault(name: str, summary: str, seen: str, code: str, make: Make) -> Fault:
-    return Fault(name, summary, seen, code, Speaker.AGENTS, _use(make), _use_right_one)
+def _breakage(name: str, summary: str, seen: str, code: str, make: Make) -> Breakage:
+    return Breakage(name, summary, seen, code, Speaker.AGENTS, _use(make), _use_right_one)
 
 
 _NO_AGENT: Final = "calls fail with `No agent available`; agents run, and none gets connected"
-FAULTS: Final = (
-    _fault("certificate-expired", "the server's certificate is two hours past its end", _NO_AGENT, "UMB321", _expired),
-    _fault(
+BREAKAGES: Final = (
+    _breakage(
+        "certificate-expired", "the server's certificate is two hours past its end", _NO_AGENT, "UMB321", _expired
+    ),
+    _breakage(
         "certificate-from-tomorrow",
         "the server's clock was a day ahead when its certificate was made",
         _NO_AGENT,
         "UMB322",
         lambda scene, now: scene.tunnel.authority.signer.issue(_leaf(scene).profile, now + DAY, DAY),
     ),
-    _fault("wrong-san", "the server's certificate is for another address", _NO_AGENT, "UMB323", _for_another_address),
-    _fault(
+    _breakage(
+        "wrong-san", "the server's certificate is for another address", _NO_AGENT, "UMB323", _for_another_address
+    ),
+    _breakage(
         "wrong-ca",
         "the server's certificate comes from an authority that agents do not know",
         _NO_AGENT,

@@ -1,6 +1,4 @@
-"""What a fault is: how it is made, by which line of ours it is recognised, and how it is taken back. And all faults by
-name, in the order in which they are listed and, one after the other, tried.
-"""
+"""The type of a breakage, and all breakages by name, in the order in which `lab list` shows them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,16 +14,16 @@ Memory = dict[str, Any]
 
 
 class Speaker(Enum):
-    """Whose log tells of a fault."""
+    """Whose log tells of a breakage."""
 
     SERVER = "server"
     AGENTS = "agents"
     COMMAND = "command"
-    """Nobody's: a command says it, which `Fault.ask` runs."""
+    """Nobody's: a command says it, which `Breakage.ask` runs."""
 
 
 @dataclass(frozen=True)
-class Fault:
+class Breakage:
     name: str
     summary: str
     """One line for `lab list`."""
@@ -69,10 +67,10 @@ def names() -> list[str]:
     return list(_MODULES)
 
 
-def find(name: str) -> Fault:
-    """Load a fault. Raises LabError: there is none of that name."""
+def find(name: str) -> Breakage:
+    """Load a breakage. Raises LabError: there is none of that name."""
     if name not in _MODULES:
-        raise LabError("UMB860", f"there is no fault {name}", scenario.hint(name, _MODULES), "umbilical lab list")
-    fault = scenario.load(__package__, _MODULES, "FAULTS", name)
-    assert isinstance(fault, Fault)
-    return fault
+        raise LabError("UMB860", f"there is no breakage {name}", scenario.hint(name, _MODULES), "umbilical lab list")
+    breakage = scenario.load(__package__, _MODULES, "BREAKAGES", name)
+    assert isinstance(breakage, Breakage)
+    return breakage

@@ -13,16 +13,17 @@ from umbilical.cli.lab.options import chosen_directory, lab_options
 @click.command(name="list")
 @output_option("table", "json")
 def list_(output: str) -> None:
-    """Name every scenario (`lab run NAME`) and every fault (`lab break NAME`)."""
-    from umbilical.lab.faults import registry as faults
+    """Name every scenario (`lab run NAME`) and every breakage (`lab break NAME`)."""
+    from umbilical.lab.breakages import registry as breakages
     from umbilical.lab.scenarios import scenario as scenarios
 
     rows = {
         "scenarios": [(name, scenarios.find(name).summary) for name in scenarios.names()],
-        "faults": [(name, faults.find(name).summary) for name in faults.names()],
+        "breakages": [(name, breakages.find(name).summary) for name in breakages.names()],
     }
     if output == "json":
-        lists = {kind: [{"name": name, "summary": text} for name, text in pairs] for kind, pairs in rows.items()}
+        keys = {"scenarios": "scenarios", "breakages": "faults"}
+        lists = {keys[kind]: [{"name": name, "summary": text} for name, text in pairs] for kind, pairs in rows.items()}
         click.echo(json.dumps({"apiVersion": API_VERSION, "kind": "LabList", **lists}, indent=2))
         return
     for kind, pairs in rows.items():
@@ -33,47 +34,47 @@ def list_(output: str) -> None:
 
 
 @click.command(name="break")
-@click.argument("fault_name", metavar="FAULT")
+@click.argument("breakage_name", metavar="BREAKAGE")
 @lab_options
-def break_(fault_name: str, name: str, directory: Path | None) -> None:
+def break_(breakage_name: str, name: str, directory: Path | None) -> None:
     """Break one thing in a lab whose tunnel is up; `umbilical lab list` names what can be broken."""
     from umbilical.cli.lab.story_view import choose_view
-    from umbilical.lab.faults import registry
-    from umbilical.lab.faults.repair import check, tell_break
+    from umbilical.lab.breakages import registry
+    from umbilical.lab.breakages.repair import check, tell_break
     from umbilical.lab.lab import Lab
     from umbilical.lab.rehearsal import load_scene
     from umbilical.lab.story import Story
 
-    fault = registry.find(fault_name)
+    breakage = registry.find(breakage_name)
     lab = Lab.open(chosen_directory(name, directory))
-    title = f"A fault: {fault.name}"
+    title = f"A breakage: {breakage.name}"
     scene = load_scene(lab, Story(title))
-    check(scene, fault)
+    check(scene, breakage)
     with choose_view(title, is_stand_in=scene.cast.is_stand_in) as teller:
-        tell_break(load_scene(lab, Story(title, teller)), fault)
+        tell_break(load_scene(lab, Story(title, teller)), breakage)
     where = f"--dir {directory}" if directory is not None else f"--name {name}"
-    click.echo(f"\nmend it with: umbilical lab mend {where} {fault.name}")
+    click.echo(f"\nmend it with: umbilical lab mend {where} {breakage.name}")
 
 
 @click.command()
-@click.argument("fault_name", metavar="[FAULT]", required=False)
-@click.option("--all", "everything", is_flag=True, help="Mend all that is broken, which is also done without FAULT.")
+@click.argument("breakage_name", metavar="[BREAKAGE]", required=False)
+@click.option("--all", "everything", is_flag=True, help="Mend all that is broken, which is also done without BREAKAGE.")
 @lab_options
-def mend(fault_name: str | None, everything: bool, name: str, directory: Path | None) -> None:
-    """Take back what `lab break` did: FAULT, or all of it."""
+def mend(breakage_name: str | None, everything: bool, name: str, directory: Path | None) -> None:
+    """Take back what `lab break` did: BREAKAGE, or all of it."""
     from umbilical.cli.lab.story_view import choose_view
-    from umbilical.lab.faults import registry
-    from umbilical.lab.faults.repair import broken_faults, tell_mend
+    from umbilical.lab.breakages import registry
+    from umbilical.lab.breakages.repair import active_breakages, tell_mend
     from umbilical.lab.lab import Lab
     from umbilical.lab.rehearsal import load_scene
     from umbilical.lab.story import Story
 
-    if fault_name is not None and everything:
-        raise click.UsageError("give a fault or --all, not both")
-    if fault_name is not None:
-        registry.find(fault_name)
+    if breakage_name is not None and everything:
+        raise click.UsageError("give a breakage or --all, not both")
+    if breakage_name is not None:
+        registry.find(breakage_name)
     lab = Lab.open(chosen_directory(name, directory))
-    wanted = [fault_name] if fault_name is not None else broken_faults(lab)[::-1]
+    wanted = [breakage_name] if breakage_name is not None else active_breakages(lab)[::-1]
     if not wanted:
         click.echo("nothing is broken")
         return

@@ -1,4 +1,4 @@
-"""A scene whose lab lives in memory: it writes down what faults do to it. The real one is in test_repair_real.py."""
+"""A scene whose lab lives in memory: it writes down what breakages do to it. The real one is in test_repair_real.py."""
 
 import signal
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ import pytest
 from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
 from umbilical.fault import LabError
 from umbilical.lab import rehearsal
-from umbilical.lab.faults import registry
-from umbilical.lab.faults.registry import Fault, Speaker
+from umbilical.lab.breakages import registry
+from umbilical.lab.breakages.registry import Breakage, Speaker
 from umbilical.lab.lab import Completed, Lab, ProcessStatus
 from umbilical.lab.runner import ContainerStatus, PodStatus, Runner
 from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
@@ -54,7 +54,7 @@ class MemoryRunner:
 
 @dataclass
 class MemoryLab:
-    """The parts of `Lab` that faults touch."""
+    """The parts of `Lab` that breakages touch."""
 
     topology: Topology = field(default_factory=lambda: plan_topology(masters=1, workers=1))
     did: list[str] = field(default_factory=list)
@@ -111,11 +111,11 @@ class MemoryLab:
     def remove_rules(self, node: str, name: str) -> None:
         self.did.append(f"no rules {name} on {node}")
 
-    def faults(self) -> dict[str, object]:
+    def breakages(self) -> dict[str, object]:
         return dict(self.broken)
 
-    def set_faults(self, faults: Mapping[str, object]) -> None:
-        self.broken = dict(faults)
+    def set_breakages(self, breakages: Mapping[str, object]) -> None:
+        self.broken = dict(breakages)
 
 
 def _pod(name: str, node: str, pid: int | None, container: str = "") -> PodStatus:
@@ -128,7 +128,7 @@ class MemoryScene(Scene):
 
     def __init__(self, lab: MemoryLab | None = None, cast_: Cast | None = None, story: Story | None = None) -> None:
         self.memory = lab or MemoryLab()
-        super().__init__(cast(Lab, self.memory), cast_ or Cast(), story or Story("faults"))
+        super().__init__(cast(Lab, self.memory), cast_ or Cast(), story or Story("breakages"))
         self.verdict = Verdict(Call.ALLOWED, "created")
         self.trouble = ""
         self.calls = 0
@@ -187,8 +187,10 @@ class MemoryScene(Scene):
     def retire_bootstrap(self) -> None: ...
 
 
-def fault(name: str = "agent-kill", *, code: str = "UMB302", speaker: Speaker = Speaker.SERVER, **more: Any) -> Fault:
-    """A fault that says its line as it breaks, and writes both ends down."""
+def breakage(
+    name: str = "agent-kill", *, code: str = "UMB302", speaker: Speaker = Speaker.SERVER, **more: Any
+) -> Breakage:
+    """A breakage that says its line as it breaks, and writes both ends down."""
 
     def break_(scene: Scene) -> dict[str, Any]:
         assert isinstance(scene, MemoryScene)
@@ -201,11 +203,11 @@ def fault(name: str = "agent-kill", *, code: str = "UMB302", speaker: Speaker = 
         assert isinstance(scene, MemoryScene)
         scene.memory.did.append(f"mended {name} with {memory}")
 
-    return Fault(name, "it breaks", "nothing works", code, speaker, break_, mend, **more)
+    return Breakage(name, "it breaks", "nothing works", code, speaker, break_, mend, **more)
 
 
 def open_everywhere(monkeypatch: pytest.MonkeyPatch) -> MemoryScene:
-    """Lay a tunnel in memory: whoever opens a lab finds this one, and in it a fault of any name."""
+    """Lay a tunnel in memory: whoever opens a lab finds this one, and in it a breakage of any name."""
     scene = MemoryScene().lay()
 
     def load(lab: object, story: Story) -> MemoryScene:
@@ -214,5 +216,5 @@ def open_everywhere(monkeypatch: pytest.MonkeyPatch) -> MemoryScene:
 
     monkeypatch.setattr(Lab, "open", lambda path: scene.lab)
     monkeypatch.setattr(rehearsal, "load_scene", load)
-    monkeypatch.setattr(registry, "find", fault)
+    monkeypatch.setattr(registry, "find", breakage)
     return scene

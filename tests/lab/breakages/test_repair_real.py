@@ -1,4 +1,4 @@
-"""Every fault, one after the other, on one lab with the real programs: recognised by its code, and mended."""
+"""Every breakage, one after the other, on one lab with the real programs: recognised by its code, and mended."""
 
 import subprocess
 import sys
@@ -10,8 +10,8 @@ from tests.support.lab_stories import KUBERNETES
 
 from umbilical.lab import lab as labs
 from umbilical.lab.binaries import find
-from umbilical.lab.faults import registry
-from umbilical.lab.faults.repair import break_fault, broken_faults, mend_fault
+from umbilical.lab.breakages import registry
+from umbilical.lab.breakages.repair import active_breakages, make_breakage, mend_breakage
 from umbilical.lab.lab import UpRequest
 from umbilical.lab.rehearsal import make_scene
 from umbilical.lab.scenarios import webhook_through_tunnel
@@ -29,8 +29,8 @@ def stage(folder: Path, runner: RunnerKind) -> Scene:
     """A lab with a webhook that is reached through the tunnel."""
     programs = find((*KUBERNETES, "kubelet") if runner is RunnerKind.KUBELET else KUBERNETES, None)
     topology = plan_topology(masters=1, workers=1)
-    lab = labs.up(UpRequest(folder, "faults", topology, runner=runner, binaries=programs, with_parent=True))
-    scene = make_scene(lab, Cast(), Story("faults"))
+    lab = labs.up(UpRequest(folder, "breakages", topology, runner=runner, binaries=programs, with_parent=True))
+    scene = make_scene(lab, Cast(), Story("breakages"))
     webhook_through_tunnel.set_stage(scene)
     webhook_through_tunnel.lay_tunnel(scene)
     scene.wait_for(Call.ALLOWED, "allow")
@@ -39,42 +39,42 @@ def stage(folder: Path, runner: RunnerKind) -> Scene:
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    folder = tmp_path_factory.mktemp("faults") / "lab"
+    folder = tmp_path_factory.mktemp("breakages") / "lab"
     try:
         yield stage(folder, RunnerKind.PROCESS)
     finally:
         labs.down(folder)
 
 
-def try_fault(scene: Scene, name: str) -> None:
-    for left in broken_faults(scene.lab)[::-1]:  # of a test that failed
-        mend_fault(scene, left)
-    fault = registry.find(name)
-    broken = break_fault(scene, fault)
-    assert fault.code in broken.line
-    assert broken_faults(scene.lab) == [name]
-    if broken.verdict is not None and not fault.stops_calls and name != "packet-loss":
+def try_breakage(scene: Scene, name: str) -> None:
+    for left in active_breakages(scene.lab)[::-1]:  # of a test that failed
+        mend_breakage(scene, left)
+    breakage = registry.find(name)
+    broken = make_breakage(scene, breakage)
+    assert breakage.code in broken.line
+    assert active_breakages(scene.lab) == [name]
+    if broken.verdict is not None and not breakage.stops_calls and name != "packet-loss":
         assert broken.verdict.call is Call.ALLOWED
-    assert mend_fault(scene, name).call is Call.ALLOWED
-    assert broken_faults(scene.lab) == []
+    assert mend_breakage(scene, name).call is Call.ALLOWED
+    assert active_breakages(scene.lab) == []
 
 
 @pytest.mark.real(*KUBERNETES, "nft", "jq")
 @pytest.mark.parametrize("name", registry.names())
-def test_a_fault_is_recognised_by_its_code_and_mended(scene: Scene, name: str) -> None:
-    try_fault(scene, name)
+def test_a_breakage_is_recognised_by_its_code_and_mended(scene: Scene, name: str) -> None:
+    try_breakage(scene, name)
 
 
 @pytest.mark.real(*KUBERNETES, "nft")
-def test_faults_are_made_and_mended_from_other_terminals_the_last_first(scene: Scene) -> None:
+def test_breakages_are_made_and_mended_from_other_terminals_the_last_first(scene: Scene) -> None:
     where = ["--dir", str(scene.lab.directory.path)]
     umbilical("lab", "mend", *where)
     for name, code in (("no-default-route", "UMB112"), ("agent-freeze", "UMB406")):
         told = umbilical("lab", "break", *where, name)
         assert f"recognised by {code}: " in told
         assert f"umbilical lab mend --dir {scene.lab.directory.path} {name}" in told
-    assert broken_faults(scene.lab) == ["no-default-route", "agent-freeze"]
-    assert "faults: agent-freeze, no-default-route" in umbilical("lab", "status", *where)
+    assert active_breakages(scene.lab) == ["no-default-route", "agent-freeze"]
+    assert "breakages: agent-freeze, no-default-route" in umbilical("lab", "status", *where)
     told = umbilical("lab", "mend", *where)
     assert told.index("agent-freeze is mended") < told.index("no-default-route is mended")
     assert umbilical("lab", "mend", *where) == "nothing is broken\n"
@@ -91,11 +91,11 @@ def umbilical(*arguments: str) -> str:
 @pytest.mark.timeout(1800)
 @pytest.mark.root
 @pytest.mark.real(*KUBERNETES, "kubelet", "containerd", "nft", "jq")
-def test_every_fault_is_recognised_and_mended_under_the_real_kubelet(tmp_path: Path) -> None:
+def test_every_breakage_is_recognised_and_mended_under_the_real_kubelet(tmp_path: Path) -> None:
     folder = tmp_path / "lab"
     try:
         scene = stage(folder, RunnerKind.KUBELET)
         for name in registry.names():
-            try_fault(scene, name)
+            try_breakage(scene, name)
     finally:
         labs.down(folder)

@@ -1,4 +1,4 @@
-"""Each fault: what it breaks, by which code it is recognised, and that mending brings everything back."""
+"""Each breakage: what it breaks, by which code it is recognised, and that mending brings everything back."""
 
 import socket
 import threading
@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.support.fault_scene import MemoryLab, MemoryScene
+from tests.support.breakage_scene import MemoryLab, MemoryScene
 from tests.support.fixture_types import Captured
 from tests.support.in_process import PATIENCE_SECONDS, Stage, source
 from tests.support.tunnel_pki import make_tunnel_pki
 
 from umbilical.bootstrap.names import OWN, STATIC_POD
 from umbilical.fault import LabError
-from umbilical.lab.faults import registry
-from umbilical.lab.faults.certificates import restart_server
-from umbilical.lab.faults.networks import refuse_new_connections
-from umbilical.lab.faults.registry import Speaker
-from umbilical.lab.faults.slow_reader import Source, main, read_nothing
+from umbilical.lab.breakages import registry
+from umbilical.lab.breakages.certificates import restart_server
+from umbilical.lab.breakages.networks import refuse_new_connections
+from umbilical.lab.breakages.registry import Speaker
+from umbilical.lab.breakages.slow_reader import Source, main, read_nothing
 from umbilical.lab.scene import Verdict
 from umbilical.lab.story import Call
 from umbilical.lab.topology import Family, plan_topology
@@ -26,18 +26,18 @@ from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.tunnel.settings import UnixFrontend
 
 
-def test_a_fault_says_what_it_is_what_is_seen_and_by_which_code_of_its_own(repository: Path) -> None:
+def test_a_breakage_says_what_it_is_what_is_seen_and_by_which_code_of_its_own(repository: Path) -> None:
     documented = (repository / "docs" / "errors.md").read_text()
-    faults = {name: registry.find(name) for name in registry.names()}
-    assert [name for name, fault in faults.items() if fault.name != name or not fault.seen] == []
-    assert [fault.summary for fault in faults.values() if len(fault.summary) >= 90] == []
-    assert [fault.code for fault in faults.values() if f"| {fault.code} |" not in documented] == []
-    assert len({fault.code for fault in faults.values()}) == len(faults)
-    told = {name for name, fault in faults.items() if fault.ask is not None}
-    assert told == {name for name, fault in faults.items() if fault.speaker is Speaker.COMMAND}
+    breakages = {name: registry.find(name) for name in registry.names()}
+    assert [name for name, breakage in breakages.items() if breakage.name != name or not breakage.seen] == []
+    assert [breakage.summary for breakage in breakages.values() if len(breakage.summary) >= 90] == []
+    assert [breakage.code for breakage in breakages.values() if f"| {breakage.code} |" not in documented] == []
+    assert len({breakage.code for breakage in breakages.values()}) == len(breakages)
+    told = {name for name, breakage in breakages.items() if breakage.ask is not None}
+    assert told == {name for name, breakage in breakages.items() if breakage.speaker is Speaker.COMMAND}
 
 
-def test_an_unknown_fault_is_answered_with_the_nearest_or_all() -> None:
+def test_an_unknown_breakage_is_answered_with_the_nearest_or_all() -> None:
     for name, hint in (("agent-kil", "did you mean agent-kill?"), ("zzz", "there are: agent")):
         with pytest.raises(LabError, match="UMB860") as caught:
             registry.find(name)
@@ -71,23 +71,23 @@ def test_frozen_agents_go_on_and_killed_ones_are_the_runners_business() -> None:
 
 def test_links_and_packets_are_mended() -> None:
     scene = MemoryScene()
-    fault = registry.find("link-cut")
-    fault.mend(scene, fault.break_(scene))
+    breakage = registry.find("link-cut")
+    breakage.mend(scene, breakage.break_(scene))
     assert scene.memory.did == ["link of bootstrap down", "link of bootstrap up"]
     scene.memory.did.clear()
-    fault = registry.find("packet-loss")
-    fault.mend(scene, fault.break_(scene))
+    breakage = registry.find("packet-loss")
+    breakage.mend(scene, breakage.break_(scene))
     assert scene.memory.did == ["rules packet_loss on bootstrap", "no rules packet_loss on bootstrap"]
 
 
 def test_a_blocked_port_is_met_by_agents_that_come_anew() -> None:
     scene = MemoryScene().lay()
     before = scene.scripted.server_pid
-    fault = registry.find("port-8091-blocked")
-    memory = fault.break_(scene)
+    breakage = registry.find("port-8091-blocked")
+    memory = breakage.break_(scene)
     assert scene.memory.did[0] == "rules port_blocked on bootstrap"
     assert scene.scripted.server_pid != before
-    fault.mend(scene, memory)
+    breakage.mend(scene, memory)
     assert scene.memory.did[-1] == "no rules port_blocked on bootstrap"
     assert "tcp dport 8091 tcp flags & (syn | ack) == syn drop" in refuse_new_connections(8091)
 
@@ -95,29 +95,29 @@ def test_a_blocked_port_is_met_by_agents_that_come_anew() -> None:
 @pytest.mark.parametrize(("family", "second"), [(Family.IPV4, "192.0.2.10/24"), (Family.IPV6, "2001:db8::10/64")])
 def test_without_a_route_the_nodes_own_script_is_asked(family: Family, second: str) -> None:
     scene = MemoryScene(MemoryLab(plan_topology(masters=1, workers=0, family=family)))
-    fault = registry.find("no-default-route")
-    fault.break_(scene)
+    breakage = registry.find("no-default-route")
+    breakage.break_(scene)
     assert scene.memory.did == [f"bootstrap$ ip addr replace {second} dev machine0", "default route of bootstrap gone"]
     scene.memory.answers["bash"] = (1, b"", b"UMB112 cannot find the bootstrap node IP\n  why: two\n")
-    assert fault.ask is not None
-    assert "UMB112" in fault.ask(scene)
+    assert breakage.ask is not None
+    assert "UMB112" in breakage.ask(scene)
     assert "/tmp/umbilical-address.sh" not in scene.memory.files
 
 
 def test_the_route_comes_back_and_the_script_finds_the_address_again() -> None:
     scene = MemoryScene()
-    fault = registry.find("no-default-route")
+    breakage = registry.find("no-default-route")
     scene.memory.answers |= {"ip": (0, b"inet 192.0.2.10/24", b""), "bash": (0, b"10.91.0.10\n", b"")}
-    fault.mend(scene, {})
+    breakage.mend(scene, {})
     assert "bootstrap$ ip addr del 192.0.2.10/24 dev machine0" in scene.memory.did
     assert "default route of bootstrap there" in scene.memory.did
     scene.memory.answers["ip"] = (0, b"", b"")
     scene.memory.did.clear()
-    fault.mend(scene, {})
+    breakage.mend(scene, {})
     assert not any("addr del" in line for line in scene.memory.did), "twice is fine"
     scene.memory.answers["bash"] = (1, b"", b"UMB112 cannot find it\n")
     with pytest.raises(LabError, match="UMB864"):
-        fault.mend(scene, {})
+        breakage.mend(scene, {})
 
 
 SERVER = f"{OWN.pki_directory}/server/tls.crt"
@@ -148,15 +148,15 @@ def test_a_wrong_certificate_is_wrong_in_just_its_own_way() -> None:
 def test_the_manifest_is_written_last_and_everything_comes_back(name: str) -> None:
     scene = MemoryScene().lay()
     before, pid = dict(scene.memory.files), scene.scripted.server_pid
-    fault = registry.find(name)
-    memory = fault.break_(scene)
+    breakage = registry.find(name)
+    memory = breakage.break_(scene)
     assert scene.memory.did[-1] == f"write bootstrap:{STATIC_POD}"
     assert scene.scripted.server_pid != pid
     assert memory == {}, "no key may get into the state file"
-    fault.mend(scene, memory)
+    breakage.mend(scene, memory)
     assert scene.memory.files == before
     pid = scene.scripted.server_pid
-    fault.mend(scene, memory)
+    breakage.mend(scene, memory)
     assert scene.memory.files == before, "twice is fine"
 
 
@@ -183,25 +183,25 @@ def test_a_dead_socket_lies_there_while_the_server_is_away_and_the_server_comes_
 def test_a_break_that_was_interrupted_is_mended_by_the_manifest() -> None:
     scene = MemoryScene().lay()
     manifest = scene.memory.files.pop(STATIC_POD)
-    fault = registry.find("stale-socket")
-    fault.mend(scene, {})
+    breakage = registry.find("stale-socket")
+    breakage.mend(scene, {})
     assert scene.memory.files[STATIC_POD] == manifest
     scene.memory.did.clear()
-    fault.mend(scene, {})
+    breakage.mend(scene, {})
     assert scene.memory.did == []
 
 
 def test_a_reader_that_never_reads_is_started_and_ended_with_its_source() -> None:
     scene = MemoryScene().lay()
-    fault = registry.find("slow-reader")
-    memory = fault.break_(scene)
+    breakage = registry.find("slow-reader")
+    memory = breakage.break_(scene)
     source, reader = scene.memory.did
     assert source.startswith("worker-0& ")
-    assert source.endswith("umbilical.lab.faults.slow_reader source 10.91.0.21 7777")
-    assert reader.endswith(f"faults.slow_reader grpc {scene.tunnel.spec.socket_on_host} 10.91.0.21:7777")
-    fault.mend(scene, memory)
+    assert source.endswith("umbilical.lab.breakages.slow_reader source 10.91.0.21 7777")
+    assert reader.endswith(f"breakages.slow_reader grpc {scene.tunnel.spec.socket_on_host} 10.91.0.21:7777")
+    breakage.mend(scene, memory)
     assert scene.memory.did[2:] == ["stop worker-0/endless-source", "stop bootstrap/slow-reader"]
-    fault.mend(scene, memory)
+    breakage.mend(scene, memory)
     assert len(scene.memory.did) == 4, "twice is fine"
 
 

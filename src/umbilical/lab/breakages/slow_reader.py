@@ -1,7 +1,7 @@
-"""The two programs of the fault slow-reader; each runs until somebody ends it.
+"""The two programs of the breakage slow-reader; each runs until somebody ends it.
 
-`python -m umbilical.lab.faults.slow_reader source ADDRESS PORT` sends zeros to whoever connects.
-`python -m umbilical.lab.faults.slow_reader grpc|http-connect SOCKET ADDRESS` opens a tunnel and never reads from it.
+`python -m umbilical.lab.breakages.slow_reader source ADDRESS PORT` sends zeros to whoever connects.
+`python -m umbilical.lab.breakages.slow_reader grpc|http-connect SOCKET ADDRESS` opens a tunnel and never reads from it.
 """
 
 import socket

@@ -1,4 +1,4 @@
-"""Faults of the network: a cut link, a closed port, lost packets, a missing route."""
+"""Breakages of the network: a cut link, a closed port, lost packets, a missing route."""
 
 from typing import Final
 
@@ -7,8 +7,8 @@ from umbilical.bootstrap.shell.scripts import library
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.fault import LabError
 from umbilical.lab import nft
-from umbilical.lab.faults.certificates import restart_server
-from umbilical.lab.faults.registry import Fault, Memory, Speaker
+from umbilical.lab.breakages.certificates import restart_server
+from umbilical.lab.breakages.registry import Breakage, Memory, Speaker
 from umbilical.lab.network import MACHINE_LINK
 from umbilical.lab.scene import BOOTSTRAP, Scene
 
@@ -77,8 +77,8 @@ def _find_address(scene: Scene) -> str:
     return (done.stdout + done.stderr).decode(errors="replace")
 
 
-FAULTS: Final = (
-    Fault(
+BREAKAGES: Final = (
+    Breakage(
         "link-cut",
         "the bootstrap node's cable is pulled",
         "calls hang until their timeout; nodes cannot reach the bootstrap API either",
@@ -87,7 +87,7 @@ FAULTS: Final = (
         _cut,
         lambda scene, memory: scene.lab.set_link(BOOTSTRAP, True),
     ),
-    Fault(
+    Breakage(
         "port-8091-blocked",
         "a firewall swallows new connections to the agents' port",
         "calls fail with `No agent available`; agents run, and none gets connected",
@@ -97,7 +97,7 @@ FAULTS: Final = (
         lambda scene, memory: scene.lab.remove_rules(BOOTSTRAP, BLOCK),
         seconds=60.0,
     ),
-    Fault(
+    Breakage(
         "packet-loss",
         f"{LOSS_PERCENT} of 100 packets to and from the bootstrap node are lost",
         "calls go through, some of them slowly; some may reach their timeout",
@@ -109,7 +109,7 @@ FAULTS: Final = (
         stops_calls=False,
         seconds=60.0,
     ),
-    Fault(
+    Breakage(
         "no-default-route",
         "the bootstrap node has two addresses and no default route",
         "bootkube.sh stops in the stage konnectivity-certs, since no certificate can be made for an unknown address",
