@@ -18,7 +18,7 @@ from umbilical.bootstrap.spec import Mode, Shape
 from umbilical.fault import LabError
 from umbilical.lab.kubernetes_scene import KubernetesScene, Plane
 from umbilical.lab.lab import Completed, Lab
-from umbilical.lab.rehearsal import load_scene, make_scene
+from umbilical.lab.scenario_run import load_scene, make_scene
 from umbilical.lab.scene import BOOTSTRAP, COUNTER
 from umbilical.lab.stand_in_scene import StandInScene
 from umbilical.lab.story import Call, Story

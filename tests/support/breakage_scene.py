@@ -9,7 +9,7 @@ import pytest
 
 from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
 from umbilical.fault import LabError
-from umbilical.lab import rehearsal
+from umbilical.lab import scenario_run
 from umbilical.lab.breakages import registry
 from umbilical.lab.breakages.registry import Breakage, Speaker
 from umbilical.lab.lab import Completed, Lab, ProcessStatus
@@ -215,6 +215,6 @@ def open_everywhere(monkeypatch: pytest.MonkeyPatch) -> MemoryScene:
         return scene
 
     monkeypatch.setattr(Lab, "open", lambda path: scene.lab)
-    monkeypatch.setattr(rehearsal, "load_scene", load)
+    monkeypatch.setattr(scenario_run, "load_scene", load)
     monkeypatch.setattr(registry, "find", breakage)
     return scene

@@ -5,7 +5,7 @@ from typing import Final
 
 from tests.support.labs import control_groups_of, machine_picture
 
-from umbilical.lab.rehearsal import Rehearsal, rehearse
+from umbilical.lab.scenario_run import ScenarioRun, run_scenario
 from umbilical.lab.scenarios import scenario
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Outcome, Story
@@ -19,7 +19,7 @@ def tell(name: str, folder: Path, *, runner: RunnerKind = RunnerKind.PROCESS, st
     """Tell a scenario and return the story; every step ended well, and the machine is as it was."""
     before = machine_picture()
     story = Story(name)
-    rehearse(Rehearsal(scenario.find(name), runner, stand_in=stand_in, directory=folder / "lab"), story)
+    run_scenario(ScenarioRun(scenario.find(name), runner, stand_in=stand_in, directory=folder / "lab"), story)
     assert machine_picture() == before
     assert control_groups_of(folder / "lab") == []
     assert [step.title for step in story.steps if step.outcome is not Outcome.DONE] == []

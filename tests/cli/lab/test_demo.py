@@ -16,12 +16,12 @@ from tests.support.told_stories import Narrator, until_answered
 
 from umbilical.codes import CONFIGURATION, INFRASTRUCTURE, INTERRUPTED, TIMED_OUT
 from umbilical.fault import LabError
-from umbilical.lab import isolation, rehearsal
-from umbilical.lab.rehearsal import Rehearsal
+from umbilical.lab import isolation, scenario_run
+from umbilical.lab.scenario_run import ScenarioRun
 from umbilical.lab.story import Story
 
-Told = Callable[[Rehearsal, Story], Any]
-Play = Callable[[Told], list[Rehearsal]]
+Told = Callable[[ScenarioRun, Story], Any]
+Play = Callable[[Told], list[ScenarioRun]]
 
 
 @pytest.fixture
@@ -34,40 +34,40 @@ def told(monkeypatch: Patch, tmp_path: Path) -> Play:
     monkeypatch.setattr(isolation, "choose", lambda: isolation.Isolation.ROOT)
     for name in ("FORCE_COLOR", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    asked: list[Rehearsal] = []
+    asked: list[ScenarioRun] = []
 
-    def play(tell: Told) -> list[Rehearsal]:
-        def rehearse(wanted: Rehearsal, story: Story) -> Any:
+    def play(tell: Told) -> list[ScenarioRun]:
+        def run_scenario(wanted: ScenarioRun, story: Story) -> Any:
             asked.append(wanted)
             return tell(wanted, story)
 
-        monkeypatch.setattr(rehearsal, "rehearse", rehearse)
+        monkeypatch.setattr(scenario_run, "run_scenario", run_scenario)
         return asked
 
     return play
 
 
-def _tell(_: Rehearsal, story: Story) -> None:
+def _tell(_: ScenarioRun, story: Story) -> None:
     narrator = Narrator("", None)
     narrator.story = story
     until_answered(narrator)
 
 
-def _tell_and_keep(_: Rehearsal, story: Story) -> Any:
+def _tell_and_keep(_: ScenarioRun, story: Story) -> Any:
     _tell(_, story)
     return object()
 
 
-def _fail(_: Rehearsal, story: Story) -> None:
+def _fail(_: ScenarioRun, story: Story) -> None:
     with story.step("a server that never comes"):
         raise LabError("UMB850", "waited in vain for the server", "no such pod", "umbilical lab status")
 
 
-def _refuse(_: Rehearsal, story: Story) -> None:
+def _refuse(_: ScenarioRun, story: Story) -> None:
     raise LabError("UMB820", "no permission for namespaces", "EPERM", "sysctl")
 
 
-def _interrupt(_: Rehearsal, story: Story) -> None:
+def _interrupt(_: ScenarioRun, story: Story) -> None:
     with story.step("a step"):
         os.kill(os.getpid(), signal.SIGINT)
 

@@ -56,7 +56,7 @@ def test_what_only_a_lab_can_show_is_refused(
     monkeypatch.setattr(loopback, "tell", _tell)
     monkeypatch.setattr("umbilical.lab.lab.up", _refuse)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("umbilical.lab.rehearsal.binaries", lambda wanted: {})
+    monkeypatch.setattr("umbilical.lab.scenario_run.binaries", lambda wanted: {})
     umbilical("lab", "demo", *options, status=INFRASTRUCTURE)
 
 

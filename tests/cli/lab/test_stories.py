@@ -11,11 +11,11 @@ from umbilical.cli.lab.options import chosen_directory, chosen_name
 from umbilical.cli.lab.run import check_report, play, tell_kept
 from umbilical.codes import USAGE
 from umbilical.fault import LabError
-from umbilical.lab import rehearsal
+from umbilical.lab import scenario_run
 from umbilical.lab.breakages import registry as breakages
 from umbilical.lab.breakages.repair import make_breakage
 from umbilical.lab.lab import down
-from umbilical.lab.rehearsal import Rehearsal
+from umbilical.lab.scenario_run import ScenarioRun
 from umbilical.lab.scenarios import scenario
 from umbilical.lab.scenarios import scenario as scenarios
 from umbilical.lab.scene import Verdict
@@ -148,8 +148,8 @@ def test_a_name_means_the_default_place_and_a_directory_wins(tmp_path: Path, mon
         chosen_directory("../elsewhere", None)
 
 
-def _wanted(directory: Path | None = None) -> Rehearsal:
-    return Rehearsal(scenario.find("webhook-through-tunnel"), RunnerKind.PROCESS, directory=directory)
+def _wanted(directory: Path | None = None) -> ScenarioRun:
+    return ScenarioRun(scenario.find("webhook-through-tunnel"), RunnerKind.PROCESS, directory=directory)
 
 
 def test_a_report_may_lie_in_a_directory_that_is_yet_to_be_made(tmp_path: Path) -> None:
@@ -169,25 +169,25 @@ def test_only_a_lab_with_a_tunnel_is_offered_for_breaking(capsys: Captured) -> N
 def test_a_scratch_directory_goes_with_the_story_however_it_ends(tmp_path: Path, monkeypatch: Patch) -> None:
     seen: list[Path] = []
 
-    def fail(wanted: Rehearsal, story: Story) -> None:
+    def fail(wanted: ScenarioRun, story: Story) -> None:
         assert wanted.directory is not None
         seen.append(wanted.directory)
         raise LabError("UMB850", "waited in vain", "for this test", "none")
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(rehearsal, "rehearse", fail)
+    monkeypatch.setattr(scenario_run, "run_scenario", fail)
     with pytest.raises(LabError):
         play(_wanted(), Story("a test"))
     assert seen[0].is_relative_to(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_was_named_is_the_rehearsals_to_remove(tmp_path: Path, monkeypatch: Patch) -> None:
-    def interrupt(wanted: Rehearsal, story: Story) -> None:
+def test_a_directory_that_was_named_is_removed_by_the_scenario_run(tmp_path: Path, monkeypatch: Patch) -> None:
+    def interrupt(wanted: ScenarioRun, story: Story) -> None:
         raise KeyboardInterrupt
 
     (tmp_path / "thesis.txt").write_text("years of work")
-    monkeypatch.setattr(rehearsal, "rehearse", interrupt)
+    monkeypatch.setattr(scenario_run, "run_scenario", interrupt)
     with pytest.raises(KeyboardInterrupt):
         play(_wanted(tmp_path), Story("a test"))
     assert (tmp_path / "thesis.txt").exists()

@@ -13,7 +13,7 @@ from umbilical.lab.binaries import find
 from umbilical.lab.breakages import registry
 from umbilical.lab.breakages.repair import active_breakages, make_breakage, mend_breakage
 from umbilical.lab.lab import UpRequest
-from umbilical.lab.rehearsal import make_scene
+from umbilical.lab.scenario_run import make_scene
 from umbilical.lab.scenarios import webhook_through_tunnel
 from umbilical.lab.scene import Scene
 from umbilical.lab.state import RunnerKind

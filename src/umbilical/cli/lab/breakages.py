@@ -42,7 +42,7 @@ def break_(breakage_name: str, name: str, directory: Path | None) -> None:
     from umbilical.lab.breakages import registry
     from umbilical.lab.breakages.repair import check, tell_break
     from umbilical.lab.lab import Lab
-    from umbilical.lab.rehearsal import load_scene
+    from umbilical.lab.scenario_run import load_scene
     from umbilical.lab.story import Story
 
     breakage = registry.find(breakage_name)
@@ -66,7 +66,7 @@ def mend(breakage_name: str | None, everything: bool, name: str, directory: Path
     from umbilical.lab.breakages import registry
     from umbilical.lab.breakages.repair import active_breakages, tell_mend
     from umbilical.lab.lab import Lab
-    from umbilical.lab.rehearsal import load_scene
+    from umbilical.lab.scenario_run import load_scene
     from umbilical.lab.story import Story
 
     if breakage_name is not None and everything:

@@ -11,7 +11,7 @@ from umbilical.cli.lab.options import bin_dir_option
 from umbilical.fault import LabError
 
 if TYPE_CHECKING:
-    from umbilical.lab.rehearsal import Rehearsal
+    from umbilical.lab.scenario_run import ScenarioRun
 
 SCENARIO: Final = "webhook-through-tunnel"
 TITLE: Final = "A webhook through the tunnel"
@@ -42,10 +42,10 @@ def demo(keep: bool, breakage: str | None, stand_in: bool | None, report: Path |
     place = _report_place(report)
     if breakage is None and not keep and stand_in is not False and bin_dir is None and _is_on_loopback(place):
         return
-    rehearsal = _rehearsal(keep, breakage, stand_in, bin_dir)
-    story, lab = run.tell(rehearsal, TITLE if breakage is None else f"A breakage: {breakage}", place)
-    run.close(story, run.write(story, place, is_stand_in=rehearsal.stand_in))
-    if rehearsal.stand_in:
+    scenario_run = _scenario_run(keep, breakage, stand_in, bin_dir)
+    story, lab = run.tell(scenario_run, TITLE if breakage is None else f"A breakage: {breakage}", place)
+    run.close(story, run.write(story, place, is_stand_in=scenario_run.stand_in))
+    if scenario_run.stand_in:
         _tell_of_stand_in()
     if lab is not None:
         run.tell_kept(f"--name {LAB_NAME}", has_tunnel=True)
@@ -82,15 +82,15 @@ def _report_place(asked: Path | None) -> Path:
     return REPORT if may_write(REPORT) else Path(tempfile.mkdtemp(prefix="umbilical-demo-")) / REPORT.name
 
 
-def _rehearsal(keep: bool, breakage: str | None, stand_in: bool | None, bin_dir: Path | None) -> "Rehearsal":
+def _scenario_run(keep: bool, breakage: str | None, stand_in: bool | None, bin_dir: Path | None) -> "ScenarioRun":
     from umbilical.lab.breakages import registry as breakages
-    from umbilical.lab.rehearsal import Rehearsal
+    from umbilical.lab.scenario_run import ScenarioRun
     from umbilical.lab.scenarios import scenario as scenarios
     from umbilical.lab.state import RunnerKind, default_directory
 
     if breakage is not None:
         breakages.find(breakage)
-    wanted = Rehearsal(
+    wanted = ScenarioRun(
         scenarios.find(SCENARIO),
         RunnerKind.PROCESS,
         keep=keep,
@@ -104,9 +104,9 @@ def _rehearsal(keep: bool, breakage: str | None, stand_in: bool | None, bin_dir:
     return replace(wanted, stand_in=stand_in)
 
 
-def _has_kubernetes(wanted: "Rehearsal") -> bool:
+def _has_kubernetes(wanted: "ScenarioRun") -> bool:
     """Look for its programs. Somebody who names a directory wants to hear what is wrong with it."""
-    from umbilical.lab.rehearsal import binaries
+    from umbilical.lab.scenario_run import binaries
 
     try:
         binaries(wanted)

@@ -20,13 +20,13 @@ from umbilical.fault import LabError
 
 if TYPE_CHECKING:
     from umbilical.lab.lab import Lab
-    from umbilical.lab.rehearsal import Rehearsal
+    from umbilical.lab.scenario_run import ScenarioRun
     from umbilical.lab.story import Story
 
 LAB_FOLDER: Final = "lab"
 
 
-def tell(rehearsal: "Rehearsal", title: str, report: Path | None) -> "tuple[Story, Lab | None]":
+def tell(scenario_run: "ScenarioRun", title: str, report: Path | None) -> "tuple[Story, Lab | None]":
     """Tell the story in a view; one that fails on its way is still written down, if there is a place for it.
 
     Raises Fault: the lab cannot be, or a step did not come out as told.
@@ -35,9 +35,9 @@ def tell(rehearsal: "Rehearsal", title: str, report: Path | None) -> "tuple[Stor
 
     def told(story: "Story") -> None:
         nonlocal lab
-        lab = play(rehearsal, story)
+        lab = play(scenario_run, story)
 
-    return _tell(told, title, report, is_stand_in=rehearsal.stand_in), lab
+    return _tell(told, title, report, is_stand_in=scenario_run.stand_in), lab
 
 
 def tell_on_loopback(title: str, report: Path) -> "Story":
@@ -74,10 +74,10 @@ def _tell(told: Callable[["Story"], None], title: str, report: Path | None, *, i
     return story
 
 
-def play(wanted: "Rehearsal", story: "Story") -> "Lab | None":
-    """Rehearse so that an interrupt at any moment leaves nothing, also where the lab was to be kept."""
+def play(wanted: "ScenarioRun", story: "Story") -> "Lab | None":
+    """Run a scenario so that an interrupt at any moment leaves nothing, also where the lab was to be kept."""
     from umbilical.host.processes import Interrupts
-    from umbilical.lab import rehearsal
+    from umbilical.lab import scenario_run
     from umbilical.lab.lab import down
 
     with Interrupts() as interrupts:
@@ -86,9 +86,9 @@ def play(wanted: "Rehearsal", story: "Story") -> "Lab | None":
         was_there = folder.exists()
         try:
             with interrupts.heard():
-                return rehearsal.rehearse(replace(wanted, directory=folder), story)
+                return scenario_run.run_scenario(replace(wanted, directory=folder), story)
         except KeyboardInterrupt:
-            # A rehearsal does it too, unless it was itself interrupted there.
+            # A scenario_run does it too, unless it was itself interrupted there.
             if not was_there:
                 down(folder)
             raise
@@ -158,7 +158,7 @@ def run(
     report: Path | None,
 ) -> None:
     """Tell the scenario NAME step by step; `umbilical lab list` names them all."""
-    from umbilical.lab.rehearsal import Rehearsal
+    from umbilical.lab.scenario_run import ScenarioRun
     from umbilical.lab.scenarios import scenario as registry
     from umbilical.lab.state import LabDirectory, RunnerKind, default_directory, read_state
 
@@ -166,7 +166,7 @@ def run(
     report = report and check_report(report)
     place = directory or default_directory(lab_name)
     is_up = (state := read_state(LabDirectory(place))) is not None and state.is_alive()
-    rehearsal = Rehearsal(
+    scenario_run = ScenarioRun(
         scenario,
         RunnerKind(runner) if runner else scenario.runners[0],
         stand_in=stand_in,
@@ -175,8 +175,8 @@ def run(
         name=lab_name,
         bin_dir=bin_dir,
     )
-    story, lab = tell(rehearsal, scenario.name, report)
-    close(story, report and write(story, report, is_stand_in=rehearsal.stand_in))
+    story, lab = tell(scenario_run, scenario.name, report)
+    close(story, report and write(story, report, is_stand_in=scenario_run.stand_in))
     if lab is not None:
         where = f"--dir {directory}" if directory else f"--name {lab_name}"
         is_cut = scenario.end is not None and not keep

@@ -11,7 +11,7 @@ from umbilical.host.waiting import NotYet
 from umbilical.lab.hosted.topology import plan_hosted
 from umbilical.lab.lab import Lab
 from umbilical.lab.lab import down as take_down
-from umbilical.lab.rehearsal import Rehearsal, rehearse
+from umbilical.lab.scenario_run import ScenarioRun, run_scenario
 from umbilical.lab.scenarios.scenario import Scenario, hint, load
 from umbilical.lab.scene import Scene
 from umbilical.lab.state import RunnerKind
@@ -65,8 +65,8 @@ def _scenario(tell: Callable[[Scene], None], **changes: object) -> Scenario:
     return Scenario("a-test", "a test", tell, has_stand_in=True, masters=1, workers=0, **changes)  # type: ignore[arg-type]
 
 
-def _rehearsal(tell: Callable[[Scene], None], folder: Path, *, keep: bool = False) -> Rehearsal:
-    return Rehearsal(_scenario(tell), RunnerKind.PROCESS, stand_in=True, directory=folder, keep=keep)
+def _scenario_run(tell: Callable[[Scene], None], folder: Path, *, keep: bool = False) -> ScenarioRun:
+    return ScenarioRun(_scenario(tell), RunnerKind.PROCESS, stand_in=True, directory=folder, keep=keep)
 
 
 def _two_networks() -> Topology:
@@ -95,8 +95,8 @@ def test_a_scenario_is_told_in_its_own_networks_and_the_lab_is_gone_after_it(tmp
 
     story = Story("a test")
     scenario = _scenario(look, plan=_two_networks)
-    wanted = Rehearsal(scenario, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab")
-    assert rehearse(wanted, story) is None
+    wanted = ScenarioRun(scenario, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab")
+    assert run_scenario(wanted, story) is None
     assert [step.outcome for step in story.steps] == [Outcome.DONE, Outcome.DONE]
     assert story.steps[1].evidence == ["bootstrap"]
     assert not (tmp_path / "lab").exists()
@@ -105,14 +105,14 @@ def test_a_scenario_is_told_in_its_own_networks_and_the_lab_is_gone_after_it(tmp
 @REAL
 def test_the_lab_is_gone_after_a_step_that_failed(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="waited in vain"):
-        rehearse(_rehearsal(_fail, tmp_path / "lab"), Story("a test"))
+        run_scenario(_scenario_run(_fail, tmp_path / "lab"), Story("a test"))
     assert not (tmp_path / "lab").exists()
 
 
 @REAL
 def test_a_lab_that_is_to_be_kept_stays_up_for_a_look_at_what_failed(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="waited in vain"):
-        rehearse(_rehearsal(_fail, tmp_path / "lab", keep=True), Story("a test"))
+        run_scenario(_scenario_run(_fail, tmp_path / "lab", keep=True), Story("a test"))
     assert Lab.open(tmp_path / "lab").exec("bootstrap", ["true"]).exit_code == 0
     take_down(tmp_path / "lab")
 
@@ -120,7 +120,7 @@ def test_a_lab_that_is_to_be_kept_stays_up_for_a_look_at_what_failed(tmp_path: P
 @REAL
 def test_an_interrupt_takes_even_a_kept_lab_down(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        rehearse(_rehearsal(_interrupt, tmp_path / "lab", keep=True), Story("a test"))
+        run_scenario(_scenario_run(_interrupt, tmp_path / "lab", keep=True), Story("a test"))
     assert not (tmp_path / "lab").exists()
 
 
@@ -128,36 +128,38 @@ def test_an_interrupt_takes_even_a_kept_lab_down(tmp_path: Path) -> None:
 def test_a_lab_that_is_up_is_used_if_it_fits_and_stays(tmp_path: Path) -> None:
     with running(tmp_path / "lab") as lab:
         story = Story("a test")
-        used = rehearse(_rehearsal(_say_hello, tmp_path / "lab"), story)
+        used = run_scenario(_scenario_run(_say_hello, tmp_path / "lab"), story)
         assert used is not None
         assert [step.title for step in story.steps] == ["hello"]
-        lacks_a_program = Rehearsal(_scenario(_say_hello), RunnerKind.PROCESS, directory=tmp_path / "lab")
+        lacks_a_program = ScenarioRun(_scenario(_say_hello), RunnerKind.PROCESS, directory=tmp_path / "lab")
         with pytest.raises(LabError, match=r"(?s)UMB854.*kube-apiserver"):
-            rehearse(lacks_a_program, Story("a test"))
+            run_scenario(lacks_a_program, Story("a test"))
         wanted = _scenario(_say_hello, plan=_two_networks)
         with pytest.raises(LabError, match=r"(?s)UMB854.*needs networks of its own"):
-            rehearse(Rehearsal(wanted, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"), Story("a test"))
+            run_scenario(
+                ScenarioRun(wanted, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"), Story("a test")
+            )
         lab.directory.scene_file.write_text("{}")
         with pytest.raises(LabError, match="UMB854"):
-            rehearse(_rehearsal(_say_hello, tmp_path / "lab"), Story("a test"))
+            run_scenario(_scenario_run(_say_hello, tmp_path / "lab"), Story("a test"))
         assert lab.exec("bootstrap", ["true"]).exit_code == 0
 
 
 def test_what_is_somebody_elses_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(LabError, match="UMB813"):
-        rehearse(_rehearsal(_say_hello, tmp_path), Story("a test"))
+        run_scenario(_scenario_run(_say_hello, tmp_path), Story("a test"))
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
 def test_what_a_scenario_cannot_be_told_with_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     other_runner = _scenario(_say_hello, runners=(RunnerKind.KUBELET,))
     for wanted in (
-        Rehearsal(other_runner, RunnerKind.PROCESS, directory=tmp_path / "lab"),
-        Rehearsal(
+        ScenarioRun(other_runner, RunnerKind.PROCESS, directory=tmp_path / "lab"),
+        ScenarioRun(
             Scenario("a-test", "a test", _say_hello), RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"
         ),
     ):
         with pytest.raises(LabError, match="UMB853"):
-            rehearse(wanted, Story("a test"))
+            run_scenario(wanted, Story("a test"))
         assert not (tmp_path / "lab").exists()

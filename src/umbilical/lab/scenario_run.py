@@ -49,7 +49,7 @@ KUBELET_PROGRAMS: Final = ("kubelet",)
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class ScenarioRun:
     """How a scenario is told here."""
 
     scenario: Scenario
@@ -69,63 +69,63 @@ class Rehearsal:
         return replace(self.scenario.cast, is_stand_in=self.stand_in)
 
 
-def rehearse(rehearsal: Rehearsal, story: Story) -> Lab | None:
+def run_scenario(run: ScenarioRun, story: Story) -> Lab | None:
     """Tell the story: in the lab that is up in the given directory, or in one made for it.
 
     A lab that was there stays, one that was made goes, unless it is to be kept; what stays is returned.
 
     Raises LabError: the lab cannot be, or a step did not come out as told.
     """
-    _check(rehearsal)
-    found = _stage(rehearsal)
+    _check(run)
+    found = _stage(run)
     if found is not None:
-        _play(rehearsal, story, found)
+        _play(run, story, found)
         return found
-    programs = binaries(rehearsal)
-    folder = rehearsal.directory or Path(tempfile.mkdtemp(prefix="umbilical-lab-"))
+    programs = binaries(run)
+    folder = run.directory or Path(tempfile.mkdtemp(prefix="umbilical-lab-"))
     # Nothing is left of a lab that did not come up; and what else lies there is not ours to remove.
-    lab = _bring_up(rehearsal, story, folder, programs)
+    lab = _bring_up(run, story, folder, programs)
     try:
-        _play(rehearsal, story, lab)
+        _play(run, story, lab)
     except Exception:
         # Somebody who keeps a lab wants to see why a step failed.
-        if not rehearsal.keep:
+        if not run.keep:
             lab.down()
         raise
     except BaseException:
         lab.down()
         raise
-    if rehearsal.keep:
+    if run.keep:
         return lab
     lab.down()
     return None
 
 
-def binaries(rehearsal: Rehearsal) -> Mapping[str, Path]:
+def binaries(run: ScenarioRun) -> Mapping[str, Path]:
     """Find what this scenario runs. Raises LabError: something is missing."""
-    found = find(_programs(rehearsal), rehearsal.bin_dir)
-    if rehearsal.runner is RunnerKind.KUBELET:
+    found = find(_programs(run), run.bin_dir)
+    if run.runner is RunnerKind.KUBELET:
         check_needs(found)
     return found
 
 
-def _programs(rehearsal: Rehearsal) -> tuple[str, ...]:
-    if rehearsal.stand_in:
+def _programs(run: ScenarioRun) -> tuple[str, ...]:
+    if run.stand_in:
         return ()
-    kubelet = KUBELET_PROGRAMS if rehearsal.runner is RunnerKind.KUBELET else ()
-    return (*KUBERNETES, *kubelet, *rehearsal.scenario.programs)
+    kubelet = KUBELET_PROGRAMS if run.runner is RunnerKind.KUBELET else ()
+    return (*KUBERNETES, *kubelet, *run.scenario.programs)
 
 
-def _bring_up(rehearsal: Rehearsal, story: Story, folder: Path, programs: Mapping[str, Path]) -> Lab:
-    scenario = rehearsal.scenario
+def _bring_up(run: ScenarioRun, story: Story, folder: Path, programs: Mapping[str, Path]) -> Lab:
+    scenario = run.scenario
     topology = _plan(scenario)
     request = UpRequest(
         directory=folder,
-        name=rehearsal.name or folder.name,
+        name=run.name or folder.name,
         topology=topology,
-        runner=rehearsal.runner,
+        runner=run.runner,
         binaries=programs,
-        with_parent=not rehearsal.keep,
+        with_parent=not run.keep,
     )
     with story.step(f"{len(topology.nodes)} nodes and their networks"):
         lab = labs.up(request)
@@ -140,37 +140,37 @@ def _plan(scenario: Scenario) -> Topology:
     return plan_topology(masters=scenario.masters, workers=scenario.workers, family=scenario.family)
 
 
-def _play(rehearsal: Rehearsal, story: Story, lab: Lab) -> None:
-    scene = make_scene(lab, rehearsal.cast, story)
-    if rehearsal.breakage is None:
-        rehearsal.scenario.tell(scene)
-        if rehearsal.scenario.end is not None and not rehearsal.keep:
-            rehearsal.scenario.end(scene)
+def _play(run: ScenarioRun, story: Story, lab: Lab) -> None:
+    scene = make_scene(lab, run.cast, story)
+    if run.breakage is None:
+        run.scenario.tell(scene)
+        if run.scenario.end is not None and not run.keep:
+            run.scenario.end(scene)
     else:
         from umbilical.lab.breakages.repair import tell_breakage
 
-        tell_breakage(scene, rehearsal.breakage)
+        tell_breakage(scene, run.breakage)
 
 
-def _stage(rehearsal: Rehearsal) -> Lab | None:
+def _stage(run: ScenarioRun) -> Lab | None:
     """Find the lab that is up in the given directory, with nothing played in it yet."""
-    if rehearsal.directory is None:
+    if run.directory is None:
         return None
-    state = read_state(LabDirectory(rehearsal.directory))
+    state = read_state(LabDirectory(run.directory))
     if state is None or not state.is_alive():
         return None
-    lab = Lab.open(rehearsal.directory)
+    lab = Lab.open(run.directory)
     if lab.directory.scene_file.exists():
         why = "a scenario was told in it already, and what that left is in the way"
         remedy = f"umbilical lab down --dir {lab.directory.path}, or another --name"
         raise LabError("UMB854", f"the lab {state.name} is taken", why, remedy)
-    if state.topology.family is not rehearsal.scenario.family or state.runner is not rehearsal.runner:
+    if state.topology.family is not run.scenario.family or state.runner is not run.runner:
         why = f"it has {state.topology.family.value} and the runner {state.runner.value}"
         raise LabError("UMB854", f"the lab {state.name} does not fit", why, "umbilical lab down, then run this again")
-    if rehearsal.scenario.plan is not None and state.topology != rehearsal.scenario.plan():
-        why = f"scenario {rehearsal.scenario.name} needs networks of its own"
+    if run.scenario.plan is not None and state.topology != run.scenario.plan():
+        why = f"scenario {run.scenario.name} needs networks of its own"
         raise LabError("UMB854", f"the lab {state.name} does not fit", why, "umbilical lab down, then run this again")
-    missing = [name for name in _programs(rehearsal) if name not in state.binaries]
+    missing = [name for name in _programs(run) if name not in state.binaries]
     if missing:
         why = f"its nodes were made without {', '.join(missing)}"
         raise LabError("UMB854", f"the lab {state.name} does not fit", why, "umbilical lab down, then run this again")
@@ -181,14 +181,14 @@ def _stage(rehearsal: Rehearsal) -> Lab | None:
     return lab
 
 
-def _check(rehearsal: Rehearsal) -> None:
-    scenario = rehearsal.scenario
-    if rehearsal.runner not in scenario.runners:
+def _check(run: ScenarioRun) -> None:
+    scenario = run.scenario
+    if run.runner not in scenario.runners:
         names = " or ".join(kind.value for kind in scenario.runners)
         why = f"it needs the runner {names}"
         remedy = f"umbilical lab run {scenario.name} --runner {scenario.runners[0].value}"
         raise LabError("UMB853", f"scenario {scenario.name} cannot be told this way", why, remedy)
-    if rehearsal.stand_in and not scenario.has_stand_in:
+    if run.stand_in and not scenario.has_stand_in:
         why = "it shows what the real kube-apiserver does, and nothing can stand in for that"
         raise LabError(
             "UMB853", f"scenario {scenario.name} cannot be told this way", why, "make peers GROUP=kubernetes"
