@@ -29,8 +29,8 @@ from umbilical.lab.pods import pod_table
 from umbilical.lab.pods.node import Node as RunnerNode
 from umbilical.lab.runner import ContainerStatus, PodStatus, is_called
 from umbilical.lab.runners import NAME, ProcessRunner, command, parse_status, runner_of
-from umbilical.lab.scene import listeners_on
 from umbilical.lab.state import RunnerKind
+from umbilical.lab.testbed import listeners_on
 from umbilical.lab.topology import Node, Role
 from umbilical.lab.tunnel_parts import OURS, UPSTREAM, Cast, TunnelParts, make_parts
 from umbilical.manifests.tree import yaml_bytes

@@ -8,12 +8,12 @@ from tests.support.labs import running
 
 from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
+from umbilical.lab import testbed as testbeds
 from umbilical.lab.hosted.topology import plan_hosted
 from umbilical.lab.lab import Lab
 from umbilical.lab.lab import down as take_down
 from umbilical.lab.scenario_run import ScenarioRun, run_scenario
 from umbilical.lab.scenarios.scenario import Scenario, hint, load
-from umbilical.lab.scene import Scene
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Outcome, Story
 from umbilical.lab.topology import Topology
@@ -61,11 +61,11 @@ def test_a_wait_ends_with_the_last_look_or_another_error() -> None:
 REAL = pytest.mark.real("unshare", "nsenter", "nft")
 
 
-def _scenario(tell: Callable[[Scene], None], **changes: object) -> Scenario:
+def _scenario(tell: Callable[[testbeds.Testbed], None], **changes: object) -> Scenario:
     return Scenario("a-test", "a test", tell, has_stand_in=True, masters=1, workers=0, **changes)  # type: ignore[arg-type]
 
 
-def _scenario_run(tell: Callable[[Scene], None], folder: Path, *, keep: bool = False) -> ScenarioRun:
+def _scenario_run(tell: Callable[[testbeds.Testbed], None], folder: Path, *, keep: bool = False) -> ScenarioRun:
     return ScenarioRun(_scenario(tell), RunnerKind.PROCESS, stand_in=True, directory=folder, keep=keep)
 
 
@@ -73,25 +73,25 @@ def _two_networks() -> Topology:
     return plan_hosted(management=1, workers=0, openings={6443: ("bootstrap",)})
 
 
-def _say_hello(scene: Scene) -> None:
-    with scene.story.step("hello"):
-        scene.story.saw(scene.lab.exec("bootstrap", ["hostname"]).check().text.strip())
+def _say_hello(testbed: testbeds.Testbed) -> None:
+    with testbed.story.step("hello"):
+        testbed.story.saw(testbed.lab.exec("bootstrap", ["hostname"]).check().text.strip())
 
 
-def _fail(scene: Scene) -> None:
-    with scene.story.step("a step that fails"):
+def _fail(testbed: testbeds.Testbed) -> None:
+    with testbed.story.step("a step that fails"):
         raise LabError("UMB850", "waited in vain", "for this test", "none")
 
 
-def _interrupt(scene: Scene) -> None:
+def _interrupt(testbed: testbeds.Testbed) -> None:
     raise KeyboardInterrupt
 
 
 @REAL
 def test_a_scenario_is_told_in_its_own_networks_and_the_lab_is_gone_after_it(tmp_path: Path) -> None:
-    def look(scene: Scene) -> None:
-        assert scene.lab.topology == _two_networks()
-        _say_hello(scene)
+    def look(testbed: testbeds.Testbed) -> None:
+        assert testbed.lab.topology == _two_networks()
+        _say_hello(testbed)
 
     story = Story("a test")
     scenario = _scenario(look, plan=_two_networks)
@@ -139,7 +139,7 @@ def test_a_lab_that_is_up_is_used_if_it_fits_and_stays(tmp_path: Path) -> None:
             run_scenario(
                 ScenarioRun(wanted, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"), Story("a test")
             )
-        lab.directory.scene_file.write_text("{}")
+        lab.directory.testbed_file.write_text("{}")
         with pytest.raises(LabError, match="UMB854"):
             run_scenario(_scenario_run(_say_hello, tmp_path / "lab"), Story("a test"))
         assert lab.exec("bootstrap", ["true"]).exit_code == 0

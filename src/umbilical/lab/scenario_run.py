@@ -1,5 +1,5 @@
 """From a scenario's name to a story told in a lab that is made for it and taken down afterwards, whatever happens; and
-the scene of a lab that was kept.
+the testbed of a lab that was kept.
 """
 
 import json
@@ -16,33 +16,33 @@ from umbilical.lab.isolation import check_programs
 from umbilical.lab.kubelet.node_runtime import check_needs
 from umbilical.lab.lab import Lab, UpRequest
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scene import Scene
 from umbilical.lab.state import LabDirectory, RunnerKind, read_state
 from umbilical.lab.story import Story
+from umbilical.lab.testbed import Testbed
 from umbilical.lab.topology import Topology, plan_topology
 from umbilical.lab.tunnel_parts import Cast
 
 
-def make_scene(lab: Lab, cast: Cast, story: Story) -> Scene:
+def make_testbed(lab: Lab, cast: Cast, story: Story) -> Testbed:
     if cast.is_stand_in:
-        from umbilical.lab.stand_in_scene import StandInScene
+        from umbilical.lab.stand_in_testbed import StandInTestbed
 
-        return StandInScene(lab, cast, story)
-    from umbilical.lab.kubernetes_scene import KubernetesScene
+        return StandInTestbed(lab, cast, story)
+    from umbilical.lab.kubernetes_testbed import KubernetesTestbed
 
-    return KubernetesScene(lab, cast, story)
+    return KubernetesTestbed(lab, cast, story)
 
 
-def load_scene(lab: Lab, story: Story) -> Scene:
-    """Take up the scene of a kept lab. Raises LabError: nothing was played in it yet."""
+def load_testbed(lab: Lab, story: Story) -> Testbed:
+    """Take up the testbed of a kept lab. Raises LabError: nothing was played in it yet."""
     try:
-        content = json.loads(lab.directory.scene_file.read_bytes())
+        content = json.loads(lab.directory.testbed_file.read_bytes())
     except FileNotFoundError:
         why = "there are networks and nodes, and nothing was played on them"
         raise LabError("UMB851", "there is no tunnel in this lab", why, "umbilical lab run --keep NAME") from None
-    scene = make_scene(lab, Cast.from_json(content["cast"]), story)
-    scene.restore(content["tunnel"])
-    return scene
+    testbed = make_testbed(lab, Cast.from_json(content["cast"]), story)
+    testbed.restore(content["tunnel"])
+    return testbed
 
 
 KUBELET_PROGRAMS: Final = ("kubelet",)
@@ -141,15 +141,15 @@ def _plan(scenario: Scenario) -> Topology:
 
 
 def _play(run: ScenarioRun, story: Story, lab: Lab) -> None:
-    scene = make_scene(lab, run.cast, story)
+    testbed = make_testbed(lab, run.cast, story)
     if run.breakage is None:
-        run.scenario.tell(scene)
+        run.scenario.tell(testbed)
         if run.scenario.end is not None and not run.keep:
-            run.scenario.end(scene)
+            run.scenario.end(testbed)
     else:
         from umbilical.lab.breakages.repair import tell_breakage
 
-        tell_breakage(scene, run.breakage)
+        tell_breakage(testbed, run.breakage)
 
 
 def _stage(run: ScenarioRun) -> Lab | None:
@@ -160,7 +160,7 @@ def _stage(run: ScenarioRun) -> Lab | None:
     if state is None or not state.is_alive():
         return None
     lab = Lab.open(run.directory)
-    if lab.directory.scene_file.exists():
+    if lab.directory.testbed_file.exists():
         why = "a scenario was told in it already, and what that left is in the way"
         remedy = f"umbilical lab down --dir {lab.directory.path}, or another --name"
         raise LabError("UMB854", f"the lab {state.name} is taken", why, remedy)

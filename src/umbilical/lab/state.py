@@ -87,7 +87,7 @@ class LabDirectory:
         return self.run / "netns"
 
     @property
-    def scene_file(self) -> Path:
+    def testbed_file(self) -> Path:
         return self.path / "scene.json"
 
     @property

@@ -1,6 +1,6 @@
-"""Who plays in a scene, and the tunnel's files and objects for it, rendered exactly as for a real installation.
+"""Who plays in a testbed, and the tunnel's files and objects for it, rendered exactly as for a real installation.
 
-Server, Secret and DaemonSet have the scene's shape; kube-apiserver's part has the shape `kubernetes`, because the
+Server, Secret and DaemonSet have the testbed's shape; kube-apiserver's part has the shape `kubernetes`, because the
 one that runs here is upstream's.
 """
 

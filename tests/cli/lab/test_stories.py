@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.support.breakage_scene import MemoryScene, breakage, open_everywhere
+from tests.support.breakage_testbed import MemoryTestbed, breakage, open_everywhere
 from tests.support.commands import Run
 from tests.support.fixture_types import Captured, Patch
 
@@ -18,9 +18,9 @@ from umbilical.lab.lab import down
 from umbilical.lab.scenario_run import ScenarioRun
 from umbilical.lab.scenarios import scenario
 from umbilical.lab.scenarios import scenario as scenarios
-from umbilical.lab.scene import Verdict
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call, Story
+from umbilical.lab.testbed import Verdict
 
 NAME = "webhook-through-tunnel"
 
@@ -72,14 +72,14 @@ def test_a_story_is_told_kept_and_reported_and_the_lab_is_then_taken(tmp_path: P
 
 
 @pytest.fixture
-def scene(monkeypatch: Patch) -> MemoryScene:
+def testbed(monkeypatch: Patch) -> MemoryTestbed:
     return open_everywhere(monkeypatch)
 
 
 def test_it_tells_what_a_user_sees_who_says_it_and_how_to_mend_it(
-    scene: MemoryScene, tmp_path: Path, umbilical: Run
+    testbed: MemoryTestbed, tmp_path: Path, umbilical: Run
 ) -> None:
-    scene.verdict = Verdict(Call.UNREACHABLE, "No agent available")
+    testbed.verdict = Verdict(Call.UNREACHABLE, "No agent available")
     told = umbilical("lab", "break", "--dir", tmp_path, "agent-kill").out
     assert "agent-kill: it breaks" in told
     assert "a user would see: nothing works" in told
@@ -88,8 +88,8 @@ def test_it_tells_what_a_user_sees_who_says_it_and_how_to_mend_it(
     assert told.endswith(f"\nmend it with: umbilical lab mend --dir {tmp_path} agent-kill\n")
 
 
-def test_what_cannot_be_broken_is_refused_before_a_story_begins(scene: MemoryScene, umbilical: Run) -> None:
-    scene.memory.broken = {"agent-kill": {"number": 1, "memory": {}}}
+def test_what_cannot_be_broken_is_refused_before_a_story_begins(testbed: MemoryTestbed, umbilical: Run) -> None:
+    testbed.memory.broken = {"agent-kill": {"number": 1, "memory": {}}}
     output = umbilical("lab", "break", "agent-kill", status=4)
     assert output.out == ""
     assert output.err.startswith("UMB862 agent-kill is broken already\n")
@@ -102,7 +102,7 @@ def test_without_a_lab_or_a_breakage_there_is_nothing_to_break(tmp_path: Path, u
 
 
 @pytest.fixture
-def broken(monkeypatch: Patch) -> MemoryScene:
+def broken(monkeypatch: Patch) -> MemoryTestbed:
     """A lab in which two things are broken."""
     broken = open_everywhere(monkeypatch)
     for name in ("zzz-first", "aaa-second"):
@@ -111,14 +111,14 @@ def broken(monkeypatch: Patch) -> MemoryScene:
 
 
 @pytest.mark.parametrize("more", [[], ["--all"]])
-def test_everything_is_mended_the_last_first(broken: MemoryScene, more: list[str], umbilical: Run) -> None:
+def test_everything_is_mended_the_last_first(broken: MemoryTestbed, more: list[str], umbilical: Run) -> None:
     told = umbilical("lab", "mend", *more).out
     assert told.index("aaa-second is mended") < told.index("zzz-first is mended")
     assert broken.memory.broken == {}
     assert umbilical("lab", "mend").out == "nothing is broken\n"
 
 
-def test_one_breakage_is_mended_by_its_name(broken: MemoryScene, umbilical: Run) -> None:
+def test_one_breakage_is_mended_by_its_name(broken: MemoryTestbed, umbilical: Run) -> None:
     assert "still broken: aaa-second" in umbilical("lab", "mend", "zzz-first").out
     assert list(broken.memory.broken) == ["aaa-second"]
     assert umbilical("lab", "mend", "zzz-first", status=3).err.startswith("UMB863")

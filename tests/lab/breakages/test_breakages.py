@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.support.breakage_scene import MemoryLab, MemoryScene
+from tests.support.breakage_testbed import MemoryLab, MemoryTestbed
 from tests.support.fixture_types import Captured
 from tests.support.in_process import PATIENCE_SECONDS, Stage, source
 from tests.support.tunnel_pki import make_tunnel_pki
@@ -19,8 +19,8 @@ from umbilical.lab.breakages.certificates import restart_server
 from umbilical.lab.breakages.networks import refuse_new_connections
 from umbilical.lab.breakages.registry import Speaker
 from umbilical.lab.breakages.slow_reader import Source, main, read_nothing
-from umbilical.lab.scene import Verdict
 from umbilical.lab.story import Call
+from umbilical.lab.testbed import Verdict
 from umbilical.lab.topology import Family, plan_topology
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.tunnel.settings import UnixFrontend
@@ -46,99 +46,102 @@ def test_an_unknown_breakage_is_answered_with_the_nearest_or_all() -> None:
 
 def test_agents_and_the_server_get_their_signals() -> None:
     for name, number in (("agent-kill", "SIGKILL"), ("agent-freeze", "SIGSTOP")):
-        scene = MemoryScene()
-        assert registry.find(name).break_(scene) == {"nodes": ["master-0", "worker-0"]}
-        assert scene.scripted.signals == [
+        testbed = MemoryTestbed()
+        assert registry.find(name).break_(testbed) == {"nodes": ["master-0", "worker-0"]}
+        assert testbed.scripted.signals == [
             f"{number} {node}/konnectivity-agent-x7/konnectivity-agent" for node in ("master-0", "worker-0")
         ]
-    scene = MemoryScene()
-    registry.find("server-kill").break_(scene)
-    assert scene.scripted.signals == ["SIGKILL bootstrap/konnectivity-server/konnectivity-server"]
-    scene.scripted.agents_run = False
+    testbed = MemoryTestbed()
+    registry.find("server-kill").break_(testbed)
+    assert testbed.scripted.signals == ["SIGKILL bootstrap/konnectivity-server/konnectivity-server"]
+    testbed.scripted.agents_run = False
     with pytest.raises(LabError, match="UMB862"):
-        registry.find("agent-kill").break_(scene)
+        registry.find("agent-kill").break_(testbed)
 
 
 def test_frozen_agents_go_on_and_killed_ones_are_the_runners_business() -> None:
-    scene = MemoryScene()
-    registry.find("agent-freeze").mend(scene, {})
-    assert [line.split()[0] for line in scene.scripted.signals] == ["SIGCONT"] * 2
-    scene.scripted.signals.clear()
-    registry.find("agent-kill").mend(scene, {})
-    registry.find("server-kill").mend(scene, {})
-    assert scene.scripted.signals == []
+    testbed = MemoryTestbed()
+    registry.find("agent-freeze").mend(testbed, {})
+    assert [line.split()[0] for line in testbed.scripted.signals] == ["SIGCONT"] * 2
+    testbed.scripted.signals.clear()
+    registry.find("agent-kill").mend(testbed, {})
+    registry.find("server-kill").mend(testbed, {})
+    assert testbed.scripted.signals == []
 
 
 def test_links_and_packets_are_mended() -> None:
-    scene = MemoryScene()
+    testbed = MemoryTestbed()
     breakage = registry.find("link-cut")
-    breakage.mend(scene, breakage.break_(scene))
-    assert scene.memory.did == ["link of bootstrap down", "link of bootstrap up"]
-    scene.memory.did.clear()
+    breakage.mend(testbed, breakage.break_(testbed))
+    assert testbed.memory.did == ["link of bootstrap down", "link of bootstrap up"]
+    testbed.memory.did.clear()
     breakage = registry.find("packet-loss")
-    breakage.mend(scene, breakage.break_(scene))
-    assert scene.memory.did == ["rules packet_loss on bootstrap", "no rules packet_loss on bootstrap"]
+    breakage.mend(testbed, breakage.break_(testbed))
+    assert testbed.memory.did == ["rules packet_loss on bootstrap", "no rules packet_loss on bootstrap"]
 
 
 def test_a_blocked_port_is_met_by_agents_that_come_anew() -> None:
-    scene = MemoryScene().lay()
-    before = scene.scripted.server_pid
+    testbed = MemoryTestbed().lay()
+    before = testbed.scripted.server_pid
     breakage = registry.find("port-8091-blocked")
-    memory = breakage.break_(scene)
-    assert scene.memory.did[0] == "rules port_blocked on bootstrap"
-    assert scene.scripted.server_pid != before
-    breakage.mend(scene, memory)
-    assert scene.memory.did[-1] == "no rules port_blocked on bootstrap"
+    memory = breakage.break_(testbed)
+    assert testbed.memory.did[0] == "rules port_blocked on bootstrap"
+    assert testbed.scripted.server_pid != before
+    breakage.mend(testbed, memory)
+    assert testbed.memory.did[-1] == "no rules port_blocked on bootstrap"
     assert "tcp dport 8091 tcp flags & (syn | ack) == syn drop" in refuse_new_connections(8091)
 
 
 @pytest.mark.parametrize(("family", "second"), [(Family.IPV4, "192.0.2.10/24"), (Family.IPV6, "2001:db8::10/64")])
 def test_without_a_route_the_nodes_own_script_is_asked(family: Family, second: str) -> None:
-    scene = MemoryScene(MemoryLab(plan_topology(masters=1, workers=0, family=family)))
+    testbed = MemoryTestbed(MemoryLab(plan_topology(masters=1, workers=0, family=family)))
     breakage = registry.find("no-default-route")
-    breakage.break_(scene)
-    assert scene.memory.did == [f"bootstrap$ ip addr replace {second} dev machine0", "default route of bootstrap gone"]
-    scene.memory.answers["bash"] = (1, b"", b"UMB112 cannot find the bootstrap node IP\n  why: two\n")
+    breakage.break_(testbed)
+    assert testbed.memory.did == [
+        f"bootstrap$ ip addr replace {second} dev machine0",
+        "default route of bootstrap gone",
+    ]
+    testbed.memory.answers["bash"] = (1, b"", b"UMB112 cannot find the bootstrap node IP\n  why: two\n")
     assert breakage.ask is not None
-    assert "UMB112" in breakage.ask(scene)
-    assert "/tmp/umbilical-address.sh" not in scene.memory.files
+    assert "UMB112" in breakage.ask(testbed)
+    assert "/tmp/umbilical-address.sh" not in testbed.memory.files
 
 
 def test_the_route_comes_back_and_the_script_finds_the_address_again() -> None:
-    scene = MemoryScene()
+    testbed = MemoryTestbed()
     breakage = registry.find("no-default-route")
-    scene.memory.answers |= {"ip": (0, b"inet 192.0.2.10/24", b""), "bash": (0, b"10.91.0.10\n", b"")}
-    breakage.mend(scene, {})
-    assert "bootstrap$ ip addr del 192.0.2.10/24 dev machine0" in scene.memory.did
-    assert "default route of bootstrap there" in scene.memory.did
-    scene.memory.answers["ip"] = (0, b"", b"")
-    scene.memory.did.clear()
-    breakage.mend(scene, {})
-    assert not any("addr del" in line for line in scene.memory.did), "twice is fine"
-    scene.memory.answers["bash"] = (1, b"", b"UMB112 cannot find it\n")
+    testbed.memory.answers |= {"ip": (0, b"inet 192.0.2.10/24", b""), "bash": (0, b"10.91.0.10\n", b"")}
+    breakage.mend(testbed, {})
+    assert "bootstrap$ ip addr del 192.0.2.10/24 dev machine0" in testbed.memory.did
+    assert "default route of bootstrap there" in testbed.memory.did
+    testbed.memory.answers["ip"] = (0, b"", b"")
+    testbed.memory.did.clear()
+    breakage.mend(testbed, {})
+    assert not any("addr del" in line for line in testbed.memory.did), "twice is fine"
+    testbed.memory.answers["bash"] = (1, b"", b"UMB112 cannot find it\n")
     with pytest.raises(LabError, match="UMB864"):
-        breakage.mend(scene, {})
+        breakage.mend(testbed, {})
 
 
 SERVER = f"{OWN.pki_directory}/server/tls.crt"
 
 
-def broken(scene: MemoryScene, name: str) -> Certificate:
-    registry.find(name).break_(scene)
-    (certificate,) = read_certificates(scene.memory.files[SERVER])
+def broken(testbed: MemoryTestbed, name: str) -> Certificate:
+    registry.find(name).break_(testbed)
+    (certificate,) = read_certificates(testbed.memory.files[SERVER])
     return certificate
 
 
 def test_a_wrong_certificate_is_wrong_in_just_its_own_way() -> None:
-    certificate = broken(MemoryScene().lay(), "certificate-expired")
+    certificate = broken(MemoryTestbed().lay(), "certificate-expired")
     assert timedelta(hours=1) < datetime.now(UTC) - certificate.not_after < timedelta(hours=3)
-    certificate = broken(MemoryScene().lay(), "certificate-from-tomorrow")
+    certificate = broken(MemoryTestbed().lay(), "certificate-from-tomorrow")
     assert timedelta(hours=22) < certificate.not_before - datetime.now(UTC) < timedelta(hours=24)
-    certificate = broken(MemoryScene().lay(), "wrong-san")
+    certificate = broken(MemoryTestbed().lay(), "wrong-san")
     assert [str(address) for address in certificate.ip_addresses] == ["192.0.2.10"]
-    scene = MemoryScene().lay()
-    (right,) = read_certificates(scene.memory.files[SERVER])
-    wrong = broken(scene, "wrong-ca")
+    testbed = MemoryTestbed().lay()
+    (right,) = read_certificates(testbed.memory.files[SERVER])
+    wrong = broken(testbed, "wrong-ca")
     assert (wrong.subject, wrong.ip_addresses) == (right.subject, right.ip_addresses)
     assert wrong.issuer == right.issuer
     assert wrong.authority_identifier != right.authority_identifier
@@ -146,63 +149,63 @@ def test_a_wrong_certificate_is_wrong_in_just_its_own_way() -> None:
 
 @pytest.mark.parametrize("name", ["certificate-expired", "certificate-from-tomorrow", "wrong-san", "wrong-ca"])
 def test_the_manifest_is_written_last_and_everything_comes_back(name: str) -> None:
-    scene = MemoryScene().lay()
-    before, pid = dict(scene.memory.files), scene.scripted.server_pid
+    testbed = MemoryTestbed().lay()
+    before, pid = dict(testbed.memory.files), testbed.scripted.server_pid
     breakage = registry.find(name)
-    memory = breakage.break_(scene)
-    assert scene.memory.did[-1] == f"write bootstrap:{STATIC_POD}"
-    assert scene.scripted.server_pid != pid
+    memory = breakage.break_(testbed)
+    assert testbed.memory.did[-1] == f"write bootstrap:{STATIC_POD}"
+    assert testbed.scripted.server_pid != pid
     assert memory == {}, "no key may get into the state file"
-    breakage.mend(scene, memory)
-    assert scene.memory.files == before
-    pid = scene.scripted.server_pid
-    breakage.mend(scene, memory)
-    assert scene.memory.files == before, "twice is fine"
+    breakage.mend(testbed, memory)
+    assert testbed.memory.files == before
+    pid = testbed.scripted.server_pid
+    breakage.mend(testbed, memory)
+    assert testbed.memory.files == before, "twice is fine"
 
 
 def test_a_restart_is_a_change_that_a_kubelet_sees() -> None:
-    scene = MemoryScene().lay()
-    before, pid = yaml.safe_load(scene.memory.files[STATIC_POD]), scene.scripted.server_pid
-    restart_server(scene)
-    after = yaml.safe_load(scene.memory.files[STATIC_POD])
+    testbed = MemoryTestbed().lay()
+    before, pid = yaml.safe_load(testbed.memory.files[STATIC_POD]), testbed.scripted.server_pid
+    restart_server(testbed)
+    after = yaml.safe_load(testbed.memory.files[STATIC_POD])
     assert after["metadata"]["annotations"].pop("umbilical.dev/restarted")
     assert after == before
-    assert scene.scripted.server_pid != pid
+    assert testbed.scripted.server_pid != pid
 
 
 def test_a_dead_socket_lies_there_while_the_server_is_away_and_the_server_comes_back() -> None:
-    scene = MemoryScene().lay()
-    scene.verdict = Verdict(Call.UNREACHABLE, "connection refused")
-    path, manifest = scene.tunnel.spec.socket_on_host, scene.memory.files[STATIC_POD]
-    assert registry.find("stale-socket").break_(scene) == {"seen": "connection refused"}
-    did = [line for line in scene.memory.did if "python" not in line]
+    testbed = MemoryTestbed().lay()
+    testbed.verdict = Verdict(Call.UNREACHABLE, "connection refused")
+    path, manifest = testbed.tunnel.spec.socket_on_host, testbed.memory.files[STATIC_POD]
+    assert registry.find("stale-socket").break_(testbed) == {"seen": "connection refused"}
+    did = [line for line in testbed.memory.did if "python" not in line]
     assert did == [f"remove bootstrap:{STATIC_POD}", f"bootstrap$ rm -f {path}", f"write bootstrap:{STATIC_POD}"]
-    assert scene.memory.files[STATIC_POD] == manifest
+    assert testbed.memory.files[STATIC_POD] == manifest
 
 
 def test_a_break_that_was_interrupted_is_mended_by_the_manifest() -> None:
-    scene = MemoryScene().lay()
-    manifest = scene.memory.files.pop(STATIC_POD)
+    testbed = MemoryTestbed().lay()
+    manifest = testbed.memory.files.pop(STATIC_POD)
     breakage = registry.find("stale-socket")
-    breakage.mend(scene, {})
-    assert scene.memory.files[STATIC_POD] == manifest
-    scene.memory.did.clear()
-    breakage.mend(scene, {})
-    assert scene.memory.did == []
+    breakage.mend(testbed, {})
+    assert testbed.memory.files[STATIC_POD] == manifest
+    testbed.memory.did.clear()
+    breakage.mend(testbed, {})
+    assert testbed.memory.did == []
 
 
 def test_a_reader_that_never_reads_is_started_and_ended_with_its_source() -> None:
-    scene = MemoryScene().lay()
+    testbed = MemoryTestbed().lay()
     breakage = registry.find("slow-reader")
-    memory = breakage.break_(scene)
-    source, reader = scene.memory.did
+    memory = breakage.break_(testbed)
+    source, reader = testbed.memory.did
     assert source.startswith("worker-0& ")
     assert source.endswith("umbilical.lab.breakages.slow_reader source 10.91.0.21 7777")
-    assert reader.endswith(f"breakages.slow_reader grpc {scene.tunnel.spec.socket_on_host} 10.91.0.21:7777")
-    breakage.mend(scene, memory)
-    assert scene.memory.did[2:] == ["stop worker-0/endless-source", "stop bootstrap/slow-reader"]
-    breakage.mend(scene, memory)
-    assert len(scene.memory.did) == 4, "twice is fine"
+    assert reader.endswith(f"breakages.slow_reader grpc {testbed.tunnel.spec.socket_on_host} 10.91.0.21:7777")
+    breakage.mend(testbed, memory)
+    assert testbed.memory.did[2:] == ["stop worker-0/endless-source", "stop bootstrap/slow-reader"]
+    breakage.mend(testbed, memory)
+    assert len(testbed.memory.did) == 4, "twice is fine"
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])

@@ -9,13 +9,13 @@ import pytest
 from tests.support.lab_stories import KUBERNETES
 
 from umbilical.lab import lab as labs
+from umbilical.lab import testbed as testbeds
 from umbilical.lab.binaries import find
 from umbilical.lab.breakages import registry
 from umbilical.lab.breakages.repair import active_breakages, make_breakage, mend_breakage
 from umbilical.lab.lab import UpRequest
-from umbilical.lab.scenario_run import make_scene
+from umbilical.lab.scenario_run import make_testbed
 from umbilical.lab.scenarios import webhook_through_tunnel
-from umbilical.lab.scene import Scene
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call, Story
 from umbilical.lab.topology import plan_topology
@@ -25,20 +25,20 @@ from umbilical.lab.tunnel_parts import Cast
 pytestmark = pytest.mark.timeout(240)
 
 
-def stage(folder: Path, runner: RunnerKind) -> Scene:
+def stage(folder: Path, runner: RunnerKind) -> testbeds.Testbed:
     """A lab with a webhook that is reached through the tunnel."""
     programs = find((*KUBERNETES, "kubelet") if runner is RunnerKind.KUBELET else KUBERNETES, None)
     topology = plan_topology(masters=1, workers=1)
     lab = labs.up(UpRequest(folder, "breakages", topology, runner=runner, binaries=programs, with_parent=True))
-    scene = make_scene(lab, Cast(), Story("breakages"))
-    webhook_through_tunnel.set_stage(scene)
-    webhook_through_tunnel.lay_tunnel(scene)
-    scene.wait_for(Call.ALLOWED, "allow")
-    return scene
+    testbed = make_testbed(lab, Cast(), Story("breakages"))
+    webhook_through_tunnel.set_stage(testbed)
+    webhook_through_tunnel.lay_tunnel(testbed)
+    testbed.wait_for(Call.ALLOWED, "allow")
+    return testbed
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[testbeds.Testbed]:
     folder = tmp_path_factory.mktemp("breakages") / "lab"
     try:
         yield stage(folder, RunnerKind.PROCESS)
@@ -46,34 +46,34 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         labs.down(folder)
 
 
-def try_breakage(scene: Scene, name: str) -> None:
-    for left in active_breakages(scene.lab)[::-1]:  # of a test that failed
-        mend_breakage(scene, left)
+def try_breakage(testbed: testbeds.Testbed, name: str) -> None:
+    for left in active_breakages(testbed.lab)[::-1]:  # of a test that failed
+        mend_breakage(testbed, left)
     breakage = registry.find(name)
-    broken = make_breakage(scene, breakage)
+    broken = make_breakage(testbed, breakage)
     assert breakage.code in broken.line
-    assert active_breakages(scene.lab) == [name]
+    assert active_breakages(testbed.lab) == [name]
     if broken.verdict is not None and not breakage.stops_calls and name != "packet-loss":
         assert broken.verdict.call is Call.ALLOWED
-    assert mend_breakage(scene, name).call is Call.ALLOWED
-    assert active_breakages(scene.lab) == []
+    assert mend_breakage(testbed, name).call is Call.ALLOWED
+    assert active_breakages(testbed.lab) == []
 
 
 @pytest.mark.real(*KUBERNETES, "nft", "jq")
 @pytest.mark.parametrize("name", registry.names())
-def test_a_breakage_is_recognised_by_its_code_and_mended(scene: Scene, name: str) -> None:
-    try_breakage(scene, name)
+def test_a_breakage_is_recognised_by_its_code_and_mended(testbed: testbeds.Testbed, name: str) -> None:
+    try_breakage(testbed, name)
 
 
 @pytest.mark.real(*KUBERNETES, "nft")
-def test_breakages_are_made_and_mended_from_other_terminals_the_last_first(scene: Scene) -> None:
-    where = ["--dir", str(scene.lab.directory.path)]
+def test_breakages_are_made_and_mended_from_other_terminals_the_last_first(testbed: testbeds.Testbed) -> None:
+    where = ["--dir", str(testbed.lab.directory.path)]
     umbilical("lab", "mend", *where)
     for name, code in (("no-default-route", "UMB112"), ("agent-freeze", "UMB406")):
         told = umbilical("lab", "break", *where, name)
         assert f"recognised by {code}: " in told
-        assert f"umbilical lab mend --dir {scene.lab.directory.path} {name}" in told
-    assert active_breakages(scene.lab) == ["no-default-route", "agent-freeze"]
+        assert f"umbilical lab mend --dir {testbed.lab.directory.path} {name}" in told
+    assert active_breakages(testbed.lab) == ["no-default-route", "agent-freeze"]
     assert "breakages: agent-freeze, no-default-route" in umbilical("lab", "status", *where)
     told = umbilical("lab", "mend", *where)
     assert told.index("agent-freeze is mended") < told.index("no-default-route is mended")
@@ -94,8 +94,8 @@ def umbilical(*arguments: str) -> str:
 def test_every_breakage_is_recognised_and_mended_under_the_real_kubelet(tmp_path: Path) -> None:
     folder = tmp_path / "lab"
     try:
-        scene = stage(folder, RunnerKind.KUBELET)
+        testbed = stage(folder, RunnerKind.KUBELET)
         for name in registry.names():
-            try_breakage(scene, name)
+            try_breakage(testbed, name)
     finally:
         labs.down(folder)

@@ -6,13 +6,13 @@ from typing import Any, cast
 import pytest
 
 from umbilical.fault import LabError
-from umbilical.lab.kubernetes_scene import KubernetesScene
+from umbilical.lab import testbed as testbeds
+from umbilical.lab.kubernetes_testbed import KubernetesTestbed
 from umbilical.lab.lab import Completed
 from umbilical.lab.scenarios import hosted_losses, kubelet_traffic, patched_ignition
 from umbilical.lab.scenarios import scenario as registry
 from umbilical.lab.scenarios.kubelet_traffic import NAME, pod
 from umbilical.lab.scenarios.service_stories import calls, real
-from umbilical.lab.scene import Scene
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Story
 from umbilical.lab.through_proxies import ProxiedCall, Told
@@ -32,8 +32,8 @@ def test_a_wrong_name_gets_the_nearest_or_the_list() -> None:
     assert all(name in caught.value.why for name in registry.names())
 
 
-class _Scene:
-    """As much of a scene as the counters need."""
+class _Testbed:
+    """As much of a testbed as the counters need."""
 
     def __init__(self, address: str, answer: str | None) -> None:
         self._address = address
@@ -53,12 +53,12 @@ def test_the_pod_is_asked_on_its_own_node_and_no_answer_is_no_call() -> None:
         ("10.92.3.2", "https://10.92.3.2:8443/calls"),
         ("fd92:0:0:3::2", "https://[fd92:0:0:3::2]:8443/calls"),
     ):
-        scene = _Scene(address, '{"/convert": 3}')
-        assert calls(cast(KubernetesScene, scene), "worker-0") == {"/convert": 3}
-        assert scene.asked == [("worker-0", url)]
-    assert calls(cast(KubernetesScene, _Scene("10.92.3.2", None)), "worker-0") == {}
+        testbed = _Testbed(address, '{"/convert": 3}')
+        assert calls(cast(KubernetesTestbed, testbed), "worker-0") == {"/convert": 3}
+        assert testbed.asked == [("worker-0", url)]
+    assert calls(cast(KubernetesTestbed, _Testbed("10.92.3.2", None)), "worker-0") == {}
     with pytest.raises(AssertionError, match="has_stand_in"):
-        real(cast(Scene, _Scene("", None)))
+        real(cast(testbeds.Testbed, _Testbed("", None)))
 
 
 KILLED_AT = 100.0

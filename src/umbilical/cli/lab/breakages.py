@@ -42,16 +42,16 @@ def break_(breakage_name: str, name: str, directory: Path | None) -> None:
     from umbilical.lab.breakages import registry
     from umbilical.lab.breakages.repair import check, tell_break
     from umbilical.lab.lab import Lab
-    from umbilical.lab.scenario_run import load_scene
+    from umbilical.lab.scenario_run import load_testbed
     from umbilical.lab.story import Story
 
     breakage = registry.find(breakage_name)
     lab = Lab.open(chosen_directory(name, directory))
     title = f"A breakage: {breakage.name}"
-    scene = load_scene(lab, Story(title))
-    check(scene, breakage)
-    with choose_view(title, is_stand_in=scene.cast.is_stand_in) as teller:
-        tell_break(load_scene(lab, Story(title, teller)), breakage)
+    testbed = load_testbed(lab, Story(title))
+    check(testbed, breakage)
+    with choose_view(title, is_stand_in=testbed.cast.is_stand_in) as teller:
+        tell_break(load_testbed(lab, Story(title, teller)), breakage)
     where = f"--dir {directory}" if directory is not None else f"--name {name}"
     click.echo(f"\nmend it with: umbilical lab mend {where} {breakage.name}")
 
@@ -66,7 +66,7 @@ def mend(breakage_name: str | None, everything: bool, name: str, directory: Path
     from umbilical.lab.breakages import registry
     from umbilical.lab.breakages.repair import active_breakages, tell_mend
     from umbilical.lab.lab import Lab
-    from umbilical.lab.scenario_run import load_scene
+    from umbilical.lab.scenario_run import load_testbed
     from umbilical.lab.story import Story
 
     if breakage_name is not None and everything:
@@ -78,8 +78,8 @@ def mend(breakage_name: str | None, everything: bool, name: str, directory: Path
     if not wanted:
         click.echo("nothing is broken")
         return
-    is_stand_in = load_scene(lab, Story("Mending")).cast.is_stand_in
+    is_stand_in = load_testbed(lab, Story("Mending")).cast.is_stand_in
     with choose_view("Mending", is_stand_in=is_stand_in) as teller:
-        scene = load_scene(lab, Story("Mending", teller))
+        testbed = load_testbed(lab, Story("Mending", teller))
         for each in wanted:
-            tell_mend(scene, each)
+            tell_mend(testbed, each)

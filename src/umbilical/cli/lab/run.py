@@ -180,4 +180,4 @@ def run(
     if lab is not None:
         where = f"--dir {directory}" if directory else f"--name {lab_name}"
         is_cut = scenario.end is not None and not keep
-        tell_kept(where, has_tunnel=lab.directory.scene_file.exists() and not is_cut)
+        tell_kept(where, has_tunnel=lab.directory.testbed_file.exists() and not is_cut)

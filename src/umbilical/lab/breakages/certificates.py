@@ -13,7 +13,7 @@ import yaml
 from umbilical.bootstrap.names import OWN, STATIC_POD
 from umbilical.lab.breakages.pods import server_pid, wait_for_another_server
 from umbilical.lab.breakages.registry import Breakage, Memory, Speaker
-from umbilical.lab.scene import BOOTSTRAP, Scene
+from umbilical.lab.testbed import BOOTSTRAP, Testbed
 from umbilical.lab.tunnel_parts import TunnelParts, render_parts
 from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.authority import Authority
@@ -24,60 +24,60 @@ from umbilical.pki.tunnel_set import DAY, Leaf, Role, create_authority
 OTHER_ADDRESS: Final = {4: "192.0.2.10", 6: "2001:db8::10"}
 """Of documentation: nobody has it."""
 RESTARTED: Final = "umbilical.dev/restarted"
-Make = Callable[[Scene, datetime], KeyPair]
+Make = Callable[[Testbed, datetime], KeyPair]
 
 
-def use_server_files(scene: Scene, parts: TunnelParts) -> None:
+def use_server_files(testbed: Testbed, parts: TunnelParts) -> None:
     """Lay the server's certificate and then its manifest, whose fingerprint makes the runner start it anew."""
-    before = server_pid(scene)
-    is_change = scene.lab.read(BOOTSTRAP, STATIC_POD) != parts.files[STATIC_POD].content
+    before = server_pid(testbed)
+    is_change = testbed.lab.read(BOOTSTRAP, STATIC_POD) != parts.files[STATIC_POD].content
     wanted = [asset for asset in parts.files if asset.path.startswith(f"{OWN.pki_directory}/")]
     for asset in [*wanted, parts.files[STATIC_POD]]:
-        scene.lab.write(BOOTSTRAP, asset.path, asset.content, asset.mode)
+        testbed.lab.write(BOOTSTRAP, asset.path, asset.content, asset.mode)
     if is_change:
-        wait_for_another_server(scene, before)
+        wait_for_another_server(testbed, before)
 
 
-def restart_server(scene: Scene) -> None:
+def restart_server(testbed: Testbed) -> None:
     """Have the runner start the server anew: to a kubelet a pod with other annotations is another one."""
-    before = server_pid(scene)
-    pod = yaml.safe_load(scene.lab.read(BOOTSTRAP, STATIC_POD))
+    before = server_pid(testbed)
+    pod = yaml.safe_load(testbed.lab.read(BOOTSTRAP, STATIC_POD))
     pod["metadata"]["annotations"][RESTARTED] = datetime.now(UTC).isoformat()
-    scene.lab.write(BOOTSTRAP, STATIC_POD, yaml_bytes(pod))
-    wait_for_another_server(scene, before)
+    testbed.lab.write(BOOTSTRAP, STATIC_POD, yaml_bytes(pod))
+    wait_for_another_server(testbed, before)
 
 
-def _use(make: Make) -> Callable[[Scene], Memory]:
-    def break_(scene: Scene) -> Memory:
-        parts = scene.tunnel
-        odd = replace(parts.certificates, server=make(scene, datetime.now(UTC)))
-        address = scene.lab.topology.bootstrap.address
-        use_server_files(scene, render_parts(scene.cast, address, parts.authority, odd))
+def _use(make: Make) -> Callable[[Testbed], Memory]:
+    def break_(testbed: Testbed) -> Memory:
+        parts = testbed.tunnel
+        odd = replace(parts.certificates, server=make(testbed, datetime.now(UTC)))
+        address = testbed.lab.topology.bootstrap.address
+        use_server_files(testbed, render_parts(testbed.cast, address, parts.authority, odd))
         return {}
 
     return break_
 
 
-def _use_right_one(scene: Scene, memory: Memory) -> None:
-    use_server_files(scene, scene.tunnel)
+def _use_right_one(testbed: Testbed, memory: Memory) -> None:
+    use_server_files(testbed, testbed.tunnel)
 
 
-def _leaf(scene: Scene, *, address: str | None = None) -> Leaf:
-    return Leaf(Role.SERVER, KeyType.ECDSA_P256, (address or scene.lab.topology.bootstrap.address,))
+def _leaf(testbed: Testbed, *, address: str | None = None) -> Leaf:
+    return Leaf(Role.SERVER, KeyType.ECDSA_P256, (address or testbed.lab.topology.bootstrap.address,))
 
 
-def _expired(scene: Scene, now: datetime) -> KeyPair:
-    return scene.tunnel.authority.signer.issue(_leaf(scene).profile, now - DAY, timedelta(hours=22))
+def _expired(testbed: Testbed, now: datetime) -> KeyPair:
+    return testbed.tunnel.authority.signer.issue(_leaf(testbed).profile, now - DAY, timedelta(hours=22))
 
 
-def _for_another_address(scene: Scene, now: datetime) -> KeyPair:
-    version = scene.lab.topology.bootstrap.addresses[0].version
-    return scene.tunnel.authority.issue(_leaf(scene, address=OTHER_ADDRESS[version]), now, DAY)
+def _for_another_address(testbed: Testbed, now: datetime) -> KeyPair:
+    version = testbed.lab.topology.bootstrap.addresses[0].version
+    return testbed.tunnel.authority.issue(_leaf(testbed, address=OTHER_ADDRESS[version]), now, DAY)
 
 
-def _from_another_authority(scene: Scene, now: datetime) -> KeyPair:
+def _from_another_authority(testbed: Testbed, now: datetime) -> KeyPair:
     """Of the same name, as where certificates were made a second time."""
-    return create_authority(Authority, now, DAY, KeyType.ECDSA_P256).issue(_leaf(scene), now, DAY)
+    return create_authority(Authority, now, DAY, KeyType.ECDSA_P256).issue(_leaf(testbed), now, DAY)
 
 
 def _breakage(name: str, summary: str, seen: str, code: str, make: Make) -> Breakage:
@@ -94,7 +94,7 @@ BREAKAGES: Final = (
         "the server's clock was a day ahead when its certificate was made",
         _NO_AGENT,
         "UMB322",
-        lambda scene, now: scene.tunnel.authority.signer.issue(_leaf(scene).profile, now + DAY, DAY),
+        lambda testbed, now: testbed.tunnel.authority.signer.issue(_leaf(testbed).profile, now + DAY, DAY),
     ),
     _breakage(
         "wrong-san", "the server's certificate is for another address", _NO_AGENT, "UMB323", _for_another_address

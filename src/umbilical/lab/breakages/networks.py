@@ -10,7 +10,7 @@ from umbilical.lab import nft
 from umbilical.lab.breakages.certificates import restart_server
 from umbilical.lab.breakages.registry import Breakage, Memory, Speaker
 from umbilical.lab.network import MACHINE_LINK
-from umbilical.lab.scene import BOOTSTRAP, Scene
+from umbilical.lab.testbed import BOOTSTRAP, Testbed
 
 BLOCK: Final = "port_blocked"
 LOSS: Final = "packet_loss"
@@ -20,15 +20,15 @@ SECOND_ADDRESS: Final = {4: "192.0.2.10/24", 6: "2001:db8::10/64"}
 FINDER: Final = "/tmp/umbilical-address.sh"
 
 
-def _cut(scene: Scene) -> Memory:
-    scene.lab.set_link(BOOTSTRAP, False)
+def _cut(testbed: Testbed) -> Memory:
+    testbed.lab.set_link(BOOTSTRAP, False)
     return {}
 
 
-def _block(scene: Scene) -> Memory:
+def _block(testbed: Testbed) -> Memory:
     """As security groups do: what is open goes on, so the agents must come anew to notice."""
-    scene.lab.add_rules(BOOTSTRAP, BLOCK, refuse_new_connections(scene.tunnel.spec.agent_port))
-    restart_server(scene)
+    testbed.lab.add_rules(BOOTSTRAP, BLOCK, refuse_new_connections(testbed.tunnel.spec.agent_port))
+    restart_server(testbed)
     return {}
 
 
@@ -41,39 +41,39 @@ def refuse_new_connections(port: int) -> str:
 """
 
 
-def _lose_packets(scene: Scene) -> Memory:
-    scene.lab.add_rules(BOOTSTRAP, LOSS, nft.lose_at_random(LOSS_PERCENT, MACHINE_LINK))
+def _lose_packets(testbed: Testbed) -> Memory:
+    testbed.lab.add_rules(BOOTSTRAP, LOSS, nft.lose_at_random(LOSS_PERCENT, MACHINE_LINK))
     return {}
 
 
-def _take_route(scene: Scene) -> Memory:
-    scene.lab.exec(BOOTSTRAP, ["ip", "addr", "replace", _second(scene), "dev", MACHINE_LINK]).check()
-    scene.lab.set_default_route(BOOTSTRAP, False)
+def _take_route(testbed: Testbed) -> Memory:
+    testbed.lab.exec(BOOTSTRAP, ["ip", "addr", "replace", _second(testbed), "dev", MACHINE_LINK]).check()
+    testbed.lab.set_default_route(BOOTSTRAP, False)
     return {}
 
 
-def _give_route(scene: Scene, memory: Memory) -> None:
-    shown = scene.lab.exec(BOOTSTRAP, ["ip", "-o", "addr", "show", "dev", MACHINE_LINK]).text
-    if _second(scene).partition("/")[0] in shown:
-        scene.lab.exec(BOOTSTRAP, ["ip", "addr", "del", _second(scene), "dev", MACHINE_LINK]).check()
-    scene.lab.set_default_route(BOOTSTRAP, True)
-    found = _find_address(scene)
-    if found.strip() not in [str(one.ip) for one in scene.lab.topology.bootstrap.addresses]:
+def _give_route(testbed: Testbed, memory: Memory) -> None:
+    shown = testbed.lab.exec(BOOTSTRAP, ["ip", "-o", "addr", "show", "dev", MACHINE_LINK]).text
+    if _second(testbed).partition("/")[0] in shown:
+        testbed.lab.exec(BOOTSTRAP, ["ip", "addr", "del", _second(testbed), "dev", MACHINE_LINK]).check()
+    testbed.lab.set_default_route(BOOTSTRAP, True)
+    found = _find_address(testbed)
+    if found.strip() not in [str(one.ip) for one in testbed.lab.topology.bootstrap.addresses]:
         why = f"its address finder says: {' | '.join(found.split(chr(10)))}"
         raise LabError("UMB864", "the bootstrap node does not know its address again", why, "umbilical lab status")
 
 
-def _second(scene: Scene) -> str:
-    return SECOND_ADDRESS[scene.lab.topology.bootstrap.addresses[0].version]
+def _second(testbed: Testbed) -> str:
+    return SECOND_ADDRESS[testbed.lab.topology.bootstrap.addresses[0].version]
 
 
-def _find_address(scene: Scene) -> str:
+def _find_address(testbed: Testbed) -> str:
     """Let the node's own script look for its address, as in a patched bootkube.sh that was told none."""
-    spec = for_shape(Shape.OPENSHIFT, use_ipv6=scene.lab.topology.bootstrap.addresses[0].version == 6)
-    scene.lab.write(BOOTSTRAP, FINDER, library(spec, OWN))
+    spec = for_shape(Shape.OPENSHIFT, use_ipv6=testbed.lab.topology.bootstrap.addresses[0].version == 6)
+    testbed.lab.write(BOOTSTRAP, FINDER, library(spec, OWN))
     script = 'set -euoE pipefail; source "$1"; _umbilical_find_address'
-    done = scene.lab.exec(BOOTSTRAP, ["bash", "-c", script, "bash", FINDER])
-    scene.lab.remove(BOOTSTRAP, FINDER)
+    done = testbed.lab.exec(BOOTSTRAP, ["bash", "-c", script, "bash", FINDER])
+    testbed.lab.remove(BOOTSTRAP, FINDER)
     return (done.stdout + done.stderr).decode(errors="replace")
 
 
@@ -85,7 +85,7 @@ BREAKAGES: Final = (
         "UMB407",
         Speaker.SERVER,
         _cut,
-        lambda scene, memory: scene.lab.set_link(BOOTSTRAP, True),
+        lambda testbed, memory: testbed.lab.set_link(BOOTSTRAP, True),
     ),
     Breakage(
         "port-8091-blocked",
@@ -94,7 +94,7 @@ BREAKAGES: Final = (
         "UMB312",
         Speaker.AGENTS,
         _block,
-        lambda scene, memory: scene.lab.remove_rules(BOOTSTRAP, BLOCK),
+        lambda testbed, memory: testbed.lab.remove_rules(BOOTSTRAP, BLOCK),
         seconds=60.0,
     ),
     Breakage(
@@ -104,7 +104,7 @@ BREAKAGES: Final = (
         "UMB409",
         Speaker.SERVER,
         _lose_packets,
-        lambda scene, memory: scene.lab.remove_rules(BOOTSTRAP, LOSS),
+        lambda testbed, memory: testbed.lab.remove_rules(BOOTSTRAP, LOSS),
         needs_traffic=True,
         stops_calls=False,
         seconds=60.0,

@@ -12,16 +12,16 @@ from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
 from umbilical.lab.breakages.registry import Breakage, Memory, Speaker
 from umbilical.lab.breakages.slow_reader import READY
-from umbilical.lab.scene import BOOTSTRAP, SERVER_SECONDS, Scene
+from umbilical.lab.testbed import BOOTSTRAP, SERVER_SECONDS, Testbed
 
 
-def signal_agents(scene: Scene, number: signal.Signals) -> list[str]:
+def signal_agents(testbed: Testbed, number: signal.Signals) -> list[str]:
     """Send it to every agent that runs, and return their nodes."""
     reached = []
-    for node in scene.members:
-        pod = scene.agent_pod(node.name)
+    for node in testbed.members:
+        pod = testbed.agent_pod(node.name)
         if pod is not None and pod.is_running:
-            scene.runner.signal(scene.lab, node.name, pod.name, AGENT_NAME, number)
+            testbed.runner.signal(testbed.lab, node.name, pod.name, AGENT_NAME, number)
             reached.append(node.name)
     if not reached:
         why = "no agent runs on any node"
@@ -29,37 +29,37 @@ def signal_agents(scene: Scene, number: signal.Signals) -> list[str]:
     return reached
 
 
-def signal_server(scene: Scene, number: signal.Signals) -> None:
-    pod = scene.find_pod(BOOTSTRAP, SERVER_NAME)
+def signal_server(testbed: Testbed, number: signal.Signals) -> None:
+    pod = testbed.find_pod(BOOTSTRAP, SERVER_NAME)
     name = SERVER_NAME if pod is None else pod.name
-    scene.runner.signal(scene.lab, BOOTSTRAP, name, SERVER_NAME, number)
+    testbed.runner.signal(testbed.lab, BOOTSTRAP, name, SERVER_NAME, number)
 
 
-def server_pid(scene: Scene) -> int | None:
-    pod = scene.find_pod(BOOTSTRAP, SERVER_NAME)
+def server_pid(testbed: Testbed) -> int | None:
+    pod = testbed.find_pod(BOOTSTRAP, SERVER_NAME)
     return pod.containers[0].pid if pod is not None and pod.containers else None
 
 
-def wait_for_another_server(scene: Scene, before: int | None) -> None:
+def wait_for_another_server(testbed: Testbed, before: int | None) -> None:
     def look() -> None:
-        now = server_pid(scene)
+        now = server_pid(testbed)
         if now is None or now == before:
             raise NotYet("it does not run" if now is None else "the old one still runs")
 
-    scene.wait("another server", look, SERVER_SECONDS)
+    testbed.wait("another server", look, SERVER_SECONDS)
 
 
-def _kill_server(scene: Scene) -> Memory:
-    signal_server(scene, signal.SIGKILL)
+def _kill_server(testbed: Testbed) -> Memory:
+    signal_server(testbed, signal.SIGKILL)
     return {}
 
 
-def _continue_agents(scene: Scene, memory: Memory) -> None:
+def _continue_agents(testbed: Testbed, memory: Memory) -> None:
     """Whoever was replaced since, because its liveness probe failed, runs anyway."""
-    signal_agents(scene, signal.SIGCONT)
+    signal_agents(testbed, signal.SIGCONT)
 
 
-def _wait_for_restart(scene: Scene, memory: Memory) -> None:
+def _wait_for_restart(testbed: Testbed, memory: Memory) -> None:
     """Nothing to take back: the runner starts a new one, as a kubelet would."""
 
 
@@ -71,54 +71,54 @@ READER: Final = "slow-reader"
 _BIND: Final = "import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])"
 
 
-def _leave_dead_socket(scene: Scene) -> Memory:
+def _leave_dead_socket(testbed: Testbed) -> Memory:
     """Take the server away, put a socket file in its place on which nobody listens, and let it start again."""
-    manifest = scene.lab.read(BOOTSTRAP, STATIC_POD)
-    path = scene.tunnel.spec.socket_on_host
-    scene.lab.remove(BOOTSTRAP, STATIC_POD)
-    scene.wait("the server to end", lambda: _look_for_no_server(scene), SERVER_SECONDS)
-    scene.lab.exec(BOOTSTRAP, ["rm", "-f", path]).check()
-    scene.lab.exec(BOOTSTRAP, [sys.executable, "-c", _BIND, path]).check()
-    verdict = scene.judge("allow")
-    scene.lab.write(BOOTSTRAP, STATIC_POD, manifest)
-    wait_for_another_server(scene, None)
+    manifest = testbed.lab.read(BOOTSTRAP, STATIC_POD)
+    path = testbed.tunnel.spec.socket_on_host
+    testbed.lab.remove(BOOTSTRAP, STATIC_POD)
+    testbed.wait("the server to end", lambda: _look_for_no_server(testbed), SERVER_SECONDS)
+    testbed.lab.exec(BOOTSTRAP, ["rm", "-f", path]).check()
+    testbed.lab.exec(BOOTSTRAP, [sys.executable, "-c", _BIND, path]).check()
+    verdict = testbed.judge("allow")
+    testbed.lab.write(BOOTSTRAP, STATIC_POD, manifest)
+    wait_for_another_server(testbed, None)
     return {"seen": verdict.text}
 
 
-def _look_for_no_server(scene: Scene) -> None:
-    if any(pod.name.startswith(SERVER_NAME) for pod in scene.runner.pods(scene.lab, BOOTSTRAP)):
+def _look_for_no_server(testbed: Testbed) -> None:
+    if any(pod.name.startswith(SERVER_NAME) for pod in testbed.runner.pods(testbed.lab, BOOTSTRAP)):
         raise NotYet("its pod is still there")
 
 
-def _put_server_back(scene: Scene, memory: Memory) -> None:
+def _put_server_back(testbed: Testbed, memory: Memory) -> None:
     """Our server has replaced the file; only a break that was interrupted leaves something to do."""
-    if not scene.lab.exists(BOOTSTRAP, STATIC_POD):
-        scene.lab.write(BOOTSTRAP, STATIC_POD, scene.tunnel.files[STATIC_POD].content)
+    if not testbed.lab.exists(BOOTSTRAP, STATIC_POD):
+        testbed.lab.write(BOOTSTRAP, STATIC_POD, testbed.tunnel.files[STATIC_POD].content)
 
 
-def _read_nothing(scene: Scene) -> Memory:
-    node = scene.members[-1]
+def _read_nothing(testbed: Testbed) -> Memory:
+    node = testbed.members[-1]
     address = f"[{node.address}]" if ":" in node.address else node.address
     source = [sys.executable, "-m", PROGRAM, "source", node.address, str(SOURCE_PORT)]
-    scene.lab.start(node.name, SOURCE, source)
-    scene.wait("the source", lambda: _look_for_source(scene, node.name), SOURCE_SECONDS)
-    mode = "grpc" if scene.tunnel.spec.mode is Mode.GRPC else "http-connect"
-    reader = [sys.executable, "-m", PROGRAM, mode, scene.tunnel.spec.socket_on_host]
-    scene.lab.start(BOOTSTRAP, READER, [*reader, f"{address}:{SOURCE_PORT}"])
+    testbed.lab.start(node.name, SOURCE, source)
+    testbed.wait("the source", lambda: _look_for_source(testbed, node.name), SOURCE_SECONDS)
+    mode = "grpc" if testbed.tunnel.spec.mode is Mode.GRPC else "http-connect"
+    reader = [sys.executable, "-m", PROGRAM, mode, testbed.tunnel.spec.socket_on_host]
+    testbed.lab.start(BOOTSTRAP, READER, [*reader, f"{address}:{SOURCE_PORT}"])
     return {"node": node.name}
 
 
-def _look_for_source(scene: Scene, node: str) -> None:
-    said = scene.lab.log(node, SOURCE)
+def _look_for_source(testbed: Testbed, node: str) -> None:
+    said = testbed.lab.log(node, SOURCE)
     if READY not in said:
         raise NotYet(said.strip() or "it does not listen yet")
 
 
-def _end_reader(scene: Scene, memory: Memory) -> None:
-    ours = [(BOOTSTRAP, READER), (scene.members[-1].name, SOURCE)]
-    for process in scene.lab.processes():
+def _end_reader(testbed: Testbed, memory: Memory) -> None:
+    ours = [(BOOTSTRAP, READER), (testbed.members[-1].name, SOURCE)]
+    for process in testbed.lab.processes():
         if (process.node, process.name) in ours and process.exit_code is None:
-            scene.lab.stop(process.node, process.name, kill=True)
+            testbed.lab.stop(process.node, process.name, kill=True)
 
 
 BREAKAGES: Final = (
@@ -128,7 +128,7 @@ BREAKAGES: Final = (
         "calls fail with `No agent available` until the kubelet has started the agents again",
         "UMB302",
         Speaker.SERVER,
-        lambda scene: {"nodes": signal_agents(scene, signal.SIGKILL)},
+        lambda testbed: {"nodes": signal_agents(testbed, signal.SIGKILL)},
         _wait_for_restart,
     ),
     Breakage(
@@ -146,7 +146,7 @@ BREAKAGES: Final = (
         "calls hang until their timeout (`context deadline exceeded`), while all agents look connected",
         "UMB406",
         Speaker.SERVER,
-        lambda scene: {"nodes": signal_agents(scene, signal.SIGSTOP)},
+        lambda testbed: {"nodes": signal_agents(testbed, signal.SIGSTOP)},
         _continue_agents,
     ),
     Breakage(

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from umbilical.fault import LabError
 from umbilical.lab.scenarios import scenario
-from umbilical.lab.scene import Scene
+from umbilical.lab.testbed import Testbed
 
 Memory = dict[str, Any]
 """What `mend` needs to know, in values that JSON knows. Never a key: it goes into the lab's state file."""
@@ -32,11 +32,11 @@ class Breakage:
     code: str
     """By which the product says it."""
     speaker: Speaker
-    break_: Callable[[Scene], Memory]
+    break_: Callable[[Testbed], Memory]
     """Make it. What it changes is undone by `mend`, also when this was interrupted half way."""
-    mend: Callable[[Scene, Memory], None]
+    mend: Callable[[Testbed, Memory], None]
     """Take it back; doing it twice is fine."""
-    ask: Callable[[Scene], str] | None = None
+    ask: Callable[[Testbed], str] | None = None
     """The command whose output carries the code; for Speaker.COMMAND."""
     needs_traffic: bool = False
     """One call does not meet it: many are made until the line is there."""

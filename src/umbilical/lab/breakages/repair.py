@@ -17,8 +17,8 @@ from umbilical.lab.breakages.pods import server_pid
 from umbilical.lab.breakages.registry import Breakage, Memory, Speaker
 from umbilical.lab.lab import Lab
 from umbilical.lab.scenarios import webhook_through_tunnel
-from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.story import Call
+from umbilical.lab.testbed import BOOTSTRAP, Testbed, Verdict
 from umbilical.lab.tunnel_parts import OURS
 from umbilical.lab.waiting import wait
 
@@ -30,8 +30,8 @@ CALLS_AT_ONCE: Final = 20
 class Calls:
     """One call, and beside it many more if the breakage needs traffic, in threads until the end of the block."""
 
-    def __init__(self, scene: Scene, breakage: Breakage, memory: Memory) -> None:
-        self._scene = scene
+    def __init__(self, testbed: Testbed, breakage: Breakage, memory: Memory) -> None:
+        self._testbed = testbed
         self._breakage = breakage
         self._verdict = Verdict(Call.UNREACHABLE, str(memory["seen"])) if "seen" in memory else None
         self._is_over = threading.Event()
@@ -61,7 +61,7 @@ class Calls:
     def _call(self) -> None:
         try:
             if self._verdict is None:
-                self._verdict = self._scene.judge("allow")
+                self._verdict = self._testbed.judge("allow")
             self._has_first.set()
         except (LabError, OSError):
             return  # the lab is being taken down
@@ -69,7 +69,7 @@ class Calls:
     def _make_many(self) -> None:
         while not self._is_over.is_set():
             try:
-                self._scene.call_times(CALLS_AT_ONCE)
+                self._testbed.call_times(CALLS_AT_ONCE)
             except (LabError, OSError):
                 self._is_over.wait(0.2)  # one of them failed, as can be expected
 
@@ -80,8 +80,8 @@ class LogWatch:
     a kubelet deletes the logs of pods that are gone, and positions in them would lie.
     """
 
-    def __init__(self, scene: Scene, speaker: Speaker, code: str) -> None:
-        self._scene = scene
+    def __init__(self, testbed: Testbed, speaker: Speaker, code: str) -> None:
+        self._testbed = testbed
         self._speaker = speaker
         self._code = code
         self._before = set(self._lines())
@@ -91,7 +91,7 @@ class LogWatch:
         return next((line for line in self._lines() if line not in self._before), None)
 
     def _lines(self) -> Iterator[str]:
-        runner, lab = self._scene.runner, self._scene.lab
+        runner, lab = self._testbed.runner, self._testbed.lab
         for node, name in self._pods():
             for line in runner.logs(lab, node, name, name).splitlines():
                 if self._code in line:
@@ -101,7 +101,7 @@ class LogWatch:
         if self._speaker is Speaker.SERVER:
             return [(BOOTSTRAP, SERVER_NAME)]
         if self._speaker is Speaker.AGENTS:
-            return [(node.name, AGENT_NAME) for node in self._scene.members]
+            return [(node.name, AGENT_NAME) for node in self._testbed.members]
         return []
 
 
@@ -123,42 +123,42 @@ def active_breakages(lab: Lab) -> list[str]:
     return sorted(breakages, key=lambda name: int(_entry(breakages, name).get("number", 0)))
 
 
-def check(scene: Scene, breakage: Breakage) -> None:
+def check(testbed: Testbed, breakage: Breakage) -> None:
     """Refuse before anything is touched. Raises LabError: it is broken already, or its program is not ours."""
-    if breakage.name in scene.lab.breakages():
+    if breakage.name in testbed.lab.breakages():
         why = "it was made before and never mended"
         raise LabError("UMB862", f"{breakage.name} is broken already", why, f"umbilical lab mend {breakage.name}")
-    scene.tunnel  # noqa: B018 - raises where none was laid
-    if not scene.lab.breakages() and server_pid(scene) is None:
+    testbed.tunnel  # noqa: B018 - raises where none was laid
+    if not testbed.lab.breakages() and server_pid(testbed) is None:
         why = "its server does not run: it was torn down, or never came up"
         raise LabError("UMB862", "there is no tunnel to break", why, "umbilical lab status")
-    images = {Speaker.SERVER: scene.cast.server_image, Speaker.AGENTS: scene.cast.agent_image}
+    images = {Speaker.SERVER: testbed.cast.server_image, Speaker.AGENTS: testbed.cast.agent_image}
     if images.get(breakage.speaker, OURS) != OURS:
         why = f"{images[breakage.speaker]} does not know our codes"
         remedy = "tell it with our own programs: umbilical lab run --keep webhook-through-tunnel"
         raise LabError("UMB862", f"{breakage.name} cannot be recognised in this lab", why, remedy)
 
 
-def make_breakage(scene: Scene, breakage: Breakage) -> Broken:
+def make_breakage(testbed: Testbed, breakage: Breakage) -> Broken:
     """Make a breakage, call the webhook as a user would, and wait until the product says what is wrong.
 
     Raises LabError: it cannot be made, or the line does not come (UMB861). It is then broken and can be mended.
     """
-    check(scene, breakage)
-    watch = LogWatch(scene, breakage.speaker, breakage.code)
-    _remember(scene.lab, breakage.name, {})
-    memory = breakage.break_(scene)
-    _remember(scene.lab, breakage.name, memory)
-    with Calls(scene, breakage, memory) as calls:
-        line = observe(scene, breakage, watch)
+    check(testbed, breakage)
+    watch = LogWatch(testbed, breakage.speaker, breakage.code)
+    _remember(testbed.lab, breakage.name, {})
+    memory = breakage.break_(testbed)
+    _remember(testbed.lab, breakage.name, memory)
+    with Calls(testbed, breakage, memory) as calls:
+        line = observe(testbed, breakage, watch)
         return Broken(calls.first(), line)
 
 
-def observe(scene: Scene, breakage: Breakage, watch: LogWatch) -> str:
+def observe(testbed: Testbed, breakage: Breakage, watch: LogWatch) -> str:
     """Wait for the line with the breakage's code."""
 
     def look() -> str:
-        found = _asked(scene, breakage) if breakage.ask is not None else watch.fresh()
+        found = _asked(testbed, breakage) if breakage.ask is not None else watch.fresh()
         if found is None:
             raise NotYet(f"no new line with {breakage.code}")
         return found
@@ -170,33 +170,33 @@ def observe(scene: Scene, breakage: Breakage, watch: LogWatch) -> str:
         raise LabError("UMB861", f"{breakage.name} was not recognised", error.why, remedy) from None
 
 
-def mend_breakage(scene: Scene, name: str) -> Verdict:
+def mend_breakage(testbed: Testbed, name: str) -> Verdict:
     """Take a breakage back. Raises LabError: it is not broken (UMB863), or calls do not work again (UMB864)."""
-    breakages = scene.lab.breakages()
+    breakages = testbed.lab.breakages()
     if name not in breakages:
-        known = ", ".join(active_breakages(scene.lab)) or "nothing"
+        known = ", ".join(active_breakages(testbed.lab)) or "nothing"
         raise LabError("UMB863", f"{name} is not broken", f"broken is: {known}", "umbilical lab status")
     memory = _entry(breakages, name).get("memory", {})
-    registry.find(name).mend(scene, memory if isinstance(memory, dict) else {})
-    _forget(scene.lab, name)
-    return wait_until_well(scene)
+    registry.find(name).mend(testbed, memory if isinstance(memory, dict) else {})
+    _forget(testbed.lab, name)
+    return wait_until_well(testbed)
 
 
-def wait_until_well(scene: Scene) -> Verdict:
+def wait_until_well(testbed: Testbed) -> Verdict:
     """Other breakages may still be there; then a call need not come through."""
-    if scene.lab.breakages():
-        return scene.judge("allow")
+    if testbed.lab.breakages():
+        return testbed.judge("allow")
     try:
-        scene.server_socket()
-        scene.wait_for_agents()
-        return scene.wait_for(Call.ALLOWED, "allow", WELL_SECONDS)
+        testbed.server_socket()
+        testbed.wait_for_agents()
+        return testbed.wait_for(Call.ALLOWED, "allow", WELL_SECONDS)
     except LabError as error:
         raise LabError("UMB864", "mended, but not well again", error.why, error.remedy) from None
 
 
-def _asked(scene: Scene, breakage: Breakage) -> str | None:
+def _asked(testbed: Testbed, breakage: Breakage) -> str | None:
     assert breakage.ask is not None
-    lines = breakage.ask(scene).splitlines()
+    lines = breakage.ask(testbed).splitlines()
     return next((line for line in lines if breakage.code in line), None)
 
 
@@ -219,23 +219,23 @@ def _forget(lab: Lab, name: str) -> None:
     lab.set_breakages({key: value for key, value in lab.breakages().items() if key != name})
 
 
-def tell_breakage(scene: Scene, name: str) -> None:
+def tell_breakage(testbed: Testbed, name: str) -> None:
     """Bring everything up, break one thing, and mend it."""
     breakage = registry.find(name)
-    webhook_through_tunnel.set_stage(scene)
-    webhook_through_tunnel.lay_tunnel(scene)
-    with scene.story.step("through the tunnel the webhook allows"):
-        scene.story.saw(scene.wait_for(Call.ALLOWED, "allow").text)
-        scene.story.shows(call=Call.ALLOWED)
-    tell_break(scene, breakage)
-    tell_mend(scene, name)
+    webhook_through_tunnel.set_stage(testbed)
+    webhook_through_tunnel.lay_tunnel(testbed)
+    with testbed.story.step("through the tunnel the webhook allows"):
+        testbed.story.saw(testbed.wait_for(Call.ALLOWED, "allow").text)
+        testbed.story.shows(call=Call.ALLOWED)
+    tell_break(testbed, breakage)
+    tell_mend(testbed, name)
 
 
-def tell_break(scene: Scene, breakage: Breakage) -> None:
-    story = scene.story
+def tell_break(testbed: Testbed, breakage: Breakage) -> None:
+    story = testbed.story
     with story.step(f"{breakage.name}: {breakage.summary}"):
         story.saw(f"a user would see: {breakage.seen}")
-        broken = make_breakage(scene, breakage)
+        broken = make_breakage(testbed, breakage)
         if broken.verdict is not None:
             story.saw(f"the call is {broken.verdict.call.value}: {broken.verdict.text}")
             story.shows(call=broken.verdict.call)
@@ -245,11 +245,11 @@ def tell_break(scene: Scene, breakage: Breakage) -> None:
         story.saw(f"recognised by {breakage.code}: {broken.line}")
 
 
-def tell_mend(scene: Scene, name: str) -> None:
-    story = scene.story
+def tell_mend(testbed: Testbed, name: str) -> None:
+    story = testbed.story
     with story.step(f"{name} is mended"):
-        verdict = mend_breakage(scene, name)
-        still = active_breakages(scene.lab)
+        verdict = mend_breakage(testbed, name)
+        still = active_breakages(testbed.lab)
         story.saw(f"the call is {verdict.call.value}: {verdict.text}")
         if still:
             story.saw(f"still broken: {', '.join(still)}")

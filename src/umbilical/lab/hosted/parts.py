@@ -31,7 +31,7 @@ from umbilical.hosted.pki.certificate_set import HostedSet, Names, Terms, renew
 from umbilical.hosted.pki.table import Leaf
 from umbilical.lab.hosted.topology import plan_hosted
 from umbilical.lab.images import UMBILICAL
-from umbilical.lab.kubernetes_scene import API_PORT
+from umbilical.lab.kubernetes_testbed import API_PORT
 from umbilical.lab.objects import LIFETIME, NAME, NAMESPACE, PLAIN_PORT, PORT, SERVICE_PORT
 from umbilical.lab.proxy_client import Kind, Way
 from umbilical.lab.service_answers import GROUP, VERSION

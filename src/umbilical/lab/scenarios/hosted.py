@@ -17,22 +17,22 @@ from umbilical.lab import objects
 from umbilical.lab.hosted import parts
 from umbilical.lab.hosted.parts import API_NODE, CLIENT_NODE, SERVER_NODES
 from umbilical.lab.hosted.stage import AGENT_NAME, DNS, HTTPS, SERVER, SOCKS, HostedStage, complaint
-from umbilical.lab.kubernetes_scene import READY_SECONDS
+from umbilical.lab.kubernetes_testbed import READY_SECONDS
 from umbilical.lab.scenarios.hosted_losses import KILLED, lose_nothing, lose_one_server
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scenarios.service_stories import greetings, real, wait_for_availability
 from umbilical.lab.scenarios.webhook_through_tunnel import start_cluster
-from umbilical.lab.scene import BOOTSTRAP, GONE_SECONDS, Scene, listeners_on
 from umbilical.lab.several_servers import client_files, egress_file
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call
+from umbilical.lab.testbed import BOOTSTRAP, GONE_SECONDS, Testbed, listeners_on
 
 API: Final = "api"
 
 
-def tell(scene: Scene) -> None:
-    stage = HostedStage(real(scene))
-    start_cluster(scene)
+def tell(testbed: Testbed) -> None:
+    stage = HostedStage(real(testbed))
+    start_cluster(testbed)
     service, address = _start_service(stage)
     _show_need(stage, address)
     _lay_tunnel(stage)
@@ -47,13 +47,13 @@ def _start_service(stage: HostedStage) -> tuple[objects.Service, str]:
     story = stage.story
     with story.step("a webhook in a pod, failurePolicy Fail"):
         service = replace(objects.make_service(stage.topology), closes_connections=True, has_plain_port=True)
-        address = stage.scene.apply_webhook(service)
+        address = stage.testbed.apply_webhook(service)
         story.shows(webhook=service.node)
     return service, address
 
 
 def _show_need(stage: HostedStage, address: str) -> None:
-    story, scene, management = stage.story, stage.scene, stage.topology.management
+    story, testbed, management = stage.story, stage.testbed, stage.topology.management
     assert management is not None
     with story.step("the control plane's network and the nodes' are apart"):
         nodes = [*stage.topology.machine_networks, *stage.topology.pod_networks, *stage.topology.service_networks]
@@ -63,7 +63,7 @@ def _show_need(stage: HostedStage, address: str) -> None:
         if direct.exit_code == 0:
             raise complaint("the networks are not apart", f"{CLIENT_NODE} reached {url} without a tunnel")
         story.saw(f"{CLIENT_NODE} to the pod: {direct.stderr.decode(errors='replace').strip()}")
-        story.saw(scene.wait_for(Call.UNREACHABLE, "allow").text)
+        story.saw(testbed.wait_for(Call.UNREACHABLE, "allow").text)
         story.shows(call=Call.UNREACHABLE)
 
 
@@ -73,7 +73,7 @@ def _lay_tunnel(stage: HostedStage) -> None:
         stage.start_servers()
         story.saw(f"{', '.join(SERVER_NODES)}: a CA of its own for clients and for agents, identities bound")
         story.shows(server=True)
-        stage.scene.save()
+        stage.testbed.save()
     with story.step("agents on every node dial out to the one port that is published"):
         workers = tuple(node.name for node in stage.topology.members)
         stage.start_node_agents()
@@ -85,30 +85,30 @@ def _lay_tunnel(stage: HostedStage) -> None:
 
 
 def _use_tunnel(stage: HostedStage) -> None:
-    story, lab, scene = stage.story, stage.lab, stage.scene
+    story, lab, testbed = stage.story, stage.lab, stage.testbed
     with story.step("kube-apiserver is told to use it: HTTPConnect over mTLS"):
         stage.lead_kube_apiserver(SERVER_NODES)
         pki = stage.parts.pki
         lab.write_all(BOOTSTRAP, client_files(pki.trusted_by(Trust.CLIENTS), pki.leaves[CLIENT.id]))
-        scene.use_servers(egress_file(names.SERVER_LOCAL))
+        testbed.use_servers(egress_file(names.SERVER_LOCAL))
     with story.step("through the tunnel the webhook allows and denies"):
-        story.saw(scene.wait_for(Call.ALLOWED, "allow").text)
-        story.saw(scene.wait_for(Call.DENIED, "deny").text)
+        story.saw(testbed.wait_for(Call.ALLOWED, "allow").text)
+        story.saw(testbed.wait_for(Call.DENIED, "deny").text)
         story.shows(call=Call.ALLOWED)
 
 
 def _show_aggregated_api(stage: HostedStage) -> None:
-    story, scene = stage.story, stage.scene
+    story, testbed = stage.story, stage.testbed
     with story.step("an aggregated API beside the control plane: no agent on a node reaches it"):
         _start_api(stage)
-        scene.apply(*stage.parts.api_objects)
-        story.saw(wait_for_availability(scene, "False", "FailedDiscoveryCheck"))
+        testbed.apply(*stage.parts.api_objects)
+        story.saw(wait_for_availability(testbed, "False", "FailedDiscoveryCheck"))
         _check_callers(stage, ())
     with story.step("the control plane's own agent announces its address, and it answers"):
         stage.start_control_plane_agent()
         stage.wait_for_agents((CLIENT_NODE,))
-        story.saw(wait_for_availability(scene, "True", "Passed"))
-        for line in scene.wait("greetings", lambda: greetings(scene), READY_SECONDS):
+        story.saw(wait_for_availability(testbed, "True", "Passed"))
+        for line in testbed.wait("greetings", lambda: greetings(testbed), READY_SECONDS):
             story.saw(line)
         _check_callers(stage, (stage.topology.node(CLIENT_NODE).address,))
 
@@ -118,7 +118,7 @@ def _start_api(stage: HostedStage) -> None:
     address = stage.topology.node(API_NODE).address
 
     def look() -> None:
-        if stage.scene.fetch(API_NODE, f"https://{address}/healthz") is None:
+        if stage.testbed.fetch(API_NODE, f"https://{address}/healthz") is None:
             raise NotYet("it does not answer on its own machine")
 
     stage.wait("the aggregated API", look)
@@ -166,27 +166,27 @@ def _curls() -> dict[str, list[str]]:
     }
 
 
-def end(scene: Scene) -> None:
-    stage = HostedStage(real(scene))
-    with scene.story.step("all parts leave"):
+def end(testbed: Testbed) -> None:
+    stage = HostedStage(real(testbed))
+    with testbed.story.step("all parts leave"):
         _ask_all_to_leave(stage)
         codes = {(node, name): stage.wait_until_gone(node, name) for node, name in _parts(stage)}
         bad = [f"{name} on {node}: {code}" for (node, name), code in codes.items() if code and node != KILLED]
         if bad:
             raise complaint("a part did not leave well", ", ".join(bad))
-        scene.story.saw(f"{len(codes)} programs have ended; all that were asked to, with exit code 0")
-        scene.wait("the agents' pods to be gone", lambda: _look_for_agents(stage), GONE_SECONDS)
-        scene.story.shows(server=False, agents=())
-    with scene.story.step("nothing is left, and without the tunnel it is as before"):
+        testbed.story.saw(f"{len(codes)} programs have ended; all that were asked to, with exit code 0")
+        testbed.wait("the agents' pods to be gone", lambda: _look_for_agents(stage), GONE_SECONDS)
+        testbed.story.shows(server=False, agents=())
+    with testbed.story.step("nothing is left, and without the tunnel it is as before"):
         for each in stage.topology.nodes:
             _check_ports(stage, each.name)
-        scene.story.saw(scene.wait_for(Call.UNREACHABLE, "allow").text)
-        scene.story.shows(call=Call.UNREACHABLE)
+        testbed.story.saw(testbed.wait_for(Call.UNREACHABLE, "allow").text)
+        testbed.story.shows(call=Call.UNREACHABLE)
 
 
 def _ask_all_to_leave(stage: HostedStage) -> None:
     listed = {"apiVersion": "v1", "kind": "List", "items": _removable(stage)}
-    stage.scene.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", "-", stdin=listed).check()
+    stage.testbed.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", "-", stdin=listed).check()
     for node, name in _parts(stage):
         if stage.lab.process(node, name).exit_code is None:
             stage.signal(node, name, signal.SIGTERM)
@@ -200,7 +200,7 @@ def _removable(stage: HostedStage) -> list[dict[str, Any]]:
 
 def _look_for_agents(stage: HostedStage) -> None:
     for node in stage.topology.members:
-        if stage.scene.find_pod(node.name, names.AGENT) is not None:
+        if stage.testbed.find_pod(node.name, names.AGENT) is not None:
             raise NotYet(f"there is one on {node.name}")
 
 

@@ -19,8 +19,8 @@ from umbilical.lab.hosted import parts
 from umbilical.lab.hosted.parts import CLIENT_NODE, SERVER_NODES
 from umbilical.lab.hosted.stage import HTTPS, SERVER, SERVERS, SOCKS, HostedStage, complaint
 from umbilical.lab.proxy_client import Kind, Way
-from umbilical.lab.scene import BOOTSTRAP
 from umbilical.lab.story import Call
+from umbilical.lab.testbed import BOOTSTRAP
 from umbilical.lab.through_proxies import ProxiedCall, StreamMoment, Told, read_told
 
 KILLED, STOPPED, SPARED = SERVER_NODES
@@ -127,7 +127,7 @@ def lose_one_server(stage: HostedStage) -> None:
         stage.stop_callers(LATER_CALLS)
         _check_later_calls(stage, killed)
         stage.lead_kube_apiserver([node for node in SERVER_NODES if node != KILLED])
-        story.saw(stage.scene.wait_for(Call.ALLOWED, "allow").text)
+        story.saw(stage.testbed.wait_for(Call.ALLOWED, "allow").text)
     with story.step("all other streams are still there"):
         stage.stop_callers(HELD)
         _check_spared(stage, killed, set(spared))

@@ -16,12 +16,12 @@ from umbilical.lab.control_plane import ADMIN_KUBECONFIG
 from umbilical.lab.images import UMBILICAL
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scenarios.webhook_through_tunnel import lay_tunnel
-from umbilical.lab.scene import BOOTSTRAP, Scene
 from umbilical.lab.state import RunnerKind
+from umbilical.lab.testbed import BOOTSTRAP, Testbed
 from umbilical.manifests.static_pod import UNPRIVILEGED
 
 if TYPE_CHECKING:
-    from umbilical.lab.kubernetes_scene import KubernetesScene
+    from umbilical.lab.kubernetes_testbed import KubernetesTestbed
     from umbilical.lab.lab import Completed
 
 NAME: Final = "kubelet-traffic"
@@ -50,51 +50,53 @@ _SAY: Final = "import os, socket; print(f'run as {os.getuid()} in {socket.gethos
 _TUNNEL_LINE: Final = re.compile(rf"tunnel dial=.* target=\S+:{KUBELET_PORT} .*")
 
 
-def tell(scene: Scene) -> None:
-    from umbilical.lab.kubernetes_scene import KubernetesScene
+def tell(testbed: Testbed) -> None:
+    from umbilical.lab.kubernetes_testbed import KubernetesTestbed
 
-    assert isinstance(scene, KubernetesScene)
-    node = set_stage(scene)
-    show_need(scene, node)
-    lay_tunnel(scene)
-    show_traffic(scene)
+    assert isinstance(testbed, KubernetesTestbed)
+    node = set_stage(testbed)
+    show_need(testbed, node)
+    lay_tunnel(testbed)
+    show_traffic(testbed)
 
 
-def set_stage(scene: "KubernetesScene") -> str:
+def set_stage(testbed: "KubernetesTestbed") -> str:
     """Bring up everything but the tunnel; return the node that the scheduler chose for the pod."""
-    story = scene.story
+    story = testbed.story
     with story.step("control plane on the bootstrap node, under a kubelet that knows no API"):
-        scene.start_control_plane()
-        story.shows(nodes=tuple(node.name for node in scene.lab.topology.nodes), apiserver=True)
-    with story.step(f"{len(scene.members)} kubelets register"):
-        scene.start_nodes()
+        testbed.start_control_plane()
+        story.shows(nodes=tuple(node.name for node in testbed.lab.topology.nodes), apiserver=True)
+    with story.step(f"{len(testbed.members)} kubelets register"):
+        testbed.start_nodes()
     with story.step("a pod that talks"):
-        scene.apply(objects.namespace(), objects.service_account(), pod())
-        node = scene.wait("the pod to run", lambda: _look_at_pod(scene), SECONDS)
+        testbed.apply(objects.namespace(), objects.service_account(), pod())
+        node = testbed.wait("the pod to run", lambda: _look_at_pod(testbed), SECONDS)
         story.saw(f"the scheduler chose {node}")
     return node
 
 
-def show_need(scene: "KubernetesScene", node: str) -> None:
-    with scene.story.step("the direct way to kubelets is closed: no logs"):
-        scene.lab.add_rules(BOOTSTRAP, FIREWALL, firewall())
-        scene.story.saw(f"the pod's kubelet: {scene.lab.topology.node(node).address}:{KUBELET_PORT}")
-        scene.story.saw(_refusal(_kubectl(scene, "logs", POD, "-c", POD)))
+def show_need(testbed: "KubernetesTestbed", node: str) -> None:
+    with testbed.story.step("the direct way to kubelets is closed: no logs"):
+        testbed.lab.add_rules(BOOTSTRAP, FIREWALL, firewall())
+        testbed.story.saw(f"the pod's kubelet: {testbed.lab.topology.node(node).address}:{KUBELET_PORT}")
+        testbed.story.saw(_refusal(_kubectl(testbed, "logs", POD, "-c", POD)))
 
 
-def show_traffic(scene: "KubernetesScene") -> None:
-    story = scene.story
+def show_traffic(testbed: "KubernetesTestbed") -> None:
+    story = testbed.story
     with story.step("kubectl logs"):
-        story.saw(scene.wait("the pod's log", lambda: _look_at_log(scene), SECONDS))
+        story.saw(testbed.wait("the pod's log", lambda: _look_at_log(testbed), SECONDS))
     with story.step("kubectl exec"):
-        story.saw(_answer(_kubectl(scene, "exec", POD, "-c", POD, "--", "python3", "-I", "-c", _SAY), f"in {POD}"))
+        story.saw(_answer(_kubectl(testbed, "exec", POD, "-c", POD, "--", "python3", "-I", "-c", _SAY), f"in {POD}"))
     with story.step("kubectl attach"):
         words = b"are you there?\n"
-        story.saw(_answer(_kubectl(scene, "attach", "-i", "-q", POD, "-c", ECHO, stdin=words), "heard: are you there?"))
+        story.saw(
+            _answer(_kubectl(testbed, "attach", "-i", "-q", POD, "-c", ECHO, stdin=words), "heard: are you there?")
+        )
     with story.step("kubectl port-forward"):
-        story.saw(_forwarded_page(scene))
+        story.saw(_forwarded_page(testbed))
     with story.step("the server counts them among its tunnels"):
-        lines = scene.wait("the server's lines", lambda: _look_at_tunnels(scene), SECONDS)
+        lines = testbed.wait("the server's lines", lambda: _look_at_tunnels(testbed), SECONDS)
         story.figures["tunnels to kubelets"] = str(len(lines))
         for line in lines:
             story.saw(line)
@@ -139,28 +141,28 @@ def _container(name: str, program: str) -> dict[str, Any]:
     }
 
 
-def _kubectl(scene: "KubernetesScene", *arguments: str, stdin: bytes | None = None) -> "Completed":
+def _kubectl(testbed: "KubernetesTestbed", *arguments: str, stdin: bytes | None = None) -> "Completed":
     command = ["kubectl", f"--kubeconfig={ADMIN_KUBECONFIG}", f"--namespace={objects.NAMESPACE}", *arguments]
-    return scene.lab.exec(BOOTSTRAP, command, stdin=stdin)
+    return testbed.lab.exec(BOOTSTRAP, command, stdin=stdin)
 
 
-def _look_at_pod(scene: "KubernetesScene") -> str:
-    shown = json.loads(_kubectl(scene, "get", "pod", POD, "-o=json").check().text)
+def _look_at_pod(testbed: "KubernetesTestbed") -> str:
+    shown = json.loads(_kubectl(testbed, "get", "pod", POD, "-o=json").check().text)
     phase = shown.get("status", {}).get("phase", "of no phase")
     if phase != "Running":
         raise NotYet(f"it is {phase}")
     return str(shown["spec"]["nodeName"])
 
 
-def _look_at_log(scene: "KubernetesScene") -> str:
-    done = _kubectl(scene, "logs", POD, "-c", POD)
+def _look_at_log(testbed: "KubernetesTestbed") -> str:
+    done = _kubectl(testbed, "logs", POD, "-c", POD)
     if f"{POD} talks" not in done.text:
         raise NotYet(_last_line(done.stderr) or "it is empty")
     return _last_line(done.stdout)
 
 
-def _forwarded_page(scene: "KubernetesScene") -> str:
-    lab = scene.lab
+def _forwarded_page(testbed: "KubernetesTestbed") -> str:
+    lab = testbed.lab
     namespace = f"--namespace={objects.NAMESPACE}"
     command = [
         "kubectl",
@@ -173,20 +175,20 @@ def _forwarded_page(scene: "KubernetesScene") -> str:
     lab.start(BOOTSTRAP, FORWARD, command)
 
     def look() -> str:
-        page = scene.fetch(BOOTSTRAP, f"http://localhost:{LOCAL_PORT}/")
+        page = testbed.fetch(BOOTSTRAP, f"http://localhost:{LOCAL_PORT}/")
         if page is None:
             raise NotYet(_last_line(lab.log(BOOTSTRAP, FORWARD).encode()) or "nothing listens yet")
         return page.strip()
 
     try:
-        return scene.wait("a page through the forwarded port", look, SECONDS)
+        return testbed.wait("a page through the forwarded port", look, SECONDS)
     finally:
         lab.stop(BOOTSTRAP, FORWARD)
 
 
-def _look_at_tunnels(scene: "KubernetesScene") -> list[str]:
+def _look_at_tunnels(testbed: "KubernetesTestbed") -> list[str]:
     """One line when a tunnel ends: three of them at least. That of `logs` may live on, since its connection is kept."""
-    log = scene.runner.logs(scene.lab, BOOTSTRAP, SERVER_NAME, SERVER_NAME)
+    log = testbed.runner.logs(testbed.lab, BOOTSTRAP, SERVER_NAME, SERVER_NAME)
     lines = _TUNNEL_LINE.findall(log)
     if len(lines) < STREAMING:
         raise NotYet(f"there are {len(lines)}")

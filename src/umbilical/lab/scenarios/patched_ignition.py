@@ -1,5 +1,5 @@
 """From an installer's bootstrap.ign to a tunnel that comes and goes by itself: patched, booted, used, cut. Also the
-scene that it is told in.
+testbed that it is told in.
 """
 
 import json
@@ -27,13 +27,13 @@ from umbilical.lab.control_plane import (
     render_control_plane,
 )
 from umbilical.lab.isolation import find_program
-from umbilical.lab.kubernetes_scene import API_PORT, CONTROLLERS, READY_SECONDS, KubernetesScene, Plane
+from umbilical.lab.kubernetes_testbed import API_PORT, CONTROLLERS, READY_SECONDS, KubernetesTestbed, Plane
 from umbilical.lab.node_root import LOCAL_PROGRAMS_STORE
 from umbilical.lab.release_payload import CONTROL_PLANE_MARK
 from umbilical.lab.runner import PodStatus
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scene import BOOTSTRAP, Scene
 from umbilical.lab.story import Call
+from umbilical.lab.testbed import BOOTSTRAP, Testbed
 from umbilical.lab.tunnel_parts import UPSTREAM, Cast, make_parts
 from umbilical.manifests.control_plane_spec import url
 from umbilical.manifests.objects import kubeconfig
@@ -83,7 +83,7 @@ class Stage:
     result: str
 
 
-class PatchedScene(KubernetesScene):
+class PatchedTestbed(KubernetesTestbed):
     _is_bootstrap_gone = False
 
     def check_machine(self) -> None:
@@ -266,8 +266,8 @@ def _run(*words: str) -> "subprocess.CompletedProcess[str]":
     return done
 
 
-def tell(scene: Scene) -> None:
-    patched = PatchedScene(scene.lab, scene.cast, scene.story)
+def tell(testbed: Testbed) -> None:
+    patched = PatchedTestbed(testbed.lab, testbed.cast, testbed.story)
     patched.check_machine()
     boot(patched)
     watch_tunnel_come(patched)
@@ -275,67 +275,67 @@ def tell(scene: Scene) -> None:
     watch_tunnel_go(patched)
 
 
-def boot(scene: PatchedScene) -> None:
-    story = scene.story
+def boot(testbed: PatchedTestbed) -> None:
+    story = testbed.story
     with story.step("an installer's bootstrap.ign"):
-        config = scene.write_config()
+        config = testbed.write_config()
         story.saw(f"{config.name}, {config.stat().st_size:,} bytes, with a bootkube.sh as of 4.18")
         for line in STAND_INS:
             story.saw(f"stands in {line}")
     with story.step("umbilical bootstrap patch, and verify"):
-        config, said = scene.patch(config)
+        config, said = testbed.patch(config)
         for line in said:
             story.saw(line)
     with story.step("the bootstrap node boots from it"):
-        story.saw(scene.boot(config))
+        story.saw(testbed.boot(config))
 
 
-def watch_tunnel_come(scene: PatchedScene) -> None:
-    story = scene.story
+def watch_tunnel_come(testbed: PatchedTestbed) -> None:
+    story = testbed.story
     with story.step("the script makes certificates on the node, by openssl"):
-        story.saw(scene.wait_for_certificates())
+        story.saw(testbed.wait_for_certificates())
     with story.step("the server's static pod, its socket and port"):
-        pod = scene.wait_for_server()
+        pod = testbed.wait_for_server()
         story.saw(f"{pod.namespace}/{pod.name} runs {pod.containers[0].image}")
-        story.saw(scene.server_socket())
+        story.saw(testbed.server_socket())
         story.shows(server=True)
     with story.step("kube-apiserver starts with the egress file that the script laid"):
-        story.saw(scene.wait_for_api())
+        story.saw(testbed.wait_for_api())
         story.shows(apiserver=True)
     with story.step("nodes join"):
-        scene.start_nodes()
+        testbed.start_nodes()
     with story.step("agents come with the cluster's manifests and dial back"):
-        agents = scene.wait_for_agents()
+        agents = testbed.wait_for_agents()
         story.saw(f"connected: {', '.join(agents)}")
         story.shows(agents=tuple(agents))
         story.figures["agents"] = str(len(agents))
 
 
-def show_calls(scene: PatchedScene) -> None:
-    story = scene.story
+def show_calls(testbed: PatchedTestbed) -> None:
+    story = testbed.story
     with story.step("a webhook in a pod, failurePolicy Fail"):
-        story.shows(webhook=scene.start_webhook())
+        story.shows(webhook=testbed.start_webhook())
     with story.step("through the tunnel it allows, and denies by its own word"):
         for wanted, verdict in ((Call.ALLOWED, "allow"), (Call.DENIED, "deny")):
-            seen = scene.wait_for(wanted, verdict)
+            seen = testbed.wait_for(wanted, verdict)
             story.saw(seen.text)
             story.shows(call=seen.call)
 
 
-def watch_tunnel_go(scene: PatchedScene) -> None:
-    story = scene.story
+def watch_tunnel_go(testbed: PatchedTestbed) -> None:
+    story = testbed.story
     with story.step("a control plane on a master takes over"):
-        scene.start_production()
+        testbed.start_production()
         story.shows(production_apiserver=True)
     with story.step("the script cuts the tunnel by itself, and ends"):
-        for stage in scene.release_script():
+        for stage in testbed.release_script():
             story.saw(f"{stage.name}: {stage.result}")
         story.shows(server=False, agents=(), apiserver=False, call=Call.NONE)
     with story.step("nothing of the tunnel is left"):
-        scene.wait_until_nothing_is_left()
+        testbed.wait_until_nothing_is_left()
         story.saw("no server, no agent, no object, no key, no socket, and the port is closed")
     with story.step("production reaches the webhook directly"):
-        seen = scene.wait_for(Call.DENIED, "deny", production=True)
+        seen = testbed.wait_for(Call.DENIED, "deny", production=True)
         story.saw(seen.text)
         story.shows(production_call=seen.call)
 

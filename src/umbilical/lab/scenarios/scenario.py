@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from umbilical.bootstrap.spec import Shape
 from umbilical.fault import LabError
-from umbilical.lab.scene import Scene
 from umbilical.lab.state import RunnerKind
+from umbilical.lab.testbed import Testbed
 from umbilical.lab.topology import Family, Topology
 from umbilical.lab.tunnel_parts import Cast
 
@@ -22,8 +22,8 @@ ALL_RUNNERS = (RunnerKind.PROCESS, RunnerKind.KUBELET)
 class Scenario:
     name: str
     summary: str
-    tell: Callable[[Scene], None]
-    end: Callable[[Scene], None] | None = None
+    tell: Callable[[Testbed], None]
+    end: Callable[[Testbed], None] | None = None
     """The cut and what comes after it; left out where the lab is kept, so that there is a tunnel to look at."""
     cast: Cast = field(default_factory=lambda: Cast(Shape.OPENSHIFT))
     family: Family = Family.IPV4

@@ -9,42 +9,42 @@ from typing import Any, Final
 
 from umbilical.host.waiting import NotYet
 from umbilical.lab import objects
-from umbilical.lab.kubernetes_scene import KubernetesScene
+from umbilical.lab.kubernetes_testbed import KubernetesTestbed
 from umbilical.lab.lab import Completed
 from umbilical.lab.objects import API_SERVICE, LETTERS, NAMESPACE, letter
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scenarios.webhook_through_tunnel import lay_tunnel, start_cluster
-from umbilical.lab.scene import Scene
 from umbilical.lab.service_answers import CONVERTED_BY, LETTER_GROUP
 from umbilical.lab.story import Call
+from umbilical.lab.testbed import Testbed
 
 SECONDS: Final = 120.0
 
 
-def real(scene: Scene) -> KubernetesScene:
-    """Narrow the scene: a scenario without a stand-in is told in no other."""
-    assert isinstance(scene, KubernetesScene), "a scenario with has_stand_in=False is never cast with one"
-    return scene
+def real(testbed: Testbed) -> KubernetesTestbed:
+    """Narrow the testbed: a scenario without a stand-in is told in no other."""
+    assert isinstance(testbed, KubernetesTestbed), "a scenario with has_stand_in=False is never cast with one"
+    return testbed
 
 
-def set_stage(scene: KubernetesScene) -> objects.Service:
+def set_stage(testbed: KubernetesTestbed) -> objects.Service:
     """Bring up everything but the tunnel; kube-apiserver asks nothing of the service yet."""
-    story = scene.story
-    start_cluster(scene)
+    story = testbed.story
+    start_cluster(testbed)
     with story.step("a service in a pod"):
-        service = objects.make_service(scene.lab.topology)
-        scene.apply(*service.objects)
-        address = scene.wait("the service's endpoint", scene.endpoint, SECONDS)
+        service = objects.make_service(testbed.lab.topology)
+        testbed.apply(*service.objects)
+        address = testbed.wait("the service's endpoint", testbed.endpoint, SECONDS)
         story.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
         story.shows(webhook=service.node)
     return service
 
 
-def calls(scene: KubernetesScene, node: str) -> dict[str, int]:
+def calls(testbed: KubernetesTestbed, node: str) -> dict[str, int]:
     """Ask the service itself, from its own node, how often it was called on which path."""
-    address = scene.endpoint()
+    address = testbed.endpoint()
     host = f"[{address}]" if ":" in address else address
-    shown = scene.fetch(node, f"https://{host}:{objects.PORT}/calls")
+    shown = testbed.fetch(node, f"https://{host}:{objects.PORT}/calls")
     return {} if shown is None else {str(path): int(count) for path, count in json.loads(shown).items()}
 
 
@@ -52,55 +52,55 @@ def _last_words(shown: Completed) -> str:
     return " ".join(shown.stderr.decode(errors="replace").split())
 
 
-def _tell_calls(scene: KubernetesScene, node: str) -> None:
-    counted = calls(scene, node)
+def _tell_calls(testbed: KubernetesTestbed, node: str) -> None:
+    counted = calls(testbed, node)
     for path, count in counted.items():
-        scene.story.saw(f"{path}: {count}")
-    scene.story.figures["calls"] = str(sum(counted.values()))
-    scene.story.figures["bytes over the agents' port"] = f"{scene.tunnel_bytes():,}"
+        testbed.story.saw(f"{path}: {count}")
+    testbed.story.figures["calls"] = str(sum(counted.values()))
+    testbed.story.figures["bytes over the agents' port"] = f"{testbed.tunnel_bytes():,}"
 
 
-def tell_aggregated_api(scene: Scene) -> None:
-    stage = real(scene)
-    story = scene.story
+def tell_aggregated_api(testbed: Testbed) -> None:
+    stage = real(testbed)
+    story = testbed.story
     service = set_stage(stage)
     with story.step("without the tunnel its API is unavailable"):
         stage.apply(service.api_service)
         # It is "Unknown" or local trouble first; the reason to wait for is the one that a dial gave.
         story.saw(wait_for_availability(stage, "False", "FailedDiscoveryCheck"))
         story.shows(call=Call.UNREACHABLE)
-    lay_tunnel(scene)
+    lay_tunnel(testbed)
     with story.step("through the tunnel it is available"):
         story.saw(wait_for_availability(stage, "True", "Passed"))
         story.shows(call=Call.ALLOWED)
     with story.step("kubectl get greetings"):
-        for line in scene.wait("greetings", lambda: greetings(stage), SECONDS):
+        for line in testbed.wait("greetings", lambda: greetings(stage), SECONDS):
             story.saw(line)
     with story.step("the pod counts who asked"):
         _tell_calls(stage, service.node)
 
 
-def wait_for_availability(scene: KubernetesScene, status: str, reason: str) -> str:
+def wait_for_availability(testbed: KubernetesTestbed, status: str, reason: str) -> str:
     def look() -> str:
-        condition = _availability(scene)
+        condition = _availability(testbed)
         said = f"{condition.get('reason')}: {condition.get('message')}"
         if (condition.get("status"), condition.get("reason")) != (status, reason):
             raise NotYet(f"Available is {condition.get('status')}, {said}")
         return f"Available={status}, {said}"
 
-    return scene.wait(f"{API_SERVICE} to be Available={status}", look, SECONDS)
+    return testbed.wait(f"{API_SERVICE} to be Available={status}", look, SECONDS)
 
 
-def _availability(scene: KubernetesScene) -> dict[str, Any]:
-    shown = scene.kubectl("get", "apiservice", API_SERVICE, "-o=json")
+def _availability(testbed: KubernetesTestbed) -> dict[str, Any]:
+    shown = testbed.kubectl("get", "apiservice", API_SERVICE, "-o=json")
     if shown.exit_code != 0:
         raise NotYet(_last_words(shown))
     conditions = json.loads(shown.text).get("status", {}).get("conditions", [])
     return next((one for one in conditions if one["type"] == "Available"), {})
 
 
-def greetings(scene: KubernetesScene) -> list[str]:
-    shown = scene.kubectl("get", "greetings")
+def greetings(testbed: KubernetesTestbed) -> list[str]:
+    shown = testbed.kubectl("get", "greetings")
     if shown.exit_code != 0:
         # kubectl learns of kinds by discovery, which takes kube-apiserver a moment after availability.
         raise NotYet(_last_words(shown))
@@ -111,56 +111,56 @@ LETTER: Final = "first"
 ANSWER: Final = "second"
 
 
-def tell_conversion_webhook(scene: Scene) -> None:
-    stage = real(scene)
-    story = scene.story
+def tell_conversion_webhook(testbed: Testbed) -> None:
+    stage = real(testbed)
+    story = testbed.story
     service = set_stage(stage)
     with story.step("a kind that is stored as v1 and served as v2 too"):
         stage.apply(service.letters)
-        story.saw(scene.wait("a stored letter", lambda: _store(stage), SECONDS))
+        story.saw(testbed.wait("a stored letter", lambda: _store(stage), SECONDS))
     with story.step("without the tunnel it cannot be read as v2"):
-        story.saw(scene.wait("a conversion that fails", lambda: _refusal(stage), SECONDS))
+        story.saw(testbed.wait("a conversion that fails", lambda: _refusal(stage), SECONDS))
         story.shows(call=Call.UNREACHABLE)
-    lay_tunnel(scene)
+    lay_tunnel(testbed)
     with story.step("through the tunnel it can"):
-        for line in scene.wait("the letter as v2", lambda: _read_letter(stage, "v2", LETTER), SECONDS):
+        for line in testbed.wait("the letter as v2", lambda: _read_letter(stage, "v2", LETTER), SECONDS):
             story.saw(line)
         story.saw(f"{CONVERTED_BY}: {_converted_by(stage)}")
         story.shows(call=Call.ALLOWED)
     with story.step("and what is written as v2 is stored as v1"):
         stage.apply(_answer())
-        for line in scene.wait("the answer as v1", lambda: _read_letter(stage, "v1", ANSWER), SECONDS):
+        for line in testbed.wait("the answer as v1", lambda: _read_letter(stage, "v1", ANSWER), SECONDS):
             story.saw(line)
     with story.step("the pod counts its conversions"):
         _tell_calls(stage, service.node)
 
 
-def _store(scene: KubernetesScene) -> str:
+def _store(testbed: KubernetesTestbed) -> str:
     """Store a letter as v1; nothing has to be converted for that."""
-    shown = scene.kubectl("create", "-f", "-", stdin=letter(LETTER, "hello, world"))
+    shown = testbed.kubectl("create", "-f", "-", stdin=letter(LETTER, "hello, world"))
     text = " ".join((shown.text + shown.stderr.decode(errors="replace")).split())
     if shown.exit_code != 0 and "already exists" not in text:
         raise NotYet(text)
     return text
 
 
-def _refusal(scene: KubernetesScene) -> str:
-    shown = scene.kubectl("-n", NAMESPACE, "get", f"letters.v2.{LETTER_GROUP}", LETTER)
+def _refusal(testbed: KubernetesTestbed) -> str:
+    shown = testbed.kubectl("-n", NAMESPACE, "get", f"letters.v2.{LETTER_GROUP}", LETTER)
     text = _last_words(shown)
     if shown.exit_code == 0 or "conversion webhook" not in text:
         raise NotYet(text or "it was read")
     return text
 
 
-def _read_letter(scene: KubernetesScene, version: str, name: str) -> list[str]:
-    shown = scene.kubectl("-n", NAMESPACE, "get", f"letters.{version}.{LETTER_GROUP}", name)
+def _read_letter(testbed: KubernetesTestbed, version: str, name: str) -> list[str]:
+    shown = testbed.kubectl("-n", NAMESPACE, "get", f"letters.{version}.{LETTER_GROUP}", name)
     if shown.exit_code != 0:
         raise NotYet(_last_words(shown))
     return [line.rstrip() for line in shown.text.splitlines()]
 
 
-def _converted_by(scene: KubernetesScene) -> str:
-    shown = scene.kubectl("-n", NAMESPACE, "get", f"letters.v2.{LETTER_GROUP}", LETTER, "-o=json").check()
+def _converted_by(testbed: KubernetesTestbed) -> str:
+    shown = testbed.kubectl("-n", NAMESPACE, "get", f"letters.v2.{LETTER_GROUP}", LETTER, "-o=json").check()
     return str(json.loads(shown.text)["metadata"]["annotations"][CONVERTED_BY])
 
 

@@ -10,137 +10,137 @@ from typing import Final
 
 from umbilical.bootstrap.spec import Shape
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scene import Scene, Verdict
 from umbilical.lab.story import Call
+from umbilical.lab.testbed import Testbed, Verdict
 from umbilical.lab.topology import Family
 from umbilical.lab.tunnel_parts import OURS, UPSTREAM, Cast
 
 CALLS: Final = 50
 
 
-def tell(scene: Scene) -> None:
-    set_stage(scene)
-    show_need(scene)
-    lay_tunnel(scene)
-    show_calls(scene)
+def tell(testbed: Testbed) -> None:
+    set_stage(testbed)
+    show_need(testbed)
+    lay_tunnel(testbed)
+    show_calls(testbed)
 
 
-def end(scene: Scene) -> None:
-    cut(scene)
-    leave(scene)
+def end(testbed: Testbed) -> None:
+    cut(testbed)
+    leave(testbed)
 
 
-def set_stage(scene: Scene) -> None:
+def set_stage(testbed: Testbed) -> None:
     """Bring up everything but the tunnel."""
-    start_cluster(scene)
-    with scene.story.step("a webhook in a pod, failurePolicy Fail"):
-        scene.story.shows(webhook=scene.start_webhook())
+    start_cluster(testbed)
+    with testbed.story.step("a webhook in a pod, failurePolicy Fail"):
+        testbed.story.shows(webhook=testbed.start_webhook())
 
 
-def start_cluster(scene: Scene) -> None:
-    story = scene.story
+def start_cluster(testbed: Testbed) -> None:
+    story = testbed.story
     with story.step("control plane on the bootstrap node"):
-        scene.start_control_plane()
-        shown = (scene.lab.topology.bootstrap, *scene.members)
+        testbed.start_control_plane()
+        shown = (testbed.lab.topology.bootstrap, *testbed.members)
         story.shows(nodes=tuple(node.name for node in shown), apiserver=True)
-    with story.step(f"{len(scene.members)} nodes join"):
-        scene.start_nodes()
+    with story.step(f"{len(testbed.members)} nodes join"):
+        testbed.start_nodes()
 
 
-def show_need(scene: Scene) -> None:
-    story = scene.story
-    with story.step(f"without the tunnel {scene.caller} is blocked"):
-        _saw(scene, scene.wait_for(Call.UNREACHABLE, "allow"))
-    if scene.has_production:
+def show_need(testbed: Testbed) -> None:
+    story = testbed.story
+    with story.step(f"without the tunnel {testbed.caller} is blocked"):
+        _saw(testbed, testbed.wait_for(Call.UNREACHABLE, "allow"))
+    if testbed.has_production:
         with story.step("a production kube-apiserver on a master reaches the webhook directly"):
-            scene.start_production()
+            testbed.start_production()
             story.shows(production_apiserver=True)
-            _saw(scene, scene.wait_for(Call.DENIED, "deny", production=True), production=True)
+            _saw(testbed, testbed.wait_for(Call.DENIED, "deny", production=True), production=True)
 
 
-def lay_tunnel(scene: Scene) -> None:
-    story = scene.story
+def lay_tunnel(testbed: Testbed) -> None:
+    story = testbed.story
     with story.step("the server's static pod, its socket and port"):
-        scene.make_tunnel()
-        pod = scene.start_server()
+        testbed.make_tunnel()
+        pod = testbed.start_server()
         story.saw(f"{pod.namespace}/{pod.name} runs {pod.containers[0].image}")
-        story.saw(scene.server_socket())
+        story.saw(testbed.server_socket())
         story.shows(server=True)
     with story.step("agents on every node dial back"):
-        scene.start_agents()
-        agents = scene.wait_for_agents()
+        testbed.start_agents()
+        agents = testbed.wait_for_agents()
         story.saw(f"connected: {', '.join(agents)}")
         story.shows(agents=tuple(agents))
         story.figures["agents"] = str(len(agents))
-    with story.step(f"{scene.caller} is told to use it"):
-        scene.use_tunnel()
+    with story.step(f"{testbed.caller} is told to use it"):
+        testbed.use_tunnel()
 
 
-def show_calls(scene: Scene) -> None:
-    story = scene.story
+def show_calls(testbed: Testbed) -> None:
+    story = testbed.story
     with story.step("through the tunnel the webhook allows"):
-        _saw(scene, scene.wait_for(Call.ALLOWED, "allow"))
+        _saw(testbed, testbed.wait_for(Call.ALLOWED, "allow"))
     with story.step("and denies, by its own word"):
-        _saw(scene, scene.wait_for(Call.DENIED, "deny"))
+        _saw(testbed, testbed.wait_for(Call.DENIED, "deny"))
     with story.step(f"{CALLS} calls"):
-        before = scene.tunnel_bytes()
-        seconds = scene.call_times(CALLS)
-        carried = scene.tunnel_bytes() - before
+        before = testbed.tunnel_bytes()
+        seconds = testbed.call_times(CALLS)
+        carried = testbed.tunnel_bytes() - before
         story.figures["calls"] = str(len(seconds))
         story.figures["bytes over the agents' port"] = f"{carried:,}"
         story.figures["p50"] = f"{statistics.median(seconds) * 1000:.1f} ms"
         story.saw(f"{len(seconds)} calls, p50 {statistics.median(seconds) * 1000:.1f} ms, {carried:,} bytes")
-    if scene.has_production:
+    if testbed.has_production:
         with story.step("production still reaches it directly"):
-            _saw(scene, scene.wait_for(Call.DENIED, "deny", production=True), production=True)
+            _saw(testbed, testbed.wait_for(Call.DENIED, "deny", production=True), production=True)
 
 
-def cut(scene: Scene) -> None:
-    story = scene.story
-    with story.step(f"the cut: {scene.cutter}"):
-        for line in scene.teardown().splitlines():
+def cut(testbed: Testbed) -> None:
+    story = testbed.story
+    with story.step(f"the cut: {testbed.cutter}"):
+        for line in testbed.teardown().splitlines():
             story.saw(line)
         story.shows(server=False, agents=())
     with story.step("nothing of the tunnel is left"):
-        scene.wait_until_nothing_is_left()
+        testbed.wait_until_nothing_is_left()
         story.saw("no server, no agent, no object, no key, no socket, and the port is closed")
 
 
-def leave(scene: Scene) -> None:
+def leave(testbed: Testbed) -> None:
     """What remains is the cluster itself; without a production API server, the old state."""
-    story = scene.story
-    if not scene.has_production:
+    story = testbed.story
+    if not testbed.has_production:
         with story.step("without the tunnel it is as before"):
-            _saw(scene, scene.wait_for(Call.UNREACHABLE, "allow"))
+            _saw(testbed, testbed.wait_for(Call.UNREACHABLE, "allow"))
         return
     with story.step("the bootstrap kube-apiserver goes, production is still well"):
-        scene.retire_bootstrap()
+        testbed.retire_bootstrap()
         story.shows(apiserver=False, call=Call.NONE)
-        _saw(scene, scene.wait_for(Call.ALLOWED, "allow", production=True), production=True)
+        _saw(testbed, testbed.wait_for(Call.ALLOWED, "allow", production=True), production=True)
 
 
-def _saw(scene: Scene, verdict: Verdict, *, production: bool = False) -> None:
-    scene.story.saw(verdict.text)
+def _saw(testbed: Testbed, verdict: Verdict, *, production: bool = False) -> None:
+    testbed.story.saw(verdict.text)
     if production:
-        scene.story.shows(production_call=verdict.call)
+        testbed.story.shows(production_call=verdict.call)
     else:
-        scene.story.shows(call=verdict.call)
+        testbed.story.shows(call=verdict.call)
 
 
-def tell_mix(scene: Scene) -> None:
+def tell_mix(testbed: Testbed) -> None:
     """Upstream's server with our agents, then our server with upstream's agents, on one control plane."""
-    set_stage(scene)
-    show_need(scene)
-    _tell_pair(scene, UPSTREAM, OURS)
-    cut(scene)
-    _tell_pair(scene, OURS, UPSTREAM)
+    set_stage(testbed)
+    show_need(testbed)
+    _tell_pair(testbed, UPSTREAM, OURS)
+    cut(testbed)
+    _tell_pair(testbed, OURS, UPSTREAM)
 
 
-def _tell_pair(scene: Scene, server: str, agent: str) -> None:
-    scene.recast(replace(scene.cast, server_image=server, agent_image=agent))
-    scene.story.shows(call=Call.NONE)
-    lay_tunnel(scene)
-    show_calls(scene)
+def _tell_pair(testbed: Testbed, server: str, agent: str) -> None:
+    testbed.recast(replace(testbed.cast, server_image=server, agent_image=agent))
+    testbed.story.shows(call=Call.NONE)
+    lay_tunnel(testbed)
+    show_calls(testbed)
 
 
 SCENARIOS: Final = (

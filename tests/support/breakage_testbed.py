@@ -1,4 +1,4 @@
-"""A scene whose lab lives in memory: it writes down what breakages do to it. The real one is in test_repair_real.py."""
+"""A testbed with a lab in memory that records what breakages do to it."""
 
 import signal
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from umbilical.lab.breakages import registry
 from umbilical.lab.breakages.registry import Breakage, Speaker
 from umbilical.lab.lab import Completed, Lab, ProcessStatus
 from umbilical.lab.runner import ContainerStatus, PodStatus, Runner
-from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call, Story
+from umbilical.lab.testbed import BOOTSTRAP, Testbed, Verdict
 from umbilical.lab.topology import Topology, plan_topology
 from umbilical.lab.tunnel_parts import Cast
 
@@ -123,7 +123,7 @@ def _pod(name: str, node: str, pid: int | None, container: str = "") -> PodStatu
     return PodStatus("kube-system", name, node, "10.91.0.10", (status,))
 
 
-class MemoryScene(Scene):
+class MemoryTestbed(Testbed):
     """Calls end as `verdict` says; everybody is connected unless `trouble` says what is wrong."""
 
     def __init__(self, lab: MemoryLab | None = None, cast_: Cast | None = None, story: Story | None = None) -> None:
@@ -141,7 +141,7 @@ class MemoryScene(Scene):
     def runner(self) -> Runner:
         return cast(Runner, self.memory.runner)
 
-    def lay(self) -> "MemoryScene":
+    def lay(self) -> "MemoryTestbed":
         """Lay a tunnel: real certificates and real files, in memory."""
         self.make_tunnel()
         self.lay_files(BOOTSTRAP, self.tunnel.files)
@@ -192,29 +192,29 @@ def breakage(
 ) -> Breakage:
     """A breakage that says its line as it breaks, and writes both ends down."""
 
-    def break_(scene: Scene) -> dict[str, Any]:
-        assert isinstance(scene, MemoryScene)
-        scene.memory.did.append(f"broke {name}")
+    def break_(testbed: Testbed) -> dict[str, Any]:
+        assert isinstance(testbed, MemoryTestbed)
+        testbed.memory.did.append(f"broke {name}")
         who = SERVER_NAME if speaker is Speaker.SERVER else AGENT_NAME
-        scene.scripted.lines[who].append(f"W1115 {code} {name}")
+        testbed.scripted.lines[who].append(f"W1115 {code} {name}")
         return {"number": 1}
 
-    def mend(scene: Scene, memory: dict[str, Any]) -> None:
-        assert isinstance(scene, MemoryScene)
-        scene.memory.did.append(f"mended {name} with {memory}")
+    def mend(testbed: Testbed, memory: dict[str, Any]) -> None:
+        assert isinstance(testbed, MemoryTestbed)
+        testbed.memory.did.append(f"mended {name} with {memory}")
 
     return Breakage(name, "it breaks", "nothing works", code, speaker, break_, mend, **more)
 
 
-def open_everywhere(monkeypatch: pytest.MonkeyPatch) -> MemoryScene:
+def open_everywhere(monkeypatch: pytest.MonkeyPatch) -> MemoryTestbed:
     """Lay a tunnel in memory: whoever opens a lab finds this one, and in it a breakage of any name."""
-    scene = MemoryScene().lay()
+    testbed = MemoryTestbed().lay()
 
-    def load(lab: object, story: Story) -> MemoryScene:
-        scene.story = story
-        return scene
+    def load(lab: object, story: Story) -> MemoryTestbed:
+        testbed.story = story
+        return testbed
 
-    monkeypatch.setattr(Lab, "open", lambda path: scene.lab)
-    monkeypatch.setattr(scenario_run, "load_scene", load)
+    monkeypatch.setattr(Lab, "open", lambda path: testbed.lab)
+    monkeypatch.setattr(scenario_run, "load_testbed", load)
     monkeypatch.setattr(registry, "find", breakage)
-    return scene
+    return testbed

@@ -1,4 +1,4 @@
-"""The scene without Kubernetes: a caller of ours asks the webhook in kube-apiserver's place, and says so.
+"""The testbed without Kubernetes: a caller of ours asks the webhook in kube-apiserver's place, and says so.
 
 Everything else is the same: networks, pods, certificates, the server's static pod, the egress file, the socket. With
 no API, nodes find the DaemonSet and the webhook as files, in the runner's `/etc/kubernetes/daemons`.
@@ -13,9 +13,9 @@ from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH
 from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
 from umbilical.lab import objects
-from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call
+from umbilical.lab.testbed import BOOTSTRAP, Testbed, Verdict
 from umbilical.manifests.tree import yaml_bytes
 
 CALLER: Final = "lab-admission-caller"
@@ -26,7 +26,7 @@ POD_SECONDS: Final = 60.0
 CALL_SECONDS: Final = 60.0
 
 
-class StandInScene(Scene):
+class StandInTestbed(Testbed):
     _uses_tunnel = False
 
     @property

@@ -1,6 +1,6 @@
-"""A scene is a lab with actors in it: a control plane, nodes, a webhook in a pod, and a tunnel that comes and goes.
+"""A testbed is a lab with actors in it: a control plane, nodes, a webhook in a pod, and a tunnel that comes and goes.
 
-What is the same with the real kube-apiserver (`kubernetes_scene`) and with its stand-in (`stand_in_scene`) is here:
+What is the same with the real kube-apiserver (`kubernetes_testbed`) and with its stand-in (`stand_in_testbed`) is here:
 how the tunnel is laid, who is connected, what went through it.
 """
 
@@ -45,7 +45,7 @@ class Verdict:
     text: str
 
 
-class Scene(ABC):
+class Testbed(ABC):
     """Actions in the order in which a story needs them. Each waits until its effect can be seen, bounded."""
 
     def __init__(self, lab: Lab, cast: Cast, story: Story) -> None:
@@ -238,7 +238,7 @@ class Scene(ABC):
         """Remember the cast and the tunnel's keys (0600), so that another terminal can go on."""
         secrets = None if self.parts is None else secrets_of(self.parts)
         content = json.dumps({"cast": self.cast.to_json(), "tunnel": secrets}).encode()
-        write_file(self.lab.directory.scene_file, content, overwrite=True)
+        write_file(self.lab.directory.testbed_file, content, overwrite=True)
 
     def restore(self, secrets: Mapping[str, str] | None) -> None:
         """Take up the tunnel that was laid earlier."""

@@ -1,4 +1,4 @@
-"""The scene with the real kube-apiserver: etcd, controllers and scheduler are static pods of the bootstrap node."""
+"""The testbed with the real kube-apiserver: etcd, controllers and scheduler are static pods of the bootstrap node."""
 
 import json
 from datetime import UTC, datetime
@@ -19,8 +19,8 @@ from umbilical.lab.control_plane import (
     render_control_plane,
 )
 from umbilical.lab.runner import MANIFESTS
-from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.story import Call
+from umbilical.lab.testbed import BOOTSTRAP, Testbed, Verdict
 from umbilical.manifests.control_plane_spec import ControlPlaneSpec, Images, url
 from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.control_plane_set import (
@@ -50,7 +50,7 @@ class Plane(Enum):
     PRODUCTION = "master-0"
 
 
-class KubernetesScene(Scene):
+class KubernetesTestbed(Testbed):
     _authorities: ControlPlaneSet | None = None
 
     @property
