@@ -31,7 +31,7 @@ from umbilical.lab.scenarios.patched_ignition import OC, UNIT, PatchedTestbed
 from umbilical.lab.state import LabDirectory
 from umbilical.lab.story import Story
 from umbilical.lab.topology import Family, plan_topology
-from umbilical.lab.tunnel_parts import UPSTREAM, Cast
+from umbilical.lab.tunnel_parts import UPSTREAM, ScenarioOptions
 
 
 def test_it_is_a_sound_config_that_says_what_cluster_it_is_of() -> None:
@@ -257,11 +257,11 @@ class _Lab(SimpleNamespace):
         return json.dumps(self.record).encode()
 
 
-def patched_testbed(tmp_path: Path, cast: Cast | None = None) -> tuple[PatchedTestbed, Any]:
+def patched_testbed(tmp_path: Path, options: ScenarioOptions | None = None) -> tuple[PatchedTestbed, Any]:
     lab: Any = _Lab(topology=plan_topology(masters=2, workers=1), asked=[], exit_code=None)
     lab.directory = LabDirectory(tmp_path)
     (tmp_path / "logs").mkdir()
-    return PatchedTestbed(lab, cast or Cast(server_image=UPSTREAM), Story("a test")), lab
+    return PatchedTestbed(lab, options or ScenarioOptions(server_image=UPSTREAM), Story("a test")), lab
 
 
 def test_a_machine_without_the_node_s_programs_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -288,10 +288,11 @@ def test_the_config_is_for_root_alone_and_the_api_has_an_address_of_its_own(tmp_
 
 
 @pytest.mark.parametrize(
-    ("cast", "image"), [(Cast(server_image=UPSTREAM), "${KONNECTIVITY_IMAGE}"), (Cast(), "localhost/umbilical:lab")]
+    ("options", "image"),
+    [(ScenarioOptions(server_image=UPSTREAM), "${KONNECTIVITY_IMAGE}"), (ScenarioOptions(), "localhost/umbilical:lab")],
 )
-def test_the_patch_is_the_command_that_users_run(tmp_path: Path, cast: Cast, image: str) -> None:
-    made, _ = patched_testbed(tmp_path, cast)
+def test_the_patch_is_the_command_that_users_run(tmp_path: Path, options: ScenarioOptions, image: str) -> None:
+    made, _ = patched_testbed(tmp_path, options)
     patched, said = made.patch(made.write_config())
 
     assert "bootkube.sh of 4.18 recognised" in said[0]

@@ -23,7 +23,7 @@ from umbilical.lab.stand_in_testbed import StandInTestbed
 from umbilical.lab.story import Call, Story
 from umbilical.lab.testbed import BOOTSTRAP, COUNTER
 from umbilical.lab.topology import Family, plan_topology
-from umbilical.lab.tunnel_parts import OURS, UPSTREAM, Cast, make_parts, restore_parts, secrets_of
+from umbilical.lab.tunnel_parts import OURS, UPSTREAM, ScenarioOptions, make_parts, restore_parts, secrets_of
 from umbilical.pki.authority import Authority
 
 ADDRESS = "10.91.0.10"
@@ -42,28 +42,28 @@ spec:
 
 def test_nothing_is_left_to_be_filled_in_and_the_static_pod_lies_where_a_kubelet_looks() -> None:
     for shape in (Shape.OPENSHIFT, Shape.SEED):
-        parts = make_parts(Cast(shape), ADDRESS, Authority, NOW)
+        parts = make_parts(ScenarioOptions(shape), ADDRESS, Authority, NOW)
         texts = [asset.content.decode() for asset in parts.files if asset.path.endswith(".yaml")]
         assert [name for name in objects.ALL if any(name in text for text in texts)] == []
         assert parts.files[STATIC_POD].content == parts.files[OWN.server_pod].content
 
 
 def test_a_tunnel_of_different_makers_is_taken_up_again_with_the_same_certificates() -> None:
-    parts = make_parts(Cast(server_image=UPSTREAM, agent_image=OURS), ADDRESS, Authority, NOW)
+    parts = make_parts(ScenarioOptions(server_image=UPSTREAM, agent_image=OURS), ADDRESS, Authority, NOW)
     server = yaml.safe_load(parts.files[STATIC_POD].content)
     (agents,) = (one for one in parts.objects if one["kind"] == "DaemonSet")
     assert server["spec"]["containers"][0]["image"] == UPSTREAM
     assert agents["spec"]["template"]["spec"]["containers"][0]["image"] == OURS
     assert yaml.safe_load(parts.files[OWN.agent_daemon_set].content) == agents
-    cast = Cast()
-    parts = make_parts(cast, ADDRESS, Authority, NOW)
-    again = restore_parts(cast, ADDRESS, Authority, secrets_of(parts), NOW)
+    options = ScenarioOptions()
+    parts = make_parts(options, ADDRESS, Authority, NOW)
+    again = restore_parts(options, ADDRESS, Authority, secrets_of(parts), NOW)
     assert again.certificates == parts.certificates
     assert [(one.path, one.content) for one in again.files] == [(one.path, one.content) for one in parts.files]
 
 
 def test_kube_apiserver_is_told_the_same_socket_and_protocol_as_the_server() -> None:
-    parts = make_parts(Cast(Shape.SEED), ADDRESS, Authority, NOW)
+    parts = make_parts(ScenarioOptions(Shape.SEED), ADDRESS, Authority, NOW)
     pod = yaml.safe_load(parts.kube_apiserver_pod(KUBE_APISERVER))
     egress = yaml.safe_load(parts.egress_file)
     cluster = egress["egressSelections"][0]["connection"]
@@ -74,10 +74,10 @@ def test_kube_apiserver_is_told_the_same_socket_and_protocol_as_the_server() -> 
     assert parts.spec.socket_directory in mounts
 
 
-def test_a_cast_survives_being_written_down() -> None:
+def test_options_survive_being_written_down() -> None:
     for shape in (Shape.OPENSHIFT, Shape.SEED):
-        cast = Cast(shape, server_image=UPSTREAM, is_stand_in=True)
-        assert Cast.from_json(json.loads(json.dumps(cast.to_json()))) == cast
+        options = ScenarioOptions(shape, server_image=UPSTREAM, is_stand_in=True)
+        assert ScenarioOptions.from_json(json.loads(json.dumps(options.to_json()))) == options
 
 
 @pytest.fixture
@@ -85,9 +85,9 @@ def no_lab() -> Any:
     return SimpleNamespace(topology=plan_topology())
 
 
-def test_the_cast_decides_which_testbed_is_played(no_lab: Any) -> None:
-    assert isinstance(make_testbed(no_lab, Cast(), Story("a test")), KubernetesTestbed)
-    testbed = make_testbed(no_lab, Cast(is_stand_in=True), Story("a test"))
+def test_the_options_decide_which_testbed_is_played(no_lab: Any) -> None:
+    assert isinstance(make_testbed(no_lab, ScenarioOptions(), Story("a test")), KubernetesTestbed)
+    testbed = make_testbed(no_lab, ScenarioOptions(is_stand_in=True), Story("a test"))
     assert isinstance(testbed, StandInTestbed)
     assert not testbed.has_production
 
@@ -105,7 +105,7 @@ class _Lab(SimpleNamespace):
 def _testbed(family: Family = Family.IPV4, **answer: Any) -> KubernetesTestbed:
     lab: Any = _Lab(topology=plan_topology(family=family))
     lab.answer = Completed("bootstrap", ("kubectl",), **{"exit_code": 0, "stdout": b"", "stderr": b"", **answer})
-    return KubernetesTestbed(lab, Cast(), Story("a test"))
+    return KubernetesTestbed(lab, ScenarioOptions(), Story("a test"))
 
 
 @pytest.mark.parametrize("family", list(Family))
@@ -176,10 +176,10 @@ def _clean(lab: Lab) -> Iterator[None]:
 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_a_tunnel_is_taken_up_by_another_terminal_of_its_owner(lab: Lab) -> None:
-    parts = make_testbed(lab, Cast(is_stand_in=True), Story("first")).make_tunnel()
+    parts = make_testbed(lab, ScenarioOptions(is_stand_in=True), Story("first")).make_tunnel()
     again = load_testbed(lab, Story("second"))
     assert again.tunnel.certificates == parts.certificates
-    assert again.cast == Cast(is_stand_in=True)
+    assert again.options == ScenarioOptions(is_stand_in=True)
     assert again.connected_agents() == []
     assert stat.S_IMODE(lab.directory.testbed_file.stat().st_mode) == 0o600
 
@@ -188,7 +188,7 @@ def test_a_tunnel_is_taken_up_by_another_terminal_of_its_owner(lab: Lab) -> None
 def test_nothing_played_is_taken_up_and_what_lies_on_the_node_is_left_over(lab: Lab) -> None:
     with pytest.raises(LabError, match="UMB851"):
         load_testbed(lab, Story("second"))
-    testbed = make_testbed(lab, Cast(is_stand_in=True), Story("first"))
+    testbed = make_testbed(lab, ScenarioOptions(is_stand_in=True), Story("first"))
     testbed.lay_files(BOOTSTRAP, testbed.make_tunnel().files)
     assert testbed.node_leftovers() == [STATIC_POD, OWN.pki_directory]
     for path in (STATIC_POD, OWN.pki_directory):
@@ -198,7 +198,7 @@ def test_nothing_played_is_taken_up_and_what_lies_on_the_node_is_left_over(lab: 
 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_bytes_on_the_agents_port_are_counted_in_both_directions(lab: Lab) -> None:
-    testbed = make_testbed(lab, Cast(is_stand_in=True), Story("first"))
+    testbed = make_testbed(lab, ScenarioOptions(is_stand_in=True), Story("first"))
     lab.count_port(BOOTSTRAP, COUNTER, 8091)
     try:
         assert testbed.tunnel_bytes() == 0
@@ -213,7 +213,7 @@ def test_bytes_on_the_agents_port_are_counted_in_both_directions(lab: Lab) -> No
 def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInTestbed]:
     story = Story("a test")
     with running(tmp_path_factory.mktemp("stand-in") / "lab") as lab, story.step("a test"):
-        testbed = make_testbed(lab, Cast(is_stand_in=True), story)
+        testbed = make_testbed(lab, ScenarioOptions(is_stand_in=True), story)
         assert isinstance(testbed, StandInTestbed)
         testbed.start_control_plane()
         testbed.start_nodes()

@@ -18,7 +18,7 @@ from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call, Story
 from umbilical.lab.testbed import BOOTSTRAP, Testbed, Verdict
 from umbilical.lab.topology import Topology, plan_topology
-from umbilical.lab.tunnel_parts import Cast
+from umbilical.lab.tunnel_parts import ScenarioOptions
 
 
 class MemoryRunner:
@@ -126,9 +126,11 @@ def _pod(name: str, node: str, pid: int | None, container: str = "") -> PodStatu
 class MemoryTestbed(Testbed):
     """Calls end as `verdict` says; everybody is connected unless `trouble` says what is wrong."""
 
-    def __init__(self, lab: MemoryLab | None = None, cast_: Cast | None = None, story: Story | None = None) -> None:
+    def __init__(
+        self, lab: MemoryLab | None = None, options: ScenarioOptions | None = None, story: Story | None = None
+    ) -> None:
         self.memory = lab or MemoryLab()
-        super().__init__(cast(Lab, self.memory), cast_ or Cast(), story or Story("breakages"))
+        super().__init__(cast(Lab, self.memory), options or ScenarioOptions(), story or Story("breakages"))
         self.verdict = Verdict(Call.ALLOWED, "created")
         self.trouble = ""
         self.calls = 0

@@ -148,7 +148,7 @@ class KubernetesTestbed(Testbed):
         self.apply(*self.tunnel.objects)
 
     def teardown(self) -> str:
-        shape = ["--shape", "seed"] if self.cast.shape is Shape.SEED else []
+        shape = ["--shape", "seed"] if self.options.shape is Shape.SEED else []
         command = [
             "umbilical",
             "bootstrap",

@@ -35,7 +35,7 @@ from umbilical.lab.binaries import OWN_PROGRAMS
 from umbilical.lab.hosted import parts
 from umbilical.lab.images import PYTHON_PROGRAMS
 from umbilical.lab.story import Call, Story
-from umbilical.lab.tunnel_parts import Cast, TunnelParts, make_parts
+from umbilical.lab.tunnel_parts import ScenarioOptions, TunnelParts, make_parts
 from umbilical.lab.waiting import wait
 from umbilical.pki.authority import Authority
 
@@ -165,7 +165,9 @@ class _Stage:
         self._story.saw(f"{objects.NAMESPACE}/{objects.NAME} of {WEBHOOK_NODE}, {address}:{objects.PORT}")
 
     def make_tunnel(self) -> None:
-        self._parts = make_parts(Cast(is_stand_in=True), self._addresses.bootstrap, Authority, datetime.now(UTC))
+        self._parts = make_parts(
+            ScenarioOptions(is_stand_in=True), self._addresses.bootstrap, Authority, datetime.now(UTC)
+        )
         local = str(self._socket.parent).encode()
         egress = self._parts.egress_file.replace(BOOTSTRAP_CONFIGS_ON_HOST.encode(), local)
         write_file(self._egress_file, egress, 0o644)

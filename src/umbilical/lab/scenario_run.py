@@ -20,17 +20,17 @@ from umbilical.lab.state import LabDirectory, RunnerKind, read_state
 from umbilical.lab.story import Story
 from umbilical.lab.testbed import Testbed
 from umbilical.lab.topology import Topology, plan_topology
-from umbilical.lab.tunnel_parts import Cast
+from umbilical.lab.tunnel_parts import ScenarioOptions
 
 
-def make_testbed(lab: Lab, cast: Cast, story: Story) -> Testbed:
-    if cast.is_stand_in:
+def make_testbed(lab: Lab, options: ScenarioOptions, story: Story) -> Testbed:
+    if options.is_stand_in:
         from umbilical.lab.stand_in_testbed import StandInTestbed
 
-        return StandInTestbed(lab, cast, story)
+        return StandInTestbed(lab, options, story)
     from umbilical.lab.kubernetes_testbed import KubernetesTestbed
 
-    return KubernetesTestbed(lab, cast, story)
+    return KubernetesTestbed(lab, options, story)
 
 
 def load_testbed(lab: Lab, story: Story) -> Testbed:
@@ -40,7 +40,7 @@ def load_testbed(lab: Lab, story: Story) -> Testbed:
     except FileNotFoundError:
         why = "there are networks and nodes, and nothing was played on them"
         raise LabError("UMB851", "there is no tunnel in this lab", why, "umbilical lab run --keep NAME") from None
-    testbed = make_testbed(lab, Cast.from_json(content["cast"]), story)
+    testbed = make_testbed(lab, ScenarioOptions.from_json(content["cast"]), story)
     testbed.restore(content["tunnel"])
     return testbed
 
@@ -65,8 +65,8 @@ class ScenarioRun:
     bin_dir: Path | None = None
 
     @property
-    def cast(self) -> Cast:
-        return replace(self.scenario.cast, is_stand_in=self.stand_in)
+    def options(self) -> ScenarioOptions:
+        return replace(self.scenario.options, is_stand_in=self.stand_in)
 
 
 def run_scenario(run: ScenarioRun, story: Story) -> Lab | None:
@@ -141,7 +141,7 @@ def _plan(scenario: Scenario) -> Topology:
 
 
 def _play(run: ScenarioRun, story: Story, lab: Lab) -> None:
-    testbed = make_testbed(lab, run.cast, story)
+    testbed = make_testbed(lab, run.options, story)
     if run.breakage is None:
         run.scenario.tell(testbed)
         if run.scenario.end is not None and not run.keep:

@@ -23,7 +23,7 @@ from umbilical.lab.runner import PodStatus, Runner
 from umbilical.lab.runners import runner_of
 from umbilical.lab.story import Call, Story
 from umbilical.lab.topology import Node
-from umbilical.lab.tunnel_parts import Cast, TunnelParts, make_parts, restore_parts, secrets_of
+from umbilical.lab.tunnel_parts import ScenarioOptions, TunnelParts, make_parts, restore_parts, secrets_of
 from umbilical.lab.waiting import wait
 from umbilical.manifests.tree import AssetTree
 from umbilical.pki.authority import Authority
@@ -48,9 +48,9 @@ class Verdict:
 class Testbed(ABC):
     """Actions in the order in which a story needs them. Each waits until its effect can be seen, bounded."""
 
-    def __init__(self, lab: Lab, cast: Cast, story: Story) -> None:
+    def __init__(self, lab: Lab, options: ScenarioOptions, story: Story) -> None:
         self.lab = lab
-        self.cast = cast
+        self.options = options
         self.story = story
         self.parts: TunnelParts | None = None
 
@@ -114,9 +114,9 @@ class Testbed(ABC):
     def retire_bootstrap(self) -> None:
         """Take the bootstrap control plane away; etcd stays, since production stores there."""
 
-    def recast(self, cast: Cast) -> None:
+    def change_options(self, options: ScenarioOptions) -> None:
         """Change who plays; takes effect with the next tunnel."""
-        self.cast = cast
+        self.options = options
         self.parts = None
 
     def wait_until_nothing_is_left(self) -> None:
@@ -152,7 +152,7 @@ class Testbed(ABC):
     def make_tunnel(self) -> TunnelParts:
         """Make certificates and files of a new tunnel; nothing runs yet."""
         address = self.lab.topology.bootstrap.address
-        self.parts = make_parts(self.cast, address, Authority, datetime.now(UTC))
+        self.parts = make_parts(self.options, address, Authority, datetime.now(UTC))
         self.save()
         return self.parts
 
@@ -235,16 +235,16 @@ class Testbed(ABC):
         return next((pod for pod in pods if pod.is_running), pods[0] if pods else None)
 
     def save(self) -> None:
-        """Remember the cast and the tunnel's keys (0600), so that another terminal can go on."""
+        """Remember the options and the tunnel's keys (0600), so that another terminal can go on."""
         secrets = None if self.parts is None else secrets_of(self.parts)
-        content = json.dumps({"cast": self.cast.to_json(), "tunnel": secrets}).encode()
+        content = json.dumps({"cast": self.options.to_json(), "tunnel": secrets}).encode()
         write_file(self.lab.directory.testbed_file, content, overwrite=True)
 
     def restore(self, secrets: Mapping[str, str] | None) -> None:
         """Take up the tunnel that was laid earlier."""
         address = self.lab.topology.bootstrap.address
         if secrets is not None:
-            self.parts = restore_parts(self.cast, address, Authority, secrets, datetime.now(UTC))
+            self.parts = restore_parts(self.options, address, Authority, secrets, datetime.now(UTC))
 
     def _is_connected(self, node: Node) -> bool:
         pod = self.agent_pod(node.name)

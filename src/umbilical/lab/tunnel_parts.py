@@ -28,7 +28,7 @@ UPSTREAM: Final = KONNECTIVITY
 
 
 @dataclass(frozen=True)
-class Cast:
+class ScenarioOptions:
     shape: Shape = Shape.OPENSHIFT
     server_image: str = OURS
     agent_image: str = OURS
@@ -44,7 +44,7 @@ class Cast:
         }
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> "Cast":
+    def from_json(cls, content: dict[str, Any]) -> "ScenarioOptions":
         return cls(Shape(content["shape"]), content["serverImage"], content["agentImage"], bool(content["isStandIn"]))
 
 
@@ -79,18 +79,18 @@ class TunnelParts:
         return yaml_bytes(with_egress_selector(read_static_pod(static_pod), self.kube_apiserver_spec))
 
 
-def make_parts(cast: Cast, bootstrap_address: str, backend: Backend, now: datetime) -> TunnelParts:
+def make_parts(options: ScenarioOptions, bootstrap_address: str, backend: Backend, now: datetime) -> TunnelParts:
     """Make a new authority and what it signs, and render the tunnel with it."""
     authority = create_authority(backend, now, DAY, KeyType.ECDSA_P256)
-    return render_parts(cast, bootstrap_address, authority, issue(authority, bootstrap_address, now))
+    return render_parts(options, bootstrap_address, authority, issue(authority, bootstrap_address, now))
 
 
 def render_parts(
-    cast: Cast, bootstrap_address: str, authority: TunnelAuthority, certificates: Certificates
+    options: ScenarioOptions, bootstrap_address: str, authority: TunnelAuthority, certificates: Certificates
 ) -> TunnelParts:
-    spec = for_shape(cast.shape, node_ip=ipaddress.ip_address(bootstrap_address), image=cast.server_image)
+    spec = for_shape(options.shape, node_ip=ipaddress.ip_address(bootstrap_address), image=options.server_image)
     tree = render(spec, certificates=certificates)
-    agents = render(spec.replace(image=cast.agent_image), certificates=certificates)
+    agents = render(spec.replace(image=options.agent_image), certificates=certificates)
     files = AssetTree()
     for asset in tree:
         content = agents[asset.path].content if asset.path == OWN.agent_daemon_set else asset.content
@@ -122,7 +122,7 @@ def secrets_of(parts: TunnelParts) -> dict[str, str]:
 
 
 def restore_parts(
-    cast: Cast, bootstrap_address: str, backend: Backend, secrets: Mapping[str, str], now: datetime
+    options: ScenarioOptions, bootstrap_address: str, backend: Backend, secrets: Mapping[str, str], now: datetime
 ) -> TunnelParts:
     """Take up a tunnel again from what `secrets_of` gave."""
 
@@ -131,4 +131,4 @@ def restore_parts(
 
     authority = load_authority(backend, pair("authority"), now)
     certificates = Certificates(secrets["bundle"].encode(), pair("server"), pair("agent"))
-    return render_parts(cast, bootstrap_address, authority, certificates)
+    return render_parts(options, bootstrap_address, authority, certificates)

@@ -16,7 +16,7 @@ from umbilical.lab.breakages.repair import Calls, LogWatch, active_breakages, ma
 from umbilical.lab.scenarios import webhook_through_tunnel
 from umbilical.lab.story import Call
 from umbilical.lab.testbed import Verdict
-from umbilical.lab.tunnel_parts import UPSTREAM, Cast
+from umbilical.lab.tunnel_parts import UPSTREAM, ScenarioOptions
 
 
 def test_only_a_new_line_with_the_code_counts_also_after_logs_were_deleted() -> None:
@@ -168,11 +168,11 @@ def test_what_is_broken_is_not_broken_twice_and_what_is_whole_not_mended(testbed
 
 
 @pytest.mark.parametrize(
-    ("cast", "speaker"),
-    [(Cast(server_image=UPSTREAM), Speaker.SERVER), (Cast(agent_image=UPSTREAM), Speaker.AGENTS)],
+    ("options", "speaker"),
+    [(ScenarioOptions(server_image=UPSTREAM), Speaker.SERVER), (ScenarioOptions(agent_image=UPSTREAM), Speaker.AGENTS)],
 )
-def test_programs_that_know_no_codes_are_not_waited_for(cast: Cast, speaker: Speaker) -> None:
-    testbed = MemoryTestbed(cast_=cast).lay()
+def test_programs_that_know_no_codes_are_not_waited_for(options: ScenarioOptions, speaker: Speaker) -> None:
+    testbed = MemoryTestbed(options=options).lay()
     with pytest.raises(LabError, match="UMB862"):
         make_breakage(testbed, breakage(speaker=speaker))
     assert testbed.memory.did == []

@@ -19,7 +19,7 @@ from umbilical.lab.scenarios import webhook_through_tunnel
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call, Story
 from umbilical.lab.topology import plan_topology
-from umbilical.lab.tunnel_parts import Cast
+from umbilical.lab.tunnel_parts import ScenarioOptions
 
 # A whole lab with real programs, whose waits are long on a busy machine.
 pytestmark = pytest.mark.timeout(240)
@@ -30,7 +30,7 @@ def stage(folder: Path, runner: RunnerKind) -> testbeds.Testbed:
     programs = find((*KUBERNETES, "kubelet") if runner is RunnerKind.KUBELET else KUBERNETES, None)
     topology = plan_topology(masters=1, workers=1)
     lab = labs.up(UpRequest(folder, "breakages", topology, runner=runner, binaries=programs, with_parent=True))
-    testbed = make_testbed(lab, Cast(), Story("breakages"))
+    testbed = make_testbed(lab, ScenarioOptions(), Story("breakages"))
     webhook_through_tunnel.set_stage(testbed)
     webhook_through_tunnel.lay_tunnel(testbed)
     testbed.wait_for(Call.ALLOWED, "allow")

@@ -148,7 +148,7 @@ def test_the_kubelets_story_is_told_with_the_kubelet_and_the_payload_s_programs_
     assert scenario.runners == (RunnerKind.KUBELET,)
     assert not scenario.has_stand_in
     (scenario,) = patched_ignition.SCENARIOS
-    assert (scenario.cast.server_image, scenario.cast.agent_image) == (UPSTREAM, UPSTREAM)
+    assert (scenario.options.server_image, scenario.options.agent_image) == (UPSTREAM, UPSTREAM)
     assert scenario.programs == ("proxy-server", "proxy-agent")
     assert not scenario.has_stand_in
 

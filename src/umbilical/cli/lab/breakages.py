@@ -50,7 +50,7 @@ def break_(breakage_name: str, name: str, directory: Path | None) -> None:
     title = f"A breakage: {breakage.name}"
     testbed = load_testbed(lab, Story(title))
     check(testbed, breakage)
-    with choose_view(title, is_stand_in=testbed.cast.is_stand_in) as teller:
+    with choose_view(title, is_stand_in=testbed.options.is_stand_in) as teller:
         tell_break(load_testbed(lab, Story(title, teller)), breakage)
     where = f"--dir {directory}" if directory is not None else f"--name {name}"
     click.echo(f"\nmend it with: umbilical lab mend {where} {breakage.name}")
@@ -78,7 +78,7 @@ def mend(breakage_name: str | None, everything: bool, name: str, directory: Path
     if not wanted:
         click.echo("nothing is broken")
         return
-    is_stand_in = load_testbed(lab, Story("Mending")).cast.is_stand_in
+    is_stand_in = load_testbed(lab, Story("Mending")).options.is_stand_in
     with choose_view("Mending", is_stand_in=is_stand_in) as teller:
         testbed = load_testbed(lab, Story("Mending", teller))
         for each in wanted:

@@ -52,7 +52,7 @@ def _use(make: Make) -> Callable[[Testbed], Memory]:
         parts = testbed.tunnel
         odd = replace(parts.certificates, server=make(testbed, datetime.now(UTC)))
         address = testbed.lab.topology.bootstrap.address
-        use_server_files(testbed, render_parts(testbed.cast, address, parts.authority, odd))
+        use_server_files(testbed, render_parts(testbed.options, address, parts.authority, odd))
         return {}
 
     return break_

@@ -132,7 +132,7 @@ def check(testbed: Testbed, breakage: Breakage) -> None:
     if not testbed.lab.breakages() and server_pid(testbed) is None:
         why = "its server does not run: it was torn down, or never came up"
         raise LabError("UMB862", "there is no tunnel to break", why, "umbilical lab status")
-    images = {Speaker.SERVER: testbed.cast.server_image, Speaker.AGENTS: testbed.cast.agent_image}
+    images = {Speaker.SERVER: testbed.options.server_image, Speaker.AGENTS: testbed.options.agent_image}
     if images.get(breakage.speaker, OURS) != OURS:
         why = f"{images[breakage.speaker]} does not know our codes"
         remedy = "tell it with our own programs: umbilical lab run --keep webhook-through-tunnel"

@@ -34,7 +34,7 @@ from umbilical.lab.runner import PodStatus
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.story import Call
 from umbilical.lab.testbed import BOOTSTRAP, Testbed
-from umbilical.lab.tunnel_parts import UPSTREAM, Cast, make_parts
+from umbilical.lab.tunnel_parts import UPSTREAM, ScenarioOptions, make_parts
 from umbilical.manifests.control_plane_spec import url
 from umbilical.manifests.objects import kubeconfig
 from umbilical.manifests.tree import yaml_bytes
@@ -108,7 +108,7 @@ class PatchedTestbed(KubernetesTestbed):
         images = {IMAGE_IN_PAYLOAD: UPSTREAM}
         # Names and ports of what the script will make; its keys are made on the node, and these are nobody's.
         address = self.lab.topology.bootstrap.address
-        self.parts = make_parts(self.cast, address, Authority, datetime.now(UTC))
+        self.parts = make_parts(self.options, address, Authority, datetime.now(UTC))
         path = self.lab.directory.logs / "bootstrap.ign"
         return write_file(path, bootstrap_config(self.lab.topology, tree, kubeconfigs, images), overwrite=True)
 
@@ -116,7 +116,7 @@ class PatchedTestbed(KubernetesTestbed):
         """Run `umbilical bootstrap patch` and `verify` as a user does; return the result and what they said."""
         patched = path.with_name("bootstrap-patched.ign")
         # Without --image the node asks the release payload, where upstream's programs are.
-        image = [] if self.cast.server_image == UPSTREAM else ["--image", self.cast.server_image]
+        image = [] if self.options.server_image == UPSTREAM else ["--image", self.options.server_image]
         said = _run("bootstrap", "patch", str(path), "--out", str(patched), *image).stderr.splitlines()
         verdict = _run("bootstrap", "verify", str(patched)).stdout.strip().splitlines()
         return patched, [line.strip() for line in (*said, *verdict[-1:]) if line.strip()]
@@ -267,7 +267,7 @@ def _run(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def tell(testbed: Testbed) -> None:
-    patched = PatchedTestbed(testbed.lab, testbed.cast, testbed.story)
+    patched = PatchedTestbed(testbed.lab, testbed.options, testbed.story)
     patched.check_machine()
     boot(patched)
     watch_tunnel_come(patched)
@@ -346,7 +346,7 @@ SCENARIOS: Final = (
         "a patched bootstrap.ign boots a node, and its own script brings the tunnel up and cuts it",
         tell,
         # What the release payload has, as on a real node.
-        cast=Cast(server_image=UPSTREAM, agent_image=UPSTREAM),
+        options=ScenarioOptions(server_image=UPSTREAM, agent_image=UPSTREAM),
         programs=KONNECTIVITY,
         masters=2,
         workers=1,

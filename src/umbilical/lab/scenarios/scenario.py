@@ -13,7 +13,7 @@ from umbilical.fault import LabError
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.testbed import Testbed
 from umbilical.lab.topology import Family, Topology
-from umbilical.lab.tunnel_parts import Cast
+from umbilical.lab.tunnel_parts import ScenarioOptions
 
 ALL_RUNNERS = (RunnerKind.PROCESS, RunnerKind.KUBELET)
 
@@ -25,7 +25,7 @@ class Scenario:
     tell: Callable[[Testbed], None]
     end: Callable[[Testbed], None] | None = None
     """The cut and what comes after it; left out where the lab is kept, so that there is a tunnel to look at."""
-    cast: Cast = field(default_factory=lambda: Cast(Shape.OPENSHIFT))
+    options: ScenarioOptions = field(default_factory=lambda: ScenarioOptions(Shape.OPENSHIFT))
     family: Family = Family.IPV4
     runners: tuple[RunnerKind, ...] = ALL_RUNNERS
     """The first is the one that is taken when nobody asks for another."""

@@ -23,7 +23,7 @@ SECONDS: Final = 120.0
 
 def real(testbed: Testbed) -> KubernetesTestbed:
     """Narrow the testbed: a scenario without a stand-in is told in no other."""
-    assert isinstance(testbed, KubernetesTestbed), "a scenario with has_stand_in=False is never cast with one"
+    assert isinstance(testbed, KubernetesTestbed), "a scenario with has_stand_in=False never gets a stand-in"
     return testbed
 
 

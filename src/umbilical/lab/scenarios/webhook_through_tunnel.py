@@ -13,7 +13,7 @@ from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.story import Call
 from umbilical.lab.testbed import Testbed, Verdict
 from umbilical.lab.topology import Family
-from umbilical.lab.tunnel_parts import OURS, UPSTREAM, Cast
+from umbilical.lab.tunnel_parts import OURS, UPSTREAM, ScenarioOptions
 
 CALLS: Final = 50
 
@@ -137,7 +137,7 @@ def tell_mix(testbed: Testbed) -> None:
 
 
 def _tell_pair(testbed: Testbed, server: str, agent: str) -> None:
-    testbed.recast(replace(testbed.cast, server_image=server, agent_image=agent))
+    testbed.change_options(replace(testbed.options, server_image=server, agent_image=agent))
     testbed.story.shows(call=Call.NONE)
     lay_tunnel(testbed)
     show_calls(testbed)
@@ -156,7 +156,7 @@ SCENARIOS: Final = (
         "the same with the tunnel as first planned: HTTP CONNECT, kube-system, host network",
         tell,
         end,
-        cast=Cast(Shape.SEED),
+        options=ScenarioOptions(Shape.SEED),
     ),
     Scenario(
         "upstream-mix",
