@@ -32,7 +32,7 @@ from umbilical.lab.admission_review import (
     verdict_of,
 )
 from umbilical.lab.egress_selector import DIRECT, Egress, EgressProtocol, cluster_egress, dial_direct, dialling
-from umbilical.lab.story import Call
+from umbilical.lab.transcript import CallResult
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, server_profile
 
@@ -128,8 +128,8 @@ def ask(authority: FolderAuthority, webhook: Webhook, verdict: str = "allow") ->
 def test_a_webhook_is_asked_as_kube_apiserver_asks_it(authority: FolderAuthority, pair: Pair) -> None:
     with webhook_listener(authority, pair) as port:
         allowed, denied = ask(authority, hook(port)), ask(authority, hook(port), "deny")
-    assert (allowed.call, allowed.message) == (Call.ALLOWED, "")
-    assert denied.call is Call.DENIED
+    assert (allowed.call, allowed.message) == (CallResult.ALLOWED, "")
+    assert denied.call is CallResult.DENIED
     assert denied.message == f'admission webhook "judge.lab.dev" denied the request: {DENIAL}'
     assert allowed.seconds > 0
     seen: list[dict[str, Any]] = []
@@ -147,15 +147,15 @@ def test_a_webhook_that_cannot_be_reached_is_told_with_url_and_reason(authority:
         raise Unreachable(f"dial tcp {address}: connect: network is unreachable")
 
     verdict = judge(hook(8443), client_context(authority), {"kind": "ConfigMap"}, refused)
-    assert verdict.call is Call.UNREACHABLE
+    assert verdict.call is CallResult.UNREACHABLE
     assert verdict.message == (f'{FAILED}Post "{URL}": dial tcp 127.0.0.1:8443: connect: network is unreachable')
     with webhook_listener(authority, pair) as port:
         verdict = ask(authority, hook(port, service="other"))
-    assert verdict.call is Call.UNREACHABLE
+    assert verdict.call is CallResult.UNREACHABLE
     assert "x509: certificate is not valid for other.lab.svc" in verdict.message
     with socket.create_server(("127.0.0.1", 0)) as silent:
         verdict = ask(authority, hook(silent.getsockname()[1], seconds=0.3))
-    assert verdict.call is Call.UNREACHABLE
+    assert verdict.call is CallResult.UNREACHABLE
     assert verdict.message.endswith(": context deadline exceeded")
 
 
@@ -179,7 +179,7 @@ def test_an_answer_that_is_none_is_told_as_kube_apiserver_tells_it(
     with webhook_listener(authority, pair, answer) as port:
         verdict = ask(authority, hook(port))
 
-    assert verdict.call is Call.UNREACHABLE
+    assert verdict.call is CallResult.UNREACHABLE
     assert verdict.message.startswith(FAILED)
     assert words in verdict.message
 
@@ -196,7 +196,11 @@ def test_an_answer_to_another_question_counts_for_nothing(authority: FolderAutho
 
 
 def test_the_summary_says_for_whom_it_stands_and_counts_every_call() -> None:
-    verdicts = [Verdict(Call.UNREACHABLE, "no", 0.9), Verdict(Call.ALLOWED, "", 0.1), Verdict(Call.ALLOWED, "", 0.2)]
+    verdicts = [
+        Verdict(CallResult.UNREACHABLE, "no", 0.9),
+        Verdict(CallResult.ALLOWED, "", 0.1),
+        Verdict(CallResult.ALLOWED, "", 0.2),
+    ]
 
     shown = summary(verdicts)
     assert shown["standsInFor"] == "kube-apiserver"
@@ -208,7 +212,7 @@ def test_the_summary_says_for_whom_it_stands_and_counts_every_call() -> None:
 def told(port: int, context: ssl.SSLContext, service: str = "webhook") -> str:
     """What is said of a webhook whose handshake fails, without the words before it."""
     verdict = judge(hook(port, service), context, {"kind": "ConfigMap"}, dial_direct)
-    assert verdict.call is Call.UNREACHABLE
+    assert verdict.call is CallResult.UNREACHABLE
     return verdict.message.rpartition('timeout=5s": ')[2]
 
 

@@ -29,8 +29,8 @@ from umbilical.lab.release_payload import NOT_KNOWN, main
 from umbilical.lab.scenarios import patched_ignition
 from umbilical.lab.scenarios.patched_ignition import OC, UNIT, PatchedTestbed
 from umbilical.lab.state import LabDirectory
-from umbilical.lab.story import Story
 from umbilical.lab.topology import Family, plan_topology
+from umbilical.lab.transcript import Transcript
 from umbilical.lab.tunnel_parts import UPSTREAM, ScenarioOptions
 
 
@@ -261,7 +261,7 @@ def patched_testbed(tmp_path: Path, options: ScenarioOptions | None = None) -> t
     lab: Any = _Lab(topology=plan_topology(masters=2, workers=1), asked=[], exit_code=None)
     lab.directory = LabDirectory(tmp_path)
     (tmp_path / "logs").mkdir()
-    return PatchedTestbed(lab, options or ScenarioOptions(server_image=UPSTREAM), Story("a test")), lab
+    return PatchedTestbed(lab, options or ScenarioOptions(server_image=UPSTREAM), Transcript("a test")), lab
 
 
 def test_a_machine_without_the_node_s_programs_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:

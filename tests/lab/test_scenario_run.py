@@ -15,8 +15,8 @@ from umbilical.lab.lab import down as take_down
 from umbilical.lab.scenario_run import ScenarioRun, run_scenario
 from umbilical.lab.scenarios.scenario import Scenario, hint, load
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.story import Outcome, Story
 from umbilical.lab.topology import Topology
+from umbilical.lab.transcript import StepOutcome, Transcript
 from umbilical.lab.waiting import wait
 
 
@@ -26,7 +26,7 @@ def test_a_wrong_name_gets_the_nearest_one_and_a_right_one_is_loaded() -> None:
     found = load("umbilical.lab.scenarios", {"ipv6": "webhook_through_tunnel"}, "SCENARIOS", "ipv6")
     assert found.name == "ipv6"
     with pytest.raises(StopIteration):
-        load("umbilical.lab.scenarios", {"ipv6": "service_stories"}, "SCENARIOS", "ipv6")
+        load("umbilical.lab.scenarios", {"ipv6": "service_scenarios"}, "SCENARIOS", "ipv6")
 
 
 def test_what_is_seen_at_last_is_returned() -> None:
@@ -74,12 +74,12 @@ def _two_networks() -> Topology:
 
 
 def _say_hello(testbed: testbeds.Testbed) -> None:
-    with testbed.story.step("hello"):
-        testbed.story.saw(testbed.lab.exec("bootstrap", ["hostname"]).check().text.strip())
+    with testbed.transcript.step("hello"):
+        testbed.transcript.saw(testbed.lab.exec("bootstrap", ["hostname"]).check().text.strip())
 
 
 def _fail(testbed: testbeds.Testbed) -> None:
-    with testbed.story.step("a step that fails"):
+    with testbed.transcript.step("a step that fails"):
         raise LabError("UMB850", "waited in vain", "for this test", "none")
 
 
@@ -93,26 +93,26 @@ def test_a_scenario_is_told_in_its_own_networks_and_the_lab_is_gone_after_it(tmp
         assert testbed.lab.topology == _two_networks()
         _say_hello(testbed)
 
-    story = Story("a test")
+    transcript = Transcript("a test")
     scenario = _scenario(look, plan=_two_networks)
     wanted = ScenarioRun(scenario, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab")
-    assert run_scenario(wanted, story) is None
-    assert [step.outcome for step in story.steps] == [Outcome.DONE, Outcome.DONE]
-    assert story.steps[1].evidence == ["bootstrap"]
+    assert run_scenario(wanted, transcript) is None
+    assert [step.outcome for step in transcript.steps] == [StepOutcome.DONE, StepOutcome.DONE]
+    assert transcript.steps[1].evidence == ["bootstrap"]
     assert not (tmp_path / "lab").exists()
 
 
 @REAL
 def test_the_lab_is_gone_after_a_step_that_failed(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="waited in vain"):
-        run_scenario(_scenario_run(_fail, tmp_path / "lab"), Story("a test"))
+        run_scenario(_scenario_run(_fail, tmp_path / "lab"), Transcript("a test"))
     assert not (tmp_path / "lab").exists()
 
 
 @REAL
 def test_a_lab_that_is_to_be_kept_stays_up_for_a_look_at_what_failed(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="waited in vain"):
-        run_scenario(_scenario_run(_fail, tmp_path / "lab", keep=True), Story("a test"))
+        run_scenario(_scenario_run(_fail, tmp_path / "lab", keep=True), Transcript("a test"))
     assert Lab.open(tmp_path / "lab").exec("bootstrap", ["true"]).exit_code == 0
     take_down(tmp_path / "lab")
 
@@ -120,35 +120,35 @@ def test_a_lab_that_is_to_be_kept_stays_up_for_a_look_at_what_failed(tmp_path: P
 @REAL
 def test_an_interrupt_takes_even_a_kept_lab_down(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run_scenario(_scenario_run(_interrupt, tmp_path / "lab", keep=True), Story("a test"))
+        run_scenario(_scenario_run(_interrupt, tmp_path / "lab", keep=True), Transcript("a test"))
     assert not (tmp_path / "lab").exists()
 
 
 @REAL
 def test_a_lab_that_is_up_is_used_if_it_fits_and_stays(tmp_path: Path) -> None:
     with running(tmp_path / "lab") as lab:
-        story = Story("a test")
-        used = run_scenario(_scenario_run(_say_hello, tmp_path / "lab"), story)
+        transcript = Transcript("a test")
+        used = run_scenario(_scenario_run(_say_hello, tmp_path / "lab"), transcript)
         assert used is not None
-        assert [step.title for step in story.steps] == ["hello"]
+        assert [step.title for step in transcript.steps] == ["hello"]
         lacks_a_program = ScenarioRun(_scenario(_say_hello), RunnerKind.PROCESS, directory=tmp_path / "lab")
         with pytest.raises(LabError, match=r"(?s)UMB854.*kube-apiserver"):
-            run_scenario(lacks_a_program, Story("a test"))
+            run_scenario(lacks_a_program, Transcript("a test"))
         wanted = _scenario(_say_hello, plan=_two_networks)
         with pytest.raises(LabError, match=r"(?s)UMB854.*needs networks of its own"):
             run_scenario(
-                ScenarioRun(wanted, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"), Story("a test")
+                ScenarioRun(wanted, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"), Transcript("a test")
             )
         lab.directory.testbed_file.write_text("{}")
         with pytest.raises(LabError, match="UMB854"):
-            run_scenario(_scenario_run(_say_hello, tmp_path / "lab"), Story("a test"))
+            run_scenario(_scenario_run(_say_hello, tmp_path / "lab"), Transcript("a test"))
         assert lab.exec("bootstrap", ["true"]).exit_code == 0
 
 
 def test_what_is_somebody_elses_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(LabError, match="UMB813"):
-        run_scenario(_scenario_run(_say_hello, tmp_path), Story("a test"))
+        run_scenario(_scenario_run(_say_hello, tmp_path), Transcript("a test"))
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
@@ -161,5 +161,5 @@ def test_what_a_scenario_cannot_be_told_with_is_refused_before_anything_is_made(
         ),
     ):
         with pytest.raises(LabError, match="UMB853"):
-            run_scenario(wanted, Story("a test"))
+            run_scenario(wanted, Transcript("a test"))
         assert not (tmp_path / "lab").exists()

@@ -20,9 +20,9 @@ from umbilical.lab.kubernetes_testbed import KubernetesTestbed, Plane
 from umbilical.lab.lab import Completed, Lab
 from umbilical.lab.scenario_run import load_testbed, make_testbed
 from umbilical.lab.stand_in_testbed import StandInTestbed
-from umbilical.lab.story import Call, Story
 from umbilical.lab.testbed import BOOTSTRAP, COUNTER
 from umbilical.lab.topology import Family, plan_topology
+from umbilical.lab.transcript import CallResult, Transcript
 from umbilical.lab.tunnel_parts import OURS, UPSTREAM, ScenarioOptions, make_parts, restore_parts, secrets_of
 from umbilical.pki.authority import Authority
 
@@ -86,8 +86,8 @@ def no_lab() -> Any:
 
 
 def test_the_options_decide_which_testbed_is_played(no_lab: Any) -> None:
-    assert isinstance(make_testbed(no_lab, ScenarioOptions(), Story("a test")), KubernetesTestbed)
-    testbed = make_testbed(no_lab, ScenarioOptions(is_stand_in=True), Story("a test"))
+    assert isinstance(make_testbed(no_lab, ScenarioOptions(), Transcript("a test")), KubernetesTestbed)
+    testbed = make_testbed(no_lab, ScenarioOptions(is_stand_in=True), Transcript("a test"))
     assert isinstance(testbed, StandInTestbed)
     assert not testbed.has_production
 
@@ -105,7 +105,7 @@ class _Lab(SimpleNamespace):
 def _testbed(family: Family = Family.IPV4, **answer: Any) -> KubernetesTestbed:
     lab: Any = _Lab(topology=plan_topology(family=family))
     lab.answer = Completed("bootstrap", ("kubectl",), **{"exit_code": 0, "stdout": b"", "stderr": b"", **answer})
-    return KubernetesTestbed(lab, ScenarioOptions(), Story("a test"))
+    return KubernetesTestbed(lab, ScenarioOptions(), Transcript("a test"))
 
 
 @pytest.mark.parametrize("family", list(Family))
@@ -127,9 +127,9 @@ def test_certificates_cover_every_member_and_production_uses_the_bootstrap_nodes
 def test_a_refusal_by_the_webhook_is_told_from_a_webhook_that_is_not_reached() -> None:
     denied = _testbed(exit_code=1, stderr=b'admission webhook "v" denied the request: no')
     blocked = _testbed(exit_code=1, stderr=b'failed calling webhook "v": connect: network is unreachable')
-    assert denied.judge("deny").call is Call.DENIED
-    assert blocked.judge("deny").call is Call.UNREACHABLE
-    assert _testbed(stdout=b"configmap/judged-allow created").judge("allow").call is Call.ALLOWED
+    assert denied.judge("deny").call is CallResult.DENIED
+    assert blocked.judge("deny").call is CallResult.UNREACHABLE
+    assert _testbed(stdout=b"configmap/judged-allow created").judge("allow").call is CallResult.ALLOWED
 
 
 def test_objects_go_to_kubectl_by_standard_input_and_a_refusal_is_an_error() -> None:
@@ -176,8 +176,8 @@ def _clean(lab: Lab) -> Iterator[None]:
 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_a_tunnel_is_taken_up_by_another_terminal_of_its_owner(lab: Lab) -> None:
-    parts = make_testbed(lab, ScenarioOptions(is_stand_in=True), Story("first")).make_tunnel()
-    again = load_testbed(lab, Story("second"))
+    parts = make_testbed(lab, ScenarioOptions(is_stand_in=True), Transcript("first")).make_tunnel()
+    again = load_testbed(lab, Transcript("second"))
     assert again.tunnel.certificates == parts.certificates
     assert again.options == ScenarioOptions(is_stand_in=True)
     assert again.connected_agents() == []
@@ -187,8 +187,8 @@ def test_a_tunnel_is_taken_up_by_another_terminal_of_its_owner(lab: Lab) -> None
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_nothing_played_is_taken_up_and_what_lies_on_the_node_is_left_over(lab: Lab) -> None:
     with pytest.raises(LabError, match="UMB851"):
-        load_testbed(lab, Story("second"))
-    testbed = make_testbed(lab, ScenarioOptions(is_stand_in=True), Story("first"))
+        load_testbed(lab, Transcript("second"))
+    testbed = make_testbed(lab, ScenarioOptions(is_stand_in=True), Transcript("first"))
     testbed.lay_files(BOOTSTRAP, testbed.make_tunnel().files)
     assert testbed.node_leftovers() == [STATIC_POD, OWN.pki_directory]
     for path in (STATIC_POD, OWN.pki_directory):
@@ -198,7 +198,7 @@ def test_nothing_played_is_taken_up_and_what_lies_on_the_node_is_left_over(lab: 
 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_bytes_on_the_agents_port_are_counted_in_both_directions(lab: Lab) -> None:
-    testbed = make_testbed(lab, ScenarioOptions(is_stand_in=True), Story("first"))
+    testbed = make_testbed(lab, ScenarioOptions(is_stand_in=True), Transcript("first"))
     lab.count_port(BOOTSTRAP, COUNTER, 8091)
     try:
         assert testbed.tunnel_bytes() == 0
@@ -211,9 +211,9 @@ def test_bytes_on_the_agents_port_are_counted_in_both_directions(lab: Lab) -> No
 
 @pytest.fixture(scope="module")
 def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInTestbed]:
-    story = Story("a test")
-    with running(tmp_path_factory.mktemp("stand-in") / "lab") as lab, story.step("a test"):
-        testbed = make_testbed(lab, ScenarioOptions(is_stand_in=True), story)
+    transcript = Transcript("a test")
+    with running(tmp_path_factory.mktemp("stand-in") / "lab") as lab, transcript.step("a test"):
+        testbed = make_testbed(lab, ScenarioOptions(is_stand_in=True), transcript)
         assert isinstance(testbed, StandInTestbed)
         testbed.start_control_plane()
         testbed.start_nodes()
@@ -226,8 +226,8 @@ def test_without_the_tunnel_the_bootstrap_node_has_no_way_to_a_pod_and_calls_hav
     testbed: StandInTestbed,
 ) -> None:
     verdict = testbed.judge("allow")
-    assert verdict.call is Call.UNREACHABLE
+    assert verdict.call is CallResult.UNREACHABLE
     assert "network is unreachable" in verdict.text
     with pytest.raises(LabError, match="UMB855"):
         testbed.call_times(2)
-    assert any("stands in for kube-apiserver" in line for line in testbed.story.steps[0].evidence)
+    assert any("stands in for kube-apiserver" in line for line in testbed.transcript.steps[0].evidence)

@@ -15,9 +15,9 @@ from umbilical.lab.breakages.registry import Breakage, Speaker
 from umbilical.lab.lab import Completed, Lab, ProcessStatus
 from umbilical.lab.runner import ContainerStatus, PodStatus, Runner
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.story import Call, Story
 from umbilical.lab.testbed import BOOTSTRAP, Testbed, Verdict
 from umbilical.lab.topology import Topology, plan_topology
+from umbilical.lab.transcript import CallResult, Transcript
 from umbilical.lab.tunnel_parts import ScenarioOptions
 
 
@@ -127,11 +127,11 @@ class MemoryTestbed(Testbed):
     """Calls end as `verdict` says; everybody is connected unless `trouble` says what is wrong."""
 
     def __init__(
-        self, lab: MemoryLab | None = None, options: ScenarioOptions | None = None, story: Story | None = None
+        self, lab: MemoryLab | None = None, options: ScenarioOptions | None = None, transcript: Transcript | None = None
     ) -> None:
         self.memory = lab or MemoryLab()
-        super().__init__(cast(Lab, self.memory), options or ScenarioOptions(), story or Story("breakages"))
-        self.verdict = Verdict(Call.ALLOWED, "created")
+        super().__init__(cast(Lab, self.memory), options or ScenarioOptions(), transcript or Transcript("breakages"))
+        self.verdict = Verdict(CallResult.ALLOWED, "created")
         self.trouble = ""
         self.calls = 0
 
@@ -212,8 +212,8 @@ def open_everywhere(monkeypatch: pytest.MonkeyPatch) -> MemoryTestbed:
     """Lay a tunnel in memory: whoever opens a lab finds this one, and in it a breakage of any name."""
     testbed = MemoryTestbed().lay()
 
-    def load(lab: object, story: Story) -> MemoryTestbed:
-        testbed.story = story
+    def load(lab: object, transcript: Transcript) -> MemoryTestbed:
+        testbed.transcript = transcript
         return testbed
 
     monkeypatch.setattr(Lab, "open", lambda path: testbed.lab)

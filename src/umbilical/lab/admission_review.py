@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import h11
 
-from umbilical.lab.story import Call
+from umbilical.lab.transcript import CallResult
 from umbilical.tunnel.channel import is_truncation
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -123,7 +123,7 @@ class Webhook:
 
 @dataclass(frozen=True)
 class Verdict:
-    call: Call
+    call: CallResult
     message: str
     seconds: float
 
@@ -139,8 +139,8 @@ def judge(webhook: Webhook, context: ssl.SSLContext, value: Mapping[str, Any], d
     try:
         allowed, words = verdict_of(_exchange(webhook, context, review_of(value, uid), dial), uid)
     except (Unreachable, AnswerRefused, OSError, h11.RemoteProtocolError) as fault:
-        return Verdict(Call.UNREACHABLE, _failure(webhook, fault), time.monotonic() - started)
-    call = Call.ALLOWED if allowed else Call.DENIED
+        return Verdict(CallResult.UNREACHABLE, _failure(webhook, fault), time.monotonic() - started)
+    call = CallResult.ALLOWED if allowed else CallResult.DENIED
     message = words if allowed else _denial(webhook, words)
     return Verdict(call, message, time.monotonic() - started)
 
@@ -148,7 +148,11 @@ def judge(webhook: Webhook, context: ssl.SSLContext, value: Mapping[str, Any], d
 def summary(verdicts: list[Verdict]) -> dict[str, Any]:
     """What the program prints: the last verdict, and the figures of them all."""
     last, seconds = verdicts[-1], [round(verdict.seconds, 6) for verdict in verdicts]
-    tally = {call.value: sum(verdict.call is call for verdict in verdicts) for call in Call if call is not Call.NONE}
+    tally = {
+        call.value: sum(verdict.call is call for verdict in verdicts)
+        for call in CallResult
+        if call is not CallResult.NONE
+    }
     return {
         "standsInFor": STANDS_IN_FOR,
         "call": last.call.value,

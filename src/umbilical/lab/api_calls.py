@@ -40,7 +40,7 @@ def _path(wanted: dict[str, Any]) -> str:
 
 
 async def call_until(kubeconfig: Path, wanted: dict[str, Any], stop_file: Path, calls: Calls) -> None:
-    """Call, and count as it goes."""
+    """CallResult, and count as it goes."""
     path = _path(wanted)
     async with make_client(kubeconfig, qps=UNLIMITED) as client:
         while not stop_file.exists():

@@ -19,8 +19,8 @@ from umbilical.lab.control_plane import (
     render_control_plane,
 )
 from umbilical.lab.runner import MANIFESTS
-from umbilical.lab.story import Call
 from umbilical.lab.testbed import BOOTSTRAP, Testbed, Verdict
+from umbilical.lab.transcript import CallResult
 from umbilical.manifests.control_plane_spec import ControlPlaneSpec, Images, url
 from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.control_plane_set import (
@@ -72,7 +72,7 @@ class KubernetesTestbed(Testbed):
         self.lay_files(BOOTSTRAP, render_control_plane(self.plane_spec(Plane.BOOTSTRAP), self._authorities))
         self.runner.start(self.lab, BOOTSTRAP, None)
         version = self._wait_ready(Plane.BOOTSTRAP)
-        self.story.saw(f"kube-apiserver {version} is ready, with etcd, controllers and scheduler")
+        self.transcript.saw(f"kube-apiserver {version} is ready, with etcd, controllers and scheduler")
 
     def start_nodes(self) -> None:
         for node in self.members:
@@ -80,7 +80,7 @@ class KubernetesTestbed(Testbed):
             self.lay_files(node.name, kubelet_node_assets(node.name, server, self._set))
             self.runner.start(self.lab, node.name, KUBELET_KUBECONFIG)
         names = self.wait("all nodes to be Ready", self._look_at_nodes, READY_SECONDS)
-        self.story.saw(f"Ready: {', '.join(names)}")
+        self.transcript.saw(f"Ready: {', '.join(names)}")
 
     def start_webhook(self) -> str:
         service = objects.make_service(self.lab.topology)
@@ -92,7 +92,7 @@ class KubernetesTestbed(Testbed):
         self.apply(*service.objects)
         address = self.wait("the webhook's endpoint", self.endpoint, READY_SECONDS)
         self.apply(service.webhook)
-        self.story.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
+        self.transcript.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
         return address
 
     def endpoint(self) -> str:
@@ -109,15 +109,15 @@ class KubernetesTestbed(Testbed):
     def start_production(self) -> None:
         self.lay_files(Plane.PRODUCTION.value, render_control_plane(self.plane_spec(Plane.PRODUCTION), self._set))
         version = self._wait_ready(Plane.PRODUCTION)
-        self.story.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, without an egress configuration")
+        self.transcript.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, without an egress configuration")
 
     def judge(self, verdict: str, *, production: bool = False) -> Verdict:
         plane = Plane.PRODUCTION if production else Plane.BOOTSTRAP
         done = self.kubectl("create", "--dry-run=server", "-f", "-", stdin=objects.judged(verdict), plane=plane)
         if done.exit_code == 0:
-            return Verdict(Call.ALLOWED, done.text.strip())
+            return Verdict(CallResult.ALLOWED, done.text.strip())
         text = " ".join(done.stderr.decode(errors="replace").split())
-        return Verdict(Call.DENIED if "denied the request" in text else Call.UNREACHABLE, text)
+        return Verdict(CallResult.DENIED if "denied the request" in text else CallResult.UNREACHABLE, text)
 
     def call_times(self, count: int) -> list[float]:
         done = self.lab.exec(BOOTSTRAP, api_calls.command("times", str(count))).check()
@@ -126,7 +126,7 @@ class KubernetesTestbed(Testbed):
     def use_tunnel(self) -> None:
         plain = self.lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
         self.change_apiserver(self.tunnel.kube_apiserver_pod(plain))
-        self.story.saw(f"--egress-selector-config-file={EGRESS_PATH}")
+        self.transcript.saw(f"--egress-selector-config-file={EGRESS_PATH}")
 
     def use_servers(self, egress: bytes) -> None:
         """Have kube-apiserver call the cluster as this egress file says: HTTPConnect over TCP."""

@@ -34,7 +34,7 @@ from umbilical.lab import listeners, objects
 from umbilical.lab.binaries import OWN_PROGRAMS
 from umbilical.lab.hosted import parts
 from umbilical.lab.images import PYTHON_PROGRAMS
-from umbilical.lab.story import Call, Story
+from umbilical.lab.transcript import CallResult, Transcript
 from umbilical.lab.tunnel_parts import ScenarioOptions, TunnelParts, make_parts
 from umbilical.lab.waiting import wait
 from umbilical.pki.authority import Authority
@@ -82,49 +82,49 @@ class Addresses:
         return self.pod(WEBHOOK_NODE, 3)
 
 
-def tell(story: Story, folder: Path) -> None:
+def tell(transcript: Transcript, folder: Path) -> None:
     """Tell the story with files in an empty directory; when it ends, however it ends, no process of it is left.
 
     Raises LabError: a step did not come out as told.
     """
     with contextlib.ExitStack() as stack:
-        stage = _Stage(story, folder, stack)
-        with story.step(f"a bootstrap node and {len(NODES)} nodes, as addresses of loopback"):
+        stage = _Stage(transcript, folder, stack)
+        with transcript.step(f"a bootstrap node and {len(NODES)} nodes, as addresses of loopback"):
             stage.choose_addresses()
-            story.shows(nodes=("bootstrap", *NODES), apiserver=True, on_loopback=True)
-        with story.step("a webhook on a node's address, failurePolicy Fail"):
+            transcript.shows(nodes=("bootstrap", *NODES), apiserver=True, on_loopback=True)
+        with transcript.step("a webhook on a node's address, failurePolicy Fail"):
             stage.start_webhook()
-            story.shows(webhook=WEBHOOK_NODE)
-        with story.step("told to use a tunnel that is not there, kube-apiserver's stand-in reaches nothing"):
+            transcript.shows(webhook=WEBHOOK_NODE)
+        with transcript.step("told to use a tunnel that is not there, kube-apiserver's stand-in reaches nothing"):
             stage.make_tunnel()
-            stage.see(Call.UNREACHABLE, "allow")
-        with story.step("the server, its socket and port"):
+            stage.see(CallResult.UNREACHABLE, "allow")
+        with transcript.step("the server, its socket and port"):
             stage.start_server()
-            story.shows(server=True)
-        with story.step("agents of every node dial back"):
+            transcript.shows(server=True)
+        with transcript.step("agents of every node dial back"):
             stage.start_agents()
-            story.shows(agents=NODES)
-            story.figures["agents"] = str(len(NODES))
-        with story.step("through the tunnel the webhook allows"):
-            stage.see(Call.ALLOWED, "allow")
-        with story.step("and denies, by its own word"):
-            stage.see(Call.DENIED, "deny")
-        with story.step(f"{CALLS} calls"):
+            transcript.shows(agents=NODES)
+            transcript.figures["agents"] = str(len(NODES))
+        with transcript.step("through the tunnel the webhook allows"):
+            stage.see(CallResult.ALLOWED, "allow")
+        with transcript.step("and denies, by its own word"):
+            stage.see(CallResult.DENIED, "deny")
+        with transcript.step(f"{CALLS} calls"):
             stage.call_many()
-        with story.step("the cut: by hand, since there is no API"):
+        with transcript.step("the cut: by hand, since there is no API"):
             stage.cut()
-            story.shows(server=False, agents=())
-        with story.step("nothing of the tunnel is left"):
+            transcript.shows(server=False, agents=())
+        with transcript.step("nothing of the tunnel is left"):
             stage.check_nothing_is_left()
-        with story.step("without the tunnel it is as before"):
-            stage.see(Call.UNREACHABLE, "allow")
+        with transcript.step("without the tunnel it is as before"):
+            stage.see(CallResult.UNREACHABLE, "allow")
 
 
 class _Stage:
     """What runs, and where its files lie."""
 
-    def __init__(self, story: Story, folder: Path, stack: contextlib.ExitStack) -> None:
-        self._story = story
+    def __init__(self, transcript: Transcript, folder: Path, stack: contextlib.ExitStack) -> None:
+        self._transcript = transcript
         self._folder = folder
         self._stack = stack
         self._addresses = Addresses(0)
@@ -151,10 +151,10 @@ class _Stage:
 
     def choose_addresses(self) -> None:
         self._addresses = _free_addresses()
-        self._story.saw(f"bootstrap {self._addresses.bootstrap}")
+        self._transcript.saw(f"bootstrap {self._addresses.bootstrap}")
         for node in NODES:
-            self._story.saw(f"{node} {self._addresses.agent(node)}")
-        self._story.saw(f"{CALLER} stands in for kube-apiserver: there is no Kubernetes here")
+            self._transcript.saw(f"{node} {self._addresses.agent(node)}")
+        self._transcript.saw(f"{CALLER} stands in for kube-apiserver: there is no Kubernetes here")
 
     def start_webhook(self) -> None:
         address = self._addresses.webhook
@@ -162,7 +162,7 @@ class _Stage:
         write_file(self._authority_file, service.authority, 0o644)
         self._start(objects.NAME, service.pod_spec, [service.secret], [f"--listen={address}:{objects.PORT}"])
         self._wait_for_listener(objects.NAME, f"{address}:{objects.PORT}")
-        self._story.saw(f"{objects.NAMESPACE}/{objects.NAME} of {WEBHOOK_NODE}, {address}:{objects.PORT}")
+        self._transcript.saw(f"{objects.NAMESPACE}/{objects.NAME} of {WEBHOOK_NODE}, {address}:{objects.PORT}")
 
     def make_tunnel(self) -> None:
         self._parts = make_parts(
@@ -171,7 +171,7 @@ class _Stage:
         local = str(self._socket.parent).encode()
         egress = self._parts.egress_file.replace(BOOTSTRAP_CONFIGS_ON_HOST.encode(), local)
         write_file(self._egress_file, egress, 0o644)
-        self._story.saw(f"--egress-selector-config-file={self._egress_file}")
+        self._transcript.saw(f"--egress-selector-config-file={self._egress_file}")
 
     def start_server(self) -> None:
         pod = yaml.safe_load(self._tunnel.files[STATIC_POD].content)["spec"]
@@ -180,7 +180,7 @@ class _Stage:
         self._start(SERVER_NAME, pod, (), listening)
         self._wait_for_listener(SERVER_NAME, f"{address}:{port}")
         self._wait(SERVER_NAME, "the server's socket", self._look_for_socket)
-        self._story.saw(f"{self._socket}; LISTEN {address}:{port}")
+        self._transcript.saw(f"{self._socket}; LISTEN {address}:{port}")
 
     def start_agents(self) -> None:
         daemon_set = parts.find(self._tunnel.objects, "DaemonSet", AGENT_NAME)
@@ -192,29 +192,31 @@ class _Stage:
         for node in NODES:
             url = f"http://{self._addresses.agent(node)}:{self._tunnel.spec.health_port}/readyz"
             self._wait(f"{AGENT_NAME}-{node}", f"the agent of {node}", partial(_fetched, url))
-        self._story.saw(f"connected: {', '.join(NODES)}")
+        self._transcript.saw(f"connected: {', '.join(NODES)}")
 
-    def see(self, wanted: Call, verdict: str) -> None:
+    def see(self, wanted: CallResult, verdict: str) -> None:
         """Have an object judged, and tell in the caller's words how that ended."""
         answer = self._call(verdict, 1)
         text = answer["message"] or f"{answer['call']} by {objects.WEBHOOK}"
-        if Call(answer["call"]) is not wanted:
+        if CallResult(answer["call"]) is not wanted:
             why = f"the call was {answer['call']}: {text}"
             raise LabError("UMB850", f"no call that is {wanted.value}", why, "umbilical lab demo, once more")
-        self._story.saw(text)
-        self._story.shows(call=wanted)
+        self._transcript.saw(text)
+        self._transcript.shows(call=wanted)
 
     def call_many(self) -> None:
         before = self._dials()
         answer = self._call("allow", CALLS)
         dials = self._dials() - before
-        if answer["calls"][Call.ALLOWED.value] != CALLS or dials != CALLS:
+        if answer["calls"][CallResult.ALLOWED.value] != CALLS or dials != CALLS:
             why = f"{answer['calls']}, and the server counted {dials} dials"
             raise LabError("UMB855", f"not all of {CALLS} calls went through the tunnel", why, "umbilical lab demo")
         seconds = [float(each) for each in answer["callSeconds"]]
         p50 = f"{statistics.median(seconds) * 1000:.1f} ms"
-        self._story.figures.update({"calls": str(len(seconds)), "dials that agents answered": str(dials), "p50": p50})
-        self._story.saw(f"{len(seconds)} calls, p50 {p50}; the server counted {dials} dials that agents answered")
+        self._transcript.figures.update(
+            {"calls": str(len(seconds)), "dials that agents answered": str(dials), "p50": p50}
+        )
+        self._transcript.saw(f"{len(seconds)} calls, p50 {p50}; the server counted {dials} dials that agents answered")
 
     def cut(self) -> None:
         """End the tunnel's programs and remove its files; webhook and caller stay."""
@@ -224,12 +226,12 @@ class _Stage:
             process.terminate()
         for name, process in ending.items():
             _await_end(process)
-            self._story.saw(f"{name} stopped")
+            self._transcript.saw(f"{name} stopped")
         for place in self._files_of_tunnel():
             for path in sorted(place.rglob("*"), reverse=True):
                 path.rmdir() if path.is_dir() else path.unlink()
             place.rmdir()
-            self._story.saw(f"{place} removed")
+            self._transcript.saw(f"{place} removed")
 
     def check_nothing_is_left(self) -> None:
         def look() -> None:
@@ -241,7 +243,7 @@ class _Stage:
                 raise NotYet(", ".join(found))
 
         wait("the tunnel to be gone", look, STOP_SECONDS)
-        self._story.saw("no server, no agent, no key, no socket, and the port is closed")
+        self._transcript.saw("no server, no agent, no key, no socket, and the port is closed")
 
     def _files_of_tunnel(self) -> list[Path]:
         return sorted(

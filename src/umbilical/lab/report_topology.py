@@ -3,7 +3,7 @@
 from typing import Final
 
 from umbilical.lab.report_style import box, drawing, element, line, path, text
-from umbilical.lab.story import Call, Picture
+from umbilical.lab.transcript import CallResult, Picture
 
 WIDTH: Final = 570.0
 _TOP: Final = 40.0
@@ -17,7 +17,7 @@ _BOOTSTRAP_RIGHT: Final = 157.0
 _LEAST_ROWS: Final = 4
 _CHIP_WIDTH: Final = 132.0
 _GAP_MIDDLE: Final = (_BOOTSTRAP_RIGHT + _NODES_LEFT) / 2
-_GOOD: Final = (Call.ALLOWED, Call.DENIED)
+_GOOD: Final = (CallResult.ALLOWED, CallResult.DENIED)
 _CROSS: Final = "M-5 -5L5 5M5 -5L-5 5"
 
 
@@ -39,7 +39,7 @@ def topology(shown: Picture, caller: str = "kube-apiserver") -> str:
 def described(shown: Picture, caller: str) -> str:
     tunnel = f"server up, {len(shown.agents)} agents connected" if shown.server else "no tunnel"
     said = [tunnel, f"call of the bootstrap node's {caller}: {shown.call.value}"]
-    if shown.production_call is not Call.NONE:
+    if shown.production_call is not CallResult.NONE:
         said.append(f"call of the production {caller}: {shown.production_call.value}")
     return "; ".join(said)
 
@@ -58,7 +58,7 @@ def _bootstrap(shown: Picture, caller: str, height: float) -> str:
         _chip(_BOOTSTRAP_LEFT + 12, bottom + 12, _CHIP_WIDTH, "server", shown.server, "server"),
     ]
     if shown.apiserver and shown.server:
-        style = "way idle" if shown.call is Call.NONE else f"way {shown.call.value}"
+        style = "way idle" if shown.call is CallResult.NONE else f"way {shown.call.value}"
         parts.append(line(middle, top + 42, middle, bottom + 5, style))
         parts.append(_tip(middle, bottom + 11, 90, style))
         parts.append(text(middle + 9, (top + bottom) / 2 + 32, "socket", "note"))
@@ -116,7 +116,7 @@ def _cords(shown: Picture, places: dict[str, float], height: float) -> str:
     many = "agent" if len(agents) == 1 else "agents"
     parts = [
         *cords,
-        _broken(start) if shown.call is Call.UNREACHABLE else "",
+        _broken(start) if shown.call is CallResult.UNREACHABLE else "",
         _tip(_BOOTSTRAP_RIGHT - 11, start, 180, style),
         text(_BOOTSTRAP_RIGHT + 6, height - 4, f"{len(agents)} {many}, mutual TLS", "note cord"),
     ]
@@ -174,7 +174,7 @@ def _direct(shown: Picture, places: dict[str, float]) -> str:
         return ""
     y = _TOP + 26.5
     x = 222.0
-    if shown.call is not Call.UNREACHABLE:
+    if shown.call is not CallResult.UNREACHABLE:
         return text(_GAP_MIDDLE, y + 4, shown.gap, "note", text_anchor="middle")
     cross = path(_CROSS, "way unreachable", transform=f"translate({x:g} {y:g})")
     stub = line(_BOOTSTRAP_RIGHT - 11, y, x - 10, y, "way unreachable dashed")

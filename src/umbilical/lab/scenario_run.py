@@ -17,30 +17,30 @@ from umbilical.lab.kubelet.node_runtime import check_needs
 from umbilical.lab.lab import Lab, UpRequest
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.state import LabDirectory, RunnerKind, read_state
-from umbilical.lab.story import Story
 from umbilical.lab.testbed import Testbed
 from umbilical.lab.topology import Topology, plan_topology
+from umbilical.lab.transcript import Transcript
 from umbilical.lab.tunnel_parts import ScenarioOptions
 
 
-def make_testbed(lab: Lab, options: ScenarioOptions, story: Story) -> Testbed:
+def make_testbed(lab: Lab, options: ScenarioOptions, transcript: Transcript) -> Testbed:
     if options.is_stand_in:
         from umbilical.lab.stand_in_testbed import StandInTestbed
 
-        return StandInTestbed(lab, options, story)
+        return StandInTestbed(lab, options, transcript)
     from umbilical.lab.kubernetes_testbed import KubernetesTestbed
 
-    return KubernetesTestbed(lab, options, story)
+    return KubernetesTestbed(lab, options, transcript)
 
 
-def load_testbed(lab: Lab, story: Story) -> Testbed:
+def load_testbed(lab: Lab, transcript: Transcript) -> Testbed:
     """Take up the testbed of a kept lab. Raises LabError: nothing was played in it yet."""
     try:
         content = json.loads(lab.directory.testbed_file.read_bytes())
     except FileNotFoundError:
         why = "there are networks and nodes, and nothing was played on them"
         raise LabError("UMB851", "there is no tunnel in this lab", why, "umbilical lab run --keep NAME") from None
-    testbed = make_testbed(lab, ScenarioOptions.from_json(content["cast"]), story)
+    testbed = make_testbed(lab, ScenarioOptions.from_json(content["cast"]), transcript)
     testbed.restore(content["tunnel"])
     return testbed
 
@@ -69,7 +69,7 @@ class ScenarioRun:
         return replace(self.scenario.options, is_stand_in=self.stand_in)
 
 
-def run_scenario(run: ScenarioRun, story: Story) -> Lab | None:
+def run_scenario(run: ScenarioRun, transcript: Transcript) -> Lab | None:
     """Tell the story: in the lab that is up in the given directory, or in one made for it.
 
     A lab that was there stays, one that was made goes, unless it is to be kept; what stays is returned.
@@ -79,14 +79,14 @@ def run_scenario(run: ScenarioRun, story: Story) -> Lab | None:
     _check(run)
     found = _stage(run)
     if found is not None:
-        _play(run, story, found)
+        _play(run, transcript, found)
         return found
     programs = binaries(run)
     folder = run.directory or Path(tempfile.mkdtemp(prefix="umbilical-lab-"))
     # Nothing is left of a lab that did not come up; and what else lies there is not ours to remove.
-    lab = _bring_up(run, story, folder, programs)
+    lab = _bring_up(run, transcript, folder, programs)
     try:
-        _play(run, story, lab)
+        _play(run, transcript, lab)
     except Exception:
         # Somebody who keeps a lab wants to see why a step failed.
         if not run.keep:
@@ -116,7 +116,7 @@ def _programs(run: ScenarioRun) -> tuple[str, ...]:
     return (*KUBERNETES, *kubelet, *run.scenario.programs)
 
 
-def _bring_up(run: ScenarioRun, story: Story, folder: Path, programs: Mapping[str, Path]) -> Lab:
+def _bring_up(run: ScenarioRun, transcript: Transcript, folder: Path, programs: Mapping[str, Path]) -> Lab:
     scenario = run.scenario
     topology = _plan(scenario)
     request = UpRequest(
@@ -127,10 +127,10 @@ def _bring_up(run: ScenarioRun, story: Story, folder: Path, programs: Mapping[st
         binaries=programs,
         with_parent=not run.keep,
     )
-    with story.step(f"{len(topology.nodes)} nodes and their networks"):
+    with transcript.step(f"{len(topology.nodes)} nodes and their networks"):
         lab = labs.up(request)
         # Not the rest of a management network: it would look as if it had the pods that the tunnel leads to.
-        story.shows(nodes=tuple(node.name for node in (topology.bootstrap, *topology.members)))
+        transcript.shows(nodes=tuple(node.name for node in (topology.bootstrap, *topology.members)))
     return lab
 
 
@@ -140,8 +140,8 @@ def _plan(scenario: Scenario) -> Topology:
     return plan_topology(masters=scenario.masters, workers=scenario.workers, family=scenario.family)
 
 
-def _play(run: ScenarioRun, story: Story, lab: Lab) -> None:
-    testbed = make_testbed(lab, run.options, story)
+def _play(run: ScenarioRun, transcript: Transcript, lab: Lab) -> None:
+    testbed = make_testbed(lab, run.options, transcript)
     if run.breakage is None:
         run.scenario.tell(testbed)
         if run.scenario.end is not None and not run.keep:

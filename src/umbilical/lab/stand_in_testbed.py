@@ -14,8 +14,8 @@ from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
 from umbilical.lab import objects
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.story import Call
 from umbilical.lab.testbed import BOOTSTRAP, Testbed, Verdict
+from umbilical.lab.transcript import CallResult
 from umbilical.manifests.tree import yaml_bytes
 
 CALLER: Final = "lab-admission-caller"
@@ -46,12 +46,12 @@ class StandInTestbed(Testbed):
             why = "only the process runner takes pods from files"
             raise LabError("UMB853", "a stand-in cannot play with the real kubelet", why, "leave --runner out")
         self.runner.start(self.lab, BOOTSTRAP, None)
-        self.story.saw(f"{CALLER} stands in for kube-apiserver: there is no Kubernetes here")
+        self.transcript.saw(f"{CALLER} stands in for kube-apiserver: there is no Kubernetes here")
 
     def start_nodes(self) -> None:
         for node in self.members:
             self.runner.start(self.lab, node.name, None)
-        self.story.saw("they take pods from files, since there is no API")
+        self.transcript.saw("they take pods from files, since there is no API")
 
     def start_webhook(self) -> str:
         service = objects.make_service(self.lab.topology)
@@ -59,7 +59,7 @@ class StandInTestbed(Testbed):
         content = _documents([service.secret, service.pod])
         self.lab.write(service.node, f"{DAEMONS}/{objects.NAME}.yaml", content)
         address = self.wait("the webhook's pod", self._endpoint, POD_SECONDS)
-        self.story.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, {address}")
+        self.transcript.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, {address}")
         return service.node
 
     def start_production(self) -> None:
@@ -68,11 +68,11 @@ class StandInTestbed(Testbed):
     def judge(self, verdict: str, *, production: bool = False) -> Verdict:
         answer = self._call(verdict, 1)
         text = answer["message"] or f"{answer['call']} by {objects.WEBHOOK}"
-        return Verdict(Call(answer["call"]), text)
+        return Verdict(CallResult(answer["call"]), text)
 
     def call_times(self, count: int) -> list[float]:
         answer = self._call("allow", count)
-        if answer["calls"][Call.ALLOWED.value] != count:
+        if answer["calls"][CallResult.ALLOWED.value] != count:
             raise LabError(
                 "UMB855", f"not all of {count} calls were allowed", str(answer["calls"]), "umbilical lab run --keep"
             )
@@ -80,7 +80,7 @@ class StandInTestbed(Testbed):
 
     def use_tunnel(self) -> None:
         self._uses_tunnel = True
-        self.story.saw(f"--egress-selector-config-file={EGRESS_PATH}")
+        self.transcript.saw(f"--egress-selector-config-file={EGRESS_PATH}")
 
     def start_agents(self) -> None:
         content = _documents(self.tunnel.objects)

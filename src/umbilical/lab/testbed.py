@@ -21,8 +21,8 @@ from umbilical.lab import listeners
 from umbilical.lab.lab import Lab
 from umbilical.lab.runner import PodStatus, Runner
 from umbilical.lab.runners import runner_of
-from umbilical.lab.story import Call, Story
 from umbilical.lab.topology import Node
+from umbilical.lab.transcript import CallResult, Transcript
 from umbilical.lab.tunnel_parts import ScenarioOptions, TunnelParts, make_parts, restore_parts, secrets_of
 from umbilical.lab.waiting import wait
 from umbilical.manifests.tree import AssetTree
@@ -41,17 +41,17 @@ COUNTER: Final = "bytes"
 class Verdict:
     """How one call to the webhook ended, in the words of the caller."""
 
-    call: Call
+    call: CallResult
     text: str
 
 
 class Testbed(ABC):
     """Actions in the order in which a story needs them. Each waits until its effect can be seen, bounded."""
 
-    def __init__(self, lab: Lab, options: ScenarioOptions, story: Story) -> None:
+    def __init__(self, lab: Lab, options: ScenarioOptions, transcript: Transcript) -> None:
         self.lab = lab
         self.options = options
-        self.story = story
+        self.transcript = transcript
         self.parts: TunnelParts | None = None
 
     @property
@@ -199,7 +199,7 @@ class Testbed(ABC):
 
         return self.wait(f"{wanted} agents", look, AGENTS_SECONDS)
 
-    def wait_for(self, wanted: Call, verdict: str, seconds: float = 60.0, *, production: bool = False) -> Verdict:
+    def wait_for(self, wanted: CallResult, verdict: str, seconds: float = 60.0, *, production: bool = False) -> Verdict:
         """Ask until the answer is as wanted: a new configuration takes kube-apiserver a moment."""
 
         def look() -> Verdict:

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from tests.support.commands import Run
 from tests.support.fixture_types import Patch
-from tests.support.told_stories import Narrator, until_answered
+from tests.support.transcripts import TranscriptBuilder, until_answered
 
 from umbilical.codes import CONFIGURATION, INFRASTRUCTURE, INTERRUPTED, TIMED_OUT
 from umbilical.fault import LabError
 from umbilical.lab import isolation, scenario_run
 from umbilical.lab.scenario_run import ScenarioRun
-from umbilical.lab.story import Story
+from umbilical.lab.transcript import Transcript
 
-Told = Callable[[ScenarioRun, Story], Any]
+Told = Callable[[ScenarioRun, Transcript], Any]
 Play = Callable[[Told], list[ScenarioRun]]
 
 
@@ -37,9 +37,9 @@ def told(monkeypatch: Patch, tmp_path: Path) -> Play:
     asked: list[ScenarioRun] = []
 
     def play(tell: Told) -> list[ScenarioRun]:
-        def run_scenario(wanted: ScenarioRun, story: Story) -> Any:
+        def run_scenario(wanted: ScenarioRun, transcript: Transcript) -> Any:
             asked.append(wanted)
-            return tell(wanted, story)
+            return tell(wanted, transcript)
 
         monkeypatch.setattr(scenario_run, "run_scenario", run_scenario)
         return asked
@@ -47,28 +47,28 @@ def told(monkeypatch: Patch, tmp_path: Path) -> Play:
     return play
 
 
-def _tell(_: ScenarioRun, story: Story) -> None:
-    narrator = Narrator("", None)
-    narrator.story = story
-    until_answered(narrator)
+def _tell(_: ScenarioRun, transcript: Transcript) -> None:
+    builder = TranscriptBuilder("", None)
+    builder.transcript = transcript
+    until_answered(builder)
 
 
-def _tell_and_keep(_: ScenarioRun, story: Story) -> Any:
-    _tell(_, story)
+def _tell_and_keep(_: ScenarioRun, transcript: Transcript) -> Any:
+    _tell(_, transcript)
     return object()
 
 
-def _fail(_: ScenarioRun, story: Story) -> None:
-    with story.step("a server that never comes"):
+def _fail(_: ScenarioRun, transcript: Transcript) -> None:
+    with transcript.step("a server that never comes"):
         raise LabError("UMB850", "waited in vain for the server", "no such pod", "umbilical lab status")
 
 
-def _refuse(_: ScenarioRun, story: Story) -> None:
+def _refuse(_: ScenarioRun, transcript: Transcript) -> None:
     raise LabError("UMB820", "no permission for namespaces", "EPERM", "sysctl")
 
 
-def _interrupt(_: ScenarioRun, story: Story) -> None:
-    with story.step("a step"):
+def _interrupt(_: ScenarioRun, transcript: Transcript) -> None:
+    with transcript.step("a step"):
         os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -138,7 +138,7 @@ def test_a_breakage_is_asked_for_by_its_name_and_an_unknown_one_refused(told: Pl
     assert asked[0].breakage == "agent-kill"
 
 
-def test_a_story_that_fails_is_reported_with_its_failed_step(told: Play, tmp_path: Path, umbilical: Run) -> None:
+def test_a_scenario_that_fails_is_reported_with_its_failed_step(told: Play, tmp_path: Path, umbilical: Run) -> None:
     told(_fail)
     captured = umbilical("lab", "demo", status=TIMED_OUT)
     assert captured.err.startswith("UMB850 waited in vain for the server\n  why: no such pod\n  next: ")
@@ -146,7 +146,7 @@ def test_a_story_that_fails_is_reported_with_its_failed_step(told: Play, tmp_pat
     assert "Failed</span> at step 1" in (tmp_path / "out/demo/report.html").read_text()
 
 
-def test_a_story_that_cannot_begin_leaves_nothing(told: Play, tmp_path: Path, umbilical: Run) -> None:
+def test_a_scenario_that_cannot_begin_leaves_nothing(told: Play, tmp_path: Path, umbilical: Run) -> None:
     told(_refuse)
     umbilical("lab", "demo", status=INFRASTRUCTURE)
     assert list(tmp_path.iterdir()) == []
@@ -217,7 +217,7 @@ def _left(folder: Path) -> list[Path]:
 
 
 @pytest.mark.real(*PROGRAMS)
-def test_the_stand_in_tells_the_whole_story_and_leaves_a_report_only(
+def test_the_stand_in_tells_the_whole_scenario_and_leaves_a_report_only(
     started: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     out, err = started.communicate(timeout=SECONDS)

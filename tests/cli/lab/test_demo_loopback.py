@@ -10,7 +10,7 @@ from tests.support.fixture_types import Patch
 from umbilical.codes import INFRASTRUCTURE, INTERRUPTED
 from umbilical.fault import LabError
 from umbilical.lab import isolation, loopback
-from umbilical.lab.story import Call, Story
+from umbilical.lab.transcript import CallResult, Transcript
 
 REASON = "unshare: unshare failed: Operation not permitted"
 
@@ -25,11 +25,11 @@ def _no_namespaces(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setattr(isolation, "choose", _refuse)
 
 
-def _tell(story: Story, folder: Path) -> None:
-    with story.step("a call"):
-        story.shows(nodes=("bootstrap", "worker-0"), apiserver=True, on_loopback=True)
-        story.saw("no such file or directory")
-        story.shows(call=Call.UNREACHABLE)
+def _tell(transcript: Transcript, folder: Path) -> None:
+    with transcript.step("a call"):
+        transcript.shows(nodes=("bootstrap", "worker-0"), apiserver=True, on_loopback=True)
+        transcript.saw("no such file or directory")
+        transcript.shows(call=CallResult.UNREACHABLE)
 
 
 def test_the_first_line_says_what_could_not_be_had_and_what_is_not_shown(
@@ -69,7 +69,7 @@ def test_a_missing_python_package_is_an_error_and_no_reason_for_loopback(monkeyp
 
 
 def test_an_interrupt_leaves_no_file(monkeypatch: Patch, tmp_path: Path, umbilical: Run) -> None:
-    def interrupt(story: Story, folder: Path) -> None:
+    def interrupt(transcript: Transcript, folder: Path) -> None:
         (folder / "a key").write_text("secret")
         signal.raise_signal(signal.SIGINT)
 

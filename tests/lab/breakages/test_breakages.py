@@ -19,9 +19,9 @@ from umbilical.lab.breakages.certificates import restart_server
 from umbilical.lab.breakages.networks import refuse_new_connections
 from umbilical.lab.breakages.registry import Speaker
 from umbilical.lab.breakages.slow_reader import Source, main, read_nothing
-from umbilical.lab.story import Call
 from umbilical.lab.testbed import Verdict
 from umbilical.lab.topology import Family, plan_topology
+from umbilical.lab.transcript import CallResult
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.tunnel.settings import UnixFrontend
 
@@ -175,7 +175,7 @@ def test_a_restart_is_a_change_that_a_kubelet_sees() -> None:
 
 def test_a_dead_socket_lies_there_while_the_server_is_away_and_the_server_comes_back() -> None:
     testbed = MemoryTestbed().lay()
-    testbed.verdict = Verdict(Call.UNREACHABLE, "connection refused")
+    testbed.verdict = Verdict(CallResult.UNREACHABLE, "connection refused")
     path, manifest = testbed.tunnel.spec.socket_on_host, testbed.memory.files[STATIC_POD]
     assert registry.find("stale-socket").break_(testbed) == {"seen": "connection refused"}
     did = [line for line in testbed.memory.did if "python" not in line]

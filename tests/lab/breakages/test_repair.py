@@ -14,8 +14,8 @@ from umbilical.lab.breakages import registry, repair
 from umbilical.lab.breakages.registry import Breakage, Speaker
 from umbilical.lab.breakages.repair import Calls, LogWatch, active_breakages, make_breakage, mend_breakage
 from umbilical.lab.scenarios import webhook_through_tunnel
-from umbilical.lab.story import Call
 from umbilical.lab.testbed import Verdict
+from umbilical.lab.transcript import CallResult
 from umbilical.lab.tunnel_parts import UPSTREAM, ScenarioOptions
 
 
@@ -47,7 +47,7 @@ def test_one_call_is_made_unless_something_was_seen_or_a_command_tells() -> None
     assert testbed.calls == 1
     testbed = MemoryTestbed()
     with Calls(testbed, breakage(), {"seen": "connection refused"}) as made:
-        assert made.first() == Verdict(Call.UNREACHABLE, "connection refused")
+        assert made.first() == Verdict(CallResult.UNREACHABLE, "connection refused")
     assert testbed.calls == 0
     testbed = MemoryTestbed()
     with Calls(testbed, breakage(speaker=Speaker.COMMAND), {}) as made:
@@ -100,7 +100,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Breakage]:
 
 
 def test_a_breakage_is_remembered_and_recognised_in_a_log_or_a_commands_words(testbed: MemoryTestbed) -> None:
-    testbed.verdict = Verdict(Call.UNREACHABLE, "No agent available")
+    testbed.verdict = Verdict(CallResult.UNREACHABLE, "No agent available")
     broken = make_breakage(testbed, breakage())
     assert broken.verdict == testbed.verdict
     assert broken.line == "bootstrap/konnectivity-server: W1115 UMB302 agent-kill"
@@ -140,11 +140,11 @@ def test_mending_shows_that_all_is_well_unless_something_else_is_broken(testbed:
     well = testbed.verdict
     make_breakage(testbed, breakage("first"))
     make_breakage(testbed, breakage("second"))
-    testbed.verdict = Verdict(Call.UNREACHABLE, "still not")
-    assert mend_breakage(testbed, "second").call is Call.UNREACHABLE
+    testbed.verdict = Verdict(CallResult.UNREACHABLE, "still not")
+    assert mend_breakage(testbed, "second").call is CallResult.UNREACHABLE
     assert active_breakages(testbed.lab) == ["first"]
     testbed.verdict = well
-    assert mend_breakage(testbed, "first").call is Call.ALLOWED
+    assert mend_breakage(testbed, "first").call is CallResult.ALLOWED
     assert testbed.memory.did[-1] == "mended first with {'number': 1}"
     assert active_breakages(testbed.lab) == []
 
@@ -203,16 +203,16 @@ def any_breakage_testbed(monkeypatch: pytest.MonkeyPatch) -> MemoryTestbed:
 
 
 def test_a_break_tells_what_is_done_seen_and_said(any_breakage_testbed: MemoryTestbed) -> None:
-    any_breakage_testbed.verdict = Verdict(Call.UNREACHABLE, "No agent available")
+    any_breakage_testbed.verdict = Verdict(CallResult.UNREACHABLE, "No agent available")
     repair.tell_break(any_breakage_testbed, breakage())
-    (step,) = any_breakage_testbed.story.steps
+    (step,) = any_breakage_testbed.transcript.steps
     assert step.title == "agent-kill: it breaks"
     assert step.evidence == [
         "a user would see: nothing works",
         "the call is unreachable: No agent available",
         "recognised by UMB302: bootstrap/konnectivity-server: W1115 UMB302 agent-kill",
     ]
-    assert any_breakage_testbed.story.picture.call is Call.UNREACHABLE
+    assert any_breakage_testbed.transcript.picture.call is CallResult.UNREACHABLE
 
 
 def test_a_call_that_hangs_is_told_as_such(
@@ -220,18 +220,18 @@ def test_a_call_that_hangs_is_told_as_such(
 ) -> None:
     monkeypatch.setattr(repair.Calls, "first", lambda self: None)
     repair.tell_break(any_breakage_testbed, breakage())
-    assert "a call hangs, and is not over yet" in any_breakage_testbed.story.steps[0].evidence
+    assert "a call hangs, and is not over yet" in any_breakage_testbed.transcript.steps[0].evidence
 
 
 def test_a_mend_tells_what_is_still_broken(any_breakage_testbed: MemoryTestbed) -> None:
     repair.tell_break(any_breakage_testbed, breakage("first"))
     repair.tell_break(any_breakage_testbed, breakage("second"))
     repair.tell_mend(any_breakage_testbed, "second")
-    assert any_breakage_testbed.story.steps[-1].title == "second is mended"
-    assert any_breakage_testbed.story.steps[-1].evidence == ["the call is allowed: created", "still broken: first"]
+    assert any_breakage_testbed.transcript.steps[-1].title == "second is mended"
+    assert any_breakage_testbed.transcript.steps[-1].evidence == ["the call is allowed: created", "still broken: first"]
 
 
-def test_a_story_of_a_breakage_begins_with_everything_well_and_ends_so(
+def test_a_scenario_of_a_breakage_begins_with_everything_well_and_ends_so(
     any_breakage_testbed: MemoryTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
@@ -239,9 +239,9 @@ def test_a_story_of_a_breakage_begins_with_everything_well_and_ends_so(
     monkeypatch.setattr(webhook_through_tunnel, "lay_tunnel", lambda any_breakage_testbed: order.append("tunnel"))
     repair.tell_breakage(any_breakage_testbed, "agent-kill")
     assert order == ["stage", "tunnel"]
-    assert [step.title for step in any_breakage_testbed.story.steps] == [
+    assert [step.title for step in any_breakage_testbed.transcript.steps] == [
         "through the tunnel the webhook allows",
         "agent-kill: it breaks",
         "agent-kill is mended",
     ]
-    assert any_breakage_testbed.story.picture.call is Call.ALLOWED
+    assert any_breakage_testbed.transcript.picture.call is CallResult.ALLOWED

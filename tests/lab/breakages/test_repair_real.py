@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.lab_stories import KUBERNETES
+from tests.support.lab_scenarios import KUBERNETES
 
 from umbilical.lab import lab as labs
 from umbilical.lab import testbed as testbeds
@@ -17,8 +17,8 @@ from umbilical.lab.lab import UpRequest
 from umbilical.lab.scenario_run import make_testbed
 from umbilical.lab.scenarios import webhook_through_tunnel
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.story import Call, Story
 from umbilical.lab.topology import plan_topology
+from umbilical.lab.transcript import CallResult, Transcript
 from umbilical.lab.tunnel_parts import ScenarioOptions
 
 # A whole lab with real programs, whose waits are long on a busy machine.
@@ -30,10 +30,10 @@ def stage(folder: Path, runner: RunnerKind) -> testbeds.Testbed:
     programs = find((*KUBERNETES, "kubelet") if runner is RunnerKind.KUBELET else KUBERNETES, None)
     topology = plan_topology(masters=1, workers=1)
     lab = labs.up(UpRequest(folder, "breakages", topology, runner=runner, binaries=programs, with_parent=True))
-    testbed = make_testbed(lab, ScenarioOptions(), Story("breakages"))
+    testbed = make_testbed(lab, ScenarioOptions(), Transcript("breakages"))
     webhook_through_tunnel.set_stage(testbed)
     webhook_through_tunnel.lay_tunnel(testbed)
-    testbed.wait_for(Call.ALLOWED, "allow")
+    testbed.wait_for(CallResult.ALLOWED, "allow")
     return testbed
 
 
@@ -54,8 +54,8 @@ def try_breakage(testbed: testbeds.Testbed, name: str) -> None:
     assert breakage.code in broken.line
     assert active_breakages(testbed.lab) == [name]
     if broken.verdict is not None and not breakage.stops_calls and name != "packet-loss":
-        assert broken.verdict.call is Call.ALLOWED
-    assert mend_breakage(testbed, name).call is Call.ALLOWED
+        assert broken.verdict.call is CallResult.ALLOWED
+    assert mend_breakage(testbed, name).call is CallResult.ALLOWED
     assert active_breakages(testbed.lab) == []
 
 

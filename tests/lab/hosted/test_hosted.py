@@ -33,9 +33,9 @@ from umbilical.lab.hosted.stage import HTTPS, SERVERS, HostedStage, complaint
 from umbilical.lab.lab import Lab, ProcessStatus
 from umbilical.lab.nft import spread
 from umbilical.lab.proxy_client import Kind
-from umbilical.lab.story import Story
 from umbilical.lab.through_proxies import say
 from umbilical.lab.topology import Family, Topology, plan_topology
+from umbilical.lab.transcript import Transcript
 from umbilical.pki.certificate import read_certificates
 
 OBJECTS: list[dict[str, Any]] = [
@@ -190,7 +190,7 @@ class _Lab:
 class _Testbed:
     def __init__(self) -> None:
         self.lab = _Lab()
-        self.story = Story("test")
+        self.transcript = Transcript("test")
         self.answer: str | None = METRICS
 
     def fetch(self, node: str, url: str) -> str | None:

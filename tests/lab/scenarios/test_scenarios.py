@@ -1,4 +1,4 @@
-"""Scenarios and what they are made of; the stories themselves are in test_stories.py."""
+"""Scenarios and what they are made of; the stories themselves are in test_scenario_runs.py."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -12,10 +12,10 @@ from umbilical.lab.lab import Completed
 from umbilical.lab.scenarios import hosted_losses, kubelet_traffic, patched_ignition
 from umbilical.lab.scenarios import scenario as registry
 from umbilical.lab.scenarios.kubelet_traffic import NAME, pod
-from umbilical.lab.scenarios.service_stories import calls, real
+from umbilical.lab.scenarios.service_scenarios import calls, real
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.story import Story
 from umbilical.lab.through_proxies import ProxiedCall, Told
+from umbilical.lab.transcript import Transcript
 from umbilical.lab.tunnel_parts import UPSTREAM
 
 
@@ -69,7 +69,7 @@ class _Stage:
     """Of a stage only what was told on it."""
 
     def __init__(self, calls: list[ProxiedCall] | None = None, told: list[Told] | None = None) -> None:
-        self.story = Story("test")
+        self.transcript = Transcript("test")
         self._calls = calls or []
         self.told = told or []
 
@@ -79,7 +79,7 @@ class _Stage:
 
 def _judge(judgement: Callable[[Any], None], stage: _Stage) -> str:
     """Return the complaint, or nothing."""
-    with stage.story.step("judgement"):
+    with stage.transcript.step("judgement"):
         try:
             judgement(stage)
         except LabError as fault:
@@ -105,7 +105,7 @@ def test_no_call_may_fail_while_a_server_is_stopped_or_renewed() -> None:
     good = [_call(1.0, 1.5, way=way) for way in ("socks5", "connect", "plain")]
     stage = _Stage()
     assert _judge(lambda stage: hosted_losses._check_no_failure(stage, good), stage) == ""
-    assert stage.story.figures == {"calls through proxies": "3", "calls that failed": "0"}
+    assert stage.transcript.figures == {"calls through proxies": "3", "calls that failed": "0"}
     bad = [*good, _call(2.0, 2.5, "Refused: 503")]
     assert "1 of 4 calls through proxies failed: plain after 0.500 s: Refused: 503" in _judge(
         lambda stage: hosted_losses._check_no_failure(stage, bad), _Stage()
@@ -142,7 +142,7 @@ def test_streams_are_held_through_both_proxies() -> None:
     assert not doomed.keys() & spared.keys()
 
 
-def test_the_kubelets_story_is_told_with_the_kubelet_and_the_payload_s_programs_play_in_the_patched_one() -> None:
+def test_the_kubelets_scenario_is_told_with_the_kubelet_and_the_payload_s_programs_play_in_the_patched_one() -> None:
     (scenario,) = kubelet_traffic.SCENARIOS
     assert scenario.name == NAME
     assert scenario.runners == (RunnerKind.KUBELET,)
@@ -166,7 +166,7 @@ def done(exit_code: int, stdout: bytes = b"", stderr: bytes = b"") -> Completed:
     return Completed("bootstrap", ("kubectl", "logs"), exit_code, stdout, stderr)
 
 
-def test_what_is_not_the_pods_or_comes_without_the_tunnel_fails_the_story() -> None:
+def test_what_is_not_the_pods_or_comes_without_the_tunnel_fails_the_scenario() -> None:
     assert kubelet_traffic._answer(done(0, b"one\nrun as 1 in talker\n"), "in talker") == "run as 1 in talker"
     with pytest.raises(LabError, match=r"(?s)UMB848.*why: .*run as 1 elsewhere"):
         kubelet_traffic._answer(done(0, b"run as 1 elsewhere\n"), "in talker")

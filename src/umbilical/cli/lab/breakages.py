@@ -38,20 +38,20 @@ def list_(output: str) -> None:
 @lab_options
 def break_(breakage_name: str, name: str, directory: Path | None) -> None:
     """Break one thing in a lab whose tunnel is up; `umbilical lab list` names what can be broken."""
-    from umbilical.cli.lab.story_view import choose_view
+    from umbilical.cli.lab.transcript_view import choose_view
     from umbilical.lab.breakages import registry
     from umbilical.lab.breakages.repair import check, tell_break
     from umbilical.lab.lab import Lab
     from umbilical.lab.scenario_run import load_testbed
-    from umbilical.lab.story import Story
+    from umbilical.lab.transcript import Transcript
 
     breakage = registry.find(breakage_name)
     lab = Lab.open(chosen_directory(name, directory))
     title = f"A breakage: {breakage.name}"
-    testbed = load_testbed(lab, Story(title))
+    testbed = load_testbed(lab, Transcript(title))
     check(testbed, breakage)
-    with choose_view(title, is_stand_in=testbed.options.is_stand_in) as teller:
-        tell_break(load_testbed(lab, Story(title, teller)), breakage)
+    with choose_view(title, is_stand_in=testbed.options.is_stand_in) as view:
+        tell_break(load_testbed(lab, Transcript(title, view)), breakage)
     where = f"--dir {directory}" if directory is not None else f"--name {name}"
     click.echo(f"\nmend it with: umbilical lab mend {where} {breakage.name}")
 
@@ -62,12 +62,12 @@ def break_(breakage_name: str, name: str, directory: Path | None) -> None:
 @lab_options
 def mend(breakage_name: str | None, everything: bool, name: str, directory: Path | None) -> None:
     """Take back what `lab break` did: BREAKAGE, or all of it."""
-    from umbilical.cli.lab.story_view import choose_view
+    from umbilical.cli.lab.transcript_view import choose_view
     from umbilical.lab.breakages import registry
     from umbilical.lab.breakages.repair import active_breakages, tell_mend
     from umbilical.lab.lab import Lab
     from umbilical.lab.scenario_run import load_testbed
-    from umbilical.lab.story import Story
+    from umbilical.lab.transcript import Transcript
 
     if breakage_name is not None and everything:
         raise click.UsageError("give a breakage or --all, not both")
@@ -78,8 +78,8 @@ def mend(breakage_name: str | None, everything: bool, name: str, directory: Path
     if not wanted:
         click.echo("nothing is broken")
         return
-    is_stand_in = load_testbed(lab, Story("Mending")).options.is_stand_in
-    with choose_view("Mending", is_stand_in=is_stand_in) as teller:
-        testbed = load_testbed(lab, Story("Mending", teller))
+    is_stand_in = load_testbed(lab, Transcript("Mending")).options.is_stand_in
+    with choose_view("Mending", is_stand_in=is_stand_in) as view:
+        testbed = load_testbed(lab, Transcript("Mending", view))
         for each in wanted:
             tell_mend(testbed, each)

@@ -43,8 +43,8 @@ def demo(keep: bool, breakage: str | None, stand_in: bool | None, report: Path |
     if breakage is None and not keep and stand_in is not False and bin_dir is None and _is_on_loopback(place):
         return
     scenario_run = _scenario_run(keep, breakage, stand_in, bin_dir)
-    story, lab = run.tell(scenario_run, TITLE if breakage is None else f"A breakage: {breakage}", place)
-    run.close(story, run.write(story, place, is_stand_in=scenario_run.stand_in))
+    transcript, lab = run.tell(scenario_run, TITLE if breakage is None else f"A breakage: {breakage}", place)
+    run.close(transcript, run.write(transcript, place, is_stand_in=scenario_run.stand_in))
     if scenario_run.stand_in:
         _tell_of_stand_in()
     if lab is not None:
@@ -67,8 +67,8 @@ def _is_on_loopback(place: Path) -> bool:
     click.echo(f"No namespaces here ({why}), so this runs on loopback and does not show {loopback.NOT_SHOWN}.")
     click.echo(f"To see all of it: {refusal.remedy}")
     click.echo("A caller of Umbilical's own stands in for kube-apiserver.\n")
-    story = run.tell_on_loopback(f"{TITLE}, on loopback", place)
-    run.close(story, run.write(story, place, is_stand_in=True))
+    transcript = run.tell_on_loopback(f"{TITLE}, on loopback", place)
+    run.close(transcript, run.write(transcript, place, is_stand_in=True))
     click.echo(f"\nOn loopback, since there are no namespaces here. Not shown: {loopback.NOT_SHOWN}.")
     return True
 

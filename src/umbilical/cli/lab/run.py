@@ -21,60 +21,60 @@ from umbilical.fault import LabError
 if TYPE_CHECKING:
     from umbilical.lab.lab import Lab
     from umbilical.lab.scenario_run import ScenarioRun
-    from umbilical.lab.story import Story
+    from umbilical.lab.transcript import Transcript
 
 LAB_FOLDER: Final = "lab"
 
 
-def tell(scenario_run: "ScenarioRun", title: str, report: Path | None) -> "tuple[Story, Lab | None]":
+def tell(scenario_run: "ScenarioRun", title: str, report: Path | None) -> "tuple[Transcript, Lab | None]":
     """Tell the story in a view; one that fails on its way is still written down, if there is a place for it.
 
     Raises Fault: the lab cannot be, or a step did not come out as told.
     """
     lab: Lab | None = None
 
-    def told(story: "Story") -> None:
+    def told(transcript: "Transcript") -> None:
         nonlocal lab
-        lab = play(scenario_run, story)
+        lab = play(scenario_run, transcript)
 
     return _tell(told, title, report, is_stand_in=scenario_run.stand_in), lab
 
 
-def tell_on_loopback(title: str, report: Path) -> "Story":
+def tell_on_loopback(title: str, report: Path) -> "Transcript":
     """Tell the demo's story without a lab; an interrupt leaves nothing. Raises Fault: a step failed."""
     from umbilical.host.processes import Interrupts
     from umbilical.lab import loopback
 
-    def told(story: "Story") -> None:
-        story.not_shown = loopback.NOT_SHOWN
+    def told(transcript: "Transcript") -> None:
+        transcript.not_shown = loopback.NOT_SHOWN
         scratch = tempfile.TemporaryDirectory(prefix="umbilical-")
         with Interrupts() as interrupts, scratch as folder, interrupts.heard():
-            loopback.tell(story, Path(folder))
+            loopback.tell(transcript, Path(folder))
 
     return _tell(told, title, report, is_stand_in=True)
 
 
-def _tell(told: Callable[["Story"], None], title: str, report: Path | None, *, is_stand_in: bool) -> "Story":
-    from umbilical.cli.lab.story_view import choose_view
-    from umbilical.lab.story import Story
+def _tell(told: Callable[["Transcript"], None], title: str, report: Path | None, *, is_stand_in: bool) -> "Transcript":
+    from umbilical.cli.lab.transcript_view import choose_view
+    from umbilical.lab.transcript import Transcript
 
-    story = Story(title)
+    transcript = Transcript(title)
     try:
-        with choose_view(title, is_stand_in=is_stand_in) as teller:
-            story = Story(title, teller)
-            told(story)
+        with choose_view(title, is_stand_in=is_stand_in) as view:
+            transcript = Transcript(title, view)
+            told(transcript)
     except KeyboardInterrupt:
         click.echo("\ninterrupted: all of it is taken down, nothing is left")
         raise
     except Exception:
         # One that never began is not worth a report.
-        if story.steps and report is not None:
-            click.echo(f"\nwhat was seen until then: {write(story, report, is_stand_in=is_stand_in)}\n")
+        if transcript.steps and report is not None:
+            click.echo(f"\nwhat was seen until then: {write(transcript, report, is_stand_in=is_stand_in)}\n")
         raise
-    return story
+    return transcript
 
 
-def play(wanted: "ScenarioRun", story: "Story") -> "Lab | None":
+def play(wanted: "ScenarioRun", transcript: "Transcript") -> "Lab | None":
     """Run a scenario so that an interrupt at any moment leaves nothing, also where the lab was to be kept."""
     from umbilical.host.processes import Interrupts
     from umbilical.lab import scenario_run
@@ -86,7 +86,7 @@ def play(wanted: "ScenarioRun", story: "Story") -> "Lab | None":
         was_there = folder.exists()
         try:
             with interrupts.heard():
-                return scenario_run.run_scenario(replace(wanted, directory=folder), story)
+                return scenario_run.run_scenario(replace(wanted, directory=folder), transcript)
         except KeyboardInterrupt:
             # A scenario_run does it too, unless it was itself interrupted there.
             if not was_there:
@@ -111,17 +111,17 @@ def may_write(path: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
-def write(story: "Story", report: Path, *, is_stand_in: bool) -> Path:
+def write(transcript: "Transcript", report: Path, *, is_stand_in: bool) -> Path:
     from umbilical.lab.report import write_report
 
-    return write_report(story, report, is_stand_in=is_stand_in)
+    return write_report(transcript, report, is_stand_in=is_stand_in)
 
 
-def close(story: "Story", report: Path | None) -> None:
-    from umbilical.cli.lab.story_view import summary
+def close(transcript: "Transcript", report: Path | None) -> None:
+    from umbilical.cli.lab.transcript_view import summary
 
     more = {} if report is None else {"report": str(report)}
-    click.echo("\n" + summary(story, more), nl=False, color=has_colour())
+    click.echo("\n" + summary(transcript, more), nl=False, color=has_colour())
 
 
 def tell_kept(place: str, *, has_tunnel: bool) -> None:
@@ -175,8 +175,8 @@ def run(
         name=lab_name,
         bin_dir=bin_dir,
     )
-    story, lab = tell(scenario_run, scenario.name, report)
-    close(story, report and write(story, report, is_stand_in=scenario_run.stand_in))
+    transcript, lab = tell(scenario_run, scenario.name, report)
+    close(transcript, report and write(transcript, report, is_stand_in=scenario_run.stand_in))
     if lab is not None:
         where = f"--dir {directory}" if directory else f"--name {lab_name}"
         is_cut = scenario.end is not None and not keep

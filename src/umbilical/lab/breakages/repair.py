@@ -17,8 +17,8 @@ from umbilical.lab.breakages.pods import server_pid
 from umbilical.lab.breakages.registry import Breakage, Memory, Speaker
 from umbilical.lab.lab import Lab
 from umbilical.lab.scenarios import webhook_through_tunnel
-from umbilical.lab.story import Call
 from umbilical.lab.testbed import BOOTSTRAP, Testbed, Verdict
+from umbilical.lab.transcript import CallResult
 from umbilical.lab.tunnel_parts import OURS
 from umbilical.lab.waiting import wait
 
@@ -33,7 +33,7 @@ class Calls:
     def __init__(self, testbed: Testbed, breakage: Breakage, memory: Memory) -> None:
         self._testbed = testbed
         self._breakage = breakage
-        self._verdict = Verdict(Call.UNREACHABLE, str(memory["seen"])) if "seen" in memory else None
+        self._verdict = Verdict(CallResult.UNREACHABLE, str(memory["seen"])) if "seen" in memory else None
         self._is_over = threading.Event()
         self._has_first = threading.Event()
         # Nobody waits for a call that hangs: kube-apiserver tries a webhook three times.
@@ -189,7 +189,7 @@ def wait_until_well(testbed: Testbed) -> Verdict:
     try:
         testbed.server_socket()
         testbed.wait_for_agents()
-        return testbed.wait_for(Call.ALLOWED, "allow", WELL_SECONDS)
+        return testbed.wait_for(CallResult.ALLOWED, "allow", WELL_SECONDS)
     except LabError as error:
         raise LabError("UMB864", "mended, but not well again", error.why, error.remedy) from None
 
@@ -224,33 +224,33 @@ def tell_breakage(testbed: Testbed, name: str) -> None:
     breakage = registry.find(name)
     webhook_through_tunnel.set_stage(testbed)
     webhook_through_tunnel.lay_tunnel(testbed)
-    with testbed.story.step("through the tunnel the webhook allows"):
-        testbed.story.saw(testbed.wait_for(Call.ALLOWED, "allow").text)
-        testbed.story.shows(call=Call.ALLOWED)
+    with testbed.transcript.step("through the tunnel the webhook allows"):
+        testbed.transcript.saw(testbed.wait_for(CallResult.ALLOWED, "allow").text)
+        testbed.transcript.shows(call=CallResult.ALLOWED)
     tell_break(testbed, breakage)
     tell_mend(testbed, name)
 
 
 def tell_break(testbed: Testbed, breakage: Breakage) -> None:
-    story = testbed.story
-    with story.step(f"{breakage.name}: {breakage.summary}"):
-        story.saw(f"a user would see: {breakage.seen}")
+    transcript = testbed.transcript
+    with transcript.step(f"{breakage.name}: {breakage.summary}"):
+        transcript.saw(f"a user would see: {breakage.seen}")
         broken = make_breakage(testbed, breakage)
         if broken.verdict is not None:
-            story.saw(f"the call is {broken.verdict.call.value}: {broken.verdict.text}")
-            story.shows(call=broken.verdict.call)
+            transcript.saw(f"the call is {broken.verdict.call.value}: {broken.verdict.text}")
+            transcript.shows(call=broken.verdict.call)
         elif breakage.stops_calls:
-            story.saw("a call hangs, and is not over yet")
-            story.shows(call=Call.UNREACHABLE)
-        story.saw(f"recognised by {breakage.code}: {broken.line}")
+            transcript.saw("a call hangs, and is not over yet")
+            transcript.shows(call=CallResult.UNREACHABLE)
+        transcript.saw(f"recognised by {breakage.code}: {broken.line}")
 
 
 def tell_mend(testbed: Testbed, name: str) -> None:
-    story = testbed.story
-    with story.step(f"{name} is mended"):
+    transcript = testbed.transcript
+    with transcript.step(f"{name} is mended"):
         verdict = mend_breakage(testbed, name)
         still = active_breakages(testbed.lab)
-        story.saw(f"the call is {verdict.call.value}: {verdict.text}")
+        transcript.saw(f"the call is {verdict.call.value}: {verdict.text}")
         if still:
-            story.saw(f"still broken: {', '.join(still)}")
-        story.shows(call=verdict.call)
+            transcript.saw(f"still broken: {', '.join(still)}")
+        transcript.shows(call=verdict.call)

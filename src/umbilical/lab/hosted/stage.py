@@ -59,7 +59,7 @@ class HostedStage:
     def __init__(self, testbed: KubernetesTestbed) -> None:
         self.testbed = testbed
         self.lab = testbed.lab
-        self.story = testbed.story
+        self.transcript = testbed.transcript
         self.topology = testbed.lab.topology
         self.parts = parts.make_parts(self.topology, datetime.now(UTC))
 

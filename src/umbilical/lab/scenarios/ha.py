@@ -17,10 +17,10 @@ from umbilical.lab import api_calls, nft, objects, several_servers
 from umbilical.lab.control_plane import ADMIN_KUBECONFIG
 from umbilical.lab.kubernetes_testbed import API_PORT, KubernetesTestbed
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scenarios.service_stories import real
+from umbilical.lab.scenarios.service_scenarios import real
 from umbilical.lab.scenarios.webhook_through_tunnel import start_cluster
-from umbilical.lab.story import Call
 from umbilical.lab.testbed import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, Testbed
+from umbilical.lab.transcript import CallResult
 from umbilical.manifests.control_plane_spec import url
 
 SERVER_NODES: Final = ("master-0", "master-1", "master-2")
@@ -43,19 +43,19 @@ def tell(testbed: Testbed) -> None:
 
 
 def _show_need(testbed: KubernetesTestbed) -> None:
-    story = testbed.story
-    with story.step("a webhook in a pod, failurePolicy Fail"):
+    transcript = testbed.transcript
+    with transcript.step("a webhook in a pod, failurePolicy Fail"):
         service = replace(objects.make_service(testbed.lab.topology), closes_connections=True)
         testbed.apply_webhook(service)
-        story.shows(webhook=service.node)
-    with story.step(f"without the tunnel {testbed.caller} is blocked"):
-        story.saw(testbed.wait_for(Call.UNREACHABLE, "allow").text)
-        story.shows(call=Call.UNREACHABLE)
+        transcript.shows(webhook=service.node)
+    with transcript.step(f"without the tunnel {testbed.caller} is blocked"):
+        transcript.saw(testbed.wait_for(CallResult.UNREACHABLE, "allow").text)
+        transcript.shows(call=CallResult.UNREACHABLE)
 
 
 def _start_servers(testbed: KubernetesTestbed) -> None:
-    story, lab = testbed.story, testbed.lab
-    with story.step("three servers on three masters publish where they are"):
+    transcript, lab = testbed.transcript, testbed.lab
+    with transcript.step("three servers on three masters publish where they are"):
         credentials = several_servers.make_credentials(lab.topology, SERVER_NODES, datetime.now(UTC))
         for node in SERVER_NODES:
             lab.write_all(node, several_servers.server_files(credentials, node))
@@ -65,21 +65,21 @@ def _start_servers(testbed: KubernetesTestbed) -> None:
         for node in SERVER_NODES:
             _start_server(testbed, node)
         for line in testbed.wait("three leases", lambda: _leases(testbed, len(SERVER_NODES)), SERVER_SECONDS):
-            story.saw(line)
-        story.shows(server=True)
+            transcript.saw(line)
+        transcript.shows(server=True)
         testbed.save()
 
 
 def _start_agents(testbed: KubernetesTestbed) -> None:
-    story = testbed.story
-    with story.step("agents that were told no address find them by their leases"):
+    transcript = testbed.transcript
+    with transcript.step("agents that were told no address find them by their leases"):
         for member in testbed.members:
             testbed.lab.start(member.name, AGENT, several_servers.agent_command(member.name))
         _wait_for_agents(testbed)
         names = tuple(member.name for member in testbed.members)
-        story.saw(f"each connected to {len(SERVER_NODES)} servers: {', '.join(names)}")
-        story.shows(agents=names)
-        story.figures["agents"] = str(len(names))
+        transcript.saw(f"each connected to {len(SERVER_NODES)} servers: {', '.join(names)}")
+        transcript.shows(agents=names)
+        transcript.figures["agents"] = str(len(names))
 
 
 def _kubeconfig(testbed: KubernetesTestbed) -> dict[str, bytes]:
@@ -119,15 +119,17 @@ def _servers_of(testbed: KubernetesTestbed, node: str) -> int:
 
 
 def _use_servers(testbed: KubernetesTestbed) -> None:
-    story = testbed.story
-    with story.step(f"{testbed.caller} is given one address for all three"):
+    transcript = testbed.transcript
+    with transcript.step(f"{testbed.caller} is given one address for all three"):
         _lead_to(testbed, SERVER_NODES)
         front = several_servers.front_address(testbed.lab.topology)
         testbed.use_servers(several_servers.egress_file(several_servers.in_url(str(front))))
-        story.saw(f"HTTPConnect to {front}:{several_servers.CLIENT_PORT}, led to {', '.join(SERVER_NODES)} in turn")
-    with story.step("through the servers the webhook allows"):
-        story.saw(testbed.wait_for(Call.ALLOWED, "allow").text)
-        story.shows(call=Call.ALLOWED)
+        transcript.saw(
+            f"HTTPConnect to {front}:{several_servers.CLIENT_PORT}, led to {', '.join(SERVER_NODES)} in turn"
+        )
+    with transcript.step("through the servers the webhook allows"):
+        transcript.saw(testbed.wait_for(CallResult.ALLOWED, "allow").text)
+        transcript.shows(call=CallResult.ALLOWED)
 
 
 def _lead_to(testbed: KubernetesTestbed, nodes: tuple[str, ...]) -> None:
@@ -139,23 +141,23 @@ def _lead_to(testbed: KubernetesTestbed, nodes: tuple[str, ...]) -> None:
 
 
 def _restart_all(testbed: KubernetesTestbed) -> None:
-    story = testbed.story
-    with story.step("calls begin, one after the other without end"):
+    transcript = testbed.transcript
+    with transcript.step("calls begin, one after the other without end"):
         testbed.lab.start(BOOTSTRAP, CALLS, api_calls.command("until", STOP_FILE))
         for node in SERVER_NODES:
             _wait_for_calls(testbed, node)
     for node in SERVER_NODES:
-        with story.step(f"the server on {node} is replaced"):
+        with transcript.step(f"the server on {node} is replaced"):
             _restart(testbed, node)
-    with story.step("no call has failed"):
+    with transcript.step("no call has failed"):
         calls = _end_calls(testbed)
         if calls["failed"] or not calls["allowed"]:
             _complain(calls)
-        story.figures["calls"] = str(calls["allowed"])
-        story.figures["calls that failed"] = str(calls["failed"])
-        story.saw(f"{calls['allowed']} calls allowed, 0 failed, the slowest in {calls['slowest_seconds']:.2f} s")
+        transcript.figures["calls"] = str(calls["allowed"])
+        transcript.figures["calls that failed"] = str(calls["failed"])
+        transcript.saw(f"{calls['allowed']} calls allowed, 0 failed, the slowest in {calls['slowest_seconds']:.2f} s")
         for node in SERVER_NODES:
-            story.saw(f"tunnels through {node}: {_carried(testbed, node)}")
+            transcript.saw(f"tunnels through {node}: {_carried(testbed, node)}")
 
 
 def _restart(testbed: KubernetesTestbed, node: str) -> None:
@@ -170,12 +172,12 @@ def _restart(testbed: KubernetesTestbed, node: str) -> None:
     testbed.wait(f"the server on {node} to leave", look, LEAVE_SECONDS)
     code = testbed.lab.process(node, SERVER).exit_code
     left = testbed.wait("its lease to go", lambda: _leases(testbed, len(SERVER_NODES) - 1), SERVER_SECONDS)
-    testbed.story.saw(f"it left with exit code {code}, and {len(left)} leases are there")
+    testbed.transcript.saw(f"it left with exit code {code}, and {len(left)} leases are there")
     _start_server(testbed, node)
     _wait_for_agents(testbed)
     _lead_to(testbed, SERVER_NODES)
     _wait_for_calls(testbed, node)
-    testbed.story.saw("its successor has every agent, and carries calls again")
+    testbed.transcript.saw("its successor has every agent, and carries calls again")
 
 
 def _end_calls(testbed: KubernetesTestbed) -> dict[str, Any]:

@@ -20,12 +20,12 @@ from umbilical.lab.hosted.stage import AGENT_NAME, DNS, HTTPS, SERVER, SOCKS, Ho
 from umbilical.lab.kubernetes_testbed import READY_SECONDS
 from umbilical.lab.scenarios.hosted_losses import KILLED, lose_nothing, lose_one_server
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scenarios.service_stories import greetings, real, wait_for_availability
+from umbilical.lab.scenarios.service_scenarios import greetings, real, wait_for_availability
 from umbilical.lab.scenarios.webhook_through_tunnel import start_cluster
 from umbilical.lab.several_servers import client_files, egress_file
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.story import Call
 from umbilical.lab.testbed import BOOTSTRAP, GONE_SECONDS, Testbed, listeners_on
+from umbilical.lab.transcript import CallResult
 
 API: Final = "api"
 
@@ -44,72 +44,74 @@ def tell(testbed: Testbed) -> None:
 
 
 def _start_service(stage: HostedStage) -> tuple[objects.Service, str]:
-    story = stage.story
-    with story.step("a webhook in a pod, failurePolicy Fail"):
+    transcript = stage.transcript
+    with transcript.step("a webhook in a pod, failurePolicy Fail"):
         service = replace(objects.make_service(stage.topology), closes_connections=True, has_plain_port=True)
         address = stage.testbed.apply_webhook(service)
-        story.shows(webhook=service.node)
+        transcript.shows(webhook=service.node)
     return service, address
 
 
 def _show_need(stage: HostedStage, address: str) -> None:
-    story, testbed, management = stage.story, stage.testbed, stage.topology.management
+    transcript, testbed, management = stage.transcript, stage.testbed, stage.topology.management
     assert management is not None
-    with story.step("the control plane's network and the nodes' are apart"):
+    with transcript.step("the control plane's network and the nodes' are apart"):
         nodes = [*stage.topology.machine_networks, *stage.topology.pod_networks, *stage.topology.service_networks]
-        story.saw(f"control plane: {', '.join(map(str, management.networks))}; nodes: {', '.join(map(str, nodes))}")
+        transcript.saw(
+            f"control plane: {', '.join(map(str, management.networks))}; nodes: {', '.join(map(str, nodes))}"
+        )
         url = f"http://{address}:{objects.PLAIN_PORT}/healthz"
         direct = stage.lab.exec(CLIENT_NODE, [sys.executable, "-m", "umbilical.lab.fetch", url])
         if direct.exit_code == 0:
             raise complaint("the networks are not apart", f"{CLIENT_NODE} reached {url} without a tunnel")
-        story.saw(f"{CLIENT_NODE} to the pod: {direct.stderr.decode(errors='replace').strip()}")
-        story.saw(testbed.wait_for(Call.UNREACHABLE, "allow").text)
-        story.shows(call=Call.UNREACHABLE)
+        transcript.saw(f"{CLIENT_NODE} to the pod: {direct.stderr.decode(errors='replace').strip()}")
+        transcript.saw(testbed.wait_for(CallResult.UNREACHABLE, "allow").text)
+        transcript.shows(call=CallResult.UNREACHABLE)
 
 
 def _lay_tunnel(stage: HostedStage) -> None:
-    story = stage.story
-    with story.step("three servers beside the control plane"):
+    transcript = stage.transcript
+    with transcript.step("three servers beside the control plane"):
         stage.start_servers()
-        story.saw(f"{', '.join(SERVER_NODES)}: a CA of its own for clients and for agents, identities bound")
-        story.shows(server=True)
+        transcript.saw(f"{', '.join(SERVER_NODES)}: a CA of its own for clients and for agents, identities bound")
+        transcript.shows(server=True)
         stage.testbed.save()
-    with story.step("agents on every node dial out to the one port that is published"):
+    with transcript.step("agents on every node dial out to the one port that is published"):
         workers = tuple(node.name for node in stage.topology.members)
         stage.start_node_agents()
         stage.wait_for_agents(workers)
         place = f"{parts.PUBLISHED}:{names.AGENT_PORT}"
-        story.saw(f"{', '.join(workers)} by {place}: each connected to {len(SERVER_NODES)} servers")
-        story.shows(agents=workers)
-        story.figures["agents"] = str(len(workers))
+        transcript.saw(f"{', '.join(workers)} by {place}: each connected to {len(SERVER_NODES)} servers")
+        transcript.shows(agents=workers)
+        transcript.figures["agents"] = str(len(workers))
 
 
 def _use_tunnel(stage: HostedStage) -> None:
-    story, lab, testbed = stage.story, stage.lab, stage.testbed
-    with story.step("kube-apiserver is told to use it: HTTPConnect over mTLS"):
+    transcript, lab, testbed = stage.transcript, stage.lab, stage.testbed
+    with transcript.step("kube-apiserver is told to use it: HTTPConnect over mTLS"):
         stage.lead_kube_apiserver(SERVER_NODES)
         pki = stage.parts.pki
         lab.write_all(BOOTSTRAP, client_files(pki.trusted_by(Trust.CLIENTS), pki.leaves[CLIENT.id]))
         testbed.use_servers(egress_file(names.SERVER_LOCAL))
-    with story.step("through the tunnel the webhook allows and denies"):
-        story.saw(testbed.wait_for(Call.ALLOWED, "allow").text)
-        story.saw(testbed.wait_for(Call.DENIED, "deny").text)
-        story.shows(call=Call.ALLOWED)
+    with transcript.step("through the tunnel the webhook allows and denies"):
+        transcript.saw(testbed.wait_for(CallResult.ALLOWED, "allow").text)
+        transcript.saw(testbed.wait_for(CallResult.DENIED, "deny").text)
+        transcript.shows(call=CallResult.ALLOWED)
 
 
 def _show_aggregated_api(stage: HostedStage) -> None:
-    story, testbed = stage.story, stage.testbed
-    with story.step("an aggregated API beside the control plane: no agent on a node reaches it"):
+    transcript, testbed = stage.transcript, stage.testbed
+    with transcript.step("an aggregated API beside the control plane: no agent on a node reaches it"):
         _start_api(stage)
         testbed.apply(*stage.parts.api_objects)
-        story.saw(wait_for_availability(testbed, "False", "FailedDiscoveryCheck"))
+        transcript.saw(wait_for_availability(testbed, "False", "FailedDiscoveryCheck"))
         _check_callers(stage, ())
-    with story.step("the control plane's own agent announces its address, and it answers"):
+    with transcript.step("the control plane's own agent announces its address, and it answers"):
         stage.start_control_plane_agent()
         stage.wait_for_agents((CLIENT_NODE,))
-        story.saw(wait_for_availability(testbed, "True", "Passed"))
+        transcript.saw(wait_for_availability(testbed, "True", "Passed"))
         for line in testbed.wait("greetings", lambda: greetings(testbed), READY_SECONDS):
-            story.saw(line)
+            transcript.saw(line)
         _check_callers(stage, (stage.topology.node(CLIENT_NODE).address,))
 
 
@@ -131,18 +133,18 @@ def _check_callers(stage: HostedStage, wanted: tuple[str, ...]) -> None:
     if seen != set(wanted):
         why = f"{', '.join(sorted(seen)) or 'nobody'} asked it"
         raise complaint(f"the aggregated API was to be asked by {', '.join(wanted) or 'nobody'}", why)
-    stage.story.saw(f"it was asked from {', '.join(wanted) or 'nowhere'} alone, {len(lines)} times")
+    stage.transcript.saw(f"it was asked from {', '.join(wanted) or 'nowhere'} alone, {len(lines)} times")
 
 
 def _show_proxies(stage: HostedStage, service: objects.Service, address: str) -> None:
-    story = stage.story
-    with story.step("both proxies, with names of the cluster's own DNS"):
+    transcript = stage.transcript
+    with transcript.step("both proxies, with names of the cluster's own DNS"):
         stage.lab.write(CLIENT_NODE, parts.SERVICE_AUTHORITY, service.authority)
-        story.saw(stage.start_proxies(address))
-    with story.step("curl through either"):
+        transcript.saw(stage.start_proxies(address))
+    with transcript.step("curl through either"):
         for title, command in _curls().items():
             done = stage.lab.exec(CLIENT_NODE, command).check()
-            story.saw(f"{title}: {done.text.strip()}")
+            transcript.saw(f"{title}: {done.text.strip()}")
 
 
 def _curls() -> dict[str, list[str]]:
@@ -168,20 +170,20 @@ def _curls() -> dict[str, list[str]]:
 
 def end(testbed: Testbed) -> None:
     stage = HostedStage(real(testbed))
-    with testbed.story.step("all parts leave"):
+    with testbed.transcript.step("all parts leave"):
         _ask_all_to_leave(stage)
         codes = {(node, name): stage.wait_until_gone(node, name) for node, name in _parts(stage)}
         bad = [f"{name} on {node}: {code}" for (node, name), code in codes.items() if code and node != KILLED]
         if bad:
             raise complaint("a part did not leave well", ", ".join(bad))
-        testbed.story.saw(f"{len(codes)} programs have ended; all that were asked to, with exit code 0")
+        testbed.transcript.saw(f"{len(codes)} programs have ended; all that were asked to, with exit code 0")
         testbed.wait("the agents' pods to be gone", lambda: _look_for_agents(stage), GONE_SECONDS)
-        testbed.story.shows(server=False, agents=())
-    with testbed.story.step("nothing is left, and without the tunnel it is as before"):
+        testbed.transcript.shows(server=False, agents=())
+    with testbed.transcript.step("nothing is left, and without the tunnel it is as before"):
         for each in stage.topology.nodes:
             _check_ports(stage, each.name)
-        testbed.story.saw(testbed.wait_for(Call.UNREACHABLE, "allow").text)
-        testbed.story.shows(call=Call.UNREACHABLE)
+        testbed.transcript.saw(testbed.wait_for(CallResult.UNREACHABLE, "allow").text)
+        testbed.transcript.shows(call=CallResult.UNREACHABLE)
 
 
 def _ask_all_to_leave(stage: HostedStage) -> None:

@@ -19,9 +19,9 @@ from umbilical.lab.hosted import parts
 from umbilical.lab.hosted.parts import CLIENT_NODE, SERVER_NODES
 from umbilical.lab.hosted.stage import HTTPS, SERVER, SERVERS, SOCKS, HostedStage, complaint
 from umbilical.lab.proxy_client import Kind, Way
-from umbilical.lab.story import Call
 from umbilical.lab.testbed import BOOTSTRAP
 from umbilical.lab.through_proxies import ProxiedCall, StreamMoment, Told, read_told
+from umbilical.lab.transcript import CallResult
 
 KILLED, STOPPED, SPARED = SERVER_NODES
 """The first of the HTTPS proxy's servers, the first of the SOCKS proxy's, and the one that both can fall back to."""
@@ -34,35 +34,35 @@ HELD_EACH: Final = 4
 
 
 def lose_nothing(stage: HostedStage) -> None:
-    story, ways = stage.story, parts.ways()
-    with story.step("calls begin, one after the other without end, through kube-apiserver and both proxies"):
+    transcript, ways = stage.transcript, parts.ways()
+    with transcript.step("calls begin, one after the other without end, through kube-apiserver and both proxies"):
         stage.lab.start(BOOTSTRAP, WEBHOOK_CALLS, api_calls.command("until", WEBHOOK_STOP))
         stage.start_callers("call", CALLS, ways)
         stage.wait_for_calls(CALLS, ways, 0.0)
-    with story.step(f"the server on {STOPPED} is stopped and drains, another takes its place"):
+    with transcript.step(f"the server on {STOPPED} is stopped and drains, another takes its place"):
         _replace_server(stage)
         stage.wait_for_calls(CALLS, ways, time.monotonic())
-    with story.step(f"the certificates of the server on {KILLED} and of the proxies are renewed"):
+    with transcript.step(f"the certificates of the server on {KILLED} and of the proxies are renewed"):
         _renew(stage)
         stage.wait_for_calls(CALLS, ways, time.monotonic())
-    with story.step("no request was lost"):
+    with transcript.step("no request was lost"):
         stage.stop_callers(CALLS)
         _check_webhook_calls(stage)
         _check_no_failure(stage, stage.calls(CALLS))
 
 
 def _replace_server(stage: HostedStage) -> None:
-    story, ways = stage.story, parts.ways()
+    transcript, ways = stage.transcript, parts.ways()
     stage.lead_kube_apiserver([node for node in SERVER_NODES if node != STOPPED])
     asked = stage.signal(STOPPED, SERVER, signal.SIGTERM)
     code = stage.wait_until_gone(STOPPED, SERVER)
-    story.saw(f"it left with exit code {code} after {time.monotonic() - asked:.1f} s")
+    transcript.saw(f"it left with exit code {code} after {time.monotonic() - asked:.1f} s")
     stage.wait_for_calls(CALLS, ways, time.monotonic())
-    story.saw("calls go on through the others")
+    transcript.saw("calls go on through the others")
     stage.start(STOPPED, SERVER, stage.parts.server)
     stage.wait_for_agents([node.name for node in stage.topology.members])
     stage.lead_kube_apiserver(SERVER_NODES)
-    story.saw("its successor has every agent")
+    transcript.saw("its successor has every agent")
 
 
 def _renew(stage: HostedStage) -> None:
@@ -81,7 +81,7 @@ def _renew(stage: HostedStage) -> None:
             raise NotYet(f"{', '.join(late)} did not take up its new certificate")
 
     stage.wait("the new certificates to be in use", look)
-    stage.story.saw(f"in use by {', '.join(program.title for program in programs)}, none of which was restarted")
+    stage.transcript.saw(f"in use by {', '.join(program.title for program in programs)}, none of which was restarted")
 
 
 def _check_webhook_calls(stage: HostedStage) -> None:
@@ -90,9 +90,9 @@ def _check_webhook_calls(stage: HostedStage) -> None:
     calls: dict[str, Any] = json.loads(stage.lab.log(BOOTSTRAP, WEBHOOK_CALLS).splitlines()[-1])
     if calls["failed"] or not calls["allowed"]:
         raise complaint(f"{calls['failed']} calls of kube-apiserver failed", str(calls["failures"][:1]))
-    stage.story.figures["calls of kube-apiserver"] = str(calls["allowed"])
+    stage.transcript.figures["calls of kube-apiserver"] = str(calls["allowed"])
     slowest = calls["slowest_seconds"]
-    stage.story.saw(f"kube-apiserver: {calls['allowed']} calls, 0 failed, the slowest in {slowest:.2f} s")
+    stage.transcript.saw(f"kube-apiserver: {calls['allowed']} calls, 0 failed, the slowest in {slowest:.2f} s")
 
 
 def _check_no_failure(stage: HostedStage, calls: Sequence[ProxiedCall]) -> None:
@@ -101,34 +101,34 @@ def _check_no_failure(stage: HostedStage, calls: Sequence[ProxiedCall]) -> None:
         raise complaint(f"{len(failed)} of {len(calls)} calls through proxies failed", _words(failed[0]))
     for way in parts.ways():
         seconds = [call.seconds for call in calls if call.way == way]
-        stage.story.saw(f"{way}: {len(seconds)} calls, 0 failed, the slowest in {max(seconds):.2f} s")
-    stage.story.figures["calls through proxies"] = str(len(calls))
-    stage.story.figures["calls that failed"] = "0"
+        stage.transcript.saw(f"{way}: {len(seconds)} calls, 0 failed, the slowest in {max(seconds):.2f} s")
+    stage.transcript.figures["calls through proxies"] = str(len(calls))
+    stage.transcript.figures["calls that failed"] = "0"
 
 
 def lose_one_server(stage: HostedStage) -> None:
-    story, ways = stage.story, parts.ways()
+    transcript, ways = stage.transcript, parts.ways()
     doomed, spared = _held_ways()
-    with story.step("streams stay open through two servers, and calls begin again"):
+    with transcript.step("streams stay open through two servers, and calls begin again"):
         stage.start_callers("hold", HELD, {**doomed, **spared})
         through = stage.wait("all streams", lambda: _look_at_streams(stage, len(doomed), len(spared)))
-        story.saw(
+        transcript.saw(
             f"{len(doomed)} by the HTTPS proxy, through {KILLED}; {len(spared)} by the SOCKS proxy, through others"
         )
-        story.saw(f"tunnels as the servers count them: {', '.join(f'{node} {n}' for node, n in through.items())}")
+        transcript.saw(f"tunnels as the servers count them: {', '.join(f'{node} {n}' for node, n in through.items())}")
         stage.start_callers("call", LATER_CALLS, ways)
         stage.wait_for_calls(LATER_CALLS, ways, 0.0)
-    with story.step(f"the server on {KILLED} is killed"):
+    with transcript.step(f"the server on {KILLED} is killed"):
         killed = stage.signal(KILLED, SERVER, signal.SIGKILL)
         ended = stage.wait("streams through it to end", lambda: _look_at_ends(stage, len(doomed)))
         _check_ends(stage, killed, ended, set(doomed))
-    with story.step("new requests succeed"):
+    with transcript.step("new requests succeed"):
         stage.wait_for_calls(LATER_CALLS, ways, time.monotonic())
         stage.stop_callers(LATER_CALLS)
         _check_later_calls(stage, killed)
         stage.lead_kube_apiserver([node for node in SERVER_NODES if node != KILLED])
-        story.saw(stage.testbed.wait_for(Call.ALLOWED, "allow").text)
-    with story.step("all other streams are still there"):
+        transcript.saw(stage.testbed.wait_for(CallResult.ALLOWED, "allow").text)
+    with transcript.step("all other streams are still there"):
         stage.stop_callers(HELD)
         _check_spared(stage, killed, set(spared))
 
@@ -164,18 +164,18 @@ def _look_at_ends(stage: HostedStage, count: int) -> list[Told]:
 
 
 def _check_ends(stage: HostedStage, killed: float, ended: Sequence[Told], doomed: set[str]) -> None:
-    story, names_ended = stage.story, {one.stream for one in ended}
+    transcript, names_ended = stage.transcript, {one.stream for one in ended}
     if names_ended != doomed:
         wrong = ", ".join(sorted(names_ended ^ doomed))
         raise complaint("other streams ended than went through the killed server", wrong)
     if min(one.at for one in ended) < killed:
         raise complaint("a stream ended before its server was killed", _first(ended))
     seconds = max(one.at for one in ended) - killed
-    story.figures["streams that ended"] = f"{len(ended)} of {len(ended) + HELD_EACH}"
-    story.figures["last of them after"] = f"{seconds:.3f} s"
-    story.saw(f"{len(ended)} streams ended, the last after {seconds:.3f} s")
+    transcript.figures["streams that ended"] = f"{len(ended)} of {len(ended) + HELD_EACH}"
+    transcript.figures["last of them after"] = f"{seconds:.3f} s"
+    transcript.saw(f"{len(ended)} streams ended, the last after {seconds:.3f} s")
     for how in sorted({one.how for one in ended}):
-        story.saw(how)
+        transcript.saw(how)
 
 
 def _check_later_calls(stage: HostedStage, killed: float) -> None:
@@ -185,11 +185,11 @@ def _check_later_calls(stage: HostedStage, killed: float) -> None:
     if late:
         raise complaint("a call failed that was not under way when the server was killed", _words(late[0]))
     after = [call for call in calls if call.began > killed]
-    stage.story.saw(f"{len(after)} calls that began after the kill, 0 failed")
-    stage.story.saw(
+    stage.transcript.saw(f"{len(after)} calls that began after the kill, 0 failed")
+    stage.transcript.saw(
         f"{len(failed)} calls that were under way failed{''.join(f'; {_words(one)}' for one in failed[:1])}"
     )
-    stage.story.figures["calls after the kill"] = str(len(after))
+    stage.transcript.figures["calls after the kill"] = str(len(after))
 
 
 def _check_spared(stage: HostedStage, killed: float, spared: set[str]) -> None:
@@ -197,7 +197,7 @@ def _check_spared(stage: HostedStage, killed: float, spared: set[str]) -> None:
     heard = {one.stream for one in lived if one.at > killed}
     if heard != spared:
         raise complaint("a stream through another server was lost", ", ".join(sorted(spared - heard)))
-    stage.story.saw(f"{len(lived)} streams were heard to the end")
+    stage.transcript.saw(f"{len(lived)} streams were heard to the end")
 
 
 def _first(told: Sequence[Told]) -> str:

@@ -62,44 +62,46 @@ def tell(testbed: Testbed) -> None:
 
 def set_stage(testbed: "KubernetesTestbed") -> str:
     """Bring up everything but the tunnel; return the node that the scheduler chose for the pod."""
-    story = testbed.story
-    with story.step("control plane on the bootstrap node, under a kubelet that knows no API"):
+    transcript = testbed.transcript
+    with transcript.step("control plane on the bootstrap node, under a kubelet that knows no API"):
         testbed.start_control_plane()
-        story.shows(nodes=tuple(node.name for node in testbed.lab.topology.nodes), apiserver=True)
-    with story.step(f"{len(testbed.members)} kubelets register"):
+        transcript.shows(nodes=tuple(node.name for node in testbed.lab.topology.nodes), apiserver=True)
+    with transcript.step(f"{len(testbed.members)} kubelets register"):
         testbed.start_nodes()
-    with story.step("a pod that talks"):
+    with transcript.step("a pod that talks"):
         testbed.apply(objects.namespace(), objects.service_account(), pod())
         node = testbed.wait("the pod to run", lambda: _look_at_pod(testbed), SECONDS)
-        story.saw(f"the scheduler chose {node}")
+        transcript.saw(f"the scheduler chose {node}")
     return node
 
 
 def show_need(testbed: "KubernetesTestbed", node: str) -> None:
-    with testbed.story.step("the direct way to kubelets is closed: no logs"):
+    with testbed.transcript.step("the direct way to kubelets is closed: no logs"):
         testbed.lab.add_rules(BOOTSTRAP, FIREWALL, firewall())
-        testbed.story.saw(f"the pod's kubelet: {testbed.lab.topology.node(node).address}:{KUBELET_PORT}")
-        testbed.story.saw(_refusal(_kubectl(testbed, "logs", POD, "-c", POD)))
+        testbed.transcript.saw(f"the pod's kubelet: {testbed.lab.topology.node(node).address}:{KUBELET_PORT}")
+        testbed.transcript.saw(_refusal(_kubectl(testbed, "logs", POD, "-c", POD)))
 
 
 def show_traffic(testbed: "KubernetesTestbed") -> None:
-    story = testbed.story
-    with story.step("kubectl logs"):
-        story.saw(testbed.wait("the pod's log", lambda: _look_at_log(testbed), SECONDS))
-    with story.step("kubectl exec"):
-        story.saw(_answer(_kubectl(testbed, "exec", POD, "-c", POD, "--", "python3", "-I", "-c", _SAY), f"in {POD}"))
-    with story.step("kubectl attach"):
+    transcript = testbed.transcript
+    with transcript.step("kubectl logs"):
+        transcript.saw(testbed.wait("the pod's log", lambda: _look_at_log(testbed), SECONDS))
+    with transcript.step("kubectl exec"):
+        transcript.saw(
+            _answer(_kubectl(testbed, "exec", POD, "-c", POD, "--", "python3", "-I", "-c", _SAY), f"in {POD}")
+        )
+    with transcript.step("kubectl attach"):
         words = b"are you there?\n"
-        story.saw(
+        transcript.saw(
             _answer(_kubectl(testbed, "attach", "-i", "-q", POD, "-c", ECHO, stdin=words), "heard: are you there?")
         )
-    with story.step("kubectl port-forward"):
-        story.saw(_forwarded_page(testbed))
-    with story.step("the server counts them among its tunnels"):
+    with transcript.step("kubectl port-forward"):
+        transcript.saw(_forwarded_page(testbed))
+    with transcript.step("the server counts them among its tunnels"):
         lines = testbed.wait("the server's lines", lambda: _look_at_tunnels(testbed), SECONDS)
-        story.figures["tunnels to kubelets"] = str(len(lines))
+        transcript.figures["tunnels to kubelets"] = str(len(lines))
         for line in lines:
-            story.saw(line)
+            transcript.saw(line)
 
 
 def pod() -> dict[str, Any]:

@@ -32,8 +32,8 @@ from umbilical.lab.node_root import LOCAL_PROGRAMS_STORE
 from umbilical.lab.release_payload import CONTROL_PLANE_MARK
 from umbilical.lab.runner import PodStatus
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.story import Call
 from umbilical.lab.testbed import BOOTSTRAP, Testbed
+from umbilical.lab.transcript import CallResult
 from umbilical.lab.tunnel_parts import UPSTREAM, ScenarioOptions, make_parts
 from umbilical.manifests.control_plane_spec import url
 from umbilical.manifests.objects import kubeconfig
@@ -184,14 +184,14 @@ class PatchedTestbed(KubernetesTestbed):
             self.lay_files(node.name, kubelet_node_assets(node.name, self._api_url, self._set))
             self.runner.start(self.lab, node.name, KUBELET_KUBECONFIG)
         names = self.wait("all nodes to be Ready", self._look_at_nodes, READY_SECONDS)
-        self.story.saw(f"Ready: {', '.join(names)}")
+        self.transcript.saw(f"Ready: {', '.join(names)}")
 
     def start_production(self) -> None:
         """Start a whole control plane on a master."""
         spec = replace(self.plane_spec(Plane.PRODUCTION), has_controllers=True)
         self.lay_files(Plane.PRODUCTION.value, render_control_plane(spec, self._set))
         version = self._wait_ready(Plane.PRODUCTION)
-        self.story.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, with controllers and scheduler")
+        self.transcript.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, with controllers and scheduler")
 
     def release_script(self) -> list[Stage]:
         """Tell cluster-bootstrap that the masters serve, wait for the script's end, and return its last stages."""
@@ -201,7 +201,9 @@ class PatchedTestbed(KubernetesTestbed):
         # Not before: whoever is connected to the old one learns from it that it ends.
         self.wait("the bootstrap kube-apiserver to end", self._look_for_no_api, SCRIPT_SECONDS)
         self.move_api(Plane.PRODUCTION.value)
-        self.story.saw(f"the bootstrap kube-apiserver has ended, {Plane.PRODUCTION.value} has {self.api_address} now")
+        self.transcript.saw(
+            f"the bootstrap kube-apiserver has ended, {Plane.PRODUCTION.value} has {self.api_address} now"
+        )
         # The bootstrap node's controllers hold theirs until they run out, a minute after the last renewal.
         self.kubectl("--namespace=kube-system", "delete", "lease", *CONTROLLERS, "--ignore-not-found").check()
         self.wait("the script's end", self._look_for_end, SCRIPT_SECONDS)
@@ -267,7 +269,7 @@ def _run(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def tell(testbed: Testbed) -> None:
-    patched = PatchedTestbed(testbed.lab, testbed.options, testbed.story)
+    patched = PatchedTestbed(testbed.lab, testbed.options, testbed.transcript)
     patched.check_machine()
     boot(patched)
     watch_tunnel_come(patched)
@@ -276,68 +278,68 @@ def tell(testbed: Testbed) -> None:
 
 
 def boot(testbed: PatchedTestbed) -> None:
-    story = testbed.story
-    with story.step("an installer's bootstrap.ign"):
+    transcript = testbed.transcript
+    with transcript.step("an installer's bootstrap.ign"):
         config = testbed.write_config()
-        story.saw(f"{config.name}, {config.stat().st_size:,} bytes, with a bootkube.sh as of 4.18")
+        transcript.saw(f"{config.name}, {config.stat().st_size:,} bytes, with a bootkube.sh as of 4.18")
         for line in STAND_INS:
-            story.saw(f"stands in {line}")
-    with story.step("umbilical bootstrap patch, and verify"):
+            transcript.saw(f"stands in {line}")
+    with transcript.step("umbilical bootstrap patch, and verify"):
         config, said = testbed.patch(config)
         for line in said:
-            story.saw(line)
-    with story.step("the bootstrap node boots from it"):
-        story.saw(testbed.boot(config))
+            transcript.saw(line)
+    with transcript.step("the bootstrap node boots from it"):
+        transcript.saw(testbed.boot(config))
 
 
 def watch_tunnel_come(testbed: PatchedTestbed) -> None:
-    story = testbed.story
-    with story.step("the script makes certificates on the node, by openssl"):
-        story.saw(testbed.wait_for_certificates())
-    with story.step("the server's static pod, its socket and port"):
+    transcript = testbed.transcript
+    with transcript.step("the script makes certificates on the node, by openssl"):
+        transcript.saw(testbed.wait_for_certificates())
+    with transcript.step("the server's static pod, its socket and port"):
         pod = testbed.wait_for_server()
-        story.saw(f"{pod.namespace}/{pod.name} runs {pod.containers[0].image}")
-        story.saw(testbed.server_socket())
-        story.shows(server=True)
-    with story.step("kube-apiserver starts with the egress file that the script laid"):
-        story.saw(testbed.wait_for_api())
-        story.shows(apiserver=True)
-    with story.step("nodes join"):
+        transcript.saw(f"{pod.namespace}/{pod.name} runs {pod.containers[0].image}")
+        transcript.saw(testbed.server_socket())
+        transcript.shows(server=True)
+    with transcript.step("kube-apiserver starts with the egress file that the script laid"):
+        transcript.saw(testbed.wait_for_api())
+        transcript.shows(apiserver=True)
+    with transcript.step("nodes join"):
         testbed.start_nodes()
-    with story.step("agents come with the cluster's manifests and dial back"):
+    with transcript.step("agents come with the cluster's manifests and dial back"):
         agents = testbed.wait_for_agents()
-        story.saw(f"connected: {', '.join(agents)}")
-        story.shows(agents=tuple(agents))
-        story.figures["agents"] = str(len(agents))
+        transcript.saw(f"connected: {', '.join(agents)}")
+        transcript.shows(agents=tuple(agents))
+        transcript.figures["agents"] = str(len(agents))
 
 
 def show_calls(testbed: PatchedTestbed) -> None:
-    story = testbed.story
-    with story.step("a webhook in a pod, failurePolicy Fail"):
-        story.shows(webhook=testbed.start_webhook())
-    with story.step("through the tunnel it allows, and denies by its own word"):
-        for wanted, verdict in ((Call.ALLOWED, "allow"), (Call.DENIED, "deny")):
+    transcript = testbed.transcript
+    with transcript.step("a webhook in a pod, failurePolicy Fail"):
+        transcript.shows(webhook=testbed.start_webhook())
+    with transcript.step("through the tunnel it allows, and denies by its own word"):
+        for wanted, verdict in ((CallResult.ALLOWED, "allow"), (CallResult.DENIED, "deny")):
             seen = testbed.wait_for(wanted, verdict)
-            story.saw(seen.text)
-            story.shows(call=seen.call)
+            transcript.saw(seen.text)
+            transcript.shows(call=seen.call)
 
 
 def watch_tunnel_go(testbed: PatchedTestbed) -> None:
-    story = testbed.story
-    with story.step("a control plane on a master takes over"):
+    transcript = testbed.transcript
+    with transcript.step("a control plane on a master takes over"):
         testbed.start_production()
-        story.shows(production_apiserver=True)
-    with story.step("the script cuts the tunnel by itself, and ends"):
+        transcript.shows(production_apiserver=True)
+    with transcript.step("the script cuts the tunnel by itself, and ends"):
         for stage in testbed.release_script():
-            story.saw(f"{stage.name}: {stage.result}")
-        story.shows(server=False, agents=(), apiserver=False, call=Call.NONE)
-    with story.step("nothing of the tunnel is left"):
+            transcript.saw(f"{stage.name}: {stage.result}")
+        transcript.shows(server=False, agents=(), apiserver=False, call=CallResult.NONE)
+    with transcript.step("nothing of the tunnel is left"):
         testbed.wait_until_nothing_is_left()
-        story.saw("no server, no agent, no object, no key, no socket, and the port is closed")
-    with story.step("production reaches the webhook directly"):
-        seen = testbed.wait_for(Call.DENIED, "deny", production=True)
-        story.saw(seen.text)
-        story.shows(production_call=seen.call)
+        transcript.saw("no server, no agent, no object, no key, no socket, and the port is closed")
+    with transcript.step("production reaches the webhook directly"):
+        seen = testbed.wait_for(CallResult.DENIED, "deny", production=True)
+        transcript.saw(seen.text)
+        transcript.shows(production_call=seen.call)
 
 
 SCENARIOS: Final = (

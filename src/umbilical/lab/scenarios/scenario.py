@@ -56,8 +56,8 @@ def load(package: str, modules: Mapping[str, str], things: str, name: str) -> An
 
 _MODULES: Final = {
     "webhook-through-tunnel": "webhook_through_tunnel",
-    "aggregated-api": "service_stories",
-    "conversion-webhook": "service_stories",
+    "aggregated-api": "service_scenarios",
+    "conversion-webhook": "service_scenarios",
     "kubelet-traffic": "kubelet_traffic",
     "seed-shape": "webhook_through_tunnel",
     "upstream-mix": "webhook_through_tunnel",

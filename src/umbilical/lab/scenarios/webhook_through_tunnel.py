@@ -10,9 +10,9 @@ from typing import Final
 
 from umbilical.bootstrap.spec import Shape
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.story import Call
 from umbilical.lab.testbed import Testbed, Verdict
 from umbilical.lab.topology import Family
+from umbilical.lab.transcript import CallResult
 from umbilical.lab.tunnel_parts import OURS, UPSTREAM, ScenarioOptions
 
 CALLS: Final = 50
@@ -33,98 +33,98 @@ def end(testbed: Testbed) -> None:
 def set_stage(testbed: Testbed) -> None:
     """Bring up everything but the tunnel."""
     start_cluster(testbed)
-    with testbed.story.step("a webhook in a pod, failurePolicy Fail"):
-        testbed.story.shows(webhook=testbed.start_webhook())
+    with testbed.transcript.step("a webhook in a pod, failurePolicy Fail"):
+        testbed.transcript.shows(webhook=testbed.start_webhook())
 
 
 def start_cluster(testbed: Testbed) -> None:
-    story = testbed.story
-    with story.step("control plane on the bootstrap node"):
+    transcript = testbed.transcript
+    with transcript.step("control plane on the bootstrap node"):
         testbed.start_control_plane()
         shown = (testbed.lab.topology.bootstrap, *testbed.members)
-        story.shows(nodes=tuple(node.name for node in shown), apiserver=True)
-    with story.step(f"{len(testbed.members)} nodes join"):
+        transcript.shows(nodes=tuple(node.name for node in shown), apiserver=True)
+    with transcript.step(f"{len(testbed.members)} nodes join"):
         testbed.start_nodes()
 
 
 def show_need(testbed: Testbed) -> None:
-    story = testbed.story
-    with story.step(f"without the tunnel {testbed.caller} is blocked"):
-        _saw(testbed, testbed.wait_for(Call.UNREACHABLE, "allow"))
+    transcript = testbed.transcript
+    with transcript.step(f"without the tunnel {testbed.caller} is blocked"):
+        _saw(testbed, testbed.wait_for(CallResult.UNREACHABLE, "allow"))
     if testbed.has_production:
-        with story.step("a production kube-apiserver on a master reaches the webhook directly"):
+        with transcript.step("a production kube-apiserver on a master reaches the webhook directly"):
             testbed.start_production()
-            story.shows(production_apiserver=True)
-            _saw(testbed, testbed.wait_for(Call.DENIED, "deny", production=True), production=True)
+            transcript.shows(production_apiserver=True)
+            _saw(testbed, testbed.wait_for(CallResult.DENIED, "deny", production=True), production=True)
 
 
 def lay_tunnel(testbed: Testbed) -> None:
-    story = testbed.story
-    with story.step("the server's static pod, its socket and port"):
+    transcript = testbed.transcript
+    with transcript.step("the server's static pod, its socket and port"):
         testbed.make_tunnel()
         pod = testbed.start_server()
-        story.saw(f"{pod.namespace}/{pod.name} runs {pod.containers[0].image}")
-        story.saw(testbed.server_socket())
-        story.shows(server=True)
-    with story.step("agents on every node dial back"):
+        transcript.saw(f"{pod.namespace}/{pod.name} runs {pod.containers[0].image}")
+        transcript.saw(testbed.server_socket())
+        transcript.shows(server=True)
+    with transcript.step("agents on every node dial back"):
         testbed.start_agents()
         agents = testbed.wait_for_agents()
-        story.saw(f"connected: {', '.join(agents)}")
-        story.shows(agents=tuple(agents))
-        story.figures["agents"] = str(len(agents))
-    with story.step(f"{testbed.caller} is told to use it"):
+        transcript.saw(f"connected: {', '.join(agents)}")
+        transcript.shows(agents=tuple(agents))
+        transcript.figures["agents"] = str(len(agents))
+    with transcript.step(f"{testbed.caller} is told to use it"):
         testbed.use_tunnel()
 
 
 def show_calls(testbed: Testbed) -> None:
-    story = testbed.story
-    with story.step("through the tunnel the webhook allows"):
-        _saw(testbed, testbed.wait_for(Call.ALLOWED, "allow"))
-    with story.step("and denies, by its own word"):
-        _saw(testbed, testbed.wait_for(Call.DENIED, "deny"))
-    with story.step(f"{CALLS} calls"):
+    transcript = testbed.transcript
+    with transcript.step("through the tunnel the webhook allows"):
+        _saw(testbed, testbed.wait_for(CallResult.ALLOWED, "allow"))
+    with transcript.step("and denies, by its own word"):
+        _saw(testbed, testbed.wait_for(CallResult.DENIED, "deny"))
+    with transcript.step(f"{CALLS} calls"):
         before = testbed.tunnel_bytes()
         seconds = testbed.call_times(CALLS)
         carried = testbed.tunnel_bytes() - before
-        story.figures["calls"] = str(len(seconds))
-        story.figures["bytes over the agents' port"] = f"{carried:,}"
-        story.figures["p50"] = f"{statistics.median(seconds) * 1000:.1f} ms"
-        story.saw(f"{len(seconds)} calls, p50 {statistics.median(seconds) * 1000:.1f} ms, {carried:,} bytes")
+        transcript.figures["calls"] = str(len(seconds))
+        transcript.figures["bytes over the agents' port"] = f"{carried:,}"
+        transcript.figures["p50"] = f"{statistics.median(seconds) * 1000:.1f} ms"
+        transcript.saw(f"{len(seconds)} calls, p50 {statistics.median(seconds) * 1000:.1f} ms, {carried:,} bytes")
     if testbed.has_production:
-        with story.step("production still reaches it directly"):
-            _saw(testbed, testbed.wait_for(Call.DENIED, "deny", production=True), production=True)
+        with transcript.step("production still reaches it directly"):
+            _saw(testbed, testbed.wait_for(CallResult.DENIED, "deny", production=True), production=True)
 
 
 def cut(testbed: Testbed) -> None:
-    story = testbed.story
-    with story.step(f"the cut: {testbed.cutter}"):
+    transcript = testbed.transcript
+    with transcript.step(f"the cut: {testbed.cutter}"):
         for line in testbed.teardown().splitlines():
-            story.saw(line)
-        story.shows(server=False, agents=())
-    with story.step("nothing of the tunnel is left"):
+            transcript.saw(line)
+        transcript.shows(server=False, agents=())
+    with transcript.step("nothing of the tunnel is left"):
         testbed.wait_until_nothing_is_left()
-        story.saw("no server, no agent, no object, no key, no socket, and the port is closed")
+        transcript.saw("no server, no agent, no object, no key, no socket, and the port is closed")
 
 
 def leave(testbed: Testbed) -> None:
     """What remains is the cluster itself; without a production API server, the old state."""
-    story = testbed.story
+    transcript = testbed.transcript
     if not testbed.has_production:
-        with story.step("without the tunnel it is as before"):
-            _saw(testbed, testbed.wait_for(Call.UNREACHABLE, "allow"))
+        with transcript.step("without the tunnel it is as before"):
+            _saw(testbed, testbed.wait_for(CallResult.UNREACHABLE, "allow"))
         return
-    with story.step("the bootstrap kube-apiserver goes, production is still well"):
+    with transcript.step("the bootstrap kube-apiserver goes, production is still well"):
         testbed.retire_bootstrap()
-        story.shows(apiserver=False, call=Call.NONE)
-        _saw(testbed, testbed.wait_for(Call.ALLOWED, "allow", production=True), production=True)
+        transcript.shows(apiserver=False, call=CallResult.NONE)
+        _saw(testbed, testbed.wait_for(CallResult.ALLOWED, "allow", production=True), production=True)
 
 
 def _saw(testbed: Testbed, verdict: Verdict, *, production: bool = False) -> None:
-    testbed.story.saw(verdict.text)
+    testbed.transcript.saw(verdict.text)
     if production:
-        testbed.story.shows(production_call=verdict.call)
+        testbed.transcript.shows(production_call=verdict.call)
     else:
-        testbed.story.shows(call=verdict.call)
+        testbed.transcript.shows(call=verdict.call)
 
 
 def tell_mix(testbed: Testbed) -> None:
@@ -138,7 +138,7 @@ def tell_mix(testbed: Testbed) -> None:
 
 def _tell_pair(testbed: Testbed, server: str, agent: str) -> None:
     testbed.change_options(replace(testbed.options, server_image=server, agent_image=agent))
-    testbed.story.shows(call=Call.NONE)
+    testbed.transcript.shows(call=CallResult.NONE)
     lay_tunnel(testbed)
     show_calls(testbed)
 

@@ -10,18 +10,18 @@ from enum import Enum
 from typing import Protocol
 
 
-class Outcome(Enum):
+class StepOutcome(Enum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
 
 
 @dataclass
-class Step:
+class TranscriptStep:
     title: str
     started_seconds: float
     """Since the story began."""
-    outcome: Outcome = Outcome.RUNNING
+    outcome: StepOutcome = StepOutcome.RUNNING
     ended_seconds: float | None = None
     evidence: list[str] = field(default_factory=list)
     """What was seen, in the words of the program that said it."""
@@ -31,7 +31,7 @@ class Step:
         return 0.0 if self.ended_seconds is None else self.ended_seconds - self.started_seconds
 
 
-class Call(Enum):
+class CallResult(Enum):
     """How the last call from the bootstrap kube-apiserver to the webhook ended."""
 
     NONE = "none"
@@ -53,8 +53,8 @@ class Picture:
     """Nodes whose agent is connected."""
     webhook: str | None = None
     """The node that the webhook's pod runs on."""
-    call: Call = Call.NONE
-    production_call: Call = Call.NONE
+    call: CallResult = CallResult.NONE
+    production_call: CallResult = CallResult.NONE
     on_loopback: bool = False
     """There are no networks: nothing is missing between the nodes but the tunnel."""
 
@@ -69,74 +69,76 @@ class Picture:
         return "no tunnel" if self.on_loopback else "no route"
 
 
-class Teller(Protocol):
-    def began(self, step: Step) -> None: ...
-    def saw(self, step: Step, evidence: str) -> None: ...
-    def ended(self, step: Step) -> None:
+class TranscriptView(Protocol):
+    def began(self, step: TranscriptStep) -> None: ...
+    def saw(self, step: TranscriptStep, evidence: str) -> None: ...
+    def ended(self, step: TranscriptStep) -> None:
         """Its outcome tells whether well or not."""
 
     def shows(self, picture: Picture) -> None: ...
 
 
-class Silence:
+class NoView:
     """Tells nobody."""
 
-    def began(self, step: Step) -> None: ...
-    def saw(self, step: Step, evidence: str) -> None: ...
-    def ended(self, step: Step) -> None: ...
+    def began(self, step: TranscriptStep) -> None: ...
+    def saw(self, step: TranscriptStep, evidence: str) -> None: ...
+    def ended(self, step: TranscriptStep) -> None: ...
     def shows(self, picture: Picture) -> None: ...
 
 
-class Story:
+class Transcript:
     """What happens, as it happens. Steps do not nest."""
 
-    def __init__(self, title: str, teller: Teller | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, title: str, view: TranscriptView | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.title = title
-        self.steps: list[Step] = []
+        self.steps: list[TranscriptStep] = []
         self.figures: dict[str, str] = {}
         """The closing summary: agents, calls, bytes, p50, in the order in which they were set."""
         self.not_shown = ""
         """What this machine does not let the story show; for the report."""
         self.picture = Picture()
         self.pictures: list[tuple[float, Picture]] = []
-        self._teller: Teller = teller or Silence()
+        self._view: TranscriptView = view or NoView()
         self._clock = clock
         self._start = clock()
 
     @contextmanager
-    def step(self, title: str) -> Iterator[Step]:
+    def step(self, title: str) -> Iterator[TranscriptStep]:
         """Do one thing; what is raised inside makes it a failed step and goes on its way."""
-        step = Step(title, self._now())
+        step = TranscriptStep(title, self._now())
         self.steps.append(step)
-        self._teller.began(step)
+        self._view.began(step)
         try:
             yield step
         except BaseException:
-            self._end(step, Outcome.FAILED)
+            self._end(step, StepOutcome.FAILED)
             raise
-        self._end(step, Outcome.DONE)
+        self._end(step, StepOutcome.DONE)
 
     def saw(self, evidence: str) -> None:
         """Add evidence to the step that runs, or to the last one."""
         step = self.steps[-1]
         step.evidence.append(evidence)
-        self._teller.saw(step, evidence)
+        self._view.saw(step, evidence)
 
     def shows(self, **changes: object) -> None:
         """Change the picture: fields of `Picture` by name."""
         # A name that is no field is refused by `replace` itself; that its value fits is the callers' to know.
         self.picture = replace(self.picture, **changes)  # type: ignore[arg-type]
         self.pictures.append((self._now(), self.picture))
-        self._teller.shows(self.picture)
+        self._view.shows(self.picture)
 
     @property
     def seconds(self) -> float:
         return self._now()
 
-    def _end(self, step: Step, outcome: Outcome) -> None:
+    def _end(self, step: TranscriptStep, outcome: StepOutcome) -> None:
         step.outcome = outcome
         step.ended_seconds = self._now()
-        self._teller.ended(step)
+        self._view.ended(step)
 
     def _now(self) -> float:
         return self._clock() - self._start

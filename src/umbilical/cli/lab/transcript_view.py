@@ -11,7 +11,7 @@ import click
 
 from umbilical.checks.report import printable
 from umbilical.cli.terminal import Lines, Live, has_colour, has_unicode, is_lively, live_console
-from umbilical.lab.story import Call, Outcome, Picture, Step, Story, Teller
+from umbilical.lab.transcript import CallResult, Picture, StepOutcome, Transcript, TranscriptStep, TranscriptView
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,29 +32,29 @@ _INDENT: Final = " " * 10
 
 
 @contextmanager
-def choose_view(title: str, *, is_stand_in: bool = False) -> Iterator[Teller]:
+def choose_view(title: str, *, is_stand_in: bool = False) -> Iterator[TranscriptView]:
     """Give who tells this story here; the terminal is as before when it ends, however it ends."""
     caller = STAND_IN if is_stand_in else REAL_CALLER
     if not is_lively(sys.stdout):
-        yield PlainLines(title, sys.stdout, caller)
+        yield TranscriptLines(title, sys.stdout, caller)
         return
-    with LiveView(title, caller) as view:
+    with TranscriptLiveView(title, caller) as view:
         yield view
 
 
-def summary(story: Story, more: Mapping[str, str] | None = None) -> str:
+def summary(transcript: Transcript, more: Mapping[str, str] | None = None) -> str:
     """The closing lines: every figure, how long it took, and what else there is to say."""
-    rows = {name: printable(value) for name, value in story.figures.items()}
-    done = sum(step.outcome is Outcome.DONE for step in story.steps)
-    rows["steps"] = f"{done} of {len(story.steps)} as told, in {_end(story):.1f} s"
+    rows = {name: printable(value) for name, value in transcript.figures.items()}
+    done = sum(step.outcome is StepOutcome.DONE for step in transcript.steps)
+    rows["steps"] = f"{done} of {len(transcript.steps)} as told, in {_end(transcript):.1f} s"
     rows.update({name: printable(value) for name, value in (more or {}).items()})
     width = max(len(name) for name in rows) + 3
     text = "".join(f"  {_styled(f'{name:<{width}}', dim=True)}{value}\n" for name, value in rows.items())
     return text if has_unicode() else _ascii(text)
 
 
-def _end(story: Story) -> float:
-    return max((step.ended_seconds or step.started_seconds for step in story.steps), default=0.0)
+def _end(transcript: Transcript) -> float:
+    return max((step.ended_seconds or step.started_seconds for step in transcript.steps), default=0.0)
 
 
 def _styled(text: str, **style: str | bool) -> str:
@@ -72,11 +72,11 @@ def _shown(text: str) -> list[str]:
     return lines if has_unicode() else [_ascii(line) for line in lines]
 
 
-def _all_shown(step: Step) -> list[str]:
+def _all_shown(step: TranscriptStep) -> list[str]:
     return [line for piece in tuple(step.evidence) for line in _shown(piece)]
 
 
-class PlainLines(Lines):
+class TranscriptLines(Lines):
     """One line per event, each out at once; for logs and pipes."""
 
     def __init__(self, title: str, stream: TextIO | None = None, caller: str = REAL_CALLER) -> None:
@@ -85,15 +85,15 @@ class PlainLines(Lines):
         self._picture = Picture()
         self._say(_styled(title, bold=True))
 
-    def began(self, step: Step) -> None:
+    def began(self, step: TranscriptStep) -> None:
         self._say(f"{step.started_seconds:6.1f} s  {' '.join(_shown(step.title))}")
 
-    def saw(self, step: Step, evidence: str) -> None:
+    def saw(self, step: TranscriptStep, evidence: str) -> None:
         for line in _shown(evidence):
             self._say(_INDENT + _styled(line, dim=True))
 
-    def ended(self, step: Step) -> None:
-        if step.outcome is Outcome.DONE:
+    def ended(self, step: TranscriptStep) -> None:
+        if step.outcome is StepOutcome.DONE:
             self._say(_INDENT + _styled("✓" if has_unicode() else "ok", fg="green") + f" {step.seconds:.1f} s")
         else:
             sign = "✗ failed" if has_unicode() else "FAILED"
@@ -101,33 +101,33 @@ class PlainLines(Lines):
 
     def shows(self, picture: Picture) -> None:
         before, self._picture = self._picture, picture
-        if picture.call not in (before.call, Call.NONE):
+        if picture.call not in (before.call, CallResult.NONE):
             self._call("bootstrap", picture.call)
-        if picture.production_call not in (before.production_call, Call.NONE):
+        if picture.production_call not in (before.production_call, CallResult.NONE):
             self._call("production", picture.production_call)
 
-    def _call(self, who: str, call: Call) -> None:
+    def _call(self, who: str, call: CallResult) -> None:
         self._say(f"{_INDENT}call of the {who} {self._caller}: {call.value}")
 
 
-class LiveView(Live):
+class TranscriptLiveView(Live):
     """Finished steps go up the screen and stay there; below them the running one, and the picture as it is now."""
 
     def __init__(self, title: str, caller: str = REAL_CALLER, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.spinner import Spinner
 
-        from umbilical.cli.lab import story_picture
+        from umbilical.cli.lab import transcript_picture
 
-        self._drawing = story_picture
-        self._glyphs = story_picture.UNICODE if has_unicode() else story_picture.ASCII
+        self._drawing = transcript_picture
+        self._glyphs = transcript_picture.UNICODE if has_unicode() else transcript_picture.ASCII
         self._sign_width = max(2, len(self._glyphs.failed))
         self._under_title = (0, 1, 0, self._sign_width + 2)
         self._title, self._caller, self._clock = title, caller, clock
         self._picture = Picture()
-        self._step: Step | None = None
+        self._step: TranscriptStep | None = None
         self._since = clock()
         self._is_over = False
-        self._calls: list[tuple[bool, Call]] = []
+        self._calls: list[tuple[bool, CallResult]] = []
         self._spinner = Spinner("dots" if has_unicode() else "line", style="blue")
         super().__init__(live_console(stderr=False), REFRESH_PER_SECOND)
 
@@ -139,15 +139,15 @@ class LiveView(Live):
         self._is_over = True
         super().__exit__()
 
-    def began(self, step: Step) -> None:
+    def began(self, step: TranscriptStep) -> None:
         self._since = self._clock()
         self._calls = []
         self._step = step
 
-    def saw(self, step: Step, evidence: str) -> None:
+    def saw(self, step: TranscriptStep, evidence: str) -> None:
         """Nothing to do: the next frame reads it from the step."""
 
-    def ended(self, step: Step) -> None:
+    def ended(self, step: TranscriptStep) -> None:
         self._step, self._since = None, self._clock()
         self._put_above(self._told(step), *self._ways())
 
@@ -168,7 +168,7 @@ class LiveView(Live):
             parts += [Text(), self._drawing.draw(self._picture, self._caller, self._glyphs), *ways]
         return Group(*parts)
 
-    def _now(self, step: Step | None) -> "RenderableType":
+    def _now(self, step: TranscriptStep | None) -> "RenderableType":
         """What runs: its title and time, and the last things seen, a line each so that the picture stands still."""
         from rich.console import Group
         from rich.text import Text
@@ -183,7 +183,7 @@ class LiveView(Live):
         size = shutil.get_terminal_size()
         return bool(self._picture.nodes) and size.columns >= self._drawing.COLUMNS and size.lines >= LEAST_LINES
 
-    def _told(self, step: Step) -> "RenderableType":
+    def _told(self, step: TranscriptStep) -> "RenderableType":
         from rich.console import Group
 
         lines = _all_shown(step)
@@ -192,10 +192,10 @@ class LiveView(Live):
             kept.append(f"and {len(lines) - len(kept)} lines more")
         return Group(self._head(step, step.seconds), *self._indented(kept, is_whole=True))
 
-    def _head(self, step: Step, seconds: float) -> "RenderableType":
+    def _head(self, step: TranscriptStep, seconds: float) -> "RenderableType":
         from rich.text import Text
 
-        title = Text(" ".join(_shown(step.title)), "bold red" if step.outcome is Outcome.FAILED else "")
+        title = Text(" ".join(_shown(step.title)), "bold red" if step.outcome is StepOutcome.FAILED else "")
         return self._row(self._sign(step), title, seconds)
 
     def _indented(self, lines: list[str], *, is_whole: bool) -> "list[RenderableType]":
@@ -213,16 +213,16 @@ class LiveView(Live):
         ways = [
             self._drawing.way(call, self._caller, through=is_through, glyphs=self._glyphs)
             for is_through, call in self._calls
-            if call is not Call.NONE
+            if call is not CallResult.NONE
         ]
         return [Padding(way, self._under_title) for way in ways]
 
-    def _sign(self, step: Step) -> "RenderableType":
+    def _sign(self, step: TranscriptStep) -> "RenderableType":
         from rich.text import Text
 
-        if step.outcome is Outcome.RUNNING:
+        if step.outcome is StepOutcome.RUNNING:
             return self._spinner
-        if step.outcome is Outcome.DONE:
+        if step.outcome is StepOutcome.DONE:
             return Text(self._glyphs.done, "bold green")
         return Text(self._glyphs.failed, "bold red")
 

@@ -8,23 +8,23 @@ from tests.support.labs import control_groups_of, machine_picture
 from umbilical.lab.scenario_run import ScenarioRun, run_scenario
 from umbilical.lab.scenarios import scenario
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.story import Outcome, Story
+from umbilical.lab.transcript import StepOutcome, Transcript
 
 KUBERNETES: Final = ("etcd", "kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler")
 SECONDS: Final = 420
 """A story on two busy cores; the demo's own budget is a minute."""
 
 
-def tell(name: str, folder: Path, *, runner: RunnerKind = RunnerKind.PROCESS, stand_in: bool = False) -> Story:
+def tell(name: str, folder: Path, *, runner: RunnerKind = RunnerKind.PROCESS, stand_in: bool = False) -> Transcript:
     """Tell a scenario and return the story; every step ended well, and the machine is as it was."""
     before = machine_picture()
-    story = Story(name)
-    run_scenario(ScenarioRun(scenario.find(name), runner, stand_in=stand_in, directory=folder / "lab"), story)
+    transcript = Transcript(name)
+    run_scenario(ScenarioRun(scenario.find(name), runner, stand_in=stand_in, directory=folder / "lab"), transcript)
     assert machine_picture() == before
     assert control_groups_of(folder / "lab") == []
-    assert [step.title for step in story.steps if step.outcome is not Outcome.DONE] == []
-    return story
+    assert [step.title for step in transcript.steps if step.outcome is not StepOutcome.DONE] == []
+    return transcript
 
 
-def evidence(story: Story) -> str:
-    return "\n".join(line for step in story.steps for line in step.evidence)
+def evidence(transcript: Transcript) -> str:
+    return "\n".join(line for step in transcript.steps for line in step.evidence)

@@ -19,8 +19,8 @@ from umbilical.lab.scenario_run import ScenarioRun
 from umbilical.lab.scenarios import scenario
 from umbilical.lab.scenarios import scenario as scenarios
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.story import Call, Story
 from umbilical.lab.testbed import Verdict
+from umbilical.lab.transcript import CallResult, Transcript
 
 NAME = "webhook-through-tunnel"
 
@@ -56,7 +56,7 @@ def test_a_directory_of_programs_that_is_not_there_is_refused(
 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
 @pytest.mark.timeout(300)
-def test_a_story_is_told_kept_and_reported_and_the_lab_is_then_taken(tmp_path: Path, umbilical: Run) -> None:
+def test_a_scenario_is_told_kept_and_reported_and_the_lab_is_then_taken(tmp_path: Path, umbilical: Run) -> None:
     place, report = tmp_path / "lab", tmp_path / "report.html"
     command = ["lab", "run", NAME, "--stand-in", "--keep", "--dir", str(place)]
     try:
@@ -79,7 +79,7 @@ def testbed(monkeypatch: Patch) -> MemoryTestbed:
 def test_it_tells_what_a_user_sees_who_says_it_and_how_to_mend_it(
     testbed: MemoryTestbed, tmp_path: Path, umbilical: Run
 ) -> None:
-    testbed.verdict = Verdict(Call.UNREACHABLE, "No agent available")
+    testbed.verdict = Verdict(CallResult.UNREACHABLE, "No agent available")
     told = umbilical("lab", "break", "--dir", tmp_path, "agent-kill").out
     assert "agent-kill: it breaks" in told
     assert "a user would see: nothing works" in told
@@ -88,7 +88,7 @@ def test_it_tells_what_a_user_sees_who_says_it_and_how_to_mend_it(
     assert told.endswith(f"\nmend it with: umbilical lab mend --dir {tmp_path} agent-kill\n")
 
 
-def test_what_cannot_be_broken_is_refused_before_a_story_begins(testbed: MemoryTestbed, umbilical: Run) -> None:
+def test_what_cannot_be_broken_is_refused_before_a_scenario_begins(testbed: MemoryTestbed, umbilical: Run) -> None:
     testbed.memory.broken = {"agent-kill": {"number": 1, "memory": {}}}
     output = umbilical("lab", "break", "agent-kill", status=4)
     assert output.out == ""
@@ -166,10 +166,10 @@ def test_only_a_lab_with_a_tunnel_is_offered_for_breaking(capsys: Captured) -> N
     assert "lab down --dir two" in shown
 
 
-def test_a_scratch_directory_goes_with_the_story_however_it_ends(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_scratch_directory_goes_with_the_scenario_however_it_ends(tmp_path: Path, monkeypatch: Patch) -> None:
     seen: list[Path] = []
 
-    def fail(wanted: ScenarioRun, story: Story) -> None:
+    def fail(wanted: ScenarioRun, transcript: Transcript) -> None:
         assert wanted.directory is not None
         seen.append(wanted.directory)
         raise LabError("UMB850", "waited in vain", "for this test", "none")
@@ -177,17 +177,17 @@ def test_a_scratch_directory_goes_with_the_story_however_it_ends(tmp_path: Path,
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(scenario_run, "run_scenario", fail)
     with pytest.raises(LabError):
-        play(_wanted(), Story("a test"))
+        play(_wanted(), Transcript("a test"))
     assert seen[0].is_relative_to(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_that_was_named_is_removed_by_the_scenario_run(tmp_path: Path, monkeypatch: Patch) -> None:
-    def interrupt(wanted: ScenarioRun, story: Story) -> None:
+    def interrupt(wanted: ScenarioRun, transcript: Transcript) -> None:
         raise KeyboardInterrupt
 
     (tmp_path / "thesis.txt").write_text("years of work")
     monkeypatch.setattr(scenario_run, "run_scenario", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        play(_wanted(tmp_path), Story("a test"))
+        play(_wanted(tmp_path), Transcript("a test"))
     assert (tmp_path / "thesis.txt").exists()

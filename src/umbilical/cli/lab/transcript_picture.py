@@ -5,7 +5,7 @@ from typing import Final
 
 from rich.text import Text
 
-from umbilical.lab.story import Call, Picture
+from umbilical.lab.transcript import CallResult, Picture
 
 COLUMNS: Final = 78
 BOOTSTRAP: Final = "bootstrap"
@@ -14,11 +14,16 @@ _GAP: Final = 16
 _NAME: Final = 9
 _LEAST_ROWS: Final = 4
 _SERVER_ROW: Final = 2
-_ANSWERS: Final = (Call.ALLOWED, Call.DENIED)
+_ANSWERS: Final = (CallResult.ALLOWED, CallResult.DENIED)
 
 FAINT: Final = "dim"
 CORD: Final = "blue"
-STYLES: Final = {Call.NONE: FAINT, Call.UNREACHABLE: "red", Call.ALLOWED: "green", Call.DENIED: "yellow"}
+STYLES: Final = {
+    CallResult.NONE: FAINT,
+    CallResult.UNREACHABLE: "red",
+    CallResult.ALLOWED: "green",
+    CallResult.DENIED: "yellow",
+}
 
 
 @dataclass(frozen=True)
@@ -62,17 +67,17 @@ def draw(shown: Picture, caller: str, glyphs: Glyphs = UNICODE) -> Text:
 def ways(shown: Picture, caller: str, glyphs: Glyphs = UNICODE) -> list[Text]:
     """Tell the last call of each kube-apiserver in a line: which way it went, and how it ended."""
     # An answer that came through a tunnel that is gone says nothing of now.
-    call = Call.NONE if shown.call in _ANSWERS and not shown.server else shown.call
+    call = CallResult.NONE if shown.call in _ANSWERS and not shown.server else shown.call
     return [
         Text(f"  {BOOTSTRAP:<12}") + way(call, caller, through=shown.server, glyphs=glyphs),
         Text(f"  {'production':<12}") + way(shown.production_call, caller, through=False, glyphs=glyphs),
     ]
 
 
-def way(call: Call, caller: str, *, through: bool, glyphs: Glyphs) -> Text:
-    if call is Call.NONE:
+def way(call: CallResult, caller: str, *, through: bool, glyphs: Glyphs) -> Text:
+    if call is CallResult.NONE:
         return Text("no call", FAINT)
-    if call is Call.UNREACHABLE:
+    if call is CallResult.UNREACHABLE:
         hops, sign = f"{caller} {glyphs.dash * 3}{glyphs.cross} webhook", glyphs.cross
     else:
         between = ["server", "agent"] if through else []
@@ -137,6 +142,6 @@ def _gap(number: int, shown: Picture, glyphs: Glyphs) -> Text:
 
 
 def _no_way(shown: Picture, glyphs: Glyphs) -> Text:
-    if shown.call is not Call.UNREACHABLE:
+    if shown.call is not CallResult.UNREACHABLE:
         return Text(f"   {shown.gap}", FAINT)
     return Text(f"{glyphs.dash * 3}{glyphs.cross} {shown.gap}", "red")

@@ -15,8 +15,8 @@ from umbilical.lab.objects import API_SERVICE, LETTERS, NAMESPACE, letter
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scenarios.webhook_through_tunnel import lay_tunnel, start_cluster
 from umbilical.lab.service_answers import CONVERTED_BY, LETTER_GROUP
-from umbilical.lab.story import Call
 from umbilical.lab.testbed import Testbed
+from umbilical.lab.transcript import CallResult
 
 SECONDS: Final = 120.0
 
@@ -29,14 +29,14 @@ def real(testbed: Testbed) -> KubernetesTestbed:
 
 def set_stage(testbed: KubernetesTestbed) -> objects.Service:
     """Bring up everything but the tunnel; kube-apiserver asks nothing of the service yet."""
-    story = testbed.story
+    transcript = testbed.transcript
     start_cluster(testbed)
-    with story.step("a service in a pod"):
+    with transcript.step("a service in a pod"):
         service = objects.make_service(testbed.lab.topology)
         testbed.apply(*service.objects)
         address = testbed.wait("the service's endpoint", testbed.endpoint, SECONDS)
-        story.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
-        story.shows(webhook=service.node)
+        transcript.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
+        transcript.shows(webhook=service.node)
     return service
 
 
@@ -55,28 +55,28 @@ def _last_words(shown: Completed) -> str:
 def _tell_calls(testbed: KubernetesTestbed, node: str) -> None:
     counted = calls(testbed, node)
     for path, count in counted.items():
-        testbed.story.saw(f"{path}: {count}")
-    testbed.story.figures["calls"] = str(sum(counted.values()))
-    testbed.story.figures["bytes over the agents' port"] = f"{testbed.tunnel_bytes():,}"
+        testbed.transcript.saw(f"{path}: {count}")
+    testbed.transcript.figures["calls"] = str(sum(counted.values()))
+    testbed.transcript.figures["bytes over the agents' port"] = f"{testbed.tunnel_bytes():,}"
 
 
 def tell_aggregated_api(testbed: Testbed) -> None:
     stage = real(testbed)
-    story = testbed.story
+    transcript = testbed.transcript
     service = set_stage(stage)
-    with story.step("without the tunnel its API is unavailable"):
+    with transcript.step("without the tunnel its API is unavailable"):
         stage.apply(service.api_service)
         # It is "Unknown" or local trouble first; the reason to wait for is the one that a dial gave.
-        story.saw(wait_for_availability(stage, "False", "FailedDiscoveryCheck"))
-        story.shows(call=Call.UNREACHABLE)
+        transcript.saw(wait_for_availability(stage, "False", "FailedDiscoveryCheck"))
+        transcript.shows(call=CallResult.UNREACHABLE)
     lay_tunnel(testbed)
-    with story.step("through the tunnel it is available"):
-        story.saw(wait_for_availability(stage, "True", "Passed"))
-        story.shows(call=Call.ALLOWED)
-    with story.step("kubectl get greetings"):
+    with transcript.step("through the tunnel it is available"):
+        transcript.saw(wait_for_availability(stage, "True", "Passed"))
+        transcript.shows(call=CallResult.ALLOWED)
+    with transcript.step("kubectl get greetings"):
         for line in testbed.wait("greetings", lambda: greetings(stage), SECONDS):
-            story.saw(line)
-    with story.step("the pod counts who asked"):
+            transcript.saw(line)
+    with transcript.step("the pod counts who asked"):
         _tell_calls(stage, service.node)
 
 
@@ -113,25 +113,25 @@ ANSWER: Final = "second"
 
 def tell_conversion_webhook(testbed: Testbed) -> None:
     stage = real(testbed)
-    story = testbed.story
+    transcript = testbed.transcript
     service = set_stage(stage)
-    with story.step("a kind that is stored as v1 and served as v2 too"):
+    with transcript.step("a kind that is stored as v1 and served as v2 too"):
         stage.apply(service.letters)
-        story.saw(testbed.wait("a stored letter", lambda: _store(stage), SECONDS))
-    with story.step("without the tunnel it cannot be read as v2"):
-        story.saw(testbed.wait("a conversion that fails", lambda: _refusal(stage), SECONDS))
-        story.shows(call=Call.UNREACHABLE)
+        transcript.saw(testbed.wait("a stored letter", lambda: _store(stage), SECONDS))
+    with transcript.step("without the tunnel it cannot be read as v2"):
+        transcript.saw(testbed.wait("a conversion that fails", lambda: _refusal(stage), SECONDS))
+        transcript.shows(call=CallResult.UNREACHABLE)
     lay_tunnel(testbed)
-    with story.step("through the tunnel it can"):
+    with transcript.step("through the tunnel it can"):
         for line in testbed.wait("the letter as v2", lambda: _read_letter(stage, "v2", LETTER), SECONDS):
-            story.saw(line)
-        story.saw(f"{CONVERTED_BY}: {_converted_by(stage)}")
-        story.shows(call=Call.ALLOWED)
-    with story.step("and what is written as v2 is stored as v1"):
+            transcript.saw(line)
+        transcript.saw(f"{CONVERTED_BY}: {_converted_by(stage)}")
+        transcript.shows(call=CallResult.ALLOWED)
+    with transcript.step("and what is written as v2 is stored as v1"):
         stage.apply(_answer())
         for line in testbed.wait("the answer as v1", lambda: _read_letter(stage, "v1", ANSWER), SECONDS):
-            story.saw(line)
-    with story.step("the pod counts its conversions"):
+            transcript.saw(line)
+    with transcript.step("the pod counts its conversions"):
         _tell_calls(stage, service.node)
 
 
