@@ -22,9 +22,9 @@ from umbilical.bootstrap.spec import Mode, Shape, for_shape
 from umbilical.fault import LabError
 from umbilical.lab.admission_review import (
     MAX_ANSWER_BYTES,
+    AdmissionVerdict,
     AnswerRefused,
     Unreachable,
-    Verdict,
     Webhook,
     judge,
     review_of,
@@ -119,7 +119,7 @@ def hook(port: int, service: str = "webhook", seconds: float = 5.0) -> Webhook:
     return Webhook("judge.lab.dev", service, "lab", "/validate", f"127.0.0.1:{port}", timeout_seconds=seconds)
 
 
-def ask(authority: FolderAuthority, webhook: Webhook, verdict: str = "allow") -> Verdict:
+def ask(authority: FolderAuthority, webhook: Webhook, verdict: str = "allow") -> AdmissionVerdict:
     labels = {"verdict": verdict}
     value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "lab", "labels": labels}}
     return judge(webhook, client_context(authority), value, dial_direct)
@@ -197,9 +197,9 @@ def test_an_answer_to_another_question_counts_for_nothing(authority: FolderAutho
 
 def test_the_summary_says_for_whom_it_stands_and_counts_every_call() -> None:
     verdicts = [
-        Verdict(CallResult.UNREACHABLE, "no", 0.9),
-        Verdict(CallResult.ALLOWED, "", 0.1),
-        Verdict(CallResult.ALLOWED, "", 0.2),
+        AdmissionVerdict(CallResult.UNREACHABLE, "no", 0.9),
+        AdmissionVerdict(CallResult.ALLOWED, "", 0.1),
+        AdmissionVerdict(CallResult.ALLOWED, "", 0.2),
     ]
 
     shown = summary(verdicts)

@@ -15,7 +15,7 @@ from umbilical.fault import LabError
 from umbilical.lab import control
 from umbilical.lab.control import Message
 from umbilical.lab.isolation import Isolation
-from umbilical.lab.lab import Completed, Lab, down, up
+from umbilical.lab.lab import CompletedCommand, Lab, down, up
 from umbilical.lab.runners import runner_of
 from umbilical.lab.state import RunnerKind
 
@@ -252,11 +252,11 @@ def test_a_lab_and_what_is_broken_in_it_are_found_from_elsewhere(lab: Lab, tmp_p
 
 
 def test_a_program_that_failed_is_told_by_its_words_or_its_exit_code() -> None:
-    done = Completed(NODE, ("true",), 0, b"\xff", b"")
+    done = CompletedCommand(NODE, ("true",), 0, b"\xff", b"")
     assert done.check() is done
     assert done.text == "\ufffd"
     with pytest.raises(LabError) as refused:
-        Completed(NODE, ("false",), 1, b"", b"").check()
+        CompletedCommand(NODE, ("false",), 1, b"", b"").check()
     assert refused.value.why == "it exited with 1 and said nothing"
 
 

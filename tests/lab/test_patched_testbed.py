@@ -24,7 +24,7 @@ from umbilical.lab.bootkube_script import CLUSTER_GATHER, RELEASE_IMAGE, SERVICE
 from umbilical.lab.bootstrap_config import IMAGES_FILE, PAYLOAD
 from umbilical.lab.ignition_applier import apply_config
 from umbilical.lab.kubernetes_testbed import Plane
-from umbilical.lab.lab import Completed, ProcessStatus
+from umbilical.lab.lab import CompletedCommand, ProcessStatus
 from umbilical.lab.release_payload import NOT_KNOWN, main
 from umbilical.lab.scenarios import patched_ignition
 from umbilical.lab.scenarios.patched_ignition import OC, UNIT, PatchedTestbed
@@ -243,9 +243,9 @@ def test_an_api_that_never_comes_ends_the_wait(
 class _Lab(SimpleNamespace):
     """Answers every command well and remembers it."""
 
-    def exec(self, node: str, command: list[str], **options: Any) -> Completed:
+    def exec(self, node: str, command: list[str], **options: Any) -> CompletedCommand:
         self.asked.append((node, command))
-        return Completed(node, tuple(command), 0, b"", b"")
+        return CompletedCommand(node, tuple(command), 0, b"", b"")
 
     def processes(self) -> list[ProcessStatus]:
         return [ProcessStatus("bootstrap", UNIT, 1, self.exit_code)]

@@ -26,11 +26,11 @@ from tests.support.labs import (
 )
 
 from umbilical.fault import LabError
-from umbilical.lab import birth, cgroups, isolation, removal
+from umbilical.lab import cgroups, isolation, keeper_launch, removal
 from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab, down, up
 from umbilical.lab.state import LabDirectory, default_directory
-from umbilical.lab.topology import Role
+from umbilical.lab.topology import NodeRole
 
 pytestmark = [pytest.mark.usefixtures("own_machine"), pytest.mark.real("unshare", "nsenter", "nft", "ip")]
 
@@ -80,13 +80,13 @@ def test_when_the_machine_forbids_it_or_the_directory_goes_nothing_stays(tmp_pat
     assert refusal(tmp_path / "lab").code == "UMB820"
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
-    await_keeper = birth._await_keeper
+    await_keeper = keeper_launch._await_keeper
 
     def lose_directory(directory: LabDirectory, *arguments: object) -> object:
         removal.remove_content(directory)
         return await_keeper(directory, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(birth, "_await_keeper", lose_directory)
+    monkeypatch.setattr(keeper_launch, "_await_keeper", lose_directory)
     assert refusal(tmp_path / "lab").code == "UMB814"
     assert list(tmp_path.iterdir()) == []
 
@@ -98,11 +98,11 @@ def test_a_keeper_that_does_not_come_up_is_told_of(tmp_path: Path, monkeypatch: 
     assert "No module named umbilical.lab.no_such_module" in fault.why
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
-    monkeypatch.setattr(birth, "READY_SECONDS", 0.0)
+    monkeypatch.setattr(keeper_launch, "READY_SECONDS", 0.0)
     fault = refusal(tmp_path / "lab")
     assert (fault.code, fault.what) == ("UMB814", "the lab's keeper did not come up")
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(birth, "find_program", lambda name: "/no/such/program")
+    monkeypatch.setattr(keeper_launch, "find_program", lambda name: "/no/such/program")
     assert refusal(tmp_path / "lab").code == "UMB814"
     assert list(tmp_path.iterdir()) == []
 
@@ -111,7 +111,7 @@ def test_what_a_keeper_stumbles_over_is_told_and_nothing_stays(tmp_path: Path) -
     before = machine_picture()
     topology = request(tmp_path).topology
     bootstrap = topology.bootstrap
-    twins = replace(topology, nodes=(bootstrap, replace(bootstrap, role=Role.MASTER)))
+    twins = replace(topology, nodes=(bootstrap, replace(bootstrap, role=NodeRole.MASTER)))
     with pytest.raises(LabError) as refused:
         up(replace(request(tmp_path / "lab"), topology=twins))
     assert "bootstrap" in str(refused.value)

@@ -17,7 +17,7 @@ from umbilical.bootstrap.render import objects
 from umbilical.bootstrap.spec import Mode, Shape
 from umbilical.fault import LabError
 from umbilical.lab.kubernetes_testbed import KubernetesTestbed, Plane
-from umbilical.lab.lab import Completed, Lab
+from umbilical.lab.lab import CompletedCommand, Lab
 from umbilical.lab.scenario_run import load_testbed, make_testbed
 from umbilical.lab.stand_in_testbed import StandInTestbed
 from umbilical.lab.testbed import BOOTSTRAP, COUNTER
@@ -95,16 +95,16 @@ def test_the_options_decide_which_testbed_is_played(no_lab: Any) -> None:
 class _Lab(SimpleNamespace):
     """Answers every command with what a test put there."""
 
-    answer: Completed
+    answer: CompletedCommand
 
-    def exec(self, node: str, command: list[str], **options: Any) -> Completed:
+    def exec(self, node: str, command: list[str], **options: Any) -> CompletedCommand:
         self.asked = (node, command, options)
         return self.answer
 
 
 def _testbed(family: Family = Family.IPV4, **answer: Any) -> KubernetesTestbed:
     lab: Any = _Lab(topology=plan_topology(family=family))
-    lab.answer = Completed("bootstrap", ("kubectl",), **{"exit_code": 0, "stdout": b"", "stderr": b"", **answer})
+    lab.answer = CompletedCommand("bootstrap", ("kubectl",), **{"exit_code": 0, "stdout": b"", "stderr": b"", **answer})
     return KubernetesTestbed(lab, ScenarioOptions(), Transcript("a test"))
 
 

@@ -12,10 +12,10 @@ from umbilical.fault import LabError
 from umbilical.lab import scenario_run
 from umbilical.lab.breakages import registry
 from umbilical.lab.breakages.registry import Breakage, Speaker
-from umbilical.lab.lab import Completed, Lab, ProcessStatus
-from umbilical.lab.runner import ContainerStatus, PodStatus, Runner
+from umbilical.lab.lab import CompletedCommand, Lab, ProcessStatus
+from umbilical.lab.runner import ContainerStatus, LabRunner, PodStatus
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.testbed import BOOTSTRAP, Testbed, Verdict
+from umbilical.lab.testbed import BOOTSTRAP, Testbed, WebhookVerdict
 from umbilical.lab.topology import Topology, plan_topology
 from umbilical.lab.transcript import CallResult, Transcript
 from umbilical.lab.tunnel_parts import ScenarioOptions
@@ -65,9 +65,9 @@ class MemoryLab:
     broken: dict[str, object] = field(default_factory=dict)
     runner: MemoryRunner = field(default_factory=MemoryRunner)
 
-    def exec(self, node: str, command: Sequence[str], **options: object) -> Completed:
+    def exec(self, node: str, command: Sequence[str], **options: object) -> CompletedCommand:
         self.did.append(f"{node}$ {' '.join(command)}")
-        return Completed(node, tuple(command), *self.answers.get(command[0], (0, b"", b"")))
+        return CompletedCommand(node, tuple(command), *self.answers.get(command[0], (0, b"", b"")))
 
     def start(self, node: str, name: str, command: Sequence[str]) -> None:
         self.did.append(f"{node}& {' '.join(command)}")
@@ -131,7 +131,7 @@ class MemoryTestbed(Testbed):
     ) -> None:
         self.memory = lab or MemoryLab()
         super().__init__(cast(Lab, self.memory), options or ScenarioOptions(), transcript or Transcript("breakages"))
-        self.verdict = Verdict(CallResult.ALLOWED, "created")
+        self.verdict = WebhookVerdict(CallResult.ALLOWED, "created")
         self.trouble = ""
         self.calls = 0
 
@@ -140,8 +140,8 @@ class MemoryTestbed(Testbed):
         return self.memory.runner
 
     @property
-    def runner(self) -> Runner:
-        return cast(Runner, self.memory.runner)
+    def runner(self) -> LabRunner:
+        return cast(LabRunner, self.memory.runner)
 
     def lay(self) -> "MemoryTestbed":
         """Lay a tunnel: real certificates and real files, in memory."""
@@ -152,7 +152,7 @@ class MemoryTestbed(Testbed):
 
     def save(self) -> None: ...
 
-    def judge(self, verdict: str, *, production: bool = False) -> Verdict:
+    def judge(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
         self.calls += 1
         return self.verdict
 

@@ -122,7 +122,7 @@ class Webhook:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AdmissionVerdict:
     call: CallResult
     message: str
     seconds: float
@@ -132,20 +132,20 @@ Dial = Callable[[str, float], socket.socket]
 """Open a connection to HOST:PORT within so many seconds, or raise Unreachable or TimeoutError."""
 
 
-def judge(webhook: Webhook, context: ssl.SSLContext, value: Mapping[str, Any], dial: Dial) -> Verdict:
+def judge(webhook: Webhook, context: ssl.SSLContext, value: Mapping[str, Any], dial: Dial) -> AdmissionVerdict:
     """Ask once, over a connection of its own."""
     started = time.monotonic()
     uid = str(uuid.uuid4())
     try:
         allowed, words = verdict_of(_exchange(webhook, context, review_of(value, uid), dial), uid)
     except (Unreachable, AnswerRefused, OSError, h11.RemoteProtocolError) as fault:
-        return Verdict(CallResult.UNREACHABLE, _failure(webhook, fault), time.monotonic() - started)
+        return AdmissionVerdict(CallResult.UNREACHABLE, _failure(webhook, fault), time.monotonic() - started)
     call = CallResult.ALLOWED if allowed else CallResult.DENIED
     message = words if allowed else _denial(webhook, words)
-    return Verdict(call, message, time.monotonic() - started)
+    return AdmissionVerdict(call, message, time.monotonic() - started)
 
 
-def summary(verdicts: list[Verdict]) -> dict[str, Any]:
+def summary(verdicts: list[AdmissionVerdict]) -> dict[str, Any]:
     """What the program prints: the last verdict, and the figures of them all."""
     last, seconds = verdicts[-1], [round(verdict.seconds, 6) for verdict in verdicts]
     tally = {

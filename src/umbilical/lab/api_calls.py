@@ -27,7 +27,7 @@ MOST_FAILURES: Final = 100
 
 
 @dataclass
-class Calls:
+class CallTotals:
     allowed: int = 0
     slowest_seconds: float = 0.0
     failed: int = 0
@@ -39,7 +39,7 @@ def _path(wanted: dict[str, Any]) -> str:
     return f"/api/{wanted['apiVersion']}/namespaces/{wanted['metadata']['namespace']}/{wanted['kind'].lower()}s"
 
 
-async def call_until(kubeconfig: Path, wanted: dict[str, Any], stop_file: Path, calls: Calls) -> None:
+async def call_until(kubeconfig: Path, wanted: dict[str, Any], stop_file: Path, calls: CallTotals) -> None:
     """CallResult, and count as it goes."""
     path = _path(wanted)
     async with make_client(kubeconfig, qps=UNLIMITED) as client:
@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
     if form == "times":
         json.dump(asyncio.run(call(Path(kubeconfig), wanted, int(bound))), sys.stdout)
     else:
-        calls = Calls()
+        calls = CallTotals()
         asyncio.run(call_until(Path(kubeconfig), wanted, Path(bound), calls))
         json.dump(asdict(calls), sys.stdout)
     return 0

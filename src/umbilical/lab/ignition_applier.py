@@ -28,7 +28,7 @@ _NOT_APPLIED: Final = (("passwd", "users"), ("passwd", "groups"), ("storage", "d
 
 
 @dataclass
-class Applied:
+class AppliedConfig:
     """What was laid, in the order in which it was, and what was not."""
 
     paths: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class _Entry:
         return self.fields.get("overwrite") is True
 
 
-def apply_config(content: bytes, root: Path) -> Applied:
+def apply_config(content: bytes, root: Path) -> AppliedConfig:
     """Apply a config to the machine whose root this is.
 
     Raises:
@@ -71,7 +71,7 @@ def apply_config(content: bytes, root: Path) -> Applied:
     files = [_file(file) for file in config.files]
     links = [_plain(entry) for entry in objects(storage, "links")]
     units = list(_unit_files(config.units))
-    applied = Applied(notes=list(_left_out(config.value)))
+    applied = AppliedConfig(notes=list(_left_out(config.value)))
     try:
         with Root(root) as target:
             _Applier(target, applied).run(directories, files, links, config.units, units)
@@ -82,7 +82,7 @@ def apply_config(content: bytes, root: Path) -> Applied:
 
 
 class _Applier:
-    def __init__(self, root: Root, applied: Applied) -> None:
+    def __init__(self, root: Root, applied: AppliedConfig) -> None:
         self._root = root
         self._applied = applied
         self._accounts = {

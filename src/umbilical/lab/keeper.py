@@ -24,8 +24,8 @@ from umbilical.host.files import make_directory
 from umbilical.host.namespaces import Mount
 from umbilical.lab import node_root, removal
 from umbilical.lab.binaries import lay_programs
-from umbilical.lab.birth import STAY
-from umbilical.lab.keeper_service import Service
+from umbilical.lab.keeper_launch import STAY
+from umbilical.lab.keeper_service import KeeperService
 from umbilical.lab.network import LabNetwork
 from umbilical.lab.state import LabDirectory, LabState, read_state
 from umbilical.lab.topology import Topology
@@ -34,7 +34,7 @@ LEASH: Final = 0
 REPORT: Final = 1
 
 
-class Reason(Enum):
+class StopReason(Enum):
     ORDERED = "ordered"
     ABANDONED = "abandoned"
 
@@ -86,8 +86,8 @@ def _keep(directory: LabDirectory, host_pid: int) -> int:
         network = LabNetwork(state.topology, make_directory(directory.network_namespaces, 0o755))
         network.build()
         anchors = _start_nodes(directory, state, network)
-        reason = asyncio.run(_serve(Service(directory, state.topology, network, anchors), directory, host_pid))
-        if reason is Reason.ABANDONED:
+        reason = asyncio.run(_serve(KeeperService(directory, state.topology, network, anchors), directory, host_pid))
+        if reason is StopReason.ABANDONED:
             _leave_nothing(directory)
     except LabError as fault:
         _report({"fault": [fault.code, fault.what, fault.why, fault.remedy]})
@@ -98,34 +98,34 @@ def _keep(directory: LabDirectory, host_pid: int) -> int:
     return 0
 
 
-async def _serve(service: Service, directory: LabDirectory, host_pid: int) -> Reason:
+async def _serve(service: KeeperService, directory: LabDirectory, host_pid: int) -> StopReason:
     stop = _stop_requests()
     server = await asyncio.start_unix_server(service.answer, sock=_listen(directory), limit=service.LINE_LIMIT_BYTES)
     _report({"host_pid": host_pid})
     reason = await stop
     # Not `async with`: that would wait for whoever is still being answered.
     server.close()
-    if reason is Reason.ORDERED:
+    if reason is StopReason.ORDERED:
         await service.stop()
     return reason
 
 
-def _stop_requests() -> "asyncio.Future[Reason]":
+def _stop_requests() -> "asyncio.Future[StopReason]":
     """Return what tells when and why to stop: by signal, or because whoever asked for the lab is gone."""
     loop = asyncio.get_running_loop()
-    stop: asyncio.Future[Reason] = loop.create_future()
+    stop: asyncio.Future[StopReason] = loop.create_future()
 
-    def end(reason: Reason) -> None:
+    def end(reason: StopReason) -> None:
         if not stop.done():
             stop.set_result(reason)
 
     def read_leash() -> None:
         loop.remove_reader(LEASH)
         if os.read(LEASH, len(STAY)) != STAY:
-            end(Reason.ABANDONED)
+            end(StopReason.ABANDONED)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end, Reason.ORDERED)
+        loop.add_signal_handler(number, end, StopReason.ORDERED)
     loop.add_reader(LEASH, read_leash)
     return stop
 

@@ -11,7 +11,7 @@ from umbilical.lab import control, node_processes, node_root
 from umbilical.lab.control import Message, MessageError
 from umbilical.lab.isolation import find_program
 from umbilical.lab.network import LabNetwork
-from umbilical.lab.node_processes import Background, Program
+from umbilical.lab.node_processes import BackgroundProcess, NodeProgram
 from umbilical.lab.state import LabDirectory
 from umbilical.lab.topology import Topology
 
@@ -22,7 +22,7 @@ QUESTION_SECONDS: Final = 30.0
 Operation = Callable[[Mapping[str, Any], bytes], Awaitable[Message]]
 
 
-class Service:
+class KeeperService:
     """Answers the control socket. Questions are answered side by side; changes to the network one after the other."""
 
     LINE_LIMIT_BYTES: Final = control.MAX_LINE_BYTES
@@ -35,7 +35,7 @@ class Service:
         self._network = network
         self._anchors = anchors
         self._nsenter = find_program("nsenter") or "nsenter"
-        self._background: dict[tuple[str, str], Background] = {}
+        self._background: dict[tuple[str, str], BackgroundProcess] = {}
         self._network_turn = asyncio.Lock()
         self._operations: Mapping[str, Operation] = {
             "exec": self._exec,
@@ -135,12 +135,12 @@ class Service:
         async with self._network_turn:
             return Message({"bytes": await asyncio.to_thread(counted, arguments["node"], arguments["name"])})
 
-    def _program(self, arguments: Mapping[str, Any]) -> Program:
+    def _program(self, arguments: Mapping[str, Any]) -> NodeProgram:
         node = self._topology.node(arguments["node"]).name
         # nsenter becomes the program, so the pid is the program's own.
         way_in = [self._nsenter, f"--target={self._anchors[node]}", "--mount", "--uts", "--net", "--"]
         environment = {**node_root.environment(node), **arguments["environment"]}
-        return Program([*way_in, *arguments["command"]], environment)
+        return NodeProgram([*way_in, *arguments["command"]], environment)
 
 
 async def _unless_hung_up(reader: asyncio.StreamReader, work: Awaitable[Message]) -> Message | None:

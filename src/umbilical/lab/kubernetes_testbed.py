@@ -19,7 +19,7 @@ from umbilical.lab.control_plane import (
     render_control_plane,
 )
 from umbilical.lab.runner import MANIFESTS
-from umbilical.lab.testbed import BOOTSTRAP, Testbed, Verdict
+from umbilical.lab.testbed import BOOTSTRAP, Testbed, WebhookVerdict
 from umbilical.lab.transcript import CallResult
 from umbilical.manifests.control_plane_spec import ControlPlaneSpec, Images, url
 from umbilical.manifests.tree import yaml_bytes
@@ -33,7 +33,7 @@ from umbilical.pki.control_plane_set import (
 from umbilical.pki.profiles import KeyType
 
 if TYPE_CHECKING:
-    from umbilical.lab.lab import Completed
+    from umbilical.lab.lab import CompletedCommand
 
 IMAGES: Final = Images.tagged("localhost", "lab")
 ETCD_PORT: Final = 2379
@@ -87,7 +87,7 @@ class KubernetesTestbed(Testbed):
         self.apply_webhook(service)
         return service.node
 
-    def apply_webhook(self, service: objects.Service) -> str:
+    def apply_webhook(self, service: objects.ServiceObjects) -> str:
         """Apply a service, and the webhook when it has an endpoint, whose address is returned."""
         self.apply(*service.objects)
         address = self.wait("the webhook's endpoint", self.endpoint, READY_SECONDS)
@@ -111,13 +111,13 @@ class KubernetesTestbed(Testbed):
         version = self._wait_ready(Plane.PRODUCTION)
         self.transcript.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, without an egress configuration")
 
-    def judge(self, verdict: str, *, production: bool = False) -> Verdict:
+    def judge(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
         plane = Plane.PRODUCTION if production else Plane.BOOTSTRAP
         done = self.kubectl("create", "--dry-run=server", "-f", "-", stdin=objects.judged(verdict), plane=plane)
         if done.exit_code == 0:
-            return Verdict(CallResult.ALLOWED, done.text.strip())
+            return WebhookVerdict(CallResult.ALLOWED, done.text.strip())
         text = " ".join(done.stderr.decode(errors="replace").split())
-        return Verdict(CallResult.DENIED if "denied the request" in text else CallResult.UNREACHABLE, text)
+        return WebhookVerdict(CallResult.DENIED if "denied the request" in text else CallResult.UNREACHABLE, text)
 
     def call_times(self, count: int) -> list[float]:
         done = self.lab.exec(BOOTSTRAP, api_calls.command("times", str(count))).check()
@@ -184,7 +184,7 @@ class KubernetesTestbed(Testbed):
 
     def kubectl(
         self, *arguments: str, stdin: object = None, plane: Plane = Plane.BOOTSTRAP, timeout_seconds: float = 60.0
-    ) -> "Completed":
+    ) -> "CompletedCommand":
         """Run the real kubectl on the node of a kube-apiserver, as admin; `stdin` is an object or a list of them."""
         content = None if stdin is None else json.dumps(stdin).encode()
         command = ["kubectl", f"--kubeconfig={ADMIN_KUBECONFIG}", *arguments]

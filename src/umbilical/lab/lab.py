@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import umbilical
 from umbilical.fault import LabError
-from umbilical.lab import birth, control, isolation, node_root, removal
+from umbilical.lab import control, isolation, keeper_launch, node_root, removal
 from umbilical.lab.control import Message
 from umbilical.lab.state import LabDirectory, LabState, RunnerKind, change_state, list_labs, read_state, tidy_name
 from umbilical.lab.topology import Topology
@@ -34,7 +34,7 @@ class UpRequest:
 
 
 @dataclass(frozen=True)
-class Completed:
+class CompletedCommand:
     node: str
     command: tuple[str, ...]
     exit_code: int
@@ -46,7 +46,7 @@ class Completed:
     def text(self) -> str:
         return self.stdout.decode(errors="replace")
 
-    def check(self) -> "Completed":
+    def check(self) -> "CompletedCommand":
         """Return itself if the program succeeded. Raises LabError: it did not; its last words are in the message."""
         if self.exit_code == 0:
             return self
@@ -103,7 +103,7 @@ class Lab:
         stdin: bytes | None = None,
         timeout_seconds: float = 60.0,
         environment: Mapping[str, str] | None = None,
-    ) -> Completed:
+    ) -> CompletedCommand:
         """Run a program on a node to its end.
 
         Raises LabError: no such node, no end in time, or more output than an answer can carry. That the program failed
@@ -198,7 +198,7 @@ class Lab:
 
     def stay(self) -> None:
         """Let a lab that was to end with this process live on after it."""
-        birth.let_go(self.directory)
+        keeper_launch.let_go(self.directory)
 
     def down(self) -> None:
         """Take it down; doing it twice is fine."""
@@ -242,7 +242,7 @@ def up(request: UpRequest) -> Lab:
         version=umbilical.__version__,
         binaries={name: os.path.abspath(path) for name, path in request.binaries.items()},
     )
-    return Lab(directory, birth.begin(directory, state, kind, with_parent=request.with_parent))
+    return Lab(directory, keeper_launch.begin(directory, state, kind, with_parent=request.with_parent))
 
 
 def down(path: Path) -> bool:
@@ -251,7 +251,7 @@ def down(path: Path) -> bool:
     Raises LabError: the directory is not a lab's (UMB813), or its keeper does not end (UMB819).
     """
     was_there = removal.down(path)
-    birth.take_note_of_end(LabDirectory(path))
+    keeper_launch.take_note_of_end(LabDirectory(path))
     return was_there
 
 
@@ -259,7 +259,7 @@ def _program(node: str, command: Sequence[str], environment: Mapping[str, str] |
     return {"node": node, "command": [os.fspath(part) for part in command], "environment": dict(environment or {})}
 
 
-def _completed(node: str, command: Sequence[str], answer: Message, timeout_seconds: float) -> Completed:
+def _completed(node: str, command: Sequence[str], answer: Message, timeout_seconds: float) -> CompletedCommand:
     exit_code, size = answer.fields["exit_code"], answer.fields["stdout_bytes"]
     shown = f"{command[0]} on {node}"
     if not answer.fields["is_whole"]:
@@ -268,4 +268,4 @@ def _completed(node: str, command: Sequence[str], answer: Message, timeout_secon
     if exit_code is None:
         why = f"it still ran after {timeout_seconds:g} s and was killed with all that it had started"
         raise LabError("UMB816", f"{shown} did not end in time", why, f"try it: umbilical lab shell {node}")
-    return Completed(node, tuple(command), exit_code, answer.payload[:size], answer.payload[size:])
+    return CompletedCommand(node, tuple(command), exit_code, answer.payload[:size], answer.payload[size:])

@@ -20,7 +20,7 @@ CHUNK_BYTES: Final = 65536
 
 
 @dataclass(frozen=True)
-class Program:
+class NodeProgram:
     """What to run: the whole command, with the way into a node in front."""
 
     command: Sequence[str]
@@ -28,7 +28,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Output:
+class ProgramOutput:
     exit_code: int | None
     """None: it did not end in time."""
     stdout: bytes
@@ -37,7 +37,7 @@ class Output:
     """False: it printed more than may be carried, and was ended."""
 
 
-class Background:
+class BackgroundProcess:
     """A program that runs on, with its end noticed."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -67,16 +67,16 @@ class Background:
         return self._process.wait()
 
 
-def start(program: Program, log: Path) -> Background:
+def start(program: NodeProgram, log: Path) -> BackgroundProcess:
     """Start it with both outputs appended to `log`, whose folder exists."""
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        return Background(_popen(program, subprocess.DEVNULL, descriptor, descriptor))
+        return BackgroundProcess(_popen(program, subprocess.DEVNULL, descriptor, descriptor))
     finally:
         os.close(descriptor)
 
 
-async def run(program: Program, stdin: bytes | None, timeout_seconds: float, limit_bytes: int) -> Output:
+async def run(program: NodeProgram, stdin: bytes | None, timeout_seconds: float, limit_bytes: int) -> ProgramOutput:
     """Run it to its end; past the time, or when the caller gives up, its whole process group is killed."""
     source = _as_file(stdin)
     try:
@@ -107,7 +107,7 @@ class _Pipe:
                 return
 
 
-async def _outcome(process: subprocess.Popen[bytes], timeout_seconds: float, limit_bytes: int) -> Output:
+async def _outcome(process: subprocess.Popen[bytes], timeout_seconds: float, limit_bytes: int) -> ProgramOutput:
     pipes = [_Pipe(limit_bytes), _Pipe(limit_bytes)]
     deadline = time.monotonic() + timeout_seconds
     async with asyncio.TaskGroup() as group:
@@ -121,7 +121,7 @@ async def _outcome(process: subprocess.Popen[bytes], timeout_seconds: float, lim
                 transport.close()
     is_whole = all(pipe.is_whole for pipe in pipes)
     stdout, stderr = (bytes(pipe.content[:limit_bytes]) for pipe in pipes)
-    return Output(process.poll() if has_ended else None, stdout, stderr, is_whole)
+    return ProgramOutput(process.poll() if has_ended else None, stdout, stderr, is_whole)
 
 
 async def _wait(
@@ -149,7 +149,7 @@ async def _reader(stream: object) -> tuple[asyncio.StreamReader, asyncio.ReadTra
     return reader, transport
 
 
-def _popen(program: Program, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
+def _popen(program: NodeProgram, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             program.command,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from umbilical.lab.images import UMBILICAL
 from umbilical.lab.service_answers import GROUP, LETTER_GROUP, VERDICT_LABEL, VERSION
-from umbilical.lab.topology import Role, Topology
+from umbilical.lab.topology import NodeRole, Topology
 from umbilical.manifests.static_pod import UNPRIVILEGED
 from umbilical.pki.authority import Authority
 from umbilical.pki.pem import KeyPair
@@ -36,7 +36,7 @@ _KEY_MODE: Final = 0o440
 
 
 @dataclass(frozen=True)
-class Service:
+class ServiceObjects:
     """The service on one node, with the authority by which kube-apiserver knows it."""
 
     node: str
@@ -149,22 +149,22 @@ class Service:
         return {"service": place, "caBundle": _base64(self.authority)}
 
 
-def make_service(topology: Topology, now: datetime | None = None) -> Service:
+def make_service(topology: Topology, now: datetime | None = None) -> ServiceObjects:
     """Make certificates for a service on its node."""
     return service_on(service_node(topology), now or datetime.now(UTC))
 
 
-def service_on(node: str, moment: datetime) -> Service:
+def service_on(node: str, moment: datetime) -> ServiceObjects:
     authority = Authority.create("lab-service-ca", moment, LIFETIME, KeyType.ECDSA_P256)
     names = [f"{NAME}.{NAMESPACE}.svc", f"{NAME}.{NAMESPACE}.svc.cluster.local"]
     pair = authority.issue(server_profile(NAME, names, KeyType.ECDSA_P256), moment, LIFETIME)
-    return Service(node, authority.certificate_pem, pair)
+    return ServiceObjects(node, authority.certificate_pem, pair)
 
 
 def service_node(topology: Topology) -> str:
     """Choose where it runs: on the first worker, or on the last master where there is no worker."""
-    workers = [node.name for node in topology.nodes if node.role is Role.WORKER]
-    masters = [node.name for node in topology.nodes if node.role is Role.MASTER]
+    workers = [node.name for node in topology.nodes if node.role is NodeRole.WORKER]
+    masters = [node.name for node in topology.nodes if node.role is NodeRole.MASTER]
     return workers[0] if workers else masters[-1]
 
 
@@ -180,7 +180,7 @@ def service() -> dict[str, Any]:
     port = {"name": "https", "port": SERVICE_PORT, "targetPort": PORT, "protocol": "TCP"}
     return {
         "apiVersion": "v1",
-        "kind": "Service",
+        "kind": "ServiceObjects",
         "metadata": _metadata(),
         "spec": {"selector": _LABELS, "ports": [port]},
     }

@@ -43,7 +43,7 @@ class PodStatus:
         return self.is_running and all(container.is_ready for container in self.containers)
 
 
-class Runner(Protocol):
+class LabRunner(Protocol):
     """What scenarios and breakages need of a runner. `pod` is a name or the part before a generated suffix."""
 
     @property

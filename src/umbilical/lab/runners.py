@@ -11,9 +11,9 @@ from typing import Any, Final
 from umbilical.fault import LabError
 from umbilical.lab import images
 from umbilical.lab.lab import Lab
-from umbilical.lab.runner import ContainerStatus, PodStatus, Runner, is_called, is_log_folder
+from umbilical.lab.runner import ContainerStatus, LabRunner, PodStatus, is_called, is_log_folder
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.topology import Node, Role
+from umbilical.lab.topology import Node, NodeRole
 
 NAME: Final = "podrunner"
 """As a process of the lab: `lab.log(node, NAME)` is its log."""
@@ -22,10 +22,10 @@ STATUS_FILE: Final = "/run/podrunner/status.json"
 LOGS: Final = "var/log/pods"
 # kubeadm's and OpenShift's.
 ROLE_LABELS: Final = {
-    Role.BOOTSTRAP: (),
-    Role.MANAGEMENT: (),
-    Role.MASTER: ("node-role.kubernetes.io/control-plane=", "node-role.kubernetes.io/master="),
-    Role.WORKER: ("node-role.kubernetes.io/worker=",),
+    NodeRole.BOOTSTRAP: (),
+    NodeRole.MANAGEMENT: (),
+    NodeRole.MASTER: ("node-role.kubernetes.io/control-plane=", "node-role.kubernetes.io/master="),
+    NodeRole.WORKER: ("node-role.kubernetes.io/worker=",),
 }
 
 
@@ -118,7 +118,7 @@ def _pod(node: str, entry: dict[str, Any]) -> PodStatus:
     return PodStatus(entry["namespace"], entry["name"], node, entry["address"], containers)
 
 
-def runner_of(lab: Lab) -> Runner:
+def runner_of(lab: Lab) -> LabRunner:
     """The kubelet's is loaded when it is asked for: it brings what makes images."""
     if lab.state.runner is RunnerKind.KUBELET:
         from umbilical.lab.kubelet.runner import KubeletRunner

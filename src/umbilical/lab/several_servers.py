@@ -31,7 +31,7 @@ GRACE: Final = "30s"
 
 
 @dataclass(frozen=True)
-class Credentials:
+class TunnelCredentials:
     """All of one authority."""
 
     authority: bytes
@@ -45,7 +45,7 @@ def front_address(topology: Topology) -> IpAddress:
     return topology.machine_networks[0][FRONT_NUMBER]
 
 
-def make_credentials(topology: Topology, nodes: Sequence[str], now: datetime) -> Credentials:
+def make_credentials(topology: Topology, nodes: Sequence[str], now: datetime) -> TunnelCredentials:
     """Make a pair for the server of each node, good for its own address and for the common one."""
     authority = create_authority(Authority, now, DAY, KeyType.ECDSA_P256)
     front = str(front_address(topology))
@@ -54,14 +54,14 @@ def make_credentials(topology: Topology, nodes: Sequence[str], now: datetime) ->
         for node in nodes
     }
     agent, client = (authority.issue(Leaf(role, KeyType.ECDSA_P256), now, DAY) for role in (Role.AGENT, Role.CLIENT))
-    return Credentials(authority.bundle, servers, agent, client)
+    return TunnelCredentials(authority.bundle, servers, agent, client)
 
 
-def server_files(credentials: Credentials, node: str) -> dict[str, bytes]:
+def server_files(credentials: TunnelCredentials, node: str) -> dict[str, bytes]:
     return {f"{PLACE}/ca.crt": credentials.authority, **_pair_files("server", credentials.servers[node])}
 
 
-def agent_files(credentials: Credentials) -> dict[str, bytes]:
+def agent_files(credentials: TunnelCredentials) -> dict[str, bytes]:
     return {f"{PLACE}/ca.crt": credentials.authority, **_pair_files("agent", credentials.agent)}
 
 

@@ -14,7 +14,7 @@ from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
 from umbilical.lab import objects
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.testbed import BOOTSTRAP, Testbed, Verdict
+from umbilical.lab.testbed import BOOTSTRAP, Testbed, WebhookVerdict
 from umbilical.lab.transcript import CallResult
 from umbilical.manifests.tree import yaml_bytes
 
@@ -65,10 +65,10 @@ class StandInTestbed(Testbed):
     def start_production(self) -> None:
         raise NotImplementedError("has_production is False")
 
-    def judge(self, verdict: str, *, production: bool = False) -> Verdict:
+    def judge(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
         answer = self._call(verdict, 1)
         text = answer["message"] or f"{answer['call']} by {objects.WEBHOOK}"
-        return Verdict(CallResult(answer["call"]), text)
+        return WebhookVerdict(CallResult(answer["call"]), text)
 
     def call_times(self, count: int) -> list[float]:
         answer = self._call("allow", count)

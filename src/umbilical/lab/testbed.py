@@ -19,7 +19,7 @@ from umbilical.host.files import write_file
 from umbilical.host.waiting import NotYet, Seen
 from umbilical.lab import listeners
 from umbilical.lab.lab import Lab
-from umbilical.lab.runner import PodStatus, Runner
+from umbilical.lab.runner import LabRunner, PodStatus
 from umbilical.lab.runners import runner_of
 from umbilical.lab.topology import Node
 from umbilical.lab.transcript import CallResult, Transcript
@@ -38,7 +38,7 @@ COUNTER: Final = "bytes"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class WebhookVerdict:
     """How one call to the webhook ended, in the words of the caller."""
 
     call: CallResult
@@ -55,7 +55,7 @@ class Testbed(ABC):
         self.parts: TunnelParts | None = None
 
     @property
-    def runner(self) -> Runner:
+    def runner(self) -> LabRunner:
         return runner_of(self.lab)
 
     @property
@@ -88,7 +88,7 @@ class Testbed(ABC):
     def start_production(self) -> None: ...
 
     @abstractmethod
-    def judge(self, verdict: str, *, production: bool = False) -> Verdict:
+    def judge(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
         """Have an object judged that the webhook allows (`allow`) or denies (`deny`)."""
 
     @abstractmethod
@@ -199,10 +199,12 @@ class Testbed(ABC):
 
         return self.wait(f"{wanted} agents", look, AGENTS_SECONDS)
 
-    def wait_for(self, wanted: CallResult, verdict: str, seconds: float = 60.0, *, production: bool = False) -> Verdict:
+    def wait_for(
+        self, wanted: CallResult, verdict: str, seconds: float = 60.0, *, production: bool = False
+    ) -> WebhookVerdict:
         """Ask until the answer is as wanted: a new configuration takes kube-apiserver a moment."""
 
-        def look() -> Verdict:
+        def look() -> WebhookVerdict:
             seen = self.judge(verdict, production=production)
             if seen.call is not wanted:
                 raise NotYet(f"the call was {seen.call.value}: {seen.text}")

@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from umbilical.lab.proxy_client import Kind, Way, get, open_way, read_answer, send_request
+from umbilical.lab.proxy_client import ProxyProtocol, ProxyRoute, get, open_route, read_answer, send_request
 
 PATH: Final = "/healthz"
 REST_SECONDS: Final = 0.05
@@ -37,7 +37,7 @@ class ProxiedCall:
         return self.ended - self.began
 
 
-def call(name: str, way: Way) -> ProxiedCall:
+def call(name: str, way: ProxyRoute) -> ProxiedCall:
     began = time.monotonic()
     try:
         get(way, PATH)
@@ -51,7 +51,7 @@ def read_calls(log: str) -> list[ProxiedCall]:
     return [ProxiedCall(**json.loads(line)) for line in whole_lines(log)]
 
 
-def call_until(stop_file: Path, name: str, way: Way) -> None:
+def call_until(stop_file: Path, name: str, way: ProxyRoute) -> None:
     while not stop_file.exists():
         say(asdict(call(name, way)))
         time.sleep(REST_SECONDS)
@@ -63,12 +63,12 @@ def say(content: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def read_ways(text: str) -> dict[str, Way]:
-    return {name: Way.from_json(content) for name, content in json.loads(text).items()}
+def read_routes(text: str) -> dict[str, ProxyRoute]:
+    return {name: ProxyRoute.from_json(content) for name, content in json.loads(text).items()}
 
 
-def write_ways(ways: Mapping[str, Way]) -> str:
-    return json.dumps({name: way.to_json() for name, way in ways.items()})
+def write_routes(routes: Mapping[str, ProxyRoute]) -> str:
+    return json.dumps({name: way.to_json() for name, way in routes.items()})
 
 
 def whole_lines(log: str) -> Iterable[str]:
@@ -88,7 +88,7 @@ class StreamMoment(Enum):
 
 
 @dataclass(frozen=True)
-class Told:
+class StreamEvent:
     stream: str
     moment: str
     at: float
@@ -96,51 +96,51 @@ class Told:
     how: str = ""
 
 
-def hold(stop_file: Path, name: str, way: Way) -> None:
+def hold(stop_file: Path, name: str, way: ProxyRoute) -> None:
     """Hold one stream until it ends or is to be let go."""
     try:
-        with open_way(way) as stream:
-            send_request(stream, way, "/never" if way.kind is Kind.PLAIN else "/ticks")
+        with open_route(way) as stream:
+            send_request(stream, way, "/never" if way.kind is ProxyProtocol.PLAIN else "/ticks")
             _watch(name, way, stream, stop_file)
     except OSError as error:
-        _tell(name, StreamMoment.ENDED, f"{type(error).__name__}: {error}")
+        _report(name, StreamMoment.ENDED, f"{type(error).__name__}: {error}")
 
 
-def _watch(name: str, way: Way, stream: socket.socket, stop_file: Path) -> None:
-    if way.kind is not Kind.PLAIN:
+def _watch(name: str, way: ProxyRoute, stream: socket.socket, stop_file: Path) -> None:
+    if way.kind is not ProxyProtocol.PLAIN:
         stream.recv(_CHUNK)
-    _tell(name, StreamMoment.OPENED)
+    _report(name, StreamMoment.OPENED)
     heard = time.monotonic()
     stream.settimeout(LOOK_SECONDS)
     while not stop_file.exists():
         try:
-            if way.kind is Kind.PLAIN:
-                _tell(name, StreamMoment.ENDED, f"answered: {read_answer(stream)!r}")
+            if way.kind is ProxyProtocol.PLAIN:
+                _report(name, StreamMoment.ENDED, f"answered: {read_answer(stream)!r}")
                 return
             if not stream.recv(_CHUNK):
-                _tell(name, StreamMoment.ENDED, "the proxy ended it")
+                _report(name, StreamMoment.ENDED, "the proxy ended it")
                 return
             heard = time.monotonic()
         except TimeoutError:
             continue
-    say(asdict(Told(name, StreamMoment.LIVED.value, heard)))
+    say(asdict(StreamEvent(name, StreamMoment.LIVED.value, heard)))
 
 
-def _tell(name: str, moment: StreamMoment, how: str = "") -> None:
-    say(asdict(Told(name, moment.value, time.monotonic(), how)))
+def _report(name: str, moment: StreamMoment, how: str = "") -> None:
+    say(asdict(StreamEvent(name, moment.value, time.monotonic(), how)))
 
 
-def read_told(log: str) -> list[Told]:
+def read_events(log: str) -> list[StreamEvent]:
     """Read what was printed so far; the last line may be half written."""
-    return [Told(**json.loads(line)) for line in whole_lines(log)]
+    return [StreamEvent(**json.loads(line)) for line in whole_lines(log)]
 
 
 def main(arguments: list[str]) -> int:
-    form, stop_file, ways = arguments
+    form, stop_file, routes = arguments
     work = call_until if form == "call" else hold
     threads = [
         threading.Thread(target=work, args=(Path(stop_file), name, way), name=name)
-        for name, way in read_ways(ways).items()
+        for name, way in read_routes(routes).items()
     ]
     for thread in threads:
         thread.start()

@@ -23,7 +23,7 @@ _UNITS_OF_TIME: Final = {"ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "": 1.0
 
 
 @dataclass
-class Service:
+class UnitService:
     """What of a unit is obeyed."""
 
     commands: list[list[str]] = field(default_factory=list)
@@ -38,9 +38,9 @@ class Service:
     restart_seconds: float = 0.1
 
 
-def read_service(texts: Sequence[str]) -> Service:
+def read_service(texts: Sequence[str]) -> UnitService:
     """Read a unit and its drop-ins; what is not known here is passed over, as systemd does with unknown keys."""
-    service = Service()
+    service = UnitService()
     before: list[list[str]] = []
     for key, value in _settings(texts):
         match key:
@@ -77,15 +77,15 @@ def _settings(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
                 yield key.strip(), value.strip()
 
 
-def read_unit(name: str, folder: Path) -> Service:
+def read_unit(name: str, folder: Path) -> UnitService:
     drop_ins = sorted((folder / f"{name}.d").glob("*.conf"))
     return read_service([path.read_text() for path in (folder / name, *drop_ins)])
 
 
-class Runner:
+class UnitRunner:
     """Runs a service to its success, to its last restart, or until it is told to stop."""
 
-    def __init__(self, service: Service, max_restarts: int = MAX_RESTARTS) -> None:
+    def __init__(self, service: UnitService, max_restarts: int = MAX_RESTARTS) -> None:
         self._service = service
         self._max_restarts = max_restarts
         self._process: subprocess.Popen[bytes] | None = None
@@ -147,7 +147,7 @@ def _say(text: str) -> None:
 def main() -> int:
     """Run the unit of this name: UNIT [DIRECTORY]."""
     name, *folder = sys.argv[1:]
-    runner = Runner(read_unit(name, Path(folder[0] if folder else UNITS)))
+    runner = UnitRunner(read_unit(name, Path(folder[0] if folder else UNITS)))
     signal.signal(signal.SIGTERM, runner.stop)
     status = runner.run()
     return status if status >= 0 else 128 - status

@@ -19,7 +19,7 @@ from umbilical.lab.scenario_run import ScenarioRun
 from umbilical.lab.scenarios import scenario
 from umbilical.lab.scenarios import scenario as scenarios
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.testbed import Verdict
+from umbilical.lab.testbed import WebhookVerdict
 from umbilical.lab.transcript import CallResult, Transcript
 
 NAME = "webhook-through-tunnel"
@@ -79,7 +79,7 @@ def testbed(monkeypatch: Patch) -> MemoryTestbed:
 def test_it_tells_what_a_user_sees_who_says_it_and_how_to_mend_it(
     testbed: MemoryTestbed, tmp_path: Path, umbilical: Run
 ) -> None:
-    testbed.verdict = Verdict(CallResult.UNREACHABLE, "No agent available")
+    testbed.verdict = WebhookVerdict(CallResult.UNREACHABLE, "No agent available")
     told = umbilical("lab", "break", "--dir", tmp_path, "agent-kill").out
     assert "agent-kill: it breaks" in told
     assert "a user would see: nothing works" in told

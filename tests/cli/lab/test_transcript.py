@@ -129,7 +129,8 @@ class Screen:
     def __init__(self, repository: Path, script: str, columns: int = 80, lines: int = 40, **environment: str) -> None:
         self._primary, secondary = pty.openpty()
         clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "TERM")}
-        size = {"COLUMNS": str(columns), "LINES": str(lines), "TERM": "xterm-256color", "PYTHONPATH": str(repository)}
+        path = f"{repository}{os.pathsep}{repository / 'src'}"
+        size = {"COLUMNS": str(columns), "LINES": str(lines), "TERM": "xterm-256color", "PYTHONPATH": path}
         self.process = subprocess.Popen(
             [sys.executable, "-c", script],
             stdin=secondary,

@@ -18,8 +18,8 @@ from umbilical.lab.breakages import registry
 from umbilical.lab.breakages.certificates import restart_server
 from umbilical.lab.breakages.networks import refuse_new_connections
 from umbilical.lab.breakages.registry import Speaker
-from umbilical.lab.breakages.slow_reader import Source, main, read_nothing
-from umbilical.lab.testbed import Verdict
+from umbilical.lab.breakages.slow_reader import EndlessSource, main, read_nothing
+from umbilical.lab.testbed import WebhookVerdict
 from umbilical.lab.topology import Family, plan_topology
 from umbilical.lab.transcript import CallResult
 from umbilical.pki.certificate import Certificate, read_certificates
@@ -175,7 +175,7 @@ def test_a_restart_is_a_change_that_a_kubelet_sees() -> None:
 
 def test_a_dead_socket_lies_there_while_the_server_is_away_and_the_server_comes_back() -> None:
     testbed = MemoryTestbed().lay()
-    testbed.verdict = Verdict(CallResult.UNREACHABLE, "connection refused")
+    testbed.verdict = WebhookVerdict(CallResult.UNREACHABLE, "connection refused")
     path, manifest = testbed.tunnel.spec.socket_on_host, testbed.memory.files[STATIC_POD]
     assert registry.find("stale-socket").break_(testbed) == {"seen": "connection refused"}
     did = [line for line in testbed.memory.did if "python" not in line]
@@ -210,7 +210,7 @@ def test_a_reader_that_never_reads_is_started_and_ended_with_its_source() -> Non
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_the_endless_source_sends_without_end_to_everybody(address: str) -> None:
-    with Source(address, 0) as source:
+    with EndlessSource(address, 0) as source:
         thread = threading.Thread(target=source.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         place = (address, source.server_address[1])

@@ -12,9 +12,9 @@ from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
 from umbilical.fault import LabError
 from umbilical.lab.breakages import registry, repair
 from umbilical.lab.breakages.registry import Breakage, Speaker
-from umbilical.lab.breakages.repair import Calls, LogWatch, active_breakages, make_breakage, mend_breakage
+from umbilical.lab.breakages.repair import LogWatch, WebhookCalls, active_breakages, make_breakage, mend_breakage
 from umbilical.lab.scenarios import webhook_through_tunnel
-from umbilical.lab.testbed import Verdict
+from umbilical.lab.testbed import WebhookVerdict
 from umbilical.lab.transcript import CallResult
 from umbilical.lab.tunnel_parts import UPSTREAM, ScenarioOptions
 
@@ -42,15 +42,15 @@ def test_only_a_new_line_with_the_code_counts_also_after_logs_were_deleted() -> 
 
 def test_one_call_is_made_unless_something_was_seen_or_a_command_tells() -> None:
     testbed = MemoryTestbed()
-    with Calls(testbed, breakage(), {}) as made:
+    with WebhookCalls(testbed, breakage(), {}) as made:
         assert made.first() == testbed.verdict
     assert testbed.calls == 1
     testbed = MemoryTestbed()
-    with Calls(testbed, breakage(), {"seen": "connection refused"}) as made:
-        assert made.first() == Verdict(CallResult.UNREACHABLE, "connection refused")
+    with WebhookCalls(testbed, breakage(), {"seen": "connection refused"}) as made:
+        assert made.first() == WebhookVerdict(CallResult.UNREACHABLE, "connection refused")
     assert testbed.calls == 0
     testbed = MemoryTestbed()
-    with Calls(testbed, breakage(speaker=Speaker.COMMAND), {}) as made:
+    with WebhookCalls(testbed, breakage(speaker=Speaker.COMMAND), {}) as made:
         assert made.first() is None
     assert testbed.calls == 0
 
@@ -59,12 +59,12 @@ def test_a_call_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(repair, "FIRST_SECONDS", 0.05)
     testbed, free = MemoryTestbed(), threading.Event()
 
-    def hang(verdict: str) -> Verdict:
+    def hang(verdict: str) -> WebhookVerdict:
         free.wait(10)
         return testbed.verdict
 
     monkeypatch.setattr(testbed, "judge", hang)
-    with Calls(testbed, breakage(), {}) as made:
+    with WebhookCalls(testbed, breakage(), {}) as made:
         assert made.first() is None
     free.set()
 
@@ -78,7 +78,7 @@ def test_traffic_goes_on_until_the_line_is_there_whatever_fails(monkeypatch: pyt
         raise LabError("UMB855", "one failed", "as can be expected", "go on")
 
     monkeypatch.setattr(testbed, "call_times", call_times)
-    with Calls(testbed, breakage(needs_traffic=True), {}) as made:
+    with WebhookCalls(testbed, breakage(needs_traffic=True), {}) as made:
         deadline = time.monotonic() + 10
         while len(rounds) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -100,7 +100,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Breakage]:
 
 
 def test_a_breakage_is_remembered_and_recognised_in_a_log_or_a_commands_words(testbed: MemoryTestbed) -> None:
-    testbed.verdict = Verdict(CallResult.UNREACHABLE, "No agent available")
+    testbed.verdict = WebhookVerdict(CallResult.UNREACHABLE, "No agent available")
     broken = make_breakage(testbed, breakage())
     assert broken.verdict == testbed.verdict
     assert broken.line == "bootstrap/konnectivity-server: W1115 UMB302 agent-kill"
@@ -140,7 +140,7 @@ def test_mending_shows_that_all_is_well_unless_something_else_is_broken(testbed:
     well = testbed.verdict
     make_breakage(testbed, breakage("first"))
     make_breakage(testbed, breakage("second"))
-    testbed.verdict = Verdict(CallResult.UNREACHABLE, "still not")
+    testbed.verdict = WebhookVerdict(CallResult.UNREACHABLE, "still not")
     assert mend_breakage(testbed, "second").call is CallResult.UNREACHABLE
     assert active_breakages(testbed.lab) == ["first"]
     testbed.verdict = well
@@ -203,7 +203,7 @@ def any_breakage_testbed(monkeypatch: pytest.MonkeyPatch) -> MemoryTestbed:
 
 
 def test_a_break_tells_what_is_done_seen_and_said(any_breakage_testbed: MemoryTestbed) -> None:
-    any_breakage_testbed.verdict = Verdict(CallResult.UNREACHABLE, "No agent available")
+    any_breakage_testbed.verdict = WebhookVerdict(CallResult.UNREACHABLE, "No agent available")
     repair.tell_break(any_breakage_testbed, breakage())
     (step,) = any_breakage_testbed.transcript.steps
     assert step.title == "agent-kill: it breaks"
@@ -218,7 +218,7 @@ def test_a_break_tells_what_is_done_seen_and_said(any_breakage_testbed: MemoryTe
 def test_a_call_that_hangs_is_told_as_such(
     any_breakage_testbed: MemoryTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repair.Calls, "first", lambda self: None)
+    monkeypatch.setattr(repair.WebhookCalls, "first", lambda self: None)
     repair.tell_break(any_breakage_testbed, breakage())
     assert "a call hangs, and is not over yet" in any_breakage_testbed.transcript.steps[0].evidence
 

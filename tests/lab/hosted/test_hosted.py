@@ -32,7 +32,7 @@ from umbilical.lab.hosted.parts import (
 from umbilical.lab.hosted.stage import HTTPS, SERVERS, HostedStage, complaint
 from umbilical.lab.lab import Lab, ProcessStatus
 from umbilical.lab.nft import spread
-from umbilical.lab.proxy_client import Kind
+from umbilical.lab.proxy_client import ProxyProtocol
 from umbilical.lab.through_proxies import say
 from umbilical.lab.topology import Family, Topology, plan_topology
 from umbilical.lab.transcript import Transcript
@@ -148,7 +148,7 @@ def test_dns_knows_the_given_names_alone_and_every_kind_of_proxying_has_a_way_to
     assert "--host-record=a.example,10.92.0.2" in command
     assert {"--no-resolv", "--no-hosts", "--bind-interfaces", "--listen-address=10.91.0.22"} <= set(command)
     ways = hosted_parts.ways()
-    assert {way.kind for way in ways.values()} == set(Kind)
+    assert {way.kind for way in ways.values()} == set(ProxyProtocol)
     assert {way.host for way in ways.values()} == {hosted_parts.SERVICE_NAME}
 
 
@@ -241,7 +241,7 @@ def test_calls_are_waited_for_in_every_way_and_the_last_failure_is_told(
     ways = hosted_parts.ways()
     for name in ("socks5", "connect"):
         say({"way": name, "began": 5.0, "ended": 6.0, "failure": ""})
-    say({"way": "plain", "began": 5.0, "ended": 6.0, "failure": "Refused: 502"})
+    say({"way": "plain", "began": 5.0, "ended": 6.0, "failure": "RouteRefused: 502"})
     testbed.lab.logs[hosted_parts.CLIENT_NODE, "calls"] = capsys.readouterr().out
     with pytest.raises(NotYet, match="no call through plain was answered; plain: Refused: 502"):
         stage.wait_for_calls("calls", ways, 4.0)

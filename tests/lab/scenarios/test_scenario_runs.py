@@ -143,7 +143,7 @@ def test_a_killed_server_costs_what_went_through_it_and_nothing_else_is_lost(tmp
     assert int(transcript.figures["calls through proxies"]) > 0
     assert transcript.figures["streams that ended"] == f"{2 * HELD_EACH} of {3 * HELD_EACH}"
     assert 0.0 < float(transcript.figures["last of them after"].removesuffix(" s")) < GENEROUS_SECONDS
-    cause = "Refused: 502 Bad Gateway: UMB513 the way to lab-service.lab.svc.cluster.local:8080 broke"
+    cause = "RouteRefused: 502 Bad Gateway: UMB513 the way to lab-service.lab.svc.cluster.local:8080 broke"
     assert cause in text, "a request without an answer gets one from the proxy, and it tells the cause"
     assert f"the tunnel broke: server {topology().node(HOSTED_SERVER_NODES[0]).address}:8090: " in text
     assert int(transcript.figures["calls after the kill"]) > 0

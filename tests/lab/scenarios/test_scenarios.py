@@ -8,13 +8,13 @@ import pytest
 from umbilical.fault import LabError
 from umbilical.lab import testbed as testbeds
 from umbilical.lab.kubernetes_testbed import KubernetesTestbed
-from umbilical.lab.lab import Completed
+from umbilical.lab.lab import CompletedCommand
 from umbilical.lab.scenarios import hosted_losses, kubelet_traffic, patched_ignition
 from umbilical.lab.scenarios import scenario as registry
 from umbilical.lab.scenarios.kubelet_traffic import NAME, pod
 from umbilical.lab.scenarios.service_scenarios import calls, real
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.through_proxies import ProxiedCall, Told
+from umbilical.lab.through_proxies import ProxiedCall, StreamEvent
 from umbilical.lab.transcript import Transcript
 from umbilical.lab.tunnel_parts import UPSTREAM
 
@@ -68,7 +68,7 @@ DOOMED, SPARED = {"connect-0", "plain-0"}, {"socks5-0"}
 class _Stage:
     """Of a stage only what was told on it."""
 
-    def __init__(self, calls: list[ProxiedCall] | None = None, told: list[Told] | None = None) -> None:
+    def __init__(self, calls: list[ProxiedCall] | None = None, told: list[StreamEvent] | None = None) -> None:
         self.transcript = Transcript("test")
         self._calls = calls or []
         self.told = told or []
@@ -106,14 +106,14 @@ def test_no_call_may_fail_while_a_server_is_stopped_or_renewed() -> None:
     stage = _Stage()
     assert _judge(lambda stage: hosted_losses._check_no_failure(stage, good), stage) == ""
     assert stage.transcript.figures == {"calls through proxies": "3", "calls that failed": "0"}
-    bad = [*good, _call(2.0, 2.5, "Refused: 503")]
+    bad = [*good, _call(2.0, 2.5, "RouteRefused: 503")]
     assert "1 of 4 calls through proxies failed: plain after 0.500 s: Refused: 503" in _judge(
         lambda stage: hosted_losses._check_no_failure(stage, bad), _Stage()
     )
 
 
 def _ends(*ends: tuple[str, float]) -> str:
-    told = [Told(stream, "ended", at, "reset") for stream, at in ends]
+    told = [StreamEvent(stream, "ended", at, "reset") for stream, at in ends]
     return _judge(lambda stage: hosted_losses._check_ends(stage, KILLED_AT, told, DOOMED), _Stage())
 
 
@@ -128,7 +128,7 @@ def test_exactly_the_streams_through_the_killed_server_end_and_after_it() -> Non
 def test_a_stream_counts_as_alive_only_if_it_was_heard_after_the_kill(
     heard_at: float, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = _Stage(told=[Told("socks5-0", "lived", heard_at)])
+    stage = _Stage(told=[StreamEvent("socks5-0", "lived", heard_at)])
     monkeypatch.setattr(hosted_losses, "_told", lambda of, moment: of.told)
     found = _judge(lambda stage: hosted_losses._check_spared(stage, KILLED_AT, SPARED), stage)
     assert complaint in found
@@ -162,8 +162,8 @@ def test_the_pod_has_no_privilege_and_nothing_is_pulled_for_it() -> None:
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def done(exit_code: int, stdout: bytes = b"", stderr: bytes = b"") -> Completed:
-    return Completed("bootstrap", ("kubectl", "logs"), exit_code, stdout, stderr)
+def done(exit_code: int, stdout: bytes = b"", stderr: bytes = b"") -> CompletedCommand:
+    return CompletedCommand("bootstrap", ("kubectl", "logs"), exit_code, stdout, stderr)
 
 
 def test_what_is_not_the_pods_or_comes_without_the_tunnel_fails_the_scenario() -> None:

@@ -17,7 +17,7 @@ from umbilical.lab.breakages.pods import server_pid
 from umbilical.lab.breakages.registry import Breakage, Memory, Speaker
 from umbilical.lab.lab import Lab
 from umbilical.lab.scenarios import webhook_through_tunnel
-from umbilical.lab.testbed import BOOTSTRAP, Testbed, Verdict
+from umbilical.lab.testbed import BOOTSTRAP, Testbed, WebhookVerdict
 from umbilical.lab.transcript import CallResult
 from umbilical.lab.tunnel_parts import OURS
 from umbilical.lab.waiting import wait
@@ -27,13 +27,13 @@ FIRST_SECONDS: Final = 3.0
 CALLS_AT_ONCE: Final = 20
 
 
-class Calls:
+class WebhookCalls:
     """One call, and beside it many more if the breakage needs traffic, in threads until the end of the block."""
 
     def __init__(self, testbed: Testbed, breakage: Breakage, memory: Memory) -> None:
         self._testbed = testbed
         self._breakage = breakage
-        self._verdict = Verdict(CallResult.UNREACHABLE, str(memory["seen"])) if "seen" in memory else None
+        self._verdict = WebhookVerdict(CallResult.UNREACHABLE, str(memory["seen"])) if "seen" in memory else None
         self._is_over = threading.Event()
         self._has_first = threading.Event()
         # Nobody waits for a call that hangs: kube-apiserver tries a webhook three times.
@@ -41,7 +41,7 @@ class Calls:
         if breakage.needs_traffic:
             self._threads.append(threading.Thread(target=self._make_many, name="traffic", daemon=True))
 
-    def __enter__(self) -> "Calls":
+    def __enter__(self) -> "WebhookCalls":
         if self._breakage.speaker is not Speaker.COMMAND:
             for thread in self._threads:
                 thread.start()
@@ -52,7 +52,7 @@ class Calls:
     ) -> None:
         self._is_over.set()
 
-    def first(self) -> Verdict | None:
+    def first(self) -> WebhookVerdict | None:
         """Return how the first call ended; None if it still hangs, or none is made."""
         if self._breakage.speaker is not Speaker.COMMAND:
             self._has_first.wait(FIRST_SECONDS)
@@ -111,7 +111,7 @@ WELL_SECONDS: Final = 90.0
 
 @dataclass(frozen=True)
 class Broken:
-    verdict: Verdict | None
+    verdict: WebhookVerdict | None
     """Of a call to the webhook meanwhile; None where it still hangs, or calls have nothing to do with it."""
     line: str
     """The product's own."""
@@ -149,7 +149,7 @@ def make_breakage(testbed: Testbed, breakage: Breakage) -> Broken:
     _remember(testbed.lab, breakage.name, {})
     memory = breakage.break_(testbed)
     _remember(testbed.lab, breakage.name, memory)
-    with Calls(testbed, breakage, memory) as calls:
+    with WebhookCalls(testbed, breakage, memory) as calls:
         line = observe(testbed, breakage, watch)
         return Broken(calls.first(), line)
 
@@ -170,7 +170,7 @@ def observe(testbed: Testbed, breakage: Breakage, watch: LogWatch) -> str:
         raise LabError("UMB861", f"{breakage.name} was not recognised", error.why, remedy) from None
 
 
-def mend_breakage(testbed: Testbed, name: str) -> Verdict:
+def mend_breakage(testbed: Testbed, name: str) -> WebhookVerdict:
     """Take a breakage back. Raises LabError: it is not broken (UMB863), or calls do not work again (UMB864)."""
     breakages = testbed.lab.breakages()
     if name not in breakages:
@@ -182,7 +182,7 @@ def mend_breakage(testbed: Testbed, name: str) -> Verdict:
     return wait_until_well(testbed)
 
 
-def wait_until_well(testbed: Testbed) -> Verdict:
+def wait_until_well(testbed: Testbed) -> WebhookVerdict:
     """Other breakages may still be there; then a call need not come through."""
     if testbed.lab.breakages():
         return testbed.judge("allow")

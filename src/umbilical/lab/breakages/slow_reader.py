@@ -22,7 +22,7 @@ CHUNK: Final = bytes(64 * 1024)
 DIAL_SECONDS: Final = 30.0
 
 
-class Endless(socketserver.BaseRequestHandler):
+class EndlessHandler(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         try:
             while True:
@@ -31,17 +31,17 @@ class Endless(socketserver.BaseRequestHandler):
             return  # whoever read has gone
 
 
-class Source(socketserver.ThreadingTCPServer):
+class EndlessSource(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
 
     def __init__(self, address: str, port: int) -> None:
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        super().__init__((address, port), Endless)
+        super().__init__((address, port), EndlessHandler)
 
 
 def send_without_end(address: str, port: int) -> None:
-    with Source(address, port) as source:
+    with EndlessSource(address, port) as source:
         print(READY, flush=True)
         source.serve_forever()
 

@@ -12,7 +12,7 @@ from umbilical.hardway.artifacts.infrastructure.places import resolver_command
 from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.config.cluster import Node as ClusterNode
 from umbilical.host.waiting import NotYet
-from umbilical.lab.topology import Family, IpInterface, Node, Role, Topology
+from umbilical.lab.topology import Family, IpInterface, Node, NodeRole, Topology
 from umbilical.lab.waiting import wait
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ FAMILIES: Final = {4: Family.IPV4, 6: Family.IPV6}
 def topology_of(cluster: Cluster) -> Topology:
     """Say which nodes the lab of a cluster has. Addresses are the config's own."""
     networks = cluster.networks
-    twin = Node(HOST, Role.MANAGEMENT, (ipaddress.ip_interface(f"{networks.dns}/{networks.machine.prefixlen}"),))
+    twin = Node(HOST, NodeRole.MANAGEMENT, (ipaddress.ip_interface(f"{networks.dns}/{networks.machine.prefixlen}"),))
     return Topology(
         family=FAMILIES[networks.machine.version],
         machine_networks=(networks.machine,),
@@ -40,7 +40,7 @@ def topology_of(cluster: Cluster) -> Topology:
 def _node(cluster: Cluster, node: ClusterNode) -> Node:
     address: IpInterface = ipaddress.ip_interface(f"{node.address}/{cluster.networks.machine.prefixlen}")
     pods = () if node.pod_network is None else (node.pod_network,)
-    return Node(node.id, Role(node.role.value), (address,), pods)
+    return Node(node.id, NodeRole(node.role.value), (address,), pods)
 
 
 PROCESS: Final = "coredns"

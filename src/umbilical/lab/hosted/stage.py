@@ -20,9 +20,9 @@ from umbilical.lab.hosted import parts
 from umbilical.lab.hosted.parts import CLIENT_NODE, DNS_NODE, SERVER_NODES, Part
 from umbilical.lab.hosted.topology import front_address
 from umbilical.lab.kubernetes_testbed import KubernetesTestbed
-from umbilical.lab.proxy_client import Way
+from umbilical.lab.proxy_client import ProxyRoute
 from umbilical.lab.testbed import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, listeners_on
-from umbilical.lab.through_proxies import ProxiedCall, read_calls, write_ways
+from umbilical.lab.through_proxies import ProxiedCall, read_calls, write_routes
 
 SERVER: Final = "server"
 AGENT_NAME: Final = "agent"
@@ -183,9 +183,9 @@ class HostedStage:
     def _last_words(self, node: str, name: str) -> str:
         return " ".join(self.lab.log(node, name).strip().splitlines()[-1:]) or "none"
 
-    def start_callers(self, form: str, name: str, ways: Mapping[str, Way]) -> None:
+    def start_callers(self, form: str, name: str, ways: Mapping[str, ProxyRoute]) -> None:
         """Run `through_proxies call` or `hold` under a name of its own; its lines are in its log."""
-        program = [sys.executable, "-m", "umbilical.lab.through_proxies", form, _stop_file(name), write_ways(ways)]
+        program = [sys.executable, "-m", "umbilical.lab.through_proxies", form, _stop_file(name), write_routes(ways)]
         self.lab.start(CLIENT_NODE, name, program)
 
     def stop_callers(self, name: str) -> None:
@@ -195,7 +195,7 @@ class HostedStage:
     def calls(self, name: str) -> list[ProxiedCall]:
         return read_calls(self.lab.log(CLIENT_NODE, name))
 
-    def wait_for_calls(self, name: str, ways: Mapping[str, Way], since: float) -> None:
+    def wait_for_calls(self, name: str, ways: Mapping[str, ProxyRoute], since: float) -> None:
         """Wait until through each way a call was answered that began after a moment."""
 
         def look() -> None:

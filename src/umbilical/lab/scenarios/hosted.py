@@ -43,7 +43,7 @@ def tell(testbed: Testbed) -> None:
     lose_one_server(stage)
 
 
-def _start_service(stage: HostedStage) -> tuple[objects.Service, str]:
+def _start_service(stage: HostedStage) -> tuple[objects.ServiceObjects, str]:
     transcript = stage.transcript
     with transcript.step("a webhook in a pod, failurePolicy Fail"):
         service = replace(objects.make_service(stage.topology), closes_connections=True, has_plain_port=True)
@@ -136,7 +136,7 @@ def _check_callers(stage: HostedStage, wanted: tuple[str, ...]) -> None:
     stage.transcript.saw(f"it was asked from {', '.join(wanted) or 'nowhere'} alone, {len(lines)} times")
 
 
-def _show_proxies(stage: HostedStage, service: objects.Service, address: str) -> None:
+def _show_proxies(stage: HostedStage, service: objects.ServiceObjects, address: str) -> None:
     transcript = stage.transcript
     with transcript.step("both proxies, with names of the cluster's own DNS"):
         stage.lab.write(CLIENT_NODE, parts.SERVICE_AUTHORITY, service.authority)

@@ -18,9 +18,9 @@ from umbilical.lab import api_calls
 from umbilical.lab.hosted import parts
 from umbilical.lab.hosted.parts import CLIENT_NODE, SERVER_NODES
 from umbilical.lab.hosted.stage import HTTPS, SERVER, SERVERS, SOCKS, HostedStage, complaint
-from umbilical.lab.proxy_client import Kind, Way
+from umbilical.lab.proxy_client import ProxyProtocol, ProxyRoute
 from umbilical.lab.testbed import BOOTSTRAP
-from umbilical.lab.through_proxies import ProxiedCall, StreamMoment, Told, read_told
+from umbilical.lab.through_proxies import ProxiedCall, StreamEvent, StreamMoment, read_events
 from umbilical.lab.transcript import CallResult
 
 KILLED, STOPPED, SPARED = SERVER_NODES
@@ -133,15 +133,15 @@ def lose_one_server(stage: HostedStage) -> None:
         _check_spared(stage, killed, set(spared))
 
 
-def _held_ways() -> tuple[dict[str, Way], dict[str, Way]]:
+def _held_ways() -> tuple[dict[str, ProxyRoute], dict[str, ProxyRoute]]:
     """Those through the HTTPS proxy, whose server will be killed, and those through the SOCKS proxy."""
     named = {f"{name}-{number}": way for name, way in parts.ways().items() for number in range(HELD_EACH)}
-    spared = {name: way for name, way in named.items() if way.kind is Kind.SOCKS5}
+    spared = {name: way for name, way in named.items() if way.kind is ProxyProtocol.SOCKS5}
     return {name: way for name, way in named.items() if name not in spared}, spared
 
 
-def _told(stage: HostedStage, moment: StreamMoment) -> list[Told]:
-    return [one for one in read_told(stage.lab.log(CLIENT_NODE, HELD)) if one.moment == moment.value]
+def _told(stage: HostedStage, moment: StreamMoment) -> list[StreamEvent]:
+    return [one for one in read_events(stage.lab.log(CLIENT_NODE, HELD)) if one.moment == moment.value]
 
 
 def _look_at_streams(stage: HostedStage, doomed: int, spared: int) -> dict[str, int]:
@@ -156,14 +156,14 @@ def _look_at_streams(stage: HostedStage, doomed: int, spared: int) -> dict[str, 
     return through
 
 
-def _look_at_ends(stage: HostedStage, count: int) -> list[Told]:
+def _look_at_ends(stage: HostedStage, count: int) -> list[StreamEvent]:
     ended = _told(stage, StreamMoment.ENDED)
     if len(ended) < count:
         raise NotYet(f"{len(ended)} of {count} ended")
     return ended
 
 
-def _check_ends(stage: HostedStage, killed: float, ended: Sequence[Told], doomed: set[str]) -> None:
+def _check_ends(stage: HostedStage, killed: float, ended: Sequence[StreamEvent], doomed: set[str]) -> None:
     transcript, names_ended = stage.transcript, {one.stream for one in ended}
     if names_ended != doomed:
         wrong = ", ".join(sorted(names_ended ^ doomed))
@@ -200,7 +200,7 @@ def _check_spared(stage: HostedStage, killed: float, spared: set[str]) -> None:
     stage.transcript.saw(f"{len(lived)} streams were heard to the end")
 
 
-def _first(told: Sequence[Told]) -> str:
+def _first(told: Sequence[StreamEvent]) -> str:
     first = min(told, key=lambda one: one.at)
     return f"{first.stream}: {first.how}"
 

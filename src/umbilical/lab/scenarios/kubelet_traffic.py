@@ -22,7 +22,7 @@ from umbilical.manifests.static_pod import UNPRIVILEGED
 
 if TYPE_CHECKING:
     from umbilical.lab.kubernetes_testbed import KubernetesTestbed
-    from umbilical.lab.lab import Completed
+    from umbilical.lab.lab import CompletedCommand
 
 NAME: Final = "kubelet-traffic"
 POD: Final = "talker"
@@ -143,7 +143,7 @@ def _container(name: str, program: str) -> dict[str, Any]:
     }
 
 
-def _kubectl(testbed: "KubernetesTestbed", *arguments: str, stdin: bytes | None = None) -> "Completed":
+def _kubectl(testbed: "KubernetesTestbed", *arguments: str, stdin: bytes | None = None) -> "CompletedCommand":
     command = ["kubectl", f"--kubeconfig={ADMIN_KUBECONFIG}", f"--namespace={objects.NAMESPACE}", *arguments]
     return testbed.lab.exec(BOOTSTRAP, command, stdin=stdin)
 
@@ -197,19 +197,19 @@ def _look_at_tunnels(testbed: "KubernetesTestbed") -> list[str]:
     return lines
 
 
-def _answer(done: "Completed", wanted: str) -> str:
+def _answer(done: "CompletedCommand", wanted: str) -> str:
     if wanted not in done.check().text:
         raise _unexpected(f"an answer with {wanted!r}", done)
     return _last_line(done.stdout)
 
 
-def _refusal(done: "Completed") -> str:
+def _refusal(done: "CompletedCommand") -> str:
     if done.exit_code == 0:
         raise _unexpected("a refusal", done)
     return _last_line(done.stderr)
 
 
-def _unexpected(wanted: str, done: "Completed") -> LabError:
+def _unexpected(wanted: str, done: "CompletedCommand") -> LabError:
     why = f"it exited with {done.exit_code} and said: {_last_line(done.stdout) or _last_line(done.stderr)}"
     remedy = "look at the logs in the lab's directory, of kube-apiserver and of the server"
     return LabError("UMB848", f"kubectl did not bring {wanted}", why, remedy)

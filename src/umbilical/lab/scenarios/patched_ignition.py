@@ -43,7 +43,7 @@ from umbilical.pki.control_plane_set import ControlPlaneNames, make_control_plan
 from umbilical.pki.profiles import KeyType
 
 if TYPE_CHECKING:
-    from umbilical.lab.lab import Completed
+    from umbilical.lab.lab import CompletedCommand
 
 UNIT: Final = "bootkube"
 RECORD: Final = "/var/log/openshift/bootkube.json"
@@ -76,7 +76,7 @@ STAND_INS: Final = (
 
 
 @dataclass(frozen=True)
-class Stage:
+class ScriptStage:
     """One line of the script's service record."""
 
     name: str
@@ -193,7 +193,7 @@ class PatchedTestbed(KubernetesTestbed):
         version = self._wait_ready(Plane.PRODUCTION)
         self.transcript.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, with controllers and scheduler")
 
-    def release_script(self) -> list[Stage]:
+    def release_script(self) -> list[ScriptStage]:
         """Tell cluster-bootstrap that the masters serve, wait for the script's end, and return its last stages."""
         metadata = {"name": CONTROL_PLANE_MARK, "namespace": "kube-system"}
         self.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
@@ -216,14 +216,14 @@ class PatchedTestbed(KubernetesTestbed):
 
         self.wait("the tunnel to be gone", look, GONE_SECONDS)
 
-    def stages(self) -> list[Stage]:
+    def stages(self) -> list[ScriptStage]:
         """Read the service record that the script keeps."""
         entries = json.loads(self.lab.read(BOOTSTRAP, RECORD))
-        return [Stage(one["stage"], one["result"]) for one in entries if one["phase"] == "stage end"]
+        return [ScriptStage(one["stage"], one["result"]) for one in entries if one["phase"] == "stage end"]
 
     def kubectl(
         self, *arguments: str, stdin: object = None, plane: Plane = Plane.BOOTSTRAP, timeout_seconds: float = 60.0
-    ) -> "Completed":
+    ) -> "CompletedCommand":
         """Ask the one that is asked for, or the one that is left."""
         left = Plane.PRODUCTION if self._is_bootstrap_gone else plane
         return super().kubectl(*arguments, stdin=stdin, plane=left, timeout_seconds=timeout_seconds)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from umbilical.host.waiting import NotYet
 from umbilical.lab import objects
 from umbilical.lab.kubernetes_testbed import KubernetesTestbed
-from umbilical.lab.lab import Completed
+from umbilical.lab.lab import CompletedCommand
 from umbilical.lab.objects import API_SERVICE, LETTERS, NAMESPACE, letter
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scenarios.webhook_through_tunnel import lay_tunnel, start_cluster
@@ -27,7 +27,7 @@ def real(testbed: Testbed) -> KubernetesTestbed:
     return testbed
 
 
-def set_stage(testbed: KubernetesTestbed) -> objects.Service:
+def set_stage(testbed: KubernetesTestbed) -> objects.ServiceObjects:
     """Bring up everything but the tunnel; kube-apiserver asks nothing of the service yet."""
     transcript = testbed.transcript
     start_cluster(testbed)
@@ -48,7 +48,7 @@ def calls(testbed: KubernetesTestbed, node: str) -> dict[str, int]:
     return {} if shown is None else {str(path): int(count) for path, count in json.loads(shown).items()}
 
 
-def _last_words(shown: Completed) -> str:
+def _last_words(shown: CompletedCommand) -> str:
     return " ".join(shown.stderr.decode(errors="replace").split())
 
 

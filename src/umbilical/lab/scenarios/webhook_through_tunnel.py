@@ -10,7 +10,7 @@ from typing import Final
 
 from umbilical.bootstrap.spec import Shape
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.testbed import Testbed, Verdict
+from umbilical.lab.testbed import Testbed, WebhookVerdict
 from umbilical.lab.topology import Family
 from umbilical.lab.transcript import CallResult
 from umbilical.lab.tunnel_parts import OURS, UPSTREAM, ScenarioOptions
@@ -119,7 +119,7 @@ def leave(testbed: Testbed) -> None:
         _saw(testbed, testbed.wait_for(CallResult.ALLOWED, "allow", production=True), production=True)
 
 
-def _saw(testbed: Testbed, verdict: Verdict, *, production: bool = False) -> None:
+def _saw(testbed: Testbed, verdict: WebhookVerdict, *, production: bool = False) -> None:
     testbed.transcript.saw(verdict.text)
     if production:
         testbed.transcript.shows(production_call=verdict.call)
