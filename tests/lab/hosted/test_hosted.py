@@ -241,7 +241,7 @@ def test_calls_are_waited_for_in_every_way_and_the_last_failure_is_told(
     ways = hosted_parts.ways()
     for name in ("socks5", "connect"):
         say({"way": name, "began": 5.0, "ended": 6.0, "failure": ""})
-    say({"way": "plain", "began": 5.0, "ended": 6.0, "failure": "RouteRefused: 502"})
+    say({"way": "plain", "began": 5.0, "ended": 6.0, "failure": "Refused: 502"})
     testbed.lab.logs[hosted_parts.CLIENT_NODE, "calls"] = capsys.readouterr().out
     with pytest.raises(NotYet, match="no call through plain was answered; plain: Refused: 502"):
         stage.wait_for_calls("calls", ways, 4.0)

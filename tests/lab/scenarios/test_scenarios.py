@@ -106,7 +106,7 @@ def test_no_call_may_fail_while_a_server_is_stopped_or_renewed() -> None:
     stage = _Stage()
     assert _judge(lambda stage: hosted_losses._check_no_failure(stage, good), stage) == ""
     assert stage.transcript.figures == {"calls through proxies": "3", "calls that failed": "0"}
-    bad = [*good, _call(2.0, 2.5, "RouteRefused: 503")]
+    bad = [*good, _call(2.0, 2.5, "Refused: 503")]
     assert "1 of 4 calls through proxies failed: plain after 0.500 s: Refused: 503" in _judge(
         lambda stage: hosted_losses._check_no_failure(stage, bad), _Stage()
     )
