@@ -26,7 +26,7 @@ from umbilical.lab.admission_review import (
     AnswerRefused,
     Unreachable,
     Webhook,
-    judge,
+    review,
     review_of,
     summary,
     verdict_of,
@@ -122,7 +122,7 @@ def hook(port: int, service: str = "webhook", seconds: float = 5.0) -> Webhook:
 def ask(authority: FolderAuthority, webhook: Webhook, verdict: str = "allow") -> AdmissionVerdict:
     labels = {"verdict": verdict}
     value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "lab", "labels": labels}}
-    return judge(webhook, client_context(authority), value, dial_direct)
+    return review(webhook, client_context(authority), value, dial_direct)
 
 
 def test_a_webhook_is_asked_as_kube_apiserver_asks_it(authority: FolderAuthority, pair: Pair) -> None:
@@ -146,7 +146,7 @@ def test_a_webhook_that_cannot_be_reached_is_told_with_url_and_reason(authority:
     def refused(address: str, seconds: float) -> socket.socket:
         raise Unreachable(f"dial tcp {address}: connect: network is unreachable")
 
-    verdict = judge(hook(8443), client_context(authority), {"kind": "ConfigMap"}, refused)
+    verdict = review(hook(8443), client_context(authority), {"kind": "ConfigMap"}, refused)
     assert verdict.call is CallResult.UNREACHABLE
     assert verdict.message == (f'{FAILED}Post "{URL}": dial tcp 127.0.0.1:8443: connect: network is unreachable')
     with webhook_listener(authority, pair) as port:
@@ -211,7 +211,7 @@ def test_the_summary_says_for_whom_it_stands_and_counts_every_call() -> None:
 
 def told(port: int, context: ssl.SSLContext, service: str = "webhook") -> str:
     """What is said of a webhook whose handshake fails, without the words before it."""
-    verdict = judge(hook(port, service), context, {"kind": "ConfigMap"}, dial_direct)
+    verdict = review(hook(port, service), context, {"kind": "ConfigMap"}, dial_direct)
     assert verdict.call is CallResult.UNREACHABLE
     return verdict.message.rpartition('timeout=5s": ')[2]
 

@@ -34,7 +34,7 @@ class Watcher(NoView):
 def test_the_scenario_is_told_through_the_tunnel_and_nothing_of_it_stays(folder: Path) -> None:
     before, watcher = set(_children()), Watcher()
     transcript = Transcript("a test", watcher)
-    loopback.tell(transcript, folder)
+    loopback.run(transcript, folder)
     assert {step.outcome for step in transcript.steps} == {StepOutcome.DONE}
     calls = [picture.call for _, picture in transcript.pictures if picture.call is not CallResult.NONE]
     assert list(dict.fromkeys(calls)) == [CallResult.UNREACHABLE, CallResult.ALLOWED, CallResult.DENIED]
@@ -63,7 +63,7 @@ def test_a_program_that_ends_is_told_with_its_last_words_and_the_others_end_with
 
     transcript = Transcript("a test", Breaker())
     with pytest.raises(LabError, match="a broken program"):
-        loopback.tell(transcript, folder)
+        loopback.run(transcript, folder)
     assert transcript.steps[-1].outcome is StepOutcome.FAILED
     assert set(_children()) == before
 

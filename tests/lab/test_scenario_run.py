@@ -61,12 +61,12 @@ def test_a_wait_ends_with_the_last_look_or_another_error() -> None:
 REAL = pytest.mark.real("unshare", "nsenter", "nft")
 
 
-def _scenario(tell: Callable[[testbeds.Testbed], None], **changes: object) -> Scenario:
-    return Scenario("a-test", "a test", tell, has_stand_in=True, masters=1, workers=0, **changes)  # type: ignore[arg-type]
+def _scenario(run: Callable[[testbeds.Testbed], None], **changes: object) -> Scenario:
+    return Scenario("a-test", "a test", run, has_stand_in=True, masters=1, workers=0, **changes)  # type: ignore[arg-type]
 
 
-def _scenario_run(tell: Callable[[testbeds.Testbed], None], folder: Path, *, keep: bool = False) -> ScenarioRun:
-    return ScenarioRun(_scenario(tell), RunnerKind.PROCESS, stand_in=True, directory=folder, keep=keep)
+def _scenario_run(run: Callable[[testbeds.Testbed], None], folder: Path, *, keep: bool = False) -> ScenarioRun:
+    return ScenarioRun(_scenario(run), RunnerKind.PROCESS, stand_in=True, directory=folder, keep=keep)
 
 
 def _two_networks() -> Topology:

@@ -127,9 +127,9 @@ def test_certificates_cover_every_member_and_production_uses_the_bootstrap_nodes
 def test_a_refusal_by_the_webhook_is_told_from_a_webhook_that_is_not_reached() -> None:
     denied = _testbed(exit_code=1, stderr=b'admission webhook "v" denied the request: no')
     blocked = _testbed(exit_code=1, stderr=b'failed calling webhook "v": connect: network is unreachable')
-    assert denied.judge("deny").call is CallResult.DENIED
-    assert blocked.judge("deny").call is CallResult.UNREACHABLE
-    assert _testbed(stdout=b"configmap/judged-allow created").judge("allow").call is CallResult.ALLOWED
+    assert denied.call_webhook("deny").call is CallResult.DENIED
+    assert blocked.call_webhook("deny").call is CallResult.UNREACHABLE
+    assert _testbed(stdout=b"configmap/judged-allow created").call_webhook("allow").call is CallResult.ALLOWED
 
 
 def test_objects_go_to_kubectl_by_standard_input_and_a_refusal_is_an_error() -> None:
@@ -189,7 +189,7 @@ def test_nothing_played_is_taken_up_and_what_lies_on_the_node_is_left_over(lab: 
     with pytest.raises(LabError, match="UMB851"):
         load_testbed(lab, Transcript("second"))
     testbed = make_testbed(lab, ScenarioOptions(is_stand_in=True), Transcript("first"))
-    testbed.lay_files(BOOTSTRAP, testbed.make_tunnel().files)
+    testbed.write_files(BOOTSTRAP, testbed.make_tunnel().files)
     assert testbed.node_leftovers() == [STATIC_POD, OWN.pki_directory]
     for path in (STATIC_POD, OWN.pki_directory):
         lab.remove(BOOTSTRAP, path)
@@ -225,7 +225,7 @@ def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInTestbed
 def test_without_the_tunnel_the_bootstrap_node_has_no_way_to_a_pod_and_calls_have_no_times(
     testbed: StandInTestbed,
 ) -> None:
-    verdict = testbed.judge("allow")
+    verdict = testbed.call_webhook("allow")
     assert verdict.call is CallResult.UNREACHABLE
     assert "network is unreachable" in verdict.text
     with pytest.raises(LabError, match="UMB855"):

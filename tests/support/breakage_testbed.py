@@ -146,13 +146,13 @@ class MemoryTestbed(Testbed):
     def lay(self) -> "MemoryTestbed":
         """Lay a tunnel: real certificates and real files, in memory."""
         self.make_tunnel()
-        self.lay_files(BOOTSTRAP, self.tunnel.files)
+        self.write_files(BOOTSTRAP, self.tunnel.files)
         self.memory.did.clear()
         return self
 
     def save(self) -> None: ...
 
-    def judge(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
+    def call_webhook(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
         self.calls += 1
         return self.verdict
 

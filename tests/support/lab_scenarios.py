@@ -15,7 +15,7 @@ SECONDS: Final = 420
 """A story on two busy cores; the demo's own budget is a minute."""
 
 
-def tell(name: str, folder: Path, *, runner: RunnerKind = RunnerKind.PROCESS, stand_in: bool = False) -> Transcript:
+def run(name: str, folder: Path, *, runner: RunnerKind = RunnerKind.PROCESS, stand_in: bool = False) -> Transcript:
     """Tell a scenario and return the story; every step ended well, and the machine is as it was."""
     before = machine_picture()
     transcript = Transcript(name)

@@ -132,7 +132,7 @@ Dial = Callable[[str, float], socket.socket]
 """Open a connection to HOST:PORT within so many seconds, or raise Unreachable or TimeoutError."""
 
 
-def judge(webhook: Webhook, context: ssl.SSLContext, value: Mapping[str, Any], dial: Dial) -> AdmissionVerdict:
+def review(webhook: Webhook, context: ssl.SSLContext, value: Mapping[str, Any], dial: Dial) -> AdmissionVerdict:
     """Ask once, over a connection of its own."""
     started = time.monotonic()
     uid = str(uuid.uuid4())

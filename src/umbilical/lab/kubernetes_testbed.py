@@ -69,7 +69,7 @@ class KubernetesTestbed(Testbed):
         self._authorities = make_control_plane_set(
             self.certificate_names(), datetime.now(UTC), key_type=KeyType.ECDSA_P256
         )
-        self.lay_files(BOOTSTRAP, render_control_plane(self.plane_spec(Plane.BOOTSTRAP), self._authorities))
+        self.write_files(BOOTSTRAP, render_control_plane(self.plane_spec(Plane.BOOTSTRAP), self._authorities))
         self.runner.start(self.lab, BOOTSTRAP, None)
         version = self._wait_ready(Plane.BOOTSTRAP)
         self.transcript.saw(f"kube-apiserver {version} is ready, with etcd, controllers and scheduler")
@@ -77,7 +77,7 @@ class KubernetesTestbed(Testbed):
     def start_nodes(self) -> None:
         for node in self.members:
             server = url(self.lab.topology.bootstrap.address, API_PORT)
-            self.lay_files(node.name, kubelet_node_assets(node.name, server, self._set))
+            self.write_files(node.name, kubelet_node_assets(node.name, server, self._set))
             self.runner.start(self.lab, node.name, KUBELET_KUBECONFIG)
         names = self.wait("all nodes to be Ready", self._look_at_nodes, READY_SECONDS)
         self.transcript.saw(f"Ready: {', '.join(names)}")
@@ -107,11 +107,11 @@ class KubernetesTestbed(Testbed):
         return found[0]
 
     def start_production(self) -> None:
-        self.lay_files(Plane.PRODUCTION.value, render_control_plane(self.plane_spec(Plane.PRODUCTION), self._set))
+        self.write_files(Plane.PRODUCTION.value, render_control_plane(self.plane_spec(Plane.PRODUCTION), self._set))
         version = self._wait_ready(Plane.PRODUCTION)
         self.transcript.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, without an egress configuration")
 
-    def judge(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
+    def call_webhook(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
         plane = Plane.PRODUCTION if production else Plane.BOOTSTRAP
         done = self.kubectl("create", "--dry-run=server", "-f", "-", stdin=objects.judged(verdict), plane=plane)
         if done.exit_code == 0:

@@ -82,7 +82,7 @@ class Addresses:
         return self.pod(WEBHOOK_NODE, 3)
 
 
-def tell(transcript: Transcript, folder: Path) -> None:
+def run(transcript: Transcript, folder: Path) -> None:
     """Tell the story with files in an empty directory; when it ends, however it ends, no process of it is left.
 
     Raises LabError: a step did not come out as told.

@@ -143,13 +143,13 @@ def _plan(scenario: Scenario) -> Topology:
 def _play(run: ScenarioRun, transcript: Transcript, lab: Lab) -> None:
     testbed = make_testbed(lab, run.options, transcript)
     if run.breakage is None:
-        run.scenario.tell(testbed)
+        run.scenario.run(testbed)
         if run.scenario.end is not None and not run.keep:
             run.scenario.end(testbed)
     else:
-        from umbilical.lab.breakages.repair import tell_breakage
+        from umbilical.lab.breakages.repair import run_breakage
 
-        tell_breakage(testbed, run.breakage)
+        run_breakage(testbed, run.breakage)
 
 
 def _stage(run: ScenarioRun) -> Lab | None:

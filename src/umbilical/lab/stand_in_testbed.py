@@ -65,7 +65,7 @@ class StandInTestbed(Testbed):
     def start_production(self) -> None:
         raise NotImplementedError("has_production is False")
 
-    def judge(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
+    def call_webhook(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
         answer = self._call(verdict, 1)
         text = answer["message"] or f"{answer['call']} by {objects.WEBHOOK}"
         return WebhookVerdict(CallResult(answer["call"]), text)

@@ -88,7 +88,7 @@ class Testbed(ABC):
     def start_production(self) -> None: ...
 
     @abstractmethod
-    def judge(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
+    def call_webhook(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
         """Have an object judged that the webhook allows (`allow`) or denies (`deny`)."""
 
     @abstractmethod
@@ -145,7 +145,7 @@ class Testbed(ABC):
                 if pod.name.startswith((SERVER_NAME, AGENT_NAME)):
                     yield pod
 
-    def lay_files(self, node: str, tree: AssetTree) -> None:
+    def write_files(self, node: str, tree: AssetTree) -> None:
         for asset in tree:
             self.lab.write(node, asset.path, asset.content, asset.mode)
 
@@ -160,7 +160,7 @@ class Testbed(ABC):
         """Lay the tunnel's files onto the bootstrap node, where the static pod is found, and wait for the server."""
         parts = self.tunnel
         self.lab.count_port(BOOTSTRAP, COUNTER, parts.spec.agent_port)
-        self.lay_files(BOOTSTRAP, parts.files)
+        self.write_files(BOOTSTRAP, parts.files)
         self.lab.write(BOOTSTRAP, EGRESS_PATH, parts.egress_file)
         return self.wait("the server's pod", self._look_at_server, SERVER_SECONDS)
 
@@ -205,7 +205,7 @@ class Testbed(ABC):
         """Ask until the answer is as wanted: a new configuration takes kube-apiserver a moment."""
 
         def look() -> WebhookVerdict:
-            seen = self.judge(verdict, production=production)
+            seen = self.call_webhook(verdict, production=production)
             if seen.call is not wanted:
                 raise NotYet(f"the call was {seen.call.value}: {seen.text}")
             return seen

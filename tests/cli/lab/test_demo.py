@@ -20,12 +20,12 @@ from umbilical.lab import isolation, scenario_run
 from umbilical.lab.scenario_run import ScenarioRun
 from umbilical.lab.transcript import Transcript
 
-Told = Callable[[ScenarioRun, Transcript], Any]
-Play = Callable[[Told], list[ScenarioRun]]
+Script = Callable[[ScenarioRun, Transcript], Any]
+Play = Callable[[Script], list[ScenarioRun]]
 
 
 @pytest.fixture
-def told(monkeypatch: Patch, tmp_path: Path) -> Play:
+def played(monkeypatch: Patch, tmp_path: Path) -> Play:
     """Play a written story in place of a lab, on a machine without Kubernetes; return what was asked for."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -36,10 +36,10 @@ def told(monkeypatch: Patch, tmp_path: Path) -> Play:
         monkeypatch.delenv(name, raising=False)
     asked: list[ScenarioRun] = []
 
-    def play(tell: Told) -> list[ScenarioRun]:
+    def play(script: Script) -> list[ScenarioRun]:
         def run_scenario(wanted: ScenarioRun, transcript: Transcript) -> Any:
             asked.append(wanted)
-            return tell(wanted, transcript)
+            return script(wanted, transcript)
 
         monkeypatch.setattr(scenario_run, "run_scenario", run_scenario)
         return asked
@@ -47,14 +47,14 @@ def told(monkeypatch: Patch, tmp_path: Path) -> Play:
     return play
 
 
-def _tell(_: ScenarioRun, transcript: Transcript) -> None:
+def _run_all(_: ScenarioRun, transcript: Transcript) -> None:
     builder = TranscriptBuilder("", None)
     builder.transcript = transcript
     until_answered(builder)
 
 
-def _tell_and_keep(_: ScenarioRun, transcript: Transcript) -> Any:
-    _tell(_, transcript)
+def _run_and_keep(_: ScenarioRun, transcript: Transcript) -> Any:
+    _run_all(_, transcript)
     return object()
 
 
@@ -72,8 +72,8 @@ def _interrupt(_: ScenarioRun, transcript: Transcript) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_without_kubernetes_it_says_plainly_who_stands_in(told: Play, tmp_path: Path, umbilical: Run) -> None:
-    asked = told(_tell)
+def test_without_kubernetes_it_says_plainly_who_stands_in(played: Play, tmp_path: Path, umbilical: Run) -> None:
+    asked = played(_run_all)
     out = umbilical("lab", "demo").out
     assert asked[0].stand_in
     assert out.startswith("No Kubernetes here: a needed program is missing: etcd, kube-apiserver, kubectl")
@@ -83,32 +83,32 @@ def test_without_kubernetes_it_says_plainly_who_stands_in(told: Play, tmp_path: 
     assert "stood in for kube-apiserver" in (tmp_path / "out/demo/report.html").read_text()
 
 
-def test_it_closes_with_the_figures_and_the_report(told: Play, umbilical: Run) -> None:
-    told(_tell)
+def test_it_closes_with_the_figures_and_the_report(played: Play, umbilical: Run) -> None:
+    played(_run_all)
     rows = [line.split(maxsplit=1) for line in umbilical("lab", "demo", "--stand-in").lines if line.startswith("  ")]
     figures = [["agents", "5"], ["calls", "50"], ["bytes", "1,204,331"], ["p50", "6.1 ms"]]
     assert [row for row in figures if row in rows] == figures
     assert ["report", "out/demo/report.html"] in rows
 
 
-def test_with_real_it_insists(told: Play, umbilical: Run) -> None:
-    asked = told(_tell)
+def test_with_real_it_insists(played: Play, umbilical: Run) -> None:
+    asked = played(_run_all)
     assert "stand-in" not in umbilical("lab", "demo", "--real").out
     assert [wanted.stand_in for wanted in asked] == [False]
 
 
 def test_a_directory_of_programs_that_lacks_them_is_no_reason_for_a_stand_in(
-    told: Play, tmp_path: Path, umbilical: Run
+    played: Play, tmp_path: Path, umbilical: Run
 ) -> None:
-    asked = told(_tell)
+    asked = played(_run_all)
     assert umbilical("lab", "demo", "--bin-dir", tmp_path, status=INFRASTRUCTURE).err.startswith("UMB824")
     assert asked == []
 
 
 def test_a_kept_lab_has_a_name_and_its_commands_are_told(
-    told: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
+    played: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
 ) -> None:
-    asked = told(_tell_and_keep)
+    asked = played(_run_and_keep)
     monkeypatch.setattr(sys, "argv", [str(tmp_path / ".venv/bin/umbilical")])
     out = umbilical("lab", "demo", "--keep").out
     assert asked[0].keep
@@ -119,10 +119,10 @@ def test_a_kept_lab_has_a_name_and_its_commands_are_told(
 
 
 def test_a_lab_that_is_not_kept_lies_in_a_scratch_directory_that_goes_with_it(
-    told: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
+    played: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    asked = told(_tell)
+    asked = played(_run_all)
     umbilical("lab", "demo")
     assert (asked[0].keep, asked[0].breakage) == (False, None)
     assert asked[0].directory is not None
@@ -130,30 +130,32 @@ def test_a_lab_that_is_not_kept_lies_in_a_scratch_directory_that_goes_with_it(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_breakage_is_asked_for_by_its_name_and_an_unknown_one_refused(told: Play, umbilical: Run) -> None:
-    asked = told(_tell)
+def test_a_breakage_is_asked_for_by_its_name_and_an_unknown_one_refused(played: Play, umbilical: Run) -> None:
+    asked = played(_run_all)
     assert "did you mean agent-kill?" in umbilical("lab", "demo", "--breakage", "agent-kil", status=CONFIGURATION).err
     assert asked == []
     assert "A breakage: agent-kill" in umbilical("lab", "demo", "--breakage", "agent-kill").out
     assert asked[0].breakage == "agent-kill"
 
 
-def test_a_scenario_that_fails_is_reported_with_its_failed_step(told: Play, tmp_path: Path, umbilical: Run) -> None:
-    told(_fail)
+def test_a_scenario_that_fails_is_reported_with_its_failed_step(played: Play, tmp_path: Path, umbilical: Run) -> None:
+    played(_fail)
     captured = umbilical("lab", "demo", status=TIMED_OUT)
     assert captured.err.startswith("UMB850 waited in vain for the server\n  why: no such pod\n  next: ")
     assert "what was seen until then: out/demo/report.html" in captured.out
     assert "Failed</span> at step 1" in (tmp_path / "out/demo/report.html").read_text()
 
 
-def test_a_scenario_that_cannot_begin_leaves_nothing(told: Play, tmp_path: Path, umbilical: Run) -> None:
-    told(_refuse)
+def test_a_scenario_that_cannot_begin_leaves_nothing(played: Play, tmp_path: Path, umbilical: Run) -> None:
+    played(_refuse)
     umbilical("lab", "demo", status=INFRASTRUCTURE)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupt_leaves_nothing_and_the_handlers_as_they_were(told: Play, tmp_path: Path, umbilical: Run) -> None:
-    told(_interrupt)
+def test_an_interrupt_leaves_nothing_and_the_handlers_as_they_were(
+    played: Play, tmp_path: Path, umbilical: Run
+) -> None:
+    played(_interrupt)
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
     umbilical("lab", "demo", status=INTERRUPTED)
@@ -162,9 +164,9 @@ def test_an_interrupt_leaves_nothing_and_the_handlers_as_they_were(told: Play, t
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_anything_happens(
-    told: Play, tmp_path: Path, umbilical: Run
+    played: Play, tmp_path: Path, umbilical: Run
 ) -> None:
-    asked = told(_tell)
+    asked = played(_run_all)
     (tmp_path / "file").write_text("")
     for place in (tmp_path, tmp_path / "file" / "report.html"):
         assert umbilical("lab", "demo", "--report", place, status=CONFIGURATION).err.startswith("UMB870")
@@ -172,9 +174,9 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_happens(
 
 
 def test_where_nothing_can_be_written_the_report_goes_to_a_scratch_directory(
-    told: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
+    played: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
 ) -> None:
-    told(_tell)
+    played(_run_all)
     (tmp_path / "out").write_text("in the way of the default place")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     out = umbilical("lab", "demo").out

@@ -25,7 +25,7 @@ def _no_namespaces(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setattr(isolation, "choose", _refuse)
 
 
-def _tell(transcript: Transcript, folder: Path) -> None:
+def _run_all(transcript: Transcript, folder: Path) -> None:
     with transcript.step("a call"):
         transcript.shows(nodes=("bootstrap", "worker-0"), apiserver=True, on_loopback=True)
         transcript.saw("no such file or directory")
@@ -35,7 +35,7 @@ def _tell(transcript: Transcript, folder: Path) -> None:
 def test_the_first_line_says_what_could_not_be_had_and_what_is_not_shown(
     monkeypatch: Patch, tmp_path: Path, umbilical: Run
 ) -> None:
-    monkeypatch.setattr(loopback, "tell", _tell)
+    monkeypatch.setattr(loopback, "run", _run_all)
     lines = umbilical("lab", "demo").lines
     assert lines[0].startswith(
         f"No namespaces here (no permission to make the lab's namespaces: {REASON}), so this runs"
@@ -53,7 +53,7 @@ def test_the_first_line_says_what_could_not_be_had_and_what_is_not_shown(
 def test_what_only_a_lab_can_show_is_refused(
     options: list[str], monkeypatch: Patch, tmp_path: Path, umbilical: Run
 ) -> None:
-    monkeypatch.setattr(loopback, "tell", _tell)
+    monkeypatch.setattr(loopback, "run", _run_all)
     monkeypatch.setattr("umbilical.lab.lab.up", _refuse)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("umbilical.lab.scenario_run.binaries", lambda wanted: {})
@@ -74,6 +74,6 @@ def test_an_interrupt_leaves_no_file(monkeypatch: Patch, tmp_path: Path, umbilic
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(loopback, "tell", interrupt)
+    monkeypatch.setattr(loopback, "run", interrupt)
     umbilical("lab", "demo", status=INTERRUPTED)
     assert list(tmp_path.iterdir()) == []

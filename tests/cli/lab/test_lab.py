@@ -53,8 +53,8 @@ def test_a_bare_lab_runs_nothing(place: Path, lab_up: Run) -> None:
 
 
 def test_by_name_it_lies_in_the_default_place(tmp_path: Path, umbilical: Run) -> None:
-    told = umbilical("lab", "up", "--bare", "--name", "other", "--masters", "1", "--workers", "0")
-    assert "umbilical lab down --name other\n" in told.out
+    output = umbilical("lab", "up", "--bare", "--name", "other", "--masters", "1", "--workers", "0")
+    assert "umbilical lab down --name other\n" in output.out
     assert down(tmp_path / "umbilical/labs/other")
 
 
@@ -180,9 +180,9 @@ def test_a_second_network_is_shown_and_can_be_cut_off_like_the_first(tmp_path: P
     topology = plan_hosted(management=1, workers=1, openings={6443: ("bootstrap",)})
     with running(tmp_path / "lab", topology=topology) as lab:
         lab.set_default_route("management-0", False)
-        told = status_of(lab.directory.path)
-        assert "management 192.168.91.0/24; machine 10.91.0.0/24; pod 10.92.0.0/16; service 10.93.0.0/16" in told.out
-        assert ["management-0", "192.168.91.11", "-", "up", "GONE", "-"] in [line.split() for line in told.lines]
+        output = status_of(lab.directory.path)
+        assert "management 192.168.91.0/24; machine 10.91.0.0/24; pod 10.92.0.0/16; service 10.93.0.0/16" in output.out
+        assert ["management-0", "192.168.91.11", "-", "up", "GONE", "-"] in [line.split() for line in output.lines]
         lab.set_default_route("management-0", True)
         assert "GONE" not in status_of(lab.directory.path).out
 

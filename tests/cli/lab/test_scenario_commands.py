@@ -8,7 +8,7 @@ from tests.support.commands import Run
 from tests.support.fixture_types import Captured, Patch
 
 from umbilical.cli.lab.options import chosen_directory, chosen_name
-from umbilical.cli.lab.run import check_report, play, tell_kept
+from umbilical.cli.lab.run import check_report, play, print_kept
 from umbilical.codes import USAGE
 from umbilical.fault import LabError
 from umbilical.lab import scenario_run
@@ -80,12 +80,12 @@ def test_it_tells_what_a_user_sees_who_says_it_and_how_to_mend_it(
     testbed: MemoryTestbed, tmp_path: Path, umbilical: Run
 ) -> None:
     testbed.verdict = WebhookVerdict(CallResult.UNREACHABLE, "No agent available")
-    told = umbilical("lab", "break", "--dir", tmp_path, "agent-kill").out
-    assert "agent-kill: it breaks" in told
-    assert "a user would see: nothing works" in told
-    assert "the call is unreachable: No agent available" in told
-    assert "recognised by UMB302: " in told
-    assert told.endswith(f"\nmend it with: umbilical lab mend --dir {tmp_path} agent-kill\n")
+    output = umbilical("lab", "break", "--dir", tmp_path, "agent-kill").out
+    assert "agent-kill: it breaks" in output
+    assert "a user would see: nothing works" in output
+    assert "the call is unreachable: No agent available" in output
+    assert "recognised by UMB302: " in output
+    assert output.endswith(f"\nmend it with: umbilical lab mend --dir {tmp_path} agent-kill\n")
 
 
 def test_what_cannot_be_broken_is_refused_before_a_scenario_begins(testbed: MemoryTestbed, umbilical: Run) -> None:
@@ -97,8 +97,8 @@ def test_what_cannot_be_broken_is_refused_before_a_scenario_begins(testbed: Memo
 
 def test_without_a_lab_or_a_breakage_there_is_nothing_to_break(tmp_path: Path, umbilical: Run) -> None:
     for name, status, code in ((["agent-kil"], 3, "UMB860"), (["agent-kill"], 4, "UMB815"), ([], 2, "UMB001")):
-        told = umbilical("lab", "break", "--dir", tmp_path / "none", *name, status=status)
-        assert told.err.startswith(code)
+        output = umbilical("lab", "break", "--dir", tmp_path / "none", *name, status=status)
+        assert output.err.startswith(code)
 
 
 @pytest.fixture
@@ -112,8 +112,8 @@ def broken(monkeypatch: Patch) -> MemoryTestbed:
 
 @pytest.mark.parametrize("more", [[], ["--all"]])
 def test_everything_is_mended_the_last_first(broken: MemoryTestbed, more: list[str], umbilical: Run) -> None:
-    told = umbilical("lab", "mend", *more).out
-    assert told.index("aaa-second is mended") < told.index("zzz-first is mended")
+    output = umbilical("lab", "mend", *more).out
+    assert output.index("aaa-second is mended") < output.index("zzz-first is mended")
     assert broken.memory.broken == {}
     assert umbilical("lab", "mend").out == "nothing is broken\n"
 
@@ -158,9 +158,9 @@ def test_a_report_may_lie_in_a_directory_that_is_yet_to_be_made(tmp_path: Path) 
 
 
 def test_only_a_lab_with_a_tunnel_is_offered_for_breaking(capsys: Captured) -> None:
-    tell_kept("--name one", has_tunnel=False)
+    print_kept("--name one", has_tunnel=False)
     assert "lab break" not in capsys.readouterr().out
-    tell_kept("--dir two", has_tunnel=True)
+    print_kept("--dir two", has_tunnel=True)
     shown = capsys.readouterr().out
     assert "lab break --dir two agent-kill" in shown
     assert "lab down --dir two" in shown
@@ -186,7 +186,7 @@ def test_a_directory_that_was_named_is_removed_by_the_scenario_run(tmp_path: Pat
     def interrupt(wanted: ScenarioRun, transcript: Transcript) -> None:
         raise KeyboardInterrupt
 
-    (tmp_path / "thesis.txt").write_text("years of work")
+    (tmp_path / "thesis.txt").write_text("years of output")
     monkeypatch.setattr(scenario_run, "run_scenario", interrupt)
     with pytest.raises(KeyboardInterrupt):
         play(_wanted(tmp_path), Transcript("a test"))

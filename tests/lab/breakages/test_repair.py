@@ -63,7 +63,7 @@ def test_a_call_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) ->
         free.wait(10)
         return testbed.verdict
 
-    monkeypatch.setattr(testbed, "judge", hang)
+    monkeypatch.setattr(testbed, "call_webhook", hang)
     with WebhookCalls(testbed, breakage(), {}) as made:
         assert made.first() is None
     free.set()
@@ -204,7 +204,7 @@ def any_breakage_testbed(monkeypatch: pytest.MonkeyPatch) -> MemoryTestbed:
 
 def test_a_break_tells_what_is_done_seen_and_said(any_breakage_testbed: MemoryTestbed) -> None:
     any_breakage_testbed.verdict = WebhookVerdict(CallResult.UNREACHABLE, "No agent available")
-    repair.tell_break(any_breakage_testbed, breakage())
+    repair.show_break(any_breakage_testbed, breakage())
     (step,) = any_breakage_testbed.transcript.steps
     assert step.title == "agent-kill: it breaks"
     assert step.evidence == [
@@ -219,14 +219,14 @@ def test_a_call_that_hangs_is_told_as_such(
     any_breakage_testbed: MemoryTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repair.WebhookCalls, "first", lambda self: None)
-    repair.tell_break(any_breakage_testbed, breakage())
+    repair.show_break(any_breakage_testbed, breakage())
     assert "a call hangs, and is not over yet" in any_breakage_testbed.transcript.steps[0].evidence
 
 
 def test_a_mend_tells_what_is_still_broken(any_breakage_testbed: MemoryTestbed) -> None:
-    repair.tell_break(any_breakage_testbed, breakage("first"))
-    repair.tell_break(any_breakage_testbed, breakage("second"))
-    repair.tell_mend(any_breakage_testbed, "second")
+    repair.show_break(any_breakage_testbed, breakage("first"))
+    repair.show_break(any_breakage_testbed, breakage("second"))
+    repair.show_mend(any_breakage_testbed, "second")
     assert any_breakage_testbed.transcript.steps[-1].title == "second is mended"
     assert any_breakage_testbed.transcript.steps[-1].evidence == ["the call is allowed: created", "still broken: first"]
 
@@ -235,9 +235,9 @@ def test_a_scenario_of_a_breakage_begins_with_everything_well_and_ends_so(
     any_breakage_testbed: MemoryTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    monkeypatch.setattr(webhook_through_tunnel, "set_stage", lambda any_breakage_testbed: order.append("stage"))
-    monkeypatch.setattr(webhook_through_tunnel, "lay_tunnel", lambda any_breakage_testbed: order.append("tunnel"))
-    repair.tell_breakage(any_breakage_testbed, "agent-kill")
+    monkeypatch.setattr(webhook_through_tunnel, "prepare", lambda any_breakage_testbed: order.append("stage"))
+    monkeypatch.setattr(webhook_through_tunnel, "set_up_tunnel", lambda any_breakage_testbed: order.append("tunnel"))
+    repair.run_breakage(any_breakage_testbed, "agent-kill")
     assert order == ["stage", "tunnel"]
     assert [step.title for step in any_breakage_testbed.transcript.steps] == [
         "through the tunnel the webhook allows",

@@ -31,8 +31,8 @@ def stage(folder: Path, runner: RunnerKind) -> testbeds.Testbed:
     topology = plan_topology(masters=1, workers=1)
     lab = labs.up(UpRequest(folder, "breakages", topology, runner=runner, binaries=programs, with_parent=True))
     testbed = make_testbed(lab, ScenarioOptions(), Transcript("breakages"))
-    webhook_through_tunnel.set_stage(testbed)
-    webhook_through_tunnel.lay_tunnel(testbed)
+    webhook_through_tunnel.prepare(testbed)
+    webhook_through_tunnel.set_up_tunnel(testbed)
     testbed.wait_for(CallResult.ALLOWED, "allow")
     return testbed
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.support.lab_scenarios import KUBERNETES, SECONDS, evidence, tell
+from tests.support.lab_scenarios import KUBERNETES, SECONDS, evidence, run
 
 from umbilical.bootstrap.names import STAGES
 from umbilical.lab.hosted.parts import CLIENT_NODE, topology
@@ -37,7 +37,7 @@ def _assert_told(transcript: Transcript) -> None:
 @pytest.mark.soak  # `make demo` tells it in every run of the gate, and fails where a step is not as told
 @REAL
 def test_the_scenario_with_the_real_kube_apiserver(tmp_path: Path) -> None:
-    transcript = tell("webhook-through-tunnel", tmp_path)
+    transcript = run("webhook-through-tunnel", tmp_path)
     _assert_told(transcript)
     assert transcript.figures["agents"] == "5"
     assert transcript.picture.production_call is CallResult.ALLOWED
@@ -47,14 +47,14 @@ def test_the_scenario_with_the_real_kube_apiserver(tmp_path: Path) -> None:
 @pytest.mark.root
 @pytest.mark.real(*KUBERNETES, "nft", "kubelet", "containerd", "runc")
 def test_the_scenario_with_the_real_kubelet(tmp_path: Path) -> None:
-    transcript = tell("webhook-through-tunnel", tmp_path, runner=RunnerKind.KUBELET)
+    transcript = run("webhook-through-tunnel", tmp_path, runner=RunnerKind.KUBELET)
     _assert_told(transcript)
     assert transcript.figures["agents"] == "5"
 
 
 @pytest.mark.real("nft")
 def test_the_scenario_with_the_stand_in(tmp_path: Path) -> None:
-    transcript = tell("webhook-through-tunnel", tmp_path, stand_in=True)
+    transcript = run("webhook-through-tunnel", tmp_path, stand_in=True)
     _assert_told(transcript)
     assert "stands in for kube-apiserver" in evidence(transcript)
 
@@ -62,13 +62,13 @@ def test_the_scenario_with_the_stand_in(tmp_path: Path) -> None:
 @pytest.mark.soak
 @REAL
 def test_the_scenario_with_the_tunnel_as_first_planned(tmp_path: Path) -> None:
-    _assert_told(tell("seed-shape", tmp_path))
+    _assert_told(run("seed-shape", tmp_path))
 
 
 @pytest.mark.soak
 @pytest.mark.real(*KUBERNETES, "nft", "proxy-server", "proxy-agent")
 def test_the_scenario_with_upstreams_server_or_agents(tmp_path: Path) -> None:
-    transcript = tell("upstream-mix", tmp_path)
+    transcript = run("upstream-mix", tmp_path)
     _assert_told(transcript)
     assert sum("connected: " in line for step in transcript.steps for line in step.evidence) == 2
 
@@ -76,14 +76,14 @@ def test_the_scenario_with_upstreams_server_or_agents(tmp_path: Path) -> None:
 @pytest.mark.soak
 @REAL
 def test_the_scenario_on_ipv6_alone(tmp_path: Path) -> None:
-    transcript = tell("ipv6", tmp_path)
+    transcript = run("ipv6", tmp_path)
     _assert_told(transcript)
     assert "[fd92:" in evidence(transcript)
 
 
 @REAL
 def test_it_is_unavailable_without_the_tunnel_and_answers_through_it(tmp_path: Path) -> None:
-    transcript = tell("aggregated-api", tmp_path)
+    transcript = run("aggregated-api", tmp_path)
     text = evidence(transcript)
     assert "Available=False, FailedDiscoveryCheck" in text
     assert "network is unreachable" in text
@@ -97,7 +97,7 @@ def test_it_is_unavailable_without_the_tunnel_and_answers_through_it(tmp_path: P
 
 @REAL
 def test_a_letter_cannot_be_read_without_the_tunnel_and_can_through_it(tmp_path: Path) -> None:
-    transcript = tell("conversion-webhook", tmp_path)
+    transcript = run("conversion-webhook", tmp_path)
     text = evidence(transcript)
     assert "conversion webhook for post.umbilical.dev/v1, Kind=Letter failed" in text
     assert "network is unreachable" in text
@@ -109,7 +109,7 @@ def test_a_letter_cannot_be_read_without_the_tunnel_and_can_through_it(tmp_path:
 
 @REAL
 def test_no_call_fails_while_every_server_is_replaced(tmp_path: Path) -> None:
-    transcript = tell("ha", tmp_path)
+    transcript = run("ha", tmp_path)
     text = evidence(transcript)
     assert "network is unreachable" in text
     for number, node in enumerate(SERVER_NODES):
@@ -128,7 +128,7 @@ GENEROUS_SECONDS = 20.0
 
 @pytest.mark.real(*KUBERNETES, "nft", "curl")
 def test_a_killed_server_costs_what_went_through_it_and_nothing_else_is_lost(tmp_path: Path) -> None:
-    transcript = tell("hosted", tmp_path)
+    transcript = run("hosted", tmp_path)
     text = evidence(transcript)
     assert "control plane: 192.168.91.0/24; nodes: 10.91.0.0/24, 10.92.0.0/16, 10.93.0.0/16" in text
     assert f"{CLIENT_NODE} to the pod: <urlopen error [Errno 101] Network is unreachable>" in text
@@ -153,7 +153,7 @@ def test_a_killed_server_costs_what_went_through_it_and_nothing_else_is_lost(tmp
 
 @pytest.mark.real(*KUBERNETES, *NEEDED, "nft", "proxy-server", "proxy-agent")
 def test_the_scenario_from_the_installer_s_file_to_the_cut(tmp_path: Path) -> None:
-    transcript = tell("patched-ignition", tmp_path)
+    transcript = run("patched-ignition", tmp_path)
     text = evidence(transcript)
 
     assert "bootkube.sh of 4.18 recognised" in text
@@ -171,7 +171,7 @@ def test_the_scenario_from_the_installer_s_file_to_the_cut(tmp_path: Path) -> No
 @pytest.mark.root
 @pytest.mark.real(*KUBERNETES, "nft", "kubelet", "containerd", "runc")
 def test_logs_exec_attach_and_port_forward_with_the_real_kubelet(tmp_path: Path) -> None:
-    transcript = tell(NAME, tmp_path, runner=RunnerKind.KUBELET)
+    transcript = run(NAME, tmp_path, runner=RunnerKind.KUBELET)
     text = evidence(transcript)
     assert "connection refused" in text
     for seen in ("talker talks", "run as 65532 in talker", "heard: are you there?", "a page from talker"):

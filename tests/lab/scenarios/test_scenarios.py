@@ -129,7 +129,7 @@ def test_a_stream_counts_as_alive_only_if_it_was_heard_after_the_kill(
     heard_at: float, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = _Stage(told=[StreamEvent("socks5-0", "lived", heard_at)])
-    monkeypatch.setattr(hosted_losses, "_told", lambda of, moment: of.told)
+    monkeypatch.setattr(hosted_losses, "_events", lambda of, moment: of.told)
     found = _judge(lambda stage: hosted_losses._check_spared(stage, KILLED_AT, SPARED), stage)
     assert complaint in found
     assert bool(found) is bool(complaint)

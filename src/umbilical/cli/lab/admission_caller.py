@@ -119,7 +119,7 @@ def caller(
     The way into the cluster is taken from the same EgressSelectorConfiguration that kube-apiserver reads, and each
     call is a real AdmissionReview over TLS on a connection of its own. The verdict is one JSON object on stdout.
     """
-    from umbilical.lab.admission_review import Webhook, judge, summary
+    from umbilical.lab.admission_review import Webhook, review, summary
     from umbilical.lab.egress_selector import dialling
 
     server_address(address)
@@ -128,7 +128,7 @@ def caller(
     value = _object(object_file)
     webhook = Webhook(name or f"{service}.{namespace}.svc", service, namespace, path, address, timeout_seconds=timeout)
     with dialling(egress) as dial:
-        verdicts = [judge(webhook, context, value, dial) for _ in range(count)]
+        verdicts = [review(webhook, context, value, dial) for _ in range(count)]
     click.echo(json.dumps({**summary(verdicts), "egress": egress.protocol.value, "webhook": _facts(webhook)}))
 
 

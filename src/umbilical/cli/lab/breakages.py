@@ -40,7 +40,7 @@ def break_(breakage_name: str, name: str, directory: Path | None) -> None:
     """Break one thing in a lab whose tunnel is up; `umbilical lab list` names what can be broken."""
     from umbilical.cli.lab.transcript_view import choose_view
     from umbilical.lab.breakages import registry
-    from umbilical.lab.breakages.repair import check, tell_break
+    from umbilical.lab.breakages.repair import check, show_break
     from umbilical.lab.lab import Lab
     from umbilical.lab.scenario_run import load_testbed
     from umbilical.lab.transcript import Transcript
@@ -51,7 +51,7 @@ def break_(breakage_name: str, name: str, directory: Path | None) -> None:
     testbed = load_testbed(lab, Transcript(title))
     check(testbed, breakage)
     with choose_view(title, is_stand_in=testbed.options.is_stand_in) as view:
-        tell_break(load_testbed(lab, Transcript(title, view)), breakage)
+        show_break(load_testbed(lab, Transcript(title, view)), breakage)
     where = f"--dir {directory}" if directory is not None else f"--name {name}"
     click.echo(f"\nmend it with: umbilical lab mend {where} {breakage.name}")
 
@@ -64,7 +64,7 @@ def mend(breakage_name: str | None, everything: bool, name: str, directory: Path
     """Take back what `lab break` did: BREAKAGE, or all of it."""
     from umbilical.cli.lab.transcript_view import choose_view
     from umbilical.lab.breakages import registry
-    from umbilical.lab.breakages.repair import active_breakages, tell_mend
+    from umbilical.lab.breakages.repair import active_breakages, show_mend
     from umbilical.lab.lab import Lab
     from umbilical.lab.scenario_run import load_testbed
     from umbilical.lab.transcript import Transcript
@@ -82,4 +82,4 @@ def mend(breakage_name: str | None, everything: bool, name: str, directory: Path
     with choose_view("Mending", is_stand_in=is_stand_in) as view:
         testbed = load_testbed(lab, Transcript("Mending", view))
         for each in wanted:
-            tell_mend(testbed, each)
+            show_mend(testbed, each)

@@ -43,12 +43,12 @@ def demo(keep: bool, breakage: str | None, stand_in: bool | None, report: Path |
     if breakage is None and not keep and stand_in is not False and bin_dir is None and _is_on_loopback(place):
         return
     scenario_run = _scenario_run(keep, breakage, stand_in, bin_dir)
-    transcript, lab = run.tell(scenario_run, TITLE if breakage is None else f"A breakage: {breakage}", place)
+    transcript, lab = run.run_in_view(scenario_run, TITLE if breakage is None else f"A breakage: {breakage}", place)
     run.close(transcript, run.write(transcript, place, is_stand_in=scenario_run.stand_in))
     if scenario_run.stand_in:
-        _tell_of_stand_in()
+        _print_stand_in_note()
     if lab is not None:
-        run.tell_kept(f"--name {LAB_NAME}", has_tunnel=True)
+        run.print_kept(f"--name {LAB_NAME}", has_tunnel=True)
 
 
 def _is_on_loopback(place: Path) -> bool:
@@ -67,7 +67,7 @@ def _is_on_loopback(place: Path) -> bool:
     click.echo(f"No namespaces here ({why}), so this runs on loopback and does not show {loopback.NOT_SHOWN}.")
     click.echo(f"To see all of it: {refusal.remedy}")
     click.echo("A caller of Umbilical's own stands in for kube-apiserver.\n")
-    transcript = run.tell_on_loopback(f"{TITLE}, on loopback", place)
+    transcript = run.run_on_loopback(f"{TITLE}, on loopback", place)
     run.close(transcript, run.write(transcript, place, is_stand_in=True))
     click.echo(f"\nOn loopback, since there are no namespaces here. Not shown: {loopback.NOT_SHOWN}.")
     return True
@@ -119,7 +119,7 @@ def _has_kubernetes(wanted: "ScenarioRun") -> bool:
     return True
 
 
-def _tell_of_stand_in() -> None:
+def _print_stand_in_note() -> None:
     click.echo("\nkube-apiserver was played by a stand-in: a caller of Umbilical's own that reads the same egress")
     click.echo("selector, dials through the same socket and sends a real AdmissionReview over TLS.")
     click.echo("With the real one, built from source (needs Go, some minutes):  make demo-real")

@@ -26,35 +26,37 @@ if TYPE_CHECKING:
 LAB_FOLDER: Final = "lab"
 
 
-def tell(scenario_run: "ScenarioRun", title: str, report: Path | None) -> "tuple[Transcript, Lab | None]":
+def run_in_view(scenario_run: "ScenarioRun", title: str, report: Path | None) -> "tuple[Transcript, Lab | None]":
     """Tell the story in a view; one that fails on its way is still written down, if there is a place for it.
 
     Raises Fault: the lab cannot be, or a step did not come out as told.
     """
     lab: Lab | None = None
 
-    def told(transcript: "Transcript") -> None:
+    def work(transcript: "Transcript") -> None:
         nonlocal lab
         lab = play(scenario_run, transcript)
 
-    return _tell(told, title, report, is_stand_in=scenario_run.stand_in), lab
+    return _run_in_view(work, title, report, is_stand_in=scenario_run.stand_in), lab
 
 
-def tell_on_loopback(title: str, report: Path) -> "Transcript":
+def run_on_loopback(title: str, report: Path) -> "Transcript":
     """Tell the demo's story without a lab; an interrupt leaves nothing. Raises Fault: a step failed."""
     from umbilical.host.processes import Interrupts
     from umbilical.lab import loopback
 
-    def told(transcript: "Transcript") -> None:
+    def work(transcript: "Transcript") -> None:
         transcript.not_shown = loopback.NOT_SHOWN
         scratch = tempfile.TemporaryDirectory(prefix="umbilical-")
         with Interrupts() as interrupts, scratch as folder, interrupts.heard():
-            loopback.tell(transcript, Path(folder))
+            loopback.run(transcript, Path(folder))
 
-    return _tell(told, title, report, is_stand_in=True)
+    return _run_in_view(work, title, report, is_stand_in=True)
 
 
-def _tell(told: Callable[["Transcript"], None], title: str, report: Path | None, *, is_stand_in: bool) -> "Transcript":
+def _run_in_view(
+    work: Callable[["Transcript"], None], title: str, report: Path | None, *, is_stand_in: bool
+) -> "Transcript":
     from umbilical.cli.lab.transcript_view import choose_view
     from umbilical.lab.transcript import Transcript
 
@@ -62,7 +64,7 @@ def _tell(told: Callable[["Transcript"], None], title: str, report: Path | None,
     try:
         with choose_view(title, is_stand_in=is_stand_in) as view:
             transcript = Transcript(title, view)
-            told(transcript)
+            work(transcript)
     except KeyboardInterrupt:
         click.echo("\ninterrupted: all of it is taken down, nothing is left")
         raise
@@ -124,7 +126,7 @@ def close(transcript: "Transcript", report: Path | None) -> None:
     click.echo("\n" + summary(transcript, more), nl=False, color=has_colour())
 
 
-def tell_kept(place: str, *, has_tunnel: bool) -> None:
+def print_kept(place: str, *, has_tunnel: bool) -> None:
     """Say what can be done with a lab that stays; `place` is its --name or --dir."""
     click.echo("\nThe lab is still up:")
     # After a story that ends with the cut there is nothing to break.
@@ -175,9 +177,9 @@ def run(
         name=lab_name,
         bin_dir=bin_dir,
     )
-    transcript, lab = tell(scenario_run, scenario.name, report)
+    transcript, lab = run_in_view(scenario_run, scenario.name, report)
     close(transcript, report and write(transcript, report, is_stand_in=scenario_run.stand_in))
     if lab is not None:
         where = f"--dir {directory}" if directory else f"--name {lab_name}"
         is_cut = scenario.end is not None and not keep
-        tell_kept(where, has_tunnel=lab.directory.testbed_file.exists() and not is_cut)
+        print_kept(where, has_tunnel=lab.directory.testbed_file.exists() and not is_cut)

@@ -79,7 +79,7 @@ def _leave_dead_socket(testbed: Testbed) -> Memory:
     testbed.wait("the server to end", lambda: _look_for_no_server(testbed), SERVER_SECONDS)
     testbed.lab.exec(BOOTSTRAP, ["rm", "-f", path]).check()
     testbed.lab.exec(BOOTSTRAP, [sys.executable, "-c", _BIND, path]).check()
-    verdict = testbed.judge("allow")
+    verdict = testbed.call_webhook("allow")
     testbed.lab.write(BOOTSTRAP, STATIC_POD, manifest)
     wait_for_another_server(testbed, None)
     return {"seen": verdict.text}

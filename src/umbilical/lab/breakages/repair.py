@@ -61,7 +61,7 @@ class WebhookCalls:
     def _call(self) -> None:
         try:
             if self._verdict is None:
-                self._verdict = self._testbed.judge("allow")
+                self._verdict = self._testbed.call_webhook("allow")
             self._has_first.set()
         except (LabError, OSError):
             return  # the lab is being taken down
@@ -185,7 +185,7 @@ def mend_breakage(testbed: Testbed, name: str) -> WebhookVerdict:
 def wait_until_well(testbed: Testbed) -> WebhookVerdict:
     """Other breakages may still be there; then a call need not come through."""
     if testbed.lab.breakages():
-        return testbed.judge("allow")
+        return testbed.call_webhook("allow")
     try:
         testbed.server_socket()
         testbed.wait_for_agents()
@@ -219,19 +219,19 @@ def _forget(lab: Lab, name: str) -> None:
     lab.set_breakages({key: value for key, value in lab.breakages().items() if key != name})
 
 
-def tell_breakage(testbed: Testbed, name: str) -> None:
+def run_breakage(testbed: Testbed, name: str) -> None:
     """Bring everything up, break one thing, and mend it."""
     breakage = registry.find(name)
-    webhook_through_tunnel.set_stage(testbed)
-    webhook_through_tunnel.lay_tunnel(testbed)
+    webhook_through_tunnel.prepare(testbed)
+    webhook_through_tunnel.set_up_tunnel(testbed)
     with testbed.transcript.step("through the tunnel the webhook allows"):
         testbed.transcript.saw(testbed.wait_for(CallResult.ALLOWED, "allow").text)
         testbed.transcript.shows(call=CallResult.ALLOWED)
-    tell_break(testbed, breakage)
-    tell_mend(testbed, name)
+    show_break(testbed, breakage)
+    show_mend(testbed, name)
 
 
-def tell_break(testbed: Testbed, breakage: Breakage) -> None:
+def show_break(testbed: Testbed, breakage: Breakage) -> None:
     transcript = testbed.transcript
     with transcript.step(f"{breakage.name}: {breakage.summary}"):
         transcript.saw(f"a user would see: {breakage.seen}")
@@ -245,7 +245,7 @@ def tell_break(testbed: Testbed, breakage: Breakage) -> None:
         transcript.saw(f"recognised by {breakage.code}: {broken.line}")
 
 
-def tell_mend(testbed: Testbed, name: str) -> None:
+def show_mend(testbed: Testbed, name: str) -> None:
     transcript = testbed.transcript
     with transcript.step(f"{name} is mended"):
         verdict = mend_breakage(testbed, name)

@@ -32,7 +32,7 @@ STOP_FILE: Final = "/run/calls.stop"
 LEAVE_SECONDS: Final = 60.0
 
 
-def tell(testbed: Testbed) -> None:
+def run(testbed: Testbed) -> None:
     stage = real(testbed)
     start_cluster(stage)
     _show_need(stage)
@@ -218,7 +218,7 @@ SCENARIOS: Final = (
     Scenario(
         "ha",
         "three servers found by leases, replaced one by one while webhooks are called: no call fails",
-        tell,
+        run,
         system_programs={"nft": "nftables"},
     ),
 )

@@ -30,12 +30,12 @@ from umbilical.lab.transcript import CallResult
 API: Final = "api"
 
 
-def tell(testbed: Testbed) -> None:
+def run(testbed: Testbed) -> None:
     stage = HostedStage(real(testbed))
     start_cluster(testbed)
     service, address = _start_service(stage)
     _show_need(stage, address)
-    _lay_tunnel(stage)
+    _set_up_tunnel(stage)
     _use_tunnel(stage)
     _show_aggregated_api(stage)
     _show_proxies(stage, service, address)
@@ -69,7 +69,7 @@ def _show_need(stage: HostedStage, address: str) -> None:
         transcript.shows(call=CallResult.UNREACHABLE)
 
 
-def _lay_tunnel(stage: HostedStage) -> None:
+def _set_up_tunnel(stage: HostedStage) -> None:
     transcript = stage.transcript
     with transcript.step("three servers beside the control plane"):
         stage.start_servers()
@@ -224,7 +224,7 @@ SCENARIOS: Final = (
     Scenario(
         "hosted",
         "a control plane in a network of its own: three servers, both proxies; one stopped, one renewed, one killed",
-        tell,
+        run,
         end,
         runners=(RunnerKind.PROCESS,),
         plan=parts.topology,

@@ -140,12 +140,12 @@ def _held_ways() -> tuple[dict[str, ProxyRoute], dict[str, ProxyRoute]]:
     return {name: way for name, way in named.items() if name not in spared}, spared
 
 
-def _told(stage: HostedStage, moment: StreamMoment) -> list[StreamEvent]:
+def _events(stage: HostedStage, moment: StreamMoment) -> list[StreamEvent]:
     return [one for one in read_events(stage.lab.log(CLIENT_NODE, HELD)) if one.moment == moment.value]
 
 
 def _look_at_streams(stage: HostedStage, doomed: int, spared: int) -> dict[str, int]:
-    opened, ended = _told(stage, StreamMoment.OPENED), _told(stage, StreamMoment.ENDED)
+    opened, ended = _events(stage, StreamMoment.OPENED), _events(stage, StreamMoment.ENDED)
     if ended:
         raise NotYet(f"{ended[0].stream} ended: {ended[0].how}")
     through = {node: stage.open_tunnels(node) for node in SERVER_NODES}
@@ -157,7 +157,7 @@ def _look_at_streams(stage: HostedStage, doomed: int, spared: int) -> dict[str, 
 
 
 def _look_at_ends(stage: HostedStage, count: int) -> list[StreamEvent]:
-    ended = _told(stage, StreamMoment.ENDED)
+    ended = _events(stage, StreamMoment.ENDED)
     if len(ended) < count:
         raise NotYet(f"{len(ended)} of {count} ended")
     return ended
@@ -193,7 +193,7 @@ def _check_later_calls(stage: HostedStage, killed: float) -> None:
 
 
 def _check_spared(stage: HostedStage, killed: float, spared: set[str]) -> None:
-    lived = _told(stage, StreamMoment.LIVED)
+    lived = _events(stage, StreamMoment.LIVED)
     heard = {one.stream for one in lived if one.at > killed}
     if heard != spared:
         raise complaint("a stream through another server was lost", ", ".join(sorted(spared - heard)))

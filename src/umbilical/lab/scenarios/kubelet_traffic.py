@@ -15,7 +15,7 @@ from umbilical.lab import objects
 from umbilical.lab.control_plane import ADMIN_KUBECONFIG
 from umbilical.lab.images import UMBILICAL
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scenarios.webhook_through_tunnel import lay_tunnel
+from umbilical.lab.scenarios.webhook_through_tunnel import set_up_tunnel
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.testbed import BOOTSTRAP, Testbed
 from umbilical.manifests.static_pod import UNPRIVILEGED
@@ -50,17 +50,17 @@ _SAY: Final = "import os, socket; print(f'run as {os.getuid()} in {socket.gethos
 _TUNNEL_LINE: Final = re.compile(rf"tunnel dial=.* target=\S+:{KUBELET_PORT} .*")
 
 
-def tell(testbed: Testbed) -> None:
+def run(testbed: Testbed) -> None:
     from umbilical.lab.kubernetes_testbed import KubernetesTestbed
 
     assert isinstance(testbed, KubernetesTestbed)
-    node = set_stage(testbed)
+    node = prepare(testbed)
     show_need(testbed, node)
-    lay_tunnel(testbed)
+    set_up_tunnel(testbed)
     show_traffic(testbed)
 
 
-def set_stage(testbed: "KubernetesTestbed") -> str:
+def prepare(testbed: "KubernetesTestbed") -> str:
     """Bring up everything but the tunnel; return the node that the scheduler chose for the pod."""
     transcript = testbed.transcript
     with transcript.step("control plane on the bootstrap node, under a kubelet that knows no API"):
@@ -224,7 +224,7 @@ SCENARIOS: Final = (
     Scenario(
         NAME,
         "logs, exec, attach and port-forward reach kubelets through the tunnel alone",
-        tell,
+        run,
         runners=(RunnerKind.KUBELET,),
         masters=1,
         workers=2,

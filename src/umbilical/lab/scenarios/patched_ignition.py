@@ -181,7 +181,7 @@ class PatchedTestbed(KubernetesTestbed):
     def start_nodes(self) -> None:
         """Join nodes by the API's own address: the bootstrap node will not be there for ever."""
         for node in self.members:
-            self.lay_files(node.name, kubelet_node_assets(node.name, self._api_url, self._set))
+            self.write_files(node.name, kubelet_node_assets(node.name, self._api_url, self._set))
             self.runner.start(self.lab, node.name, KUBELET_KUBECONFIG)
         names = self.wait("all nodes to be Ready", self._look_at_nodes, READY_SECONDS)
         self.transcript.saw(f"Ready: {', '.join(names)}")
@@ -189,7 +189,7 @@ class PatchedTestbed(KubernetesTestbed):
     def start_production(self) -> None:
         """Start a whole control plane on a master."""
         spec = replace(self.plane_spec(Plane.PRODUCTION), has_controllers=True)
-        self.lay_files(Plane.PRODUCTION.value, render_control_plane(spec, self._set))
+        self.write_files(Plane.PRODUCTION.value, render_control_plane(spec, self._set))
         version = self._wait_ready(Plane.PRODUCTION)
         self.transcript.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, with controllers and scheduler")
 
@@ -268,13 +268,13 @@ def _run(*words: str) -> "subprocess.CompletedProcess[str]":
     return done
 
 
-def tell(testbed: Testbed) -> None:
+def run(testbed: Testbed) -> None:
     patched = PatchedTestbed(testbed.lab, testbed.options, testbed.transcript)
     patched.check_machine()
     boot(patched)
-    watch_tunnel_come(patched)
+    watch_tunnel_start(patched)
     show_calls(patched)
-    watch_tunnel_go(patched)
+    watch_tunnel_end(patched)
 
 
 def boot(testbed: PatchedTestbed) -> None:
@@ -292,7 +292,7 @@ def boot(testbed: PatchedTestbed) -> None:
         transcript.saw(testbed.boot(config))
 
 
-def watch_tunnel_come(testbed: PatchedTestbed) -> None:
+def watch_tunnel_start(testbed: PatchedTestbed) -> None:
     transcript = testbed.transcript
     with transcript.step("the script makes certificates on the node, by openssl"):
         transcript.saw(testbed.wait_for_certificates())
@@ -324,7 +324,7 @@ def show_calls(testbed: PatchedTestbed) -> None:
             transcript.shows(call=seen.call)
 
 
-def watch_tunnel_go(testbed: PatchedTestbed) -> None:
+def watch_tunnel_end(testbed: PatchedTestbed) -> None:
     transcript = testbed.transcript
     with transcript.step("a control plane on a master takes over"):
         testbed.start_production()
@@ -346,7 +346,7 @@ SCENARIOS: Final = (
     Scenario(
         "patched-ignition",
         "a patched bootstrap.ign boots a node, and its own script brings the tunnel up and cuts it",
-        tell,
+        run,
         # What the release payload has, as on a real node.
         options=ScenarioOptions(server_image=UPSTREAM, agent_image=UPSTREAM),
         programs=KONNECTIVITY,

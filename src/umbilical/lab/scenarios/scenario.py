@@ -22,7 +22,7 @@ ALL_RUNNERS = (RunnerKind.PROCESS, RunnerKind.KUBELET)
 class Scenario:
     name: str
     summary: str
-    tell: Callable[[Testbed], None]
+    run: Callable[[Testbed], None]
     end: Callable[[Testbed], None] | None = None
     """The cut and what comes after it; left out where the lab is kept, so that there is a tunnel to look at."""
     options: ScenarioOptions = field(default_factory=lambda: ScenarioOptions(Shape.OPENSHIFT))

@@ -13,7 +13,7 @@ from umbilical.lab.kubernetes_testbed import KubernetesTestbed
 from umbilical.lab.lab import CompletedCommand
 from umbilical.lab.objects import API_SERVICE, LETTERS, NAMESPACE, letter
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scenarios.webhook_through_tunnel import lay_tunnel, start_cluster
+from umbilical.lab.scenarios.webhook_through_tunnel import set_up_tunnel, start_cluster
 from umbilical.lab.service_answers import CONVERTED_BY, LETTER_GROUP
 from umbilical.lab.testbed import Testbed
 from umbilical.lab.transcript import CallResult
@@ -27,7 +27,7 @@ def real(testbed: Testbed) -> KubernetesTestbed:
     return testbed
 
 
-def set_stage(testbed: KubernetesTestbed) -> objects.ServiceObjects:
+def prepare(testbed: KubernetesTestbed) -> objects.ServiceObjects:
     """Bring up everything but the tunnel; kube-apiserver asks nothing of the service yet."""
     transcript = testbed.transcript
     start_cluster(testbed)
@@ -52,7 +52,7 @@ def _last_words(shown: CompletedCommand) -> str:
     return " ".join(shown.stderr.decode(errors="replace").split())
 
 
-def _tell_calls(testbed: KubernetesTestbed, node: str) -> None:
+def _show_calls(testbed: KubernetesTestbed, node: str) -> None:
     counted = calls(testbed, node)
     for path, count in counted.items():
         testbed.transcript.saw(f"{path}: {count}")
@@ -60,16 +60,16 @@ def _tell_calls(testbed: KubernetesTestbed, node: str) -> None:
     testbed.transcript.figures["bytes over the agents' port"] = f"{testbed.tunnel_bytes():,}"
 
 
-def tell_aggregated_api(testbed: Testbed) -> None:
+def run_aggregated_api(testbed: Testbed) -> None:
     stage = real(testbed)
     transcript = testbed.transcript
-    service = set_stage(stage)
+    service = prepare(stage)
     with transcript.step("without the tunnel its API is unavailable"):
         stage.apply(service.api_service)
         # It is "Unknown" or local trouble first; the reason to wait for is the one that a dial gave.
         transcript.saw(wait_for_availability(stage, "False", "FailedDiscoveryCheck"))
         transcript.shows(call=CallResult.UNREACHABLE)
-    lay_tunnel(testbed)
+    set_up_tunnel(testbed)
     with transcript.step("through the tunnel it is available"):
         transcript.saw(wait_for_availability(stage, "True", "Passed"))
         transcript.shows(call=CallResult.ALLOWED)
@@ -77,7 +77,7 @@ def tell_aggregated_api(testbed: Testbed) -> None:
         for line in testbed.wait("greetings", lambda: greetings(stage), SECONDS):
             transcript.saw(line)
     with transcript.step("the pod counts who asked"):
-        _tell_calls(stage, service.node)
+        _show_calls(stage, service.node)
 
 
 def wait_for_availability(testbed: KubernetesTestbed, status: str, reason: str) -> str:
@@ -111,17 +111,17 @@ LETTER: Final = "first"
 ANSWER: Final = "second"
 
 
-def tell_conversion_webhook(testbed: Testbed) -> None:
+def run_conversion_webhook(testbed: Testbed) -> None:
     stage = real(testbed)
     transcript = testbed.transcript
-    service = set_stage(stage)
+    service = prepare(stage)
     with transcript.step("a kind that is stored as v1 and served as v2 too"):
         stage.apply(service.letters)
         transcript.saw(testbed.wait("a stored letter", lambda: _store(stage), SECONDS))
     with transcript.step("without the tunnel it cannot be read as v2"):
         transcript.saw(testbed.wait("a conversion that fails", lambda: _refusal(stage), SECONDS))
         transcript.shows(call=CallResult.UNREACHABLE)
-    lay_tunnel(testbed)
+    set_up_tunnel(testbed)
     with transcript.step("through the tunnel it can"):
         for line in testbed.wait("the letter as v2", lambda: _read_letter(stage, "v2", LETTER), SECONDS):
             transcript.saw(line)
@@ -132,7 +132,7 @@ def tell_conversion_webhook(testbed: Testbed) -> None:
         for line in testbed.wait("the answer as v1", lambda: _read_letter(stage, "v1", ANSWER), SECONDS):
             transcript.saw(line)
     with transcript.step("the pod counts its conversions"):
-        _tell_calls(stage, service.node)
+        _show_calls(stage, service.node)
 
 
 def _store(testbed: KubernetesTestbed) -> str:
@@ -173,11 +173,11 @@ SCENARIOS: Final = (
     Scenario(
         "aggregated-api",
         "an APIService that a pod serves: unavailable without the tunnel, then answering",
-        tell_aggregated_api,
+        run_aggregated_api,
     ),
     Scenario(
         "conversion-webhook",
         f"{LETTERS}: versions that a pod converts, unreadable without the tunnel",
-        tell_conversion_webhook,
+        run_conversion_webhook,
     ),
 )

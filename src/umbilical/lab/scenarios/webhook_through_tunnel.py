@@ -18,10 +18,10 @@ from umbilical.lab.tunnel_parts import OURS, UPSTREAM, ScenarioOptions
 CALLS: Final = 50
 
 
-def tell(testbed: Testbed) -> None:
-    set_stage(testbed)
+def run(testbed: Testbed) -> None:
+    prepare(testbed)
     show_need(testbed)
-    lay_tunnel(testbed)
+    set_up_tunnel(testbed)
     show_calls(testbed)
 
 
@@ -30,7 +30,7 @@ def end(testbed: Testbed) -> None:
     leave(testbed)
 
 
-def set_stage(testbed: Testbed) -> None:
+def prepare(testbed: Testbed) -> None:
     """Bring up everything but the tunnel."""
     start_cluster(testbed)
     with testbed.transcript.step("a webhook in a pod, failurePolicy Fail"):
@@ -58,7 +58,7 @@ def show_need(testbed: Testbed) -> None:
             _saw(testbed, testbed.wait_for(CallResult.DENIED, "deny", production=True), production=True)
 
 
-def lay_tunnel(testbed: Testbed) -> None:
+def set_up_tunnel(testbed: Testbed) -> None:
     transcript = testbed.transcript
     with transcript.step("the server's static pod, its socket and port"):
         testbed.make_tunnel()
@@ -127,19 +127,19 @@ def _saw(testbed: Testbed, verdict: WebhookVerdict, *, production: bool = False)
         testbed.transcript.shows(call=verdict.call)
 
 
-def tell_mix(testbed: Testbed) -> None:
+def run_mix(testbed: Testbed) -> None:
     """Upstream's server with our agents, then our server with upstream's agents, on one control plane."""
-    set_stage(testbed)
+    prepare(testbed)
     show_need(testbed)
-    _tell_pair(testbed, UPSTREAM, OURS)
+    _run_pair(testbed, UPSTREAM, OURS)
     cut(testbed)
-    _tell_pair(testbed, OURS, UPSTREAM)
+    _run_pair(testbed, OURS, UPSTREAM)
 
 
-def _tell_pair(testbed: Testbed, server: str, agent: str) -> None:
+def _run_pair(testbed: Testbed, server: str, agent: str) -> None:
     testbed.change_options(replace(testbed.options, server_image=server, agent_image=agent))
     testbed.transcript.shows(call=CallResult.NONE)
-    lay_tunnel(testbed)
+    set_up_tunnel(testbed)
     show_calls(testbed)
 
 
@@ -147,23 +147,23 @@ SCENARIOS: Final = (
     Scenario(
         "webhook-through-tunnel",
         "blocked without the tunnel, allowed and denied through it, nothing left after the cut",
-        tell,
+        run,
         end,
         has_stand_in=True,
     ),
     Scenario(
         "seed-shape",
         "the same with the tunnel as first planned: HTTP CONNECT, kube-system, host network",
-        tell,
+        run,
         end,
         options=ScenarioOptions(Shape.SEED),
     ),
     Scenario(
         "upstream-mix",
         "the same with upstream's server and our agents, then the other way round",
-        tell_mix,
+        run_mix,
         end,
         programs=("proxy-server", "proxy-agent"),
     ),
-    Scenario("ipv6", "the same with nodes, pods and services on IPv6 alone", tell, end, family=Family.IPV6),
+    Scenario("ipv6", "the same with nodes, pods and services on IPv6 alone", run, end, family=Family.IPV6),
 )
