@@ -99,7 +99,7 @@ def whole_transcript(view: TranscriptView | None = None) -> Transcript:
 
 def mended_transcript() -> Transcript:
     """Tell how a server is killed and comes back."""
-    builder = TranscriptBuilder("A breakage: server-kill", None)
+    builder = TranscriptBuilder("Breakage: server-kill", None)
     until_answered(builder)
     builder.tell("the server is killed", 0.4, "signal 9", server=False, agents=(), call=CallResult.UNREACHABLE)
     builder.tell("it comes back by itself", 4.0, "1 restart", server=True, agents=AGENTS, call=CallResult.ALLOWED)

@@ -76,9 +76,9 @@ def test_without_kubernetes_it_says_plainly_who_stands_in(played: Play, tmp_path
     asked = played(_run_all)
     out = umbilical("lab", "demo").out
     assert asked[0].stand_in
-    assert out.startswith("No Kubernetes here: a needed program is missing: etcd, kube-apiserver, kubectl")
-    assert "A caller of Umbilical's own stands in for kube-apiserver." in out
-    assert "kube-apiserver was played by a stand-in" in out
+    assert out.startswith("Running without Kubernetes: a needed program is missing: etcd, kube-apiserver, kubectl")
+    assert "A program of Umbilical calls the webhook instead of kube-apiserver." in out
+    assert "A stand-in replaced kube-apiserver" in out
     assert "make demo-real" in out
     assert "stood in for kube-apiserver" in (tmp_path / "out/demo/report.html").read_text()
 
@@ -134,7 +134,7 @@ def test_a_breakage_is_asked_for_by_its_name_and_an_unknown_one_refused(played: 
     asked = played(_run_all)
     assert "did you mean agent-kill?" in umbilical("lab", "demo", "--breakage", "agent-kil", status=CONFIGURATION).err
     assert asked == []
-    assert "A breakage: agent-kill" in umbilical("lab", "demo", "--breakage", "agent-kill").out
+    assert "Breakage: agent-kill" in umbilical("lab", "demo", "--breakage", "agent-kill").out
     assert asked[0].breakage == "agent-kill"
 
 
@@ -142,7 +142,7 @@ def test_a_scenario_that_fails_is_reported_with_its_failed_step(played: Play, tm
     played(_fail)
     captured = umbilical("lab", "demo", status=TIMED_OUT)
     assert captured.err.startswith("UMB850 waited in vain for the server\n  why: no such pod\n  next: ")
-    assert "what was seen until then: out/demo/report.html" in captured.out
+    assert "report of the steps so far: out/demo/report.html" in captured.out
     assert "Failed</span> at step 1" in (tmp_path / "out/demo/report.html").read_text()
 
 

@@ -38,10 +38,10 @@ def test_the_first_line_says_what_could_not_be_had_and_what_is_not_shown(
     monkeypatch.setattr(loopback, "run", _run_all)
     lines = umbilical("lab", "demo").lines
     assert lines[0].startswith(
-        f"No namespaces here (no permission to make the lab's namespaces: {REASON}), so this runs"
+        f"No namespaces here (no permission to make the lab's namespaces: {REASON}): the demo runs"
     )
     assert lines[0].endswith(f"on loopback and does not show {loopback.NOT_SHOWN}.")
-    assert lines[1] == "To see all of it: sudo sysctl something=1"
+    assert lines[1] == "To run the full demo: sudo sysctl something=1"
     report = (tmp_path / "out/demo/report.html").read_text()
     assert "Not shown: that the bootstrap node is blocked without the tunnel" in report
     assert "has no route to the pod network" not in report

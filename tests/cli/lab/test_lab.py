@@ -114,7 +114,7 @@ def default_place(tmp_path: Path, monkeypatch: Patch) -> Path:
 
 def test_a_lab_goes_and_doing_it_twice_is_fine(umbilical: Run) -> None:
     place = up(request(default_directory())).directory.path
-    assert umbilical("lab", "down").out == f"{place} is gone\n"
+    assert umbilical("lab", "down").out == f"{place} removed\n"
     assert umbilical("lab", "down").out == f"there is no lab in {place}\n"
     assert processes_naming(place) == []
 
@@ -125,7 +125,7 @@ def test_all_labs_go_also_dead_ones(umbilical: Run) -> None:
     os.kill(labs[0].state.keeper_pid, signal.SIGKILL)
     wait_until(lambda: not labs[0].state.is_alive())
     one, two = (lab.directory.path for lab in labs)
-    assert umbilical("lab", "down", "--all").out == f"{one} is gone\n{two} is gone\n"
+    assert umbilical("lab", "down", "--all").out == f"{one} removed\n{two} removed\n"
     assert umbilical("lab", "down", "--all").out == "there is no lab\n"
     assert not one.exists()
     assert not two.exists()
@@ -138,7 +138,7 @@ def test_a_directory_that_is_not_a_labs_does_not_save_the_others(umbilical: Run)
     (default_directory("a") / "precious").touch()
     lab = up(request(default_directory("b")))
     said = umbilical("lab", "down", "--all", status=4)
-    assert said.out == f"{lab.directory.path} is gone\n"
+    assert said.out == f"{lab.directory.path} removed\n"
     assert said.err.startswith("UMB813 ")
     assert (default_directory("a") / "precious").exists()
 

@@ -85,7 +85,7 @@ def test_it_tells_what_a_user_sees_who_says_it_and_how_to_mend_it(
     assert "a user would see: nothing works" in output
     assert "the call is unreachable: No agent available" in output
     assert "recognised by UMB302: " in output
-    assert output.endswith(f"\nmend it with: umbilical lab mend --dir {tmp_path} agent-kill\n")
+    assert output.endswith(f"\nto repair it: umbilical lab mend --dir {tmp_path} agent-kill\n")
 
 
 def test_what_cannot_be_broken_is_refused_before_a_scenario_begins(testbed: MemoryTestbed, umbilical: Run) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.support.fixture_types import Captured, Patch
 from tests.support.transcripts import AGENTS, DENIED, NODES, TITLE, UNREACHABLE, failed_transcript, whole_transcript
 
-from umbilical.cli.lab.transcript_picture import ASCII, COLUMNS, UNICODE, Glyphs, draw, ways
+from umbilical.cli.lab.transcript_picture import ASCII, COLUMNS, UNICODE, Glyphs, draw, routes
 from umbilical.cli.lab.transcript_view import TranscriptLines, choose_view, summary
 from umbilical.lab.transcript import CallResult, Picture, Transcript
 
@@ -64,17 +64,17 @@ def test_what_is_no_terminal_gets_a_line_per_event_without_codes(capsys: Capture
 
 
 def test_plain_lines_tell_calls_as_they_change_and_the_stand_in_by_its_name(capsys: Captured) -> None:
-    calls = [line.strip() for line in _plain(capsys).splitlines() if "call of the" in line]
+    calls = [line.strip() for line in _plain(capsys).splitlines() if "call from the" in line]
     assert calls == [
-        "call of the bootstrap kube-apiserver: unreachable",
-        "call of the production kube-apiserver: denied",
-        "call of the bootstrap kube-apiserver: allowed",
-        "call of the bootstrap kube-apiserver: denied",
-        "call of the production kube-apiserver: allowed",
+        "call from the bootstrap kube-apiserver: unreachable",
+        "call from the production kube-apiserver: denied",
+        "call from the bootstrap kube-apiserver: allowed",
+        "call from the bootstrap kube-apiserver: denied",
+        "call from the production kube-apiserver: allowed",
     ]
     with choose_view(TITLE, is_stand_in=True) as view:
         whole_transcript(view)
-    assert "call of the bootstrap stand-in: unreachable" in capsys.readouterr().out
+    assert "call from the bootstrap stand-in: unreachable" in capsys.readouterr().out
 
 
 def test_colour_comes_into_a_pipe_only_when_asked_for(capsys: Captured, monkeypatch: Patch) -> None:
@@ -117,10 +117,10 @@ def test_an_output_that_knows_only_ascii_gets_ascii(monkeypatch: Patch) -> None:
 def test_the_summary_has_every_figure_and_counts_what_went_well() -> None:
     text = summary(whole_transcript(), {"report": "out/demo/report.html"})
     assert re.sub(" +", " ", text).splitlines() == [
-        *(" agents 5", " calls 50", " bytes 1,204,331", " p50 6.1 ms", " steps 14 of 14 as told, in 36.5 s"),
+        *(" agents 5", " calls 50", " bytes 1,204,331", " p50 6.1 ms", " steps 14 of 14 done, in 36.5 s"),
         " report out/demo/report.html",
     ]
-    assert "5 of 6 as told" in summary(failed_transcript())
+    assert "5 of 6 done" in summary(failed_transcript())
 
 
 class Screen:
@@ -223,7 +223,7 @@ def _lines(picture: Picture, glyphs: Glyphs = UNICODE) -> list[str]:
 
 
 def _ways(picture: Picture) -> list[str]:
-    return [line.plain.strip() for line in ways(picture, "kube-apiserver")]
+    return [line.plain.strip() for line in routes(picture, "kube-apiserver")]
 
 
 def test_a_picture_is_a_rectangle_that_fits_a_narrow_terminal() -> None:
@@ -233,7 +233,7 @@ def test_a_picture_is_a_rectangle_that_fits_a_narrow_terminal() -> None:
             assert len(lines) == len(AGENTS) + 2
             assert len({len(line) for line in lines}) == 1
             assert len(lines[0]) <= COLUMNS
-            below = [line.plain for line in ways(picture, "kube-apiserver", glyphs)]
+            below = [line.plain for line in routes(picture, "kube-apiserver", glyphs)]
             assert all(len(line) <= COLUMNS for line in below)
             assert glyphs is UNICODE or "".join([*lines, *below]).isascii()
 

@@ -1,4 +1,4 @@
-"""`umbilical lab list`, `break` and `mend`: name what the lab can run and break, break it, repair it."""
+"""`umbilical lab list`, `break` and `mend`."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,10 @@ from umbilical.cli.lab.options import chosen_directory, lab_options
 @click.command(name="list")
 @output_option("table", "json")
 def list_(output: str) -> None:
-    """Name every scenario (`lab run NAME`) and every breakage (`lab break NAME`)."""
+    """List all scenarios and breakages.
+
+    Scenarios are for `umbilical lab run`, breakages for `umbilical lab break`.
+    """
     from umbilical.lab.breakages import registry as breakages
     from umbilical.lab.scenarios import scenario as scenarios
 
@@ -37,7 +40,10 @@ def list_(output: str) -> None:
 @click.argument("breakage_name", metavar="BREAKAGE")
 @lab_options
 def break_(breakage_name: str, name: str, directory: Path | None) -> None:
-    """Break one thing in a lab whose tunnel is up; `umbilical lab list` names what can be broken."""
+    """Break one thing in a lab with a tunnel.
+
+    `umbilical lab list` lists the breakages; `umbilical lab mend` repairs them.
+    """
     from umbilical.cli.lab.transcript_view import choose_view
     from umbilical.lab.breakages import registry
     from umbilical.lab.breakages.repair import check, show_break
@@ -47,21 +53,21 @@ def break_(breakage_name: str, name: str, directory: Path | None) -> None:
 
     breakage = registry.find(breakage_name)
     lab = Lab.open(chosen_directory(name, directory))
-    title = f"A breakage: {breakage.name}"
+    title = f"Breakage: {breakage.name}"
     testbed = load_testbed(lab, Transcript(title))
     check(testbed, breakage)
     with choose_view(title, is_stand_in=testbed.options.is_stand_in) as view:
         show_break(load_testbed(lab, Transcript(title, view)), breakage)
     where = f"--dir {directory}" if directory is not None else f"--name {name}"
-    click.echo(f"\nmend it with: umbilical lab mend {where} {breakage.name}")
+    click.echo(f"\nto repair it: umbilical lab mend {where} {breakage.name}")
 
 
 @click.command()
 @click.argument("breakage_name", metavar="[BREAKAGE]", required=False)
-@click.option("--all", "everything", is_flag=True, help="Mend all that is broken, which is also done without BREAKAGE.")
+@click.option("--all", "everything", is_flag=True, help="Repair every breakage; the default without BREAKAGE.")
 @lab_options
 def mend(breakage_name: str | None, everything: bool, name: str, directory: Path | None) -> None:
-    """Take back what `lab break` did: BREAKAGE, or all of it."""
+    """Repair one BREAKAGE, or all that `lab break` made."""
     from umbilical.cli.lab.transcript_view import choose_view
     from umbilical.lab.breakages import registry
     from umbilical.lab.breakages.repair import active_breakages, show_mend
@@ -70,7 +76,7 @@ def mend(breakage_name: str | None, everything: bool, name: str, directory: Path
     from umbilical.lab.transcript import Transcript
 
     if breakage_name is not None and everything:
-        raise click.UsageError("give a breakage or --all, not both")
+        raise click.UsageError("give either BREAKAGE or --all, not both")
     if breakage_name is not None:
         registry.find(breakage_name)
     lab = Lab.open(chosen_directory(name, directory))

@@ -1,6 +1,6 @@
-"""`umbilical lab run`: one scenario, in a lab made for it or in one that is up.
+"""`umbilical lab run`: run one scenario, in a new lab or in one that is up.
 
-`tell` and what follows it serve `lab demo` too: the view, the lab around it, the report, the closing words.
+`lab demo` uses the same functions for the view, the lab, the report and the summary.
 """
 
 import os
@@ -27,9 +27,9 @@ LAB_FOLDER: Final = "lab"
 
 
 def run_in_view(scenario_run: "ScenarioRun", title: str, report: Path | None) -> "tuple[Transcript, Lab | None]":
-    """Tell the story in a view; one that fails on its way is still written down, if there is a place for it.
+    """Run a scenario and show it; after a failed step the report is still written.
 
-    Raises Fault: the lab cannot be, or a step did not come out as told.
+    Raises Fault: the lab did not come up, or a step failed.
     """
     lab: Lab | None = None
 
@@ -41,7 +41,7 @@ def run_in_view(scenario_run: "ScenarioRun", title: str, report: Path | None) ->
 
 
 def run_on_loopback(title: str, report: Path) -> "Transcript":
-    """Tell the demo's story without a lab; an interrupt leaves nothing. Raises Fault: a step failed."""
+    """Run the demo without a lab; an interrupt leaves nothing behind. Raises Fault: a step failed."""
     from umbilical.host.processes import Interrupts
     from umbilical.lab import loopback
 
@@ -66,18 +66,18 @@ def _run_in_view(
             transcript = Transcript(title, view)
             work(transcript)
     except KeyboardInterrupt:
-        click.echo("\ninterrupted: all of it is taken down, nothing is left")
+        click.echo("\ninterrupted: everything is removed")
         raise
     except Exception:
-        # One that never began is not worth a report.
+        # Without a single step there is nothing to report.
         if transcript.steps and report is not None:
-            click.echo(f"\nwhat was seen until then: {write(transcript, report, is_stand_in=is_stand_in)}\n")
+            click.echo(f"\nreport of the steps so far: {write(transcript, report, is_stand_in=is_stand_in)}\n")
         raise
     return transcript
 
 
 def play(wanted: "ScenarioRun", transcript: "Transcript") -> "Lab | None":
-    """Run a scenario so that an interrupt at any moment leaves nothing, also where the lab was to be kept."""
+    """Run a scenario; an interrupt at any moment leaves nothing behind, even with --keep."""
     from umbilical.host.processes import Interrupts
     from umbilical.lab import scenario_run
     from umbilical.lab.lab import down
@@ -90,7 +90,7 @@ def play(wanted: "ScenarioRun", transcript: "Transcript") -> "Lab | None":
             with interrupts.heard():
                 return scenario_run.run_scenario(replace(wanted, directory=folder), transcript)
         except KeyboardInterrupt:
-            # A scenario_run does it too, unless it was itself interrupted there.
+            # `run_scenario` does this too, unless the interrupt came during its own clean-up.
             if not was_there:
                 down(folder)
             raise
@@ -101,10 +101,10 @@ def play(wanted: "ScenarioRun", transcript: "Transcript") -> "Lab | None":
 
 
 def check_report(asked: Path) -> Path:
-    """Refuse a place for the report before anything happens. Raises LabError: it cannot be written (UMB870)."""
+    """Check the report's path before anything runs. Raises LabError: it is not writable (UMB870)."""
     if asked.is_dir() or not may_write(asked):
-        why = "it is a directory" if asked.is_dir() else "its directory cannot be made or written to"
-        raise LabError("UMB870", f"the report {asked} cannot be written", why, "name another file: --report FILE")
+        why = "it is a directory" if asked.is_dir() else "its directory cannot be created or is not writable"
+        raise LabError("UMB870", f"the report {asked} was not written", why, "choose another file: --report FILE")
     return asked
 
 
@@ -127,28 +127,30 @@ def close(transcript: "Transcript", report: Path | None) -> None:
 
 
 def print_kept(place: str, *, has_tunnel: bool) -> None:
-    """Say what can be done with a lab that stays; `place` is its --name or --dir."""
+    """Print commands for a lab that stays up; `place` is its --name or --dir."""
     click.echo("\nThe lab is still up:")
-    # After a story that ends with the cut there is nothing to break.
+    # A scenario that removed its tunnel leaves nothing to break.
     breaking = (f"break {place} agent-kill",) if has_tunnel else ()
     for command in (f"status {place}", f"shell {place} bootstrap", *breaking, f"down {place}"):
         click.echo(f"  {_program()} lab {command}")
 
 
 def _program() -> str:
-    """Spell ourselves so that the line can be pasted, in a clone too, where nothing is on PATH."""
+    """Return the program's path for lines to paste; in a clone `umbilical` is not on PATH."""
     return "umbilical" if shutil.which("umbilical") else os.path.relpath(sys.argv[0])
 
 
 @click.command()
 @click.argument("name")
-@click.option("--runner", type=click.Choice(["process", "kubelet"]), help="Who runs pods; the scenario decides.")
-@click.option("--keep", is_flag=True, help="Stop before the cut and leave the lab up, for `lab shell` and `lab break`.")
-@click.option("--name", "lab_name", default="lab", show_default=True, help="Of the lab: one that is up is used.")
-@click.option("--dir", "directory", type=DIRECTORY, help="Where the lab lies, in place of --name.")
-@click.option("--stand-in", is_flag=True, help="Without Kubernetes: a caller of ours in kube-apiserver's place.")
+@click.option(
+    "--runner", type=click.Choice(["process", "kubelet"]), help="How pods run; default depends on the scenario."
+)
+@click.option("--keep", is_flag=True, help="Keep the lab and its tunnel, for `lab shell` and `lab break`.")
+@click.option("--name", "lab_name", default="lab", show_default=True, help="Name of the lab; one that is up is used.")
+@click.option("--dir", "directory", type=DIRECTORY, help="Directory of the lab, instead of --name.")
+@click.option("--stand-in", is_flag=True, help="Run without Kubernetes, with a stand-in for kube-apiserver.")
 @bin_dir_option
-@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write the story as one HTML file.")
+@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="File for an HTML report.")
 def run(
     name: str,
     runner: str | None,
@@ -159,7 +161,10 @@ def run(
     bin_dir: Path | None,
     report: Path | None,
 ) -> None:
-    """Tell the scenario NAME step by step; `umbilical lab list` names them all."""
+    """Run the scenario NAME and show each step.
+
+    `umbilical lab list` lists the scenarios.
+    """
     from umbilical.lab.scenario_run import ScenarioRun
     from umbilical.lab.scenarios import scenario as registry
     from umbilical.lab.state import LabDirectory, RunnerKind, default_directory, read_state
