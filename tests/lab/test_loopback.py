@@ -42,8 +42,8 @@ def test_the_scenario_is_told_through_the_tunnel_and_nothing_of_it_stays(folder:
     assert all(picture.on_loopback for _, picture in transcript.pictures)
     assert (transcript.figures["calls"], transcript.figures["dials that agents answered"]) == ("50", "50")
     evidence = {step.title: "\n".join(step.evidence) for step in transcript.steps}
-    assert "no such file or directory" in evidence["without the tunnel it is as before"]
-    assert "the webhook in the cluster says no: worker-0" in evidence["and denies, by its own word"]
+    assert "no such file or directory" in evidence["without the tunnel calls fail as before"]
+    assert "the webhook in the cluster says no: worker-0" in evidence["through the tunnel the webhook denies a request"]
     assert watcher.hosts
     assert all(ipaddress.ip_address(host).is_loopback for host in watcher.hosts)
     assert set(_children()) == before

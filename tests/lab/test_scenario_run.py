@@ -22,7 +22,7 @@ from umbilical.lab.waiting import wait
 
 def test_a_wrong_name_gets_the_nearest_one_and_a_right_one_is_loaded() -> None:
     assert hint("agent-kil", ["agent-kill", "server-kill"]) == "did you mean agent-kill?"
-    assert hint("?", ["agent-kill", "server-kill"]) == "there are: agent-kill, server-kill"
+    assert hint("?", ["agent-kill", "server-kill"]) == "known names: agent-kill, server-kill"
     found = load("umbilical.lab.scenarios", {"ipv6": "webhook_through_tunnel"}, "SCENARIOS", "ipv6")
     assert found.name == "ipv6"
     with pytest.raises(StopIteration):

@@ -1,4 +1,4 @@
-"""Telling a scenario in a test, in a lab of its own, and looking at the machine before and after."""
+"""Run a scenario in a lab of its own, and compare the machine before and after."""
 
 from pathlib import Path
 from typing import Final
@@ -12,11 +12,11 @@ from umbilical.lab.transcript import StepOutcome, Transcript
 
 KUBERNETES: Final = ("etcd", "kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler")
 SECONDS: Final = 420
-"""A story on two busy cores; the demo's own budget is a minute."""
+"""Timeout of a scenario on two busy cores; the demo itself takes less than a minute."""
 
 
 def run(name: str, folder: Path, *, runner: RunnerKind = RunnerKind.PROCESS, stand_in: bool = False) -> Transcript:
-    """Tell a scenario and return the story; every step ended well, and the machine is as it was."""
+    """Run a scenario and return its transcript; check that every step is done and the machine is unchanged."""
     before = machine_picture()
     transcript = Transcript(name)
     run_scenario(ScenarioRun(scenario.find(name), runner, stand_in=stand_in, directory=folder / "lab"), transcript)

@@ -1,4 +1,4 @@
-"""The testbed with the real kube-apiserver: etcd, controllers and scheduler are static pods of the bootstrap node."""
+"""The testbed with the real kube-apiserver, etcd, controllers and scheduler as static pods of the bootstrap node."""
 
 import json
 from datetime import UTC, datetime
@@ -44,7 +44,7 @@ CONTROLLERS: Final = ("kube-controller-manager", "kube-scheduler")
 
 
 class Plane(Enum):
-    """Which kube-apiserver is asked, by the node that it is on."""
+    """A kube-apiserver; the value is its node."""
 
     BOOTSTRAP = "bootstrap"
     PRODUCTION = "master-0"
@@ -88,7 +88,7 @@ class KubernetesTestbed(Testbed):
         return service.node
 
     def apply_webhook(self, service: objects.ServiceObjects) -> str:
-        """Apply a service, and the webhook when it has an endpoint, whose address is returned."""
+        """Apply the Service, wait for its endpoint, then register the webhook; return the endpoint's address."""
         self.apply(*service.objects)
         address = self.wait("the webhook's endpoint", self.endpoint, READY_SECONDS)
         self.apply(service.webhook)
@@ -96,7 +96,7 @@ class KubernetesTestbed(Testbed):
         return address
 
     def endpoint(self) -> str:
-        """Return the address that the endpoint controller found for the lab's service. Raises NotYet: none is ready."""
+        """Return the endpoint address of the lab's Service. Raises NotYet: no endpoint is ready."""
         label = f"kubernetes.io/service-name={objects.NAME}"
         shown = self.kubectl("-n", objects.NAMESPACE, "get", "endpointslices", "-l", label, "-o=json")
         if shown.exit_code != 0:
@@ -129,19 +129,19 @@ class KubernetesTestbed(Testbed):
         self.transcript.saw(f"--egress-selector-config-file={EGRESS_PATH}")
 
     def use_servers(self, egress: bytes) -> None:
-        """Have kube-apiserver call the cluster as this egress file says: HTTPConnect over TCP."""
+        """Configure kube-apiserver with this egress file: HTTPConnect over TCP."""
         self.lab.write(BOOTSTRAP, EGRESS_PATH, egress)
         spec = for_shape(Shape.KUBERNETES, mode=Mode.HTTP_CONNECT, socket_directory=BOOTSTRAP_CONFIGS_ON_HOST)
         plain = self.lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
         self.change_apiserver(yaml_bytes(with_egress_selector(read_static_pod(plain), spec)))
 
     def change_apiserver(self, manifest: bytes) -> None:
-        """Put another manifest of the bootstrap kube-apiserver in place, and wait until that one is ready."""
+        """Replace the bootstrap kube-apiserver's manifest, and wait until the new one is ready."""
         plain = self.lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
         before = self._apiserver_pid()
         self.lab.write(BOOTSTRAP, KUBE_APISERVER_POD, manifest)
         if manifest != plain:
-            self.wait("kube-apiserver to start anew", lambda: self._look_for_another(before), READY_SECONDS)
+            self.wait("kube-apiserver to restart", lambda: self._look_for_another(before), READY_SECONDS)
         self._wait_ready(Plane.BOOTSTRAP)
 
     def start_agents(self) -> None:
@@ -178,28 +178,28 @@ class KubernetesTestbed(Testbed):
 
         def look() -> None:
             if self._apiserver_pid() is not None:
-                raise NotYet("it still runs")
+                raise NotYet("it is still running")
 
         self.wait("the bootstrap kube-apiserver to end", look, READY_SECONDS)
 
     def kubectl(
         self, *arguments: str, stdin: object = None, plane: Plane = Plane.BOOTSTRAP, timeout_seconds: float = 60.0
     ) -> "CompletedCommand":
-        """Run the real kubectl on the node of a kube-apiserver, as admin; `stdin` is an object or a list of them."""
+        """Run kubectl as admin on the node of a kube-apiserver; `stdin` is an object or a List."""
         content = None if stdin is None else json.dumps(stdin).encode()
         command = ["kubectl", f"--kubeconfig={ADMIN_KUBECONFIG}", *arguments]
         return self.lab.exec(plane.value, command, stdin=content, timeout_seconds=timeout_seconds)
 
     def apply(self, *wanted: dict[str, Any], plane: Plane = Plane.BOOTSTRAP) -> None:
-        """Create or change objects in this order. Raises LabError: the API refuses one of them."""
+        """Apply objects in this order. Raises LabError: kubectl failed."""
         listed = {"apiVersion": "v1", "kind": "List", "items": list(wanted)}
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=listed, plane=plane).check()
 
     @property
     def _set(self) -> ControlPlaneSet:
         if self._authorities is None:
-            why = "the keys of its authorities were never written down"
-            raise LabError("UMB851", "this control plane cannot grow any more", why, "start over: umbilical lab down")
+            why = "the private keys of its CAs were not saved"
+            raise LabError("UMB851", "no node was added to this control plane", why, "start over: umbilical lab down")
         return self._authorities
 
     def certificate_names(self) -> ControlPlaneNames:
@@ -233,10 +233,10 @@ class KubernetesTestbed(Testbed):
             ready = self.kubectl("get", "--raw=/readyz", "--request-timeout=5s", plane=plane)
             if ready.exit_code != 0:
                 raise NotYet(" ".join(ready.stderr.decode(errors="replace").split()))
-            # A loop of the API server's own makes these, a moment after it calls itself ready.
+            # kube-apiserver creates these a moment after it reports ready.
             made = self.kubectl("get", "namespace", "default", "kube-system", "-o=name", plane=plane)
             if made.exit_code != 0:
-                raise NotYet("it has no namespaces yet")
+                raise NotYet("its default namespaces do not exist yet")
             return str(json.loads(self.kubectl("get", "--raw=/version", plane=plane).check().text)["gitVersion"])
 
         return self.wait(f"kube-apiserver on {plane.value}", look, READY_SECONDS)
@@ -258,7 +258,7 @@ class KubernetesTestbed(Testbed):
     def _look_for_another(self, before: int | None) -> int:
         now = self._apiserver_pid()
         if now is None or now == before:
-            raise NotYet("it has not started" if now is None else "the old one still runs")
+            raise NotYet("it has not started" if now is None else "the old process is still running")
         return now
 
 

@@ -1,6 +1,4 @@
-"""From a scenario's name to a story told in a lab that is made for it and taken down afterwards, whatever happens; and
-the testbed of a lab that was kept.
-"""
+"""Run a scenario in a lab: create the lab, run the steps, remove the lab. Also load the testbed of a kept lab."""
 
 import json
 import tempfile
@@ -34,12 +32,12 @@ def make_testbed(lab: Lab, options: ScenarioOptions, transcript: Transcript) -> 
 
 
 def load_testbed(lab: Lab, transcript: Transcript) -> Testbed:
-    """Take up the testbed of a kept lab. Raises LabError: nothing was played in it yet."""
+    """Load the testbed of a kept lab. Raises LabError: no scenario ran in it."""
     try:
         content = json.loads(lab.directory.testbed_file.read_bytes())
     except FileNotFoundError:
-        why = "there are networks and nodes, and nothing was played on them"
-        raise LabError("UMB851", "there is no tunnel in this lab", why, "umbilical lab run --keep NAME") from None
+        why = "no scenario ran in it: it has networks and nodes only"
+        raise LabError("UMB851", "this lab has no tunnel", why, "umbilical lab run --keep NAME") from None
     testbed = make_testbed(lab, ScenarioOptions.from_json(content["cast"]), transcript)
     testbed.restore(content["tunnel"])
     return testbed
@@ -50,17 +48,17 @@ KUBELET_PROGRAMS: Final = ("kubelet",)
 
 @dataclass(frozen=True)
 class ScenarioRun:
-    """How a scenario is told here."""
+    """A scenario and how to run it."""
 
     scenario: Scenario
     runner: RunnerKind
     stand_in: bool = False
     keep: bool = False
-    """Stop before the cut, and leave the lab up."""
+    """Skip the scenario's end, and keep the lab and its tunnel."""
     directory: Path | None = None
-    """Where a lab is up already, or is to be. None: a scratch directory, gone with the lab."""
+    """Directory of the lab, existing or new. None: a temporary directory."""
     name: str = ""
-    """Of the lab; its directory's, if none is given."""
+    """Name of the lab; default: that of its directory."""
     breakage: str | None = None
     bin_dir: Path | None = None
 
@@ -70,25 +68,25 @@ class ScenarioRun:
 
 
 def run_scenario(run: ScenarioRun, transcript: Transcript) -> Lab | None:
-    """Tell the story: in the lab that is up in the given directory, or in one made for it.
+    """Run a scenario in the lab that is up in the given directory, or in a new one.
 
-    A lab that was there stays, one that was made goes, unless it is to be kept; what stays is returned.
+    A lab that existed before stays; a new one is removed unless `keep` is set. Returns the lab if it stays.
 
-    Raises LabError: the lab cannot be, or a step did not come out as told.
+    Raises LabError: the lab did not come up, or a step failed.
     """
     _check(run)
-    found = _stage(run)
+    found = _existing_lab(run)
     if found is not None:
-        _play(run, transcript, found)
+        _run_in(run, transcript, found)
         return found
     programs = binaries(run)
     folder = run.directory or Path(tempfile.mkdtemp(prefix="umbilical-lab-"))
-    # Nothing is left of a lab that did not come up; and what else lies there is not ours to remove.
+    # Outside the `try`: a lab that fails to come up removes itself, and other files there are not ours.
     lab = _bring_up(run, transcript, folder, programs)
     try:
-        _play(run, transcript, lab)
+        _run_in(run, transcript, lab)
     except Exception:
-        # Somebody who keeps a lab wants to see why a step failed.
+        # With --keep the user wants to see why a step failed.
         if not run.keep:
             lab.down()
         raise
@@ -102,7 +100,7 @@ def run_scenario(run: ScenarioRun, transcript: Transcript) -> Lab | None:
 
 
 def binaries(run: ScenarioRun) -> Mapping[str, Path]:
-    """Find what this scenario runs. Raises LabError: something is missing."""
+    """Find the programs that this scenario runs. Raises LabError: one is missing."""
     found = find(_programs(run), run.bin_dir)
     if run.runner is RunnerKind.KUBELET:
         check_needs(found)
@@ -129,7 +127,7 @@ def _bring_up(run: ScenarioRun, transcript: Transcript, folder: Path, programs: 
     )
     with transcript.step(f"{len(topology.nodes)} nodes and their networks"):
         lab = labs.up(request)
-        # Not the rest of a management network: it would look as if it had the pods that the tunnel leads to.
+        # Without the management network's nodes: they run none of the pods that the picture shows.
         transcript.shows(nodes=tuple(node.name for node in (topology.bootstrap, *topology.members)))
     return lab
 
@@ -140,7 +138,7 @@ def _plan(scenario: Scenario) -> Topology:
     return plan_topology(masters=scenario.masters, workers=scenario.workers, family=scenario.family)
 
 
-def _play(run: ScenarioRun, transcript: Transcript, lab: Lab) -> None:
+def _run_in(run: ScenarioRun, transcript: Transcript, lab: Lab) -> None:
     testbed = make_testbed(lab, run.options, transcript)
     if run.breakage is None:
         run.scenario.run(testbed)
@@ -152,8 +150,8 @@ def _play(run: ScenarioRun, transcript: Transcript, lab: Lab) -> None:
         run_breakage(testbed, run.breakage)
 
 
-def _stage(run: ScenarioRun) -> Lab | None:
-    """Find the lab that is up in the given directory, with nothing played in it yet."""
+def _existing_lab(run: ScenarioRun) -> Lab | None:
+    """Find the lab that is up in the given directory. Raises LabError: it does not fit this scenario (UMB854)."""
     if run.directory is None:
         return None
     state = read_state(LabDirectory(run.directory))
@@ -161,24 +159,44 @@ def _stage(run: ScenarioRun) -> Lab | None:
         return None
     lab = Lab.open(run.directory)
     if lab.directory.testbed_file.exists():
-        why = "a scenario was told in it already, and what that left is in the way"
+        why = "a scenario already ran in it and left its objects"
         remedy = f"umbilical lab down --dir {lab.directory.path}, or another --name"
-        raise LabError("UMB854", f"the lab {state.name} is taken", why, remedy)
+        raise LabError("UMB854", f"the lab {state.name} was not used", why, remedy)
     if state.topology.family is not run.scenario.family or state.runner is not run.runner:
-        why = f"it has {state.topology.family.value} and the runner {state.runner.value}"
-        raise LabError("UMB854", f"the lab {state.name} does not fit", why, "umbilical lab down, then run this again")
+        why = f"it has the IP family {state.topology.family.value} and the runner {state.runner.value}"
+        raise LabError(
+            "UMB854",
+            f"the lab {state.name} does not fit this scenario",
+            why,
+            "umbilical lab down, then run the same command again",
+        )
     if run.scenario.plan is not None and state.topology != run.scenario.plan():
         why = f"scenario {run.scenario.name} needs networks of its own"
-        raise LabError("UMB854", f"the lab {state.name} does not fit", why, "umbilical lab down, then run this again")
+        raise LabError(
+            "UMB854",
+            f"the lab {state.name} does not fit this scenario",
+            why,
+            "umbilical lab down, then run the same command again",
+        )
     missing = [name for name in _programs(run) if name not in state.binaries]
     if missing:
-        why = f"its nodes were made without {', '.join(missing)}"
-        raise LabError("UMB854", f"the lab {state.name} does not fit", why, "umbilical lab down, then run this again")
-    # Nodes of a bare lab run pods without an API; the story begins before that.
+        why = f"its nodes were created without {', '.join(missing)}"
+        raise LabError(
+            "UMB854",
+            f"the lab {state.name} does not fit this scenario",
+            why,
+            "umbilical lab down, then run the same command again",
+        )
+    # `lab up` started pod runners without an API; the scenario starts its own.
     for process in lab.processes():
         if process.exit_code is None:
             lab.stop(process.node, process.name)
     return lab
+
+
+def _misfit(name: str, why: str) -> LabError:
+    remedy = "umbilical lab down, then run the same command again"
+    return LabError("UMB854", f"the lab {name} does not fit this scenario", why, remedy)
 
 
 def _check(run: ScenarioRun) -> None:
@@ -187,10 +205,10 @@ def _check(run: ScenarioRun) -> None:
         names = " or ".join(kind.value for kind in scenario.runners)
         why = f"it needs the runner {names}"
         remedy = f"umbilical lab run {scenario.name} --runner {scenario.runners[0].value}"
-        raise LabError("UMB853", f"scenario {scenario.name} cannot be told this way", why, remedy)
+        raise LabError("UMB853", f"scenario {scenario.name} cannot run with these options", why, remedy)
     if run.stand_in and not scenario.has_stand_in:
-        why = "it shows what the real kube-apiserver does, and nothing can stand in for that"
+        why = "it has no stand-in for kube-apiserver"
         raise LabError(
-            "UMB853", f"scenario {scenario.name} cannot be told this way", why, "make peers GROUP=kubernetes"
+            "UMB853", f"scenario {scenario.name} cannot run with these options", why, "make peers GROUP=kubernetes"
         )
     check_programs(scenario.system_programs, f"scenario {scenario.name}")

@@ -1,7 +1,7 @@
-"""The testbed without Kubernetes: a caller of ours asks the webhook in kube-apiserver's place, and says so.
+"""The testbed without Kubernetes: `lab-admission-caller` calls the webhook instead of kube-apiserver.
 
-Everything else is the same: networks, pods, certificates, the server's static pod, the egress file, the socket. With
-no API, nodes find the DaemonSet and the webhook as files, in the runner's `/etc/kubernetes/daemons`.
+Networks, pods, certificates, the server's static pod, the egress file and the socket are the same. Without an API the
+nodes read the DaemonSet and the webhook's pod from files in `/etc/kubernetes/daemons`.
 """
 
 import json
@@ -39,19 +39,19 @@ class StandInTestbed(Testbed):
 
     @property
     def cutter(self) -> str:
-        return "by hand, since there is no API"
+        return "delete its files, without an API"
 
     def start_control_plane(self) -> None:
         if self.runner.kind is not RunnerKind.PROCESS:
-            why = "only the process runner takes pods from files"
-            raise LabError("UMB853", "a stand-in cannot play with the real kubelet", why, "leave --runner out")
+            why = "only the process runner reads pods from files"
+            raise LabError("UMB853", "--stand-in does not work with --runner kubelet", why, "leave out --runner")
         self.runner.start(self.lab, BOOTSTRAP, None)
-        self.transcript.saw(f"{CALLER} stands in for kube-apiserver: there is no Kubernetes here")
+        self.transcript.saw(f"no Kubernetes here: {CALLER} replaces kube-apiserver")
 
     def start_nodes(self) -> None:
         for node in self.members:
             self.runner.start(self.lab, node.name, None)
-        self.transcript.saw("they take pods from files, since there is no API")
+        self.transcript.saw("the nodes read pods from files, without an API")
 
     def start_webhook(self) -> str:
         service = objects.make_service(self.lab.topology)
@@ -88,7 +88,7 @@ class StandInTestbed(Testbed):
             self.lab.write(node.name, AGENTS_FILE, content)
 
     def teardown(self) -> str:
-        """Take away by hand what `umbilical bootstrap teardown` would have the API delete."""
+        """Delete the files; `umbilical bootstrap teardown` needs an API."""
         for node in self.members:
             self.lab.remove(node.name, AGENTS_FILE)
         gone = (STATIC_POD, OWN.pki_directory, OWN.agent_secret)
@@ -122,13 +122,13 @@ class StandInTestbed(Testbed):
     def _endpoint(self) -> str:
         pod = self.find_pod(objects.service_node(self.lab.topology), objects.NAME)
         if pod is None or not pod.is_ready:
-            raise NotYet("it is not ready" if pod else "there is no such pod")
+            raise NotYet("the pod is not ready" if pod else "the pod does not exist")
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
         return f"{host}:{objects.PORT}"
 
     def _look_for_end(self) -> None:
         if self.find_pod(BOOTSTRAP, "konnectivity-server") is not None:
-            raise NotYet("it still runs")
+            raise NotYet("it is still running")
 
 
 def _documents(wanted: Sequence[dict[str, Any]]) -> bytes:

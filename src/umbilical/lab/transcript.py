@@ -1,5 +1,6 @@
-"""A story is told in steps: each has a title, a time, evidence, and an end. Who tells it (a live view, plain lines,
-a report) is somebody else: a `Teller`. Everything told is kept, so that a report can be written afterwards.
+"""The transcript of a scenario: steps with title, time, evidence and outcome.
+
+A `TranscriptView` shows it while it grows; everything is kept for the report.
 """
 
 import time
@@ -20,11 +21,11 @@ class StepOutcome(Enum):
 class TranscriptStep:
     title: str
     started_seconds: float
-    """Since the story began."""
+    """Since the transcript began."""
     outcome: StepOutcome = StepOutcome.RUNNING
     ended_seconds: float | None = None
     evidence: list[str] = field(default_factory=list)
-    """What was seen, in the words of the program that said it."""
+    """Output of programs, unchanged."""
 
     @property
     def seconds(self) -> float:
@@ -32,7 +33,7 @@ class TranscriptStep:
 
 
 class CallResult(Enum):
-    """How the last call from the bootstrap kube-apiserver to the webhook ended."""
+    """Result of a call to the webhook."""
 
     NONE = "none"
     UNREACHABLE = "unreachable"
@@ -42,11 +43,11 @@ class CallResult(Enum):
 
 @dataclass(frozen=True)
 class Picture:
-    """What a viewer sees of the topology at one moment."""
+    """State of the topology at one moment, for views."""
 
     nodes: tuple[str, ...] = ()
     apiserver: bool = False
-    """The bootstrap node's, or its stand-in."""
+    """Whether the bootstrap kube-apiserver, or its stand-in, runs."""
     production_apiserver: bool = False
     server: bool = False
     agents: tuple[str, ...] = ()
@@ -56,16 +57,16 @@ class Picture:
     call: CallResult = CallResult.NONE
     production_call: CallResult = CallResult.NONE
     on_loopback: bool = False
-    """There are no networks: nothing is missing between the nodes but the tunnel."""
+    """Without namespaces: all nodes are addresses of loopback."""
 
     @property
     def production_node(self) -> str | None:
-        """The first control-plane node has that kube-apiserver; scenarios put the webhook onto a worker."""
+        """The first master, which runs the production kube-apiserver."""
         return next((name for name in self.nodes if name.startswith("master")), None)
 
     @property
     def gap(self) -> str:
-        """What keeps a call without the tunnel from the webhook."""
+        """Why a call without the tunnel does not reach the webhook."""
         return "no tunnel" if self.on_loopback else "no route"
 
 
@@ -73,13 +74,13 @@ class TranscriptView(Protocol):
     def began(self, step: TranscriptStep) -> None: ...
     def saw(self, step: TranscriptStep, evidence: str) -> None: ...
     def ended(self, step: TranscriptStep) -> None:
-        """Its outcome tells whether well or not."""
+        """The step has its outcome now."""
 
     def shows(self, picture: Picture) -> None: ...
 
 
 class NoView:
-    """Tells nobody."""
+    """Shows nothing."""
 
     def began(self, step: TranscriptStep) -> None: ...
     def saw(self, step: TranscriptStep, evidence: str) -> None: ...
@@ -88,7 +89,7 @@ class NoView:
 
 
 class Transcript:
-    """What happens, as it happens. Steps do not nest."""
+    """Records steps and pictures while a scenario runs. Steps do not nest."""
 
     def __init__(
         self, title: str, view: TranscriptView | None = None, clock: Callable[[], float] = time.monotonic
@@ -96,9 +97,9 @@ class Transcript:
         self.title = title
         self.steps: list[TranscriptStep] = []
         self.figures: dict[str, str] = {}
-        """The closing summary: agents, calls, bytes, p50, in the order in which they were set."""
+        """Numbers for the closing summary, in the order in which they were set."""
         self.not_shown = ""
-        """What this machine does not let the story show; for the report."""
+        """What this machine cannot show; for the report."""
         self.picture = Picture()
         self.pictures: list[tuple[float, Picture]] = []
         self._view: TranscriptView = view or NoView()
@@ -107,7 +108,7 @@ class Transcript:
 
     @contextmanager
     def step(self, title: str) -> Iterator[TranscriptStep]:
-        """Do one thing; what is raised inside makes it a failed step and goes on its way."""
+        """Record one step; an exception marks it as failed and is raised again."""
         step = TranscriptStep(title, self._now())
         self.steps.append(step)
         self._view.began(step)
@@ -119,14 +120,14 @@ class Transcript:
         self._end(step, StepOutcome.DONE)
 
     def saw(self, evidence: str) -> None:
-        """Add evidence to the step that runs, or to the last one."""
+        """Add evidence to the running or last step."""
         step = self.steps[-1]
         step.evidence.append(evidence)
         self._view.saw(step, evidence)
 
     def shows(self, **changes: object) -> None:
         """Change the picture: fields of `Picture` by name."""
-        # A name that is no field is refused by `replace` itself; that its value fits is the callers' to know.
+        # `replace` rejects unknown names; the types of the values are not checked.
         self.picture = replace(self.picture, **changes)  # type: ignore[arg-type]
         self.pictures.append((self._now(), self.picture))
         self._view.shows(self.picture)

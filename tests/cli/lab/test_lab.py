@@ -115,7 +115,7 @@ def default_place(tmp_path: Path, monkeypatch: Patch) -> Path:
 def test_a_lab_goes_and_doing_it_twice_is_fine(umbilical: Run) -> None:
     place = up(request(default_directory())).directory.path
     assert umbilical("lab", "down").out == f"{place} removed\n"
-    assert umbilical("lab", "down").out == f"there is no lab in {place}\n"
+    assert umbilical("lab", "down").out == f"no lab in {place}\n"
     assert processes_naming(place) == []
 
 
@@ -126,7 +126,7 @@ def test_all_labs_go_also_dead_ones(umbilical: Run) -> None:
     wait_until(lambda: not labs[0].state.is_alive())
     one, two = (lab.directory.path for lab in labs)
     assert umbilical("lab", "down", "--all").out == f"{one} removed\n{two} removed\n"
-    assert umbilical("lab", "down", "--all").out == "there is no lab\n"
+    assert umbilical("lab", "down", "--all").out == "no lab found\n"
     assert not one.exists()
     assert not two.exists()
     for lab in labs:

@@ -82,9 +82,9 @@ def test_it_tells_what_a_user_sees_who_says_it_and_how_to_mend_it(
     testbed.verdict = WebhookVerdict(CallResult.UNREACHABLE, "No agent available")
     output = umbilical("lab", "break", "--dir", tmp_path, "agent-kill").out
     assert "agent-kill: it breaks" in output
-    assert "a user would see: nothing works" in output
+    assert "what a user sees: nothing works" in output
     assert "the call is unreachable: No agent available" in output
-    assert "recognised by UMB302: " in output
+    assert "reported with UMB302: " in output
     assert output.endswith(f"\nto repair it: umbilical lab mend --dir {tmp_path} agent-kill\n")
 
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_broken_is_refused_before_a_scenario_begins(testbed: Memo
     testbed.memory.broken = {"agent-kill": {"number": 1, "memory": {}}}
     output = umbilical("lab", "break", "agent-kill", status=4)
     assert output.out == ""
-    assert output.err.startswith("UMB862 agent-kill is broken already\n")
+    assert output.err.startswith("UMB862 agent-kill was not made again\n")
 
 
 def test_without_a_lab_or_a_breakage_there_is_nothing_to_break(tmp_path: Path, umbilical: Run) -> None:
@@ -113,13 +113,13 @@ def broken(monkeypatch: Patch) -> MemoryTestbed:
 @pytest.mark.parametrize("more", [[], ["--all"]])
 def test_everything_is_mended_the_last_first(broken: MemoryTestbed, more: list[str], umbilical: Run) -> None:
     output = umbilical("lab", "mend", *more).out
-    assert output.index("aaa-second is mended") < output.index("zzz-first is mended")
+    assert output.index("repair aaa-second") < output.index("repair zzz-first")
     assert broken.memory.broken == {}
     assert umbilical("lab", "mend").out == "nothing is broken\n"
 
 
 def test_one_breakage_is_mended_by_its_name(broken: MemoryTestbed, umbilical: Run) -> None:
-    assert "still broken: aaa-second" in umbilical("lab", "mend", "zzz-first").out
+    assert "remaining breakages: aaa-second" in umbilical("lab", "mend", "zzz-first").out
     assert list(broken.memory.broken) == ["aaa-second"]
     assert umbilical("lab", "mend", "zzz-first", status=3).err.startswith("UMB863")
 

@@ -163,7 +163,7 @@ def test_what_is_broken_is_not_broken_twice_and_what_is_whole_not_mended(testbed
     with pytest.raises(LabError, match="UMB863"):
         mend_breakage(testbed, "agent-kill")
     make_breakage(testbed, breakage())
-    with pytest.raises(LabError, match="UMB862 agent-kill is broken already"):
+    with pytest.raises(LabError, match="UMB862 agent-kill was not made again"):
         make_breakage(testbed, breakage())
 
 
@@ -182,7 +182,7 @@ def test_programs_that_know_no_codes_are_not_waited_for(options: ScenarioOptions
 
 def test_without_a_tunnel_nothing_is_broken(testbed: MemoryTestbed) -> None:
     testbed.scripted.server_pid = None
-    with pytest.raises(LabError, match="UMB862 there is no tunnel to break"):
+    with pytest.raises(LabError, match="UMB862 agent-kill was not made"):
         make_breakage(testbed, breakage())
     assert testbed.memory.broken == {}
     with pytest.raises(LabError, match="UMB851"):
@@ -208,9 +208,9 @@ def test_a_break_tells_what_is_done_seen_and_said(any_breakage_testbed: MemoryTe
     (step,) = any_breakage_testbed.transcript.steps
     assert step.title == "agent-kill: it breaks"
     assert step.evidence == [
-        "a user would see: nothing works",
+        "what a user sees: nothing works",
         "the call is unreachable: No agent available",
-        "recognised by UMB302: bootstrap/konnectivity-server: W1115 UMB302 agent-kill",
+        "reported with UMB302: bootstrap/konnectivity-server: W1115 UMB302 agent-kill",
     ]
     assert any_breakage_testbed.transcript.picture.call is CallResult.UNREACHABLE
 
@@ -220,15 +220,18 @@ def test_a_call_that_hangs_is_told_as_such(
 ) -> None:
     monkeypatch.setattr(repair.WebhookCalls, "first", lambda self: None)
     repair.show_break(any_breakage_testbed, breakage())
-    assert "a call hangs, and is not over yet" in any_breakage_testbed.transcript.steps[0].evidence
+    assert "the call hangs" in any_breakage_testbed.transcript.steps[0].evidence
 
 
 def test_a_mend_tells_what_is_still_broken(any_breakage_testbed: MemoryTestbed) -> None:
     repair.show_break(any_breakage_testbed, breakage("first"))
     repair.show_break(any_breakage_testbed, breakage("second"))
     repair.show_mend(any_breakage_testbed, "second")
-    assert any_breakage_testbed.transcript.steps[-1].title == "second is mended"
-    assert any_breakage_testbed.transcript.steps[-1].evidence == ["the call is allowed: created", "still broken: first"]
+    assert any_breakage_testbed.transcript.steps[-1].title == "repair second"
+    assert any_breakage_testbed.transcript.steps[-1].evidence == [
+        "the call is allowed: created",
+        "remaining breakages: first",
+    ]
 
 
 def test_a_scenario_of_a_breakage_begins_with_everything_well_and_ends_so(
@@ -240,8 +243,8 @@ def test_a_scenario_of_a_breakage_begins_with_everything_well_and_ends_so(
     repair.run_breakage(any_breakage_testbed, "agent-kill")
     assert order == ["stage", "tunnel"]
     assert [step.title for step in any_breakage_testbed.transcript.steps] == [
-        "through the tunnel the webhook allows",
+        "through the tunnel the webhook allows a request",
         "agent-kill: it breaks",
-        "agent-kill is mended",
+        "repair agent-kill",
     ]
     assert any_breakage_testbed.transcript.picture.call is CallResult.ALLOWED

@@ -71,12 +71,12 @@ def test_breakages_are_made_and_mended_from_other_terminals_the_last_first(testb
     umbilical("lab", "mend", *where)
     for name, code in (("no-default-route", "UMB112"), ("agent-freeze", "UMB406")):
         told = umbilical("lab", "break", *where, name)
-        assert f"recognised by {code}: " in told
+        assert f"reported with {code}: " in told
         assert f"umbilical lab mend --dir {testbed.lab.directory.path} {name}" in told
     assert active_breakages(testbed.lab) == ["no-default-route", "agent-freeze"]
     assert "breakages: agent-freeze, no-default-route" in umbilical("lab", "status", *where)
     told = umbilical("lab", "mend", *where)
-    assert told.index("agent-freeze is mended") < told.index("no-default-route is mended")
+    assert told.index("repair agent-freeze") < told.index("repair no-default-route")
     assert umbilical("lab", "mend", *where) == "nothing is broken\n"
 
 

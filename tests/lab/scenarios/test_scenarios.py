@@ -97,8 +97,8 @@ def _later(calls: list[ProxiedCall]) -> str:
 
 def test_a_call_that_was_under_way_may_fail_and_no_other() -> None:
     assert _later([_call(99.9, 100.1, "reset"), _call(100.2, 100.3)]) == ""
-    assert "not under way" in _later([_call(100.1, 100.2, "reset")])
-    assert "not under way" in _later([_call(99.0, 99.9, "reset")])
+    assert "not running" in _later([_call(100.1, 100.2, "reset")])
+    assert "not running" in _later([_call(99.0, 99.9, "reset")])
 
 
 def test_no_call_may_fail_while_a_server_is_stopped_or_renewed() -> None:

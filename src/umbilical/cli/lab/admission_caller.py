@@ -1,4 +1,4 @@
-"""`lab-admission-caller`: calls an admission webhook as kube-apiserver does. A program of its own, which the lab runs."""
+"""`lab-admission-caller`: calls an admission webhook as kube-apiserver does; the lab runs it."""
 
 import json
 import re

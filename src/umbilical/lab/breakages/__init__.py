@@ -1,1 +1,1 @@
-"""Breakages that the lab can make and mend, and by which message and code of ours each is recognised."""
+"""Breakages: the lab breaks one thing, waits until the product reports it with a code, and repairs it."""

@@ -1,6 +1,6 @@
-"""Breakages of the server's certificate: out of date, not valid yet, for another address, from another authority.
+"""Breakages of the server's certificate: expired, not valid yet, wrong address, wrong CA.
 
-No namespace has a clock of its own, so a clock that is wrong by a day is a certificate that is dated a day ahead.
+Namespaces share the clock, so a wrong clock is simulated by a certificate that is valid from tomorrow.
 """
 
 from collections.abc import Callable
@@ -22,13 +22,13 @@ from umbilical.pki.profiles import KeyType
 from umbilical.pki.tunnel_set import DAY, Leaf, Role, create_authority
 
 OTHER_ADDRESS: Final = {4: "192.0.2.10", 6: "2001:db8::10"}
-"""Of documentation: nobody has it."""
+"""From the documentation ranges."""
 RESTARTED: Final = "umbilical.dev/restarted"
 Make = Callable[[Testbed, datetime], KeyPair]
 
 
 def use_server_files(testbed: Testbed, parts: TunnelParts) -> None:
-    """Lay the server's certificate and then its manifest, whose fingerprint makes the runner start it anew."""
+    """Write the server's certificate, then its manifest; the fingerprint in it makes the runner restart the server."""
     before = server_pid(testbed)
     is_change = testbed.lab.read(BOOTSTRAP, STATIC_POD) != parts.files[STATIC_POD].content
     wanted = [asset for asset in parts.files if asset.path.startswith(f"{OWN.pki_directory}/")]
@@ -39,7 +39,7 @@ def use_server_files(testbed: Testbed, parts: TunnelParts) -> None:
 
 
 def restart_server(testbed: Testbed) -> None:
-    """Have the runner start the server anew: to a kubelet a pod with other annotations is another one."""
+    """Restart the server by changing an annotation of its static pod."""
     before = server_pid(testbed)
     pod = yaml.safe_load(testbed.lab.read(BOOTSTRAP, STATIC_POD))
     pod["metadata"]["annotations"][RESTARTED] = datetime.now(UTC).isoformat()
@@ -76,7 +76,7 @@ def _for_another_address(testbed: Testbed, now: datetime) -> KeyPair:
 
 
 def _from_another_authority(testbed: Testbed, now: datetime) -> KeyPair:
-    """Of the same name, as where certificates were made a second time."""
+    """The other CA has the same name, as after creating the certificates twice."""
     return create_authority(Authority, now, DAY, KeyType.ECDSA_P256).issue(_leaf(testbed), now, DAY)
 
 
@@ -84,14 +84,12 @@ def _breakage(name: str, summary: str, seen: str, code: str, make: Make) -> Brea
     return Breakage(name, summary, seen, code, Speaker.AGENTS, _use(make), _use_right_one)
 
 
-_NO_AGENT: Final = "calls fail with `No agent available`; agents run, and none gets connected"
+_NO_AGENT: Final = "calls fail with `No agent available`; agents run and cannot connect"
 BREAKAGES: Final = (
-    _breakage(
-        "certificate-expired", "the server's certificate is two hours past its end", _NO_AGENT, "UMB321", _expired
-    ),
+    _breakage("certificate-expired", "the server's certificate expired two hours ago", _NO_AGENT, "UMB321", _expired),
     _breakage(
         "certificate-from-tomorrow",
-        "the server's clock was a day ahead when its certificate was made",
+        "the server's certificate is valid from tomorrow",
         _NO_AGENT,
         "UMB322",
         lambda testbed, now: testbed.tunnel.authority.signer.issue(_leaf(testbed).profile, now + DAY, DAY),
@@ -101,7 +99,7 @@ BREAKAGES: Final = (
     ),
     _breakage(
         "wrong-ca",
-        "the server's certificate comes from an authority that agents do not know",
+        "the server's certificate is from a CA that agents do not trust",
         _NO_AGENT,
         "UMB324",
         _from_another_authority,

@@ -1,4 +1,4 @@
-"""Breakages of the network: a cut link, a closed port, lost packets, a missing route."""
+"""Breakages of the network."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ BLOCK: Final = "port_blocked"
 LOSS: Final = "packet_loss"
 LOSS_PERCENT: Final = 40
 SECOND_ADDRESS: Final = {4: "192.0.2.10/24", 6: "2001:db8::10/64"}
-"""Of documentation: nobody has it. A machine with one address needs no route to find it."""
+"""From the documentation ranges. With two addresses the node needs a route to find its own."""
 FINDER: Final = "/tmp/umbilical-address.sh"
 
 
@@ -26,7 +26,7 @@ def _cut(testbed: Testbed) -> Memory:
 
 
 def _block(testbed: Testbed) -> Memory:
-    """As security groups do: what is open goes on, so the agents must come anew to notice."""
+    """Like a security group: open connections continue, so restart the server to make the agents reconnect."""
     testbed.lab.add_rules(BOOTSTRAP, BLOCK, refuse_new_connections(testbed.tunnel.spec.agent_port))
     restart_server(testbed)
     return {}
@@ -59,8 +59,10 @@ def _give_route(testbed: Testbed, memory: Memory) -> None:
     testbed.lab.set_default_route(BOOTSTRAP, True)
     found = _find_address(testbed)
     if found.strip() not in [str(one.ip) for one in testbed.lab.topology.bootstrap.addresses]:
-        why = f"its address finder says: {' | '.join(found.split(chr(10)))}"
-        raise LabError("UMB864", "the bootstrap node does not know its address again", why, "umbilical lab status")
+        why = f"the script that finds its address printed: {' | '.join(found.split(chr(10)))}"
+        raise LabError(
+            "UMB864", "the bootstrap node did not find its address after the repair", why, "umbilical lab status"
+        )
 
 
 def _second(testbed: Testbed) -> str:
@@ -68,7 +70,7 @@ def _second(testbed: Testbed) -> str:
 
 
 def _find_address(testbed: Testbed) -> str:
-    """Let the node's own script look for its address, as in a patched bootkube.sh that was told none."""
+    """Run the address search of a patched bootkube.sh on the node, and return its output."""
     spec = for_shape(Shape.OPENSHIFT, use_ipv6=testbed.lab.topology.bootstrap.addresses[0].version == 6)
     testbed.lab.write(BOOTSTRAP, FINDER, library(spec, OWN))
     script = 'set -euoE pipefail; source "$1"; _umbilical_find_address'
@@ -80,8 +82,8 @@ def _find_address(testbed: Testbed) -> str:
 BREAKAGES: Final = (
     Breakage(
         "link-cut",
-        "the bootstrap node's cable is pulled",
-        "calls hang until their timeout; nodes cannot reach the bootstrap API either",
+        "the bootstrap node's network link is down",
+        "calls time out; nodes cannot reach the bootstrap API either",
         "UMB407",
         Speaker.SERVER,
         _cut,
@@ -89,8 +91,8 @@ BREAKAGES: Final = (
     ),
     Breakage(
         "port-8091-blocked",
-        "a firewall swallows new connections to the agents' port",
-        "calls fail with `No agent available`; agents run, and none gets connected",
+        "a firewall drops new connections to the agents' port",
+        "calls fail with `No agent available`; agents run and cannot connect",
         "UMB312",
         Speaker.AGENTS,
         _block,
@@ -99,8 +101,8 @@ BREAKAGES: Final = (
     ),
     Breakage(
         "packet-loss",
-        f"{LOSS_PERCENT} of 100 packets to and from the bootstrap node are lost",
-        "calls go through, some of them slowly; some may reach their timeout",
+        f"{LOSS_PERCENT} % of the packets to and from the bootstrap node are lost",
+        "calls succeed, some slowly; some may time out",
         "UMB409",
         Speaker.SERVER,
         _lose_packets,
@@ -112,7 +114,7 @@ BREAKAGES: Final = (
     Breakage(
         "no-default-route",
         "the bootstrap node has two addresses and no default route",
-        "bootkube.sh stops in the stage konnectivity-certs, since no certificate can be made for an unknown address",
+        "bootkube.sh stops in the stage konnectivity-certs: the address for the certificate is unknown",
         "UMB112",
         Speaker.COMMAND,
         _take_route,

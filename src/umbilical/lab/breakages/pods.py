@@ -1,6 +1,4 @@
-"""Breakages of the programs themselves and of the server's own socket: agents and server that are killed or stopped, a
-socket file on which nobody listens, and a client that never reads.
-"""
+"""Breakages of processes and of the server's socket."""
 
 import signal
 import sys
@@ -16,7 +14,7 @@ from umbilical.lab.testbed import BOOTSTRAP, SERVER_SECONDS, Testbed
 
 
 def signal_agents(testbed: Testbed, number: signal.Signals) -> list[str]:
-    """Send it to every agent that runs, and return their nodes."""
+    """Send a signal to every running agent; return their nodes."""
     reached = []
     for node in testbed.members:
         pod = testbed.agent_pod(node.name)
@@ -25,7 +23,7 @@ def signal_agents(testbed: Testbed, number: signal.Signals) -> list[str]:
             reached.append(node.name)
     if not reached:
         why = "no agent runs on any node"
-        raise LabError("UMB862", "this breakage cannot be made now", why, "wait for the agents: umbilical lab status")
+        raise LabError("UMB862", "the breakage was not made", why, "wait for the agents: umbilical lab status")
     return reached
 
 
@@ -44,7 +42,7 @@ def wait_for_another_server(testbed: Testbed, before: int | None) -> None:
     def look() -> None:
         now = server_pid(testbed)
         if now is None or now == before:
-            raise NotYet("it does not run" if now is None else "the old one still runs")
+            raise NotYet("it is not running" if now is None else "the old process is still running")
 
     testbed.wait("another server", look, SERVER_SECONDS)
 
@@ -55,12 +53,12 @@ def _kill_server(testbed: Testbed) -> Memory:
 
 
 def _continue_agents(testbed: Testbed, memory: Memory) -> None:
-    """Whoever was replaced since, because its liveness probe failed, runs anyway."""
+    """Agents that were restarted after a failed liveness probe ignore the signal."""
     signal_agents(testbed, signal.SIGCONT)
 
 
 def _wait_for_restart(testbed: Testbed, memory: Memory) -> None:
-    """Nothing to take back: the runner starts a new one, as a kubelet would."""
+    """Nothing to undo: the runner restarts the container, as a kubelet does."""
 
 
 PROGRAM: Final = "umbilical.lab.breakages.slow_reader"
@@ -72,7 +70,7 @@ _BIND: Final = "import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[
 
 
 def _leave_dead_socket(testbed: Testbed) -> Memory:
-    """Take the server away, put a socket file in its place on which nobody listens, and let it start again."""
+    """Stop the server, create a socket file without a listener, and start the server again."""
     manifest = testbed.lab.read(BOOTSTRAP, STATIC_POD)
     path = testbed.tunnel.spec.socket_on_host
     testbed.lab.remove(BOOTSTRAP, STATIC_POD)
@@ -87,11 +85,11 @@ def _leave_dead_socket(testbed: Testbed) -> Memory:
 
 def _look_for_no_server(testbed: Testbed) -> None:
     if any(pod.name.startswith(SERVER_NAME) for pod in testbed.runner.pods(testbed.lab, BOOTSTRAP)):
-        raise NotYet("its pod is still there")
+        raise NotYet("its pod still exists")
 
 
 def _put_server_back(testbed: Testbed, memory: Memory) -> None:
-    """Our server has replaced the file; only a break that was interrupted leaves something to do."""
+    """The server has replaced the file already; after an interrupted break, write the manifest again."""
     if not testbed.lab.exists(BOOTSTRAP, STATIC_POD):
         testbed.lab.write(BOOTSTRAP, STATIC_POD, testbed.tunnel.files[STATIC_POD].content)
 
@@ -124,7 +122,7 @@ def _end_reader(testbed: Testbed, memory: Memory) -> None:
 BREAKAGES: Final = (
     Breakage(
         "agent-kill",
-        "every agent dies at once (SIGKILL)",
+        "every agent is killed at once (SIGKILL)",
         "calls fail with `No agent available` until the kubelet has started the agents again",
         "UMB302",
         Speaker.SERVER,
@@ -133,8 +131,8 @@ BREAKAGES: Final = (
     ),
     Breakage(
         "server-kill",
-        "the server dies (SIGKILL) and leaves its socket file behind",
-        "calls fail: nobody listens on the socket, then there is `No agent available` until the agents are back",
+        "the server is killed (SIGKILL) and leaves its socket file",
+        "calls fail: first nothing listens on the socket, then `No agent available` until the agents reconnect",
         "UMB341",
         Speaker.AGENTS,
         _kill_server,
@@ -142,8 +140,8 @@ BREAKAGES: Final = (
     ),
     Breakage(
         "agent-freeze",
-        "every agent stands still (SIGSTOP), connected as before",
-        "calls hang until their timeout (`context deadline exceeded`), while all agents look connected",
+        "every agent is stopped (SIGSTOP) and stays connected",
+        "calls time out (`context deadline exceeded`) while all agents look connected",
         "UMB406",
         Speaker.SERVER,
         lambda testbed: {"nodes": signal_agents(testbed, signal.SIGSTOP)},
@@ -151,8 +149,8 @@ BREAKAGES: Final = (
     ),
     Breakage(
         "stale-socket",
-        "a socket file on which nobody listens lies where the server's belongs",
-        "calls end in `context deadline exceeded`: the socket is there and refuses, until a server replaces the file",
+        "a socket file without a listener has the path of the server's socket",
+        "calls fail with `context deadline exceeded` until a server replaces the socket file",
         "UMB410",
         Speaker.SERVER,
         _leave_dead_socket,
@@ -160,8 +158,8 @@ BREAKAGES: Final = (
     ),
     Breakage(
         "slow-reader",
-        "a client opens a tunnel to an endpoint that sends without end, and reads nothing",
-        "nothing, and that is the point: every other call goes on as before",
+        "a client reads nothing from an endpoint that sends without end",
+        "nothing: all other calls work as before",
         "UMB403",
         Speaker.SERVER,
         _read_nothing,

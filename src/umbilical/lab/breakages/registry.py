@@ -14,12 +14,12 @@ Memory = dict[str, Any]
 
 
 class Speaker(Enum):
-    """Whose log tells of a breakage."""
+    """Which program reports the breakage, in its log or output."""
 
     SERVER = "server"
     AGENTS = "agents"
     COMMAND = "command"
-    """Nobody's: a command says it, which `Breakage.ask` runs."""
+    """The command that `Breakage.ask` runs."""
 
 
 @dataclass(frozen=True)
@@ -28,22 +28,22 @@ class Breakage:
     summary: str
     """One line for `lab list`."""
     seen: str
-    """What a user would see, and where."""
+    """What a user sees, and where."""
     code: str
-    """By which the product says it."""
+    """The code with which the product reports it."""
     speaker: Speaker
     break_: Callable[[Testbed], Memory]
-    """Make it. What it changes is undone by `mend`, also when this was interrupted half way."""
+    """Make it. `mend` must undo it even after an interrupt in the middle."""
     mend: Callable[[Testbed, Memory], None]
-    """Take it back; doing it twice is fine."""
+    """Undo it; safe to call twice."""
     ask: Callable[[Testbed], str] | None = None
-    """The command whose output carries the code; for Speaker.COMMAND."""
+    """Runs the command whose output has the code; for Speaker.COMMAND."""
     needs_traffic: bool = False
-    """One call does not meet it: many are made until the line is there."""
+    """Whether many calls are needed until the product reports it."""
     stops_calls: bool = True
-    """Whether calls to the webhook fail meanwhile."""
+    """Whether calls to the webhook fail until it is repaired."""
     seconds: float = 40.0
-    """How long the line may take."""
+    """Timeout for the line with the code."""
 
 
 _MODULES: Final = {
@@ -68,9 +68,9 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Breakage:
-    """Load a breakage. Raises LabError: there is none of that name."""
+    """Load a breakage. Raises LabError: the name is unknown (UMB860)."""
     if name not in _MODULES:
-        raise LabError("UMB860", f"there is no breakage {name}", scenario.hint(name, _MODULES), "umbilical lab list")
+        raise LabError("UMB860", f"breakage {name} was not found", scenario.hint(name, _MODULES), "umbilical lab list")
     breakage = scenario.load(__package__, _MODULES, "BREAKAGES", name)
     assert isinstance(breakage, Breakage)
     return breakage

@@ -1,6 +1,7 @@
-"""Breaking and mending with a memory: what is broken is written into the lab's state before it is, and mended last
-in, first out, from whatever terminal. Meanwhile users call the webhook, and the logs are watched for the line by which
-the product says what is wrong. Each is also told as a step of a story.
+"""Make and repair breakages.
+
+A breakage is recorded in the lab's state before it is made, so that any terminal can repair it; the last one is
+repaired first. After a break the webhook is called, and the logs are searched for the line with the breakage's code.
 """
 
 import threading
@@ -22,13 +23,13 @@ from umbilical.lab.transcript import CallResult
 from umbilical.lab.tunnel_parts import OURS
 from umbilical.lab.waiting import wait
 
-# Enough for a call that comes through or is refused; one that hangs is told of as such.
+# Enough for a call that succeeds or is refused; a longer one is reported as hanging.
 FIRST_SECONDS: Final = 3.0
 CALLS_AT_ONCE: Final = 20
 
 
 class WebhookCalls:
-    """One call, and beside it many more if the breakage needs traffic, in threads until the end of the block."""
+    """Calls the webhook once, and repeatedly if the breakage needs traffic, in threads until the end of the block."""
 
     def __init__(self, testbed: Testbed, breakage: Breakage, memory: Memory) -> None:
         self._testbed = testbed
@@ -36,7 +37,7 @@ class WebhookCalls:
         self._verdict = WebhookVerdict(CallResult.UNREACHABLE, str(memory["seen"])) if "seen" in memory else None
         self._is_over = threading.Event()
         self._has_first = threading.Event()
-        # Nobody waits for a call that hangs: kube-apiserver tries a webhook three times.
+        # Daemon threads: a call may hang for long, since kube-apiserver tries a webhook three times.
         self._threads = [threading.Thread(target=self._call, name="call", daemon=True)]
         if breakage.needs_traffic:
             self._threads.append(threading.Thread(target=self._make_many, name="traffic", daemon=True))
@@ -53,7 +54,7 @@ class WebhookCalls:
         self._is_over.set()
 
     def first(self) -> WebhookVerdict | None:
-        """Return how the first call ended; None if it still hangs, or none is made."""
+        """Return the result of the first call; None if it hangs, or no call is made."""
         if self._breakage.speaker is not Speaker.COMMAND:
             self._has_first.wait(FIRST_SECONDS)
         return self._verdict
@@ -64,20 +65,21 @@ class WebhookCalls:
                 self._verdict = self._testbed.call_webhook("allow")
             self._has_first.set()
         except (LabError, OSError):
-            return  # the lab is being taken down
+            return  # the lab is being removed
 
     def _make_many(self) -> None:
         while not self._is_over.is_set():
             try:
                 self._testbed.call_times(CALLS_AT_ONCE)
             except (LabError, OSError):
-                self._is_over.wait(0.2)  # one of them failed, as can be expected
+                self._is_over.wait(0.2)  # a call failed, as expected
 
 
 class LogWatch:
-    """Begin it before the breakage. Lines carry microseconds, so one that was there before is told by its text alone:
+    """Finds new log lines with a code; create it before the breakage.
 
-    a kubelet deletes the logs of pods that are gone, and positions in them would lie.
+    Old lines are recognised by their text, which has microseconds: file positions are not reliable, because a kubelet
+    deletes the logs of removed pods.
     """
 
     def __init__(self, testbed: Testbed, speaker: Speaker, code: str) -> None:
@@ -87,7 +89,7 @@ class LogWatch:
         self._before = set(self._lines())
 
     def fresh(self) -> str | None:
-        """Return the first new line, named after the pod that said it."""
+        """Return the first new line, with its pod's name in front."""
         return next((line for line in self._lines() if line not in self._before), None)
 
     def _lines(self) -> Iterator[str]:
@@ -105,44 +107,44 @@ class LogWatch:
         return []
 
 
-# Agents that were refused for a while come back with their back-off, 30 s at most.
-WELL_SECONDS: Final = 90.0
+# Rejected agents retry with back-off, after 30 s at most.
+RECOVERY_SECONDS: Final = 90.0
 
 
 @dataclass(frozen=True)
 class Broken:
     verdict: WebhookVerdict | None
-    """Of a call to the webhook meanwhile; None where it still hangs, or calls have nothing to do with it."""
+    """Result of a webhook call; None if it hangs or no call is made."""
     line: str
-    """The product's own."""
+    """The line with the breakage's code."""
 
 
 def active_breakages(lab: Lab) -> list[str]:
-    """Return what is broken now, oldest first."""
+    """Return the names of the current breakages, oldest first."""
     breakages = lab.breakages()
     return sorted(breakages, key=lambda name: int(_entry(breakages, name).get("number", 0)))
 
 
 def check(testbed: Testbed, breakage: Breakage) -> None:
-    """Refuse before anything is touched. Raises LabError: it is broken already, or its program is not ours."""
+    """Check before anything changes. Raises LabError: made already, no tunnel, or a program without our codes."""
     if breakage.name in testbed.lab.breakages():
-        why = "it was made before and never mended"
-        raise LabError("UMB862", f"{breakage.name} is broken already", why, f"umbilical lab mend {breakage.name}")
-    testbed.tunnel  # noqa: B018 - raises where none was laid
+        why = "it was made before and not repaired"
+        raise LabError("UMB862", f"{breakage.name} was not made again", why, f"umbilical lab mend {breakage.name}")
+    testbed.tunnel  # noqa: B018 - raises without a tunnel
     if not testbed.lab.breakages() and server_pid(testbed) is None:
-        why = "its server does not run: it was torn down, or never came up"
-        raise LabError("UMB862", "there is no tunnel to break", why, "umbilical lab status")
+        why = "no server is running: it was removed, or did not start"
+        raise LabError("UMB862", f"{breakage.name} was not made", why, "umbilical lab status")
     images = {Speaker.SERVER: testbed.options.server_image, Speaker.AGENTS: testbed.options.agent_image}
     if images.get(breakage.speaker, OURS) != OURS:
-        why = f"{images[breakage.speaker]} does not know our codes"
-        remedy = "tell it with our own programs: umbilical lab run --keep webhook-through-tunnel"
-        raise LabError("UMB862", f"{breakage.name} cannot be recognised in this lab", why, remedy)
+        why = f"{images[breakage.speaker]} does not print our error codes"
+        remedy = "use a lab with our programs: umbilical lab run --keep webhook-through-tunnel"
+        raise LabError("UMB862", f"{breakage.name} was not made", why, remedy)
 
 
 def make_breakage(testbed: Testbed, breakage: Breakage) -> Broken:
-    """Make a breakage, call the webhook as a user would, and wait until the product says what is wrong.
+    """Make a breakage, call the webhook, and wait until the product reports the breakage.
 
-    Raises LabError: it cannot be made, or the line does not come (UMB861). It is then broken and can be mended.
+    Raises LabError: it was not made (UMB862), or it was made and not reported (UMB861).
     """
     check(testbed, breakage)
     watch = LogWatch(testbed, breakage.speaker, breakage.code)
@@ -155,7 +157,7 @@ def make_breakage(testbed: Testbed, breakage: Breakage) -> Broken:
 
 
 def observe(testbed: Testbed, breakage: Breakage, watch: LogWatch) -> str:
-    """Wait for the line with the breakage's code."""
+    """Wait for the line with the breakage's code. Raises LabError: it did not come (UMB861)."""
 
     def look() -> str:
         found = _asked(testbed, breakage) if breakage.ask is not None else watch.fresh()
@@ -164,34 +166,34 @@ def observe(testbed: Testbed, breakage: Breakage, watch: LogWatch) -> str:
         return found
 
     try:
-        return wait(f"{breakage.code} in the {breakage.speaker.value}'s words", look, breakage.seconds)
+        return wait(f"{breakage.code} from the {breakage.speaker.value}", look, breakage.seconds)
     except LabError as error:
-        remedy = f"mend it: umbilical lab mend {breakage.name}; and report this"
-        raise LabError("UMB861", f"{breakage.name} was not recognised", error.why, remedy) from None
+        remedy = f"umbilical lab mend {breakage.name}; then report this bug"
+        raise LabError("UMB861", f"{breakage.name} was not reported by the product", error.why, remedy) from None
 
 
 def mend_breakage(testbed: Testbed, name: str) -> WebhookVerdict:
-    """Take a breakage back. Raises LabError: it is not broken (UMB863), or calls do not work again (UMB864)."""
+    """Repair a breakage. Raises LabError: it is not made (UMB863), or calls still fail afterwards (UMB864)."""
     breakages = testbed.lab.breakages()
     if name not in breakages:
-        known = ", ".join(active_breakages(testbed.lab)) or "nothing"
-        raise LabError("UMB863", f"{name} is not broken", f"broken is: {known}", "umbilical lab status")
+        known = ", ".join(active_breakages(testbed.lab)) or "none"
+        raise LabError("UMB863", f"{name} was not repaired", f"current breakages: {known}", "umbilical lab status")
     memory = _entry(breakages, name).get("memory", {})
     registry.find(name).mend(testbed, memory if isinstance(memory, dict) else {})
     _forget(testbed.lab, name)
-    return wait_until_well(testbed)
+    return wait_until_recovered(testbed)
 
 
-def wait_until_well(testbed: Testbed) -> WebhookVerdict:
-    """Other breakages may still be there; then a call need not come through."""
+def wait_until_recovered(testbed: Testbed) -> WebhookVerdict:
+    """Wait until a call succeeds; with other breakages left, return the result of one call."""
     if testbed.lab.breakages():
         return testbed.call_webhook("allow")
     try:
         testbed.server_socket()
         testbed.wait_for_agents()
-        return testbed.wait_for(CallResult.ALLOWED, "allow", WELL_SECONDS)
+        return testbed.wait_for(CallResult.ALLOWED, "allow", RECOVERY_SECONDS)
     except LabError as error:
-        raise LabError("UMB864", "mended, but not well again", error.why, error.remedy) from None
+        raise LabError("UMB864", "calls still failed after the repair", error.why, error.remedy) from None
 
 
 def _asked(testbed: Testbed, breakage: Breakage) -> str | None:
@@ -220,11 +222,11 @@ def _forget(lab: Lab, name: str) -> None:
 
 
 def run_breakage(testbed: Testbed, name: str) -> None:
-    """Bring everything up, break one thing, and mend it."""
+    """Set up a tunnel, make one breakage, and repair it."""
     breakage = registry.find(name)
     webhook_through_tunnel.prepare(testbed)
     webhook_through_tunnel.set_up_tunnel(testbed)
-    with testbed.transcript.step("through the tunnel the webhook allows"):
+    with testbed.transcript.step("through the tunnel the webhook allows a request"):
         testbed.transcript.saw(testbed.wait_for(CallResult.ALLOWED, "allow").text)
         testbed.transcript.shows(call=CallResult.ALLOWED)
     show_break(testbed, breakage)
@@ -234,23 +236,23 @@ def run_breakage(testbed: Testbed, name: str) -> None:
 def show_break(testbed: Testbed, breakage: Breakage) -> None:
     transcript = testbed.transcript
     with transcript.step(f"{breakage.name}: {breakage.summary}"):
-        transcript.saw(f"a user would see: {breakage.seen}")
+        transcript.saw(f"what a user sees: {breakage.seen}")
         broken = make_breakage(testbed, breakage)
         if broken.verdict is not None:
             transcript.saw(f"the call is {broken.verdict.call.value}: {broken.verdict.text}")
             transcript.shows(call=broken.verdict.call)
         elif breakage.stops_calls:
-            transcript.saw("a call hangs, and is not over yet")
+            transcript.saw("the call hangs")
             transcript.shows(call=CallResult.UNREACHABLE)
-        transcript.saw(f"recognised by {breakage.code}: {broken.line}")
+        transcript.saw(f"reported with {breakage.code}: {broken.line}")
 
 
 def show_mend(testbed: Testbed, name: str) -> None:
     transcript = testbed.transcript
-    with transcript.step(f"{name} is mended"):
+    with transcript.step(f"repair {name}"):
         verdict = mend_breakage(testbed, name)
         still = active_breakages(testbed.lab)
         transcript.saw(f"the call is {verdict.call.value}: {verdict.text}")
         if still:
-            transcript.saw(f"still broken: {', '.join(still)}")
+            transcript.saw(f"remaining breakages: {', '.join(still)}")
         transcript.shows(call=verdict.call)

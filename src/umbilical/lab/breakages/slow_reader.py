@@ -1,6 +1,6 @@
-"""The two programs of the breakage slow-reader; each runs until somebody ends it.
+"""The two programs of the breakage slow-reader; each runs until it is killed.
 
-`python -m umbilical.lab.breakages.slow_reader source ADDRESS PORT` sends zeros to whoever connects.
+`python -m umbilical.lab.breakages.slow_reader source ADDRESS PORT` sends zeros to every client.
 `python -m umbilical.lab.breakages.slow_reader grpc|http-connect SOCKET ADDRESS` opens a tunnel and never reads from it.
 """
 
@@ -28,7 +28,7 @@ class EndlessHandler(socketserver.BaseRequestHandler):
             while True:
                 self.request.sendall(CHUNK)
         except OSError:
-            return  # whoever read has gone
+            return  # the client closed the connection
 
 
 class EndlessSource(socketserver.ThreadingTCPServer):
@@ -47,7 +47,7 @@ def send_without_end(address: str, port: int) -> None:
 
 
 def read_nothing(mode: str, socket_path: str, address: str, hold: threading.Event | None = None) -> int:
-    """Hold a tunnel until somebody ends this process, or sets `hold`."""
+    """Keep a tunnel open until the process is killed or `hold` is set."""
     settings = DialerSettings((UnixServer(Path(socket_path)),), protocol=Protocol(mode))
     with BlockingDialer(settings) as dialer:
         try:
@@ -56,7 +56,7 @@ def read_nothing(mode: str, socket_path: str, address: str, hold: threading.Even
             print(f"no tunnel to {address}: {failure}", file=sys.stderr)
             return 1
         with stream:
-            print(f"a tunnel to {address} is open, and nobody reads it", flush=True)
+            print(f"tunnel to {address} open, not reading", flush=True)
             (hold or threading.Event()).wait()
     return 0
 

@@ -1,9 +1,8 @@
-"""Three servers, replaced one after the other while kube-apiserver calls a webhook through them.
+"""Three servers, restarted one after the other while kube-apiserver calls a webhook through them.
 
-A kube-apiserver knows one proxy. Where each has a server of its own on a socket, it goes and comes with that server,
-and nothing can be shown; three of them also fit on no small machine. So the other form of real installations: one
-kube-apiserver, HTTPConnect over TCP to one address, and packet rules that lead from it to whichever servers are ready.
-The webhook ends each connection with its answer: one call, one dial.
+One kube-apiserver uses HTTPConnect over TCP to one address, and packet filter rules distribute its connections to the
+servers, like a Service. (A server on a Unix socket restarts with its kube-apiserver, so there is nothing to show.)
+The webhook closes each connection after its answer, so that each call is one dial.
 """
 
 import json
@@ -55,7 +54,7 @@ def _show_need(testbed: KubernetesTestbed) -> None:
 
 def _start_servers(testbed: KubernetesTestbed) -> None:
     transcript, lab = testbed.transcript, testbed.lab
-    with transcript.step("three servers on three masters publish where they are"):
+    with transcript.step("three servers on three masters publish leases"):
         credentials = several_servers.make_credentials(lab.topology, SERVER_NODES, datetime.now(UTC))
         for node in SERVER_NODES:
             lab.write_all(node, several_servers.server_files(credentials, node))
@@ -72,12 +71,12 @@ def _start_servers(testbed: KubernetesTestbed) -> None:
 
 def _start_agents(testbed: KubernetesTestbed) -> None:
     transcript = testbed.transcript
-    with transcript.step("agents that were told no address find them by their leases"):
+    with transcript.step("agents find the servers by their leases"):
         for member in testbed.members:
             testbed.lab.start(member.name, AGENT, several_servers.agent_command(member.name))
         _wait_for_agents(testbed)
         names = tuple(member.name for member in testbed.members)
-        transcript.saw(f"each connected to {len(SERVER_NODES)} servers: {', '.join(names)}")
+        transcript.saw(f"connected to {len(SERVER_NODES)} servers each: {', '.join(names)}")
         transcript.shows(agents=names)
         transcript.figures["agents"] = str(len(names))
 
@@ -108,7 +107,7 @@ def _wait_for_agents(testbed: KubernetesTestbed) -> None:
         if set(held.values()) != {len(SERVER_NODES)}:
             raise NotYet(", ".join(f"{name} has {count} servers" for name, count in held.items()))
 
-    testbed.wait("every agent to have every server", look, AGENTS_SECONDS)
+    testbed.wait("every agent to connect to every server", look, AGENTS_SECONDS)
 
 
 def _servers_of(testbed: KubernetesTestbed, node: str) -> int:
@@ -120,20 +119,20 @@ def _servers_of(testbed: KubernetesTestbed, node: str) -> int:
 
 def _use_servers(testbed: KubernetesTestbed) -> None:
     transcript = testbed.transcript
-    with transcript.step(f"{testbed.caller} is given one address for all three"):
-        _lead_to(testbed, SERVER_NODES)
+    with transcript.step(f"{testbed.caller} uses one address for all three"):
+        _balance(testbed, SERVER_NODES)
         front = several_servers.front_address(testbed.lab.topology)
         testbed.use_servers(several_servers.egress_file(several_servers.in_url(str(front))))
         transcript.saw(
-            f"HTTPConnect to {front}:{several_servers.CLIENT_PORT}, led to {', '.join(SERVER_NODES)} in turn"
+            f"HTTPConnect to {front}:{several_servers.CLIENT_PORT}, distributed to {', '.join(SERVER_NODES)}"
         )
-    with transcript.step("through the servers the webhook allows"):
+    with transcript.step("through the tunnel the webhook allows a request"):
         transcript.saw(testbed.wait_for(CallResult.ALLOWED, "allow").text)
         transcript.shows(call=CallResult.ALLOWED)
 
 
-def _lead_to(testbed: KubernetesTestbed, nodes: tuple[str, ...]) -> None:
-    """Be the balancer: new connections to the one address go to these servers."""
+def _balance(testbed: KubernetesTestbed, nodes: tuple[str, ...]) -> None:
+    """Distribute new connections to the front address among these servers."""
     topology = testbed.lab.topology
     targets = [topology.node(node).addresses[0].ip for node in nodes]
     rules = nft.spread(several_servers.front_address(topology), several_servers.CLIENT_PORT, targets)
@@ -142,12 +141,12 @@ def _lead_to(testbed: KubernetesTestbed, nodes: tuple[str, ...]) -> None:
 
 def _restart_all(testbed: KubernetesTestbed) -> None:
     transcript = testbed.transcript
-    with transcript.step("calls begin, one after the other without end"):
+    with transcript.step("start calling the webhook continuously"):
         testbed.lab.start(BOOTSTRAP, CALLS, api_calls.command("until", STOP_FILE))
         for node in SERVER_NODES:
             _wait_for_calls(testbed, node)
     for node in SERVER_NODES:
-        with transcript.step(f"the server on {node} is replaced"):
+        with transcript.step(f"restart the server on {node}"):
             _restart(testbed, node)
     with transcript.step("no call has failed"):
         calls = _end_calls(testbed)
@@ -155,29 +154,29 @@ def _restart_all(testbed: KubernetesTestbed) -> None:
             _complain(calls)
         transcript.figures["calls"] = str(calls["allowed"])
         transcript.figures["calls that failed"] = str(calls["failed"])
-        transcript.saw(f"{calls['allowed']} calls allowed, 0 failed, the slowest in {calls['slowest_seconds']:.2f} s")
+        transcript.saw(f"{calls['allowed']} calls allowed, 0 failed, slowest {calls['slowest_seconds']:.2f} s")
         for node in SERVER_NODES:
             transcript.saw(f"tunnels through {node}: {_carried(testbed, node)}")
 
 
 def _restart(testbed: KubernetesTestbed, node: str) -> None:
-    _lead_to(testbed, tuple(other for other in SERVER_NODES if other != node))
+    _balance(testbed, tuple(other for other in SERVER_NODES if other != node))
     before = testbed.lab.process(node, SERVER)
     testbed.lab.exec(node, ["kill", "-TERM", str(before.pid)]).check()
 
     def look() -> None:
         if testbed.lab.process(node, SERVER).exit_code is None:
-            raise NotYet("it still waits for its tunnels")
+            raise NotYet("it is still draining")
 
-    testbed.wait(f"the server on {node} to leave", look, LEAVE_SECONDS)
+    testbed.wait(f"the server on {node} to exit", look, LEAVE_SECONDS)
     code = testbed.lab.process(node, SERVER).exit_code
     left = testbed.wait("its lease to go", lambda: _leases(testbed, len(SERVER_NODES) - 1), SERVER_SECONDS)
-    testbed.transcript.saw(f"it left with exit code {code}, and {len(left)} leases are there")
+    testbed.transcript.saw(f"it exited with code {code}; {len(left)} leases are left")
     _start_server(testbed, node)
     _wait_for_agents(testbed)
-    _lead_to(testbed, SERVER_NODES)
+    _balance(testbed, SERVER_NODES)
     _wait_for_calls(testbed, node)
-    testbed.transcript.saw("its successor has every agent, and carries calls again")
+    testbed.transcript.saw("the new server has every agent and carries calls again")
 
 
 def _end_calls(testbed: KubernetesTestbed) -> dict[str, Any]:
@@ -185,31 +184,31 @@ def _end_calls(testbed: KubernetesTestbed) -> dict[str, Any]:
 
     def look() -> str:
         if testbed.lab.process(BOOTSTRAP, CALLS).exit_code is None:
-            raise NotYet("the last call is under way")
+            raise NotYet("the last call is still running")
         return testbed.lab.log(BOOTSTRAP, CALLS)
 
-    told: dict[str, Any] = json.loads(testbed.wait("the calls to end", look, LEAVE_SECONDS).splitlines()[-1])
-    return told
+    totals: dict[str, Any] = json.loads(testbed.wait("the calls to end", look, LEAVE_SECONDS).splitlines()[-1])
+    return totals
 
 
 def _complain(calls: dict[str, Any]) -> None:
     what = f"{calls['failed']} of {calls['failed'] + calls['allowed']} calls failed during the restart"
-    why = str(calls["failures"][0]) if calls["failures"] else "none was made"
-    raise LabError("UMB855", what, why, "umbilical lab run --keep ha, then look at the servers' and agents' logs")
+    why = str(calls["failures"][0]) if calls["failures"] else "no call was made"
+    raise LabError("UMB855", what, why, "umbilical lab run --keep ha, then read the logs of servers and agents")
 
 
 def _carried(testbed: KubernetesTestbed, node: str) -> int:
-    """Count the lines that a server wrote of its tunnels, before and after its restart."""
+    """Count the tunnels in a server's log, which continues over a restart."""
     return testbed.lab.log(node, SERVER).count(" tunnel dial=")
 
 
 def _wait_for_calls(testbed: KubernetesTestbed, node: str) -> None:
-    """Wait until a server has carried one more: it is under load when the next one goes."""
+    """Wait until a server carries another call, so that it has load before the next restart."""
     before = _carried(testbed, node)
 
     def look() -> None:
         if _carried(testbed, node) == before:
-            raise NotYet(f"{before} tunnels, as before")
+            raise NotYet(f"still {before} tunnels")
 
     testbed.wait(f"a call through {node}", look, SERVER_SECONDS)
 
@@ -217,7 +216,7 @@ def _wait_for_calls(testbed: KubernetesTestbed, node: str) -> None:
 SCENARIOS: Final = (
     Scenario(
         "ha",
-        "three servers found by leases, replaced one by one while webhooks are called: no call fails",
+        "three servers found by leases; each is restarted under load and no call fails",
         run,
         system_programs={"nft": "nftables"},
     ),

@@ -1,7 +1,6 @@
-"""What an administrator does with a pod: logs, exec, attach, port-forward, each a connection to a kubelet.
+"""kubectl logs, exec, attach and port-forward: each is a connection from kube-apiserver to a kubelet.
 
-Kubelets listen on the machine network, which the bootstrap node is part of; so its direct way to them is closed
-first, as a firewall would, and everything that gets there has come through the tunnel.
+The bootstrap node is in the kubelets' network, so a packet filter rule rejects its direct connections to them first.
 """
 
 import json
@@ -34,7 +33,7 @@ FORWARD: Final = "port-forward"
 FIREWALL: Final = "kubelets"
 SECONDS: Final = 60.0
 STREAMING: Final = 3
-"""exec, attach and port-forward: each takes a connection for itself."""
+"""exec, attach and port-forward have a connection each."""
 _TALK: Final = """
 import http.server, socket
 class Page(http.server.BaseHTTPRequestHandler):
@@ -61,14 +60,14 @@ def run(testbed: Testbed) -> None:
 
 
 def prepare(testbed: "KubernetesTestbed") -> str:
-    """Bring up everything but the tunnel; return the node that the scheduler chose for the pod."""
+    """Start everything but the tunnel; return the pod's node."""
     transcript = testbed.transcript
-    with transcript.step("control plane on the bootstrap node, under a kubelet that knows no API"):
+    with transcript.step("control plane on the bootstrap node, under a standalone kubelet"):
         testbed.start_control_plane()
         transcript.shows(nodes=tuple(node.name for node in testbed.lab.topology.nodes), apiserver=True)
     with transcript.step(f"{len(testbed.members)} kubelets register"):
         testbed.start_nodes()
-    with transcript.step("a pod that talks"):
+    with transcript.step("a pod that prints and serves a page"):
         testbed.apply(objects.namespace(), objects.service_account(), pod())
         node = testbed.wait("the pod to run", lambda: _look_at_pod(testbed), SECONDS)
         transcript.saw(f"the scheduler chose {node}")
@@ -76,7 +75,7 @@ def prepare(testbed: "KubernetesTestbed") -> str:
 
 
 def show_need(testbed: "KubernetesTestbed", node: str) -> None:
-    with testbed.transcript.step("the direct way to kubelets is closed: no logs"):
+    with testbed.transcript.step("kubelets are not reachable directly: kubectl logs fails"):
         testbed.lab.add_rules(BOOTSTRAP, FIREWALL, firewall())
         testbed.transcript.saw(f"the pod's kubelet: {testbed.lab.topology.node(node).address}:{KUBELET_PORT}")
         testbed.transcript.saw(_refusal(_kubectl(testbed, "logs", POD, "-c", POD)))
@@ -97,7 +96,7 @@ def show_traffic(testbed: "KubernetesTestbed") -> None:
         )
     with transcript.step("kubectl port-forward"):
         transcript.saw(_forwarded_page(testbed))
-    with transcript.step("the server counts them among its tunnels"):
+    with transcript.step("the server logs these tunnels"):
         lines = testbed.wait("the server's lines", lambda: _look_at_tunnels(testbed), SECONDS)
         transcript.figures["tunnels to kubelets"] = str(len(lines))
         for line in lines:
@@ -105,7 +104,7 @@ def show_traffic(testbed: "KubernetesTestbed") -> None:
 
 
 def pod() -> dict[str, Any]:
-    """Two containers: one prints and serves, one answers whoever attaches, until they leave."""
+    """Two containers: one prints and serves a page, one answers on an attached stdin."""
     answering = {**_container(ECHO, _ANSWER), "stdin": True, "stdinOnce": True}
     return {
         "apiVersion": "v1",
@@ -150,7 +149,7 @@ def _kubectl(testbed: "KubernetesTestbed", *arguments: str, stdin: bytes | None 
 
 def _look_at_pod(testbed: "KubernetesTestbed") -> str:
     shown = json.loads(_kubectl(testbed, "get", "pod", POD, "-o=json").check().text)
-    phase = shown.get("status", {}).get("phase", "of no phase")
+    phase = shown.get("status", {}).get("phase", "without a phase")
     if phase != "Running":
         raise NotYet(f"it is {phase}")
     return str(shown["spec"]["nodeName"])
@@ -159,7 +158,7 @@ def _look_at_pod(testbed: "KubernetesTestbed") -> str:
 def _look_at_log(testbed: "KubernetesTestbed") -> str:
     done = _kubectl(testbed, "logs", POD, "-c", POD)
     if f"{POD} talks" not in done.text:
-        raise NotYet(_last_line(done.stderr) or "it is empty")
+        raise NotYet(_last_line(done.stderr) or "the log is empty")
     return _last_line(done.stdout)
 
 
@@ -189,11 +188,11 @@ def _forwarded_page(testbed: "KubernetesTestbed") -> str:
 
 
 def _look_at_tunnels(testbed: "KubernetesTestbed") -> list[str]:
-    """One line when a tunnel ends: three of them at least. That of `logs` may live on, since its connection is kept."""
+    """The server logs a tunnel when it ends: three at least, since the connection of `logs` may be kept open."""
     log = testbed.runner.logs(testbed.lab, BOOTSTRAP, SERVER_NAME, SERVER_NAME)
     lines = _TUNNEL_LINE.findall(log)
     if len(lines) < STREAMING:
-        raise NotYet(f"there are {len(lines)}")
+        raise NotYet(f"{len(lines)} lines")
     return lines
 
 
@@ -205,14 +204,14 @@ def _answer(done: "CompletedCommand", wanted: str) -> str:
 
 def _refusal(done: "CompletedCommand") -> str:
     if done.exit_code == 0:
-        raise _unexpected("a refusal", done)
+        raise _unexpected("an error", done)
     return _last_line(done.stderr)
 
 
 def _unexpected(wanted: str, done: "CompletedCommand") -> LabError:
-    why = f"it exited with {done.exit_code} and said: {_last_line(done.stdout) or _last_line(done.stderr)}"
-    remedy = "look at the logs in the lab's directory, of kube-apiserver and of the server"
-    return LabError("UMB848", f"kubectl did not bring {wanted}", why, remedy)
+    why = f"kubectl exited with {done.exit_code} and printed: {_last_line(done.stdout) or _last_line(done.stderr)}"
+    remedy = "read the logs of kube-apiserver and of the server in the lab's directory"
+    return LabError("UMB848", f"kubectl did not print {wanted}", why, remedy)
 
 
 def _last_line(content: bytes) -> str:
@@ -223,7 +222,7 @@ def _last_line(content: bytes) -> str:
 SCENARIOS: Final = (
     Scenario(
         NAME,
-        "logs, exec, attach and port-forward reach kubelets through the tunnel alone",
+        "kubectl logs, exec, attach and port-forward reach kubelets through the tunnel",
         run,
         runners=(RunnerKind.KUBELET,),
         masters=1,

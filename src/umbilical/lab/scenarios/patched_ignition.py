@@ -67,11 +67,11 @@ case "$*" in
 esac
 """
 STAND_INS: Final = (
-    "for podman, the release payload and cluster-bootstrap: a program of the lab's, with kubectl",
-    "for oc: kubectl; for systemd: a runner of one unit; for keepalived: the lab moves the API's address",
+    "for podman, the release payload and cluster-bootstrap: a program of the lab, with kubectl",
+    "for oc: kubectl; for systemd: a program that runs one unit; for keepalived: the lab moves the API's address",
     "for OpenShift's kube-apiserver: upstream's, with the override's flags on its command line",
-    "for what operators render: the control plane's static pods lie in the config already",
-    "for cluster-bootstrap's wait for pods: a ConfigMap of the lab's, and the bootstrap controllers' leases deleted",
+    "for what operators render: the control plane's static pods are in the config already",
+    "for cluster-bootstrap's wait for pods: a ConfigMap of the lab, and the bootstrap controllers' leases are deleted",
 )
 
 
@@ -87,11 +87,11 @@ class PatchedTestbed(KubernetesTestbed):
     _is_bootstrap_gone = False
 
     def check_machine(self) -> None:
-        """Refuse before anything is made. Raises LabError: a program is missing that the script runs."""
+        """Check before anything is created. Raises LabError: a program that the script runs is missing."""
         missing = [name for name in NEEDED if find_program(name) is None]
         if missing:
             what = f"a needed program is missing: {', '.join(missing)}"
-            why = "a bootstrap node has it, and the patched script runs it"
+            why = "the patched script runs it on the bootstrap node"
             raise LabError("UMB822", what, why, "install it (Debian: openssl, jq, iproute2)")
 
     @property
@@ -99,30 +99,30 @@ class PatchedTestbed(KubernetesTestbed):
         return str(self.lab.topology.machine_networks[0][API_NUMBER])
 
     def write_config(self) -> Path:
-        """Write the bootstrap.ign of this lab's cluster, as an installer would."""
+        """Write the bootstrap.ign of this lab's cluster, as an installer does."""
         self._authorities = make_control_plane_set(
             self.certificate_names(), datetime.now(UTC), key_type=KeyType.ECDSA_P256
         )
         tree = render_control_plane(self.plane_spec(Plane.BOOTSTRAP), self._authorities)
         kubeconfigs = Kubeconfigs(loopback=tree[ADMIN_KUBECONFIG].content, internal=self._admin(self._api_url))
         images = {IMAGE_IN_PAYLOAD: UPSTREAM}
-        # Names and ports of what the script will make; its keys are made on the node, and these are nobody's.
+        # For names and ports only: the script creates its own keys on the node.
         address = self.lab.topology.bootstrap.address
         self.parts = make_parts(self.options, address, Authority, datetime.now(UTC))
         path = self.lab.directory.logs / "bootstrap.ign"
         return write_file(path, bootstrap_config(self.lab.topology, tree, kubeconfigs, images), overwrite=True)
 
     def patch(self, path: Path) -> tuple[Path, list[str]]:
-        """Run `umbilical bootstrap patch` and `verify` as a user does; return the result and what they said."""
+        """Run `umbilical bootstrap patch` and `verify`; return the patched file and their output."""
         patched = path.with_name("bootstrap-patched.ign")
-        # Without --image the node asks the release payload, where upstream's programs are.
+        # Without --image the node uses the image in the release payload, with upstream's programs.
         image = [] if self.options.server_image == UPSTREAM else ["--image", self.options.server_image]
         said = _run("bootstrap", "patch", str(path), "--out", str(patched), *image).stderr.splitlines()
         verdict = _run("bootstrap", "verify", str(patched)).stdout.strip().splitlines()
         return patched, [line.strip() for line in (*said, *verdict[-1:]) if line.strip()]
 
     def boot(self, config: Path) -> str:
-        """Lay the config onto the bootstrap node as its first boot would, and start what it enables."""
+        """Apply the config to the bootstrap node, as its first boot does, and start the enabled unit."""
         applier = [sys.executable, "-m", "umbilical.lab.ignition_applier", "/"]
         laid = self.lab.exec(BOOTSTRAP, applier, stdin=config.read_bytes()).check()
         for name, text in (("podman", launcher("umbilical.lab.release_payload")), ("oc", OC)):
@@ -133,7 +133,7 @@ class PatchedTestbed(KubernetesTestbed):
         return laid.text.strip()
 
     def move_api(self, node: str) -> None:
-        """Give a node the API's address, as keepalived does, and have everybody forget who had it."""
+        """Move the API's address to a node, as keepalived does, and flush the neighbour tables."""
         width = self.lab.topology.machine_networks[0].prefixlen
         holder = {BOOTSTRAP, Plane.PRODUCTION.value} - {node}
         for other in holder:
@@ -143,7 +143,7 @@ class PatchedTestbed(KubernetesTestbed):
             self.lab.exec(each.name, ["ip", "neighbour", "flush", "to", self.api_address])
 
     def wait_for_certificates(self) -> str:
-        """Wait until openssl on the node has made them, and return its own words on the server's."""
+        """Wait until the script has created them on the node; return how openssl shows the server's."""
         path = f"{OWN.pki_directory}/server/tls.crt"
         show = ["openssl", "x509", "-in", path, "-noout", "-issuer", "-enddate", "-ext", "subjectAltName"]
 
@@ -154,7 +154,7 @@ class PatchedTestbed(KubernetesTestbed):
                 raise NotYet(f"no {path}")
             return " ".join(shown.text.split())
 
-        return self.wait("certificates made on the node", look, SCRIPT_SECONDS)
+        return self.wait("the certificates on the node", look, SCRIPT_SECONDS)
 
     def wait_for_server(self) -> PodStatus:
         def look() -> PodStatus:
@@ -164,7 +164,7 @@ class PatchedTestbed(KubernetesTestbed):
         return self.wait("the server's pod", look, SCRIPT_SECONDS)
 
     def wait_for_api(self) -> str:
-        """Wait for the kube-apiserver that the script rendered, and return the flag that it got by the override."""
+        """Wait for the kube-apiserver that the script rendered; return its version and egress flag."""
 
         def look() -> bytes:
             self._check_unit()
@@ -179,7 +179,7 @@ class PatchedTestbed(KubernetesTestbed):
         return f"kube-apiserver {version} {' '.join(flags)}"
 
     def start_nodes(self) -> None:
-        """Join nodes by the API's own address: the bootstrap node will not be there for ever."""
+        """Join nodes with the API's own address, because the bootstrap node is removed later."""
         for node in self.members:
             self.write_files(node.name, kubelet_node_assets(node.name, self._api_url, self._set))
             self.runner.start(self.lab, node.name, KUBELET_KUBECONFIG)
@@ -187,34 +187,27 @@ class PatchedTestbed(KubernetesTestbed):
         self.transcript.saw(f"Ready: {', '.join(names)}")
 
     def start_production(self) -> None:
-        """Start a whole control plane on a master."""
+        """Start a full control plane on a master."""
         spec = replace(self.plane_spec(Plane.PRODUCTION), has_controllers=True)
         self.write_files(Plane.PRODUCTION.value, render_control_plane(spec, self._set))
         version = self._wait_ready(Plane.PRODUCTION)
         self.transcript.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, with controllers and scheduler")
 
     def release_script(self) -> list[ScriptStage]:
-        """Tell cluster-bootstrap that the masters serve, wait for the script's end, and return its last stages."""
+        """Signal cluster-bootstrap that the masters are ready, wait for the script's end; return its last stages."""
         metadata = {"name": CONTROL_PLANE_MARK, "namespace": "kube-system"}
         self.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
         self._is_bootstrap_gone = True
-        # Not before: whoever is connected to the old one learns from it that it ends.
+        # Move the address after this: clients must see the old kube-apiserver close their connections.
         self.wait("the bootstrap kube-apiserver to end", self._look_for_no_api, SCRIPT_SECONDS)
         self.move_api(Plane.PRODUCTION.value)
         self.transcript.saw(
             f"the bootstrap kube-apiserver has ended, {Plane.PRODUCTION.value} has {self.api_address} now"
         )
-        # The bootstrap node's controllers hold theirs until they run out, a minute after the last renewal.
+        # The bootstrap controllers' leases expire only a minute after the last renewal.
         self.kubectl("--namespace=kube-system", "delete", "lease", *CONTROLLERS, "--ignore-not-found").check()
         self.wait("the script's end", self._look_for_end, SCRIPT_SECONDS)
         return [stage for stage in self.stages() if stage.name in STAGES]
-
-    def wait_until_nothing_is_left(self) -> None:
-        def look() -> None:
-            if found := self.leftovers():
-                raise NotYet(", ".join(found))
-
-        self.wait("the tunnel to be gone", look, GONE_SECONDS)
 
     def stages(self) -> list[ScriptStage]:
         """Read the service record that the script keeps."""
@@ -224,14 +217,14 @@ class PatchedTestbed(KubernetesTestbed):
     def kubectl(
         self, *arguments: str, stdin: object = None, plane: Plane = Plane.BOOTSTRAP, timeout_seconds: float = 60.0
     ) -> "CompletedCommand":
-        """Ask the one that is asked for, or the one that is left."""
+        """Use production after the bootstrap kube-apiserver has ended."""
         left = Plane.PRODUCTION if self._is_bootstrap_gone else plane
         return super().kubectl(*arguments, stdin=stdin, plane=left, timeout_seconds=timeout_seconds)
 
     def _look_for_no_api(self) -> None:
         self._check_unit()
         if self._apiserver_pid() is not None:
-            raise NotYet("it still runs")
+            raise NotYet("it is still running")
 
     def _look_for_end(self) -> None:
         if self._check_unit() is None:
@@ -249,7 +242,7 @@ class PatchedTestbed(KubernetesTestbed):
         return replace(super().certificate_names(), names=(self.api_address,))
 
     def _check_unit(self) -> int | None:
-        """Return how the script ended; None while it runs. Raises LabError: it ended with a failure, for good."""
+        """Return the script's exit code; None while it runs. Raises LabError: it failed (UMB856)."""
         (unit,) = (each for each in self.lab.processes() if (each.node, each.name) == (BOOTSTRAP, UNIT))
         if unit.exit_code:
             lines = self.lab.log(BOOTSTRAP, UNIT).strip().splitlines()[-3:]
@@ -259,7 +252,7 @@ class PatchedTestbed(KubernetesTestbed):
 
 
 def _run(*words: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command of ours as a user does. Raises LabError: it failed; its own three lines are in the message."""
+    """Run an umbilical command. Raises LabError: it failed; its error is in the message."""
     command: list[Any] = [sys.executable, "-m", "umbilical", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
     if done.returncode != 0:
@@ -279,12 +272,12 @@ def run(testbed: Testbed) -> None:
 
 def boot(testbed: PatchedTestbed) -> None:
     transcript = testbed.transcript
-    with transcript.step("an installer's bootstrap.ign"):
+    with transcript.step("write an installer's bootstrap.ign"):
         config = testbed.write_config()
         transcript.saw(f"{config.name}, {config.stat().st_size:,} bytes, with a bootkube.sh as of 4.18")
         for line in STAND_INS:
-            transcript.saw(f"stands in {line}")
-    with transcript.step("umbilical bootstrap patch, and verify"):
+            transcript.saw(f"stand-in {line}")
+    with transcript.step("umbilical bootstrap patch and verify"):
         config, said = testbed.patch(config)
         for line in said:
             transcript.saw(line)
@@ -294,19 +287,19 @@ def boot(testbed: PatchedTestbed) -> None:
 
 def watch_tunnel_start(testbed: PatchedTestbed) -> None:
     transcript = testbed.transcript
-    with transcript.step("the script makes certificates on the node, by openssl"):
+    with transcript.step("bootkube.sh creates certificates with openssl"):
         transcript.saw(testbed.wait_for_certificates())
     with transcript.step("the server's static pod, its socket and port"):
         pod = testbed.wait_for_server()
         transcript.saw(f"{pod.namespace}/{pod.name} runs {pod.containers[0].image}")
         transcript.saw(testbed.server_socket())
         transcript.shows(server=True)
-    with transcript.step("kube-apiserver starts with the egress file that the script laid"):
+    with transcript.step("kube-apiserver starts with the script's egress file"):
         transcript.saw(testbed.wait_for_api())
         transcript.shows(apiserver=True)
     with transcript.step("nodes join"):
         testbed.start_nodes()
-    with transcript.step("agents come with the cluster's manifests and dial back"):
+    with transcript.step("agents from the cluster's manifests connect"):
         agents = testbed.wait_for_agents()
         transcript.saw(f"connected: {', '.join(agents)}")
         transcript.shows(agents=tuple(agents))
@@ -317,7 +310,7 @@ def show_calls(testbed: PatchedTestbed) -> None:
     transcript = testbed.transcript
     with transcript.step("a webhook in a pod, failurePolicy Fail"):
         transcript.shows(webhook=testbed.start_webhook())
-    with transcript.step("through the tunnel it allows, and denies by its own word"):
+    with transcript.step("through the tunnel the webhook allows and denies requests"):
         for wanted, verdict in ((CallResult.ALLOWED, "allow"), (CallResult.DENIED, "deny")):
             seen = testbed.wait_for(wanted, verdict)
             transcript.saw(seen.text)
@@ -329,7 +322,7 @@ def watch_tunnel_end(testbed: PatchedTestbed) -> None:
     with transcript.step("a control plane on a master takes over"):
         testbed.start_production()
         transcript.shows(production_apiserver=True)
-    with transcript.step("the script cuts the tunnel by itself, and ends"):
+    with transcript.step("the script removes the tunnel and ends"):
         for stage in testbed.release_script():
             transcript.saw(f"{stage.name}: {stage.result}")
         transcript.shows(server=False, agents=(), apiserver=False, call=CallResult.NONE)
@@ -345,9 +338,9 @@ def watch_tunnel_end(testbed: PatchedTestbed) -> None:
 SCENARIOS: Final = (
     Scenario(
         "patched-ignition",
-        "a patched bootstrap.ign boots a node, and its own script brings the tunnel up and cuts it",
+        "a node boots from a patched bootstrap.ign; its script starts and removes the tunnel",
         run,
-        # What the release payload has, as on a real node.
+        # The programs of the release payload, as on a real node.
         options=ScenarioOptions(server_image=UPSTREAM, agent_image=UPSTREAM),
         programs=KONNECTIVITY,
         masters=2,

@@ -1,7 +1,6 @@
-"""Stories in which the lab's service is something else than an admission webhook, and the stage that they share:
+"""Two scenarios: an aggregated API, and a custom resource with a conversion webhook, each served by a pod.
 
-an aggregated API that is unavailable without the tunnel, and a custom resource whose versions a pod converts.
-kube-apiserver dials the endpoint's address, as OpenShift's does; a cluster IP would lead nowhere.
+kube-apiserver dials the endpoint's address, as on OpenShift; the lab has no kube-proxy for cluster IPs.
 """
 
 import json
@@ -11,7 +10,7 @@ from umbilical.host.waiting import NotYet
 from umbilical.lab import objects
 from umbilical.lab.kubernetes_testbed import KubernetesTestbed
 from umbilical.lab.lab import CompletedCommand
-from umbilical.lab.objects import API_SERVICE, LETTERS, NAMESPACE, letter
+from umbilical.lab.objects import API_SERVICE, NAMESPACE, letter
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scenarios.webhook_through_tunnel import set_up_tunnel, start_cluster
 from umbilical.lab.service_answers import CONVERTED_BY, LETTER_GROUP
@@ -22,13 +21,13 @@ SECONDS: Final = 120.0
 
 
 def real(testbed: Testbed) -> KubernetesTestbed:
-    """Narrow the testbed: a scenario without a stand-in is told in no other."""
+    """Narrow the type: a scenario without a stand-in always runs with Kubernetes."""
     assert isinstance(testbed, KubernetesTestbed), "a scenario with has_stand_in=False never gets a stand-in"
     return testbed
 
 
 def prepare(testbed: KubernetesTestbed) -> objects.ServiceObjects:
-    """Bring up everything but the tunnel; kube-apiserver asks nothing of the service yet."""
+    """Start everything but the tunnel; kube-apiserver does not call the service yet."""
     transcript = testbed.transcript
     start_cluster(testbed)
     with transcript.step("a service in a pod"):
@@ -41,7 +40,7 @@ def prepare(testbed: KubernetesTestbed) -> objects.ServiceObjects:
 
 
 def calls(testbed: KubernetesTestbed, node: str) -> dict[str, int]:
-    """Ask the service itself, from its own node, how often it was called on which path."""
+    """Return how often the service was called, by path; asked from its own node."""
     address = testbed.endpoint()
     host = f"[{address}]" if ":" in address else address
     shown = testbed.fetch(node, f"https://{host}:{objects.PORT}/calls")
@@ -64,19 +63,19 @@ def run_aggregated_api(testbed: Testbed) -> None:
     stage = real(testbed)
     transcript = testbed.transcript
     service = prepare(stage)
-    with transcript.step("without the tunnel its API is unavailable"):
+    with transcript.step("without the tunnel the aggregated API is unavailable"):
         stage.apply(service.api_service)
-        # It is "Unknown" or local trouble first; the reason to wait for is the one that a dial gave.
+        # Other reasons come first; this one is the result of a dial.
         transcript.saw(wait_for_availability(stage, "False", "FailedDiscoveryCheck"))
         transcript.shows(call=CallResult.UNREACHABLE)
     set_up_tunnel(testbed)
-    with transcript.step("through the tunnel it is available"):
+    with transcript.step("through the tunnel the aggregated API is available"):
         transcript.saw(wait_for_availability(stage, "True", "Passed"))
         transcript.shows(call=CallResult.ALLOWED)
     with transcript.step("kubectl get greetings"):
         for line in testbed.wait("greetings", lambda: greetings(stage), SECONDS):
             transcript.saw(line)
-    with transcript.step("the pod counts who asked"):
+    with transcript.step("the pod counts its calls"):
         _show_calls(stage, service.node)
 
 
@@ -102,7 +101,7 @@ def _availability(testbed: KubernetesTestbed) -> dict[str, Any]:
 def greetings(testbed: KubernetesTestbed) -> list[str]:
     shown = testbed.kubectl("get", "greetings")
     if shown.exit_code != 0:
-        # kubectl learns of kinds by discovery, which takes kube-apiserver a moment after availability.
+        # kube-apiserver adds the kind to its discovery a moment after it is available.
         raise NotYet(_last_words(shown))
     return [line.rstrip() for line in shown.text.splitlines()]
 
@@ -115,19 +114,19 @@ def run_conversion_webhook(testbed: Testbed) -> None:
     stage = real(testbed)
     transcript = testbed.transcript
     service = prepare(stage)
-    with transcript.step("a kind that is stored as v1 and served as v2 too"):
+    with transcript.step("a custom resource that is stored as v1 and also served as v2"):
         stage.apply(service.letters)
         transcript.saw(testbed.wait("a stored letter", lambda: _store(stage), SECONDS))
-    with transcript.step("without the tunnel it cannot be read as v2"):
+    with transcript.step("without the tunnel reading it as v2 fails"):
         transcript.saw(testbed.wait("a conversion that fails", lambda: _refusal(stage), SECONDS))
         transcript.shows(call=CallResult.UNREACHABLE)
     set_up_tunnel(testbed)
-    with transcript.step("through the tunnel it can"):
+    with transcript.step("through the tunnel reading it as v2 succeeds"):
         for line in testbed.wait("the letter as v2", lambda: _read_letter(stage, "v2", LETTER), SECONDS):
             transcript.saw(line)
         transcript.saw(f"{CONVERTED_BY}: {_converted_by(stage)}")
         transcript.shows(call=CallResult.ALLOWED)
-    with transcript.step("and what is written as v2 is stored as v1"):
+    with transcript.step("an object written as v2 is stored as v1"):
         stage.apply(_answer())
         for line in testbed.wait("the answer as v1", lambda: _read_letter(stage, "v1", ANSWER), SECONDS):
             transcript.saw(line)
@@ -136,7 +135,7 @@ def run_conversion_webhook(testbed: Testbed) -> None:
 
 
 def _store(testbed: KubernetesTestbed) -> str:
-    """Store a letter as v1; nothing has to be converted for that."""
+    """Store a letter as v1, which needs no conversion."""
     shown = testbed.kubectl("create", "-f", "-", stdin=letter(LETTER, "hello, world"))
     text = " ".join((shown.text + shown.stderr.decode(errors="replace")).split())
     if shown.exit_code != 0 and "already exists" not in text:
@@ -148,7 +147,7 @@ def _refusal(testbed: KubernetesTestbed) -> str:
     shown = testbed.kubectl("-n", NAMESPACE, "get", f"letters.v2.{LETTER_GROUP}", LETTER)
     text = _last_words(shown)
     if shown.exit_code == 0 or "conversion webhook" not in text:
-        raise NotYet(text or "it was read")
+        raise NotYet(text or "reading it succeeded")
     return text
 
 
@@ -172,12 +171,12 @@ def _answer() -> dict[str, object]:
 SCENARIOS: Final = (
     Scenario(
         "aggregated-api",
-        "an APIService that a pod serves: unavailable without the tunnel, then answering",
+        "an APIService in a pod: unavailable without the tunnel, then available",
         run_aggregated_api,
     ),
     Scenario(
         "conversion-webhook",
-        f"{LETTERS}: versions that a pod converts, unreadable without the tunnel",
+        "a CRD with a conversion webhook in a pod: fails without the tunnel, then works",
         run_conversion_webhook,
     ),
 )

@@ -1,7 +1,7 @@
-"""The whole story: a webhook in a pod, a bootstrap API server that cannot reach it, and a tunnel that comes and goes.
+"""A webhook in a pod that the bootstrap API server cannot reach, then reaches through the tunnel.
 
-The eight steps of a manual validation on a real cluster, in order: server, socket and port; agents; a webhook; calls;
-a production API server beside it; teardown; nothing left; production still well.
+Follows the eight steps of a manual validation on a real cluster: server, socket and port; agents; a webhook; calls;
+a production API server beside it; teardown; nothing left; production still works.
 """
 
 import statistics
@@ -26,12 +26,12 @@ def run(testbed: Testbed) -> None:
 
 
 def end(testbed: Testbed) -> None:
-    cut(testbed)
-    leave(testbed)
+    remove_tunnel(testbed)
+    show_end(testbed)
 
 
 def prepare(testbed: Testbed) -> None:
-    """Bring up everything but the tunnel."""
+    """Start everything but the tunnel."""
     start_cluster(testbed)
     with testbed.transcript.step("a webhook in a pod, failurePolicy Fail"):
         testbed.transcript.shows(webhook=testbed.start_webhook())
@@ -66,21 +66,21 @@ def set_up_tunnel(testbed: Testbed) -> None:
         transcript.saw(f"{pod.namespace}/{pod.name} runs {pod.containers[0].image}")
         transcript.saw(testbed.server_socket())
         transcript.shows(server=True)
-    with transcript.step("agents on every node dial back"):
+    with transcript.step("agents on every node connect to the server"):
         testbed.start_agents()
         agents = testbed.wait_for_agents()
         transcript.saw(f"connected: {', '.join(agents)}")
         transcript.shows(agents=tuple(agents))
         transcript.figures["agents"] = str(len(agents))
-    with transcript.step(f"{testbed.caller} is told to use it"):
+    with transcript.step(f"{testbed.caller} is configured to use the tunnel"):
         testbed.use_tunnel()
 
 
 def show_calls(testbed: Testbed) -> None:
     transcript = testbed.transcript
-    with transcript.step("through the tunnel the webhook allows"):
+    with transcript.step("through the tunnel the webhook allows a request"):
         _saw(testbed, testbed.wait_for(CallResult.ALLOWED, "allow"))
-    with transcript.step("and denies, by its own word"):
+    with transcript.step("through the tunnel the webhook denies a request"):
         _saw(testbed, testbed.wait_for(CallResult.DENIED, "deny"))
     with transcript.step(f"{CALLS} calls"):
         before = testbed.tunnel_bytes()
@@ -91,13 +91,13 @@ def show_calls(testbed: Testbed) -> None:
         transcript.figures["p50"] = f"{statistics.median(seconds) * 1000:.1f} ms"
         transcript.saw(f"{len(seconds)} calls, p50 {statistics.median(seconds) * 1000:.1f} ms, {carried:,} bytes")
     if testbed.has_production:
-        with transcript.step("production still reaches it directly"):
+        with transcript.step("production still reaches the webhook directly"):
             _saw(testbed, testbed.wait_for(CallResult.DENIED, "deny", production=True), production=True)
 
 
-def cut(testbed: Testbed) -> None:
+def remove_tunnel(testbed: Testbed) -> None:
     transcript = testbed.transcript
-    with transcript.step(f"the cut: {testbed.cutter}"):
+    with transcript.step(f"the tunnel is removed: {testbed.cutter}"):
         for line in testbed.teardown().splitlines():
             transcript.saw(line)
         transcript.shows(server=False, agents=())
@@ -106,14 +106,14 @@ def cut(testbed: Testbed) -> None:
         transcript.saw("no server, no agent, no object, no key, no socket, and the port is closed")
 
 
-def leave(testbed: Testbed) -> None:
-    """What remains is the cluster itself; without a production API server, the old state."""
+def show_end(testbed: Testbed) -> None:
+    """Show that production works on its own; without production, that calls fail as before."""
     transcript = testbed.transcript
     if not testbed.has_production:
-        with transcript.step("without the tunnel it is as before"):
+        with transcript.step("without the tunnel calls fail as before"):
             _saw(testbed, testbed.wait_for(CallResult.UNREACHABLE, "allow"))
         return
-    with transcript.step("the bootstrap kube-apiserver goes, production is still well"):
+    with transcript.step("the bootstrap kube-apiserver stops, production still works"):
         testbed.retire_bootstrap()
         transcript.shows(apiserver=False, call=CallResult.NONE)
         _saw(testbed, testbed.wait_for(CallResult.ALLOWED, "allow", production=True), production=True)
@@ -132,7 +132,7 @@ def run_mix(testbed: Testbed) -> None:
     prepare(testbed)
     show_need(testbed)
     _run_pair(testbed, UPSTREAM, OURS)
-    cut(testbed)
+    remove_tunnel(testbed)
     _run_pair(testbed, OURS, UPSTREAM)
 
 
@@ -146,24 +146,24 @@ def _run_pair(testbed: Testbed, server: str, agent: str) -> None:
 SCENARIOS: Final = (
     Scenario(
         "webhook-through-tunnel",
-        "blocked without the tunnel, allowed and denied through it, nothing left after the cut",
+        "a webhook is unreachable without the tunnel and answers through it; then teardown",
         run,
         end,
         has_stand_in=True,
     ),
     Scenario(
         "seed-shape",
-        "the same with the tunnel as first planned: HTTP CONNECT, kube-system, host network",
+        "the same with the shape `seed`: HTTP CONNECT, kube-system, host network",
         run,
         end,
         options=ScenarioOptions(Shape.SEED),
     ),
     Scenario(
         "upstream-mix",
-        "the same with upstream's server and our agents, then the other way round",
+        "the same with upstream's server and our agents, then the reverse",
         run_mix,
         end,
         programs=("proxy-server", "proxy-agent"),
     ),
-    Scenario("ipv6", "the same with nodes, pods and services on IPv6 alone", run, end, family=Family.IPV6),
+    Scenario("ipv6", "the same with IPv6 only", run, end, family=Family.IPV6),
 )
