@@ -307,16 +307,16 @@ def test_what_is_rendered_is_read_and_a_file_without_the_cluster_is_direct() -> 
 
 def test_what_kube_apiserver_would_refuse_is_refused_with_the_reason() -> None:
     for value, why in (
-        (None, "no mapping"),
-        ([], "no mapping"),
-        ({**selector(), "kind": "Egress"}, "no EgressSelectorConfiguration"),
-        ({**selector(), "apiVersion": "apiserver.k8s.io/v1"}, "no EgressSelectorConfiguration"),
+        (None, "not a mapping"),
+        ([], "not a mapping"),
+        ({**selector(), "kind": "Egress"}, "not an EgressSelectorConfiguration"),
+        ({**selector(), "apiVersion": "apiserver.k8s.io/v1"}, "not an EgressSelectorConfiguration"),
         ({**selector(), "egress": 1}, "unknown field 'egress'"),
-        ({**selector(), "egressSelections": {}}, "no list"),
+        ({**selector(), "egressSelections": {}}, "not a list"),
         (selector(), "proxyProtocol of cluster is 'None'"),
         (selector(proxyProtocol="grpc", transport=UDS), "'grpc', not one of"),
         (selector(proxyProtocol="Direct", transport=UDS), "Direct and has a transport"),
-        (selector(proxyProtocol="GRPC"), "no mapping"),
+        (selector(proxyProtocol="GRPC"), "not a mapping"),
         (selector(proxyProtocol="HTTPConnect", transport={"tcp": {"url": "https://x"}}), "not a Unix socket"),
         (selector(proxyProtocol="GRPC", transport={"uds": {"udsName": "relative"}}), "no absolute path"),
         (selector(proxyProtocol="GRPC", transport={"uds": {"udsName": "/x", "mode": 1}}), "unknown field 'mode'"),

@@ -133,11 +133,11 @@ def test_what_is_not_applied_is_told_and_an_unknown_owner_refused(tmp_path: Path
         (config(entry("/a", user={"id": -1})), "UMB875", "no user can have"),
         (config(entry("/a", group={"id": 1 << 40})), "UMB875", "no group can have"),
         (config(storage={"links": [{"path": "/a"}]}), "UMB875", "no target"),
-        (config(storage={"links": [{"path": "/a", "target": "../../etc/shadow", "hard": True}]}), "UMB877", "shortest"),
-        (config(systemd={"units": [{"name": "../../../x.service", "contents": "x"}]}), "UMB877", "shortest form"),
+        (config(storage={"links": [{"path": "/a", "target": "../../etc/shadow", "hard": True}]}), "UMB877", "normalis"),
+        (config(systemd={"units": [{"name": "../../../x.service", "contents": "x"}]}), "UMB877", "normalised"),
         (config(systemd={"units": [{"name": "a/b.service", "enabled": True}]}), "UMB875", "no unit can have"),
         (config(systemd={"units": [{"name": "a.service", "dropins": [{"name": "../../x.conf", "contents": "x"}]}]}),
-         "UMB877", "shortest form"),
+         "UMB877", "normalised"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_applied_is_refused_and_nothing_is_written(

@@ -140,7 +140,7 @@ def answered(service: KeeperService, operation: str, **arguments: object) -> Mes
 def test_a_refusal_travels_as_its_four_parts(service: KeeperService) -> None:
     code, what, why, remedy = answered(service, "stop", node="x").fields["fault"]
     assert code == "UMB819"
-    assert what == "the keeper failed to do it"
+    assert what == "the keeper failed to run the operation"
     assert "KeyError" in why
     assert "keeper.log" in remedy
     fault = LabError(*answered(service, "network", change="set_link", parameters=["nobody", True]).fields["fault"])

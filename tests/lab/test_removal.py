@@ -100,7 +100,7 @@ def test_a_keeper_that_does_not_come_up_is_told_of(tmp_path: Path, monkeypatch: 
     monkeypatch.undo()
     monkeypatch.setattr(keeper_launch, "READY_SECONDS", 0.0)
     fault = refusal(tmp_path / "lab")
-    assert (fault.code, fault.what) == ("UMB814", "the lab's keeper did not come up")
+    assert (fault.code, fault.what) == ("UMB814", "the lab's keeper did not start")
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(keeper_launch, "find_program", lambda name: "/no/such/program")
     assert refusal(tmp_path / "lab").code == "UMB814"

@@ -336,7 +336,7 @@ def test_a_failed_scenario_says_where_and_a_stand_in_is_said_plainly() -> None:
     assert '<span class="verdict failed">Failed</span> at step 6' in page
     assert re.search(r'<li id="step-6"><details open>', page)
     assert '<li id="step-5"><details>' in page
-    assert "stood in for kube-apiserver" in render(whole_transcript(), NOW, is_stand_in=True)
+    assert "a stand-in replaced kube-apiserver" in render(whole_transcript(), NOW, is_stand_in=True)
     assert "make demo-real" in render(whole_transcript(), NOW, is_stand_in=True)
     assert "stood in" not in render(whole_transcript(), NOW)
 

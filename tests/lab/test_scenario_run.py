@@ -48,7 +48,7 @@ def test_a_wait_ends_with_the_last_look_or_another_error() -> None:
 
     with pytest.raises(LabError, match="UMB850") as caught:
         wait("5 agents", look, seconds=0.01, poll_seconds=0.001)
-    assert "waited in vain for 5 agents" in caught.value.what
+    assert "timed out waiting for 5 agents" in caught.value.what
     assert "0 of 5 agents" in caught.value.why
 
     def stumble() -> None:
@@ -80,7 +80,7 @@ def _say_hello(testbed: testbeds.Testbed) -> None:
 
 def _fail(testbed: testbeds.Testbed) -> None:
     with testbed.transcript.step("a step that fails"):
-        raise LabError("UMB850", "waited in vain", "for this test", "none")
+        raise LabError("UMB850", "timed out waiting for something", "for this test", "none")
 
 
 def _interrupt(testbed: testbeds.Testbed) -> None:
@@ -104,14 +104,14 @@ def test_a_scenario_is_told_in_its_own_networks_and_the_lab_is_gone_after_it(tmp
 
 @REAL
 def test_the_lab_is_gone_after_a_step_that_failed(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="waited in vain"):
+    with pytest.raises(LabError, match="timed out waiting for"):
         run_scenario(_scenario_run(_fail, tmp_path / "lab"), Transcript("a test"))
     assert not (tmp_path / "lab").exists()
 
 
 @REAL
 def test_a_lab_that_is_to_be_kept_stays_up_for_a_look_at_what_failed(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="waited in vain"):
+    with pytest.raises(LabError, match="timed out waiting for"):
         run_scenario(_scenario_run(_fail, tmp_path / "lab", keep=True), Transcript("a test"))
     assert Lab.open(tmp_path / "lab").exec("bootstrap", ["true"]).exit_code == 0
     take_down(tmp_path / "lab")

@@ -1,6 +1,6 @@
-"""A client of both proxies, by the book and with the standard library alone: SOCKS5, HTTP CONNECT, and plain requests.
+"""A client for both proxies: SOCKS5, HTTP CONNECT and plain requests, with blocking sockets.
 
-Blocking sockets. It shares no code with what it tries, so that both cannot be wrong in the same way.
+It shares no code with the proxies, so that a bug in them is not hidden by the same bug here.
 """
 
 import contextlib
@@ -37,14 +37,14 @@ class ProxyProtocol(Enum):
 
 @dataclass(frozen=True)
 class ProxyRoute:
-    """How one endpoint is reached."""
+    """An endpoint and the proxy to reach it through."""
 
     kind: ProxyProtocol
     proxy: tuple[str, int]
     host: str
     port: int
     authority: Path | None = None
-    """Of an endpoint that speaks TLS."""
+    """CA file of an endpoint with TLS."""
 
     @property
     def endpoint(self) -> str:
@@ -68,15 +68,15 @@ class ProxyRoute:
 
 
 class RouteRefused(OSError):
-    """The proxy, or the endpoint, said no, in its own words."""
+    """The proxy or the endpoint refused; the message is its own."""
 
 
 def open_route(route: ProxyRoute, seconds: float = ANSWER_SECONDS) -> socket.socket:
-    """Have a connection opened to the endpoint, with TLS if it has an authority; for `PLAIN`, to the proxy.
+    """Open a connection to the endpoint, with TLS if it has a CA; for `PLAIN`, to the proxy.
 
     Raises:
-        Refused: the proxy says why not.
-        OSError: the proxy cannot be reached, or goes.
+        RouteRefused: the proxy refused.
+        OSError: the proxy is unreachable or closed the connection.
     """
     stream = socket.create_connection(route.proxy, seconds)
     try:
@@ -91,11 +91,11 @@ def open_route(route: ProxyRoute, seconds: float = ANSWER_SECONDS) -> socket.soc
 
 
 def get(route: ProxyRoute, path: str, seconds: float = ANSWER_SECONDS) -> bytes:
-    """Fetch one answer over a connection of its own.
+    """Send one GET request on a new connection and return the body.
 
     Raises:
-        Refused: it is not a good one, or stands in the proxy's words.
-        OSError: it did not come.
+        RouteRefused: the proxy refused, or the status is not 200.
+        OSError: no answer came.
     """
     with open_route(route, seconds) as stream:
         send_request(stream, route, path)
@@ -108,13 +108,13 @@ def send_request(stream: socket.socket, route: ProxyRoute, path: str) -> None:
 
 
 def read_answer(stream: socket.socket) -> bytes:
-    """Read head and body. Raises Refused: the status is not 200; OSError: the connection ended first."""
+    """Read head and body. Raises RouteRefused: the status is not 200; OSError: the connection ended first."""
     answer = http.client.HTTPResponse(stream)
     try:
         answer.begin()
         body = answer.read()
     except http.client.HTTPException as error:
-        raise ConnectionError(f"no whole answer: {type(error).__name__} {error}") from error
+        raise ConnectionError(f"incomplete answer: {type(error).__name__} {error}") from error
     if answer.status != http.client.OK:
         raise RouteRefused(f"{answer.status} {answer.reason}: {_words(body)}")
     return body
@@ -128,7 +128,7 @@ def _with_tls(stream: socket.socket, route: ProxyRoute) -> ssl.SSLSocket:
 def _ask_socks(stream: socket.socket, route: ProxyRoute) -> None:
     stream.sendall(b"\x05\x01\x00")
     if _exactly(stream, 2) != b"\x05\x00":
-        raise RouteRefused("the SOCKS server wants another way of authentication")
+        raise RouteRefused("the SOCKS server requires another authentication method")
     stream.sendall(b"\x05\x01\x00" + _socks_address(route.host) + route.port.to_bytes(2, "big"))
     _, reply, _, kind = _exactly(stream, 4)
     length = {1: 4, 4: 16}.get(kind) or _exactly(stream, 1)[0]
@@ -148,10 +148,10 @@ def _socks_address(host: str) -> bytes:
 def _ask_connect(stream: socket.socket, route: ProxyRoute) -> None:
     stream.sendall(f"CONNECT {route.endpoint} HTTP/1.1\r\nHost: {route.endpoint}\r\n\r\n".encode())
     head = b""
-    # Byte by byte: what comes after the head is the endpoint's, and a buffer would keep it.
+    # Byte by byte, so that nothing after the head is read.
     while not head.endswith(b"\r\n\r\n"):
         if len(head) > _LONGEST_HEAD:
-            raise ConnectionError("the proxy's answer has no end")
+            raise ConnectionError("the proxy's answer head is too long")
         head += _exactly(stream, 1)
     status = head.partition(b"\r\n")[0].decode(errors="replace")
     if status.split(" ")[1:2] != ["200"]:
@@ -175,6 +175,6 @@ def _exactly(stream: socket.socket, count: int) -> bytes:
     while len(found) < count:
         chunk = stream.recv(count - len(found))
         if not chunk:
-            raise ConnectionResetError("the proxy hung up")
+            raise ConnectionResetError("the proxy closed the connection")
         found += chunk
     return found

@@ -1,4 +1,4 @@
-"""A story as one HTML file that can be sent around: no script, nothing fetched, readable in ten years and on paper."""
+"""A transcript as one HTML file without scripts or external resources."""
 
 import platform
 from collections.abc import Iterator
@@ -19,41 +19,41 @@ from umbilical.lab.transcript import CallResult, StepOutcome, Transcript, Transc
 REAL_CALLER: Final = "kube-apiserver"
 STAND_IN: Final = "stand-in"
 _FOLDER_MODE: Final = 0o755
-# Evidence is text of other programs; the page shows it and must never run or fetch anything because of it.
+# Evidence is output of other programs: it must not make the page run or fetch anything.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _SIGNS: Final = {StepOutcome.DONE: "✓", StepOutcome.FAILED: "✗", StepOutcome.RUNNING: "…"}
 _STAND_IN_NOTICE: Final = (
-    "No Kubernetes ran here: a caller of Umbilical’s own stood in for kube-apiserver. It read the same egress selector "
-    "configuration, entered by the same socket and sent a real AdmissionReview over TLS. The real one: "
+    "No Kubernetes ran here: a stand-in replaced kube-apiserver. It read the same egress selector configuration, used "
+    "the same socket and sent a real AdmissionReview over TLS. To run with the real kube-apiserver: "
     "<code>make demo-real</code>."
 )
 _CAPTIONS: Final = {
     Turn.WITHOUT: "The bootstrap node has no route to the pod network: its call to the webhook fails.",
-    Turn.ALLOWED: "The same call enters the server by its socket, and one of the agents dials the pod.",
-    Turn.DENIED: "The webhook says no, by its own word.",
-    Turn.BROKEN: "A breakage is shown: the call does not reach the webhook.",
-    Turn.CUT: "The tunnel is taken away, with all that belonged to it.",
+    Turn.ALLOWED: "The same call goes through the server's socket, and one of the agents dials the pod.",
+    Turn.DENIED: "The webhook denies a request.",
+    Turn.BROKEN: "Something is broken: the call does not reach the webhook.",
+    Turn.CUT: "The tunnel and all its files and objects are removed.",
 }
 _ON_LOOPBACK: Final = {
     **_CAPTIONS,
-    Turn.WITHOUT: "The caller is told to use a tunnel that is not there: its call to the webhook fails.",
-    Turn.ALLOWED: "The same call enters the server by its socket, and one of the agents dials the webhook.",
+    Turn.WITHOUT: "The caller is configured for a missing tunnel: its call to the webhook fails.",
+    Turn.ALLOWED: "The same call goes through the server's socket, and one of the agents dials the webhook.",
 }
 _PRODUCTION: Final = {
     Turn.WITHOUT: "A production kube-apiserver on a master needs no tunnel.",
-    Turn.CUT: "Production goes on without it.",
+    Turn.CUT: "Production works without it.",
 }
 
 
 def write_report(transcript: Transcript, path: Path, *, is_stand_in: bool = False) -> Path:
-    """Write the report and its directories, over an older one. Raises LabError: it cannot be written (UMB870)."""
+    """Write the report, replacing an older one. Raises LabError: it is not writable (UMB870)."""
     content = render(transcript, datetime.now(UTC), is_stand_in=is_stand_in)
     try:
         make_directory(path.parent, _FOLDER_MODE)
         return write_public(path, content.encode(), overwrite=True)
     except (OSError, HostError) as fault:
-        remedy = "name a file that you may write: --report FILE"
-        raise LabError("UMB870", f"the report {path} cannot be written", str(fault), remedy) from fault
+        remedy = "choose another file: --report FILE"
+        raise LabError("UMB870", f"the report {path} was not written", str(fault), remedy) from fault
 
 
 def render(transcript: Transcript, now: datetime, *, is_stand_in: bool = False) -> str:
@@ -106,8 +106,8 @@ def _moments(transcript: Transcript, caller: str) -> Iterator[str]:
     if moments:
         figures = "\n".join(_figure(moment, transcript, caller) for moment in moments)
         yield (
-            "<section>\n<h2>The moments that decide</h2>\n"
-            "<p>The same machines, the same call; what changes is the cord.</p>"
+            "<section>\n<h2>Decisive moments</h2>\n"
+            "<p>The same machines and the same call, with and without the tunnel.</p>"
             f'\n<div class="moments">\n{figures}\n</div>\n</section>'
         )
 
@@ -133,14 +133,14 @@ def _where(moment: Moment, transcript: Transcript) -> str:
 
 
 def _quote(moment: Moment) -> str:
-    """Let the program speak: the last thing that was seen in the moment's step."""
+    """Quote the last line of evidence of the moment's step."""
     lines = "\n".join(moment.step.evidence).splitlines() if moment.step else []
     return f"<blockquote><code>{_words(lines[-1])}</code></blockquote>\n" if lines else ""
 
 
 def _times(transcript: Transcript) -> str:
     return (
-        "<section>\n<h2>Timeline</h2>\n<p>Every step with its time, and how calls to the webhook ended in it.</p>\n"
+        "<section>\n<h2>Timeline</h2>\n<p>Every step with its duration and the results of its webhook calls.</p>\n"
         f'<div class="wide">{timeline(transcript)}</div>\n</section>'
     )
 
@@ -148,7 +148,7 @@ def _times(transcript: Transcript) -> str:
 def _steps(transcript: Transcript) -> str:
     rows = "\n".join(_step(number, step) for number, step in enumerate(transcript.steps, 1))
     return (
-        "<section>\n<h2>Steps and their evidence</h2>\n<p>What was seen, in the words of the program that said it.</p>"
+        "<section>\n<h2>Steps and their evidence</h2>\n<p>Evidence is output of programs, unchanged.</p>"
         f'\n<ol class="steps">\n{rows}\n</ol>\n</section>'
     )
 
@@ -166,7 +166,7 @@ def _step(number: int, step: TranscriptStep) -> str:
 
 def _foot() -> str:
     machine = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
-    return f"<footer>Told by umbilical lab {escape(__version__)} on {escape(machine)}.</footer>"
+    return f"<footer>Written by umbilical lab {escape(__version__)} on {escape(machine)}.</footer>"
 
 
 def _words(text: str) -> str:

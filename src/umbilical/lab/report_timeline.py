@@ -1,4 +1,4 @@
-"""The steps of a story along the time that they took, as one SVG; and its decisive moments, which are drawn."""
+"""The timeline of a transcript as SVG, and its decisive moments, which the report draws."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -31,13 +31,13 @@ def timeline(transcript: Transcript) -> str:
 
 
 def length(transcript: Transcript) -> float:
-    """Return the seconds to the end of the last step; a clock that runs on while a report is read does not count."""
+    """Return the seconds to the end of the last step."""
     ends = [step.started_seconds if step.ended_seconds is None else step.ended_seconds for step in transcript.steps]
     return max([*ends, *(moment for moment, _ in transcript.pictures)], default=0.0)
 
 
 def tick_seconds(seconds: float) -> float:
-    """Return the distance of ticks: 1, 2 or 5 times a power of ten, at most eight of them."""
+    """Return the distance between ticks: 1, 2 or 5 times a power of ten, for at most eight ticks."""
     distance = 0.001
     while True:
         for factor in (1, 2, 5):
@@ -74,7 +74,7 @@ def _row(number: int, step: TranscriptStep, seconds: float, calls: list[tuple[st
 
 
 def _label(left: float, right: float, y: float, step: TranscriptStep, calls: list[tuple[str, CallResult]]) -> str:
-    """Write beside the bar how long the step took, and how the calls in it ended."""
+    """Write the step's duration and the results of its calls beside the bar."""
     duration = f"{step.seconds:.1f} s" if step.outcome is not StepOutcome.RUNNING else "running"
     words = [element("tspan", f"{escape(who)}{call.value}", dx=9, class_=call.value) for who, call in calls]
     room = _CHARACTER * (len(duration) + sum(len(who) + len(call.value) + 2 for who, call in calls))
@@ -92,7 +92,7 @@ def _shortened(title: str) -> str:
 
 
 def _calls(transcript: Transcript) -> dict[int, list[tuple[str, CallResult]]]:
-    """Find the steps in which a call to the webhook ended otherwise than the one before."""
+    """Find the steps in which the result of a webhook call changed."""
     found: dict[int, list[tuple[str, CallResult]]] = {}
     before = Picture()
     for moment, seen in transcript.pictures:
@@ -110,7 +110,7 @@ class Turn(Enum):
     ALLOWED = "Through the tunnel: allowed"
     DENIED = "Through the tunnel: denied"
     BROKEN = "The tunnel is broken"
-    CUT = "After the cut"
+    CUT = "After removal"
 
 
 @dataclass(frozen=True)
@@ -119,14 +119,14 @@ class Moment:
     seconds: float
     picture: Picture
     step: TranscriptStep | None
-    """What ran then."""
+    """The step at that time."""
 
 
 _ANSWERS: Final = {CallResult.ALLOWED: Turn.ALLOWED, CallResult.DENIED: Turn.DENIED}
 
 
 def decisive(transcript: Transcript) -> list[Moment]:
-    """Return one moment per turn of the story, in order; an answer counts again only after something broke."""
+    """Return one moment per turn, in order; after a break the answers count again."""
     moments: list[Moment] = []
     since_break: set[Turn] = set()
     for turn, seconds, picture in _turns(transcript):
@@ -142,7 +142,7 @@ def decisive(transcript: Transcript) -> list[Moment]:
 
 
 def _fuller(moment: Moment, later: Picture) -> Moment:
-    """Take the later picture of a turn, which knows more (the production call), unless agents leave an answer's."""
+    """Use the later picture of a turn, which has the production call too, unless agents are leaving in it."""
     is_leaving = len(later.agents) < len(moment.picture.agents)
     return moment if is_leaving and moment.turn in _ANSWERS.values() else replace(moment, picture=later)
 
@@ -153,7 +153,7 @@ def _turns(transcript: Transcript) -> Iterator[tuple[Turn, float, Picture]]:
     for number, (seconds, picture) in enumerate(transcript.pictures):
         had_server = had_server or picture.server
         if not picture.server and had_server:
-            # A server that comes back was not cut off for good.
+            # A server that starts again later was broken, not removed.
             yield Turn.CUT if number > last_server else Turn.BROKEN, seconds, picture
             continue
         turn = _turn(picture, was_answered)
@@ -167,7 +167,7 @@ def _turn(picture: Picture, was_answered: bool) -> Turn | None:
         return _ANSWERS.get(picture.call) if picture.server else None
     if not picture.server:
         return Turn.WITHOUT
-    # Before the first answer this is what is left of the refused call while the tunnel comes up.
+    # Before the first answer this is still the result from before the tunnel.
     return Turn.BROKEN if was_answered else None
 
 

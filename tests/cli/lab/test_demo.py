@@ -60,7 +60,7 @@ def _run_and_keep(_: ScenarioRun, transcript: Transcript) -> Any:
 
 def _fail(_: ScenarioRun, transcript: Transcript) -> None:
     with transcript.step("a server that never comes"):
-        raise LabError("UMB850", "waited in vain for the server", "no such pod", "umbilical lab status")
+        raise LabError("UMB850", "timed out waiting for the server", "no such pod", "umbilical lab status")
 
 
 def _refuse(_: ScenarioRun, transcript: Transcript) -> None:
@@ -80,7 +80,7 @@ def test_without_kubernetes_it_says_plainly_who_stands_in(played: Play, tmp_path
     assert "A program of Umbilical calls the webhook instead of kube-apiserver." in out
     assert "A stand-in replaced kube-apiserver" in out
     assert "make demo-real" in out
-    assert "stood in for kube-apiserver" in (tmp_path / "out/demo/report.html").read_text()
+    assert "a stand-in replaced kube-apiserver" in (tmp_path / "out/demo/report.html").read_text()
 
 
 def test_it_closes_with_the_figures_and_the_report(played: Play, umbilical: Run) -> None:
@@ -141,7 +141,7 @@ def test_a_breakage_is_asked_for_by_its_name_and_an_unknown_one_refused(played: 
 def test_a_scenario_that_fails_is_reported_with_its_failed_step(played: Play, tmp_path: Path, umbilical: Run) -> None:
     played(_fail)
     captured = umbilical("lab", "demo", status=TIMED_OUT)
-    assert captured.err.startswith("UMB850 waited in vain for the server\n  why: no such pod\n  next: ")
+    assert captured.err.startswith("UMB850 timed out waiting for the server\n  why: no such pod\n  next: ")
     assert "report of the steps so far: out/demo/report.html" in captured.out
     assert "Failed</span> at step 1" in (tmp_path / "out/demo/report.html").read_text()
 

@@ -46,7 +46,7 @@ def test_the_first_line_says_what_could_not_be_had_and_what_is_not_shown(
     assert "Not shown: that the bootstrap node is blocked without the tunnel" in report
     assert "has no route to the pod network" not in report
     assert "no route" not in report
-    assert "told to use a tunnel that is not there" in report
+    assert "configured for a missing tunnel" in report
 
 
 @pytest.mark.parametrize("options", [["--keep"], ["--breakage", "agent-kill"], ["--real"]])

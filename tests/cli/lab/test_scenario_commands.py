@@ -172,7 +172,7 @@ def test_a_scratch_directory_goes_with_the_scenario_however_it_ends(tmp_path: Pa
     def fail(wanted: ScenarioRun, transcript: Transcript) -> None:
         assert wanted.directory is not None
         seen.append(wanted.directory)
-        raise LabError("UMB850", "waited in vain", "for this test", "none")
+        raise LabError("UMB850", "timed out waiting for something", "for this test", "none")
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(scenario_run, "run_scenario", fail)

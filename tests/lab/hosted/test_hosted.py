@@ -318,5 +318,5 @@ def test_kube_apiserver_finds_all_that_its_configuration_names(topology: Topolog
 
 def test_a_kubeconfig_is_led_elsewhere_and_keeps_the_rest() -> None:
     local = {"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:6443", "x": 1}}], "users": ["u"]}
-    changed = yaml.safe_load(several_servers.kubeconfig_from_afar(yaml.safe_dump(local).encode(), "https://a:1"))
+    changed = yaml.safe_load(several_servers.kubeconfig_for_nodes(yaml.safe_dump(local).encode(), "https://a:1"))
     assert changed == {"clusters": [{"name": "c", "cluster": {"server": "https://a:1", "x": 1}}], "users": ["u"]}

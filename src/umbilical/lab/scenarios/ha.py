@@ -84,7 +84,7 @@ def _start_agents(testbed: KubernetesTestbed) -> None:
 def _kubeconfig(testbed: KubernetesTestbed) -> dict[str, bytes]:
     local = testbed.lab.read(BOOTSTRAP, ADMIN_KUBECONFIG)
     there = url(testbed.lab.topology.bootstrap.address, API_PORT)
-    return {several_servers.KUBECONFIG: several_servers.kubeconfig_from_afar(local, there)}
+    return {several_servers.KUBECONFIG: several_servers.kubeconfig_for_nodes(local, there)}
 
 
 def _start_server(testbed: KubernetesTestbed, node: str) -> None:
