@@ -117,25 +117,25 @@ def test_what_is_not_applied_is_told_and_an_unknown_owner_refused(tmp_path: Path
     with pytest.raises(LabError, match=r"(?s)UMB875.*why: .*the user nobody-knows"):
         lay(tmp_path, entry("/a", user={"name": "nobody-knows"}))
     applied = lay(tmp_path, entry("/a"), passwd={"users": [{"name": "core"}]})
-    assert "passwd.users is not applied: 1 of them" in applied.notes
+    assert "passwd.users is not applied: 1 entries" in applied.notes
 
 
 @pytest.mark.parametrize(
     ("value", "code", "words"),
     [
-        (config(entry("/a", contents={"source": "https://x/y"})), "UMB876", "fetched at boot (https:)"),
-        (config({"path": "/a", "append": [{"source": "http://x"}]}), "UMB876", "fetched at boot (http:)"),
-        (config(ignition={"version": "3.2.0", "config": {"replace": {"source": "https://x"}}}), "UMB876", "points at"),
+        (config(entry("/a", contents={"source": "https://x/y"})), "UMB876", "downloaded at boot (https:)"),
+        (config({"path": "/a", "append": [{"source": "http://x"}]}), "UMB876", "downloaded at boot (http:)"),
+        (config(ignition={"version": "3.2.0", "config": {"replace": {"source": "https://x"}}}), "UMB876", "points to"),
         (config(entry("/a"), entry("/a")), "UMB875", "stands twice"),
         (config(entry("relative")), "UMB875", "not absolute"),
         (config(entry("/a/../b")), "UMB875", "shortest form"),
         (config(entry("/a", mode=9999)), "UMB875", "mode"),
-        (config(entry("/a", user={"id": -1})), "UMB875", "no user can have"),
-        (config(entry("/a", group={"id": 1 << 40})), "UMB875", "no group can have"),
+        (config(entry("/a", user={"id": -1})), "UMB875", "the id of the user is out of range"),
+        (config(entry("/a", group={"id": 1 << 40})), "UMB875", "the id of the group is out of range"),
         (config(storage={"links": [{"path": "/a"}]}), "UMB875", "no target"),
         (config(storage={"links": [{"path": "/a", "target": "../../etc/shadow", "hard": True}]}), "UMB877", "normalis"),
         (config(systemd={"units": [{"name": "../../../x.service", "contents": "x"}]}), "UMB877", "normalised"),
-        (config(systemd={"units": [{"name": "a/b.service", "enabled": True}]}), "UMB875", "no unit can have"),
+        (config(systemd={"units": [{"name": "a/b.service", "enabled": True}]}), "UMB875", "not a valid unit name"),
         (config(systemd={"units": [{"name": "a.service", "dropins": [{"name": "../../x.conf", "contents": "x"}]}]}),
          "UMB877", "normalised"),
     ],

@@ -22,7 +22,7 @@ from umbilical.host import namespaces
 from umbilical.host.files import make_directory
 from umbilical.host.namespaces import Mount
 from umbilical.lab import node_root, removal
-from umbilical.lab.binaries import lay_programs
+from umbilical.lab.binaries import install_programs
 from umbilical.lab.keeper_launch import STAY
 from umbilical.lab.keeper_service import KeeperService
 from umbilical.lab.network import LabNetwork
@@ -151,7 +151,7 @@ def _listen(directory: LabDirectory) -> socket.socket:
 
 def _start_nodes(directory: LabDirectory, state: LabState, network: LabNetwork) -> dict[str, int]:
     binaries = list(state.binaries.values())
-    lay_programs(make_directory(directory.bin, 0o755), {name: Path(path) for name, path in state.binaries.items()})
+    install_programs(make_directory(directory.bin, 0o755), {name: Path(path) for name, path in state.binaries.items()})
     shared = node_root.shared_directories(binaries)
     anchors: dict[str, int] = {}
     for node in state.topology.nodes:

@@ -1,6 +1,4 @@
-"""What a report looks like, by day, by night and on paper, and the SVG elements of its drawings. Fonts are the reader's
-own: nothing is fetched.
-"""
+"""Style of the report (light, dark and print), and SVG elements for its drawings."""
 
 from html import escape
 from typing import Final

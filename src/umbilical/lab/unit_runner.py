@@ -1,6 +1,5 @@
-"""Runs one systemd unit where there is no systemd: its condition, directory, environment, command, and restarts.
-
-Only what a bootstrap node's services use of it. Drop-ins are read as systemd reads them: behind the unit, in order.
+"""Run one systemd unit without systemd, with what a bootstrap node's services use: condition, directory, environment,
+commands and restarts. Drop-ins are read after the unit, in order, as in systemd.
 """
 
 import itertools
@@ -24,22 +23,22 @@ _UNITS_OF_TIME: Final = {"ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "": 1.0
 
 @dataclass
 class UnitService:
-    """What of a unit is obeyed."""
+    """The supported settings of a unit."""
 
     commands: list[list[str]] = field(default_factory=list)
     """ExecStartPre, then ExecStart."""
     conditions: list[str] = field(default_factory=list)
-    """Paths that must exist, or with ! in front must not."""
+    """Paths that must exist; with ! in front, paths that must not."""
     directory: str = "/"
     environment: dict[str, str] = field(default_factory=dict)
     restarts_on_failure: bool = False
     restarts_always: bool = False
-    """Whatever it ended with, and for ever: systemd's own limit counts starts within ten seconds."""
+    """Whether it restarts after any exit code, without a limit."""
     restart_seconds: float = 0.1
 
 
 def read_service(texts: Sequence[str]) -> UnitService:
-    """Read a unit and its drop-ins; what is not known here is passed over, as systemd does with unknown keys."""
+    """Read a unit and its drop-ins; unknown settings are ignored, as in systemd."""
     service = UnitService()
     before: list[list[str]] = []
     for key, value in _settings(texts):
@@ -47,7 +46,7 @@ def read_service(texts: Sequence[str]) -> UnitService:
             case "ExecStartPre":
                 before.append(shlex.split(value))
             case "ExecStart":
-                # An empty value takes back what stood there: that is how drop-ins replace a command.
+                # An empty value resets the list: drop-ins use it to replace a command.
                 service.commands = [*service.commands, shlex.split(value)] if value else []
             case "ConditionPathExists":
                 service.conditions.append(value)
@@ -64,7 +63,7 @@ def read_service(texts: Sequence[str]) -> UnitService:
 
 
 def seconds(text: str) -> float:
-    """Read systemd's `5s`, `500ms`, `2min` or a bare number."""
+    """Read a systemd time span: `5s`, `500ms`, `2min` or a number."""
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyz").rstrip()
     return float(digits) * _UNITS_OF_TIME[text[len(digits) :].strip()]
 
@@ -83,7 +82,7 @@ def read_unit(name: str, folder: Path) -> UnitService:
 
 
 class UnitRunner:
-    """Runs a service to its success, to its last restart, or until it is told to stop."""
+    """Runs a service until it succeeds, its restarts are used up, or `stop` is called."""
 
     def __init__(self, service: UnitService, max_restarts: int = MAX_RESTARTS) -> None:
         self._service = service
@@ -109,7 +108,7 @@ class UnitRunner:
         return self._service.restarts_always or is_worth_it
 
     def _pause(self) -> bool:
-        """Wait until the next start; tell whether it is still wanted. A signal's handler may take no lock."""
+        """Wait until the next start; return False after `stop`. It polls: a signal handler must not take a lock."""
         end = time.monotonic() + self._service.restart_seconds
         while not self._is_stopped and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, STOP_POLL_SECONDS))
@@ -127,7 +126,7 @@ class UnitRunner:
             with subprocess.Popen(command, cwd=self._service.directory, env=environment) as process:
                 self._process = process
                 if self._is_stopped:
-                    # It came while there was no process to pass it on to.
+                    # `stop` was called before there was a process.
                     process.terminate()
                 status = process.wait()
             if status != 0 or self._is_stopped:

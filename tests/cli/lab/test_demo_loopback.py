@@ -16,7 +16,7 @@ REASON = "unshare: unshare failed: Operation not permitted"
 
 
 def _refuse(*_: object) -> None:
-    raise LabError("UMB820", "no permission to make the lab's namespaces", REASON, "sudo sysctl something=1")
+    raise LabError("UMB820", "no permission to create the lab's namespaces", REASON, "sudo sysctl something=1")
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def test_the_first_line_says_what_could_not_be_had_and_what_is_not_shown(
     monkeypatch.setattr(loopback, "run", _run_all)
     lines = umbilical("lab", "demo").lines
     assert lines[0].startswith(
-        f"No namespaces here (no permission to make the lab's namespaces: {REASON}): the demo runs"
+        f"No namespaces here (no permission to create the lab's namespaces: {REASON}): the demo runs"
     )
     assert lines[0].endswith(f"on loopback and does not show {loopback.NOT_SHOWN}.")
     assert lines[1] == "To run the full demo: sudo sysctl something=1"
