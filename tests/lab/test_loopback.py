@@ -1,4 +1,4 @@
-"""The story on loopback, told for real: its steps, its evidence, where it listens, and that nothing of it stays."""
+"""The demo on loopback, with real processes: steps, evidence, listeners, and that nothing is left."""
 
 import contextlib
 import ipaddress
@@ -22,7 +22,7 @@ def folder() -> Iterator[Path]:
 
 
 class Watcher(NoView):
-    """Notes what the story's own processes listen on, at the end of every step."""
+    """Records the listeners of the demo's processes at the end of every step."""
 
     def __init__(self) -> None:
         self.hosts: set[str] = set()

@@ -1,4 +1,4 @@
-"""A story, its decisive moments, and the report on it: one HTML file that runs and fetches nothing."""
+"""A transcript, its decisive moments, and its report: one HTML file without scripts or external resources."""
 
 import re
 from collections.abc import Iterator

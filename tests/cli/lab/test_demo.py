@@ -1,4 +1,4 @@
-"""`umbilical lab demo`: the story as a user sees it."""
+"""`umbilical lab demo` as a user sees it."""
 
 import os
 import re
@@ -26,7 +26,7 @@ Play = Callable[[Script], list[ScenarioRun]]
 
 @pytest.fixture
 def played(monkeypatch: Patch, tmp_path: Path) -> Play:
-    """Play a written story in place of a lab, on a machine without Kubernetes; return what was asked for."""
+    """Replace the lab with a fixed transcript, on a machine without Kubernetes; return the requested runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -239,7 +239,7 @@ def test_the_stand_in_tells_the_whole_scenario_and_leaves_a_report_only(
 
 
 @pytest.mark.real(*PROGRAMS)
-@pytest.mark.parametrize("until", ["A webhook", "6 nodes", "the server's static pod", "the cut"])
+@pytest.mark.parametrize("until", ["A webhook", "6 nodes", "the server's static pod", "the tunnel is removed"])
 def test_an_interrupt_at_any_moment_leaves_nothing_behind(
     started: subprocess.Popen[str], until: str, tmp_path: Path
 ) -> None:

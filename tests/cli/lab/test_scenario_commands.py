@@ -1,4 +1,4 @@
-"""`umbilical lab run`, `break`, `mend` and `list`, and what stories on the command line share."""
+"""`umbilical lab run`, `break`, `mend` and `list`, and their common functions."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Views and pictures of a story."""
+"""Views and pictures of a transcript."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Scenarios and what they are made of; the stories themselves are in test_scenario_runs.py."""
+"""Scenarios and their parts; test_scenario_runs.py runs them."""
 
 from collections.abc import Callable
 from typing import Any, cast

@@ -1,6 +1,4 @@
-"""From an installer's bootstrap.ign to a tunnel that comes and goes by itself: patched, booted, used, cut. Also the
-testbed that it is told in.
-"""
+"""A patched bootstrap.ign boots the bootstrap node, and its script starts and removes the tunnel; and its testbed."""
 
 import json
 import subprocess
@@ -56,7 +54,7 @@ COMMAND_SECONDS: Final = 60.0
 SCRIPT_SECONDS: Final = 240.0
 # Upstream's agents do not heed SIGTERM and have half a minute; before that, controllers on a master must be at work.
 GONE_SECONDS: Final = 180.0
-# `oc` is asked for little else; what there is no API for here is answered as a real cluster would answer in the end.
+# Commands that need an OpenShift API get the answer of a finished cluster.
 OC: Final = """#!/bin/bash
 # The lab's stand-in: kubectl for everything but what only OpenShift has.
 case "$*" in
@@ -124,13 +122,13 @@ class PatchedTestbed(KubernetesTestbed):
     def boot(self, config: Path) -> str:
         """Apply the config to the bootstrap node, as its first boot does, and start the enabled unit."""
         applier = [sys.executable, "-m", "umbilical.lab.ignition_applier", "/"]
-        laid = self.lab.exec(BOOTSTRAP, applier, stdin=config.read_bytes()).check()
+        applied = self.lab.exec(BOOTSTRAP, applier, stdin=config.read_bytes()).check()
         for name, text in (("podman", launcher("umbilical.lab.release_payload")), ("oc", OC)):
             self.lab.write(BOOTSTRAP, f"{LOCAL_PROGRAMS_STORE}/{name}", text.encode(), 0o755)
         self.move_api(BOOTSTRAP)
         self.runner.start(self.lab, BOOTSTRAP, None)
         self.lab.start(BOOTSTRAP, UNIT, [sys.executable, "-m", "umbilical.lab.unit_runner", f"{UNIT}.service"])
-        return laid.text.strip()
+        return applied.text.strip()
 
     def move_api(self, node: str) -> None:
         """Move the API's address to a node, as keepalived does, and flush the neighbour tables."""
