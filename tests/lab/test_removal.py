@@ -44,10 +44,10 @@ def refusal(path: Path) -> LabError:
 
 def test_a_place_that_cannot_hold_a_lab_is_refused_and_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
-    assert (refusal(tmp_path).code, refusal(tmp_path).why) == ("UMB813", "it is not empty, and holds no lab")
+    assert (refusal(tmp_path).code, refusal(tmp_path).why) == ("UMB813", "it is not empty and contains no lab")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     (tmp_path / "file").write_text("mine")
-    assert refusal(tmp_path / "file").why == "it is no directory"
+    assert refusal(tmp_path / "file").why == "it is not a directory"
     assert refusal(tmp_path / "file" / "below").code == "UMB813"
     assert (tmp_path / "file").read_text() == "mine"
     assert refusal(Path("/proc/lab")).code == "UMB813"
@@ -69,7 +69,7 @@ except LabError as fault: print(fault.code, fault.why, list(Path(sys.argv[1]).it
     said = subprocess.check_output(
         [*command, tmp_path, sys.executable, program], text=True, env=environment, timeout=60
     )
-    assert said == "UMB813 its file system is mounted noexec, and a node's own programs lie there []\n"
+    assert said == "UMB813 its file system is mounted noexec, and nodes run programs from it []\n"
 
 
 def test_when_the_machine_forbids_it_or_the_directory_goes_nothing_stays(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -230,4 +230,4 @@ def test_without_the_tunnel_the_bootstrap_node_has_no_way_to_a_pod_and_calls_hav
     assert "network is unreachable" in verdict.text
     with pytest.raises(LabError, match="UMB855"):
         testbed.call_times(2)
-    assert any("stands in for kube-apiserver" in line for line in testbed.transcript.steps[0].evidence)
+    assert any("replaces kube-apiserver" in line for line in testbed.transcript.steps[0].evidence)
