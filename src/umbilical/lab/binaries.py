@@ -130,10 +130,7 @@ PROGRAM_MODE: Final = 0o755
 
 
 def install_programs(folder: Path, binaries: Mapping[str, Path]) -> None:
-    """Install every program in an existing directory.
-
-    A name that upstream and we share is ours; images use the path of upstream's program.
-    """
+    """Install every program in an existing directory; a name that upstream and we share is ours."""
     for name, module in OWN_PROGRAMS.items():
         write_file(folder / name, launcher(module).encode(), PROGRAM_MODE)
     for name, path in binaries.items():

@@ -156,12 +156,7 @@ class _Applier:
             return 0
         if name not in self._accounts[kind]:
             why = f"{entry.path} belongs to the {kind} {name}, which is not in the root's /etc"
-            raise LabError(
-                "UMB875",
-                "the config was not applied",
-                why,
-                f"add the {kind} to the root, or use its number in the config",
-            )
+            raise LabError("UMB875", "the config was not applied", why, f"add the {kind}, or use its number")
         return self._accounts[kind][name]
 
     def _told(self, path: str, is_owned: bool) -> None:

@@ -12,12 +12,7 @@ from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, Mode, Shape, for
 from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
 from umbilical.lab import api_calls, objects
-from umbilical.lab.control_plane import (
-    ADMIN_KUBECONFIG,
-    KUBELET_KUBECONFIG,
-    kubelet_node_assets,
-    render_control_plane,
-)
+from umbilical.lab.control_plane import ADMIN_KUBECONFIG, KUBELET_KUBECONFIG, kubelet_node_assets, render_control_plane
 from umbilical.lab.runner import MANIFESTS
 from umbilical.lab.testbed import BOOTSTRAP, Testbed, WebhookVerdict
 from umbilical.lab.transcript import CallResult

@@ -27,10 +27,7 @@ TRANSIT_RULES: Final = "transit"
 # Locally administered. Fixed, because a bridge changes its address when a link joins.
 SWITCH_HARDWARE_ADDRESS: Final = "02:75:6d:62:00:01"
 MANAGEMENT_HARDWARE_ADDRESS: Final = "02:75:6d:62:00:02"
-DEFAULT_ROUTES: Final[Mapping[int, IpNetwork]] = {
-    4: ipaddress.ip_network("0.0.0.0/0"),
-    6: ipaddress.ip_network("::/0"),
-}
+DEFAULT_ROUTES: Final[Mapping[int, IpNetwork]] = {4: ipaddress.ip_network("0.0.0.0/0"), 6: ipaddress.ip_network("::/0")}
 SETTINGS: Final = Path("/proc/sys/net")
 # Written before links exist, which copy `default`. Some values are inherited from the host.
 COMMON_SETTINGS: Final = {

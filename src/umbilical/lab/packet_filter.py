@@ -158,10 +158,7 @@ def refuse_transit(hardware_address: str) -> list[Chain]:
 
 
 def edge(
-    data_address: str,
-    management_address: str,
-    outside: Sequence[IpNetwork],
-    openings: Sequence[tuple[IpAddress, int]],
+    data_address: str, management_address: str, outside: Sequence[IpNetwork], openings: Sequence[tuple[IpAddress, int]]
 ) -> list[Chain]:
     """Connect two networks one way: one may dial a few ports of the other, and is masqueraded there.
 
@@ -192,10 +189,7 @@ def count_port(port: int) -> list[Chain]:
     """Count the bytes to and from a TCP port of this node."""
     coming: Rule = (*_is_port(port, offset=2), _expression("counter"))
     going: Rule = (*_is_port(port, offset=0), _expression("counter"))
-    return [
-        Chain("input", "filter", Hook.INPUT, 0, (coming,)),
-        Chain("output", "filter", Hook.OUTPUT, 0, (going,)),
-    ]
+    return [Chain("input", "filter", Hook.INPUT, 0, (coming,)), Chain("output", "filter", Hook.OUTPUT, 0, (going,))]
 
 
 def _refusal(hardware_address: str) -> Rule:

@@ -179,16 +179,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--node", required=True, help="name of the node")
     parser.add_argument("--node-ip", required=True, nargs="+", help="addresses of the node, the main one first")
     parser.add_argument("--images", required=True, type=Path, help="table of images (JSON)")
-    parser.add_argument(
-        "--pod-networks", nargs="*", default=[], type=ipaddress.ip_network, help="pod networks of this node"
-    )
+    parser.add_argument("--pod-networks", nargs="*", default=[], type=ipaddress.ip_network, help="networks of its pods")
     parser.add_argument("--labels", nargs="*", default=[], help="additional labels of the node, KEY=VALUE")
-    parser.add_argument(
-        "--kubeconfig", type=Path, help="kubeconfig on this node: register the node and run pods from this API"
-    )
-    parser.add_argument(
-        "--back-off-seconds", type=float, default=BACK_OFF_SECONDS, help="first delay of a crash loop, in seconds"
-    )
+    parser.add_argument("--kubeconfig", type=Path, help="register the node and run pods from this API")
+    parser.add_argument("--back-off-seconds", type=float, default=BACK_OFF_SECONDS, help="first delay of a crash loop")
     return parser
 
 

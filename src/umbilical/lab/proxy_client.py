@@ -74,9 +74,7 @@ class RouteRefused(OSError):
 def open_route(route: ProxyRoute, seconds: float = ANSWER_SECONDS) -> socket.socket:
     """Open a connection to the endpoint, with TLS if it has a CA; for `PLAIN`, to the proxy.
 
-    Raises:
-        RouteRefused: the proxy refused.
-        OSError: the proxy is unreachable or closed the connection.
+    Raises RouteRefused: the proxy refused; OSError: it is unreachable or closed the connection.
     """
     stream = socket.create_connection(route.proxy, seconds)
     try:
@@ -91,12 +89,7 @@ def open_route(route: ProxyRoute, seconds: float = ANSWER_SECONDS) -> socket.soc
 
 
 def get(route: ProxyRoute, path: str, seconds: float = ANSWER_SECONDS) -> bytes:
-    """Send one GET request on a new connection and return the body.
-
-    Raises:
-        RouteRefused: the proxy refused, or the status is not 200.
-        OSError: no answer came.
-    """
+    """GET on a new connection. Raises RouteRefused: refused, or the status is not 200; OSError: no answer."""
     with open_route(route, seconds) as stream:
         send_request(stream, route, path)
         return read_answer(stream)

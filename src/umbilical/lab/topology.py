@@ -243,9 +243,7 @@ def _networks(
         network = _network(kind, text.strip())
         if network.version not in family.versions:
             why = f"{network} is IPv{network.version}, the lab's family is {family.value}"
-            raise _refusal(
-                f"the {kind} network has the wrong address family", why, "give another network or another family"
-            )
+            raise _refusal(f"the {kind} network has the wrong IP family", why, "choose another network or --family")
         if network.version in found:
             why = f"{found[network.version]} and {network} are both IPv{network.version}"
             raise _refusal(f"more than one {kind} network", why, "give one network per address family")
@@ -262,9 +260,7 @@ def _network(kind: str, text: str) -> IpNetwork:
     for unusable, meaning in UNUSABLE.items():
         if _overlap(network, ipaddress.ip_network(unusable)):
             why = f"{network} contains addresses of {unusable}, which are {meaning}"
-            raise _refusal(
-                f"the {kind} network is not a private network", why, "choose a private network, such as 10.91.0.0/24"
-            )
+            raise _refusal(f"the {kind} network is not a private network", why, "choose one like 10.91.0.0/24")
     return network
 
 
@@ -274,17 +270,9 @@ def _overlap(left: IpNetwork, right: IpNetwork) -> bool:
 
 def _check_counts(masters: int, workers: int) -> None:
     if not 1 <= masters <= MOST_MASTERS:
-        raise _refusal(
-            f"a lab cannot have {masters} masters",
-            f"the number must be between 1 and {MOST_MASTERS}",
-            "use --masters 3",
-        )
+        raise _refusal(f"a lab cannot have {masters} masters", f"allowed: 1 to {MOST_MASTERS}", "use --masters 3")
     if not 0 <= workers <= MOST_WORKERS:
-        raise _refusal(
-            f"a lab cannot have {workers} workers",
-            f"the number must be between 0 and {MOST_WORKERS}",
-            "use fewer --workers",
-        )
+        raise _refusal(f"a lab cannot have {workers} workers", f"allowed: 0 to {MOST_WORKERS}", "use --workers 2")
 
 
 def _check_overlap(networks: Mapping[str, tuple[IpNetwork, ...]]) -> None:
@@ -292,9 +280,7 @@ def _check_overlap(networks: Mapping[str, tuple[IpNetwork, ...]]) -> None:
     for (kind, network), (other_kind, other) in combinations(named, 2):
         if _overlap(network, other):
             why = f"{network} and {other} share addresses"
-            raise _refusal(
-                f"the {kind} and the {other_kind} network overlap", why, "choose networks that do not overlap"
-            )
+            raise _refusal(f"the {kind} and the {other_kind} network overlap", why, "choose separate networks")
 
 
 def _check_machine_room(networks: tuple[IpNetwork, ...], highest: int) -> None:

@@ -67,30 +67,15 @@ def _timeout(text: str) -> float:
 
 @click.command(context_settings={"max_content_width": 110, "help_option_names": ["-h", "--help"]})
 @click.option(
-    "--egress-selector-config-file",
-    "egress_file",
-    type=FILE,
-    help="EgressSelectorConfiguration; default: dial directly.",
+    "--egress-selector-config-file", "egress_file", type=FILE, help="Egress selector; default: dial directly."
 )
 @click.option("--address", required=True, metavar="HOST:PORT", help="Pod address and port of the webhook.")
 @click.option(
-    "--service",
-    type=_label,
-    metavar="NAME",
-    default="webhook",
-    show_default=True,
-    help="Service of the webhook.",
+    "--service", type=_label, metavar="NAME", default="webhook", show_default=True, help="Service of the webhook."
 )
+@click.option("--namespace", type=_label, metavar="NAME", default="lab", show_default=True, help="Service namespace.")
 @click.option(
-    "--namespace", type=_label, metavar="NAME", default="lab", show_default=True, help="Namespace of the Service."
-)
-@click.option(
-    "--path",
-    type=_path,
-    metavar="PATH",
-    default="/validate",
-    show_default=True,
-    help="URL path of the webhook.",
+    "--path", type=_path, metavar="PATH", default="/validate", show_default=True, help="URL path of the webhook."
 )
 @click.option("--webhook", "name", metavar="NAME", help="Webhook name in messages; default: SERVICE.NAMESPACE.svc.")
 @click.option("--ca-file", required=True, type=FILE, help="CA certificate of the webhook (caBundle).")
@@ -103,13 +88,7 @@ def _timeout(text: str) -> float:
     show_default=True,
     help="Timeout of one call, like timeoutSeconds.",
 )
-@click.option(
-    "--count",
-    type=click.IntRange(1, MAX_CALLS),
-    default=1,
-    show_default=True,
-    help="Number of calls, one after the other.",
-)
+@click.option("--count", type=click.IntRange(1, MAX_CALLS), default=1, show_default=True, help="Number of calls.")
 def caller(
     egress_file: Path | None,
     address: str,

@@ -14,9 +14,7 @@ PROGRAMS: Final = click.Path(exists=True, file_okay=False, path_type=Path)
 
 def lab_options(command: Command) -> Command:
     """Add --name and --dir; `chosen_directory` makes one path of them."""
-    command = click.option("--dir", "directory", type=DIRECTORY, help="Directory of the lab, instead of --name.")(
-        command
-    )
+    command = click.option("--dir", "directory", type=DIRECTORY, help="Lab directory, instead of --name.")(command)
     return click.option("--name", default="lab", show_default=True, help="Name of the lab.")(command)
 
 

@@ -142,12 +142,10 @@ def _program() -> str:
 
 @click.command()
 @click.argument("name")
-@click.option(
-    "--runner", type=click.Choice(["process", "kubelet"]), help="How pods run; default depends on the scenario."
-)
+@click.option("--runner", type=click.Choice(["process", "kubelet"]), help="How pods run; the scenario has a default.")
 @click.option("--keep", is_flag=True, help="Keep the lab and its tunnel, for `lab shell` and `lab break`.")
 @click.option("--name", "lab_name", default="lab", show_default=True, help="Name of the lab; one that is up is used.")
-@click.option("--dir", "directory", type=DIRECTORY, help="Directory of the lab, instead of --name.")
+@click.option("--dir", "directory", type=DIRECTORY, help="Lab directory, instead of --name.")
 @click.option("--stand-in", is_flag=True, help="Run without Kubernetes, with a stand-in for kube-apiserver.")
 @bin_dir_option
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="File for an HTML report.")

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @lab_options
-@click.option(
-    "--masters", type=click.IntRange(min=1), default=3, show_default=True, help="Number of control-plane nodes."
-)
+@click.option("--masters", type=click.IntRange(min=1), default=3, show_default=True, help="Number of masters.")
 @click.option("--workers", type=click.IntRange(min=0), default=2, show_default=True, help="Number of worker nodes.")
 @click.option(
     "--family",
@@ -28,17 +26,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="IP family of nodes and pods.",
 )
-@click.option(
-    "--machine-network", metavar="CIDR[,CIDR]", help="Network of the nodes.  [default: 10.91.0.0/24, fd91::/64]"
-)
-@click.option(
-    "--pod-network",
-    metavar="CIDR[,CIDR]",
-    help="Pod network; each node gets a part.  [default: 10.92.0.0/16, fd92::/48]",
-)
-@click.option(
-    "--service-network", metavar="CIDR[,CIDR]", help="Network of Services.  [default: 10.93.0.0/16, fd93::/112]"
-)
+@click.option("--machine-network", metavar="CIDR[,CIDR]", help="Node network.  [default: 10.91.0.0/24, fd91::/64]")
+@click.option("--pod-network", metavar="CIDR[,CIDR]", help="Pod network.  [default: 10.92.0.0/16, fd92::/48]")
+@click.option("--service-network", metavar="CIDR[,CIDR]", help="Service network.  [default: 10.93.0.0/16, fd93::/112]")
 @click.option(
     "--runner",
     type=click.Choice(["process", "kubelet"]),

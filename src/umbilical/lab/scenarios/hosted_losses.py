@@ -111,9 +111,7 @@ def lose_one_server(stage: HostedStage) -> None:
     with transcript.step("open streams through two servers, and call again"):
         stage.start_callers("hold", HELD, {**doomed, **spared})
         through = stage.wait("all streams", lambda: _look_at_streams(stage, len(doomed), len(spared)))
-        transcript.saw(
-            f"{len(doomed)} through the HTTPS proxy and {KILLED}; {len(spared)} through the SOCKS proxy and others"
-        )
+        transcript.saw(f"{len(doomed)} by HTTPS proxy through {KILLED}; {len(spared)} by SOCKS proxy through others")
         transcript.saw(f"tunnels counted by the servers: {', '.join(f'{node} {n}' for node, n in through.items())}")
         stage.start_callers("call", LATER_CALLS, ways)
         stage.wait_for_calls(LATER_CALLS, ways, 0.0)

@@ -18,12 +18,7 @@ from umbilical.host.files import write_file
 from umbilical.host.waiting import NotYet
 from umbilical.lab.binaries import KONNECTIVITY, launcher
 from umbilical.lab.bootstrap_config import Kubeconfigs, bootstrap_config
-from umbilical.lab.control_plane import (
-    ADMIN_KUBECONFIG,
-    KUBELET_KUBECONFIG,
-    kubelet_node_assets,
-    render_control_plane,
-)
+from umbilical.lab.control_plane import ADMIN_KUBECONFIG, KUBELET_KUBECONFIG, kubelet_node_assets, render_control_plane
 from umbilical.lab.isolation import find_program
 from umbilical.lab.kubernetes_testbed import API_PORT, CONTROLLERS, READY_SECONDS, KubernetesTestbed, Plane
 from umbilical.lab.node_root import LOCAL_PROGRAMS_STORE

@@ -170,9 +170,7 @@ def _answer() -> dict[str, object]:
 
 SCENARIOS: Final = (
     Scenario(
-        "aggregated-api",
-        "an APIService in a pod: unavailable without the tunnel, then available",
-        run_aggregated_api,
+        "aggregated-api", "an APIService in a pod: unavailable without the tunnel, then available", run_aggregated_api
     ),
     Scenario(
         "conversion-webhook",
