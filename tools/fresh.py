@@ -91,7 +91,11 @@ DEMO_PARTS: Final = (
         VISITOR,
         ("make", "demo"),
         DEMO_SECONDS,
-        ("No namespaces here (", "told to use a tunnel that is not there", "nothing of the tunnel is left"),
+        (
+            "No namespaces here (",
+            "configured for a missing tunnel",
+            "nothing of the tunnel is left",
+        ),
         ("network is unreachable",),
         refuses_namespaces=True,
     ),

@@ -70,7 +70,7 @@ def test_drop_ins_engines_and_native_commands_load_little() -> None:
 
 
 def test_a_command_is_found_in_its_module_or_is_our_own_fault() -> None:
-    group = LazyGroup("tools", modules={"list": "umbilical.cli.lab.faults"})
+    group = LazyGroup("tools", modules={"list": "umbilical.cli.lab.breakages"})
 
     command = group.get_command(click.Context(group), "list")
 

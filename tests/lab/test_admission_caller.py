@@ -22,17 +22,17 @@ from umbilical.bootstrap.spec import Mode, Shape, for_shape
 from umbilical.fault import LabError
 from umbilical.lab.admission_review import (
     MAX_ANSWER_BYTES,
+    AdmissionVerdict,
     AnswerRefused,
     Unreachable,
-    Verdict,
     Webhook,
-    judge,
+    review,
     review_of,
     summary,
     verdict_of,
 )
 from umbilical.lab.egress_selector import DIRECT, Egress, EgressProtocol, cluster_egress, dial_direct, dialling
-from umbilical.lab.story import Call
+from umbilical.lab.transcript import CallResult
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, server_profile
 
@@ -67,13 +67,13 @@ def test_the_question_names_the_object_as_kube_apiserver_does() -> None:
 
 def test_what_is_no_answer_is_refused() -> None:
     for body, why in (
-        (b"<html>", "no JSON"),
+        (b"<html>", "not JSON"),
         (b"[]", "expected webhook response"),
         (b'{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}', "expected webhook response"),
         (b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}', "absent"),
         (review_answer(uid="other", allowed=True), "expected response.uid"),
-        (review_answer(), "no boolean"),
-        (review_answer(allowed="true"), "no boolean"),
+        (review_answer(), "not a boolean"),
+        (review_answer(allowed="true"), "not a boolean"),
     ):
         with pytest.raises(AnswerRefused, match=why):
             verdict_of(body, UID)
@@ -119,17 +119,17 @@ def hook(port: int, service: str = "webhook", seconds: float = 5.0) -> Webhook:
     return Webhook("judge.lab.dev", service, "lab", "/validate", f"127.0.0.1:{port}", timeout_seconds=seconds)
 
 
-def ask(authority: FolderAuthority, webhook: Webhook, verdict: str = "allow") -> Verdict:
+def ask(authority: FolderAuthority, webhook: Webhook, verdict: str = "allow") -> AdmissionVerdict:
     labels = {"verdict": verdict}
     value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "lab", "labels": labels}}
-    return judge(webhook, client_context(authority), value, dial_direct)
+    return review(webhook, client_context(authority), value, dial_direct)
 
 
 def test_a_webhook_is_asked_as_kube_apiserver_asks_it(authority: FolderAuthority, pair: Pair) -> None:
     with webhook_listener(authority, pair) as port:
         allowed, denied = ask(authority, hook(port)), ask(authority, hook(port), "deny")
-    assert (allowed.call, allowed.message) == (Call.ALLOWED, "")
-    assert denied.call is Call.DENIED
+    assert (allowed.call, allowed.message) == (CallResult.ALLOWED, "")
+    assert denied.call is CallResult.DENIED
     assert denied.message == f'admission webhook "judge.lab.dev" denied the request: {DENIAL}'
     assert allowed.seconds > 0
     seen: list[dict[str, Any]] = []
@@ -146,16 +146,16 @@ def test_a_webhook_that_cannot_be_reached_is_told_with_url_and_reason(authority:
     def refused(address: str, seconds: float) -> socket.socket:
         raise Unreachable(f"dial tcp {address}: connect: network is unreachable")
 
-    verdict = judge(hook(8443), client_context(authority), {"kind": "ConfigMap"}, refused)
-    assert verdict.call is Call.UNREACHABLE
+    verdict = review(hook(8443), client_context(authority), {"kind": "ConfigMap"}, refused)
+    assert verdict.call is CallResult.UNREACHABLE
     assert verdict.message == (f'{FAILED}Post "{URL}": dial tcp 127.0.0.1:8443: connect: network is unreachable')
     with webhook_listener(authority, pair) as port:
         verdict = ask(authority, hook(port, service="other"))
-    assert verdict.call is Call.UNREACHABLE
+    assert verdict.call is CallResult.UNREACHABLE
     assert "x509: certificate is not valid for other.lab.svc" in verdict.message
     with socket.create_server(("127.0.0.1", 0)) as silent:
         verdict = ask(authority, hook(silent.getsockname()[1], seconds=0.3))
-    assert verdict.call is Call.UNREACHABLE
+    assert verdict.call is CallResult.UNREACHABLE
     assert verdict.message.endswith(": context deadline exceeded")
 
 
@@ -179,7 +179,7 @@ def test_an_answer_that_is_none_is_told_as_kube_apiserver_tells_it(
     with webhook_listener(authority, pair, answer) as port:
         verdict = ask(authority, hook(port))
 
-    assert verdict.call is Call.UNREACHABLE
+    assert verdict.call is CallResult.UNREACHABLE
     assert verdict.message.startswith(FAILED)
     assert words in verdict.message
 
@@ -196,7 +196,11 @@ def test_an_answer_to_another_question_counts_for_nothing(authority: FolderAutho
 
 
 def test_the_summary_says_for_whom_it_stands_and_counts_every_call() -> None:
-    verdicts = [Verdict(Call.UNREACHABLE, "no", 0.9), Verdict(Call.ALLOWED, "", 0.1), Verdict(Call.ALLOWED, "", 0.2)]
+    verdicts = [
+        AdmissionVerdict(CallResult.UNREACHABLE, "no", 0.9),
+        AdmissionVerdict(CallResult.ALLOWED, "", 0.1),
+        AdmissionVerdict(CallResult.ALLOWED, "", 0.2),
+    ]
 
     shown = summary(verdicts)
     assert shown["standsInFor"] == "kube-apiserver"
@@ -207,8 +211,8 @@ def test_the_summary_says_for_whom_it_stands_and_counts_every_call() -> None:
 
 def told(port: int, context: ssl.SSLContext, service: str = "webhook") -> str:
     """What is said of a webhook whose handshake fails, without the words before it."""
-    verdict = judge(hook(port, service), context, {"kind": "ConfigMap"}, dial_direct)
-    assert verdict.call is Call.UNREACHABLE
+    verdict = review(hook(port, service), context, {"kind": "ConfigMap"}, dial_direct)
+    assert verdict.call is CallResult.UNREACHABLE
     return verdict.message.rpartition('timeout=5s": ')[2]
 
 
@@ -303,18 +307,18 @@ def test_what_is_rendered_is_read_and_a_file_without_the_cluster_is_direct() -> 
 
 def test_what_kube_apiserver_would_refuse_is_refused_with_the_reason() -> None:
     for value, why in (
-        (None, "no mapping"),
-        ([], "no mapping"),
-        ({**selector(), "kind": "Egress"}, "no EgressSelectorConfiguration"),
-        ({**selector(), "apiVersion": "apiserver.k8s.io/v1"}, "no EgressSelectorConfiguration"),
+        (None, "not a mapping"),
+        ([], "not a mapping"),
+        ({**selector(), "kind": "Egress"}, "not an EgressSelectorConfiguration"),
+        ({**selector(), "apiVersion": "apiserver.k8s.io/v1"}, "not an EgressSelectorConfiguration"),
         ({**selector(), "egress": 1}, "unknown field 'egress'"),
-        ({**selector(), "egressSelections": {}}, "no list"),
+        ({**selector(), "egressSelections": {}}, "not a list"),
         (selector(), "proxyProtocol of cluster is 'None'"),
         (selector(proxyProtocol="grpc", transport=UDS), "'grpc', not one of"),
         (selector(proxyProtocol="Direct", transport=UDS), "Direct and has a transport"),
-        (selector(proxyProtocol="GRPC"), "no mapping"),
+        (selector(proxyProtocol="GRPC"), "not a mapping"),
         (selector(proxyProtocol="HTTPConnect", transport={"tcp": {"url": "https://x"}}), "not a Unix socket"),
-        (selector(proxyProtocol="GRPC", transport={"uds": {"udsName": "relative"}}), "no absolute path"),
+        (selector(proxyProtocol="GRPC", transport={"uds": {"udsName": "relative"}}), "not an absolute path"),
         (selector(proxyProtocol="GRPC", transport={"uds": {"udsName": "/x", "mode": 1}}), "unknown field 'mode'"),
     ):
         with pytest.raises(LabError, match="UMB885") as caught:
@@ -323,7 +327,7 @@ def test_what_kube_apiserver_would_refuse_is_refused_with_the_reason() -> None:
         assert why in caught.value.why
     value = selector(proxyProtocol="GRPC", transport=UDS)
     value["egressSelections"] *= 2
-    with pytest.raises(LabError, match="may be there once"):
+    with pytest.raises(LabError, match="allowed, once each"):
         read_selector(value)
     with pytest.raises(LabError, match="more than"):
         cluster_egress(b"#" * (1 << 20) + b"#", "egress.yaml")

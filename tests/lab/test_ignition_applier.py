@@ -23,11 +23,11 @@ from umbilical.fault import IgnitionError, LabError
 from umbilical.ignition.config import read_config
 from umbilical.ignition.data_url import format_data_url
 from umbilical.lab.bootkube_script import BOOTKUBE_UNIT
-from umbilical.lab.ignition_applier import PRESET, Applied, apply_config, main
-from umbilical.lab.unit_runner import Runner, Service, read_service, read_unit, seconds
+from umbilical.lab.ignition_applier import PRESET, AppliedConfig, apply_config, main
+from umbilical.lab.unit_runner import UnitRunner, UnitService, read_service, read_unit, seconds
 
 
-def lay(root: Path, *files: dict[str, Any], **sections: Any) -> Applied:
+def lay(root: Path, *files: dict[str, Any], **sections: Any) -> AppliedConfig:
     return apply_config(written(config(*files, **sections)), root)
 
 
@@ -117,27 +117,27 @@ def test_what_is_not_applied_is_told_and_an_unknown_owner_refused(tmp_path: Path
     with pytest.raises(LabError, match=r"(?s)UMB875.*why: .*the user nobody-knows"):
         lay(tmp_path, entry("/a", user={"name": "nobody-knows"}))
     applied = lay(tmp_path, entry("/a"), passwd={"users": [{"name": "core"}]})
-    assert "passwd.users is not applied: 1 of them" in applied.notes
+    assert "passwd.users is not applied: 1 entries" in applied.notes
 
 
 @pytest.mark.parametrize(
     ("value", "code", "words"),
     [
-        (config(entry("/a", contents={"source": "https://x/y"})), "UMB876", "fetched at boot (https:)"),
-        (config({"path": "/a", "append": [{"source": "http://x"}]}), "UMB876", "fetched at boot (http:)"),
-        (config(ignition={"version": "3.2.0", "config": {"replace": {"source": "https://x"}}}), "UMB876", "points at"),
+        (config(entry("/a", contents={"source": "https://x/y"})), "UMB876", "downloaded at boot (https:)"),
+        (config({"path": "/a", "append": [{"source": "http://x"}]}), "UMB876", "downloaded at boot (http:)"),
+        (config(ignition={"version": "3.2.0", "config": {"replace": {"source": "https://x"}}}), "UMB876", "points to"),
         (config(entry("/a"), entry("/a")), "UMB875", "is used twice"),
         (config(entry("relative")), "UMB875", "not absolute"),
         (config(entry("/a/../b")), "UMB875", "not normalized"),
         (config(entry("/a", mode=9999)), "UMB875", "mode"),
-        (config(entry("/a", user={"id": -1})), "UMB875", "no user can have"),
-        (config(entry("/a", group={"id": 1 << 40})), "UMB875", "no group can have"),
+        (config(entry("/a", user={"id": -1})), "UMB875", "the id of the user is out of range"),
+        (config(entry("/a", group={"id": 1 << 40})), "UMB875", "the id of the group is out of range"),
         (config(storage={"links": [{"path": "/a"}]}), "UMB875", "no target"),
-        (config(storage={"links": [{"path": "/a", "target": "../../etc/shadow", "hard": True}]}), "UMB877", "shortest"),
-        (config(systemd={"units": [{"name": "../../../x.service", "contents": "x"}]}), "UMB877", "shortest form"),
-        (config(systemd={"units": [{"name": "a/b.service", "enabled": True}]}), "UMB875", "no unit can have"),
+        (config(storage={"links": [{"path": "/a", "target": "../../etc/shadow", "hard": True}]}), "UMB877", "normalis"),
+        (config(systemd={"units": [{"name": "../../../x.service", "contents": "x"}]}), "UMB877", "normalised"),
+        (config(systemd={"units": [{"name": "a/b.service", "enabled": True}]}), "UMB875", "not a valid unit name"),
         (config(systemd={"units": [{"name": "a.service", "dropins": [{"name": "../../x.conf", "contents": "x"}]}]}),
-         "UMB877", "shortest form"),
+         "UMB877", "normalised"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_applied_is_refused_and_nothing_is_written(
@@ -307,7 +307,7 @@ def test_preparations_run_first_in_the_unit_s_directory_and_environment(tmp_path
     text = "[Service]\nExecStart=/bin/sh -c 'cat pre; echo $WORD >>out'\nExecStartPre=/bin/sh -c 'echo x >pre'\n"
     service = read_service([text + f"WorkingDirectory={tmp_path}\nEnvironment=WORD=hello\n"])
 
-    assert Runner(service).run() == 0
+    assert UnitRunner(service).run() == 0
     assert (tmp_path / "out").read_text() == "hello\n"
 
 
@@ -315,28 +315,31 @@ def test_a_condition_that_does_not_hold_starts_nothing(tmp_path: Path) -> None:
     (tmp_path / "done").touch()
     started = tmp_path / "started"
     for conditions in ([f"!{tmp_path / 'done'}"], [str(tmp_path / "missing")]):
-        assert Runner(Service([["touch", str(started)]], conditions)).run() == 0
+        assert UnitRunner(UnitService([["touch", str(started)]], conditions)).run() == 0
     assert not started.exists()
-    assert Runner(Service([["touch", str(started)]], [str(tmp_path / "done"), f"!{tmp_path / 'missing'}"])).run() == 0
+    assert (
+        UnitRunner(UnitService([["touch", str(started)]], [str(tmp_path / "done"), f"!{tmp_path / 'missing'}"])).run()
+        == 0
+    )
     assert started.exists()
 
 
 def test_a_failure_is_repeated_until_it_succeeds_or_restarts_end(tmp_path: Path) -> None:
     command = script(tmp_path, f'echo x >>{tmp_path}/runs\n[ "$(wc -l <{tmp_path}/runs)" -ge 3 ]\n')
-    assert Runner(Service([command], restarts_on_failure=True, restart_seconds=0.01)).run() == 0
+    assert UnitRunner(UnitService([command], restarts_on_failure=True, restart_seconds=0.01)).run() == 0
     assert len((tmp_path / "runs").read_text().splitlines()) == 3
     (tmp_path / "runs").unlink()
     command = script(tmp_path, f"echo x >>{tmp_path}/runs\nexit 3\n")
-    assert Runner(Service([command], restarts_on_failure=True, restart_seconds=0.0), max_restarts=2).run() == 3
+    assert UnitRunner(UnitService([command], restarts_on_failure=True, restart_seconds=0.0), max_restarts=2).run() == 3
     assert len((tmp_path / "runs").read_text().splitlines()) == 3
-    assert Runner(Service([command])).run() == 3
+    assert UnitRunner(UnitService([command])).run() == 3
     assert len((tmp_path / "runs").read_text().splitlines()) == 4
 
 
 def test_a_unit_that_is_always_restarted_is_whatever_it_ended_with_until_it_is_stopped(tmp_path: Path) -> None:
     command = script(tmp_path, f'echo x >>{tmp_path}/runs\n[ "$(wc -l <{tmp_path}/runs)" -ge 2 ]\n')
     service = read_service([f"[Service]\nExecStart={command[0]}\nRestart=always\nRestartSec=10ms\n"])
-    runner = Runner(service, max_restarts=0)
+    runner = UnitRunner(service, max_restarts=0)
     with ThreadPoolExecutor(1) as thread:
         ended = thread.submit(runner.run)
         try:
@@ -351,7 +354,9 @@ def _lines(path: Path) -> list[str]:
 
 
 def test_a_stop_comes_through_while_a_restart_is_waited_for(tmp_path: Path) -> None:
-    runner = Runner(Service([script(tmp_path, f"touch {tmp_path}/ran\n")], restarts_always=True, restart_seconds=600))
+    runner = UnitRunner(
+        UnitService([script(tmp_path, f"touch {tmp_path}/ran\n")], restarts_always=True, restart_seconds=600)
+    )
     with ThreadPoolExecutor(1) as thread:
         ended = thread.submit(runner.run)
         wait_until((tmp_path / "ran").exists, "it ran")

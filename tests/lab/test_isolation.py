@@ -57,7 +57,7 @@ def test_who_may_make_no_namespaces_is_told_what_would_allow_it(identity: list[s
     forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
     powerless = ["setpriv", "--ambient-caps=-all", "--inh-caps=-all", "--bounding-set=-all"]
     said = choose_within("unshare", "--user", *identity, "--", "sh", "-c", forbid, "sh", *powerless)
-    assert said[0] == "UMB820 no permission to make the lab's namespaces"
+    assert said[0] == "UMB820 no permission to create the lab's namespaces"
     assert said[1].startswith("  why: unshare: unshare failed: ")
     assert said[-1].startswith(f"  next: {remedy}")
 

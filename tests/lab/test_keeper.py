@@ -22,7 +22,7 @@ from tests.support.labs import UP_PROGRAM, processes_naming, request, running, s
 from umbilical.fault import LabError
 from umbilical.lab import control, removal
 from umbilical.lab.control import Message, MessageError
-from umbilical.lab.keeper_service import Service
+from umbilical.lab.keeper_service import KeeperService
 from umbilical.lab.lab import Lab, up
 from umbilical.lab.network import LabNetwork
 from umbilical.lab.state import LabDirectory
@@ -127,27 +127,27 @@ def test_a_socket_with_a_long_path_is_reached(tmp_path: Path, monkeypatch: Patch
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Service:
+def service(tmp_path: Path) -> KeeperService:
     """A service without namespaces: its network was never built, its nodes have no anchors."""
     anchors = {node.name: os.getpid() for node in small().nodes}
-    return Service(LabDirectory(tmp_path), small(), LabNetwork(small(), tmp_path / "netns"), anchors)
+    return KeeperService(LabDirectory(tmp_path), small(), LabNetwork(small(), tmp_path / "netns"), anchors)
 
 
-def answered(service: Service, operation: str, **arguments: object) -> Message:
+def answered(service: KeeperService, operation: str, **arguments: object) -> Message:
     return asyncio.run(service._result(Message({"operation": operation, "arguments": arguments})))
 
 
-def test_a_refusal_travels_as_its_four_parts(service: Service) -> None:
+def test_a_refusal_travels_as_its_four_parts(service: KeeperService) -> None:
     code, what, why, remedy = answered(service, "stop", node="x").fields["fault"]
     assert code == "UMB819"
-    assert what == "the keeper failed to do it"
+    assert what == "the keeper failed to run the operation"
     assert "KeyError" in why
     assert "keeper.log" in remedy
     fault = LabError(*answered(service, "network", change="set_link", parameters=["nobody", True]).fields["fault"])
     assert fault.code == "UMB812"
 
 
-def test_a_refusal_of_the_network_does_not_end_the_keeper(service: Service, capfd: Captured) -> None:
+def test_a_refusal_of_the_network_does_not_end_the_keeper(service: KeeperService, capfd: Captured) -> None:
     assert "fault" in answered(service, "network", change="set_link", parameters=["master-0", True]).fields
     assert "fault" in answered(service, "network", change="demolish", parameters=["master-0"]).fields
     assert answered(service, "processes").fields == {"processes": []}
@@ -156,7 +156,7 @@ def test_a_refusal_of_the_network_does_not_end_the_keeper(service: Service, capf
     assert "fault" in answered(service, "__class__").fields
 
 
-def test_stopping_with_nothing_running_is_done_at_once_and_where_the_nodes_are_is_told(service: Service) -> None:
+def test_stopping_with_nothing_running_is_done_at_once_and_where_the_nodes_are_is_told(service: KeeperService) -> None:
     asyncio.run(service.stop())
     assert answered(service, "stop", node="master-0", name="nobody", kill=True).fields == {"exit_code": None}
     anchors = answered(service, "anchors").fields["anchors"]

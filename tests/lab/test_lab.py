@@ -15,7 +15,7 @@ from umbilical.fault import LabError
 from umbilical.lab import control
 from umbilical.lab.control import Message
 from umbilical.lab.isolation import Isolation
-from umbilical.lab.lab import Completed, Lab, down, up
+from umbilical.lab.lab import CompletedCommand, Lab, down, up
 from umbilical.lab.runners import runner_of
 from umbilical.lab.state import RunnerKind
 
@@ -101,7 +101,7 @@ def test_a_program_that_is_not_there_is_a_failed_one(lab: Lab) -> None:
     with pytest.raises(LabError, match="UMB816") as refused:
         done.check()
     assert "No such file or directory" in refused.value.why
-    assert refused.value.remedy == "run it by hand: umbilical lab shell master-0 -- no-such-program"
+    assert refused.value.remedy == "umbilical lab shell master-0 -- no-such-program"
 
 
 def test_a_program_that_prints_or_runs_without_end_is_stopped_with_all_its_children(lab: Lab) -> None:
@@ -111,7 +111,7 @@ def test_a_program_that_prints_or_runs_without_end_is_stopped_with_all_its_child
     wait_until(lambda: "yes endless" not in commands_in(lab))
     with pytest.raises(LabError) as refused:
         lab.exec(NODE, ["sh", "-c", "sleep 4321 & sleep 4322"], timeout_seconds=0.3)
-    assert refused.value.what == "sh on master-0 did not end in time"
+    assert refused.value.what == "sh on master-0 timed out"
     wait_until(lambda: "sleep 432" not in commands_in(lab))
     assert lab.exec(NODE, ["sh", "-c", "setsid sleep 5432 & echo over"]).text == "over\n"
     lab.exec(NODE, ["pkill", "-f", "^sleep 5432"]).check()
@@ -244,19 +244,19 @@ def test_a_lab_and_what_is_broken_in_it_are_found_from_elsewhere(lab: Lab, tmp_p
     assert Lab.open(lab.directory.path).exec(NODE, ["hostname"]).text == "master-0\n"
     (tmp_path / "link").symlink_to(lab.directory.path)
     assert Lab.open(tmp_path / "link").state == lab.state
-    lab.set_faults({"link-cut": {"node": NODE}})
-    assert Lab.open(lab.directory.path).faults() == {"link-cut": {"node": NODE}}
-    lab.set_faults({})
-    assert Lab.open(lab.directory.path).faults() == {}
+    lab.set_breakages({"link-cut": {"node": NODE}})
+    assert Lab.open(lab.directory.path).breakages() == {"link-cut": {"node": NODE}}
+    lab.set_breakages({})
+    assert Lab.open(lab.directory.path).breakages() == {}
     assert runner_of(lab).kind is RunnerKind.PROCESS
 
 
 def test_a_program_that_failed_is_told_by_its_words_or_its_exit_code() -> None:
-    done = Completed(NODE, ("true",), 0, b"\xff", b"")
+    done = CompletedCommand(NODE, ("true",), 0, b"\xff", b"")
     assert done.check() is done
     assert done.text == "\ufffd"
     with pytest.raises(LabError) as refused:
-        Completed(NODE, ("false",), 1, b"", b"").check()
+        CompletedCommand(NODE, ("false",), 1, b"", b"").check()
     assert refused.value.why == "it exited with 1 and printed nothing"
 
 

@@ -1,4 +1,4 @@
-"""The story on loopback, told for real: its steps, its evidence, where it listens, and that nothing of it stays."""
+"""The demo on loopback, with real processes: steps, evidence, listeners, and that nothing is left."""
 
 import contextlib
 import ipaddress
@@ -11,7 +11,7 @@ import pytest
 
 from umbilical.fault import LabError
 from umbilical.lab import listeners, loopback
-from umbilical.lab.story import Call, Outcome, Picture, Silence, Step, Story
+from umbilical.lab.transcript import CallResult, NoView, Picture, StepOutcome, Transcript, TranscriptStep
 
 
 @pytest.fixture
@@ -21,50 +21,50 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-class Watcher(Silence):
-    """Notes what the story's own processes listen on, at the end of every step."""
+class Watcher(NoView):
+    """Records the listeners of the demo's processes at the end of every step."""
 
     def __init__(self) -> None:
         self.hosts: set[str] = set()
 
-    def ended(self, step: Step) -> None:
+    def ended(self, step: TranscriptStep) -> None:
         self.hosts |= _listening(_children())
 
 
-def test_the_story_is_told_through_the_tunnel_and_nothing_of_it_stays(folder: Path) -> None:
+def test_the_scenario_is_told_through_the_tunnel_and_nothing_of_it_stays(folder: Path) -> None:
     before, watcher = set(_children()), Watcher()
-    story = Story("a test", watcher)
-    loopback.tell(story, folder)
-    assert {step.outcome for step in story.steps} == {Outcome.DONE}
-    calls = [picture.call for _, picture in story.pictures if picture.call is not Call.NONE]
-    assert list(dict.fromkeys(calls)) == [Call.UNREACHABLE, Call.ALLOWED, Call.DENIED]
-    assert calls[-1] is Call.UNREACHABLE
-    assert all(picture.on_loopback for _, picture in story.pictures)
-    assert (story.figures["calls"], story.figures["dials that agents answered"]) == ("50", "50")
-    evidence = {step.title: "\n".join(step.evidence) for step in story.steps}
-    assert "no such file or directory" in evidence["without the tunnel it is as before"]
-    assert "the webhook in the cluster says no: worker-0" in evidence["and denies, by its own word"]
+    transcript = Transcript("a test", watcher)
+    loopback.run(transcript, folder)
+    assert {step.outcome for step in transcript.steps} == {StepOutcome.DONE}
+    calls = [picture.call for _, picture in transcript.pictures if picture.call is not CallResult.NONE]
+    assert list(dict.fromkeys(calls)) == [CallResult.UNREACHABLE, CallResult.ALLOWED, CallResult.DENIED]
+    assert calls[-1] is CallResult.UNREACHABLE
+    assert all(picture.on_loopback for _, picture in transcript.pictures)
+    assert (transcript.figures["calls"], transcript.figures["dials that agents answered"]) == ("50", "50")
+    evidence = {step.title: "\n".join(step.evidence) for step in transcript.steps}
+    assert "no such file or directory" in evidence["without the tunnel calls fail as before"]
+    assert "the webhook in the cluster says no: worker-0" in evidence["through the tunnel the webhook denies a request"]
     assert watcher.hosts
     assert all(ipaddress.ip_address(host).is_loopback for host in watcher.hosts)
     assert set(_children()) == before
     assert not [path for path in folder.iterdir() if path.is_dir() and path.name.startswith("konnectivity")]
 
 
-def test_a_program_that_ends_is_told_with_its_last_words_and_the_others_end_with_the_story(
+def test_a_program_that_ends_is_told_with_its_last_words_and_the_others_end_with_the_scenario(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = set(_children())
     code = "import sys; sys.exit('a broken program {module} {name}')"
 
-    class Breaker(Silence):
+    class Breaker(NoView):
         def shows(self, picture: Picture) -> None:
             if picture.webhook:
                 monkeypatch.setattr(loopback, "_RUN", code)
 
-    story = Story("a test", Breaker())
+    transcript = Transcript("a test", Breaker())
     with pytest.raises(LabError, match="a broken program"):
-        loopback.tell(story, folder)
-    assert story.steps[-1].outcome is Outcome.FAILED
+        loopback.run(transcript, folder)
+    assert transcript.steps[-1].outcome is StepOutcome.FAILED
     assert set(_children()) == before
 
 

@@ -119,10 +119,10 @@ def test_a_refusal_says_what_was_tried_and_why_it_failed() -> None:
                 call()
             said.append(caught.value.brief)
     assert said == [
-        "UMB818 cannot link a with b of missing: No such file or directory",
-        "UMB818 cannot add 10.0.0.1/24 to missing0: No such device",
-        "UMB818 cannot route 10.7.0.0/24 via 10.0.0.2: Network is unreachable",
-        "UMB818 cannot make the bridge lo: File exists",
+        "UMB818 failed to link a with b of missing: No such file or directory",
+        "UMB818 failed to add 10.0.0.1/24 to missing0: No such device",
+        "UMB818 failed to route 10.7.0.0/24 via 10.0.0.2: Network is unreachable",
+        "UMB818 failed to create the bridge lo: File exists",
     ]
 
 
@@ -134,7 +134,7 @@ def test_without_permission_the_remedy_is_a_namespace_of_ones_own() -> None:
         with pytest.raises(LabError) as caught:
             netlink.set_link("lo", up=True)
     assert caught.value.why == "Operation not permitted"
-    assert caught.value.remedy == "run it in a network namespace of your own: `umbilical lab up` makes one"
+    assert caught.value.remedy == "run it in a network namespace of your own, like that of `umbilical lab up`"
 
 
 TEXTS = {
@@ -188,7 +188,7 @@ def test_without_permission_the_kernel_is_quoted() -> None:
     with pytest.raises(LabError) as caught:
         nft.load("mine", "")
     said = caught.value.brief
-    assert said.startswith("UMB818 cannot load the rules mine: ")
+    assert said.startswith("UMB818 failed to load the rules mine: ")
     assert "Operation not permitted" in said
 
 

@@ -156,7 +156,7 @@ def test_a_lab_where_one_stands_already_is_refused() -> None:
     Wires()
     with pytest.raises(LabError) as caught:
         Wires()
-    assert caught.value.brief == "UMB818 cannot make the network namespace switch: File exists"
+    assert caught.value.brief == "UMB818 failed to create the network namespace switch: File exists"
 
 
 def test_a_machine_that_lets_us_make_no_more_namespaces_is_named() -> None:
@@ -169,7 +169,7 @@ def test_a_machine_that_lets_us_make_no_more_namespaces_is_named() -> None:
 
     # Only in a user namespace is the limit its own.
     said = run_in(World.ORDINARY, body)
-    assert said == "UMB818 cannot make the network namespace switch: unshare: No space left on device"
+    assert said == "UMB818 failed to create the network namespace switch: unshare: No space left on device"
 
 
 def test_settings_that_cannot_be_written_and_a_kernel_without_ipv6_are_named() -> None:
@@ -186,8 +186,8 @@ def test_settings_that_cannot_be_written_and_a_kernel_without_ipv6_are_named() -
         return caught.value.remedy
 
     said = run_in(World.ROOT, read_only)
-    assert said == "UMB818 cannot set ipv4.conf.all.rp_filter in a namespace of the lab: Read-only file system"
-    assert run_in(World.ROOT, without_ipv6) == "the kernel has no IPv6: give --family ipv4"
+    assert said == "UMB818 failed to set ipv4.conf.all.rp_filter in a namespace of the lab: Read-only file system"
+    assert run_in(World.ROOT, without_ipv6) == "the kernel has no IPv6: use --family ipv4"
 
 
 ADDRESS = ipaddress.ip_interface("10.92.0.9/24")
@@ -236,9 +236,9 @@ def test_a_process_that_stays_behind_keeps_no_address(world: World) -> None:
 @pytest.mark.parametrize(
     ("name", "bridge", "said"),
     [
-        ("veth-2", "pods0", "UMB818 cannot link veth-2 with eth0 of net: File exists"),
-        ("veth-9", "pods7", "UMB818 cannot join veth-9 to pods7: No such device"),
-        ("veth-of-a-long-name", "pods0", "UMB818 cannot call a pod's link 'veth-of-a-long-name': "),
+        ("veth-2", "pods0", "UMB818 failed to link veth-2 with eth0 of net: File exists"),
+        ("veth-9", "pods7", "UMB818 failed to join veth-9 to pods7: No such device"),
+        ("veth-of-a-long-name", "pods0", "UMB818 'veth-of-a-long-name' is not a valid name for a pod's link: "),
     ],
 )
 @in_roots_world
@@ -265,7 +265,7 @@ def test_a_path_that_is_taken_is_refused_and_stays_as_it_is() -> None:
     with pytest.raises(LabError) as caught:
         wires.pod("master-0")
     talk(pod, wires.node("bootstrap"), 4)
-    assert caught.value.brief == "UMB818 cannot make the network namespace pod-master-0-2: File exists"
+    assert caught.value.brief == "UMB818 failed to create the network namespace pod-master-0-2: File exists"
 
 
 @in_roots_world
@@ -274,4 +274,4 @@ def test_a_gateway_that_no_address_reaches_is_refused() -> None:
     stranger = ipaddress.ip_address("10.7.0.1")
     with pytest.raises(LabError) as caught:
         namespaces.in_network(node, lambda: network.attach_pod(SCRATCH / "net", "veth-9", [ADDRESS], [stranger]))
-    assert caught.value.brief == "UMB818 cannot route 0.0.0.0/0 via 10.7.0.1: Network is unreachable"
+    assert caught.value.brief == "UMB818 failed to route 0.0.0.0/0 via 10.7.0.1: Network is unreachable"

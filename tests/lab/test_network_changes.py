@@ -194,7 +194,7 @@ def test_rules_that_nft_cannot_read_change_nothing() -> None:
     with listen(wires.node("bootstrap"), 4):
         assert dial(wires.node("master-0"), "10.91.0.10", seconds=SILENT_SECONDS) == "silence"
     said = caught.value.brief
-    assert said.startswith("UMB818 cannot load the rules port: ")
+    assert said.startswith("UMB818 failed to load the rules port: ")
     assert "syntax error" in said
 
 

@@ -10,16 +10,16 @@ from tests.support.fixture_types import Patch
 
 from umbilical.fault import LabError
 from umbilical.lab import node_processes
-from umbilical.lab.node_processes import Output, Program
+from umbilical.lab.node_processes import NodeProgram, ProgramOutput
 
 LIMIT = 100_000
 
 
-def shell(text: str) -> Program:
-    return Program(["/bin/sh", "-c", text], {"PATH": os.environ["PATH"]})
+def shell(text: str) -> NodeProgram:
+    return NodeProgram(["/bin/sh", "-c", text], {"PATH": os.environ["PATH"]})
 
 
-def outcome(program: Program, stdin: bytes | None = None, timeout_seconds: float = 60.0) -> Output:
+def outcome(program: NodeProgram, stdin: bytes | None = None, timeout_seconds: float = 60.0) -> ProgramOutput:
     return asyncio.run(node_processes.run(program, stdin, timeout_seconds, LIMIT))
 
 
@@ -39,7 +39,7 @@ async def until_gone(pid: int) -> None:
 
 
 def test_outputs_exit_code_and_only_the_given_environment_are_there(monkeypatch: Patch) -> None:
-    assert outcome(shell("echo out; echo err >&2; exit 3")) == Output(3, b"out\n", b"err\n")
+    assert outcome(shell("echo out; echo err >&2; exit 3")) == ProgramOutput(3, b"out\n", b"err\n")
     monkeypatch.setenv("TOKEN", "secret")
     assert b"TOKEN" not in outcome(shell("env")).stdout
     assert outcome(shell("exec >&- 2>&-; sleep 0.1; exit 5")).exit_code == 5
@@ -47,7 +47,7 @@ def test_outputs_exit_code_and_only_the_given_environment_are_there(monkeypatch:
 
 def test_input_of_any_size_is_read_at_the_programs_own_pace() -> None:
     assert outcome(shell("exec wc -c"), b"x" * 3_000_000).stdout.strip() == b"3000000"
-    assert outcome(shell("sleep 0.05; exec head -c 3"), b"abcdef" * 100_000) == Output(0, b"abc", b"")
+    assert outcome(shell("sleep 0.05; exec head -c 3"), b"abcdef" * 100_000) == ProgramOutput(0, b"abc", b"")
 
 
 def test_output_up_to_the_limit_is_whole_and_beyond_ends_the_program() -> None:
@@ -87,9 +87,10 @@ async def test_no_descriptor_stays_open() -> None:
 
 
 @pytest.mark.parametrize(
-    "program", [Program(["/no/such/program"], {}), Program(["true", "a\0b"], {}), Program(["/bin/true"], {"A=B": ""})]
+    "program",
+    [NodeProgram(["/no/such/program"], {}), NodeProgram(["true", "a\0b"], {}), NodeProgram(["/bin/true"], {"A=B": ""})],
 )
-def test_what_cannot_be_started_is_told(program: Program) -> None:
+def test_what_cannot_be_started_is_told(program: NodeProgram) -> None:
     with pytest.raises(LabError, match="UMB816"):
         outcome(program)
 

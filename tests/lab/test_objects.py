@@ -19,7 +19,7 @@ from tests.support.tunnel_pair import wait_until
 from umbilical.fault import HostError
 from umbilical.host.files import write_file
 from umbilical.host.processes import Child, start
-from umbilical.lab.api_calls import Calls, call, call_until
+from umbilical.lab.api_calls import CallTotals, call, call_until
 from umbilical.lab.control_plane import render_control_plane
 from umbilical.lab.images import lab_images
 from umbilical.lab.objects import (
@@ -29,7 +29,7 @@ from umbilical.lab.objects import (
     NAMESPACE,
     PLAIN_PORT,
     PORT,
-    Service,
+    ServiceObjects,
     judged,
     letter,
     make_service,
@@ -83,7 +83,7 @@ def test_a_second_container_answers_without_tls_and_connections_end_where_that_i
 
 def test_what_is_needed_first_comes_first_and_keys_stay_out_of_repr() -> None:
     kinds = [one["kind"] for one in make_service(plan_topology(), NOW).objects]
-    assert kinds == ["Namespace", "ServiceAccount", "Secret", "Pod", "Service"]
+    assert kinds == ["Namespace", "ServiceAccount", "Secret", "Pod", "ServiceObjects"]
     assert "PRIVATE" not in repr(make_service(plan_topology(), NOW))
 
 
@@ -109,7 +109,7 @@ POD = "10.90.0.2"
 
 
 class Place:
-    def __init__(self, plane: StaticProcesses, service: Service) -> None:
+    def __init__(self, plane: StaticProcesses, service: ServiceObjects) -> None:
         self.plane = plane
         self.service = service
 
@@ -154,7 +154,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             plane.stop()
 
 
-def _start(service: Service, folder: Path, pod: Namespace) -> Child:
+def _start(service: ServiceObjects, folder: Path, pod: Namespace) -> Child:
     [container] = service.pod_spec["containers"]
     [mount] = container["volumeMounts"]
     write_file(folder / "tls.crt", service.pair.certificate)
@@ -225,7 +225,7 @@ async def _until(claim: Callable[[], bool]) -> None:
 
 @pytest.mark.real(*PROGRAMS)
 async def test_calls_go_on_after_failures_until_a_file_is_there_and_repeated_ones_are_timed(tmp_path: Path) -> None:
-    calls = Calls()
+    calls = CallTotals()
     with control_plane(tmp_path / "plane") as plane:
         # Without its namespace an object is refused, which is a failure as good as any.
         async with asyncio.TaskGroup() as tasks:

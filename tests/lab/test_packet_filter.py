@@ -135,7 +135,7 @@ def test_without_permission_the_kernel_is_quoted(change: Callable[[], None], wha
     os.setresuid(65534, 65534, 65534)
     with pytest.raises(LabError) as caught:
         change()
-    assert caught.value.brief == f"UMB818 cannot {what}: Operation not permitted"
+    assert caught.value.brief == f"UMB818 failed to {what}: Operation not permitted"
 
 
 @given(

@@ -29,10 +29,10 @@ from umbilical.lab.pods import pod_table
 from umbilical.lab.pods.node import RunnerNode
 from umbilical.lab.runner import ContainerStatus, PodStatus, is_called
 from umbilical.lab.runners import NAME, ProcessRunner, command, parse_status, runner_of
-from umbilical.lab.scene import listeners_on
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.topology import Node, Role
-from umbilical.lab.tunnel_parts import OURS, UPSTREAM, Cast, TunnelParts, make_parts
+from umbilical.lab.testbed import listeners_on
+from umbilical.lab.topology import Node, NodeRole
+from umbilical.lab.tunnel_parts import OURS, UPSTREAM, ScenarioOptions, TunnelParts, make_parts
 from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.authority import Authority
 
@@ -137,7 +137,7 @@ async def test_a_full_disk_stops_no_pod(tmp_path: Path, caplog: pytest.LogCaptur
         (node.folders.manifests / "other.yaml").write_text(
             yaml.safe_dump({**shell_pod(LOOP), "metadata": {"name": "other", "namespace": "test"}})
         )
-        await until(lambda: "the runner stumbled" in caplog.text)
+        await until(lambda: "unexpected error, continuing" in caplog.text)
         scratch.rmdir()
         await until(lambda: node_is_ready(node, 2))
         assert before[0] in reported(node)
@@ -181,7 +181,7 @@ DAEMONS = "/etc/kubernetes/daemons/agents.yaml"
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A lab with our tunnel in it, up and ready; a test leaves it so."""
     with lab_with_runners(request.param, tmp_path_factory.mktemp(request.param.name)) as found:
-        lay_tunnel(found, parts_for(found, Cast()))
+        lay_tunnel(found, parts_for(found, ScenarioOptions()))
         wait_until(lambda: is_ready(found, "bootstrap", SERVER) and is_ready(found, WORKER, AGENT), seconds=60)
         yield found
 
@@ -195,8 +195,8 @@ def lab_with_runners(way: Isolation, folder: Path) -> Iterator[Lab]:
         yield found
 
 
-def parts_for(lab: Lab, cast: Cast) -> TunnelParts:
-    return make_parts(cast, lab.topology.bootstrap.address, Authority, datetime.now(UTC))
+def parts_for(lab: Lab, options: ScenarioOptions) -> TunnelParts:
+    return make_parts(options, lab.topology.bootstrap.address, Authority, datetime.now(UTC))
 
 
 def lay_tunnel(lab: Lab, parts: TunnelParts) -> None:
@@ -231,19 +231,19 @@ def connected(lab: Lab) -> int:
 
 
 @pytest.mark.parametrize(
-    ("way", "cast"),
+    ("way", "options"),
     [
-        (WAYS[0], Cast(Shape.OPENSHIFT)),
-        (WAYS[-1], Cast(Shape.SEED)),
-        (WAYS[0], Cast(Shape.OPENSHIFT, UPSTREAM, UPSTREAM)),
-        (WAYS[-1], Cast(Shape.SEED, UPSTREAM, OURS)),
+        (WAYS[0], ScenarioOptions(Shape.OPENSHIFT)),
+        (WAYS[-1], ScenarioOptions(Shape.SEED)),
+        (WAYS[0], ScenarioOptions(Shape.OPENSHIFT, UPSTREAM, UPSTREAM)),
+        (WAYS[-1], ScenarioOptions(Shape.SEED, UPSTREAM, OURS)),
     ],
     ids=["openshift", "seed", "openshift-upstream", "seed-mixed"],
 )
 @pytest.mark.real("unshare", "nsenter", "nft", "curl", *GO)
-def test_the_rendered_tunnel_comes_up_unmodified(way: Isolation, cast: Cast, tmp_path: Path) -> None:
+def test_the_rendered_tunnel_comes_up_unmodified(way: Isolation, options: ScenarioOptions, tmp_path: Path) -> None:
     with lab_with_runners(way, tmp_path) as lab:
-        lay_tunnel(lab, parts_for(lab, cast))
+        lay_tunnel(lab, parts_for(lab, options))
         wait_until(lambda: connected(lab) == 1, seconds=60)
         server, agent = the_pod(lab, "bootstrap", SERVER), the_pod(lab, WORKER, AGENT)
         assert server is not None
@@ -251,7 +251,7 @@ def test_the_rendered_tunnel_comes_up_unmodified(way: Isolation, cast: Cast, tmp
         assert (server.name, server.namespace) == (f"{SERVER}-bootstrap", "kube-system")
         assert server.address == lab.topology.bootstrap.address
         pods = ipaddress.ip_network("10.92.0.0/16")
-        assert (ipaddress.ip_address(agent.address) in pods) is (cast.shape is Shape.OPENSHIFT)
+        assert (ipaddress.ip_address(agent.address) in pods) is (options.shape is Shape.OPENSHIFT)
         socket = "/etc/kubernetes/bootstrap-configs/konnectivity-server.socket"
         assert lab.exec("bootstrap", ["test", "-S", socket]).exit_code == 0
 
@@ -341,7 +341,7 @@ def test_a_report_that_cannot_be_read_is_told_of() -> None:
 
 def test_the_runner_is_told_all_of_its_node() -> None:
     network = ipaddress.ip_network("10.92.1.0/24")
-    node = Node("worker-0", Role.WORKER, (ipaddress.ip_interface("10.91.0.21/24"),), (network,))
+    node = Node("worker-0", NodeRole.WORKER, (ipaddress.ip_interface("10.91.0.21/24"),), (network,))
     words = command(node, "/etc/kubernetes/kubelet.kubeconfig")
     assert words[words.index("--node-ip") + 1] == "10.91.0.21"
     assert words[words.index("--pod-networks") + 1] == "10.92.1.0/24"

@@ -13,7 +13,7 @@ from tests.support.web_server import Handler, serving
 
 from umbilical.fault import LabError
 from umbilical.lab import binaries
-from umbilical.lab.binaries import OWN_PROGRAMS, launcher, lay_programs
+from umbilical.lab.binaries import OWN_PROGRAMS, install_programs, launcher
 from umbilical.lab.images import KONNECTIVITY, TUNNEL, UMBILICAL, distinct, from_json, lab_images, to_json
 
 OTHER_MACHINE = 22 if platform.machine() == "x86_64" else 62
@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_run_is_refused_by_name(places: Path) -> None:
     assert str(path) in caught.value.what
     assert "not executable" in caught.value.why
     (places / "other" / "etcd").mkdir(parents=True)
-    with pytest.raises(LabError, match="no regular file"):
+    with pytest.raises(LabError, match="not a regular file"):
         binaries.find(["etcd"], places / "other")
 
 
@@ -120,7 +120,7 @@ def test_a_program_of_another_machine_is_refused(places: Path) -> None:
 
 def test_a_program_of_this_very_machine_is_taken_and_the_cache_is_where_peers_are_put() -> None:
     header = Path("/proc/self/exe").read_bytes()[:20]
-    assert binaries._fault_of_header(header) is None
+    assert binaries._header_error(header) is None
     import peers
 
     assert binaries.cache_root() == peers.cache_root()
@@ -131,7 +131,7 @@ def test_every_program_of_ours_has_a_main() -> None:
 
 
 def test_a_folder_is_filled_with_scripts_and_links(tmp_path: Path) -> None:
-    lay_programs(tmp_path, {"kubectl": Path("/opt/kubectl-v1"), "proxy-server": Path("/opt/upstream/proxy-server")})
+    install_programs(tmp_path, {"kubectl": Path("/opt/kubectl-v1"), "proxy-server": Path("/opt/upstream/proxy-server")})
     assert {path.name for path in tmp_path.iterdir()} == {*OWN_PROGRAMS, "kubectl"}
     assert (tmp_path / "kubectl").readlink() == Path("/opt/kubectl-v1")
     assert stat.S_IMODE((tmp_path / "proxy-server").stat().st_mode) == 0o755

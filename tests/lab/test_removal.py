@@ -26,11 +26,11 @@ from tests.support.labs import (
 )
 
 from umbilical.fault import LabError
-from umbilical.lab import birth, cgroups, isolation, removal
+from umbilical.lab import cgroups, isolation, keeper_launch, removal
 from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab, down, up
 from umbilical.lab.state import LabDirectory, default_directory
-from umbilical.lab.topology import Role
+from umbilical.lab.topology import NodeRole
 
 pytestmark = [pytest.mark.usefixtures("own_machine"), pytest.mark.real("unshare", "nsenter", "nft", "ip")]
 
@@ -44,10 +44,10 @@ def refusal(path: Path) -> LabError:
 
 def test_a_place_that_cannot_hold_a_lab_is_refused_and_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
-    assert (refusal(tmp_path).code, refusal(tmp_path).why) == ("UMB813", "it is not empty, and holds no lab")
+    assert (refusal(tmp_path).code, refusal(tmp_path).why) == ("UMB813", "it is not empty and contains no lab")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     (tmp_path / "file").write_text("mine")
-    assert refusal(tmp_path / "file").why == "it is no directory"
+    assert refusal(tmp_path / "file").why == "it is not a directory"
     assert refusal(tmp_path / "file" / "below").code == "UMB813"
     assert (tmp_path / "file").read_text() == "mine"
     assert refusal(Path("/proc/lab")).code == "UMB813"
@@ -69,7 +69,7 @@ except LabError as fault: print(fault.code, fault.why, list(Path(sys.argv[1]).it
     said = subprocess.check_output(
         [*command, tmp_path, sys.executable, program], text=True, env=environment, timeout=60
     )
-    assert said == "UMB813 its file system is mounted noexec, and a node's own programs lie there []\n"
+    assert said == "UMB813 its file system is mounted noexec, and nodes run programs from it []\n"
 
 
 def test_when_the_machine_forbids_it_or_the_directory_goes_nothing_stays(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -80,13 +80,13 @@ def test_when_the_machine_forbids_it_or_the_directory_goes_nothing_stays(tmp_pat
     assert refusal(tmp_path / "lab").code == "UMB820"
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
-    await_keeper = birth._await_keeper
+    await_keeper = keeper_launch._await_keeper
 
     def lose_directory(directory: LabDirectory, *arguments: object) -> object:
         removal.remove_content(directory)
         return await_keeper(directory, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(birth, "_await_keeper", lose_directory)
+    monkeypatch.setattr(keeper_launch, "_await_keeper", lose_directory)
     assert refusal(tmp_path / "lab").code == "UMB814"
     assert list(tmp_path.iterdir()) == []
 
@@ -98,11 +98,11 @@ def test_a_keeper_that_does_not_come_up_is_told_of(tmp_path: Path, monkeypatch: 
     assert "No module named umbilical.lab.no_such_module" in fault.why
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
-    monkeypatch.setattr(birth, "READY_SECONDS", 0.0)
+    monkeypatch.setattr(keeper_launch, "READY_SECONDS", 0.0)
     fault = refusal(tmp_path / "lab")
-    assert (fault.code, fault.what) == ("UMB814", "the lab's keeper did not come up")
+    assert (fault.code, fault.what) == ("UMB814", "the lab's keeper did not start")
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(birth, "find_program", lambda name: "/no/such/program")
+    monkeypatch.setattr(keeper_launch, "find_program", lambda name: "/no/such/program")
     assert refusal(tmp_path / "lab").code == "UMB814"
     assert list(tmp_path.iterdir()) == []
 
@@ -111,7 +111,7 @@ def test_what_a_keeper_stumbles_over_is_told_and_nothing_stays(tmp_path: Path) -
     before = machine_picture()
     topology = request(tmp_path).topology
     bootstrap = topology.bootstrap
-    twins = replace(topology, nodes=(bootstrap, replace(bootstrap, role=Role.MASTER)))
+    twins = replace(topology, nodes=(bootstrap, replace(bootstrap, role=NodeRole.MASTER)))
     with pytest.raises(LabError) as refused:
         up(replace(request(tmp_path / "lab"), topology=twins))
     assert "bootstrap" in str(refused.value)

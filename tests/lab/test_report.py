@@ -1,4 +1,4 @@
-"""A story, its decisive moments, and the report on it: one HTML file that runs and fetches nothing."""
+"""A transcript, its decisive moments, and its report: one HTML file without scripts or external resources."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.told_stories import AGENTS, HOSTILE, NODES, broken_story, mended_story, whole_story
+from tests.support.transcripts import AGENTS, HOSTILE, NODES, failed_transcript, mended_transcript, whole_transcript
 
 from umbilical.fault import LabError
 from umbilical.lab.report import render, write_report
@@ -20,87 +20,87 @@ from umbilical.lab.report_timeline import WIDTH as TIMELINE_WIDTH
 from umbilical.lab.report_timeline import Turn, decisive, length, tick_seconds, timeline
 from umbilical.lab.report_topology import WIDTH as TOPOLOGY_WIDTH
 from umbilical.lab.report_topology import described, topology
-from umbilical.lab.story import Call, Outcome, Picture, Silence, Step, Story
+from umbilical.lab.transcript import CallResult, NoView, Picture, StepOutcome, Transcript, TranscriptStep
 
 
 def ticking(*moments: float) -> Iterator[float]:
     yield from moments
 
 
-class Listener(Silence):
+class Listener(NoView):
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def began(self, step: Step) -> None:
+    def began(self, step: TranscriptStep) -> None:
         self.heard.append(f"began {step.title}")
 
-    def saw(self, step: Step, evidence: str) -> None:
+    def saw(self, step: TranscriptStep, evidence: str) -> None:
         self.heard.append(f"{step.title}: {evidence}")
 
-    def ended(self, step: Step) -> None:
+    def ended(self, step: TranscriptStep) -> None:
         self.heard.append(f"{step.outcome.value} {step.title}")
 
     def shows(self, picture: Picture) -> None:
         self.heard.append(picture.call.value)
 
 
-def test_a_story_keeps_its_steps_however_they_end() -> None:
+def test_a_scenario_keeps_its_steps_however_they_end() -> None:
     times = ticking(100.0, 101.0, 103.5)
     listener = Listener()
-    story = Story("birth", listener, lambda: next(times))
-    with story.step("start etcd"):
-        story.saw("ready to serve client requests")
-    (step,) = story.steps
-    assert (step.outcome, step.started_seconds, step.seconds) == (Outcome.DONE, 1.0, 2.5)
+    transcript = Transcript("birth", listener, lambda: next(times))
+    with transcript.step("start etcd"):
+        transcript.saw("ready to serve client requests")
+    (step,) = transcript.steps
+    assert (step.outcome, step.started_seconds, step.seconds) == (StepOutcome.DONE, 1.0, 2.5)
     assert step.evidence == ["ready to serve client requests"]
     assert listener.heard == ["began start etcd", "start etcd: ready to serve client requests", "done start etcd"]
-    story = Story("birth")
-    with pytest.raises(KeyboardInterrupt), story.step("wait"):
+    transcript = Transcript("birth")
+    with pytest.raises(KeyboardInterrupt), transcript.step("wait"):
         raise KeyboardInterrupt
-    assert story.steps[0].outcome is Outcome.FAILED
+    assert transcript.steps[0].outcome is StepOutcome.FAILED
 
 
 def test_a_change_of_the_picture_keeps_what_is_not_named() -> None:
     times = ticking(0.0, 1.0, 2.0)
     listener = Listener()
-    story = Story("birth", listener, lambda: next(times))
-    story.shows(server=True)
-    story.shows(call=Call.DENIED)
-    assert story.picture == Picture(server=True, call=Call.DENIED)
-    assert [moment for moment, _ in story.pictures] == [1.0, 2.0]
+    transcript = Transcript("birth", listener, lambda: next(times))
+    transcript.shows(server=True)
+    transcript.shows(call=CallResult.DENIED)
+    assert transcript.picture == Picture(server=True, call=CallResult.DENIED)
+    assert [moment for moment, _ in transcript.pictures] == [1.0, 2.0]
     assert listener.heard == ["none", "denied"]
 
 
-def test_a_whole_story_turns_four_times_and_a_refused_call_before_the_tunnel_is_no_fault() -> None:
-    moments = decisive(whole_story())
+def test_a_whole_scenario_turns_four_times_and_a_refused_call_before_the_tunnel_is_no_breakage() -> None:
+    moments = decisive(whole_transcript())
     assert [moment.turn for moment in moments] == [Turn.WITHOUT, Turn.ALLOWED, Turn.DENIED, Turn.CUT]
-    assert [moment.turn for moment in decisive(broken_story())] == [Turn.WITHOUT]
-    assert decisive(Story("nothing")) == []
+    assert [moment.turn for moment in decisive(failed_transcript())] == [Turn.WITHOUT]
+    assert decisive(Transcript("nothing")) == []
 
 
 def test_a_moment_knows_its_time_its_step_and_the_fullest_picture() -> None:
-    without, allowed, _, cut = decisive(whole_story())
+    without, allowed, _, cut = decisive(whole_transcript())
     assert without.step is not None
     assert without.step.title == "without the tunnel the bootstrap kube-apiserver is blocked"
     assert without.step.started_seconds <= without.seconds <= without.step.started_seconds + without.step.seconds
     # The production call came later, and nothing else had changed until then.
-    assert without.picture.production_call is Call.DENIED
+    assert without.picture.production_call is CallResult.DENIED
     assert allowed.picture.agents == AGENTS
-    assert cut.picture.production_call is Call.ALLOWED
+    assert cut.picture.production_call is CallResult.ALLOWED
 
 
-def test_a_fault_in_a_story_is_broken_and_not_cut_off() -> None:
-    turns = [moment.turn for moment in decisive(mended_story())]
+def test_a_breakage_in_a_scenario_is_broken_and_not_cut_off() -> None:
+    turns = [moment.turn for moment in decisive(mended_transcript())]
     assert turns == [Turn.WITHOUT, Turn.ALLOWED, Turn.DENIED, Turn.BROKEN, Turn.ALLOWED]
-    story = Story("fault")
-    story.shows(server=True, agents=AGENTS, call=Call.ALLOWED)
-    story.shows(call=Call.UNREACHABLE)
-    story.shows(call=Call.ALLOWED)
-    assert [moment.turn for moment in decisive(story)] == [Turn.ALLOWED, Turn.BROKEN, Turn.ALLOWED]
-    story = Story("teardown")
-    story.shows(server=True, agents=AGENTS, call=Call.ALLOWED)
-    story.shows(agents=AGENTS[:1])
-    assert [moment.picture.agents for moment in decisive(story)] == [AGENTS]
+    transcript = Transcript("breakage")
+    transcript.shows(server=True, agents=AGENTS, call=CallResult.ALLOWED)
+    transcript.shows(call=CallResult.UNREACHABLE)
+    transcript.shows(call=CallResult.ALLOWED)
+    assert [moment.turn for moment in decisive(transcript)] == [Turn.ALLOWED, Turn.BROKEN, Turn.ALLOWED]
+    transcript = Transcript("teardown")
+    transcript.shows(server=True, agents=AGENTS, call=CallResult.ALLOWED)
+    transcript.shows(agents=AGENTS[:1])
+    assert [moment.picture.agents for moment in decisive(transcript)] == [AGENTS]
 
 
 # What XML 1.0 can hold at all; reports escape the rest before.
@@ -122,9 +122,9 @@ def test_any_words_come_back_as_they_went_in(words: str) -> None:
     assert (drawn[0].text or "") == words
 
 
-BLOCKED = Picture(nodes=NODES, apiserver=True, webhook="worker-0", call=Call.UNREACHABLE)
-CARRIED = replace(BLOCKED, server=True, agents=AGENTS, call=Call.ALLOWED)
-CUT = replace(CARRIED, server=False, agents=(), production_apiserver=True, production_call=Call.ALLOWED)
+BLOCKED = Picture(nodes=NODES, apiserver=True, webhook="worker-0", call=CallResult.UNREACHABLE)
+CARRIED = replace(BLOCKED, server=True, agents=AGENTS, call=CallResult.ALLOWED)
+CUT = replace(CARRIED, server=False, agents=(), production_apiserver=True, production_call=CallResult.ALLOWED)
 
 
 def _topology(picture: Picture) -> ElementTree.Element:
@@ -155,10 +155,10 @@ def test_a_carried_call_takes_the_socket_every_cord_and_the_last_leg() -> None:
     assert "5 agents, mutual TLS" in _words(CARRIED)
     assert "no route" not in _words(CARRIED)
     assert "1 agent, mutual TLS" in _words(replace(CARRIED, agents=("master-1",)))
-    waiting = replace(CARRIED, call=Call.NONE)
+    waiting = replace(CARRIED, call=CallResult.NONE)
     assert _ways(waiting, "cord") == 6
     assert _ways(waiting, "idle") == 2
-    lost = replace(CARRIED, call=Call.UNREACHABLE)
+    lost = replace(CARRIED, call=CallResult.UNREACHABLE)
     # Socket, its tip, the cross.
     assert _ways(lost, "unreachable") == 3
     assert _ways(lost, "cord") == 6
@@ -181,30 +181,30 @@ def test_it_is_described_for_those_who_cannot_see_it_and_every_picture_can_be_dr
         assert _topology(shown).get("viewBox", "").startswith(f"0 0 {TOPOLOGY_WIDTH:g} ")
 
 
-def _drawn(story: Story) -> ElementTree.Element:
-    return ElementTree.fromstring(timeline(story))
+def _drawn(transcript: Transcript) -> ElementTree.Element:
+    return ElementTree.fromstring(timeline(transcript))
 
 
-def _bars(story: Story) -> list[tuple[float, float]]:
-    bars = [shape for shape in _drawn(story).iter("rect") if "bar" in (shape.get("class") or "")]
+def _bars(transcript: Transcript) -> list[tuple[float, float]]:
+    bars = [shape for shape in _drawn(transcript).iter("rect") if "bar" in (shape.get("class") or "")]
     return [(float(bar.get("x", "")), float(bar.get("width", ""))) for bar in bars]
 
 
 def test_every_step_has_a_bar_as_long_as_it_took_within_the_picture_and_a_link() -> None:
-    story = whole_story()
-    bars = _bars(story)
-    assert len(bars) == len(story.steps)
-    scale = bars[1][1] / story.steps[1].seconds
-    for (left, width), step in zip(bars, story.steps, strict=True):
+    transcript = whole_transcript()
+    bars = _bars(transcript)
+    assert len(bars) == len(transcript.steps)
+    scale = bars[1][1] / transcript.steps[1].seconds
+    for (left, width), step in zip(bars, transcript.steps, strict=True):
         assert width == pytest.approx(step.seconds * scale, abs=0.02)
         assert left == pytest.approx(bars[0][0] + step.started_seconds * scale, abs=0.02)
     assert all(left >= 0 and left + width <= TIMELINE_WIDTH for left, width in bars)
-    links = [link.get("href") for link in _drawn(whole_story()).iter("a")]
+    links = [link.get("href") for link in _drawn(whole_transcript()).iter("a")]
     assert links[:2] == ["#step-1", "#step-2"]
 
 
 def test_a_step_says_how_the_calls_in_it_ended_and_its_label_stands_where_it_fits() -> None:
-    rows = [row for row in _drawn(whole_story()) if (row.get("class") or "").startswith("row")]
+    rows = [row for row in _drawn(whole_transcript()) if (row.get("class") or "").startswith("row")]
     ended = {number: [word.text for word in row.iter("tspan")] for number, row in enumerate(rows, 1)}
     assert {number: words for number, words in ended.items() if words} == {
         5: ["unreachable"],
@@ -214,31 +214,33 @@ def test_a_step_says_how_the_calls_in_it_ended_and_its_label_stands_where_it_fit
         14: ["production: allowed"],
     }
     anchors = [
-        shape.get("text-anchor") for shape in _drawn(whole_story()).iter("text") if shape.get("class") == "duration"
+        shape.get("text-anchor")
+        for shape in _drawn(whole_transcript()).iter("text")
+        if shape.get("class") == "duration"
     ]
     assert anchors == [None] * 13 + ["end"]
 
 
 def test_a_failed_step_and_one_that_still_runs_look_different() -> None:
-    failed = broken_story()
+    failed = failed_transcript()
     assert 'class="bar failed"' in timeline(failed)
-    failed.steps[-1].outcome, failed.steps[-1].ended_seconds = Outcome.RUNNING, None
+    failed.steps[-1].outcome, failed.steps[-1].ended_seconds = StepOutcome.RUNNING, None
     assert 'class="bar running"' in timeline(failed)
     assert ">running<" in timeline(failed)
 
 
 def test_steps_of_no_time_none_at_all_and_long_titles_can_be_drawn() -> None:
-    story = Story("fast", clock=lambda: 5.0)
-    with story.step("at once"):
+    transcript = Transcript("fast", clock=lambda: 5.0)
+    with transcript.step("at once"):
         pass
-    assert [width > 0 for _, width in _bars(story)] == [True]
-    assert _bars(Story("empty", clock=lambda: 0.0)) == []
-    assert length(Story("empty", clock=lambda: 0.0)) == 0.0
-    story = Story("long", clock=lambda: 0.0)
-    with story.step("a" * 200):
+    assert [width > 0 for _, width in _bars(transcript)] == [True]
+    assert _bars(Transcript("empty", clock=lambda: 0.0)) == []
+    assert length(Transcript("empty", clock=lambda: 0.0)) == 0.0
+    transcript = Transcript("long", clock=lambda: 0.0)
+    with transcript.step("a" * 200):
         pass
-    assert f"{'a' * 200}: done" in timeline(story)
-    assert f">{'a' * 200}<" not in timeline(story)
+    assert f"{'a' * 200}: done" in timeline(transcript)
+    assert f">{'a' * 200}<" not in timeline(transcript)
 
 
 def test_ticks_are_round_and_few() -> None:
@@ -284,11 +286,11 @@ class Reader(HTMLParser):
 
 
 def test_every_tag_is_closed_every_link_stays_in_the_page_and_nothing_is_run_or_fetched() -> None:
-    for story in (whole_story(), mended_story(), broken_story(), Story("empty")):
-        reader = Reader(render(story, NOW))
+    for transcript in (whole_transcript(), mended_transcript(), failed_transcript(), Transcript("empty")):
+        reader = Reader(render(transcript, NOW))
         assert reader.open == []
         assert all(link.startswith("#") and link[1:] in reader.identifiers for link in reader.links)
-    page = render(whole_story(), NOW)
+    page = render(whole_transcript(), NOW)
     reader = Reader(page)
     assert not {"script", "link", "img", "iframe", "object", "embed", "base", "form"} & set(reader.tags)
     style = page[page.index("<style>") : page.index("</style>")]
@@ -297,7 +299,7 @@ def test_every_tag_is_closed_every_link_stays_in_the_page_and_nothing_is_run_or_
 
 
 def test_hostile_evidence_is_shown_and_not_obeyed() -> None:
-    page = render(broken_story(), NOW)
+    page = render(failed_transcript(), NOW)
     assert "<script" not in page
     assert "\x1b" not in page
     assert "<script>alert('1')</script> & \\x1b[31mred\\x1b[0m" in "".join(Reader(page).words)
@@ -306,46 +308,46 @@ def test_hostile_evidence_is_shown_and_not_obeyed() -> None:
 
 @given(st.text(), st.text(), st.text())
 def test_no_text_can_leave_its_place(title: str, evidence: str, figure: str) -> None:
-    story = Story(title)
-    with story.step(title):
-        story.saw(evidence)
-    story.figures[figure] = evidence
-    page = render(story, NOW)
+    transcript = Transcript(title)
+    with transcript.step(title):
+        transcript.saw(evidence)
+    transcript.figures[figure] = evidence
+    page = render(transcript, NOW)
     page.encode()
     assert Reader(page).open == []
     assert not {"script", "img"} & set(Reader(page).tags)
 
 
 def test_steps_figures_and_moments_are_all_there() -> None:
-    story = whole_story()
-    page = render(story, NOW)
+    transcript = whole_transcript()
+    page = render(transcript, NOW)
     words = "".join(Reader(page).words)
-    assert all(step.title in words for step in story.steps)
-    assert all(piece.splitlines()[0] in words for step in story.steps for piece in step.evidence)
-    assert all(name in words and value in words for name, value in story.figures.items())
+    assert all(step.title in words for step in transcript.steps)
+    assert all(piece.splitlines()[0] in words for step in transcript.steps for piece in step.evidence)
+    assert all(name in words and value in words for name, value in transcript.figures.items())
     assert page.count("<figure>") == 4
-    assert "Everything went as told: 14 steps in 36.5 s." in words
+    assert "Passed: 14 steps in 36.5 s." in words
     assert "2026-11-15 18:00 UTC" in words
-    assert "network is unreachable</code></blockquote>" in render(whole_story(), NOW)
+    assert "network is unreachable</code></blockquote>" in render(whole_transcript(), NOW)
 
 
-def test_a_failed_story_says_where_and_a_stand_in_is_said_plainly() -> None:
-    page = render(broken_story(), NOW)
+def test_a_failed_scenario_says_where_and_a_stand_in_is_said_plainly() -> None:
+    page = render(failed_transcript(), NOW)
     assert '<span class="verdict failed">Failed</span> at step 6' in page
     assert re.search(r'<li id="step-6"><details open>', page)
     assert '<li id="step-5"><details>' in page
-    assert "stood in for kube-apiserver" in render(whole_story(), NOW, is_stand_in=True)
-    assert "make demo-real" in render(whole_story(), NOW, is_stand_in=True)
-    assert "stood in" not in render(whole_story(), NOW)
+    assert "a stand-in replaced kube-apiserver" in render(whole_transcript(), NOW, is_stand_in=True)
+    assert "make demo-real" in render(whole_transcript(), NOW, is_stand_in=True)
+    assert "stood in" not in render(whole_transcript(), NOW)
 
 
 def test_it_is_written_where_asked_or_refused_with_a_remedy(tmp_path: Path) -> None:
     path = tmp_path / "out" / "demo" / "report.html"
-    assert write_report(Story("older"), path) == path
-    write_report(whole_story(), path)
+    assert write_report(Transcript("older"), path) == path
+    write_report(whole_transcript(), path)
     assert "A webhook through the tunnel" in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o644
     assert [entry.name for entry in path.parent.iterdir()] == ["report.html"]
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(LabError, match=r"(?s)UMB870.*next: .*--report"):
-        write_report(whole_story(), tmp_path / "file" / "report.html")
+        write_report(whole_transcript(), tmp_path / "file" / "report.html")

@@ -309,7 +309,7 @@ def test_where_to_listen_and_without_a_pair_it_must_be_plain(capsys: pytest.Capt
             parse_listen(text)
     with pytest.raises(SystemExit):
         parse_arguments(["--node-name=worker-7"])
-    assert "--certificate and --key are needed, or --plain" in capsys.readouterr().err
+    assert "give --certificate and --key, or --plain" in capsys.readouterr().err
 
 
 def test_a_missing_key_is_told_in_three_lines(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
@@ -320,7 +320,7 @@ def test_a_missing_key_is_told_in_three_lines(place: Place, capfd: pytest.Captur
         signal.signal(signal.SIGTERM, before[0])
         signal.signal(signal.SIGINT, before[1])
     assert code == 4
-    assert capfd.readouterr().err.startswith("UMB880 the lab's service cannot start\n  why: No such file")
+    assert capfd.readouterr().err.startswith("UMB880 the lab's service did not start\n  why: No such file")
 
 
 def test_it_says_when_it_is_ready_and_leaves_when_asked(place: Place, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_everything_that_a_lab_keeps_lies_in_its_directory_and_its_state_goes_la
     places = [
         *(directory.state_file, directory.state_lock, directory.lock_file, directory.control_socket),
         *(directory.node_root("master-0"), directory.log_file("master-0", "podrunner"), directory.keeper_log),
-        *(directory.bin, directory.network_namespaces, directory.scene_file, directory.images),
+        *(directory.bin, directory.network_namespaces, directory.testbed_file, directory.images),
     ]
     assert {place.relative_to(directory.path).parts[0] for place in places} == set(CONTENT)
     assert CONTENT[-1] == directory.state_file.name
@@ -114,7 +114,7 @@ def test_a_state_that_may_not_be_read_or_is_gone_is_told(tmp_path: Path) -> None
     (empty := tmp_path / "empty").mkdir()
     directory = LabDirectory(tmp_path)
     directory.state_file.mkdir()
-    with pytest.raises(LabError, match="cannot look into") as refused:
+    with pytest.raises(LabError, match="no permission to read") as refused:
         read_state(directory)
     assert refused.value.code == "UMB815"
     with pytest.raises(LabError, match="UMB815"):

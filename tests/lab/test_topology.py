@@ -17,7 +17,7 @@ from tests.support.worlds import World
 from umbilical.fault import LabError
 from umbilical.lab.hardway.names import HOST, topology_of
 from umbilical.lab.hosted.topology import front_address, plan_hosted
-from umbilical.lab.topology import MOST_MASTERS, MOST_WORKERS, Family, Role, Topology, plan_topology
+from umbilical.lab.topology import MOST_MASTERS, MOST_WORKERS, Family, NodeRole, Topology, plan_topology
 
 PLANS = st.builds(
     plan_topology,
@@ -80,7 +80,7 @@ def test_no_two_pieces_of_the_pod_network_overlap_and_all_lie_in_it(topology: To
         assert not left.overlaps(right)
     for piece in pieces:
         assert any(piece.overlaps(whole) for whole in topology.pod_networks)
-    assert all(node.pod_networks for node in topology.nodes if node.role is not Role.BOOTSTRAP)
+    assert all(node.pod_networks for node in topology.nodes if node.role is not NodeRole.BOOTSTRAP)
 
 
 @given(st.dictionaries(st.sampled_from(["family", "nodes", "machine_networks", "gateways"]), JSON))
@@ -98,7 +98,7 @@ def test_a_node_that_is_none_is_refused_in_three_lines(node: object) -> None:
 def test_a_name_that_would_leave_the_folder_is_refused() -> None:
     content = json.loads(json.dumps(plan_topology().to_json()))
     content["nodes"][1]["name"] = "../../etc"
-    with pytest.raises(LabError, match="a node has a name"):
+    with pytest.raises(LabError, match="a node needs a name"):
         Topology.from_json(content)
 
 
@@ -112,10 +112,10 @@ def test_a_network_can_be_given_per_family() -> None:
 
 def test_a_plan_that_cannot_work_is_refused() -> None:
     for arguments, said in (
-        ({"masters": 0}, "cannot plan 0 masters"),
-        ({"masters": 11}, "cannot plan 11 masters"),
-        ({"workers": -1}, "cannot plan -1 workers"),
-        ({"workers": 80}, "cannot plan 80 workers"),
+        ({"masters": 0}, "a lab cannot have 0 masters"),
+        ({"masters": 11}, "a lab cannot have 11 masters"),
+        ({"workers": -1}, "a lab cannot have -1 workers"),
+        ({"workers": 80}, "a lab cannot have 80 workers"),
         ({"machine_network": "10.92.5.0/24"}, "the machine and the pod network overlap"),
         ({"service_network": "10.92.0.0/20"}, "the pod and the service network overlap"),
         ({"machine_network": "10.91.0.0/27", "workers": 20}, "the machine network is too small"),
@@ -124,16 +124,16 @@ def test_a_plan_that_cannot_work_is_refused() -> None:
         ({"pod_network": "10.92.0.0/25"}, "the pod network is too small"),
         ({"service_network": "10.0.0.0/29"}, "the service network has the wrong size"),
         ({"service_network": "fd93::/64", "family": Family.IPV6}, "the service network has the wrong size"),
-        ({"machine_network": "fd91::/64"}, "the machine network does not fit the lab"),
-        ({"pod_network": "10.92.0.0/16", "family": Family.IPV6}, "the pod network does not fit the lab"),
+        ({"machine_network": "fd91::/64"}, "the machine network has the wrong IP family"),
+        ({"pod_network": "10.92.0.0/16", "family": Family.IPV6}, "the pod network has the wrong IP family"),
         ({"pod_network": "10.0.0.0/16,10.1.0.0/16"}, "more than one pod network"),
-        ({"machine_network": "127.0.0.0/24"}, "the machine network cannot be used"),
-        ({"machine_network": "224.0.0.0/24"}, "the machine network cannot be used"),
-        ({"machine_network": "fe80::/64", "family": Family.IPV6}, "the machine network cannot be used"),
-        ({"machine_network": "0.0.0.0/0"}, "the machine network cannot be used"),
-        ({"machine_network": "10.91.0.1/24"}, "the machine network '10.91.0.1/24' cannot be read"),
-        ({"machine_network": "localhost"}, "the machine network 'localhost' cannot be read"),
-        ({"machine_network": ""}, "the machine network '' cannot be read"),
+        ({"machine_network": "127.0.0.0/24"}, "the machine network is not a private network"),
+        ({"machine_network": "224.0.0.0/24"}, "the machine network is not a private network"),
+        ({"machine_network": "fe80::/64", "family": Family.IPV6}, "the machine network is not a private network"),
+        ({"machine_network": "0.0.0.0/0"}, "the machine network is not a private network"),
+        ({"machine_network": "10.91.0.1/24"}, "the machine network '10.91.0.1/24' is not a network in CIDR notation"),
+        ({"machine_network": "localhost"}, "the machine network 'localhost' is not a network in CIDR notation"),
+        ({"machine_network": ""}, "the machine network '' is not a network in CIDR notation"),
     ):
         with pytest.raises(LabError, match="UMB811") as caught:
             plan_topology(**arguments)
@@ -160,7 +160,7 @@ def test_every_machine_of_the_hard_way_and_its_hosts_twin_is_a_node() -> None:
     cluster = small_cluster()
     topology = topology_of(cluster)
     twin = topology.node(HOST)
-    assert (twin.role, twin.address) == (Role.MANAGEMENT, str(cluster.networks.dns))
+    assert (twin.role, twin.address) == (NodeRole.MANAGEMENT, str(cluster.networks.dns))
     assert not topology.is_managed(twin)
     assert topology.gateways_of(twin) == (cluster.networks.gateway,)
 

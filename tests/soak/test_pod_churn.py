@@ -84,6 +84,6 @@ def test_nothing_is_left_of_pods_that_came_and_went(way: Isolation, tmp_path: Pa
                 lab.remove(NODE, f"/etc/kubernetes/manifests/{name}.yaml")
         wait_until(lambda: runner_of(lab).pods(lab, NODE) == [], seconds=60)
         assert picture(lab) == before
-        assert "stumbled" not in lab.log(NODE, NAME)
         assert "unexpected error" not in lab.log(NODE, NAME)
+        assert "something is left" not in lab.log(NODE, NAME)
         assert "could not clean up" not in lab.log(NODE, NAME)

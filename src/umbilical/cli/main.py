@@ -75,7 +75,7 @@ GROUPS: Final = {
     ),
     "lab": (
         "Run control plane and tunnel on this machine for tests.",
-        _placed("lab", "demo run list:faults up status shell:status break:faults mend:faults down:up"),
+        _placed("lab", "demo run list:breakages up status shell:status break:breakages mend:breakages down:up"),
     ),
     "stage": (
         "Build a cluster the hard way, in seventeen stages.",

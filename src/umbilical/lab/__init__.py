@@ -1,6 +1,6 @@
-"""THE LAB: a cluster being born on one Linux machine, in namespaces, with the real programs.
+"""The lab: a Kubernetes cluster that is being installed, in namespaces on one Linux machine, with the real programs.
 
-`keeper` is the one process that holds a lab's namespaces; when it ends, the kernel takes everything with it. All
-else runs outside and asks it: `lab.Lab` is its face. Scenarios tell a story, faults break one thing and mend it.
-May use every subject; commands of ours are run as users run them.
+`keeper` is the one process that holds a lab's namespaces; when it ends, the kernel removes everything. All other
+code runs outside and calls the keeper through `lab.Lab`. A scenario shows one use of the tunnel step by step; a
+breakage breaks one thing and repairs it. May import every room; runs `umbilical` commands as users run them.
 """

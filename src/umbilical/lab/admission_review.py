@@ -1,5 +1,6 @@
-"""AdmissionReview v1 as kube-apiserver asks it: the question, one call of a webhook over TLS, and what is made of the
-answer or of its absence, in kube-apiserver's words. How the connection comes about is the caller's business.
+"""Call a webhook with an AdmissionReview v1 over TLS, as kube-apiserver does, with kube-apiserver's messages.
+
+The caller provides the function that opens the connection.
 """
 
 import json
@@ -14,21 +15,21 @@ from typing import Any, Final
 
 import h11
 
-from umbilical.lab.story import Call
+from umbilical.lab.transcript import CallResult
 from umbilical.tunnel.channel import is_truncation
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
-# Kinds whose plural is not the lower-case kind with an s; others of the core that a user may try are regular.
+# Kinds whose plural is not the lower-case kind with an s.
 _IRREGULAR_PLURALS: Final = {"Endpoints": "endpoints", "Ingress": "ingresses", "NetworkPolicy": "networkpolicies"}
 
 
 class AnswerRefused(Exception):
-    """The webhook answered something that kube-apiserver does not take for an answer."""
+    """kube-apiserver would not accept this answer of the webhook."""
 
 
 def review_of(value: Mapping[str, Any], uid: str) -> dict[str, Any]:
-    """Ask whether this object may be created."""
+    """Return an AdmissionReview that asks to create this object."""
     group, _, version = str(value.get("apiVersion", "v1")).rpartition("/")
     kind = str(value.get("kind", ""))
     metadata = value.get("metadata") or {}
@@ -56,13 +57,13 @@ def review_of(value: Mapping[str, Any], uid: str) -> dict[str, Any]:
 
 
 def verdict_of(body: bytes, uid: str) -> tuple[bool, str]:
-    """Whether the object may be created, and the webhook's words. Raises AnswerRefused: it is no answer to this."""
+    """Return whether the webhook allows the object, and its message. Raises AnswerRefused: not a valid answer."""
     response = _response(body)
     if response.get("uid") != uid:
         raise AnswerRefused(f"expected response.uid={json.dumps(uid)}, got {json.dumps(response.get('uid'))}")
     allowed = response.get("allowed")
     if not isinstance(allowed, bool):
-        raise AnswerRefused("response.allowed is no boolean")
+        raise AnswerRefused("response.allowed is not a boolean")
     status = response.get("status")
     message = status.get("message") if isinstance(status, dict) else None
     return allowed, message if isinstance(message, str) else ""
@@ -72,7 +73,7 @@ def _response(body: bytes) -> dict[str, Any]:
     try:
         review = json.loads(body)
     except (ValueError, RecursionError):
-        raise AnswerRefused("invalid character in the answer: it is no JSON") from None
+        raise AnswerRefused("invalid character in the answer: it is not JSON") from None
     if not isinstance(review, dict) or (review.get("apiVersion"), review.get("kind")) != (API_VERSION, KIND):
         raise AnswerRefused(f"expected webhook response of {API_VERSION}, Kind={KIND}")
     response = review.get("response")
@@ -83,24 +84,24 @@ def _response(body: bytes) -> dict[str, Any]:
 
 STANDS_IN_FOR: Final = "kube-apiserver"
 MAX_ANSWER_BYTES: Final = 3 << 20
-"""kube-apiserver's own bound for a request body, which an answer should not pass either."""
+"""kube-apiserver's limit for a request body, used for answers too."""
 CHUNK_BYTES: Final = 64 * 1024
 _HOSTNAME_MISMATCH: Final = (62, 64)
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 _UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21, 27)
-"""OpenSSL's ways to say that no chain leads to a trusted authority."""
+"""OpenSSL's errors for a chain without a trusted CA."""
 _OUTSIDE_VALIDITY: Final = (9, 10)
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 
 
 class Unreachable(Exception):
-    """No answer came; `str()` is what kube-apiserver prints behind the URL."""
+    """No answer came; `str()` is what kube-apiserver prints after the URL."""
 
 
 @dataclass(frozen=True)
 class Webhook:
-    """What a ValidatingWebhookConfiguration says of it, and the endpoint that stands behind its Service."""
+    """Fields of a ValidatingWebhookConfiguration, and the endpoint of its Service."""
 
     name: str
     service: str
@@ -109,7 +110,7 @@ class Webhook:
     address: str
     """HOST:PORT of the pod. kube-apiserver with --enable-aggregator-routing dials endpoints, not ClusterIPs."""
     port: int = 443
-    """Of the Service: it stands in the URL and nowhere else."""
+    """Port of the Service, only for the URL in messages."""
     timeout_seconds: float = 5.0
 
     @property
@@ -122,33 +123,37 @@ class Webhook:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    call: Call
+class AdmissionVerdict:
+    call: CallResult
     message: str
     seconds: float
 
 
 Dial = Callable[[str, float], socket.socket]
-"""Open a connection to HOST:PORT within so many seconds, or raise Unreachable or TimeoutError."""
+"""Opens a connection to HOST:PORT with a timeout in seconds. Raises Unreachable or TimeoutError."""
 
 
-def judge(webhook: Webhook, context: ssl.SSLContext, value: Mapping[str, Any], dial: Dial) -> Verdict:
-    """Ask once, over a connection of its own."""
+def review(webhook: Webhook, context: ssl.SSLContext, value: Mapping[str, Any], dial: Dial) -> AdmissionVerdict:
+    """Call the webhook once, on a new connection."""
     started = time.monotonic()
     uid = str(uuid.uuid4())
     try:
         allowed, words = verdict_of(_exchange(webhook, context, review_of(value, uid), dial), uid)
     except (Unreachable, AnswerRefused, OSError, h11.RemoteProtocolError) as fault:
-        return Verdict(Call.UNREACHABLE, _failure(webhook, fault), time.monotonic() - started)
-    call = Call.ALLOWED if allowed else Call.DENIED
+        return AdmissionVerdict(CallResult.UNREACHABLE, _failure(webhook, fault), time.monotonic() - started)
+    call = CallResult.ALLOWED if allowed else CallResult.DENIED
     message = words if allowed else _denial(webhook, words)
-    return Verdict(call, message, time.monotonic() - started)
+    return AdmissionVerdict(call, message, time.monotonic() - started)
 
 
-def summary(verdicts: list[Verdict]) -> dict[str, Any]:
-    """What the program prints: the last verdict, and the figures of them all."""
+def summary(verdicts: list[AdmissionVerdict]) -> dict[str, Any]:
+    """Return what the program prints: the last verdict, and totals of all calls."""
     last, seconds = verdicts[-1], [round(verdict.seconds, 6) for verdict in verdicts]
-    tally = {call.value: sum(verdict.call is call for verdict in verdicts) for call in Call if call is not Call.NONE}
+    tally = {
+        call.value: sum(verdict.call is call for verdict in verdicts)
+        for call in CallResult
+        if call is not CallResult.NONE
+    }
     return {
         "standsInFor": STANDS_IN_FOR,
         "call": last.call.value,

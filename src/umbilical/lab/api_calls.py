@@ -1,9 +1,8 @@
-"""`python -m umbilical.lab.api_calls times|until KUBECONFIG COUNT|STOP_FILE`: create an object that the webhook allows,
-so many times, or until a file is there.
+"""`python -m umbilical.lab.api_calls times|until KUBECONFIG COUNT|STOP_FILE`: create an object that the webhook allows.
 
-Dry runs on the server, one after the other over one connection, so that what is timed is the API server and its
-webhook and not the start of a client. Prints as JSON the seconds of each; or, with a short rest between the calls,
-how many were made, the seconds of the slowest, and in what words the others failed.
+Server-side dry runs, one after the other on one connection, so that the times do not include a client's start.
+`times` makes COUNT calls and prints the seconds of each as JSON. `until` calls until STOP_FILE exists and prints the
+number of calls, the slowest, and the first failures.
 """
 
 import asyncio
@@ -20,27 +19,27 @@ from umbilical.lab.control_plane import ADMIN_KUBECONFIG
 from umbilical.lab.objects import judged
 
 UNLIMITED: Final = -1.0
-"""Else the client library would stretch the calls to five a second."""
+"""The client's default limit is five calls per second."""
 REST_SECONDS: Final = 0.05
-# Nobody reads more, and a cluster that is down would fill a disk.
+# A limit, so that calls to a cluster that is down do not fill the disk.
 MOST_FAILURES: Final = 100
 
 
 @dataclass
-class Calls:
+class CallTotals:
     allowed: int = 0
     slowest_seconds: float = 0.0
     failed: int = 0
     failures: list[str] = field(default_factory=list)
-    """The first of them, in kube-apiserver's words."""
+    """The first failures, with kube-apiserver's message."""
 
 
 def _path(wanted: dict[str, Any]) -> str:
     return f"/api/{wanted['apiVersion']}/namespaces/{wanted['metadata']['namespace']}/{wanted['kind'].lower()}s"
 
 
-async def call_until(kubeconfig: Path, wanted: dict[str, Any], stop_file: Path, calls: Calls) -> None:
-    """Call, and count as it goes."""
+async def call_until(kubeconfig: Path, wanted: dict[str, Any], stop_file: Path, calls: CallTotals) -> None:
+    """Call until the file exists, and count in `calls`."""
     path = _path(wanted)
     async with make_client(kubeconfig, qps=UNLIMITED) as client:
         while not stop_file.exists():
@@ -67,7 +66,7 @@ async def call(kubeconfig: Path, wanted: dict[str, Any], count: int) -> list[flo
 
 
 def command(form: str, bound: str) -> list[str]:
-    """Say how it is run on a node that has a kube-apiserver."""
+    """Return the command that runs this module on a node with a kube-apiserver."""
     return [sys.executable, "-m", "umbilical.lab.api_calls", form, ADMIN_KUBECONFIG, bound]
 
 
@@ -77,7 +76,7 @@ def main(arguments: list[str]) -> int:
     if form == "times":
         json.dump(asyncio.run(call(Path(kubeconfig), wanted, int(bound))), sys.stdout)
     else:
-        calls = Calls()
+        calls = CallTotals()
         asyncio.run(call_until(Path(kubeconfig), wanted, Path(bound), calls))
         json.dump(asdict(calls), sys.stdout)
     return 0

@@ -1,7 +1,7 @@
-"""Where the real programs lie: in a directory that a user names, in the cache that `make peers` fills, or on PATH; and
-programs as files that a node can run: small scripts around this Python for our own, links to everything else.
+"""Find the real programs in --bin-dir, in the cache of `make peers`, or on PATH, and install them for nodes.
 
-Nothing is built and nothing is run here; a program that cannot run on this machine is refused before a lab exists.
+Our own programs become small scripts for this Python, others become links. A program that cannot run on this machine
+is an error before a lab is created.
 """
 
 import os
@@ -21,19 +21,19 @@ CONTROL_PLANE: Final = ("etcd", "kube-apiserver", "kubectl")
 KUBERNETES: Final = (*CONTROL_PLANE, "kube-controller-manager", "kube-scheduler")
 KUBELET: Final = (*KUBERNETES, "kubelet", "kube-proxy")
 KONNECTIVITY: Final = ("proxy-server", "proxy-agent")
-"""Upstream's. Our own drop-ins have the same names on PATH and must never pass for them."""
+"""Upstream's programs. Not searched on PATH, where our drop-ins have the same names."""
 
 GROUPS: Final = dict.fromkeys(KONNECTIVITY, "konnectivity")
-"""The group of `make peers` that builds a program, where it is not `kubernetes`."""
+"""Program -> its group in `make peers`, if it is not `kubernetes`."""
 
-# e_machine of the ELF header (System V gABI), by what uname says.
+# `uname -m` -> e_machine of the ELF header (System V gABI).
 _ELF_MACHINES: Final = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183, "ppc64le": 21, "s390x": 22}
 _ELF_HEADER_BYTES: Final = 20
 _BIG_ENDIAN: Final = 2
 
 
 def find(names: Iterable[str], bin_dir: Path | None = None) -> dict[str, Path]:
-    """Find every program. Raises LabError: one is nowhere (UMB824), or cannot run here (UMB825)."""
+    """Find every program. Raises LabError: one is missing (UMB824) or cannot run here (UMB825)."""
     wanted = list(dict.fromkeys(names))
     places = {name: locate(name, bin_dir) for name in wanted}
     missing = [name for name in wanted if places[name] is None]
@@ -43,7 +43,7 @@ def find(names: Iterable[str], bin_dir: Path | None = None) -> dict[str, Path]:
 
 
 def locate(name: str, bin_dir: Path | None = None) -> Path | None:
-    """Return the place that is looked into first and has it; whether it runs is not asked."""
+    """Return the first path that exists, without checking that it can run."""
     if bin_dir is not None and (bin_dir / name).exists():
         return bin_dir / name
     cached = _cached(name)
@@ -54,7 +54,7 @@ def locate(name: str, bin_dir: Path | None = None) -> Path | None:
 
 
 def cache_root() -> Path:
-    """The same place as in tools/peers.py, which fills it."""
+    """The same directory as in tools/peers.py, which fills it."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "umbilical" / "peers"
 
@@ -65,7 +65,7 @@ def _cached(name: str) -> Path | None:
 
 
 def _version_order(folder: Path) -> tuple[tuple[int, ...], bool, str]:
-    """Order v1.36.3 after v1.9.0 and after v1.36.3-rc.1."""
+    """Sort key: v1.36.3 is after v1.9.0 and after v1.36.3-rc.1."""
     version = folder.name.partition("-")[2]
     release, _, suffix = version.partition("-")
     return tuple(int(number) for number in re.findall(r"\d{1,9}", release)), not suffix, folder.name
@@ -73,17 +73,17 @@ def _version_order(folder: Path) -> tuple[tuple[int, ...], bool, str]:
 
 def _checked(path: Path) -> Path:
     if not path.is_file():
-        raise _unusable(path, "it is no regular file")
+        raise _unusable(path, "it is not a regular file")
     if not os.access(path, os.X_OK):
         raise _unusable(path, "it is not executable for this user")
     with path.open("rb") as stream:
-        fault = _fault_of_header(stream.read(_ELF_HEADER_BYTES))
-    if fault is not None:
-        raise _unusable(path, fault)
+        problem = _header_error(stream.read(_ELF_HEADER_BYTES))
+    if problem is not None:
+        raise _unusable(path, problem)
     return path
 
 
-def _fault_of_header(header: bytes) -> str | None:
+def _header_error(header: bytes) -> str | None:
     if header.startswith(b"#!"):
         return None
     if not header.startswith(b"\x7fELF") or len(header) < _ELF_HEADER_BYTES:
@@ -104,17 +104,17 @@ def _no_such_programs(names: list[str], bin_dir: Path | None) -> LabError:
     return LabError(
         "UMB824",
         f"a needed program is missing: {', '.join(names)}",
-        f"looked in {', '.join(looked)}",
-        f"build with {commands}, or name a directory that has it: --bin-dir DIR",
+        f"searched {', '.join(looked)}",
+        f"build it with {commands}, or give its directory: --bin-dir DIR",
     )
 
 
 def _unusable(path: Path, why: str) -> LabError:
     return LabError(
         "UMB825",
-        f"{path} cannot be run here",
+        f"{path} does not run on this machine",
         why,
-        "remove it, or put the program for this machine in its place; `make peers` builds what is missing",
+        "remove it and run `make peers`, or replace it with a program for this machine",
     )
 
 
@@ -129,11 +129,8 @@ OWN_PROGRAMS: Final = {
 PROGRAM_MODE: Final = 0o755
 
 
-def lay_programs(folder: Path, binaries: Mapping[str, Path]) -> None:
-    """Put every program into a folder that exists. Where upstream's has the name of ours, the name stays ours:
-
-    images name the other one by its path.
-    """
+def install_programs(folder: Path, binaries: Mapping[str, Path]) -> None:
+    """Install every program in an existing directory; a name that upstream and we share is ours."""
     for name, module in OWN_PROGRAMS.items():
         write_file(folder / name, launcher(module).encode(), PROGRAM_MODE)
     for name, path in binaries.items():
@@ -142,9 +139,10 @@ def lay_programs(folder: Path, binaries: Mapping[str, Path]) -> None:
 
 
 def launcher(module: str, python: str = sys.executable) -> str:
-    """Write the script. The shell comes first because a `#!` line can hold neither a long path nor a blank.
+    """Return a script that is valid for the shell and for Python.
 
-    For the shell the second line is a command; for Python the second and third are one text that nobody reads.
+    It starts with the shell because a `#!` line cannot have a long path or a space. For the shell the second line is
+    a command; for Python the second and third lines are an unused string.
     """
     return (
         "#!/bin/sh\n"

@@ -1,7 +1,7 @@
-"""A bootkube-like script and the libraries beside it, in our own words, for a lab's bootstrap.ign.
+"""A script like bootkube.sh, with its libraries, for a lab's bootstrap.ign.
 
-It has the frame, the stage protocol and the lines that a patch holds on to as installers of 4.18 write them; each
-stage asks `podman` or `oc` for its work, for which `release_payload` stands in on the lab's bootstrap node.
+It has the structure, the stage protocol and the lines that a patch needs, as in installers of 4.18. Its stages run
+`podman` and `oc`, for which the lab's bootstrap node has stand-ins.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,9 +53,9 @@ OPENSHIFT_COPIES: Final = "    cp openshift/* manifests/\n"
 CVO_COPIES: Final = (
     "\n    cp auth/kubeconfig-loopback /etc/kubernetes/kubeconfig\n\tcp cvo-bootstrap/manifests/* manifests/\n"
 )
-# What lies there is served to every machine that joins.
+# These files are served to every machine that joins.
 MCO_COPIES: Final = "\n\tmkdir --parents /etc/mcc/bootstrap\n\tcp manifests/* /etc/mcc/bootstrap/\n"
-# etcd's pod goes straight to the kubelet: everything else waits for it.
+# etcd's pod is given to the kubelet at once, since everything else needs it.
 _ETCD_COPIES: Final = """
 \tcp etcd-bootstrap/bootstrap-manifests/* /etc/kubernetes/manifests/
 \tcp etcd-bootstrap/manifests/* manifests/
@@ -140,7 +140,7 @@ END: Final = """\
 touch /opt/openshift/.bootkube.done
 """
 
-# Where a failure is, as bash tells it to a trap: the line is counted anew there, function and file are right.
+# In a trap bash restarts the line count; function and file are right.
 SERVICE_RECORD: Final = r"""#!/usr/bin/env bash
 # Keeps a JSON list of what a service did and when: /var/log/openshift/NAME.json.
 RECORD_NAME="${SYSTEMD_UNIT_NAME:-bootkube}"
@@ -285,7 +285,7 @@ def script_head(images: Mapping[str, str]) -> str:
 
 
 def stage(name: str, body: str) -> str:
-    """A stage as they all are: skipped when its marker is there, between a start and an end on the record."""
+    """Return a stage: skipped if its marker file exists, with start and end in the record."""
     return f"""\
 if [ ! -f {name}.done ]
 then
@@ -299,7 +299,7 @@ fi
 
 
 def render_command(name: str, image: str, indent: str = "\t") -> str:
-    """Let an image, named by its variable, write its manifests; installers indent it in more ways than one."""
+    """Return a render call of an image variable; the indentation differs as in installers."""
     return f"""
 {indent}rm --recursive --force {name}
 {indent}bootkube_podman_run \\

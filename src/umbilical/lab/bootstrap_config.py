@@ -1,7 +1,7 @@
-"""A bootstrap.ign for a lab, as an installer would write it for the lab's own cluster.
+"""A bootstrap.ign for a lab's cluster, with the paths, modes and formats of the installer's.
 
-What a release payload would render on the node (the control plane's static pods) lies in the config already, where
-`release_payload` takes it from; everything else has the paths, modes and forms of the installer's.
+Unlike a real one it already contains the control plane's static pods, which the release payload renders on a real
+node; `release_payload` reads them.
 """
 
 import json
@@ -25,7 +25,7 @@ from umbilical.manifests.tree import AssetTree
 
 STATIC_PODS: Final = "/etc/kubernetes/manifests/"
 PAYLOAD: Final = "/opt/openshift/lab-payload"
-"""Static pods by the name of their component: what the operators of a release payload would render."""
+"""Static pods by component, in place of what the payload's operators render."""
 IMAGES_FILE: Final = "/opt/openshift/lab-payload/images.json"
 """Name in the release payload -> image."""
 PROGRAM_MODE: Final = 0o555
@@ -35,20 +35,20 @@ PUBLIC_MODE: Final = 0o644
 
 @dataclass(frozen=True)
 class Kubeconfigs:
-    """How the script and cluster-bootstrap reach an API server, as kubeconfig files."""
+    """The kubeconfig files of the script and of cluster-bootstrap."""
 
     loopback: bytes
-    """The one on this machine."""
+    """For the API server on this machine."""
     internal: bytes
-    """api-int: whichever serves, in the end one of the masters'."""
+    """For api-int: first the bootstrap node's API server, later a master's."""
 
 
 def bootstrap_config(
     topology: Topology, control_plane: AssetTree, kubeconfigs: Kubeconfigs, images: Mapping[str, str]
 ) -> bytes:
-    """Write the config of one lab's bootstrap node.
+    """Write the config of a lab's bootstrap node.
 
-    `control_plane` is what the node would have without a tunnel, `images` what the payload knows by name.
+    `control_plane` has the node's files without a tunnel; `images` maps names in the payload to images.
     """
     payload = [*_control_plane(control_plane), _entry(IMAGES_FILE, json.dumps(images).encode(), SECRET_MODE)]
     files = [*_scripts(), *_cluster(topology), *payload, *_access(kubeconfigs)]
@@ -86,7 +86,7 @@ def _scripts() -> list[dict[str, Any]]:
 
 
 def _cluster(topology: Topology) -> list[dict[str, Any]]:
-    """The manifests that say what cluster this is: a patch reads the machine network and the IP family from them."""
+    """Cluster manifests from which a patch reads the machine network and the IP family."""
     config = json.dumps(_install_config(topology), indent=2)
     cluster_config = {
         "apiVersion": "v1",
@@ -121,7 +121,7 @@ def _control_plane(tree: AssetTree) -> list[dict[str, Any]]:
 
 
 def _place(path: str) -> str:
-    """Static pods do not start by themselves here: the script brings each when its turn has come."""
+    """Path of static pods outside the manifests directory: the script installs each one later."""
     return posixpath.join(PAYLOAD, posixpath.basename(path)) if path.startswith(STATIC_PODS) else path
 
 
@@ -133,5 +133,5 @@ def _access(kubeconfigs: Kubeconfigs) -> list[dict[str, Any]]:
 
 
 def _yaml(value: dict[str, Any]) -> str:
-    """JSON is YAML, and what an installer's tools read as such."""
+    """JSON is valid YAML for the installer's tools."""
     return json.dumps(value, indent=2) + "\n"

@@ -1,7 +1,7 @@
-"""Control groups of a lab's pods: the only thing of a lab that outlives its keeper.
+"""Control groups of a lab's pods: the only part of a lab that outlives its keeper.
 
-Each hierarchy has its own tree: one per controller under version 1, a single one under version 2, and both kinds on
-a machine that is in between. All trees of a lab hang under one name, by which `remove` finds them.
+Version 1 has a hierarchy per controller, version 2 a single one; a machine may have both. A lab has one group name in
+all of them, by which `remove` finds its groups.
 """
 
 import hashlib
@@ -16,24 +16,24 @@ from umbilical.fault import LabError
 ROOT: Final = Path("/sys/fs/cgroup")
 PREFIX: Final = "umbilical-"
 _NAME: Final = re.compile(re.escape(PREFIX) + r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)*")
-# Under version 1 a new cpuset is empty, and no process may enter an empty one.
+# In version 1 a new cpuset is empty, and no process can enter it.
 _CPUSET: Final = ("cpuset.cpus", "cpuset.mems")
-# What the kubelet insists on finding in its root under version 2.
+# Controllers that the kubelet requires in its root in version 2.
 _CONTROLLERS: Final = ("cpu", "cpuset", "memory", "pids")
 REMOVE_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.05
 
 
 def lab_group(name: str, directory: Path) -> str:
-    """Name the group of a lab: two labs of one name in two directories have two."""
+    """Return the group name of a lab; it depends on name and directory."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
     return f"{PREFIX}{plain or 'lab'}-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:8]}"
 
 
 def make(name: str, root: Path = ROOT) -> None:
-    """Make a group in every hierarchy, ready for a kubelet to work in; one that is there already is fine.
+    """Create a group for a kubelet in every hierarchy; an existing one is fine.
 
-    Raises LabError: UMB846, not a lab's name, or the kernel does not allow it, or has no control groups.
+    Raises LabError: UMB846, the name is not a lab's, or the kernel refuses or has no control groups.
     """
     _check(name)
     hierarchies = _hierarchies(root)
@@ -47,11 +47,11 @@ def make(name: str, root: Path = ROOT) -> None:
 
 
 def remove(name: str, root: Path = ROOT, timeout_seconds: float = REMOVE_SECONDS) -> None:
-    """Remove a group and all below it, everywhere. What is not there is fine.
+    """Remove a group and its children from every hierarchy; a missing one is fine.
 
-    The processes in it must be ending: a group can go only when the last of them has.
+    Its processes must be ending already: waits for the last one.
 
-    Raises LabError: UMB847, something still runs in it; UMB846, not a lab's name.
+    Raises LabError: UMB847, a process still runs in it; UMB846, the name is not a lab's.
     """
     _check(name)
     deadline = time.monotonic() + timeout_seconds
@@ -59,31 +59,31 @@ def remove(name: str, root: Path = ROOT, timeout_seconds: float = REMOVE_SECONDS
         if time.monotonic() >= deadline:
             raise LabError(
                 "UMB847",
-                f"the control group {name} cannot be removed",
-                f"after {timeout_seconds:g} s something still runs in {busy}",
-                f"see what it is: cat {busy}/cgroup.procs",
+                f"the control group {name} was not removed",
+                f"after {timeout_seconds:g} s a process still runs in {busy}",
+                f"cat {busy}/cgroup.procs",
             )
         time.sleep(_POLL_SECONDS)
 
 
 def find(name: str, root: Path = ROOT) -> list[Path]:
-    """List the trees of this name that exist."""
+    """List the existing groups of this name."""
     _check(name)
     return [hierarchy / name for hierarchy in _hierarchies(root) if (hierarchy / name).is_dir()]
 
 
 def _check(name: str) -> None:
-    # It is joined to a path whose tree gets removed: nothing but a lab's own name may ever come through.
+    # The name becomes part of a path that is removed, so only a lab's name is allowed.
     if not _NAME.fullmatch(name) or ".." in name:
-        why = f"it must begin with {PREFIX} and hold small letters, digits, dots and hyphens"
-        remedy = "make the lab anew; its state file was changed by hand"
-        raise LabError("UMB846", f"{name!r} is no control group of a lab", why, remedy)
+        why = f"it must start with {PREFIX}, followed by lower-case letters, digits, dots and hyphens"
+        remedy = "its state file was edited: umbilical lab down, then umbilical lab up"
+        raise LabError("UMB846", f"{name!r} is not a control group of a lab", why, remedy)
 
 
 def _hierarchies(root: Path) -> list[Path]:
     if (root / "cgroup.controllers").exists():
         return [root]
-    # `cpu` and `cpuacct` are often links to one `cpu,cpuacct`.
+    # `cpu` and `cpuacct` are often links to `cpu,cpuacct`.
     found = [path for path in sorted(root.glob("*")) if not path.is_symlink()]
     return [path for path in found if (path / "cgroup.procs").exists()]
 
@@ -98,7 +98,7 @@ def _make_in(hierarchy: Path, name: str) -> None:
 
 
 def _enable_controllers(group: Path) -> None:
-    """Version 2: children have a controller only if their parent says so."""
+    """In version 2 a parent must enable the controllers of its children."""
     control = group / "cgroup.subtree_control"
     if not control.exists():
         return
@@ -117,12 +117,12 @@ def _copy_cpuset(parent: Path, group: Path) -> None:
 
 
 def _remove_once(name: str, root: Path) -> Path | None:
-    """Try it, and return a group that was still in use."""
+    """Try to remove all; return a group that was still in use."""
     busy = None
     for tree in find(name, root):
         for folder, _, _ in os.walk(tree, topdown=False):
             try:
-                # The files of a group are the kernel's and go with it.
+                # The kernel removes the files of a group with it.
                 os.rmdir(folder)
             except FileNotFoundError:
                 continue
@@ -132,5 +132,5 @@ def _remove_once(name: str, root: Path) -> Path | None:
 
 
 def _refused(name: str, why: str) -> LabError:
-    remedy = "run as root where /sys/fs/cgroup can be written, or use the process runner: --runner process"
-    return LabError("UMB846", f"cannot make the control group {name}", why, remedy)
+    remedy = "run as root with a writable /sys/fs/cgroup, or use --runner process"
+    return LabError("UMB846", f"the control group {name} was not created", why, remedy)

@@ -1,7 +1,6 @@
-"""How commands talk to a lab's keeper: over a Unix socket, one question and one answer per connection.
+"""The protocol between commands and a lab's keeper: a Unix socket, one request and one answer per connection.
 
-A message is a line of JSON, and after it as many raw bytes as its `payload` says: what a program reads or prints
-need not be text. Both are bounded, and every wait has an end.
+A message is a line of JSON, followed by `payload` raw bytes (stdin or output of a program). Both are limited in size.
 """
 
 import asyncio
@@ -17,13 +16,13 @@ from umbilical.lab.state import LabDirectory
 
 MAX_LINE_BYTES: Final = 1 << 20
 MAX_PAYLOAD_BYTES: Final = 16 << 20
-# unix(7): sun_path has 108 bytes, the last a zero.
+# unix(7): sun_path has 108 bytes with the final zero.
 MAX_SOCKET_PATH_BYTES: Final = 107
 ANSWER_SECONDS: Final = 30.0
 
 
 class MessageError(Exception):
-    """What came is no message of ours."""
+    """The received bytes are not a valid message."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +31,12 @@ class Message:
     payload: bytes = b""
 
     def encode(self) -> bytes:
-        """Spell it for the socket. Raises MessageError: it is too large."""
+        """Encode it for the socket. Raises MessageError: it is too large."""
         line = json.dumps({**self.fields, "payload": len(self.payload)}).encode() + b"\n"
         if len(line) > MAX_LINE_BYTES or len(self.payload) > MAX_PAYLOAD_BYTES:
-            raise MessageError(f"{len(line)} and {len(self.payload)} bytes are too many for one message")
+            raise MessageError(
+                f"a line of {len(line)} bytes and a payload of {len(self.payload)} bytes exceed the limit"
+            )
         return line + self.payload
 
 
@@ -44,19 +45,19 @@ def fault_message(fault: LabError) -> Message:
 
 
 def decode_line(line: bytes) -> tuple[dict[str, Any], int]:
-    """Return the fields, and how many raw bytes follow. Raises MessageError: it is not a line of ours."""
+    """Return the fields and the payload's size. Raises MessageError: the line is not valid."""
     try:
         fields = json.loads(line)
         size = fields.pop("payload")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise MessageError(f"not a message: {type(error).__name__}") from error
     if type(size) is not int or not 0 <= size <= MAX_PAYLOAD_BYTES:
-        raise MessageError(f"a payload of {size!r} bytes")
+        raise MessageError(f"invalid payload size {size!r}")
     return fields, size
 
 
 async def receive(reader: asyncio.StreamReader) -> Message:
-    """Read one message; the reader's limit bounds its line. Raises MessageError: too large, broken or cut off."""
+    """Read one message; the reader limits the line. Raises MessageError: too large, invalid or incomplete."""
     try:
         fields, size = decode_line(await reader.readuntil(b"\n"))
         return Message(fields, await reader.readexactly(size))
@@ -65,12 +66,12 @@ async def receive(reader: asyncio.StreamReader) -> Message:
 
 
 def ask(directory: LabDirectory, question: Message, timeout_seconds: float = ANSWER_SECONDS) -> Message:
-    """Put a question to the keeper. Raises LabError: no answer (UMB819), too long (UMB816), or its refusal."""
+    """Send a request to the keeper. Raises LabError: no answer (UMB819), too large (UMB816), or the keeper's error."""
     try:
         content = question.encode()
     except MessageError as error:
         remedy = "write it to a file on the node first"
-        raise LabError("UMB816", "too much to hand to a program on a node", str(error), remedy) from error
+        raise LabError("UMB816", "the input for a program on a node is too large", str(error), remedy) from error
     try:
         with _connect(directory, timeout_seconds) as connection:
             connection.sendall(content)
@@ -99,7 +100,7 @@ def _connect_by_path(connection: socket.socket, directory: LabDirectory) -> None
     if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
         connection.connect(path)
         return
-    # The kernel follows the descriptor's link, so only this short name has to fit.
+    # Through the directory's descriptor the path is short enough.
     descriptor = os.open(directory.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         connection.connect(f"/proc/self/fd/{descriptor}/{directory.control_socket.name}")
@@ -110,14 +111,14 @@ def _connect_by_path(connection: socket.socket, directory: LabDirectory) -> None
 def _receive_answer(stream: BinaryIO) -> Message:
     line = stream.readline(MAX_LINE_BYTES)
     if not line.endswith(b"\n"):
-        raise MessageError("the keeper hung up")
+        raise MessageError("the keeper closed the connection")
     fields, size = decode_line(line)
     payload = stream.read(size)
     if len(payload) != size:
-        raise MessageError("the keeper hung up in the middle of its answer")
+        raise MessageError("the keeper closed the connection within its answer")
     return Message(fields, payload)
 
 
 def _silence(directory: LabDirectory, error: Exception) -> LabError:
-    what = f"the keeper of the lab in {directory.path} does not answer"
+    what = f"the keeper of the lab in {directory.path} did not answer"
     return LabError("UMB819", what, str(error) or type(error).__name__, f"read {directory.keeper_log}")

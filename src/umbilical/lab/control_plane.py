@@ -1,4 +1,4 @@
-"""From a spec and a set of certificates to the files of a node: a control plane's, or a kubelet's."""
+"""Render the files of a node from a spec and certificates: for a control plane, or for a kubelet."""
 
 import posixpath
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _MANIFESTS: Final = posixpath.dirname(KUBE_APISERVER_POD)
 
 
 def render_control_plane(spec: ControlPlaneSpec, certificates: ControlPlaneSet) -> AssetTree:
-    """Render what stands on one node. Manifests come last: a kubelet that watches starts them as they appear."""
+    """Render the files of a control plane. Manifests are last, because a running kubelet starts them at once."""
     tree = AssetTree()
     _add_pki(tree, certificates.files(*_consumers(spec)))
     _add_kubeconfig(tree, ADMIN_KUBECONFIG, "admin", spec.local_url, certificates, "admin")
@@ -39,7 +39,7 @@ def render_control_plane(spec: ControlPlaneSpec, certificates: ControlPlaneSet) 
 
 
 def kubelet_node_assets(node: str, server_url: str, certificates: ControlPlaneSet) -> AssetTree:
-    """Render what a kubelet needs to join and to be asked for logs: `kubelet.crt`, its key, the CA, a kubeconfig."""
+    """Render what a kubelet needs to join and to serve: certificate, key, CA and kubeconfig."""
     tree = AssetTree()
     _add_pki(tree, certificates.files(Consumer.KUBELET, node=node))
     user = f"system:node:{node}"

@@ -1,7 +1,4 @@
-"""The EgressSelectorConfiguration as kube-apiserver reads it, and calls into the cluster by the way that it names.
-
-As strict as kube-apiserver, which exits at anything that it does not know.
-"""
+"""Read an EgressSelectorConfiguration as strictly as kube-apiserver, and dial into the cluster with it."""
 
 import errno
 import socket
@@ -35,24 +32,24 @@ class EgressProtocol(Enum):
 class Egress:
     protocol: EgressProtocol
     socket: str = ""
-    """The server's, for anything but DIRECT."""
+    """The server's socket; not for DIRECT."""
 
 
 DIRECT: Final = Egress(EgressProtocol.DIRECT)
-"""What kube-apiserver does without the flag, and for what the file does not name."""
+"""kube-apiserver's default, without the flag or without an entry."""
 
 
 def cluster_egress(content: bytes, source: str) -> Egress:
-    """Return the way into the cluster; `source` is the file's name for the message.
+    """Return the egress for `cluster`; `source` is the file's name for the message.
 
-    Raises LabError: kube-apiserver would not start with this file, or it names a way that is not a Unix socket.
+    Raises LabError: kube-apiserver would not start with this file, or its transport is not a Unix socket (UMB885).
     """
     try:
         return _cluster_egress(_parsed(content))
     except ValueError as fault:
         raise LabError(
             "UMB885",
-            f"{source} is no egress selector that kube-apiserver would take",
+            f"{source} is not a valid egress selector for kube-apiserver",
             str(fault),
             "render it again: umbilical bootstrap render",
         ) from None
@@ -72,16 +69,16 @@ def _parsed(content: bytes) -> Any:
 def _cluster_egress(value: Any) -> Egress:
     _keys(value, "it", ("apiVersion", "kind", "egressSelections"))
     if value.get("apiVersion") not in VERSIONS or value.get("kind") != KIND:
-        raise ValueError(f"it is no {KIND} of {' or '.join(VERSIONS)}")
+        raise ValueError(f"it is not an {KIND} of {' or '.join(VERSIONS)}")
     selections = value.get("egressSelections")
     if not isinstance(selections, list):
-        raise ValueError("egressSelections is no list")
+        raise ValueError("egressSelections is not a list")
     ways: dict[str, Egress] = {}
     for selection in selections:
         _keys(selection, "a selection", ("name", "connection"))
         name = selection.get("name")
         if name not in NAMES or name in ways:
-            raise ValueError(f"a selection is named {str(name)[:40]!r}; each of {', '.join(NAMES)} may be there once")
+            raise ValueError(f"a selection has the name {str(name)[:40]!r}; allowed, once each: {', '.join(NAMES)}")
         ways[name] = _egress(selection.get("connection"), name)
     return ways.get("cluster", DIRECT)
 
@@ -107,13 +104,13 @@ def _socket(transport: Any, name: str) -> str:
     _keys(transport["uds"], f"the transport of {name}", ("udsName",))
     path = transport["uds"].get("udsName")
     if not isinstance(path, str) or not path.startswith("/"):
-        raise ValueError(f"the udsName of {name} is no absolute path")
+        raise ValueError(f"the udsName of {name} is not an absolute path")
     return path
 
 
 def _keys(value: Any, what: str, allowed: tuple[str, ...]) -> None:
     if not _is_mapping(value):
-        raise ValueError(f"{what} is no mapping")
+        raise ValueError(f"{what} is not a mapping")
     for key in value:
         if key not in allowed:
             raise ValueError(f"{what} has the unknown field {str(key)[:40]!r}")
@@ -125,7 +122,7 @@ def _is_mapping(value: Any) -> TypeGuard[dict[Any, Any]]:
 
 @contextmanager
 def dialling(egress: Egress) -> Iterator[Dial]:
-    """Open connections by this way for the length of the block."""
+    """Yield a function that opens connections through this egress, for the length of the block."""
     if egress.protocol is EgressProtocol.DIRECT:
         yield dial_direct
         return
@@ -144,7 +141,7 @@ def dialling(egress: Egress) -> Iterator[Dial]:
 
 
 def _words(failure: DialFailed, path: str, address: str) -> str:
-    """As kube-apiserver prints it behind the URL."""
+    """Return the text that kube-apiserver prints after the URL."""
     if failure.status_line:
         code = failure.status_line.partition(" ")[0]
         return f"proxy error from {path} while dialing {address}, code {code}: {failure.status_line}"
@@ -152,7 +149,7 @@ def _words(failure: DialFailed, path: str, address: str) -> str:
 
 
 def dial_direct(address: str, seconds: float) -> socket.socket:
-    """Dial as kube-apiserver without an egress selector. Raises Unreachable."""
+    """Dial like kube-apiserver without an egress selector. Raises Unreachable."""
     try:
         host, port = dial_failure.split_host_port(address)
         return socket.create_connection((host, port), seconds)

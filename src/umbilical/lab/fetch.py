@@ -1,7 +1,7 @@
-"""`python -m umbilical.lab.fetch URL`: one GET from inside a node, where nothing but Python is certain to be there.
+"""`python -m umbilical.lab.fetch URL`: one GET request from inside a node, without curl.
 
-Prints the body; the exit status is 0 for 2xx, 1 otherwise. Certificates are not looked at: it asks for health and
-metrics of what the lab itself started.
+Prints the body; the exit status is 0 for 2xx, else 1. It does not verify certificates: it reads health and metrics of
+programs that the lab started.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    # A proxy from the environment knows nothing of the lab's networks.
+    # Without a proxy from the environment: it cannot reach the lab's networks.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     try:
         with opener.open(url, timeout=SECONDS) as answer:

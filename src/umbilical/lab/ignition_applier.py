@@ -1,7 +1,6 @@
-"""A small Ignition: lays a config's directories, files, links and units below a root, as a machine's first boot does.
+"""A small Ignition: writes a config's directories, files, links and units below a root, as on a first boot.
 
-What is wrong with the config is found before the first byte is written. Users and disks are not its business; a
-config that has them is applied without, and that is told.
+The config is validated before anything is written. Users and disks are not applied, and a note says so.
 """
 
 import posixpath
@@ -18,18 +17,18 @@ from umbilical.lab.rooted import Root, parts_of
 
 UNITS: Final = "/etc/systemd/system"
 PRESET: Final = "/etc/systemd/system-preset/20-ignition.preset"
-"""Where Ignition says which units are enabled; systemd obeys it at the first boot."""
+"""Ignition's preset file of enabled units, which systemd reads at the first boot."""
 FILE_MODE: Final = 0o644
 DIRECTORY_MODE: Final = 0o755
 MAX_ACCOUNTS_BYTES: Final = 1 << 20
 MAX_ACCOUNT: Final = (1 << 32) - 1
-"""The number itself means "leave as it is" to the kernel."""
+"""The kernel uses this number for "do not change"."""
 _NOT_APPLIED: Final = (("passwd", "users"), ("passwd", "groups"), ("storage", "disks"), ("storage", "filesystems"))
 
 
 @dataclass
-class Applied:
-    """What was laid, in the order in which it was, and what was not."""
+class AppliedConfig:
+    """The written paths in order, and notes about what was not applied."""
 
     paths: list[str] = field(default_factory=list)
     enabled_units: list[str] = field(default_factory=list)
@@ -38,7 +37,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A directory, file or link that is ready to be written."""
+    """A directory, file or link to write."""
 
     path: str
     fields: Mapping[str, Any]
@@ -55,13 +54,13 @@ class _Entry:
         return self.fields.get("overwrite") is True
 
 
-def apply_config(content: bytes, root: Path) -> Applied:
-    """Apply a config to the machine whose root this is.
+def apply_config(content: bytes, root: Path) -> AppliedConfig:
+    """Apply a config to a root directory.
 
     Raises:
-        IgnitionError: it is no Ignition config of a known version.
-        LabError: Ignition would refuse it (UMB875), it wants something fetched (UMB876), a path leaves the root
-            (UMB877), something is in the way (UMB878), or the root cannot be written to (UMB879).
+        IgnitionError: it is not an Ignition config of a known version.
+        LabError: Ignition would refuse it (UMB875), it needs a download (UMB876), a path leaves the root (UMB877), a
+            path exists (UMB878), or the root is not writable (UMB879).
     """
     config = read_config(content)
     check_version(config)
@@ -71,18 +70,18 @@ def apply_config(content: bytes, root: Path) -> Applied:
     files = [_file(file) for file in config.files]
     links = [_plain(entry) for entry in objects(storage, "links")]
     units = list(_unit_files(config.units))
-    applied = Applied(notes=list(_left_out(config.value)))
+    applied = AppliedConfig(notes=list(_left_out(config.value)))
     try:
         with Root(root) as target:
             _Applier(target, applied).run(directories, files, links, config.units, units)
     except OSError as error:
         why = error.strerror or str(error)
-        raise LabError("UMB879", f"the config cannot be laid below {root}", why, f"ls -ld {root}; df {root}") from None
+        raise LabError("UMB879", f"the config was not applied to {root}", why, f"ls -ld {root}; df {root}") from None
     return applied
 
 
 class _Applier:
-    def __init__(self, root: Root, applied: Applied) -> None:
+    def __init__(self, root: Root, applied: AppliedConfig) -> None:
         self._root = root
         self._applied = applied
         self._accounts = {
@@ -98,7 +97,7 @@ class _Applier:
         units: tuple[IgnitionUnit, ...],
         unit_files: list[tuple[str, bytes]],
     ) -> None:
-        # Outer directories first, so that the modes of inner ones are not made by chance.
+        # Outer directories first, so that inner ones get the modes of the config.
         for entry in sorted(directories, key=lambda entry: entry.path):
             mode = DIRECTORY_MODE if entry.mode is None else entry.mode
             owner = self._owner(entry)
@@ -156,30 +155,30 @@ class _Applier:
         if not name or name == "root":
             return 0
         if name not in self._accounts[kind]:
-            why = f"{entry.path} belongs to the {kind} {name}, and the root's /etc knows none of that name"
-            raise LabError("UMB875", "this config cannot be applied", why, f"add the {kind}, or give its number")
+            why = f"{entry.path} belongs to the {kind} {name}, which is not in the root's /etc"
+            raise LabError("UMB875", "the config was not applied", why, f"add the {kind}, or use its number")
         return self._accounts[kind][name]
 
     def _told(self, path: str, is_owned: bool) -> None:
         if path not in self._applied.paths:
             self._applied.paths.append(path)
         if not is_owned:
-            self._applied.notes.append(f"{path}: its owner does not exist here, it belongs to whoever applied it")
+            self._applied.notes.append(f"{path}: the owner was not set; the file belongs to the current user")
 
 
 def _check(config: Config) -> None:
-    remedy = "make the installer write the config again"
+    remedy = "create the config again with the installer"
     if config.is_pointer:
-        why = "it only points at another config, which is fetched at boot"
-        raise LabError("UMB876", "this config cannot be applied", why, "give the config that it points at")
+        why = "it only points to another config, which is downloaded at boot"
+        raise LabError("UMB876", "the config was not applied", why, "use the config that it points to")
     found = faults(config) or list(_path_faults(config))
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise LabError("UMB875", "this config cannot be applied", f"{found[0]}{more}", remedy)
+        raise LabError("UMB875", "the config was not applied", f"{found[0]}{more}", remedy)
 
 
 def _path_faults(config: Config) -> Iterator[str]:
-    """Find what Ignition's own validation leaves to the boot."""
+    """Find errors that Ignition finds only at boot."""
     storage = config.value.get("storage") or {}
     yield from _owner_faults(storage)
     for link in objects(storage, "links"):
@@ -194,7 +193,7 @@ def _path_faults(config: Config) -> Iterator[str]:
         parts_of(path)
     for unit in config.units:
         if any(part in "/\n\0" for part in unit.name):
-            yield f"{unit.name[:80]!r}: no unit can have this name"
+            yield f"{unit.name[:80]!r}: not a valid unit name"
 
 
 def _owner_faults(storage: Mapping[str, Any]) -> Iterator[str]:
@@ -203,7 +202,7 @@ def _owner_faults(storage: Mapping[str, Any]) -> Iterator[str]:
             for account in ("user", "group"):
                 number = (entry.get(account) or {}).get("id")
                 if number is not None and not 0 <= number < MAX_ACCOUNT:
-                    yield f"{entry.get('path')}: the {account} has an id that no {account} can have"
+                    yield f"{entry.get('path')}: the id of the {account} is out of range"
 
 
 def _plain(entry: Mapping[str, Any]) -> _Entry:
@@ -219,8 +218,8 @@ def _file(file: File) -> _Entry:
 def _content(file: File) -> bytes:
     if file.source is not None and not is_data_url(file.source):
         scheme = file.source.partition(":")[0][:20]
-        why = f"the content of {file.path} is fetched at boot ({scheme}:)"
-        raise LabError("UMB876", "this config cannot be applied", why, "carry the content in the config as a data URL")
+        why = f"the content of {file.path} is downloaded at boot ({scheme}:)"
+        raise LabError("UMB876", "the config was not applied", why, "put the content into the config as a data URL")
     return file.content()
 
 
@@ -244,11 +243,11 @@ def _left_out(value: Mapping[str, Any]) -> Iterator[str]:
         parent = value.get(room)
         found = parent.get(key) if isinstance(parent, dict) else None
         if isinstance(found, list) and found:
-            yield f"{room}.{key} is not applied: {len(found)} of them"
+            yield f"{room}.{key} is not applied: {len(found)} entries"
 
 
 def main() -> int:
-    """Apply the config on stdin to the root that the one argument names; print one line per note."""
+    """Apply the config on stdin to the root in the only argument; print one line per note."""
     try:
         applied = apply_config(sys.stdin.buffer.read(), Path(sys.argv[1]))
     except (LabError, IgnitionError) as fault:

@@ -1,4 +1,4 @@
-"""The images of the lab: references of no registry, and the programs in them. Both runners read this one table."""
+"""The lab's images and their programs, for both runners. The references belong to no registry."""
 
 import json
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from umbilical.lab.isolation import find_program
 
 UMBILICAL: Final = "localhost/umbilical:lab"
 TUNNEL: Final = "localhost/apiserver-network-proxy:lab"
-"""The same programs under the name that a release gives upstream's."""
+"""The name of upstream's image in a release."""
 KONNECTIVITY: Final = "localhost/konnectivity:lab"
 CONTROL_PLANE: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns")
-"""One image each, named after its program."""
+"""Programs with an image of their own, named after the program."""
 COMPANIONS: Final = {"etcd": ("etcdctl",)}
-"""What is in a program's image besides, where it was found: probes run it."""
+"""Additional programs of an image, for probes, if found."""
 LINKED: Final = {"kube-proxy": ("nft",)}
-"""The same for programs of this machine that are not static: they come with their libraries."""
+"""The same for dynamic programs of this machine, with their libraries."""
 PYTHON_PROGRAMS: Final = {
     "proxy-server": "umbilical.cli.drop_ins.proxy_server",
     "proxy-agent": "umbilical.cli.drop_ins.proxy_agent",
@@ -26,8 +26,8 @@ PYTHON_PROGRAMS: Final = {
     "lab-fetch": "umbilical.lab.fetch",
 }
 """Name -> the module whose `main` it runs."""
-# Not root, as the agents' manifest asks; in root's group, as OpenShift runs everybody: then files of mode 0440 that
-# belong to root can be read without an fsGroup, which an SCC would set there and nobody sets in a lab.
+# Not root, as the agents' manifest requires; in root's group, as on OpenShift. So root's files of mode 0440 are
+# readable without an fsGroup, which on OpenShift an SCC sets.
 UNPRIVILEGED: Final = (65532, 0)
 ROOT: Final = (0, 0)
 PROGRAMS_DIRECTORY: Final = "/usr/bin"
@@ -38,32 +38,32 @@ PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class Image:
     reference: str
     programs: Mapping[str, Path] = field(default_factory=dict)
-    """Static programs by name, with their place on this machine. In the image they lie in /usr/bin."""
+    """Static programs by name, with their path on this machine. In the image they are in /usr/bin."""
     modules: Mapping[str, str] = field(default_factory=dict)
-    """Programs of our own by name, with the module whose `main` they run."""
+    """Our programs by name, with the module whose `main` they run."""
     linked: Mapping[str, Path] = field(default_factory=dict)
-    """Programs of this machine that need its libraries, which the image gets too."""
+    """Programs of this machine that need its libraries, which the image includes."""
     user: tuple[int, int] = ROOT
-    """User and group unless the pod says otherwise."""
+    """Default user and group."""
     aliases: tuple[str, ...] = ()
     """Other references of the same image."""
     entrypoint: str = ""
-    """The program that runs where a pod names none."""
+    """Default command."""
 
     @property
     def is_python(self) -> bool:
-        """Whether the image needs Python and the system's libraries around its programs."""
+        """Whether the image needs Python and the system's libraries."""
         return bool(self.modules)
 
     @property
     def environment(self) -> dict[str, str]:
-        # A root that is read-only has no place for bytecode, and a log that is buffered is empty when it is needed.
+        # The root is read-only, so no bytecode; and no buffering, so that logs are complete.
         python = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"} if self.is_python else {}
         return {"PATH": PATH, **python}
 
 
 def lab_images(binaries: Mapping[str, Path]) -> dict[str, Image]:
-    """Make the table of what there is: our own image always, the others where all their programs were found."""
+    """Return the images: ours always, others if all their programs were found."""
     images = [
         Image(UMBILICAL, modules=PYTHON_PROGRAMS, user=UNPRIVILEGED, aliases=(TUNNEL,)),
         *_static(KONNECTIVITY, ("proxy-server", "proxy-agent"), binaries, UNPRIVILEGED),
@@ -73,12 +73,12 @@ def lab_images(binaries: Mapping[str, Path]) -> dict[str, Image]:
 
 
 def distinct(images: Mapping[str, Image]) -> list[Image]:
-    """List each image once, however many references it has."""
+    """List each image once."""
     return list({image.reference: image for image in images.values()}.values())
 
 
 def to_json(images: Mapping[str, Image]) -> bytes:
-    """Write the table for the runner on a node, where every program has the same path as here."""
+    """Encode the table for the runner on a node, where every program has the same path."""
     content = [
         {
             "reference": image.reference,
@@ -95,13 +95,13 @@ def to_json(images: Mapping[str, Image]) -> bytes:
 
 
 def from_json(content: bytes) -> dict[str, Image]:
-    """Read the table back. Raises LabError: UMB839."""
+    """Decode the table. Raises LabError: it is not valid (UMB839)."""
     try:
         images = [_image(entry) for entry in json.loads(content)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}"
         raise LabError(
-            "UMB839", "the table of images cannot be read", why, "make the lab anew: lab down, lab up"
+            "UMB839", "the table of images was not read", why, "umbilical lab down, then umbilical lab up"
         ) from None
     return _by_reference(images)
 

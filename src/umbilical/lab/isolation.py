@@ -1,6 +1,6 @@
-"""How a lab is kept apart from this machine: as root in namespaces, as anybody else in a user namespace around them.
+"""How a lab is isolated: with namespaces as root, with an additional user namespace for other users.
 
-Every answer comes from trying: a sysctl, a security module or a container around us may each forbid it.
+It is found out by trying, because a sysctl, a security module or a container can forbid it.
 """
 
 import importlib.util
@@ -17,13 +17,13 @@ from typing import Final
 
 from umbilical.fault import LabError
 
-# The first with mount_setattr: what a node sees of this machine is made read-only by it, in a user namespace too.
+# The first with mount_setattr, which makes a node's mounts read-only, in a user namespace too.
 OLDEST_KERNEL: Final = (5, 12)
 NEEDED_PROGRAMS: Final = {"unshare": "util-linux", "nsenter": "util-linux"}
-"""Program -> the package that brings it, by the same name in Debian and in Fedora; essential in both."""
+"""Program -> its package, which Debian and Fedora always have."""
 NEEDED_LIBRARIES: Final = ("pyroute2", "lightkube")
 PROGRAM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""An ordinary user's PATH often lacks sbin, where administrators' programs are."""
+"""Searched in addition to PATH, which for users often lacks them."""
 TRIAL_SECONDS: Final = 20.0
 _NAMESPACES: Final = ("--mount", "--net", "--pid", "--fork", "--kill-child=SIGKILL", "--propagation", "private")
 _USER: Final = ("--user", "--map-root-user")
@@ -35,7 +35,7 @@ _RESTRICTIONS: Final = {
     ),
     "/proc/sys/user/max_user_namespaces": ("0", "sudo sysctl user.max_user_namespaces=10000"),
 }
-"""Switches that forbid it to ordinary users: the value that forbids, and what allows it."""
+"""Kernel settings that forbid user namespaces: the forbidding value, and the command that allows them."""
 
 
 class Isolation(Enum):
@@ -52,10 +52,10 @@ class Isolation(Enum):
 
 
 def choose() -> Isolation:
-    """Find the way that works for this user on this machine. Changes nothing.
+    """Find the isolation that works for this user on this machine. Changes nothing.
 
-    Raises LabError: there is none: not Linux (UMB823), kernel too old (UMB821), a program is missing (UMB822), or
-    namespaces are not permitted (UMB820), or a Python package is missing (UMB826).
+    Raises LabError: not Linux (UMB823), kernel too old (UMB821), missing program (UMB822), namespaces not permitted
+    (UMB820), or missing Python package (UMB826).
     """
     check_system(platform.system())
     check_kernel(platform.release())
@@ -65,20 +65,20 @@ def choose() -> Isolation:
     refusal = _try(wanted)
     if refusal is None:
         return wanted
-    # Root inside a container often lacks CAP_SYS_ADMIN, and may still make a user namespace.
+    # Root in a container often lacks CAP_SYS_ADMIN and may still create a user namespace.
     if wanted is Isolation.ROOT and _try(Isolation.USER_NAMESPACE) is None:
         return Isolation.USER_NAMESPACE
-    raise LabError("UMB820", "no permission to make the lab's namespaces", refusal, _remedy(wanted))
+    raise LabError("UMB820", "no permission to create the lab's namespaces", refusal, _remedy(wanted))
 
 
 def check_system(system: str) -> None:
     if system != "Linux":
-        why = f"network and mount namespaces are Linux's; this is {system or 'an unknown system'}"
+        why = f"a lab uses Linux namespaces; this is {system or 'an unknown system'}"
         raise LabError("UMB823", "a lab needs Linux", why, "run it in a Linux virtual machine")
 
 
 def check_kernel(release: str) -> None:
-    """Judge what `uname -r` says; a text without a version in front is not held against anybody."""
+    """Check the output of `uname -r`; a text without a version is accepted."""
     found = re.match(r"(\d{1,4})\.(\d{1,4})", release)
     if found and (int(found[1]), int(found[2])) < OLDEST_KERNEL:
         oldest = ".".join(map(str, OLDEST_KERNEL))
@@ -87,17 +87,17 @@ def check_kernel(release: str) -> None:
 
 
 def check_programs(needed: Mapping[str, str] = NEEDED_PROGRAMS, who: str = "the lab") -> None:
-    """Refuse where a program is missing; `needed` has the package of each. Raises LabError: UMB822."""
+    """Check that programs exist; `needed` maps each to its package. Raises LabError: one is missing (UMB822)."""
     missing = [name for name in needed if find_program(name) is None]
     if missing:
         packages = " ".join(dict.fromkeys(needed[name] for name in missing))
         what = f"a program that {who} needs is missing: {', '.join(missing)}"
         remedy = f"sudo apt install {packages} (Fedora: sudo dnf install {packages})"
-        raise LabError("UMB822", what, f"looked in {search_path()}", remedy)
+        raise LabError("UMB822", what, f"searched {search_path()}", remedy)
 
 
 def check_libraries(names: Iterable[str]) -> None:
-    """The daemons' packages do without them, so a plain installation has none."""
+    """Check the packages of the extra `lab`, which a plain installation does not have."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         what = f"a Python package that the lab needs is missing: {', '.join(missing)}"
@@ -109,13 +109,13 @@ def find_program(name: str) -> str | None:
 
 
 def search_path() -> str:
-    """What the user has on PATH, and where distributions put administrators' programs."""
+    """Return the user's PATH and the sbin directories."""
     own = os.environ.get("PATH")
     return PROGRAM_PATH if own is None else f"{own}:/usr/sbin:/sbin"
 
 
 def _try(isolation: Isolation) -> str | None:
-    """Make the same namespaces and mounts as a keeper, around a program that ends at once; return what was refused."""
+    """Create the same namespaces and mounts as a keeper, for a program that ends at once; return the error."""
     unshare = find_program("unshare") or "unshare"
     command = [unshare, *isolation.unshare_options, "--mount-proc", "--", "/bin/sh", "-c", ":"]
     try:
@@ -131,9 +131,9 @@ def _try(isolation: Isolation) -> str | None:
 
 def _remedy(wanted: Isolation) -> str:
     if wanted is Isolation.ROOT:
-        return "give this container CAP_SYS_ADMIN and CAP_NET_ADMIN (podman run --privileged), or run on the machine"
+        return "give this container CAP_SYS_ADMIN and CAP_NET_ADMIN (podman run --privileged), or run outside of it"
     found = [remedy for path, (bad, remedy) in _RESTRICTIONS.items() if _content(path) == bad]
-    return found[0] if found else "run it as root: sudo umbilical lab up"
+    return found[0] if found else "sudo umbilical lab up"
 
 
 def _content(path: str) -> str | None:

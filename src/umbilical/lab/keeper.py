@@ -1,9 +1,8 @@
 """The process that holds a lab: `unshare ... -- python -m umbilical.lab.keeper DIRECTORY`.
 
-It is two processes. The first is PID 1 of the lab: it adopts and reaps orphans, and when it ends the kernel ends
-everybody else. The second builds the networks and nodes, then answers on the control socket. Standard input is a
-leash: until the word to stay comes through it, its end is the end of the lab. Standard output tells once how the
-start went.
+It is two processes. The first is PID 1 of the lab: it reaps orphans, and when it ends the kernel ends all others. The
+second builds networks and nodes, then answers on the control socket. Standard input is the leash: if it closes before
+`STAY` arrives, the lab ends. Standard output gets one line that reports the start.
 """
 
 import asyncio
@@ -23,9 +22,9 @@ from umbilical.host import namespaces
 from umbilical.host.files import make_directory
 from umbilical.host.namespaces import MountFlag
 from umbilical.lab import node_root, removal
-from umbilical.lab.binaries import lay_programs
-from umbilical.lab.birth import STAY
-from umbilical.lab.keeper_service import Service
+from umbilical.lab.binaries import install_programs
+from umbilical.lab.keeper_launch import STAY
+from umbilical.lab.keeper_service import KeeperService
 from umbilical.lab.network import LabNetwork
 from umbilical.lab.state import LabDirectory, LabState, read_state
 from umbilical.lab.topology import Topology
@@ -34,14 +33,14 @@ LEASH: Final = 0
 REPORT: Final = 1
 
 
-class Reason(Enum):
+class StopReason(Enum):
     ORDERED = "ordered"
     ABANDONED = "abandoned"
 
 
 def main() -> int:
     directory = LabDirectory(Path(sys.argv[1]))
-    # Before our own /proc is mounted, this one still tells the number by which the world outside knows us.
+    # The old /proc still has our pid outside; the next mount replaces it.
     host_pid = int(os.readlink("/proc/self"))
     _forget_our_parent()
     namespaces.mount("proc", "/proc", "proc", MountFlag.NO_SUID | MountFlag.NO_DEVICES | MountFlag.NO_EXEC)
@@ -53,7 +52,7 @@ def main() -> int:
 
 
 def _forget_our_parent() -> None:
-    """Hand nothing of it on to the programs on nodes: neither its umask and signals, nor the directory's lock."""
+    """Reset what programs on nodes would inherit: umask, signals, and the directory's lock."""
     os.umask(0o022)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in (signal.SIGHUP, signal.SIGQUIT):
@@ -65,10 +64,10 @@ def _forget_our_parent() -> None:
 
 
 def _adopt_orphans(keeper: int) -> int:
-    """Be PID 1: hand the order to stop on, reap whoever ends, and end with the keeper."""
+    """Act as PID 1: forward stop signals, reap processes, and end with the keeper."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: os.kill(keeper, signal.SIGTERM))
-    # The pipes belong to the keeper: their ends have a meaning.
+    # Only the keeper may hold the pipes: closing them is a message.
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, LEASH)
     os.dup2(nowhere, REPORT)
@@ -82,12 +81,12 @@ def _keep(directory: LabDirectory, host_pid: int) -> int:
     try:
         state = read_state(directory)
         assert state is not None, f"no state in {directory.path}"
-        # Built before there is an event loop: libraries that bring their own cannot run inside another.
+        # Before the event loop: libraries with their own loop cannot run inside another.
         network = LabNetwork(state.topology, make_directory(directory.network_namespaces, 0o755))
         network.build()
         anchors = _start_nodes(directory, state, network)
-        reason = asyncio.run(_serve(Service(directory, state.topology, network, anchors), directory, host_pid))
-        if reason is Reason.ABANDONED:
+        reason = asyncio.run(_serve(KeeperService(directory, state.topology, network, anchors), directory, host_pid))
+        if reason is StopReason.ABANDONED:
             _leave_nothing(directory)
     except LabError as fault:
         _report({"fault": [fault.code, fault.what, fault.why, fault.remedy]})
@@ -98,42 +97,42 @@ def _keep(directory: LabDirectory, host_pid: int) -> int:
     return 0
 
 
-async def _serve(service: Service, directory: LabDirectory, host_pid: int) -> Reason:
+async def _serve(service: KeeperService, directory: LabDirectory, host_pid: int) -> StopReason:
     stop = _stop_requests()
     server = await asyncio.start_unix_server(service.answer, sock=_listen(directory), limit=service.LINE_LIMIT_BYTES)
     _report({"host_pid": host_pid})
     reason = await stop
-    # Not `async with`: that would wait for whoever is still being answered.
+    # Not `async with`: it waits for open connections.
     server.close()
-    if reason is Reason.ORDERED:
+    if reason is StopReason.ORDERED:
         await service.stop()
     return reason
 
 
-def _stop_requests() -> "asyncio.Future[Reason]":
-    """Return what tells when and why to stop: by signal, or because whoever asked for the lab is gone."""
+def _stop_requests() -> "asyncio.Future[StopReason]":
+    """Return a future with the reason to stop: a signal, or the leash was closed."""
     loop = asyncio.get_running_loop()
-    stop: asyncio.Future[Reason] = loop.create_future()
+    stop: asyncio.Future[StopReason] = loop.create_future()
 
-    def end(reason: Reason) -> None:
+    def end(reason: StopReason) -> None:
         if not stop.done():
             stop.set_result(reason)
 
     def read_leash() -> None:
         loop.remove_reader(LEASH)
         if os.read(LEASH, len(STAY)) != STAY:
-            end(Reason.ABANDONED)
+            end(StopReason.ABANDONED)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end, Reason.ORDERED)
+        loop.add_signal_handler(number, end, StopReason.ORDERED)
     loop.add_reader(LEASH, read_leash)
     return stop
 
 
 def _leave_nothing(directory: LabDirectory) -> None:
-    """Remove the lab ourselves: nobody knows of it but the process that is gone."""
+    """Remove the lab: the process that started it is gone."""
     with contextlib.suppress(ProcessLookupError):
-        # All but PID 1 and ourselves.
+        # All but PID 1 and this process.
         os.kill(-1, signal.SIGKILL)
     os.chdir("/")
     namespaces.unmount(directory.run, is_lazy=True)
@@ -141,7 +140,7 @@ def _leave_nothing(directory: LabDirectory) -> None:
 
 
 def _listen(directory: LabDirectory) -> socket.socket:
-    # By a relative name: an absolute one may be longer than a socket's address can be.
+    # A relative name: the absolute path may be too long for a socket address.
     os.chdir(directory.path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     old = os.umask(0o177)
@@ -152,7 +151,7 @@ def _listen(directory: LabDirectory) -> socket.socket:
 
 def _start_nodes(directory: LabDirectory, state: LabState, network: LabNetwork) -> dict[str, int]:
     binaries = list(state.binaries.values())
-    lay_programs(make_directory(directory.bin, 0o755), {name: Path(path) for name, path in state.binaries.items()})
+    install_programs(make_directory(directory.bin, 0o755), {name: Path(path) for name, path in state.binaries.items()})
     shared = node_root.shared_directories(binaries)
     anchors: dict[str, int] = {}
     for node in state.topology.nodes:
@@ -164,7 +163,7 @@ def _start_nodes(directory: LabDirectory, state: LabState, network: LabNetwork) 
 
 
 def _anchor(root: Path, name: str, network: Path, binaries: list[str], shared: list[str]) -> int:
-    """Start the process that is the node; return when it has become one."""
+    """Start the process that holds the node's namespaces; return its pid when the node is ready."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -173,15 +172,15 @@ def _anchor(root: Path, name: str, network: Path, binaries: list[str], shared: l
     with os.fdopen(reading, "rb") as stream:
         refusal = stream.read().decode(errors="replace")
     if refusal:
-        what = f"the node {name} cannot be set up"
-        raise LabError("UMB814", what, refusal, "a container or a security module may forbid it: run on the machine")
+        what = f"the node {name} was not set up"
+        raise LabError("UMB814", what, refusal, "inside a container, try on the machine itself")
     return child
 
 
 def _become_anchor(
     root: Path, name: str, network: Path, binaries: list[str], shared: list[str], refusal: int
 ) -> NoReturn:
-    # The pipe closes by itself when the anchor's own program begins: that is the sign of success.
+    # The pipe closes on exec: an empty pipe means success.
     try:
         os.setsid()
         node_root.enter(root, name, network, binaries, shared)

@@ -1,4 +1,4 @@
-"""What a keeper does when it is asked: programs on nodes, and changes to the network between them."""
+"""The operations of a keeper: run programs on nodes, and change the network between them."""
 
 import asyncio
 import re
@@ -11,19 +11,19 @@ from umbilical.lab import control, node_processes, node_root
 from umbilical.lab.control import Message, MessageError
 from umbilical.lab.isolation import find_program
 from umbilical.lab.network import LabNetwork
-from umbilical.lab.node_processes import Background, Program
+from umbilical.lab.node_processes import BackgroundProcess, NodeProgram
 from umbilical.lab.state import LabDirectory
 from umbilical.lab.topology import Topology
 
-# It names a log file.
+# It is also the name of a log file.
 PROCESS_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 QUESTION_SECONDS: Final = 30.0
 
 Operation = Callable[[Mapping[str, Any], bytes], Awaitable[Message]]
 
 
-class Service:
-    """Answers the control socket. Questions are answered side by side; changes to the network one after the other."""
+class KeeperService:
+    """Serves the control socket. Requests run concurrently, network changes one after the other."""
 
     LINE_LIMIT_BYTES: Final = control.MAX_LINE_BYTES
 
@@ -35,21 +35,21 @@ class Service:
         self._network = network
         self._anchors = anchors
         self._nsenter = find_program("nsenter") or "nsenter"
-        self._background: dict[tuple[str, str], Background] = {}
+        self._background: dict[tuple[str, str], BackgroundProcess] = {}
         self._network_turn = asyncio.Lock()
         self._operations: Mapping[str, Operation] = {
             "exec": self._exec,
             "start": self._start,
             "stop": self._stop,
             "processes": self._processes,
-            "anchors": self._tell_anchors,
+            "anchors": self._list_anchors,
             "network": self._change_network,
             "describe": self._describe,
             "counted": self._counted,
         }
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection: one question, one answer. Whoever hangs up before it is there has given up."""
+        """Serve one connection: one request, one answer. A client that disconnects cancels its request."""
         try:
             question = await asyncio.wait_for(control.receive(reader), QUESTION_SECONDS)
             answer = await _unless_hung_up(reader, self._result(question))
@@ -62,7 +62,7 @@ class Service:
             writer.close()
 
     async def stop(self) -> None:
-        """End every program in the background, in order; what they left behind ends with PID 1."""
+        """Stop every background program; their children end with PID 1."""
         await asyncio.gather(*(process.stop(kill=False) for process in self._background.values()))
 
     async def _result(self, question: Message) -> Message:
@@ -75,13 +75,13 @@ class Service:
             traceback.print_exc()
             why = f"{type(error).__name__}: {error}"
             return control.fault_message(
-                LabError("UMB819", "the keeper failed to do it", why, f"read {self._directory.keeper_log}")
+                LabError("UMB819", "the keeper failed to run the operation", why, f"read {self._directory.keeper_log}")
             )
 
     async def _exec(self, arguments: Mapping[str, Any], payload: bytes) -> Message:
         program = self._program(arguments)
         stdin = payload if arguments["has_stdin"] else None
-        # Both outputs travel in one payload.
+        # Both outputs share one payload.
         limit_bytes = control.MAX_PAYLOAD_BYTES // 2
         output = await node_processes.run(program, stdin, arguments["timeout_seconds"], limit_bytes)
         fields = {"exit_code": output.exit_code, "stdout_bytes": len(output.stdout), "is_whole": output.is_whole}
@@ -91,12 +91,14 @@ class Service:
         node, name = arguments["node"], arguments["name"]
         program = self._program(arguments)
         if not PROCESS_NAME.fullmatch(name):
-            why = "it names a log file: letters, digits, dots and hyphens"
-            raise LabError("UMB817", f"{name!r} cannot be the name of a process", why, "choose another name")
+            why = "a process name is also a file name: use letters, digits, dots and hyphens"
+            raise LabError("UMB817", f"{name!r} is not a valid process name", why, "choose another name")
         present = self._background.get((node, name))
         if present is not None and present.exit_code is None:
-            why = f"pid {present.pid} of the lab runs under this name"
-            raise LabError("UMB817", f"{name} runs on {node} already", why, "stop it first, or choose another name")
+            why = f"pid {present.pid} of the lab has this name"
+            raise LabError(
+                "UMB817", f"{name} is already running on {node}", why, "stop it first, or choose another name"
+            )
         process = node_processes.start(program, self._directory.log_file(node, name))
         self._background[node, name] = process
         return Message({"pid": process.pid})
@@ -109,11 +111,11 @@ class Service:
         items = self._background.items()
         return Message({"processes": [[*key, process.pid, process.exit_code] for key, process in items]})
 
-    async def _tell_anchors(self, _: Mapping[str, Any], __: bytes) -> Message:
+    async def _list_anchors(self, _: Mapping[str, Any], __: bytes) -> Message:
         return Message({"anchors": dict(self._anchors)})
 
     async def _change_network(self, arguments: Mapping[str, Any], _: bytes) -> Message:
-        """Do one of LabNetwork's changes. In a thread, since it talks to the kernel and to `nft` and waits for them."""
+        """Make a change of LabNetwork, in a thread because it waits for the kernel and `nft`."""
         self._topology.node(arguments["parameters"][0])
         changes: Mapping[str, Callable[..., None]] = {
             "set_link": self._network.set_link,
@@ -135,12 +137,12 @@ class Service:
         async with self._network_turn:
             return Message({"bytes": await asyncio.to_thread(counted, arguments["node"], arguments["name"])})
 
-    def _program(self, arguments: Mapping[str, Any]) -> Program:
+    def _program(self, arguments: Mapping[str, Any]) -> NodeProgram:
         node = self._topology.node(arguments["node"]).name
-        # nsenter becomes the program, so the pid is the program's own.
-        way_in = [self._nsenter, f"--target={self._anchors[node]}", "--mount", "--uts", "--net", "--"]
+        # nsenter execs the program, so both have the same pid.
+        enter = [self._nsenter, f"--target={self._anchors[node]}", "--mount", "--uts", "--net", "--"]
         environment = {**node_root.environment(node), **arguments["environment"]}
-        return Program([*way_in, *arguments["command"]], environment)
+        return NodeProgram([*enter, *arguments["command"]], environment)
 
 
 async def _unless_hung_up(reader: asyncio.StreamReader, work: Awaitable[Message]) -> Message | None:

@@ -1,6 +1,6 @@
-"""The lab's face: bring one up, run programs on its nodes, write their files, cut their links, take it down.
+"""A lab from outside: start it, run programs on its nodes, write their files, change their network, remove it.
 
-Everything here runs outside the lab and asks its keeper. Namespaces are made in no process but the keeper.
+All of it goes through the keeper, the only process that creates namespaces.
 """
 
 import os
@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import umbilical
 from umbilical.fault import LabError
-from umbilical.lab import birth, control, isolation, node_root, removal
+from umbilical.lab import control, isolation, keeper_launch, node_root, removal
 from umbilical.lab.control import Message
 from umbilical.lab.state import LabDirectory, LabState, RunnerKind, change_state, list_labs, read_state, tidy_name
 from umbilical.lab.topology import Topology
 
-# For the keeper's own work, on top of the time that a program on a node is given.
+# For the keeper's own work, in addition to the program's timeout.
 EXEC_MARGIN_SECONDS: Final = 15.0
 LINES_SHOWN: Final = 3
 
@@ -28,13 +28,13 @@ class UpRequest:
     topology: Topology
     runner: RunnerKind = RunnerKind.PROCESS
     binaries: Mapping[str, Path] = field(default_factory=dict)
-    """Name of a program -> where it lies on this machine. Every node has it, at the same path and on its PATH."""
+    """Program name -> its path on this machine. Every node has it at the same path and on its PATH."""
     with_parent: bool = False
-    """End the lab with the process that asked for it, however that ends."""
+    """Whether the lab ends with the process that started it."""
 
 
 @dataclass(frozen=True)
-class Completed:
+class CompletedCommand:
     node: str
     command: tuple[str, ...]
     exit_code: int
@@ -46,8 +46,8 @@ class Completed:
     def text(self) -> str:
         return self.stdout.decode(errors="replace")
 
-    def check(self) -> "Completed":
-        """Return itself if the program succeeded. Raises LabError: it did not; its last words are in the message."""
+    def check(self) -> "CompletedCommand":
+        """Return itself if the program succeeded. Raises LabError: it failed; the last lines are in the message."""
         if self.exit_code == 0:
             return self
         lines = (self.stderr or self.stdout).decode(errors="replace").strip().splitlines()[-LINES_SHOWN:]
@@ -55,8 +55,8 @@ class Completed:
         raise LabError(
             "UMB816",
             f"{self.command[0]} failed on {self.node}",
-            " | ".join(lines) or f"it exited with {self.exit_code} and said nothing",
-            f"run it by hand: umbilical lab shell {self.node} -- {shown}",
+            " | ".join(lines) or f"it exited with {self.exit_code} and printed nothing",
+            f"umbilical lab shell {self.node} -- {shown}",
         )
 
 
@@ -65,7 +65,7 @@ class ProcessStatus:
     node: str
     name: str
     pid: int
-    """As the lab's own processes see it."""
+    """In the lab's PID namespace."""
     exit_code: int | None
     """None while it runs; negative: the signal that ended it."""
 
@@ -79,15 +79,15 @@ class Lab:
 
     @classmethod
     def open(cls, path: Path) -> "Lab":
-        """Find a lab that is up. Raises LabError: there is none, or its keeper has ended (UMB815)."""
+        """Open a lab that is up. Raises LabError: there is none, or its keeper has ended (UMB815)."""
         directory = LabDirectory(path)
         state = read_state(directory)
         if state is None:
-            why = "there is no lab's state file" if directory.path.is_dir() else "there is no such directory"
+            why = "it has no state file of a lab" if directory.path.is_dir() else "the directory does not exist"
             raise LabError("UMB815", f"no lab in {directory.path}", why, _where_else())
         if not state.is_alive():
-            why = "its keeper has ended: it was killed, or the machine was started anew"
-            remedy = f"clear up with `umbilical lab down --dir {directory.path}`, then `umbilical lab up`"
+            why = "its keeper has ended: it was killed, or the machine was restarted"
+            remedy = f"umbilical lab down --dir {directory.path}, then umbilical lab up"
             raise LabError("UMB815", f"the lab in {directory.path} is not up", why, remedy)
         return cls(directory, state)
 
@@ -103,11 +103,10 @@ class Lab:
         stdin: bytes | None = None,
         timeout_seconds: float = 60.0,
         environment: Mapping[str, str] | None = None,
-    ) -> Completed:
+    ) -> CompletedCommand:
         """Run a program on a node to its end.
 
-        Raises LabError: no such node, no end in time, or more output than an answer can carry. That the program failed
-        is no error here: see `Completed.check`.
+        Raises LabError: unknown node, timeout, or too much output. For a failed program see `CompletedCommand.check`.
         """
         arguments = {**_program(node, command, environment), "timeout_seconds": timeout_seconds}
         arguments["has_stdin"] = stdin is not None
@@ -117,19 +116,19 @@ class Lab:
     def start(
         self, node: str, name: str, command: Sequence[str], *, environment: Mapping[str, str] | None = None
     ) -> None:
-        """Start a program in the background; see `log`. Raises LabError: one of that name runs there (UMB817)."""
+        """Start a program in the background; see `log`. Raises LabError: the name is in use there (UMB817)."""
         self._ask("start", {**_program(node, command, environment), "name": name})
 
     def stop(self, node: str, name: str, *, kill: bool = False) -> None:
-        """End a program that `start` began: by SIGTERM, after five seconds or with `kill` at once by SIGKILL."""
+        """End a program of `start`: SIGTERM, then SIGKILL after five seconds; with `kill` SIGKILL at once."""
         self._ask("stop", {"node": node, "name": name, "kill": kill})
 
     def processes(self) -> list[ProcessStatus]:
-        """Return what `start` began, also what has ended since."""
+        """Return the programs of `start`, ended ones included."""
         return [ProcessStatus(*row) for row in self._ask("processes", {}).fields["processes"]]
 
     def process(self, node: str, name: str) -> ProcessStatus:
-        """Return the last of that name that was started there."""
+        """Return the last program of that name on a node."""
         return [row for row in self.processes() if (row.node, row.name) == (node, name)][-1]
 
     def log(self, node: str, name: str) -> str:
@@ -167,7 +166,7 @@ class Lab:
         self._change_network("remove_rules", node, name)
 
     def count_port(self, node: str, name: str, port: int) -> None:
-        """Begin to count the bytes of a TCP port of a node, under a name; `remove_rules` ends it."""
+        """Count the bytes of a TCP port of a node from now on; `remove_rules` with this name ends it."""
         self._change_network("count_port", node, name, port)
 
     def counted_bytes(self, node: str, name: str) -> int:
@@ -179,29 +178,29 @@ class Lab:
         return network
 
     def anchor(self, node: str) -> int:
-        """Return the pid, inside the lab, of the process that holds the node's namespaces."""
+        """Return the pid, in the lab, of the process that holds the node's namespaces."""
         self.topology.node(node)
         return int(self._ask("anchors", {}).fields["anchors"][node])
 
-    def set_faults(self, faults: Mapping[str, object]) -> None:
-        """Write down what is broken now, for whoever mends it from another terminal."""
-        self.state = change_state(self.directory, lambda state: replace(state, faults=dict(faults)))
+    def set_breakages(self, breakages: Mapping[str, object]) -> None:
+        """Save the current breakages, for repair from any terminal."""
+        self.state = change_state(self.directory, lambda state: replace(state, faults=dict(breakages)))
 
-    def faults(self) -> dict[str, object]:
-        """Read what is broken now; another terminal may have changed it since."""
+    def breakages(self) -> dict[str, object]:
+        """Read the current breakages; another terminal may have changed them."""
         state = read_state(self.directory)
         return {} if state is None else dict(state.faults)
 
     def set_cgroup(self, name: str) -> None:
-        """Write down what `down` has to remove besides the keeper: cgroups outlive every process."""
+        """Save the control group that `down` has to remove: it outlives its processes."""
         self.state = change_state(self.directory, lambda state: replace(state, cgroup=name))
 
     def stay(self) -> None:
-        """Let a lab that was to end with this process live on after it."""
-        birth.let_go(self.directory)
+        """Let the lab outlive this process."""
+        keeper_launch.let_go(self.directory)
 
     def down(self) -> None:
-        """Take it down; doing it twice is fine."""
+        """Remove the lab; safe to call twice."""
         down(self.directory.path)
 
     def _root(self, node: str) -> Path:
@@ -223,14 +222,14 @@ class Lab:
 
 def _where_else() -> str:
     others = [path.name for path in list_labs()]
-    return f"labs that there are: {', '.join(others)} (--name)" if others else "bring one up: umbilical lab up"
+    return f"existing labs (--name): {', '.join(others)}" if others else "umbilical lab up"
 
 
 def up(request: UpRequest) -> Lab:
-    """Bring a lab up: networks and nodes, with nothing running on them yet.
+    """Create a lab: networks and nodes, with nothing running on them.
 
-    Raises LabError: the machine does not allow it (UMB820 and up), the directory is occupied (UMB813), or the keeper
-    did not come up (UMB814). Nothing is left behind.
+    Raises LabError: the machine does not allow it (UMB820 and up), the directory is in use (UMB813), or the keeper
+    did not start (UMB814). Nothing is left behind then.
     """
     kind = isolation.choose()
     directory = LabDirectory(request.directory)
@@ -242,16 +241,16 @@ def up(request: UpRequest) -> Lab:
         version=umbilical.__version__,
         binaries={name: os.path.abspath(path) for name, path in request.binaries.items()},
     )
-    return Lab(directory, birth.begin(directory, state, kind, with_parent=request.with_parent))
+    return Lab(directory, keeper_launch.begin(directory, state, kind, with_parent=request.with_parent))
 
 
 def down(path: Path) -> bool:
-    """Take down whatever lab is in a directory, and tell whether there was one. Doing it twice is fine.
+    """Remove the lab in a directory; return whether there was one. Safe to call twice.
 
-    Raises LabError: the directory is not a lab's (UMB813), or its keeper does not end (UMB819).
+    Raises LabError: the directory contains something else (UMB813), or the keeper does not end (UMB819).
     """
     was_there = removal.down(path)
-    birth.take_note_of_end(LabDirectory(path))
+    keeper_launch.reap_keeper(LabDirectory(path))
     return was_there
 
 
@@ -259,13 +258,13 @@ def _program(node: str, command: Sequence[str], environment: Mapping[str, str] |
     return {"node": node, "command": [os.fspath(part) for part in command], "environment": dict(environment or {})}
 
 
-def _completed(node: str, command: Sequence[str], answer: Message, timeout_seconds: float) -> Completed:
+def _completed(node: str, command: Sequence[str], answer: Message, timeout_seconds: float) -> CompletedCommand:
     exit_code, size = answer.fields["exit_code"], answer.fields["stdout_bytes"]
     shown = f"{command[0]} on {node}"
     if not answer.fields["is_whole"]:
         why = f"it printed more than {control.MAX_PAYLOAD_BYTES // 2} bytes and was killed"
-        raise LabError("UMB816", f"{shown} printed too much", why, "let it print into a file on the node")
+        raise LabError("UMB816", f"{shown} printed too much", why, "redirect its output to a file on the node")
     if exit_code is None:
-        why = f"it still ran after {timeout_seconds:g} s and was killed with all that it had started"
-        raise LabError("UMB816", f"{shown} did not end in time", why, f"try it: umbilical lab shell {node}")
-    return Completed(node, tuple(command), exit_code, answer.payload[:size], answer.payload[size:])
+        why = f"it was still running after {timeout_seconds:g} s and was killed with its children"
+        raise LabError("UMB816", f"{shown} timed out", why, f"umbilical lab shell {node}")
+    return CompletedCommand(node, tuple(command), exit_code, answer.payload[:size], answer.payload[size:])

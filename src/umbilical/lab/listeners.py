@@ -1,4 +1,4 @@
-"""Which TCP addresses are listened on, by the kernel's own table: a node has no other program that must be there."""
+"""TCP listeners from the kernel's tables; needs no program like `ss` on the node."""
 
 import ipaddress
 import struct
@@ -7,12 +7,12 @@ from typing import Final
 
 TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 COMMAND: Final = ("cat", *TABLES)
-"""Run it inside the network namespace in question; without IPv6 it fails and still prints the first table."""
+"""Prints the tables of the network namespace in which it runs; without IPv6 it fails after the first."""
 _LISTEN: Final = "0A"
 
 
 def listeners(tables: str) -> list[tuple[str, int]]:
-    """Return address and port of every listener in the text of both tables (proc_net_tcp(5) has the format)."""
+    """Return address and port of every listener in the tables (format: proc_net_tcp(5))."""
     rows = [line.split() for line in tables.splitlines()]
     return [_address(row[1]) for row in rows if len(row) > 3 and row[3] == _LISTEN]
 
@@ -24,7 +24,7 @@ def on_ports(tables: str, ports: Sequence[int]) -> list[str]:
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.partition(":")
-    # Words of 32 bits in the order of this machine.
+    # 32-bit words in this machine's byte order.
     words = [int(host[start : start + 8], 16) for start in range(0, len(host), 8)]
     return str(ipaddress.ip_address(struct.pack(f"={len(words)}I", *words))), int(port, 16)
 

@@ -1,9 +1,8 @@
-"""The demo's story on addresses of loopback, for machines that give no namespaces.
+"""The demo on loopback addresses, for machines without namespaces.
 
-Server, agents, webhook and caller are the same programs with the same rendered arguments and certificates, each on an
-address of 127.0.0.0/8 of its own; nothing listens on or dials another address. One thing cannot be shown: every
-process reaches every address of loopback, so nothing is blocked without the tunnel. What fails instead is the call of
-a caller that is told to use a tunnel which is not there.
+Server, agents, webhook and caller are the same programs with the same rendered arguments and certificates, each on its
+own address of 127.0.0.0/8. Every process reaches every loopback address, so nothing is blocked without the tunnel;
+instead the demo shows a call that fails because its egress selector names a tunnel that does not exist.
 """
 
 import contextlib
@@ -34,8 +33,8 @@ from umbilical.lab import listeners, objects
 from umbilical.lab.binaries import OWN_PROGRAMS
 from umbilical.lab.hosted import parts
 from umbilical.lab.images import PYTHON_PROGRAMS
-from umbilical.lab.story import Call, Story
-from umbilical.lab.tunnel_parts import Cast, TunnelParts, make_parts
+from umbilical.lab.transcript import CallResult, Transcript
+from umbilical.lab.tunnel_parts import ScenarioOptions, TunnelParts, make_parts
 from umbilical.lab.waiting import wait
 from umbilical.pki.authority import Authority
 
@@ -54,7 +53,7 @@ LINES_SHOWN: Final = 3
 _TRIES: Final = 20
 _PROGRAMS: Final = {**OWN_PROGRAMS, **PYTHON_PROGRAMS}
 _DIALS: Final = "konnectivity_network_proxy_server_dial_duration_seconds_count"
-# It ends with us, however we end: then nobody is left to stop it.
+# The child dies with this process, even after SIGKILL.
 _RUN: Final = (
     "import sys; from umbilical.host.namespaces import die_with_parent; die_with_parent(); "
     "from {module} import main; sys.argv[0] = {name!r}; sys.exit(main())"
@@ -63,7 +62,7 @@ _RUN: Final = (
 
 @dataclass(frozen=True)
 class Addresses:
-    """Who is where: one /16 of loopback, chosen so that several stories can be told at the same time."""
+    """Addresses of the nodes: one /16 of loopback per demo, so that several can run at once."""
 
     number: int
 
@@ -82,49 +81,49 @@ class Addresses:
         return self.pod(WEBHOOK_NODE, 3)
 
 
-def tell(story: Story, folder: Path) -> None:
-    """Tell the story with files in an empty directory; when it ends, however it ends, no process of it is left.
+def run(transcript: Transcript, folder: Path) -> None:
+    """Run the demo with files in an empty directory; at the end no process of it is left.
 
-    Raises LabError: a step did not come out as told.
+    Raises LabError: a step failed.
     """
     with contextlib.ExitStack() as stack:
-        stage = _Stage(story, folder, stack)
-        with story.step(f"a bootstrap node and {len(NODES)} nodes, as addresses of loopback"):
+        stage = _LoopbackTestbed(transcript, folder, stack)
+        with transcript.step(f"a bootstrap node and {len(NODES)} nodes as loopback addresses"):
             stage.choose_addresses()
-            story.shows(nodes=("bootstrap", *NODES), apiserver=True, on_loopback=True)
-        with story.step("a webhook on a node's address, failurePolicy Fail"):
+            transcript.shows(nodes=("bootstrap", *NODES), apiserver=True, on_loopback=True)
+        with transcript.step("a webhook on a node's address, failurePolicy Fail"):
             stage.start_webhook()
-            story.shows(webhook=WEBHOOK_NODE)
-        with story.step("told to use a tunnel that is not there, kube-apiserver's stand-in reaches nothing"):
+            transcript.shows(webhook=WEBHOOK_NODE)
+        with transcript.step("configured for a missing tunnel, the stand-in's call fails"):
             stage.make_tunnel()
-            stage.see(Call.UNREACHABLE, "allow")
-        with story.step("the server, its socket and port"):
+            stage.see(CallResult.UNREACHABLE, "allow")
+        with transcript.step("the server, its socket and port"):
             stage.start_server()
-            story.shows(server=True)
-        with story.step("agents of every node dial back"):
+            transcript.shows(server=True)
+        with transcript.step("agents of every node connect to the server"):
             stage.start_agents()
-            story.shows(agents=NODES)
-            story.figures["agents"] = str(len(NODES))
-        with story.step("through the tunnel the webhook allows"):
-            stage.see(Call.ALLOWED, "allow")
-        with story.step("and denies, by its own word"):
-            stage.see(Call.DENIED, "deny")
-        with story.step(f"{CALLS} calls"):
+            transcript.shows(agents=NODES)
+            transcript.figures["agents"] = str(len(NODES))
+        with transcript.step("through the tunnel the webhook allows a request"):
+            stage.see(CallResult.ALLOWED, "allow")
+        with transcript.step("through the tunnel the webhook denies a request"):
+            stage.see(CallResult.DENIED, "deny")
+        with transcript.step(f"{CALLS} calls"):
             stage.call_many()
-        with story.step("the cut: by hand, since there is no API"):
-            stage.cut()
-            story.shows(server=False, agents=())
-        with story.step("nothing of the tunnel is left"):
+        with transcript.step("the tunnel is removed: stop programs, delete files"):
+            stage.remove_tunnel()
+            transcript.shows(server=False, agents=())
+        with transcript.step("nothing of the tunnel is left"):
             stage.check_nothing_is_left()
-        with story.step("without the tunnel it is as before"):
-            stage.see(Call.UNREACHABLE, "allow")
+        with transcript.step("without the tunnel calls fail as before"):
+            stage.see(CallResult.UNREACHABLE, "allow")
 
 
-class _Stage:
-    """What runs, and where its files lie."""
+class _LoopbackTestbed:
+    """The running programs and their files."""
 
-    def __init__(self, story: Story, folder: Path, stack: contextlib.ExitStack) -> None:
-        self._story = story
+    def __init__(self, transcript: Transcript, folder: Path, stack: contextlib.ExitStack) -> None:
+        self._transcript = transcript
         self._folder = folder
         self._stack = stack
         self._addresses = Addresses(0)
@@ -138,7 +137,7 @@ class _Stage:
 
     @property
     def _socket(self) -> Path:
-        # The volume's name, not its long path: the address of a Unix socket has 107 bytes.
+        # The volume's short name: a Unix socket address has at most 107 bytes.
         return self._folder / SERVER_NAME / "socket" / posixpath.basename(self._tunnel.spec.socket_on_host)
 
     @property
@@ -151,10 +150,10 @@ class _Stage:
 
     def choose_addresses(self) -> None:
         self._addresses = _free_addresses()
-        self._story.saw(f"bootstrap {self._addresses.bootstrap}")
+        self._transcript.saw(f"bootstrap {self._addresses.bootstrap}")
         for node in NODES:
-            self._story.saw(f"{node} {self._addresses.agent(node)}")
-        self._story.saw(f"{CALLER} stands in for kube-apiserver: there is no Kubernetes here")
+            self._transcript.saw(f"{node} {self._addresses.agent(node)}")
+        self._transcript.saw(f"no Kubernetes here: {CALLER} replaces kube-apiserver")
 
     def start_webhook(self) -> None:
         address = self._addresses.webhook
@@ -162,14 +161,16 @@ class _Stage:
         write_file(self._authority_file, service.authority, 0o644)
         self._start(objects.NAME, service.pod_spec, [service.secret], [f"--listen={address}:{objects.PORT}"])
         self._wait_for_listener(objects.NAME, f"{address}:{objects.PORT}")
-        self._story.saw(f"{objects.NAMESPACE}/{objects.NAME} of {WEBHOOK_NODE}, {address}:{objects.PORT}")
+        self._transcript.saw(f"{objects.NAMESPACE}/{objects.NAME} of {WEBHOOK_NODE}, {address}:{objects.PORT}")
 
     def make_tunnel(self) -> None:
-        self._parts = make_parts(Cast(is_stand_in=True), self._addresses.bootstrap, Authority, datetime.now(UTC))
+        self._parts = make_parts(
+            ScenarioOptions(is_stand_in=True), self._addresses.bootstrap, Authority, datetime.now(UTC)
+        )
         local = str(self._socket.parent).encode()
         egress = self._parts.egress_file.replace(BOOTSTRAP_CONFIGS_ON_HOST.encode(), local)
         write_file(self._egress_file, egress, 0o644)
-        self._story.saw(f"--egress-selector-config-file={self._egress_file}")
+        self._transcript.saw(f"--egress-selector-config-file={self._egress_file}")
 
     def start_server(self) -> None:
         pod = yaml.safe_load(self._tunnel.files[STATIC_POD].content)["spec"]
@@ -178,7 +179,7 @@ class _Stage:
         self._start(SERVER_NAME, pod, (), listening)
         self._wait_for_listener(SERVER_NAME, f"{address}:{port}")
         self._wait(SERVER_NAME, "the server's socket", self._look_for_socket)
-        self._story.saw(f"{self._socket}; LISTEN {address}:{port}")
+        self._transcript.saw(f"{self._socket}; LISTEN {address}:{port}")
 
     def start_agents(self) -> None:
         daemon_set = parts.find(self._tunnel.objects, "DaemonSet", AGENT_NAME)
@@ -190,44 +191,46 @@ class _Stage:
         for node in NODES:
             url = f"http://{self._addresses.agent(node)}:{self._tunnel.spec.health_port}/readyz"
             self._wait(f"{AGENT_NAME}-{node}", f"the agent of {node}", partial(_fetched, url))
-        self._story.saw(f"connected: {', '.join(NODES)}")
+        self._transcript.saw(f"connected: {', '.join(NODES)}")
 
-    def see(self, wanted: Call, verdict: str) -> None:
-        """Have an object judged, and tell in the caller's words how that ended."""
+    def see(self, wanted: CallResult, verdict: str) -> None:
+        """Call the webhook once, check the result and record the caller's message."""
         answer = self._call(verdict, 1)
         text = answer["message"] or f"{answer['call']} by {objects.WEBHOOK}"
-        if Call(answer["call"]) is not wanted:
+        if CallResult(answer["call"]) is not wanted:
             why = f"the call was {answer['call']}: {text}"
-            raise LabError("UMB850", f"no call that is {wanted.value}", why, "umbilical lab demo, once more")
-        self._story.saw(text)
-        self._story.shows(call=wanted)
+            raise LabError("UMB850", f"no call with the result {wanted.value}", why, "try again: umbilical lab demo")
+        self._transcript.saw(text)
+        self._transcript.shows(call=wanted)
 
     def call_many(self) -> None:
         before = self._dials()
         answer = self._call("allow", CALLS)
         dials = self._dials() - before
-        if answer["calls"][Call.ALLOWED.value] != CALLS or dials != CALLS:
+        if answer["calls"][CallResult.ALLOWED.value] != CALLS or dials != CALLS:
             why = f"{answer['calls']}, and the server counted {dials} dials"
             raise LabError("UMB855", f"not all of {CALLS} calls went through the tunnel", why, "umbilical lab demo")
         seconds = [float(each) for each in answer["callSeconds"]]
         p50 = f"{statistics.median(seconds) * 1000:.1f} ms"
-        self._story.figures.update({"calls": str(len(seconds)), "dials that agents answered": str(dials), "p50": p50})
-        self._story.saw(f"{len(seconds)} calls, p50 {p50}; the server counted {dials} dials that agents answered")
+        self._transcript.figures.update(
+            {"calls": str(len(seconds)), "dials that agents answered": str(dials), "p50": p50}
+        )
+        self._transcript.saw(f"{len(seconds)} calls, p50 {p50}; the server counted {dials} dials that agents answered")
 
-    def cut(self) -> None:
-        """End the tunnel's programs and remove its files; webhook and caller stay."""
+    def remove_tunnel(self) -> None:
+        """Stop the tunnel's programs and delete its files; the webhook stays."""
         ending = {name: self._running.pop(name) for name in list(self._running) if name != objects.NAME}
-        # All at once: an agent that is told to leave serves for some seconds more.
+        # All at once: an agent that drains serves for some seconds more.
         for process in ending.values():
             process.terminate()
         for name, process in ending.items():
             _await_end(process)
-            self._story.saw(f"{name} stopped")
+            self._transcript.saw(f"{name} stopped")
         for place in self._files_of_tunnel():
             for path in sorted(place.rglob("*"), reverse=True):
                 path.rmdir() if path.is_dir() else path.unlink()
             place.rmdir()
-            self._story.saw(f"{place} removed")
+            self._transcript.saw(f"{place} removed")
 
     def check_nothing_is_left(self) -> None:
         def look() -> None:
@@ -239,7 +242,7 @@ class _Stage:
                 raise NotYet(", ".join(found))
 
         wait("the tunnel to be gone", look, STOP_SECONDS)
-        self._story.saw("no server, no agent, no key, no socket, and the port is closed")
+        self._transcript.saw("no server, no agent, no key, no socket, and the port is closed")
 
     def _files_of_tunnel(self) -> list[Path]:
         return sorted(
@@ -256,8 +259,8 @@ class _Stage:
             command, input=wanted, capture_output=True, timeout=CALL_SECONDS, env=_environment(), check=False
         )
         if done.returncode != 0:
-            why = _last_lines(done.stderr) or f"it exited with {done.returncode} and said nothing"
-            raise LabError("UMB816", f"{CALLER} failed", why, "umbilical lab demo, once more")
+            why = _last_lines(done.stderr) or f"it exited with {done.returncode} and printed nothing"
+            raise LabError("UMB816", f"{CALLER} failed", why, "try again: umbilical lab demo")
         answer = json.loads(done.stdout)
         assert isinstance(answer, dict)
         return answer
@@ -271,7 +274,7 @@ class _Stage:
     def _start(
         self, name: str, pod: Mapping[str, Any], known: Iterable[Mapping[str, Any]], more: Sequence[str]
     ) -> None:
-        """Run the one container of a rendered pod; each of its volumes is a directory of the same name."""
+        """Run the only container of a rendered pod; each volume is a directory of the same name."""
         own, container = self._folder / name, pod["containers"][0]
         places = {mount["mountPath"]: make_directory(own / mount["name"], 0o700) for mount in container["volumeMounts"]}
         self._fill(pod, container, known, places)
@@ -284,7 +287,7 @@ class _Stage:
                 stdout=log,
                 stderr=log,
                 env=_environment(),
-                # Ctrl-C in the terminal reaches us alone.
+                # Ctrl-C in the terminal reaches this process only.
                 start_new_session=True,
             )
         finally:
@@ -314,29 +317,29 @@ class _Stage:
 
         def look() -> None:
             if wanted not in listeners.on_ports(_tables(), [port]):
-                raise NotYet(f"nobody listens on {wanted}")
+                raise NotYet(f"nothing listens on {wanted}")
 
         self._wait(name, f"{name} to listen", look)
 
     def _look_for_socket(self) -> None:
         if not self._socket.exists():
-            raise NotYet(f"there is no {self._socket}")
+            raise NotYet(f"{self._socket} does not exist")
 
     def _wait(self, name: str, what: str, look: Callable[[], object]) -> None:
-        """Wait, unless the program that it depends on has ended: then its last words are the reason."""
+        """Wait; if the program has ended, raise LabError with the last lines of its log."""
 
         def look_or_fail() -> None:
             status = self._running[name].poll()
             if status is not None:
                 why = _last_lines((self._folder / f"{name}.log").read_bytes()) or f"it exited with {status}"
-                raise LabError("UMB816", f"{name} has ended", why, "umbilical lab demo, once more")
+                raise LabError("UMB816", f"{name} has ended", why, "try again: umbilical lab demo")
             look()
 
         wait(what, look_or_fail, READY_SECONDS)
 
 
 def _free_addresses() -> Addresses:
-    """Find a /16 of loopback where the ports of the story can be had: another demo, or a wildcard, may hold them."""
+    """Find a /16 of loopback with free ports: another demo, or a wildcard listener, may use them."""
     refusal = ""
     for _ in range(_TRIES):
         addresses = Addresses(64 + secrets.randbelow(190))
@@ -351,14 +354,14 @@ def _free_addresses() -> Addresses:
             refusal = f"{host}:{port}: {error.strerror or error}"
             continue
         return addresses
-    why = f"the last try was {refusal}"
+    why = f"last attempt: {refusal}"
     raise LabError(
-        "UMB818", "no addresses of loopback are free for the demo", why, "end what listens there, then again"
+        "UMB818", "no free loopback addresses for the demo", why, "stop what listens on them, then try again"
     )
 
 
 def _command(program: str, arguments: Sequence[str]) -> list[str]:
-    # -P: the working directory is no place to import from.
+    # -P: do not import from the working directory.
     code = _RUN.format(module=_PROGRAMS[program], name=program)
     return [sys.executable, "-P", "-c", code, *arguments]
 
@@ -369,7 +372,7 @@ def _environment() -> dict[str, str]:
 
 
 def _local(word: str, places: Mapping[str, Path]) -> str:
-    """Rewrite a path of a container, or an argument that ends with one, to where its volume is here."""
+    """Replace the container path in an argument with the path of the volume's directory."""
     head, separator, path = word.rpartition("=")
     for mount, place in places.items():
         if path == mount or path.startswith(f"{mount}/"):
@@ -378,7 +381,7 @@ def _local(word: str, places: Mapping[str, Path]) -> str:
 
 
 def _fetched(url: str) -> str:
-    # A proxy from the environment knows nothing of this machine's loopback.
+    # Without a proxy from the environment: it cannot reach this machine's loopback.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=5.0) as answer:

@@ -1,7 +1,7 @@
-"""Links, addresses and routes of one network namespace, by pyroute2: the only module that knows it.
+"""Links, addresses and routes of one network namespace. The only module that uses pyroute2.
 
-Its own `NetNS` forks a process for every namespace; here a thread that has entered it opens the socket instead, which
-costs a few milliseconds. A veth pair is made with one end already where it belongs, so it appears nowhere else.
+pyroute2's `NetNS` forks a process per namespace; here a thread enters the namespace and opens the socket, which takes a
+few milliseconds. A veth pair is created with its peer already in the other namespace.
 """
 
 import errno
@@ -19,15 +19,15 @@ from umbilical.host import namespaces
 from umbilical.lab.topology import IpAddress, IpInterface, IpNetwork
 
 Result = TypeVar("Result")
-# linux/if_addr.h: skip duplicate address detection. The address would be unusable for a second otherwise.
+# linux/if_addr.h: skip duplicate address detection, which takes a second.
 IFA_F_NODAD: Final = 2
-# linux/if.h: IFNAMSIZ less the closing zero.
+# linux/if.h: IFNAMSIZ without the final zero.
 NAME_LENGTH: Final = 15
 RT_TABLE_MAIN: Final = 254
-# linux/neighbour.h: entries that nobody has to ask for (NOARP, PERMANENT).
+# linux/neighbour.h: static entries (NOARP, PERMANENT).
 NUD_GIVEN: Final = 0x40 | 0x80
 MODULES_REMEDY: Final = (
-    "load the kernel's modules: modprobe --all veth bridge nf_tables nft_masq nft_reject_inet nft_fib_inet nft_numgen"
+    "load kernel modules: modprobe --all veth bridge nf_tables nft_masq nft_reject_inet nft_fib_inet nft_numgen"
 )
 FAMILY: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 
@@ -42,10 +42,10 @@ class Link:
 
 
 class Netlink:
-    """A conversation with the kernel about the namespace of the thread that opened it."""
+    """A netlink socket in the namespace of the thread that opened it."""
 
     def __init__(self) -> None:
-        # Not at the top: it takes a quarter of a second, and most commands of ours never need it.
+        # Not at the top: the import takes 0.25 s, and most commands do not need it.
         from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
         self._route: Any = IPRoute()
@@ -68,15 +68,15 @@ class Netlink:
         return next((link for link in self.links() if link.name == name), None)
 
     def add_bridge(self, name: str, hardware_address: str | None = None) -> None:
-        """Make a bridge that forwards from its first moment and guesses nothing about multicast."""
+        """Create a bridge that forwards at once, without multicast snooping."""
         own = {"address": hardware_address} if hardware_address else {}
-        with _told(f"make the bridge {name}"):
+        with _told(f"create the bridge {name}"):
             self._route.link(
                 "add", ifname=name, kind="bridge", br_stp_state=0, br_forward_delay=0, br_mcast_snooping=0, **own
             )
 
     def add_veth(self, name: str, peer: str, peer_namespace: Path) -> None:
-        """Join this namespace, by a link `name`, with another one, by `peer`."""
+        """Create a veth pair: `name` in this namespace, `peer` in the other."""
         with _told(f"link {name} with {peer} of {peer_namespace.name}"):
             descriptor = os.open(peer_namespace, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -93,7 +93,7 @@ class Netlink:
             self._route.link("set", index=_index(name), state="up" if up else "down")
 
     def delete_link(self, name: str) -> None:
-        """Remove a link; one that is gone, because its other end's namespace is, is fine."""
+        """Remove a link; a missing one is fine."""
         found = self.link(name)
         if found is None:
             return
@@ -108,31 +108,31 @@ class Netlink:
             )
 
     def addresses(self, name: str) -> list[str]:
-        """Return what a link is called, `10.0.0.1/24`; link-local addresses are left out."""
+        """Return the addresses of a link, like `10.0.0.1/24`, without link-local ones."""
         entries = self._route.get_addr(index=_index(name))
-        # 0 is the scope of addresses that are valid everywhere: linux/rtnetlink.h.
+        # Scope 0 is global: linux/rtnetlink.h.
         return [f"{entry.get('address')}/{entry['prefixlen']}" for entry in entries if entry["scope"] == 0]
 
     def set_route(self, destination: IpNetwork, via: IpAddress) -> None:
-        """Send a network through a neighbour, whatever was said about it before."""
-        # An interface counts as an address in Python and is written with its width.
+        """Add or replace the route to a network through a neighbour."""
+        # An IPv4Interface is also an address in Python, and prints its prefix length.
         neighbour = str(via).partition("/")[0]
         with _told(f"route {destination} via {neighbour}"):
             self._route.route("replace", dst=str(destination), gateway=neighbour)
 
     def delete_route(self, destination: IpNetwork) -> None:
-        """Forget a route; one that is not there is fine."""
-        # IPv4 and IPv6 do not agree on how a missing route is called, nor does IPv6 with itself for a default route.
+        """Remove a route; a missing one is fine."""
+        # The error for a missing route differs between IPv4, IPv6, and the IPv6 default route.
         with _told(f"remove the route to {destination}", errno.ESRCH, errno.ENOENT):
             self._route.route("del", dst=str(destination))
 
     def routes(self) -> dict[str, str]:
-        """Return the networks that are sent through a neighbour, with that neighbour."""
+        """Return the routes through neighbours: network and neighbour."""
         entries = [entry for entry in self._route.get_routes(table=RT_TABLE_MAIN) if entry.get("gateway")]
         return {_destination(entry): entry.get("gateway") for entry in entries}
 
     def forget_neighbours(self, name: str) -> None:
-        """Ask anew who has which address: an answer that failed to come counts for seconds."""
+        """Flush the neighbour table: a failed lookup is cached for seconds."""
         index = _index(name)
         for version in FAMILY.values():
             for entry in self._route.get_neighbours(family=version, ifindex=index):
@@ -145,16 +145,18 @@ class Netlink:
 
 
 def create_namespace(path: Path) -> None:
-    """Make a network namespace at a free path. Raises LabError: the machine refuses; nothing is left behind."""
+    """Create a network namespace at a free path. Raises LabError: the kernel refused; nothing is left behind."""
     try:
         namespaces.create_network(path)
     except OSError as error:
         why = error.strerror or str(error)
-        raise LabError("UMB818", f"cannot make the network namespace {path.name}", why, _remedy(error.errno)) from error
+        raise LabError(
+            "UMB818", f"failed to create the network namespace {path.name}", why, _remedy(error.errno)
+        ) from error
 
 
 def inside(namespace: Path, call: Callable[[Netlink], Result]) -> Result:
-    """Talk with the kernel about another namespace."""
+    """Open a netlink socket in another namespace."""
 
     def converse() -> Result:
         with Netlink() as netlink:
@@ -167,7 +169,7 @@ def _index(name: str) -> int:
     try:
         return socket.if_nametoindex(name)
     except OSError as error:
-        # The C library's own word for it differs from the kernel's number.
+        # The C library's constant differs from the kernel's.
         raise OSError(errno.ENODEV, os.strerror(errno.ENODEV)) from error
 
 
@@ -178,7 +180,7 @@ def _destination(entry: Any) -> str:
 
 @contextmanager
 def _told(what: str, *fine: int) -> Iterator[None]:
-    """Say which step the kernel refused, and why; some of its numbers mean that nothing was left to do."""
+    """Turn a kernel error into LabError with the step's name; ignore errors that mean nothing was left to do."""
     from pyroute2.netlink.exceptions import NetlinkError  # type: ignore[import-untyped]
 
     try:
@@ -187,14 +189,14 @@ def _told(what: str, *fine: int) -> Iterator[None]:
         number = error.code if isinstance(error, NetlinkError) else error.errno
         if number in fine:
             return
-        raise LabError("UMB818", f"cannot {what}", os.strerror(number or 0), _remedy(number)) from error
+        raise LabError("UMB818", f"failed to {what}", os.strerror(number or 0), _remedy(number)) from error
 
 
 def _remedy(number: int | None) -> str:
     if number == errno.EOPNOTSUPP:
         return MODULES_REMEDY
     if number == errno.ENOSPC:
-        return "allow more namespaces: sysctl user.max_net_namespaces"
+        return "raise the limit: sysctl user.max_net_namespaces"
     if number in {errno.EPERM, errno.EACCES}:
-        return "run it in a network namespace of your own: `umbilical lab up` makes one"
-    return "run `umbilical lab down` and then `umbilical lab up`"
+        return "run it in a network namespace of your own, like that of `umbilical lab up`"
+    return "umbilical lab down, then umbilical lab up"

@@ -1,9 +1,9 @@
-"""The wires of a lab: a switch, a link from it to every node, and the ways between the nodes' pods.
+"""The network of a lab: a switch, a link from it to every node, and routes between the nodes' pods.
 
-Runs inside the keeper. Each node and the switch is a network namespace, held by a mount in the keeper's own mount
-namespace: when the keeper ends, all of it is gone. Nodes know the way to each other's pods; the bootstrap node does
-not, and its default route ends at the switch, which answers "network is unreachable". Where the control plane has a
-network of its own, the switch is also the edge between the two: it lets nodes dial a few ports there, and nothing back.
+Runs inside the keeper. Each node and the switch is a network namespace, held by a mount in the keeper's mount
+namespace, so that all of them end with the keeper. Nodes have routes to each other's pods. The bootstrap node has not:
+its default route leads to the switch, which answers "network is unreachable". If the control plane has a separate
+network, the switch also connects the two: it lets nodes dial a few ports there, and nothing in the other direction.
 """
 
 import ipaddress
@@ -24,18 +24,15 @@ MANAGEMENT_BRIDGE: Final = "manage0"
 POD_BRIDGE: Final = "pods0"
 POD_RULES: Final = "pods"
 TRANSIT_RULES: Final = "transit"
-# Locally administered. Fixed, since a bridge would otherwise take another one with every link that joins it.
+# Locally administered. Fixed, because a bridge changes its address when a link joins.
 SWITCH_HARDWARE_ADDRESS: Final = "02:75:6d:62:00:01"
 MANAGEMENT_HARDWARE_ADDRESS: Final = "02:75:6d:62:00:02"
-DEFAULT_ROUTES: Final[Mapping[int, IpNetwork]] = {
-    4: ipaddress.ip_network("0.0.0.0/0"),
-    6: ipaddress.ip_network("::/0"),
-}
+DEFAULT_ROUTES: Final[Mapping[int, IpNetwork]] = {4: ipaddress.ip_network("0.0.0.0/0"), 6: ipaddress.ip_network("::/0")}
 SETTINGS: Final = Path("/proc/sys/net")
-# Written before there are links, so that `default` becomes theirs. Values of the host's namespace are partly inherited.
+# Written before links exist, which copy `default`. Some values are inherited from the host.
 COMMON_SETTINGS: Final = {
     4: {"ipv4/conf/all/rp_filter": "0", "ipv4/conf/default/rp_filter": "0"},
-    # Without them a link's own address is tentative for a second, and nodes would listen to router advertisements.
+    # Otherwise link-local addresses are tentative for a second, and nodes accept router advertisements.
     6: {
         "ipv6/conf/all/disable_ipv6": "0",
         "ipv6/conf/default/disable_ipv6": "0",
@@ -46,7 +43,7 @@ COMMON_SETTINGS: Final = {
     },
 }
 FORWARDING: Final = {4: {"ipv4/ip_forward": "1"}, 6: {"ipv6/conf/all/forwarding": "1"}}
-# Refusals are counted per second otherwise, and a dial that is not refused hangs.
+# Otherwise the kernel limits rejections per second, and other dials hang.
 UNLIMITED_REFUSALS: Final = {4: {"ipv4/icmp_ratelimit": "0"}, 6: {"ipv6/icmp/ratelimit": "0"}}
 
 
@@ -58,11 +55,11 @@ class LabNetwork:
         self._folder = folder
 
     def namespace(self, node: str) -> Path:
-        """Say which file holds a node's namespace. Raises LabError: there is no such node."""
+        """Return the file of a node's namespace. Raises LabError: unknown node (UMB812)."""
         return self._folder / self._topology.node(node).name
 
     def build(self) -> None:
-        """Make all namespaces, links, addresses, routes and rules. Raises LabError: the machine refuses something."""
+        """Create all namespaces, links, addresses, routes and rules. Raises LabError: the kernel refused one."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._create(self._folder / SWITCH, self._switch_settings())
         for node in self._topology.nodes:
@@ -72,42 +69,39 @@ class LabNetwork:
             self._furnish(node)
 
     def set_link(self, node: str, up: bool) -> None:
-        """Cut or mend the cable of a node.
-
-        At the switch's end: the node keeps its addresses and routes and merely hears nothing any more.
-        """
+        """Set a node's link up or down, at the switch's end: the node keeps its addresses and routes."""
         port = _port(self._topology.node(node))
         inside(self._folder / SWITCH, lambda netlink: netlink.set_link(port, up=up))
         if up:
             self._forget_neighbours()
 
     def set_default_route(self, node: str, present: bool) -> None:
-        """Give a node its way to the switch, or take it. Doing it twice is fine."""
+        """Add or remove a node's default route. Safe to call twice."""
         change = _add_default_routes if present else _delete_default_routes
         gateways = self._topology.gateways_of(self._topology.node(node))
         inside(self.namespace(node), lambda netlink: change(netlink, gateways))
 
     def add_rules(self, node: str, name: str, ruleset: str) -> None:
-        """Load the inside of a table (see `umbilical.lab.nft`) under a name, in place of what had that name.
+        """Load or replace a table with this content (see `umbilical.lab.nft`).
 
-        Raises LabError: there is no `nft` (UMB822), or it refuses the rules; nothing has changed then.
+        Raises LabError: `nft` is missing (UMB822) or failed (UMB818); nothing changed then.
         """
         namespaces.in_network(self.namespace(node), lambda: nft.load(name, ruleset))
 
     def remove_rules(self, node: str, name: str) -> None:
-        """Remove what `add_rules` loaded. Rules that are not there are fine."""
+        """Remove rules of `add_rules`; missing ones are fine."""
         namespaces.in_network(self.namespace(node), lambda: packet_filter.unload(name))
 
     def count_port(self, node: str, name: str, port: int) -> None:
-        """Count the bytes that come to a TCP port of a node and leave from it, under a name; `remove_rules` ends it."""
+        """Count the bytes of a TCP port of a node from now on; `remove_rules` with this name ends it."""
         namespaces.in_network(self.namespace(node), lambda: packet_filter.load(name, packet_filter.count_port(port)))
 
     def counted_bytes(self, node: str, name: str) -> int:
-        """Return what was counted since `count_port`; 0 where nothing counts."""
+        """Return the bytes since `count_port`; 0 without it."""
         return namespaces.in_network(self.namespace(node), lambda: packet_filter.counted_bytes(name))
 
     def describe(self) -> dict[str, object]:
-        """Say how things are now, as the kernel tells it, in values that JSON knows."""
+        """Return the current state from the kernel, as JSON values."""
         nodes = {node.name: self._describe(node) for node in self._topology.nodes}
         return {"switch": [str(gateway) for gateway in self._topology.gateways], "nodes": nodes}
 
@@ -136,7 +130,7 @@ class LabNetwork:
             netlink.add_veth(_port(node), MACHINE_LINK, self._folder / node.name)
             netlink.join_bridge(_port(node), bridge)
             netlink.set_link(_port(node), up=True)
-        # One table: what any of them refuses is refused.
+        # One table: a packet that any rule rejects is rejected.
         alone = packet_filter.refuse_transit(SWITCH_HARDWARE_ADDRESS)
         chains = alone if management is None else _edge(management, topology.machine_networks)
         packet_filter.load(TRANSIT_RULES, chains)
@@ -164,7 +158,7 @@ class LabNetwork:
         packet_filter.load(POD_RULES, chains)
 
     def _forget_neighbours(self) -> None:
-        """Let nobody be told "no route to host" by a question that was asked while the cable was cut."""
+        """Flush neighbour entries, so that lookups that failed while the link was down are not reused."""
         for node in self._topology.nodes:
             inside(self._folder / node.name, lambda netlink: netlink.forget_neighbours(MACHINE_LINK))
 
@@ -181,7 +175,7 @@ class LabNetwork:
 
 
 def _port(node: Node) -> str:
-    """Name the switch's end of a node's link."""
+    """Return the name of the switch's end of a node's link."""
     return f"to-{node.name}"
 
 
@@ -193,7 +187,7 @@ def _edge(management: Management, outside: Sequence[IpNetwork]) -> list[packet_f
 def _add_bridge(
     netlink: Netlink, name: str, hardware: str, gateways: Sequence[IpAddress], networks: Sequence[IpNetwork]
 ) -> None:
-    """Make a bridge that has the gateways' addresses itself."""
+    """Create a bridge with the gateways' addresses."""
     netlink.add_bridge(name, hardware)
     netlink.set_link(name, up=True)
     widths = {network.version: network.prefixlen for network in networks}
@@ -231,14 +225,14 @@ def _write_setting(name: str, value: str) -> None:
     try:
         (SETTINGS / name).write_text(value)
     except OSError as error:
-        what = f"cannot set {name.replace('/', '.')} in a namespace of the lab"
+        what = f"failed to set {name.replace('/', '.')} in a namespace of the lab"
         remedy = (
-            "the kernel has no IPv6: give --family ipv4" if name.startswith("ipv6") else "see that /proc is writable"
+            "the kernel has no IPv6: use --family ipv4" if name.startswith("ipv6") else "check that /proc is writable"
         )
         raise LabError("UMB818", what, error.strerror or str(error), remedy) from error
 
 
-# As container runtimes call it.
+# The name that container runtimes use.
 POD_LINK: Final = "eth0"
 
 
@@ -249,13 +243,13 @@ def attach_pod(
     gateways: Sequence[IpAddress],
     bridge: str = POD_BRIDGE,
 ) -> None:
-    """Make a network namespace at a path that is free, with `eth0` on the node's bridge; `name` is the node's end.
+    """Create a network namespace at a free path, with `eth0` on the node's bridge; `name` is the node's end.
 
-    Raises LabError: the name is too long, name or path is in use, or the kernel refuses; nothing is left behind then.
+    Raises LabError: the name is too long, name or path exists, or the kernel refused; nothing is left behind then.
     """
     if not 0 < len(name) <= NAME_LENGTH:
-        why = f"a link's name has at most {NAME_LENGTH} letters"
-        raise LabError("UMB818", f"cannot call a pod's link {name!r}", why, "take a shorter name")
+        why = f"a link's name has at most {NAME_LENGTH} characters"
+        raise LabError("UMB818", f"{name!r} is not a valid name for a pod's link", why, "choose a shorter name")
     create_namespace(namespace)
     try:
         with Netlink() as netlink:
@@ -267,9 +261,9 @@ def attach_pod(
 
 
 def detach_pod(namespace: Path) -> None:
-    """Remove a pod's network; the node's end goes with it. Doing it twice is fine.
+    """Remove a pod's network with both ends of its link. Safe to call twice.
 
-    The link goes first and for sure: a process that still runs would keep the namespace, and so the address in use.
+    The link is removed first, because a process that still runs keeps the namespace and its address.
     """
     if namespace.exists():
         inside(namespace, lambda netlink: netlink.delete_link(POD_LINK))

@@ -1,7 +1,6 @@
-"""Rules of the packet filter that some scenarios and faults add, as texts, and the `nft` program that loads them.
+"""Packet filter rules of some scenarios and breakages, as text for the program `nft`.
 
-Each text is the inside of one table, named as in `umbilical.lab.packet_filter`, which has what every lab needs and
-removes these tables too.
+Each text is the content of one table, named as in `umbilical.lab.packet_filter`, which also removes these tables.
 """
 
 import os
@@ -17,7 +16,7 @@ from umbilical.lab.packet_filter import table_name
 from umbilical.lab.topology import IpAddress
 
 NFT_SECONDS: Final = 30.0
-# Not on an ordinary user's PATH under Debian, and anybody may run what is there.
+# On Debian not in the PATH of ordinary users, who may run it nevertheless.
 SYSTEM_FOLDERS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
@@ -27,21 +26,21 @@ def program() -> Path:
     found = shutil.which("nft", path=os.pathsep.join(folders))
     if found is None:
         why = "no program nft on PATH, in /usr/sbin or in /sbin"
-        what = "this part of the lab needs nft, the packet filter's program"
+        what = "the program nft, which this part of the lab needs, is missing"
         raise LabError("UMB822", what, why, "install the package nftables")
     return Path(found)
 
 
 def load(name: str, text: str) -> None:
-    """Load a table into the thread's namespace, or replace it. Raises LabError: it is refused; nothing has changed."""
+    """Load or replace a table in the thread's namespace. Raises LabError: nft failed; nothing changed."""
     table = f"inet {table_name(name)}"
-    # One transaction. Adding before deleting, since deleting what is not there is an error.
+    # One transaction. Add before delete: deleting a missing table is an error.
     _run(f"add table {table}\ndelete table {table}\ntable {table} {{\n{text}\n}}\n", f"load the rules {name}")
 
 
 def lose_at_random(percent: int, interface: str) -> str:
-    """Drop so many of a hundred packets that come or go by an interface, drawn anew for each."""
-    # Nothing to draw for all of them, and nft refuses a comparison that is always true.
+    """Drop packets on an interface, in both directions, with this probability in percent."""
+    # nft rejects a comparison that is always true.
     drawn = "drop" if percent >= 100 else f"numgen random mod 100 < {percent} drop"
     coming = _chain("coming", "filter", "prerouting", "raw", [f'iifname "{interface}" {drawn}'])
     going = _chain("going", "filter", "postrouting", "raw", [f'oifname "{interface}" {drawn}'])
@@ -49,16 +48,16 @@ def lose_at_random(percent: int, interface: str) -> str:
 
 
 def spread(address: IpAddress, port: int, targets: Sequence[IpAddress]) -> str:
-    """Lead this node's own connections to an address to one of several others, in turn; open ones stay where they are.
+    """Redirect this node's new connections to an address to the targets, round robin; open ones are not changed.
 
-    Without any target they are refused, as by a service without endpoints.
+    Without targets they are rejected, like those to a Service without endpoints.
     """
     word = _word(address)
     wanted = f"{word} daddr {address} tcp dport {port}"
     if not targets:
         return _chain("front", "filter", "output", "filter", [f"{wanted} reject with tcp reset"])
     turns = ", ".join(f"{number} : {target}" for number, target in enumerate(targets))
-    # By number: not every nft knows the names of priorities in this hook.
+    # A number, because older versions of nft have no names for priorities in this hook.
     rule = f"{wanted} dnat {word} to numgen inc mod {len(targets)} map {{ {turns} }}"
     return _chain("front", "nat", "output", "-100", [rule])
 
@@ -78,4 +77,4 @@ def _run(text: str, what: str) -> None:
         run([program(), "--file", "-"], NFT_SECONDS, text.encode())
     except HostError as error:
         first = error.why.splitlines()[0]
-        raise LabError("UMB818", f"cannot {what}", first, MODULES_REMEDY) from error
+        raise LabError("UMB818", f"failed to {what}", first, MODULES_REMEDY) from error

@@ -1,4 +1,4 @@
-"""Programs on nodes, as the keeper runs them: to their end for an answer, or in the background with a log."""
+"""How the keeper runs programs on nodes: to their end, or in the background with a log."""
 
 import asyncio
 import os
@@ -13,32 +13,32 @@ from typing import Final
 from umbilical.fault import LabError
 
 STOP_SECONDS: Final = 5.0
-# A child that stays behind may hold its parent's output open for ever.
+# A remaining child may keep the output open for ever.
 DRAIN_SECONDS: Final = 0.5
 REAP_POLL_SECONDS: Final = 0.005
 CHUNK_BYTES: Final = 65536
 
 
 @dataclass(frozen=True)
-class Program:
-    """What to run: the whole command, with the way into a node in front."""
+class NodeProgram:
+    """A command, starting with `nsenter` into a node, and its environment."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Output:
+class ProgramOutput:
     exit_code: int | None
-    """None: it did not end in time."""
+    """None: timeout."""
     stdout: bytes
     stderr: bytes
     is_whole: bool = True
-    """False: it printed more than may be carried, and was ended."""
+    """False: it printed too much and was killed."""
 
 
-class Background:
-    """A program that runs on, with its end noticed."""
+class BackgroundProcess:
+    """A running background program."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -54,30 +54,30 @@ class Background:
         return self._process.poll()
 
     async def stop(self, *, kill: bool) -> int:
-        """End it, and after it what is left of its group; return its exit code.
+        """End it, then kill the rest of its process group; return its exit code.
 
-        It alone is asked: what becomes of its children is its own affair for as long as it has time.
+        Only the program itself gets SIGTERM, so that it can stop its children in its own way.
         """
         if not kill:
             self._process.send_signal(signal.SIGTERM)
             await asyncio.wait([self._ended], timeout=STOP_SECONDS)
-        # Also after it ended in time: it may have left children of its own group.
+        # Also after an orderly end: it may have left children in its group.
         _signal_group(self._process, signal.SIGKILL)
         await self._ended
         return self._process.wait()
 
 
-def start(program: Program, log: Path) -> Background:
-    """Start it with both outputs appended to `log`, whose folder exists."""
+def start(program: NodeProgram, log: Path) -> BackgroundProcess:
+    """Start it with both outputs appended to `log`, in an existing directory."""
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        return Background(_popen(program, subprocess.DEVNULL, descriptor, descriptor))
+        return BackgroundProcess(_popen(program, subprocess.DEVNULL, descriptor, descriptor))
     finally:
         os.close(descriptor)
 
 
-async def run(program: Program, stdin: bytes | None, timeout_seconds: float, limit_bytes: int) -> Output:
-    """Run it to its end; past the time, or when the caller gives up, its whole process group is killed."""
+async def run(program: NodeProgram, stdin: bytes | None, timeout_seconds: float, limit_bytes: int) -> ProgramOutput:
+    """Run it to its end; on timeout or cancellation its whole process group is killed."""
     source = _as_file(stdin)
     try:
         process = _popen(program, subprocess.DEVNULL if source is None else source, subprocess.PIPE, subprocess.PIPE)
@@ -92,7 +92,7 @@ async def run(program: Program, stdin: bytes | None, timeout_seconds: float, lim
 
 
 class _Pipe:
-    """One output of a program, read as it comes."""
+    """Collects one output of a program."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.content = bytearray()
@@ -107,7 +107,7 @@ class _Pipe:
                 return
 
 
-async def _outcome(process: subprocess.Popen[bytes], timeout_seconds: float, limit_bytes: int) -> Output:
+async def _outcome(process: subprocess.Popen[bytes], timeout_seconds: float, limit_bytes: int) -> ProgramOutput:
     pipes = [_Pipe(limit_bytes), _Pipe(limit_bytes)]
     deadline = time.monotonic() + timeout_seconds
     async with asyncio.TaskGroup() as group:
@@ -121,13 +121,13 @@ async def _outcome(process: subprocess.Popen[bytes], timeout_seconds: float, lim
                 transport.close()
     is_whole = all(pipe.is_whole for pipe in pipes)
     stdout, stderr = (bytes(pipe.content[:limit_bytes]) for pipe in pipes)
-    return Output(process.poll() if has_ended else None, stdout, stderr, is_whole)
+    return ProgramOutput(process.poll() if has_ended else None, stdout, stderr, is_whole)
 
 
 async def _wait(
     process: subprocess.Popen[bytes], readers: list[asyncio.Task[None]], pipes: list[_Pipe], deadline: float
 ) -> bool:
-    """Wait for the end, or for too much output, or until there is no time left; tell whether it is over."""
+    """Wait for the end, too much output, or the deadline; return False on timeout."""
     ended = _watch(process)
     pending = {ended, *readers}
     while not ended.done():
@@ -149,7 +149,7 @@ async def _reader(stream: object) -> tuple[asyncio.StreamReader, asyncio.ReadTra
     return reader, transport
 
 
-def _popen(program: Program, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
+def _popen(program: NodeProgram, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             program.command,
@@ -162,12 +162,12 @@ def _popen(program: Program, stdin: int, stdout: int, stderr: int) -> subprocess
     except (OSError, ValueError) as error:
         shown = " ".join(program.command)[:200]
         raise LabError(
-            "UMB816", f"cannot run {shown!r}", str(error), "look at its arguments and environment"
+            "UMB816", f"failed to run {shown!r}", str(error), "check its arguments and environment"
         ) from error
 
 
 def _as_file(content: bytes | None) -> int | None:
-    """Put it where a program can read it at its own pace, with nobody feeding it."""
+    """Write stdin to a memory file, so that nothing has to feed a pipe."""
     if content is None:
         return None
     descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
@@ -178,7 +178,7 @@ def _as_file(content: bytes | None) -> int | None:
 
 
 def _watch(process: subprocess.Popen[bytes]) -> "asyncio.Future[None]":
-    """Return what is done when the process has ended. By pidfd: no thread, and no signal handler to fight over."""
+    """Return a future that is done when the process has ended. Uses a pidfd: no thread, no signal handler."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     descriptor = os.pidfd_open(process.pid)
@@ -195,14 +195,14 @@ def _watch(process: subprocess.Popen[bytes]) -> "asyncio.Future[None]":
 
 
 async def _reap(process: subprocess.Popen[bytes]) -> None:
-    """Wait for one that was killed, without standing still: a disk that hangs can hold it for a while."""
+    """Wait for a killed process without blocking the loop: a hanging disk can delay its end."""
     deadline = time.monotonic() + STOP_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         await asyncio.sleep(REAP_POLL_SECONDS)
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    # Every program leads a session, so its pid is its group's; a group outlives its leader while it has members.
+    # Every program leads a session, so its pid is its group's id; the group can outlive it.
     try:
         os.killpg(process.pid, number)
     except ProcessLookupError:

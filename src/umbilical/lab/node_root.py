@@ -1,8 +1,7 @@
 """A node's file system: a directory on disk with its own files, and this machine's programs mounted read-only.
 
-`build` lays the directory out; `enter` runs in a child of the keeper and makes it the child's root. What the
-mounts show is seen inside the node alone: from outside, their places are empty. A node's own files are written and
-read from outside: nobody inside has to be asked.
+`build` creates the directory; `enter` runs in a child of the keeper and makes it the child's root. The mounts are
+visible only inside the node. A node's own files are read and written directly from outside.
 """
 
 import os
@@ -30,19 +29,19 @@ ETC_FILES: Final = (
     "/etc/ld.so.conf",
     "/etc/os-release",
 )
-"""Copied, so that a node can change its own."""
+"""Copied, so that a node can change them."""
 OWN: Final = ("/etc", "/run", "/var", "/var/log", "/var/lib", "/opt", "/root", "/home", "/mnt", "/srv", "/dev", "/sys")
 OPEN: Final = ("/tmp", "/var/tmp")
 LOCAL_PROGRAMS: Final = "/usr/local/bin"
 LOCAL_PROGRAMS_STORE: Final = "/var/usrlocal/bin"
-"""A node's own /usr/local/bin is kept here, as on Fedora CoreOS: /usr itself is this machine's and read-only."""
+"""Directory of a node's own /usr/local/bin, as on Fedora CoreOS: /usr is the machine's and read-only."""
 PATH: Final = f"{LOCAL_PROGRAMS}:/usr/bin:/bin:/usr/sbin:/sbin"
 DIRECTORY_MODE: Final = 0o755
 _ANCHOR: Final = ("sleep", "infinity")
 
 
 def build(root: Path, name: str, hosts: str, programs: Path, binaries: Iterable[str], shared: Iterable[str]) -> None:
-    """Lay out the directory: places for mounts, its own files, its own copy of the lab's programs."""
+    """Create the directory: mount points, the node's own files, and a copy of the lab's programs."""
     make_directory(root, DIRECTORY_MODE)
     for place in (*OWN, "/proc", *shared, *filter(os.path.isdir, ETC_DIRECTORIES)):
         make_directory(inside(root, place), DIRECTORY_MODE)
@@ -61,19 +60,19 @@ def inside(root: Path, path: str) -> Path:
 
 
 def environment(name: str) -> dict[str, str]:
-    """All that a process on a node is given. Never the caller's own: there may be secrets in it."""
+    """Return the environment of processes on a node. It has nothing of the caller's, which may contain secrets."""
     own = {"PATH": PATH, "HOME": "/root", "HOSTNAME": name}
-    # Where this Python finds our package is no secret, and a node runs the same Python.
+    # A node runs the same Python and needs its path to our package.
     if "PYTHONPATH" in os.environ:
         own["PYTHONPATH"] = os.environ["PYTHONPATH"]
     return own
 
 
 def shared_directories(binaries: Iterable[str]) -> list[str]:
-    """List the directories of this machine that a node needs besides the system's own.
+    """List the directories of this machine that a node needs besides the system's.
 
-    Python, with all that is on its path, and where the given programs lie; each also by its real path, since a
-    link on the way exists on this machine only.
+    These are the directories of Python, of its path, and of the given programs; each also by its real path, because a
+    link in a path does not exist on the node.
     """
     python = [
         sys.prefix,
@@ -88,13 +87,13 @@ def shared_directories(binaries: Iterable[str]) -> list[str]:
 
 
 def covered_programs(binaries: Iterable[str]) -> list[str]:
-    """List what is in use from this machine's own /usr/local/bin, which a node's covers: this Python, kubectl, ..."""
+    """List the needed programs in this machine's /usr/local/bin, which the node's own one hides."""
     chains = [path for program in (sys.executable, *binaries) for path in _link_chain(program)]
     return [path for path in dict.fromkeys(chains) if os.path.dirname(path) == LOCAL_PROGRAMS]
 
 
 def enter(root: Path, name: str, network: Path, binaries: Sequence[str], shared: Sequence[str]) -> None:
-    """Leave this machine for the node: its network, its name, its root. Only in a process made for it."""
+    """Move this process into the node: network, host name and root. Only for a process started for it."""
     namespaces.enter(network, namespaces.NamespaceKind.NETWORK)
     namespaces.unshare(namespaces.NamespaceKind.MOUNT | namespaces.NamespaceKind.UTS)
     namespaces.set_hostname(name)
@@ -110,7 +109,7 @@ def enter(root: Path, name: str, network: Path, binaries: Sequence[str], shared:
 
 
 def anchor(name: str) -> None:
-    """Become the process that holds the node's namespaces open."""
+    """Replace this process with the one that holds the node's namespaces open."""
     os.execvpe(_ANCHOR[0], _ANCHOR, environment(name))
 
 
@@ -124,7 +123,7 @@ def _mount_kernel(root: Path) -> None:
     namespaces.mount("proc", root / "proc", "proc", harmless | MountFlag.NO_EXEC)
     namespaces.bind("/sys", root / "sys")
     namespaces.bind("/dev", root / "dev")
-    # The machine's own would be a way to leave files behind.
+    # Not the machine's: programs could leave files there.
     if os.path.isdir("/dev/shm"):
         namespaces.mount("tmpfs", root / "dev/shm", "tmpfs", harmless, "mode=1777")
 
@@ -149,9 +148,9 @@ def _own_files(root: Path, name: str, hosts: str) -> None:
     content = {
         "/etc/hostname": f"{name}\n",
         "/etc/hosts": hosts,
-        # Empty: a name that is not in /etc/hosts is answered at once, and nobody outside is asked.
+        # No DNS server: a name that is not in /etc/hosts fails at once.
         "/etc/resolv.conf": "",
-        # A name in /etc/hosts has all its addresses, not the first alone.
+        # Return all addresses of a name in /etc/hosts, not only the first.
         HOST_CONF: "multi on\n",
         "/etc/machine-id": f"{uuid.uuid4().hex}\n",
     }
@@ -161,7 +160,7 @@ def _own_files(root: Path, name: str, hosts: str) -> None:
 
 
 def _link_chain(path: str) -> list[str]:
-    """List a file and every link on the way to it."""
+    """List a file and every symbolic link in its path."""
     chain = [os.path.abspath(path)]
     while os.path.islink(chain[-1]) and len(chain) < 20:
         target = os.path.join(os.path.dirname(chain[-1]), os.readlink(chain[-1]))
@@ -170,7 +169,7 @@ def _link_chain(path: str) -> list[str]:
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
-    """Drop what lies in the system's own directories or in another one of the list."""
+    """Drop directories inside the system's directories or inside another one of the list."""
     kept: list[str] = []
     for path in sorted(paths):
         if not any(path == outer or path.startswith(f"{outer}/") for outer in (*SYSTEM, *kept)):
@@ -178,14 +177,14 @@ def _outermost(paths: Iterable[str]) -> list[str]:
     return kept
 
 
-# As many as the kernel follows: path_resolution(7).
+# The kernel's limit: path_resolution(7).
 MOST_LINKS: Final = 40
 
 
 def locate(root: Path, path: str) -> Path:
-    """Find the place on disk of a path on the node, following the node's links as the node itself would.
+    """Return the path on disk of a path on the node, following links as the node does.
 
-    A link to `/etc/shadow` inside must never lead to this machine's: every step is taken below `root`.
+    Every step stays below `root`: a link to `/etc/shadow` must not lead to this machine's file.
     """
     pending = [*reversed(_parts(path))]
     done: list[str] = []
@@ -220,10 +219,10 @@ def read(root: Path, path: str) -> bytes:
 
 
 def remove(root: Path, path: str) -> None:
-    """Remove a file, a link itself, or a directory with all that is in it; what is not there is fine."""
+    """Remove a file, a link (not its target) or a directory tree; a missing path is fine."""
     *folder, name = _parts(path) or [".."]
     if name == "..":
-        raise ValueError(f"{path} is no name that can be removed")
+        raise ValueError(f"{path} is not a path that can be removed")
     place = locate(root, "/".join(folder)) / name
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)

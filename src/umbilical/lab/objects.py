@@ -1,6 +1,6 @@
-"""The Kubernetes objects around the lab's service: its pod, and what makes kube-apiserver ask it.
+"""The Kubernetes objects of the lab's service: its pod, webhook, APIService and CRD.
 
-The pod is bound to its node by name, so that it runs where the story says, whatever a scheduler would like.
+The pod has a fixed node, so that scenarios know where it runs.
 """
 
 import base64
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from umbilical.lab.images import UMBILICAL
 from umbilical.lab.service_answers import GROUP, LETTER_GROUP, VERDICT_LABEL, VERSION
-from umbilical.lab.topology import Role, Topology
+from umbilical.lab.topology import NodeRole, Topology
 from umbilical.manifests.static_pod import UNPRIVILEGED
 from umbilical.pki.authority import Authority
 from umbilical.pki.pem import KeyPair
@@ -31,25 +31,25 @@ LETTERS: Final = f"letters.{LETTER_GROUP}"
 LIFETIME: Final = timedelta(days=1)
 _MOUNT: Final = "/etc/lab-service"
 _LABELS: Final = {"app": NAME}
-# The image's user belongs to root's group, as everybody does on OpenShift, where an SCC would set an fsGroup too.
+# The image's user is in root's group, as on OpenShift, where an SCC also sets an fsGroup.
 _KEY_MODE: Final = 0o440
 
 
 @dataclass(frozen=True)
-class Service:
-    """The service on one node, with the authority by which kube-apiserver knows it."""
+class ServiceObjects:
+    """The service on one node, with the CA that kube-apiserver trusts."""
 
     node: str
     authority: bytes
     pair: KeyPair
     closes_connections: bool = False
-    """One call, one connection, and so one tunnel; kube-apiserver would keep a connection for all of its calls."""
+    """Makes each call a new connection and tunnel; otherwise kube-apiserver reuses one connection."""
     has_plain_port: bool = False
-    """Whether the pod answers without TLS as well."""
+    """Whether the pod also serves without TLS."""
 
     @property
     def objects(self) -> tuple[dict[str, Any], ...]:
-        """In the order in which they need each other; kube-apiserver asks nothing of it yet."""
+        """In the order of their dependencies; without what makes kube-apiserver call the service."""
         return (namespace(), service_account(), self.secret, self.pod, service())
 
     @property
@@ -70,7 +70,7 @@ class Service:
     def pod_spec(self) -> dict[str, Any]:
         return {
             "nodeName": self.node,
-            # Not `default`: that one exists only when a controller has come round.
+            # Not `default`, which a controller creates only later.
             "serviceAccountName": NAME,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
@@ -90,7 +90,7 @@ class Service:
 
     @property
     def webhook(self) -> dict[str, Any]:
-        """Have ConfigMaps of the namespace judged that carry the label; nothing else of the cluster hangs on it."""
+        """Applies only to labelled ConfigMaps of the namespace; the rest of the cluster does not depend on it."""
         rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
         webhook = {
             "name": WEBHOOK,
@@ -128,7 +128,7 @@ class Service:
 
     @property
     def letters(self) -> dict[str, Any]:
-        """A kind that is stored as v1, and read as v2 with the service's help alone."""
+        """A CRD that is stored as v1 and needs the service to be read as v2."""
         webhook = {"conversionReviewVersions": ["v1"], "clientConfig": self._client_config(CONVERT_PATH)}
         names = {"plural": "letters", "singular": "letter", "kind": "Letter", "listKind": "LetterList"}
         return {
@@ -149,22 +149,22 @@ class Service:
         return {"service": place, "caBundle": _base64(self.authority)}
 
 
-def make_service(topology: Topology, now: datetime | None = None) -> Service:
-    """Make certificates for a service on its node."""
+def make_service(topology: Topology, now: datetime | None = None) -> ServiceObjects:
+    """Return the service on a node, with new certificates."""
     return service_on(service_node(topology), now or datetime.now(UTC))
 
 
-def service_on(node: str, moment: datetime) -> Service:
+def service_on(node: str, moment: datetime) -> ServiceObjects:
     authority = Authority.create("lab-service-ca", moment, LIFETIME, KeyType.ECDSA_P256)
     names = [f"{NAME}.{NAMESPACE}.svc", f"{NAME}.{NAMESPACE}.svc.cluster.local"]
     pair = authority.issue(server_profile(NAME, names, KeyType.ECDSA_P256), moment, LIFETIME)
-    return Service(node, authority.certificate_pem, pair)
+    return ServiceObjects(node, authority.certificate_pem, pair)
 
 
 def service_node(topology: Topology) -> str:
-    """Choose where it runs: on the first worker, or on the last master where there is no worker."""
-    workers = [node.name for node in topology.nodes if node.role is Role.WORKER]
-    masters = [node.name for node in topology.nodes if node.role is Role.MASTER]
+    """Return the service's node: the first worker, or without workers the last master."""
+    workers = [node.name for node in topology.nodes if node.role is NodeRole.WORKER]
+    masters = [node.name for node in topology.nodes if node.role is NodeRole.MASTER]
     return workers[0] if workers else masters[-1]
 
 
@@ -180,7 +180,7 @@ def service() -> dict[str, Any]:
     port = {"name": "https", "port": SERVICE_PORT, "targetPort": PORT, "protocol": "TCP"}
     return {
         "apiVersion": "v1",
-        "kind": "Service",
+        "kind": "ServiceObjects",
         "metadata": _metadata(),
         "spec": {"selector": _LABELS, "ports": [port]},
     }
@@ -202,9 +202,9 @@ def letter(name: str, text: str) -> dict[str, Any]:
 
 
 def ready_endpoints(slices: Mapping[str, Any]) -> list[str]:
-    """Return the addresses of a list of EndpointSlices that may be dialled."""
+    """Return the ready addresses of a list of EndpointSlices."""
     endpoints = [one for item in slices.get("items") or [] for one in item.get("endpoints") or []]
-    # A missing condition means ready: that is how consumers are told to read it.
+    # A missing condition means ready (EndpointSlice API).
     ready = [one for one in endpoints if (one.get("conditions") or {}).get("ready") is not False]
     return [address for one in ready for address in one["addresses"]]
 

@@ -1,7 +1,7 @@
-"""The packet filter's tables, chains and rules by netlink: what every lab needs of nftables, without the program `nft`.
+"""nftables tables, chains and rules through netlink, as far as every lab needs them, without the program `nft`.
 
-Each table is of the family `inet` and named `umbilical_NAME`: it is loaded and removed as a whole, and no other table
-(a kubelet's, kube-proxy's) is touched. Numbers and layouts are those of linux/netfilter/nf_tables.h.
+Each table has the family `inet` and the name `umbilical_NAME`. It is loaded and removed as a whole; other tables
+(of a kubelet or kube-proxy) are not touched. Numbers and layouts are from linux/netfilter/nf_tables.h.
 """
 
 import os
@@ -88,17 +88,17 @@ class Chain:
 
 
 def table_name(name: str) -> str:
-    """Return the kernel's name of one of our tables. Raises LabError: the name could be taken for more than a name."""
+    """Return the kernel's name of one of our tables. Raises LabError: the name has other characters."""
     if not NAME.fullmatch(name):
         why = f"{name!r} is not made of lower-case letters, digits and underscores"
-        raise LabError("UMB818", "the packet filter's rules cannot be changed", why, "give the rules another name")
+        raise LabError("UMB818", "the packet filter's rules were not changed", why, "choose another name for the rules")
     return f"{PREFIX}{name}"
 
 
 def load(name: str, chains: Sequence[Chain]) -> None:
-    """Load a table into the thread's namespace, or replace it. Raises LabError: it is refused; nothing has changed."""
+    """Load or replace a table in the thread's namespace. Raises LabError: the kernel refused; nothing changed."""
     table = _text(1, table_name(name))
-    # Adding before deleting, since deleting what is not there is an error.
+    # Add before delete: deleting a missing table is an error.
     messages = [(_Message.NEW_TABLE, _CREATE, table), (_Message.DELETE_TABLE, 0, table)]
     messages.append((_Message.NEW_TABLE, _CREATE, table))
     for chain in chains:
@@ -110,7 +110,7 @@ def load(name: str, chains: Sequence[Chain]) -> None:
 
 
 def unload(name: str) -> None:
-    """Remove a table; one that is not there is fine."""
+    """Remove a table; a missing one is fine."""
     table = _text(1, table_name(name))
     messages = [(_Message.NEW_TABLE, _CREATE, table), (_Message.DELETE_TABLE, 0, table)]
     _commit(messages, f"remove the rules {name}")
@@ -124,14 +124,14 @@ def loaded() -> list[str]:
 
 
 def counted_bytes(name: str) -> int:
-    """Add up what the rules of one of our tables have counted."""
+    """Return the sum of the byte counters of one of our tables."""
     table = _text(1, table_name(name))
     rules = _dump(_Message.GET_RULE, table, f"read the counters {name}")
     return sum(_counted(_attributes(content)) for content in rules)
 
 
 def masquerade(own: Sequence[IpNetwork], pods: Sequence[IpNetwork], interface: str) -> list[Chain]:
-    """Let what a node's pods send to anybody but pods look like the node's own: nobody else has a way back to them."""
+    """Masquerade traffic from a node's pods to anything but pods: others have no route back to pods."""
     rules = [
         (
             *((_meta(_Meta.OUTPUT_NAME), _compare(interface.encode().ljust(16, b"\x00")))),
@@ -147,35 +147,32 @@ def masquerade(own: Sequence[IpNetwork], pods: Sequence[IpNetwork], interface: s
 
 
 def refuse_transit(hardware_address: str) -> list[Chain]:
-    """Answer "network is unreachable" to whoever takes us for a router.
+    """Answer "network is unreachable" to packets that are sent to us for routing.
 
-    A router without a route says the same, but five times in a row only: later dials would hang for a second. (So do
-    some of ours, over IPv6 and from blocking sockets: the answer is there before the kernel has unlocked the socket
-    that asked, and counts only when the SYN is sent again.) Told by our hardware address from frames that a bridge
-    merely passes on, which some machines also show to this filter.
+    The kernel of a router without a route rate-limits this answer to five in a row, so that later dials would hang for
+    a second. (Some dials over IPv6 from blocking sockets still do: the answer comes before the kernel has unlocked the
+    socket, and counts only when the SYN is sent again.) The rule matches our hardware address, because on some
+    machines the filter also sees frames that the bridge only forwards.
     """
     return [Chain("transit", "filter", Hook.PREROUTING, 0, (_refusal(hardware_address),))]
 
 
 def edge(
-    data_address: str,
-    management_address: str,
-    outside: Sequence[IpNetwork],
-    openings: Sequence[tuple[IpAddress, int]],
+    data_address: str, management_address: str, outside: Sequence[IpNetwork], openings: Sequence[tuple[IpAddress, int]]
 ) -> list[Chain]:
-    """Stand between two networks: one may dial a few ports of the other, which sees us alone, and nothing goes back.
+    """Connect two networks one way: one may dial a few ports of the other, and is masqueraded there.
 
-    The addresses are our hardware addresses on either side, `outside` is who dials; all else is refused as by
-    `refuse_transit`.
+    The addresses are our hardware addresses on both sides; `outside` is the side that dials. Everything else is
+    rejected as in `refuse_transit`.
     """
     accepted = tuple(
         (*_is_for_hardware(data_address), *_is_address(address), *_is_port(port, offset=2), _accept())
         for address, port in openings
     )
     refused = tuple(map(_refusal, (data_address, management_address)))
-    # Answers have the other network's addresses again when this hook sees them.
+    # At this hook, answers have their original addresses again.
     transit = ((*_is_reply(), _accept()), *accepted, *refused)
-    # By address, since frames that a bridge merely passes on are shown to this hook too on some machines.
+    # By address, because on some machines this hook also sees frames that a bridge only forwards.
     hidden = tuple(
         (*_source(network), *_is_address(address), *_is_port(port, offset=2), _expression("masq"))
         for network in outside
@@ -189,18 +186,15 @@ def edge(
 
 
 def count_port(port: int) -> list[Chain]:
-    """Count what comes to a TCP port of this node and what leaves from it."""
+    """Count the bytes to and from a TCP port of this node."""
     coming: Rule = (*_is_port(port, offset=2), _expression("counter"))
     going: Rule = (*_is_port(port, offset=0), _expression("counter"))
-    return [
-        Chain("input", "filter", Hook.INPUT, 0, (coming,)),
-        Chain("output", "filter", Hook.OUTPUT, 0, (going,)),
-    ]
+    return [Chain("input", "filter", Hook.INPUT, 0, (coming,)), Chain("output", "filter", Hook.OUTPUT, 0, (going,))]
 
 
 def _refusal(hardware_address: str) -> Rule:
     is_elsewhere = (
-        # The type of the destination address, by the routes of this namespace.
+        # Type of the destination address according to this namespace's routes.
         _expression("fib", _number(1, _REGISTER) + _number(2, 3) + _number(3, 2)),
         _compare(struct.pack("=I", _LOCAL), equal=False),
     )
@@ -325,12 +319,12 @@ def _counted(rule: dict[int, bytes]) -> int:
 
 
 def _commit(messages: Sequence[tuple[_Message, int, bytes]], what: str) -> None:
-    """Send all of them as one transaction and wait until each is acknowledged."""
+    """Send all messages as one transaction and wait for each acknowledgement."""
     batch = [_packed(_Message.BATCH_BEGIN, 0, 0, b"", _SUBSYSTEM)]
     batch += [_packed(kind, flags | _ACK, number, content) for number, (kind, flags, content) in enumerate(messages, 1)]
     batch.append(_packed(_Message.BATCH_END, 0, len(messages) + 1, b"", _SUBSYSTEM))
     answers = _conversation(b"".join(batch), what)
-    # An error ends the conversation, so what comes is an acknowledgement.
+    # An error would have raised, so each answer is an acknowledgement.
     for _ in messages:
         next(answers)
 
@@ -346,7 +340,7 @@ def _packed(kind: int, flags: int, number: int, content: bytes, resource: int = 
 
 
 def _conversation(request: bytes, what: str) -> Iterator[tuple[int, bytes]]:
-    """Send a request and give each answer's kind and body, until the kernel says that it is done or refuses."""
+    """Send a request and yield type and body of each answer, until the kernel ends or refuses."""
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETFILTER) as kernel:
             kernel.settimeout(ANSWER_SECONDS)
@@ -362,7 +356,7 @@ def _conversation(request: bytes, what: str) -> Iterator[tuple[int, bytes]]:
                     _check(kind, body)
                     yield kind, body
     except OSError as error:
-        raise LabError("UMB818", f"cannot {what}", error.strerror or str(error), MODULES_REMEDY) from error
+        raise LabError("UMB818", f"failed to {what}", error.strerror or str(error), MODULES_REMEDY) from error
 
 
 def _check(kind: int, body: bytes) -> None:

@@ -1,8 +1,8 @@
-"""The program that runs the pods of one node as processes, in the place of a kubelet.
+"""The program that runs the pods of one node as processes, instead of a kubelet.
 
 `python -m umbilical.lab.podrunner --node NAME --images FILE --node-ip ADDRESS [--pod-networks CIDR ...]`; with
---kubeconfig it registers the node and takes pods from the API, too. SIGTERM stops all pods in order; whatever else ends
-it takes them along. Standard error is its log.
+--kubeconfig it also registers the node and gets pods from the API. SIGTERM stops all pods in order; after any other end
+the kernel kills them. It logs to standard error.
 """
 
 import argparse
@@ -31,17 +31,17 @@ from umbilical.lab.pods.status import report
 log: Final = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 0.5
-# Changes come in bursts when a pod starts; one file a blink is enough.
+# Changes come in bursts when a pod starts, so the report is written at most this often.
 REPORT_SECONDS: Final = 0.05
 AGAIN_SECONDS: Final = 1.0
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
-# Less than what the keeper of a lab gives its programs.
+# Less than the keeper's timeout for its programs.
 LAST_GRACE_SECONDS: Final = 2.0
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 
 
 class PodRunner:
-    """`run` until cancelled."""
+    """Runs pods until `run` is cancelled."""
 
     def __init__(self, node: RunnerNode, kubeconfig: Path | None = None) -> None:
         self._node, self._kubeconfig = node, kubeconfig
@@ -60,17 +60,17 @@ class PodRunner:
             namespaces.unmount(self._node.folders.secrets, is_lazy=True)
 
     def hurry(self) -> None:
-        """Give pods little time from now on: whoever ends the runner wants the node to be empty."""
+        """From now on, give pods only a short grace period."""
         if self._table is not None:
             self._table.shorten_grace(LAST_GRACE_SECONDS)
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            table = self._table = PodTable(group, self._tell_changed)
+            table = self._table = PodTable(group, self._note_change)
             group.create_task(_lasting(lambda: self._keep_report(table)))
             group.create_task(_lasting(lambda: self._watch_folders(table)))
             if self._kubeconfig is not None:
-                # Here, since a runner without an API starts in half the time without it.
+                # Imported here: without it a runner without an API starts twice as fast.
                 from umbilical.lab.pods.api_sync import ApiSync
 
                 sync = ApiSync(self._node, self._kubeconfig, table, self.worker)
@@ -78,9 +78,9 @@ class PodRunner:
                 group.create_task(_lasting(sync.run))
 
     def worker(self, pod: LabPod, sources: Sources) -> PodWorker:
-        return PodWorker(pod, self._node, sources, self._networks, self._tell_changed)
+        return PodWorker(pod, self._node, sources, self._networks, self._note_change)
 
-    def _tell_changed(self) -> None:
+    def _note_change(self) -> None:
         for listener in self._listeners:
             listener.set()
 
@@ -111,10 +111,10 @@ class PodRunner:
             namespaces.mount("tmpfs", folders.secrets, "tmpfs", flags, "mode=0700")
 
     def _clear(self) -> None:
-        """Remove what a runner that was killed left behind; its containers' first processes ended with it."""
+        """Remove what a killed runner left behind."""
         folders = self._node.folders
         for pid in left_by(self._node.owner):
-            # The first process of a container ended with its runner; what that had started did not.
+            # A container's first process ended with its runner; its children may still run.
             kill(pid)
         self._networks.clear()
         if folders.secrets.is_mount():
@@ -125,7 +125,7 @@ class PodRunner:
 def main(arguments: Sequence[str] | None = None) -> int:
     flags = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    # One line for every request to the API is for nobody.
+    # No log line per API request.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     try:
         asyncio.run(_run_until_stopped(PodRunner(_node(flags), flags.kubeconfig)))
@@ -136,12 +136,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _lasting(run: Callable[[], Awaitable[None]]) -> None:
-    """Begin anew after a failure that nobody foresaw (a full disk): it must not take the node's pods along."""
+    """Restart after an unexpected error (like a full disk), which must not stop the node's pods."""
     while True:
         try:
             await run()
         except Exception:
-            log.exception("the runner stumbled")
+            log.exception("unexpected error, continuing")
         await asyncio.sleep(AGAIN_SECONDS)
 
 
@@ -179,17 +179,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--node", required=True, help="name of the node")
     parser.add_argument("--node-ip", required=True, nargs="+", help="addresses of the node, the main one first")
     parser.add_argument("--images", required=True, type=Path, help="table of images (JSON)")
-    parser.add_argument("--pod-networks", nargs="*", default=[], type=ipaddress.ip_network, help="of this node's pods")
-    parser.add_argument("--labels", nargs="*", default=[], help="more labels of the node, KEY=VALUE")
-    parser.add_argument("--kubeconfig", type=Path, help="register the node with this API and run what it binds here")
-    parser.add_argument(
-        "--back-off-seconds", type=float, default=BACK_OFF_SECONDS, help="the first wait of a crash loop"
-    )
+    parser.add_argument("--pod-networks", nargs="*", default=[], type=ipaddress.ip_network, help="networks of its pods")
+    parser.add_argument("--labels", nargs="*", default=[], help="additional labels of the node, KEY=VALUE")
+    parser.add_argument("--kubeconfig", type=Path, help="register the node and run pods from this API")
+    parser.add_argument("--back-off-seconds", type=float, default=BACK_OFF_SECONDS, help="first delay of a crash loop")
     return parser
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write whole or not at all, without a sync: a report that a crash loses is of a lab that crashed."""
+    """Write atomically, without a sync: after a crash of the machine there is no lab."""
     scratch = path.with_name(f".{path.name}.new")
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as stream:

@@ -1,6 +1,6 @@
-"""A client of both proxies, by the book and with the standard library alone: SOCKS5, HTTP CONNECT, and plain requests.
+"""A client for both proxies: SOCKS5, HTTP CONNECT and plain requests, with blocking sockets.
 
-Blocking sockets. It shares no code with what it tries, so that both cannot be wrong in the same way.
+It shares no code with the proxies, so that a bug in them is not hidden by the same bug here.
 """
 
 import contextlib
@@ -29,22 +29,22 @@ _REPLIES: Final = {
 }
 
 
-class Kind(Enum):
+class ProxyProtocol(Enum):
     SOCKS5 = "socks5"
     CONNECT = "connect"
     PLAIN = "plain"
 
 
 @dataclass(frozen=True)
-class Way:
-    """How one endpoint is reached."""
+class ProxyRoute:
+    """An endpoint and the proxy to reach it through."""
 
-    kind: Kind
+    kind: ProxyProtocol
     proxy: tuple[str, int]
     host: str
     port: int
     authority: Path | None = None
-    """Of an endpoint that speaks TLS."""
+    """CA file of an endpoint with TLS."""
 
     @property
     def endpoint(self) -> str:
@@ -55,80 +55,79 @@ class Way:
         return {"kind": self.kind.value, "proxy": self.proxy, "host": self.host, "port": self.port, "ca": authority}
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> "Way":
+    def from_json(cls, content: dict[str, Any]) -> "ProxyRoute":
         authority = None if content["ca"] is None else Path(content["ca"])
         host, port = content["proxy"]
-        return cls(Kind(content["kind"]), (str(host), int(port)), str(content["host"]), int(content["port"]), authority)
+        return cls(
+            ProxyProtocol(content["kind"]),
+            (str(host), int(port)),
+            str(content["host"]),
+            int(content["port"]),
+            authority,
+        )
 
 
-class Refused(OSError):
-    """The proxy, or the endpoint, said no, in its own words."""
+class RouteRefused(OSError):
+    """The proxy or the endpoint refused; the message is its own."""
 
 
-def open_way(way: Way, seconds: float = ANSWER_SECONDS) -> socket.socket:
-    """Have a connection opened to the endpoint, with TLS if it has an authority; for `PLAIN`, to the proxy.
+def open_route(route: ProxyRoute, seconds: float = ANSWER_SECONDS) -> socket.socket:
+    """Open a connection to the endpoint, with TLS if it has a CA; for `PLAIN`, to the proxy.
 
-    Raises:
-        Refused: the proxy says why not.
-        OSError: the proxy cannot be reached, or goes.
+    Raises RouteRefused: the proxy refused; OSError: it is unreachable or closed the connection.
     """
-    stream = socket.create_connection(way.proxy, seconds)
+    stream = socket.create_connection(route.proxy, seconds)
     try:
-        if way.kind is Kind.SOCKS5:
-            _ask_socks(stream, way)
-        elif way.kind is Kind.CONNECT:
-            _ask_connect(stream, way)
-        return stream if way.authority is None else _with_tls(stream, way)
+        if route.kind is ProxyProtocol.SOCKS5:
+            _ask_socks(stream, route)
+        elif route.kind is ProxyProtocol.CONNECT:
+            _ask_connect(stream, route)
+        return stream if route.authority is None else _with_tls(stream, route)
     except BaseException:
         stream.close()
         raise
 
 
-def get(way: Way, path: str, seconds: float = ANSWER_SECONDS) -> bytes:
-    """Fetch one answer over a connection of its own.
-
-    Raises:
-        Refused: it is not a good one, or stands in the proxy's words.
-        OSError: it did not come.
-    """
-    with open_way(way, seconds) as stream:
-        send_request(stream, way, path)
+def get(route: ProxyRoute, path: str, seconds: float = ANSWER_SECONDS) -> bytes:
+    """GET on a new connection. Raises RouteRefused: refused, or the status is not 200; OSError: no answer."""
+    with open_route(route, seconds) as stream:
+        send_request(stream, route, path)
         return read_answer(stream)
 
 
-def send_request(stream: socket.socket, way: Way, path: str) -> None:
-    target = f"http://{way.endpoint}{path}" if way.kind is Kind.PLAIN else path
-    stream.sendall(f"GET {target} HTTP/1.1\r\nHost: {way.endpoint}\r\nConnection: close\r\n\r\n".encode())
+def send_request(stream: socket.socket, route: ProxyRoute, path: str) -> None:
+    target = f"http://{route.endpoint}{path}" if route.kind is ProxyProtocol.PLAIN else path
+    stream.sendall(f"GET {target} HTTP/1.1\r\nHost: {route.endpoint}\r\nConnection: close\r\n\r\n".encode())
 
 
 def read_answer(stream: socket.socket) -> bytes:
-    """Read head and body. Raises Refused: the status is not 200; OSError: the connection ended first."""
+    """Read head and body. Raises RouteRefused: the status is not 200; OSError: the connection ended first."""
     answer = http.client.HTTPResponse(stream)
     try:
         answer.begin()
         body = answer.read()
     except http.client.HTTPException as error:
-        raise ConnectionError(f"no whole answer: {type(error).__name__} {error}") from error
+        raise ConnectionError(f"incomplete answer: {type(error).__name__} {error}") from error
     if answer.status != http.client.OK:
-        raise Refused(f"{answer.status} {answer.reason}: {_words(body)}")
+        raise RouteRefused(f"{answer.status} {answer.reason}: {_words(body)}")
     return body
 
 
-def _with_tls(stream: socket.socket, way: Way) -> ssl.SSLSocket:
-    context = ssl.create_default_context(cafile=way.authority)
-    return context.wrap_socket(stream, server_hostname=way.host)
+def _with_tls(stream: socket.socket, route: ProxyRoute) -> ssl.SSLSocket:
+    context = ssl.create_default_context(cafile=route.authority)
+    return context.wrap_socket(stream, server_hostname=route.host)
 
 
-def _ask_socks(stream: socket.socket, way: Way) -> None:
+def _ask_socks(stream: socket.socket, route: ProxyRoute) -> None:
     stream.sendall(b"\x05\x01\x00")
     if _exactly(stream, 2) != b"\x05\x00":
-        raise Refused("the SOCKS server wants another way of authentication")
-    stream.sendall(b"\x05\x01\x00" + _socks_address(way.host) + way.port.to_bytes(2, "big"))
+        raise RouteRefused("the SOCKS server requires another authentication method")
+    stream.sendall(b"\x05\x01\x00" + _socks_address(route.host) + route.port.to_bytes(2, "big"))
     _, reply, _, kind = _exactly(stream, 4)
     length = {1: 4, 4: 16}.get(kind) or _exactly(stream, 1)[0]
     _exactly(stream, length + 2)
     if reply:
-        raise Refused(f"SOCKS reply {reply}: {_REPLIES.get(reply, 'unknown')}")
+        raise RouteRefused(f"SOCKS reply {reply}: {_REPLIES.get(reply, 'unknown')}")
 
 
 def _socks_address(host: str) -> bytes:
@@ -139,17 +138,17 @@ def _socks_address(host: str) -> bytes:
     return bytes([3, len(name)]) + name
 
 
-def _ask_connect(stream: socket.socket, way: Way) -> None:
-    stream.sendall(f"CONNECT {way.endpoint} HTTP/1.1\r\nHost: {way.endpoint}\r\n\r\n".encode())
+def _ask_connect(stream: socket.socket, route: ProxyRoute) -> None:
+    stream.sendall(f"CONNECT {route.endpoint} HTTP/1.1\r\nHost: {route.endpoint}\r\n\r\n".encode())
     head = b""
-    # Byte by byte: what comes after the head is the endpoint's, and a buffer would keep it.
+    # Byte by byte, so that nothing after the head is read.
     while not head.endswith(b"\r\n\r\n"):
         if len(head) > _LONGEST_HEAD:
-            raise ConnectionError("the proxy's answer has no end")
+            raise ConnectionError("the proxy's answer head is too long")
         head += _exactly(stream, 1)
     status = head.partition(b"\r\n")[0].decode(errors="replace")
     if status.split(" ")[1:2] != ["200"]:
-        raise Refused(f"{status.partition(' ')[2]}: {_words(_rest(stream))}")
+        raise RouteRefused(f"{status.partition(' ')[2]}: {_words(_rest(stream))}")
 
 
 def _rest(stream: socket.socket) -> bytes:
@@ -169,6 +168,6 @@ def _exactly(stream: socket.socket, count: int) -> bytes:
     while len(found) < count:
         chunk = stream.recv(count - len(found))
         if not chunk:
-            raise ConnectionResetError("the proxy hung up")
+            raise ConnectionResetError("the proxy closed the connection")
         found += chunk
     return found

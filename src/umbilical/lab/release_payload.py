@@ -1,8 +1,8 @@
-"""Stands in for podman and the release payload's images on a lab's bootstrap node, where bootkube.sh asks them.
+"""A stand-in for podman and the release payload's images, which bootkube.sh runs on a lab's bootstrap node.
 
-It answers which image bears a name, "renders" the control plane (whose static pods lie on the node already) with the
-override that the script names, looks at etcd, and does cluster-bootstrap's work with kubectl. Everything that the
-tunnel's own part of the script does is real and none of this.
+It returns the image of a name, "renders" the control plane (its static pods are already on the node) with the
+script's override, checks etcd, and does cluster-bootstrap's work with kubectl. The tunnel's part of the script does
+not use it.
 """
 
 import json
@@ -26,24 +26,24 @@ from umbilical.manifests.control_plane_spec import ETCD_CLIENT_PORT, key_path, p
 
 ASSETS: Final = "/assets/"
 INSTALL: Final = "/opt/openshift/"
-"""What the containers see as /assets."""
+"""Path on the node of the containers' /assets."""
 MANIFESTS: Final = "/etc/kubernetes/manifests"
 LOOPBACK: Final = "/opt/openshift/auth/kubeconfig-loopback"
 INTERNAL: Final = "/opt/openshift/auth/kubeconfig"
 CONTROL_PLANE_MARK: Final = "lab-control-plane"
-"""ConfigMap in kube-system: a master's own control plane serves. The real one waits for pods of that name."""
+"""ConfigMap in kube-system: a master's control plane is ready. The real program waits for pods."""
 READY_SECONDS: Final = 240.0
 CREATED_SECONDS: Final = 240.0
-# cluster-bootstrap itself gives its required pods twenty minutes.
+# cluster-bootstrap waits 20 minutes for its required pods.
 REQUIRED_SECONDS: Final = 1200.0
 POLL_SECONDS: Final = 1.0
 KUBECTL_SECONDS: Final = 30.0
 NOT_KNOWN: Final = 125
-"""podman's own exit code for "podman itself cannot"."""
+"""podman's exit code for an error of podman itself."""
 
 
 class NotDone(Exception):
-    """What was asked for did not come about in time, or cannot."""
+    """The request failed or timed out."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,16 +66,16 @@ def _answer(words: list[str]) -> int:
     elif "start" in words and "--asset-dir=/assets" in words:
         cluster_bootstrap()
     elif "wait-for-ceo" in words:
-        # The real one asks the etcd operator's status, and that through the same door.
+        # The real program reads the etcd operator's status through the same address.
         _until("the API is reached by its own address", lambda: _is_ready(INTERNAL), READY_SECONDS)
     else:
-        print(f"podman (the lab's stand-in): nobody here knows {' '.join(words)}", file=sys.stderr)
+        print(f"podman (the lab's stand-in): unknown command: {' '.join(words)}", file=sys.stderr)
         return NOT_KNOWN
     return 0
 
 
 def _option(words: Sequence[str], name: str) -> str | None:
-    """Return a path that a container was given, as the node knows it."""
+    """Return the path on the node of a container's path."""
     found = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
     return found[-1].replace(ASSETS, INSTALL, 1) if found else None
 
@@ -86,7 +86,7 @@ def image_of(name: str) -> str:
 
 
 def render(output: str, config: str | None, override: str | None) -> None:
-    """Write what an operator's image would: manifests for the cluster, and a static pod if it has one."""
+    """Write an operator's files: manifests for the cluster, and its static pod if it has one."""
     folder = Path(output)
     component = folder.name.removesuffix("-bootstrap")
     for name in ("manifests", "bootstrap-manifests"):
@@ -110,15 +110,15 @@ def _override(path: str | None) -> dict[str, list[str]]:
         return {}
     document = yaml.safe_load(Path(path).read_bytes())
     if {key: document.get(key) for key in _CONFIG} != _CONFIG:
-        raise NotDone(f"{path} is no override of {_CONFIG['kind']}: the operator would refuse it")
+        raise NotDone(f"{path} is not an override of {_CONFIG['kind']}: the operator would refuse it")
     arguments: dict[str, list[str]] = document.get("apiServerArguments") or {}
     return arguments
 
 
 def with_arguments(pod: dict[str, Any], arguments: dict[str, list[str]]) -> dict[str, Any]:
-    """Give kube-apiserver the configuration's directory as its pod on a real node has it, and the flags in it.
+    """Add the configuration's directory and its flags to kube-apiserver's pod.
 
-    The real one reads its flags from that directory; upstream's has them on its command line.
+    OpenShift's kube-apiserver reads its flags from that directory; upstream's has them on its command line.
     """
     (container,) = pod["spec"]["containers"]
     words = container["args"] if "args" in container else container["command"]
@@ -150,7 +150,7 @@ def is_etcd_healthy() -> bool:
 
 
 def cluster_bootstrap() -> None:
-    """Start the control plane, create every manifest, wait for the masters' own, and take this one away."""
+    """Start the control plane, create all manifests, wait for the masters' control plane, and stop this one."""
     pods = _copy_pods()
     _until("the API on this machine is ready", lambda: _is_ready(LOOPBACK), READY_SECONDS)
     _create_all()
@@ -163,13 +163,13 @@ def cluster_bootstrap() -> None:
 
 
 def _copy_pods() -> list[Path]:
-    """Copy static pods into the kubelet's directory; one of the same name that differs is somebody else's."""
+    """Copy static pods into the kubelet's directory. Raises NotDone: a different file of that name exists."""
     copies = []
     for source in sorted(Path(INSTALL, "bootstrap-manifests").iterdir()):
         copy = Path(MANIFESTS, source.name)
         if copy.exists() and copy.read_bytes() != source.read_bytes():
             raise NotDone(f"{copy} exists")
-        # A dot in front hides it from the kubelet while half of it is there.
+        # The kubelet ignores names with a leading dot, so it never reads half a file.
         scratch = copy.with_name(f".{copy.name}")
         shutil.copyfile(source, scratch)
         scratch.rename(copy)
@@ -183,12 +183,12 @@ def _create_all() -> None:
     while waiting:
         waiting = list(_not_created(waiting))
         if waiting and time.monotonic() >= deadline:
-            raise NotDone(f"not created in {CREATED_SECONDS:g} s: {', '.join(path.name for path in waiting)}")
+            raise NotDone(f"not created within {CREATED_SECONDS:g} s: {', '.join(path.name for path in waiting)}")
         time.sleep(POLL_SECONDS if waiting else 0)
 
 
 def _not_created(paths: Sequence[Path]) -> Iterator[Path]:
-    """Try each once. What exists is not changed: cluster-bootstrap never does."""
+    """Try each manifest once. Existing objects are not changed, as in cluster-bootstrap."""
     for path in paths:
         done = _kubectl("create", f"--filename={path}")
         if done.returncode == 0 or "AlreadyExists" in done.stderr:
@@ -206,14 +206,14 @@ def _kubectl(*arguments: str, kubeconfig: str = LOOPBACK) -> subprocess.Complete
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=KUBECTL_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", "no answer in time")
+        return subprocess.CompletedProcess(command, 1, "", "no answer before the timeout")
 
 
 def _until(what: str, claim: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not claim():
         if time.monotonic() >= deadline:
-            raise NotDone(f"not in {seconds:g} s: {what}")
+            raise NotDone(f"timed out after {seconds:g} s; expected: {what}")
         time.sleep(POLL_SECONDS)
     print(f"{what}", flush=True)
 

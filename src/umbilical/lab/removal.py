@@ -1,4 +1,4 @@
-"""The end of a lab, whatever state it is in: its processes, its cgroups, and what it made in its directory."""
+"""Remove a lab in any state: its processes, its cgroups, and its files."""
 
 import contextlib
 import fcntl
@@ -16,16 +16,16 @@ from umbilical.fault import LabError
 from umbilical.lab.state import CONTENT, LOCK, STATE, LabDirectory, LabState, labs_root, read_state
 
 KEEPER_MODULE: Final = "umbilical.lab.keeper"
-# The keeper gives its programs five seconds, and then needs a moment for itself.
+# The keeper gives its programs 5 s, then ends itself.
 ORDERLY_SECONDS: Final = 8.0
 KILLED_SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.02
 
 
 def down(path: Path, *, orderly: bool = True) -> bool:
-    """Take a lab down and tell whether there was one. Needs no living keeper, and may be done twice.
+    """Remove a lab, with or without a running keeper; return whether there was one. Safe to call twice.
 
-    Raises LabError: the directory is not a lab's (UMB813), or its keeper does not end (UMB819).
+    Raises LabError: the directory contains something else (UMB813), or the keeper does not end (UMB819).
     """
     directory = LabDirectory(path)
     if not directory.path.is_dir() and not keepers(directory):
@@ -34,8 +34,8 @@ def down(path: Path, *, orderly: bool = True) -> bool:
         raise LabError(
             "UMB813",
             f"{directory.path} is not the directory of a lab",
-            "it holds other files, and none that a lab writes first",
-            "name the lab's own directory: umbilical lab down --dir DIR",
+            "it contains other files and no state file of a lab",
+            "give the lab's directory: umbilical lab down --dir DIR",
         )
     end_keeper(directory, orderly=orderly)
     remove_remains(directory)
@@ -44,7 +44,7 @@ def down(path: Path, *, orderly: bool = True) -> bool:
 
 
 def remove_remains(directory: LabDirectory, keep: str | None = None) -> None:
-    """Remove what outlives a lab's processes: control groups, and files but for the one named."""
+    """Remove what outlives a lab's processes: control groups and files, except `keep`."""
     state = _readable_state(directory)
     if state is not None and state.cgroup is not None:
         _remove_cgroups(state.cgroup)
@@ -52,7 +52,7 @@ def remove_remains(directory: LabDirectory, keep: str | None = None) -> None:
 
 
 def _remove_empty_home(directory: LabDirectory) -> None:
-    """The last lab in the default place takes along what was made around it."""
+    """After the last lab, remove the empty default directories too."""
     home = labs_root()
     if directory.path.parent == home:
         with contextlib.suppress(OSError):
@@ -61,47 +61,49 @@ def _remove_empty_home(directory: LabDirectory) -> None:
 
 
 def is_ours(directory: LabDirectory) -> bool:
-    """Whether it may be a lab's: it has a state, is empty or absent, or half made. Raises LabError: we may not look."""
+    """Return whether it is a lab's directory, empty, missing or half created. Raises LabError: no permission."""
     try:
         names = os.listdir(directory.path)
     except FileNotFoundError:
         return True
     except OSError as error:
         why = error.strerror or str(error)
-        raise LabError("UMB813", f"cannot look into {directory.path}", why, "run it as the lab's owner") from error
+        raise LabError(
+            "UMB813", f"no permission to read {directory.path}", why, "run the command as the lab's owner"
+        ) from error
     return STATE in names or all(_is_first(name) for name in names)
 
 
 def _is_first(name: str) -> bool:
-    """Tell whether a lab makes it before it has a state file: the lock, and that file's own unfinished form."""
+    """Return whether a lab creates this name before its state file: the lock, and the temporary state file."""
     return name == LOCK or name.startswith(f".{STATE}.")
 
 
 def end_keeper(directory: LabDirectory, *, orderly: bool) -> None:
-    """End whoever holds the lab; when this returns, the kernel has ended all that ran in it."""
+    """End the keeper; when this returns, all processes of the lab have ended."""
     state = _readable_state(directory)
     if orderly and state is not None and state.keeper_pid is not None and state.is_alive():
         _signal(state.keeper_pid, signal.SIGTERM)
         _wait(lambda: not keepers(directory), ORDERLY_SECONDS)
 
     def is_gone() -> bool:
-        # Again and again: one that was just being started shows up only now.
+        # Repeat: a keeper that was just started may appear only now.
         for pid in keepers(directory):
             _signal(pid, signal.SIGKILL)
         return not keepers(directory) and not is_held(directory)
 
     if not _wait(is_gone, KILLED_SECONDS):
-        why = f"after SIGKILL these are still there: {keepers(directory)}"
-        raise LabError("UMB819", f"the lab in {directory.path} does not end", why, "look at them: ps -fp PID")
+        why = f"these processes still exist after SIGKILL: {keepers(directory)}"
+        raise LabError("UMB819", f"the lab in {directory.path} did not end", why, "ps -fp PID")
 
 
 def keepers(directory: LabDirectory) -> list[int]:
-    """Find the lab's keeper by its command line: also one that a killed run left before it could write its pid."""
+    """Find the lab's keepers by command line, including one whose pid was never written."""
     return [int(entry) for entry in os.listdir("/proc") if entry.isdecimal() and _keeps(int(entry), directory)]
 
 
 def is_held(directory: LabDirectory) -> bool:
-    """Tell whether somebody makes or keeps a lab there."""
+    """Return whether a lab is up there or being created."""
     try:
         descriptor = os.open(directory.lock_file, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -116,39 +118,39 @@ def is_held(directory: LabDirectory) -> bool:
 
 
 def remove_content(directory: LabDirectory, keep: str | None = None) -> None:
-    """Remove what a lab makes, but for one file; and the directory if nothing else is in it.
+    """Remove a lab's files except `keep`, and the directory if it is empty then.
 
-    Raises LabError: something inside is not ours, or is mounted there and may be another file system.
+    Raises LabError: a file cannot be removed, or something is mounted inside.
     """
     mounted = mounts_below(directory.path)
     if mounted:
-        remedy = f"unmount it: umount {mounted[0]}"
-        raise LabError("UMB813", f"cannot remove {directory.path}", f"{mounted[0]} is mounted inside", remedy)
+        remedy = f"umount {mounted[0]}"
+        raise LabError("UMB813", f"{directory.path} was not removed", f"{mounted[0]} is mounted inside", remedy)
     try:
         for name in (*CONTENT, *(entry.name for entry in directory.path.glob(f".{STATE}.*"))):
             if name != keep:
                 _remove(directory.path / name)
     except OSError as error:
         remedy = "remove it as its owner, or as root"
-        raise LabError("UMB813", f"cannot remove all of {directory.path}", str(error), remedy) from error
+        raise LabError("UMB813", f"{directory.path} was not removed completely", str(error), remedy) from error
     with contextlib.suppress(OSError):
         directory.path.rmdir()
 
 
 def mounts_below(path: Path) -> list[str]:
-    """List what this process sees mounted below a directory. A lab's own mounts are seen by the lab alone."""
+    """List the mounts below a directory that this process sees; those of a running lab are not visible here."""
     prefix = f"{os.path.realpath(path)}/"
     return [point for point in mount_points(Path("/proc/self/mountinfo")) if point.startswith(prefix)]
 
 
 def mount_points(mountinfo: Path) -> list[str]:
-    """List where a process sees something mounted, by its own mountinfo."""
+    """List the mount points of a process from its mountinfo."""
     lines = mountinfo.read_bytes().splitlines()
     return [os.fsdecode(_unescape(line.split(b" ")[4])) for line in lines]
 
 
 def _unescape(path: bytes) -> bytes:
-    """Undo how proc_pid_mountinfo(5) writes blanks and backslashes: as octal numbers."""
+    """Decode the octal escapes of proc_pid_mountinfo(5)."""
     return re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), path)
 
 
@@ -195,7 +197,7 @@ def _remove(path: Path) -> None:
 
 
 def _open_tree(path: Path) -> None:
-    """Give ourselves back what a node's program closed to its owner; root needs it not, and a user may."""
+    """Restore the owner's permissions on directories, which programs of a node may have removed."""
     path.chmod(0o700)
     for folder, names, _ in os.walk(path):
         for name in names:

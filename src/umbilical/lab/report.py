@@ -1,4 +1,4 @@
-"""A story as one HTML file that can be sent around: no script, nothing fetched, readable in ten years and on paper."""
+"""A transcript as one HTML file without scripts or external resources."""
 
 import platform
 from collections.abc import Iterator
@@ -14,52 +14,58 @@ from umbilical.host.files import make_directory, write_public
 from umbilical.lab.report_style import STYLE
 from umbilical.lab.report_timeline import Moment, Turn, decisive, length, timeline
 from umbilical.lab.report_topology import topology
-from umbilical.lab.story import Call, Outcome, Step, Story
+from umbilical.lab.transcript import CallResult, StepOutcome, Transcript, TranscriptStep
 
 REAL_CALLER: Final = "kube-apiserver"
 STAND_IN: Final = "stand-in"
 _FOLDER_MODE: Final = 0o755
-# Evidence is text of other programs; the page shows it and must never run or fetch anything because of it.
+# Evidence is output of other programs: it must not make the page run or fetch anything.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_SIGNS: Final = {Outcome.DONE: "✓", Outcome.FAILED: "✗", Outcome.RUNNING: "…"}
+_SIGNS: Final = {StepOutcome.DONE: "✓", StepOutcome.FAILED: "✗", StepOutcome.RUNNING: "…"}
 _STAND_IN_NOTICE: Final = (
-    "No Kubernetes ran here: a caller of Umbilical’s own stood in for kube-apiserver. It read the same egress selector "
-    "configuration, entered by the same socket and sent a real AdmissionReview over TLS. The real one: "
+    "No Kubernetes ran here: a stand-in replaced kube-apiserver. It read the same egress selector configuration, used "
+    "the same socket and sent a real AdmissionReview over TLS. To run with the real kube-apiserver: "
     "<code>make demo-real</code>."
 )
 _CAPTIONS: Final = {
     Turn.WITHOUT: "The bootstrap node has no route to the pod network: its call to the webhook fails.",
-    Turn.ALLOWED: "The same call enters the server by its socket, and one of the agents dials the pod.",
-    Turn.DENIED: "The webhook says no, by its own word.",
-    Turn.BROKEN: "A fault is shown: the call does not reach the webhook.",
-    Turn.CUT: "The tunnel is taken away, with all that belonged to it.",
+    Turn.ALLOWED: "The same call goes through the server's socket, and one of the agents dials the pod.",
+    Turn.DENIED: "The webhook denies a request.",
+    Turn.BROKEN: "Something is broken: the call does not reach the webhook.",
+    Turn.CUT: "The tunnel and all its files and objects are removed.",
 }
 _ON_LOOPBACK: Final = {
     **_CAPTIONS,
-    Turn.WITHOUT: "The caller is told to use a tunnel that is not there: its call to the webhook fails.",
-    Turn.ALLOWED: "The same call enters the server by its socket, and one of the agents dials the webhook.",
+    Turn.WITHOUT: "The caller is configured for a missing tunnel: its call to the webhook fails.",
+    Turn.ALLOWED: "The same call goes through the server's socket, and one of the agents dials the webhook.",
 }
 _PRODUCTION: Final = {
     Turn.WITHOUT: "A production kube-apiserver on a master needs no tunnel.",
-    Turn.CUT: "Production goes on without it.",
+    Turn.CUT: "Production works without it.",
 }
 
 
-def write_report(story: Story, path: Path, *, is_stand_in: bool = False) -> Path:
-    """Write the report and its directories, over an older one. Raises LabError: it cannot be written (UMB870)."""
-    content = render(story, datetime.now(UTC), is_stand_in=is_stand_in)
+def write_report(transcript: Transcript, path: Path, *, is_stand_in: bool = False) -> Path:
+    """Write the report, replacing an older one. Raises LabError: it is not writable (UMB870)."""
+    content = render(transcript, datetime.now(UTC), is_stand_in=is_stand_in)
     try:
         make_directory(path.parent, _FOLDER_MODE)
         return write_public(path, content.encode(), overwrite=True)
     except (OSError, HostError) as fault:
-        remedy = "name a file that you may write: --report FILE"
-        raise LabError("UMB870", f"the report {path} cannot be written", str(fault), remedy) from fault
+        remedy = "choose another file: --report FILE"
+        raise LabError("UMB870", f"the report {path} was not written", str(fault), remedy) from fault
 
 
-def render(story: Story, now: datetime, *, is_stand_in: bool = False) -> str:
+def render(transcript: Transcript, now: datetime, *, is_stand_in: bool = False) -> str:
     caller = STAND_IN if is_stand_in else REAL_CALLER
-    sections = (_head(story, now, is_stand_in), *_moments(story, caller), _times(story), _steps(story), _foot())
-    title = escape(printable(story.title))
+    sections = (
+        _head(transcript, now, is_stand_in),
+        *_moments(transcript, caller),
+        _times(transcript),
+        _steps(transcript),
+        _foot(),
+    )
+    title = escape(printable(transcript.title))
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -70,46 +76,44 @@ def render(story: Story, now: datetime, *, is_stand_in: bool = False) -> str:
     )
 
 
-def _head(story: Story, now: datetime, is_stand_in: bool) -> str:
+def _head(transcript: Transcript, now: datetime, is_stand_in: bool) -> str:
     notice = f'<p class="notice">{_STAND_IN_NOTICE}</p>' if is_stand_in else ""
-    if story.not_shown:
-        notice += f'<p class="notice">Not shown: {_words(story.not_shown)}.</p>'
+    if transcript.not_shown:
+        notice += f'<p class="notice">Not shown: {_words(transcript.not_shown)}.</p>'
     return (
         f'<header>\n<p class="eyebrow">Umbilical {escape(__version__)} · {now:%Y-%m-%d %H:%M} UTC</p>\n'
-        f"<h1>{escape(printable(story.title))}</h1>\n<p>{_verdict(story)}</p>\n{notice}{_figures(story)}\n</header>"
+        f"<h1>{escape(printable(transcript.title))}</h1>\n<p>{_verdict(transcript)}</p>\n{notice}{_figures(transcript)}\n</header>"
     )
 
 
-def _verdict(story: Story) -> str:
-    failed = next((step for step in story.steps if step.outcome is Outcome.FAILED), None)
+def _verdict(transcript: Transcript) -> str:
+    failed = next((step for step in transcript.steps if step.outcome is StepOutcome.FAILED), None)
     if failed is not None:
-        number = story.steps.index(failed) + 1
+        number = transcript.steps.index(failed) + 1
         return f'<span class="verdict failed">Failed</span> at step {number}: {_words(failed.title)}'
-    return (
-        f'<span class="verdict done">Everything went as told</span>: {len(story.steps)} steps in {length(story):.1f} s.'
-    )
+    return f'<span class="verdict done">Passed</span>: {len(transcript.steps)} steps in {length(transcript):.1f} s.'
 
 
-def _figures(story: Story) -> str:
-    if not story.figures:
+def _figures(transcript: Transcript) -> str:
+    if not transcript.figures:
         return ""
-    rows = (f"<div><dt>{_words(name)}</dt><dd>{_words(value)}</dd></div>" for name, value in story.figures.items())
+    rows = (f"<div><dt>{_words(name)}</dt><dd>{_words(value)}</dd></div>" for name, value in transcript.figures.items())
     return f"\n<dl>{''.join(rows)}</dl>"
 
 
-def _moments(story: Story, caller: str) -> Iterator[str]:
-    moments = decisive(story)
+def _moments(transcript: Transcript, caller: str) -> Iterator[str]:
+    moments = decisive(transcript)
     if moments:
-        figures = "\n".join(_figure(moment, story, caller) for moment in moments)
+        figures = "\n".join(_figure(moment, transcript, caller) for moment in moments)
         yield (
-            "<section>\n<h2>The moments that decide</h2>\n"
-            "<p>The same machines, the same call; what changes is the cord.</p>"
+            "<section>\n<h2>Decisive moments</h2>\n"
+            "<p>The same machines and the same call, with and without the tunnel.</p>"
             f'\n<div class="moments">\n{figures}\n</div>\n</section>'
         )
 
 
-def _figure(moment: Moment, story: Story, caller: str) -> str:
-    caption = f"<b>{escape(moment.turn.value)}</b>{escape(_caption(moment))} {_where(moment, story)}"
+def _figure(moment: Moment, transcript: Transcript, caller: str) -> str:
+    caption = f"<b>{escape(moment.turn.value)}</b>{escape(_caption(moment))} {_where(moment, transcript)}"
     picture = topology(moment.picture, caller)
     return f"<figure>\n<figcaption>{caption}</figcaption>\n{picture}\n{_quote(moment)}</figure>"
 
@@ -117,52 +121,52 @@ def _figure(moment: Moment, story: Story, caller: str) -> str:
 def _caption(moment: Moment) -> str:
     captions = _ON_LOOPBACK if moment.picture.on_loopback else _CAPTIONS
     said = captions[moment.turn]
-    is_answered = moment.picture.production_call in (Call.ALLOWED, Call.DENIED)
+    is_answered = moment.picture.production_call in (CallResult.ALLOWED, CallResult.DENIED)
     return f"{said} {_PRODUCTION[moment.turn]}" if is_answered and moment.turn in _PRODUCTION else said
 
 
-def _where(moment: Moment, story: Story) -> str:
+def _where(moment: Moment, transcript: Transcript) -> str:
     if moment.step is None:
         return ""
-    number = story.steps.index(moment.step) + 1
+    number = transcript.steps.index(moment.step) + 1
     return f'<a href="#step-{number}">Step {number}</a>, at {moment.seconds:.1f} s.'
 
 
 def _quote(moment: Moment) -> str:
-    """Let the program speak: the last thing that was seen in the moment's step."""
+    """Quote the last line of evidence of the moment's step."""
     lines = "\n".join(moment.step.evidence).splitlines() if moment.step else []
     return f"<blockquote><code>{_words(lines[-1])}</code></blockquote>\n" if lines else ""
 
 
-def _times(story: Story) -> str:
+def _times(transcript: Transcript) -> str:
     return (
-        "<section>\n<h2>Timeline</h2>\n<p>Every step with its time, and how calls to the webhook ended in it.</p>\n"
-        f'<div class="wide">{timeline(story)}</div>\n</section>'
+        "<section>\n<h2>Timeline</h2>\n<p>Every step with its duration and the results of its webhook calls.</p>\n"
+        f'<div class="wide">{timeline(transcript)}</div>\n</section>'
     )
 
 
-def _steps(story: Story) -> str:
-    rows = "\n".join(_step(number, step) for number, step in enumerate(story.steps, 1))
+def _steps(transcript: Transcript) -> str:
+    rows = "\n".join(_step(number, step) for number, step in enumerate(transcript.steps, 1))
     return (
-        "<section>\n<h2>Steps and their evidence</h2>\n<p>What was seen, in the words of the program that said it.</p>"
+        "<section>\n<h2>Steps and their evidence</h2>\n<p>Evidence is output of programs, unchanged.</p>"
         f'\n<ol class="steps">\n{rows}\n</ol>\n</section>'
     )
 
 
-def _step(number: int, step: Step) -> str:
+def _step(number: int, step: TranscriptStep) -> str:
     sign = f'<span class="sign {step.outcome.value}" aria-label="{step.outcome.value}">{_SIGNS[step.outcome]}</span>'
     time = f'<span class="time">{step.seconds:.1f} s</span>'
     line = f'<span class="number">{number}</span>{sign}<span class="title">{_words(step.title)}</span>{time}'
     if not step.evidence:
         return f'<li id="step-{number}"><div class="bare">{line}</div></li>'
-    is_open = " open" if step.outcome is not Outcome.DONE else ""
+    is_open = " open" if step.outcome is not StepOutcome.DONE else ""
     evidence = "\n".join(_words(text) for piece in step.evidence for text in piece.splitlines())
     return f'<li id="step-{number}"><details{is_open}><summary>{line}</summary><pre>{evidence}</pre></details></li>'
 
 
 def _foot() -> str:
     machine = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
-    return f"<footer>Told by umbilical lab {escape(__version__)} on {escape(machine)}.</footer>"
+    return f"<footer>Written by umbilical lab {escape(__version__)} on {escape(machine)}.</footer>"
 
 
 def _words(text: str) -> str:

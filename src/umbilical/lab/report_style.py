@@ -1,6 +1,4 @@
-"""What a report looks like, by day, by night and on paper, and the SVG elements of its drawings. Fonts are the reader's
-own: nothing is fetched.
-"""
+"""Style of the report (light, dark and print), and SVG elements for its drawings."""
 
 from html import escape
 from typing import Final
@@ -135,7 +133,7 @@ footer { margin-top: 48px; color: var(--faint); font-size: 13px; }
 
 
 def element(name: str, *children: str, **attributes: object) -> str:
-    """Write one element. `class_` and `text_anchor` become `class` and `text-anchor`; children are SVG already."""
+    """Write one element. `class_` and `text_anchor` become `class` and `text-anchor`; children are SVG text."""
     words = "".join(f' {_spelled(key)}="{escape(_number(value))}"' for key, value in attributes.items())
     return f"<{name}{words}>{''.join(children)}</{name}>" if children else f"<{name}{words}/>"
 
@@ -157,7 +155,7 @@ def box(x: float, y: float, width: float, height: float, style: str, radius: flo
 
 
 def drawing(width: float, height: float, label: str, *children: str, style: str = "") -> str:
-    """Frame a drawing; `label` is what somebody hears who cannot see it."""
+    """Frame a drawing; `label` is for screen readers."""
     frame = {"viewBox": f"0 0 {_number(width)} {_number(height)}", "role": "img", "aria_label": label}
     return element("svg", *children, **frame, **_styled(style))
 
@@ -171,5 +169,5 @@ def _spelled(key: str) -> str:
 
 
 def _number(value: object) -> str:
-    # Two decimals are a hundredth of a pixel; more only makes pages long.
+    # Two decimals are enough for a pixel.
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

@@ -1,9 +1,9 @@
-"""The topology at one moment, as one SVG: the bootstrap node left, the nodes right, and between them what there is."""
+"""The topology at one moment as SVG: the bootstrap node on the left, the nodes on the right."""
 
 from typing import Final
 
 from umbilical.lab.report_style import box, drawing, element, line, path, text
-from umbilical.lab.story import Call, Picture
+from umbilical.lab.transcript import CallResult, Picture
 
 WIDTH: Final = 570.0
 _TOP: Final = 40.0
@@ -17,12 +17,12 @@ _BOOTSTRAP_RIGHT: Final = 157.0
 _LEAST_ROWS: Final = 4
 _CHIP_WIDTH: Final = 132.0
 _GAP_MIDDLE: Final = (_BOOTSTRAP_RIGHT + _NODES_LEFT) / 2
-_GOOD: Final = (Call.ALLOWED, Call.DENIED)
+_GOOD: Final = (CallResult.ALLOWED, CallResult.DENIED)
 _CROSS: Final = "M-5 -5L5 5M5 -5L-5 5"
 
 
 def topology(shown: Picture, caller: str = "kube-apiserver") -> str:
-    """Draw it; `caller` is what asks the webhook: kube-apiserver, or what stands in for it."""
+    """Draw it; `caller` is kube-apiserver or its stand-in."""
     nodes = [name for name in shown.nodes if name != "bootstrap"]
     height = _TOP + _ROW * max(len(nodes), _LEAST_ROWS) + 14
     places = {name: _TOP + _ROW * number for number, name in enumerate(nodes)}
@@ -38,9 +38,9 @@ def topology(shown: Picture, caller: str = "kube-apiserver") -> str:
 
 def described(shown: Picture, caller: str) -> str:
     tunnel = f"server up, {len(shown.agents)} agents connected" if shown.server else "no tunnel"
-    said = [tunnel, f"call of the bootstrap node's {caller}: {shown.call.value}"]
-    if shown.production_call is not Call.NONE:
-        said.append(f"call of the production {caller}: {shown.production_call.value}")
+    said = [tunnel, f"call from the bootstrap node's {caller}: {shown.call.value}"]
+    if shown.production_call is not CallResult.NONE:
+        said.append(f"call from the production {caller}: {shown.production_call.value}")
     return "; ".join(said)
 
 
@@ -58,7 +58,7 @@ def _bootstrap(shown: Picture, caller: str, height: float) -> str:
         _chip(_BOOTSTRAP_LEFT + 12, bottom + 12, _CHIP_WIDTH, "server", shown.server, "server"),
     ]
     if shown.apiserver and shown.server:
-        style = "way idle" if shown.call is Call.NONE else f"way {shown.call.value}"
+        style = "way idle" if shown.call is CallResult.NONE else f"way {shown.call.value}"
         parts.append(line(middle, top + 42, middle, bottom + 5, style))
         parts.append(_tip(middle, bottom + 11, 90, style))
         parts.append(text(middle + 9, (top + bottom) / 2 + 32, "socket", "note"))
@@ -70,7 +70,7 @@ def _is_carried(shown: Picture) -> bool:
 
 
 def _tip(x: float, y: float, degrees: float, style: str) -> str:
-    """An arrow's head whose point is at the place given."""
+    """Draw an arrow head with its point at (x, y)."""
     return path("M0 0L-8 -4V4Z", f"{style} tip", transform=f"translate({x:g} {y:g}) rotate({degrees:g})")
 
 
@@ -106,7 +106,7 @@ def _small(x: float, y: float, name: str, style: str) -> str:
 
 
 def _cords(shown: Picture, places: dict[str, float], height: float) -> str:
-    """Draw one cord from every agent to the server: agents dial, so the tips are at the server."""
+    """Draw a line from every agent to the server, with arrows at the server because agents dial."""
     agents = [name for name in shown.agents if name in places]
     if not shown.server or not agents:
         return ""
@@ -116,7 +116,7 @@ def _cords(shown: Picture, places: dict[str, float], height: float) -> str:
     many = "agent" if len(agents) == 1 else "agents"
     parts = [
         *cords,
-        _broken(start) if shown.call is Call.UNREACHABLE else "",
+        _broken(start) if shown.call is CallResult.UNREACHABLE else "",
         _tip(_BOOTSTRAP_RIGHT - 11, start, 180, style),
         text(_BOOTSTRAP_RIGHT + 6, height - 4, f"{len(agents)} {many}, mutual TLS", "note cord"),
     ]
@@ -124,7 +124,7 @@ def _cords(shown: Picture, places: dict[str, float], height: float) -> str:
 
 
 def _broken(y: float) -> str:
-    """A call went into the tunnel and did not come out."""
+    """Draw a cross: the call did not come out of the tunnel."""
     return path(_CROSS, "way unreachable", transform=f"translate({_BOOTSTRAP_RIGHT + 16:g} {y:g})")
 
 
@@ -135,7 +135,7 @@ def _cord(y: float, start: float, style: str) -> str:
 
 
 def _rail(shown: Picture, places: dict[str, float]) -> str:
-    """The pod network, which every node is on and the bootstrap node is not."""
+    """Draw the pod network, which joins all nodes except the bootstrap node."""
     if not places:
         return ""
     ys = [y + _ROW_HEIGHT / 2 for y in places.values()]
@@ -154,7 +154,7 @@ def _rail(shown: Picture, places: dict[str, float]) -> str:
 
 
 def _last_leg(shown: Picture, places: dict[str, float]) -> str:
-    """Colour the part of the pod network that answered calls took."""
+    """Colour the part of the pod network that answered calls used."""
     if shown.webhook not in places:
         return ""
     end = places[shown.webhook] + _ROW_HEIGHT / 2
@@ -169,12 +169,12 @@ def _last_leg(shown: Picture, places: dict[str, float]) -> str:
 
 
 def _direct(shown: Picture, places: dict[str, float]) -> str:
-    """Draw the way that does not exist: from kube-apiserver towards the pod, as far as a call gets."""
+    """Draw the missing route from kube-apiserver to the pod."""
     if shown.server or not shown.apiserver or not places:
         return ""
     y = _TOP + 26.5
     x = 222.0
-    if shown.call is not Call.UNREACHABLE:
+    if shown.call is not CallResult.UNREACHABLE:
         return text(_GAP_MIDDLE, y + 4, shown.gap, "note", text_anchor="middle")
     cross = path(_CROSS, "way unreachable", transform=f"translate({x:g} {y:g})")
     stub = line(_BOOTSTRAP_RIGHT - 11, y, x - 10, y, "way unreachable dashed")

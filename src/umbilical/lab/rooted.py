@@ -1,7 +1,7 @@
-"""Files below a root that nothing can leave: every step is taken from an open directory, never by a whole path.
+"""Files below a root directory that no path can leave: each step is relative to an open directory.
 
-Links on the way are followed as a machine with this root would follow them, absolute ones from the root; one that
-climbs above it is refused. The last part of a path is never followed.
+Links in the path are followed as on a machine with this root; a link that leads above the root is an error. The last
+part of a path is not followed.
 """
 
 import errno
@@ -20,12 +20,12 @@ from umbilical.fault import LabError
 
 DIRECTORY_MODE: Final = 0o755
 MAX_LINKS: Final = 40
-"""The kernel's own bound for links on one way."""
+"""The kernel's limit for links in one path."""
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Root:
-    """Hold the root open: renaming it meanwhile changes nothing."""
+    """Holds the root open, so that renaming it has no effect."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -39,9 +39,9 @@ class Root:
         os.close(self._fd)
 
     def write(self, path: str, content: bytes, mode: int, owner: tuple[int, int], *, overwrite: bool) -> bool:
-        """Write a whole file; tell whether it could be given to its owner.
+        """Write a file; return whether its owner could be set.
 
-        Raises LabError: the path leaves the root (UMB877), or something lies there and must stay (UMB878).
+        Raises LabError: the path leaves the root (UMB877), or it exists and must not be replaced (UMB878).
         """
         with self._parent(path) as (folder, name):
             if overwrite:
@@ -50,7 +50,7 @@ class Root:
             descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
             try:
                 is_owned = _fill(descriptor, content, mode, owner)
-                # A link fails where a rename would replace what has come there meanwhile.
+                # `link` fails if the name exists by now; `rename` would replace it.
                 os.link(scratch, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
             except FileExistsError:
                 raise occupied(path) from None
@@ -59,7 +59,7 @@ class Root:
         return is_owned
 
     def append(self, path: str, content: bytes, mode: int | None, owner: tuple[int, int]) -> bool:
-        """Write behind what is there, or begin the file; a mode of None keeps that of a file that exists."""
+        """Append to a file, or create it; mode None keeps the mode of an existing file."""
         with self._parent(path) as (folder, name):
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             existed = _kind(folder, name) is not None
@@ -76,7 +76,7 @@ class Root:
             return _fill(descriptor, content, kept if mode is None else mode, owner)
 
     def make_directory(self, path: str, mode: int, owner: tuple[int, int], *, overwrite: bool) -> bool:
-        """Make a directory; one that is there stays, unless `overwrite` empties its place first."""
+        """Create a directory; an existing one stays, unless `overwrite` removes it first."""
         with self._parent(path) as (folder, name):
             if overwrite:
                 _remove(folder, name)
@@ -89,7 +89,7 @@ class Root:
             return _fill(descriptor, b"", mode, owner)
 
     def symlink(self, path: str, target: str, owner: tuple[int, int], *, overwrite: bool) -> bool:
-        """Make a link; what it says is not looked at, since nothing here follows it out of the root."""
+        """Create a symbolic link. Its target is not checked: nothing here follows it out of the root."""
         with self._parent(path) as (folder, name):
             if overwrite:
                 _remove(folder, name)
@@ -109,7 +109,7 @@ class Root:
                 raise occupied(path) from None
 
     def read(self, path: str, limit: int) -> bytes | None:
-        """Return a regular file's first bytes; None where there is none."""
+        """Return the first bytes of a regular file; None if there is none."""
         try:
             with self._parent(path, create=False) as (folder, name):
                 flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -120,7 +120,7 @@ class Root:
 
     @contextmanager
     def _parent(self, path: str, *, create: bool = True) -> Iterator[tuple[int, str]]:
-        """Open the directory that a path lies in."""
+        """Open the parent directory of a path."""
         *folders, name = parts_of(path)
         walk = _Walk(self._fd, path)
         try:
@@ -131,7 +131,7 @@ class Root:
 
 
 class _Walk:
-    """Goes from directory to directory and knows the way back, since `..` of a link leads there."""
+    """Walks from directory to directory and keeps the parents, for `..` in links."""
 
     def __init__(self, root: int, path: str) -> None:
         self._path = path
@@ -168,15 +168,15 @@ class _Walk:
 
     def _climb(self) -> None:
         if len(self._trail) == 1:
-            raise outside(self._path, "a link on the way climbs above the root")
+            raise outside(self._path, "a link in the path leads above the root")
         os.close(self._trail.pop())
 
     def _target(self, name: str) -> list[str]:
         if not stat.S_ISLNK(_kind(self.here, name) or 0):
-            raise outside(self._path, f"{name} on the way is no directory")
+            raise outside(self._path, f"{name} in the path is not a directory")
         self._links += 1
         if self._links > MAX_LINKS:
-            raise outside(self._path, f"more than {MAX_LINKS} links lie on the way")
+            raise outside(self._path, f"the path has more than {MAX_LINKS} links")
         target = os.readlink(name, dir_fd=self.here)
         if target.startswith("/"):
             while len(self._trail) > 1:
@@ -185,31 +185,29 @@ class _Walk:
 
 
 def parts_of(path: str) -> list[str]:
-    """Split an absolute path; refuse one that names no file, or a way back. Raises LabError: UMB877."""
+    """Split an absolute path. Raises LabError: it is not absolute and normalised (UMB877)."""
     parts = path.split("/")
     if not path.startswith("/") or path == "/" or any(part in ("", ".", "..") for part in parts[1:]):
-        raise outside(path, "it is no absolute path in its shortest form")
+        raise outside(path, "it is not an absolute, normalised path")
     try:
         if b"\0" in os.fsencode(path):
-            raise outside(path, "it holds a NUL")
+            raise outside(path, "it contains a NUL")
     except UnicodeEncodeError:
-        raise outside(path, "it cannot be written as a file name") from None
+        raise outside(path, "it is not valid as a file name") from None
     return parts[1:]
 
 
 def outside(path: str, why: str) -> LabError:
     shown = ascii(path)[1:-1][:200]
-    return LabError(
-        "UMB877", f"{shown} is not written", why, "make the config again with paths that stay on the machine"
-    )
+    return LabError("UMB877", f"{shown} was not written", why, "create the config again with paths inside the root")
 
 
 def occupied(path: str) -> LabError:
     return LabError(
         "UMB878",
-        f"{path} is not written",
-        "something lies there, and the config does not say that it may be replaced",
-        "set overwrite on the entry, or start with a fresh root",
+        f"{path} was not written",
+        "it exists, and the config does not set overwrite",
+        "set overwrite on the entry, or start with an empty root",
     )
 
 
@@ -231,7 +229,7 @@ def _remove(folder: int, name: str) -> None:
 
 
 def _fill(descriptor: int, content: bytes, mode: int, owner: tuple[int, int]) -> bool:
-    """Write, then give away, then set the mode: giving away clears what a mode may have of set-user bits."""
+    """Write, then chown, then chmod: chown clears set-user-ID bits."""
     try:
         view = memoryview(content)
         while view:
@@ -244,7 +242,7 @@ def _fill(descriptor: int, content: bytes, mode: int, owner: tuple[int, int]) ->
 
 
 def _give(chown: Callable[[], None]) -> bool:
-    """Without root only one owner exists; a file of the wrong owner is better than none, and it is told."""
+    """Set the owner; return False without root, where the file keeps the current owner."""
     try:
         chown()
     except OSError as error:

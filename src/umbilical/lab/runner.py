@@ -1,6 +1,6 @@
-"""How the pods of a node come to run: as processes under a runner of ours, or under the real kubelet.
+"""The interface of a runner, which runs the pods of a node: as processes, or with the real kubelet.
 
-Static pods lie in the node's `/etc/kubernetes/manifests`, whoever runs them.
+Both read static pods from the node's `/etc/kubernetes/manifests`.
 """
 
 import signal
@@ -18,7 +18,7 @@ class ContainerStatus:
     name: str
     image: str
     pid: int | None
-    """As the lab's own processes see it; None while nothing runs."""
+    """In the lab's PID namespace; None while nothing runs."""
     restarts: int
     is_ready: bool
     last_exit: int | None = None
@@ -31,7 +31,7 @@ class PodStatus:
     name: str
     node: str
     address: str
-    """The node's own for a pod in its network."""
+    """The node's address for a pod with hostNetwork."""
     containers: tuple[ContainerStatus, ...]
 
     @property
@@ -43,16 +43,16 @@ class PodStatus:
         return self.is_running and all(container.is_ready for container in self.containers)
 
 
-class Runner(Protocol):
-    """What scenarios and faults need of a runner. `pod` is a name or the part before a generated suffix."""
+class LabRunner(Protocol):
+    """What scenarios and breakages need. `pod` is a name, or its part before a generated suffix."""
 
     @property
     def kind(self) -> RunnerKind: ...
 
     def start(self, lab: Lab, node: str, kubeconfig: str | None) -> None:
-        """Begin to run pods on a node.
+        """Start to run pods on a node.
 
-        `kubeconfig` is a path on the node: the node is registered and takes pods from the API. None: static pods only.
+        `kubeconfig` is a path on the node, which registers and gets pods from the API. None: static pods only.
         """
 
     def pods(self, lab: Lab, node: str) -> list[PodStatus]: ...
@@ -60,16 +60,16 @@ class Runner(Protocol):
     def signal(self, lab: Lab, node: str, pod: str, container: str, number: signal.Signals) -> None: ...
 
     def logs(self, lab: Lab, node: str, pod: str, container: str) -> str:
-        """Everything that the container printed, earlier runs included, oldest first."""
+        """Return all output of the container, earlier runs included, oldest first."""
         ...
 
 
 def is_called(name: str, wanted: str) -> bool:
-    """Tell whether a pod has this name, or begins with it before a generated suffix."""
+    """Return whether a pod has this name, with or without a generated suffix."""
     return name == wanted or name.startswith(f"{wanted}-")
 
 
 def is_log_folder(name: str, pod: str) -> bool:
-    """The folder of a pod's logs is NAMESPACE_NAME_UID; neither of these has an underscore."""
+    """Return whether a log folder, NAMESPACE_NAME_UID, belongs to a pod."""
     parts = name.split("_")
     return len(parts) == 3 and is_called(parts[1], pod)

@@ -1,5 +1,6 @@
-"""Pods as processes: fulfils `Runner` by a podrunner on the node, and reads what that one writes down. And which runner
-a lab has: apart from `Lab`, which every runner imports and which knows of none.
+"""The process runner, which starts a podrunner on each node and reads its report; and `runner_of`, the runner of a lab.
+
+Not in `lab.py`, which every runner imports.
 """
 
 import json
@@ -11,21 +12,21 @@ from typing import Any, Final
 from umbilical.fault import LabError
 from umbilical.lab import images
 from umbilical.lab.lab import Lab
-from umbilical.lab.runner import ContainerStatus, PodStatus, Runner, is_called, is_log_folder
+from umbilical.lab.runner import ContainerStatus, LabRunner, PodStatus, is_called, is_log_folder
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.topology import Node, Role
+from umbilical.lab.topology import Node, NodeRole
 
 NAME: Final = "podrunner"
-"""As a process of the lab: `lab.log(node, NAME)` is its log."""
+"""Name of the podrunner process; its log is `lab.log(node, NAME)`."""
 IMAGES_FILE: Final = "/etc/umbilical/images.json"
 STATUS_FILE: Final = "/run/podrunner/status.json"
 LOGS: Final = "var/log/pods"
-# kubeadm's and OpenShift's.
+# Labels of kubeadm and OpenShift.
 ROLE_LABELS: Final = {
-    Role.BOOTSTRAP: (),
-    Role.MANAGEMENT: (),
-    Role.MASTER: ("node-role.kubernetes.io/control-plane=", "node-role.kubernetes.io/master="),
-    Role.WORKER: ("node-role.kubernetes.io/worker=",),
+    NodeRole.BOOTSTRAP: (),
+    NodeRole.MANAGEMENT: (),
+    NodeRole.MASTER: ("node-role.kubernetes.io/control-plane=", "node-role.kubernetes.io/master="),
+    NodeRole.WORKER: ("node-role.kubernetes.io/worker=",),
 }
 
 
@@ -35,19 +36,19 @@ class ProcessRunner:
         return RunnerKind.PROCESS
 
     def start(self, lab: Lab, node: str, kubeconfig: str | None) -> None:
-        """Begin to run pods on a node; one that runs there already is replaced, and its pods begin anew."""
+        """Start to run pods on a node; a runner that exists there is restarted with its pods."""
         self.stop(lab, node)
         binaries = {name: Path(path) for name, path in lab.state.binaries.items()}
         lab.write(node, IMAGES_FILE, images.to_json(images.lab_images(binaries)), 0o644)
         lab.start(node, NAME, command(lab.topology.node(node), kubeconfig))
 
     def stop(self, lab: Lab, node: str) -> None:
-        """Stop the runner and its pods; none there is fine."""
+        """Stop the runner and its pods; without a runner this is fine."""
         for process in lab.processes():
             if (process.node, process.name) == (node, NAME) and process.exit_code is None:
                 lab.stop(node, NAME)
         if lab.exists(node, STATUS_FILE):
-            # It tells of pods that are gone.
+            # The report of the old runner is outdated.
             lab.remove(node, STATUS_FILE)
 
     def pods(self, lab: Lab, node: str) -> list[PodStatus]:
@@ -56,14 +57,14 @@ class ProcessRunner:
         return parse_status(lab.read(node, STATUS_FILE))
 
     def signal(self, lab: Lab, node: str, pod: str, container: str, number: signal.Signals) -> None:
-        """Send a signal to the first process of a container. Raises LabError: UMB837, no such container runs."""
+        """Send a signal to the first process of a container. Raises LabError: it is not running (UMB837)."""
         pid = self._running(lab, node, pod, container)
-        # By the shell, which has it built in: a node has whatever the machine has.
+        # `kill` of the shell: the program may be missing on this machine.
         script = 'kill -s "$1" "$2"'
         lab.exec(node, ["sh", "-c", script, "sh", number.name.removeprefix("SIG"), str(pid)]).check()
 
     def logs(self, lab: Lab, node: str, pod: str, container: str) -> str:
-        """Return all that the container printed, also that of pods of the name which are gone, oldest first."""
+        """Return all output of the container, removed pods of that name included, oldest first."""
         folder = lab.directory.node_root(lab.topology.node(node).name) / LOGS
         files = [path for path in folder.glob(f"*/{container}/*.log") if is_log_folder(path.parent.parent.name, pod)]
         files.sort(key=lambda path: (path.stat().st_mtime_ns, int(path.stem) if path.stem.isdigit() else 0))
@@ -78,9 +79,9 @@ class ProcessRunner:
         known = ", ".join(f"{status.name} ({', '.join(each.name for each in status.containers)})" for status in pods)
         raise LabError(
             "UMB837",
-            f"no container {container} of a pod {pod} runs on {node}",
-            f"there is {known}, not running" if known else "there is no such pod",
-            f"look at the runner's log: {lab.directory.log_file(node, NAME)}",
+            f"container {container} of pod {pod} is not running on {node}",
+            f"existing pods: {known}" if known else "the pod does not exist",
+            f"read the runner's log: {lab.directory.log_file(node, NAME)}",
         )
 
 
@@ -93,14 +94,14 @@ def command(node: Node, kubeconfig: str | None) -> list[str]:
 
 
 def parse_status(content: bytes) -> list[PodStatus]:
-    """Read the runner's report. Raises LabError: UMB838."""
+    """Decode the runner's report. Raises LabError: it is not valid (UMB838)."""
     try:
         report = json.loads(content)
         return [_pod(report["node"], entry) for entry in report["pods"]]
     except (ValueError, KeyError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"
         remedy = f"read the log of {NAME} on the node"
-        raise LabError("UMB838", "the report of the runner cannot be read", why, remedy) from None
+        raise LabError("UMB838", "the runner's report was not read", why, remedy) from None
 
 
 def _pod(node: str, entry: dict[str, Any]) -> PodStatus:
@@ -118,8 +119,8 @@ def _pod(node: str, entry: dict[str, Any]) -> PodStatus:
     return PodStatus(entry["namespace"], entry["name"], node, entry["address"], containers)
 
 
-def runner_of(lab: Lab) -> Runner:
-    """The kubelet's is loaded when it is asked for: it brings what makes images."""
+def runner_of(lab: Lab) -> LabRunner:
+    """Return the runner of a lab. The kubelet runner is imported only when needed."""
     if lab.state.runner is RunnerKind.KUBELET:
         from umbilical.lab.kubelet.runner import KubeletRunner
 

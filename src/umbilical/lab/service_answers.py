@@ -1,4 +1,4 @@
-"""What the lab's service says: verdicts on objects, converted letters, greetings. Values in, values out, no sockets."""
+"""The answers of the lab's service: admission reviews, conversions, greetings. Pure functions, no sockets."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,22 +9,22 @@ from umbilical.lab.admission_review import KIND as ADMISSION_KIND
 DENIAL: Final = "the webhook in the cluster says no"
 VERDICT_LABEL: Final = "verdict"
 CONVERTED_BY: Final = "umbilical.dev/converted-by"
-"""An annotation: labels and annotations are the only metadata that a conversion may change."""
+"""An annotation, because a conversion may change only labels and annotations of the metadata."""
 GROUP: Final = "lab.umbilical.dev"
 VERSION: Final = "v1"
 GREETED: Final = ("world", "cluster", "bootstrap")
-"""Who is in the list of greetings; anybody else is greeted when asked for by name."""
+"""Names in the list of greetings; other names can be read one by one."""
 LETTER_GROUP: Final = "post.umbilical.dev"
 _CONVERSION: Final = ("apiextensions.k8s.io/v1", "ConversionReview")
 _SEPARATOR: Final = ", "
 
 
 class BadQuestion(Exception):
-    """The body is not what kube-apiserver would send."""
+    """The body is not a valid review."""
 
 
 def review(body: object, node: str) -> dict[str, Any]:
-    """Answer an AdmissionReview: no to what is labelled `verdict: deny`, yes to all else."""
+    """Answer an AdmissionReview: deny objects with the label `verdict: deny`, allow all others."""
     request = _request(body, ADMISSION_VERSION, ADMISSION_KIND)
     allowed = _labels(request).get(VERDICT_LABEL) != "deny"
     response: dict[str, Any] = {"uid": request["uid"], "allowed": allowed}
@@ -34,7 +34,7 @@ def review(body: object, node: str) -> dict[str, Any]:
 
 
 def convert(body: object, node: str) -> dict[str, Any]:
-    """Answer a ConversionReview for letters, which are one text in v1 and two fields in v2."""
+    """Answer a ConversionReview for letters: one text in v1, two fields in v2."""
     version, kind = _CONVERSION
     request = _request(body, version, kind)
     objects, desired = request.get("objects"), request.get("desiredAPIVersion")
@@ -51,7 +51,7 @@ def convert(body: object, node: str) -> dict[str, Any]:
 
 
 def api_resource(path: str, node: str, user: str, accept: str = "") -> dict[str, Any] | None:
-    """Answer for one path of the aggregated API; None: there is nothing."""
+    """Answer one path of the aggregated API; None: not found."""
     place = f"/apis/{GROUP}/{VERSION}"
     fixed = {"/apis": _groups, f"/apis/{GROUP}": _group, place: _resources}
     if path in fixed:
@@ -113,7 +113,7 @@ def _converted(letter: object, desired: str, node: str) -> dict[str, Any]:
 
 def _to_v2(spec: Mapping[str, Any]) -> dict[str, Any]:
     greeted, separator, name = str(spec.get("text", "")).partition(_SEPARATOR)
-    # A letter to nobody stays one: without the field, so that nothing is invented on the way back.
+    # Without a name the field is left out, so that converting back gives the same letter.
     return {"greeting": greeted, "name": name} if separator else {"greeting": greeted}
 
 
@@ -150,7 +150,7 @@ def _resources() -> dict[str, Any]:
 def _listed(greetings: list[dict[str, Any]], accept: str) -> dict[str, Any]:
     if _wants_table(accept):
         return _table(greetings)
-    # Not empty: a client that lists takes the version to start watching from, and "" means "any" to it.
+    # Not empty: clients start a watch from this version, and "" means "any".
     metadata = {"resourceVersion": "1"}
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "GreetingList", "metadata": metadata, "items": greetings}
 
@@ -160,7 +160,7 @@ def _wants_table(accept: str) -> bool:
 
 
 def _table(greetings: list[dict[str, Any]]) -> dict[str, Any]:
-    """Say how `kubectl get` prints them: which columns, and what is in them."""
+    """Return the Table that `kubectl get` prints."""
     columns = ("Name", "Text", "Asked By")
     return {
         "apiVersion": "meta.k8s.io/v1",

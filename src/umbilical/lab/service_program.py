@@ -1,9 +1,8 @@
-"""`lab-service`: the one server that the lab runs in a pod. It judges, converts and greets, over TLS.
+"""`lab-service`: the HTTPS server that the lab runs in a pod, for kube-apiserver.
 
-A validating webhook (/validate), a conversion webhook (/convert), an aggregated API (/apis/...), /healthz, /calls with
-how often each was asked, and two that last: /ticks sends a line again and again, /never is not answered. kube-apiserver
-is its client. Whom it names in X-Remote-User is believed: there is nothing to be had here. The standard library only,
-so that it starts fast.
+Paths: /validate (validating webhook), /convert (conversion webhook), /apis/... (aggregated API), /healthz, /calls
+(number of calls by path), /ticks (sends lines without end) and /never (does not answer). It trusts X-Remote-User
+without a check, since it protects nothing. It imports only the standard library, to start fast.
 """
 
 import argparse
@@ -25,18 +24,18 @@ from umbilical.fault import LabError
 from umbilical.lab import service_answers
 from umbilical.lab.service_answers import BadQuestion
 
-# kube-apiserver takes no larger body itself (its MaxRequestBodyBytes), and a review carries two objects at most.
+# kube-apiserver's own limit is MaxRequestBodyBytes, and a review has two objects at most.
 MAX_BODY_BYTES: Final = 8 << 20
 IDLE_SECONDS: Final = 90.0
-"""As long as Go's clients keep an idle connection: they should be the ones to end it."""
+"""As long as Go's clients keep an idle connection, so that the client closes it."""
 TICK_SECONDS: Final = 0.1
 LONGEST_SECONDS: Final = 600.0
-"""Nobody waits longer for /ticks or /never, and a forgotten client is to keep no thread for ever."""
+"""Limit for /ticks and /never, so that a forgotten client does not keep its thread."""
 _ANSWERS: Final = {"/validate": service_answers.review, "/convert": service_answers.convert}
 
 
 class LabService(http.server.ThreadingHTTPServer):
-    """Serves until it is told to stop. The handshake belongs to the connection's own thread."""
+    """HTTPS server; each connection does its TLS handshake in its own thread."""
 
     daemon_threads = True
 
@@ -51,7 +50,7 @@ class LabService(http.server.ThreadingHTTPServer):
         self.socket.close()
         listener = _listener(listen)
         self.server_address = listener.getsockname()
-        # A client that never finishes a handshake must stop nobody else.
+        # A client that does not finish its handshake must not block others.
         self.socket = listener
         if context is not None:
             self.socket = context.wrap_socket(listener, server_side=True, do_handshake_on_connect=False)
@@ -65,14 +64,14 @@ class LabService(http.server.ThreadingHTTPServer):
             self.calls[path] += 1
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say one line. Probes that end in mid-handshake are daily bread, and a traceback of each is not."""
+        """Print one line instead of a traceback: probes often end within the handshake."""
         say(f"{client_address}: {sys.exc_info()[1]!r}")
 
 
 class Answerer(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = IDLE_SECONDS
-    # Head and body are two writes: the second would wait for the peer's delayed acknowledgement, 40 ms.
+    # Without this, the second write would wait for the peer's delayed acknowledgement (40 ms).
     disable_nagle_algorithm = True
     server: LabService
 
@@ -90,9 +89,9 @@ class Answerer(http.server.BaseHTTPRequestHandler):
         user, accept = self.headers.get("X-Remote-User", "nobody"), self.headers.get("Accept", "")
         found = service_answers.api_resource(path, self.server.node, user, accept)
         if found is None:
-            self._answer(HTTPStatus.NOT_FOUND, b"there is nothing here\n", "text/plain")
+            self._answer(HTTPStatus.NOT_FOUND, b"not found\n", "text/plain")
             return
-        self._called(path, f"asked by {user}")
+        self._called(path, f"called by {user}")
         self._answer_json(found)
 
     def do_POST(self) -> None:
@@ -101,7 +100,7 @@ class Answerer(http.server.BaseHTTPRequestHandler):
         try:
             body = self._body()
             if answer is None:
-                self._answer(HTTPStatus.NOT_FOUND, b"there is nothing here\n", "text/plain")
+                self._answer(HTTPStatus.NOT_FOUND, b"not found\n", "text/plain")
                 return
             result = answer(json.loads(body), self.server.node)
         except (BadQuestion, ValueError, RecursionError) as error:
@@ -111,15 +110,15 @@ class Answerer(http.server.BaseHTTPRequestHandler):
         self._answer_json(result)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Stay silent about lines and statuses: each call is told once, with its outcome."""
+        """No access log: each call prints one line of its own."""
 
     def _last(self, path: str) -> None:
-        """Go on until the client goes, and the connection with it."""
+        """Send until the client disconnects; then close the connection."""
         self.close_connection = True
-        self._called(path, "as long as it stays")
+        self._called(path, "until the client disconnects")
         end = time.monotonic() + LONGEST_SECONDS
         if path == "/never":
-            # Not a byte comes from a client that waits, so what is read is its end.
+            # A waiting client sends nothing, so a readable socket means that it closed.
             self.connection.settimeout(LONGEST_SECONDS)
             self.rfile.read(1)
             return
@@ -133,9 +132,9 @@ class Answerer(http.server.BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         length = int(self.headers.get("Content-Length", "-1"))
         if not 0 <= length <= MAX_BODY_BYTES:
-            # What is left unread would be taken for the next request.
+            # Unread bytes would be parsed as the next request.
             self.close_connection = True
-            raise BadQuestion(f"a body of 0 to {MAX_BODY_BYTES} bytes is needed, with its length")
+            raise BadQuestion(f"the request needs a Content-Length of 0 to {MAX_BODY_BYTES}")
         return self.rfile.read(length)
 
     def _called(self, path: str, words: str) -> None:
@@ -176,7 +175,7 @@ def _listener(listen: tuple[str, int]) -> socket.socket:
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """Read ADDRESS:PORT; `:8443` is every address, IPv6 stands in brackets."""
+    """Read ADDRESS:PORT; `:8443` means all addresses, IPv6 is in brackets."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not ADDRESS:PORT")
@@ -185,22 +184,22 @@ def parse_listen(text: str) -> tuple[str, int]:
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        "lab-service", description="Judge, convert and greet, over TLS.", allow_abbrev=False
+        "lab-service", description="Serve the lab's webhooks and aggregated API over TLS.", allow_abbrev=False
     )
     parser.add_argument("--listen", type=parse_listen, default=("", 8443), metavar="ADDRESS:PORT")
     parser.add_argument("--plain", action="store_true", help="without TLS")
     parser.add_argument("--certificate", metavar="FILE")
     parser.add_argument("--key", metavar="FILE")
-    parser.add_argument("--node-name", required=True, help="named in every answer, so that one sees who gave it")
-    parser.add_argument("--close-connections", action="store_true", help="end each connection with its first answer")
+    parser.add_argument("--node-name", required=True, help="node name that every answer contains")
+    parser.add_argument("--close-connections", action="store_true", help="close each connection after its first answer")
     options = parser.parse_args(arguments)
     if not options.plain and not (options.certificate and options.key):
-        parser.error("--certificate and --key are needed, or --plain")
+        parser.error("give --certificate and --key, or --plain")
     return options
 
 
 def make_service(options: argparse.Namespace) -> LabService:
-    """Load the pair and take the port. Raises LabError: one of them cannot be had."""
+    """Load the certificate and bind the port. Raises LabError: one of them failed (UMB880)."""
     context = None if options.plain else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         if context is not None:
@@ -209,11 +208,11 @@ def make_service(options: argparse.Namespace) -> LabService:
     except OSError as error:
         why = f"{error.filename or ''} {error.strerror or error}".strip()
         remedy = f"ls -l {options.certificate} {options.key}; ss -ltn"
-        raise LabError("UMB880", "the lab's service cannot start", why, remedy) from None
+        raise LabError("UMB880", "the lab's service did not start", why, remedy) from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    # The first process of a container gets no default action for this signal.
+    # PID 1 of a container has no default action for this signal.
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, _leave)
     try:

@@ -1,6 +1,6 @@
-"""Several servers in a lab: their certificates, their commands, and the one address that kube-apiserver has for them.
+"""Several servers in a lab: certificates, commands, and one front address for kube-apiserver.
 
-They run on nodes of their own as plain processes. Agents are given no address: the servers' leases say where they are.
+The servers run as processes on nodes. Agents find them through their leases.
 """
 
 import ipaddress
@@ -22,7 +22,7 @@ from umbilical.pki.tunnel_set import DAY, TunnelLeaf, TunnelRole, create_authori
 PLACE: Final = "/etc/umbilical"
 KUBECONFIG: Final = f"{PLACE}/kubeconfig"
 FRONT_NUMBER: Final = 200
-"""Of the machine network: nobody has this address, it only leads to servers."""
+"""Number of the front address in the machine network; no node has it, packet filter rules redirect it."""
 CLIENT_PORT: Final = 8090
 AGENT_PORT: Final = 8091
 SERVER_HEALTH_PORT: Final = 8092
@@ -31,22 +31,22 @@ GRACE: Final = "30s"
 
 
 @dataclass(frozen=True)
-class Credentials:
-    """All of one authority."""
+class TunnelCredentials:
+    """Certificates of one CA."""
 
     authority: bytes
     servers: Mapping[str, KeyPair]
     agent: KeyPair
     client: KeyPair
-    """kube-apiserver's."""
+    """For kube-apiserver."""
 
 
 def front_address(topology: Topology) -> IpAddress:
     return topology.machine_networks[0][FRONT_NUMBER]
 
 
-def make_credentials(topology: Topology, nodes: Sequence[str], now: datetime) -> Credentials:
-    """Make a pair for the server of each node, good for its own address and for the common one."""
+def make_credentials(topology: Topology, nodes: Sequence[str], now: datetime) -> TunnelCredentials:
+    """Issue certificates; a server's is valid for its own address and the front address."""
     authority = create_authority(Authority, now, DAY, KeyType.ECDSA_P256)
     front = str(front_address(topology))
     servers = {
@@ -59,19 +59,19 @@ def make_credentials(topology: Topology, nodes: Sequence[str], now: datetime) ->
         authority.issue(TunnelLeaf(role, KeyType.ECDSA_P256), now, DAY)
         for role in (TunnelRole.AGENT, TunnelRole.CLIENT)
     )
-    return Credentials(authority.bundle, servers, agent, client)
+    return TunnelCredentials(authority.bundle, servers, agent, client)
 
 
-def server_files(credentials: Credentials, node: str) -> dict[str, bytes]:
+def server_files(credentials: TunnelCredentials, node: str) -> dict[str, bytes]:
     return {f"{PLACE}/ca.crt": credentials.authority, **_pair_files("server", credentials.servers[node])}
 
 
-def agent_files(credentials: Credentials) -> dict[str, bytes]:
+def agent_files(credentials: TunnelCredentials) -> dict[str, bytes]:
     return {f"{PLACE}/ca.crt": credentials.authority, **_pair_files("agent", credentials.agent)}
 
 
 def client_files(authority: bytes, pair: KeyPair) -> dict[str, bytes]:
-    """What kube-apiserver proves itself by, in the one directory that its pod sees."""
+    """kube-apiserver's client certificate, in the directory that its pod mounts."""
     names = {"ca.crt": authority, "client.crt": pair.certificate, "client.key": pair.key}
     return {f"{EGRESS_DIRECTORY}/{name}": content for name, content in names.items()}
 
@@ -90,7 +90,7 @@ def server_command(topology: Topology, node: str) -> list[str]:
 
 
 def agent_command(node: str) -> list[str]:
-    """No server is named: `--count-leases` finds them all."""
+    """The agent finds all servers with `--count-leases`."""
     return [
         *("umbilical", "agent", "run", "--id", node, "--ca", f"{PLACE}/ca.crt"),
         *("--cert", f"{PLACE}/agent.crt", "--key", f"{PLACE}/agent.key"),
@@ -99,7 +99,7 @@ def agent_command(node: str) -> list[str]:
 
 
 def egress_file(host: str) -> bytes:
-    """kube-apiserver knows one address or name, over TCP with both sides' certificates."""
+    """Egress selector with one address or name, over TCP with mTLS."""
     files = {"caBundle": "ca.crt", "clientKey": "client.key", "clientCert": "client.crt"}
     tls = {key: f"{EGRESS_DIRECTORY}/{name}" for key, name in files.items()}
     url = f"https://{host}:{CLIENT_PORT}"
@@ -118,8 +118,8 @@ def egress_file(host: str) -> bytes:
     )
 
 
-def kubeconfig_from_afar(local: bytes, server_url: str) -> bytes:
-    """Let a kubeconfig of the control plane's node be used on others."""
+def kubeconfig_for_nodes(local: bytes, server_url: str) -> bytes:
+    """Return the control plane's kubeconfig with a server URL for other nodes."""
     content: dict[str, Any] = yaml.safe_load(local)
     for entry in content["clusters"]:
         entry["cluster"]["server"] = server_url

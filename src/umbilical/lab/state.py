@@ -1,6 +1,4 @@
-"""What a lab is, on disk: one directory and nothing outside it, with enough to find its keeper from another terminal
-and to clear up after a crash.
-"""
+"""A lab on disk: one directory, with the state that other terminals and the clean-up after a crash need."""
 
 import fcntl
 import json
@@ -19,20 +17,20 @@ from umbilical.host.files import write_file
 from umbilical.lab.topology import Topology
 
 DEFAULT_NAME: Final = "lab"
-# It names a directory and cgroups.
+# It is also the name of a directory and of cgroups.
 LAB_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 LONGEST_NAME: Final = 40
 STATE: Final = "state.json"
 LOCK: Final = "lock"
-# In the order in which `down` deletes; the state file is the last, so that what is left can still be recognised.
+# In the order in which `down` deletes. The state file is last, so that the rest is still recognised as a lab.
 CONTENT: Final = ("nodes", "run", "logs", "bin", "images", "scene.json", "control.sock", "state.lock", LOCK, STATE)
 
 
 class LabDirectory:
-    """The names in it. Nothing is made or looked at here."""
+    """Paths in a lab's directory. Does not access the disk."""
 
     def __init__(self, path: Path) -> None:
-        # The real path: a keeper is found by it, from whatever directory and by whatever links it is asked for.
+        # The real path, because a keeper is found by the path on its command line.
         self.path = Path(os.path.realpath(path))
 
     @property
@@ -41,12 +39,12 @@ class LabDirectory:
 
     @property
     def state_lock(self) -> Path:
-        """Held for the moment in which somebody changes the state."""
+        """Held while the state is changed."""
         return self.path / "state.lock"
 
     @property
     def lock_file(self) -> Path:
-        """Held by whoever makes the lab, and then by its keeper until it ends."""
+        """Held by the process that creates the lab, then by its keeper."""
         return self.path / LOCK
 
     @property
@@ -58,7 +56,7 @@ class LabDirectory:
         return self.path / "nodes"
 
     def node_root(self, name: str) -> Path:
-        """Where a node's own files lie. What it has of the machine is mounted, and seen by the node alone."""
+        """Directory of a node's own files. The machine's files are mounted, visible only inside the node."""
         return self.nodes / name
 
     @property
@@ -79,7 +77,7 @@ class LabDirectory:
 
     @property
     def run(self) -> Path:
-        """Empty for everyone but the keeper, who has a tmpfs there."""
+        """A tmpfs in the keeper's namespace; outside it is empty."""
         return self.path / "run"
 
     @property
@@ -87,7 +85,7 @@ class LabDirectory:
         return self.run / "netns"
 
     @property
-    def scene_file(self) -> Path:
+    def testbed_file(self) -> Path:
         return self.path / "scene.json"
 
     @property
@@ -101,27 +99,27 @@ def labs_root() -> Path:
 
 
 def default_directory(name: str = DEFAULT_NAME) -> Path:
-    """Where the lab of this name lies by default. Raises LabError: it cannot be the name of a lab."""
+    """Return the default directory of a lab. Raises LabError: the name is not valid (UMB810)."""
     if not LAB_NAME.fullmatch(name):
-        why = "a lab's name is at most 40 small letters, digits and hyphens, no hyphen first or last"
-        raise LabError("UMB810", f"{name!r} cannot be the name of a lab", why, "choose another --name")
+        why = "a lab's name has at most 40 lower-case letters, digits and hyphens, and no hyphen at the start or end"
+        raise LabError("UMB810", f"{name!r} is not a valid name for a lab", why, "choose another --name")
     return labs_root() / name
 
 
 def tidy_name(text: str) -> str:
-    """Make a name for a lab from that of a directory, which may be any."""
+    """Make a valid lab name from any directory name."""
     kept = re.sub(r"[^a-z0-9]+", "-", text.lower())[:LONGEST_NAME].strip("-")
     return kept or DEFAULT_NAME
 
 
 def list_labs() -> list[Path]:
-    """Return the directories of labs in the default place: those that are up, and what is left of others."""
+    """Return the labs in the default directory, up or not."""
     root = labs_root()
     return sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
 
 
 FORMAT: Final = 1
-# proc_pid_stat(5): field 22, counted from after the command's name, which may hold blanks and brackets itself.
+# proc_pid_stat(5): field 22, counted after the command's name, which may contain spaces and brackets.
 _START_TIME: Final = 19
 _STATE: Final = 0
 
@@ -140,17 +138,17 @@ class LabState:
     runner: RunnerKind
     is_rootless: bool
     version: str
-    """Of umbilical, when the lab was made."""
+    """Version of umbilical that created the lab."""
     binaries: Mapping[str, str] = field(default_factory=dict)
-    """Name of a program -> its path on this machine, and on every node."""
+    """Program name -> its path on this machine and on every node."""
     keeper_pid: int | None = None
-    """As this machine sees it; None until the lab is up."""
+    """In this machine's PID namespace; None until the lab is up."""
     keeper_start: int | None = None
-    """Clock ticks after boot: another process that is given the same number later began at another time."""
+    """Start time in clock ticks after boot, to recognise a reused pid."""
     cgroup: str | None = None
-    """Only the kubelet's pods have one."""
+    """Only with the kubelet runner."""
     faults: Mapping[str, object] = field(default_factory=dict)
-    """What is broken now, with what it takes to mend it."""
+    """Current breakages by name, with the data for their repair."""
 
     def is_alive(self) -> bool:
         return self.keeper_pid is not None and start_time(self.keeper_pid) == self.keeper_start
@@ -167,7 +165,7 @@ class LabState:
 
     @classmethod
     def from_json(cls, content: bytes) -> "LabState":
-        """Read what `to_json` said. Raises LabError: it is something else."""
+        """Decode the result of `to_json`. Raises LabError: it is not valid (UMB815)."""
         try:
             return _state(json.loads(content))
         except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -175,7 +173,7 @@ class LabState:
 
 
 def start_time(pid: int) -> int | None:
-    """When a process began, in clock ticks after boot; None if there is none, or only its remains."""
+    """Return the start time in clock ticks after boot; None if the process is gone or a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -185,14 +183,16 @@ def start_time(pid: int) -> int | None:
 
 
 def read_state(directory: LabDirectory) -> LabState | None:
-    """Return None where there is no lab. Raises LabError: there is something that cannot be read as one."""
+    """Return the state; None without a lab. Raises LabError: the file is unreadable or not valid (UMB815)."""
     try:
         return LabState.from_json(directory.state_file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         why = error.strerror or str(error)
-        raise LabError("UMB815", f"cannot look into {directory.path}", why, "run it as the lab's owner") from error
+        raise LabError(
+            "UMB815", f"no permission to read {directory.path}", why, "run the command as the lab's owner"
+        ) from error
 
 
 def write_state(directory: LabDirectory, state: LabState) -> LabState:
@@ -201,11 +201,11 @@ def write_state(directory: LabDirectory, state: LabState) -> LabState:
 
 
 def change_state(directory: LabDirectory, change: Callable[[LabState], LabState]) -> LabState:
-    """Read, change and write it under a lock: two terminals may break things. Raises LabError: there is no lab."""
+    """Read, change and write the state under a lock. Raises LabError: there is no lab (UMB815)."""
     with _locked(directory.state_lock):
         state = read_state(directory)
         if state is None:
-            raise LabError("UMB815", f"no lab in {directory.path}", "it was taken down", "run `umbilical lab up`")
+            raise LabError("UMB815", f"no lab in {directory.path}", "it was removed", "umbilical lab up")
         return write_state(directory, change(state))
 
 
@@ -241,9 +241,9 @@ def _check_types(state: LabState) -> None:
     }
     wrong = [name for name, allowed in kinds.items() if type(getattr(state, name)) not in allowed]
     if wrong or not all(isinstance(path, str) for path in state.binaries.values()):
-        raise ValueError(f"of the wrong type: {', '.join(wrong) or 'binaries'}")
+        raise ValueError(f"wrong type: {', '.join(wrong) or 'binaries'}")
 
 
 def _unreadable(why: str) -> LabError:
-    remedy = "run `umbilical lab down`, which removes the lab whatever its state file says"
-    return LabError("UMB815", "the lab's state cannot be read", why, remedy)
+    remedy = "umbilical lab down; it also removes a lab with an invalid state file"
+    return LabError("UMB815", "the lab's state was not read", why, remedy)

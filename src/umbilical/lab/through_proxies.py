@@ -1,9 +1,8 @@
-"""`python -m umbilical.lab.through_proxies call|hold STOP_FILE WAYS`: a thread for every way, until a file is there.
+"""`python -m umbilical.lab.through_proxies call|hold STOP_FILE ROUTES`: one thread per route, until the file exists.
 
-`call` calls again and again, a connection per call. `hold` holds one stream and tells when and how it ends: through a
-plain way a request stays unanswered, through the others an answer goes on and on; what still lives at the end is told.
-Lines of JSON, with moments on the clock that all processes of a machine share: so a story can tell later what was
-under way when.
+`call` calls repeatedly, with a new connection per call. `hold` holds one stream and reports when and how it ends; a
+plain request stays unanswered, the others receive an endless answer. Prints JSON lines with times on CLOCK_MONOTONIC,
+which all processes of a machine share, so that a scenario can see what was running at a given time.
 """
 
 import json
@@ -17,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from umbilical.lab.proxy_client import Kind, Way, get, open_way, read_answer, send_request
+from umbilical.lab.proxy_client import ProxyProtocol, ProxyRoute, get, open_route, read_answer, send_request
 
 PATH: Final = "/healthz"
 REST_SECONDS: Final = 0.05
@@ -30,45 +29,45 @@ class ProxiedCall:
     """On CLOCK_MONOTONIC, in seconds."""
     ended: float
     failure: str = ""
-    """In the words of whoever refused; empty: it was answered."""
+    """The error; empty if the call was answered."""
 
     @property
     def seconds(self) -> float:
         return self.ended - self.began
 
 
-def call(name: str, way: Way) -> ProxiedCall:
+def call(name: str, route: ProxyRoute) -> ProxiedCall:
     began = time.monotonic()
     try:
-        get(way, PATH)
+        get(route, PATH)
     except OSError as error:
         return ProxiedCall(name, began, time.monotonic(), f"{type(error).__name__}: {error}")
     return ProxiedCall(name, began, time.monotonic())
 
 
 def read_calls(log: str) -> list[ProxiedCall]:
-    """Read what was printed so far; the last line may be half written."""
+    """Read the printed lines; the last one may be incomplete."""
     return [ProxiedCall(**json.loads(line)) for line in whole_lines(log)]
 
 
-def call_until(stop_file: Path, name: str, way: Way) -> None:
+def call_until(stop_file: Path, name: str, route: ProxyRoute) -> None:
     while not stop_file.exists():
-        say(asdict(call(name, way)))
+        say(asdict(call(name, route)))
         time.sleep(REST_SECONDS)
 
 
 def say(content: Mapping[str, Any]) -> None:
-    # One write per line, since several threads print.
+    # One write per line, because several threads print.
     sys.stdout.write(f"{json.dumps(content)}\n")
     sys.stdout.flush()
 
 
-def read_ways(text: str) -> dict[str, Way]:
-    return {name: Way.from_json(content) for name, content in json.loads(text).items()}
+def read_routes(text: str) -> dict[str, ProxyRoute]:
+    return {name: ProxyRoute.from_json(content) for name, content in json.loads(text).items()}
 
 
-def write_ways(ways: Mapping[str, Way]) -> str:
-    return json.dumps({name: way.to_json() for name, way in ways.items()})
+def write_routes(routes: Mapping[str, ProxyRoute]) -> str:
+    return json.dumps({name: route.to_json() for name, route in routes.items()})
 
 
 def whole_lines(log: str) -> Iterable[str]:
@@ -81,66 +80,66 @@ _CHUNK: Final = 4096
 
 class StreamMoment(Enum):
     OPENED = "opened"
-    """The endpoint has answered; or, where it never will, the request is on its way."""
+    """The endpoint has answered; for `PLAIN`, the request was sent."""
     ENDED = "ended"
     LIVED = "lived"
-    """Until the end of the story."""
+    """It was still open at the end."""
 
 
 @dataclass(frozen=True)
-class Told:
+class StreamEvent:
     stream: str
     moment: str
     at: float
-    """On CLOCK_MONOTONIC, in seconds; of a stream that lived: when it was last heard."""
+    """On CLOCK_MONOTONIC, in seconds; for LIVED: when data last arrived."""
     how: str = ""
 
 
-def hold(stop_file: Path, name: str, way: Way) -> None:
-    """Hold one stream until it ends or is to be let go."""
+def hold(stop_file: Path, name: str, route: ProxyRoute) -> None:
+    """Hold one stream until it ends or the file exists."""
     try:
-        with open_way(way) as stream:
-            send_request(stream, way, "/never" if way.kind is Kind.PLAIN else "/ticks")
-            _watch(name, way, stream, stop_file)
+        with open_route(route) as stream:
+            send_request(stream, route, "/never" if route.kind is ProxyProtocol.PLAIN else "/ticks")
+            _watch(name, route, stream, stop_file)
     except OSError as error:
-        _tell(name, StreamMoment.ENDED, f"{type(error).__name__}: {error}")
+        _report(name, StreamMoment.ENDED, f"{type(error).__name__}: {error}")
 
 
-def _watch(name: str, way: Way, stream: socket.socket, stop_file: Path) -> None:
-    if way.kind is not Kind.PLAIN:
+def _watch(name: str, route: ProxyRoute, stream: socket.socket, stop_file: Path) -> None:
+    if route.kind is not ProxyProtocol.PLAIN:
         stream.recv(_CHUNK)
-    _tell(name, StreamMoment.OPENED)
+    _report(name, StreamMoment.OPENED)
     heard = time.monotonic()
     stream.settimeout(LOOK_SECONDS)
     while not stop_file.exists():
         try:
-            if way.kind is Kind.PLAIN:
-                _tell(name, StreamMoment.ENDED, f"answered: {read_answer(stream)!r}")
+            if route.kind is ProxyProtocol.PLAIN:
+                _report(name, StreamMoment.ENDED, f"answered: {read_answer(stream)!r}")
                 return
             if not stream.recv(_CHUNK):
-                _tell(name, StreamMoment.ENDED, "the proxy ended it")
+                _report(name, StreamMoment.ENDED, "the proxy closed it")
                 return
             heard = time.monotonic()
         except TimeoutError:
             continue
-    say(asdict(Told(name, StreamMoment.LIVED.value, heard)))
+    say(asdict(StreamEvent(name, StreamMoment.LIVED.value, heard)))
 
 
-def _tell(name: str, moment: StreamMoment, how: str = "") -> None:
-    say(asdict(Told(name, moment.value, time.monotonic(), how)))
+def _report(name: str, moment: StreamMoment, how: str = "") -> None:
+    say(asdict(StreamEvent(name, moment.value, time.monotonic(), how)))
 
 
-def read_told(log: str) -> list[Told]:
-    """Read what was printed so far; the last line may be half written."""
-    return [Told(**json.loads(line)) for line in whole_lines(log)]
+def read_events(log: str) -> list[StreamEvent]:
+    """Read the printed lines; the last one may be incomplete."""
+    return [StreamEvent(**json.loads(line)) for line in whole_lines(log)]
 
 
 def main(arguments: list[str]) -> int:
-    form, stop_file, ways = arguments
+    form, stop_file, routes = arguments
     work = call_until if form == "call" else hold
     threads = [
-        threading.Thread(target=work, args=(Path(stop_file), name, way), name=name)
-        for name, way in read_ways(ways).items()
+        threading.Thread(target=work, args=(Path(stop_file), name, route), name=name)
+        for name, route in read_routes(routes).items()
     ]
     for thread in threads:
         thread.start()

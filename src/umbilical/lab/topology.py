@@ -1,7 +1,7 @@
-"""Who is in a lab, and under which addresses: values only, no namespace is touched here.
+"""The nodes of a lab and their addresses, as values.
 
-One machine network that all nodes share, one pod network cut into a piece per node (the bootstrap node has none: it
-runs nothing but host-network pods), one range for services. Each of them once per address family.
+All nodes share one machine network. The pod network is split into a part per node, except for the bootstrap node,
+which runs host-network pods only. There is one range for Services. Each network exists once per address family.
 """
 
 import difflib
@@ -24,15 +24,15 @@ FIRST_MASTER_NUMBER: Final = 11
 FIRST_WORKER_NUMBER: Final = 21
 GATEWAY_NUMBER: Final = 1
 MOST_MASTERS: Final = FIRST_WORKER_NUMBER - FIRST_MASTER_NUMBER
-# Fewer than 100 and the numbers read alike in decimal (.21) and in hexadecimal (::21); more fit on no machine anyway.
+# Below 100 the numbers look the same in decimal (.21) and in hexadecimal (::21).
 MOST_WORKERS: Final = 100 - FIRST_WORKER_NUMBER
-# It names files and hosts.
+# It is used in file names and host names.
 NODE_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,40}")
 POD_WIDTH: Final = {4: 24, 6: 64}
 MACHINE_DEFAULTS: Final = {4: "10.91.0.0/24", 6: "fd91::/64"}
 POD_DEFAULTS: Final = {4: "10.92.0.0/16", 6: "fd92::/48"}
 SERVICE_DEFAULTS: Final = {4: "10.93.0.0/16", 6: "fd93::/112"}
-# Special to every kernel (RFC 6890), so nothing could be routed there.
+# Special ranges (RFC 6890) that kernels do not route.
 UNUSABLE: Final = {
     "127.0.0.0/8": "loopback",
     "::1/128": "loopback",
@@ -44,16 +44,16 @@ UNUSABLE: Final = {
     "240.0.0.0/4": "reserved",
     "::/8": "reserved",
 }
-# A kube-apiserver refuses service ranges that are larger: 2^20 addresses.
+# kube-apiserver accepts at most 2^20 service addresses.
 SERVICE_BITS: Final = 20
 
 
-class Role(Enum):
+class NodeRole(Enum):
     BOOTSTRAP = "bootstrap"
     MASTER = "master"
     WORKER = "worker"
     MANAGEMENT = "management"
-    """A machine beside the control plane of a hosted cluster, where that has a network of its own."""
+    """A node in the management network of a hosted control plane."""
 
 
 class Family(Enum):
@@ -63,18 +63,18 @@ class Family(Enum):
 
     @property
     def versions(self) -> tuple[int, ...]:
-        """Return the IP versions, the one that `address` shows first."""
+        """Return the IP versions, first that of `address`."""
         return {Family.IPV4: (4,), Family.IPV6: (6,), Family.DUAL: (4, 6)}[self]
 
 
 @dataclass(frozen=True)
 class Node:
     name: str
-    role: Role
+    role: NodeRole
     addresses: tuple[IpInterface, ...]
     """On the machine network, one per family."""
     pod_networks: tuple[IpNetwork, ...] = ()
-    """Empty on the bootstrap node and in the management network: they belong to no cluster."""
+    """Empty on the bootstrap node and in the management network."""
 
     @property
     def address(self) -> str:
@@ -82,7 +82,7 @@ class Node:
 
     @property
     def pod_gateways(self) -> tuple[IpInterface, ...]:
-        """What the node's own pod bridge is called by its pods: the first address of each pod network."""
+        """The addresses of the node's pod bridge: the first of each pod network."""
         return tuple(interface(network, GATEWAY_NUMBER) for network in self.pod_networks)
 
 
@@ -96,7 +96,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class Management:
-    """The network of a hosted control plane: the data plane reaches its openings, and it reaches nothing there."""
+    """The network of a hosted control plane. Nodes can dial its openings; it cannot dial nodes."""
 
     networks: tuple[IpNetwork, ...]
     gateways: tuple[IpAddress, ...]
@@ -108,36 +108,36 @@ class Topology:
     family: Family
     machine_networks: tuple[IpNetwork, ...]
     gateways: tuple[IpAddress, ...]
-    """The switch's own addresses, one per machine network."""
+    """The switch's addresses, one per machine network."""
     pod_networks: tuple[IpNetwork, ...]
-    """The whole ranges; each node has a piece of every one."""
+    """The whole ranges; each node has a part of each."""
     service_networks: tuple[IpNetwork, ...]
     nodes: tuple[Node, ...]
     management: Management | None = None
-    """Where the bootstrap node is, if the control plane has a network of its own; else it is on the nodes' own."""
+    """Network of the bootstrap node, if it is not the machine network."""
 
     @property
     def bootstrap(self) -> Node:
-        return next(node for node in self.nodes if node.role is Role.BOOTSTRAP)
+        return next(node for node in self.nodes if node.role is NodeRole.BOOTSTRAP)
 
     @property
     def members(self) -> tuple[Node, ...]:
-        return tuple(node for node in self.nodes if node.role in {Role.MASTER, Role.WORKER})
+        return tuple(node for node in self.nodes if node.role in {NodeRole.MASTER, NodeRole.WORKER})
 
     def is_managed(self, node: Node) -> bool:
-        return self.management is not None and node.role in {Role.BOOTSTRAP, Role.MANAGEMENT}
+        return self.management is not None and node.role in {NodeRole.BOOTSTRAP, NodeRole.MANAGEMENT}
 
     def gateways_of(self, node: Node) -> tuple[IpAddress, ...]:
         return self.management.gateways if self.management and self.is_managed(node) else self.gateways
 
     def node(self, name: str) -> Node:
-        """Find a node by name. Raises LabError: there is none; the nearest name is in the message."""
+        """Find a node by name. Raises LabError: unknown name (UMB812)."""
         names = [node.name for node in self.nodes]
         if name in names:
             return self.nodes[names.index(name)]
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
-        remedy = f"did you mean {near[0]}?" if near else "run `umbilical lab status`"
-        raise LabError("UMB812", f"no node {name}", f"the lab's nodes are {', '.join(names)}", remedy)
+        remedy = f"did you mean {near[0]}?" if near else "umbilical lab status"
+        raise LabError("UMB812", f"the lab has no node {name}", f"the lab's nodes are {', '.join(names)}", remedy)
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -160,13 +160,13 @@ class Topology:
 
     @classmethod
     def from_json(cls, content: Mapping[str, object]) -> "Topology":
-        """Read what `to_json` said. Raises LabError: it is something else."""
+        """Decode the result of `to_json`. Raises LabError: it is not valid."""
         try:
             return _topology(content)
         except (KeyError, TypeError, ValueError) as error:
             why = f"{type(error).__name__}: {error}"
-            remedy = "run `umbilical lab down` and then `umbilical lab up`"
-            raise LabError("UMB811", "this is no topology of a lab", why, remedy) from error
+            remedy = "umbilical lab down, then umbilical lab up"
+            raise LabError("UMB811", "the topology of the lab is not valid", why, remedy) from error
 
 
 def plan_topology(
@@ -178,9 +178,9 @@ def plan_topology(
     pod_network: str | Sequence[str] | None = None,
     service_network: str | Sequence[str] | None = None,
 ) -> Topology:
-    """Give every node its addresses. A network is one CIDR, or one per family (a list, or with a comma between).
+    """Assign addresses to all nodes. A network is one CIDR, or one per family (a list, or separated by a comma).
 
-    Raises LabError: a network is none, is too small, overlaps another, or is of a family that the lab does not have.
+    Raises LabError: a network is invalid, too small, overlaps another, or has another family than the lab (UMB811).
     """
     _check_counts(masters, workers)
     machine = _networks("machine", machine_network, family, MACHINE_DEFAULTS)
@@ -202,25 +202,25 @@ def plan_topology(
 
 
 def interface(network: IpNetwork, number: int) -> IpInterface:
-    """Return the address with that number, width kept. In IPv6 it is written with the same digits: .21 and ::21."""
+    """Return the address with that number and the network's prefix length; IPv6 has the same digits: .21 and ::21."""
     offset = number if network.version == 4 else int(str(number), 16)
     return ipaddress.ip_interface(f"{network[offset]}/{network.prefixlen}")
 
 
-def _numbers(masters: int, workers: int) -> dict[tuple[Role, int], int]:
-    numbers = {(Role.BOOTSTRAP, 0): BOOTSTRAP_NUMBER}
-    numbers.update({(Role.MASTER, index): FIRST_MASTER_NUMBER + index for index in range(masters)})
-    numbers.update({(Role.WORKER, index): FIRST_WORKER_NUMBER + index for index in range(workers)})
+def _numbers(masters: int, workers: int) -> dict[tuple[NodeRole, int], int]:
+    numbers = {(NodeRole.BOOTSTRAP, 0): BOOTSTRAP_NUMBER}
+    numbers.update({(NodeRole.MASTER, index): FIRST_MASTER_NUMBER + index for index in range(masters)})
+    numbers.update({(NodeRole.WORKER, index): FIRST_WORKER_NUMBER + index for index in range(workers)})
     return numbers
 
 
 def _nodes(
-    numbers: Mapping[tuple[Role, int], int], machine: tuple[IpNetwork, ...], pods: tuple[IpNetwork, ...]
+    numbers: Mapping[tuple[NodeRole, int], int], machine: tuple[IpNetwork, ...], pods: tuple[IpNetwork, ...]
 ) -> Iterator[Node]:
-    # The bootstrap node comes first and takes no piece, so pieces are counted from the node after it.
+    # The bootstrap node is first and has no pod network, so parts are counted from the next node.
     for piece, ((role, index), number) in enumerate(numbers.items(), start=-1):
         addresses = tuple(interface(network, number) for network in machine)
-        if role is Role.BOOTSTRAP:
+        if role is NodeRole.BOOTSTRAP:
             yield Node(role.value, role, addresses)
         else:
             own = tuple(share(network, piece) for network in pods)
@@ -228,7 +228,7 @@ def _nodes(
 
 
 def share(network: IpNetwork, index: int) -> IpNetwork:
-    """Return one node's share. Computed, since a list of all /64 in a wide network would be endless."""
+    """Return a node's part. Computed, because listing all /64 of a wide network is not possible."""
     width = POD_WIDTH[network.version]
     step = 1 << (network.max_prefixlen - width)
     return ipaddress.ip_network(f"{network.network_address + index * step}/{width}")
@@ -243,7 +243,7 @@ def _networks(
         network = _network(kind, text.strip())
         if network.version not in family.versions:
             why = f"{network} is IPv{network.version}, the lab's family is {family.value}"
-            raise _refusal(f"the {kind} network does not fit the lab", why, "give another network or another family")
+            raise _refusal(f"the {kind} network has the wrong IP family", why, "choose another network or --family")
         if network.version in found:
             why = f"{found[network.version]} and {network} are both IPv{network.version}"
             raise _refusal(f"more than one {kind} network", why, "give one network per address family")
@@ -255,12 +255,12 @@ def _network(kind: str, text: str) -> IpNetwork:
     try:
         network = ipaddress.ip_network(text)
     except ValueError as error:
-        remedy = "write it as address and width, for instance 10.91.0.0/24"
-        raise _refusal(f"the {kind} network {text!r} cannot be read", str(error), remedy) from error
+        remedy = "write it as a CIDR, for example 10.91.0.0/24"
+        raise _refusal(f"the {kind} network {text!r} is not a network in CIDR notation", str(error), remedy) from error
     for unusable, meaning in UNUSABLE.items():
         if _overlap(network, ipaddress.ip_network(unusable)):
-            why = f"{network} holds addresses of {unusable}, which are {meaning}"
-            raise _refusal(f"the {kind} network cannot be used", why, "choose a private network, such as 10.91.0.0/24")
+            why = f"{network} contains addresses of {unusable}, which are {meaning}"
+            raise _refusal(f"the {kind} network is not a private network", why, "choose one like 10.91.0.0/24")
     return network
 
 
@@ -270,11 +270,9 @@ def _overlap(left: IpNetwork, right: IpNetwork) -> bool:
 
 def _check_counts(masters: int, workers: int) -> None:
     if not 1 <= masters <= MOST_MASTERS:
-        raise _refusal(
-            f"cannot plan {masters} masters", f"a lab has between 1 and {MOST_MASTERS}", "ask for 3, as clusters have"
-        )
+        raise _refusal(f"a lab cannot have {masters} masters", f"allowed: 1 to {MOST_MASTERS}", "use --masters 3")
     if not 0 <= workers <= MOST_WORKERS:
-        raise _refusal(f"cannot plan {workers} workers", f"a lab has between 0 and {MOST_WORKERS}", "ask for fewer")
+        raise _refusal(f"a lab cannot have {workers} workers", f"allowed: 0 to {MOST_WORKERS}", "use --workers 2")
 
 
 def _check_overlap(networks: Mapping[str, tuple[IpNetwork, ...]]) -> None:
@@ -282,32 +280,32 @@ def _check_overlap(networks: Mapping[str, tuple[IpNetwork, ...]]) -> None:
     for (kind, network), (other_kind, other) in combinations(named, 2):
         if _overlap(network, other):
             why = f"{network} and {other} share addresses"
-            raise _refusal(f"the {kind} and the {other_kind} network overlap", why, "choose networks that lie apart")
+            raise _refusal(f"the {kind} and the {other_kind} network overlap", why, "choose separate networks")
 
 
 def _check_machine_room(networks: tuple[IpNetwork, ...], highest: int) -> None:
     for network in networks:
         offset = highest if network.version == 4 else int(str(highest), 16)
-        # The last address of an IPv4 network is its broadcast address.
+        # The last IPv4 address is the broadcast address.
         if offset >= network.num_addresses - 1:
             why = f"{network} has {network.num_addresses} addresses, and nodes are numbered up to .{highest}"
-            raise _refusal("the machine network is too small", why, "give a wider network or ask for fewer nodes")
+            raise _refusal("the machine network is too small", why, "choose a larger network or fewer nodes")
 
 
 def _check_pod_room(networks: tuple[IpNetwork, ...], nodes: int) -> None:
     for network in networks:
         width = POD_WIDTH[network.version]
         if network.prefixlen > width or 1 << (width - network.prefixlen) < nodes:
-            why = f"each of {nodes} nodes takes a /{width} of {network}"
-            raise _refusal("the pod network is too small", why, "give a wider network or ask for fewer nodes")
+            why = f"each of {nodes} nodes needs a /{width} of {network}"
+            raise _refusal("the pod network is too small", why, "choose a larger network or fewer nodes")
 
 
 def _check_service_room(networks: tuple[IpNetwork, ...]) -> None:
     for network in networks:
         bits = network.max_prefixlen - network.prefixlen
         if not 4 <= bits <= SERVICE_BITS:
-            why = f"{network} has 2^{bits} addresses; kube-apiserver takes 2^4 to 2^{SERVICE_BITS}"
-            raise _refusal("the service network has the wrong size", why, "give a network such as 10.93.0.0/16")
+            why = f"{network} has 2^{bits} addresses; kube-apiserver accepts 2^4 to 2^{SERVICE_BITS}"
+            raise _refusal("the service network has the wrong size", why, "choose a network like 10.93.0.0/16")
 
 
 def _refusal(what: str, why: str, remedy: str) -> LabError:
@@ -325,8 +323,8 @@ def _management_json(management: Management) -> dict[str, object]:
 
 def _topology(content: Mapping[str, object]) -> Topology:
     nodes = tuple(map(_node, _list(content["nodes"])))
-    if [node.role for node in nodes].count(Role.BOOTSTRAP) != 1:
-        raise ValueError("there is to be one bootstrap node")
+    if [node.role for node in nodes].count(NodeRole.BOOTSTRAP) != 1:
+        raise ValueError("there must be one bootstrap node")
     return Topology(
         family=Family(content["family"]),
         machine_networks=tuple(map(ipaddress.ip_network, _strings(content["machine_networks"]))),
@@ -354,10 +352,10 @@ def _node(given: object) -> Node:
     content = _object(given)
     addresses = _strings(content["addresses"])
     if not addresses or not NODE_NAME.fullmatch(_string(content["name"])):
-        raise ValueError(f"a node has a name and an address, unlike {content!r}")
+        raise ValueError(f"a node needs a name and an address: {content!r}")
     return Node(
         name=_string(content["name"]),
-        role=Role(content["role"]),
+        role=NodeRole(content["role"]),
         addresses=tuple(map(ipaddress.ip_interface, addresses)),
         pod_networks=tuple(map(ipaddress.ip_network, _strings(content["pod_networks"]))),
     )
@@ -365,13 +363,13 @@ def _node(given: object) -> Node:
 
 def _object(content: object) -> Mapping[str, object]:
     if not isinstance(content, Mapping):
-        raise TypeError(f"an object is needed, not {content!r}")
+        raise TypeError(f"expected an object, not {content!r}")
     return content
 
 
 def _list(content: object) -> list[object]:
     if not isinstance(content, list):
-        raise TypeError(f"a list is needed, not {content!r}")
+        raise TypeError(f"expected a list, not {content!r}")
     return content
 
 
@@ -381,5 +379,5 @@ def _strings(content: object) -> list[str]:
 
 def _string(content: object) -> str:
     if not isinstance(content, str):
-        raise TypeError(f"a string is needed, not {content!r}")
+        raise TypeError(f"expected a string, not {content!r}")
     return content

@@ -1,7 +1,7 @@
-"""Who plays in a scene, and the tunnel's files and objects for it, rendered exactly as for a real installation.
+"""Options of a scenario, and the tunnel's files and objects, rendered as for a real installation.
 
-Server, Secret and DaemonSet have the scene's shape; kube-apiserver's part has the shape `kubernetes`, because the
-one that runs here is upstream's.
+Server, Secret and DaemonSet have the shape of the options; kube-apiserver's part always has the shape `kubernetes`,
+because the lab runs upstream's kube-apiserver.
 """
 
 import ipaddress
@@ -28,12 +28,12 @@ UPSTREAM: Final = KONNECTIVITY
 
 
 @dataclass(frozen=True)
-class Cast:
+class ScenarioOptions:
     shape: Shape = Shape.OPENSHIFT
     server_image: str = OURS
     agent_image: str = OURS
     is_stand_in: bool = False
-    """No Kubernetes: a caller of ours asks the webhook in kube-apiserver's place."""
+    """Run without Kubernetes: `lab-admission-caller` calls the webhook."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -44,7 +44,7 @@ class Cast:
         }
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> "Cast":
+    def from_json(cls, content: dict[str, Any]) -> "ScenarioOptions":
         return cls(Shape(content["shape"]), content["serverImage"], content["agentImage"], bool(content["isStandIn"]))
 
 
@@ -54,43 +54,43 @@ AGENT_OBJECTS: Final = (OWN.namespace, OWN.agent_secret, OWN.agent_daemon_set)
 @dataclass(frozen=True)
 class TunnelParts:
     spec: TunnelSpec
-    """Of server and agents."""
+    """For server and agents."""
     authority: TunnelAuthority
     certificates: Certificates
     files: AssetTree
-    """For the bootstrap node; the static pod lies in its place, so the runner starts it."""
+    """For the bootstrap node, with the server's static pod in the manifests directory."""
     objects: tuple[dict[str, Any], ...]
-    """For the cluster: namespace, Secret and DaemonSet."""
+    """Namespace, Secret and DaemonSet for the cluster."""
 
     @property
     def kube_apiserver_spec(self) -> TunnelSpec:
-        """The same socket, as a kube-apiserver knows it that mounts the directory under its own name."""
+        """Spec with the socket path as kube-apiserver's container sees it."""
         return for_shape(
             Shape.KUBERNETES, mode=self.spec.mode, socket_directory=BOOTSTRAP_CONFIGS_ON_HOST, node_ip=self.spec.node_ip
         )
 
     @property
     def egress_file(self) -> bytes:
-        """What goes to `EGRESS_PATH` of the kube-apiserver."""
+        """Content of kube-apiserver's `EGRESS_PATH`."""
         return yaml_bytes(egress_selector(self.kube_apiserver_spec))
 
     def kube_apiserver_pod(self, static_pod: bytes) -> bytes:
-        """Change a kube-apiserver's manifest so that it asks the tunnel for the cluster."""
+        """Return kube-apiserver's manifest, changed to use the tunnel for cluster traffic."""
         return yaml_bytes(with_egress_selector(read_static_pod(static_pod), self.kube_apiserver_spec))
 
 
-def make_parts(cast: Cast, bootstrap_address: str, backend: Backend, now: datetime) -> TunnelParts:
-    """Make a new authority and what it signs, and render the tunnel with it."""
+def make_parts(options: ScenarioOptions, bootstrap_address: str, backend: Backend, now: datetime) -> TunnelParts:
+    """Create a new CA and its certificates, and render the tunnel."""
     authority = create_authority(backend, now, DAY, KeyType.ECDSA_P256)
-    return render_parts(cast, bootstrap_address, authority, issue(authority, bootstrap_address, now))
+    return render_parts(options, bootstrap_address, authority, issue(authority, bootstrap_address, now))
 
 
 def render_parts(
-    cast: Cast, bootstrap_address: str, authority: TunnelAuthority, certificates: Certificates
+    options: ScenarioOptions, bootstrap_address: str, authority: TunnelAuthority, certificates: Certificates
 ) -> TunnelParts:
-    spec = for_shape(cast.shape, node_ip=ipaddress.ip_address(bootstrap_address), image=cast.server_image)
+    spec = for_shape(options.shape, node_ip=ipaddress.ip_address(bootstrap_address), image=options.server_image)
     tree = render(spec, certificates=certificates)
-    agents = render(spec.replace(image=cast.agent_image), certificates=certificates)
+    agents = render(spec.replace(image=options.agent_image), certificates=certificates)
     files = AssetTree()
     for asset in tree:
         content = agents[asset.path].content if asset.path == OWN.agent_daemon_set else asset.content
@@ -101,7 +101,7 @@ def render_parts(
 
 
 def issue(authority: TunnelAuthority, bootstrap_address: str, now: datetime) -> Certificates:
-    """Make the pair of the server and the one that all agents share."""
+    """Issue the server's certificate and one for all agents."""
     server = TunnelLeaf(TunnelRole.SERVER, KeyType.ECDSA_P256, (bootstrap_address,))
     agent = TunnelLeaf(TunnelRole.AGENT, KeyType.ECDSA_P256)
     pairs = [authority.issue(leaf, now, DAY) for leaf in (server, agent)]
@@ -109,7 +109,7 @@ def issue(authority: TunnelAuthority, bootstrap_address: str, now: datetime) -> 
 
 
 def secrets_of(parts: TunnelParts) -> dict[str, str]:
-    """Say what must be kept to go on with this tunnel later; a file of it is as secret as its keys."""
+    """Return what `restore_parts` needs, private keys included."""
     pairs = {
         "authority": parts.authority.signer.pair,
         "server": parts.certificates.server,
@@ -122,13 +122,13 @@ def secrets_of(parts: TunnelParts) -> dict[str, str]:
 
 
 def restore_parts(
-    cast: Cast, bootstrap_address: str, backend: Backend, secrets: Mapping[str, str], now: datetime
+    options: ScenarioOptions, bootstrap_address: str, backend: Backend, secrets: Mapping[str, str], now: datetime
 ) -> TunnelParts:
-    """Take up a tunnel again from what `secrets_of` gave."""
+    """Restore a tunnel from the result of `secrets_of`."""
 
     def pair(name: str) -> KeyPair:
         return KeyPair(secrets[f"{name}.crt"].encode(), secrets[f"{name}.key"].encode())
 
     authority = load_authority(backend, pair("authority"), now)
     certificates = Certificates(secrets["bundle"].encode(), pair("server"), pair("agent"))
-    return render_parts(cast, bootstrap_address, authority, certificates)
+    return render_parts(options, bootstrap_address, authority, certificates)

@@ -1,6 +1,5 @@
-"""Runs one systemd unit where there is no systemd: its condition, directory, environment, command, and restarts.
-
-Only what a bootstrap node's services use of it. Drop-ins are read as systemd reads them: behind the unit, in order.
+"""Run one systemd unit without systemd, with what a bootstrap node's services use: condition, directory, environment,
+commands and restarts. Drop-ins are read after the unit, in order, as in systemd.
 """
 
 import itertools
@@ -23,31 +22,31 @@ _UNITS_OF_TIME: Final = {"ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "": 1.0
 
 
 @dataclass
-class Service:
-    """What of a unit is obeyed."""
+class UnitService:
+    """The supported settings of a unit."""
 
     commands: list[list[str]] = field(default_factory=list)
     """ExecStartPre, then ExecStart."""
     conditions: list[str] = field(default_factory=list)
-    """Paths that must exist, or with ! in front must not."""
+    """Paths that must exist; with ! in front, paths that must not."""
     directory: str = "/"
     environment: dict[str, str] = field(default_factory=dict)
     restarts_on_failure: bool = False
     restarts_always: bool = False
-    """Whatever it ended with, and for ever: systemd's own limit counts starts within ten seconds."""
+    """Whether it restarts after any exit code, without a limit."""
     restart_seconds: float = 0.1
 
 
-def read_service(texts: Sequence[str]) -> Service:
-    """Read a unit and its drop-ins; what is not known here is passed over, as systemd does with unknown keys."""
-    service = Service()
+def read_service(texts: Sequence[str]) -> UnitService:
+    """Read a unit and its drop-ins; unknown settings are ignored, as in systemd."""
+    service = UnitService()
     before: list[list[str]] = []
     for key, value in _settings(texts):
         match key:
             case "ExecStartPre":
                 before.append(shlex.split(value))
             case "ExecStart":
-                # An empty value takes back what stood there: that is how drop-ins replace a command.
+                # An empty value resets the list: drop-ins use it to replace a command.
                 service.commands = [*service.commands, shlex.split(value)] if value else []
             case "ConditionPathExists":
                 service.conditions.append(value)
@@ -64,7 +63,7 @@ def read_service(texts: Sequence[str]) -> Service:
 
 
 def seconds(text: str) -> float:
-    """Read systemd's `5s`, `500ms`, `2min` or a bare number."""
+    """Read a systemd time span: `5s`, `500ms`, `2min` or a number."""
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyz").rstrip()
     return float(digits) * _UNITS_OF_TIME[text[len(digits) :].strip()]
 
@@ -77,15 +76,15 @@ def _settings(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
                 yield key.strip(), value.strip()
 
 
-def read_unit(name: str, folder: Path) -> Service:
+def read_unit(name: str, folder: Path) -> UnitService:
     drop_ins = sorted((folder / f"{name}.d").glob("*.conf"))
     return read_service([path.read_text() for path in (folder / name, *drop_ins)])
 
 
-class Runner:
-    """Runs a service to its success, to its last restart, or until it is told to stop."""
+class UnitRunner:
+    """Runs a service until it succeeds, its restarts are used up, or `stop` is called."""
 
-    def __init__(self, service: Service, max_restarts: int = MAX_RESTARTS) -> None:
+    def __init__(self, service: UnitService, max_restarts: int = MAX_RESTARTS) -> None:
         self._service = service
         self._max_restarts = max_restarts
         self._process: subprocess.Popen[bytes] | None = None
@@ -109,7 +108,7 @@ class Runner:
         return self._service.restarts_always or is_worth_it
 
     def _pause(self) -> bool:
-        """Wait until the next start; tell whether it is still wanted. A signal's handler may take no lock."""
+        """Wait until the next start; return False after `stop`. It polls: a signal handler must not take a lock."""
         end = time.monotonic() + self._service.restart_seconds
         while not self._is_stopped and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, STOP_POLL_SECONDS))
@@ -127,7 +126,7 @@ class Runner:
             with subprocess.Popen(command, cwd=self._service.directory, env=environment) as process:
                 self._process = process
                 if self._is_stopped:
-                    # It came while there was no process to pass it on to.
+                    # `stop` was called before there was a process.
                     process.terminate()
                 status = process.wait()
             if status != 0 or self._is_stopped:
@@ -147,7 +146,7 @@ def _say(text: str) -> None:
 def main() -> int:
     """Run the unit of this name: UNIT [DIRECTORY]."""
     name, *folder = sys.argv[1:]
-    runner = Runner(read_unit(name, Path(folder[0] if folder else UNITS)))
+    runner = UnitRunner(read_unit(name, Path(folder[0] if folder else UNITS)))
     signal.signal(signal.SIGTERM, runner.stop)
     status = runner.run()
     return status if status >= 0 else 128 - status

@@ -1,4 +1,4 @@
-"""Waiting for something to become true: bounded, and with the last thing seen in the message."""
+"""Wait for a condition, with a timeout."""
 
 import time
 from collections.abc import Callable
@@ -11,12 +11,12 @@ POLL_SECONDS: Final = 0.3
 
 
 def wait(what: str, look: Callable[[], Seen], seconds: float, poll_seconds: float = POLL_SECONDS) -> Seen:
-    """Look until it does not raise `NotYet`. Raises LabError: the time is over; the last look is in the message."""
+    """Call `look` until it does not raise `NotYet`. Raises LabError: timeout; the last reason is in the message."""
     deadline = time.monotonic() + seconds
 
     def saw(reason: str) -> None:
         if time.monotonic() >= deadline:
-            remedy = "look around: umbilical lab status, and the logs in the lab's directory"
-            raise LabError("UMB850", f"waited in vain for {what}", f"after {seconds:g} s: {reason}", remedy)
+            remedy = "umbilical lab status; read the logs in the lab's directory"
+            raise LabError("UMB850", f"timed out waiting for {what} after {seconds:g} s", reason, remedy)
 
     return look_until(look, saw, poll_seconds)

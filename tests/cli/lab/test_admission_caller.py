@@ -113,7 +113,7 @@ def test_without_a_file_the_dial_is_direct(pki: TunnelPki, webhook: int) -> None
 def test_help_says_plainly_that_it_stands_in() -> None:
     done = run("--help")
     assert done.returncode == 0
-    assert "Stand in for kube-apiserver" in done.stdout
+    assert "Call an admission webhook as kube-apiserver does." in done.stdout
 
 
 def test_bad_input_is_three_lines_and_nothing_on_stdout(pki: TunnelPki, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`umbilical lab demo`: the story as a user sees it."""
+"""`umbilical lab demo` as a user sees it."""
 
 import os
 import re
@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 from tests.support.commands import Run
 from tests.support.fixture_types import Patch
-from tests.support.told_stories import Narrator, until_answered
+from tests.support.transcripts import TranscriptBuilder, until_answered
 
 from umbilical.codes import CONFIGURATION, INFRASTRUCTURE, INTERRUPTED, TIMED_OUT
 from umbilical.fault import LabError
-from umbilical.lab import isolation, rehearsal
-from umbilical.lab.rehearsal import Rehearsal
-from umbilical.lab.story import Story
+from umbilical.lab import isolation, scenario_run
+from umbilical.lab.scenario_run import ScenarioRun
+from umbilical.lab.transcript import Transcript
 
-Told = Callable[[Rehearsal, Story], Any]
-Play = Callable[[Told], list[Rehearsal]]
+Script = Callable[[ScenarioRun, Transcript], Any]
+Play = Callable[[Script], list[ScenarioRun]]
 
 
 @pytest.fixture
-def told(monkeypatch: Patch, tmp_path: Path) -> Play:
-    """Play a written story in place of a lab, on a machine without Kubernetes; return what was asked for."""
+def played(monkeypatch: Patch, tmp_path: Path) -> Play:
+    """Replace the lab with a fixed transcript, on a machine without Kubernetes; return the requested runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -34,126 +34,128 @@ def told(monkeypatch: Patch, tmp_path: Path) -> Play:
     monkeypatch.setattr(isolation, "choose", lambda: isolation.Isolation.ROOT)
     for name in ("FORCE_COLOR", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    asked: list[Rehearsal] = []
+    asked: list[ScenarioRun] = []
 
-    def play(tell: Told) -> list[Rehearsal]:
-        def rehearse(wanted: Rehearsal, story: Story) -> Any:
+    def play(script: Script) -> list[ScenarioRun]:
+        def run_scenario(wanted: ScenarioRun, transcript: Transcript) -> Any:
             asked.append(wanted)
-            return tell(wanted, story)
+            return script(wanted, transcript)
 
-        monkeypatch.setattr(rehearsal, "rehearse", rehearse)
+        monkeypatch.setattr(scenario_run, "run_scenario", run_scenario)
         return asked
 
     return play
 
 
-def _tell(_: Rehearsal, story: Story) -> None:
-    narrator = Narrator("", None)
-    narrator.story = story
-    until_answered(narrator)
+def _run_all(_: ScenarioRun, transcript: Transcript) -> None:
+    builder = TranscriptBuilder("", None)
+    builder.transcript = transcript
+    until_answered(builder)
 
 
-def _tell_and_keep(_: Rehearsal, story: Story) -> Any:
-    _tell(_, story)
+def _run_and_keep(_: ScenarioRun, transcript: Transcript) -> Any:
+    _run_all(_, transcript)
     return object()
 
 
-def _fail(_: Rehearsal, story: Story) -> None:
-    with story.step("a server that never comes"):
-        raise LabError("UMB850", "waited in vain for the server", "no such pod", "umbilical lab status")
+def _fail(_: ScenarioRun, transcript: Transcript) -> None:
+    with transcript.step("a server that never comes"):
+        raise LabError("UMB850", "timed out waiting for the server", "no such pod", "umbilical lab status")
 
 
-def _refuse(_: Rehearsal, story: Story) -> None:
+def _refuse(_: ScenarioRun, transcript: Transcript) -> None:
     raise LabError("UMB820", "no permission for namespaces", "EPERM", "sysctl")
 
 
-def _interrupt(_: Rehearsal, story: Story) -> None:
-    with story.step("a step"):
+def _interrupt(_: ScenarioRun, transcript: Transcript) -> None:
+    with transcript.step("a step"):
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_without_kubernetes_it_says_plainly_who_stands_in(told: Play, tmp_path: Path, umbilical: Run) -> None:
-    asked = told(_tell)
+def test_without_kubernetes_it_says_plainly_who_stands_in(played: Play, tmp_path: Path, umbilical: Run) -> None:
+    asked = played(_run_all)
     out = umbilical("lab", "demo").out
     assert asked[0].stand_in
-    assert out.startswith("No Kubernetes here: a needed program is missing: etcd, kube-apiserver, kubectl")
-    assert "A caller of Umbilical's own stands in for kube-apiserver." in out
-    assert "kube-apiserver was played by a stand-in" in out
+    assert out.startswith("Running without Kubernetes: a needed program is missing: etcd, kube-apiserver, kubectl")
+    assert "A program of Umbilical calls the webhook instead of kube-apiserver." in out
+    assert "A stand-in replaced kube-apiserver" in out
     assert "make demo-real" in out
-    assert "stood in for kube-apiserver" in (tmp_path / "out/demo/report.html").read_text()
+    assert "a stand-in replaced kube-apiserver" in (tmp_path / "out/demo/report.html").read_text()
 
 
-def test_it_closes_with_the_figures_and_the_report(told: Play, umbilical: Run) -> None:
-    told(_tell)
+def test_it_closes_with_the_figures_and_the_report(played: Play, umbilical: Run) -> None:
+    played(_run_all)
     rows = [line.split(maxsplit=1) for line in umbilical("lab", "demo", "--stand-in").lines if line.startswith("  ")]
     figures = [["agents", "5"], ["calls", "50"], ["bytes", "1,204,331"], ["p50", "6.1 ms"]]
     assert [row for row in figures if row in rows] == figures
     assert ["report", "out/demo/report.html"] in rows
 
 
-def test_with_real_it_insists(told: Play, umbilical: Run) -> None:
-    asked = told(_tell)
+def test_with_real_it_insists(played: Play, umbilical: Run) -> None:
+    asked = played(_run_all)
     assert "stand-in" not in umbilical("lab", "demo", "--real").out
     assert [wanted.stand_in for wanted in asked] == [False]
 
 
 def test_a_directory_of_programs_that_lacks_them_is_no_reason_for_a_stand_in(
-    told: Play, tmp_path: Path, umbilical: Run
+    played: Play, tmp_path: Path, umbilical: Run
 ) -> None:
-    asked = told(_tell)
+    asked = played(_run_all)
     assert umbilical("lab", "demo", "--bin-dir", tmp_path, status=INFRASTRUCTURE).err.startswith("UMB824")
     assert asked == []
 
 
 def test_a_kept_lab_has_a_name_and_its_commands_are_told(
-    told: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
+    played: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
 ) -> None:
-    asked = told(_tell_and_keep)
+    asked = played(_run_and_keep)
     monkeypatch.setattr(sys, "argv", [str(tmp_path / ".venv/bin/umbilical")])
     out = umbilical("lab", "demo", "--keep").out
     assert asked[0].keep
     assert asked[0].directory == tmp_path / "state/umbilical/labs/demo"
     assert "  .venv/bin/umbilical lab shell --name demo bootstrap\n" in out
     assert "lab break --name demo agent-kill\n" in out
-    assert "lab break --name demo agent-kill" in umbilical("lab", "demo", "--keep", "--fault", "agent-kill").out
+    assert "lab break --name demo agent-kill" in umbilical("lab", "demo", "--keep", "--breakage", "agent-kill").out
 
 
 def test_a_lab_that_is_not_kept_lies_in_a_scratch_directory_that_goes_with_it(
-    told: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
+    played: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    asked = told(_tell)
+    asked = played(_run_all)
     umbilical("lab", "demo")
-    assert (asked[0].keep, asked[0].fault) == (False, None)
+    assert (asked[0].keep, asked[0].breakage) == (False, None)
     assert asked[0].directory is not None
     assert asked[0].directory.is_relative_to(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_fault_is_asked_for_by_its_name_and_an_unknown_one_refused(told: Play, umbilical: Run) -> None:
-    asked = told(_tell)
-    assert "did you mean agent-kill?" in umbilical("lab", "demo", "--fault", "agent-kil", status=CONFIGURATION).err
+def test_a_breakage_is_asked_for_by_its_name_and_an_unknown_one_refused(played: Play, umbilical: Run) -> None:
+    asked = played(_run_all)
+    assert "did you mean agent-kill?" in umbilical("lab", "demo", "--breakage", "agent-kil", status=CONFIGURATION).err
     assert asked == []
-    assert "A fault: agent-kill" in umbilical("lab", "demo", "--fault", "agent-kill").out
-    assert asked[0].fault == "agent-kill"
+    assert "Breakage: agent-kill" in umbilical("lab", "demo", "--breakage", "agent-kill").out
+    assert asked[0].breakage == "agent-kill"
 
 
-def test_a_story_that_fails_is_reported_with_its_failed_step(told: Play, tmp_path: Path, umbilical: Run) -> None:
-    told(_fail)
+def test_a_scenario_that_fails_is_reported_with_its_failed_step(played: Play, tmp_path: Path, umbilical: Run) -> None:
+    played(_fail)
     captured = umbilical("lab", "demo", status=TIMED_OUT)
-    assert captured.err.startswith("UMB850 waited in vain for the server\n  why: no such pod\n  next: ")
-    assert "what was seen until then: out/demo/report.html" in captured.out
+    assert captured.err.startswith("UMB850 timed out waiting for the server\n  why: no such pod\n  next: ")
+    assert "report of the steps so far: out/demo/report.html" in captured.out
     assert "Failed</span> at step 1" in (tmp_path / "out/demo/report.html").read_text()
 
 
-def test_a_story_that_cannot_begin_leaves_nothing(told: Play, tmp_path: Path, umbilical: Run) -> None:
-    told(_refuse)
+def test_a_scenario_that_cannot_begin_leaves_nothing(played: Play, tmp_path: Path, umbilical: Run) -> None:
+    played(_refuse)
     umbilical("lab", "demo", status=INFRASTRUCTURE)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupt_leaves_nothing_and_the_handlers_as_they_were(told: Play, tmp_path: Path, umbilical: Run) -> None:
-    told(_interrupt)
+def test_an_interrupt_leaves_nothing_and_the_handlers_as_they_were(
+    played: Play, tmp_path: Path, umbilical: Run
+) -> None:
+    played(_interrupt)
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
     umbilical("lab", "demo", status=INTERRUPTED)
@@ -162,9 +164,9 @@ def test_an_interrupt_leaves_nothing_and_the_handlers_as_they_were(told: Play, t
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_anything_happens(
-    told: Play, tmp_path: Path, umbilical: Run
+    played: Play, tmp_path: Path, umbilical: Run
 ) -> None:
-    asked = told(_tell)
+    asked = played(_run_all)
     (tmp_path / "file").write_text("")
     for place in (tmp_path, tmp_path / "file" / "report.html"):
         assert umbilical("lab", "demo", "--report", place, status=CONFIGURATION).err.startswith("UMB870")
@@ -172,9 +174,9 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_happens(
 
 
 def test_where_nothing_can_be_written_the_report_goes_to_a_scratch_directory(
-    told: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
+    played: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
 ) -> None:
-    told(_tell)
+    played(_run_all)
     (tmp_path / "out").write_text("in the way of the default place")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     out = umbilical("lab", "demo").out
@@ -217,7 +219,7 @@ def _left(folder: Path) -> list[Path]:
 
 
 @pytest.mark.real(*PROGRAMS)
-def test_the_stand_in_tells_the_whole_story_and_leaves_a_report_only(
+def test_the_stand_in_tells_the_whole_scenario_and_leaves_a_report_only(
     started: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     out, err = started.communicate(timeout=SECONDS)
@@ -237,7 +239,7 @@ def test_the_stand_in_tells_the_whole_story_and_leaves_a_report_only(
 
 
 @pytest.mark.real(*PROGRAMS)
-@pytest.mark.parametrize("until", ["A webhook", "6 nodes", "the server's static pod", "the cut"])
+@pytest.mark.parametrize("until", ["A webhook", "6 nodes", "the server's static pod", "the tunnel is removed"])
 def test_an_interrupt_at_any_moment_leaves_nothing_behind(
     started: subprocess.Popen[str], until: str, tmp_path: Path
 ) -> None:

@@ -40,7 +40,7 @@ def test_a_lab_comes_up_with_a_runner_on_every_node(place: Path, lab_up: Run) ->
     said = lab_up(place)
     assert said.out.startswith("lab is up: 2 nodes on 10.91.0.0/24, ")
     assert f"umbilical lab shell bootstrap --dir {place}" in said.out
-    assert "making networks and nodes" in said.err
+    assert "creating networks and nodes" in said.err
     lab = Lab.open(place)
     assert {(each.node, each.exit_code) for each in lab.processes()} == {("bootstrap", None), ("master-0", None)}
 
@@ -53,8 +53,8 @@ def test_a_bare_lab_runs_nothing(place: Path, lab_up: Run) -> None:
 
 
 def test_by_name_it_lies_in_the_default_place(tmp_path: Path, umbilical: Run) -> None:
-    told = umbilical("lab", "up", "--bare", "--name", "other", "--masters", "1", "--workers", "0")
-    assert "umbilical lab down --name other\n" in told.out
+    output = umbilical("lab", "up", "--bare", "--name", "other", "--masters", "1", "--workers", "0")
+    assert "umbilical lab down --name other\n" in output.out
     assert down(tmp_path / "umbilical/labs/other")
 
 
@@ -77,7 +77,7 @@ def test_bad_input_changes_nothing(place: Path, monkeypatch: Patch, lab_up: Run)
 def test_an_occupied_directory_is_refused(place: Path, lab_up: Run) -> None:
     place.mkdir()
     (place / "file").touch()
-    assert f"UMB813 {place} cannot be taken for a lab" in lab_up(place, status=4).err
+    assert f"UMB813 no lab was created in {place}" in lab_up(place, status=4).err
     assert [path.name for path in place.iterdir()] == ["file"]
     (place / "file").unlink()
 
@@ -114,8 +114,8 @@ def default_place(tmp_path: Path, monkeypatch: Patch) -> Path:
 
 def test_a_lab_goes_and_doing_it_twice_is_fine(umbilical: Run) -> None:
     place = up(request(default_directory())).directory.path
-    assert umbilical("lab", "down").out == f"{place} is gone\n"
-    assert umbilical("lab", "down").out == f"there is no lab in {place}\n"
+    assert umbilical("lab", "down").out == f"{place} removed\n"
+    assert umbilical("lab", "down").out == f"no lab in {place}\n"
     assert processes_naming(place) == []
 
 
@@ -125,8 +125,8 @@ def test_all_labs_go_also_dead_ones(umbilical: Run) -> None:
     os.kill(labs[0].state.keeper_pid, signal.SIGKILL)
     wait_until(lambda: not labs[0].state.is_alive())
     one, two = (lab.directory.path for lab in labs)
-    assert umbilical("lab", "down", "--all").out == f"{one} is gone\n{two} is gone\n"
-    assert umbilical("lab", "down", "--all").out == "there is no lab\n"
+    assert umbilical("lab", "down", "--all").out == f"{one} removed\n{two} removed\n"
+    assert umbilical("lab", "down", "--all").out == "no lab found\n"
     assert not one.exists()
     assert not two.exists()
     for lab in labs:
@@ -138,13 +138,13 @@ def test_a_directory_that_is_not_a_labs_does_not_save_the_others(umbilical: Run)
     (default_directory("a") / "precious").touch()
     lab = up(request(default_directory("b")))
     said = umbilical("lab", "down", "--all", status=4)
-    assert said.out == f"{lab.directory.path} is gone\n"
+    assert said.out == f"{lab.directory.path} removed\n"
     assert said.err.startswith("UMB813 ")
     assert (default_directory("a") / "precious").exists()
 
 
 def test_all_and_one_contradict_each_other(umbilical: Run) -> None:
-    assert "give one of them" in umbilical("lab", "down", "--all", "--dir", "x", status=2).err
+    assert "not both" in umbilical("lab", "down", "--all", "--dir", "x", status=2).err
 
 
 @pytest.fixture(scope="module")
@@ -173,16 +173,16 @@ def test_nodes_are_shown_with_their_addresses(lab: Lab, status: Run) -> None:
         ["bootstrap", "10.91.0.10", "-", "up", "yes", "-"],
         ["master-0", "10.91.0.11", "10.92.0.0/24", "up", "yes", "-"],
     ]
-    assert lines[-1] == "faults: none"
+    assert lines[-1] == "breakages: none"
 
 
 def test_a_second_network_is_shown_and_can_be_cut_off_like_the_first(tmp_path: Path, status_of: Run) -> None:
     topology = plan_hosted(management=1, workers=1, openings={6443: ("bootstrap",)})
     with running(tmp_path / "lab", topology=topology) as lab:
         lab.set_default_route("management-0", False)
-        told = status_of(lab.directory.path)
-        assert "management 192.168.91.0/24; machine 10.91.0.0/24; pod 10.92.0.0/16; service 10.93.0.0/16" in told.out
-        assert ["management-0", "192.168.91.11", "-", "up", "GONE", "-"] in [line.split() for line in told.lines]
+        output = status_of(lab.directory.path)
+        assert "management 192.168.91.0/24; machine 10.91.0.0/24; pod 10.92.0.0/16; service 10.93.0.0/16" in output.out
+        assert ["management-0", "192.168.91.11", "-", "up", "GONE", "-"] in [line.split() for line in output.lines]
         lab.set_default_route("management-0", True)
         assert "GONE" not in status_of(lab.directory.path).out
 
@@ -191,14 +191,14 @@ def test_what_is_broken_stands_out(lab: Lab, status: Run) -> None:
     lab.set_link("master-0", False)
     lab.set_default_route("master-0", False)
     lab.add_rules("master-0", "loss", "chain in { type filter hook input priority 0; }")
-    lab.set_faults({"link-cut": {}, "no-default-route": {}})
+    lab.set_breakages({"link-cut": {}, "no-default-route": {}})
     text = status().out
     assert "CUT   GONE           loss" in text
-    assert text.endswith("faults: link-cut, no-default-route\n")
+    assert text.endswith("breakages: link-cut, no-default-route\n")
     lab.set_link("master-0", True)
     lab.set_default_route("master-0", True)
     lab.remove_rules("master-0", "loss")
-    lab.set_faults({})
+    lab.set_breakages({})
 
 
 def test_programs_in_the_background_are_shown_with_their_logs(lab: Lab, status: Run) -> None:
@@ -264,12 +264,12 @@ def test_a_lab_that_is_just_being_made_is_not_called_dead(lab: Lab, status: Run)
     place = lab.directory
     write_state(place, replace(lab.state, keeper_pid=None, keeper_start=None))
     try:
-        assert status(status=1).err == "\nit is just being made\n"
+        assert status(status=1).err == "\nthe lab is being created\n"
     finally:
         write_state(place, lab.state)
 
 
 def test_where_there_is_no_lab_the_others_are_named(tmp_path: Path, umbilical: Run) -> None:
-    assert umbilical("lab", "status", status=4).err.endswith("next: bring one up: umbilical lab up\n")
+    assert umbilical("lab", "status", status=4).err.endswith("next: umbilical lab up\n")
     (tmp_path / "umbilical/labs/demo").mkdir(parents=True)
-    assert umbilical("lab", "status", status=4).err.endswith("next: labs that there are: demo (--name)\n")
+    assert umbilical("lab", "status", status=4).err.endswith("next: existing labs (--name): demo\n")

@@ -32,10 +32,10 @@ from umbilical.lab.hosted.parts import (
 from umbilical.lab.hosted.stage import HTTPS, SERVERS, HostedStage, complaint
 from umbilical.lab.lab import Lab, ProcessStatus
 from umbilical.lab.nft import spread
-from umbilical.lab.proxy_client import Kind
-from umbilical.lab.story import Story
+from umbilical.lab.proxy_client import ProxyProtocol
 from umbilical.lab.through_proxies import say
 from umbilical.lab.topology import Family, Topology, plan_topology
+from umbilical.lab.transcript import Transcript
 from umbilical.pki.certificate import read_certificates
 
 OBJECTS: list[dict[str, Any]] = [
@@ -148,7 +148,7 @@ def test_dns_knows_the_given_names_alone_and_every_kind_of_proxying_has_a_way_to
     assert "--host-record=a.example,10.92.0.2" in command
     assert {"--no-resolv", "--no-hosts", "--bind-interfaces", "--listen-address=10.91.0.22"} <= set(command)
     ways = hosted_parts.ways()
-    assert {way.kind for way in ways.values()} == set(Kind)
+    assert {way.kind for way in ways.values()} == set(ProxyProtocol)
     assert {way.host for way in ways.values()} == {hosted_parts.SERVICE_NAME}
 
 
@@ -187,10 +187,10 @@ class _Lab:
         return self.rows
 
 
-class _Scene:
+class _Testbed:
     def __init__(self) -> None:
         self.lab = _Lab()
-        self.story = Story("test")
+        self.transcript = Transcript("test")
         self.answer: str | None = METRICS
 
     def fetch(self, node: str, url: str) -> str | None:
@@ -201,48 +201,48 @@ class _Scene:
 
 
 @pytest.fixture
-def scene() -> _Scene:
-    return _Scene()
+def testbed() -> _Testbed:
+    return _Testbed()
 
 
 @pytest.fixture
-def stage(scene: _Scene) -> HostedStage:
-    return HostedStage(scene)  # type: ignore[arg-type]
+def stage(testbed: _Testbed) -> HostedStage:
+    return HostedStage(testbed)  # type: ignore[arg-type]
 
 
-def test_a_metric_is_the_sum_over_its_labels_and_silence_is_named(stage: HostedStage, scene: _Scene) -> None:
+def test_a_metric_is_the_sum_over_its_labels_and_silence_is_named(stage: HostedStage, testbed: _Testbed) -> None:
     name = "umbilical_certificate_reloads_total"
     assert stage.metric(HTTPS, name) == 7
     assert stage.metric(HTTPS, name, 'result="success"') == 3
     assert stage.metric(HTTPS, name, 'role="clients"', 'result="failure"') == 4
     assert stage.open_tunnels("management-0") == 3
-    scene.answer = None
+    testbed.answer = None
     with pytest.raises(NotYet, match="the server on management-0 does not serve its metrics"):
         stage.metric(SERVERS["management-0"], "x")
-    scene.answer = "konnectivity_network_proxy_agent_open_server_connections 2\n"
+    testbed.answer = "konnectivity_network_proxy_agent_open_server_connections 2\n"
     with pytest.raises(NotYet, match="worker-0's agent has 2 servers"):
         stage.wait_for_agents(["worker-0"])
     stage.wait_for_agents(["worker-0"], servers=2)
 
 
-def test_kube_apiserver_finds_all_servers_by_one_name(stage: HostedStage, scene: _Scene) -> None:
+def test_kube_apiserver_finds_all_servers_by_one_name(stage: HostedStage, testbed: _Testbed) -> None:
     for servers in (["management-0", "management-1"], ["management-1"]):
         stage.lead_kube_apiserver(servers)
         targets = [stage.topology.node(name).addresses[0].ip for name in servers]
         front = stage.topology.management.networks[0][90]  # type: ignore[union-attr]
-        assert scene.lab.rules["bootstrap", "front"] == spread(front, 8090, targets)
-    hosts = scene.lab.files["bootstrap", "/etc/hosts"].decode().splitlines()
+        assert testbed.lab.rules["bootstrap", "front"] == spread(front, 8090, targets)
+    hosts = testbed.lab.files["bootstrap", "/etc/hosts"].decode().splitlines()
     assert hosts == ["127.0.0.1 localhost", "192.168.91.90 konnectivity-server-local"]
 
 
 def test_calls_are_waited_for_in_every_way_and_the_last_failure_is_told(
-    stage: HostedStage, scene: _Scene, capsys: pytest.CaptureFixture[str]
+    stage: HostedStage, testbed: _Testbed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ways = hosted_parts.ways()
     for name in ("socks5", "connect"):
         say({"way": name, "began": 5.0, "ended": 6.0, "failure": ""})
     say({"way": "plain", "began": 5.0, "ended": 6.0, "failure": "Refused: 502"})
-    scene.lab.logs[hosted_parts.CLIENT_NODE, "calls"] = capsys.readouterr().out
+    testbed.lab.logs[hosted_parts.CLIENT_NODE, "calls"] = capsys.readouterr().out
     with pytest.raises(NotYet, match="no call through plain was answered; plain: Refused: 502"):
         stage.wait_for_calls("calls", ways, 4.0)
     with pytest.raises(NotYet, match="no call through socks5, connect, plain"):
@@ -250,8 +250,8 @@ def test_calls_are_waited_for_in_every_way_and_the_last_failure_is_told(
     stage.wait_for_calls("calls", {"socks5": ways["socks5"]}, 4.0)
 
 
-def test_the_last_process_counts_and_a_complaint_says_where_to_look(stage: HostedStage, scene: _Scene) -> None:
-    scene.lab.rows = [ProcessStatus("a", "server", 1, 0), ProcessStatus("a", "server", 2, None)]
+def test_the_last_process_counts_and_a_complaint_says_where_to_look(stage: HostedStage, testbed: _Testbed) -> None:
+    testbed.lab.rows = [ProcessStatus("a", "server", 1, 0), ProcessStatus("a", "server", 2, None)]
     assert stage.lab.process("a", "server").pid == 2
     with pytest.raises(NotYet, match="still runs"):
         stage.wait_until_gone("a", "server")
@@ -318,5 +318,5 @@ def test_kube_apiserver_finds_all_that_its_configuration_names(topology: Topolog
 
 def test_a_kubeconfig_is_led_elsewhere_and_keeps_the_rest() -> None:
     local = {"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:6443", "x": 1}}], "users": ["u"]}
-    changed = yaml.safe_load(several_servers.kubeconfig_from_afar(yaml.safe_dump(local).encode(), "https://a:1"))
+    changed = yaml.safe_load(several_servers.kubeconfig_for_nodes(yaml.safe_dump(local).encode(), "https://a:1"))
     assert changed == {"clusters": [{"name": "c", "cluster": {"server": "https://a:1", "x": 1}}], "users": ["u"]}

@@ -21,7 +21,7 @@ from umbilical.lab.pods import api_sync
 from umbilical.lab.pods.api_sync import PodWatch
 from umbilical.lab.pods.spec import LabPod, SourceKind
 from umbilical.lab.pods.static_pods import Daemons, NoSources, StaticPods, read_folder
-from umbilical.lab.tunnel_parts import Cast, make_parts
+from umbilical.lab.tunnel_parts import ScenarioOptions, make_parts
 from umbilical.pki.authority import Authority
 
 FILE = yaml.safe_dump(MINIMAL).encode()
@@ -85,7 +85,7 @@ def values_of(found: Daemons, kind: SourceKind, namespace: str, name: str) -> di
 
 
 def test_the_rendered_agents_run_with_their_secret() -> None:
-    parts = make_parts(Cast(), "10.91.0.10", Authority, datetime.now(UTC))
+    parts = make_parts(ScenarioOptions(), "10.91.0.10", Authority, datetime.now(UTC))
     found, (pod,) = daemons(*parts.objects)
     assert pod.namespace == parts.spec.namespace
     assert pod.name.startswith("konnectivity-agent-")

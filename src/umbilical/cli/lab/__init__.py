@@ -1,1 +1,1 @@
-"""`umbilical lab`: a cluster being born on this machine. `cli/main.py` says which module has which command."""
+"""`umbilical lab`: a test cluster on this machine. `cli/main.py` maps each command to its module."""

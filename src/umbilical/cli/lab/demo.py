@@ -1,4 +1,4 @@
-"""`umbilical lab demo`: the whole story in a lab of its own, told in the terminal and written into one HTML file."""
+"""`umbilical lab demo`: run the first scenario, show it in the terminal and write an HTML report."""
 
 import tempfile
 from dataclasses import replace
@@ -11,48 +11,51 @@ from umbilical.cli.lab.options import bin_dir_option
 from umbilical.fault import LabError
 
 if TYPE_CHECKING:
-    from umbilical.lab.rehearsal import Rehearsal
+    from umbilical.lab.scenario_run import ScenarioRun
 
 SCENARIO: Final = "webhook-through-tunnel"
 TITLE: Final = "A webhook through the tunnel"
 LAB_NAME: Final = "demo"
 REPORT: Final = Path("out/demo/report.html")
 _FILE: Final = click.Path(path_type=Path)
-# A program that is missing, or cannot run here: then another one can stand in for it.
+# A Kubernetes program is missing or cannot run here: the stand-in is used instead.
 _NO_KUBERNETES: Final = ("UMB824", "UMB825")
-# No permission, an old kernel, no programs for it.
+# Namespaces cannot be used: no permission, an old kernel, or a missing program.
 _NO_NAMESPACES: Final = ("UMB820", "UMB821", "UMB822")
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Stop before the cut and leave the lab up, for `lab shell` and `lab break`.")
-@click.option("--fault", metavar="NAME", help="Show this fault instead; `umbilical lab list` names them.")
+@click.option("--keep", is_flag=True, help="Keep the lab and its tunnel, for `lab shell` and `lab break`.")
+@click.option("--breakage", metavar="NAME", help="Show this breakage instead; see `umbilical lab list`.")
 @click.option(
     "--stand-in/--real",
     "stand_in",
     default=None,
-    help="Without Kubernetes, or only with it; else it is used where its programs are found.",
+    help="Run without or only with Kubernetes; default: with it if its programs are found.",
 )
-@click.option("--report", type=_FILE, metavar="FILE", help=f"Where the HTML report goes.  [default: {REPORT}]")
+@click.option("--report", type=_FILE, metavar="FILE", help=f"File for the HTML report.  [default: {REPORT}]")
 @bin_dir_option
-def demo(keep: bool, fault: str | None, stand_in: bool | None, report: Path | None, bin_dir: Path | None) -> None:
-    """Show the whole story on this machine: blocked, tunnelled, cut; nothing stays behind."""
+def demo(keep: bool, breakage: str | None, stand_in: bool | None, report: Path | None, bin_dir: Path | None) -> None:
+    """Show a webhook call without, through and after the tunnel.
+
+    Runs in a lab of its own on this machine and removes it at the end.
+    """
     from umbilical.cli.lab import run
 
     place = _report_place(report)
-    if fault is None and not keep and stand_in is not False and bin_dir is None and _is_on_loopback(place):
+    if breakage is None and not keep and stand_in is not False and bin_dir is None and _is_on_loopback(place):
         return
-    rehearsal = _rehearsal(keep, fault, stand_in, bin_dir)
-    story, lab = run.tell(rehearsal, TITLE if fault is None else f"A fault: {fault}", place)
-    run.close(story, run.write(story, place, is_stand_in=rehearsal.stand_in))
-    if rehearsal.stand_in:
-        _tell_of_stand_in()
+    scenario_run = _scenario_run(keep, breakage, stand_in, bin_dir)
+    transcript, lab = run.run_in_view(scenario_run, TITLE if breakage is None else f"Breakage: {breakage}", place)
+    run.close(transcript, run.write(transcript, place, is_stand_in=scenario_run.stand_in))
+    if scenario_run.stand_in:
+        _print_stand_in_note()
     if lab is not None:
-        run.tell_kept(f"--name {LAB_NAME}", has_tunnel=True)
+        run.print_kept(f"--name {LAB_NAME}", has_tunnel=True)
 
 
 def _is_on_loopback(place: Path) -> bool:
-    """Where this machine gives no namespaces, tell the story on loopback and say first what it cannot show."""
+    """Without namespaces, run the demo on loopback and return True; first print what is not shown."""
     from umbilical.cli.lab import run
     from umbilical.lab import isolation, loopback
 
@@ -64,17 +67,17 @@ def _is_on_loopback(place: Path) -> bool:
             raise
         refusal = error
     why = " ".join(f"{refusal.what}: {refusal.why}".split())
-    click.echo(f"No namespaces here ({why}), so this runs on loopback and does not show {loopback.NOT_SHOWN}.")
-    click.echo(f"To see all of it: {refusal.remedy}")
-    click.echo("A caller of Umbilical's own stands in for kube-apiserver.\n")
-    story = run.tell_on_loopback(f"{TITLE}, on loopback", place)
-    run.close(story, run.write(story, place, is_stand_in=True))
-    click.echo(f"\nOn loopback, since there are no namespaces here. Not shown: {loopback.NOT_SHOWN}.")
+    click.echo(f"No namespaces here ({why}): the demo runs on loopback and does not show {loopback.NOT_SHOWN}.")
+    click.echo(f"To run the full demo: {refusal.remedy}")
+    click.echo("A program of Umbilical calls the webhook instead of kube-apiserver.\n")
+    transcript = run.run_on_loopback(f"{TITLE}, on loopback", place)
+    run.close(transcript, run.write(transcript, place, is_stand_in=True))
+    click.echo(f"\nThis ran on loopback, without namespaces. Not shown: {loopback.NOT_SHOWN}.")
     return True
 
 
 def _report_place(asked: Path | None) -> Path:
-    """Say where the report goes: a scratch directory, when this one cannot be written to."""
+    """Return the report's path; a temporary directory if the current one is not writable."""
     from umbilical.cli.lab.run import check_report, may_write
 
     if asked is not None:
@@ -82,21 +85,21 @@ def _report_place(asked: Path | None) -> Path:
     return REPORT if may_write(REPORT) else Path(tempfile.mkdtemp(prefix="umbilical-demo-")) / REPORT.name
 
 
-def _rehearsal(keep: bool, fault: str | None, stand_in: bool | None, bin_dir: Path | None) -> "Rehearsal":
-    from umbilical.lab.faults import registry as faults
-    from umbilical.lab.rehearsal import Rehearsal
+def _scenario_run(keep: bool, breakage: str | None, stand_in: bool | None, bin_dir: Path | None) -> "ScenarioRun":
+    from umbilical.lab.breakages import registry as breakages
+    from umbilical.lab.scenario_run import ScenarioRun
     from umbilical.lab.scenarios import scenario as scenarios
     from umbilical.lab.state import RunnerKind, default_directory
 
-    if fault is not None:
-        faults.find(fault)
-    wanted = Rehearsal(
+    if breakage is not None:
+        breakages.find(breakage)
+    wanted = ScenarioRun(
         scenarios.find(SCENARIO),
         RunnerKind.PROCESS,
         keep=keep,
         directory=default_directory(LAB_NAME) if keep else None,
         name=LAB_NAME,
-        fault=fault,
+        breakage=breakage,
         bin_dir=bin_dir,
     )
     if stand_in is None:
@@ -104,22 +107,22 @@ def _rehearsal(keep: bool, fault: str | None, stand_in: bool | None, bin_dir: Pa
     return replace(wanted, stand_in=stand_in)
 
 
-def _has_kubernetes(wanted: "Rehearsal") -> bool:
-    """Look for its programs. Somebody who names a directory wants to hear what is wrong with it."""
-    from umbilical.lab.rehearsal import binaries
+def _has_kubernetes(wanted: "ScenarioRun") -> bool:
+    """Find the Kubernetes programs. With --bin-dir, a missing program is an error."""
+    from umbilical.lab.scenario_run import binaries
 
     try:
         binaries(wanted)
     except LabError as error:
         if wanted.bin_dir is not None or error.code not in _NO_KUBERNETES:
             raise
-        click.echo(f"No Kubernetes here: {error.what}")
-        click.echo("A caller of Umbilical's own stands in for kube-apiserver.\n")
+        click.echo(f"Running without Kubernetes: {error.what}")
+        click.echo("A program of Umbilical calls the webhook instead of kube-apiserver.\n")
         return False
     return True
 
 
-def _tell_of_stand_in() -> None:
-    click.echo("\nkube-apiserver was played by a stand-in: a caller of Umbilical's own that reads the same egress")
-    click.echo("selector, dials through the same socket and sends a real AdmissionReview over TLS.")
-    click.echo("With the real one, built from source (needs Go, some minutes):  make demo-real")
+def _print_stand_in_note() -> None:
+    click.echo("\nA stand-in replaced kube-apiserver: it reads the same egress selector, dials through the same socket")
+    click.echo("and sends a real AdmissionReview over TLS.")
+    click.echo("To run with the real kube-apiserver, built from source (needs Go, some minutes):  make demo-real")

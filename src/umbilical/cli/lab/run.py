@@ -1,6 +1,6 @@
-"""`umbilical lab run`: one scenario, in a lab made for it or in one that is up.
+"""`umbilical lab run`: run one scenario, in a new lab or in one that is up.
 
-`tell` and what follows it serve `lab demo` too: the view, the lab around it, the report, the closing words.
+`lab demo` uses the same functions for the view, the lab, the report and the summary.
 """
 
 import os
@@ -20,64 +20,66 @@ from umbilical.fault import LabError
 
 if TYPE_CHECKING:
     from umbilical.lab.lab import Lab
-    from umbilical.lab.rehearsal import Rehearsal
-    from umbilical.lab.story import Story
+    from umbilical.lab.scenario_run import ScenarioRun
+    from umbilical.lab.transcript import Transcript
 
 LAB_FOLDER: Final = "lab"
 
 
-def tell(rehearsal: "Rehearsal", title: str, report: Path | None) -> "tuple[Story, Lab | None]":
-    """Tell the story in a view; one that fails on its way is still written down, if there is a place for it.
+def run_in_view(scenario_run: "ScenarioRun", title: str, report: Path | None) -> "tuple[Transcript, Lab | None]":
+    """Run a scenario and show it; after a failed step the report is still written.
 
-    Raises Fault: the lab cannot be, or a step did not come out as told.
+    Raises Fault: the lab did not come up, or a step failed.
     """
     lab: Lab | None = None
 
-    def told(story: "Story") -> None:
+    def work(transcript: "Transcript") -> None:
         nonlocal lab
-        lab = play(rehearsal, story)
+        lab = play(scenario_run, transcript)
 
-    return _tell(told, title, report, is_stand_in=rehearsal.stand_in), lab
+    return _run_in_view(work, title, report, is_stand_in=scenario_run.stand_in), lab
 
 
-def tell_on_loopback(title: str, report: Path) -> "Story":
-    """Tell the demo's story without a lab; an interrupt leaves nothing. Raises Fault: a step failed."""
+def run_on_loopback(title: str, report: Path) -> "Transcript":
+    """Run the demo without a lab; an interrupt leaves nothing behind. Raises Fault: a step failed."""
     from umbilical.host.processes import Interrupts
     from umbilical.lab import loopback
 
-    def told(story: "Story") -> None:
-        story.not_shown = loopback.NOT_SHOWN
+    def work(transcript: "Transcript") -> None:
+        transcript.not_shown = loopback.NOT_SHOWN
         scratch = tempfile.TemporaryDirectory(prefix="umbilical-")
         with Interrupts() as interrupts, scratch as folder, interrupts.heard():
-            loopback.tell(story, Path(folder))
+            loopback.run(transcript, Path(folder))
 
-    return _tell(told, title, report, is_stand_in=True)
+    return _run_in_view(work, title, report, is_stand_in=True)
 
 
-def _tell(told: Callable[["Story"], None], title: str, report: Path | None, *, is_stand_in: bool) -> "Story":
-    from umbilical.cli.lab.story_view import choose_view
-    from umbilical.lab.story import Story
+def _run_in_view(
+    work: Callable[["Transcript"], None], title: str, report: Path | None, *, is_stand_in: bool
+) -> "Transcript":
+    from umbilical.cli.lab.transcript_view import choose_view
+    from umbilical.lab.transcript import Transcript
 
-    story = Story(title)
+    transcript = Transcript(title)
     try:
-        with choose_view(title, is_stand_in=is_stand_in) as teller:
-            story = Story(title, teller)
-            told(story)
+        with choose_view(title, is_stand_in=is_stand_in) as view:
+            transcript = Transcript(title, view)
+            work(transcript)
     except KeyboardInterrupt:
-        click.echo("\ninterrupted: all of it is taken down, nothing is left")
+        click.echo("\ninterrupted: everything is removed")
         raise
     except Exception:
-        # One that never began is not worth a report.
-        if story.steps and report is not None:
-            click.echo(f"\nwhat was seen until then: {write(story, report, is_stand_in=is_stand_in)}\n")
+        # Without a single step there is nothing to report.
+        if transcript.steps and report is not None:
+            click.echo(f"\nreport of the steps so far: {write(transcript, report, is_stand_in=is_stand_in)}\n")
         raise
-    return story
+    return transcript
 
 
-def play(wanted: "Rehearsal", story: "Story") -> "Lab | None":
-    """Rehearse so that an interrupt at any moment leaves nothing, also where the lab was to be kept."""
+def play(wanted: "ScenarioRun", transcript: "Transcript") -> "Lab | None":
+    """Run a scenario; an interrupt at any moment leaves nothing behind, even with --keep."""
     from umbilical.host.processes import Interrupts
-    from umbilical.lab import rehearsal
+    from umbilical.lab import scenario_run
     from umbilical.lab.lab import down
 
     with Interrupts() as interrupts:
@@ -86,9 +88,9 @@ def play(wanted: "Rehearsal", story: "Story") -> "Lab | None":
         was_there = folder.exists()
         try:
             with interrupts.heard():
-                return rehearsal.rehearse(replace(wanted, directory=folder), story)
+                return scenario_run.run_scenario(replace(wanted, directory=folder), transcript)
         except KeyboardInterrupt:
-            # A rehearsal does it too, unless it was itself interrupted there.
+            # `run_scenario` does this too, unless the interrupt came during its own clean-up.
             if not was_there:
                 down(folder)
             raise
@@ -99,10 +101,10 @@ def play(wanted: "Rehearsal", story: "Story") -> "Lab | None":
 
 
 def check_report(asked: Path) -> Path:
-    """Refuse a place for the report before anything happens. Raises LabError: it cannot be written (UMB870)."""
+    """Check the report's path before anything runs. Raises LabError: it is not writable (UMB870)."""
     if asked.is_dir() or not may_write(asked):
-        why = "it is a directory" if asked.is_dir() else "its directory cannot be made or written to"
-        raise LabError("UMB870", f"the report {asked} cannot be written", why, "name another file: --report FILE")
+        why = "it is a directory" if asked.is_dir() else "its directory cannot be created or is not writable"
+        raise LabError("UMB870", f"the report {asked} was not written", why, "choose another file: --report FILE")
     return asked
 
 
@@ -111,42 +113,42 @@ def may_write(path: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
-def write(story: "Story", report: Path, *, is_stand_in: bool) -> Path:
+def write(transcript: "Transcript", report: Path, *, is_stand_in: bool) -> Path:
     from umbilical.lab.report import write_report
 
-    return write_report(story, report, is_stand_in=is_stand_in)
+    return write_report(transcript, report, is_stand_in=is_stand_in)
 
 
-def close(story: "Story", report: Path | None) -> None:
-    from umbilical.cli.lab.story_view import summary
+def close(transcript: "Transcript", report: Path | None) -> None:
+    from umbilical.cli.lab.transcript_view import summary
 
     more = {} if report is None else {"report": str(report)}
-    click.echo("\n" + summary(story, more), nl=False, color=has_colour())
+    click.echo("\n" + summary(transcript, more), nl=False, color=has_colour())
 
 
-def tell_kept(place: str, *, has_tunnel: bool) -> None:
-    """Say what can be done with a lab that stays; `place` is its --name or --dir."""
+def print_kept(place: str, *, has_tunnel: bool) -> None:
+    """Print commands for a lab that stays up; `place` is its --name or --dir."""
     click.echo("\nThe lab is still up:")
-    # After a story that ends with the cut there is nothing to break.
+    # A scenario that removed its tunnel leaves nothing to break.
     breaking = (f"break {place} agent-kill",) if has_tunnel else ()
     for command in (f"status {place}", f"shell {place} bootstrap", *breaking, f"down {place}"):
         click.echo(f"  {_program()} lab {command}")
 
 
 def _program() -> str:
-    """Spell ourselves so that the line can be pasted, in a clone too, where nothing is on PATH."""
+    """Return the program's path for lines to paste; in a clone `umbilical` is not on PATH."""
     return "umbilical" if shutil.which("umbilical") else os.path.relpath(sys.argv[0])
 
 
 @click.command()
 @click.argument("name")
-@click.option("--runner", type=click.Choice(["process", "kubelet"]), help="Who runs pods; the scenario decides.")
-@click.option("--keep", is_flag=True, help="Stop before the cut and leave the lab up, for `lab shell` and `lab break`.")
-@click.option("--name", "lab_name", default="lab", show_default=True, help="Of the lab: one that is up is used.")
-@click.option("--dir", "directory", type=DIRECTORY, help="Where the lab lies, in place of --name.")
-@click.option("--stand-in", is_flag=True, help="Without Kubernetes: a caller of ours in kube-apiserver's place.")
+@click.option("--runner", type=click.Choice(["process", "kubelet"]), help="How pods run; the scenario has a default.")
+@click.option("--keep", is_flag=True, help="Keep the lab and its tunnel, for `lab shell` and `lab break`.")
+@click.option("--name", "lab_name", default="lab", show_default=True, help="Name of the lab; one that is up is used.")
+@click.option("--dir", "directory", type=DIRECTORY, help="Lab directory, instead of --name.")
+@click.option("--stand-in", is_flag=True, help="Run without Kubernetes, with a stand-in for kube-apiserver.")
 @bin_dir_option
-@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write the story as one HTML file.")
+@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="File for an HTML report.")
 def run(
     name: str,
     runner: str | None,
@@ -157,8 +159,11 @@ def run(
     bin_dir: Path | None,
     report: Path | None,
 ) -> None:
-    """Tell the scenario NAME step by step; `umbilical lab list` names them all."""
-    from umbilical.lab.rehearsal import Rehearsal
+    """Run the scenario NAME and show each step.
+
+    `umbilical lab list` lists the scenarios.
+    """
+    from umbilical.lab.scenario_run import ScenarioRun
     from umbilical.lab.scenarios import scenario as registry
     from umbilical.lab.state import LabDirectory, RunnerKind, default_directory, read_state
 
@@ -166,7 +171,7 @@ def run(
     report = report and check_report(report)
     place = directory or default_directory(lab_name)
     is_up = (state := read_state(LabDirectory(place))) is not None and state.is_alive()
-    rehearsal = Rehearsal(
+    scenario_run = ScenarioRun(
         scenario,
         RunnerKind(runner) if runner else scenario.runners[0],
         stand_in=stand_in,
@@ -175,9 +180,9 @@ def run(
         name=lab_name,
         bin_dir=bin_dir,
     )
-    story, lab = tell(rehearsal, scenario.name, report)
-    close(story, report and write(story, report, is_stand_in=rehearsal.stand_in))
+    transcript, lab = run_in_view(scenario_run, scenario.name, report)
+    close(transcript, report and write(transcript, report, is_stand_in=scenario_run.stand_in))
     if lab is not None:
         where = f"--dir {directory}" if directory else f"--name {lab_name}"
         is_cut = scenario.end is not None and not keep
-        tell_kept(where, has_tunnel=lab.directory.scene_file.exists() and not is_cut)
+        print_kept(where, has_tunnel=lab.directory.testbed_file.exists() and not is_cut)

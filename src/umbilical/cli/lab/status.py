@@ -1,4 +1,4 @@
-"""`umbilical lab status` and `shell`: what runs in a lab and what is broken, and a terminal on one of its nodes."""
+"""`umbilical lab status` and `umbilical lab shell`."""
 
 import json
 import os
@@ -25,9 +25,9 @@ _NONE: Final = "-"
 @lab_options
 @output_option("table", "json")
 def status(name: str, directory: Path | None, output: str) -> int:
-    """Show a lab's nodes, what runs where, and its faults.
+    """Show a lab's nodes, pods, processes and breakages.
 
-    Exit status 1: there is a lab, but its keeper has ended and nothing runs in it any more.
+    The exit status is 1 if the lab exists but its keeper process has ended, so that nothing runs in it.
     """
     from umbilical.lab.state import LabDirectory
 
@@ -44,12 +44,12 @@ def _why_not_up(place: "LabDirectory") -> str:
     from umbilical.lab.removal import is_held
 
     if is_held(place):
-        return "it is just being made"
-    return f"its keeper has ended; clear up with: umbilical lab down --dir {place.path}"
+        return "the lab is being created"
+    return f"the lab's keeper process has ended; remove the lab: umbilical lab down --dir {place.path}"
 
 
 def _look(place: "LabDirectory") -> "tuple[LabState, Lab | None]":
-    """Return what was written down, and the lab itself if it is up. Raises LabError: there is none."""
+    """Return the saved state, and the lab itself if it is up. Raises LabError: there is no lab."""
     from umbilical.lab.lab import Lab
     from umbilical.lab.state import read_state
 
@@ -95,7 +95,7 @@ def describe(place: "LabDirectory", state: "LabState", lab: "Lab | None") -> dic
 
 
 def _pods(lab: "Lab") -> Iterable["PodStatus"]:
-    """Ask the runner of each node; a lab that has none running, or one that is just starting, has no pods."""
+    """List the pods of each node; a node without a runner, or with one that is starting, has none."""
     from umbilical.fault import LabError
     from umbilical.lab.runners import runner_of
 
@@ -131,7 +131,7 @@ def _table(value: dict[str, Any]) -> str:
         parts.append(_rows(_pod_rows(value)))
     if value["processes"]:
         parts.append(_rows(_process_rows(value)))
-    parts.append(f"faults: {', '.join(value['faults']) or 'none'}\n")
+    parts.append(f"breakages: {', '.join(value['faults']) or 'none'}\n")
     return "\n".join(parts)
 
 
@@ -185,7 +185,7 @@ def _rows(rows: Iterable[Sequence[str]]) -> str:
 
 
 _FROM_TERMINAL = ("TERM", "COLORTERM", "LANG", "LC_ALL", "NO_COLOR")
-"""What a program must know of the terminal that it draws on; nothing else of the caller's goes in."""
+"""Variables about the caller's terminal; no others are passed on."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -195,19 +195,19 @@ _FROM_TERMINAL = ("TERM", "COLORTERM", "LANG", "LC_ALL", "NO_COLOR")
 def shell(name: str, directory: Path | None, node: str, command: tuple[str, ...]) -> NoReturn:
     """Open a shell on NODE, or run COMMAND there.
 
-    As in: umbilical lab shell master-0 -- ip route. The command's exit status is this command's own.
+    Example: umbilical lab shell master-0 -- ip route. The exit status is that of COMMAND.
     """
     from umbilical.lab.lab import Lab
 
     lab = Lab.open(chosen_directory(name, directory))
-    words = way_in(lab, node, command or ("bash", "-i"))
+    words = enter_command(lab, node, command or ("bash", "-i"))
     os.execve(words[0], words, environment(lab, node))
 
 
-def way_in(lab: "Lab", node: str, command: tuple[str, ...]) -> list[str]:
-    """Say how to get from this machine into a node: first to where the keeper is, then on to the node's anchor.
+def enter_command(lab: "Lab", node: str, command: tuple[str, ...]) -> list[str]:
+    """Return the command that enters a node: first the keeper's namespaces, then those of the node's anchor.
 
-    Two steps, since the anchor's number means something only among the lab's own processes.
+    Two steps, because the anchor's pid is valid only in the lab's PID namespace.
     """
     from umbilical.lab.isolation import find_program
 

@@ -1,4 +1,4 @@
-"""`umbilical lab up` and `down`: networks, nodes and what runs pods on this machine; and all of it gone again."""
+"""`umbilical lab up` and `umbilical lab down`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,33 +17,32 @@ if TYPE_CHECKING:
 
 @click.command()
 @lab_options
-@click.option("--masters", type=click.IntRange(min=1), default=3, show_default=True, help="Control-plane nodes.")
-@click.option("--workers", type=click.IntRange(min=0), default=2, show_default=True, help="Other nodes.")
+@click.option("--masters", type=click.IntRange(min=1), default=3, show_default=True, help="Number of masters.")
+@click.option("--workers", type=click.IntRange(min=0), default=2, show_default=True, help="Number of worker nodes.")
 @click.option(
     "--family",
     type=click.Choice(["ipv4", "ipv6", "dual"]),
     default="ipv4",
     show_default=True,
-    help="Which addresses nodes and pods have.",
+    help="IP family of nodes and pods.",
 )
-@click.option(
-    "--machine-network", metavar="CIDR[,CIDR]", help="The nodes' network.  [default: 10.91.0.0/24, fd91::/64]"
-)
-@click.option("--pod-network", metavar="CIDR[,CIDR]", help="Cut into one per node.  [default: 10.92.0.0/16, fd92::/48]")
-@click.option("--service-network", metavar="CIDR[,CIDR]", help="For Services.  [default: 10.93.0.0/16, fd93::/112]")
+@click.option("--machine-network", metavar="CIDR[,CIDR]", help="Node network.  [default: 10.91.0.0/24, fd91::/64]")
+@click.option("--pod-network", metavar="CIDR[,CIDR]", help="Pod network.  [default: 10.92.0.0/16, fd92::/48]")
+@click.option("--service-network", metavar="CIDR[,CIDR]", help="Service network.  [default: 10.93.0.0/16, fd93::/112]")
 @click.option(
     "--runner",
     type=click.Choice(["process", "kubelet"]),
     default="process",
     show_default=True,
-    help="Who runs pods: a runner of our own, or the real kubelet and containerd (needs root).",
+    help="How pods run: as plain processes, or with kubelet and containerd (needs root).",
 )
-@click.option("--bare", is_flag=True, help="Networks and nodes only: start nothing that runs pods.")
+@click.option("--bare", is_flag=True, help="Create networks and nodes only; do not start the pod runner.")
 @bin_dir_option
 def up(name: str, directory: Path | None, runner: str, bare: bool, bin_dir: Path | None, **networks: Any) -> None:
-    """Bring a lab up: nodes, and networks between them.
+    """Create a lab: networks and nodes that can run pods.
 
-    A bootstrap node, masters and workers. Static pods laid into a node's /etc/kubernetes/manifests run there.
+    The nodes are a bootstrap node, masters and workers. A static pod runs when its manifest is written to
+    /etc/kubernetes/manifests of a node.
     """
     from umbilical.lab.lab import UpRequest
     from umbilical.lab.state import RunnerKind
@@ -59,8 +58,8 @@ def up(name: str, directory: Path | None, runner: str, bare: bool, bin_dir: Path
     )
     with ProgressLine() as progress:
         lab = _bring_up(request, progress.show, bare=bare)
-    _tell(lab, "" if directory is None and name == "lab" else _same_lab(name, directory))
-    # The last thing of all: killed or interrupted before, we leave nothing.
+    _print_lab(lab, "" if directory is None and name == "lab" else _same_lab(name, directory))
+    # Last, so that an interrupt or kill before this line leaves nothing behind.
     lab.stay()
 
 
@@ -71,7 +70,7 @@ def _topology(networks: Mapping[str, Any]) -> "Topology":
 
 
 def _binaries(*, is_kubelet: bool, bin_dir: Path | None) -> dict[str, Path]:
-    """Find what the runner needs, or it is told; of the rest, what there is."""
+    """Find the programs that the runner needs, and those of the others that exist. Raises LabError: one is missing."""
     from umbilical.lab import binaries
 
     needed = binaries.find(binaries.KUBELET, bin_dir) if is_kubelet else {}
@@ -81,18 +80,18 @@ def _binaries(*, is_kubelet: bool, bin_dir: Path | None) -> dict[str, Path]:
 
 
 def _bring_up(request: "UpRequest", show: Any, *, bare: bool) -> "Lab":
-    """Bring it up whole or not at all: what fails half-way, or is interrupted, is taken down again."""
+    """Create the lab; an error or interrupt on the way removes it again."""
     from umbilical.lab.lab import up as bring_up
     from umbilical.lab.runners import runner_of
 
-    show("making networks and nodes")
+    show("creating networks and nodes")
     lab = bring_up(request)
     try:
         for node in () if bare else request.topology.nodes:
-            show(f"starting what runs pods on {node.name}")
+            show(f"starting the pod runner on {node.name}")
             runner_of(lab).start(lab, node.name, None)
     except BaseException:
-        show("taking the lab down again")
+        show("removing the lab again")
         lab.down()
         raise
     return lab
@@ -102,32 +101,32 @@ def _same_lab(name: str, directory: Path | None) -> str:
     return f" --name {name}" if directory is None else f" --dir {directory}"
 
 
-def _tell(lab: "Lab", option: str) -> None:
+def _print_lab(lab: "Lab", option: str) -> None:
     how = "without root, in a user namespace" if lab.state.is_rootless else "as root"
     networks = ", ".join(str(network) for network in lab.topology.machine_networks)
     click.echo(f"{lab.state.name} is up: {len(lab.topology.nodes)} nodes on {networks}, {how}")
-    click.echo(f"in {lab.directory.path}")
+    click.echo(f"directory: {lab.directory.path}")
     for command in ("status", "shell bootstrap", "down"):
         click.echo(f"  umbilical lab {command}{option}")
 
 
 @click.command()
 @lab_options
-@click.option("--all", "everyone", is_flag=True, help="Every lab in the default place.")
+@click.option("--all", "everyone", is_flag=True, help="Remove every lab in the default directory.")
 def down(name: str, directory: Path | None, everyone: bool) -> None:
-    """Take a lab down, or what a crash left of one.
+    """Remove a lab, or what a crash left of one.
 
-    Processes, namespaces, control groups and files: all that it made.
+    This ends its processes and deletes its namespaces, control groups and files.
     """
     from umbilical.lab.state import list_labs
 
     if everyone and directory is not None:
-        raise click.UsageError("--all and --dir name different things: give one of them")
+        raise click.UsageError("give either --all or --dir, not both")
     paths = list_labs() if everyone else [chosen_directory(name, directory)]
     faults = [fault for path in paths if (fault := _take_down(path)) is not None]
     if not paths:
-        click.echo("there is no lab")
-    # Of several, one that resists must not save the others.
+        click.echo("no lab found")
+    # Report after all were tried: one that fails must not keep the others.
     for fault in faults:
         raise fault
 
@@ -136,7 +135,7 @@ def _take_down(path: Path) -> "LabError | None":
     from umbilical.lab import lab
 
     try:
-        click.echo(f"{path} is gone" if lab.down(path) else f"there is no lab in {path}")
+        click.echo(f"{path} removed" if lab.down(path) else f"no lab in {path}")
     except LabError as fault:
         return fault
     return None

@@ -31,9 +31,9 @@ from umbilical.hosted.pki.certificate_set import CertificateSettings, HostedSet,
 from umbilical.hosted.pki.table import HostedLeaf
 from umbilical.lab.hosted.topology import plan_hosted
 from umbilical.lab.images import UMBILICAL
-from umbilical.lab.kubernetes_scene import API_PORT
+from umbilical.lab.kubernetes_testbed import API_PORT
 from umbilical.lab.objects import LIFETIME, NAME, NAMESPACE, PLAIN_PORT, PORT, SERVICE_PORT
-from umbilical.lab.proxy_client import Kind, Way
+from umbilical.lab.proxy_client import ProxyProtocol, ProxyRoute
 from umbilical.lab.service_answers import GROUP, VERSION
 from umbilical.lab.topology import Topology
 from umbilical.pki.authority import Authority
@@ -246,11 +246,11 @@ def dns_command(address: str, answers: Mapping[str, str]) -> list[str]:
     ]
 
 
-def ways() -> dict[str, Way]:
+def ways() -> dict[str, ProxyRoute]:
     """Return the routes to the service in the pod through the proxies, by name."""
     socks, https, authority = ("127.0.0.1", SOCKS_PORT), ("127.0.0.1", HTTPS_PORT), Path(SERVICE_AUTHORITY)
     return {
-        "socks5": Way(Kind.SOCKS5, socks, SERVICE_NAME, PORT, authority),
-        "connect": Way(Kind.CONNECT, https, SERVICE_NAME, PORT, authority),
-        "plain": Way(Kind.PLAIN, https, SERVICE_NAME, PLAIN_PORT),
+        "socks5": ProxyRoute(ProxyProtocol.SOCKS5, socks, SERVICE_NAME, PORT, authority),
+        "connect": ProxyRoute(ProxyProtocol.CONNECT, https, SERVICE_NAME, PORT, authority),
+        "plain": ProxyRoute(ProxyProtocol.PLAIN, https, SERVICE_NAME, PLAIN_PORT),
     }

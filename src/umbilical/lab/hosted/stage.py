@@ -19,10 +19,10 @@ from umbilical.lab import nft
 from umbilical.lab.hosted import parts
 from umbilical.lab.hosted.parts import CLIENT_NODE, DNS_NODE, SERVER_NODES, HostedPart
 from umbilical.lab.hosted.topology import front_address
-from umbilical.lab.kubernetes_scene import KubernetesScene
-from umbilical.lab.proxy_client import Way
-from umbilical.lab.scene import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, listeners_on
-from umbilical.lab.through_proxies import ProxiedCall, read_calls, write_ways
+from umbilical.lab.kubernetes_testbed import KubernetesTestbed
+from umbilical.lab.proxy_client import ProxyRoute
+from umbilical.lab.testbed import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, listeners_on
+from umbilical.lab.through_proxies import ProxiedCall, read_calls, write_routes
 
 SERVER: Final = "server"
 AGENT_NAME: Final = "agent"
@@ -56,11 +56,11 @@ SERVERS: Final = {node: HostedProgram(node, SERVER, names.ADMIN_PORT) for node i
 
 
 class HostedStage:
-    def __init__(self, scene: KubernetesScene) -> None:
-        self.scene = scene
-        self.lab = scene.lab
-        self.story = scene.story
-        self.topology = scene.lab.topology
+    def __init__(self, testbed: KubernetesTestbed) -> None:
+        self.testbed = testbed
+        self.lab = testbed.lab
+        self.transcript = testbed.transcript
+        self.topology = testbed.lab.topology
         self.parts = parts.make_parts(self.topology, datetime.now(UTC))
 
     def start(self, node: str, name: str, part: HostedPart) -> None:
@@ -71,12 +71,12 @@ class HostedStage:
         for node in SERVER_NODES:
             self.start(node, SERVER, self.parts.server)
         for node in SERVER_NODES:
-            self.scene.wait(f"the server on {node}", partial(self._look_at_port, node), SERVER_SECONDS)
+            self.testbed.wait(f"the server on {node}", partial(self._look_at_port, node), SERVER_SECONDS)
 
     def start_node_agents(self) -> None:
         for member in self.topology.members:
             self._name_servers(member.name, parts.PUBLISHED)
-        self.scene.apply(*self.parts.agent_objects)
+        self.testbed.apply(*self.parts.agent_objects)
 
     def start_control_plane_agent(self) -> None:
         self._name_servers(CLIENT_NODE, names.SERVER)
@@ -98,7 +98,7 @@ class HostedStage:
             command = parts.proxy_command(program.name, port, program.metrics_port, servers, resolving)
             self.lab.start(program.node, program.name, command)
         for program in (HTTPS, SOCKS):
-            self.scene.wait(program.title, partial(self._look_ready, program), SERVER_SECONDS)
+            self.testbed.wait(program.title, partial(self._look_ready, program), SERVER_SECONDS)
         return words
 
     def _start_dns(self, service_address: str) -> tuple[str, list[str]]:
@@ -137,11 +137,11 @@ class HostedStage:
             if set(held.values()) != {servers}:
                 raise NotYet(", ".join(f"{node}'s agent has {count} servers" for node, count in held.items()))
 
-        self.scene.wait(f"every agent to have {servers} servers", look, AGENTS_SECONDS)
+        self.testbed.wait(f"every agent to have {servers} servers", look, AGENTS_SECONDS)
 
     def metric(self, program: HostedProgram, name: str, *labels: str) -> float:
         """Sum a metric's samples whose labels contain all these texts. Raises NotYet: no answer."""
-        text = self.scene.fetch(program.node, f"http://127.0.0.1:{program.metrics_port}/metrics")
+        text = self.testbed.fetch(program.node, f"http://127.0.0.1:{program.metrics_port}/metrics")
         if text is None:
             raise NotYet(f"{program.title} does not serve its metrics")
         samples = [one for one in _SAMPLE.finditer(text) if one["name"] == name]
@@ -165,27 +165,27 @@ class HostedStage:
                 raise NotYet(f"the {name} on {node} still runs")
             return code
 
-        return self.scene.wait(f"the {name} on {node} to leave", look, LEAVE_SECONDS)
+        return self.testbed.wait(f"the {name} on {node} to leave", look, LEAVE_SECONDS)
 
     def _servers_of(self, node: str) -> int:
-        text = self.scene.fetch(node, f"http://127.0.0.1:{names.HEALTH_PORT}/metrics") or ""
+        text = self.testbed.fetch(node, f"http://127.0.0.1:{names.HEALTH_PORT}/metrics") or ""
         gauge = "konnectivity_network_proxy_agent_open_server_connections"
         return int(sum(float(one["value"]) for one in _SAMPLE.finditer(text) if one["name"] == gauge))
 
     def _look_at_port(self, node: str) -> None:
-        if self.scene.fetch(node, f"http://127.0.0.1:{names.HEALTH_PORT}/healthz") is None:
+        if self.testbed.fetch(node, f"http://127.0.0.1:{names.HEALTH_PORT}/healthz") is None:
             raise NotYet("its health port does not answer")
 
     def _look_ready(self, program: HostedProgram) -> None:
-        if self.scene.fetch(program.node, f"http://127.0.0.1:{program.metrics_port}/readyz") is None:
+        if self.testbed.fetch(program.node, f"http://127.0.0.1:{program.metrics_port}/readyz") is None:
             raise NotYet(f"it is not ready; last log line: {self._last_log_line(program.node, program.name)}")
 
     def _last_log_line(self, node: str, name: str) -> str:
         return " ".join(self.lab.log(node, name).strip().splitlines()[-1:]) or "none"
 
-    def start_callers(self, form: str, name: str, ways: Mapping[str, Way]) -> None:
+    def start_callers(self, form: str, name: str, ways: Mapping[str, ProxyRoute]) -> None:
         """Start `through_proxies call` or `hold` as a process with this name; it writes to its log."""
-        program = [sys.executable, "-m", "umbilical.lab.through_proxies", form, _stop_file(name), write_ways(ways)]
+        program = [sys.executable, "-m", "umbilical.lab.through_proxies", form, _stop_file(name), write_routes(ways)]
         self.lab.start(CLIENT_NODE, name, program)
 
     def stop_callers(self, name: str) -> None:
@@ -195,7 +195,7 @@ class HostedStage:
     def calls(self, name: str) -> list[ProxiedCall]:
         return read_calls(self.lab.log(CLIENT_NODE, name))
 
-    def wait_for_calls(self, name: str, ways: Mapping[str, Way], since: float) -> None:
+    def wait_for_calls(self, name: str, ways: Mapping[str, ProxyRoute], since: float) -> None:
         """Wait until a call that began after `since` was answered on each route."""
 
         def look() -> None:
@@ -205,10 +205,10 @@ class HostedStage:
                 failures = [f"{call.way}: {call.failure}" for call in after if call.failure][-1:]
                 raise NotYet(f"no call through {', '.join(missing)} was answered; {' '.join(failures)}")
 
-        self.scene.wait("calls through every way", look, SERVER_SECONDS)
+        self.testbed.wait("calls through every way", look, SERVER_SECONDS)
 
     def wait(self, what: str, look: Callable[[], Seen], seconds: float = SERVER_SECONDS) -> Seen:
-        return self.scene.wait(what, look, seconds)
+        return self.testbed.wait(what, look, seconds)
 
 
 def _stop_file(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
-from umbilical.lab.lab import Completed, Lab
+from umbilical.lab.lab import CompletedCommand, Lab
 from umbilical.lab.waiting import wait
 
 PAUSE_REFERENCE: Final = "localhost/pause:1"
@@ -145,7 +145,7 @@ def parse_tasks(text: str) -> dict[str, int]:
     return {row[0]: int(row[1]) for row in rows if len(row) == 3 and row[2] == "RUNNING"}
 
 
-def ctr(lab: Lab, node: str, *arguments: str, timeout_seconds: float = 30.0) -> Completed:
+def ctr(lab: Lab, node: str, *arguments: str, timeout_seconds: float = 30.0) -> CompletedCommand:
     # The default of 10 s would hide that containerd has exited.
     command = ["ctr", "--connect-timeout", "2s", "--address", SOCKET, "--namespace", NAMESPACE, *arguments]
     return lab.exec(node, command, timeout_seconds=timeout_seconds)

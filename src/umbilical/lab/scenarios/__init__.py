@@ -1,1 +1,1 @@
-"""Stories that the lab tells, one module each: what is shown, step by step, with the evidence beside it."""
+"""The scenarios that `umbilical lab run` runs."""

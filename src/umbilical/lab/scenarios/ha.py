@@ -1,9 +1,8 @@
-"""Three servers, replaced one after the other while kube-apiserver calls a webhook through them.
+"""Three servers, restarted one after the other while kube-apiserver calls a webhook through them.
 
-A kube-apiserver knows one proxy. Where each has a server of its own on a socket, it goes and comes with that server,
-and nothing can be shown; three of them also fit on no small machine. So the other form of real installations: one
-kube-apiserver, HTTPConnect over TCP to one address, and packet rules that lead from it to whichever servers are ready.
-The webhook ends each connection with its answer: one call, one dial.
+One kube-apiserver uses HTTPConnect over TCP to one address, and packet filter rules distribute its connections to the
+servers, like a Service. (A server on a Unix socket restarts with its kube-apiserver, so there is nothing to show.)
+The webhook closes each connection after its answer, so that each call is one dial.
 """
 
 import json
@@ -15,12 +14,12 @@ from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
 from umbilical.lab import api_calls, nft, objects, several_servers
 from umbilical.lab.control_plane import ADMIN_KUBECONFIG
-from umbilical.lab.kubernetes_scene import API_PORT, KubernetesScene
+from umbilical.lab.kubernetes_testbed import API_PORT, KubernetesTestbed
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scenarios.service_stories import real
+from umbilical.lab.scenarios.service_scenarios import real
 from umbilical.lab.scenarios.webhook_through_tunnel import start_cluster
-from umbilical.lab.scene import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, Scene
-from umbilical.lab.story import Call
+from umbilical.lab.testbed import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, Testbed
+from umbilical.lab.transcript import CallResult
 from umbilical.manifests.control_plane_spec import url
 
 SERVER_NODES: Final = ("master-0", "master-1", "master-2")
@@ -32,8 +31,8 @@ STOP_FILE: Final = "/run/calls.stop"
 LEAVE_SECONDS: Final = 60.0
 
 
-def tell(scene: Scene) -> None:
-    stage = real(scene)
+def run(testbed: Testbed) -> None:
+    stage = real(testbed)
     start_cluster(stage)
     _show_need(stage)
     _start_servers(stage)
@@ -42,179 +41,183 @@ def tell(scene: Scene) -> None:
     _restart_all(stage)
 
 
-def _show_need(scene: KubernetesScene) -> None:
-    story = scene.story
-    with story.step("a webhook in a pod, failurePolicy Fail"):
-        service = replace(objects.make_service(scene.lab.topology), closes_connections=True)
-        scene.apply_webhook(service)
-        story.shows(webhook=service.node)
-    with story.step(f"without the tunnel {scene.caller} is blocked"):
-        story.saw(scene.wait_for(Call.UNREACHABLE, "allow").text)
-        story.shows(call=Call.UNREACHABLE)
+def _show_need(testbed: KubernetesTestbed) -> None:
+    transcript = testbed.transcript
+    with transcript.step("a webhook in a pod, failurePolicy Fail"):
+        service = replace(objects.make_service(testbed.lab.topology), closes_connections=True)
+        testbed.apply_webhook(service)
+        transcript.shows(webhook=service.node)
+    with transcript.step(f"without the tunnel {testbed.caller} is blocked"):
+        transcript.saw(testbed.wait_for(CallResult.UNREACHABLE, "allow").text)
+        transcript.shows(call=CallResult.UNREACHABLE)
 
 
-def _start_servers(scene: KubernetesScene) -> None:
-    story, lab = scene.story, scene.lab
-    with story.step("three servers on three masters publish where they are"):
+def _start_servers(testbed: KubernetesTestbed) -> None:
+    transcript, lab = testbed.transcript, testbed.lab
+    with transcript.step("three servers on three masters publish leases"):
         credentials = several_servers.make_credentials(lab.topology, SERVER_NODES, datetime.now(UTC))
         for node in SERVER_NODES:
             lab.write_all(node, several_servers.server_files(credentials, node))
-        for member in scene.members:
-            lab.write_all(member.name, {**several_servers.agent_files(credentials), **_kubeconfig(scene)})
+        for member in testbed.members:
+            lab.write_all(member.name, {**several_servers.agent_files(credentials), **_kubeconfig(testbed)})
         lab.write_all(BOOTSTRAP, several_servers.client_files(credentials.authority, credentials.client))
         for node in SERVER_NODES:
-            _start_server(scene, node)
-        for line in scene.wait("three leases", lambda: _leases(scene, len(SERVER_NODES)), SERVER_SECONDS):
-            story.saw(line)
-        story.shows(server=True)
-        scene.save()
+            _start_server(testbed, node)
+        for line in testbed.wait("three leases", lambda: _leases(testbed, len(SERVER_NODES)), SERVER_SECONDS):
+            transcript.saw(line)
+        transcript.shows(server=True)
+        testbed.save()
 
 
-def _start_agents(scene: KubernetesScene) -> None:
-    story = scene.story
-    with story.step("agents that were told no address find them by their leases"):
-        for member in scene.members:
-            scene.lab.start(member.name, AGENT, several_servers.agent_command(member.name))
-        _wait_for_agents(scene)
-        names = tuple(member.name for member in scene.members)
-        story.saw(f"each connected to {len(SERVER_NODES)} servers: {', '.join(names)}")
-        story.shows(agents=names)
-        story.figures["agents"] = str(len(names))
+def _start_agents(testbed: KubernetesTestbed) -> None:
+    transcript = testbed.transcript
+    with transcript.step("agents find the servers by their leases"):
+        for member in testbed.members:
+            testbed.lab.start(member.name, AGENT, several_servers.agent_command(member.name))
+        _wait_for_agents(testbed)
+        names = tuple(member.name for member in testbed.members)
+        transcript.saw(f"connected to {len(SERVER_NODES)} servers each: {', '.join(names)}")
+        transcript.shows(agents=names)
+        transcript.figures["agents"] = str(len(names))
 
 
-def _kubeconfig(scene: KubernetesScene) -> dict[str, bytes]:
-    local = scene.lab.read(BOOTSTRAP, ADMIN_KUBECONFIG)
-    there = url(scene.lab.topology.bootstrap.address, API_PORT)
-    return {several_servers.KUBECONFIG: several_servers.kubeconfig_from_afar(local, there)}
+def _kubeconfig(testbed: KubernetesTestbed) -> dict[str, bytes]:
+    local = testbed.lab.read(BOOTSTRAP, ADMIN_KUBECONFIG)
+    there = url(testbed.lab.topology.bootstrap.address, API_PORT)
+    return {several_servers.KUBECONFIG: several_servers.kubeconfig_for_nodes(local, there)}
 
 
-def _start_server(scene: KubernetesScene, node: str) -> None:
-    scene.lab.start(node, SERVER, several_servers.server_command(scene.lab.topology, node))
+def _start_server(testbed: KubernetesTestbed, node: str) -> None:
+    testbed.lab.start(node, SERVER, several_servers.server_command(testbed.lab.topology, node))
 
 
-def _leases(scene: KubernetesScene, count: int) -> list[str]:
-    shown = scene.kubectl("-n", "kube-system", "get", "leases", "-l", "k8s-app=konnectivity-server", "-o=json").check()
+def _leases(testbed: KubernetesTestbed, count: int) -> list[str]:
+    shown = testbed.kubectl(
+        "-n", "kube-system", "get", "leases", "-l", "k8s-app=konnectivity-server", "-o=json"
+    ).check()
     found = [item["metadata"] for item in json.loads(shown.text)["items"]]
     if len(found) != count:
         raise NotYet(f"{len(found)} leases")
     return [f"{one['name']}: {', '.join((one.get('annotations') or {}).values())}" for one in found]
 
 
-def _wait_for_agents(scene: KubernetesScene) -> None:
+def _wait_for_agents(testbed: KubernetesTestbed) -> None:
     def look() -> None:
-        held = {member.name: _servers_of(scene, member.name) for member in scene.members}
+        held = {member.name: _servers_of(testbed, member.name) for member in testbed.members}
         if set(held.values()) != {len(SERVER_NODES)}:
             raise NotYet(", ".join(f"{name} has {count} servers" for name, count in held.items()))
 
-    scene.wait("every agent to have every server", look, AGENTS_SECONDS)
+    testbed.wait("every agent to connect to every server", look, AGENTS_SECONDS)
 
 
-def _servers_of(scene: KubernetesScene, node: str) -> int:
-    text = scene.fetch(node, f"http://127.0.0.1:{several_servers.AGENT_HEALTH_PORT}/metrics") or ""
+def _servers_of(testbed: KubernetesTestbed, node: str) -> int:
+    text = testbed.fetch(node, f"http://127.0.0.1:{several_servers.AGENT_HEALTH_PORT}/metrics") or ""
     gauge = "konnectivity_network_proxy_agent_open_server_connections "
     lines = [line for line in text.splitlines() if line.startswith(gauge)]
     return int(float(lines[0].removeprefix(gauge))) if lines else 0
 
 
-def _use_servers(scene: KubernetesScene) -> None:
-    story = scene.story
-    with story.step(f"{scene.caller} is given one address for all three"):
-        _lead_to(scene, SERVER_NODES)
-        front = several_servers.front_address(scene.lab.topology)
-        scene.use_servers(several_servers.egress_file(several_servers.in_url(str(front))))
-        story.saw(f"HTTPConnect to {front}:{several_servers.CLIENT_PORT}, led to {', '.join(SERVER_NODES)} in turn")
-    with story.step("through the servers the webhook allows"):
-        story.saw(scene.wait_for(Call.ALLOWED, "allow").text)
-        story.shows(call=Call.ALLOWED)
+def _use_servers(testbed: KubernetesTestbed) -> None:
+    transcript = testbed.transcript
+    with transcript.step(f"{testbed.caller} uses one address for all three"):
+        _balance(testbed, SERVER_NODES)
+        front = several_servers.front_address(testbed.lab.topology)
+        testbed.use_servers(several_servers.egress_file(several_servers.in_url(str(front))))
+        transcript.saw(
+            f"HTTPConnect to {front}:{several_servers.CLIENT_PORT}, distributed to {', '.join(SERVER_NODES)}"
+        )
+    with transcript.step("through the tunnel the webhook allows a request"):
+        transcript.saw(testbed.wait_for(CallResult.ALLOWED, "allow").text)
+        transcript.shows(call=CallResult.ALLOWED)
 
 
-def _lead_to(scene: KubernetesScene, nodes: tuple[str, ...]) -> None:
-    """Be the balancer: new connections to the one address go to these servers."""
-    topology = scene.lab.topology
+def _balance(testbed: KubernetesTestbed, nodes: tuple[str, ...]) -> None:
+    """Distribute new connections to the front address among these servers."""
+    topology = testbed.lab.topology
     targets = [topology.node(node).addresses[0].ip for node in nodes]
     rules = nft.spread(several_servers.front_address(topology), several_servers.CLIENT_PORT, targets)
-    scene.lab.add_rules(BOOTSTRAP, FRONT, rules)
+    testbed.lab.add_rules(BOOTSTRAP, FRONT, rules)
 
 
-def _restart_all(scene: KubernetesScene) -> None:
-    story = scene.story
-    with story.step("calls begin, one after the other without end"):
-        scene.lab.start(BOOTSTRAP, CALLS, api_calls.command("until", STOP_FILE))
+def _restart_all(testbed: KubernetesTestbed) -> None:
+    transcript = testbed.transcript
+    with transcript.step("start calling the webhook continuously"):
+        testbed.lab.start(BOOTSTRAP, CALLS, api_calls.command("until", STOP_FILE))
         for node in SERVER_NODES:
-            _wait_for_calls(scene, node)
+            _wait_for_calls(testbed, node)
     for node in SERVER_NODES:
-        with story.step(f"the server on {node} is replaced"):
-            _restart(scene, node)
-    with story.step("no call has failed"):
-        calls = _end_calls(scene)
+        with transcript.step(f"restart the server on {node}"):
+            _restart(testbed, node)
+    with transcript.step("no call has failed"):
+        calls = _end_calls(testbed)
         if calls["failed"] or not calls["allowed"]:
             _complain(calls)
-        story.figures["calls"] = str(calls["allowed"])
-        story.figures["calls that failed"] = str(calls["failed"])
-        story.saw(f"{calls['allowed']} calls allowed, 0 failed, the slowest in {calls['slowest_seconds']:.2f} s")
+        transcript.figures["calls"] = str(calls["allowed"])
+        transcript.figures["calls that failed"] = str(calls["failed"])
+        transcript.saw(f"{calls['allowed']} calls allowed, 0 failed, slowest {calls['slowest_seconds']:.2f} s")
         for node in SERVER_NODES:
-            story.saw(f"tunnels through {node}: {_carried(scene, node)}")
+            transcript.saw(f"tunnels through {node}: {_carried(testbed, node)}")
 
 
-def _restart(scene: KubernetesScene, node: str) -> None:
-    _lead_to(scene, tuple(other for other in SERVER_NODES if other != node))
-    before = scene.lab.process(node, SERVER)
-    scene.lab.exec(node, ["kill", "-TERM", str(before.pid)]).check()
+def _restart(testbed: KubernetesTestbed, node: str) -> None:
+    _balance(testbed, tuple(other for other in SERVER_NODES if other != node))
+    before = testbed.lab.process(node, SERVER)
+    testbed.lab.exec(node, ["kill", "-TERM", str(before.pid)]).check()
 
     def look() -> None:
-        if scene.lab.process(node, SERVER).exit_code is None:
-            raise NotYet("it still waits for its tunnels")
+        if testbed.lab.process(node, SERVER).exit_code is None:
+            raise NotYet("it is still draining")
 
-    scene.wait(f"the server on {node} to leave", look, LEAVE_SECONDS)
-    code = scene.lab.process(node, SERVER).exit_code
-    left = scene.wait("its lease to go", lambda: _leases(scene, len(SERVER_NODES) - 1), SERVER_SECONDS)
-    scene.story.saw(f"it left with exit code {code}, and {len(left)} leases are there")
-    _start_server(scene, node)
-    _wait_for_agents(scene)
-    _lead_to(scene, SERVER_NODES)
-    _wait_for_calls(scene, node)
-    scene.story.saw("its successor has every agent, and carries calls again")
+    testbed.wait(f"the server on {node} to exit", look, LEAVE_SECONDS)
+    code = testbed.lab.process(node, SERVER).exit_code
+    left = testbed.wait("its lease to go", lambda: _leases(testbed, len(SERVER_NODES) - 1), SERVER_SECONDS)
+    testbed.transcript.saw(f"it exited with code {code}; {len(left)} leases are left")
+    _start_server(testbed, node)
+    _wait_for_agents(testbed)
+    _balance(testbed, SERVER_NODES)
+    _wait_for_calls(testbed, node)
+    testbed.transcript.saw("the new server has every agent and carries calls again")
 
 
-def _end_calls(scene: KubernetesScene) -> dict[str, Any]:
-    scene.lab.write(BOOTSTRAP, STOP_FILE, b"")
+def _end_calls(testbed: KubernetesTestbed) -> dict[str, Any]:
+    testbed.lab.write(BOOTSTRAP, STOP_FILE, b"")
 
     def look() -> str:
-        if scene.lab.process(BOOTSTRAP, CALLS).exit_code is None:
-            raise NotYet("the last call is under way")
-        return scene.lab.log(BOOTSTRAP, CALLS)
+        if testbed.lab.process(BOOTSTRAP, CALLS).exit_code is None:
+            raise NotYet("the last call is still running")
+        return testbed.lab.log(BOOTSTRAP, CALLS)
 
-    told: dict[str, Any] = json.loads(scene.wait("the calls to end", look, LEAVE_SECONDS).splitlines()[-1])
-    return told
+    totals: dict[str, Any] = json.loads(testbed.wait("the calls to end", look, LEAVE_SECONDS).splitlines()[-1])
+    return totals
 
 
 def _complain(calls: dict[str, Any]) -> None:
     what = f"{calls['failed']} of {calls['failed'] + calls['allowed']} calls failed during the restart"
-    why = str(calls["failures"][0]) if calls["failures"] else "none was made"
-    raise LabError("UMB855", what, why, "umbilical lab run --keep ha, then look at the servers' and agents' logs")
+    why = str(calls["failures"][0]) if calls["failures"] else "no call was made"
+    raise LabError("UMB855", what, why, "umbilical lab run --keep ha, then read the logs of servers and agents")
 
 
-def _carried(scene: KubernetesScene, node: str) -> int:
-    """Count the lines that a server wrote of its tunnels, before and after its restart."""
-    return scene.lab.log(node, SERVER).count(" tunnel dial=")
+def _carried(testbed: KubernetesTestbed, node: str) -> int:
+    """Count the tunnels in a server's log, which continues over a restart."""
+    return testbed.lab.log(node, SERVER).count(" tunnel dial=")
 
 
-def _wait_for_calls(scene: KubernetesScene, node: str) -> None:
-    """Wait until a server has carried one more: it is under load when the next one goes."""
-    before = _carried(scene, node)
+def _wait_for_calls(testbed: KubernetesTestbed, node: str) -> None:
+    """Wait until a server carries another call, so that it has load before the next restart."""
+    before = _carried(testbed, node)
 
     def look() -> None:
-        if _carried(scene, node) == before:
-            raise NotYet(f"{before} tunnels, as before")
+        if _carried(testbed, node) == before:
+            raise NotYet(f"still {before} tunnels")
 
-    scene.wait(f"a call through {node}", look, SERVER_SECONDS)
+    testbed.wait(f"a call through {node}", look, SERVER_SECONDS)
 
 
 SCENARIOS: Final = (
     Scenario(
         "ha",
-        "three servers found by leases, replaced one by one while webhooks are called: no call fails",
-        tell,
+        "three servers found by leases; each is restarted under load and no call fails",
+        run,
         system_programs={"nft": "nftables"},
     ),
 )

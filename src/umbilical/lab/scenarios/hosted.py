@@ -1,8 +1,8 @@
-"""A hosted control plane: its network and the nodes' have no address in common, and a tunnel is all there is between.
+"""A hosted control plane: its network is separate from the nodes' network, and only the tunnel connects them.
 
-One kube-apiserver, since three fit on no small machine, and three servers; packet rules are the Services in front of
-them. kube-apiserver knows that one address, the proxies know all servers. What is under way, and through which server,
-is known of every call: so the story can tell what a stopped, a renewed and a killed server cost.
+There is one kube-apiserver, to save memory, and three servers behind packet filter rules in place of a Service. The
+proxies use all servers directly. Every call is recorded with its times, so that the scenario can show what a stopped,
+a renewed and a killed server cost.
 """
 
 import signal
@@ -17,25 +17,25 @@ from umbilical.lab import objects
 from umbilical.lab.hosted import parts
 from umbilical.lab.hosted.parts import API_NODE, CLIENT_NODE, SERVER_NODES
 from umbilical.lab.hosted.stage import AGENT_NAME, DNS, HTTPS, SERVER, SOCKS, HostedStage, complaint
-from umbilical.lab.kubernetes_scene import READY_SECONDS
+from umbilical.lab.kubernetes_testbed import READY_SECONDS
 from umbilical.lab.scenarios.hosted_losses import KILLED, lose_nothing, lose_one_server
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scenarios.service_stories import greetings, real, wait_for_availability
+from umbilical.lab.scenarios.service_scenarios import greetings, real, wait_for_availability
 from umbilical.lab.scenarios.webhook_through_tunnel import start_cluster
-from umbilical.lab.scene import BOOTSTRAP, GONE_SECONDS, Scene, listeners_on
 from umbilical.lab.several_servers import client_files, egress_file
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.story import Call
+from umbilical.lab.testbed import BOOTSTRAP, GONE_SECONDS, Testbed, listeners_on
+from umbilical.lab.transcript import CallResult
 
 API: Final = "api"
 
 
-def tell(scene: Scene) -> None:
-    stage = HostedStage(real(scene))
-    start_cluster(scene)
+def run(testbed: Testbed) -> None:
+    stage = HostedStage(real(testbed))
+    start_cluster(testbed)
     service, address = _start_service(stage)
     _show_need(stage, address)
-    _lay_tunnel(stage)
+    _set_up_tunnel(stage)
     _use_tunnel(stage)
     _show_aggregated_api(stage)
     _show_proxies(stage, service, address)
@@ -43,73 +43,75 @@ def tell(scene: Scene) -> None:
     lose_one_server(stage)
 
 
-def _start_service(stage: HostedStage) -> tuple[objects.Service, str]:
-    story = stage.story
-    with story.step("a webhook in a pod, failurePolicy Fail"):
+def _start_service(stage: HostedStage) -> tuple[objects.ServiceObjects, str]:
+    transcript = stage.transcript
+    with transcript.step("a webhook in a pod, failurePolicy Fail"):
         service = replace(objects.make_service(stage.topology), closes_connections=True, has_plain_port=True)
-        address = stage.scene.apply_webhook(service)
-        story.shows(webhook=service.node)
+        address = stage.testbed.apply_webhook(service)
+        transcript.shows(webhook=service.node)
     return service, address
 
 
 def _show_need(stage: HostedStage, address: str) -> None:
-    story, scene, management = stage.story, stage.scene, stage.topology.management
+    transcript, testbed, management = stage.transcript, stage.testbed, stage.topology.management
     assert management is not None
-    with story.step("the control plane's network and the nodes' are apart"):
+    with transcript.step("the control plane cannot reach the nodes' network"):
         nodes = [*stage.topology.machine_networks, *stage.topology.pod_networks, *stage.topology.service_networks]
-        story.saw(f"control plane: {', '.join(map(str, management.networks))}; nodes: {', '.join(map(str, nodes))}")
+        transcript.saw(
+            f"control plane: {', '.join(map(str, management.networks))}; nodes: {', '.join(map(str, nodes))}"
+        )
         url = f"http://{address}:{objects.PLAIN_PORT}/healthz"
         direct = stage.lab.exec(CLIENT_NODE, [sys.executable, "-m", "umbilical.lab.fetch", url])
         if direct.exit_code == 0:
-            raise complaint("the networks are not apart", f"{CLIENT_NODE} reached {url} without a tunnel")
-        story.saw(f"{CLIENT_NODE} to the pod: {direct.stderr.decode(errors='replace').strip()}")
-        story.saw(scene.wait_for(Call.UNREACHABLE, "allow").text)
-        story.shows(call=Call.UNREACHABLE)
+            raise complaint("the networks are not separate", f"{CLIENT_NODE} reached {url} without a tunnel")
+        transcript.saw(f"{CLIENT_NODE} to the pod: {direct.stderr.decode(errors='replace').strip()}")
+        transcript.saw(testbed.wait_for(CallResult.UNREACHABLE, "allow").text)
+        transcript.shows(call=CallResult.UNREACHABLE)
 
 
-def _lay_tunnel(stage: HostedStage) -> None:
-    story = stage.story
-    with story.step("three servers beside the control plane"):
+def _set_up_tunnel(stage: HostedStage) -> None:
+    transcript = stage.transcript
+    with transcript.step("start three servers beside the control plane"):
         stage.start_servers()
-        story.saw(f"{', '.join(SERVER_NODES)}: a CA of its own for clients and for agents, identities bound")
-        story.shows(server=True)
-        stage.scene.save()
-    with story.step("agents on every node dial out to the one port that is published"):
+        transcript.saw(f"{', '.join(SERVER_NODES)}: separate CAs for clients and agents, identities bound")
+        transcript.shows(server=True)
+        stage.testbed.save()
+    with transcript.step("agents on every node connect to the published port"):
         workers = tuple(node.name for node in stage.topology.members)
         stage.start_node_agents()
         stage.wait_for_agents(workers)
         place = f"{parts.PUBLISHED}:{names.AGENT_PORT}"
-        story.saw(f"{', '.join(workers)} by {place}: each connected to {len(SERVER_NODES)} servers")
-        story.shows(agents=workers)
-        story.figures["agents"] = str(len(workers))
+        transcript.saw(f"{', '.join(workers)}: connected to {len(SERVER_NODES)} servers each, through {place}")
+        transcript.shows(agents=workers)
+        transcript.figures["agents"] = str(len(workers))
 
 
 def _use_tunnel(stage: HostedStage) -> None:
-    story, lab, scene = stage.story, stage.lab, stage.scene
-    with story.step("kube-apiserver is told to use it: HTTPConnect over mTLS"):
+    transcript, lab, testbed = stage.transcript, stage.lab, stage.testbed
+    with transcript.step("kube-apiserver uses the tunnel: HTTPConnect over mTLS"):
         stage.lead_kube_apiserver(SERVER_NODES)
         pki = stage.parts.pki
         lab.write_all(BOOTSTRAP, client_files(pki.trusted_by(Trust.CLIENTS), pki.leaves[CLIENT.id]))
-        scene.use_servers(egress_file(names.SERVER_LOCAL))
-    with story.step("through the tunnel the webhook allows and denies"):
-        story.saw(scene.wait_for(Call.ALLOWED, "allow").text)
-        story.saw(scene.wait_for(Call.DENIED, "deny").text)
-        story.shows(call=Call.ALLOWED)
+        testbed.use_servers(egress_file(names.SERVER_LOCAL))
+    with transcript.step("through the tunnel the webhook allows and denies requests"):
+        transcript.saw(testbed.wait_for(CallResult.ALLOWED, "allow").text)
+        transcript.saw(testbed.wait_for(CallResult.DENIED, "deny").text)
+        transcript.shows(call=CallResult.ALLOWED)
 
 
 def _show_aggregated_api(stage: HostedStage) -> None:
-    story, scene = stage.story, stage.scene
-    with story.step("an aggregated API beside the control plane: no agent on a node reaches it"):
+    transcript, testbed = stage.transcript, stage.testbed
+    with transcript.step("an aggregated API that no agent on a node can reach"):
         _start_api(stage)
-        scene.apply(*stage.parts.api_objects)
-        story.saw(wait_for_availability(scene, "False", "FailedDiscoveryCheck"))
+        testbed.apply(*stage.parts.api_objects)
+        transcript.saw(wait_for_availability(testbed, "False", "FailedDiscoveryCheck"))
         _check_callers(stage, ())
-    with story.step("the control plane's own agent announces its address, and it answers"):
+    with transcript.step("with an agent of the control plane the API is available"):
         stage.start_control_plane_agent()
         stage.wait_for_agents((CLIENT_NODE,))
-        story.saw(wait_for_availability(scene, "True", "Passed"))
-        for line in scene.wait("greetings", lambda: greetings(scene), READY_SECONDS):
-            story.saw(line)
+        transcript.saw(wait_for_availability(testbed, "True", "Passed"))
+        for line in testbed.wait("greetings", lambda: greetings(testbed), READY_SECONDS):
+            transcript.saw(line)
         _check_callers(stage, (stage.topology.node(CLIENT_NODE).address,))
 
 
@@ -118,94 +120,94 @@ def _start_api(stage: HostedStage) -> None:
     address = stage.topology.node(API_NODE).address
 
     def look() -> None:
-        if stage.scene.fetch(API_NODE, f"https://{address}/healthz") is None:
-            raise NotYet("it does not answer on its own machine")
+        if stage.testbed.fetch(API_NODE, f"https://{address}/healthz") is None:
+            raise NotYet("it does not answer on its own node")
 
     stage.wait("the aggregated API", look)
 
 
 def _check_callers(stage: HostedStage, wanted: tuple[str, ...]) -> None:
-    """See that the API was asked from these addresses and no other."""
+    """Check that the API was called from exactly these addresses."""
     lines = [line for line in stage.lab.log(API_NODE, API).splitlines() if " from " in line]
     seen = {line.partition(" from ")[2].partition(": ")[0].removeprefix("::ffff:") for line in lines}
     if seen != set(wanted):
-        why = f"{', '.join(sorted(seen)) or 'nobody'} asked it"
-        raise complaint(f"the aggregated API was to be asked by {', '.join(wanted) or 'nobody'}", why)
-    stage.story.saw(f"it was asked from {', '.join(wanted) or 'nowhere'} alone, {len(lines)} times")
+        why = f"it was called from {', '.join(sorted(seen)) or 'nowhere'}"
+        raise complaint(f"the aggregated API was not called from {', '.join(wanted) or 'nowhere'} only", why)
+    stage.transcript.saw(f"{len(lines)} calls, all from {', '.join(wanted)}" if wanted else "not called")
 
 
-def _show_proxies(stage: HostedStage, service: objects.Service, address: str) -> None:
-    story = stage.story
-    with story.step("both proxies, with names of the cluster's own DNS"):
+def _show_proxies(stage: HostedStage, service: objects.ServiceObjects, address: str) -> None:
+    transcript = stage.transcript
+    with transcript.step("start both proxies, with the cluster's DNS"):
         stage.lab.write(CLIENT_NODE, parts.SERVICE_AUTHORITY, service.authority)
-        story.saw(stage.start_proxies(address))
-    with story.step("curl through either"):
+        transcript.saw(stage.start_proxies(address))
+    with transcript.step("curl through both proxies"):
         for title, command in _curls().items():
             done = stage.lab.exec(CLIENT_NODE, command).check()
-            story.saw(f"{title}: {done.text.strip()}")
+            transcript.saw(f"{title}: {done.text.strip()}")
 
 
 def _curls() -> dict[str, list[str]]:
-    """A client of its own make for each way, and a name that nobody has."""
+    """curl commands: one per kind of proxying, and one with an unknown name."""
     name, quiet = parts.SERVICE_NAME, ["curl", "--silent", "--show-error", "--max-time", "30", "--noproxy", ""]
     trust = ["--cacert", parts.SERVICE_AUTHORITY]
     socks, https = f"127.0.0.1:{parts.SOCKS_PORT}", f"http://127.0.0.1:{parts.HTTPS_PORT}"
-    told = ["--output", "/dev/null", "--write-out", "%{http_code} from %{remote_ip}"]
+    shown = ["--output", "/dev/null", "--write-out", "%{http_code} from %{remote_ip}"]
     return {
         "--socks5-hostname": [
             *quiet,
-            *told,
+            *shown,
             *trust,
             "--socks5-hostname",
             socks,
             f"https://{name}:{objects.PORT}/healthz",
         ],
-        "CONNECT": [*quiet, *told, *trust, "--proxy", https, f"https://{name}:{objects.PORT}/healthz"],
-        "plain": [*quiet, *told, "--proxy", https, f"http://{name}:{objects.PLAIN_PORT}/healthz"],
+        "CONNECT": [*quiet, *shown, *trust, "--proxy", https, f"https://{name}:{objects.PORT}/healthz"],
+        "plain": [*quiet, *shown, "--proxy", https, f"http://{name}:{objects.PLAIN_PORT}/healthz"],
         "a name that does not exist": [*quiet, "--proxy", https, f"http://missing.{name}:{objects.PLAIN_PORT}/healthz"],
     }
 
 
-def end(scene: Scene) -> None:
-    stage = HostedStage(real(scene))
-    with scene.story.step("all parts leave"):
-        _ask_all_to_leave(stage)
+def end(testbed: Testbed) -> None:
+    stage = HostedStage(real(testbed))
+    with testbed.transcript.step("stop all programs"):
+        _stop_all(stage)
         codes = {(node, name): stage.wait_until_gone(node, name) for node, name in _parts(stage)}
         bad = [f"{name} on {node}: {code}" for (node, name), code in codes.items() if code and node != KILLED]
         if bad:
-            raise complaint("a part did not leave well", ", ".join(bad))
-        scene.story.saw(f"{len(codes)} programs have ended; all that were asked to, with exit code 0")
-        scene.wait("the agents' pods to be gone", lambda: _look_for_agents(stage), GONE_SECONDS)
-        scene.story.shows(server=False, agents=())
-    with scene.story.step("nothing is left, and without the tunnel it is as before"):
+            raise complaint("a program did not exit with 0", ", ".join(bad))
+        testbed.transcript.saw(f"{len(codes)} programs ended; all that got SIGTERM with exit code 0")
+        testbed.wait("the agents' pods to be gone", lambda: _look_for_agents(stage), GONE_SECONDS)
+        testbed.transcript.shows(server=False, agents=())
+    with testbed.transcript.step("nothing is left, and calls fail as before"):
         for each in stage.topology.nodes:
             _check_ports(stage, each.name)
-        scene.story.saw(scene.wait_for(Call.UNREACHABLE, "allow").text)
-        scene.story.shows(call=Call.UNREACHABLE)
+        testbed.transcript.saw(testbed.wait_for(CallResult.UNREACHABLE, "allow").text)
+        testbed.transcript.shows(call=CallResult.UNREACHABLE)
 
 
-def _ask_all_to_leave(stage: HostedStage) -> None:
+def _stop_all(stage: HostedStage) -> None:
     listed = {"apiVersion": "v1", "kind": "List", "items": _removable(stage)}
-    stage.scene.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", "-", stdin=listed).check()
+    stage.testbed.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", "-", stdin=listed).check()
     for node, name in _parts(stage):
         if stage.lab.process(node, name).exit_code is None:
             stage.signal(node, name, signal.SIGTERM)
 
 
 def _removable(stage: HostedStage) -> list[dict[str, Any]]:
-    """All that was applied but the namespace, which was there before and only got labels."""
+    """All applied objects except the namespace, which existed before."""
     found = [*stage.parts.agent_objects, *stage.parts.api_objects]
     return [one for one in found if one["kind"] != "Namespace"]
 
 
 def _look_for_agents(stage: HostedStage) -> None:
     for node in stage.topology.members:
-        if stage.scene.find_pod(node.name, names.AGENT) is not None:
-            raise NotYet(f"there is one on {node.name}")
+        if stage.testbed.find_pod(node.name, names.AGENT) is not None:
+            raise NotYet(f"one exists on {node.name}")
 
 
 def _parts(stage: HostedStage) -> list[tuple[str, str]]:
-    """In the order in which they leave: clients before what they use."""
+    """Programs in the order in which they stop: clients first."""
     order = (SOCKS.name, HTTPS.name, DNS, AGENT_NAME, SERVER, API)
     rows = {(row.node, row.name) for row in stage.lab.processes()}
     return sorted((row for row in rows if row[1] in order), key=lambda row: order.index(row[1]))
@@ -215,14 +217,14 @@ def _check_ports(stage: HostedStage, node: str) -> None:
     ports = (names.FRONTEND_PORT, names.AGENT_PORT, names.HEALTH_PORT, parts.SOCKS_PORT, parts.HTTPS_PORT)
     open_ports = listeners_on(stage.lab, node, *ports)
     if open_ports:
-        raise complaint(f"a port is still open on {node}", ", ".join(open_ports))
+        raise complaint(f"ports are still open on {node}", ", ".join(open_ports))
 
 
 SCENARIOS: Final = (
     Scenario(
         "hosted",
-        "a control plane in a network of its own: three servers, both proxies; one stopped, one renewed, one killed",
-        tell,
+        "a hosted control plane: three servers, both proxies; one stopped, one renewed, one killed",
+        run,
         end,
         runners=(RunnerKind.PROCESS,),
         plan=parts.topology,

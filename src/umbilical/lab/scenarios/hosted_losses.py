@@ -1,7 +1,6 @@
-"""What a hosted control plane loses when a server is stopped, a certificate renewed, a server killed: told under calls.
+"""What a hosted control plane loses under load when a server is stopped, renewed or killed.
 
-Every call and every stream is known with its moments, and the servers count what goes through them: so what fails can
-be held against what was under way.
+Every call and stream is recorded with its times, so that each failure can be matched with what was running then.
 """
 
 import json
@@ -18,13 +17,13 @@ from umbilical.lab import api_calls
 from umbilical.lab.hosted import parts
 from umbilical.lab.hosted.parts import CLIENT_NODE, SERVER_NODES
 from umbilical.lab.hosted.stage import HTTPS, SERVER, SERVERS, SOCKS, HostedStage, complaint
-from umbilical.lab.proxy_client import Kind, Way
-from umbilical.lab.scene import BOOTSTRAP
-from umbilical.lab.story import Call
-from umbilical.lab.through_proxies import ProxiedCall, StreamMoment, Told, read_told
+from umbilical.lab.proxy_client import ProxyProtocol, ProxyRoute
+from umbilical.lab.testbed import BOOTSTRAP
+from umbilical.lab.through_proxies import ProxiedCall, StreamEvent, StreamMoment, read_events
+from umbilical.lab.transcript import CallResult
 
 KILLED, STOPPED, SPARED = SERVER_NODES
-"""The first of the HTTPS proxy's servers, the first of the SOCKS proxy's, and the one that both can fall back to."""
+"""First server of the HTTPS proxy, first server of the SOCKS proxy, and the spare one."""
 WEBHOOK_CALLS: Final = "webhook-calls"
 WEBHOOK_STOP: Final = f"/run/{WEBHOOK_CALLS}.stop"
 CALLS: Final = "proxied-calls"
@@ -34,39 +33,39 @@ HELD_EACH: Final = 4
 
 
 def lose_nothing(stage: HostedStage) -> None:
-    story, ways = stage.story, parts.ways()
-    with story.step("calls begin, one after the other without end, through kube-apiserver and both proxies"):
+    transcript, ways = stage.transcript, parts.ways()
+    with transcript.step("start calling through kube-apiserver and both proxies"):
         stage.lab.start(BOOTSTRAP, WEBHOOK_CALLS, api_calls.command("until", WEBHOOK_STOP))
         stage.start_callers("call", CALLS, ways)
         stage.wait_for_calls(CALLS, ways, 0.0)
-    with story.step(f"the server on {STOPPED} is stopped and drains, another takes its place"):
+    with transcript.step(f"the server on {STOPPED} drains and is restarted"):
         _replace_server(stage)
         stage.wait_for_calls(CALLS, ways, time.monotonic())
-    with story.step(f"the certificates of the server on {KILLED} and of the proxies are renewed"):
+    with transcript.step(f"renew certificates of the proxies and of {KILLED}"):
         _renew(stage)
         stage.wait_for_calls(CALLS, ways, time.monotonic())
-    with story.step("no request was lost"):
+    with transcript.step("no request was lost"):
         stage.stop_callers(CALLS)
         _check_webhook_calls(stage)
         _check_no_failure(stage, stage.calls(CALLS))
 
 
 def _replace_server(stage: HostedStage) -> None:
-    story, ways = stage.story, parts.ways()
+    transcript, ways = stage.transcript, parts.ways()
     stage.lead_kube_apiserver([node for node in SERVER_NODES if node != STOPPED])
     asked = stage.signal(STOPPED, SERVER, signal.SIGTERM)
     code = stage.wait_until_gone(STOPPED, SERVER)
-    story.saw(f"it left with exit code {code} after {time.monotonic() - asked:.1f} s")
+    transcript.saw(f"it exited with code {code} after {time.monotonic() - asked:.1f} s")
     stage.wait_for_calls(CALLS, ways, time.monotonic())
-    story.saw("calls go on through the others")
+    transcript.saw("calls continue through the others")
     stage.start(STOPPED, SERVER, stage.parts.server)
     stage.wait_for_agents([node.name for node in stage.topology.members])
     stage.lead_kube_apiserver(SERVER_NODES)
-    story.saw("its successor has every agent")
+    transcript.saw("the new server has every agent")
 
 
 def _renew(stage: HostedStage) -> None:
-    """Put new files in place, and wait until each program says that it shows them."""
+    """Write new certificates, and wait until each program reports that it loaded them."""
     reloads, good = "umbilical_certificate_reloads_total", 'result="success"'
     programs = (SERVERS[KILLED], HTTPS, SOCKS)
     before = {program: stage.metric(program, reloads, good) for program in programs}
@@ -78,10 +77,10 @@ def _renew(stage: HostedStage) -> None:
     def look() -> None:
         late = [program.title for program in programs if stage.metric(program, reloads, good) == before[program]]
         if late:
-            raise NotYet(f"{', '.join(late)} did not take up its new certificate")
+            raise NotYet(f"{', '.join(late)} did not load its new certificate")
 
     stage.wait("the new certificates to be in use", look)
-    stage.story.saw(f"in use by {', '.join(program.title for program in programs)}, none of which was restarted")
+    stage.transcript.saw(f"loaded by {', '.join(program.title for program in programs)}, without a restart")
 
 
 def _check_webhook_calls(stage: HostedStage) -> None:
@@ -90,9 +89,9 @@ def _check_webhook_calls(stage: HostedStage) -> None:
     calls: dict[str, Any] = json.loads(stage.lab.log(BOOTSTRAP, WEBHOOK_CALLS).splitlines()[-1])
     if calls["failed"] or not calls["allowed"]:
         raise complaint(f"{calls['failed']} calls of kube-apiserver failed", str(calls["failures"][:1]))
-    stage.story.figures["calls of kube-apiserver"] = str(calls["allowed"])
+    stage.transcript.figures["calls of kube-apiserver"] = str(calls["allowed"])
     slowest = calls["slowest_seconds"]
-    stage.story.saw(f"kube-apiserver: {calls['allowed']} calls, 0 failed, the slowest in {slowest:.2f} s")
+    stage.transcript.saw(f"kube-apiserver: {calls['allowed']} calls, 0 failed, slowest {slowest:.2f} s")
 
 
 def _check_no_failure(stage: HostedStage, calls: Sequence[ProxiedCall]) -> None:
@@ -101,81 +100,79 @@ def _check_no_failure(stage: HostedStage, calls: Sequence[ProxiedCall]) -> None:
         raise complaint(f"{len(failed)} of {len(calls)} calls through proxies failed", _words(failed[0]))
     for way in parts.ways():
         seconds = [call.seconds for call in calls if call.way == way]
-        stage.story.saw(f"{way}: {len(seconds)} calls, 0 failed, the slowest in {max(seconds):.2f} s")
-    stage.story.figures["calls through proxies"] = str(len(calls))
-    stage.story.figures["calls that failed"] = "0"
+        stage.transcript.saw(f"{way}: {len(seconds)} calls, 0 failed, slowest {max(seconds):.2f} s")
+    stage.transcript.figures["calls through proxies"] = str(len(calls))
+    stage.transcript.figures["calls that failed"] = "0"
 
 
 def lose_one_server(stage: HostedStage) -> None:
-    story, ways = stage.story, parts.ways()
+    transcript, ways = stage.transcript, parts.ways()
     doomed, spared = _held_ways()
-    with story.step("streams stay open through two servers, and calls begin again"):
+    with transcript.step("open streams through two servers, and call again"):
         stage.start_callers("hold", HELD, {**doomed, **spared})
         through = stage.wait("all streams", lambda: _look_at_streams(stage, len(doomed), len(spared)))
-        story.saw(
-            f"{len(doomed)} by the HTTPS proxy, through {KILLED}; {len(spared)} by the SOCKS proxy, through others"
-        )
-        story.saw(f"tunnels as the servers count them: {', '.join(f'{node} {n}' for node, n in through.items())}")
+        transcript.saw(f"{len(doomed)} by HTTPS proxy through {KILLED}; {len(spared)} by SOCKS proxy through others")
+        transcript.saw(f"tunnels counted by the servers: {', '.join(f'{node} {n}' for node, n in through.items())}")
         stage.start_callers("call", LATER_CALLS, ways)
         stage.wait_for_calls(LATER_CALLS, ways, 0.0)
-    with story.step(f"the server on {KILLED} is killed"):
+    with transcript.step(f"kill the server on {KILLED}"):
         killed = stage.signal(KILLED, SERVER, signal.SIGKILL)
         ended = stage.wait("streams through it to end", lambda: _look_at_ends(stage, len(doomed)))
         _check_ends(stage, killed, ended, set(doomed))
-    with story.step("new requests succeed"):
+    with transcript.step("new requests succeed"):
         stage.wait_for_calls(LATER_CALLS, ways, time.monotonic())
         stage.stop_callers(LATER_CALLS)
         _check_later_calls(stage, killed)
         stage.lead_kube_apiserver([node for node in SERVER_NODES if node != KILLED])
-        story.saw(stage.scene.wait_for(Call.ALLOWED, "allow").text)
-    with story.step("all other streams are still there"):
+        transcript.saw(stage.testbed.wait_for(CallResult.ALLOWED, "allow").text)
+    with transcript.step("all other streams are still open"):
         stage.stop_callers(HELD)
         _check_spared(stage, killed, set(spared))
 
 
-def _held_ways() -> tuple[dict[str, Way], dict[str, Way]]:
-    """Those through the HTTPS proxy, whose server will be killed, and those through the SOCKS proxy."""
+def _held_ways() -> tuple[dict[str, ProxyRoute], dict[str, ProxyRoute]]:
+    """Routes through the HTTPS proxy, whose server is killed, and routes through the SOCKS proxy."""
     named = {f"{name}-{number}": way for name, way in parts.ways().items() for number in range(HELD_EACH)}
-    spared = {name: way for name, way in named.items() if way.kind is Kind.SOCKS5}
+    spared = {name: way for name, way in named.items() if way.kind is ProxyProtocol.SOCKS5}
     return {name: way for name, way in named.items() if name not in spared}, spared
 
 
-def _told(stage: HostedStage, moment: StreamMoment) -> list[Told]:
-    return [one for one in read_told(stage.lab.log(CLIENT_NODE, HELD)) if one.moment == moment.value]
+def _events(stage: HostedStage, moment: StreamMoment) -> list[StreamEvent]:
+    return [one for one in read_events(stage.lab.log(CLIENT_NODE, HELD)) if one.moment == moment.value]
 
 
 def _look_at_streams(stage: HostedStage, doomed: int, spared: int) -> dict[str, int]:
-    opened, ended = _told(stage, StreamMoment.OPENED), _told(stage, StreamMoment.ENDED)
+    opened, ended = _events(stage, StreamMoment.OPENED), _events(stage, StreamMoment.ENDED)
     if ended:
         raise NotYet(f"{ended[0].stream} ended: {ended[0].how}")
     through = {node: stage.open_tunnels(node) for node in SERVER_NODES}
     others = sum(count for node, count in through.items() if node != KILLED)
-    # At least: proxies keep connections to the cluster's DNS, and kube-apiserver to the aggregated API.
+    # At least: DNS of the proxies and the aggregated API use tunnels too.
     if len(opened) < doomed + spared or through[KILLED] < doomed or others < spared:
-        raise NotYet(f"{len(opened)} are open, through {through}")
+        raise NotYet(f"{len(opened)} streams open, tunnels: {through}")
     return through
 
 
-def _look_at_ends(stage: HostedStage, count: int) -> list[Told]:
-    ended = _told(stage, StreamMoment.ENDED)
+def _look_at_ends(stage: HostedStage, count: int) -> list[StreamEvent]:
+    ended = _events(stage, StreamMoment.ENDED)
     if len(ended) < count:
         raise NotYet(f"{len(ended)} of {count} ended")
     return ended
 
 
-def _check_ends(stage: HostedStage, killed: float, ended: Sequence[Told], doomed: set[str]) -> None:
-    story, names_ended = stage.story, {one.stream for one in ended}
+def _check_ends(stage: HostedStage, killed: float, ended: Sequence[StreamEvent], doomed: set[str]) -> None:
+    transcript, names_ended = stage.transcript, {one.stream for one in ended}
     if names_ended != doomed:
         wrong = ", ".join(sorted(names_ended ^ doomed))
-        raise complaint("other streams ended than went through the killed server", wrong)
+        raise complaint("the streams that ended are not those of the killed server", wrong)
     if min(one.at for one in ended) < killed:
         raise complaint("a stream ended before its server was killed", _first(ended))
     seconds = max(one.at for one in ended) - killed
-    story.figures["streams that ended"] = f"{len(ended)} of {len(ended) + HELD_EACH}"
-    story.figures["last of them after"] = f"{seconds:.3f} s"
-    story.saw(f"{len(ended)} streams ended, the last after {seconds:.3f} s")
+    transcript.figures["streams that ended"] = f"{len(ended)} of {len(ended) + HELD_EACH}"
+    transcript.figures["last of them after"] = f"{seconds:.3f} s"
+    transcript.saw(f"{len(ended)} streams ended, the last after {seconds:.3f} s")
     for how in sorted({one.how for one in ended}):
-        story.saw(how)
+        transcript.saw(how)
 
 
 def _check_later_calls(stage: HostedStage, killed: float) -> None:
@@ -183,25 +180,25 @@ def _check_later_calls(stage: HostedStage, killed: float) -> None:
     failed = [call for call in calls if call.failure]
     late = [call for call in failed if call.began > killed or call.ended < killed]
     if late:
-        raise complaint("a call failed that was not under way when the server was killed", _words(late[0]))
+        raise complaint("a call failed that was not running when the server was killed", _words(late[0]))
     after = [call for call in calls if call.began > killed]
-    stage.story.saw(f"{len(after)} calls that began after the kill, 0 failed")
-    stage.story.saw(
-        f"{len(failed)} calls that were under way failed{''.join(f'; {_words(one)}' for one in failed[:1])}"
+    stage.transcript.saw(f"{len(after)} calls started after the kill, 0 failed")
+    stage.transcript.saw(
+        f"{len(failed)} calls that were running failed{''.join(f'; {_words(one)}' for one in failed[:1])}"
     )
-    stage.story.figures["calls after the kill"] = str(len(after))
+    stage.transcript.figures["calls after the kill"] = str(len(after))
 
 
 def _check_spared(stage: HostedStage, killed: float, spared: set[str]) -> None:
-    lived = _told(stage, StreamMoment.LIVED)
+    lived = _events(stage, StreamMoment.LIVED)
     heard = {one.stream for one in lived if one.at > killed}
     if heard != spared:
         raise complaint("a stream through another server was lost", ", ".join(sorted(spared - heard)))
-    stage.story.saw(f"{len(lived)} streams were heard to the end")
+    stage.transcript.saw(f"{len(lived)} streams received data to the end")
 
 
-def _first(told: Sequence[Told]) -> str:
-    first = min(told, key=lambda one: one.at)
+def _first(events: Sequence[StreamEvent]) -> str:
+    first = min(events, key=lambda one: one.at)
     return f"{first.stream}: {first.how}"
 
 

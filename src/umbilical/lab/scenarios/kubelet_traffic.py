@@ -1,7 +1,6 @@
-"""What an administrator does with a pod: logs, exec, attach, port-forward, each a connection to a kubelet.
+"""kubectl logs, exec, attach and port-forward: each is a connection from kube-apiserver to a kubelet.
 
-Kubelets listen on the machine network, which the bootstrap node is part of; so its direct way to them is closed
-first, as a firewall would, and everything that gets there has come through the tunnel.
+The bootstrap node is in the kubelets' network, so a packet filter rule rejects its direct connections to them first.
 """
 
 import json
@@ -15,14 +14,14 @@ from umbilical.lab import objects
 from umbilical.lab.control_plane import ADMIN_KUBECONFIG
 from umbilical.lab.images import UMBILICAL
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scenarios.webhook_through_tunnel import lay_tunnel
-from umbilical.lab.scene import BOOTSTRAP, Scene
+from umbilical.lab.scenarios.webhook_through_tunnel import set_up_tunnel
 from umbilical.lab.state import RunnerKind
+from umbilical.lab.testbed import BOOTSTRAP, Testbed
 from umbilical.manifests.static_pod import UNPRIVILEGED
 
 if TYPE_CHECKING:
-    from umbilical.lab.kubernetes_scene import KubernetesScene
-    from umbilical.lab.lab import Completed
+    from umbilical.lab.kubernetes_testbed import KubernetesTestbed
+    from umbilical.lab.lab import CompletedCommand
 
 NAME: Final = "kubelet-traffic"
 POD: Final = "talker"
@@ -34,7 +33,7 @@ FORWARD: Final = "port-forward"
 FIREWALL: Final = "kubelets"
 SECONDS: Final = 60.0
 STREAMING: Final = 3
-"""exec, attach and port-forward: each takes a connection for itself."""
+"""exec, attach and port-forward have a connection each."""
 _TALK: Final = """
 import http.server, socket
 class Page(http.server.BaseHTTPRequestHandler):
@@ -50,58 +49,62 @@ _SAY: Final = "import os, socket; print(f'run as {os.getuid()} in {socket.gethos
 _TUNNEL_LINE: Final = re.compile(rf"tunnel dial=.* target=\S+:{KUBELET_PORT} .*")
 
 
-def tell(scene: Scene) -> None:
-    from umbilical.lab.kubernetes_scene import KubernetesScene
+def run(testbed: Testbed) -> None:
+    from umbilical.lab.kubernetes_testbed import KubernetesTestbed
 
-    assert isinstance(scene, KubernetesScene)
-    node = set_stage(scene)
-    show_need(scene, node)
-    lay_tunnel(scene)
-    show_traffic(scene)
+    assert isinstance(testbed, KubernetesTestbed)
+    node = prepare(testbed)
+    show_need(testbed, node)
+    set_up_tunnel(testbed)
+    show_traffic(testbed)
 
 
-def set_stage(scene: "KubernetesScene") -> str:
-    """Bring up everything but the tunnel; return the node that the scheduler chose for the pod."""
-    story = scene.story
-    with story.step("control plane on the bootstrap node, under a kubelet that knows no API"):
-        scene.start_control_plane()
-        story.shows(nodes=tuple(node.name for node in scene.lab.topology.nodes), apiserver=True)
-    with story.step(f"{len(scene.members)} kubelets register"):
-        scene.start_nodes()
-    with story.step("a pod that talks"):
-        scene.apply(objects.namespace(), objects.service_account(), pod())
-        node = scene.wait("the pod to run", lambda: _look_at_pod(scene), SECONDS)
-        story.saw(f"the scheduler chose {node}")
+def prepare(testbed: "KubernetesTestbed") -> str:
+    """Start everything but the tunnel; return the pod's node."""
+    transcript = testbed.transcript
+    with transcript.step("control plane on the bootstrap node, under a standalone kubelet"):
+        testbed.start_control_plane()
+        transcript.shows(nodes=tuple(node.name for node in testbed.lab.topology.nodes), apiserver=True)
+    with transcript.step(f"{len(testbed.members)} kubelets register"):
+        testbed.start_nodes()
+    with transcript.step("a pod that prints and serves a page"):
+        testbed.apply(objects.namespace(), objects.service_account(), pod())
+        node = testbed.wait("the pod to run", lambda: _look_at_pod(testbed), SECONDS)
+        transcript.saw(f"the scheduler chose {node}")
     return node
 
 
-def show_need(scene: "KubernetesScene", node: str) -> None:
-    with scene.story.step("the direct way to kubelets is closed: no logs"):
-        scene.lab.add_rules(BOOTSTRAP, FIREWALL, firewall())
-        scene.story.saw(f"the pod's kubelet: {scene.lab.topology.node(node).address}:{KUBELET_PORT}")
-        scene.story.saw(_refusal(_kubectl(scene, "logs", POD, "-c", POD)))
+def show_need(testbed: "KubernetesTestbed", node: str) -> None:
+    with testbed.transcript.step("kubelets are not reachable directly: kubectl logs fails"):
+        testbed.lab.add_rules(BOOTSTRAP, FIREWALL, firewall())
+        testbed.transcript.saw(f"the pod's kubelet: {testbed.lab.topology.node(node).address}:{KUBELET_PORT}")
+        testbed.transcript.saw(_refusal(_kubectl(testbed, "logs", POD, "-c", POD)))
 
 
-def show_traffic(scene: "KubernetesScene") -> None:
-    story = scene.story
-    with story.step("kubectl logs"):
-        story.saw(scene.wait("the pod's log", lambda: _look_at_log(scene), SECONDS))
-    with story.step("kubectl exec"):
-        story.saw(_answer(_kubectl(scene, "exec", POD, "-c", POD, "--", "python3", "-I", "-c", _SAY), f"in {POD}"))
-    with story.step("kubectl attach"):
+def show_traffic(testbed: "KubernetesTestbed") -> None:
+    transcript = testbed.transcript
+    with transcript.step("kubectl logs"):
+        transcript.saw(testbed.wait("the pod's log", lambda: _look_at_log(testbed), SECONDS))
+    with transcript.step("kubectl exec"):
+        transcript.saw(
+            _answer(_kubectl(testbed, "exec", POD, "-c", POD, "--", "python3", "-I", "-c", _SAY), f"in {POD}")
+        )
+    with transcript.step("kubectl attach"):
         words = b"are you there?\n"
-        story.saw(_answer(_kubectl(scene, "attach", "-i", "-q", POD, "-c", ECHO, stdin=words), "heard: are you there?"))
-    with story.step("kubectl port-forward"):
-        story.saw(_forwarded_page(scene))
-    with story.step("the server counts them among its tunnels"):
-        lines = scene.wait("the server's lines", lambda: _look_at_tunnels(scene), SECONDS)
-        story.figures["tunnels to kubelets"] = str(len(lines))
+        transcript.saw(
+            _answer(_kubectl(testbed, "attach", "-i", "-q", POD, "-c", ECHO, stdin=words), "heard: are you there?")
+        )
+    with transcript.step("kubectl port-forward"):
+        transcript.saw(_forwarded_page(testbed))
+    with transcript.step("the server logs these tunnels"):
+        lines = testbed.wait("the server's lines", lambda: _look_at_tunnels(testbed), SECONDS)
+        transcript.figures["tunnels to kubelets"] = str(len(lines))
         for line in lines:
-            story.saw(line)
+            transcript.saw(line)
 
 
 def pod() -> dict[str, Any]:
-    """Two containers: one prints and serves, one answers whoever attaches, until they leave."""
+    """Two containers: one prints and serves a page, one answers on an attached stdin."""
     answering = {**_container(ECHO, _ANSWER), "stdin": True, "stdinOnce": True}
     return {
         "apiVersion": "v1",
@@ -139,28 +142,28 @@ def _container(name: str, program: str) -> dict[str, Any]:
     }
 
 
-def _kubectl(scene: "KubernetesScene", *arguments: str, stdin: bytes | None = None) -> "Completed":
+def _kubectl(testbed: "KubernetesTestbed", *arguments: str, stdin: bytes | None = None) -> "CompletedCommand":
     command = ["kubectl", f"--kubeconfig={ADMIN_KUBECONFIG}", f"--namespace={objects.NAMESPACE}", *arguments]
-    return scene.lab.exec(BOOTSTRAP, command, stdin=stdin)
+    return testbed.lab.exec(BOOTSTRAP, command, stdin=stdin)
 
 
-def _look_at_pod(scene: "KubernetesScene") -> str:
-    shown = json.loads(_kubectl(scene, "get", "pod", POD, "-o=json").check().text)
-    phase = shown.get("status", {}).get("phase", "of no phase")
+def _look_at_pod(testbed: "KubernetesTestbed") -> str:
+    shown = json.loads(_kubectl(testbed, "get", "pod", POD, "-o=json").check().text)
+    phase = shown.get("status", {}).get("phase", "without a phase")
     if phase != "Running":
         raise NotYet(f"it is {phase}")
     return str(shown["spec"]["nodeName"])
 
 
-def _look_at_log(scene: "KubernetesScene") -> str:
-    done = _kubectl(scene, "logs", POD, "-c", POD)
+def _look_at_log(testbed: "KubernetesTestbed") -> str:
+    done = _kubectl(testbed, "logs", POD, "-c", POD)
     if f"{POD} talks" not in done.text:
-        raise NotYet(_last_line(done.stderr) or "it is empty")
+        raise NotYet(_last_line(done.stderr) or "the log is empty")
     return _last_line(done.stdout)
 
 
-def _forwarded_page(scene: "KubernetesScene") -> str:
-    lab = scene.lab
+def _forwarded_page(testbed: "KubernetesTestbed") -> str:
+    lab = testbed.lab
     namespace = f"--namespace={objects.NAMESPACE}"
     command = [
         "kubectl",
@@ -173,42 +176,42 @@ def _forwarded_page(scene: "KubernetesScene") -> str:
     lab.start(BOOTSTRAP, FORWARD, command)
 
     def look() -> str:
-        page = scene.fetch(BOOTSTRAP, f"http://localhost:{LOCAL_PORT}/")
+        page = testbed.fetch(BOOTSTRAP, f"http://localhost:{LOCAL_PORT}/")
         if page is None:
             raise NotYet(_last_line(lab.log(BOOTSTRAP, FORWARD).encode()) or "nothing listens yet")
         return page.strip()
 
     try:
-        return scene.wait("a page through the forwarded port", look, SECONDS)
+        return testbed.wait("a page through the forwarded port", look, SECONDS)
     finally:
         lab.stop(BOOTSTRAP, FORWARD)
 
 
-def _look_at_tunnels(scene: "KubernetesScene") -> list[str]:
-    """One line when a tunnel ends: three of them at least. That of `logs` may live on, since its connection is kept."""
-    log = scene.runner.logs(scene.lab, BOOTSTRAP, SERVER_NAME, SERVER_NAME)
+def _look_at_tunnels(testbed: "KubernetesTestbed") -> list[str]:
+    """The server logs a tunnel when it ends: three at least, since the connection of `logs` may be kept open."""
+    log = testbed.runner.logs(testbed.lab, BOOTSTRAP, SERVER_NAME, SERVER_NAME)
     lines = _TUNNEL_LINE.findall(log)
     if len(lines) < STREAMING:
-        raise NotYet(f"there are {len(lines)}")
+        raise NotYet(f"{len(lines)} lines")
     return lines
 
 
-def _answer(done: "Completed", wanted: str) -> str:
+def _answer(done: "CompletedCommand", wanted: str) -> str:
     if wanted not in done.check().text:
         raise _unexpected(f"an answer with {wanted!r}", done)
     return _last_line(done.stdout)
 
 
-def _refusal(done: "Completed") -> str:
+def _refusal(done: "CompletedCommand") -> str:
     if done.exit_code == 0:
-        raise _unexpected("a refusal", done)
+        raise _unexpected("an error", done)
     return _last_line(done.stderr)
 
 
-def _unexpected(wanted: str, done: "Completed") -> LabError:
-    why = f"it exited with {done.exit_code} and said: {_last_line(done.stdout) or _last_line(done.stderr)}"
-    remedy = "look at the logs in the lab's directory, of kube-apiserver and of the server"
-    return LabError("UMB848", f"kubectl did not bring {wanted}", why, remedy)
+def _unexpected(wanted: str, done: "CompletedCommand") -> LabError:
+    why = f"kubectl exited with {done.exit_code} and printed: {_last_line(done.stdout) or _last_line(done.stderr)}"
+    remedy = "read the logs of kube-apiserver and of the server in the lab's directory"
+    return LabError("UMB848", f"kubectl did not print {wanted}", why, remedy)
 
 
 def _last_line(content: bytes) -> str:
@@ -219,8 +222,8 @@ def _last_line(content: bytes) -> str:
 SCENARIOS: Final = (
     Scenario(
         NAME,
-        "logs, exec, attach and port-forward reach kubelets through the tunnel alone",
-        tell,
+        "kubectl logs, exec, attach and port-forward reach kubelets through the tunnel",
+        run,
         runners=(RunnerKind.KUBELET,),
         masters=1,
         workers=2,

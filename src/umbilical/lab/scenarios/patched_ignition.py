@@ -1,6 +1,4 @@
-"""From an installer's bootstrap.ign to a tunnel that comes and goes by itself: patched, booted, used, cut. Also the
-scene that it is told in.
-"""
+"""A patched bootstrap.ign boots the bootstrap node, and its script starts and removes the tunnel; and its testbed."""
 
 import json
 import subprocess
@@ -20,21 +18,16 @@ from umbilical.host.files import write_file
 from umbilical.host.waiting import NotYet
 from umbilical.lab.binaries import KONNECTIVITY, launcher
 from umbilical.lab.bootstrap_config import Kubeconfigs, bootstrap_config
-from umbilical.lab.control_plane import (
-    ADMIN_KUBECONFIG,
-    KUBELET_KUBECONFIG,
-    kubelet_node_assets,
-    render_control_plane,
-)
+from umbilical.lab.control_plane import ADMIN_KUBECONFIG, KUBELET_KUBECONFIG, kubelet_node_assets, render_control_plane
 from umbilical.lab.isolation import find_program
-from umbilical.lab.kubernetes_scene import API_PORT, CONTROLLERS, READY_SECONDS, KubernetesScene, Plane
+from umbilical.lab.kubernetes_testbed import API_PORT, CONTROLLERS, READY_SECONDS, KubernetesTestbed, Plane
 from umbilical.lab.node_root import LOCAL_PROGRAMS_STORE
 from umbilical.lab.release_payload import CONTROL_PLANE_MARK
 from umbilical.lab.runner import PodStatus
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scene import BOOTSTRAP, Scene
-from umbilical.lab.story import Call
-from umbilical.lab.tunnel_parts import UPSTREAM, Cast, make_parts
+from umbilical.lab.testbed import BOOTSTRAP, Testbed
+from umbilical.lab.transcript import CallResult
+from umbilical.lab.tunnel_parts import UPSTREAM, ScenarioOptions, make_parts
 from umbilical.manifests.control_plane_spec import url
 from umbilical.manifests.objects import kubeconfig
 from umbilical.manifests.tree import yaml_bytes
@@ -43,7 +36,7 @@ from umbilical.pki.control_plane_set import ControlPlaneNames, make_control_plan
 from umbilical.pki.profiles import KeyType
 
 if TYPE_CHECKING:
-    from umbilical.lab.lab import Completed
+    from umbilical.lab.lab import CompletedCommand
 
 UNIT: Final = "bootkube"
 RECORD: Final = "/var/log/openshift/bootkube.json"
@@ -56,7 +49,7 @@ COMMAND_SECONDS: Final = 60.0
 SCRIPT_SECONDS: Final = 240.0
 # Upstream's agents do not heed SIGTERM and have half a minute; before that, controllers on a master must be at work.
 GONE_SECONDS: Final = 180.0
-# `oc` is asked for little else; what there is no API for here is answered as a real cluster would answer in the end.
+# Commands that need an OpenShift API get the answer of a finished cluster.
 OC: Final = """#!/bin/bash
 # The lab's stand-in: kubectl for everything but what only OpenShift has.
 case "$*" in
@@ -67,31 +60,31 @@ case "$*" in
 esac
 """
 STAND_INS: Final = (
-    "for podman, the release payload and cluster-bootstrap: a program of the lab's, with kubectl",
-    "for oc: kubectl; for systemd: a runner of one unit; for keepalived: the lab moves the API's address",
+    "for podman, the release payload and cluster-bootstrap: a program of the lab, with kubectl",
+    "for oc: kubectl; for systemd: a program that runs one unit; for keepalived: the lab moves the API's address",
     "for OpenShift's kube-apiserver: upstream's, with the override's flags on its command line",
-    "for what operators render: the control plane's static pods lie in the config already",
-    "for cluster-bootstrap's wait for pods: a ConfigMap of the lab's, and the bootstrap controllers' leases deleted",
+    "for what operators render: the control plane's static pods are in the config already",
+    "for cluster-bootstrap's wait for pods: a ConfigMap of the lab, and the bootstrap controllers' leases are deleted",
 )
 
 
 @dataclass(frozen=True)
-class Stage:
+class ScriptStage:
     """One line of the script's service record."""
 
     name: str
     result: str
 
 
-class PatchedScene(KubernetesScene):
+class PatchedTestbed(KubernetesTestbed):
     _is_bootstrap_gone = False
 
     def check_machine(self) -> None:
-        """Refuse before anything is made. Raises LabError: a program is missing that the script runs."""
+        """Check before anything is created. Raises LabError: a program that the script runs is missing."""
         missing = [name for name in NEEDED if find_program(name) is None]
         if missing:
             what = f"a needed program is missing: {', '.join(missing)}"
-            why = "a bootstrap node has it, and the patched script runs it"
+            why = "the patched script runs it on the bootstrap node"
             raise LabError("UMB822", what, why, "install it (Debian: openssl, jq, iproute2)")
 
     @property
@@ -99,41 +92,41 @@ class PatchedScene(KubernetesScene):
         return str(self.lab.topology.machine_networks[0][API_NUMBER])
 
     def write_config(self) -> Path:
-        """Write the bootstrap.ign of this lab's cluster, as an installer would."""
+        """Write the bootstrap.ign of this lab's cluster, as an installer does."""
         self._authorities = make_control_plane_set(
             self.certificate_names(), datetime.now(UTC), key_type=KeyType.ECDSA_P256
         )
         tree = render_control_plane(self.plane_spec(Plane.BOOTSTRAP), self._authorities)
         kubeconfigs = Kubeconfigs(loopback=tree[ADMIN_KUBECONFIG].content, internal=self._admin(self._api_url))
         images = {IMAGE_IN_PAYLOAD: UPSTREAM}
-        # Names and ports of what the script will make; its keys are made on the node, and these are nobody's.
+        # For names and ports only: the script creates its own keys on the node.
         address = self.lab.topology.bootstrap.address
-        self.parts = make_parts(self.cast, address, Authority, datetime.now(UTC))
+        self.parts = make_parts(self.options, address, Authority, datetime.now(UTC))
         path = self.lab.directory.logs / "bootstrap.ign"
         return write_file(path, bootstrap_config(self.lab.topology, tree, kubeconfigs, images), overwrite=True)
 
     def patch(self, path: Path) -> tuple[Path, list[str]]:
-        """Run `umbilical bootstrap patch` and `verify` as a user does; return the result and what they said."""
+        """Run `umbilical bootstrap patch` and `verify`; return the patched file and their output."""
         patched = path.with_name("bootstrap-patched.ign")
-        # Without --image the node asks the release payload, where upstream's programs are.
-        image = [] if self.cast.server_image == UPSTREAM else ["--image", self.cast.server_image]
+        # Without --image the node uses the image in the release payload, with upstream's programs.
+        image = [] if self.options.server_image == UPSTREAM else ["--image", self.options.server_image]
         said = _run("bootstrap", "patch", str(path), "--out", str(patched), *image).stderr.splitlines()
         verdict = _run("bootstrap", "verify", str(patched)).stdout.strip().splitlines()
         return patched, [line.strip() for line in (*said, *verdict[-1:]) if line.strip()]
 
     def boot(self, config: Path) -> str:
-        """Lay the config onto the bootstrap node as its first boot would, and start what it enables."""
+        """Apply the config to the bootstrap node, as its first boot does, and start the enabled unit."""
         applier = [sys.executable, "-m", "umbilical.lab.ignition_applier", "/"]
-        laid = self.lab.exec(BOOTSTRAP, applier, stdin=config.read_bytes()).check()
+        applied = self.lab.exec(BOOTSTRAP, applier, stdin=config.read_bytes()).check()
         for name, text in (("podman", launcher("umbilical.lab.release_payload")), ("oc", OC)):
             self.lab.write(BOOTSTRAP, f"{LOCAL_PROGRAMS_STORE}/{name}", text.encode(), 0o755)
         self.move_api(BOOTSTRAP)
         self.runner.start(self.lab, BOOTSTRAP, None)
         self.lab.start(BOOTSTRAP, UNIT, [sys.executable, "-m", "umbilical.lab.unit_runner", f"{UNIT}.service"])
-        return laid.text.strip()
+        return applied.text.strip()
 
     def move_api(self, node: str) -> None:
-        """Give a node the API's address, as keepalived does, and have everybody forget who had it."""
+        """Move the API's address to a node, as keepalived does, and flush the neighbour tables."""
         width = self.lab.topology.machine_networks[0].prefixlen
         holder = {BOOTSTRAP, Plane.PRODUCTION.value} - {node}
         for other in holder:
@@ -143,7 +136,7 @@ class PatchedScene(KubernetesScene):
             self.lab.exec(each.name, ["ip", "neighbour", "flush", "to", self.api_address])
 
     def wait_for_certificates(self) -> str:
-        """Wait until openssl on the node has made them, and return its own words on the server's."""
+        """Wait until the script has created them on the node; return how openssl shows the server's."""
         path = f"{OWN.pki_directory}/server/tls.crt"
         show = ["openssl", "x509", "-in", path, "-noout", "-issuer", "-enddate", "-ext", "subjectAltName"]
 
@@ -154,7 +147,7 @@ class PatchedScene(KubernetesScene):
                 raise NotYet(f"no {path}")
             return " ".join(shown.text.split())
 
-        return self.wait("certificates made on the node", look, SCRIPT_SECONDS)
+        return self.wait("the certificates on the node", look, SCRIPT_SECONDS)
 
     def wait_for_server(self) -> PodStatus:
         def look() -> PodStatus:
@@ -164,7 +157,7 @@ class PatchedScene(KubernetesScene):
         return self.wait("the server's pod", look, SCRIPT_SECONDS)
 
     def wait_for_api(self) -> str:
-        """Wait for the kube-apiserver that the script rendered, and return the flag that it got by the override."""
+        """Wait for the kube-apiserver that the script rendered; return its version and egress flag."""
 
         def look() -> bytes:
             self._check_unit()
@@ -179,57 +172,52 @@ class PatchedScene(KubernetesScene):
         return f"kube-apiserver {version} {' '.join(flags)}"
 
     def start_nodes(self) -> None:
-        """Join nodes by the API's own address: the bootstrap node will not be there for ever."""
+        """Join nodes with the API's own address, because the bootstrap node is removed later."""
         for node in self.members:
-            self.lay_files(node.name, kubelet_node_assets(node.name, self._api_url, self._set))
+            self.write_files(node.name, kubelet_node_assets(node.name, self._api_url, self._set))
             self.runner.start(self.lab, node.name, KUBELET_KUBECONFIG)
         names = self.wait("all nodes to be Ready", self._look_at_nodes, READY_SECONDS)
-        self.story.saw(f"Ready: {', '.join(names)}")
+        self.transcript.saw(f"Ready: {', '.join(names)}")
 
     def start_production(self) -> None:
-        """Start a whole control plane on a master."""
+        """Start a full control plane on a master."""
         spec = replace(self.plane_spec(Plane.PRODUCTION), has_controllers=True)
-        self.lay_files(Plane.PRODUCTION.value, render_control_plane(spec, self._set))
+        self.write_files(Plane.PRODUCTION.value, render_control_plane(spec, self._set))
         version = self._wait_ready(Plane.PRODUCTION)
-        self.story.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, with controllers and scheduler")
+        self.transcript.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, with controllers and scheduler")
 
-    def release_script(self) -> list[Stage]:
-        """Tell cluster-bootstrap that the masters serve, wait for the script's end, and return its last stages."""
+    def release_script(self) -> list[ScriptStage]:
+        """Signal cluster-bootstrap that the masters are ready, wait for the script's end; return its last stages."""
         metadata = {"name": CONTROL_PLANE_MARK, "namespace": "kube-system"}
         self.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
         self._is_bootstrap_gone = True
-        # Not before: whoever is connected to the old one learns from it that it ends.
+        # Move the address after this: clients must see the old kube-apiserver close their connections.
         self.wait("the bootstrap kube-apiserver to end", self._look_for_no_api, SCRIPT_SECONDS)
         self.move_api(Plane.PRODUCTION.value)
-        self.story.saw(f"the bootstrap kube-apiserver has ended, {Plane.PRODUCTION.value} has {self.api_address} now")
-        # The bootstrap node's controllers hold theirs until they run out, a minute after the last renewal.
+        self.transcript.saw(
+            f"the bootstrap kube-apiserver has ended, {Plane.PRODUCTION.value} has {self.api_address} now"
+        )
+        # The bootstrap controllers' leases expire only a minute after the last renewal.
         self.kubectl("--namespace=kube-system", "delete", "lease", *CONTROLLERS, "--ignore-not-found").check()
         self.wait("the script's end", self._look_for_end, SCRIPT_SECONDS)
         return [stage for stage in self.stages() if stage.name in STAGES]
 
-    def wait_until_nothing_is_left(self) -> None:
-        def look() -> None:
-            if found := self.leftovers():
-                raise NotYet(", ".join(found))
-
-        self.wait("the tunnel to be gone", look, GONE_SECONDS)
-
-    def stages(self) -> list[Stage]:
+    def stages(self) -> list[ScriptStage]:
         """Read the service record that the script keeps."""
         entries = json.loads(self.lab.read(BOOTSTRAP, RECORD))
-        return [Stage(one["stage"], one["result"]) for one in entries if one["phase"] == "stage end"]
+        return [ScriptStage(one["stage"], one["result"]) for one in entries if one["phase"] == "stage end"]
 
     def kubectl(
         self, *arguments: str, stdin: object = None, plane: Plane = Plane.BOOTSTRAP, timeout_seconds: float = 60.0
-    ) -> "Completed":
-        """Ask the one that is asked for, or the one that is left."""
+    ) -> "CompletedCommand":
+        """Use production after the bootstrap kube-apiserver has ended."""
         left = Plane.PRODUCTION if self._is_bootstrap_gone else plane
         return super().kubectl(*arguments, stdin=stdin, plane=left, timeout_seconds=timeout_seconds)
 
     def _look_for_no_api(self) -> None:
         self._check_unit()
         if self._apiserver_pid() is not None:
-            raise NotYet("it still runs")
+            raise NotYet("it is still running")
 
     def _look_for_end(self) -> None:
         if self._check_unit() is None:
@@ -247,7 +235,7 @@ class PatchedScene(KubernetesScene):
         return replace(super().certificate_names(), names=(self.api_address,))
 
     def _check_unit(self) -> int | None:
-        """Return how the script ended; None while it runs. Raises LabError: it ended with a failure, for good."""
+        """Return the script's exit code; None while it runs. Raises LabError: it failed (UMB856)."""
         (unit,) = (each for each in self.lab.processes() if (each.node, each.name) == (BOOTSTRAP, UNIT))
         if unit.exit_code:
             lines = self.lab.log(BOOTSTRAP, UNIT).strip().splitlines()[-3:]
@@ -257,7 +245,7 @@ class PatchedScene(KubernetesScene):
 
 
 def _run(*words: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command of ours as a user does. Raises LabError: it failed; its own three lines are in the message."""
+    """Run an umbilical command. Raises LabError: it failed; its error is in the message."""
     command: list[Any] = [sys.executable, "-m", "umbilical", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
     if done.returncode != 0:
@@ -266,87 +254,87 @@ def _run(*words: str) -> "subprocess.CompletedProcess[str]":
     return done
 
 
-def tell(scene: Scene) -> None:
-    patched = PatchedScene(scene.lab, scene.cast, scene.story)
+def run(testbed: Testbed) -> None:
+    patched = PatchedTestbed(testbed.lab, testbed.options, testbed.transcript)
     patched.check_machine()
     boot(patched)
-    watch_tunnel_come(patched)
+    watch_tunnel_start(patched)
     show_calls(patched)
-    watch_tunnel_go(patched)
+    watch_tunnel_end(patched)
 
 
-def boot(scene: PatchedScene) -> None:
-    story = scene.story
-    with story.step("an installer's bootstrap.ign"):
-        config = scene.write_config()
-        story.saw(f"{config.name}, {config.stat().st_size:,} bytes, with a bootkube.sh as of 4.18")
+def boot(testbed: PatchedTestbed) -> None:
+    transcript = testbed.transcript
+    with transcript.step("write an installer's bootstrap.ign"):
+        config = testbed.write_config()
+        transcript.saw(f"{config.name}, {config.stat().st_size:,} bytes, with a bootkube.sh as of 4.18")
         for line in STAND_INS:
-            story.saw(f"stands in {line}")
-    with story.step("umbilical bootstrap patch, and verify"):
-        config, said = scene.patch(config)
+            transcript.saw(f"stand-in {line}")
+    with transcript.step("umbilical bootstrap patch and verify"):
+        config, said = testbed.patch(config)
         for line in said:
-            story.saw(line)
-    with story.step("the bootstrap node boots from it"):
-        story.saw(scene.boot(config))
+            transcript.saw(line)
+    with transcript.step("the bootstrap node boots from it"):
+        transcript.saw(testbed.boot(config))
 
 
-def watch_tunnel_come(scene: PatchedScene) -> None:
-    story = scene.story
-    with story.step("the script makes certificates on the node, by openssl"):
-        story.saw(scene.wait_for_certificates())
-    with story.step("the server's static pod, its socket and port"):
-        pod = scene.wait_for_server()
-        story.saw(f"{pod.namespace}/{pod.name} runs {pod.containers[0].image}")
-        story.saw(scene.server_socket())
-        story.shows(server=True)
-    with story.step("kube-apiserver starts with the egress file that the script laid"):
-        story.saw(scene.wait_for_api())
-        story.shows(apiserver=True)
-    with story.step("nodes join"):
-        scene.start_nodes()
-    with story.step("agents come with the cluster's manifests and dial back"):
-        agents = scene.wait_for_agents()
-        story.saw(f"connected: {', '.join(agents)}")
-        story.shows(agents=tuple(agents))
-        story.figures["agents"] = str(len(agents))
+def watch_tunnel_start(testbed: PatchedTestbed) -> None:
+    transcript = testbed.transcript
+    with transcript.step("bootkube.sh creates certificates with openssl"):
+        transcript.saw(testbed.wait_for_certificates())
+    with transcript.step("the server's static pod, its socket and port"):
+        pod = testbed.wait_for_server()
+        transcript.saw(f"{pod.namespace}/{pod.name} runs {pod.containers[0].image}")
+        transcript.saw(testbed.server_socket())
+        transcript.shows(server=True)
+    with transcript.step("kube-apiserver starts with the script's egress file"):
+        transcript.saw(testbed.wait_for_api())
+        transcript.shows(apiserver=True)
+    with transcript.step("nodes join"):
+        testbed.start_nodes()
+    with transcript.step("agents from the cluster's manifests connect"):
+        agents = testbed.wait_for_agents()
+        transcript.saw(f"connected: {', '.join(agents)}")
+        transcript.shows(agents=tuple(agents))
+        transcript.figures["agents"] = str(len(agents))
 
 
-def show_calls(scene: PatchedScene) -> None:
-    story = scene.story
-    with story.step("a webhook in a pod, failurePolicy Fail"):
-        story.shows(webhook=scene.start_webhook())
-    with story.step("through the tunnel it allows, and denies by its own word"):
-        for wanted, verdict in ((Call.ALLOWED, "allow"), (Call.DENIED, "deny")):
-            seen = scene.wait_for(wanted, verdict)
-            story.saw(seen.text)
-            story.shows(call=seen.call)
+def show_calls(testbed: PatchedTestbed) -> None:
+    transcript = testbed.transcript
+    with transcript.step("a webhook in a pod, failurePolicy Fail"):
+        transcript.shows(webhook=testbed.start_webhook())
+    with transcript.step("through the tunnel the webhook allows and denies requests"):
+        for wanted, verdict in ((CallResult.ALLOWED, "allow"), (CallResult.DENIED, "deny")):
+            seen = testbed.wait_for(wanted, verdict)
+            transcript.saw(seen.text)
+            transcript.shows(call=seen.call)
 
 
-def watch_tunnel_go(scene: PatchedScene) -> None:
-    story = scene.story
-    with story.step("a control plane on a master takes over"):
-        scene.start_production()
-        story.shows(production_apiserver=True)
-    with story.step("the script cuts the tunnel by itself, and ends"):
-        for stage in scene.release_script():
-            story.saw(f"{stage.name}: {stage.result}")
-        story.shows(server=False, agents=(), apiserver=False, call=Call.NONE)
-    with story.step("nothing of the tunnel is left"):
-        scene.wait_until_nothing_is_left()
-        story.saw("no server, no agent, no object, no key, no socket, and the port is closed")
-    with story.step("production reaches the webhook directly"):
-        seen = scene.wait_for(Call.DENIED, "deny", production=True)
-        story.saw(seen.text)
-        story.shows(production_call=seen.call)
+def watch_tunnel_end(testbed: PatchedTestbed) -> None:
+    transcript = testbed.transcript
+    with transcript.step("a control plane on a master takes over"):
+        testbed.start_production()
+        transcript.shows(production_apiserver=True)
+    with transcript.step("the script removes the tunnel and ends"):
+        for stage in testbed.release_script():
+            transcript.saw(f"{stage.name}: {stage.result}")
+        transcript.shows(server=False, agents=(), apiserver=False, call=CallResult.NONE)
+    with transcript.step("nothing of the tunnel is left"):
+        testbed.wait_until_nothing_is_left(GONE_SECONDS)
+        transcript.saw("no server, no agent, no object, no key, no socket, and the port is closed")
+    with transcript.step("production reaches the webhook directly"):
+        seen = testbed.wait_for(CallResult.DENIED, "deny", production=True)
+        transcript.saw(seen.text)
+        transcript.shows(production_call=seen.call)
 
 
 SCENARIOS: Final = (
     Scenario(
         "patched-ignition",
-        "a patched bootstrap.ign boots a node, and its own script brings the tunnel up and cuts it",
-        tell,
-        # What the release payload has, as on a real node.
-        cast=Cast(server_image=UPSTREAM, agent_image=UPSTREAM),
+        "a node boots from a patched bootstrap.ign; its script starts and removes the tunnel",
+        run,
+        # The programs of the release payload, as on a real node.
+        options=ScenarioOptions(server_image=UPSTREAM, agent_image=UPSTREAM),
         programs=KONNECTIVITY,
         masters=2,
         workers=1,

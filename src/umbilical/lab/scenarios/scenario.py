@@ -1,5 +1,6 @@
-"""What a scenario is, and all scenarios by name, in the order in which they are listed. Each module is loaded when
-it is asked for. A wrong name is answered with the nearest one.
+"""The type of a scenario, and all scenarios by name, in the order in which `lab list` shows them.
+
+A scenario's module is imported when the scenario is needed.
 """
 
 import difflib
@@ -10,10 +11,10 @@ from typing import Any, Final
 
 from umbilical.bootstrap.spec import Shape
 from umbilical.fault import LabError
-from umbilical.lab.scene import Scene
 from umbilical.lab.state import RunnerKind
+from umbilical.lab.testbed import Testbed
 from umbilical.lab.topology import Family, Topology
-from umbilical.lab.tunnel_parts import Cast
+from umbilical.lab.tunnel_parts import ScenarioOptions
 
 ALL_RUNNERS = (RunnerKind.PROCESS, RunnerKind.KUBELET)
 
@@ -22,42 +23,42 @@ ALL_RUNNERS = (RunnerKind.PROCESS, RunnerKind.KUBELET)
 class Scenario:
     name: str
     summary: str
-    tell: Callable[[Scene], None]
-    end: Callable[[Scene], None] | None = None
-    """The cut and what comes after it; left out where the lab is kept, so that there is a tunnel to look at."""
-    cast: Cast = field(default_factory=lambda: Cast(Shape.OPENSHIFT))
+    run: Callable[[Testbed], None]
+    end: Callable[[Testbed], None] | None = None
+    """Removes the tunnel; skipped with --keep."""
+    options: ScenarioOptions = field(default_factory=lambda: ScenarioOptions(Shape.OPENSHIFT))
     family: Family = Family.IPV4
     runners: tuple[RunnerKind, ...] = ALL_RUNNERS
-    """The first is the one that is taken when nobody asks for another."""
+    """The first is the default."""
     has_stand_in: bool = False
-    """Whether it can be told without Kubernetes."""
+    """Whether it can run without Kubernetes."""
     programs: tuple[str, ...] = ()
-    """Beyond Kubernetes' own."""
+    """Programs that it runs besides those of Kubernetes."""
     system_programs: Mapping[str, str] = field(default_factory=dict)
-    """Programs of this machine that only this scenario runs -> the package that brings each."""
+    """Programs of this machine that the scenario needs -> their packages."""
     masters: int = 3
     workers: int = 2
     plan: Callable[[], Topology] | None = None
-    """Networks of its own, in place of the usual ones."""
+    """Returns the topology, if it is not the usual one."""
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Say what a wrong name may have meant, or all that there is."""
+    """Suggest the closest known name, or list all."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
+    return f"did you mean {near[0]}?" if near else f"known names: {', '.join(names)}"
 
 
 def load(package: str, modules: Mapping[str, str], things: str, name: str) -> Any:
-    """Load the thing of that name from the module that the table gives; there it stands in the tuple `things`."""
+    """Import the module of that name and return the item of that name from its tuple `things`."""
     module = importlib.import_module(f"{package}.{modules[name]}")
     return next(thing for thing in getattr(module, things) if thing.name == name)
 
 
 _MODULES: Final = {
     "webhook-through-tunnel": "webhook_through_tunnel",
-    "aggregated-api": "service_stories",
-    "conversion-webhook": "service_stories",
+    "aggregated-api": "service_scenarios",
+    "conversion-webhook": "service_scenarios",
     "kubelet-traffic": "kubelet_traffic",
     "seed-shape": "webhook_through_tunnel",
     "upstream-mix": "webhook_through_tunnel",
@@ -73,9 +74,9 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Scenario:
-    """Load a scenario. Raises LabError: there is none of that name."""
+    """Load a scenario. Raises LabError: the name is unknown (UMB852)."""
     if name not in _MODULES:
-        raise LabError("UMB852", f"there is no scenario {name}", hint(name, _MODULES), "umbilical lab list")
+        raise LabError("UMB852", f"scenario {name} was not found", hint(name, _MODULES), "umbilical lab list")
     scenario = load(__package__, _MODULES, "SCENARIOS", name)
     assert isinstance(scenario, Scenario)
     return scenario

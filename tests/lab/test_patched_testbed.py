@@ -1,4 +1,4 @@
-"""The lab's bootstrap.ign, its bootkube.sh and release payload, and the scene that patches and plays them."""
+"""The lab's bootstrap.ign, its bootkube.sh and release payload, and the testbed that patches and plays them."""
 
 import json
 import subprocess
@@ -23,15 +23,15 @@ from umbilical.lab import release_payload
 from umbilical.lab.bootkube_script import CLUSTER_GATHER, RELEASE_IMAGE, SERVICE_RECORD, VERIFY_URLS, bootkube_script
 from umbilical.lab.bootstrap_config import IMAGES_FILE, PAYLOAD
 from umbilical.lab.ignition_applier import apply_config
-from umbilical.lab.kubernetes_scene import Plane
-from umbilical.lab.lab import Completed, ProcessStatus
+from umbilical.lab.kubernetes_testbed import Plane
+from umbilical.lab.lab import CompletedCommand, ProcessStatus
 from umbilical.lab.release_payload import NOT_KNOWN, main
 from umbilical.lab.scenarios import patched_ignition
-from umbilical.lab.scenarios.patched_ignition import OC, UNIT, PatchedScene
+from umbilical.lab.scenarios.patched_ignition import OC, UNIT, PatchedTestbed
 from umbilical.lab.state import LabDirectory
-from umbilical.lab.story import Story
 from umbilical.lab.topology import Family, plan_topology
-from umbilical.lab.tunnel_parts import UPSTREAM, Cast
+from umbilical.lab.transcript import Transcript
+from umbilical.lab.tunnel_parts import UPSTREAM, ScenarioOptions
 
 
 def test_it_is_a_sound_config_that_says_what_cluster_it_is_of() -> None:
@@ -162,7 +162,7 @@ def test_images_are_named_and_the_unknown_is_refused(node: Path, capsys: Capture
     assert capsys.readouterr().out.split() == ["localhost/umbilical:lab", "localhost/etcd:lab"]
     assert podman("etcd", "etcdctl", "--endpoints=https://localhost:2379", "endpoint", "health") == 1
     assert podman("busybox", "true") == NOT_KNOWN
-    assert "nobody here knows" in capsys.readouterr().err
+    assert "unknown command" in capsys.readouterr().err
 
 
 def test_a_component_with_a_static_pod_is_rendered_with_it_and_others_without(node: Path) -> None:
@@ -243,9 +243,9 @@ def test_an_api_that_never_comes_ends_the_wait(
 class _Lab(SimpleNamespace):
     """Answers every command well and remembers it."""
 
-    def exec(self, node: str, command: list[str], **options: Any) -> Completed:
+    def exec(self, node: str, command: list[str], **options: Any) -> CompletedCommand:
         self.asked.append((node, command))
-        return Completed(node, tuple(command), 0, b"", b"")
+        return CompletedCommand(node, tuple(command), 0, b"", b"")
 
     def processes(self) -> list[ProcessStatus]:
         return [ProcessStatus("bootstrap", UNIT, 1, self.exit_code)]
@@ -257,22 +257,22 @@ class _Lab(SimpleNamespace):
         return json.dumps(self.record).encode()
 
 
-def scene(tmp_path: Path, cast: Cast | None = None) -> tuple[PatchedScene, Any]:
+def patched_testbed(tmp_path: Path, options: ScenarioOptions | None = None) -> tuple[PatchedTestbed, Any]:
     lab: Any = _Lab(topology=plan_topology(masters=2, workers=1), asked=[], exit_code=None)
     lab.directory = LabDirectory(tmp_path)
     (tmp_path / "logs").mkdir()
-    return PatchedScene(lab, cast or Cast(server_image=UPSTREAM), Story("a test")), lab
+    return PatchedTestbed(lab, options or ScenarioOptions(server_image=UPSTREAM), Transcript("a test")), lab
 
 
 def test_a_machine_without_the_node_s_programs_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(patched_ignition, "NEEDED", ("no-such-program", "sh"))
     with pytest.raises(LabError, match="UMB822") as caught:
-        scene(tmp_path)[0].check_machine()
+        patched_testbed(tmp_path)[0].check_machine()
     assert caught.value.what.endswith("no-such-program")
 
 
 def test_the_config_is_for_root_alone_and_the_api_has_an_address_of_its_own(tmp_path: Path) -> None:
-    made, lab = scene(tmp_path)
+    made, lab = patched_testbed(tmp_path)
     path = made.write_config()
 
     assert path.stat().st_mode & 0o777 == 0o600
@@ -288,10 +288,11 @@ def test_the_config_is_for_root_alone_and_the_api_has_an_address_of_its_own(tmp_
 
 
 @pytest.mark.parametrize(
-    ("cast", "image"), [(Cast(server_image=UPSTREAM), "${KONNECTIVITY_IMAGE}"), (Cast(), "localhost/umbilical:lab")]
+    ("options", "image"),
+    [(ScenarioOptions(server_image=UPSTREAM), "${KONNECTIVITY_IMAGE}"), (ScenarioOptions(), "localhost/umbilical:lab")],
 )
-def test_the_patch_is_the_command_that_users_run(tmp_path: Path, cast: Cast, image: str) -> None:
-    made, _ = scene(tmp_path, cast)
+def test_the_patch_is_the_command_that_users_run(tmp_path: Path, options: ScenarioOptions, image: str) -> None:
+    made, _ = patched_testbed(tmp_path, options)
     patched, said = made.patch(made.write_config())
 
     assert "bootkube.sh of 4.18 recognised" in said[0]
@@ -303,14 +304,14 @@ def test_the_patch_is_the_command_that_users_run(tmp_path: Path, cast: Cast, ima
 
 
 def test_a_command_that_fails_is_told_with_its_own_words(tmp_path: Path) -> None:
-    made, _ = scene(tmp_path)
+    made, _ = patched_testbed(tmp_path)
     (tmp_path / "broken.ign").write_text("{}")
     with pytest.raises(LabError, match=r"(?s)UMB857.*why: .*UMB"):
         made.patch(tmp_path / "broken.ign")
 
 
 def test_the_api_s_address_leaves_one_node_before_another_has_it(tmp_path: Path) -> None:
-    made, lab = scene(tmp_path)
+    made, lab = patched_testbed(tmp_path)
     made.move_api(Plane.PRODUCTION.value)
 
     changes = [(node, command[2]) for node, command in lab.asked if command[1] == "address"]
@@ -320,7 +321,7 @@ def test_the_api_s_address_leaves_one_node_before_another_has_it(tmp_path: Path)
 
 
 def test_a_script_that_failed_for_good_ends_every_wait(tmp_path: Path) -> None:
-    made, lab = scene(tmp_path)
+    made, lab = patched_testbed(tmp_path)
     lab.exit_code = 1
     with pytest.raises(LabError, match="UMB856") as caught:
         made.wait_for_certificates()
@@ -329,7 +330,7 @@ def test_a_script_that_failed_for_good_ends_every_wait(tmp_path: Path) -> None:
 
 
 def test_stages_are_read_from_the_service_record(tmp_path: Path) -> None:
-    made, lab = scene(tmp_path)
+    made, lab = patched_testbed(tmp_path)
     lab.record = [
         {"phase": "service start"},
         {"phase": "stage start", "stage": "konnectivity-certs"},

@@ -1,7 +1,7 @@
-"""How a lab begins: its directory is claimed, its state written, its keeper started and waited for.
+"""Start a lab: lock its directory, write its state, start its keeper and wait for it.
 
-Whatever goes wrong on the way, and be it SIGKILL, leaves nothing running: until it is told to stay, a keeper ends
-with the process that started it.
+An error, or even SIGKILL, on the way leaves nothing running: a keeper ends with the process that started it until it
+reads `STAY` from its leash, a pipe.
 """
 
 import contextlib
@@ -25,30 +25,30 @@ from umbilical.lab.state import LOCK, LabDirectory, LabState, start_time, write_
 READY_SECONDS: Final = 60.0
 LOG_LINES_SHOWN: Final = 5
 STAY: Final = b"stay\n"
-"""Written to the leash: live on when its other end is closed."""
+"""Written to the leash: continue when the other end is closed."""
 
 
 @dataclass
 class _Child:
     process: subprocess.Popen[bytes]
     leash: int | None
-    """Our end of the pipe, while it holds the keeper."""
+    """Our end of the pipe; None after `let_go`."""
 
 
 _children: Final[dict[Path, _Child]] = {}
-"""Keepers that this process started: a parent has to take note of their end."""
+"""Keepers that this process started and must reap."""
 
 
 def begin(directory: LabDirectory, state: LabState, isolation: Isolation, *, with_parent: bool) -> LabState:
-    """Bring up the lab that `state` describes; return its state with the keeper in it.
+    """Start the lab that `state` describes; return the state with the keeper's pid.
 
-    With `with_parent` the lab ends with this process, however that ends.
+    With `with_parent` the lab ends with this process.
 
-    Raises LabError: the directory is occupied (UMB813), or the keeper did not come up (UMB814).
+    Raises LabError: the directory is in use (UMB813), or the keeper did not start (UMB814).
     """
     lock = _claim(directory)
-    # An earlier lab of ours in the same place: the lock is free, so it is dead.
-    take_note_of_end(directory)
+    # The lock is free, so an earlier keeper of this process for the directory has ended.
+    reap_keeper(directory)
     try:
         write_state(directory, state)
         alive = _await_keeper(directory, state, _start_keeper(directory, isolation, lock))
@@ -56,8 +56,8 @@ def begin(directory: LabDirectory, state: LabState, isolation: Isolation, *, wit
             let_go(directory)
     except OSError as error:
         _undo(directory, lock)
-        why = f"{error}: the directory went away, or cannot be written to"
-        raise LabError("UMB814", "the lab did not come up", why, "try again, or choose another --dir") from error
+        why = f"{error}: the directory was removed or is not writable"
+        raise LabError("UMB814", "the lab did not start", why, "try again, or choose another --dir") from error
     except BaseException:
         _undo(directory, lock)
         raise
@@ -65,8 +65,8 @@ def begin(directory: LabDirectory, state: LabState, isolation: Isolation, *, wit
     return alive
 
 
-def take_note_of_end(directory: LabDirectory) -> None:
-    """Reap the keeper, which has ended, if this process started it."""
+def reap_keeper(directory: LabDirectory) -> None:
+    """Reap the ended keeper if this process started it."""
     child = _children.pop(directory.path, None)
     if child is not None:
         child.process.wait()
@@ -75,7 +75,7 @@ def take_note_of_end(directory: LabDirectory) -> None:
 
 
 def let_go(directory: LabDirectory) -> None:
-    """Let a lab that this process started live on without it. Doing it twice is fine."""
+    """Let a lab that this process started outlive it. Safe to call twice."""
     child = _children.get(directory.path)
     if child is not None and child.leash is not None:
         os.write(child.leash, STAY)
@@ -84,11 +84,11 @@ def let_go(directory: LabDirectory) -> None:
 
 
 def _claim(directory: LabDirectory) -> int:
-    """Make the directory ours and return its lock, held; what a dead lab left in it goes."""
+    """Lock the directory, remove the remains of a dead lab, and return the lock's descriptor."""
     if directory.path.exists() and not directory.path.is_dir():
-        raise _occupied(directory, "it is no directory", "choose another --dir")
+        raise _occupied(directory, "it is not a directory", "choose another --dir")
     if not removal.is_ours(directory):
-        raise _occupied(directory, "it is not empty, and holds no lab", "choose another --dir")
+        raise _occupied(directory, "it is not empty and contains no lab", "choose another --dir")
     is_new = not directory.path.exists()
     try:
         lock = _open_lock(directory)
@@ -118,22 +118,22 @@ def _hold(directory: LabDirectory, lock: int) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        remedy = f"choose another --name or --dir, or take it down: umbilical lab down --dir {directory.path}"
-        raise _occupied(directory, "a lab is up there, or just being made", remedy) from None
+        remedy = f"choose another --name or --dir, or remove the lab: umbilical lab down --dir {directory.path}"
+        raise _occupied(directory, "a lab is up there, or is being created", remedy) from None
 
 
 def _check_file_system(directory: LabDirectory) -> None:
     if os.statvfs(directory.path).f_flag & os.ST_NOEXEC:
         directory.lock_file.unlink()
-        why = "its file system is mounted noexec, and a node's own programs lie there"
-        raise LabError("UMB813", f"{directory.path} cannot hold a lab", why, "choose another --dir")
+        why = "its file system is mounted noexec, and nodes run programs from it"
+        raise LabError("UMB813", f"no lab was created in {directory.path}", why, "choose another --dir")
 
 
 def _start_keeper(directory: LabDirectory, isolation: Isolation, lock: int) -> int:
-    """Start it on its leash; return the pipe through which it reports."""
+    """Start the keeper; return the pipe on which it reports its start."""
     for folder in (directory.logs, directory.run):
         make_directory(folder)
-    # -P: the working directory is no place to import from.
+    # -P: do not import from the working directory.
     python = [sys.executable, "-P", "-m", removal.KEEPER_MODULE, os.fspath(directory.path)]
     command = [find_program("unshare") or "unshare", *isolation.unshare_options, "--", *python]
     leash_read, leash = os.pipe()
@@ -147,7 +147,7 @@ def _start_keeper(directory: LabDirectory, isolation: Isolation, lock: int) -> i
             stderr=log,
             env=_environment(),
             cwd="/",
-            # Ctrl-C in the terminal reaches us alone.
+            # Ctrl-C in the terminal reaches this process only.
             start_new_session=True,
             pass_fds=[lock],
         )
@@ -163,7 +163,7 @@ def _start_keeper(directory: LabDirectory, isolation: Isolation, lock: int) -> i
 
 
 def _environment() -> dict[str, str]:
-    """What programs on nodes can see of the keeper's environment, they may: so it holds nothing of the caller's."""
+    """Programs on nodes can read the keeper's environment, so pass on nothing of the caller's."""
     kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     return {"PATH": search_path(), "LANG": "C.UTF-8", **kept}
 
@@ -176,14 +176,14 @@ def _await_keeper(directory: LabDirectory, state: LabState, report: int) -> LabS
     if "fault" in content:
         raise LabError(*content["fault"])
     if "host_pid" not in content:
-        remedy = "see why in its last words; a container around us may forbid what it does: try on the machine itself"
-        raise LabError("UMB814", "the lab's keeper did not come up", _last_words(directory), remedy)
+        remedy = "inside a container, try on the machine itself: the container may not allow namespaces or mounts"
+        raise LabError("UMB814", "the lab's keeper did not start", _last_lines(directory), remedy)
     pid = int(content["host_pid"])
     return write_state(directory, replace(state, keeper_pid=pid, keeper_start=start_time(pid)))
 
 
 def _read_line(descriptor: int) -> bytes:
-    """Read until the line ends, the pipe does, or the time."""
+    """Read one line; empty after a timeout or if the pipe closes first."""
     line = b""
     deadline = time.monotonic() + READY_SECONDS
     while not line.endswith(b"\n"):
@@ -195,21 +195,19 @@ def _read_line(descriptor: int) -> bytes:
     return line
 
 
-def _last_words(directory: LabDirectory) -> str:
+def _last_lines(directory: LabDirectory) -> str:
     text = directory.keeper_log.read_text(errors="replace") if directory.keeper_log.exists() else ""
     lines = text.strip().splitlines()[-LOG_LINES_SHOWN:]
-    return (
-        " | ".join(line.strip() for line in lines) or f"no sign of it after {READY_SECONDS:g} s, and its log is empty"
-    )
+    return " | ".join(line.strip() for line in lines) or f"no report after {READY_SECONDS:g} s, and its log is empty"
 
 
 def _undo(directory: LabDirectory, lock: int) -> None:
     os.close(lock)
     removal.end_keeper(directory, orderly=False)
-    take_note_of_end(directory)
+    reap_keeper(directory)
     with contextlib.suppress(LabError):
         removal.remove_content(directory)
 
 
 def _occupied(directory: LabDirectory, why: str, remedy: str) -> LabError:
-    return LabError("UMB813", f"{directory.path} cannot be taken for a lab", why, remedy)
+    return LabError("UMB813", f"no lab was created in {directory.path}", why, remedy)

@@ -1,4 +1,4 @@
-"""Scenes: who plays in them, the tunnel's files, what is left over, and how another terminal takes one up."""
+"""Testbeds: who plays in them, the tunnel's files, what is left over, and how another terminal takes one up."""
 
 import json
 import stat
@@ -16,14 +16,14 @@ from umbilical.bootstrap.names import OWN, STATIC_POD
 from umbilical.bootstrap.render import objects
 from umbilical.bootstrap.spec import Mode, Shape
 from umbilical.fault import LabError
-from umbilical.lab.kubernetes_scene import KubernetesScene, Plane
-from umbilical.lab.lab import Completed, Lab
-from umbilical.lab.rehearsal import load_scene, make_scene
-from umbilical.lab.scene import BOOTSTRAP, COUNTER
-from umbilical.lab.stand_in_scene import StandInScene
-from umbilical.lab.story import Call, Story
+from umbilical.lab.kubernetes_testbed import KubernetesTestbed, Plane
+from umbilical.lab.lab import CompletedCommand, Lab
+from umbilical.lab.scenario_run import load_testbed, make_testbed
+from umbilical.lab.stand_in_testbed import StandInTestbed
+from umbilical.lab.testbed import BOOTSTRAP, COUNTER
 from umbilical.lab.topology import Family, plan_topology
-from umbilical.lab.tunnel_parts import OURS, UPSTREAM, Cast, make_parts, restore_parts, secrets_of
+from umbilical.lab.transcript import CallResult, Transcript
+from umbilical.lab.tunnel_parts import OURS, UPSTREAM, ScenarioOptions, make_parts, restore_parts, secrets_of
 from umbilical.pki.authority import Authority
 
 ADDRESS = "10.91.0.10"
@@ -42,28 +42,28 @@ spec:
 
 def test_nothing_is_left_to_be_filled_in_and_the_static_pod_lies_where_a_kubelet_looks() -> None:
     for shape in (Shape.OPENSHIFT, Shape.SEED):
-        parts = make_parts(Cast(shape), ADDRESS, Authority, NOW)
+        parts = make_parts(ScenarioOptions(shape), ADDRESS, Authority, NOW)
         texts = [asset.content.decode() for asset in parts.files if asset.path.endswith(".yaml")]
         assert [name for name in objects.ALL if any(name in text for text in texts)] == []
         assert parts.files[STATIC_POD].content == parts.files[OWN.server_pod].content
 
 
 def test_a_tunnel_of_different_makers_is_taken_up_again_with_the_same_certificates() -> None:
-    parts = make_parts(Cast(server_image=UPSTREAM, agent_image=OURS), ADDRESS, Authority, NOW)
+    parts = make_parts(ScenarioOptions(server_image=UPSTREAM, agent_image=OURS), ADDRESS, Authority, NOW)
     server = yaml.safe_load(parts.files[STATIC_POD].content)
     (agents,) = (one for one in parts.objects if one["kind"] == "DaemonSet")
     assert server["spec"]["containers"][0]["image"] == UPSTREAM
     assert agents["spec"]["template"]["spec"]["containers"][0]["image"] == OURS
     assert yaml.safe_load(parts.files[OWN.agent_daemon_set].content) == agents
-    cast = Cast()
-    parts = make_parts(cast, ADDRESS, Authority, NOW)
-    again = restore_parts(cast, ADDRESS, Authority, secrets_of(parts), NOW)
+    options = ScenarioOptions()
+    parts = make_parts(options, ADDRESS, Authority, NOW)
+    again = restore_parts(options, ADDRESS, Authority, secrets_of(parts), NOW)
     assert again.certificates == parts.certificates
     assert [(one.path, one.content) for one in again.files] == [(one.path, one.content) for one in parts.files]
 
 
 def test_kube_apiserver_is_told_the_same_socket_and_protocol_as_the_server() -> None:
-    parts = make_parts(Cast(Shape.SEED), ADDRESS, Authority, NOW)
+    parts = make_parts(ScenarioOptions(Shape.SEED), ADDRESS, Authority, NOW)
     pod = yaml.safe_load(parts.kube_apiserver_pod(KUBE_APISERVER))
     egress = yaml.safe_load(parts.egress_file)
     cluster = egress["egressSelections"][0]["connection"]
@@ -74,10 +74,10 @@ def test_kube_apiserver_is_told_the_same_socket_and_protocol_as_the_server() -> 
     assert parts.spec.socket_directory in mounts
 
 
-def test_a_cast_survives_being_written_down() -> None:
+def test_options_survive_being_written_down() -> None:
     for shape in (Shape.OPENSHIFT, Shape.SEED):
-        cast = Cast(shape, server_image=UPSTREAM, is_stand_in=True)
-        assert Cast.from_json(json.loads(json.dumps(cast.to_json()))) == cast
+        options = ScenarioOptions(shape, server_image=UPSTREAM, is_stand_in=True)
+        assert ScenarioOptions.from_json(json.loads(json.dumps(options.to_json()))) == options
 
 
 @pytest.fixture
@@ -85,39 +85,39 @@ def no_lab() -> Any:
     return SimpleNamespace(topology=plan_topology())
 
 
-def test_the_cast_decides_which_scene_is_played(no_lab: Any) -> None:
-    assert isinstance(make_scene(no_lab, Cast(), Story("a test")), KubernetesScene)
-    scene = make_scene(no_lab, Cast(is_stand_in=True), Story("a test"))
-    assert isinstance(scene, StandInScene)
-    assert not scene.has_production
+def test_the_options_decide_which_testbed_is_played(no_lab: Any) -> None:
+    assert isinstance(make_testbed(no_lab, ScenarioOptions(), Transcript("a test")), KubernetesTestbed)
+    testbed = make_testbed(no_lab, ScenarioOptions(is_stand_in=True), Transcript("a test"))
+    assert isinstance(testbed, StandInTestbed)
+    assert not testbed.has_production
 
 
 class _Lab(SimpleNamespace):
     """Answers every command with what a test put there."""
 
-    answer: Completed
+    answer: CompletedCommand
 
-    def exec(self, node: str, command: list[str], **options: Any) -> Completed:
+    def exec(self, node: str, command: list[str], **options: Any) -> CompletedCommand:
         self.asked = (node, command, options)
         return self.answer
 
 
-def _scene(family: Family = Family.IPV4, **answer: Any) -> KubernetesScene:
+def _testbed(family: Family = Family.IPV4, **answer: Any) -> KubernetesTestbed:
     lab: Any = _Lab(topology=plan_topology(family=family))
-    lab.answer = Completed("bootstrap", ("kubectl",), **{"exit_code": 0, "stdout": b"", "stderr": b"", **answer})
-    return KubernetesScene(lab, Cast(), Story("a test"))
+    lab.answer = CompletedCommand("bootstrap", ("kubectl",), **{"exit_code": 0, "stdout": b"", "stderr": b"", **answer})
+    return KubernetesTestbed(lab, ScenarioOptions(), Transcript("a test"))
 
 
 @pytest.mark.parametrize("family", list(Family))
 def test_certificates_cover_every_member_and_production_uses_the_bootstrap_nodes_etcd(family: Family) -> None:
-    scene = _scene(family)
-    names = scene.certificate_names()
-    wanted = {str(one.ip) for plane in Plane for one in scene.lab.topology.node(plane.value).addresses}
+    testbed = _testbed(family)
+    names = testbed.certificate_names()
+    wanted = {str(one.ip) for plane in Plane for one in testbed.lab.topology.node(plane.value).addresses}
     assert wanted == set(names.node_ips)
-    assert {node.name for node in names.nodes} == {node.name for node in scene.lab.topology.nodes}
-    assert len(names.service_ips) == len(scene.lab.topology.service_networks)
-    spec = scene.plane_spec(Plane.PRODUCTION)
-    address = scene.lab.topology.bootstrap.address
+    assert {node.name for node in names.nodes} == {node.name for node in testbed.lab.topology.nodes}
+    assert len(names.service_ips) == len(testbed.lab.topology.service_networks)
+    spec = testbed.plane_spec(Plane.PRODUCTION)
+    address = testbed.lab.topology.bootstrap.address
     host = f"[{address}]" if ":" in address else address
     assert spec.etcd_urls == (f"https://{host}:2379",)
     assert not spec.has_etcd
@@ -125,19 +125,19 @@ def test_certificates_cover_every_member_and_production_uses_the_bootstrap_nodes
 
 
 def test_a_refusal_by_the_webhook_is_told_from_a_webhook_that_is_not_reached() -> None:
-    denied = _scene(exit_code=1, stderr=b'admission webhook "v" denied the request: no')
-    blocked = _scene(exit_code=1, stderr=b'failed calling webhook "v": connect: network is unreachable')
-    assert denied.judge("deny").call is Call.DENIED
-    assert blocked.judge("deny").call is Call.UNREACHABLE
-    assert _scene(stdout=b"configmap/judged-allow created").judge("allow").call is Call.ALLOWED
+    denied = _testbed(exit_code=1, stderr=b'admission webhook "v" denied the request: no')
+    blocked = _testbed(exit_code=1, stderr=b'failed calling webhook "v": connect: network is unreachable')
+    assert denied.call_webhook("deny").call is CallResult.DENIED
+    assert blocked.call_webhook("deny").call is CallResult.UNREACHABLE
+    assert _testbed(stdout=b"configmap/judged-allow created").call_webhook("allow").call is CallResult.ALLOWED
 
 
 def test_objects_go_to_kubectl_by_standard_input_and_a_refusal_is_an_error() -> None:
     with pytest.raises(LabError, match="UMB816"):
-        _scene(exit_code=1, stderr=b"error: nope").apply({"kind": "Namespace"})
-    scene = _scene()
-    scene.apply({"kind": "Secret", "data": {"key": "c2VjcmV0"}})
-    lab: Any = scene.lab
+        _testbed(exit_code=1, stderr=b"error: nope").apply({"kind": "Namespace"})
+    testbed = _testbed()
+    testbed.apply({"kind": "Secret", "data": {"key": "c2VjcmV0"}})
+    lab: Any = testbed.lab
     _, command, options = lab.asked
     assert not any("c2VjcmV0" in word for word in command)
     assert json.loads(options["stdin"])["items"][0]["kind"] == "Secret"
@@ -161,14 +161,14 @@ thread.join(5)
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with running(tmp_path_factory.mktemp("scene") / "lab") as lab:
+    with running(tmp_path_factory.mktemp("testbed") / "lab") as lab:
         yield lab
 
 
 @pytest.fixture(autouse=True)
 def _clean(lab: Lab) -> Iterator[None]:
     yield
-    lab.directory.scene_file.unlink(missing_ok=True)
+    lab.directory.testbed_file.unlink(missing_ok=True)
     for path in (STATIC_POD, OWN.pki_directory):
         if lab.exists(BOOTSTRAP, path):
             lab.remove(BOOTSTRAP, path)
@@ -176,56 +176,58 @@ def _clean(lab: Lab) -> Iterator[None]:
 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_a_tunnel_is_taken_up_by_another_terminal_of_its_owner(lab: Lab) -> None:
-    parts = make_scene(lab, Cast(is_stand_in=True), Story("first")).make_tunnel()
-    again = load_scene(lab, Story("second"))
+    parts = make_testbed(lab, ScenarioOptions(is_stand_in=True), Transcript("first")).make_tunnel()
+    again = load_testbed(lab, Transcript("second"))
     assert again.tunnel.certificates == parts.certificates
-    assert again.cast == Cast(is_stand_in=True)
+    assert again.options == ScenarioOptions(is_stand_in=True)
     assert again.connected_agents() == []
-    assert stat.S_IMODE(lab.directory.scene_file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(lab.directory.testbed_file.stat().st_mode) == 0o600
 
 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_nothing_played_is_taken_up_and_what_lies_on_the_node_is_left_over(lab: Lab) -> None:
     with pytest.raises(LabError, match="UMB851"):
-        load_scene(lab, Story("second"))
-    scene = make_scene(lab, Cast(is_stand_in=True), Story("first"))
-    scene.lay_files(BOOTSTRAP, scene.make_tunnel().files)
-    assert scene.node_leftovers() == [STATIC_POD, OWN.pki_directory]
+        load_testbed(lab, Transcript("second"))
+    testbed = make_testbed(lab, ScenarioOptions(is_stand_in=True), Transcript("first"))
+    testbed.write_files(BOOTSTRAP, testbed.make_tunnel().files)
+    assert testbed.node_leftovers() == [STATIC_POD, OWN.pki_directory]
     for path in (STATIC_POD, OWN.pki_directory):
         lab.remove(BOOTSTRAP, path)
-    assert scene.node_leftovers() == []
+    assert testbed.node_leftovers() == []
 
 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_bytes_on_the_agents_port_are_counted_in_both_directions(lab: Lab) -> None:
-    scene = make_scene(lab, Cast(is_stand_in=True), Story("first"))
+    testbed = make_testbed(lab, ScenarioOptions(is_stand_in=True), Transcript("first"))
     lab.count_port(BOOTSTRAP, COUNTER, 8091)
     try:
-        assert scene.tunnel_bytes() == 0
+        assert testbed.tunnel_bytes() == 0
         lab.exec(BOOTSTRAP, [sys.executable, "-c", _TALK]).check()
         # Headers come on top; on loopback both chains see a packet, each in one direction.
-        assert 30_000 < scene.tunnel_bytes() < 40_000
+        assert 30_000 < testbed.tunnel_bytes() < 40_000
     finally:
         lab.remove_rules(BOOTSTRAP, COUNTER)
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInScene]:
-    story = Story("a test")
-    with running(tmp_path_factory.mktemp("stand-in") / "lab") as lab, story.step("a test"):
-        scene = make_scene(lab, Cast(is_stand_in=True), story)
-        assert isinstance(scene, StandInScene)
-        scene.start_control_plane()
-        scene.start_nodes()
-        assert scene.start_webhook() == "master-0"
-        yield scene
+def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInTestbed]:
+    transcript = Transcript("a test")
+    with running(tmp_path_factory.mktemp("stand-in") / "lab") as lab, transcript.step("a test"):
+        testbed = make_testbed(lab, ScenarioOptions(is_stand_in=True), transcript)
+        assert isinstance(testbed, StandInTestbed)
+        testbed.start_control_plane()
+        testbed.start_nodes()
+        assert testbed.start_webhook() == "master-0"
+        yield testbed
 
 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
-def test_without_the_tunnel_the_bootstrap_node_has_no_way_to_a_pod_and_calls_have_no_times(scene: StandInScene) -> None:
-    verdict = scene.judge("allow")
-    assert verdict.call is Call.UNREACHABLE
+def test_without_the_tunnel_the_bootstrap_node_has_no_way_to_a_pod_and_calls_have_no_times(
+    testbed: StandInTestbed,
+) -> None:
+    verdict = testbed.call_webhook("allow")
+    assert verdict.call is CallResult.UNREACHABLE
     assert "network is unreachable" in verdict.text
     with pytest.raises(LabError, match="UMB855"):
-        scene.call_times(2)
-    assert any("stands in for kube-apiserver" in line for line in scene.story.steps[0].evidence)
+        testbed.call_times(2)
+    assert any("replaces kube-apiserver" in line for line in testbed.transcript.steps[0].evidence)

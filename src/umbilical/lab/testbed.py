@@ -1,7 +1,7 @@
-"""A scene is a lab with actors in it: a control plane, nodes, a webhook in a pod, and a tunnel that comes and goes.
+"""A testbed is a lab with a control plane, nodes, a webhook in a pod, and a tunnel.
 
-What is the same with the real kube-apiserver (`kubernetes_scene`) and with its stand-in (`stand_in_scene`) is here:
-how the tunnel is laid, who is connected, what went through it.
+This module has what is common to the real kube-apiserver (`kubernetes_testbed`) and its stand-in (`stand_in_testbed`):
+setting up the tunnel, waiting for agents, counting bytes.
 """
 
 import json
@@ -19,121 +19,121 @@ from umbilical.host.files import write_file
 from umbilical.host.waiting import NotYet, Seen
 from umbilical.lab import listeners
 from umbilical.lab.lab import Lab
-from umbilical.lab.runner import PodStatus, Runner
+from umbilical.lab.runner import LabRunner, PodStatus
 from umbilical.lab.runners import runner_of
-from umbilical.lab.story import Call, Story
 from umbilical.lab.topology import Node
-from umbilical.lab.tunnel_parts import Cast, TunnelParts, make_parts, restore_parts, secrets_of
+from umbilical.lab.transcript import CallResult, Transcript
+from umbilical.lab.tunnel_parts import ScenarioOptions, TunnelParts, make_parts, restore_parts, secrets_of
 from umbilical.lab.waiting import wait
 from umbilical.manifests.tree import AssetTree
 from umbilical.pki.authority import Authority
 
 BOOTSTRAP: Final = "bootstrap"
-# A Python interpreter on two busy cores, then TLS; upstream's agents retry after up to ten seconds.
+# Python start and TLS on two busy cores; upstream's agents retry after up to 10 s.
 AGENTS_SECONDS: Final = 90.0
 SERVER_SECONDS: Final = 60.0
-# A namespace goes when its pods have, and those have ten seconds to end.
+# A namespace is deleted after its pods, which have 10 s to end.
 GONE_SECONDS: Final = 60.0
 COUNTER: Final = "bytes"
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """How one call to the webhook ended, in the words of the caller."""
+class WebhookVerdict:
+    """Result of one call to the webhook, with the caller's message."""
 
-    call: Call
+    call: CallResult
     text: str
 
 
-class Scene(ABC):
-    """Actions in the order in which a story needs them. Each waits until its effect can be seen, bounded."""
+class Testbed(ABC):
+    """The actions of a scenario. Each waits, with a timeout, until its effect is visible."""
 
-    def __init__(self, lab: Lab, cast: Cast, story: Story) -> None:
+    def __init__(self, lab: Lab, options: ScenarioOptions, transcript: Transcript) -> None:
         self.lab = lab
-        self.cast = cast
-        self.story = story
+        self.options = options
+        self.transcript = transcript
         self.parts: TunnelParts | None = None
 
     @property
-    def runner(self) -> Runner:
+    def runner(self) -> LabRunner:
         return runner_of(self.lab)
 
     @property
     @abstractmethod
     def has_production(self) -> bool:
-        """Whether a second kube-apiserver can stand on a master."""
+        """Whether a second kube-apiserver can run on a master."""
 
     @property
     @abstractmethod
     def caller(self) -> str:
-        """Who asks the webhook from the bootstrap node."""
+        """The program that calls the webhook from the bootstrap node, for step titles."""
 
     @property
     @abstractmethod
     def cutter(self) -> str:
-        """By what the tunnel is cut."""
+        """How the tunnel is removed, for step titles."""
 
     @abstractmethod
     def start_control_plane(self) -> None: ...
 
     @abstractmethod
     def start_nodes(self) -> None:
-        """Have every node run pods and wait until all are ready."""
+        """Start the pod runner on every node and wait until all nodes are ready."""
 
     @abstractmethod
     def start_webhook(self) -> str:
-        """Run the webhook in a pod and have it asked; return the node that it is on."""
+        """Run the webhook in a pod and register it; return its node."""
 
     @abstractmethod
     def start_production(self) -> None: ...
 
     @abstractmethod
-    def judge(self, verdict: str, *, production: bool = False) -> Verdict:
-        """Have an object judged that the webhook allows (`allow`) or denies (`deny`)."""
+    def call_webhook(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
+        """Create an object (dry run) that the webhook allows (`allow`) or denies (`deny`)."""
 
     @abstractmethod
     def call_times(self, count: int) -> list[float]:
-        """Make that many calls one after the other and return the seconds of each."""
+        """Make `count` calls one after the other and return the duration of each in seconds."""
 
     @abstractmethod
     def use_tunnel(self) -> None:
-        """Point the bootstrap API server at the tunnel."""
+        """Configure the bootstrap API server to use the tunnel."""
 
     @abstractmethod
     def start_agents(self) -> None: ...
 
     @abstractmethod
     def teardown(self) -> str:
-        """Cut the tunnel as a user would, and return the last words of the command."""
+        """Remove the tunnel as a user would; return the command's output."""
 
     @abstractmethod
     def leftovers(self) -> list[str]:
-        """Look for what a teardown must not leave, and name it."""
+        """List what a teardown should have removed and did not."""
 
     @abstractmethod
     def retire_bootstrap(self) -> None:
-        """Take the bootstrap control plane away; etcd stays, since production stores there."""
+        """Stop the bootstrap control plane except etcd, which production uses."""
 
-    def recast(self, cast: Cast) -> None:
-        """Change who plays; takes effect with the next tunnel."""
-        self.cast = cast
+    def change_options(self, options: ScenarioOptions) -> None:
+        """Change the options; takes effect with the next tunnel."""
+        self.options = options
         self.parts = None
 
-    def wait_until_nothing_is_left(self) -> None:
+    def wait_until_nothing_is_left(self, seconds: float = GONE_SECONDS) -> None:
         def look() -> None:
             found = self.leftovers()
             if found:
                 raise NotYet(", ".join(found))
 
-        self.wait("the tunnel to be gone", look, GONE_SECONDS)
+        self.wait("the tunnel to be gone", look, seconds)
 
     def node_leftovers(self) -> list[str]:
-        """Look on the nodes for what runs, listens or lies there of the tunnel."""
+        """List pods, files and open ports of the tunnel on the nodes."""
         found = [f"pod {pod.name} on {pod.node}" for pod in self._tunnel_pods()]
         spec = self.tunnel.spec
         found += [path for path in (STATIC_POD, spec.socket_on_host, OWN.pki_directory) if self._is_there(path)]
         if listeners_on(self.lab, BOOTSTRAP, spec.agent_port):
-            found.append(f"port {spec.agent_port} is open")
+            found.append(f"open port {spec.agent_port}")
         return found
 
     def _is_there(self, path: str) -> bool:
@@ -145,77 +145,79 @@ class Scene(ABC):
                 if pod.name.startswith((SERVER_NAME, AGENT_NAME)):
                     yield pod
 
-    def lay_files(self, node: str, tree: AssetTree) -> None:
+    def write_files(self, node: str, tree: AssetTree) -> None:
         for asset in tree:
             self.lab.write(node, asset.path, asset.content, asset.mode)
 
     def make_tunnel(self) -> TunnelParts:
-        """Make certificates and files of a new tunnel; nothing runs yet."""
+        """Create certificates and files of a new tunnel, without starting it."""
         address = self.lab.topology.bootstrap.address
-        self.parts = make_parts(self.cast, address, Authority, datetime.now(UTC))
+        self.parts = make_parts(self.options, address, Authority, datetime.now(UTC))
         self.save()
         return self.parts
 
     def start_server(self) -> PodStatus:
-        """Lay the tunnel's files onto the bootstrap node, where the static pod is found, and wait for the server."""
+        """Write the tunnel's files, with the server's static pod, to the bootstrap node; wait for the server."""
         parts = self.tunnel
         self.lab.count_port(BOOTSTRAP, COUNTER, parts.spec.agent_port)
-        self.lay_files(BOOTSTRAP, parts.files)
+        self.write_files(BOOTSTRAP, parts.files)
         self.lab.write(BOOTSTRAP, EGRESS_PATH, parts.egress_file)
         return self.wait("the server's pod", self._look_at_server, SERVER_SECONDS)
 
     @property
     def tunnel(self) -> TunnelParts:
         if self.parts is None:
-            raise LabError("UMB851", "there is no tunnel in this lab", "none was laid", "umbilical lab run --keep NAME")
+            raise LabError("UMB851", "this lab has no tunnel", "none was set up", "umbilical lab run --keep NAME")
         return self.parts
 
     def server_socket(self) -> str:
-        """Wait for the socket and the port, and return the kernel's own words on both."""
+        """Wait for the socket and the port; return how `ls` and the kernel show them."""
         path, port = self.tunnel.spec.socket_on_host, self.tunnel.spec.agent_port
 
         def look() -> str:
             socket = self.lab.exec(BOOTSTRAP, ["ls", "-l", path])
             listening = listeners_on(self.lab, BOOTSTRAP, port)
             if socket.exit_code != 0 or not listening:
-                raise NotYet(f"socket {path}: {'there' if socket.exit_code == 0 else 'missing'}, port {port} closed")
+                raise NotYet(f"socket {path}: {'present' if socket.exit_code == 0 else 'missing'}, port {port} closed")
             return f"{' '.join(socket.text.split())}; LISTEN {' '.join(listening)}"
 
         return self.wait("the server's socket and port", look, SERVER_SECONDS)
 
     def connected_agents(self) -> list[str]:
-        """Ask every agent whether it is connected, and return the nodes of those that say so."""
+        """Return the nodes whose agent reports that it is connected."""
         return [node.name for node in self.members if self._is_connected(node)]
 
     def wait_for_agents(self, count: int | None = None) -> list[str]:
-        """Wait until this many agents (all, if none is said) are connected."""
+        """Wait until `count` agents are connected; None: all."""
         wanted = len(self.members) if count is None else count
 
         def look() -> list[str]:
             found = self.connected_agents()
             if len(found) < wanted:
-                raise NotYet(f"{len(found)} of {wanted} agents are connected: {', '.join(found) or 'none'}")
+                raise NotYet(f"{len(found)} of {wanted} agents connected: {', '.join(found) or 'none'}")
             return found
 
         return self.wait(f"{wanted} agents", look, AGENTS_SECONDS)
 
-    def wait_for(self, wanted: Call, verdict: str, seconds: float = 60.0, *, production: bool = False) -> Verdict:
-        """Ask until the answer is as wanted: a new configuration takes kube-apiserver a moment."""
+    def wait_for(
+        self, wanted: CallResult, verdict: str, seconds: float = 60.0, *, production: bool = False
+    ) -> WebhookVerdict:
+        """Call the webhook until the result is `wanted`: kube-apiserver needs a moment to load a new configuration."""
 
-        def look() -> Verdict:
-            seen = self.judge(verdict, production=production)
+        def look() -> WebhookVerdict:
+            seen = self.call_webhook(verdict, production=production)
             if seen.call is not wanted:
                 raise NotYet(f"the call was {seen.call.value}: {seen.text}")
             return seen
 
-        return self.wait(f"a call that is {wanted.value}", look, seconds)
+        return self.wait(f"a call with the result {wanted.value}", look, seconds)
 
     def tunnel_bytes(self) -> int:
-        """Return what went over the agents' port in both directions, as the kernel counted it."""
+        """Return the bytes through the agents' port in both directions, counted by the kernel."""
         return self.lab.counted_bytes(BOOTSTRAP, COUNTER)
 
     def fetch(self, node: str, url: str) -> str | None:
-        """GET from inside a node; None unless the answer is a good one."""
+        """Send a GET request from inside a node; None unless it succeeds."""
         done = self.lab.exec(node, [sys.executable, "-m", "umbilical.lab.fetch", url], timeout_seconds=20)
         return done.text if done.exit_code == 0 else None
 
@@ -224,7 +226,7 @@ class Scene(ABC):
 
     @property
     def members(self) -> Sequence[Node]:
-        """The nodes that belong to the cluster: not the bootstrap node, nor others of the control plane's network."""
+        """Nodes of the cluster, without the bootstrap node and the management network."""
         return self.lab.topology.members
 
     def agent_pod(self, node: str) -> PodStatus | None:
@@ -235,16 +237,16 @@ class Scene(ABC):
         return next((pod for pod in pods if pod.is_running), pods[0] if pods else None)
 
     def save(self) -> None:
-        """Remember the cast and the tunnel's keys (0600), so that another terminal can go on."""
+        """Write the options and the tunnel's keys to a file (0600), for commands from other terminals."""
         secrets = None if self.parts is None else secrets_of(self.parts)
-        content = json.dumps({"cast": self.cast.to_json(), "tunnel": secrets}).encode()
-        write_file(self.lab.directory.scene_file, content, overwrite=True)
+        content = json.dumps({"cast": self.options.to_json(), "tunnel": secrets}).encode()
+        write_file(self.lab.directory.testbed_file, content, overwrite=True)
 
     def restore(self, secrets: Mapping[str, str] | None) -> None:
-        """Take up the tunnel that was laid earlier."""
+        """Load the tunnel that an earlier command set up."""
         address = self.lab.topology.bootstrap.address
         if secrets is not None:
-            self.parts = restore_parts(self.cast, address, Authority, secrets, datetime.now(UTC))
+            self.parts = restore_parts(self.options, address, Authority, secrets, datetime.now(UTC))
 
     def _is_connected(self, node: Node) -> bool:
         pod = self.agent_pod(node.name)
@@ -256,10 +258,10 @@ class Scene(ABC):
     def _look_at_server(self) -> PodStatus:
         pod = self.find_pod(BOOTSTRAP, SERVER_NAME)
         if pod is None or not pod.is_running:
-            raise NotYet("the pod does not run" if pod else "there is no such pod")
+            raise NotYet("the pod is not running" if pod else "the pod does not exist")
         return pod
 
 
 def listeners_on(lab: "Lab", node: str, *ports: int) -> list[str]:
-    """Return who listens on a node on any of these TCP ports, as ADDRESS:PORT."""
+    """Return the listeners on these TCP ports of a node, as ADDRESS:PORT."""
     return listeners.on_ports(lab.exec(node, listeners.COMMAND).text, ports)

@@ -1,4 +1,4 @@
-"""The scene with the real kube-apiserver: etcd, controllers and scheduler are static pods of the bootstrap node."""
+"""The testbed with the real kube-apiserver, etcd, controllers and scheduler as static pods of the bootstrap node."""
 
 import json
 from datetime import UTC, datetime
@@ -12,15 +12,10 @@ from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, Mode, Shape, for
 from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
 from umbilical.lab import api_calls, objects
-from umbilical.lab.control_plane import (
-    ADMIN_KUBECONFIG,
-    KUBELET_KUBECONFIG,
-    kubelet_node_assets,
-    render_control_plane,
-)
+from umbilical.lab.control_plane import ADMIN_KUBECONFIG, KUBELET_KUBECONFIG, kubelet_node_assets, render_control_plane
 from umbilical.lab.runner import MANIFESTS
-from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
-from umbilical.lab.story import Call
+from umbilical.lab.testbed import BOOTSTRAP, Testbed, WebhookVerdict
+from umbilical.lab.transcript import CallResult
 from umbilical.manifests.control_plane_spec import ControlPlaneImages, ControlPlaneSpec, url
 from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.control_plane_set import (
@@ -33,7 +28,7 @@ from umbilical.pki.control_plane_set import (
 from umbilical.pki.profiles import KeyType
 
 if TYPE_CHECKING:
-    from umbilical.lab.lab import Completed
+    from umbilical.lab.lab import CompletedCommand
 
 IMAGES: Final = ControlPlaneImages.tagged("localhost", "lab")
 ETCD_PORT: Final = 2379
@@ -44,13 +39,13 @@ CONTROLLERS: Final = ("kube-controller-manager", "kube-scheduler")
 
 
 class Plane(Enum):
-    """Which kube-apiserver is asked, by the node that it is on."""
+    """A kube-apiserver; the value is its node."""
 
     BOOTSTRAP = "bootstrap"
     PRODUCTION = "master-0"
 
 
-class KubernetesScene(Scene):
+class KubernetesTestbed(Testbed):
     _authorities: ControlPlaneSet | None = None
 
     @property
@@ -69,34 +64,34 @@ class KubernetesScene(Scene):
         self._authorities = make_control_plane_set(
             self.certificate_names(), datetime.now(UTC), key_type=KeyType.ECDSA_P256
         )
-        self.lay_files(BOOTSTRAP, render_control_plane(self.plane_spec(Plane.BOOTSTRAP), self._authorities))
+        self.write_files(BOOTSTRAP, render_control_plane(self.plane_spec(Plane.BOOTSTRAP), self._authorities))
         self.runner.start(self.lab, BOOTSTRAP, None)
         version = self._wait_ready(Plane.BOOTSTRAP)
-        self.story.saw(f"kube-apiserver {version} is ready, with etcd, controllers and scheduler")
+        self.transcript.saw(f"kube-apiserver {version} is ready, with etcd, controllers and scheduler")
 
     def start_nodes(self) -> None:
         for node in self.members:
             server = url(self.lab.topology.bootstrap.address, API_PORT)
-            self.lay_files(node.name, kubelet_node_assets(node.name, server, self._set))
+            self.write_files(node.name, kubelet_node_assets(node.name, server, self._set))
             self.runner.start(self.lab, node.name, KUBELET_KUBECONFIG)
         names = self.wait("all nodes to be Ready", self._look_at_nodes, READY_SECONDS)
-        self.story.saw(f"Ready: {', '.join(names)}")
+        self.transcript.saw(f"Ready: {', '.join(names)}")
 
     def start_webhook(self) -> str:
         service = objects.make_service(self.lab.topology)
         self.apply_webhook(service)
         return service.node
 
-    def apply_webhook(self, service: objects.Service) -> str:
-        """Apply a service, and the webhook when it has an endpoint, whose address is returned."""
+    def apply_webhook(self, service: objects.ServiceObjects) -> str:
+        """Apply the Service, wait for its endpoint, then register the webhook; return the endpoint's address."""
         self.apply(*service.objects)
         address = self.wait("the webhook's endpoint", self.endpoint, READY_SECONDS)
         self.apply(service.webhook)
-        self.story.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
+        self.transcript.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
         return address
 
     def endpoint(self) -> str:
-        """Return the address that the endpoint controller found for the lab's service. Raises NotYet: none is ready."""
+        """Return the endpoint address of the lab's Service. Raises NotYet: no endpoint is ready."""
         label = f"kubernetes.io/service-name={objects.NAME}"
         shown = self.kubectl("-n", objects.NAMESPACE, "get", "endpointslices", "-l", label, "-o=json")
         if shown.exit_code != 0:
@@ -107,17 +102,17 @@ class KubernetesScene(Scene):
         return found[0]
 
     def start_production(self) -> None:
-        self.lay_files(Plane.PRODUCTION.value, render_control_plane(self.plane_spec(Plane.PRODUCTION), self._set))
+        self.write_files(Plane.PRODUCTION.value, render_control_plane(self.plane_spec(Plane.PRODUCTION), self._set))
         version = self._wait_ready(Plane.PRODUCTION)
-        self.story.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, without an egress configuration")
+        self.transcript.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, without an egress configuration")
 
-    def judge(self, verdict: str, *, production: bool = False) -> Verdict:
+    def call_webhook(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
         plane = Plane.PRODUCTION if production else Plane.BOOTSTRAP
         done = self.kubectl("create", "--dry-run=server", "-f", "-", stdin=objects.judged(verdict), plane=plane)
         if done.exit_code == 0:
-            return Verdict(Call.ALLOWED, done.text.strip())
+            return WebhookVerdict(CallResult.ALLOWED, done.text.strip())
         text = " ".join(done.stderr.decode(errors="replace").split())
-        return Verdict(Call.DENIED if "denied the request" in text else Call.UNREACHABLE, text)
+        return WebhookVerdict(CallResult.DENIED if "denied the request" in text else CallResult.UNREACHABLE, text)
 
     def call_times(self, count: int) -> list[float]:
         done = self.lab.exec(BOOTSTRAP, api_calls.command("times", str(count))).check()
@@ -126,29 +121,29 @@ class KubernetesScene(Scene):
     def use_tunnel(self) -> None:
         plain = self.lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
         self.change_apiserver(self.tunnel.kube_apiserver_pod(plain))
-        self.story.saw(f"--egress-selector-config-file={EGRESS_PATH}")
+        self.transcript.saw(f"--egress-selector-config-file={EGRESS_PATH}")
 
     def use_servers(self, egress: bytes) -> None:
-        """Have kube-apiserver call the cluster as this egress file says: HTTPConnect over TCP."""
+        """Configure kube-apiserver with this egress file: HTTPConnect over TCP."""
         self.lab.write(BOOTSTRAP, EGRESS_PATH, egress)
         spec = for_shape(Shape.KUBERNETES, mode=Mode.HTTP_CONNECT, socket_directory=BOOTSTRAP_CONFIGS_ON_HOST)
         plain = self.lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
         self.change_apiserver(yaml_bytes(with_egress_selector(read_static_pod(plain), spec)))
 
     def change_apiserver(self, manifest: bytes) -> None:
-        """Put another manifest of the bootstrap kube-apiserver in place, and wait until that one is ready."""
+        """Replace the bootstrap kube-apiserver's manifest, and wait until the new one is ready."""
         plain = self.lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
         before = self._apiserver_pid()
         self.lab.write(BOOTSTRAP, KUBE_APISERVER_POD, manifest)
         if manifest != plain:
-            self.wait("kube-apiserver to start anew", lambda: self._look_for_another(before), READY_SECONDS)
+            self.wait("kube-apiserver to restart", lambda: self._look_for_another(before), READY_SECONDS)
         self._wait_ready(Plane.BOOTSTRAP)
 
     def start_agents(self) -> None:
         self.apply(*self.tunnel.objects)
 
     def teardown(self) -> str:
-        shape = ["--shape", "seed"] if self.cast.shape is Shape.SEED else []
+        shape = ["--shape", "seed"] if self.options.shape is Shape.SEED else []
         command = [
             "umbilical",
             "bootstrap",
@@ -178,28 +173,28 @@ class KubernetesScene(Scene):
 
         def look() -> None:
             if self._apiserver_pid() is not None:
-                raise NotYet("it still runs")
+                raise NotYet("it is still running")
 
         self.wait("the bootstrap kube-apiserver to end", look, READY_SECONDS)
 
     def kubectl(
         self, *arguments: str, stdin: object = None, plane: Plane = Plane.BOOTSTRAP, timeout_seconds: float = 60.0
-    ) -> "Completed":
-        """Run the real kubectl on the node of a kube-apiserver, as admin; `stdin` is an object or a list of them."""
+    ) -> "CompletedCommand":
+        """Run kubectl as admin on the node of a kube-apiserver; `stdin` is an object or a List."""
         content = None if stdin is None else json.dumps(stdin).encode()
         command = ["kubectl", f"--kubeconfig={ADMIN_KUBECONFIG}", *arguments]
         return self.lab.exec(plane.value, command, stdin=content, timeout_seconds=timeout_seconds)
 
     def apply(self, *wanted: dict[str, Any], plane: Plane = Plane.BOOTSTRAP) -> None:
-        """Create or change objects in this order. Raises LabError: the API refuses one of them."""
+        """Apply objects in this order. Raises LabError: kubectl failed."""
         listed = {"apiVersion": "v1", "kind": "List", "items": list(wanted)}
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=listed, plane=plane).check()
 
     @property
     def _set(self) -> ControlPlaneSet:
         if self._authorities is None:
-            why = "the keys of its authorities were never written down"
-            raise LabError("UMB851", "this control plane cannot grow any more", why, "start over: umbilical lab down")
+            why = "the private keys of its CAs were not saved"
+            raise LabError("UMB851", "no node was added to this control plane", why, "start over: umbilical lab down")
         return self._authorities
 
     def certificate_names(self) -> ControlPlaneNames:
@@ -233,10 +228,10 @@ class KubernetesScene(Scene):
             ready = self.kubectl("get", "--raw=/readyz", "--request-timeout=5s", plane=plane)
             if ready.exit_code != 0:
                 raise NotYet(" ".join(ready.stderr.decode(errors="replace").split()))
-            # A loop of the API server's own makes these, a moment after it calls itself ready.
+            # kube-apiserver creates these a moment after it reports ready.
             made = self.kubectl("get", "namespace", "default", "kube-system", "-o=name", plane=plane)
             if made.exit_code != 0:
-                raise NotYet("it has no namespaces yet")
+                raise NotYet("its default namespaces do not exist yet")
             return str(json.loads(self.kubectl("get", "--raw=/version", plane=plane).check().text)["gitVersion"])
 
         return self.wait(f"kube-apiserver on {plane.value}", look, READY_SECONDS)
@@ -258,7 +253,7 @@ class KubernetesScene(Scene):
     def _look_for_another(self, before: int | None) -> int:
         now = self._apiserver_pid()
         if now is None or now == before:
-            raise NotYet("it has not started" if now is None else "the old one still runs")
+            raise NotYet("it has not started" if now is None else "the old process is still running")
         return now
 
 

@@ -1,7 +1,7 @@
-"""The two programs of the fault slow-reader; each runs until somebody ends it.
+"""The two programs of the breakage slow-reader; each runs until it is killed.
 
-`python -m umbilical.lab.faults.slow_reader source ADDRESS PORT` sends zeros to whoever connects.
-`python -m umbilical.lab.faults.slow_reader grpc|http-connect SOCKET ADDRESS` opens a tunnel and never reads from it.
+`python -m umbilical.lab.breakages.slow_reader source ADDRESS PORT` sends zeros to every client.
+`python -m umbilical.lab.breakages.slow_reader grpc|http-connect SOCKET ADDRESS` opens a tunnel and never reads from it.
 """
 
 import socket
@@ -22,32 +22,32 @@ CHUNK: Final = bytes(64 * 1024)
 DIAL_SECONDS: Final = 30.0
 
 
-class Endless(socketserver.BaseRequestHandler):
+class EndlessHandler(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         try:
             while True:
                 self.request.sendall(CHUNK)
         except OSError:
-            return  # whoever read has gone
+            return  # the client closed the connection
 
 
-class Source(socketserver.ThreadingTCPServer):
+class EndlessSource(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
 
     def __init__(self, address: str, port: int) -> None:
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        super().__init__((address, port), Endless)
+        super().__init__((address, port), EndlessHandler)
 
 
 def send_without_end(address: str, port: int) -> None:
-    with Source(address, port) as source:
+    with EndlessSource(address, port) as source:
         print(READY, flush=True)
         source.serve_forever()
 
 
 def read_nothing(mode: str, socket_path: str, address: str, hold: threading.Event | None = None) -> int:
-    """Hold a tunnel until somebody ends this process, or sets `hold`."""
+    """Keep a tunnel open until the process is killed or `hold` is set."""
     settings = DialerSettings((UnixServer(Path(socket_path)),), protocol=Protocol(mode))
     with BlockingDialer(settings) as dialer:
         try:
@@ -56,7 +56,7 @@ def read_nothing(mode: str, socket_path: str, address: str, hold: threading.Even
             print(f"no tunnel to {address}: {failure}", file=sys.stderr)
             return 1
         with stream:
-            print(f"a tunnel to {address} is open, and nobody reads it", flush=True)
+            print(f"tunnel to {address} open, not reading", flush=True)
             (hold or threading.Event()).wait()
     return 0
 

@@ -1,7 +1,7 @@
-"""The scene without Kubernetes: a caller of ours asks the webhook in kube-apiserver's place, and says so.
+"""The testbed without Kubernetes: `lab-admission-caller` calls the webhook instead of kube-apiserver.
 
-Everything else is the same: networks, pods, certificates, the server's static pod, the egress file, the socket. With
-no API, nodes find the DaemonSet and the webhook as files, in the runner's `/etc/kubernetes/daemons`.
+Networks, pods, certificates, the server's static pod, the egress file and the socket are the same. Without an API the
+nodes read the DaemonSet and the webhook's pod from files in `/etc/kubernetes/daemons`.
 """
 
 import json
@@ -13,9 +13,9 @@ from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH
 from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
 from umbilical.lab import objects
-from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.story import Call
+from umbilical.lab.testbed import BOOTSTRAP, Testbed, WebhookVerdict
+from umbilical.lab.transcript import CallResult
 from umbilical.manifests.tree import yaml_bytes
 
 CALLER: Final = "lab-admission-caller"
@@ -26,7 +26,7 @@ POD_SECONDS: Final = 60.0
 CALL_SECONDS: Final = 60.0
 
 
-class StandInScene(Scene):
+class StandInTestbed(Testbed):
     _uses_tunnel = False
 
     @property
@@ -39,19 +39,19 @@ class StandInScene(Scene):
 
     @property
     def cutter(self) -> str:
-        return "by hand, since there is no API"
+        return "delete its files, without an API"
 
     def start_control_plane(self) -> None:
         if self.runner.kind is not RunnerKind.PROCESS:
-            why = "only the process runner takes pods from files"
-            raise LabError("UMB853", "a stand-in cannot play with the real kubelet", why, "leave --runner out")
+            why = "only the process runner reads pods from files"
+            raise LabError("UMB853", "--stand-in does not work with --runner kubelet", why, "leave out --runner")
         self.runner.start(self.lab, BOOTSTRAP, None)
-        self.story.saw(f"{CALLER} stands in for kube-apiserver: there is no Kubernetes here")
+        self.transcript.saw(f"no Kubernetes here: {CALLER} replaces kube-apiserver")
 
     def start_nodes(self) -> None:
         for node in self.members:
             self.runner.start(self.lab, node.name, None)
-        self.story.saw("they take pods from files, since there is no API")
+        self.transcript.saw("the nodes read pods from files, without an API")
 
     def start_webhook(self) -> str:
         service = objects.make_service(self.lab.topology)
@@ -59,20 +59,20 @@ class StandInScene(Scene):
         content = _documents([service.secret, service.pod])
         self.lab.write(service.node, f"{DAEMONS}/{objects.NAME}.yaml", content)
         address = self.wait("the webhook's pod", self._endpoint, POD_SECONDS)
-        self.story.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, {address}")
+        self.transcript.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, {address}")
         return service.node
 
     def start_production(self) -> None:
         raise NotImplementedError("has_production is False")
 
-    def judge(self, verdict: str, *, production: bool = False) -> Verdict:
+    def call_webhook(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
         answer = self._call(verdict, 1)
         text = answer["message"] or f"{answer['call']} by {objects.WEBHOOK}"
-        return Verdict(Call(answer["call"]), text)
+        return WebhookVerdict(CallResult(answer["call"]), text)
 
     def call_times(self, count: int) -> list[float]:
         answer = self._call("allow", count)
-        if answer["calls"][Call.ALLOWED.value] != count:
+        if answer["calls"][CallResult.ALLOWED.value] != count:
             raise LabError(
                 "UMB855", f"not all of {count} calls were allowed", str(answer["calls"]), "umbilical lab run --keep"
             )
@@ -80,7 +80,7 @@ class StandInScene(Scene):
 
     def use_tunnel(self) -> None:
         self._uses_tunnel = True
-        self.story.saw(f"--egress-selector-config-file={EGRESS_PATH}")
+        self.transcript.saw(f"--egress-selector-config-file={EGRESS_PATH}")
 
     def start_agents(self) -> None:
         content = _documents(self.tunnel.objects)
@@ -88,7 +88,7 @@ class StandInScene(Scene):
             self.lab.write(node.name, AGENTS_FILE, content)
 
     def teardown(self) -> str:
-        """Take away by hand what `umbilical bootstrap teardown` would have the API delete."""
+        """Delete the files; `umbilical bootstrap teardown` needs an API."""
         for node in self.members:
             self.lab.remove(node.name, AGENTS_FILE)
         gone = (STATIC_POD, OWN.pki_directory, OWN.agent_secret)
@@ -122,13 +122,13 @@ class StandInScene(Scene):
     def _endpoint(self) -> str:
         pod = self.find_pod(objects.service_node(self.lab.topology), objects.NAME)
         if pod is None or not pod.is_ready:
-            raise NotYet("it is not ready" if pod else "there is no such pod")
+            raise NotYet("the pod is not ready" if pod else "the pod does not exist")
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
         return f"{host}:{objects.PORT}"
 
     def _look_for_end(self) -> None:
         if self.find_pod(BOOTSTRAP, "konnectivity-server") is not None:
-            raise NotYet("it still runs")
+            raise NotYet("it is still running")
 
 
 def _documents(wanted: Sequence[dict[str, Any]]) -> bytes:

@@ -1,11 +1,11 @@
-"""The topology of a story as a few lines of text: the bootstrap node left, the nodes right, what joins them between."""
+"""The topology as text: the bootstrap node on the left, the nodes on the right, the tunnel between them."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from rich.text import Text
 
-from umbilical.lab.story import Call, Picture
+from umbilical.lab.transcript import CallResult, Picture
 
 COLUMNS: Final = 78
 BOOTSTRAP: Final = "bootstrap"
@@ -14,11 +14,16 @@ _GAP: Final = 16
 _NAME: Final = 9
 _LEAST_ROWS: Final = 4
 _SERVER_ROW: Final = 2
-_ANSWERS: Final = (Call.ALLOWED, Call.DENIED)
+_ANSWERS: Final = (CallResult.ALLOWED, CallResult.DENIED)
 
 FAINT: Final = "dim"
 CORD: Final = "blue"
-STYLES: Final = {Call.NONE: FAINT, Call.UNREACHABLE: "red", Call.ALLOWED: "green", Call.DENIED: "yellow"}
+STYLES: Final = {
+    CallResult.NONE: FAINT,
+    CallResult.UNREACHABLE: "red",
+    CallResult.ALLOWED: "green",
+    CallResult.DENIED: "yellow",
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ def call_style(shown: Picture) -> str:
 
 
 def draw(shown: Picture, caller: str, glyphs: Glyphs = UNICODE) -> Text:
-    """Draw it in at most `COLUMNS` columns, always with the same number of lines for the same nodes."""
+    """Draw in at most `COLUMNS` columns; the same nodes always give the same number of lines."""
     nodes = [name for name in shown.nodes if name != BOOTSTRAP]
     count = max(len(nodes), _LEAST_ROWS)
     left = _box(BOOTSTRAP, [_bootstrap_row(number, shown, caller, glyphs) for number in range(count)], glyphs)
@@ -59,20 +64,20 @@ def draw(shown: Picture, caller: str, glyphs: Glyphs = UNICODE) -> Text:
     return Text("\n").join(Text.assemble("  ", *parts) for parts in zip(left, gaps, right, strict=True))
 
 
-def ways(shown: Picture, caller: str, glyphs: Glyphs = UNICODE) -> list[Text]:
-    """Tell the last call of each kube-apiserver in a line: which way it went, and how it ended."""
-    # An answer that came through a tunnel that is gone says nothing of now.
-    call = Call.NONE if shown.call in _ANSWERS and not shown.server else shown.call
+def routes(shown: Picture, caller: str, glyphs: Glyphs = UNICODE) -> list[Text]:
+    """Draw the last call of each kube-apiserver as one line: its route and its result."""
+    # A result that came through a removed tunnel is outdated.
+    call = CallResult.NONE if shown.call in _ANSWERS and not shown.server else shown.call
     return [
-        Text(f"  {BOOTSTRAP:<12}") + way(call, caller, through=shown.server, glyphs=glyphs),
-        Text(f"  {'production':<12}") + way(shown.production_call, caller, through=False, glyphs=glyphs),
+        Text(f"  {BOOTSTRAP:<12}") + route(call, caller, through=shown.server, glyphs=glyphs),
+        Text(f"  {'production':<12}") + route(shown.production_call, caller, through=False, glyphs=glyphs),
     ]
 
 
-def way(call: Call, caller: str, *, through: bool, glyphs: Glyphs) -> Text:
-    if call is Call.NONE:
+def route(call: CallResult, caller: str, *, through: bool, glyphs: Glyphs) -> Text:
+    if call is CallResult.NONE:
         return Text("no call", FAINT)
-    if call is Call.UNREACHABLE:
+    if call is CallResult.UNREACHABLE:
         hops, sign = f"{caller} {glyphs.dash * 3}{glyphs.cross} webhook", glyphs.cross
     else:
         between = ["server", "agent"] if through else []
@@ -125,7 +130,7 @@ def _webhook_style(shown: Picture) -> str:
 
 def _gap(number: int, shown: Picture, glyphs: Glyphs) -> Text:
     if number == 0 and shown.apiserver and not shown.server:
-        return _no_way(shown, glyphs)
+        return _no_route(shown, glyphs)
     if not shown.server or number not in (_SERVER_ROW, _SERVER_ROW + 1):
         return Text()
     if not shown.agents:
@@ -136,7 +141,7 @@ def _gap(number: int, shown: Picture, glyphs: Glyphs) -> Text:
     return Text(f" {len(shown.agents)} {many}, mTLS".ljust(_GAP), FAINT)
 
 
-def _no_way(shown: Picture, glyphs: Glyphs) -> Text:
-    if shown.call is not Call.UNREACHABLE:
+def _no_route(shown: Picture, glyphs: Glyphs) -> Text:
+    if shown.call is not CallResult.UNREACHABLE:
         return Text(f"   {shown.gap}", FAINT)
     return Text(f"{glyphs.dash * 3}{glyphs.cross} {shown.gap}", "red")

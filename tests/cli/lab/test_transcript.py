@@ -1,4 +1,4 @@
-"""Views and pictures of a story."""
+"""Views and pictures of a transcript."""
 
 import io
 import os
@@ -13,27 +13,27 @@ from pathlib import Path
 
 import pytest
 from tests.support.fixture_types import Captured, Patch
-from tests.support.told_stories import AGENTS, DENIED, NODES, TITLE, UNREACHABLE, broken_story, whole_story
+from tests.support.transcripts import AGENTS, DENIED, NODES, TITLE, UNREACHABLE, failed_transcript, whole_transcript
 
-from umbilical.cli.lab.story_picture import ASCII, COLUMNS, UNICODE, Glyphs, draw, ways
-from umbilical.cli.lab.story_view import PlainLines, choose_view, summary
-from umbilical.lab.story import Call, Picture, Story
+from umbilical.cli.lab.transcript_picture import ASCII, COLUMNS, UNICODE, Glyphs, draw, routes
+from umbilical.cli.lab.transcript_view import TranscriptLines, choose_view, summary
+from umbilical.lab.transcript import CallResult, Picture, Transcript
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 TELL = """
 import sys
-from tests.support.told_stories import TITLE, whole_story
-from umbilical.cli.lab.story_view import choose_view
-with choose_view(TITLE) as teller:
-    whole_story(teller)
+from tests.support.transcripts import TITLE, whole_transcript
+from umbilical.cli.lab.transcript_view import choose_view
+with choose_view(TITLE) as view:
+    whole_transcript(view)
 """
 WAIT = """
 import time
-from tests.support.told_stories import TITLE
-from umbilical.cli.lab.story_view import choose_view
-from umbilical.lab.story import Story
-with choose_view(TITLE) as teller, Story(TITLE, teller).step("for ever"):
+from tests.support.transcripts import TITLE
+from umbilical.cli.lab.transcript_view import choose_view
+from umbilical.lab.transcript import Transcript
+with choose_view(TITLE) as view, Transcript(TITLE, view).step("for ever"):
     print("begun", flush=True)
     time.sleep(60)
 """
@@ -46,9 +46,9 @@ def _no_wishes(monkeypatch: Patch) -> None:
 
 
 def _plain(capsys: Captured) -> str:
-    with choose_view(TITLE) as teller:
-        assert isinstance(teller, PlainLines)
-        whole_story(teller)
+    with choose_view(TITLE) as view:
+        assert isinstance(view, TranscriptLines)
+        whole_transcript(view)
     return capsys.readouterr().out
 
 
@@ -64,17 +64,17 @@ def test_what_is_no_terminal_gets_a_line_per_event_without_codes(capsys: Capture
 
 
 def test_plain_lines_tell_calls_as_they_change_and_the_stand_in_by_its_name(capsys: Captured) -> None:
-    calls = [line.strip() for line in _plain(capsys).splitlines() if "call of the" in line]
+    calls = [line.strip() for line in _plain(capsys).splitlines() if "call from the" in line]
     assert calls == [
-        "call of the bootstrap kube-apiserver: unreachable",
-        "call of the production kube-apiserver: denied",
-        "call of the bootstrap kube-apiserver: allowed",
-        "call of the bootstrap kube-apiserver: denied",
-        "call of the production kube-apiserver: allowed",
+        "call from the bootstrap kube-apiserver: unreachable",
+        "call from the production kube-apiserver: denied",
+        "call from the bootstrap kube-apiserver: allowed",
+        "call from the bootstrap kube-apiserver: denied",
+        "call from the production kube-apiserver: allowed",
     ]
-    with choose_view(TITLE, is_stand_in=True) as teller:
-        whole_story(teller)
-    assert "call of the bootstrap stand-in: unreachable" in capsys.readouterr().out
+    with choose_view(TITLE, is_stand_in=True) as view:
+        whole_transcript(view)
+    assert "call from the bootstrap stand-in: unreachable" in capsys.readouterr().out
 
 
 def test_colour_comes_into_a_pipe_only_when_asked_for(capsys: Captured, monkeypatch: Patch) -> None:
@@ -93,12 +93,12 @@ def test_every_line_is_out_before_the_next_event() -> None:
             self.flushes += 1
 
     stream = Counting()
-    whole_story(PlainLines(TITLE, stream))
+    whole_transcript(TranscriptLines(TITLE, stream))
     assert stream.flushes == stream.getvalue().count("\n")
 
 
 def test_hostile_evidence_and_a_failed_step_are_told_safely(capsys: Captured) -> None:
-    broken_story(PlainLines(TITLE))
+    failed_transcript(TranscriptLines(TITLE))
     out = capsys.readouterr().out
     assert "\\x1b[31mred" in out
     assert "✗ failed after 5.0 s" in out
@@ -107,20 +107,20 @@ def test_hostile_evidence_and_a_failed_step_are_told_safely(capsys: Captured) ->
 def test_an_output_that_knows_only_ascii_gets_ascii(monkeypatch: Patch) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii", write_through=True))
-    with choose_view(TITLE) as teller:
-        story = Story(TITLE, teller)
-        with story.step("größer"):
-            story.saw("→")
+    with choose_view(TITLE) as view:
+        transcript = Transcript(TITLE, view)
+        with transcript.step("größer"):
+            transcript.saw("→")
     assert raw.getvalue().decode() == f"{TITLE}\n   0.0 s  gr\\xf6\\xdfer\n          \\u2192\n          ok 0.0 s\n"
 
 
 def test_the_summary_has_every_figure_and_counts_what_went_well() -> None:
-    text = summary(whole_story(), {"report": "out/demo/report.html"})
+    text = summary(whole_transcript(), {"report": "out/demo/report.html"})
     assert re.sub(" +", " ", text).splitlines() == [
-        *(" agents 5", " calls 50", " bytes 1,204,331", " p50 6.1 ms", " steps 14 of 14 as told, in 36.5 s"),
+        *(" agents 5", " calls 50", " bytes 1,204,331", " p50 6.1 ms", " steps 14 of 14 done, in 36.5 s"),
         " report out/demo/report.html",
     ]
-    assert "5 of 6 as told" in summary(broken_story())
+    assert "5 of 6 done" in summary(failed_transcript())
 
 
 class Screen:
@@ -129,7 +129,8 @@ class Screen:
     def __init__(self, repository: Path, script: str, columns: int = 80, lines: int = 40, **environment: str) -> None:
         self._primary, secondary = pty.openpty()
         clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "TERM")}
-        size = {"COLUMNS": str(columns), "LINES": str(lines), "TERM": "xterm-256color", "PYTHONPATH": str(repository)}
+        path = f"{repository}{os.pathsep}{repository / 'src'}"
+        size = {"COLUMNS": str(columns), "LINES": str(lines), "TERM": "xterm-256color", "PYTHONPATH": path}
         self.process = subprocess.Popen(
             [sys.executable, "-c", script],
             stdin=secondary,
@@ -164,7 +165,7 @@ class Screen:
 def test_the_live_view_keeps_every_step_and_draws_the_picture(repository: Path) -> None:
     screen = Screen(repository, TELL).finish()
     text = ESCAPES.sub("", screen)
-    assert all(step.title in text for step in whole_story().steps)
+    assert all(step.title in text for step in whole_transcript().steps)
     assert re.search(r"✓ 6 nodes and their networks +1\.4 s", text)
     assert "╭ bootstrap ───────╮" in text
     assert "kube-apiserver ╌╌╌✗ webhook" in text
@@ -210,10 +211,10 @@ def test_an_interrupt_gives_the_terminal_back(repository: Path) -> None:
 
 
 EMPTY = Picture(nodes=NODES)
-BLOCKED = Picture(nodes=NODES, apiserver=True, webhook="worker-0", call=Call.UNREACHABLE)
+BLOCKED = Picture(nodes=NODES, apiserver=True, webhook="worker-0", call=CallResult.UNREACHABLE)
 WAITING = replace(BLOCKED, server=True)
-CARRIED = replace(WAITING, agents=AGENTS, call=Call.ALLOWED)
-CUT = replace(CARRIED, server=False, agents=(), production_apiserver=True, production_call=Call.ALLOWED)
+CARRIED = replace(WAITING, agents=AGENTS, call=CallResult.ALLOWED)
+CUT = replace(CARRIED, server=False, agents=(), production_apiserver=True, production_call=CallResult.ALLOWED)
 ALL = (EMPTY, BLOCKED, WAITING, CARRIED, CUT)
 
 
@@ -222,7 +223,7 @@ def _lines(picture: Picture, glyphs: Glyphs = UNICODE) -> list[str]:
 
 
 def _ways(picture: Picture) -> list[str]:
-    return [line.plain.strip() for line in ways(picture, "kube-apiserver")]
+    return [line.plain.strip() for line in routes(picture, "kube-apiserver")]
 
 
 def test_a_picture_is_a_rectangle_that_fits_a_narrow_terminal() -> None:
@@ -232,7 +233,7 @@ def test_a_picture_is_a_rectangle_that_fits_a_narrow_terminal() -> None:
             assert len(lines) == len(AGENTS) + 2
             assert len({len(line) for line in lines}) == 1
             assert len(lines[0]) <= COLUMNS
-            below = [line.plain for line in ways(picture, "kube-apiserver", glyphs)]
+            below = [line.plain for line in routes(picture, "kube-apiserver", glyphs)]
             assert all(len(line) <= COLUMNS for line in below)
             assert glyphs is UNICODE or "".join([*lines, *below]).isascii()
 

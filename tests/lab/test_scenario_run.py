@@ -8,25 +8,25 @@ from tests.support.labs import running
 
 from umbilical.fault import LabError
 from umbilical.host.waiting import NotYet
+from umbilical.lab import testbed as testbeds
 from umbilical.lab.hosted.topology import plan_hosted
 from umbilical.lab.lab import Lab
 from umbilical.lab.lab import down as take_down
-from umbilical.lab.rehearsal import Rehearsal, rehearse
+from umbilical.lab.scenario_run import ScenarioRun, run_scenario
 from umbilical.lab.scenarios.scenario import Scenario, hint, load
-from umbilical.lab.scene import Scene
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.story import Outcome, Story
 from umbilical.lab.topology import Topology
+from umbilical.lab.transcript import StepOutcome, Transcript
 from umbilical.lab.waiting import wait
 
 
 def test_a_wrong_name_gets_the_nearest_one_and_a_right_one_is_loaded() -> None:
     assert hint("agent-kil", ["agent-kill", "server-kill"]) == "did you mean agent-kill?"
-    assert hint("?", ["agent-kill", "server-kill"]) == "there are: agent-kill, server-kill"
+    assert hint("?", ["agent-kill", "server-kill"]) == "known names: agent-kill, server-kill"
     found = load("umbilical.lab.scenarios", {"ipv6": "webhook_through_tunnel"}, "SCENARIOS", "ipv6")
     assert found.name == "ipv6"
     with pytest.raises(StopIteration):
-        load("umbilical.lab.scenarios", {"ipv6": "service_stories"}, "SCENARIOS", "ipv6")
+        load("umbilical.lab.scenarios", {"ipv6": "service_scenarios"}, "SCENARIOS", "ipv6")
 
 
 def test_what_is_seen_at_last_is_returned() -> None:
@@ -48,7 +48,7 @@ def test_a_wait_ends_with_the_last_look_or_another_error() -> None:
 
     with pytest.raises(LabError, match="UMB850") as caught:
         wait("5 agents", look, seconds=0.01, poll_seconds=0.001)
-    assert "waited in vain for 5 agents" in caught.value.what
+    assert "timed out waiting for 5 agents" in caught.value.what
     assert "0 of 5 agents" in caught.value.why
 
     def stumble() -> None:
@@ -61,58 +61,58 @@ def test_a_wait_ends_with_the_last_look_or_another_error() -> None:
 REAL = pytest.mark.real("unshare", "nsenter", "nft")
 
 
-def _scenario(tell: Callable[[Scene], None], **changes: object) -> Scenario:
-    return Scenario("a-test", "a test", tell, has_stand_in=True, masters=1, workers=0, **changes)  # type: ignore[arg-type]
+def _scenario(run: Callable[[testbeds.Testbed], None], **changes: object) -> Scenario:
+    return Scenario("a-test", "a test", run, has_stand_in=True, masters=1, workers=0, **changes)  # type: ignore[arg-type]
 
 
-def _rehearsal(tell: Callable[[Scene], None], folder: Path, *, keep: bool = False) -> Rehearsal:
-    return Rehearsal(_scenario(tell), RunnerKind.PROCESS, stand_in=True, directory=folder, keep=keep)
+def _scenario_run(run: Callable[[testbeds.Testbed], None], folder: Path, *, keep: bool = False) -> ScenarioRun:
+    return ScenarioRun(_scenario(run), RunnerKind.PROCESS, stand_in=True, directory=folder, keep=keep)
 
 
 def _two_networks() -> Topology:
     return plan_hosted(management=1, workers=0, openings={6443: ("bootstrap",)})
 
 
-def _say_hello(scene: Scene) -> None:
-    with scene.story.step("hello"):
-        scene.story.saw(scene.lab.exec("bootstrap", ["hostname"]).check().text.strip())
+def _say_hello(testbed: testbeds.Testbed) -> None:
+    with testbed.transcript.step("hello"):
+        testbed.transcript.saw(testbed.lab.exec("bootstrap", ["hostname"]).check().text.strip())
 
 
-def _fail(scene: Scene) -> None:
-    with scene.story.step("a step that fails"):
-        raise LabError("UMB850", "waited in vain", "for this test", "none")
+def _fail(testbed: testbeds.Testbed) -> None:
+    with testbed.transcript.step("a step that fails"):
+        raise LabError("UMB850", "timed out waiting for something", "for this test", "none")
 
 
-def _interrupt(scene: Scene) -> None:
+def _interrupt(testbed: testbeds.Testbed) -> None:
     raise KeyboardInterrupt
 
 
 @REAL
 def test_a_scenario_is_told_in_its_own_networks_and_the_lab_is_gone_after_it(tmp_path: Path) -> None:
-    def look(scene: Scene) -> None:
-        assert scene.lab.topology == _two_networks()
-        _say_hello(scene)
+    def look(testbed: testbeds.Testbed) -> None:
+        assert testbed.lab.topology == _two_networks()
+        _say_hello(testbed)
 
-    story = Story("a test")
+    transcript = Transcript("a test")
     scenario = _scenario(look, plan=_two_networks)
-    wanted = Rehearsal(scenario, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab")
-    assert rehearse(wanted, story) is None
-    assert [step.outcome for step in story.steps] == [Outcome.DONE, Outcome.DONE]
-    assert story.steps[1].evidence == ["bootstrap"]
+    wanted = ScenarioRun(scenario, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab")
+    assert run_scenario(wanted, transcript) is None
+    assert [step.outcome for step in transcript.steps] == [StepOutcome.DONE, StepOutcome.DONE]
+    assert transcript.steps[1].evidence == ["bootstrap"]
     assert not (tmp_path / "lab").exists()
 
 
 @REAL
 def test_the_lab_is_gone_after_a_step_that_failed(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="waited in vain"):
-        rehearse(_rehearsal(_fail, tmp_path / "lab"), Story("a test"))
+    with pytest.raises(LabError, match="timed out waiting for"):
+        run_scenario(_scenario_run(_fail, tmp_path / "lab"), Transcript("a test"))
     assert not (tmp_path / "lab").exists()
 
 
 @REAL
 def test_a_lab_that_is_to_be_kept_stays_up_for_a_look_at_what_failed(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="waited in vain"):
-        rehearse(_rehearsal(_fail, tmp_path / "lab", keep=True), Story("a test"))
+    with pytest.raises(LabError, match="timed out waiting for"):
+        run_scenario(_scenario_run(_fail, tmp_path / "lab", keep=True), Transcript("a test"))
     assert Lab.open(tmp_path / "lab").exec("bootstrap", ["true"]).exit_code == 0
     take_down(tmp_path / "lab")
 
@@ -120,44 +120,46 @@ def test_a_lab_that_is_to_be_kept_stays_up_for_a_look_at_what_failed(tmp_path: P
 @REAL
 def test_an_interrupt_takes_even_a_kept_lab_down(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        rehearse(_rehearsal(_interrupt, tmp_path / "lab", keep=True), Story("a test"))
+        run_scenario(_scenario_run(_interrupt, tmp_path / "lab", keep=True), Transcript("a test"))
     assert not (tmp_path / "lab").exists()
 
 
 @REAL
 def test_a_lab_that_is_up_is_used_if_it_fits_and_stays(tmp_path: Path) -> None:
     with running(tmp_path / "lab") as lab:
-        story = Story("a test")
-        used = rehearse(_rehearsal(_say_hello, tmp_path / "lab"), story)
+        transcript = Transcript("a test")
+        used = run_scenario(_scenario_run(_say_hello, tmp_path / "lab"), transcript)
         assert used is not None
-        assert [step.title for step in story.steps] == ["hello"]
-        lacks_a_program = Rehearsal(_scenario(_say_hello), RunnerKind.PROCESS, directory=tmp_path / "lab")
+        assert [step.title for step in transcript.steps] == ["hello"]
+        lacks_a_program = ScenarioRun(_scenario(_say_hello), RunnerKind.PROCESS, directory=tmp_path / "lab")
         with pytest.raises(LabError, match=r"(?s)UMB854.*kube-apiserver"):
-            rehearse(lacks_a_program, Story("a test"))
+            run_scenario(lacks_a_program, Transcript("a test"))
         wanted = _scenario(_say_hello, plan=_two_networks)
         with pytest.raises(LabError, match=r"(?s)UMB854.*needs networks of its own"):
-            rehearse(Rehearsal(wanted, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"), Story("a test"))
-        lab.directory.scene_file.write_text("{}")
+            run_scenario(
+                ScenarioRun(wanted, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"), Transcript("a test")
+            )
+        lab.directory.testbed_file.write_text("{}")
         with pytest.raises(LabError, match="UMB854"):
-            rehearse(_rehearsal(_say_hello, tmp_path / "lab"), Story("a test"))
+            run_scenario(_scenario_run(_say_hello, tmp_path / "lab"), Transcript("a test"))
         assert lab.exec("bootstrap", ["true"]).exit_code == 0
 
 
 def test_what_is_somebody_elses_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(LabError, match="UMB813"):
-        rehearse(_rehearsal(_say_hello, tmp_path), Story("a test"))
+        run_scenario(_scenario_run(_say_hello, tmp_path), Transcript("a test"))
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
 def test_what_a_scenario_cannot_be_told_with_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     other_runner = _scenario(_say_hello, runners=(RunnerKind.KUBELET,))
     for wanted in (
-        Rehearsal(other_runner, RunnerKind.PROCESS, directory=tmp_path / "lab"),
-        Rehearsal(
+        ScenarioRun(other_runner, RunnerKind.PROCESS, directory=tmp_path / "lab"),
+        ScenarioRun(
             Scenario("a-test", "a test", _say_hello), RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"
         ),
     ):
         with pytest.raises(LabError, match="UMB853"):
-            rehearse(wanted, Story("a test"))
+            run_scenario(wanted, Transcript("a test"))
         assert not (tmp_path / "lab").exists()

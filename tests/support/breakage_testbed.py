@@ -1,4 +1,4 @@
-"""A scene whose lab lives in memory: it writes down what faults do to it. The real one is in test_repair_real.py."""
+"""A testbed with a lab in memory that records what breakages do to it."""
 
 import signal
 from collections.abc import Mapping, Sequence
@@ -9,16 +9,16 @@ import pytest
 
 from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
 from umbilical.fault import LabError
-from umbilical.lab import rehearsal
-from umbilical.lab.faults import registry
-from umbilical.lab.faults.registry import Fault, Speaker
-from umbilical.lab.lab import Completed, Lab, ProcessStatus
-from umbilical.lab.runner import ContainerStatus, PodStatus, Runner
-from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
+from umbilical.lab import scenario_run
+from umbilical.lab.breakages import registry
+from umbilical.lab.breakages.registry import Breakage, Speaker
+from umbilical.lab.lab import CompletedCommand, Lab, ProcessStatus
+from umbilical.lab.runner import ContainerStatus, LabRunner, PodStatus
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.story import Call, Story
+from umbilical.lab.testbed import BOOTSTRAP, Testbed, WebhookVerdict
 from umbilical.lab.topology import Topology, plan_topology
-from umbilical.lab.tunnel_parts import Cast
+from umbilical.lab.transcript import CallResult, Transcript
+from umbilical.lab.tunnel_parts import ScenarioOptions
 
 
 class MemoryRunner:
@@ -54,7 +54,7 @@ class MemoryRunner:
 
 @dataclass
 class MemoryLab:
-    """The parts of `Lab` that faults touch."""
+    """The parts of `Lab` that breakages touch."""
 
     topology: Topology = field(default_factory=lambda: plan_topology(masters=1, workers=1))
     did: list[str] = field(default_factory=list)
@@ -65,9 +65,9 @@ class MemoryLab:
     broken: dict[str, object] = field(default_factory=dict)
     runner: MemoryRunner = field(default_factory=MemoryRunner)
 
-    def exec(self, node: str, command: Sequence[str], **options: object) -> Completed:
+    def exec(self, node: str, command: Sequence[str], **options: object) -> CompletedCommand:
         self.did.append(f"{node}$ {' '.join(command)}")
-        return Completed(node, tuple(command), *self.answers.get(command[0], (0, b"", b"")))
+        return CompletedCommand(node, tuple(command), *self.answers.get(command[0], (0, b"", b"")))
 
     def start(self, node: str, name: str, command: Sequence[str]) -> None:
         self.did.append(f"{node}& {' '.join(command)}")
@@ -111,11 +111,11 @@ class MemoryLab:
     def remove_rules(self, node: str, name: str) -> None:
         self.did.append(f"no rules {name} on {node}")
 
-    def faults(self) -> dict[str, object]:
+    def breakages(self) -> dict[str, object]:
         return dict(self.broken)
 
-    def set_faults(self, faults: Mapping[str, object]) -> None:
-        self.broken = dict(faults)
+    def set_breakages(self, breakages: Mapping[str, object]) -> None:
+        self.broken = dict(breakages)
 
 
 def _pod(name: str, node: str, pid: int | None, container: str = "") -> PodStatus:
@@ -123,13 +123,15 @@ def _pod(name: str, node: str, pid: int | None, container: str = "") -> PodStatu
     return PodStatus("kube-system", name, node, "10.91.0.10", (status,))
 
 
-class MemoryScene(Scene):
+class MemoryTestbed(Testbed):
     """Calls end as `verdict` says; everybody is connected unless `trouble` says what is wrong."""
 
-    def __init__(self, lab: MemoryLab | None = None, cast_: Cast | None = None, story: Story | None = None) -> None:
+    def __init__(
+        self, lab: MemoryLab | None = None, options: ScenarioOptions | None = None, transcript: Transcript | None = None
+    ) -> None:
         self.memory = lab or MemoryLab()
-        super().__init__(cast(Lab, self.memory), cast_ or Cast(), story or Story("faults"))
-        self.verdict = Verdict(Call.ALLOWED, "created")
+        super().__init__(cast(Lab, self.memory), options or ScenarioOptions(), transcript or Transcript("breakages"))
+        self.verdict = WebhookVerdict(CallResult.ALLOWED, "created")
         self.trouble = ""
         self.calls = 0
 
@@ -138,19 +140,19 @@ class MemoryScene(Scene):
         return self.memory.runner
 
     @property
-    def runner(self) -> Runner:
-        return cast(Runner, self.memory.runner)
+    def runner(self) -> LabRunner:
+        return cast(LabRunner, self.memory.runner)
 
-    def lay(self) -> "MemoryScene":
+    def lay(self) -> "MemoryTestbed":
         """Lay a tunnel: real certificates and real files, in memory."""
         self.make_tunnel()
-        self.lay_files(BOOTSTRAP, self.tunnel.files)
+        self.write_files(BOOTSTRAP, self.tunnel.files)
         self.memory.did.clear()
         return self
 
     def save(self) -> None: ...
 
-    def judge(self, verdict: str, *, production: bool = False) -> Verdict:
+    def call_webhook(self, verdict: str, *, production: bool = False) -> WebhookVerdict:
         self.calls += 1
         return self.verdict
 
@@ -187,32 +189,34 @@ class MemoryScene(Scene):
     def retire_bootstrap(self) -> None: ...
 
 
-def fault(name: str = "agent-kill", *, code: str = "UMB302", speaker: Speaker = Speaker.SERVER, **more: Any) -> Fault:
-    """A fault that says its line as it breaks, and writes both ends down."""
+def breakage(
+    name: str = "agent-kill", *, code: str = "UMB302", speaker: Speaker = Speaker.SERVER, **more: Any
+) -> Breakage:
+    """A breakage that says its line as it breaks, and writes both ends down."""
 
-    def break_(scene: Scene) -> dict[str, Any]:
-        assert isinstance(scene, MemoryScene)
-        scene.memory.did.append(f"broke {name}")
+    def break_(testbed: Testbed) -> dict[str, Any]:
+        assert isinstance(testbed, MemoryTestbed)
+        testbed.memory.did.append(f"broke {name}")
         who = SERVER_NAME if speaker is Speaker.SERVER else AGENT_NAME
-        scene.scripted.lines[who].append(f"W1115 {code} {name}")
+        testbed.scripted.lines[who].append(f"W1115 {code} {name}")
         return {"number": 1}
 
-    def mend(scene: Scene, memory: dict[str, Any]) -> None:
-        assert isinstance(scene, MemoryScene)
-        scene.memory.did.append(f"mended {name} with {memory}")
+    def mend(testbed: Testbed, memory: dict[str, Any]) -> None:
+        assert isinstance(testbed, MemoryTestbed)
+        testbed.memory.did.append(f"mended {name} with {memory}")
 
-    return Fault(name, "it breaks", "nothing works", code, speaker, break_, mend, **more)
+    return Breakage(name, "it breaks", "nothing works", code, speaker, break_, mend, **more)
 
 
-def open_everywhere(monkeypatch: pytest.MonkeyPatch) -> MemoryScene:
-    """Lay a tunnel in memory: whoever opens a lab finds this one, and in it a fault of any name."""
-    scene = MemoryScene().lay()
+def open_everywhere(monkeypatch: pytest.MonkeyPatch) -> MemoryTestbed:
+    """Lay a tunnel in memory: whoever opens a lab finds this one, and in it a breakage of any name."""
+    testbed = MemoryTestbed().lay()
 
-    def load(lab: object, story: Story) -> MemoryScene:
-        scene.story = story
-        return scene
+    def load(lab: object, transcript: Transcript) -> MemoryTestbed:
+        testbed.transcript = transcript
+        return testbed
 
-    monkeypatch.setattr(Lab, "open", lambda path: scene.lab)
-    monkeypatch.setattr(rehearsal, "load_scene", load)
-    monkeypatch.setattr(registry, "find", fault)
-    return scene
+    monkeypatch.setattr(Lab, "open", lambda path: testbed.lab)
+    monkeypatch.setattr(scenario_run, "load_testbed", load)
+    monkeypatch.setattr(registry, "find", breakage)
+    return testbed

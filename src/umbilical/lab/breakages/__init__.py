@@ -1,0 +1,1 @@
+"""Breakages: the lab breaks one thing, waits until the product reports it with a code, and repairs it."""

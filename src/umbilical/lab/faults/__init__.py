@@ -1,1 +1,0 @@
-"""Faults that the lab can make and mend, and by which message and code of ours each is recognised."""
