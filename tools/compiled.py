@@ -22,8 +22,8 @@ COMPILED_ROOMS: Final = ("wire", "konnectivity")
 # `agent`, `certificates`, `listening` and `server` rarely run, but inherit from compiled classes, so they must be too.
 COMPILED_TUNNEL: Final = (
     "agent", "agent_stream", "agent_transport", "backlog", "certificates", "channel", "connect_frontend", "dialing",
-    "endpoint", "grpc_client", "grpc_frontend", "keepalive", "linger", "listening", "loop", "payload", "server",
-    "server_core", "server_link", "transport", "tunnel_end", "tunnel_stream",
+    "endpoint", "grpc_client", "grpc_frontend", "keepalive", "linger", "listening", "loop", "notices", "payload",
+    "server", "server_core", "server_link", "transport", "tunnel_end", "tunnel_stream",
 )  # fmt: skip
 SHARED_LIBRARY: Final = "umbilical.data_path"
 """All compiled code is in one library of this name (and mypyc's suffix), inside the package."""

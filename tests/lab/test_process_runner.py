@@ -31,7 +31,7 @@ from umbilical.lab.runner import ContainerStatus, PodStatus, is_called
 from umbilical.lab.runners import NAME, ProcessRunner, command, parse_status, runner_of
 from umbilical.lab.state import RunnerKind
 from umbilical.lab.testbed import listeners_on
-from umbilical.lab.topology import Node, NodeRole
+from umbilical.lab.topology import LabNodeRole, Node
 from umbilical.lab.tunnel_parts import OURS, UPSTREAM, ScenarioOptions, TunnelParts, make_parts
 from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.authority import Authority
@@ -341,7 +341,7 @@ def test_a_report_that_cannot_be_read_is_told_of() -> None:
 
 def test_the_runner_is_told_all_of_its_node() -> None:
     network = ipaddress.ip_network("10.92.1.0/24")
-    node = Node("worker-0", NodeRole.WORKER, (ipaddress.ip_interface("10.91.0.21/24"),), (network,))
+    node = Node("worker-0", LabNodeRole.WORKER, (ipaddress.ip_interface("10.91.0.21/24"),), (network,))
     words = command(node, "/etc/kubernetes/kubelet.kubeconfig")
     assert words[words.index("--node-ip") + 1] == "10.91.0.21"
     assert words[words.index("--pod-networks") + 1] == "10.92.1.0/24"

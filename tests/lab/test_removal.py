@@ -30,7 +30,7 @@ from umbilical.lab import cgroups, isolation, keeper_launch, removal
 from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab, down, up
 from umbilical.lab.state import LabDirectory, default_directory
-from umbilical.lab.topology import NodeRole
+from umbilical.lab.topology import LabNodeRole
 
 pytestmark = [pytest.mark.usefixtures("own_machine"), pytest.mark.real("unshare", "nsenter", "nft", "ip")]
 
@@ -111,7 +111,7 @@ def test_what_a_keeper_stumbles_over_is_told_and_nothing_stays(tmp_path: Path) -
     before = machine_picture()
     topology = request(tmp_path).topology
     bootstrap = topology.bootstrap
-    twins = replace(topology, nodes=(bootstrap, replace(bootstrap, role=NodeRole.MASTER)))
+    twins = replace(topology, nodes=(bootstrap, replace(bootstrap, role=LabNodeRole.MASTER)))
     with pytest.raises(LabError) as refused:
         up(replace(request(tmp_path / "lab"), topology=twins))
     assert "bootstrap" in str(refused.value)

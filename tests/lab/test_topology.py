@@ -17,7 +17,7 @@ from tests.support.worlds import World
 from umbilical.fault import LabError
 from umbilical.lab.hardway.names import HOST, topology_of
 from umbilical.lab.hosted.topology import front_address, plan_hosted
-from umbilical.lab.topology import MOST_MASTERS, MOST_WORKERS, Family, NodeRole, Topology, plan_topology
+from umbilical.lab.topology import MOST_MASTERS, MOST_WORKERS, Family, LabNodeRole, Topology, plan_topology
 
 PLANS = st.builds(
     plan_topology,
@@ -80,7 +80,7 @@ def test_no_two_pieces_of_the_pod_network_overlap_and_all_lie_in_it(topology: To
         assert not left.overlaps(right)
     for piece in pieces:
         assert any(piece.overlaps(whole) for whole in topology.pod_networks)
-    assert all(node.pod_networks for node in topology.nodes if node.role is not NodeRole.BOOTSTRAP)
+    assert all(node.pod_networks for node in topology.nodes if node.role is not LabNodeRole.BOOTSTRAP)
 
 
 @given(st.dictionaries(st.sampled_from(["family", "nodes", "machine_networks", "gateways"]), JSON))
@@ -160,7 +160,7 @@ def test_every_machine_of_the_hard_way_and_its_hosts_twin_is_a_node() -> None:
     cluster = small_cluster()
     topology = topology_of(cluster)
     twin = topology.node(HOST)
-    assert (twin.role, twin.address) == (NodeRole.MANAGEMENT, str(cluster.networks.dns))
+    assert (twin.role, twin.address) == (LabNodeRole.MANAGEMENT, str(cluster.networks.dns))
     assert not topology.is_managed(twin)
     assert topology.gateways_of(twin) == (cluster.networks.gateway,)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from umbilical.lab.images import UMBILICAL
 from umbilical.lab.service_answers import GROUP, LETTER_GROUP, VERDICT_LABEL, VERSION
-from umbilical.lab.topology import NodeRole, Topology
+from umbilical.lab.topology import LabNodeRole, Topology
 from umbilical.manifests.static_pod import UNPRIVILEGED
 from umbilical.pki.authority import Authority
 from umbilical.pki.pem import KeyPair
@@ -163,8 +163,8 @@ def service_on(node: str, moment: datetime) -> ServiceObjects:
 
 def service_node(topology: Topology) -> str:
     """Return the service's node: the first worker, or without workers the last master."""
-    workers = [node.name for node in topology.nodes if node.role is NodeRole.WORKER]
-    masters = [node.name for node in topology.nodes if node.role is NodeRole.MASTER]
+    workers = [node.name for node in topology.nodes if node.role is LabNodeRole.WORKER]
+    masters = [node.name for node in topology.nodes if node.role is LabNodeRole.MASTER]
     return workers[0] if workers else masters[-1]
 
 

@@ -14,7 +14,7 @@ from umbilical.lab import images
 from umbilical.lab.lab import Lab
 from umbilical.lab.runner import ContainerStatus, LabRunner, PodStatus, is_called, is_log_folder
 from umbilical.lab.state import RunnerKind
-from umbilical.lab.topology import Node, NodeRole
+from umbilical.lab.topology import LabNodeRole, Node
 
 NAME: Final = "podrunner"
 """Name of the podrunner process; its log is `lab.log(node, NAME)`."""
@@ -23,10 +23,10 @@ STATUS_FILE: Final = "/run/podrunner/status.json"
 LOGS: Final = "var/log/pods"
 # Labels of kubeadm and OpenShift.
 ROLE_LABELS: Final = {
-    NodeRole.BOOTSTRAP: (),
-    NodeRole.MANAGEMENT: (),
-    NodeRole.MASTER: ("node-role.kubernetes.io/control-plane=", "node-role.kubernetes.io/master="),
-    NodeRole.WORKER: ("node-role.kubernetes.io/worker=",),
+    LabNodeRole.BOOTSTRAP: (),
+    LabNodeRole.MANAGEMENT: (),
+    LabNodeRole.MASTER: ("node-role.kubernetes.io/control-plane=", "node-role.kubernetes.io/master="),
+    LabNodeRole.WORKER: ("node-role.kubernetes.io/worker=",),
 }
 
 

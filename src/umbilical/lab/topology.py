@@ -48,7 +48,7 @@ UNUSABLE: Final = {
 SERVICE_BITS: Final = 20
 
 
-class NodeRole(Enum):
+class LabNodeRole(Enum):
     BOOTSTRAP = "bootstrap"
     MASTER = "master"
     WORKER = "worker"
@@ -70,7 +70,7 @@ class Family(Enum):
 @dataclass(frozen=True)
 class Node:
     name: str
-    role: NodeRole
+    role: LabNodeRole
     addresses: tuple[IpInterface, ...]
     """On the machine network, one per family."""
     pod_networks: tuple[IpNetwork, ...] = ()
@@ -118,14 +118,14 @@ class Topology:
 
     @property
     def bootstrap(self) -> Node:
-        return next(node for node in self.nodes if node.role is NodeRole.BOOTSTRAP)
+        return next(node for node in self.nodes if node.role is LabNodeRole.BOOTSTRAP)
 
     @property
     def members(self) -> tuple[Node, ...]:
-        return tuple(node for node in self.nodes if node.role in {NodeRole.MASTER, NodeRole.WORKER})
+        return tuple(node for node in self.nodes if node.role in {LabNodeRole.MASTER, LabNodeRole.WORKER})
 
     def is_managed(self, node: Node) -> bool:
-        return self.management is not None and node.role in {NodeRole.BOOTSTRAP, NodeRole.MANAGEMENT}
+        return self.management is not None and node.role in {LabNodeRole.BOOTSTRAP, LabNodeRole.MANAGEMENT}
 
     def gateways_of(self, node: Node) -> tuple[IpAddress, ...]:
         return self.management.gateways if self.management and self.is_managed(node) else self.gateways
@@ -207,20 +207,20 @@ def interface(network: IpNetwork, number: int) -> IpInterface:
     return ipaddress.ip_interface(f"{network[offset]}/{network.prefixlen}")
 
 
-def _numbers(masters: int, workers: int) -> dict[tuple[NodeRole, int], int]:
-    numbers = {(NodeRole.BOOTSTRAP, 0): BOOTSTRAP_NUMBER}
-    numbers.update({(NodeRole.MASTER, index): FIRST_MASTER_NUMBER + index for index in range(masters)})
-    numbers.update({(NodeRole.WORKER, index): FIRST_WORKER_NUMBER + index for index in range(workers)})
+def _numbers(masters: int, workers: int) -> dict[tuple[LabNodeRole, int], int]:
+    numbers = {(LabNodeRole.BOOTSTRAP, 0): BOOTSTRAP_NUMBER}
+    numbers.update({(LabNodeRole.MASTER, index): FIRST_MASTER_NUMBER + index for index in range(masters)})
+    numbers.update({(LabNodeRole.WORKER, index): FIRST_WORKER_NUMBER + index for index in range(workers)})
     return numbers
 
 
 def _nodes(
-    numbers: Mapping[tuple[NodeRole, int], int], machine: tuple[IpNetwork, ...], pods: tuple[IpNetwork, ...]
+    numbers: Mapping[tuple[LabNodeRole, int], int], machine: tuple[IpNetwork, ...], pods: tuple[IpNetwork, ...]
 ) -> Iterator[Node]:
     # The bootstrap node is first and has no pod network, so parts are counted from the next node.
     for piece, ((role, index), number) in enumerate(numbers.items(), start=-1):
         addresses = tuple(interface(network, number) for network in machine)
-        if role is NodeRole.BOOTSTRAP:
+        if role is LabNodeRole.BOOTSTRAP:
             yield Node(role.value, role, addresses)
         else:
             own = tuple(share(network, piece) for network in pods)
@@ -323,7 +323,7 @@ def _management_json(management: Management) -> dict[str, object]:
 
 def _topology(content: Mapping[str, object]) -> Topology:
     nodes = tuple(map(_node, _list(content["nodes"])))
-    if [node.role for node in nodes].count(NodeRole.BOOTSTRAP) != 1:
+    if [node.role for node in nodes].count(LabNodeRole.BOOTSTRAP) != 1:
         raise ValueError("there must be one bootstrap node")
     return Topology(
         family=Family(content["family"]),
@@ -355,7 +355,7 @@ def _node(given: object) -> Node:
         raise ValueError(f"a node needs a name and an address: {content!r}")
     return Node(
         name=_string(content["name"]),
-        role=NodeRole(content["role"]),
+        role=LabNodeRole(content["role"]),
         addresses=tuple(map(ipaddress.ip_interface, addresses)),
         pod_networks=tuple(map(ipaddress.ip_network, _strings(content["pod_networks"]))),
     )

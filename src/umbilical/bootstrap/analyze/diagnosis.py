@@ -30,7 +30,7 @@ _LATE: Final = ("cb-bootstrap", "cvo-overrides", "wait-for-ceo")
 
 
 @dataclass(frozen=True)
-class FailureCause(Check[BundleFacts]):
+class DiagnosedCause(Check[BundleFacts]):
     stages: tuple[str, ...] = ()
     """bootkube steps that fail or hang because of it."""
     is_transient: bool = False
@@ -49,7 +49,7 @@ def diagnose(facts: BundleFacts) -> list[Finding]:
     return [finding for _, _, _, finding in sorted(ranked, key=lambda item: item[:3])]
 
 
-def _in_context(cause: FailureCause, finding: Finding, facts: BundleFacts) -> Finding:
+def _in_context(cause: DiagnosedCause, finding: Finding, facts: BundleFacts) -> Finding:
     """Adjust a finding to the progress of bootkube: a step that was never reached cannot pass."""
     if finding.outcome is Outcome.FAILED and cause.is_transient and verdict(facts).is_well:
         return dataclasses.replace(finding, outcome=Outcome.WARNED)
@@ -69,21 +69,21 @@ _WITH_ADDRESS: Final = (
 )
 
 CAUSES: Final = (
-    FailureCause(
+    DiagnosedCause(
         "A01",
         "bootkube succeeded",
         "the cluster is complete only when bootkube has finished all its steps",
         "see the causes below; on the node: journalctl -u bootkube",
         ended_well,
     ),
-    FailureCause(
+    DiagnosedCause(
         "A02",
         "the services before bootkube succeeded",
         "bootkube waits for them: without the release image nothing can be rendered",
         "on the node: journalctl -u SERVICE; it shows a wrong pull secret or mirror",
         others_ended_well,
     ),
-    FailureCause(
+    DiagnosedCause(
         "A03",
         "the node found its own address",
         "agents dial it and the server's certificate contains it; without one konnectivity-certs fails every five "
@@ -92,7 +92,7 @@ CAUSES: Final = (
         address_found,
         (_CERTS,),
     ),
-    FailureCause(
+    DiagnosedCause(
         "A04",
         "the address of the server is a valid IP address",
         "a route without a source gives the word null, which is not valid in a certificate and which no agent can dial",
@@ -100,7 +100,7 @@ CAUSES: Final = (
         address_is_one,
         (_CERTS, *_LATE),
     ),
-    FailureCause(
+    DiagnosedCause(
         "A05",
         "the release contains the tunnel's image",
         "server and agents run the payload's apiserver-network-proxy; some payloads do not have it",
@@ -108,7 +108,7 @@ CAUSES: Final = (
         seen("no image", "image not pulled", needs=(*_STAGE_LOGS, FileKind.KUBELET)),
         (_SERVER, _MANIFEST),
     ),
-    FailureCause(
+    DiagnosedCause(
         "A06",
         "every program that the steps call exists",
         "RHCOS of 5.0 has no envsubst (OCPBUGS-99164), which an early form of the installer's tunnel calls",
@@ -117,7 +117,7 @@ CAUSES: Final = (
         seen("no program", needs=_STAGE_LOGS),
         (_CERTS, _SERVER, _MANIFEST, _CLEANUP),
     ),
-    FailureCause(
+    DiagnosedCause(
         "A07",
         "no bootkube step starts inside another",
         "the service record ends the script when a step starts before the last one has ended",
@@ -125,7 +125,7 @@ CAUSES: Final = (
         seen("nested stage", needs=_STAGE_LOGS),
         (_CERTS, _SERVER, _MANIFEST, _CLEANUP),
     ),
-    FailureCause(
+    DiagnosedCause(
         "A08",
         "the server accepted its options",
         "with --uds-name, --server-port must be 0, and --server-cert, --server-key and --server-ca-cert must not be "
@@ -135,7 +135,7 @@ CAUSES: Final = (
         seen("server options", "server files", needs=(FileKind.SERVER_LOG,)),
         _LATE,
     ),
-    FailureCause(
+    DiagnosedCause(
         "A09",
         "kube-apiserver read its egress file",
         "kube-apiserver reads it at the start, and does not start without it",
@@ -144,7 +144,7 @@ CAUSES: Final = (
         seen("no egress file", "bad egress file", needs=(FileKind.APISERVER_LOG,)),
         _LATE,
     ),
-    FailureCause(
+    DiagnosedCause(
         "A10",
         "agent pods were admitted",
         "no SCC of the agents' service account allows their pods, for instance because of the host network",
@@ -153,7 +153,7 @@ CAUSES: Final = (
         seen("scc refusal", "pod security refusal", needs=(FileKind.EVENTS,)),
         _LATE,
     ),
-    FailureCause(
+    DiagnosedCause(
         "A11",
         "the server's port is open to the nodes",
         "agents time out: a firewall between the nodes and the bootstrap node drops TCP 8091",
@@ -162,7 +162,7 @@ CAUSES: Final = (
         _LATE,
         is_transient=True,
     ),
-    FailureCause(
+    DiagnosedCause(
         "A12",
         "the server listens where agents dial",
         "the connection is refused: the server is down, or the address belongs to another machine",
@@ -172,7 +172,7 @@ CAUSES: Final = (
         _LATE,
         is_transient=True,
     ),
-    FailureCause(
+    DiagnosedCause(
         "A13",
         "the server's certificate names the address that agents dial",
         "agents reject the server: the node has several addresses, or another one after a reboot",
@@ -180,7 +180,7 @@ CAUSES: Final = (
         names_fit,
         _LATE,
     ),
-    FailureCause(
+    DiagnosedCause(
         "A14",
         "no certificate of the tunnel has expired",
         "they are valid for one day, like the installer's own; a longer installation loses its tunnel",
@@ -188,7 +188,7 @@ CAUSES: Final = (
         not_expired,
         _LATE,
     ),
-    FailureCause(
+    DiagnosedCause(
         "A15",
         "server and agents have certificates of the same CA",
         "objects are created once and never updated: agents keep the first Secret if certificates were created again",
@@ -197,7 +197,7 @@ CAUSES: Final = (
         seen("unknown authority", "agent without CA", needs=(FileKind.AGENT_LOG, FileKind.SERVER_LOG)),
         _LATE,
     ),
-    FailureCause(
+    DiagnosedCause(
         "A16",
         "kube-apiserver reached the server's socket",
         "the socket is in /etc/kubernetes/bootstrap-configs, which is /etc/kubernetes/config in kube-apiserver's pod",
@@ -206,7 +206,7 @@ CAUSES: Final = (
         _LATE,
         is_transient=True,
     ),
-    FailureCause(
+    DiagnosedCause(
         "A17",
         "an agent was connected when one was needed",
         "until an agent connects, calls to pods fail; if it lasts, another cause is behind it",
@@ -215,7 +215,7 @@ CAUSES: Final = (
         _LATE,
         is_transient=True,
     ),
-    FailureCause(
+    DiagnosedCause(
         "A18",
         "failing webhooks are configured by service",
         "a webhook with clientConfig.url uses the egress selection controlplane, which does not use the tunnel",
@@ -224,7 +224,7 @@ CAUSES: Final = (
         _LATE,
         is_transient=True,
     ),
-    FailureCause(
+    DiagnosedCause(
         "A19",
         "failing webhooks have an endpoint",
         "the service has no ready pod: this is not a problem of the tunnel; failurePolicy Fail blocks the requests",
@@ -233,7 +233,7 @@ CAUSES: Final = (
         _LATE,
         is_transient=True,
     ),
-    FailureCause(
+    DiagnosedCause(
         "A20",
         "the tunnel's objects were deleted",
         "a namespace is deleted only when everything in it can be listed: an unreachable conversion webhook keeps it, "

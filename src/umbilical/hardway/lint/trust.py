@@ -15,7 +15,7 @@ from umbilical.pki.validation import chain_trouble
 
 
 @dataclass(frozen=True)
-class CertificateUse:
+class CertificateMatch:
     """A certificate that a peer verifies with a CA file; both are paths of artifacts."""
 
     shown: str
@@ -32,51 +32,51 @@ def chain_faults(facts: LintFacts) -> Iterator[str]:
             yield f"{use.shown} against {use.checked_with}: {trouble}"
 
 
-def _by_table(facts: LintFacts) -> Iterator[CertificateUse]:
+def _by_table(facts: LintFacts) -> Iterator[CertificateMatch]:
     for row in cluster_rows(facts.cluster):
         # Its signer too: the signer's file and the bundle must agree.
         for trusted in (*row.verified_by, *filter(None, [row.signer])):
             yield from _uses(layout.certificate(row.id), anchor(trusted), row.usages)
 
 
-def _by_flags(facts: LintFacts) -> Iterator[CertificateUse]:
+def _by_flags(facts: LintFacts) -> Iterator[CertificateMatch]:
     servers, members = programs(facts, KUBE_APISERVER), programs(facts, ETCD)
     for member in members:
         trusted = member.file("trusted-ca-file")
         yield from _uses(member.file("cert-file"), trusted, (Usage.CLIENT,))
-        yield from (CertificateUse(server.file("etcd-certfile"), trusted, Usage.CLIENT) for server in servers)
+        yield from (CertificateMatch(server.file("etcd-certfile"), trusted, Usage.CLIENT) for server in servers)
         yield from _peers(member, members)
     for server in servers:
         yield from _server_uses(server, members)
         yield from _future_kubelets(server, programs(facts, CONTROLLER_MANAGER))
 
 
-def _peers(member: ProgramPod, members: Iterable[ProgramPod]) -> Iterator[CertificateUse]:
+def _peers(member: ProgramPod, members: Iterable[ProgramPod]) -> Iterator[CertificateMatch]:
     for other in members:
         yield from _uses(other.file("peer-cert-file"), member.file("peer-trusted-ca-file"), tuple(Usage))
 
 
-def _server_uses(server: ProgramPod, members: Iterable[ProgramPod]) -> Iterator[CertificateUse]:
+def _server_uses(server: ProgramPod, members: Iterable[ProgramPod]) -> Iterator[CertificateMatch]:
     for member in members:
-        yield CertificateUse(member.file("cert-file"), server.file("etcd-cafile"), Usage.SERVER)
-    yield CertificateUse(
+        yield CertificateMatch(member.file("cert-file"), server.file("etcd-cafile"), Usage.SERVER)
+    yield CertificateMatch(
         server.file("proxy-client-cert-file"), server.file("requestheader-client-ca-file"), Usage.CLIENT
     )
     # Kubelets get the same bundle as their clientCAFile.
-    yield CertificateUse(server.file("kubelet-client-certificate"), server.file("client-ca-file"), Usage.CLIENT)
+    yield CertificateMatch(server.file("kubelet-client-certificate"), server.file("client-ca-file"), Usage.CLIENT)
 
 
-def _future_kubelets(server: ProgramPod, controllers: Iterable[ProgramPod]) -> Iterator[CertificateUse]:
+def _future_kubelets(server: ProgramPod, controllers: Iterable[ProgramPod]) -> Iterator[CertificateMatch]:
     """Kubelets' certificates are signed later: check that their signer is trusted."""
     for one in controllers:
-        yield CertificateUse(
+        yield CertificateMatch(
             one.file("cluster-signing-cert-file"), server.file("kubelet-certificate-authority"), Usage.SERVER
         )
-        yield CertificateUse(one.file("cluster-signing-cert-file"), server.file("client-ca-file"), Usage.CLIENT)
+        yield CertificateMatch(one.file("cluster-signing-cert-file"), server.file("client-ca-file"), Usage.CLIENT)
 
 
-def _uses(shown: str, checked_with: str, purposes: Iterable[Usage]) -> Iterator[CertificateUse]:
-    return (CertificateUse(shown, checked_with, purpose) for purpose in purposes)
+def _uses(shown: str, checked_with: str, purposes: Iterable[Usage]) -> Iterator[CertificateMatch]:
+    return (CertificateMatch(shown, checked_with, purpose) for purpose in purposes)
 
 
 def token_key_faults(facts: LintFacts) -> Iterator[str]:

@@ -9,7 +9,7 @@ from umbilical.fault import LabError
 from umbilical.hardway.artifacts.infrastructure.places import resolver_command
 from umbilical.hardway.config.cluster import Cluster, ClusterNode
 from umbilical.host.waiting import NotYet
-from umbilical.lab.topology import Family, IpInterface, Node, NodeRole, Topology
+from umbilical.lab.topology import Family, IpInterface, LabNodeRole, Node, Topology
 from umbilical.lab.waiting import wait
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ FAMILIES: Final = {4: Family.IPV4, 6: Family.IPV6}
 def topology_of(cluster: Cluster) -> Topology:
     """Return the topology for a cluster, with the addresses of cluster.yaml."""
     networks = cluster.networks
-    twin = Node(HOST, NodeRole.MANAGEMENT, (ipaddress.ip_interface(f"{networks.dns}/{networks.machine.prefixlen}"),))
+    twin = Node(HOST, LabNodeRole.MANAGEMENT, (ipaddress.ip_interface(f"{networks.dns}/{networks.machine.prefixlen}"),))
     return Topology(
         family=FAMILIES[networks.machine.version],
         machine_networks=(networks.machine,),
@@ -37,7 +37,7 @@ def topology_of(cluster: Cluster) -> Topology:
 def _node(cluster: Cluster, node: ClusterNode) -> Node:
     address: IpInterface = ipaddress.ip_interface(f"{node.address}/{cluster.networks.machine.prefixlen}")
     pods = () if node.pod_network is None else (node.pod_network,)
-    return Node(node.id, NodeRole(node.role.value), (address,), pods)
+    return Node(node.id, LabNodeRole(node.role.value), (address,), pods)
 
 
 PROCESS: Final = "coredns"

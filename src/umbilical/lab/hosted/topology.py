@@ -18,9 +18,9 @@ from umbilical.lab.topology import (
     Family,
     IpAddress,
     IpNetwork,
+    LabNodeRole,
     Management,
     Node,
-    NodeRole,
     Opening,
     Topology,
     interface,
@@ -41,13 +41,13 @@ def plan_hosted(
         tuple(ipaddress.ip_network(defaults[version]) for version in family.versions)
         for defaults in (MACHINE_DEFAULTS, POD_DEFAULTS, SERVICE_DEFAULTS, MANAGEMENT_DEFAULTS)
     )
-    control = [_node("bootstrap", NodeRole.BOOTSTRAP, BOOTSTRAP_NUMBER, managed)]
+    control = [_node("bootstrap", LabNodeRole.BOOTSTRAP, BOOTSTRAP_NUMBER, managed)]
     control += [
-        _node(f"management-{index}", NodeRole.MANAGEMENT, FIRST_MANAGEMENT_NUMBER + index, managed)
+        _node(f"management-{index}", LabNodeRole.MANAGEMENT, FIRST_MANAGEMENT_NUMBER + index, managed)
         for index in range(management)
     ]
     nodes = [
-        _node(f"worker-{index}", NodeRole.WORKER, FIRST_WORKER_NUMBER + index, machine, _shares(pods, index))
+        _node(f"worker-{index}", LabNodeRole.WORKER, FIRST_WORKER_NUMBER + index, machine, _shares(pods, index))
         for index in range(workers)
     ]
     return Topology(
@@ -72,7 +72,7 @@ def front_address(topology: Topology) -> IpAddress:
 
 
 def _node(
-    name: str, role: NodeRole, number: int, networks: tuple[IpNetwork, ...], pods: tuple[IpNetwork, ...] = ()
+    name: str, role: LabNodeRole, number: int, networks: tuple[IpNetwork, ...], pods: tuple[IpNetwork, ...] = ()
 ) -> Node:
     return Node(name, role, tuple(interface(network, number) for network in networks), pods)
 
