@@ -244,7 +244,7 @@ def test_a_refused_deletion_is_a_warning_and_the_rest_goes_on(
         CERTIFICATES: "deletion requested",
         f"Namespace {NAMESPACE}": "deletion requested",
     }
-    assert f"UMB606 {AGENTS} is not deleted" in seen.err
+    assert f"UMB606 {AGENTS} was not deleted" in seen.err
     assert "cannot delete resource" in seen.err
     assert deletion_asked_for(tunnel)
 
@@ -303,7 +303,7 @@ def test_a_kube_apiserver_that_still_uses_the_tunnel_is_told(
     try:
         assert teardown(plane) == 0
         seen = capfd.readouterr()
-        assert "UMB609 a kube-apiserver still sends its traffic by an egress selector" in seen.err
+        assert "UMB609 a kube-apiserver still uses an egress selector" in seen.err
         assert "Pod kube-system/kube-apiserver-a" in seen.err
     finally:
         plane.kubectl("-n", "kube-system", "delete", "pod", "kube-apiserver-a", "--force", "--grace-period=0")

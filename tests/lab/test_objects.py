@@ -83,7 +83,7 @@ def test_a_second_container_answers_without_tls_and_connections_end_where_that_i
 
 def test_what_is_needed_first_comes_first_and_keys_stay_out_of_repr() -> None:
     kinds = [one["kind"] for one in make_service(plan_topology(), NOW).objects]
-    assert kinds == ["Namespace", "ServiceAccount", "Secret", "Pod", "ServiceObjects"]
+    assert kinds == ["Namespace", "ServiceAccount", "Secret", "Pod", "Service"]
     assert "PRIVATE" not in repr(make_service(plan_topology(), NOW))
 
 

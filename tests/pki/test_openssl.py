@@ -203,7 +203,7 @@ def test_any_list_of_addresses_is_the_same_in_both(openssl: Openssl, addresses: 
 
 
 def test_a_program_that_answers_nonsense_is_told(tmp_path: Path) -> None:
-    with pytest.raises(PkiError, match="openssl ca gave no certificate"):
+    with pytest.raises(PkiError, match="openssl ca printed no certificate"):
         Openssl(lambda command, stdin: b"hello", tmp_path).create("s", NOW, DAY)
 
 

@@ -69,7 +69,7 @@ CASES: Final = {
     "an intermediate alone": Case(leaf(BETWEEN), (BETWEEN,), "unable to get issuer certificate: root"),
     "a stranger": Case(leaf(ROOT), (BETWEEN, SHORT_ROOT), "unable to get issuer certificate: root"),
     "a twin by name": Case(leaf(ROOT), (TWIN,), "unable to get issuer certificate: root"),
-    "another purpose": Case(leaf(ROOT), (ROOT,), "it is not for clientAuth", Usage.CLIENT),
+    "another purpose": Case(leaf(ROOT), (ROOT,), "it lacks the extended key usage clientAuth", Usage.CLIENT),
     "a path that is too long": Case(leaf(BELOW_SHORT), (BELOW_SHORT, SHORT_ROOT), "path length constraint exceeded"),
     "a leaf that signed": Case(leaf(leaf(ROOT)), (leaf(ROOT),), "unable to get issuer certificate"),
     "an end that is past": Case(

@@ -51,5 +51,5 @@ def test_a_round_measures_every_row(tmp_path: Path) -> None:
 def test_the_generator_goes_to_loopback_only() -> None:
     program = peers.binary("umbilical-load")
     assert program is not None
-    with pytest.raises(LoadFailed, match="no loopback address"):
+    with pytest.raises(LoadFailed, match="is not a loopback address"):
         Generator(program).measure(ROWS[0], ["--mode=socks5", "--proxy=192.0.2.1:1080"], 0.1)

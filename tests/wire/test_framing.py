@@ -41,7 +41,7 @@ def _feed_pieces(reader: MessageReader, *pieces: bytes) -> list[bytes]:
 def test_messages_fed_one_byte_at_a_time_come_out_whole(messages: list[bytes]) -> None:
     reader = MessageReader()
     assert _feed_pieces(reader, *(bytes((byte,)) for byte in _framed(messages))) == messages
-    assert reader.idle()
+    assert reader._partial is None
 
 
 @given(MESSAGES, st.lists(st.integers(0, 400)))
@@ -58,9 +58,9 @@ def test_the_reader_is_idle_only_between_messages(message: bytes, data: st.DataO
     cut = data.draw(st.integers(1, len(framed) - 1))
     reader = MessageReader()
     assert _feed(reader, framed[:cut]) == []
-    assert not reader.idle()
+    assert reader._partial is not None
     assert _feed(reader, framed[cut:]) == [message]
-    assert reader.idle()
+    assert reader._partial is None
 
 
 @given(st.binary(max_size=40), st.binary(max_size=6))

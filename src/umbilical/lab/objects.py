@@ -180,7 +180,7 @@ def service() -> dict[str, Any]:
     port = {"name": "https", "port": SERVICE_PORT, "targetPort": PORT, "protocol": "TCP"}
     return {
         "apiVersion": "v1",
-        "kind": "ServiceObjects",
+        "kind": "Service",
         "metadata": _metadata(),
         "spec": {"selector": _LABELS, "ports": [port]},
     }

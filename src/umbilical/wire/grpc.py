@@ -96,10 +96,6 @@ class MessageReader:
         self._position = self._limit
         return False
 
-    def idle(self) -> bool:
-        """True between messages: a stream that ends here loses nothing."""
-        return self._partial is None
-
     def _resume(self) -> bool:
         partial = self._partial
         assert partial is not None
