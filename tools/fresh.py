@@ -79,7 +79,7 @@ class FreshPart:
     refuses_namespaces: bool = False
 
 
-_WHOLE: Final = ("network is unreachable", "nothing of the tunnel is left", "without the tunnel it is as before")
+_WHOLE: Final = ("network is unreachable", "nothing of the tunnel is left", "without the tunnel calls fail as before")
 DEMO_PARTS: Final = (
     FreshPart("demo as root", "/root/umbilical", 0, ("make", "demo"), DEMO_SECONDS, _WHOLE, ("on loopback",)),
     FreshPart(
