@@ -46,6 +46,12 @@ def test_bytes_behind_the_head_are_preserved() -> None:
     assert head.rest == b"early\n\n"
 
 
+def test_the_first_blank_line_ends_the_head_whatever_follows_it() -> None:
+    head = Http1RequestReader()
+    assert head.feed(b"CONNECT a:1 HTTP/1.1\r\n\n\r\n") is not None
+    assert head.rest == b"\r\n"
+
+
 ADDRESSES = [
     (b"CONNECT a:1 HTTP/1.1\r\n\r\n", "a:1"),
     (b"CONNECT a:1 HTTP/1.0\r\n\r\n", "a:1"),

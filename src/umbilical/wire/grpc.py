@@ -25,11 +25,15 @@ CODE_NAMES: Final = (
     "Internal", "Unavailable", "DataLoss", "Unauthenticated",
 )  # fmt: skip
 
+MAX_STATUS_CHARACTERS: Final = 1_024
+"""Longer status messages are cut: they may quote what a peer sent."""
+MAX_METHOD_BYTES: Final = 128
+"""Of an unknown method that a status message quotes."""
 MAX_STATUS_DIGITS: Final = 9
 """Longer values of grpc-status are not parsed; real ones have at most two digits."""
 
 _PREFIX: Final = struct.Struct(">BI")
-_PRINTABLE: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
+_PRINTABLE: Final = bytes([byte for byte in range(0x20, 0x7F) if byte != 0x25])
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 
 
@@ -137,7 +141,9 @@ def message_prefix(length: int) -> bytes:
 
 def encode_status_message(text: str) -> bytes:
     """Percent-encode a text for `grpc-message`, as the gRPC specification requires."""
-    octets = text.encode("utf-8", "replace")
+    octets = text[:MAX_STATUS_CHARACTERS].encode("utf-8", "replace")
+    if not octets.translate(None, _PRINTABLE):
+        return octets
     return b"".join([bytes((byte,)) if byte in _PRINTABLE else b"%%%02X" % byte for byte in octets])
 
 
@@ -184,6 +190,10 @@ def trailers(status: int, message: str) -> list[tuple[bytes, bytes]]:
     if message:
         fields.append((b"grpc-message", encode_status_message(message)))
     return fields
+
+
+def unknown_method(path: bytes) -> str:
+    return f"unknown method {path[:MAX_METHOD_BYTES].decode('utf-8', 'replace')}"
 
 
 def status_of(headers: list[tuple[bytes, bytes]]) -> tuple[int, str]:

@@ -114,7 +114,7 @@ class Http1RequestReader:
 def _head_end(data: bytes | bytearray, start: int) -> int:
     """The offset behind the blank line, or -1. As in Go, lines end with LF or CR LF."""
     end = data.find(b"\n\r\n", start)
-    bare = data.find(b"\n\n", start, end if end >= 0 else len(data))
+    bare = data.find(b"\n\n", start, end + 1 if end >= 0 else len(data))  # its second LF may begin the other
     if bare >= 0:
         return bare + 2
     return end + 3 if end >= 0 else -1

@@ -25,8 +25,9 @@ class PacketSink(Protocol):
         ...
 
 
-def read_packets(event: DataReceived, sink: PacketSink) -> None:
-    """Give the sink each packet that a DATA frame completes. Raises ProtocolViolation as `decode_packet` does.
+def read_packets(event: DataReceived, sink: PacketSink) -> int:
+    """Give the sink each packet that a DATA frame completes, and count those behind the first. Raises ProtocolViolation
+    as `decode_packet` does.
 
     Most frames hold exactly one message and are read in place.
     """
@@ -39,14 +40,17 @@ def read_packets(event: DataReceived, sink: PacketSink) -> None:
             sink.on_payload(connection_id, event.view[payload:end])
         else:
             sink.on_packet(decode_packet(data, start, end))
-        return
+        return 0
     reader.feed(data, event.view, event.start, end)
+    count = -1
     while sink.accepts_packets() and reader.next_message():
         connection_id, payload = find_data(reader.source, reader.start, reader.end)
         if payload >= 0:
             sink.on_payload(connection_id, reader.view[payload : reader.end])
         else:
             sink.on_packet(decode_packet(reader.source, reader.start, reader.end))
+        count += 1
+    return max(count, 0)
 
 
 def find_data(source: bytes | bytearray, start: int, end: int) -> tuple[int, int]:

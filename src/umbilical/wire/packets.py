@@ -166,7 +166,8 @@ def decode_packet(source: bytes | bytearray, start: int, end: int) -> Packet:
     if usual is not None:
         return usual
     kind = DIAL_REQ  # enum 0 is absent on the wire
-    payload = extension = _NO_PAYLOAD
+    payload = _NO_PAYLOAD
+    extension: bytes | None = None
     position = start
     while position < end:
         field, wire_type, position = protobuf.read_tag(source, position, end)
@@ -177,21 +178,21 @@ def decode_packet(source: bytes | bytearray, start: int, end: int) -> Packet:
             if payload.number != field:
                 payload = _Payload(field)
             payload.read(source, first, position)
-        elif field == _EXTENSION and wire_type == protobuf.LENGTH_DELIMITED and kind in (PAUSE, RESUME):
-            # The type is known here: only we write this extension, and we write the type first.
+        elif field == _EXTENSION and wire_type == protobuf.LENGTH_DELIMITED:
             first, position = protobuf.read_length(source, position, end)
-            extension = _Payload(field)
-            extension.read(source, first, position)
+            extension = bytes(source[first:position])
         else:
             position = protobuf.skip_field(source, position, end, field, wire_type)
     kind &= 0xFFFFFFFF  # enums are 32 bits wide
     expected = _PAYLOAD_FIELD.get(kind, 0)
     if expected == 0:
         return Packet(kind)
-    found = extension if expected == _EXTENSION else payload
-    if found.number != expected:
+    if expected == _EXTENSION and extension is not None:
+        payload = _Payload(_EXTENSION)
+        payload.read(extension, 0, len(extension))
+    if payload.number != expected:
         raise ProtocolViolation(protobuf.INVALID_ARGUMENT, f"{_type_name(kind)} packet without its payload")
-    return _packet_of(kind, found)
+    return _packet_of(kind, payload)
 
 
 def _type_name(kind: int) -> str:

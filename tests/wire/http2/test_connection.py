@@ -26,6 +26,7 @@ from umbilical.wire.http2.buffers import Block, BlockPool
 from umbilical.wire.http2.connection import Connection
 from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.headers import encode_headers
+from umbilical.wire.http2.streams import RESETS_REMEMBERED
 
 
 @pytest.mark.parametrize(
@@ -180,6 +181,18 @@ def test_a_receive_block_must_hold_the_largest_frame() -> None:
         (window_update(0, 0x7FFFFFFF), frames.FLOW_CONTROL_ERROR),
         (window_update(3, 1), frames.PROTOCOL_ERROR),
         (window_update(3, 0), frames.PROTOCOL_ERROR),
+        (frame(frames.PRIORITY, 0, 9, bytes(4)), frames.FRAME_SIZE_ERROR),
+        (frame(frames.PRIORITY, 0, 9, b"\0\0\0\x09\0"), frames.PROTOCOL_ERROR),
+        (
+            frame(frames.HEADERS, frames.END_HEADERS | frames.HAS_PRIORITY, 3, b"\0\0\0\x03\0" + BLOCK),
+            frames.PROTOCOL_ERROR,
+        ),
+        (frame(frames.RST_STREAM, 0, 1, bytes(4)) + frame(frames.DATA, 0, 1, b"x"), frames.STREAM_CLOSED),
+        (frame(frames.RST_STREAM, 0, 1, bytes(4)) + HEADERS, frames.STREAM_CLOSED),
+        (
+            frame(frames.HEADERS, frames.END_HEADERS, 5, BLOCK) + frame(frames.HEADERS, frames.END_HEADERS, 3, BLOCK),
+            frames.STREAM_CLOSED,
+        ),
     ],
 )
 def test_a_violation_ends_the_connection_with_the_right_code(octets: bytes, code: int) -> None:
@@ -219,6 +232,7 @@ def test_the_connection_window_may_not_be_overrun() -> None:
         (window_update(1, 0x7FFFFFFF), frames.FLOW_CONTROL_ERROR),
         (frame(frames.PRIORITY, 0, 1, bytes(4)), frames.FRAME_SIZE_ERROR),
         (frame(frames.HEADERS, frames.END_HEADERS, 1, BLOCK), frames.PROTOCOL_ERROR),
+        (frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, BLOCK), frames.PROTOCOL_ERROR),
         (frame(frames.DATA, frames.END_STREAM, 1) + frame(frames.DATA, 0, 1, b"x"), frames.STREAM_CLOSED),
         (
             frame(frames.DATA, frames.END_STREAM, 1)
@@ -267,8 +281,7 @@ def test_late_frames_on_a_stream_that_we_reset_are_allowed() -> None:
     server.give(
         frame(frames.DATA, 0, 1, b"late")
         + window_update(1, 5)
-        + window_update(1, 0)
-        + frame(frames.PRIORITY, 0, 1, b"bad")
+        + frame(frames.PRIORITY, 0, 1, bytes(5))
         + frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, BLOCK)
         + frame(frames.RST_STREAM, 0, 1, bytes(4))
     )
@@ -284,6 +297,37 @@ def test_late_data_still_counts_for_the_connection_window() -> None:
     server.give(frame(frames.DATA, 0, 1, bytes(16_000)) * 10)
     granted = sum(int.from_bytes(one.payload, "big") for one in split(server.take()) if one.stream_id == 0)
     assert 160_000 - 25_000 <= granted <= 160_000
+
+
+def test_late_frames_on_streams_reset_long_ago_are_allowed() -> None:
+    server = greeted_server()
+    last = 2 * RESETS_REMEMBERED + 100
+    for number in range(1, last, 2):
+        server.give(frame(frames.HEADERS, frames.END_HEADERS, number, BLOCK))
+        server.stream(number).served = True
+        server.connection.sender.reset(server.stream(number), frames.CANCEL)
+    server.give(frame(frames.DATA, 0, 1, b"late") + frame(frames.DATA, 0, last - 1, b"late"))
+    assert server.connection.sender.failure is None
+
+
+@pytest.mark.parametrize(
+    ("length", "data", "is_right"),
+    [(b"4", [b"test"], True), (b"4", [b"te", b"st"], True), (b"3", [b"test"], False), (b"9", [b"te", b"st"], False)],
+)
+def test_data_must_match_content_length(length: bytes, data: list[bytes], is_right: bool) -> None:
+    block = encode_headers([*REQUEST, (b"content-length", length)])
+    server = greeted_server(frame(frames.HEADERS, frames.END_HEADERS, 1, block))
+    for piece in data[:-1]:
+        server.give(frame(frames.DATA, 0, 1, piece))
+    server.give(frame(frames.DATA, frames.END_STREAM, 1, data[-1]))
+    assert server.events[-1].name == ("data" if is_right else "reset")
+
+
+@pytest.mark.parametrize("length", [b"5", b"x", b"-1"])
+def test_a_request_with_a_wrong_content_length_and_no_data_is_refused(length: bytes) -> None:
+    block = encode_headers([*REQUEST, (b"content-length", length)])
+    server = greeted_server(frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, block))
+    assert server.names() == ["settings"]
 
 
 def test_trailers_of_a_closed_stream_still_update_the_header_table() -> None:

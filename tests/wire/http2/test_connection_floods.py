@@ -6,6 +6,7 @@ import hpack
 import pytest
 from tests.wire.http2.ends import (
     BLOCK,
+    REQUEST,
     Ours,
     frame,
     goaway_code,
@@ -18,10 +19,11 @@ from tests.wire.http2.ends import (
     split,
 )
 
-from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
+from umbilical.wire.grpc import OK, RESPONSE_HEADERS, UNIMPLEMENTED, trailers, unknown_method
 from umbilical.wire.http2 import flood_guard, frames
-from umbilical.wire.http2.flood_guard import MAX_CONTROL_BYTES
+from umbilical.wire.http2.flood_guard import MAX_ANSWER_BYTES
 from umbilical.wire.http2.frames import ConnectionLimits
+from umbilical.wire.http2.sender import FINISHED_KEPT
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import DataPrefix
 
@@ -41,7 +43,7 @@ def server_with(*more: bytes) -> Ours:
     return greeted_server(*more, limits=ConnectionLimits(max_streams=100))
 
 
-def flood(server: Ours, *octets: bytes, times: int = 3_000) -> int:
+def flood(server: Ours, *octets: bytes, times: int = 30_000) -> int:
     """Repeat these frames until the connection fails; return how often they were sent."""
     for count in range(times):
         server.give(octets[count % len(octets)])
@@ -64,14 +66,15 @@ def flood(server: Ours, *octets: bytes, times: int = 3_000) -> int:
 def test_too_many_reset_streams_end_the_connection_whichever_side_resets(fault: Callable[[int], bytes]) -> None:
     server = server_with()
     count = flood(server, *(headers(number) + fault(number) for number in range(1, 8_000, 2)))
-    assert count == flood_guard.RESET_BURST
+    assert count == flood_guard.UNSERVED_BURST + 1
     assert server.last("failed").code == goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
     assert len(server.connection.streams.by_id) <= 1
 
 
 def test_a_flood_of_streams_past_the_limit_ends_the_connection() -> None:
     server = server_with(*(headers(number) for number in range(1, 201, 2)))
-    assert flood(server, *(headers(number) for number in range(201, 8_000, 2))) == flood_guard.RESET_BURST
+    count = flood(server, *(headers(number) for number in range(201, 8_000, 2)))
+    assert count == flood_guard.UNSERVED_BURST + 1
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
     assert len(server.connection.streams.by_id) == 100
 
@@ -84,14 +87,14 @@ def test_a_settings_flood_ends_the_connection() -> None:
 
 def test_a_ping_flood_ends_the_connection() -> None:
     server = server_with(headers(1))
-    assert flood(server, BDP_PING) == flood_guard.PING_BURST
-    assert server.last("failed").text == "too_many_pings"
+    assert flood(server, BDP_PING) == flood_guard.CONTROL_BURST
+    assert server.last("failed").text == "flood of PING frames"
     assert goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
 
 
 def test_a_trickle_of_data_does_not_excuse_a_ping_flood() -> None:
     server = server_with(headers(1))
-    assert flood(server, BDP_PING * 20 + frame(frames.DATA, 0, 1, b"x")) < 100
+    assert flood(server, BDP_PING * 20 + frame(frames.DATA, 0, 1, b"x")) < 1_000
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
 
 
@@ -101,13 +104,21 @@ def test_a_trickle_of_data_does_not_excuse_a_ping_flood() -> None:
         frame(frames.DATA, 0, 1),
         frame(frames.DATA, frames.PADDED, 1, b"\x00"),
         frame(frames.DATA, frames.PADDED, 1, b"\x02ab"),
+        frame(frames.SETTINGS, frames.ACK, 0),
+        frame(frames.PRIORITY, 0, 3, bytes(5)),
+        frame(frames.WINDOW_UPDATE, 0, 0, b"\0\0\0\x01"),
+        frame(frames.WINDOW_UPDATE, 0, 1, b"\0\0\0\x01"),
+        frame(frames.WINDOW_UPDATE, 0, 3, b"\0\0\0\x01"),
+        frame(0xEE, 0, 0, b"grease"),
+        reset(3),
     ],
-    ids=["empty", "padded", "all padding"],
+    ids=["empty", "padded", "all padding", "ack", "priority", "window", "own window", "late window", "unknown", "late"],
 )
-def test_a_flood_of_data_frames_without_data_ends_the_connection(empty: bytes) -> None:
-    server = server_with(headers(1))
-    assert flood(server, empty) == flood_guard.PING_BURST
+def test_a_flood_of_frames_that_move_nothing_ends_the_connection_and_uses_no_memory(empty: bytes) -> None:
+    server = server_with(headers(1), headers(3), reset(3))
+    assert flood(server, empty) == flood_guard.CONTROL_BURST
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
+    assert server.connection.outbox.queued_bytes() < 100
 
 
 @pytest.mark.parametrize("piece", [b"", b"x", bytes(16_384)], ids=["empty", "tiny", "large"])
@@ -131,7 +142,7 @@ def test_answers_that_the_peer_does_not_read_are_bounded() -> None:
     round_trip = BDP_PING * 4 + frame(frames.DATA, 0, 1, bytes(1_000))
     assert flood(server, round_trip, times=30_000) < 30_000
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
-    assert server.connection.outbox.queued_bytes() < MAX_CONTROL_BYTES + 1_000
+    assert server.connection.outbox.queued_bytes() < MAX_ANSWER_BYTES + 1_000
 
 
 def test_answers_that_the_peer_reads_do_not_count_as_a_flood() -> None:
@@ -142,24 +153,46 @@ def test_answers_that_the_peer_reads_do_not_count_as_a_flood() -> None:
     assert server.connection.sender.failure is None
 
 
-def test_frames_without_effect_use_no_memory() -> None:
-    server = server_with(headers(1), reset(1))
-    nothing = (
-        frame(frames.SETTINGS, frames.ACK, 0)
-        + frame(frames.PRIORITY, 0, 3, bytes(5))
-        + frame(frames.PRIORITY, 0, 3, bytes(4))
-        + frame(frames.WINDOW_UPDATE, 0, 1, bytes(4))
-        + frame(0xEE, 0, 0, b"grease")
-        + reset(1)
-    )
-    assert flood(server, nothing) == 3_000
-    assert server.connection.outbox.queued_bytes() == 0
+def test_calls_that_are_refused_end_the_connection_however_they_end() -> None:
+    """Also with a path of 4 KB that each HEADERS frame refers to with one byte, and answers that nobody reads."""
+    encoder = hpack.Encoder()
+    path = (b":path", b"/" + b"x" * 3_000)
+    server = server_with(frame(frames.HEADERS, frames.END_HEADERS, 1, encoder.encode([*REQUEST[:2], path])))
+    for number in range(3, 8_000, 2):
+        stream = server.connection.streams.by_id.get(number - 2)
+        if server.connection.sender.failure is not None or stream is None:
+            break
+        server.connection.sender.finish(stream, RESPONSE_HEADERS + trailers(UNIMPLEMENTED, unknown_method(path[1])))
+        server.give(frame(frames.HEADERS, frames.END_HEADERS, number, encoder.encode([*REQUEST[:2], path])))
+    assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
+    assert server.connection.streams.highest_of_peer // 2 == flood_guard.UNSERVED_BURST + 1
+    assert server.connection.outbox.queued_bytes() < 300_000
+    assert len(server.connection.streams.by_id) <= FINISHED_KEPT + 1
 
 
-def test_ten_thousand_answered_then_reset_streams_are_allowed() -> None:
+def test_refusals_that_the_peer_does_not_read_are_bounded() -> None:
+    server = server_with()
+    server.connection.outbox.add_control(bytes(MAX_ANSWER_BYTES + 1))
+    server.give(headers(1))
+    server.connection.sender.finish(server.stream(1), RESPONSE_HEADERS + trailers(UNIMPLEMENTED, "no"))
+    server.give(BDP_PING)
+    assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
+
+
+def test_streams_that_we_asked_for_may_end_unserved() -> None:
+    """Clients that leave before their dial is answered must not cost an agent its connection."""
+    server = server_with()
+    for _ in range(5_000):
+        server.connection.expect_stream()
+    assert flood(server, *(headers(number) + reset(number) for number in range(1, 10_001, 2)), times=5_000) == 5_000
+    assert server.connection.sender.failure is None
+
+
+def test_ten_thousand_served_then_reset_streams_are_allowed() -> None:
     server = server_with()
     for number in range(1, 20_001, 2):
         server.give(headers(number) + frame(frames.DATA, 0, number, b"\0\0\0\0\0"))
+        server.stream(number).served = True
         server.connection.sender.send_headers(server.stream(number), RESPONSE_HEADERS)
         server.give(reset(number))
         server.take()
@@ -172,6 +205,7 @@ def test_ten_thousand_calls_that_end_as_grpc_go_ends_them() -> None:
     server = server_with()
     for number in range(1, 20_001, 2):
         server.give(headers(number))
+        server.stream(number).served = True
         server.connection.sender.finish(server.stream(number), RESPONSE_HEADERS + trailers(OK, ""))
         server.give(frame(frames.RST_STREAM, 0, number, bytes(4)))
         server.take()
@@ -183,6 +217,7 @@ def test_a_client_allows_any_number_of_resets_of_its_own_streams() -> None:
     client, server = our_pair()
     for _ in range(5_000):
         _, answer = open_stream(client, server)
+        answer.served = True
         server.connection.sender.reset(answer, frames.REFUSED_STREAM)
         pump(client, server)
     assert client.names().count("reset") == 5_000

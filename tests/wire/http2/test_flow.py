@@ -15,7 +15,7 @@ from tests.wire.http2.traffic import TUNNELS, Traffic
 from umbilical.wire.grpc import RESPONSE_HEADERS
 from umbilical.wire.http2 import streams
 from umbilical.wire.http2.buffers import Block, Inbox
-from umbilical.wire.http2.flood_guard import REFILL_PER_FRAME, TokenBucket
+from umbilical.wire.http2.flood_guard import TokenBucket
 from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import PlainPrefix
@@ -219,15 +219,22 @@ def test_an_overdrawn_peer_recovers_by_waiting() -> None:
 def test_traffic_earns_a_few_back_but_not_a_new_burst() -> None:
     bucket = TokenBucket(1000, 0.0)
     spend(bucket, 1000, 0.0)
-    bucket.refill()
-    assert spend(bucket, 100, 0.0) == REFILL_PER_FRAME
+    bucket.refill(4)
+    assert spend(bucket, 100, 0.0) == 4
 
 
 def test_traffic_never_earns_more_than_the_burst() -> None:
     bucket = TokenBucket(10, 0.0)
-    for _ in range(100):
-        bucket.refill()
+    bucket.refill(1_000)
     assert spend(bucket, 100, 0.0) == 10
+
+
+def test_what_was_asked_for_counts_above_the_burst_and_time_takes_nothing_back() -> None:
+    bucket = TokenBucket(10, 5.0)
+    for _ in range(90):
+        bucket.add()
+    bucket.refill(1)
+    assert spend(bucket, 200, 1_000.0) == 100
 
 
 @pytest.mark.parametrize(

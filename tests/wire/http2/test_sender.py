@@ -192,6 +192,25 @@ def test_goaway_with_an_error_names_the_last_stream_that_was_served() -> None:
     assert client.events[-1] == RecordedEvent("goaway", 1, code=frames.ENHANCE_YOUR_CALM, text="too_many_pings")
 
 
+def test_streams_behind_the_last_goaway_are_refused_and_earlier_ones_go_on() -> None:
+    client, server, stream, _ = one_stream()
+    server.connection.sender.goaway(frames.NO_ERROR, "leaving")
+    crossing = client.connection.sender.open_stream(REQUEST)
+    pump(client, server)
+    assert client.connection.sender.can_open_stream()
+    server.connection.sender.last_goaway("leaving")
+    refused = client.connection.sender.open_stream(REQUEST)
+    server.give(client.take())
+    client.connection.sender.send_message(stream, b"go on")
+    pump(client, server)
+    goaways = [event.stream_id for event in client.events if event.name == "goaway"]
+    assert goaways == [frames.LARGEST_STREAM_ID, crossing.stream_id]
+    assert client.last("reset").stream_id == refused.stream_id
+    assert client.last("reset").code == frames.REFUSED_STREAM
+    assert server.received[stream.stream_id].endswith(b"go on")
+    assert not client.connection.sender.can_open_stream()
+
+
 def test_a_server_cannot_open_streams() -> None:
     with pytest.raises(MisuseError):
         Ours(False).connection.sender.open_stream(REQUEST)

@@ -135,6 +135,7 @@ def test_payload_never_splits_a_message_that_waits_in_pieces() -> None:
 
 def test_the_end_of_a_call_waits_for_what_was_sent_before_it() -> None:
     client, server, stream, answer = one_stream(NARROW, NARROW)
+    server.connection.sender.send_headers(answer, RESPONSE_HEADERS)
     for end, side in ((client, stream), (server, answer)):
         end.connection.sender.send_message(side, bytes(100_000))
     server.connection.sender.finish(answer, trailers(OK, "done"))
@@ -190,13 +191,13 @@ def test_a_reset_stays_behind_the_frames_of_its_stream() -> None:
     assert [one.kind for one in split(client.take())] == [frames.DATA, frames.RST_STREAM]
 
 
-def test_a_reset_is_sent_even_if_the_block_is_full() -> None:
+def test_a_reset_follows_the_payload_that_fills_the_block() -> None:
     client, server, stream, _ = one_stream()
     fill_block(client, stream, DataPrefix(1, 1))
     client.connection.sender.reset(stream, frames.CANCEL)
     pump(client, server)
     assert server.last("reset").code == frames.CANCEL
-    assert server.connection.sender.failure is None, "late frames are allowed"
+    assert server.connection.sender.failure is None, "no DATA came behind the reset"
 
 
 def test_a_reset_drops_what_waited_for_a_window() -> None:

@@ -11,16 +11,24 @@ from typing import Final
 from umbilical.wire.errors import MisuseError, ProtocolViolation
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.buffers import Block, BlockPool, Inbox, Outbox
-from umbilical.wire.http2.control_frames import ControlFrames, check_priority
+from umbilical.wire.http2.control_frames import ControlFrames
 from umbilical.wire.http2.events import ConnectionEvent, ConnectionFailed, DataReceived, HeadersReceived, StreamReset
-from umbilical.wire.http2.flood_guard import FloodGuard, reset_flood
+from umbilical.wire.http2.flood_guard import FloodGuard
 from umbilical.wire.http2.frames import ConnectionLimits
-from umbilical.wire.http2.headers import MAX_HEADER_LIST_BYTES, HeaderDecoder, HeaderList, has_capitals
+from umbilical.wire.http2.header_rules import (
+    content_length,
+    is_informational,
+    request_fault,
+    response_fault,
+    trailers_fault,
+)
+from umbilical.wire.http2.headers import MAX_HEADER_LIST_BYTES, HeaderDecoder, HeaderList
 from umbilical.wire.http2.sender import Sender
-from umbilical.wire.http2.streams import CLOSED, HALF_CLOSED_LOCAL, Stream, StreamTable
+from umbilical.wire.http2.streams import CLOSED, HALF_CLOSED_LOCAL, NO_HEADERS, NO_LENGTH, Stream, StreamTable
 
 MAX_HEADER_FRAMES: Final = 32
 """HEADERS and CONTINUATION frames of one block."""
+UNLIMITED_FRAMES: Final = 1 << 30
 
 
 class Connection:
@@ -38,6 +46,8 @@ class Connection:
         self._data_received: Final = DataReceived(block)
         self._limits: Final = limits
         self._largest_frame: Final = limits.frame_bytes
+        self.frames_left = UNLIMITED_FRAMES
+        """How many more frames `next_event` consumes before it returns None, until `received` is called again."""
         self._settings_seen = False
         self._failure_reported = False
         # Our first frames can raise the window above the default, but not lower it.
@@ -54,15 +64,17 @@ class Connection:
     def receive_room(self) -> memoryview:
         return self._inbox.room()
 
-    def received(self, count: int, now: float) -> None:
+    def received(self, count: int, now: float, frames_left: int = UNLIMITED_FRAMES) -> None:
+        """So many bytes came, perhaps none: after `frames_left` frames the rest waits for the next call."""
         self._inbox.end += count
         self._floods.now = now
+        self.frames_left = frames_left
 
     def settle(self) -> None:
         self._inbox.settle()
 
     def next_event(self) -> ConnectionEvent | None:
-        """Consume frames up to the next one that the caller must know; None: no complete frame is left."""
+        """Consume frames up to the next one that the caller must know; None: no complete one is left, or no budget."""
         failure = self.sender.failure
         if failure is not None:
             self._inbox.start = self._inbox.end
@@ -80,10 +92,8 @@ class Connection:
             return self._fail(violation)
         stream = self.streams.by_id.get(violation.stream_id)
         if stream is None:
-            return None  # it is closed already
-        # A frame that makes us reset costs the peer as little as a reset, and counts as one (CVE-2025-8671).
-        if not self._floods.spend_reset():
-            return self._fail(reset_flood())
+            return self._fail(violation)  # there is no stream to reset
+        stream.served = False  # so that it counts: a frame that makes us reset costs the peer as little as a reset
         self.sender.reset(stream, violation.code)
         return StreamReset(stream, violation.code, violation.message)
 
@@ -101,7 +111,7 @@ class Connection:
         data = inbox.data
         if self._preface_left:
             self._match_preface()
-        while inbox.end - inbox.start >= 9 and not self._preface_left:
+        while inbox.end - inbox.start >= 9 and not self._preface_left and self.frames_left > 0:
             position = inbox.start + 9
             high, low, kind, flags, stream_id = frames.HEADER.unpack_from(data, inbox.start)
             length = high << 8 | low
@@ -113,6 +123,7 @@ class Connection:
             if end > inbox.end:
                 return None
             inbox.start = end
+            self.frames_left -= 1
             stream_id &= 0x7FFFFFFF
             if kind == frames.DATA and self._block_stream == 0 and self._settings_seen:
                 event = self._on_data(stream_id, flags, position, end)
@@ -154,10 +165,12 @@ class Connection:
         if kind == frames.GOAWAY:
             return self._control.on_goaway(stream_id, start, end)
         if kind == frames.PRIORITY:
-            check_priority(stream_id, start, end)
-        if kind == frames.PUSH_PROMISE:
+            self._control.on_priority(stream_id, start, end)
+        elif kind == frames.PUSH_PROMISE:
             raise ProtocolViolation(frames.PROTOCOL_ERROR, "PUSH_PROMISE received, but push is disabled")
-        return None  # PRIORITY has no effect here; unknown types must be ignored: RFC 9113 section 4.1
+        else:
+            self._floods.count_control("unknown")  # they must be ignored: RFC 9113 section 4.1
+        return None
 
     def _on_data(self, stream_id: int, flags: int, start: int, end: int) -> ConnectionEvent | None:
         size = end - start  # whole payload, padding included: RFC 9113 section 6.1
@@ -170,19 +183,22 @@ class Connection:
             self.outbox.add_control(frames.window_update_frame(0, self._uncredited))
             self._receive_window += self._uncredited
             self._uncredited = 0
+        if flags & frames.PADDED:
+            start, end = self._unpad(start, end)
         stream = self.streams.by_id.get(stream_id)
         if stream is None:
-            self.streams.check_used(stream_id, "DATA")
+            self.streams.check_closed(stream_id, "DATA")
             return None  # we closed it, and the peer did not know yet
         if stream.state > HALF_CLOSED_LOCAL:
             raise ProtocolViolation(frames.STREAM_CLOSED, f"stream {stream_id}: DATA after END_STREAM", stream_id)
         stream.receive_window -= size
         if stream.receive_window < 0:
             raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, f"stream {stream_id}: window overrun", stream_id)
+        if stream.content_left != NO_LENGTH:
+            self._check_data(stream, end - start, flags & frames.END_STREAM != 0)
         received = self._data_received
         received.end_stream = False
         if flags & (frames.PADDED | frames.END_STREAM):
-            start, end = self._unpad(flags, start, end)
             if flags & frames.END_STREAM:
                 received.end_stream = True
                 self._ended_remote(stream)
@@ -193,28 +209,38 @@ class Connection:
             if stream.uncredited >= stream.window >> 2 and not stream.credit_held:
                 self.credit(stream, 0)
         if start < end:
-            self._floods.payload_moved = True
-        elif not flags & frames.END_STREAM and not self._floods.spend_ping():
-            raise ProtocolViolation(frames.ENHANCE_YOUR_CALM, "flood of empty DATA frames")
+            self._floods.payload_frames += 1
+        elif not flags & frames.END_STREAM:
+            self._floods.count_control("empty DATA")
         received.stream = stream
         received.start = start
         received.end = end
         return received
 
-    def _unpad(self, flags: int, start: int, end: int) -> tuple[int, int]:
-        if flags & frames.PADDED:
-            data = self._inbox.data
-            if start == end or data[start] > end - start - 1:
-                raise ProtocolViolation(frames.PROTOCOL_ERROR, "padding longer than its frame")
-            return start + 1, end - data[start]
-        return start, end
+    def _check_data(self, stream: Stream, size: int, ends: bool) -> None:
+        if stream.content_left == NO_HEADERS:
+            raise _malformed(stream, "DATA before the response headers")
+        stream.content_left -= size
+        if stream.content_left < 0 or (ends and stream.content_left):
+            stream.content_left = 0
+            raise _malformed(stream, "DATA does not match content-length")
+
+    def _unpad(self, start: int, end: int) -> tuple[int, int]:
+        data = self._inbox.data
+        if start == end or data[start] > end - start - 1:
+            raise ProtocolViolation(frames.PROTOCOL_ERROR, "padding longer than its frame")
+        return start + 1, end - data[start]
 
     def _on_headers(self, flags: int, stream_id: int, start: int, end: int) -> ConnectionEvent | None:
-        start, end = self._unpad(flags, start, end)
+        if flags & frames.PADDED:
+            start, end = self._unpad(start, end)
         if flags & frames.HAS_PRIORITY:
             start += 5
             if start > end:
                 raise ProtocolViolation(frames.FRAME_SIZE_ERROR, "HEADERS too short for its priority")
+            # A connection error, not one of the stream: the header block must be decoded for those that follow.
+            if frames.parse_u32(self._inbox.data, start - 5) & 0x7FFFFFFF == stream_id:
+                raise ProtocolViolation(frames.PROTOCOL_ERROR, "a stream that depends on itself")
         if stream_id == 0:
             raise ProtocolViolation(frames.PROTOCOL_ERROR, "HEADERS on stream 0")
         self._block_flags = flags
@@ -240,44 +266,67 @@ class Connection:
         return self._on_header_list(stream_id, self._decoder.decode(block))
 
     def _on_header_list(self, stream_id: int, headers: HeaderList) -> ConnectionEvent | None:
-        stream = self.streams.by_id.get(stream_id)
         end_stream = self._block_flags & frames.END_STREAM != 0
+        stream = self.streams.by_id.get(stream_id)
         if stream is None:
-            stream = self._open_by_peer(stream_id, headers)
+            stream = self._open_by_peer(stream_id, headers, end_stream)
             if stream is None:
                 return None
-        else:
-            self._check_more_headers(stream, headers, end_stream)
+        elif not self._accept_more_headers(stream, headers, end_stream):
+            return None
         if end_stream:
+            if stream.content_left > 0:
+                raise _malformed(stream, "content-length without DATA")
             self._ended_remote(stream)
         return HeadersReceived(stream, headers, end_stream)
 
-    def _check_more_headers(self, stream: Stream, headers: HeaderList, end_stream: bool) -> None:
-        """Check headers of a stream that exists: of a response, or trailers."""
-        fault = ""
+    def _accept_more_headers(self, stream: Stream, headers: HeaderList, end_stream: bool) -> bool:
+        """Check headers of a stream that exists: of a response, or trailers. False if the caller need not know them."""
         if not stream.can_receive():
-            fault = "HEADERS after END_STREAM"
-        elif not self.streams.is_client and not end_stream:
-            fault = "trailers without END_STREAM"
-        elif has_capitals(headers):
-            fault = "header name with capitals"
+            text = f"stream {stream.stream_id}: HEADERS after END_STREAM"
+            raise ProtocolViolation(frames.STREAM_CLOSED, text, stream.stream_id)
+        if stream.content_left == NO_HEADERS:
+            return self._accept_response(stream, headers, end_stream)
+        fault = trailers_fault(headers) if end_stream else "trailers without END_STREAM"
         if fault:
-            code = frames.PROTOCOL_ERROR if stream.can_receive() else frames.STREAM_CLOSED
-            raise ProtocolViolation(code, f"stream {stream.stream_id}: {fault}", stream.stream_id)
+            raise _malformed(stream, fault)
+        return True
 
-    def _open_by_peer(self, stream_id: int, headers: HeaderList) -> Stream | None:
+    def _accept_response(self, stream: Stream, headers: HeaderList, end_stream: bool) -> bool:
+        fault = response_fault(headers)
+        if not fault and is_informational(headers):
+            if not end_stream:
+                self._floods.count_control("informational HEADERS")
+                return False
+            fault = "informational response that ends the stream"
+        length = content_length(headers)
+        if fault or length < NO_LENGTH:
+            raise _malformed(stream, fault or "content-length not valid")
+        stream.content_left = length
+        return True
+
+    def _open_by_peer(self, stream_id: int, headers: HeaderList, end_stream: bool) -> Stream | None:
         if self.streams.is_client or stream_id & 1 == 0 or stream_id <= self.streams.highest_of_peer:
-            self.streams.check_used(stream_id, "HEADERS")
+            self.streams.check_closed(stream_id, "HEADERS")
             return None  # trailers of a stream that we reset
         self.streams.highest_of_peer = stream_id
-        malformed = has_capitals(headers)
-        if malformed or len(self.streams.by_id) >= self._limits.max_streams:
+        self.frames_left -= self._floods.charge_unserved()
+        self._floods.payload_frames += 1
+        length = content_length(headers)
+        malformed = request_fault(headers) != "" or length < NO_LENGTH or (end_stream and length > 0)
+        if malformed or self.sender.refuses_streams or len(self.streams.by_id) >= self._limits.max_streams:
             code = frames.PROTOCOL_ERROR if malformed else frames.REFUSED_STREAM
-            self.outbox.add_control(frames.reset_frame(stream_id, code))
-            if not self._floods.spend_reset():
-                raise reset_flood()
+            self.sender.answer(frames.reset_frame(stream_id, code))
+            self.streams.remember_reset(stream_id)
+            self._floods.unserved()
             return None
-        return self.sender.add_stream(stream_id)
+        stream = self.sender.add_stream(stream_id)
+        stream.content_left = length
+        return stream
+
+    def expect_stream(self) -> None:
+        """Server: the peer will open a stream that we asked for, and that may end before it is used."""
+        self._floods.expect_stream()
 
     def _ended_remote(self, stream: Stream) -> None:
         stream.end_remote()
@@ -312,3 +361,7 @@ class Connection:
     def release_credit(self, stream: Stream) -> None:
         stream.credit_held = False
         self.credit(stream, 0)
+
+
+def _malformed(stream: Stream, fault: str) -> ProtocolViolation:
+    return ProtocolViolation(frames.PROTOCOL_ERROR, f"stream {stream.stream_id}: {fault}", stream.stream_id)

@@ -16,7 +16,7 @@ from umbilical.wire.http2.events import (
     StreamReset,
     WindowOpened,
 )
-from umbilical.wire.http2.flood_guard import MAX_CONTROL_BYTES, FloodGuard, reset_flood
+from umbilical.wire.http2.flood_guard import FloodGuard
 from umbilical.wire.http2.sender import Sender
 from umbilical.wire.http2.streams import StreamTable
 
@@ -35,9 +35,9 @@ class ControlFrames:
         if (end - start) % 6 or (flags & frames.ACK and end > start):
             raise ProtocolViolation(frames.FRAME_SIZE_ERROR, "SETTINGS of a wrong size")
         if flags & frames.ACK:
+            self._floods.count_control("SETTINGS")
             return None
-        if not self._floods.spend_settings():
-            raise ProtocolViolation(frames.ENHANCE_YOUR_CALM, "flood of SETTINGS")
+        self._floods.count_settings()
         self._sender.apply_settings(frames.parse_settings(bytes(self._inbox.view[start:end])))
         return SettingsReceived()
 
@@ -48,10 +48,8 @@ class ControlFrames:
         payload = bytes(self._inbox.view[start:end])
         if flags & frames.ACK:
             return PingAnswered(payload)
-        outbox = self._sender.outbox
-        if not self._floods.spend_ping() or outbox.control_bytes() > MAX_CONTROL_BYTES:
-            raise ProtocolViolation(frames.ENHANCE_YOUR_CALM, "too_many_pings")
-        outbox.add_control(frames.ping_frame(payload, frames.ACK))
+        self._floods.count_control("PING")
+        self._sender.answer(frames.ping_frame(payload, frames.ACK))
         return None
 
     def on_goaway(self, stream_id: int, start: int, end: int) -> ConnectionEvent:
@@ -60,18 +58,21 @@ class ControlFrames:
             raise ProtocolViolation(frames.FRAME_SIZE_ERROR, "GOAWAY of a wrong size")
         data = self._inbox.data
         text = bytes(self._inbox.view[start + 8 : min(end, start + 264)]).decode("utf-8", "replace")
-        return GoawayReceived(frames.parse_u32(data, start) & 0x7FFFFFFF, frames.parse_u32(data, start + 4), text)
+        last = frames.parse_u32(data, start) & 0x7FFFFFFF
+        self._sender.peer_serves_up_to = min(last, self._sender.peer_serves_up_to)
+        return GoawayReceived(last, frames.parse_u32(data, start + 4), text)
 
     def on_window_update(self, stream_id: int, start: int, end: int) -> ConnectionEvent | None:
         if end - start != 4:
             raise ProtocolViolation(frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE of a wrong size")
+        self._floods.count_control("WINDOW_UPDATE")
         stream = self._streams.by_id.get(stream_id)
-        if stream is None and stream_id:
-            self._streams.check_used(stream_id, "WINDOW_UPDATE")
-            return None
         increment = frames.parse_u32(self._inbox.data, start) & 0x7FFFFFFF
         if increment == 0:
             raise ProtocolViolation(frames.PROTOCOL_ERROR, "WINDOW_UPDATE of 0", stream_id)
+        if stream is None and stream_id:
+            self._streams.check_used(stream_id, "WINDOW_UPDATE")
+            return None
         self._sender.open_window(stream, increment)
         return WindowOpened(stream)
 
@@ -80,19 +81,25 @@ class ControlFrames:
             raise ProtocolViolation(frames.FRAME_SIZE_ERROR, "RST_STREAM of a wrong size")
         stream = self._streams.by_id.get(stream_id)
         if stream is None:
+            self._floods.count_control("RST_STREAM")
             self._streams.check_used(stream_id, "RST_STREAM")
             return None
-        if not self._streams.is_client and not stream.answered and not self._floods.spend_reset():
-            raise reset_flood()
+        stream.end_remote()
         self._sender.forget(stream)
         return StreamReset(stream, frames.parse_u32(self._inbox.data, start), "reset by the peer")
 
+    def on_priority(self, stream_id: int, start: int, end: int) -> None:
+        """Priorities have no effect here."""
+        self._floods.count_control("PRIORITY")
+        if stream_id == 0:
+            raise ProtocolViolation(frames.PROTOCOL_ERROR, "PRIORITY on stream 0")
+        if end - start != 5:
+            raise ProtocolViolation(frames.FRAME_SIZE_ERROR, "PRIORITY of a wrong size", stream_id)
+        self.check_dependency(stream_id, start)
 
-def check_priority(stream_id: int, start: int, end: int) -> None:
-    if stream_id == 0:
-        raise ProtocolViolation(frames.PROTOCOL_ERROR, "PRIORITY on stream 0")
-    if end - start != 5:
-        raise ProtocolViolation(frames.FRAME_SIZE_ERROR, "PRIORITY of a wrong size", stream_id)
+    def check_dependency(self, stream_id: int, start: int) -> None:
+        if frames.parse_u32(self._inbox.data, start) & 0x7FFFFFFF == stream_id:
+            raise ProtocolViolation(frames.PROTOCOL_ERROR, "a stream that depends on itself", stream_id)
 
 
 def _check_connection_frame(name: str, stream_id: int) -> None:

@@ -1,22 +1,28 @@
-"""How many control frames a peer may send before the connection fails: one token bucket per kind."""
+"""How much a peer may send that moves no payload before the connection fails: one token bucket per kind."""
 
 from typing import Final
 
 from umbilical.wire.errors import ProtocolViolation
-from umbilical.wire.http2 import frames
+from umbilical.wire.http2.frames import ENHANCE_YOUR_CALM
 
-PING_BURST: Final = 1_000
-PINGS_PER_SECOND: Final = 50.0
+CONTROL_BURST: Final = 3_000
+CONTROL_PER_SECOND: Final = 1_000.0
+"""PING, WINDOW_UPDATE, PRIORITY, empty DATA, frames on closed streams and of unknown types. Handling one takes
+microseconds."""
+CONTROL_PER_PAYLOAD: Final = 4
+"""Added for each frame of payload that is sent or received, and for each stream: grpc-go sends at most one ping and two
+window updates for a DATA frame."""
 SETTINGS_BURST: Final = 100
 SETTINGS_PER_SECOND: Final = 1.0
-RESET_BURST: Final = 1_000
-"""Streams reset before we answered them (CVE-2023-44487). Resetting a tunnel that was served does not count, so
-thousands of dials per second never reach this limit."""
-RESETS_PER_SECOND: Final = 200.0
-REFILL_PER_FRAME: Final = 4
-"""grpc-go sends at most one ping per DATA frame that it receives, to measure the bandwidth."""
-MAX_CONTROL_BYTES: Final = 1024 * 1024
-"""Answers to control frames that we queue for a peer which does not read them."""
+UNSERVED_BURST: Final = 1_000
+"""Streams that ended before they were served, whichever side ended them: refused, reset by the peer (CVE-2023-44487),
+or reset by us for a violation (CVE-2025-8671). A tunnel that was open does not count, so thousands of dials per second
+never reach this limit."""
+UNSERVED_PER_SECOND: Final = 200.0
+UNSERVED_FRAMES: Final = 16
+"""Frames of a turn's budget that such a stream costs: to decode, refuse and forget it takes as long as they do."""
+MAX_ANSWER_BYTES: Final = 1024 * 1024
+"""Answers to control frames and refused calls that we queue for a peer which does not read them."""
 
 
 class TokenBucket:
@@ -31,41 +37,65 @@ class TokenBucket:
     def spend(self, now: float) -> bool:
         """Take one token; False when none was left."""
         if now > self._updated_at:
-            self._left = min(self._burst, self._left + (now - self._updated_at) * self._per_second)
+            if self._left < self._burst:
+                self._left = min(self._burst, self._left + (now - self._updated_at) * self._per_second)
             self._updated_at = now
         self._left -= 1.0
         return self._left >= 0.0
 
-    def refill(self) -> None:
-        """Add the tokens that one frame of payload is worth."""
-        self._left = min(self._burst, self._left + REFILL_PER_FRAME)
+    def refill(self, count: int) -> None:
+        """Add tokens up to the burst."""
+        self._left = max(self._left, min(self._burst, self._left + count))
+
+    def add(self) -> None:
+        """Add one token, also above the burst."""
+        self._left += 1.0
 
 
 class FloodGuard:
-    """Counts the control frames of one connection. Each `spend` method returns False when the peer sent too many."""
+    """Counts what one peer sends. The methods raise ProtocolViolation when it was too much."""
 
     def __init__(self) -> None:
         self.now = 0.0
         """When the connection last received bytes."""
-        self.payload_moved = False
-        """Payload was sent or received since the last ping."""
-        self._pings: Final = TokenBucket(PING_BURST, PINGS_PER_SECOND)
+        self.payload_frames = 0
+        """Frames of payload that were sent or received, and streams that were opened, since the last control frame."""
+        self._control: Final = TokenBucket(CONTROL_BURST, CONTROL_PER_SECOND)
         self._settings: Final = TokenBucket(SETTINGS_BURST, SETTINGS_PER_SECOND)
-        self._resets: Final = TokenBucket(RESET_BURST, RESETS_PER_SECOND)
+        self._unserved: Final = TokenBucket(UNSERVED_BURST, UNSERVED_PER_SECOND)
+        self._has_too_many_unserved = False
+        self._unserved_now = 0
+        """Not yet charged."""
 
-    def spend_ping(self) -> bool:
-        if self.payload_moved:
-            # grpc-go pings once per round trip in which payload moved: those pings are wanted.
-            self.payload_moved = False
-            self._pings.refill()
-        return self._pings.spend(self.now)
+    def count_control(self, name: str) -> None:
+        if self.payload_frames:
+            self._control.refill(self.payload_frames * CONTROL_PER_PAYLOAD)
+            self.payload_frames = 0
+        if not self._control.spend(self.now):
+            raise ProtocolViolation(ENHANCE_YOUR_CALM, f"flood of {name} frames")
 
-    def spend_settings(self) -> bool:
-        return self._settings.spend(self.now)
+    def count_settings(self) -> None:
+        if not self._settings.spend(self.now):
+            raise ProtocolViolation(ENHANCE_YOUR_CALM, "flood of SETTINGS frames")
 
-    def spend_reset(self) -> bool:
-        return self._resets.spend(self.now)
+    def expect_stream(self) -> None:
+        """The peer will open a stream that we asked for; it may end unserved, because its client left."""
+        self._unserved.add()
 
+    def unserved(self) -> None:
+        """A stream of the peer ended before it was served. Raises nothing: `charge_unserved` does."""
+        self._unserved_now += 1
+        if not self._unserved.spend(self.now):
+            self._has_too_many_unserved = True
 
-def reset_flood() -> ProtocolViolation:
-    return ProtocolViolation(frames.ENHANCE_YOUR_CALM, "too many streams were opened and reset")
+    def charge_unserved(self) -> int:
+        """Return how many frames of the budget the streams cost that ended unserved since the last call."""
+        if self._has_too_many_unserved:
+            raise ProtocolViolation(ENHANCE_YOUR_CALM, "too many streams were opened and reset or refused")
+        count, self._unserved_now = self._unserved_now, 0
+        return count * UNSERVED_FRAMES
+
+    def check_answers(self, queued_bytes: int) -> None:
+        """Before an answer is queued to what the peer sent without need."""
+        if queued_bytes > MAX_ANSWER_BYTES:
+            raise ProtocolViolation(ENHANCE_YOUR_CALM, "the peer does not read our answers")

@@ -1,17 +1,15 @@
 """Encodes and decodes header blocks (HPACK, RFC 7541), with limits.
 
-We send only plain blocks: static entries and literals, without Huffman code and dynamic table. The `hpack` package is
-loaded only for a peer that uses more, because it costs each process 0.6 MB and 4 ms at start (decisions/0017).
+We send only plain blocks: static entries and literals, without Huffman code and dynamic table; peers may use all of it.
+Not the `hpack` package: see decisions/0029.
 """
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import Final
 
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.http2.frames import COMPRESSION_ERROR, ENHANCE_YOUR_CALM
-
-if TYPE_CHECKING:
-    from hpack import Decoder
+from umbilical.wire.http2.huffman import decode_huffman
 
 HeaderList = list[tuple[bytes, bytes]]
 
@@ -33,11 +31,16 @@ STATIC_TABLE: Final[tuple[tuple[bytes, bytes], ...]] = (
 )  # fmt: skip
 _FIELD_OVERHEAD_BYTES: Final = 32
 """Added to the bytes of each field for the size of a list: RFC 9113 section 6.5.2."""
+_INDEXED: Final = 0x80
+_ADDED: Final = 0x40
+"""A literal that becomes an entry of the dynamic table."""
+_TABLE_SIZE: Final = 0x20
 _NEVER_INDEXED: Final = 0x10
 _LITERAL_PREFIX: Final = 0x0F
 _STRING_PREFIX: Final = 0x7F
 _HUFFMAN: Final = 0x80
-_INDEXED: Final = 0x80
+_MAX_INTEGER_SHIFT: Final = 21
+"""Of the last byte of an integer: larger ones than 28 bits are refused."""
 
 
 def _first_indexes() -> dict[bytes, int]:
@@ -81,176 +84,133 @@ def _put_integer(block: bytearray, flags: int, prefix: int, value: int) -> None:
     block.append(value)
 
 
-class _Reader:
-    def __init__(self, block: bytes) -> None:
-        self.block: Final = block
-        self.position = 0
-
-    def integer(self, prefix: int) -> int:
-        """-1 if it is incomplete or too long."""
-        block, position = self.block, self.position
-        value = block[position] & prefix
-        position += 1
-        shift = 0
-        while value >= prefix and position < len(block):
-            byte = block[position]
-            position += 1
-            value += (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                self.position = position
-                return value
-            if shift > 21:
-                return -1
-        self.position = position
-        return value if value < prefix else -1
-
-    def string(self) -> bytes | None:
-        block = self.block
-        if self.position >= len(block) or block[self.position] & _HUFFMAN:
-            return None
-        length = self.integer(_STRING_PREFIX)
-        end = self.position + length
-        if length < 0 or end > len(block):
-            return None
-        text = block[self.position : end]
-        self.position = end
-        return text
-
-    def field(self) -> tuple[bytes, bytes] | None:
-        first = self.block[self.position]
-        if first & _INDEXED:
-            index = self.integer(0x7F)
-            return STATIC_TABLE[index - 1] if 0 < index <= len(STATIC_TABLE) else None
-        if first & 0x60:
-            return None  # adds an entry to the dynamic table or changes its size
-        index = self.integer(_LITERAL_PREFIX)
-        if index < 0 or index > len(STATIC_TABLE):
-            return None
-        name = STATIC_TABLE[index - 1][0] if index else self.string()
-        if name is None:
-            return None
-        value = self.string()
-        return None if value is None else (name, value)
-
-
-def decode_plain(block: bytes, most_bytes: int) -> HeaderList | None:
-    """None if the block is not plain, is malformed or too large: then the `hpack` decoder must read it."""
-    reader = _Reader(block)
-    headers: HeaderList = []
-    size = 0
-    while reader.position < len(block):
-        entry = reader.field()
-        if entry is None:
-            return None
-        size += len(entry[0]) + len(entry[1]) + _FIELD_OVERHEAD_BYTES
-        if size > most_bytes:
-            return None
-        headers.append(entry)
-    return headers
-
-
 MAX_HEADER_LIST_BYTES: Final = 65_536
 """Security limit for one header list. A service-account token has about 1.5 KiB."""
-_REMEMBERED_BLOCKS: Final = 256
-_REMEMBERED_BLOCK_BYTES: Final = 1024
-_REMEMBERED_BY_CONNECTION: Final = 16
+MAX_TABLE_BYTES: Final = 4_096
+"""Of the dynamic table: the default of SETTINGS_HEADER_TABLE_SIZE, which we do not change."""
+_UNCACHED_NAMES: Final = frozenset((b"authorization", b"grpc-message"))
+"""A secret, and texts that peers can choose: neither may stay in the cache."""
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def _encode(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
     return encode_plain(list(headers))
 
 
 def encode_headers(headers: HeaderList) -> bytes:
-    if _has_secret(headers):  # a secret must not stay in the cache
-        return encode_plain(headers)
+    """All other header lists are the same few for all streams of this process."""
+    for name, _ in headers:
+        if name in _UNCACHED_NAMES:
+            return encode_plain(headers)
     return _encode(tuple(headers))
 
 
 class HeaderDecoder:
-    """Decodes the header blocks of one connection, with two caches.
-
-    The first block depends on nothing before it, and kube-apiserver opens a connection per tunnel with the same block
-    each time: first blocks are cached for all connections, and a decoder is created only for a second block. Later
-    blocks are cached until the dynamic table changes, because all streams of a connection have the same headers.
-    """
-
-    _first_blocks: ClassVar[dict[bytes, HeaderList]] = {}
+    """Decodes the header blocks of one connection. After a violation it must not be used again."""
 
     def __init__(self) -> None:
-        self._decoder: Decoder | None = None
-        self._replay: bytes | None = None
-        self._known: Final[dict[bytes, HeaderList]] = {}
-        """Blocks decoded with the current dynamic table."""
+        self._entries: Final[HeaderList] = []
+        """The dynamic table, newest entry last."""
+        self._table_bytes = 0
+        self._table_limit = MAX_TABLE_BYTES
+        self._block = b""
+        self._position = 0
 
     def decode(self, block: bytes) -> HeaderList:
-        # Plain blocks neither use nor change the dynamic table, so the `hpack` decoder need not read them.
-        plain = decode_plain(block, MAX_HEADER_LIST_BYTES)
-        if plain is not None:
-            return plain
-        if self._decoder is None and self._replay is None:
-            return self._decode_first(block)
-        return self._decode_next(block)
-
-    def _decode_first(self, block: bytes) -> HeaderList:
-        known = HeaderDecoder._first_blocks.get(block)
-        if known is None:
-            known = self._decode_next(block)
-            if len(block) <= _REMEMBERED_BLOCK_BYTES and not _has_secret(known):
-                if len(HeaderDecoder._first_blocks) >= _REMEMBERED_BLOCKS:
-                    HeaderDecoder._first_blocks.clear()
-                HeaderDecoder._first_blocks[block] = known.copy()
-            return known
-        self._replay = block
-        return known.copy()
-
-    def _decode_next(self, block: bytes) -> HeaderList:
-        known = self._known.get(block)
-        if known is not None:
-            return known.copy()
-        decoder = self._decoder
-        if decoder is None:
-            from hpack import Decoder
-
-            decoder = self._decoder = Decoder(max_header_list_size=MAX_HEADER_LIST_BYTES)
-            if self._replay is not None:
-                _run(decoder, self._replay)
-                self._replay = None
-        before = _table_state(decoder)
-        headers = _run(decoder, block)
-        if _table_state(decoder) != before:
-            self._known.clear()
-        elif len(block) <= _REMEMBERED_BLOCK_BYTES and not _has_secret(headers):
-            if len(self._known) >= _REMEMBERED_BY_CONNECTION:
-                self._known.clear()
-            self._known[block] = headers.copy()
+        self._block = block
+        self._position = 0
+        while self._position < len(block) and block[self._position] & 0xE0 == _TABLE_SIZE:
+            self._resize(self._integer(0x1F))
+        headers: HeaderList = []
+        size = 0
+        while self._position < len(block):
+            field = self._field(block[self._position])
+            size += len(field[0]) + len(field[1]) + _FIELD_OVERHEAD_BYTES
+            if size > MAX_HEADER_LIST_BYTES:
+                raise ProtocolViolation(ENHANCE_YOUR_CALM, f"header list of more than {MAX_HEADER_LIST_BYTES} bytes")
+            headers.append(field)
         return headers
 
+    def _field(self, first: int) -> tuple[bytes, bytes]:
+        if first & _INDEXED:
+            return self._entry(self._integer(0x7F))
+        if first & _ADDED:
+            field = self._literal(self._integer(0x3F))
+            self._add(field)
+            return field
+        if first & _TABLE_SIZE:
+            raise _malformed("table size after a field")
+        return self._literal(self._integer(_LITERAL_PREFIX))
 
-def _run(decoder: "Decoder", block: bytes) -> HeaderList:
-    from hpack import HPACKError
+    def _literal(self, index: int) -> tuple[bytes, bytes]:
+        name = self._entry(index)[0] if index else self._string()
+        return name, self._string()
 
-    try:
-        return [(bytes(name), bytes(value)) for name, value in decoder.decode(block, raw=True)]
-    except HPACKError as error:
-        too_large = type(error).__name__ == "OversizedHeaderListError"
-        code = ENHANCE_YOUR_CALM if too_large else COMPRESSION_ERROR
-        # This text goes to the peer; that of the error may quote header values or memory addresses.
-        raise ProtocolViolation(code, f"header block: {type(error).__name__}") from error
+    def _entry(self, index: int) -> tuple[bytes, bytes]:
+        if 0 < index <= len(STATIC_TABLE):
+            return STATIC_TABLE[index - 1]
+        newest_first = index - len(STATIC_TABLE)
+        if 0 < newest_first <= len(self._entries):
+            return self._entries[-newest_first]
+        raise _malformed("index out of range")
+
+    def _add(self, field: tuple[bytes, bytes]) -> None:
+        self._entries.append(field)
+        self._table_bytes += len(field[0]) + len(field[1]) + _FIELD_OVERHEAD_BYTES
+        self._evict()
+
+    def _resize(self, limit: int) -> None:
+        if limit > MAX_TABLE_BYTES:
+            raise _malformed("table size over the limit")
+        self._table_limit = limit
+        self._evict()
+
+    def _evict(self) -> None:
+        """Remove the oldest entries: RFC 7541 sections 4.3 and 4.4."""
+        entries = self._entries
+        count = 0
+        while self._table_bytes > self._table_limit:
+            name, value = entries[count]
+            self._table_bytes -= len(name) + len(value) + _FIELD_OVERHEAD_BYTES
+            count += 1
+        if count:
+            del entries[:count]
+
+    def _integer(self, prefix: int) -> int:
+        """RFC 7541 section 5.1; the position is inside the block."""
+        block, position = self._block, self._position
+        value = block[position] & prefix
+        position += 1
+        shift = 0
+        more = value == prefix
+        while more:
+            if position == len(block) or shift > _MAX_INTEGER_SHIFT:
+                raise _malformed("integer cut off or too large")
+            byte = block[position]
+            position += 1
+            value += (byte & 0x7F) << shift
+            shift += 7
+            more = byte >= 0x80
+        self._position = position
+        return value
+
+    def _string(self) -> bytes:
+        block = self._block
+        if self._position == len(block):
+            raise _malformed("field cut off")
+        is_huffman = block[self._position] & _HUFFMAN != 0
+        length = self._integer(_STRING_PREFIX)
+        start, end = self._position, self._position + length
+        if end > len(block):
+            raise _malformed("string cut off")
+        self._position = end
+        if not is_huffman:
+            return block[start:end]
+        text = decode_huffman(block[start:end])
+        if text is None:
+            raise _malformed("invalid Huffman code")
+        return text
 
 
-def _table_state(decoder: "Decoder") -> tuple[int, int, int]:
-    """Changes with every entry that is added or removed: a new entry is a new object at the front."""
-    table = decoder.header_table
-    entries = table.dynamic_entries
-    return len(entries), id(entries[0]) if entries else 0, table.maxsize
-
-
-def _has_secret(headers: HeaderList) -> bool:
-    return any(name.lower() == b"authorization" for name, _ in headers)
-
-
-def has_capitals(headers: HeaderList) -> bool:
-    """RFC 9113 section 8.2.1 requires lower-case names; other names would not match in any comparison."""
-    return any(name != name.lower() for name, _ in headers)
+def _malformed(text: str) -> ProtocolViolation:
+    return ProtocolViolation(COMPRESSION_ERROR, f"header block: {text}")

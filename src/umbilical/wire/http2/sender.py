@@ -13,7 +13,15 @@ from umbilical.wire.http2.buffers import Outbox
 from umbilical.wire.http2.flood_guard import FloodGuard
 from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.headers import MAX_HEADER_LIST_BYTES, HeaderList, encode_headers
-from umbilical.wire.http2.streams import CLOSED, HALF_CLOSED_REMOTE, OPEN, Stream, StreamTable
+from umbilical.wire.http2.streams import (
+    CLOSED,
+    HALF_CLOSED_LOCAL,
+    HALF_CLOSED_REMOTE,
+    NO_HEADERS,
+    OPEN,
+    Stream,
+    StreamTable,
+)
 
 CONTROL_RESERVE_BYTES: Final = 4_096
 """Reserved in every send window, so that dials and closes need not wait for bulk data (fault control-behind-bulk)."""
@@ -23,6 +31,9 @@ UNLIMITED_STREAMS: Final = 1 << 31
 """A peer that announces no MAX_CONCURRENT_STREAMS sets no limit: RFC 9113 section 6.5.2."""
 MAX_BACKLOG_BYTES: Final = 4 * 1024 * 1024
 """Limit for control packets of one stream that wait for window."""
+FINISHED_KEPT: Final = 64
+"""Calls that we finished while the peer may go on sending. It ends them itself, as RFC 9113 section 8.1 expects; until
+then its frames on them are checked. Above this number the oldest are reset."""
 
 
 class Sender:
@@ -32,6 +43,10 @@ class Sender:
         """Why the connection has failed; a GOAWAY with this reason is queued."""
         self.window = frames.DEFAULT_WINDOW_BYTES
         """What we may still send on all streams together."""
+        self.refuses_streams = False
+        """The last GOAWAY was sent: streams that the peer opens from now on are refused."""
+        self.peer_serves_up_to = frames.LARGEST_STREAM_ID
+        """Client: the last stream that the peer's GOAWAY lets us open."""
         self._limits: Final = limits
         self._streams: Final = streams
         self._floods: Final = floods
@@ -41,9 +56,13 @@ class Sender:
         self._reserve = CONTROL_RESERVE_BYTES
         self._table_update = b""
         self._acks_owed = 0
+        self._resets_owed = bytearray()
+        """RST_STREAM frames that wait for room behind the payload."""
         self._backlogged: Final[dict[int, Stream]] = {}
         self._backlog_in_block = False
         """Messages from a backlog are in the data lane."""
+        self._lingering: Final[dict[int, Stream]] = {}
+        """Server: calls that we finished and the peer has not ended yet, oldest first."""
         self._greet()
 
     def _greet(self) -> None:
@@ -70,6 +89,7 @@ class Sender:
         if self._streams.next_own > frames.LARGEST_STREAM_ID:
             raise MisuseError("the stream numbers of this connection are used up")
         stream = self.add_stream(self._streams.next_own)
+        stream.content_left = NO_HEADERS
         self._streams.next_own += 2
         self._send_headers(stream, headers, end_stream=False)
         return stream
@@ -82,8 +102,8 @@ class Sender:
         return stream
 
     def can_open_stream(self) -> bool:
-        """Client: true if the peer's limit allows another stream and stream numbers are left."""
-        return len(self._streams.by_id) < self._peer_max_streams and self._streams.next_own <= frames.LARGEST_STREAM_ID
+        """Client: true if the peer's limit and its GOAWAY allow another stream and stream numbers are left."""
+        return len(self._streams.by_id) < self._peer_max_streams and self._streams.next_own <= self.peer_serves_up_to
 
     def numbers_left(self) -> int:
         """Client: how many more streams this connection can open in total."""
@@ -108,6 +128,8 @@ class Sender:
         stream.answered = True
         if not stream.can_send() or stream.finish is not None:
             return
+        if not stream.served and not self._count_refusal(stream):
+            return
         block = self._header_block(trailers)
         finish = frames.headers_frames(stream.stream_id, block, self._peer_frame_bytes, end_stream=True)
         if stream.backlog or not self.outbox.add_ordered(finish):
@@ -115,6 +137,23 @@ class Sender:
             self._backlogged[stream.stream_id] = stream
             return
         self._ended_local(stream)
+        if stream.state == HALF_CLOSED_LOCAL:
+            self._linger(stream)
+
+    def _count_refusal(self, stream: Stream) -> bool:
+        """False if the connection failed, because the peer does not read our answers."""
+        stream.served = True  # counted once
+        self._floods.unserved()
+        try:
+            self._floods.check_answers(self.outbox.control_bytes())
+        except ProtocolViolation as violation:
+            self.fail(violation)
+        return self.failure is None
+
+    def _linger(self, stream: Stream) -> None:
+        self._lingering[stream.stream_id] = stream
+        if len(self._lingering) > FINISHED_KEPT:
+            self.reset(next(iter(self._lingering.values())), frames.NO_ERROR)
 
     def close_sending(self, stream: Stream) -> None:
         """End our side of a stream; the peer may still send."""
@@ -123,7 +162,7 @@ class Sender:
 
     def close_both(self, stream: Stream) -> None:
         """End both sides of a stream; what was sent before still arrives."""
-        if stream.state == CLOSED:
+        if stream.state == CLOSED or stream.finish_forgets:
             return
         end = _end_frame(stream) if stream.can_send() else b""
         self._end_with(stream, end + frames.reset_frame(stream.stream_id, frames.NO_ERROR), forgets=True)
@@ -153,15 +192,27 @@ class Sender:
             self.forget(stream)
 
     def _send_behind_payload(self, frame: bytes) -> None:
-        if not self.outbox.add_ordered(frame):
-            self.outbox.add_control(frame)
+        """A peer may fail the connection for DATA behind a reset: RFC 9113 section 5.1."""
+        if self._resets_owed or not self.outbox.add_ordered(frame):
+            self._resets_owed += frame
+
+    def answer(self, frame: bytes) -> None:
+        """Queue an answer to what the peer sent without need. Raises ProtocolViolation if it does not read them."""
+        self._floods.check_answers(self.outbox.control_bytes())
+        self.outbox.add_control(frame)
 
     def forget(self, stream: Stream) -> None:
+        if not stream.served and not self._streams.is_client:
+            self._floods.unserved()
+        if stream.can_receive():
+            self._streams.remember_reset(stream.stream_id)
         stream.state = CLOSED
         stream.backlog.clear()
         stream.finish = None
         self._streams.by_id.pop(stream.stream_id, None)
         self._backlogged.pop(stream.stream_id, None)
+        if self._lingering:
+            self._lingering.pop(stream.stream_id, None)
 
     def send_message(self, stream: Stream, message: bytes) -> None:
         """Queue a control packet ahead of payload, or in the backlog if the window is closed."""
@@ -209,7 +260,7 @@ class Sender:
     def _charge(self, stream: Stream, size: int) -> None:
         stream.send_window -= size
         self.window -= size
-        self._floods.payload_moved = True
+        self._floods.payload_frames += 1
 
     def _postpone(self, stream: Stream, body: bytes) -> None:
         """Add a message to the backlog, in pieces that fit usual windows."""
@@ -283,15 +334,23 @@ class Sender:
         charged = len(prefix) + size - 9
         stream.send_window -= charged
         self.window -= charged
-        self._floods.payload_moved = True
+        self._floods.payload_frames += 1
 
     def ping(self, payload: bytes) -> None:
         self.outbox.add_control(frames.ping_frame(payload, 0))
 
     def goaway(self, code: int, text: str) -> None:
-        """Announce that this connection takes no new streams; with NO_ERROR, existing ones may continue."""
-        last = frames.LARGEST_WINDOW_BYTES if code == frames.NO_ERROR else self._streams.highest_of_peer
+        """Announce that this connection takes no new streams; with NO_ERROR, existing ones may continue, and those that
+        the peer opens before it reads this are served."""
+        last = frames.LARGEST_STREAM_ID if code == frames.NO_ERROR else self._streams.highest_of_peer
         self.outbox.add_control(frames.goaway_frame(last, code, text.encode()[:256]))
+
+    def last_goaway(self, text: str) -> None:
+        """The peer has read the first one: name the last stream that is served, and refuse all later ones."""
+        self.refuses_streams = True
+        self.outbox.add_control(
+            frames.goaway_frame(self._streams.highest_of_peer, frames.NO_ERROR, text.encode()[:256])
+        )
 
     def fail(self, violation: ProtocolViolation) -> None:
         if self.failure is None:
@@ -309,7 +368,7 @@ class Sender:
             self._acks_owed += 1
             self._send_acks_owed()
         else:
-            self.outbox.add_control(frames.SETTINGS_ACK)
+            self.answer(frames.SETTINGS_ACK)
         self._flush_backlogs()
 
     def _apply_setting(self, number: int, value: int) -> None:
@@ -322,7 +381,7 @@ class Sender:
         elif number == frames.MAX_CONCURRENT_STREAMS:
             self._peer_max_streams = value
         elif number == frames.ENABLE_PUSH:
-            if value > 1:
+            if value > 1 or (value and self._streams.is_client):
                 raise ProtocolViolation(frames.PROTOCOL_ERROR, f"ENABLE_PUSH of {value}")
         elif number == frames.HEADER_TABLE_SIZE and value < 4096:
             self._table_update = b"\x20"  # announces a table of size 0, the only one we use: RFC 7541 section 4.2
@@ -354,6 +413,8 @@ class Sender:
         """Queue what did not fit into the block before bytes were sent."""
         if self._acks_owed:
             self._send_acks_owed()
+        if self._resets_owed and self.outbox.add_ordered(bytes(self._resets_owed)):
+            self._resets_owed.clear()
         if self._backlogged:
             self._flush_backlogs()
 

@@ -9,12 +9,20 @@ from typing import Final, Protocol
 
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.grpc import MessageReader
-from umbilical.wire.http2.frames import PROTOCOL_ERROR
+from umbilical.wire.http2.frames import PROTOCOL_ERROR, STREAM_CLOSED
 
 OPEN: Final = 1
 HALF_CLOSED_LOCAL: Final = 2
 HALF_CLOSED_REMOTE: Final = 3
 CLOSED: Final = 4
+
+NO_LENGTH: Final = -1
+"""The headers announced no `content-length`."""
+NO_HEADERS: Final = -2
+"""Client: the response headers have not arrived."""
+
+RESETS_REMEMBERED: Final = 1_024
+"""Only on these streams that we reset are late frames told from a violation; on older ones they are ignored."""
 
 
 class StreamOwner(Protocol):
@@ -28,6 +36,9 @@ class StreamOwner(Protocol):
 
     def peer_reset(self, code: int) -> None:
         """The peer reset the stream, with this HTTP/2 error code."""
+
+    def on_crash(self, error: Exception) -> None:
+        """A method above raised, which is a bug: close the tunnel."""
 
 
 class Stream:
@@ -54,7 +65,11 @@ class Stream:
         """`finish` contains a reset, which ends the peer's side too."""
         self.reader: Final = MessageReader()
         self.answered = False
-        """We sent at least the response headers, so a reset by the peer does not count as part of a flood."""
+        """Server: we sent at least the response headers."""
+        self.served = False
+        """Server: its call was accepted, so its end does not count as part of a flood."""
+        self.content_left = NO_LENGTH
+        """Bytes of DATA that `content-length` announced and that have not arrived, or NO_LENGTH or NO_HEADERS."""
         self.plain = False
         """It carries payload of one tunnel without gRPC messages."""
         self.owner: StreamOwner | None = None
@@ -82,9 +97,26 @@ class StreamTable:
         self.next_own = 1
         """Number of the next stream that we open."""
         self.highest_of_peer = 0
+        self._reset: Final[dict[int, None]] = {}
+        """Streams that we reset, oldest first."""
+        self._ignored_up_to = 0
+
+    def remember_reset(self, stream_id: int) -> None:
+        """We closed the stream, and the peer may go on sending until it knows."""
+        self._reset[stream_id] = None
+        if len(self._reset) > RESETS_REMEMBERED:
+            oldest = next(iter(self._reset))
+            del self._reset[oldest]
+            self._ignored_up_to = max(self._ignored_up_to, oldest)
+
+    def check_closed(self, stream_id: int, frame_name: str) -> None:
+        """DATA or HEADERS on a stream that is not in the table: allowed if we reset it."""
+        self.check_used(stream_id, frame_name)
+        if stream_id not in self._reset and stream_id > self._ignored_up_to:
+            raise ProtocolViolation(STREAM_CLOSED, f"{frame_name} on closed stream {stream_id}")
 
     def check_used(self, stream_id: int, frame_name: str) -> None:
-        """Late frames on a closed stream are allowed; frames on a stream that was never opened are not."""
+        """Late control frames on a closed stream are allowed; frames on a stream that was never opened are not."""
         own = (stream_id & 1 == 1) == self.is_client
         limit = self.next_own - 2 if own else self.highest_of_peer
         if stream_id == 0 or stream_id > limit:
