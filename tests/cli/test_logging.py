@@ -9,12 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.fixture_types import Captured
 
 from umbilical.cli import log_setup
 from umbilical.cli.drop_ins import klog
 from umbilical.cli.drop_ins.pflag import FlagError, FlagSet
-from umbilical.cli.log_setup import DescriptorSink, FileSink, JsonForm, KlogForm, LineForm, LogRoute, TextForm
+from umbilical.cli.log_setup import JsonForm, KlogForm, LineForm, LogRoute, TextForm
+from umbilical.tunnel.log_queue import DescriptorSink, FileSink
 
 LOGGER = logging.getLogger("umbilical.x")
 
@@ -30,6 +33,7 @@ def say_everything() -> None:
     logging.getLogger(log_setup.TUNNEL_LOGGER).info("tunnel")
     LOGGER.warning("warned")
     LOGGER.error("failed")
+    log_setup.flush()
 
 
 def words(text: str) -> list[str]:
@@ -72,6 +76,7 @@ def test_the_threshold_of_standard_error(capfd: Captured, tmp_path: Path) -> Non
     assert words(capfd.readouterr().err) == ["tunnel", "warned", "failed"]
     install("--skip-headers")
     LOGGER.info("only this")
+    log_setup.flush()
     assert capfd.readouterr().err == "only this\n"
 
 
@@ -113,6 +118,12 @@ class Kept:
     def write(self, line: bytes) -> None:
         assert line.endswith(b"\n")
         self.lines.append(line[:-1].decode())
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def kept(form: LineForm) -> list[str]:
@@ -217,11 +228,69 @@ def test_an_exception_is_shown_with_its_traceback() -> None:
         assert "RuntimeError: broken" in lines[0]
 
 
+FORMS: dict[str, LineForm] = {
+    "klog": KlogForm(),
+    "bare": KlogForm(headers=False),
+    "text": TextForm(),
+    "json": JsonForm(),
+}
+HOSTILE = (
+    "a\nE1118 06:00:00.000000 1 server.py:1] forged\r\t\x00\x1b[2J\x7f\x85\x9b\u2028\u2029\u202e\u2066\ufeff\\n\udcff"
+)
+
+
+def raw_controls(line: str) -> list[str]:
+    return [character for character in line if not character.isprintable()]
+
+
+def unescaped(text: str) -> str:
+    """Invert the escapes of a log line."""
+    names = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\"}
+    code = re.compile(r"\\(?:x(..)|u(....)|U(........)|(.))")
+    return code.sub(lambda match: names[match[4]] if match[4] else chr(int(match[match.lastindex or 0], 16)), text)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_text_of_a_peer_cannot_end_a_line_or_move_the_cursor_in_any_format(form: LineForm) -> None:
+    lines = kept(form)
+    LOGGER.warning("agent=%s", HOSTILE, extra={"fields": {"next": HOSTILE, "peer": HOSTILE}})
+    tunnel_logger().info("agent=%s", HOSTILE)
+    assert len(lines) == 2
+    assert [raw_controls(line) for line in lines] == [[], []]
+
+
+@given(text=st.text(st.characters(), max_size=60), form=st.sampled_from(sorted(FORMS)))
+def test_one_record_is_one_line_that_shows_which_text_was_logged(text: str, form: str) -> None:
+    record = logging.LogRecord("umbilical.x", logging.INFO, "x.py", 1, "agent=%s.", (text,), None)
+    for line in (FORMS[form].record_line(record), FORMS[form].tunnel_line(0.0, f"agent={text}.")):
+        assert raw_controls(line) == []
+        found = json.loads(line)["message"] if form == "json" else unescaped(line)
+        assert found.partition("agent=")[2] == f"{text}."
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_the_lines_of_a_trace_are_indented_so_that_the_text_of_an_exception_forges_no_record(form: LineForm) -> None:
+    lines = kept(form)
+    try:
+        raise RuntimeError(HOSTILE)
+    except RuntimeError:
+        LOGGER.exception("failed")
+    first, *rest = lines[0].split("\n")
+    assert raw_controls("".join([first, *rest])) == []
+    assert [line for line in rest if not line.startswith("    ")] == []
+    assert bool(rest) == (not isinstance(form, JsonForm))
+
+
+def test_errors_of_asyncio_are_lines_of_the_log() -> None:
+    lines = kept(TextForm())
+    logging.getLogger("asyncio").error("Task exception was never retrieved")
+    assert lines[0].endswith("ERROR asyncio: Task exception was never retrieved")
+
+
 def test_a_message_that_is_not_text_in_utf8_is_written_escaped(tmp_path: Path) -> None:
     sink = FileSink(tmp_path / "log", max_bytes=0)
     log_setup.install(KlogForm(headers=False), [LogRoute(sink)], debug=False)
     logging.getLogger("umbilical.x").info("odd \udcff")
-    sink.close()
     assert (tmp_path / "log").read_text() == "odd \\udcff\n"
 
 
@@ -266,6 +335,7 @@ def test_native_commands_log_to_standard_error(capfd: Captured) -> None:
     for form in ("text", "json", "klog"):
         log_setup.install_native(form, debug=False)
         logging.getLogger("umbilical.x").info("hello")
+        log_setup.flush()
         captured = capfd.readouterr()
         assert "hello" in captured.err
         assert captured.out == ""

@@ -14,6 +14,7 @@ from tests.support.fixture_types import Patch
 from umbilical import __version__, codes
 from umbilical.cli import main
 from umbilical.cli.main import LazyGroup
+from umbilical.fault import Fault
 
 HEAVY = ("click", "cryptography", "yaml", "lightkube", "httpx2", "uuid", "json", "urllib.request")
 
@@ -42,8 +43,17 @@ def test_wrong_usage_is_reported_in_three_lines(umbilical: Run) -> None:
         assert remedy.endswith("--help")
 
 
+HOSTILE = Fault("UMB603", "no answer", "peer said \x1b[2J\u202e", "try \\d+")
+
+
 @pytest.mark.parametrize(
-    ("raised", "status", "word"), [(KeyboardInterrupt(), 8, ""), (RuntimeError("broken"), 10, "UMB099")]
+    ("raised", "status", "word"),
+    [
+        (KeyboardInterrupt(), 8, ""),
+        (RuntimeError("broken"), 10, "UMB099"),
+        (HOSTILE, HOSTILE.exit_status, "peer said \\x1b[2J\\u202e\n  next: try \\d+\n"),
+    ],
+    ids=("interrupt", "fault of ours", "text of a peer that would steer the terminal"),
 )
 def test_interrupts_and_our_own_faults_have_their_statuses(
     raised: BaseException, status: int, word: str, monkeypatch: Patch, umbilical: Run

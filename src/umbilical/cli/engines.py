@@ -53,8 +53,10 @@ class LeaseSelection(Record):
 
 
 def run_until_done(engine: Coroutine[Any, Any, int]) -> int:
+    from umbilical.tunnel.descriptors import raise_limit
     from umbilical.tunnel.event_loop import new_event_loop
 
+    raise_limit()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(engine)
 

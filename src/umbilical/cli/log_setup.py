@@ -1,21 +1,25 @@
 """Format and destination of log lines: klog's format for the drop-in programs, text or JSON for our own commands.
 
-Each record is one `write` to a file descriptor. The logger of tunnels skips building a record and finding its caller,
-which is most of the cost of a line.
+Each record is one line, except for a trace below it, whose lines are indented: text of peers is escaped here, for all
+formats. The logger of tunnels skips building a record and finding its caller, which is most of the cost of a line.
 """
 
 import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any, Final, Protocol
 
 from umbilical.record import Record
+from umbilical.tunnel.causes import FailureCause
+from umbilical.tunnel.log_queue import DescriptorSink, LogQueue, Sink
 
 ROOT_LOGGER: Final = "umbilical"
 TUNNEL_LOGGER: Final = "umbilical.tunnels"
 """Logger of the line per tunnel, at info."""
+ASYNCIO_LOGGER: Final = "asyncio"
+"""Errors in callbacks of the loop. Without a handler, Python would write them to standard error and block there."""
 STANDARD_ERROR: Final = 2
 _SEVERITY_LETTERS: Final = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E"}
 _FATAL_LETTER: Final = "F"
@@ -26,45 +30,6 @@ class LineForm(Protocol):
 
     def tunnel_line(self, moment: float, message: str) -> str:
         """Format an info line of the tunnel logger, without a record."""
-
-
-class Sink(Protocol):
-    def write(self, line: bytes) -> None:
-        """Write one line. Never raises: a full disk must not end a tunnel."""
-
-
-class DescriptorSink:
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def write(self, line: bytes) -> None:
-        try:
-            written = os.write(self._descriptor, line)
-            while written < len(line):
-                line = line[written:]
-                written = os.write(self._descriptor, line)
-        except OSError:
-            return  # there is no other place to report it
-
-
-class FileSink(DescriptorSink):
-    """A log file that is truncated at its maximum size, as klog does."""
-
-    def __init__(self, path: Path, max_bytes: int) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
-        super().__init__(self._file)
-        self._max_bytes = max_bytes
-        self._size = os.fstat(self._file).st_size
-
-    def write(self, line: bytes) -> None:
-        self._size += len(line)
-        if 0 < self._max_bytes < self._size:
-            os.ftruncate(self._file, 0)
-            self._size = len(line)
-        super().write(line)
-
-    def close(self) -> None:
-        os.close(self._file)
 
 
 class LogRoute(Record):
@@ -80,6 +45,17 @@ class LineHandler(logging.Handler):
         self._form = form
         self._routes = tuple(routes)
 
+    def flush(self) -> None:
+        """Also called at the exit, by `logging`."""
+        for route in self._routes:
+            route.sink.flush()
+
+    def close(self) -> None:
+        for route in self._routes:
+            route.sink.close()
+        self._routes = ()
+        super().close()
+
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = self._form.record_line(record)
@@ -92,10 +68,27 @@ class LineHandler(logging.Handler):
         self._write(logging.INFO, self._form.tunnel_line(time.time(), message))
 
     def _write(self, level: int, line: str) -> None:
-        data = (line + "\n").encode("utf-8", "backslashreplace")
+        data = line_bytes(line)
         for route in self._routes:
             if level >= route.lowest_level:
                 route.sink.write(data)
+
+
+def line_bytes(line: str) -> bytes:
+    return (line + "\n").encode("utf-8", "backslashreplace")
+
+
+def queued(sink: Sink, form: LineForm) -> LogQueue:
+    """A sink that never blocks; lines that it drops are counted in a line of this form."""
+    return LogQueue(sink, partial(_losses_line, form))
+
+
+def _losses_line(form: LineForm, count: int) -> bytes:
+    cause = FailureCause("UMB430", f"{count:,} log lines were dropped: nobody read them in time")
+    name = f"{ROOT_LOGGER}.tunnel.log_queue"
+    record = logging.LogRecord(name, logging.WARNING, "log_queue.py", 1, f"{cause.code} {cause.text}", None, None)
+    vars(record).update(cause.fields)
+    return line_bytes(form.record_line(record))
 
 
 class TunnelLogger(logging.Logger):
@@ -128,6 +121,22 @@ class _Clock:
         return self._text
 
 
+def one_line(text: str) -> str:
+    r"""Escape what is not printable, as in a Python literal (`\n`, `\x1b`, `\u202e`), and the backslash itself.
+
+    Different texts stay different, so that a reader can tell an escaped line break from the two characters.
+    """
+    if text.isprintable() and "\\" not in text:
+        return text
+    return "".join([_shown(character) for character in text])
+
+
+def _shown(character: str) -> str:
+    if character.isprintable() and character != "\\":
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
 def next_step(record: logging.LogRecord) -> str:
     """Return the next step, appended to messages of our own commands."""
     fields = getattr(record, "fields", None)
@@ -136,12 +145,17 @@ def next_step(record: logging.LogRecord) -> str:
 
 
 def message_of(record: logging.LogRecord, *, remedies: bool) -> str:
-    message = record.getMessage()
-    if remedies:
-        message += next_step(record)
-    if record.exc_info:
-        return message + "\n" + logging.Formatter().formatException(record.exc_info)
-    return message
+    message = one_line(record.getMessage() + next_step(record) if remedies else record.getMessage())
+    return message + _indented(_trace(record)) if record.exc_info else message
+
+
+def _trace(record: logging.LogRecord) -> str:
+    return logging.Formatter().formatException(record.exc_info) if record.exc_info else ""
+
+
+def _indented(trace: str) -> str:
+    """The text of an exception may be a peer's: its lines must not look like lines of the log."""
+    return "".join([f"\n    {one_line(line)}" for line in trace.split("\n")])
 
 
 class KlogForm:
@@ -165,6 +179,7 @@ class KlogForm:
         return f"{letter}{self._clock.text(moment)}.{micros:06d} {self._process} {place}:{record.lineno}] {message}"
 
     def tunnel_line(self, moment: float, message: str) -> str:
+        message = one_line(message)
         if not self._headers:
             return message
         micros = int(moment % 1 * 1_000_000)
@@ -182,7 +197,7 @@ class TextForm:
         return self._line(record.created, record.levelname, record.name.rpartition(".")[2], message)
 
     def tunnel_line(self, moment: float, message: str) -> str:
-        return self._line(moment, "INFO", "tunnels", message)
+        return self._line(moment, "INFO", "tunnels", one_line(message))
 
     def _line(self, moment: float, level: str, room: str, message: str) -> str:
         return f"{self._clock.text(moment)}.{int(moment % 1 * 1000):03d}Z {level:<5} {room}: {message}"
@@ -203,11 +218,15 @@ class JsonForm:
         if isinstance(fields, dict):
             line |= {name: value for name, value in fields.items() if name not in line}
         if record.exc_info:
-            line["exception"] = logging.Formatter().formatException(record.exc_info)
-        return self._dumps(line, default=str)
+            line["exception"] = _trace(record)
+        return self._object(line)
 
     def tunnel_line(self, moment: float, message: str) -> str:
-        return self._dumps(self._members(moment, "info", TUNNEL_LOGGER, message))
+        return self._object(self._members(moment, "info", TUNNEL_LOGGER, message))
+
+    def _object(self, line: dict[str, object]) -> str:
+        """JSON leaves DEL as it is, alone of all control characters."""
+        return self._dumps(line, default=str).replace("\x7f", "\\u007f")
 
     def _members(self, moment: float, level: str, logger: str, message: str) -> dict[str, object]:
         stamp = f"{self._clock.text(moment)}.{int(moment % 1 * 1000):03d}Z"
@@ -225,8 +244,12 @@ def install(form: LineForm, routes: Sequence[LogRoute], *, debug: bool) -> LineH
     """Make our loggers write to `routes` only; `uninstall` reverts it."""
     handler = LineHandler(form, routes)
     root = logging.getLogger(ROOT_LOGGER)
-    root.handlers[:] = [handler]
-    root.propagate = False
+    for former in root.handlers:
+        former.flush()
+        former.close()
+    for logger in (root, logging.getLogger(ASYNCIO_LOGGER)):
+        logger.handlers[:] = [handler]
+        logger.propagate = False
     root.setLevel(logging.DEBUG if debug else logging.INFO)
     _attach_to_tunnel_logger(handler)
     return handler
@@ -234,14 +257,24 @@ def install(form: LineForm, routes: Sequence[LogRoute], *, debug: bool) -> LineH
 
 def uninstall(handler: LineHandler) -> None:
     root = logging.getLogger(ROOT_LOGGER)
-    root.removeHandler(handler)
-    root.propagate = True
+    for logger in (root, logging.getLogger(ASYNCIO_LOGGER)):
+        logger.removeHandler(handler)
+        logger.propagate = True
     root.setLevel(logging.NOTSET)
+    handler.flush()
+    handler.close()
     _attach_to_tunnel_logger(None)
 
 
 def install_native(form: str, *, debug: bool) -> LineHandler:
-    return install(NATIVE_FORMS[form](), [LogRoute(DescriptorSink(STANDARD_ERROR))], debug=debug)
+    line_form = NATIVE_FORMS[form]()
+    return install(line_form, [LogRoute(queued(DescriptorSink(STANDARD_ERROR), line_form))], debug=debug)
+
+
+def flush() -> None:
+    """Wait for lines that were logged, before text is printed beside them."""
+    for handler in logging.getLogger(ROOT_LOGGER).handlers:
+        handler.flush()
 
 
 def _attach_to_tunnel_logger(handler: LineHandler | None) -> None:

@@ -162,7 +162,11 @@ def _usage_fault(fault: click.ClickException) -> Fault:
 
 
 def _fail(fault: Fault) -> int:
-    click.echo(fault.three_lines, err=True)
+    from umbilical.checks.report import printable
+    from umbilical.cli import log_setup
+
+    log_setup.flush()
+    click.echo("\n".join([printable(line) for line in fault.three_lines.split("\n")]), err=True)
     return fault.exit_status
 
 

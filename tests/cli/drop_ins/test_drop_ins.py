@@ -10,6 +10,7 @@ import pytest
 from tests.cli.drop_ins.upstream import Outcome, help_flags, ours, outcome, upstream
 from tests.support.fixture_types import Captured
 
+from umbilical.cli import log_setup
 from umbilical.cli.drop_ins import drop_in, klog, proxy_agent, proxy_server
 from umbilical.cli.drop_ins.drop_in import OptionRefused
 from umbilical.cli.drop_ins.pflag import BOOL, STRING, FlagSet, FlagSpec
@@ -46,6 +47,7 @@ def program(start: "Sequence[BaseException]" = (), refused: str = "") -> drop_in
 
 def test_the_exit_status_is_that_of_the_engine_and_options_are_listed(capfd: Captured) -> None:
     assert drop_in.run(program(), []) == 7
+    log_setup.flush()
     assert re.search(r'^I.* drop_in\.py:\d+\] --name set to "x"$', capfd.readouterr().err, re.M)
     assert drop_in.run(program(), ["--v=0"]) == 7
     assert capfd.readouterr().err == ""
@@ -74,6 +76,7 @@ def test_a_failure_is_an_error_line_the_usage_and_a_log_line(capfd: Captured) ->
         ),
     ):
         assert drop_in.run(thing, arguments) == 1
+        log_setup.flush()
         lines = capfd.readouterr().err.splitlines()
         start = lines.index(f"Error: {text}")
         assert lines[start + 1 : start + 3] == ["Usage:", "  thing [flags]"]

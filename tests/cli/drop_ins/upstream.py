@@ -33,7 +33,8 @@ def ours(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 def outcome(completed: "subprocess.CompletedProcess[str]") -> Outcome:
     errors = [line for line in completed.stderr.splitlines() if line.startswith("Error: ")]
-    logged = KLOG_ERROR.findall(completed.stderr)
+    # Our log lines double a backslash, so that an escaped line break differs from the two characters.
+    logged = [text.replace("\\\\", "\\") for text in KLOG_ERROR.findall(completed.stderr)]
     return Outcome(completed.returncode, errors[-1][7:] if errors else "", logged[-1] if logged else "")
 
 

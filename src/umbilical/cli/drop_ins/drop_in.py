@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from umbilical.cli import log_setup
 from umbilical.cli.drop_ins import klog
 from umbilical.cli.drop_ins.go_values import parse_duration, quote
 from umbilical.cli.drop_ins.pflag import (
@@ -207,6 +208,7 @@ def _usage(drop_in: DropIn, flags: FlagSet) -> str:
 
 
 def _fail(drop_in: DropIn, flags: FlagSet, text: str) -> int:
+    log_setup.flush()
     print(f"Error: {text}", _usage(drop_in, flags), sep="\n", file=sys.stderr, flush=True)
     try:
         klog.install_klog(flags, drop_in.program)

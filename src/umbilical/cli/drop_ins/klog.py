@@ -13,13 +13,13 @@ from umbilical.cli.drop_ins.go_values import ValueSyntaxError
 from umbilical.cli.drop_ins.pflag import BOOL, STRING, FlagKind, FlagSet, FlagSpec, FlagValue
 from umbilical.cli.log_setup import (
     STANDARD_ERROR,
-    DescriptorSink,
-    FileSink,
     KlogForm,
     LineHandler,
     LogRoute,
     install,
+    queued,
 )
+from umbilical.tunnel.log_queue import DescriptorSink, FileSink
 
 DEFAULT_VERBOSITY: Final = 4
 """Default of upstream's programs."""
@@ -126,11 +126,11 @@ FLAGS: Final = (
 def install_klog(flags: FlagSet, program: str) -> LineHandler:
     """Set up logging by the flags. Raises OSError when the log file cannot be opened."""
     form = KlogForm(headers=not flags.switch("skip-headers"), directory=flags.switch("add-dir-header"))
-    return install(form, _routes(flags, program), debug=flags.number("v") >= DEBUG_VERBOSITY)
+    return install(form, _routes(flags, program, form), debug=flags.number("v") >= DEBUG_VERBOSITY)
 
 
-def _routes(flags: FlagSet, program: str) -> list[LogRoute]:
-    standard_error = DescriptorSink(STANDARD_ERROR)
+def _routes(flags: FlagSet, program: str, form: KlogForm) -> list[LogRoute]:
+    standard_error = queued(DescriptorSink(STANDARD_ERROR), form)
     path = _log_file(flags, program)
     if flags.switch("logtostderr"):
         legacy = flags.switch("legacy-stderr-threshold-behavior")
@@ -138,7 +138,7 @@ def _routes(flags: FlagSet, program: str) -> list[LogRoute]:
     if path is None:
         return [LogRoute(standard_error)]
     threshold = "alsologtostderrthreshold" if flags.switch("alsologtostderr") else "stderrthreshold"
-    file = FileSink(path, flags.number("log-file-max-size") * _MEGABYTE)
+    file = queued(FileSink(path, flags.number("log-file-max-size") * _MEGABYTE), form)
     return [LogRoute(standard_error, _level(flags.number(threshold))), LogRoute(file)]
 
 
