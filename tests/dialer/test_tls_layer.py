@@ -307,3 +307,8 @@ async def test_what_waits_to_be_read_is_read_when_a_write_fails(tunnel_pki: Tunn
         with pytest.raises(OSError):
             await writer.wait_closed()
         assert reader._buffer == b"last words"  # type: ignore[attr-defined]
+
+
+async def test_a_dot_at_the_end_of_a_servers_name_is_left_out_of_tls(tunnel_pki: TunnelPki) -> None:
+    layer = TlsLayer(tunnel_pki.authority.client_context(tunnel_pki.client), "localhost.", None, Scratch())
+    assert layer.tls.server_hostname == "localhost"

@@ -93,6 +93,7 @@ class Diary(Handler):
         self.masks: list[int] = []
         self.crashes: list[Exception] = []
         self.fails_in = ""
+        self.fails_at_its_end = False
         self.then: Callable[[], object] = _nothing
 
     def _note(self, what: str) -> None:
@@ -116,6 +117,8 @@ class Diary(Handler):
 
     def on_crash(self, error: Exception) -> None:
         self.crashes.append(error)
+        if self.fails_at_its_end:
+            raise RuntimeError("broke at its end")
 
 
 def _nothing() -> None:
@@ -203,9 +206,13 @@ class Sleeper(RoomWaiter):
 
     def __init__(self, woken: Callable[["Sleeper"], object]) -> None:
         self._woken = woken
+        self.crashes: list[Exception] = []
 
     def on_room(self) -> None:
         self._woken(self)
+
+    def on_crash(self, error: Exception) -> None:
+        self.crashes.append(error)
 
 
 def tls_pair(

@@ -124,6 +124,7 @@ class GrpcChannel:
         self.http2 = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=client_side, header_encoding="utf-8")
         )
+        _go_on_after_goaway(self.http2)
         self.http2.initiate_connection()
         self.http2.increment_flow_control_window(16 * WINDOW_BYTES)
         self.flush()
@@ -224,6 +225,14 @@ class GrpcChannel:
         stream = GrpcStream(self, stream_id, _strings(headers).items())
         self.streams[stream_id] = stream
         self.accepted.append(stream)
+
+
+def _go_on_after_goaway(http2: h2.connection.H2Connection) -> None:
+    """As grpc-go: open streams continue after GOAWAY (RFC 9113 section 6.8). `h2` closes the connection."""
+    state, goaway = h2.connection.ConnectionState.CLIENT_OPEN, h2.connection.ConnectionInputs.RECV_GOAWAY
+    machine = http2.state_machine
+    # On this instance only: the table belongs to the class.
+    machine._transitions = {**machine._transitions, (state, goaway): (None, state)}
 
 
 def _strings(headers: Any) -> dict[str, str]:

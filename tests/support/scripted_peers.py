@@ -4,6 +4,7 @@ They speak through `h2` and `protobuf`, so that our own wire code judges nothing
 """
 
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -154,11 +155,15 @@ class ScriptedServer:
         self.port: Final = int(self._listener.getsockname()[1])
         stage.leftovers.callback(self._listener.close)
 
-    def accept_channel(self) -> Channel:
+    def accept_socket(self) -> ssl.SSLSocket:
+        """The next agent's connection, for a test that writes its frames itself and closes it."""
         tcp, _ = self._listener.accept()
         tcp.settimeout(PATIENCE_SECONDS)
         tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        channel = Channel(self._context.wrap_socket(tcp, server_side=True), client_side=False)
+        return self._context.wrap_socket(tcp, server_side=True)
+
+    def accept_channel(self) -> Channel:
+        channel = Channel(self.accept_socket(), client_side=False)
         self._stage.leftovers.callback(channel.close)
         return channel
 

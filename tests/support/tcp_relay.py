@@ -1,8 +1,13 @@
-"""A relay for TCP on loopback, as a load balancer is one: it may be cut, and goes on with new connections."""
+"""A relay for TCP on loopback, as a load balancer is one: it may be cut, and goes on with new connections.
+
+Its far end may also be a Unix socket, or TLS with a certificate that the near end does not have.
+"""
 
 import asyncio
 import contextlib
+import ssl
 import threading
+from pathlib import Path
 from types import TracebackType
 
 SECONDS = 20.0
@@ -12,10 +17,11 @@ CHUNK = 65536
 class Relay:
     """Runs in a thread of its own between `with` and its end."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, target: int | Path, tls: ssl.SSLContext | None = None) -> None:
         self.port = 0
         self.connections = 0
-        self._target = port
+        self._target = target
+        self._tls = tls
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -58,7 +64,7 @@ class Relay:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         with contextlib.suppress(OSError):
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+            far_reader, far_writer = await self._connect()
             both = {writer, far_writer}
             self._writers |= both
             try:
@@ -68,11 +74,19 @@ class Relay:
                 for one in both:
                     one.close()
 
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if isinstance(self._target, Path):
+            return await asyncio.open_unix_connection(self._target)
+        return await asyncio.open_connection("127.0.0.1", self._target, ssl=self._tls)
+
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError):
         while content := await reader.read(CHUNK):
-            writer.write(content)
-            await writer.drain()
+            # Read on when the other end is gone: to close with unread bytes would reset this end.
+            if not writer.is_closing():
+                with contextlib.suppress(OSError):
+                    writer.write(content)
+                    await writer.drain()
     with contextlib.suppress(OSError):
         writer.write_eof() if writer.can_write_eof() else writer.close()

@@ -14,6 +14,8 @@ from umbilical.wire.http2.connection import Connection
 from umbilical.wire.http2.events import ConnectionEvent, DataReceived
 from umbilical.wire.http2.frames import ConnectionLimits
 from umbilical.wire.http2.streams import Stream
+from umbilical.wire.packet_data import read_packets
+from umbilical.wire.packets import Packet
 
 BLOCK_BYTES: Final = 64 * 1024
 GAP: Final = frames.FRAME_HEADER_BYTES
@@ -31,6 +33,8 @@ class Line(Transport):
         self.opened = 0
         self.gives_credit = True
         self.fails_on_data = False
+        self.reads_packets = False
+        self.packets = 0
 
     def on_open(self) -> None:
         self.opened += 1
@@ -39,10 +43,22 @@ class Line(Transport):
     def on_data(self, event: DataReceived) -> None:
         if self.fails_on_data:
             raise RuntimeError("dropped it")
+        if self.reads_packets:
+            self.connection.frames_left -= read_packets(event, self)
+            return
         payload = event.view[event.start : event.end]
         self.received.setdefault(event.stream.stream_id, bytearray()).extend(payload)
         if self.gives_credit:
             self.connection.credit(event.stream, len(payload))
+
+    def accepts_packets(self) -> bool:
+        return True
+
+    def on_payload(self, connection_id: int, view: memoryview) -> None:
+        self.packets += 1
+
+    def on_packet(self, packet: Packet) -> None:
+        self.packets += 1
 
     def on_event(self, event: ConnectionEvent) -> None:
         self.events.append(type(event))

@@ -38,6 +38,8 @@ class Mouth(ChannelOwner):
         self.counts = [0] * 8
         self.rooms = 0
         self.ends: list[int] = []
+        self.then_write = b""
+        """What it writes from memory, instead of reading, when it has room."""
         stream = next(iter(line.connection.streams.by_id.values()))
         self.inlet = Inlet(self, line, stream, connection_id, self.counts)
         self.channel = Channel(plane, sock)
@@ -57,7 +59,10 @@ class Mouth(ChannelOwner):
 
     def on_room(self, inlet: Inlet) -> None:
         self.rooms += 1
-        self.on_readable()
+        if self.then_write:
+            inlet.write(memoryview(self.then_write))
+        else:
+            self.on_readable()
 
 
 class Tap(Reader):

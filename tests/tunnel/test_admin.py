@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 
 import pytest
+from tests.support.file_limits import files_left, no_descriptors
 from tests.support.raw_http import dial, served, talking
 from tests.support.tunnel_pair import TunnelPair, upstream_pair
 
@@ -228,7 +229,7 @@ async def test_many_busy_clients_block_new_ones() -> None:
     async with served(SERVER_HEALTH, max_connections=1) as listener:
         busy = await dial(listener)
         await busy.send(b"GET /healthz HTTP/1.1\r\n")
-        while [connection.is_idle for connection in listener._connections.values()] != [False]:
+        while [connection and connection.is_idle for connection in listener._connections.values()] != [False]:
             await asyncio.sleep(0.01)
         newcomer = await dial(listener)
         assert await newcomer.rest() == b""
@@ -236,6 +237,23 @@ async def test_many_busy_clients_block_new_ones() -> None:
         assert (await busy.reply())[1] == b"ok"
         await busy.close()
         await newcomer.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\n"])
+async def test_with_the_last_files_a_probe_takes_the_place_of_an_idle_or_slow_client(sent: bytes) -> None:
+    async with served(SERVER_HEALTH) as listener:
+        slow = await dial(listener)
+        await slow.send(sent)
+        while [each and each.is_idle for each in listener._connections.values()] != [not sent]:
+            await asyncio.sleep(0.01)
+        with socket.socket() as probe, no_descriptors() as limit, files_left(limit + 1):
+            probe.connect(("127.0.0.1", listener.port))
+            assert await slow.rest() == b""
+            probe.sendall(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+            probe.setblocking(False)
+            answer = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(probe, 1 << 16), 60)
+            assert answer.endswith(b"ok")
+        await slow.close()
 
 
 async def test_an_empty_host_listens_on_both_families() -> None:

@@ -25,7 +25,7 @@ from umbilical.konnectivity.links import AgentLink, Tunnel, TunnelClient
 from umbilical.konnectivity.metadata import AgentIdentifiers
 from umbilical.tunnel import causes
 from umbilical.tunnel import notices as agent_notices
-from umbilical.tunnel.notices import MAX_KINDS, REPEAT_SECONDS, DialNotices, LogThrottle
+from umbilical.tunnel.notices import REPEAT_SECONDS, DialNotices
 from umbilical.tunnel.settings import TlsFiles
 
 Meet = Callable[[Pair, Pair], Stage]
@@ -302,7 +302,7 @@ def test_a_dial_that_moves_on_reports_from_where_to_where_and_why(caplog: Logged
 
 
 def test_text_that_is_not_a_network_is_quoted_within_bounds(caplog: Logged) -> None:
-    agent_notices.report_networks(agent(), ["10/8", "x\n" * 1_000])
+    agent_notices.report_networks(agent(), ["10/8", "x\n" * 1_000], "")
     message = caplog.messages[0]
     assert message.startswith("UMB413 agent=a1: cidr identifiers that are not networks: '10/8, x\\n")
     assert len(message) < 600
@@ -312,19 +312,6 @@ def test_text_that_is_not_a_network_is_quoted_within_bounds(caplog: Logged) -> N
 def notices(caplog: Logged) -> list[str]:
     told = [record.getMessage() for record in caplog.records if record.name == agent_notices.__name__]
     return [text for text in told if " dial of " in text]
-
-
-def test_repeated_messages_are_logged_rarely_with_the_number_suppressed() -> None:
-    throttle = LogThrottle(10.0)
-    assert [throttle.due("a", 1000.0), throttle.due("a", 1001.0), throttle.due("a", 1009.9)] == [0, None, None]
-    assert [throttle.due("b", 1001.0), throttle.due("a", 1010.0), throttle.due("a", 1011.0)] == [0, 2, None]
-
-
-def test_the_memory_of_what_was_logged_is_bounded() -> None:
-    throttle = LogThrottle()
-    for number in range(3 * MAX_KINDS):
-        assert throttle.due(str(number), 1000.0) == 0
-    assert len(throttle._logged) <= MAX_KINDS
 
 
 def test_a_storm_is_a_line_for_each_endpoint_and_a_count(caplog: Logged) -> None:

@@ -273,3 +273,15 @@ def test_a_refusal_can_be_read_although_the_client_had_spoken_already(plane: Loo
     assert client.opened == 1
     assert "alert certificate required" in client.lost[0]
     client.channel.close()
+
+
+def test_a_dot_at_the_end_of_a_servers_name_is_left_out_of_tls(plane: Loop, tunnel_pki: TunnelPki) -> None:
+    ours, theirs = tcp_pair()
+    server, client = Reader(), Reader()
+    server.own(TlsChannel(plane, ours, server_context(tunnel_pki), None))
+    client.own(TlsChannel(plane, theirs, client_context(tunnel_pki), "localhost."))
+    turn_until(plane, lambda: server.opened and client.opened)
+    assert isinstance(client.channel, TlsChannel)
+    assert client.channel.tls.server_hostname == "localhost"
+    server.channel.close()
+    client.channel.close()

@@ -259,7 +259,9 @@ def test_control_goes_ahead_of_bulk(stage: Stage) -> None:
     with contextlib.suppress(TimeoutError):
         while True:
             far.sendall(bytes(64 * KIB))
-    stream.send(packet_messages.dial_request(other.address, 2))
+    # Not by `stream.send`, which reads what waits and so gives credit for more.
+    stream.channel.http2.send_data(stream.stream_id, framed(packet_messages.dial_request(other.address, 2)))
+    stream.channel.flush()
     stage.eventually(lambda: agent.agent.gauges().open_endpoint_connections == 2)  # its answer is under way
     ahead = 0
     while (packet := stream.receive(PATIENCE_SECONDS)).type == PacketType.DATA:

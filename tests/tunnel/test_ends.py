@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from tests.support.data_plane import HandClock, Reader, patterned, receive_all, tls_pair, turn_until
+from tests.support.data_plane import HandClock, Reader, patterned, receive_all, settle, tls_pair, turn_until
 from tests.support.socket_pairs import reset, tcp_pair, unix_pair
 from tests.support.transports import REQUEST, Line, connection, is_greeted, joined
 from tests.support.tunnel_ends import End, Mouth, Tap
@@ -89,6 +89,24 @@ def test_without_a_window_the_owner_stands_in_line_once_and_goes_on_with_the_cre
     server.touch()
     turn_until(plane, lambda: mouth.inlet.bytes_written == len(expected))
     assert mouth.rooms > 0
+
+
+@pytest.mark.parametrize("from_memory", [False, True])
+def test_without_a_window_the_loop_comes_to_rest(plane: Loop, from_memory: bool) -> None:
+    client, server = opened(plane, window=20_000)
+    server.gives_credit = False
+    ours, peer = unix_pair()
+    mouth = Mouth(plane, client, ours, CONNECTION_ID)
+    if from_memory:
+        mouth.inlet.write(memoryview(bytes(120_000)))
+        mouth.then_write = bytes(1_000)
+    else:
+        peer.sendall(bytes(120_000))
+    turn_until(plane, lambda: mouth.inlet.waiting and not client.has_unsent())
+    settle(plane)
+    rooms = mouth.rooms
+    settle(plane)
+    assert mouth.rooms == rooms
 
 
 def test_payload_from_memory_is_taken_as_far_as_the_window_reaches(plane: Loop) -> None:

@@ -2,7 +2,9 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
+import h2.errors
 import pytest
 from tests.support import packet_messages
 from tests.support.grpc_channel import GrpcChannel, GrpcStream
@@ -11,7 +13,9 @@ from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import open_client_channel, open_ended, open_proxy_stream
 from tests.support.tunnel_client import PROXY_PATH, GrpcDial, receive_exactly
 
+from umbilical.tunnel import proxy_call
 from umbilical.tunnel.proxy_call import ProxyCall
+from umbilical.wire.http2.frames import ping_frame
 
 
 def test_many_streams_on_one_connection_are_many_tunnels(stage: Stage) -> None:
@@ -172,9 +176,34 @@ def test_a_goaway_that_knows_nothing_of_our_stream_ends_it(scene: Scene) -> None
     assert "connection ended: GOAWAY" in scene.call.end
 
 
+def test_a_refused_stream_says_that_another_server_may_be_tried(scene: Scene) -> None:
+    stream = scene.dial()
+    scene.channel.http2.reset_stream(stream.stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
+    scene.channel.flush()
+    scene.read_until(lambda: scene.call.end is not None)
+    assert scene.call.end is not None
+    assert scene.call.end.startswith("rpc error: code = Unavailable")
+
+
 def test_rubbish_ends_the_call(scene: Scene) -> None:
     stream = scene.opened()
     stream.send_raw(b"\0\0\0\0\2\xff\xff")
     scene.read_until(lambda: scene.call.end is not None)
     assert scene.call.end is not None
     assert scene.call.end.startswith("rpc error: code = Internal")
+
+
+def test_an_idle_call_outlives_pings_for_a_day(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The budget for pings refills with time."""
+    scene.opened()
+    now = 1000.0
+    monkeypatch.setattr(proxy_call, "time", SimpleNamespace(monotonic=lambda: now))
+    ping = ping_frame(b"????????", 0)
+    for _ in range(24 * 120):
+        now += 30.0
+        for _ in range(2):
+            room = scene.call.connection.receive_room()
+            room[: len(ping)] = ping
+            scene.call.received(len(ping))
+        scene.call.connection.outbox.release()
+    assert scene.call.end is None

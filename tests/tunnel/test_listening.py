@@ -8,16 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.data_plane import open_files, settle, turn_until
+from tests.support.data_plane import HandClock, open_files, settle, turn_until
 from tests.support.file_limits import no_descriptors
-from tests.support.fixture_types import Logged, Patch
+from tests.support.fixture_types import Logged
 from tests.support.socket_pairs import kept, reset
 
 from umbilical.fault import StartupError
-from umbilical.tunnel import listening
-from umbilical.tunnel.listening import MOST_ACCEPTS_PER_TURN, SocketListener, listen_tcp, listen_unix
+from umbilical.tunnel.descriptors import FileWatch
+from umbilical.tunnel.listening import (
+    MOST_ACCEPTS_PER_TURN,
+    PAUSE_SECONDS,
+    SocketListener,
+    listen_tcp,
+    listen_unix,
+)
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.settings import ListenAddress, UnixFrontend
+from umbilical.tunnel.unadmitted import ClientRule
 
 
 class Door:
@@ -27,7 +34,8 @@ class Door:
         self.came: list[socket.socket] = []
         self.then: Callable[[], object] = list
         self.sock = kept(listen_tcp(ListenAddress("127.0.0.1", 0), "tests"))
-        self.listener = SocketListener(plane, self.sock, self._accept)
+        self.files = FileWatch(plane)
+        self.listener = SocketListener(plane, self.sock, self._accept, ClientRule(self.files, None))
 
     def _accept(self, sock: socket.socket) -> None:
         self.came.append(kept(sock))
@@ -102,7 +110,7 @@ def test_a_handler_that_breaks_does_not_end_the_listening(plane: Loop, door: Doo
 
 
 def complaints(caplog: Logged) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def refusal(listen: Callable[..., socket.socket], *where: Any) -> StartupError:
@@ -117,22 +125,25 @@ def refusal(listen: Callable[..., socket.socket], *where: Any) -> StartupError:
 def test_without_a_free_descriptor_the_listener_rests_and_then_serves_who_waited(
     plane: Loop, door: Door, caplog: Logged
 ) -> None:
+    caplog.set_level(logging.INFO)
     door.knock()
     door.knock()
-    with no_descriptors():
-        plane.turn(1.0)
+    with no_descriptors() as limit:
+        turn_until(plane, lambda: door.files.refusals >= 3)
     assert door.came == []
-    assert complaints(caplog) == ["cannot accept connections: Too many open files; pausing"]
+    why = f"new clients wait: Too many open files; the limit of open files is {limit}"
+    assert caplog.messages == [f"UMB420 open files run short: {why}"]
     turn_until(plane, lambda: len(door.came) == 2)
+    turn_until(plane, lambda: len(caplog.messages) == 2)
+    assert caplog.messages[1].startswith("open files suffice again after ")
 
 
-def test_a_resting_listener_does_not_spin(plane: Loop, door: Door, monkeypatch: Patch, caplog: Logged) -> None:
-    monkeypatch.setattr(listening, "EXHAUSTED_SECONDS", 3600.0)
+def test_a_resting_listener_does_not_spin(plane: Loop, door: Door, clock: HandClock) -> None:
     door.knock()
     with no_descriptors():
         settle(plane, 50)
-    assert len(complaints(caplog)) == 1
-    door.listener.on_timer()
+    assert door.files.refusals == 1
+    clock.advance(PAUSE_SECONDS)
     turn_until(plane, lambda: door.came)
 
 

@@ -187,6 +187,14 @@ def test_a_second_look_asked_for_during_a_second_look_waits_a_turn(plane: Loop) 
     assert diary.lines == ["again"] * 2
 
 
+def test_a_handler_that_asks_several_times_gets_one_second_look(plane: Loop) -> None:
+    first, second = Diary(), Diary()
+    for diary in (first, second, first, first):
+        plane.again(diary)
+    plane.turn(0.0)
+    assert (first.lines, second.lines) == (["again"], ["again"])
+
+
 def test_every_turn_has_a_number_and_a_time(plane: Loop) -> None:
     turns, now = plane.turns, plane.now
     plane.turn(0.01)

@@ -48,7 +48,7 @@ def full_server() -> tuple[ServerMetrics, ServerGauges]:
     server.stream_error("from_agent", "Unavailable", "DATA")
     server.lease_delete(200, "", 0.1)
     server.lease_list(403, "Forbidden", 0.1)
-    return server, ServerGauges(2, 1, 4, {"default": 1, "destHost": 0}, 5, 6, 7)
+    return server, ServerGauges(2, 1, 4, {"default": 1, "destHost": 0}, 5, 6)
 
 
 def test_a_fresh_server_shows_only_what_is_present_from_the_start() -> None:
@@ -66,7 +66,6 @@ def test_a_used_server_shows_everything() -> None:
     assert samples(shown["ready_backend_connections"]) == {(): 1}
     assert samples(shown["pending_backend_dials"]) == {(): 5}
     assert samples(shown["established_connections"]) == {(): 6}
-    assert samples(shown["full_receive_channels"]) == {("Proxy",): 7}
     assert samples(shown["dial_failure_count"]) == {("no_agent",): 1}
     assert samples(shown["stream_packets"])["from_client", "DATA"] == 3
     assert samples(shown["stream_packets"])["to_agent", "Unknown"] == 1

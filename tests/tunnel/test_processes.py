@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support import packet_messages
 from tests.support.coroutines import PATIENCE_SECONDS, play
 from tests.support.daemons import agent_settings, answers, aside, frontend_of, get, kill_self, server_settings
 from tests.support.in_process import Stage, echo, listening, refused_address
+from tests.support.proxy_client_by_hand import ProxyClient
 from tests.support.tunnel_client import Tunnel, assert_echoes
 from tests.support.tunnel_pki import TunnelPki
 
@@ -23,7 +25,7 @@ from umbilical.tunnel.daemon import StopRequests, end_task, own_task
 from umbilical.tunnel.http_server import open_http
 from umbilical.tunnel.metrics import AgentMetrics, ServerMetrics
 from umbilical.tunnel.server_process import run_server
-from umbilical.tunnel.settings import ListenAddress, ServerSettings, TlsFiles, UnixFrontend
+from umbilical.tunnel.settings import FrontendMode, ListenAddress, ServerSettings, TlsFiles, UnixFrontend
 
 
 def _routes() -> AgentHealthRoutes:
@@ -266,6 +268,29 @@ async def test_a_graceful_leave_is_unready_at_once_and_lets_a_tunnel_end(stage: 
         assert (await get(settings.health_listen, "/healthz"))[0] == 200
         assert not (tmp_path / "frontend.sock").exists()
         await _ends_with(server, tunnel)
+
+
+async def test_a_signal_sends_grpc_clients_elsewhere_at_once_and_their_tunnels_go_on(
+    stage: Stage, tmp_path: Path
+) -> None:
+    settings = server_settings(stage.pki, tmp_path, graceful_shutdown_seconds=1000.0, mode=FrontendMode.GRPC)
+    server = own_task(run_server(settings, None))
+    stage.start_agent(settings.agent_listen.port)
+    await answers(settings.health_listen, "/readyz", 200)
+    with listening() as endpoint, frontend_of(settings).connect() as sock:
+        client = ProxyClient(sock)
+        stream = client.call()
+        client.send(stream, packet_messages.dial_request(endpoint.serve(echo).address, 7))
+        await aside(lambda: client.read_until("data", 1))
+        kill_self()
+        await aside(lambda: client.read_until("goaway", 2))
+        assert [last for last, _ in client.goaways()] == [2**31 - 1, stream.stream_id]
+        answer = client.packets(stream)[0].dialResponse
+        client.send(stream, packet_messages.data(answer.connectID, b"still here"))
+        await aside(lambda: client.read_until("data", 2))
+        assert client.payload(stream) == [b"still here"]
+        assert not server.done()
+    assert await server == 0
 
 
 async def test_a_leaving_server_withdraws_its_lease_before_it_waits_for_its_tunnels(

@@ -167,6 +167,24 @@ def test_a_goaway_keeps_tunnels_while_a_new_link_opens(stage: Stage) -> None:
     assert dial_through(fresh, stage.endpoint().address) == 2
 
 
+def test_a_goaway_that_does_not_know_a_tunnels_stream_ends_that_tunnel(stage: Stage) -> None:
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port)
+    stream = server.accept(metadata=[("umbilical-pause", "1"), ("umbilical-streams", "1")])
+    agent.wait_until_ready()
+    endpoint = stage.endpoint()
+    far, last = [], 0
+    for dial_id in (1, 2):
+        last = dial_through(stream, endpoint.address, dial_id)
+        far.append(endpoint.accept())
+    stream.channel.socket.sendall(GOAWAY[:9] + (last - 2).to_bytes(4) + bytes(4))
+    with pytest.raises(ConnectionResetError):
+        far[1].recv(1)
+    assert agent.gauges().open_endpoint_connections == 1
+    (link,) = stage.call(lambda: list(agent.agent._leaving))
+    assert not stage.call(link.connection.sender.can_open_stream)
+
+
 def test_a_link_whose_server_left_is_closed_once_it_is_idle(stage: Stage) -> None:
     """Upstream's server waits for the stream to end; an idle one must not use up its whole grace."""
     server, agent, stream = linked(stage)

@@ -224,3 +224,16 @@ def _forgiving() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF
     return context
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=("CRLF", "CRLF and a byte order mark"))
+def test_files_with_line_ends_and_marks_of_another_system_are_loaded(
+    plane: Loop, tunnel_pki: TunnelPki, tmp_path: Path, mark: bytes
+) -> None:
+    files = []
+    for source in (tunnel_pki.agent.certificate, tunnel_pki.agent.key, tunnel_pki.authority.certificate_file):
+        files.append(tmp_path / source.name)
+        files[-1].write_bytes(mark + source.read_bytes().replace(b"\n", b"\r\n"))
+    dialler = agent_context(TlsFiles(*files), ())
+    server, _ = shaken(plane, listener_context(server_files(tunnel_pki), POLICY, "h2", "agent"), dialler)
+    assert server.getpeercert()

@@ -1,8 +1,9 @@
 import socket
+from collections.abc import Callable
 from functools import partial
 
 import pytest
-from tests.support.data_plane import KIB, Sleeper, patterned, settle, turn_until
+from tests.support.data_plane import KIB, HandClock, Sleeper, patterned, settle, turn_until
 from tests.support.socket_pairs import read_to_end, reset, tcp_pair, unix_pair
 from tests.support.transports import REQUEST, Line, Source, connection, is_greeted, joined
 from tests.wire.http2.ends import frame, goaway_code, greeting
@@ -11,6 +12,7 @@ from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.transport import (
     CONNECTION_WINDOW_BYTES,
+    FRAMES_PER_TURN,
     LARGEST_CONNECTION_WINDOW_BYTES,
     agent_side_connection,
     client_side_connection,
@@ -19,8 +21,11 @@ from umbilical.wire.grpc import message_prefix
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.events import GoawayReceived, HeadersReceived
+from umbilical.wire.http2.flood_guard import CONTROL_BURST, UNSERVED_FRAMES
 from umbilical.wire.http2.frames import ConnectionLimits
+from umbilical.wire.http2.headers import encode_headers
 from umbilical.wire.http2.streams import Stream
+from umbilical.wire.packets import encode_drain
 
 PAYLOAD = patterned(300_000)
 
@@ -247,16 +252,21 @@ def test_a_bug_in_one_transport_ends_that_transport_alone(plane: Loop) -> None:
     assert (other_client.reasons, other_server.reasons) == ([], [])
 
 
-def test_a_bug_while_flushing_ends_the_transport(plane: Loop) -> None:
-    client, server = pair(plane)
+def test_a_bug_of_one_that_waited_for_room_ends_that_one_alone(plane: Loop) -> None:
+    client, _ = pair(plane)
+    woken: list[Sleeper] = []
 
     def drop(_: Sleeper) -> None:
         raise RuntimeError("dropped it")
 
-    client.wait(Sleeper(drop))
+    broken, sound = Sleeper(drop), Sleeper(woken.append)
+    client.wait(broken)
+    client.wait(sound)
     client.touch()
-    turn_until(plane, lambda: client.closed and server.closed)
-    assert client.reasons == ["internal error: RuntimeError('dropped it')"]
+    turn_until(plane, lambda: woken)
+    assert [str(error) for error in broken.crashes] == ["dropped it"]
+    assert woken == [sound]
+    assert not client.closed
 
 
 def test_a_lost_transport_sends_nothing_and_wakes_nobody(plane: Loop) -> None:
@@ -301,6 +311,105 @@ def test_the_farther_the_peer_the_larger_the_window_of_the_connection(plane: Loo
     lines[0].touch()
     settle(plane)
     assert peer.sender.window == window
+
+
+def flood(line: Line, peer: socket.socket, plane: Loop, octets: bytes) -> list[int]:
+    """Send as fast as the socket takes it; how much payload each turn delivered on the first stream."""
+    peer.setblocking(False)
+    rest = memoryview(octets)
+    steps: list[int] = []
+    while rest or not steps or steps[-1]:
+        try:
+            rest = rest[peer.send(rest) :]
+        except BlockingIOError:
+            pass
+        before = len(line.received.get(1, b""))
+        plane.turn(0.0)
+        steps.append(len(line.received.get(1, b"")) - before)
+    return steps
+
+
+@pytest.mark.parametrize("made", [agent_side_connection, client_side_connection], ids=["an agent", "a client"])
+def test_a_flood_of_small_frames_gets_a_bounded_number_of_them_handled_in_a_turn(
+    plane: Loop, made: Callable[..., http2.Connection]
+) -> None:
+    line, peer = at_a_socket(plane, made(is_client=False) if made is agent_side_connection else made())
+    peer.send(greeting() + frames.headers_frames(1, encode_headers(REQUEST), KIB, False))
+    turn_until(plane, lambda: line.events)
+    count = 60_000
+    steps = flood(line, peer, plane, frame(frames.DATA, 0, 1, b"x") * count)
+    assert sum(steps) == count
+    assert max(steps) <= FRAMES_PER_TURN
+
+
+@pytest.mark.parametrize("kind", [0xFA, frames.PRIORITY], ids=["of no known type", "without an effect"])
+def test_frames_that_mean_nothing_count_too(plane: Loop, kind: int) -> None:
+    line, peer = at_a_socket(plane, agent_side_connection(is_client=False))
+    peer.send(greeting())
+    turn_until(plane, lambda: is_greeted(line))
+    count, before, turns = 2_500, line.connection.sender.window, plane.turns
+    peer.send(frame(kind, 0, 1, bytes(5)) * count + frames.window_update_frame(0, 1))
+    turn_until(plane, lambda: line.connection.sender.window > before)
+    assert plane.turns - turns >= count / FRAMES_PER_TURN
+
+
+def test_a_frame_full_of_packets_counts_as_many_frames(plane: Loop) -> None:
+    line, peer = at_a_socket(plane, agent_side_connection(is_client=False))
+    peer.send(greeting() + frames.headers_frames(1, encode_headers(REQUEST), KIB, False))
+    turn_until(plane, lambda: line.events)
+    line.reads_packets = True
+    body = encode_drain()
+    crowd = (message_prefix(len(body)) + body) * 1_000
+    turns = plane.turns
+    peer.send(frame(frames.DATA, 0, 1, crowd) * 10)
+    turn_until(plane, lambda: line.packets == 10_000)
+    assert plane.turns - turns >= 10
+
+
+def test_a_stream_that_ends_unserved_costs_as_much_as_many_frames(plane: Loop) -> None:
+    line, peer = at_a_socket(plane, agent_side_connection(is_client=False))
+    peer.send(greeting())
+    turn_until(plane, lambda: is_greeted(line))
+    count, turns = 500, plane.turns
+    block = encode_headers(REQUEST)
+    calls = [
+        frames.headers_frames(number, block, KIB, False) + frames.reset_frame(number, frames.CANCEL)
+        for number in range(1, 2 * count, 2)
+    ]
+    peer.sendall(b"".join(calls))
+    turn_until(plane, lambda: line.connection.streams.highest_of_peer == 2 * count - 1)
+    assert plane.turns - turns >= count * UNSERVED_FRAMES / (2 * FRAMES_PER_TURN)
+
+
+def test_frames_that_wait_for_the_next_turn_survive_a_shared_block(plane: Loop) -> None:
+    lines = [at_a_socket(plane, client_side_connection()) for _ in range(2)]
+    payloads = [patterned(4_000), patterned(8_000)[4_000:]]
+    for (_, peer), payload in zip(lines, payloads, strict=True):
+        opening = greeting() + frames.headers_frames(1, encode_headers(REQUEST), KIB, False)
+        peer.sendall(opening + b"".join(frame(frames.DATA, 0, 1, payload[at : at + 1]) for at in range(4_000)))
+    turn_until(plane, lambda: all(len(line.received.get(1, b"")) == 4_000 for line, _ in lines))
+    assert [bytes(line.received[1]) for line, _ in lines] == payloads
+
+
+def test_the_end_of_a_peer_comes_behind_frames_that_waited_for_another_turn(plane: Loop) -> None:
+    line, peer = at_a_socket(plane, agent_side_connection(is_client=False))
+    settle(plane)
+    assert peer.recv(65_536)
+    peer.sendall(greeting() + frames.window_update_frame(0, 1) * 2_500)
+    peer.close()
+    before = line.connection.sender.window
+    turn_until(plane, lambda: line.closed)
+    assert line.connection.sender.window - before == 2_500
+
+
+def test_an_idle_connection_lives_through_any_number_of_pings(plane: Loop, clock: HandClock) -> None:
+    line, peer = at_a_socket(plane, client_side_connection())
+    peer.send(greeting())
+    for _ in range(2 * CONTROL_BURST):
+        clock.advance(30.0)
+        peer.send(frames.ping_frame(b"are you?", 0))
+        peer.recv(65_536)
+    assert not line.closed
 
 
 def test_who_had_nothing_to_send_lately_goes_first(plane: Loop) -> None:

@@ -273,7 +273,7 @@ CHECKS: Final[tuple[Check[LiveFacts], ...]] = (
     Check(
         "L5",
         "an agent is connected",
-        "kube-apiserver gets 'No agent available'. The server's /readyz does not show this: it counts only agents of "
+        "kube-apiserver gets 'No agent available'. Upstream's /readyz does not show this: it counts only agents of "
         "the first strategy, and these agents do not match destHost.",
         "From a node: umbilical firewall check ADDRESS; then read an agent's log.",
         _on_node(_backends),

@@ -45,7 +45,8 @@ class TlsLayer(Layer):
         self._scratch: Final = scratch
         self._incoming: Final = ssl.MemoryBIO()
         self._outgoing: Final = ssl.MemoryBIO()
-        self.tls: Final = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name, session=session)
+        name = tls.tls_name(server_name)
+        self.tls: Final = context.wrap_bio(self._incoming, self._outgoing, server_hostname=name, session=session)
         # Given a buffer, SSLObject.read returns a count; its published type knows only the other form.
         self._read: Final = cast(Callable[[int, memoryview], int], self.tls.read)
         self._handshake: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()

@@ -12,6 +12,7 @@ import h11
 from umbilical.dialer.streams import Streams
 from umbilical.fault import HostedError
 from umbilical.hosted.endpoint_tls import TlsFacts, facts_of, words
+from umbilical.tunnel.tls import tls_name
 
 CHUNK_BYTES: Final = 64 * 1024
 
@@ -42,7 +43,7 @@ class TlsPipe(Pipe):
         self._incoming: Final = ssl.MemoryBIO()
         self._outgoing: Final = ssl.MemoryBIO()
         self._is_verified: Final = context.verify_mode is ssl.CERT_REQUIRED
-        self._tls: Final = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        self._tls: Final = context.wrap_bio(self._incoming, self._outgoing, server_hostname=tls_name(server_name))
 
     async def handshake(self, seconds: float) -> TlsFacts:
         """Raises OSError: ssl.SSLError, an end of the connection, or TimeoutError."""

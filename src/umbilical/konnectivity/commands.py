@@ -17,6 +17,9 @@ class StartedDial(Protocol):
     def cancel(self) -> None:
         """Give the dial up, without an answer."""
 
+    def on_crash(self, error: Exception) -> None:
+        """Another method raised, which is a bug: answer that the dial failed."""
+
 
 class ConnectedEndpoint(Protocol):
     def deliver(self, view: memoryview) -> None:
@@ -33,6 +36,9 @@ class ConnectedEndpoint(Protocol):
 
     def abort(self, cause: str) -> None:
         """Close at once, and log the cause."""
+
+    def on_crash(self, error: Exception) -> None:
+        """Another method raised, which is a bug: close the tunnel at both its ends."""
 
 
 class EndpointConnection:

@@ -46,6 +46,9 @@ class TunnelClient(Protocol):
     def end_idle(self, cause: str) -> None:
         """Close the tunnel: nothing has moved for too long."""
 
+    def on_crash(self, error: Exception) -> None:
+        """Another method raised, which is a bug: close the tunnel at both its ends."""
+
     def byte_counts(self) -> tuple[int, int]:
         """Bytes received from the client, and bytes for it."""
         ...
@@ -88,6 +91,8 @@ class AgentLink:
         self.understands_pause = understands_pause
         self.has_own_streams = False
         """Each tunnel has its own stream, and the connection ID is the stream ID."""
+        self.announced = False
+        """Its arrival was logged, so its end will be."""
         self.draining = False
         self.connections: dict[int, Tunnel] = {}
         """By the connection ID that the agent chose; filled by the registry."""

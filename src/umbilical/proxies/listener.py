@@ -15,14 +15,17 @@ from umbilical.fault import StartupError
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.relay import cut, part
 from umbilical.proxies.settings import ListenerSettings
-from umbilical.tunnel.listening import EXHAUSTED_SECONDS, MOST_ACCEPTS_PER_TURN, listen_tcp
+from umbilical.tunnel.daemon import open_streams
+from umbilical.tunnel.descriptors import OUT_OF_FILES, OVER_SECONDS, Shortage
+from umbilical.tunnel.listening import MOST_ACCEPTS_PER_TURN, listen_tcp
 from umbilical.tunnel.settings import ListenAddress
 
 logger = logging.getLogger(__name__)
 
 READ_AHEAD_BYTES: Final = 32 * 1024
 """Reading from a client stops past twice this much until it is served; kept small because many may wait."""
-_OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+EXHAUSTED_SECONDS: Final = 0.1
+"""Pause after accept(2) found no free file; clients wait in the backlog."""
 _NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
@@ -50,6 +53,7 @@ class ProxyListener:
         self._idle: Final = asyncio.Event()
         self._idle.set()
         self._logged_limit = False
+        self._shortage: Final = Shortage()
         metrics.connections = self.open_connections
 
     @property
@@ -119,13 +123,20 @@ class ProxyListener:
 
     def _accept_failed(self, sock: socket.socket, error: OSError) -> None:
         """Pause: the client waits in the backlog, and the loop would spin on it."""
-        if error.errno not in _OUT_OF_FILES:
+        if error.errno not in OUT_OF_FILES:
             logger.warning("cannot accept a connection: %s", error.strerror or error)
             return
-        logger.error("cannot accept connections: %s; pausing", error.strerror)
         loop = asyncio.get_running_loop()
+        if self._shortage.refused(f"new clients wait: {error.strerror}", loop.time()):
+            loop.call_later(OVER_SECONDS, self._check_shortage)
         loop.remove_reader(sock)
         self._paused[sock] = loop.call_later(EXHAUSTED_SECONDS, self._resume_accepting, sock)
+
+    def _check_shortage(self) -> None:
+        loop = asyncio.get_running_loop()
+        left = self._shortage.seconds_left(loop.time())
+        if left > 0:
+            loop.call_later(left, self._check_shortage)
 
     def _resume_accepting(self, sock: socket.socket) -> None:
         del self._paused[sock]
@@ -145,15 +156,10 @@ class ProxyListener:
     async def _serve(self, client: socket.socket) -> None:
         with suppress(OSError):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=READ_AHEAD_BYTES, loop=loop)
-        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
         try:
-            transport, _ = await loop.connect_accepted_socket(lambda: protocol, client)
+            reader, writer = await open_streams(client, READ_AHEAD_BYTES)
         except OSError:
-            client.close()
             return
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         try:
             await self._service.serve(reader, writer)
             await part(reader, writer)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from umbilical.konnectivity import metadata
-from umbilical.tunnel import causes, certificates, outbound
+from umbilical.tunnel import causes, certificates, faults, outbound
 from umbilical.tunnel.certificate_dates import explain
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.dialing import EndpointDialer, Resolver
@@ -46,7 +46,10 @@ class Agent(LinkKeeper):
         """Counts servers by their leases, where configured."""
         self._loop: Final = loop
         self._certificates: Final = certificates.agent(settings, loop, self.metrics.certificates)
-        dialer = EndpointDialer(loop, resolver, settings.dial_timeout_seconds, settings.limits.concurrent_dials)
+        limits = settings.limits
+        dialer = EndpointDialer(
+            loop, resolver, settings.dial_timeout_seconds, limits.concurrent_dials, limits.tcp_keepalive_seconds
+        )
         self._dialer: Final = dialer
         self._context: Final = EndpointContext(loop, dialer, settings.limits, self.metrics)
         self._book: Final = TargetBook(
@@ -70,6 +73,7 @@ class Agent(LinkKeeper):
             open_server_connections=len(self._links),
             known_server_count=self.server_count(),
             open_endpoint_connections=sum(link.session.open_count() for link in links),
+            faults=self._loop.faults.counts,
         )
 
     def server_count(self) -> int:
@@ -94,15 +98,26 @@ class Agent(LinkKeeper):
         """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                self._wake.clear()
-                self._follow_leases()
-                now = asyncio.get_running_loop().time()
-                self._book.tidy(now)
-                self._leave_where_nothing_leads(now)
-                self._close_idle_leavers(now)
-                if not self.draining:
-                    self._start_due(tasks, now)
-                await self._rest(now)
+                try:
+                    await self._look_around(tasks)
+                except Exception as error:
+                    self._note(error)
+                    await asyncio.sleep(self.settings.sync_interval_seconds)
+
+    async def _look_around(self, tasks: asyncio.TaskGroup) -> None:
+        self._wake.clear()
+        self._follow_leases()
+        now = asyncio.get_running_loop().time()
+        self._book.tidy(now)
+        self._leave_where_nothing_leads(now)
+        self._close_idle_leavers(now)
+        if not self.draining:
+            self._start_due(tasks, now)
+        await self._rest(now)
+
+    def _note(self, error: Exception) -> None:
+        """A bug: tunnels go on, and the next attempt comes in its time."""
+        self._loop.faults.note(faults.TASK, error, self._loop.now)
 
     async def _rest(self, now: float) -> None:
         """Sleep until something is due or happens; at most one interval, since leases expire without an event."""
@@ -158,6 +173,9 @@ class Agent(LinkKeeper):
             source.unresolved(clock.time(), random.random())
             words = str(error) or f"lookup {host}: no answer within {HELLO_SECONDS:g} s"
             self._tell_unresolved(source, f"TCP: {words}")
+        except Exception as error:
+            self._note(error)
+            source.unresolved(clock.time(), random.random())
         finally:
             source.is_busy = False
             self._wake.set()
@@ -183,6 +201,9 @@ class Agent(LinkKeeper):
             if target.explanation:
                 cause = causes.FailureCause(cause.code, cause.text.removesuffix(".") + target.explanation)
             self._tell_failed(target.name(), cause, is_news)
+        except Exception as error:
+            self._note(error)
+            self._book.failed(target, asyncio.get_running_loop().time(), random.random())
         finally:
             target.is_busy = False
             self._wake.set()
@@ -257,7 +278,9 @@ class Agent(LinkKeeper):
             raise ConnectFailed(f"service account token {path}: not text") from None  # the token must not reach the log
         if not (token.isascii() and token.isprintable()):
             # Upstream's agent rejects it too; usually an editor or a shell left a line end.
-            raise ConnectFailed(f"service account token {path}: not valid in a header: does it contain a line end?")
+            raise ConnectFailed(
+                f"service account token {path}: not valid in a header: has it a line end or a byte order mark?"
+            )
         return token
 
     def _leave_where_nothing_leads(self, now: float) -> None:

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from umbilical.konnectivity import dial_failure
+from umbilical.tunnel import faults
 from umbilical.tunnel.admin import AgentAdminRoutes, AgentHealthRoutes
 from umbilical.tunnel.agent import Agent
 from umbilical.tunnel.daemon import StopRequests, end_task
@@ -58,6 +59,12 @@ class ThreadedResolver:
 
     def _answer(self, dial: Dial, host: str, answer: list[Address] | Exception) -> None:
         self._under_way -= 1
+        try:
+            self._tell(dial, host, answer)
+        except Exception as error:
+            dial.loop.crash(dial, faults.TASK, error)
+
+    def _tell(self, dial: Dial, host: str, answer: list[Address] | Exception) -> None:
         if not isinstance(answer, Exception):
             dial.resolved(answer)
         elif isinstance(answer, socket.gaierror) and answer.errno in (socket.EAI_NONAME, socket.EAI_NODATA):

@@ -24,6 +24,8 @@ class AgentStream:
         transport = self.transport
         if transport.closed:
             return
+        if kind == packets.DIAL_REQ:
+            transport.connection.expect_stream()
         if kind == packets.CLOSE_REQ:
             transport.connection.sender.send_ordered(self.stream, message)
         else:
@@ -36,6 +38,7 @@ class AgentStream:
             return None
         stream = self.transport.connection.streams.by_id[connection_id]
         stream.owner = client
+        stream.served = True
         own = TunnelStream(self.transport, stream)
         own.answer_later()
         return own

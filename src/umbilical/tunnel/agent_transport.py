@@ -5,11 +5,11 @@ from typing import Final
 
 from umbilical.konnectivity import metadata
 from umbilical.konnectivity.links import CLOSING, ESTABLISHED, AgentLink
-from umbilical.tunnel import causes
+from umbilical.tunnel import causes, faults
 from umbilical.tunnel.agent_stream import AgentStream
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.keepalive import Heartbeat, PathWatch
-from umbilical.tunnel.server_core import ServerCore
+from umbilical.tunnel.server_core import FIRST_CALL_SECONDS, ServerCore
 from umbilical.tunnel.tcp_facts import round_trip_seconds
 from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, Transport, agent_side_connection
 from umbilical.wire import grpc, packet_data, packets
@@ -22,6 +22,13 @@ from umbilical.wire.packet_data import read_packets
 logger = logging.getLogger(__name__)
 
 CONNECT_PATH: Final = b"/AgentService/Connect"
+MAX_CONNECT_STREAMS: Final = 16
+"""Agents on one connection: upstream's agent and ours have one."""
+MAX_UNCLAIMED_STREAMS: Final = 8_192
+"""An agent opens the stream of a tunnel right before it answers the dial, so far fewer wait for their tunnel."""
+REVIEW_SECONDS: Final = 60.0
+"""How long after the handshake a token may be under review: each has a limit of 10 s of its own."""
+NO_CALL: Final = f"{causes.NO_CALL} within {FIRST_CALL_SECONDS:g} s"
 
 
 class AgentPackets:
@@ -42,7 +49,10 @@ class AgentPackets:
         if tunnel is None:
             self._core.orphan_data(self._link, connection_id)
         elif tunnel.state == ESTABLISHED:
-            tunnel.client.deliver(view)
+            try:
+                tunnel.client.deliver(view)
+            except Exception as error:
+                self._core.loop.crash(tunnel.client, faults.DELIVERY, error)
 
     def on_packet(self, packet: packets.Packet) -> None:
         core, link = self._core, self._link
@@ -80,10 +90,13 @@ class AgentPackets:
         tunnel = self._link.connections.get(packet.connection_id)
         if tunnel is None or tunnel.state not in (ESTABLISHED, CLOSING):
             return
-        if isinstance(packet, packets.Pause):
-            tunnel.client.pause()
-        else:
-            tunnel.client.resume()
+        try:
+            if isinstance(packet, packets.Pause):
+                tunnel.client.pause()
+            else:
+                tunnel.client.resume()
+        except Exception as error:
+            self._core.loop.crash(tunnel.client, faults.DELIVERY, error)
 
 
 class Admission:
@@ -107,27 +120,37 @@ class AgentTransport(Transport):
         """Connect streams that wait for admission."""
         self._agents: Final[dict[int, AgentPackets]] = {}
         """Connect streams that were admitted, by stream ID."""
+        self._unclaimed: list[int] = []
+        """Streams for tunnels in the order of their opening; those that got their tunnel are removed now and then."""
         self._tls: Final = channel
         self._has_own_streams = False
+        self._opened_at = 0.0
 
     def on_open(self) -> None:
         if self._tls.tls.selected_alpn_protocol() != "h2":
             self.lose("the agent does not speak HTTP/2: no ALPN protocol in common")
             return
         self._core.handshakes.discard(self)
+        self._core.first_calls.add(self)
+        self._opened_at = self.loop.now
         self._heartbeat = Heartbeat(self, self._core.settings.agent_keepalive)
-        self._watch = PathWatch(self)
 
     def on_timer(self) -> None:
-        """From the handshakes' deadlines."""
-        self.lose("TLS handshake took too long")
+        """The deadline of the handshake or of the first call."""
+        if not self._tls.is_open():
+            self.lose("TLS handshake took too long")
+        elif self._asked and self.loop.now - self._opened_at < REVIEW_SECONDS:
+            self._core.first_calls.add(self)
+        else:
+            self.lose(NO_CALL)
 
     def on_silent(self, seconds: float, acknowledges: bool) -> None:
         links = self._links()
         for link in links:
             self._core.agent_silent(link)
         code = "UMB406" if acknowledges else "UMB407"
-        if self._core.throttle.due(f"{code} {self._peer}", self.loop.now) is None:
+        more = self._core.throttle.more(f"{code} {self._peer}", self.loop.now)
+        if more is None:
             return
         words = (
             "it does not even answer a ping, though its machine takes what we send: the agent hangs"
@@ -135,7 +158,7 @@ class AgentTransport(Transport):
             else "its machine acknowledges nothing: the network between is broken"
         )
         logger.warning(
-            "%s agent silent for %.1f s agent=%s peer=%s tunnels=%d dials=%d: %s",
+            "%s agent silent for %.1f s agent=%s peer=%s tunnels=%d dials=%d: %s%s",
             code,
             seconds,
             self._names(),
@@ -143,6 +166,7 @@ class AgentTransport(Transport):
             sum([len(link.connections) for link in links]),
             sum([len(link.pending) for link in links]),
             words,
+            more,
             extra=causes.FailureCause(code, words).fields,
         )
 
@@ -151,10 +175,11 @@ class AgentTransport(Transport):
 
     def on_loss(self, sent_again: int, sent: int, seconds: float) -> None:
         cause = causes.FailureCause("UMB409", "packets to it get lost")
-        if self._core.throttle.due(f"{cause.code} {self._peer}", self.loop.now) is None:
+        more = self._core.throttle.more(f"{cause.code} {self._peer}", self.loop.now)
+        if more is None:
             return
         logger.warning(
-            "%s agent=%s peer=%s: %s, %d of %d segments within %.0f s had to be sent again",
+            "%s agent=%s peer=%s: %s, %d of %d segments within %.0f s had to be sent again%s",
             cause.code,
             self._names(),
             self._peer,
@@ -162,6 +187,7 @@ class AgentTransport(Transport):
             sent_again,
             sent,
             seconds,
+            more,
             extra=cause.fields,
         )
 
@@ -186,16 +212,22 @@ class AgentTransport(Transport):
             if event.stream.plain:
                 self._on_tunnel_reset(event.stream, event.code)
             else:
-                self._drop(event.stream, f"agent reset its stream (HTTP/2 error {event.code})")
+                self._lost(event.stream, f"agent reset its stream (HTTP/2 error {event.code})")
 
     def _on_call(self, stream: Stream, headers: metadata.Headers) -> None:
         path = dict(headers).get(b":path", b"")
         if path == packet_data.TUNNEL_PATH and self._has_own_streams:
             stream.plain = True  # the answer to its dial, which follows, names its tunnel
             stream.credited_by_caller = True
+            self._unclaimed.append(stream.stream_id)
+            if len(self._unclaimed) > MAX_UNCLAIMED_STREAMS:
+                self._check_unclaimed()
             return
         if path != CONNECT_PATH:
-            self._refuse(stream, grpc.UNIMPLEMENTED, f"unknown method {path.decode('utf-8', 'replace')}")
+            self._refuse(stream, grpc.UNIMPLEMENTED, grpc.unknown_method(path))
+            return
+        if len(self._agents) + len(self._asked) >= MAX_CONNECT_STREAMS:
+            self._refuse(stream, grpc.RESOURCE_EXHAUSTED, f"more than {MAX_CONNECT_STREAMS} agents on one connection")
             return
         try:
             hello = metadata.agent_hello(headers)
@@ -203,14 +235,29 @@ class AgentTransport(Transport):
             self._refuse(stream, grpc.UNKNOWN, refused.text)
             return
         self._asked.add(stream.stream_id)
+        self._tls.handshakes.admit(self._tls)
         self._admission.ask(self, stream, hello)
+
+    def _check_unclaimed(self) -> None:
+        streams = self.connection.streams.by_id
+        self._unclaimed = [number for number in self._unclaimed if number in streams and streams[number].owner is None]
+        if len(self._unclaimed) > MAX_UNCLAIMED_STREAMS >> 1:
+            text = "too many streams without an answer to a dial"
+            self.connection.sender.fail(ProtocolViolation(frames.ENHANCE_YOUR_CALM, text))
 
     def _refuse(self, stream: Stream, status: int, text: str, code: str = "UMB308") -> None:
         self._asked.discard(stream.stream_id)
+        self._doubt()
         cause = causes.FailureCause(code, text)
-        if self._is_due(cause.code):
-            logger.warning("%s agent refused peer=%s: %s", cause.code, self._peer, text, extra=cause.fields)
+        more = self._core.host_more(cause.code, self._peer)
+        if more is not None:
+            logger.warning("%s agent refused peer=%s: %s%s", cause.code, self._peer, text, more, extra=cause.fields)
         self.finish(stream, status, text)
+
+    def _doubt(self) -> None:
+        """Count it among the peers that are not admitted, unless another of its calls is."""
+        if not self._agents and not self._asked and not self.closed:
+            self._tls.handshakes.add(self._tls)
 
     def refuse(self, stream: Stream, text: str) -> None:
         """Authentication failed."""
@@ -230,8 +277,12 @@ class AgentTransport(Transport):
         link = AgentLink(core.next_key(), hello.agent_id, hello.identifiers, understands_pause=hello.understands_pause)
         link.has_own_streams = hello.understands_streams and settings.limits.own_streams
         self._has_own_streams = self._has_own_streams or link.has_own_streams
+        stream.served = True
         agent = AgentStream(self, stream, link)
         self._asked.discard(stream.stream_id)
+        core.first_calls.discard(self)
+        if self._watch is None:
+            self._watch = PathWatch(self)
         self._agents[stream.stream_id] = AgentPackets(agent, core)
         streams = settings.limits.own_streams
         answer = metadata.server_hello_headers(settings.server_id, settings.server_count, streams=streams)
@@ -240,8 +291,7 @@ class AgentTransport(Transport):
         self.connection.credit(stream, 0)
         self.fit_window(round_trip_seconds(self.channel.sock))
         self.touch()
-        core.agent_connected(agent)
-        logger.info("agent connected agent=%s peer=%s", hello.agent_id, self._peer)
+        core.agent_connected(agent, self._peer)
 
     def on_data(self, event: DataReceived) -> None:
         stream = event.stream
@@ -260,7 +310,7 @@ class AgentTransport(Transport):
         incoming = self._agents.get(stream.stream_id)
         if incoming is not None:
             try:
-                read_packets(event, incoming)
+                self.connection.frames_left -= read_packets(event, incoming)
             except ProtocolViolation as violation:
                 self._violated(stream, violation)
                 return
@@ -291,12 +341,10 @@ class AgentTransport(Transport):
 
     def _report_failure(self, reason: str) -> None:
         cause = causes.of_failed_handshake(reason)
-        if self._is_due(cause.code):
-            logger.warning("%s agent connection failed peer=%s: %s", cause.code, self._peer, reason, extra=cause.fields)
-
-    def _is_due(self, code: str) -> bool:
-        """Whether to log this failure: a host that fails again and again gets a line for each code now and then."""
-        return self._core.throttle.due(f"{code} {self._peer.rpartition(':')[0]}", self.loop.now) is not None
+        more = self._core.host_more(cause.code, self._peer)
+        if more is not None:
+            text = "%s agent connection failed peer=%s: %s%s"
+            logger.warning(text, cause.code, self._peer, reason, more, extra=cause.fields)
 
     def end_stream(self, stream: Stream, reason: str) -> None:
         self.finish(stream, grpc.OK, "")
@@ -305,9 +353,12 @@ class AgentTransport(Transport):
     def _drop(self, stream: Stream, reason: str) -> None:
         self._asked.discard(stream.stream_id)
         incoming = self._agents.pop(stream.stream_id, None)
+        self._doubt()
         if incoming is not None:
             self._core.agent_gone(incoming.agent.link, reason)
             if not self.closed and not self._agents:
+                self._opened_at = self.loop.now
+                self._core.first_calls.add(self)
                 for own in [stream for stream in self.connection.streams.by_id.values() if stream.plain]:
                     self.connection.sender.reset(own, frames.CANCEL)
 
@@ -316,8 +367,15 @@ class AgentTransport(Transport):
             self._watch.stop()
         if self._heartbeat is not None:
             self._heartbeat.stop()
-        else:
+        if self._heartbeat is None or causes.is_of_stranger(reason):
             self._report_failure(reason)
+        self._watch = self._heartbeat = None  # both refer to this transport: its block is freed at once
         for incoming in list(self._agents.values()):
-            self._drop(incoming.agent.stream, reason)
+            self._lost(incoming.agent.stream, reason)
         self._core.transport_closed(self)
+
+    def _lost(self, stream: Stream, reason: str) -> None:
+        """A Connect stream ended without its end: counted under the code that grpc-go's server sees."""
+        if stream.stream_id in self._agents and not causes.is_orderly(reason):
+            self._core.metrics.stream_error("from_agent", grpc.CODE_NAMES[grpc.CANCELLED])
+        self._drop(stream, reason)

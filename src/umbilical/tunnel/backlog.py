@@ -149,5 +149,7 @@ class Backlog(Handler):
         self._end.on_stuck()
 
     def on_crash(self, error: Exception) -> None:
-        self.over()
-        self._end.on_crash(error)
+        try:
+            self.over()
+        finally:
+            self._end.on_crash(error)

@@ -59,7 +59,12 @@ NEXT: Final = {
     "UMB411": "stop the other server: ss -xlp shows it; two servers cannot share one path",
     "UMB412": "check this agent: no CPU, stopped, network down? Other agents take its dials",
     "UMB414": "issue this client a certificate that is not an agent's, or add it to --frontend-identities",
+    "UMB420": "raise the limit of open files: LimitNOFILE= of the service, or ulimit -n",
+    "UMB421": "find the host that connects and calls nothing: only agents use this port",
+    "UMB422": "find the hosts that connect and are not admitted: ss -tn; restrict the port to the agents' networks",
+    "UMB425": "report it with the trace: one tunnel or one peer was closed, the others go on",
     "UMB413": "correct the agent's identifiers: cidr=10.0.0.0/8 or cidr=fd00::/8",
+    "UMB430": "check what reads the log: a container runtime, a pipe, a terminal that is stopped with Ctrl-S",
 }
 """Next steps for people; the logs of the drop-in programs omit them."""
 
@@ -90,7 +95,12 @@ _NOT_YET: Final = r"verification failed: certificate is not yet valid"
 # Last in both tables: any other verification error of OpenSSL.
 _UNTRUSTED: Final = r"verification failed"
 
+NO_CALL: Final = "no valid call"
+DROPPED: Final = "dropped"
+"""How the reasons begin for which a peer that is not admitted loses its connection."""
+
 _SERVER_SIDE: Final[tuple[_Rule, ...]] = (
+    ("UMB421", f"^{NO_CALL}|^{DROPPED}"),
     ("UMB303", _EXPIRED),
     ("UMB304", _NOT_YET),
     ("UMB305", _UNTRUSTED),
@@ -126,6 +136,11 @@ def _find(rules: tuple[_Rule, ...], reason: str, otherwise: str) -> FailureCause
 def of_failed_handshake(reason: str) -> FailureCause:
     """Server: the TLS handshake of a client on the agent port failed."""
     return _find(_SERVER_SIDE, reason, "UMB307")
+
+
+def is_of_stranger(reason: str) -> bool:
+    """Whether the connection ended because its peer was not admitted."""
+    return reason.startswith((NO_CALL, DROPPED))
 
 
 def of_gone_agent(reason: str) -> FailureCause:

@@ -14,7 +14,7 @@ from umbilical.fault import StartupError
 from umbilical.record import Record
 from umbilical.tunnel import outbound
 from umbilical.tunnel.settings import AgentSettings, ServerAddress
-from umbilical.tunnel.tls import agent_context
+from umbilical.tunnel.tls import agent_context, tls_name
 
 _SEQUENCE: Final = 0x30
 _UTC_TIME: Final = 0x17
@@ -174,7 +174,7 @@ async def _look(settings: AgentSettings, server: ServerAddress, address: outboun
     context.verify_flags |= _NO_CHECK_TIME
     sock = await outbound.connect(server.host, server.port, address)
     try:
-        _, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=server.host)
+        _, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=tls_name(server.host))
         certificate = dict(writer.get_extra_info("peercert") or {})
         writer.transport.abort()
     finally:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from umbilical.tunnel.loop import BOTH_ENDED, HANGUP, IN, OUT, Handler, Loop
+from umbilical.tunnel.tls import tls_name
 
 END: Final = 0
 """The peer sends no more."""
@@ -47,8 +48,31 @@ class ChannelOwner(Handler):
     def on_lost(self, reason: str) -> None:
         """The handshake failed, or a handler crashed; the channel is closed."""
 
+    def on_crash(self, error: Exception) -> None:
+        self.on_lost(f"internal error: {error!r}")
+
 
 _no_owner: Final = ChannelOwner()
+
+
+class HandshakeLimit(Handler):
+    """Who owns the TLS handshakes of a listener; this one sets no limit."""
+
+    def defers(self, channel: "TlsChannel") -> bool:
+        """Whether the next step waits for a later turn; its `go_on` is called then."""
+        return False
+
+    def add(self, channel: "TlsChannel") -> None:
+        """Its peer is not admitted, or not any more."""
+
+    def admit(self, channel: "TlsChannel") -> None:
+        """Its peer made a valid call."""
+
+    def discard(self, channel: "TlsChannel") -> None:
+        """It was closed."""
+
+
+_no_limit: Final = HandshakeLimit()
 
 
 class Channel(Handler):
@@ -110,7 +134,9 @@ class Channel(Handler):
             self.owner.on_writable()
 
     def on_crash(self, error: Exception) -> None:
-        self.fail(f"internal error: {error!r}")
+        owner = self.owner
+        self.reset()  # bytes may be missing: the peer must not take it for an orderly end
+        owner.on_crash(error)
 
     def fail(self, reason: str) -> None:
         owner = self.owner
@@ -200,11 +226,14 @@ class TlsChannel(Channel):
         self.is_plain = False
         self._incoming: Final = ssl.MemoryBIO()
         self._outgoing: Final = ssl.MemoryBIO()
+        name = None if server_name is None else tls_name(server_name)
         self.tls: Final = context.wrap_bio(
-            self._incoming, self._outgoing, server_side=server_name is None, server_hostname=server_name
+            self._incoming, self._outgoing, server_side=name is None, server_hostname=name
         )
         # Given a buffer, SSLObject.read returns a count; its published type knows only the other form.
         self._read: Final = cast(Callable[[int, memoryview], int], self.tls.read)
+        self.handshakes = _no_limit
+        self._peer = ""
         self._shaking_hands = True
         self._socket_readable = False
         self._ending = False
@@ -222,7 +251,9 @@ class TlsChannel(Channel):
         if self._shaking_hands:
             if mask & HANGUP:
                 self.hung_up = True
-            self._shake_hands()
+            # An event for writing alone is not progress of the peer, and costs nothing.
+            if not self._socket_readable or not self.handshakes.defers(self):
+                self._shake_hands()
             return
         if mask & OUT and self._unsent:
             if not self._push():
@@ -230,6 +261,20 @@ class TlsChannel(Channel):
             elif self._ending:
                 self.end_sending()
         super().on_events(mask)
+
+    def peer(self) -> str:
+        if not self._peer:
+            self._peer = super().peer()  # kept: the end of a connection is reported after it was closed
+        return self._peer
+
+    def go_on(self) -> None:
+        """Take the step of the handshake that was deferred."""
+        if self.closed or not self._shaking_hands:
+            return
+        try:
+            self._shake_hands()
+        except Exception as error:
+            self.on_crash(error)
 
     def _shake_hands(self) -> None:
         while True:
@@ -396,6 +441,8 @@ class TlsChannel(Channel):
     def close(self) -> None:
         if not self.closed and not self.error and not self._shaking_hands:
             self.end_sending()
+        self.handshakes.discard(self)
+        self.handshakes = _no_limit
         super().close()
 
 

@@ -21,6 +21,7 @@ from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.tunnel_end import CLOSED, CLOSING, ENDED, OPEN, PAUSED, SocketEnd
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
+from umbilical.wire.http2 import frames
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,10 @@ class ConnectClient(SocketEnd):
 
     def _refusal(self) -> str:
         channel = self._channel
-        return self._core.refuse_client(channel.tls, channel.peer()) if isinstance(channel, TlsChannel) else ""
+        if not isinstance(channel, TlsChannel):
+            return ""
+        channel.handshakes.admit(channel)
+        return self._core.refuse_client(channel.tls, channel.peer())
 
     def _refuse_method(self, request: http1.Http1Request, rest: bytes) -> None:
         reply = http1.method_not_allowed_reply(request, time.strftime(_HTTP_DATE, time.gmtime()).encode())
@@ -341,9 +345,13 @@ class ConnectClient(SocketEnd):
 
     def on_lost(self, reason: str) -> None:
         if self.tunnel is None:
-            logger.info("client connection failed peer=%s: %s", self._channel.peer(), reason)
+            self._core.client_failed(self._channel.peer(), reason)
         self._gone(reason)
 
     def on_crash(self, error: Exception) -> None:
-        logger.error("internal error in a client connection: %r", error)
-        self._gone(f"internal error: {error!r}")
+        self._channel.reset()
+        self.abort_stream(frames.INTERNAL_ERROR)
+        try:
+            self._gone(f"internal error: {error!r}")
+        finally:
+            self._finish()

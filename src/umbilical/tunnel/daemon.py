@@ -1,7 +1,8 @@
-"""What all daemons share: tasks that they own, and stop signals."""
+"""What all daemons share: tasks that they own, streams of accepted sockets, and stop signals."""
 
 import asyncio
 import signal
+import socket
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -16,6 +17,19 @@ async def end_task(task: "asyncio.Task[Any]") -> None:
     """Cancel and wait. An exception of the task is not raised here: the task logs its own failures."""
     task.cancel()
     await asyncio.wait({task})
+
+
+async def open_streams(sock: socket.socket, limit: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Give asyncio a socket that was accepted. Raises OSError, with the socket closed."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=limit, loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    try:
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock)
+    except BaseException:
+        sock.close()
+        raise
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 class StopRequests:

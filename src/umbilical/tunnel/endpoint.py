@@ -10,7 +10,7 @@ from typing import Final
 
 from umbilical.konnectivity.commands import CONNECTED, FLUSHING, EndpointConnection
 from umbilical.konnectivity.dial_failure import endpoint_failure_code
-from umbilical.tunnel import causes
+from umbilical.tunnel import causes, faults
 from umbilical.tunnel.backlog import STUCK_SECONDS, CreditHold
 from umbilical.tunnel.channel import END, Channel
 from umbilical.tunnel.dialing import Dial, DialOwner, EndpointDialer
@@ -105,8 +105,18 @@ class EndpointDial(DialOwner):
         report(self._record, self._link, "dial cancelled")
 
     def dial_succeeded(self, sock: socket.socket, mask: int) -> None:
-        link, record = self._link, self._record
         channel = Channel(self._context.loop, sock)
+        try:
+            self._open(channel, mask)
+        except Exception as error:
+            channel.reset()
+            self._context.loop.crash(self._record.endpoint or self, faults.COMMAND, error)
+
+    def on_crash(self, error: Exception) -> None:
+        self.dial_failed(f"internal error: {error!r}")
+
+    def _open(self, channel: Channel, mask: int) -> None:
+        link, record = self._link, self._record
         own: TunnelStream | None = None
         if link.has_own_streams:
             own = link.open_stream(record)
@@ -272,16 +282,12 @@ class Endpoint(SocketEnd):
         self.link.endpoint_ended(self, "", reason)
         self._stop()
 
-    def abort_stream(self, code: int) -> bool:
-        """Reset the tunnel's own stream; False if it has none."""
-        if self._own is None:
-            return False
-        self._own.abort(code)
-        return True
-
     def on_crash(self, error: Exception) -> None:
-        self.link.endpoint_ended(self, "", f"internal error: {error!r}")
-        self._close()
+        self._channel.reset()
+        try:
+            self.link.endpoint_ended(self, "internal error", f"internal error: {error!r}")
+        finally:
+            self._close()
 
     def report(self, cause: str) -> None:
         report(self.record, self.link, cause, up=self.bytes_delivered, down=self.bytes_read())

@@ -4,7 +4,6 @@
 Upload is limited by the client's stream credit; download waits here, bounded, for the client's window.
 """
 
-import logging
 from typing import Final
 
 from umbilical.konnectivity.dial_failure import DialFailure, grpc_error_text
@@ -18,8 +17,6 @@ from umbilical.tunnel.tunnel_end import PAUSED, TunnelEnd
 from umbilical.wire import grpc, packets
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.streams import Stream
-
-logger = logging.getLogger(__name__)
 
 _FRESH: Final = 1
 _DIALLING: Final = 2
@@ -50,7 +47,6 @@ class GrpcClient(TunnelEnd):
         self._down_inlet: Inlet | None = None
         self._down = bytearray()
         """Payload that found no window towards the client; bounded by `Limits.tunnel_buffer_bytes`."""
-        self._asked_again = False
         self._opened_turn = -1
         self._farewell: bytes | None = None
         """The CLOSE_RSP that follows the last payload."""
@@ -197,6 +193,7 @@ class GrpcClient(TunnelEnd):
         up = self._up_inlet = Inlet(self, agent.transport, stream, connection_id, metrics.to_agent)
         up.unanswered = own
         self._down_inlet = Inlet(self, self._transport, self._stream, connection_id, metrics.to_client)
+        self._stream.served = True
         self._state = _OPEN
         self._opened_turn = self._loop.turns
         self._send(packets.DIAL_RSP, packets.encode_dial_response("", tunnel.connection_id, tunnel.dial_id))
@@ -204,6 +201,7 @@ class GrpcClient(TunnelEnd):
     def refused(self, failure: DialFailure) -> None:
         tunnel = self.tunnel
         assert tunnel is not None
+        self._stream.served = True
         self._state = _OVER
         message = packets.encode_dial_response(grpc_error_text(failure), 0, tunnel.dial_id)
         self._send(packets.DIAL_RSP, message)
@@ -260,12 +258,10 @@ class GrpcClient(TunnelEnd):
     def _ask_again(self) -> None:
         """Send what waits for the client in the next turn, unless it is queued for room anyway."""
         inlet = self._down_inlet
-        if not self._asked_again and inlet is not None and not inlet.waiting:
-            self._asked_again = True
+        if inlet is not None and not inlet.waiting:
             self._loop.again(self)
 
     def on_again(self) -> None:
-        self._asked_again = False
         self._push_down()
 
     def _push_down(self) -> None:
@@ -361,6 +357,11 @@ class GrpcClient(TunnelEnd):
         notices.report_tunnel(tunnel, self._loop.now, cause)
 
     def on_crash(self, error: Exception) -> None:
-        logger.error("internal error in a client stream: %r", error)
-        self._transport.connection.sender.reset(self._stream, frames.INTERNAL_ERROR)
+        transport = self._transport
+        if not transport.closed:
+            transport.connection.sender.reset(self._stream, frames.INTERNAL_ERROR)
+            transport.touch()
+        self.abort_stream(frames.INTERNAL_ERROR)
         self.gone(f"internal error: {error!r}")
+        if self.tunnel is not None:
+            self._end_tunnel(self.tunnel)  # in case it was `gone` that raised

@@ -6,15 +6,18 @@ The routes are in `admin.py` and, for the proxies, in `proxies/health.py`.
 
 import asyncio
 import posixpath
+import re
 import socket
 import time
 from contextlib import AsyncExitStack, suppress
 from http import HTTPStatus
 from typing import Final, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from umbilical.fault import StartupError
 from umbilical.record import Record
+from umbilical.tunnel import descriptors
+from umbilical.tunnel.daemon import open_streams, own_task
 from umbilical.tunnel.settings import ListenAddress
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
@@ -28,8 +31,19 @@ MAX_HEAD_BYTES: Final = 1 << 20
 MAX_BODY_BYTES: Final = 256 << 10
 """Like Go, the server discards a body up to this size; it closes the connection if there is more."""
 READ_BYTES: Final = 65536
+SPARE_FILES: Final = 4
+"""With fewer files left, each new connection takes the place of an idle one."""
+PAUSE_SECONDS: Final = 0.05
+"""Time until a listener without a free file tries again."""
 _MAX_CHUNK_DIGITS: Final = 8
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
+
+_BAD_ESCAPE: Final = re.compile("%(?![0-9a-fA-F]{2})")
+_FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffd]")
+"""Control characters, line breaks, and what stands for bytes that are not UTF-8."""
+_SAFE_IN_PATHS: Final = "/$&+,:;=@"
+"""As Go's package url."""
+_ASCII: Final = "".join(map(chr, range(0x21, 0x7F)))
 
 PLAIN: Final = "text/plain; charset=utf-8"
 HTML: Final = "text/html; charset=utf-8"
@@ -63,39 +77,71 @@ class HttpListener:
         self._address = address
         self._routes = routes
         self._max_connections = max_connections
-        self._connections: dict[asyncio.Task[None], _Connection] = {}
-        self._server: asyncio.Server | None = None
+        self._connections: dict[asyncio.Task[None], _Connection | None] = {}
+        """None until it has streams."""
+        self._listening: socket.socket | None = None
         self.port = address.port
         """After `start` the real port, also where port 0 was requested."""
 
     async def start(self) -> None:
         """Bind and listen. Raises OSError if that fails."""
-        listening = await _bind(self._address)
+        listening = self._listening = await _bind(self._address)
+        listening.setblocking(False)
         self.port = listening.getsockname()[1]
-        self._server = await asyncio.start_server(self._accept, sock=listening, limit=READ_BYTES)
+        asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     async def stop(self) -> None:
         """Stop listening and end every connection. A second call does nothing."""
-        if self._server is None:
+        listening, self._listening = self._listening, None
+        if listening is None:
             return
-        self._server.close()
+        asyncio.get_running_loop().remove_reader(listening)
+        listening.close()
         while tasks := list(self._connections):
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-        await self._server.wait_closed()
         await asyncio.sleep(0)  # aborted transports close their sockets in the loop's next turn
-        self._server = None
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        connection = _Connection(reader, writer, self._routes)
+    def _accept(self, listening: socket.socket) -> None:
+        """One connection per turn, unlike asyncio's server, so that idle ones can make way before files run out."""
+        try:
+            sock, _ = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError:
+            self._drop_idle()
+            self._pause(listening)
+            return
+        if sock.fileno() >= descriptors.limit() - SPARE_FILES and not self._drop_idle():
+            self._drop_oldest()
         # Many idle scrapers must not keep a health probe out.
         if len(self._connections) >= self._max_connections and not self._drop_idle():
-            writer.transport.abort()
+            sock.close()
             return
-        self._connections[task] = connection
+        sock.setblocking(False)
+        task = own_task(self._serve(sock))
+        self._connections[task] = None
+        task.add_done_callback(self._connections.pop)
+
+    def _pause(self, listening: socket.socket) -> None:
+        """No file is left: new connections wait in the backlog."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening)
+        loop.call_later(PAUSE_SECONDS, self._go_on, listening)
+
+    def _go_on(self, listening: socket.socket) -> None:
+        if self._listening is listening:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    async def _serve(self, sock: socket.socket) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            reader, writer = await open_streams(sock, READ_BYTES)
+        except OSError:
+            return
+        connection = self._connections[task] = _Connection(reader, writer, self._routes)
         try:
             await connection.run()
             await _finish(writer)
@@ -103,11 +149,15 @@ class HttpListener:
             pass  # cancelled by `stop` or `_drop_idle`, or a broken or slow client: no reply is possible
         finally:
             writer.transport.abort()
-            del self._connections[task]
+
+    def _drop_oldest(self) -> None:
+        for task in self._connections:
+            task.cancel()
+            return
 
     def _drop_idle(self) -> bool:
         for task, connection in self._connections.items():
-            if connection.is_idle:
+            if connection is not None and connection.is_idle:
                 connection.is_idle = False
                 task.cancel()
                 return True
@@ -150,12 +200,12 @@ class _Connection:
         """Serve one request; return whether another can follow."""
         try:
             head = await self._read_head()
+            if head is None:
+                return False
+            request = request_of(head.method, head.target, head.headers_host or "")
         except ProtocolViolation as violation:
             await self._write(http1.violation_reply(violation))
             return False
-        if head is None:
-            return False
-        request = request_of(head.method, head.target, head.headers_host or "")
         response = await answer(self._routes, request)
         await self._write(_response_bytes(request, response, head.version, head.keep_alive))
         return (not head.has_body or await self._skip_body(head)) and head.keep_alive
@@ -233,12 +283,26 @@ def _chunk_size(line: bytes) -> int | None:
 
 
 def request_of(method: str, target: str, host: str) -> HttpRequest:
+    """Raises ProtocolViolation: a target that is not a URL, or has control characters, also if they are encoded."""
+    try:
+        path, query = _split_target(target)
+        decoded = unquote(path, errors="strict")
+    except ValueError as error:
+        raise ProtocolViolation(400, f"malformed request target: {error}") from None
+    if _BAD_ESCAPE.search(path) or _FORBIDDEN.search(target) or _FORBIDDEN.search(decoded):
+        raise ProtocolViolation(400, f"malformed request target {target[:80]!r}")
+    return HttpRequest(method, decoded, query, host)
+
+
+def _split_target(target: str) -> tuple[str, str]:
+    if target.startswith(("/", "*")):
+        path, _, query = target.partition("?")
+        return path, query
+    split = urlsplit(target)
+    if not split.scheme:
+        raise ValueError("no path")
     # An absolute target names a host as well; the path alone chooses the route.
-    path, _, query = target.partition("?")
-    if not target.startswith(("/", "*")):
-        split = urlsplit(target)
-        path, query = split.path or "/", split.query
-    return HttpRequest(method, unquote(path), query, host)
+    return split.path or "/", split.query
 
 
 async def answer(routes: HttpRoutes, request: HttpRequest) -> HttpResponse:
@@ -247,7 +311,8 @@ async def answer(routes: HttpRoutes, request: HttpRequest) -> HttpResponse:
         return HttpResponse(200 if request.method == "OPTIONS" else 400, b"", ())
     clean = _clean_path(request.path)
     if clean != request.path:
-        location = f"{clean}?{request.query}" if request.query else clean
+        # Encoded once; Go's mux encodes again what the client had encoded.
+        location = quote(clean, safe=_SAFE_IN_PATHS) + (f"?{request.query}" if request.query else "")
         return redirect(HTTPStatus.TEMPORARY_REDIRECT, location, request.method)
     return await routes.respond(request)
 
@@ -258,6 +323,7 @@ def _clean_path(path: str) -> str:
 
 
 def redirect(status: HTTPStatus, location: str, method: str) -> HttpResponse:
+    location = quote(location, safe=_ASCII)
     # Go writes a short page for GET alone, and its type for HEAD too.
     headers = (("Content-Type", HTML),) if method in ("GET", "HEAD") else ()
     page = f'<a href="{_escape(location)}">{status.phrase}</a>.\n\n' if method in ("GET", "HEAD") else ""

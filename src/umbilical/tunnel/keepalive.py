@@ -23,6 +23,9 @@ class Heartbeat(Handler):
     def stop(self) -> None:
         self._loop.cancel(self._timer)
 
+    def on_crash(self, error: Exception) -> None:
+        self._transport.on_crash(error)
+
     def on_timer(self) -> None:
         transport = self._transport
         if not transport.closed:

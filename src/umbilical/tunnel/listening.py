@@ -1,4 +1,4 @@
-"""Listening sockets of the data plane: Unix and TCP; pauses when file descriptors run out."""
+"""Listening sockets of the data plane: Unix and TCP; a rule decides when a connection waits in the backlog."""
 
 import errno
 import logging
@@ -11,6 +11,7 @@ from typing import Final
 
 from umbilical.fault import StartupError
 from umbilical.tunnel import causes
+from umbilical.tunnel.descriptors import OUT_OF_FILES
 from umbilical.tunnel.loop import Handler, Loop
 from umbilical.tunnel.settings import ListenAddress, UnixFrontend
 
@@ -18,15 +19,34 @@ logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 4_096
 MOST_ACCEPTS_PER_TURN: Final = 64
-EXHAUSTED_SECONDS: Final = 0.1
-"""Pause after accept(2) found no free descriptor; connections wait in the backlog."""
+PAUSE_SECONDS: Final = 0.05
+"""Time until a listener that may not accept asks again; connections wait in the backlog."""
+
+
+class AcceptRule:
+    """Whether a listener may accept now; this one never forbids it."""
+
+    def has_space(self, listener: int) -> bool:
+        """Whether one more connection may be accepted; `listener` is the number of the listening socket."""
+        return True
+
+    def makes_space(self, listener: int) -> bool:
+        """There is none and somebody waits: True if it was made, False if that must wait."""
+        return False
+
+    def failed(self, reason: str) -> None:
+        """The kernel had no file for a connection, which waits."""
 
 
 class SocketListener(Handler):
-    def __init__(self, loop: Loop, sock: socket.socket, accepted: Callable[[socket.socket], None]) -> None:
+    def __init__(
+        self, loop: Loop, sock: socket.socket, accepted: Callable[[socket.socket], None], rule: AcceptRule
+    ) -> None:
         self._loop: Final = loop
         self._sock: Final = sock
+        self._descriptor: Final = sock.fileno()
         self._accepted: Final = accepted
+        self._rule: Final = rule
         self._open = True
         self._family: Final = int(sock.family)
         self._share = 1
@@ -38,8 +58,16 @@ class SocketListener(Handler):
         return int(self._sock.getsockname()[1])
 
     def on_events(self, mask: int) -> None:
-        for _ in range(self._share):
-            if not self._open or not self._accept_one():
+        for number in range(self._share):
+            if not self._open:
+                return
+            if not self._rule.has_space(self._descriptor):
+                if number > 0:
+                    return  # perhaps nobody waits any more; otherwise the next turn reports it
+                if not self._rule.makes_space(self._descriptor):
+                    self._pause()
+                    return
+            if not self._accept_one():
                 return
         # The listener is level-triggered: connections that still wait are reported in the next turn.
         turn = self._loop.turns
@@ -70,14 +98,17 @@ class SocketListener(Handler):
                 return
 
     def _accept_failed(self, error: OSError) -> None:
-        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-            logger.error("cannot accept connections: %s; pausing", error.strerror)
-            self._loop.remove(self._sock.fileno())
-            self._loop.after(EXHAUSTED_SECONDS, self)
+        if error.errno in OUT_OF_FILES:
+            self._rule.failed(error.strerror or str(error))
+            self._pause()
+
+    def _pause(self) -> None:
+        self._loop.remove(self._descriptor)
+        self._loop.after(PAUSE_SECONDS, self)
 
     def on_timer(self) -> None:
         if self._open:
-            self._loop.add_listener(self._sock.fileno(), self)
+            self._loop.add_listener(self._descriptor, self)
 
     def on_crash(self, error: Exception) -> None:
         logger.error("internal error while accepting a connection: %r", error)
@@ -85,7 +116,7 @@ class SocketListener(Handler):
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._loop.forget(self._sock.fileno())
+            self._loop.forget(self._descriptor)
             self._sock.close()
 
 

@@ -9,6 +9,9 @@ import select
 import time
 from typing import Final
 
+from umbilical.tunnel import faults
+from umbilical.tunnel.faults import Breakable, FaultLog
+
 IN: Final = select.EPOLLIN
 OUT: Final = select.EPOLLOUT
 HANGUP: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
@@ -37,7 +40,7 @@ class Handler:
         """The time passed to `Loop.after` has elapsed."""
 
     def on_crash(self, error: Exception) -> None:
-        """A method above raised, which is a bug. Close what this handler owns; raise nothing."""
+        """A method above raised, which is a bug, and has been logged. Close what this handler owns."""
 
 
 class Timer:
@@ -53,14 +56,17 @@ class Loop:
         self._handlers: Final[dict[int, Handler]] = {}
         self._fresh: Final[set[int]] = set()
         """Added since the last poll: a pending event for this number belongs to the previous descriptor."""
-        self._again: list[Handler] = []
+        self._again: dict[Handler, None] = {}
+        """In the order of asking, each once."""
         self._dirty: list[Handler] = []
         self._timers: Final[list[tuple[float, int, Timer]]] = []
         self._cancelled_timers = 0
         self._timer_serial = 0
+        self._foreign = 0
         self.now = time.monotonic()
         """Start time of this turn."""
         self.turns = 0
+        self.faults: Final = FaultLog()
         self.asyncio_called = False
         """A handler scheduled something in asyncio, which must run now."""
 
@@ -94,8 +100,8 @@ class Loop:
         self._handlers.pop(descriptor, None)
 
     def again(self, handler: Handler) -> None:
-        """Call `on_again` in the next turn, without sleeping before it."""
-        self._again.append(handler)
+        """Call `on_again` once in the next turn, without sleeping before it."""
+        self._again[handler] = None
 
     def touch(self, handler: Handler) -> None:
         """Call `on_flush` at the end of this turn. The handler must call this once per turn."""
@@ -127,7 +133,7 @@ class Loop:
         if self._dirty:  # touched from outside a turn
             self._flush()
         again = self._again
-        self._again = []
+        self._again = {}
         ready = self._epoll.poll(self._timeout(timeout, bool(again or self._dirty)), MAX_EVENTS)
         self.now = time.monotonic()
         self.turns += 1
@@ -145,12 +151,12 @@ class Loop:
             try:
                 handler.on_events(mask)
             except Exception as error:
-                self._crash(handler, error)
+                self.crash(handler, faults.EVENT, error)
         for handler in again:
             try:
                 handler.on_again()
             except Exception as error:
-                self._crash(handler, error)
+                self.crash(handler, faults.EVENT, error)
         if self._timers:
             self._run_timers()
         if self._dirty:
@@ -176,7 +182,7 @@ class Loop:
             try:
                 handler.on_timer()
             except Exception as error:
-                self._crash(handler, error)
+                self.crash(handler, faults.TIMER, error)
 
     def _flush(self) -> None:
         dirty = self._dirty
@@ -185,18 +191,25 @@ class Loop:
             try:
                 handler.on_flush()
             except Exception as error:
-                self._crash(handler, error)
+                self.crash(handler, faults.FLUSH, error)
 
-    def _crash(self, handler: Handler, error: Exception) -> None:
-        handler.on_crash(error)
+    def crash(self, broken: Breakable, place: str, error: Exception) -> None:
+        """An internal error at one of the places of faults.py: note it, and have its owner close what broke."""
+        self.faults.crash(broken, place, error, self.now)
+
+    def watched(self) -> int:
+        """How many descriptors are watched."""
+        return len(self._handlers) + self._foreign
 
     def add_foreign(self, descriptor: int, mask: int) -> None:
+        self._foreign += 1
         self._epoll.register(descriptor, mask)
 
     def modify_foreign(self, descriptor: int, mask: int) -> None:
         self._epoll.modify(descriptor, mask)
 
     def remove_foreign(self, descriptor: int) -> None:
+        self._foreign -= 1
         self._epoll.unregister(descriptor)
 
     def close(self) -> None:
@@ -239,5 +252,5 @@ class Deadlines(Handler):
             try:
                 handler.on_timer()
             except Exception as error:
-                handler.on_crash(error)
+                self._loop.crash(handler, faults.TIMER, error)
         self._armed = False

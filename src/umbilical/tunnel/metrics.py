@@ -12,7 +12,9 @@ from typing import Final
 
 from umbilical import __version__
 from umbilical.record import Record
+from umbilical.tunnel import descriptors
 from umbilical.tunnel.exposition import Exposition, Histogram, Labels, add, observe
+from umbilical.tunnel.log_queue import LOST_LINES
 from umbilical.wire.packets import TYPE_NAMES
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -49,6 +51,11 @@ def _render_streams(
     out.counter(f"{prefix}stream_errors_total", text, ("segment", "code", "packet_type"), errors)
 
 
+def _render_faults(out: Exposition, counts: Mapping[str, int]) -> None:
+    text = "Internal errors that closed one tunnel or one connection, by the place in the code."
+    out.counter("umbilical_faults_total", text, ("place",), {(place,): count for place, count in counts.items()})
+
+
 class CertificateMetrics:
     """Expiry and reloads of certificates and CAs; certificates.py reports them."""
 
@@ -78,8 +85,8 @@ class ServerGauges(Record):
     """By strategy; includes every configured one, also with 0."""
     pending_dials: int = 0
     established_connections: int = 0
-    full_receive_channels: int = 0
-    """Client streams that are not read because the buffer to their agent is full."""
+    faults: Mapping[str, int] = MappingProxyType({})
+    """Internal errors, by place."""
 
 
 class ServerMetrics:
@@ -133,6 +140,7 @@ class ServerMetrics:
             "to_agent": self.to_agent,
         }
         _render_streams(out, _SERVER, packets, self._stream_errors)
+        _render_faults(out, gauges.faults)
         self.certificates.render(out)
         render_process(out)
         return out.render()
@@ -147,10 +155,6 @@ class ServerMetrics:
         out.gauge(f"{_SERVER}grpc_connections", text, ("service_method",), streams)
         text = "Open connections of HTTP CONNECT clients."
         out.single_gauge(f"{_SERVER}http_connections", text, gauges.http_connections)
-        if self._once_used("full", gauges.full_receive_channels):
-            text = "Client streams paused because the buffer to their agent is full, by gRPC method."
-            full: dict[Labels, float] = {("Proxy",): gauges.full_receive_channels}
-            out.gauge(f"{_SERVER}full_receive_channels", text, ("service_method",), full)
         self._render_backends(out, gauges.ready_backends)
         if self._once_used("pending", gauges.pending_dials or self.to_agent[_DIAL_REQ]):
             text = "Current number of pending backend dial requests"
@@ -204,6 +208,7 @@ class AgentGauges(Record):
     open_server_connections: int = 0
     known_server_count: int = 0
     open_endpoint_connections: int = 0
+    faults: Mapping[str, int] = MappingProxyType({})
 
 
 class AgentMetrics:
@@ -252,6 +257,7 @@ class AgentMetrics:
         self._render_leases(out)
         packets = {"from_agent": self.from_agent, "to_agent": self.to_agent}
         _render_streams(out, _AGENT, packets, self._stream_errors)
+        _render_faults(out, gauges.faults)
         self.certificates.render(out)
         render_process(out)
         return out.render()
@@ -281,6 +287,8 @@ class AgentMetrics:
 def render_process(out: Exposition) -> None:
     build: dict[Labels, float] = {(__version__, ".".join(map(str, sys.version_info[:3]))): 1}
     out.gauge("umbilical_build_info", "Version of Umbilical and of Python.", ("version", "python"), build)
+    text = "Log lines that were dropped because nobody read the log in time."
+    out.counter("umbilical_log_lines_dropped_total", text, (), {(): LOST_LINES.total})
     try:
         _render_proc_files(out)
     except OSError:  # no /proc, or no free file descriptor: the other metrics are still served
@@ -298,6 +306,7 @@ def _render_proc_files(out: Exposition) -> None:
     out.single_gauge("process_resident_memory_bytes", "Resident memory, in bytes.", int(fields[21]) * page)
     # Listing the folder itself opens one descriptor.
     out.single_gauge("process_open_fds", "Open file descriptors.", len(os.listdir("/proc/self/fd")) - 1)
+    out.single_gauge("process_max_fds", "Maximum number of open file descriptors.", descriptors.limit())
     started = _boot_time() + int(fields[19]) / ticks
     out.single_gauge("process_start_time_seconds", "Start time of the process in Unix time.", started)
 

@@ -16,32 +16,49 @@ tunnels = logging.getLogger("umbilical.tunnels")
 
 REPEAT_SECONDS: Final = 30.0
 """A kind that goes on is logged again after this long."""
+ARRIVAL_SECONDS: Final = 1.0
+"""For Connect streams on one connection, of which an honest agent opens one."""
 MAX_KINDS: Final = 1024
-"""A bound, since kinds include the agent, and agents come and go."""
+"""A bound, since kinds include the agent or the endpoint, which come and go."""
+MAX_KIND_CHARACTERS: Final = 200
+"""Of a kind that is kept: peers choose agent IDs and addresses, of any length."""
+MAX_LINES_PER_SECOND: Final = 100
+"""Of all kinds, since a peer can vary its kind, e.g. its address in an IPv6 network. A rack that fails is fewer."""
 
 
 class LogThrottle:
-    """Keeps the same line from being logged again and again."""
+    """Keeps the same line from being logged again and again; the next of its kind has the number of those between."""
 
     def __init__(self, repeat_seconds: float = REPEAT_SECONDS) -> None:
         self._repeat_seconds = repeat_seconds
         self._logged: dict[str, tuple[float, int]] = {}
+        """Time of the last line and number of lines since, by kind; the least recently used first."""
+        self._second = 0.0
+        self._lines_in_second = 0
 
     def due(self, kind: str, now: float) -> int | None:
         """How many were dropped since this kind was last logged; None: log nothing now."""
-        logged_at, dropped = self._logged.get(kind, (now - self._repeat_seconds, 0))
-        if now - logged_at < self._repeat_seconds:
+        kind = kind[:MAX_KIND_CHARACTERS]
+        logged_at, dropped = self._logged.pop(kind, (now - self._repeat_seconds, 0))
+        if len(self._logged) >= MAX_KINDS:
+            del self._logged[next(iter(self._logged))]
+        if now - logged_at < self._repeat_seconds or self._is_exhausted(now):
             self._logged[kind] = (logged_at, dropped + 1)
             return None
-        if len(self._logged) >= MAX_KINDS:
-            self._logged.clear()
         self._logged[kind] = (now, 0)
         return dropped
+
+    def _is_exhausted(self, now: float) -> bool:
+        if now - self._second >= 1.0:
+            self._second = now
+            self._lines_in_second = 0
+        self._lines_in_second += 1
+        return self._lines_in_second > MAX_LINES_PER_SECOND
 
     def more(self, kind: str, now: float) -> str | None:
         """Like `due`, as text for the end of the line; None: log nothing now."""
         dropped = self.due(kind, now)
-        return f" ({dropped} more since the last such line)" if dropped else None if dropped is None else ""
+        return f" ({dropped:,} more since the last such line)" if dropped else None if dropped is None else ""
 
 
 class DialNotices:
@@ -91,9 +108,9 @@ def report_redial(command: ReportRedial) -> None:
     )
 
 
-def report_networks(link: AgentLink, texts: list[str]) -> None:
+def report_networks(link: AgentLink, texts: list[str], more: str) -> None:
     cause = FailureCause("UMB413", f"cidr identifiers that are not networks: {', '.join(texts)[:200]!r}")
-    logger.warning("%s agent=%s: %s", cause.code, link.agent_id, cause.text, extra=cause.fields)
+    logger.warning("%s agent=%s: %s%s", cause.code, link.agent_id, cause.text, more, extra=cause.fields)
 
 
 def report_tunnel(tunnel: Tunnel, now: float, cause: str, code: str = "") -> None:

@@ -12,8 +12,12 @@ from typing import Any, Final
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
 
-KEEPALIVE_SECONDS: Final = 15
-"""Go's default for TCP keepalive probes."""
+KEEPALIVE_SECONDS: Final = 15.0
+"""Go's default for TCP keepalive: silence before the first probe, and the interval of further ones."""
+KEEPALIVE_PROBES: Final = 9
+"""Go's default: without an answer to so many the kernel ends the connection."""
+LONGEST_KEEPALIVE_SECONDS: Final = 32_767.0
+"""The kernel's maximum."""
 USER_TIMEOUT_MILLISECONDS: Final = 20_000
 """The kernel ends a connection with bytes unacknowledged for this long; grpc-go sets it with keepalive."""
 
@@ -193,10 +197,19 @@ async def _ask_aside(host: str, port: int) -> Sequence[Found]:
 def tune(sock: socket.socket) -> None:
     """Set the options of a long-lived connection between agent and server."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_SECONDS)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_SECONDS)
+    keep_alive(sock, KEEPALIVE_SECONDS)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MILLISECONDS)
+
+
+def keep_alive(sock: socket.socket, interval_seconds: float) -> None:
+    """Let the kernel find out that the other host is dead; not with an interval of 0."""
+    if interval_seconds <= 0:
+        return
+    seconds = int(min(max(interval_seconds, 1.0), LONGEST_KEEPALIVE_SECONDS))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, seconds)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
 
 
 async def _ask_proxy(sock: socket.socket, target: str, authorization: str) -> None:

@@ -22,6 +22,9 @@ class InletOwner(Protocol):
     def on_room(self, inlet: "Inlet") -> None:
         """The inlet waited for room, and its turn has come."""
 
+    def on_crash(self, error: Exception) -> None:
+        """`on_room` raised, which is a bug."""
+
 
 class Inlet(RoomWaiter):
     """Writes DATA packets of one connection into a shared stream, or plain bytes into the tunnel's own stream."""
@@ -55,6 +58,8 @@ class Inlet(RoomWaiter):
             room = sender.payload_room(stream, prefix.size)
             if room is None:
                 self.wait()
+                if budget == QUANTUM_BYTES:
+                    return AGAIN  # nothing was added: a flush would only wake this inlet again, without end
                 count = AGAIN
                 break
             count = channel.receive_into(room)
@@ -89,9 +94,9 @@ class Inlet(RoomWaiter):
             self._packet_counts[DATA] += 1
             taken += count
         self.bytes_written += taken
-        if taken:
+        if taken:  # a flush of nothing would wake it at once, again and again
             self._served_turn = self._loop.turns
-        self._transport.touch()
+            self._transport.touch()
         return taken
 
     def _answer(self, own: TunnelStream) -> None:
@@ -111,6 +116,9 @@ class Inlet(RoomWaiter):
     def on_room(self) -> None:
         self.waiting = False
         self._owner.on_room(self)
+
+    def on_crash(self, error: Exception) -> None:
+        self._owner.on_crash(error)
 
 
 DIRECT_BYTES: Final = 8 * 1024

@@ -4,6 +4,7 @@ The owner of the socket moves bytes: out from `connection.outbox`, in through `r
 """
 
 import os
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -76,7 +77,7 @@ class ProxyCall:
     def received(self, count: int) -> None:
         """So many bytes were received into `connection.receive_room()`."""
         connection = self.connection
-        connection.received(count, 0.0)
+        connection.received(count, time.monotonic())
         while (event := connection.next_event()) is not None:
             self._apply(event)
         connection.settle()
@@ -98,7 +99,9 @@ class ProxyCall:
         if isinstance(event, DataReceived):
             self._take_messages(event)
         elif isinstance(event, StreamReset):
-            self._over(rpc_error("Internal", f"stream terminated by RST_STREAM: {event.text}"))
+            # A server that leaves refuses streams: another one may be tried (RFC 9113 section 8.7).
+            code = "Unavailable" if event.code == frames.REFUSED_STREAM else "Internal"
+            self._over(rpc_error(code, f"stream terminated by RST_STREAM: {event.text}"))
         elif isinstance(event, ConnectionFailed) or (isinstance(event, GoawayReceived) and self._is_expelled(event)):
             self._over(rpc_error("Unavailable", f"connection ended: {event.text or 'GOAWAY'}"))
         elif isinstance(event, HeadersReceived) and event.end_stream:

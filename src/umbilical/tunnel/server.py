@@ -8,17 +8,20 @@ from typing import Final
 
 from umbilical.konnectivity import metadata
 from umbilical.konnectivity.links import ESTABLISHED, Tunnel
-from umbilical.tunnel import certificates
+from umbilical.tunnel import certificates, faults
 from umbilical.tunnel.agent_transport import Admission, AgentTransport
 from umbilical.tunnel.channel import Channel, TlsChannel
 from umbilical.tunnel.connect_frontend import HEAD_SECONDS, ConnectClient
-from umbilical.tunnel.grpc_frontend import GrpcTransport
+from umbilical.tunnel.descriptors import FileWatch
+from umbilical.tunnel.grpc_frontend import ASKING_SECONDS, GrpcTransport
 from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefused
 from umbilical.tunnel.listening import SocketListener, listen_tcp, listen_unix
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
-from umbilical.tunnel.outbound import tune
+from umbilical.tunnel.outbound import keep_alive, tune
 from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.settings import FrontendMode, ServerSettings, TcpFrontend, UnixFrontend
+from umbilical.tunnel.transport import Transport
+from umbilical.tunnel.unadmitted import AgentRule, ClientRule, UnadmittedPeers
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.streams import Stream
 
@@ -47,7 +50,10 @@ class IdleReaper(Handler):
         try:
             for link in self._core.links():
                 for tunnel in list(link.connections.values()):
-                    self._check(tunnel)
+                    try:
+                        self._check(tunnel)
+                    except Exception as error:
+                        self._loop.crash(tunnel.client, faults.TIMER, error)
         finally:
             self._timer = self._loop.after(self._seconds / LOOKS, self)
 
@@ -58,13 +64,6 @@ class IdleReaper(Handler):
             tunnel.idle_since = self._loop.now
         elif self._loop.now - tunnel.idle_since >= self._seconds and tunnel.state == ESTABLISHED:
             tunnel.client.end_idle(f"idle for {self._seconds:g} s")
-
-    def on_crash(self, error: Exception) -> None:
-        logger.error("internal error in the check for idle tunnels: %r", error)
-
-
-ASKING_SECONDS: Final = 0.5
-"""How long a client that connected right before the server stops has for its request."""
 
 
 class TokenAdmission(Admission):
@@ -84,12 +83,18 @@ class TokenAdmission(Admission):
             await self._authenticator.authenticate(metadata.bearer_token(hello.authorization_values))
         except (metadata.MetadataRefused, AuthenticationRefused) as refused:
             transport.refuse(stream, str(refused))
-        except Exception:
+        except Exception as error:
             # A bug or a broken API: the agent must get an answer all the same.
-            logger.exception("internal error in the authentication of agent=%s", hello.agent_id)
+            transport.loop.faults.note(faults.TASK, error, transport.loop.now)
             transport.refuse(stream, "Failed to validate authentication token, err:internal error")
         else:
+            self._admit(transport, stream, hello)
+
+    def _admit(self, transport: AgentTransport, stream: Stream, hello: metadata.AgentHello) -> None:
+        try:
             transport.admitted(stream, hello)
+        except Exception as error:
+            transport.loop.crash(transport, faults.TASK, error)
 
     def close(self) -> None:
         for question in self._questions:
@@ -112,6 +117,10 @@ class Server:
         idle = settings.idle_tunnel_seconds
         self._reaper: Final = IdleReaper(self.core, idle) if idle > 0 else None
         self._accept_client: Final = self._accept_grpc if grpc_mode else self._accept_connect
+        self._files: Final = FileWatch(loop)
+        self._strangers: Final = UnadmittedPeers(loop, "connections to the port for agents")
+        self._callers: Final = UnadmittedPeers(loop, "connections of clients")
+        """Clients over TLS."""
         self._frontend: SocketListener | None = None
         self._agents: SocketListener | None = None
         self._socket_file: tuple[int, int] | None = None
@@ -127,15 +136,22 @@ class Server:
                 clients = listen_unix(frontend)
             else:
                 clients = listen_tcp(frontend.address, "clients")
+                self._tune_listener(clients)
         except BaseException:
             agents.close()
             raise
         self._socket_file = _identity(frontend)
-        self._agents = SocketListener(self._loop, agents, self._accept_agent)
-        self._frontend = SocketListener(self._loop, clients, self._accept_client)
+        self._agents = SocketListener(self._loop, agents, self._accept_agent, AgentRule(self._files, self._strangers))
+        callers = None if self._frontend_certificates is None else self._callers
+        self._frontend = SocketListener(self._loop, clients, self._accept_client, ClientRule(self._files, callers))
         self._agent_certificates.start()
         if self._frontend_certificates is not None:
             self._frontend_certificates.start()
+
+    def _tune_listener(self, sock: socket.socket) -> None:
+        """Accepted connections inherit these options."""
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(sock, self.settings.limits.tcp_keepalive_seconds)
 
     def agent_port(self) -> int:
         assert self._agents is not None
@@ -148,23 +164,32 @@ class Server:
     def _accept_agent(self, sock: socket.socket) -> None:
         tune(sock)
         channel = TlsChannel(self._loop, sock, self._agent_certificates.context(), None)
+        self._strangers.add(channel)
         transport = AgentTransport(channel, self.core, self._admission)
         self.core.transports.add(transport)
         self.core.handshakes.add(transport)
-        transport.start()
+        self._start(transport)
 
     def _accept_connect(self, sock: socket.socket) -> None:
-        ConnectClient(self._client_channel(sock), self.core, self._heads).start()
+        self._start(ConnectClient(self._client_channel(sock), self.core, self._heads))
 
     def _accept_grpc(self, sock: socket.socket) -> None:
-        GrpcTransport(self._client_channel(sock), self.core).start()
+        self._start(GrpcTransport(self._client_channel(sock), self.core))
+
+    def _start(self, accepted: Transport | ConnectClient) -> None:
+        """Serve what has arrived already; an error there must not stop the listener."""
+        try:
+            accepted.start()
+        except Exception as error:
+            self._loop.crash(accepted, faults.EVENT, error)
 
     def _client_channel(self, sock: socket.socket) -> Channel:
         watched = self._frontend_certificates
         if watched is None:
             return Channel(self._loop, sock)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return TlsChannel(self._loop, sock, watched.context(), None)
+        channel = TlsChannel(self._loop, sock, watched.context(), None)
+        self._callers.add(channel)
+        return channel
 
     def is_ready(self) -> bool:
         return not self.stopping and self.core.is_ready()
@@ -194,22 +219,26 @@ class Server:
             _unlink(str(frontend.path))
 
     def announce_leave(self) -> None:
-        """Send our own agents to other servers; they keep this one until its tunnels have ended (fault hasty-drain).
+        """Send clients and our own agents to other servers; tunnels go on until they have ended (fault hasty-drain).
 
         Upstream's agents drop every tunnel at a GOAWAY, so they get it at the very end.
         """
+        for transport in self._grpc_clients():
+            transport.leave()
         for agent in self.core.agents.values():
             if agent.link.understands_pause:
-                transport = agent.transport
-                transport.connection.sender.goaway(frames.NO_ERROR, "server is leaving")
-                transport.touch()
+                agent.transport.connection.sender.goaway(frames.NO_ERROR, "server is leaving")
+                agent.transport.touch()
+
+    def _grpc_clients(self) -> list[GrpcTransport]:
+        return [transport for transport in self.core.transports if isinstance(transport, GrpcTransport)]
 
     async def until_idle(self, seconds: float) -> bool:
         """Wait for tunnels to end; False when some are left at the deadline."""
         clock = asyncio.get_running_loop()
         deadline = clock.time() + seconds
         asking_until = min(clock.time() + ASKING_SECONDS, deadline)
-        while self._serves_anybody() or (self.core.clients and clock.time() < asking_until):
+        while self._serves_anybody() or (clock.time() < asking_until and self._may_be_asked()):
             if clock.time() >= deadline:
                 return False
             await asyncio.sleep(0.05)
@@ -222,6 +251,10 @@ class Server:
             return True
         return any(client.tunnel is not None for client in core.clients)
 
+    def _may_be_asked(self) -> bool:
+        """Clients are left that have not dialled yet."""
+        return bool(self.core.clients) or any(client.may_still_ask() for client in self._grpc_clients())
+
     def close(self) -> None:
         """Send GOAWAY and close everything; agents first, so that clients learn how their tunnels ended."""
         self.stop_accepting()
@@ -231,11 +264,17 @@ class Server:
         transports = list(self.core.transports)
         transports.sort(key=lambda transport: not isinstance(transport, AgentTransport))
         for transport in transports:
-            transport.connection.sender.goaway(frames.NO_ERROR, "server is leaving")
-            transport.on_flush()
-            transport.lose("server is leaving")
+            try:
+                transport.connection.sender.last_goaway("server is leaving")
+                transport.on_flush()
+                transport.lose("server is leaving")
+            except Exception as error:
+                self._loop.crash(transport, faults.CLOSE, error)
         for client in list(self.core.clients):
-            client.on_lost("server is leaving")
+            try:
+                client.on_lost("server is leaving")
+            except Exception as error:
+                self._loop.crash(client, faults.CLOSE, error)
         if self._reaper is not None:
             self._reaper.stop()
         if isinstance(self._admission, TokenAdmission):

@@ -23,14 +23,15 @@ from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, fail
 from umbilical.konnectivity.links import ENDED, AgentLink, Tunnel
 from umbilical.konnectivity.routing import AgentRouter
 from umbilical.konnectivity.tunnel_registry import TunnelRegistry
-from umbilical.tunnel import causes, notices
+from umbilical.tunnel import causes, faults, notices
 from umbilical.tunnel.agent_stream import AgentStream
 from umbilical.tunnel.backlog import STUCK_SECONDS
+from umbilical.tunnel.faults import Breakable
 from umbilical.tunnel.identities import AgentGate, ClientGate
 from umbilical.tunnel.linger import LingeringChannels
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.metrics import ServerGauges, ServerMetrics
-from umbilical.tunnel.notices import DialNotices, LogThrottle
+from umbilical.tunnel.notices import ARRIVAL_SECONDS, DialNotices, LogThrottle
 from umbilical.tunnel.settings import ServerSettings
 from umbilical.tunnel.transport import Transport
 from umbilical.wire import packets
@@ -40,11 +41,16 @@ logger = logging.getLogger(__name__)
 
 HANDSHAKE_SECONDS: Final = 20.0
 """For a TLS handshake. grpc-go allows 120, which no honest peer needs."""
+FIRST_CALL_SECONDS: Final = 10.0
+"""From the end of the TLS handshake to the first valid call. Agents and clients call at once; grpc-go sets no limit."""
 FLUSH_SECONDS: Final = 60.0
 """How long a client may take to read the last bytes of a tunnel that has ended."""
 SWEEP_SECONDS: Final = 0.25
 UNLIMITED_STALL_SECONDS: Final = 5.0
 """Where dials have no time limit: they go to another agent after theirs took no packets for so long."""
+
+
+_nothing: Final = Handler()
 
 
 class FrontendClient(Protocol):
@@ -55,6 +61,9 @@ class FrontendClient(Protocol):
     def on_lost(self, reason: str) -> None:
         """Close it."""
 
+    def on_crash(self, error: Exception) -> None:
+        """Another method raised, which is a bug: close it."""
+
 
 class ServerCore(Handler):
     def __init__(self, loop: Loop, settings: ServerSettings) -> None:
@@ -64,6 +73,7 @@ class ServerCore(Handler):
         self.registry: Final = TunnelRegistry(AgentRouter(settings.strategies))
         self.lingering: Final = LingeringChannels(loop)
         self.handshakes: Final = Deadlines(loop, HANDSHAKE_SECONDS)
+        self.first_calls: Final = Deadlines(loop, FIRST_CALL_SECONDS)
         self.flushing: Final = Deadlines(loop, FLUSH_SECONDS)
         self.stuck: Final = Deadlines(loop, STUCK_SECONDS)
         self.half_closed: Final = Deadlines(loop, settings.limits.half_closed_idle_seconds)
@@ -80,15 +90,27 @@ class ServerCore(Handler):
         self._sweeping = False
         self._notices: Final = DialNotices()
         self.throttle: Final = LogThrottle()
-        """For lines that any host on the network can cause at the agent port."""
+        """For lines that any host on the network can cause."""
+        self._arrivals: Final = LogThrottle(ARRIVAL_SECONDS)
+
+    def host_more(self, kind: str, peer: str) -> str | None:
+        """The end of a log line about a host that may fail again and again; None: log nothing now."""
+        return self.throttle.more(f"{kind} {peer.rpartition(':')[0]}", self.loop.now)
 
     def refuse_client(self, tls: ssl.SSLObject, peer: str) -> str:
         """Why this client gets no tunnels; empty if it does."""
         refusal = self.client_gate.refusal(tls)
-        if refusal and self.throttle.due(f"UMB414 {peer.rpartition(':')[0]}", self.loop.now) is not None:
+        more = self.host_more("UMB414", peer) if refusal else None
+        if more is not None:
             cause = causes.FailureCause("UMB414", refusal)
-            logger.warning("%s client refused peer=%s: %s", cause.code, peer, refusal, extra=cause.fields)
+            logger.warning("%s client refused peer=%s: %s%s", cause.code, peer, refusal, more, extra=cause.fields)
         return refusal
+
+    def client_failed(self, peer: str, reason: str) -> None:
+        """A client's connection failed before it asked for a tunnel."""
+        more = self.host_more("client", peer)
+        if more is not None:
+            logger.info("client connection failed peer=%s: %s%s", peer, reason, more)
 
     def next_key(self) -> int:
         self._last_key += 1
@@ -103,15 +125,22 @@ class ServerCore(Handler):
         assert link is not None
         return self.agents[link.key]
 
-    def agent_connected(self, agent: AgentStream) -> None:
+    def agent_connected(self, agent: AgentStream, peer: str) -> None:
         link = agent.link
+        more = self._arrivals.more(peer, self.loop.now)
+        if more is not None:
+            link.announced = True
+            logger.info("agent connected agent=%s peer=%s%s", link.agent_id, peer, more)
         self.agents[link.key] = agent
         self.registry.agent_connected(link)
         unusable = self.registry.router.unusable_networks(link)
-        if unusable and self.throttle.due(f"UMB413 {link.agent_id}", self.loop.now) is not None:
-            notices.report_networks(link, unusable)
+        more = self.throttle.more(f"UMB413 {link.agent_id}", self.loop.now) if unusable else None
+        if more is not None:
+            notices.report_networks(link, unusable, more)
 
     def agent_draining(self, link: AgentLink) -> None:
+        if link.draining:
+            return
         logger.info("agent drains agent=%s", link.agent_id)
         self.registry.agent_draining(link)
 
@@ -125,6 +154,8 @@ class ServerCore(Handler):
         self._obey(self.registry.agent_gone(link, f"agent lost: {reason}", random.getrandbits(30)))
 
     def _log_gone(self, link: AgentLink, reason: str) -> None:
+        if not link.announced and not link.connections:
+            return  # one of many Connect streams on its connection, whose arrival was only counted
         if link.draining or causes.is_orderly(reason):
             logger.info("agent gone agent=%s tunnels=%d: %s", link.agent_id, len(link.connections), reason)
             return
@@ -157,6 +188,7 @@ class ServerCore(Handler):
 
     def transport_closed(self, transport: Transport) -> None:
         self.handshakes.discard(transport)
+        self.first_calls.discard(transport)
         self.transports.discard(transport)
 
     def dial(self, tunnel: Tunnel, protocol: str) -> None:
@@ -198,25 +230,35 @@ class ServerCore(Handler):
 
     def _obey(self, commands: list[Command]) -> None:
         for command in commands:
-            match command:
-                case ToAgent():
-                    self._to_agent(command.link, command.kind, command.message)
-                case OpenTunnel():
-                    self._open(command.tunnel)
-                case CloseTunnel():
-                    self._close(command)
-                case RefuseDial():
-                    self._refuse(command.tunnel, command.failure)
-                case CountDialFailure():
-                    self.metrics.dial_failed(command.reason)
-                case RetireAgent():
-                    self._retire(command.link)
-                case ReportRedial():
-                    notices.report_redial(command)
-                case ReportHealth():
-                    notices.report_health(command)
-                case _:
-                    raise AssertionError(f"{command!r} is not a command for the server")
+            try:
+                match command:
+                    case ToAgent():
+                        self._to_agent(command.link, command.kind, command.message)
+                    case OpenTunnel():
+                        self._open(command.tunnel)
+                    case CloseTunnel():
+                        self._close(command)
+                    case RefuseDial():
+                        self._refuse(command.tunnel, command.failure)
+                    case CountDialFailure():
+                        self.metrics.dial_failed(command.reason)
+                    case RetireAgent():
+                        self._retire(command.link)
+                    case ReportRedial():
+                        notices.report_redial(command)
+                    case ReportHealth():
+                        notices.report_health(command)
+                    case _:
+                        raise AssertionError(f"{command!r} is not a command for the server")
+            except Exception as error:
+                self.loop.crash(self._culprit(command), faults.COMMAND, error)
+
+    def _culprit(self, command: Command) -> Breakable:
+        """What to close where a command failed: the client, or the connection of the agent that takes no packets."""
+        if isinstance(command, OpenTunnel | CloseTunnel | RefuseDial):
+            return command.tunnel.client
+        agent = self.agents.get(command.link.key) if isinstance(command, ToAgent | RetireAgent) else None
+        return _nothing if agent is None else agent.transport
 
     def _retire(self, link: AgentLink) -> None:
         agent = self.agents.get(link.key)
@@ -271,7 +313,6 @@ class ServerCore(Handler):
         return [agent.link for agent in self.agents.values() if agent.is_stalled(now, seconds)]
 
     def on_crash(self, error: Exception) -> None:
-        logger.error("internal error in the sweep: %r", error)
         self.loop.after(SWEEP_SECONDS, self)
 
     def is_ready(self) -> bool:
@@ -288,4 +329,5 @@ class ServerCore(Handler):
             ready_backends=self.registry.router.ready_backends(),
             pending_dials=self.registry.pending_count(),
             established_connections=self.registry.established_count(),
+            faults=self.loop.faults.counts,
         )

@@ -19,9 +19,11 @@ from umbilical.konnectivity.commands import (
     ToServer,
 )
 from umbilical.konnectivity.dial_failure import endpoint_failure_reason
+from umbilical.tunnel import causes, faults
 from umbilical.tunnel.backlog import CreditHold
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.endpoint import Endpoint, EndpointContext, EndpointDial, EndpointLink
+from umbilical.tunnel.faults import Breakable
 from umbilical.tunnel.keepalive import Heartbeat
 from umbilical.tunnel.settings import Keepalive
 from umbilical.tunnel.tcp_facts import round_trip_seconds
@@ -38,6 +40,8 @@ logger = logging.getLogger(__name__)
 CONNECT_PATH: Final = b"/AgentService/Connect"
 NUMBERS_RESERVED: Final = 100_000
 """Stream IDs left when a successor is connected: more than are used while it connects."""
+_ENDED: Final = ("server ended the stream", "protocol violation by the server", "duplicate: ", "given up")
+"""Ends of a link that are not a loss of its connection, or that were counted already."""
 
 
 class LinkKeeper:
@@ -100,10 +104,22 @@ class ServerLink(EndpointLink):
             else:
                 self.unpark(event.stream)
                 owner.peer_reset(event.code)
-        elif isinstance(event, GoawayReceived) and not self.leaving:
-            self.leaving = True
-            logger.info("server is leaving server=%s reason=%r", self.server_id(), event.text)
-            self._keeper.link_leaving(self)
+        elif isinstance(event, GoawayReceived):
+            self._drop_unserved(event.last_stream_id)
+            if not self.leaving and not self.closed:
+                self.leaving = True
+                logger.info("server is leaving server=%s reason=%r", self.server_id(), event.text)
+                self._keeper.link_leaving(self)
+
+    def _drop_unserved(self, last_stream_id: int) -> None:
+        """The server has not seen later streams, and never answers on them."""
+        for stream in list(self.connection.streams.by_id.values()):
+            if stream.stream_id > last_stream_id:
+                self.connection.sender.forget(stream)
+                try:
+                    self.on_event(StreamReset(stream, frames.REFUSED_STREAM, "not served any more"))
+                except Exception as error:
+                    self.loop.crash(stream.owner or self, faults.DELIVERY, error)
 
     def _on_headers(self, headers: metadata.Headers, end_stream: bool) -> None:
         if end_stream:
@@ -136,7 +152,7 @@ class ServerLink(EndpointLink):
                 owner.peer_ended()
             return
         try:
-            read_packets(event, self)
+            self.connection.frames_left -= read_packets(event, self)
         except ProtocolViolation as violation:
             self._context.metrics.stream_error("to_agent", grpc.CODE_NAMES[violation.code])
             self.lose(f"protocol violation by the server: {violation.message}")
@@ -153,7 +169,10 @@ class ServerLink(EndpointLink):
         if record is None:
             self._obey(self.session.stray_data(connection_id))
         elif record.endpoint is not None:
-            record.endpoint.deliver(view)
+            try:
+                record.endpoint.deliver(view)
+            except Exception as error:
+                self.loop.crash(record.endpoint, faults.DELIVERY, error)
 
     def on_packet(self, packet: packets.Packet) -> None:
         self._received[packet.kind if packet.kind <= packets.DRAIN else 7] += 1
@@ -176,29 +195,43 @@ class ServerLink(EndpointLink):
         record = self._connections.get(packet.connection_id)
         if record is None or record.endpoint is None:
             return
-        if isinstance(packet, packets.Pause):
-            record.endpoint.pause()
-        else:
-            record.endpoint.resume()
+        try:
+            if isinstance(packet, packets.Pause):
+                record.endpoint.pause()
+            else:
+                record.endpoint.resume()
+        except Exception as error:
+            self.loop.crash(record.endpoint, faults.DELIVERY, error)
 
     def _obey(self, commands: list[Command]) -> None:
         for command in commands:
-            match command:
-                case ToServer():
-                    self._send(command.kind, command.message)
-                case StartDial():
-                    dial = EndpointDial(self, command.connection, self._context)
-                    command.connection.dial = dial
-                    dial.start()
-                case FlushAndClose():
-                    _endpoint_of(command.connection).flush_and_close()
-                case CancelDial():
-                    if command.connection.dial is not None:
-                        command.connection.dial.cancel()
-                case AbortEndpoint():
-                    _endpoint_of(command.connection).abort("server lost")
-                case _:
-                    raise AssertionError(f"{command!r} is not a command for the agent")
+            try:
+                match command:
+                    case ToServer():
+                        self._send(command.kind, command.message)
+                    case StartDial():
+                        dial = EndpointDial(self, command.connection, self._context)
+                        command.connection.dial = dial
+                        dial.start()
+                    case FlushAndClose():
+                        _endpoint_of(command.connection).flush_and_close()
+                    case CancelDial():
+                        if command.connection.dial is not None:
+                            command.connection.dial.cancel()
+                    case AbortEndpoint():
+                        _endpoint_of(command.connection).abort("server lost")
+                    case _:
+                        raise AssertionError(f"{command!r} is not a command for the agent")
+            except Exception as error:
+                self.loop.crash(self._culprit(command), faults.COMMAND, error)
+
+    def _culprit(self, command: Command) -> Breakable:
+        """What to close where a command failed: the tunnel, or all of the link if it takes no packets."""
+        if isinstance(command, FlushAndClose | AbortEndpoint):
+            return _endpoint_of(command.connection)
+        if isinstance(command, StartDial | CancelDial) and command.connection.dial is not None:
+            return command.connection.dial
+        return self
 
     def _send(self, kind: int, message: bytes) -> None:
         stream = self.stream
@@ -274,6 +307,8 @@ class ServerLink(EndpointLink):
     def on_closed(self, reason: str) -> None:
         if self._heartbeat is not None:
             self._heartbeat.stop()
+            if not self.leaving and not reason.startswith(_ENDED) and not causes.is_orderly(reason):
+                self._context.metrics.stream_error("to_agent", grpc.CODE_NAMES[grpc.UNAVAILABLE])
         self._obey(self.session.server_lost())
         self._keeper.link_over(self, reason)
 

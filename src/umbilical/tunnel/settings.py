@@ -80,6 +80,8 @@ class Limits(Record):
     """A tunnel with one side ended is closed when the other side is idle for this long."""
     concurrent_dials: int = 1024
     """Maximum concurrent dials of an agent; others wait, and their timeouts include the waiting."""
+    tcp_keepalive_seconds: float = 15.0
+    """Interval of TCP keepalive probes to endpoints and to clients over TCP; 0: none."""
 
 
 class ServerSettings(Record):
@@ -152,6 +154,7 @@ _PROFILING: Final = Setting(
 )  # fmt: skip
 _ANSWER_WHY: Final = "A dead peer is detected within 41 s; upstream waits 20 s and has no flag."
 _PING_WHY: Final = "grpc-go's servers accept a ping after 30 s of silence; one second more. Upstream: an hour."
+_PROBE_WHY: Final = "Go's default; a dead host is detected after 150 s."
 LOGGING: Final[Table] = (
     Setting("log.format", Value.TEXT, "--log-format", "text", help="Format of the log on standard error.",
             why="Easiest to read.", choices=("text", "json", "klog")),
@@ -258,6 +261,8 @@ SERVER: Final[Table] = (
     Setting("idle_tunnel_seconds", Value.SECONDS, "--idle-tunnel-timeout", "0",
             help="Close a tunnel after this time without traffic; 0 disables the limit.",
             why="Upstream closes no idle tunnel, and a watch may be idle for hours."),
+    Setting("limits.tcp_keepalive_seconds", Value.SECONDS, "--tcp-keepalive", "15s", why=_PROBE_WHY,
+            help="Interval of TCP keepalive probes to clients over TCP; 0 disables them."),
     Setting("agent_identities", Value.FILE, "--agent-identities", upstream="agent-identities",
             help="File of rules that define which certificate or token may announce which identifiers."),
     Setting("frontend_identities", Value.TEXT, "--frontend-identities",
@@ -341,5 +346,7 @@ AGENT: Final[Table] = (
             help="Timeout for name lookup and connect.", why="Upstream's constant."),
     Setting("limits.concurrent_dials", Value.COUNT, "--max-dials", "1024", help="Maximum concurrent dials.",
             why="Far above the concurrent dials of an API server; upstream has no limit."),
+    Setting("limits.tcp_keepalive_seconds", Value.SECONDS, "--tcp-keepalive", "15s", why=_PROBE_WHY,
+            help="Interval of TCP keepalive probes to endpoints; 0 disables them."),
     *LOGGING,
 )  # fmt: skip

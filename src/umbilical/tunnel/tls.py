@@ -66,6 +66,11 @@ def connecting_context(files: TlsFiles, alpn: tuple[str, ...], what: str) -> ssl
     return context
 
 
+def tls_name(host: str) -> str:
+    """The name of a server in its certificate: without the dot at the end that only a DNS lookup knows, as Go does."""
+    return host.removesuffix(".")
+
+
 def noticing_truncation(context: ssl.SSLContext) -> ssl.SSLContext:
     """Report an end without close_notify as an error; Python before 3.11.4 (Debian 12) treats it as a regular end."""
     context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF

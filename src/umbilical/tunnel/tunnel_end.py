@@ -62,6 +62,13 @@ class TunnelEnd(ChannelOwner):
             self._backlog.over()
             self._backlog = None
 
+    def abort_stream(self, code: int) -> bool:
+        """Reset the tunnel's own stream; False if it has none."""
+        if self._own is None:
+            return False
+        self._own.abort(code)
+        return True
+
     def ask_pause(self) -> bool:
         # The window of a tunnel's own stream holds its sender back.
         return True if self._own is not None else self._pause_sender()

@@ -238,7 +238,7 @@ def test_only_sources_are_taken_over() -> None:
     entries = list(archives._own_entries({"x": "umbilical.x"}, "/usr/bin/python3.11"))
     paths = {entry.path for entry in entries}
     assert "usr/lib/python3/dist-packages/umbilical/cli/drop_ins/proxy_agent.py" in paths
-    assert "usr/lib/python3/dist-packages/hpack/__init__.py" in paths
+    assert "usr/lib/python3/dist-packages/h11/__init__.py" in paths
     assert not any(path.endswith((".so", ".pyc")) for path in paths)
     (script,) = [entry for entry in entries if entry.path == "usr/bin/x"]
     assert script.source == b"#!/usr/bin/python3.11 -I\nimport sys\nfrom umbilical.x import main\nsys.exit(main())\n"

@@ -41,8 +41,8 @@ def container(
         # A user's image can have the program anywhere in its PATH.
         "command": [f"/usr/bin/{program}" if spec.image is None else program],
         "args": list(flags),
-        # No readiness probe: the server's /readyz checks only the first strategy, and returns 500 with destHost even
-        # if agents are connected.
+        # No readiness probe: an image may have upstream's server, whose /readyz checks only the first strategy and
+        # returns 500 with destHost even if agents are connected.
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": spec.health_port},
             "initialDelaySeconds": 10,

@@ -41,8 +41,7 @@ def server_container(spec: HostedSpec) -> Object:
         "imagePullPolicy": "IfNotPresent",
         "command": [PROGRAM],
         "args": server_flags(spec),
-        # Not /readyz: it requires an agent of the first strategy, the control-plane agent, which needs a ready
-        # kube-apiserver: neither would become ready.
+        # Not /readyz: it requires an agent, and agents need a ready kube-apiserver: neither would become ready.
         "readinessProbe": probe("/healthz", names.HEALTH_PORT, periodSeconds=10, timeoutSeconds=5, failureThreshold=3),
         "livenessProbe": probe(
             "/healthz",

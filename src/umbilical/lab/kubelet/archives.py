@@ -162,7 +162,7 @@ def library_paths(listing: str) -> list[str]:
     return _PLACE.findall(listing)
 
 
-PYTHON_PACKAGES: Final = ("umbilical", "hpack", "h11", "click")
+PYTHON_PACKAGES: Final = ("umbilical", "h11", "click")
 """Packages that our programs in pods import; pure Python, for any version."""
 
 
