@@ -32,6 +32,7 @@ IGNITION_VERSION: Final = "v2.24.0"
 OPENSHIFT_API: Final = "github.com/openshift/api"
 OPENSHIFT_API_VERSION: Final = "v0.0.0-20260813212709-d4bb0b443cb8"
 PROMETHEUS_OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator"
+H2SPEC: Final = "github.com/summerwind/h2spec"
 
 
 class PeerError(Exception):
@@ -153,8 +154,10 @@ def groups() -> dict[str, tuple[Module, ...]]:
     validate = PeerProgram("ignition-validate", f"{IGNITION}/validate")
     version_flag = f"-s -w -X {IGNITION}/internal/version.Raw={IGNITION_VERSION}"
     ignition = Module("ignition", IGNITION_VERSION, (validate,), version_flag)
+    h2spec = Module("h2spec", "v2.2.1+incompatible", (PeerProgram("h2spec", f"{H2SPEC}/cmd/h2spec"),), "-s -w")
     return {
         "konnectivity": (konnectivity,),
+        "h2spec": (h2spec,),
         "bench": (bench,),
         "kubernetes": (etcd, kubernetes, coredns),
         "ignition": (ignition,),
