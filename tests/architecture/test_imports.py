@@ -44,7 +44,7 @@ PACKAGE_FILES: Final = {
 # Memory and start-up time of every agent pod depend on this list (docs/decisions/0002-libraries.md).
 DAEMON_BASE: Final = ("asyncio", "logging", "pathlib", "ssl")
 """Always needed; more than half of the start-up time and three quarters of the memory."""
-DAEMON_MODULES: Final = frozenset({"bisect", "gc", "hashlib", "http", "queue", "random", "urllib"})
+DAEMON_MODULES: Final = frozenset({"bisect", "gc", "hashlib", "http", "queue", "random", "resource", "urllib"})
 DAEMONS: Final = (
     "umbilical.cli.drop_ins.proxy_server, umbilical.tunnel.event_loop, umbilical.tunnel.server_process",
     "umbilical.cli.drop_ins.proxy_agent, umbilical.tunnel.event_loop, umbilical.tunnel.agent_process",

@@ -5,7 +5,7 @@ from typing import Final
 from tests.architecture.rooms import PACKAGE, TESTS, modules
 
 # Folders of tests without a package: they test several packages together, or support other tests.
-CROSSING: Final = frozenset({"architecture", "interop", "fuzz", "tools", "soak", "chaos", "support"})
+CROSSING: Final = frozenset({"architecture", "interop", "fuzz", "tools", "soak", "chaos", "simulation", "support"})
 
 
 def test_a_package_with_code_has_tests_in_the_folder_of_its_name() -> None:
