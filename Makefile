@@ -9,6 +9,7 @@ BIN := $(VENV)/bin
 # The demo needs few of the packages for development, and pip takes most of its time.
 READY := $(VENV)/.ready-dev
 READY_LAB := $(VENV)/.ready-lab
+READY_FUZZ := $(VENV)/.ready-fuzz
 PYTEST := $(BIN)/python -m pytest
 SUITE := $(BIN)/python tools/suite.py
 PEERS_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/umbilical/peers
@@ -20,20 +21,26 @@ ARGS ?=
 ONLY ?= not soak
 # Arguments for the demo: make demo DEMO_ARGS="--breakage agent-kill"
 DEMO_ARGS ?=
+# Time for all targets of the fuzzer together, and which to run: make fuzz FUZZ_SECONDS=600 FUZZ_TARGETS="http2 session"
+FUZZ_SECONDS ?= 20
+FUZZ_TARGETS ?=
 # Arguments for make fresh: make fresh FRESH_ARGS=--demo
 FRESH_ARGS ?=
 # Arguments for the benchmark: make bench BENCH_ARGS=--smoke
 BENCH_ARGS ?=
+# How long seeds of the simulation run, or the one seed to run: make simulate SEED=7
+SIMULATE_SECONDS ?= 60
+SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check docs test peers test-real bench demo demo-real fresh soak compiled wheels clean clean-peers
+.PHONY: help setup check docs test peers test-real bench demo demo-real fresh fuzz simulate soak compiled wheels clean clean-peers
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## create .venv with all packages for development (needs Python 3.11 or newer)
 
-$(READY) $(READY_LAB): pyproject.toml setup.py tools/environment.py
+$(READY) $(READY_LAB) $(READY_FUZZ): pyproject.toml setup.py tools/environment.py
 	@command -v $(PYTHON) >/dev/null || { printf '%s\n' 'UMB911 Python is missing' \
 	  '  why: `$(PYTHON)` is not on PATH' \
 	  '  next: install Python 3.11 or newer (Debian: apt-get install python3 python3-venv), or: make PYTHON=/path/to/python3.11' >&2; exit 1; }
@@ -48,7 +55,7 @@ check: setup ## check lint, format, types and architecture rules; changes nothin
 test: setup ## run the tests on all cores; tests with real programs run only if these are in the cache
 	$(SUITE) '$(ONLY)' $(ARGS)
 
-peers: ## build the pinned real programs into the cache outside the tree [GROUP=konnectivity|bench|kubernetes|ignition|crds]
+peers: ## build the pinned real programs into the cache outside the tree [GROUP=konnectivity|h2spec|bench|kubernetes|ignition|crds]
 	$(PYTHON) tools/peers.py build $(if $(GROUP),--group $(GROUP))
 
 test-real: setup peers ## build missing real programs, then run the tests with them; a skipped test is a failure
@@ -71,8 +78,16 @@ demo-real: $(READY_LAB) ## run the demo with the real Kubernetes programs; build
 fresh: ## run both commands of the README on a bare Debian, as root and as a user; needs root [FRESH_ARGS=--demo]
 	$(PYTHON) tools/fresh.py $(FRESH_ARGS)
 
-soak: setup ## run the long tests for leaks and drift, minutes each
+fuzz: $(READY_FUZZ) ## fuzz parsers and a server session from tests/fuzz/corpus, on all cores [FUZZ_SECONDS=20 FUZZ_TARGETS=http2]
+	$(BIN)/python tools/fuzz.py --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+simulate: setup ## run seeds of the simulated network on all cores [SIMULATE_SECONDS=60] [SEED=7]
+	$(BIN)/python tools/simulate.py $(if $(SEED),--seed $(SEED),--seconds $(SIMULATE_SECONDS))
+
+soak: setup ## run the long tests for leaks and drift, minutes each, and an hour each of fuzz and simulate
 	UMBILICAL_SOAK=1 $(PYTEST) -m soak --timeout=1800 $(ARGS)
+	$(MAKE) fuzz FUZZ_SECONDS=3600
+	$(MAKE) simulate SIMULATE_SECONDS=3600
 	$(MAKE) fresh
 
 compiled: setup ## run the tests with the data path compiled by mypyc, in a scratch copy

@@ -180,7 +180,14 @@ def test_a_step_that_fails_shows_its_last_line_and_its_command() -> None:
     assert str(caught.value).splitlines()[:2] == ["UMB914 setup failed: packages", "  why: last"]
 
 
-@pytest.mark.parametrize(("extra", "stamps"), [("lab", {".ready-lab"}), ("dev", {".ready-dev", ".ready-lab"})])
+@pytest.mark.parametrize(
+    ("extra", "stamps"),
+    [
+        ("lab", {".ready-lab"}),
+        ("dev", {".ready-dev", ".ready-lab"}),
+        ("fuzz", {".ready-dev", ".ready-fuzz", ".ready-lab"}),
+    ],
+)
 def test_an_extra_is_installed_and_stamped_with_those_that_it_includes(
     extra: str, stamps: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
