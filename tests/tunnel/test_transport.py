@@ -14,6 +14,7 @@ from umbilical.tunnel.transport import (
     CONNECTION_WINDOW_BYTES,
     FRAMES_PER_TURN,
     LARGEST_CONNECTION_WINDOW_BYTES,
+    UNSERVED_STREAMS_OF_AGENTS,
     agent_side_connection,
     client_side_connection,
 )
@@ -370,7 +371,7 @@ def test_a_stream_that_ends_unserved_costs_as_much_as_many_frames(plane: Loop) -
     line, peer = at_a_socket(plane, agent_side_connection(is_client=False))
     peer.send(greeting())
     turn_until(plane, lambda: is_greeted(line))
-    count, turns = 500, plane.turns
+    count, turns = UNSERVED_STREAMS_OF_AGENTS, plane.turns
     block = encode_headers(REQUEST)
     calls = [
         frames.headers_frames(number, block, KIB, False) + frames.reset_frame(number, frames.CANCEL)

@@ -5,6 +5,8 @@ import gc
 import logging
 import socket
 import ssl
+import time
+from contextlib import suppress
 from typing import Final
 
 import pytest
@@ -19,12 +21,21 @@ from tests.support.scripted_peers import (
     refusal,
 )
 from tests.support.tunnel_client import assert_echoes
+from tests.wire.http2.ends import frame, greeting
 
 from umbilical.tunnel.agent_transport import AgentTransport
 from umbilical.tunnel.interfaces import AuthenticationRefused
 from umbilical.tunnel.server_core import FIRST_CALL_SECONDS
 from umbilical.tunnel.settings import ListenAddress
-from umbilical.tunnel.unadmitted import HANDSHAKE_STEPS_PER_TURN, IDLE_SECONDS, MOST_UNADMITTED, SILENT_SECONDS
+from umbilical.tunnel.unadmitted import (
+    HANDSHAKE_STEPS_PER_TURN,
+    IDLE_SECONDS,
+    MOST_UNADMITTED,
+    PAUSE_SECONDS,
+    SILENT_SECONDS,
+)
+from umbilical.wire.http2 import frames
+from umbilical.wire.http2.flood_guard import CONTROL_BURST
 
 HONEST: Final = "127.0.0.3"
 CROWDED: Final = "127.0.0.2"
@@ -277,6 +288,26 @@ def test_a_turn_takes_few_steps_of_handshakes_and_all_are_served_in_the_end(stag
     assert max(steps) <= 2 * HANDSHAKE_STEPS_PER_TURN
     assert answered[0] < len(crowd)
     assert answered[-1] == len(crowd)
+
+
+def test_a_host_whose_peer_was_cut_for_a_flood_waits_a_moment_and_others_do_not(
+    stage: Stage, monkeypatch: Patch
+) -> None:
+    server = stage.start_server()
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    tls = stage.pki.authority.client_context(stage.pki.agent, ["h2"])
+    with tls.wrap_socket(knock(server, CROWDED), server_hostname="127.0.0.1") as flood, suppress(OSError):
+        flood.sendall(greeting() + frame(frames.PING, 0, 0, bytes(8)) * 2 * CONTROL_BURST)
+        wait_for_connections(server, 0)
+    hello = client_hello(stage)
+    paused, other = knock(server, CROWDED), knock(server, HONEST)
+    paused.sendall(hello)
+    other.sendall(hello)
+    stage.eventually(lambda: is_answered(other) and len(server.server._strangers._held) == 1)
+    assert not is_answered(paused)
+    stage.skip(PAUSE_SECONDS, monkeypatch)
+    stage.eventually(lambda: is_answered(paused))
 
 
 def test_a_stranger_that_leaves_while_its_handshake_waits_does_no_harm(stage: Stage, caplog: Logged) -> None:

@@ -24,7 +24,7 @@ class AgentStream:
         transport = self.transport
         if transport.closed:
             return
-        if kind == packets.DIAL_REQ:
+        if kind == packets.DIAL_REQ and self.link.has_own_streams:
             transport.connection.expect_stream()
         if kind == packets.CLOSE_REQ:
             transport.connection.sender.send_ordered(self.stream, message)
@@ -36,9 +36,11 @@ class AgentStream:
         """The stream that the agent opened for this tunnel, given to its client; None where tunnels share one."""
         if not self.link.has_own_streams:
             return None
-        stream = self.transport.connection.streams.by_id[connection_id]
+        connection = self.transport.connection
+        stream = connection.streams.by_id[connection_id]
         stream.owner = client
         stream.served = True
+        connection.expected_stream_came()
         own = TunnelStream(self.transport, stream)
         own.answer_later()
         return own

@@ -78,7 +78,10 @@ class AgentPackets:
 
     def _checked(self, answer: packets.DialResponse) -> packets.DialResponse:
         """A successful answer must name a stream that the agent opened."""
-        if not self._link.has_own_streams or answer.error:
+        if not self._link.has_own_streams:
+            return answer
+        if answer.error:
+            self.agent.transport.connection.expected_stream_came()
             return answer
         stream = self.agent.transport.connection.streams.by_id.get(answer.connection_id)
         if stream is not None and stream.plain and stream.owner is None:

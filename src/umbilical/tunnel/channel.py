@@ -68,6 +68,9 @@ class HandshakeLimit(Handler):
     def admit(self, channel: "TlsChannel") -> None:
         """Its peer made a valid call."""
 
+    def pause_host(self, channel: "TlsChannel") -> None:
+        """Its peer sent a flood: further handshakes of that host wait for a moment."""
+
     def discard(self, channel: "TlsChannel") -> None:
         """It was closed."""
 
@@ -98,6 +101,9 @@ class Channel(Handler):
     def start(self, owner: ChannelOwner) -> None:
         self.owner = owner
         self.loop.add(self.descriptor, self, writable=False)
+
+    def pause_host(self) -> None:
+        """The peer sent a flood: its next connection has to wait for a moment, where that is possible."""
 
     def adopt(self, owner: ChannelOwner) -> None:
         """Like `start`, for a descriptor that the loop watches already, for writing too."""
@@ -266,6 +272,9 @@ class TlsChannel(Channel):
         if not self._peer:
             self._peer = super().peer()  # kept: the end of a connection is reported after it was closed
         return self._peer
+
+    def pause_host(self) -> None:
+        self.handshakes.pause_host(self)
 
     def go_on(self) -> None:
         """Take the step of the handshake that was deferred."""

@@ -12,6 +12,7 @@ from umbilical.tunnel.channel import AGAIN, END, Channel, ChannelOwner
 from umbilical.tunnel.faults import Breakable
 from umbilical.tunnel.loop import Loop
 from umbilical.wire import grpc
+from umbilical.wire.http2 import frames
 from umbilical.wire.http2.buffers import Block, BlockPool
 from umbilical.wire.http2.connection import Connection
 from umbilical.wire.http2.events import (
@@ -53,6 +54,9 @@ SHARED_WINDOW_BYTES: Final = 4 * KIB * KIB
 CONNECTION_WINDOW_BYTES: Final = 2 * KIB * KIB
 """First window of a connection between server and agent; a small request beside bulk waits behind this much."""
 LARGEST_CONNECTION_WINDOW_BYTES: Final = 16 * KIB * KIB
+UNSERVED_STREAMS_OF_AGENTS: Final = 100
+"""An agent opens one Connect stream, and streams for dials that it was asked for, which do not count. Anybody may reach
+its port, and each call that is refused delays others by 20 us."""
 BYTES_PER_SECOND: Final = 1e9
 """Rate that the connection window should allow, whatever the round trip time."""
 
@@ -61,6 +65,7 @@ AGENT_CONNECTION_LIMITS: Final = ConnectionLimits(
     stream_window_bytes=TUNNEL_WINDOW_BYTES,
     connection_window_bytes=CONNECTION_WINDOW_BYTES,
     max_streams=100_000,
+    unserved_streams=UNSERVED_STREAMS_OF_AGENTS,
     credits_on_arrival=True,
 )
 CLIENT_CONNECTION_LIMITS: Final = ConnectionLimits(
@@ -156,6 +161,8 @@ class Transport(ChannelOwner):
                     self._unpark_all()  # a larger initial window opens every stream
                     self.wake_waiting()
                 elif isinstance(event, ConnectionFailed):
+                    if event.code == frames.ENHANCE_YOUR_CALM:
+                        self.channel.pause_host()
                     self.on_flush()
                     self.lose(f"protocol violation: {event.text}")
                 else:

@@ -28,6 +28,7 @@ from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import DataPrefix
 
 BDP_PING = frame(frames.PING, 0, 0, bytes((2, 4, 16, 16, 9, 14, 7, 7)))
+UNSERVED = ConnectionLimits().unserved_streams
 WEEK_SECONDS = 7 * 24 * 3600
 
 
@@ -66,7 +67,7 @@ def flood(server: Ours, *octets: bytes, times: int = 30_000) -> int:
 def test_too_many_reset_streams_end_the_connection_whichever_side_resets(fault: Callable[[int], bytes]) -> None:
     server = server_with()
     count = flood(server, *(headers(number) + fault(number) for number in range(1, 8_000, 2)))
-    assert count == flood_guard.UNSERVED_BURST + 1
+    assert count == UNSERVED + 1
     assert server.last("failed").code == goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
     assert len(server.connection.streams.by_id) <= 1
 
@@ -74,7 +75,7 @@ def test_too_many_reset_streams_end_the_connection_whichever_side_resets(fault: 
 def test_a_flood_of_streams_past_the_limit_ends_the_connection() -> None:
     server = server_with(*(headers(number) for number in range(1, 201, 2)))
     count = flood(server, *(headers(number) for number in range(201, 8_000, 2)))
-    assert count == flood_guard.UNSERVED_BURST + 1
+    assert count == UNSERVED + 1
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
     assert len(server.connection.streams.by_id) == 100
 
@@ -165,7 +166,7 @@ def test_calls_that_are_refused_end_the_connection_however_they_end() -> None:
         server.connection.sender.finish(stream, RESPONSE_HEADERS + trailers(UNIMPLEMENTED, unknown_method(path[1])))
         server.give(frame(frames.HEADERS, frames.END_HEADERS, number, encoder.encode([*REQUEST[:2], path])))
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
-    assert server.connection.streams.highest_of_peer // 2 == flood_guard.UNSERVED_BURST + 1
+    assert server.connection.streams.highest_of_peer // 2 == UNSERVED + 1
     assert server.connection.outbox.queued_bytes() < 300_000
     assert len(server.connection.streams.by_id) <= FINISHED_KEPT + 1
 
@@ -186,6 +187,14 @@ def test_streams_that_we_asked_for_may_end_unserved() -> None:
         server.connection.expect_stream()
     assert flood(server, *(headers(number) + reset(number) for number in range(1, 10_001, 2)), times=5_000) == 5_000
     assert server.connection.sender.failure is None
+
+
+def test_streams_that_were_asked_for_and_came_leave_no_budget_for_a_flood() -> None:
+    server = server_with()
+    for _ in range(5_000):
+        server.connection.expect_stream()
+        server.connection.expected_stream_came()
+    assert flood(server, *(headers(number) + reset(number) for number in range(1, 8_000, 2))) == UNSERVED + 1
 
 
 def test_ten_thousand_served_then_reset_streams_are_allowed() -> None:

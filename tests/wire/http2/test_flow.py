@@ -229,14 +229,6 @@ def test_traffic_never_earns_more_than_the_burst() -> None:
     assert spend(bucket, 100, 0.0) == 10
 
 
-def test_what_was_asked_for_counts_above_the_burst_and_time_takes_nothing_back() -> None:
-    bucket = TokenBucket(10, 5.0)
-    for _ in range(90):
-        bucket.add()
-    bucket.refill(1)
-    assert spend(bucket, 200, 1_000.0) == 100
-
-
 @pytest.mark.parametrize(
     ("first", "second", "between"),
     [(Stream.end_local, Stream.end_remote, (False, True)), (Stream.end_remote, Stream.end_local, (True, False))],

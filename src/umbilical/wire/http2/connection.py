@@ -39,7 +39,7 @@ class Connection:
             raise MisuseError(f"a receive block of {block.size} bytes cannot hold a frame of {limits.frame_bytes}")
         self.outbox: Final = Outbox(pool)
         self.streams: Final = StreamTable(is_client)
-        self._floods: Final = FloodGuard()
+        self._floods: Final = FloodGuard(limits.unserved_streams)
         self.sender: Final = Sender(limits, self.outbox, self.streams, self._floods)
         self._inbox: Final = Inbox(block, shared_block)
         self._control: Final = ControlFrames(self._inbox, self.streams, self.sender, self._floods)
@@ -327,6 +327,10 @@ class Connection:
     def expect_stream(self) -> None:
         """Server: the peer will open a stream that we asked for, and that may end before it is used."""
         self._floods.expect_stream()
+
+    def expected_stream_came(self) -> None:
+        """Server: such a stream is in use now, or will not be opened."""
+        self._floods.expected_stream_came()
 
     def _ended_remote(self, stream: Stream) -> None:
         stream.end_remote()

@@ -14,11 +14,10 @@ CONTROL_PER_PAYLOAD: Final = 4
 window updates for a DATA frame."""
 SETTINGS_BURST: Final = 100
 SETTINGS_PER_SECOND: Final = 1.0
-UNSERVED_BURST: Final = 1_000
-"""Streams that ended before they were served, whichever side ended them: refused, reset by the peer (CVE-2023-44487),
-or reset by us for a violation (CVE-2025-8671). A tunnel that was open does not count, so thousands of dials per second
-never reach this limit."""
-UNSERVED_PER_SECOND: Final = 200.0
+UNSERVED_REFILL_SECONDS: Final = 5.0
+"""Time in which the budget for streams that end unserved becomes whole again."""
+MAX_EXPECTED_STREAMS: Final = 10_000
+"""Of dials that were cancelled some never get their stream; they must not add up to a budget for a flood."""
 UNSERVED_FRAMES: Final = 16
 """Frames of a turn's budget that such a stream costs: to decode, refuse and forget it takes as long as they do."""
 MAX_ANSWER_BYTES: Final = 1024 * 1024
@@ -37,32 +36,29 @@ class TokenBucket:
     def spend(self, now: float) -> bool:
         """Take one token; False when none was left."""
         if now > self._updated_at:
-            if self._left < self._burst:
-                self._left = min(self._burst, self._left + (now - self._updated_at) * self._per_second)
+            self._left = min(self._burst, self._left + (now - self._updated_at) * self._per_second)
             self._updated_at = now
         self._left -= 1.0
         return self._left >= 0.0
 
     def refill(self, count: int) -> None:
         """Add tokens up to the burst."""
-        self._left = max(self._left, min(self._burst, self._left + count))
-
-    def add(self) -> None:
-        """Add one token, also above the burst."""
-        self._left += 1.0
+        self._left = min(self._burst, self._left + count)
 
 
 class FloodGuard:
     """Counts what one peer sends. The methods raise ProtocolViolation when it was too much."""
 
-    def __init__(self) -> None:
+    def __init__(self, unserved_streams: int) -> None:
         self.now = 0.0
         """When the connection last received bytes."""
         self.payload_frames = 0
         """Frames of payload that were sent or received, and streams that were opened, since the last control frame."""
         self._control: Final = TokenBucket(CONTROL_BURST, CONTROL_PER_SECOND)
         self._settings: Final = TokenBucket(SETTINGS_BURST, SETTINGS_PER_SECOND)
-        self._unserved: Final = TokenBucket(UNSERVED_BURST, UNSERVED_PER_SECOND)
+        self._unserved: Final = TokenBucket(unserved_streams, unserved_streams / UNSERVED_REFILL_SECONDS)
+        self._expected = 0
+        """Streams that we asked for and that did not come yet."""
         self._has_too_many_unserved = False
         self._unserved_now = 0
         """Not yet charged."""
@@ -80,12 +76,20 @@ class FloodGuard:
 
     def expect_stream(self) -> None:
         """The peer will open a stream that we asked for; it may end unserved, because its client left."""
-        self._unserved.add()
+        if self._expected < MAX_EXPECTED_STREAMS:
+            self._expected += 1
+
+    def expected_stream_came(self) -> None:
+        """It is served, or the peer answered that it will not open one."""
+        if self._expected > 0:
+            self._expected -= 1
 
     def unserved(self) -> None:
         """A stream of the peer ended before it was served. Raises nothing: `charge_unserved` does."""
         self._unserved_now += 1
-        if not self._unserved.spend(self.now):
+        if self._expected > 0:
+            self._expected -= 1
+        elif not self._unserved.spend(self.now):
             self._has_too_many_unserved = True
 
     def charge_unserved(self) -> int:

@@ -118,11 +118,16 @@ class ConnectionLimits:
         stream_window_bytes: int = 1024 * 1024,
         connection_window_bytes: int = 16 * 1024 * 1024,
         max_streams: int = 1_000,
+        unserved_streams: int = 1_000,
         credits_on_arrival: bool = False,
     ) -> None:
         self.frame_bytes: Final = frame_bytes
         self.stream_window_bytes: Final = stream_window_bytes
         self.connection_window_bytes: Final = connection_window_bytes
         self.max_streams: Final = max_streams
+        self.unserved_streams: Final = unserved_streams
+        """How many may end before they were served, whichever side ended them: refused, reset by the peer
+        (CVE-2023-44487), or reset by us for a violation (CVE-2025-8671). A tunnel that was open does not count, so
+        thousands of dials per second never reach this limit."""
         self.credits_on_arrival: Final = credits_on_arrival
         """Streams are credited when bytes arrive; otherwise the caller calls `credit` when it has processed them."""
