@@ -8,6 +8,7 @@ import pytest
 from tests.support.control_plane import KONNECTIVITY_AUDIENCE, PROGRAMS, ControlPlane
 from tests.support.scripted_api import Answer, ScriptedApi, json_answer, status_answer
 
+from umbilical.cluster import token_review
 from umbilical.cluster.client import make_client
 from umbilical.cluster.token_review import TokenRefused, TokenReviewer
 
@@ -65,6 +66,23 @@ async def test_a_refused_review_tells_one_line_and_the_log_no_token(
     await _reviewed(status_answer(500, "InternalError"), tmp_path)
     assert caplog.records
     assert "the-token" not in caplog.text
+
+
+async def test_reviews_that_fail_in_a_row_are_one_line_a_second_with_a_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any host may cause them."""
+    now = [100.0]
+    monkeypatch.setattr(token_review, "monotonic", lambda: now[0])
+    answer = status_answer(403, "Forbidden", "not allowed")
+    async with ScriptedApi(lambda request: answer) as api, make_client(api.write_kubeconfig(tmp_path)) as client:
+        reviewer = TokenReviewer(client, "n", "s", "a")
+        for step in (0.0, 0.1, 0.1, 1.0):
+            now[0] += step
+            with pytest.raises(TokenRefused):
+                await reviewer.authenticate("t")
+    first, second = (message for message in caplog.messages if message.startswith("token review failed"))
+    assert second == f"{first} (2 more since the last such line)"
 
 
 async def test_an_unreachable_api_refuses_and_never_admits(tmp_path: Path) -> None:

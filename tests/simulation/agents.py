@@ -10,12 +10,12 @@ from tests.simulation.tls import PlainContext
 from tests.simulation.wire import Wire
 
 from umbilical.konnectivity import metadata
-from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.dialing import Dial, EndpointDialer
 from umbilical.tunnel.endpoint import EndpointContext
 from umbilical.tunnel.metrics import AgentMetrics
 from umbilical.tunnel.server_link import LinkKeeper, ServerLink
 from umbilical.tunnel.settings import Keepalive, Limits
+from umbilical.tunnel.tls_channel import TlsChannel
 from umbilical.wire import packets
 
 RECONNECT_SECONDS: Final = 1.0

@@ -17,8 +17,9 @@ from typing import Final
 import pytest
 from tests.support.socket_pairs import PATIENCE_SECONDS, tcp_pair
 
-from umbilical.tunnel.channel import AGAIN, END, LOST, Channel, ChannelOwner, TlsChannel
+from umbilical.tunnel.channel import AGAIN, END, LOST, Channel, ChannelOwner
 from umbilical.tunnel.loop import Handler, Loop
+from umbilical.tunnel.tls_channel import TlsChannel
 from umbilical.tunnel.transport import RoomWaiter
 
 KIB: Final = 1024

@@ -9,8 +9,9 @@ from tests.support.socket_pairs import reset, tcp_pair
 from tests.support.tls_contexts import VERSIONS, client_context, server_context
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
-from umbilical.tunnel.channel import LOST, TlsChannel
+from umbilical.tunnel.channel import LOST
 from umbilical.tunnel.loop import Loop
+from umbilical.tunnel.tls_channel import TlsChannel
 
 BULK = patterned(3_000_000)
 

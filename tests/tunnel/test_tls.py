@@ -8,10 +8,10 @@ from tests.support.data_plane import Reader, tls_pair, turn_until
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
 from umbilical.fault import StartupError
-from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.settings import TlsFiles, TlsPolicy
 from umbilical.tunnel.tls import agent_context, listener_context, noticing_truncation
+from umbilical.tunnel.tls_channel import TlsChannel
 
 POLICY = TlsPolicy()
 

@@ -8,6 +8,7 @@ The texts are upstream's; the agent gets them as the gRPC status message.
 import json
 import logging
 from collections.abc import Callable
+from time import monotonic
 from typing import Final
 
 from umbilical.cluster.client import ApiClient, Json
@@ -15,6 +16,8 @@ from umbilical.fault import ApiRefused, ClusterError
 
 log: Final = logging.getLogger(__name__)
 
+REPEAT_SECONDS: Final = 1.0
+"""Between lines about reviews that failed: any host may ask for one."""
 PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 
@@ -36,6 +39,8 @@ class TokenReviewer:
         self._service_account = service_account
         self._audience = audience
         self._refusal = refusal
+        self._logged_at = float("-inf")
+        self._not_logged = 0
 
     async def authenticate(self, token: str) -> None:
         """Return for a valid token, within the client's timeout. Raises TokenRefused, or the result of `refusal`."""
@@ -52,11 +57,20 @@ class TokenReviewer:
         try:
             answer = await self._client.request("POST", PATH, body=review)
         except ClusterError as error:
-            # The agent gets one line; the remedy is for the operator of the server.
-            log.warning("token review failed: %s", error.brief)
+            self._log(error)
             return f"Failed to authenticate request. err:{_short(error)}"
         fault = self._status_fault(answer.get("status") or {})
         return None if fault is None else f"lookup failed: {fault}"
+
+    def _log(self, error: ClusterError) -> None:
+        """The agent gets one line; the remedy is for the operator of the server."""
+        now = monotonic()
+        if now - self._logged_at < REPEAT_SECONDS:
+            self._not_logged += 1
+            return
+        more = f" ({self._not_logged:,} more since the last such line)" if self._not_logged else ""
+        log.warning("token review failed: %s%s", error.brief, more)
+        self._logged_at, self._not_logged = now, 0
 
     def _status_fault(self, status: Json) -> str | None:
         """Return why the review does not authenticate the agent; checks in upstream's order."""

@@ -12,7 +12,7 @@ from typing import Final
 from umbilical.dialer.failure import DialFailed, DialReason, reason_of_reply
 from umbilical.dialer.streams import Streams
 from umbilical.dialer.trace import Trace, add_hop
-from umbilical.tunnel.channel import is_truncation, tls_reason
+from umbilical.tunnel.tls import is_truncation, tls_reason
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
 

@@ -20,8 +20,8 @@ from umbilical.dialer.streams import Streams
 from umbilical.dialer.tls_layer import Scratch, TlsLayer, watched_context
 from umbilical.dialer.trace import Trace, add_hop
 from umbilical.tunnel.certificates import WatchedContext
-from umbilical.tunnel.channel import tls_reason
 from umbilical.tunnel.metrics import CertificateMetrics
+from umbilical.tunnel.tls import tls_reason
 
 if TYPE_CHECKING:
     from umbilical.dialer.grpc_layer import GrpcLayer

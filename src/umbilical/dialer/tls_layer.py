@@ -18,10 +18,10 @@ from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer
 from umbilical.dialer.streams import Layer
 from umbilical.tunnel import tls
 from umbilical.tunnel.certificates import CertificateUse, WatchedContext
-from umbilical.tunnel.channel import tls_reason
 from umbilical.tunnel.loop import Handler, Timer
 from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.settings import TlsFiles
+from umbilical.tunnel.tls import tls_reason
 
 CIPHER_BYTES: Final = 256 * 1024
 PLAIN_BYTES: Final = 256 * 1024

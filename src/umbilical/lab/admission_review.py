@@ -16,7 +16,7 @@ from typing import Any, Final
 import h11
 
 from umbilical.lab.transcript import CallResult
-from umbilical.tunnel.channel import is_truncation
+from umbilical.tunnel.tls import is_truncation
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"

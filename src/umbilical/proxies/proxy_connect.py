@@ -14,8 +14,7 @@ from umbilical.dialer.tls_layer import Scratch, TlsLayer
 from umbilical.fault import StartupError
 from umbilical.konnectivity.dial_failure import join_host_port
 from umbilical.record import Record
-from umbilical.tunnel.channel import tls_reason
-from umbilical.tunnel.tls import noticing_truncation
+from umbilical.tunnel.tls import noticing_truncation, tls_reason
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
 

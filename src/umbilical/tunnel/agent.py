@@ -13,7 +13,6 @@ from typing import Final
 from umbilical.konnectivity import metadata
 from umbilical.tunnel import causes, certificates, faults, outbound
 from umbilical.tunnel.certificate_dates import explain
-from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.dialing import EndpointDialer, Resolver
 from umbilical.tunnel.endpoint import EndpointContext
 from umbilical.tunnel.interfaces import ServerCounter
@@ -22,6 +21,7 @@ from umbilical.tunnel.metrics import AgentGauges, AgentMetrics
 from umbilical.tunnel.server_link import LinkKeeper, ServerLink
 from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, ServerSource, ServerTarget, TargetBook
 from umbilical.tunnel.settings import AgentSettings, ServerAddress
+from umbilical.tunnel.tls_channel import TlsChannel
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from umbilical.konnectivity import metadata
 from umbilical.konnectivity.links import CLOSING, ESTABLISHED, AgentLink
 from umbilical.tunnel import causes, faults
 from umbilical.tunnel.agent_stream import AgentStream
-from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.keepalive import Heartbeat, PathWatch
 from umbilical.tunnel.server_core import FIRST_CALL_SECONDS, ServerCore
 from umbilical.tunnel.tcp_facts import round_trip_seconds
+from umbilical.tunnel.tls_channel import TlsChannel
 from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, Transport, agent_side_connection
 from umbilical.wire import grpc, packet_data, packets
 from umbilical.wire.errors import ProtocolViolation

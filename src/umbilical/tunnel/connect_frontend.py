@@ -14,10 +14,11 @@ from umbilical.konnectivity.links import ENDED as TUNNEL_ENDED
 from umbilical.konnectivity.links import Tunnel
 from umbilical.tunnel import notices
 from umbilical.tunnel.backlog import STUCK_SECONDS
-from umbilical.tunnel.channel import AGAIN, END, Channel, TlsChannel
+from umbilical.tunnel.channel import AGAIN, END, Channel
 from umbilical.tunnel.loop import Deadlines
 from umbilical.tunnel.payload import Inlet
 from umbilical.tunnel.server_core import ServerCore
+from umbilical.tunnel.tls_channel import TlsChannel
 from umbilical.tunnel.tunnel_end import CLOSED, CLOSING, ENDED, OPEN, PAUSED, SocketEnd
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation

@@ -4,12 +4,13 @@ import time
 from typing import Final
 
 from umbilical.tunnel import causes, faults
-from umbilical.tunnel.channel import Channel, TlsChannel
+from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.faults import Breakable
 from umbilical.tunnel.grpc_client import GrpcClient
 from umbilical.tunnel.keepalive import Heartbeat
 from umbilical.tunnel.loop import Handler
 from umbilical.tunnel.server_core import ServerCore
+from umbilical.tunnel.tls_channel import TlsChannel
 from umbilical.tunnel.transport import Transport, client_side_connection
 from umbilical.wire import grpc
 from umbilical.wire.errors import ProtocolViolation

@@ -10,7 +10,7 @@ from umbilical.konnectivity import metadata
 from umbilical.konnectivity.links import ESTABLISHED, Tunnel
 from umbilical.tunnel import certificates, faults
 from umbilical.tunnel.agent_transport import Admission, AgentTransport
-from umbilical.tunnel.channel import Channel, TlsChannel
+from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.connect_frontend import HEAD_SECONDS, ConnectClient
 from umbilical.tunnel.descriptors import FileWatch
 from umbilical.tunnel.grpc_frontend import ASKING_SECONDS, GrpcTransport
@@ -20,6 +20,7 @@ from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.outbound import keep_alive, tune
 from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.settings import FrontendMode, ServerSettings, TcpFrontend, UnixFrontend
+from umbilical.tunnel.tls_channel import TlsChannel
 from umbilical.tunnel.transport import Transport
 from umbilical.tunnel.unadmitted import AgentRule, ClientRule, UnadmittedPeers
 from umbilical.wire.http2 import frames

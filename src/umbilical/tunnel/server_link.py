@@ -21,12 +21,12 @@ from umbilical.konnectivity.commands import (
 from umbilical.konnectivity.dial_failure import endpoint_failure_reason
 from umbilical.tunnel import causes, faults
 from umbilical.tunnel.backlog import CreditHold
-from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.endpoint import Endpoint, EndpointContext, EndpointDial, EndpointLink
 from umbilical.tunnel.faults import Breakable
 from umbilical.tunnel.keepalive import Heartbeat
 from umbilical.tunnel.settings import Keepalive
 from umbilical.tunnel.tcp_facts import round_trip_seconds
+from umbilical.tunnel.tls_channel import TlsChannel
 from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, agent_side_connection
 from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire import grpc, packet_data, packets

@@ -1,4 +1,4 @@
-"""SSLContexts from PEM files; errors start with upstream's words and end with the cause."""
+"""SSLContexts from PEM files, whose errors start with upstream's words and end with the cause; texts of TLS errors."""
 
 import ssl
 from pathlib import Path
@@ -137,3 +137,20 @@ def _read(path: Path, purpose: str) -> str:
 def _reason(error: Exception) -> str:
     reason = getattr(error, "reason", None)
     return reason.replace("_", " ").lower() if isinstance(reason, str) and reason else str(error)
+
+
+def is_truncation(error: Exception) -> bool:
+    """The peer went without close_notify; up to Python 3.11.3 that has no class of its own."""
+    return isinstance(error, ssl.SSLEOFError) or getattr(error, "reason", "") == "UNEXPECTED_EOF_WHILE_READING"
+
+
+def tls_reason(error: Exception) -> str:
+    """The cause without OpenSSL's source positions."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verification failed: {error.verify_message}"
+    if is_truncation(error):
+        return "TLS: connection ended without close_notify"
+    reason = getattr(error, "reason", None)
+    if isinstance(reason, str) and reason:
+        return "TLS: " + reason.replace("_", " ").lower()
+    return f"TLS: {error}"

@@ -10,11 +10,11 @@ import socket
 from typing import Final
 
 from umbilical.tunnel.causes import DROPPED, FailureCause
-from umbilical.tunnel.channel import HandshakeLimit, TlsChannel
 from umbilical.tunnel.descriptors import FileWatch
 from umbilical.tunnel.listening import AcceptRule
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.notices import LogThrottle
+from umbilical.tunnel.tls_channel import HandshakeLimit, TlsChannel
 
 logger = logging.getLogger(__name__)
 

@@ -20,13 +20,14 @@ from tests.wire.http2.ends import BLOCK, frame, greeting
 from umbilical.konnectivity import metadata
 from umbilical.tunnel import loop as loop_module
 from umbilical.tunnel.agent_transport import CONNECT_PATH, Admission, AgentTransport
-from umbilical.tunnel.channel import Channel, ChannelOwner, TlsChannel
+from umbilical.tunnel.channel import Channel, ChannelOwner
 from umbilical.tunnel.connect_frontend import HEAD_SECONDS, ConnectClient
 from umbilical.tunnel.faults import Breakable
 from umbilical.tunnel.grpc_frontend import GrpcTransport
 from umbilical.tunnel.loop import Deadlines, Loop
 from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.settings import Limits, ListenAddress, ServerSettings, TlsFiles, UnixFrontend
+from umbilical.tunnel.tls_channel import TlsChannel
 from umbilical.wire import grpc, packets
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.http2 import frames
