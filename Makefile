@@ -12,6 +12,10 @@ READY_LAB := $(VENV)/.ready-lab
 READY_FUZZ := $(VENV)/.ready-fuzz
 PYTEST := $(BIN)/python -m pytest
 SUITE := $(BIN)/python tools/suite.py
+COMPILED := build/compiled/.built
+WHEELS := dist/.built
+# What a compiled build depends on.
+SOURCES := setup.py tools/compiled.py tools/wheels.py $(shell find src tests/support -name '*.py' 2>/dev/null)
 PEERS_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/umbilical/peers
 # One group of peers; default: all. Example: make peers GROUP=konnectivity
 GROUP ?=
@@ -33,7 +37,7 @@ SIMULATE_SECONDS ?= 60
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check docs test peers test-real bench demo demo-real fresh fuzz simulate soak compiled wheels clean clean-peers
+.PHONY: help setup check docs test peers test-real bench demo demo-real fresh fuzz simulate soak builds compiled wheels clean clean-peers
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,12 +94,21 @@ soak: setup ## run the long tests for leaks and drift, minutes each, and an hour
 	$(MAKE) simulate SIMULATE_SECONDS=3600
 	$(MAKE) fresh
 
-compiled: setup ## run the tests with the data path compiled by mypyc, in a scratch copy
-	$(BIN)/python tools/compiled.py $(ARGS)
+builds: $(COMPILED) $(WHEELS) ## compile for `make compiled` and `make wheels`; with -j2 both at once, on a core each
 
-wheels: setup ## build the pure and the compiled wheel into dist/, then install and test both
+$(COMPILED): $(READY) $(SOURCES)
+	$(BIN)/python tools/compiled.py --build $(@D)
+	@touch $@
+
+$(WHEELS): $(READY) $(SOURCES)
 	rm -rf dist
 	$(BIN)/python tools/wheels.py --out dist
+	@touch $@
+
+compiled: $(COMPILED) ## run the tests with the data path compiled by mypyc, in a scratch copy
+	$(BIN)/python tools/compiled.py $(<D) $(ARGS)
+
+wheels: $(WHEELS) ## build the pure and the compiled wheel into dist/, then install and test both
 	UMBILICAL_WHEELS=$(CURDIR)/dist $(PYTEST) -q tests/tools/test_wheels.py
 
 docs: setup ## write the generated pages below docs/

@@ -1,4 +1,7 @@
-"""Compiles the hot rooms with mypyc in a scratch copy of the tree, and runs their tests there.
+"""Compiles the hot rooms with mypyc, and runs their tests on a scratch copy of the tree with the compiled modules.
+
+    compiled.py --build FOLDER           leaves the compiled modules in FOLDER
+    compiled.py FOLDER [pytest's arguments]
 
 Not in the tree itself: Python prefers a compiled module to its source, so later edits would have no effect.
 """
@@ -77,9 +80,20 @@ def copy_tree(scratch: Path) -> None:
             shutil.copy2(source, scratch / name)
 
 
-def build(scratch: Path) -> None:
-    """Copy the tree and compile it in place, including the test classes."""
-    copy_tree(scratch)
+def build(folder: Path) -> None:
+    """Compile a scratch copy of the tree, test classes included, and move the modules to `folder`."""
+    with tempfile.TemporaryDirectory(prefix="umbilical-compiled-") as name:
+        scratch = Path(name)
+        copy_tree(scratch)
+        _compile_in_place(scratch)
+        shutil.rmtree(folder, ignore_errors=True)
+        for module in scratch.rglob("*.so"):
+            place = folder / module.relative_to(scratch)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(module, place)
+
+
+def _compile_in_place(scratch: Path) -> None:
     # setuptools puts all modules below `src`; those of the tests are moved to the tests.
     misplaced = scratch / "src" / "tests" / "support"
     misplaced.mkdir(parents=True)
@@ -94,6 +108,7 @@ def build(scratch: Path) -> None:
     for module in misplaced.glob("*.so"):
         module.rename(scratch / "tests" / "support" / module.name)
     shutil.rmtree(misplaced.parent)
+    shutil.rmtree(scratch / "build")  # the compiler's own copies
 
 
 def run_suite(scratch: Path, arguments: list[str]) -> int:
@@ -103,15 +118,19 @@ def run_suite(scratch: Path, arguments: list[str]) -> int:
     return suite.run("not real and not soak", ["-q", *left_out, *arguments], scratch, environment)
 
 
-def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="umbilical-compiled-") as folder:
-        scratch = Path(folder)
+def main(arguments: list[str]) -> int:
+    if arguments[0] == "--build":
         start = time.monotonic()
-        build(scratch)
+        build(Path(arguments[1]))
         count = len(compiled_modules(ROOT / "src")) + len(TEST_SUPPORT)
         print(f"compiled {count} modules in {time.monotonic() - start:.0f} s", flush=True)
-        return run_suite(scratch, sys.argv[1:])
+        return 0
+    with tempfile.TemporaryDirectory(prefix="umbilical-compiled-") as name:
+        scratch = Path(name)
+        copy_tree(scratch)
+        shutil.copytree(arguments[0], scratch, dirs_exist_ok=True)
+        return run_suite(scratch, arguments[1:])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
