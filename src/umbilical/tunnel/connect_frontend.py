@@ -114,7 +114,9 @@ class ConnectClient(SocketEnd):
         self._heads.add(self)
         self._outlet.put(memoryview(reply))
         self._outlet.flush()
-        if self._channel.readable:
+        if self._outlet.broken:
+            self._finish()
+        elif self._channel.readable:
             self._loop.again(self)
 
     def _dial(self, address: str, early: bytes) -> None:
