@@ -178,6 +178,10 @@ class RunningTunnel(Carrier):
     def entrance(self) -> list[str]:
         return [f"--mode={self._mode}", f"--uds={self._socket}"]
 
+    @property
+    def agent_port(self) -> int:
+        return self._ports.agents
+
     def _begin(self) -> None:
         """Start the server, then the agent, and wait until they are connected."""
         self._start_server()
