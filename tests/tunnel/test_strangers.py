@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import ssl
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -46,7 +47,7 @@ class Stranger:
         try:
             while piece := self.sock.recv(65536):
                 received += piece
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLError):  # reset, or cut without the end of TLS
             return None
         place = received.rfind(frames.ENHANCE_YOUR_CALM.to_bytes(4, "big") + b"too many streams")
         return int.from_bytes(received[place : place + 4], "big") if place > 0 else None
