@@ -9,7 +9,16 @@ import click
 import pytest
 
 from umbilical.cli.drop_ins.drop_in import check_file, random_id, stat_fault
-from umbilical.cli.options import SocketPath, address, check_readable, duration, listen_place, server_address, tls_files
+from umbilical.cli.options import (
+    SocketPath,
+    address,
+    check_readable,
+    duration,
+    listen_place,
+    server_address,
+    size,
+    tls_files,
+)
 from umbilical.cli.terminal import HEARTBEAT_SECONDS, ProgressLine, has_colour, has_unicode
 from umbilical.cli.tree_files import write_tree
 from umbilical.fault import HostError, StartupError
@@ -54,6 +63,14 @@ def test_durations_become_seconds_or_are_refused() -> None:
     for text in ("", "10", "soon", "-1s"):
         with pytest.raises(click.BadParameter):
             duration(text)
+
+
+def test_sizes_become_bytes_or_are_refused() -> None:
+    for text, count in (("auto", 0), ("1000", 1000), ("64Ki", 65536), ("512Mi", 512 << 20), ("2Gi", 2 << 30)):
+        assert size(text) == count
+    for text in ("", "0", "Mi", "1.5Gi", "-1", "10M", "1iM", "1Mi1", "9" * 16):
+        with pytest.raises(click.BadParameter):
+            size(text)
 
 
 def test_an_address_is_a_host_and_a_port() -> None:

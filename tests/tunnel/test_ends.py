@@ -10,12 +10,19 @@ from tests.support.transports import REQUEST, Line, connection, is_greeted, join
 from tests.support.tunnel_ends import End, Mouth, Tap
 from tests.support.tunnel_pki import TunnelPki
 
-from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog, CreditHold
+from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog, SharedCredit
 from umbilical.tunnel.channel import END, LOST, Channel
 from umbilical.tunnel.loop import Deadlines, Loop
 from umbilical.tunnel.payload import DIRECT_BYTES, Outlet
+from umbilical.tunnel.round_trips import GAIN, RoundTrips, WindowBudget
 from umbilical.tunnel.settings import MIB, Limits
-from umbilical.tunnel.transport import QUANTUM_BYTES, Transport, agent_side_connection
+from umbilical.tunnel.transport import (
+    LARGEST_TUNNEL_WINDOW_BYTES,
+    QUANTUM_BYTES,
+    SHARED_WINDOW_BYTES,
+    Transport,
+    agent_side_connection,
+)
 from umbilical.wire import grpc
 from umbilical.wire.http2.events import HeadersReceived
 from umbilical.wire.http2.frames import ConnectionLimits
@@ -299,10 +306,12 @@ class Scene:
         ours, self.peer = tcp_pair()
         self.plane = plane
         self.transport = Transport(plane, Channel(plane, ours), agent_side_connection(is_client=True))
+        self.budget = WindowBudget(64 * MIB)
+        self.transport.rounds = RoundTrips(plane, self.transport.connection, self.budget)
         self.stream: Stream = self.transport.connection.sender.open_stream(
             grpc.request_headers(b"/", b"", b"https", b"")
         )
-        self.hold = CreditHold(self.transport, self.stream)
+        self.credit = SharedCredit(self.transport, self.stream)
         self.stuck = Deadlines(plane, STUCK_SECONDS)
 
     def is_held_back(self) -> bool:
@@ -310,7 +319,15 @@ class Scene:
 
     def end(self, *, can_pause: bool = False) -> tuple[End, Backlog]:
         end = End(can_pause)
-        return end, Backlog(LIMITS, self.hold, self.stuck, end)
+        return end, Backlog(LIMITS, self.credit, self.stuck, end, shares=True)
+
+    def grow(self, window: int) -> None:
+        """Let the readers take so much in one round that the stream wants this window."""
+        rounds = self.transport.measured()
+        rounds.begin()
+        self.credit.count(int(window / GAIN))
+        self.plane.now += 0.05
+        rounds.answered()
 
 
 @pytest.fixture
@@ -342,6 +359,40 @@ def test_past_the_cap_the_shared_stream_is_held_back_until_three_quarters(scene:
     assert scene.is_held_back()
     backlog.shrank(3 * MIB)
     assert not scene.is_held_back()
+
+
+def test_the_shared_window_follows_the_way_up_to_the_size_of_one_tunnel(scene: Scene) -> None:
+    scene.grow(8 * MIB)
+    assert scene.stream.window == 8 * MIB
+    assert scene.budget.granted_bytes == 4 * MIB
+    scene.grow(100 * MIB)
+    assert scene.stream.window == LARGEST_TUNNEL_WINDOW_BYTES
+    scene.credit.give_back()
+    assert scene.budget.granted_bytes == 0
+
+
+def test_what_waits_for_one_slow_end_of_a_shared_window_that_grew_stays_within_its_old_bound(scene: Scene) -> None:
+    scene.grow(7 * MIB)
+    _, backlog = scene.end()
+    backlog.grew(1 * MIB)
+    assert scene.stream.window == 7 * MIB
+    backlog.grew(1 * MIB + 1)  # what is granted, 7 MiB, would go past the cap and the first window together
+    assert scene.stream.window == SHARED_WINDOW_BYTES
+    scene.grow(8 * MIB)
+    assert scene.stream.window == SHARED_WINDOW_BYTES
+    backlog.shrank(1 * MIB)
+    scene.grow(8 * MIB)
+    assert scene.stream.window == 8 * MIB
+
+
+def test_an_end_with_a_stream_of_its_own_never_holds_the_shared_one_back(scene: Scene) -> None:
+    end = End(can_pause=True)
+    backlog = Backlog(LIMITS, scene.credit, scene.stuck, end, shares=False)
+    scene.grow(8 * MIB)
+    backlog.grew(16 * MIB)
+    assert not scene.is_held_back()
+    assert len(scene.stuck) == 0
+    assert scene.stream.window == 8 * MIB
 
 
 def test_the_stream_goes_on_only_when_nobody_holds_it_back_any_more(scene: Scene) -> None:

@@ -17,7 +17,7 @@ from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.keepalive import Heartbeat
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.settings import PING_AFTER, PING_ANSWER, Keepalive
-from umbilical.tunnel.tcp_facts import round_trip_seconds, tcp_facts
+from umbilical.tunnel.tcp_facts import tcp_facts
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.events import HeadersReceived, PingAnswered
 from umbilical.wire.http2.streams import Stream
@@ -205,13 +205,3 @@ def test_other_sockets_have_no_such_facts() -> None:
     with ours, peer:
         assert tcp_facts(ours) is None
     assert tcp_facts(ours) is None
-
-
-def test_the_kernel_has_seen_a_round_trip_of_a_tcp_connection_and_of_no_other() -> None:
-    ours, peer = tcp_pair()
-    ours.send(b"hello")
-    peer.recv(5)
-    assert 0 < round_trip_seconds(ours) < 10
-    one, other = socket.socketpair()
-    with one, other:
-        assert round_trip_seconds(one) == 0

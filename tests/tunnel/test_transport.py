@@ -11,9 +11,7 @@ from tests.wire.http2.ends import frame, goaway_code, greeting
 from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.transport import (
-    CONNECTION_WINDOW_BYTES,
     FRAMES_PER_TURN,
-    LARGEST_CONNECTION_WINDOW_BYTES,
     UNSERVED_STREAMS_OF_AGENTS,
     agent_side_connection,
     client_side_connection,
@@ -293,25 +291,6 @@ def test_a_call_that_was_not_answered_ends_with_headers_and_status_in_one(plane:
     server.finish(second, 0, "")
     turn_until(plane, lambda: client.events.count(HeadersReceived) == 3)
     assert client.reasons == []
-
-
-@pytest.mark.parametrize(
-    ("seconds", "window"),
-    [
-        (0.0, CONNECTION_WINDOW_BYTES),
-        (0.000_1, CONNECTION_WINDOW_BYTES),
-        (0.004, 4_000_000),
-        (0.1, LARGEST_CONNECTION_WINDOW_BYTES),
-    ],
-)
-def test_the_farther_the_peer_the_larger_the_window_of_the_connection(plane: Loop, seconds: float, window: int) -> None:
-    ours, peer = agent_side_connection(is_client=True), agent_side_connection(is_client=False)
-    lines = joined(plane, ours, peer)
-    turn_until(plane, lambda: is_greeted(*lines))
-    lines[0].fit_window(seconds)
-    lines[0].touch()
-    settle(plane)
-    assert peer.sender.window == window
 
 
 def flood(line: Line, peer: socket.socket, plane: Loop, octets: bytes) -> list[int]:

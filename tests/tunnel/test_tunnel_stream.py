@@ -16,7 +16,7 @@ from tests.support.socket_pairs import reset
 from tests.support.tunnel_client import ConnectDial, SocketTunnel, assert_echoes, receive_exactly
 
 from umbilical.tunnel.settings import Limits
-from umbilical.tunnel.transport import LARGEST_TUNNEL_WINDOW_BYTES, TUNNEL_WINDOW_BYTES
+from umbilical.tunnel.transport import LARGEST_TUNNEL_WINDOW_BYTES, NEAR_TUNNEL_WINDOW_BYTES, TUNNEL_WINDOW_BYTES
 
 MIB: Final = 1024 * 1024
 
@@ -76,7 +76,7 @@ def test_what_waits_for_a_client_that_never_reads_is_bounded_by_its_window(stage
         lambda: [client._outlet.waiting_bytes() for client in server.server.core.clients]  # type: ignore[attr-defined]
     )
     assert len(waiting) == 4
-    assert all(0 < size <= LARGEST_TUNNEL_WINDOW_BYTES for size in waiting)
+    assert all(0 < size <= NEAR_TUNNEL_WINDOW_BYTES for size in waiting)
     with_echo = open_tunnel(server, stage.endpoint().serve(echo).address)
     assert_echoes(with_echo)
     for tunnel in stuck:
@@ -97,7 +97,7 @@ def test_what_waits_for_an_endpoint_that_never_reads_is_bounded_by_its_window(st
         return [endpoint._outlet.waiting_bytes() for endpoint in endpoints]
 
     stage.eventually(lambda: all(stream.send_window < 8192 for stream in own_streams(server)) and min(waiting()) > 0)
-    assert max(stage.call(waiting)) <= LARGEST_TUNNEL_WINDOW_BYTES
+    assert max(stage.call(waiting)) <= NEAR_TUNNEL_WINDOW_BYTES
     neighbour = open_tunnel(server, stage.endpoint().serve(echo).address)
     assert_echoes(neighbour)
     tunnel.socket.shutdown(socket.SHUT_RDWR)  # wakes the sender

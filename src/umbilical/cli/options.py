@@ -19,6 +19,8 @@ from umbilical.tunnel.settings import ListenAddress, ServerAddress, TlsFiles
 
 _LAST_PORT: Final = 65535
 _UNIX: Final = "unix:"
+_UNITS: Final = {"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+_MOST_DIGITS: Final = 15
 
 Command = Callable[..., Any]
 Parsed = TypeVar("Parsed")
@@ -39,6 +41,17 @@ def duration(text: str) -> float:
     if nanoseconds < 0:
         raise click.BadParameter(f"{text!r} is negative")
     return go_values.duration_seconds(nanoseconds)
+
+
+def size(text: str) -> int:
+    """Parse bytes such as `512Mi`, `1Gi` or `1000000`; 0 for `auto`."""
+    if text == "auto":
+        return 0
+    digits = text.rstrip("KMGi")
+    unit = _UNITS.get(text[len(digits) :], 0)
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > _MOST_DIGITS or not int(digits) * unit:
+        raise click.BadParameter(f"{text!r} is not a size such as 512Mi, 2Gi or auto")
+    return int(digits) * unit
 
 
 def address(text: str) -> ListenAddress:
@@ -89,6 +102,7 @@ _TYPES: Final[dict[Value, tuple[Any, str | None]]] = {
     Value.FILE: (FILE, None),
     Value.COUNT: (click.IntRange(min=1), None),
     Value.SECONDS: (duration, None),
+    Value.SIZE: (size, "SIZE"),
     **dict.fromkeys((Value.LISTEN, Value.LISTENERS), (address, "HOST:PORT")),
     **dict.fromkeys((Value.SERVER, Value.SERVERS), (server_address, "HOST:PORT")),
     Value.PLACE: (listen_place, "unix:PATH|HOST:PORT"),

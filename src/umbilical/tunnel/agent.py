@@ -74,6 +74,8 @@ class Agent(LinkKeeper):
             known_server_count=self.server_count(),
             open_endpoint_connections=sum(link.session.open_count() for link in links),
             faults=self._loop.faults.counts,
+            window_granted_bytes=self._context.window_budget.granted_bytes,
+            window_budget_bytes=self._context.window_budget.total_bytes,
         )
 
     def server_count(self) -> int:

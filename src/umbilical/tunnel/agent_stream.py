@@ -3,7 +3,7 @@
 from typing import Final
 
 from umbilical.konnectivity.links import AgentLink
-from umbilical.tunnel.backlog import CreditHold
+from umbilical.tunnel.backlog import SharedCredit
 from umbilical.tunnel.transport import Transport
 from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire import packets
@@ -15,7 +15,7 @@ class AgentStream:
         self.transport: Final = transport
         self.stream: Final = stream
         self.link: Final = link
-        self.credit_hold: Final = CreditHold(transport, stream)
+        self.shared_credit: Final = SharedCredit(transport, stream)
         self._waiting_on: object | None = None
         """The first thing in the queue when the stream was last checked."""
         self._waiting_since = 0.0

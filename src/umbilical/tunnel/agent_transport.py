@@ -8,10 +8,10 @@ from umbilical.konnectivity.links import CLOSING, ESTABLISHED, AgentLink
 from umbilical.tunnel import causes, faults
 from umbilical.tunnel.agent_stream import AgentStream
 from umbilical.tunnel.keepalive import Heartbeat, PathWatch
+from umbilical.tunnel.round_trips import RoundTrips
 from umbilical.tunnel.server_core import FIRST_CALL_SECONDS, ServerCore
-from umbilical.tunnel.tcp_facts import round_trip_seconds
 from umbilical.tunnel.tls_channel import TlsChannel
-from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, Transport, agent_side_connection
+from umbilical.tunnel.transport import Transport, agent_side_connection
 from umbilical.wire import grpc, packet_data, packets
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.http2 import frames
@@ -113,6 +113,7 @@ class Admission:
 class AgentTransport(Transport):
     def __init__(self, channel: TlsChannel, core: ServerCore, admission: Admission) -> None:
         super().__init__(core.loop, channel, agent_side_connection(is_client=False))
+        self.rounds = RoundTrips(core.loop, self.connection, core.window_budget)
         self._core: Final = core
         self._admission: Final = admission
         self._received: Final = core.metrics.from_agent
@@ -286,13 +287,11 @@ class AgentTransport(Transport):
         core.first_calls.discard(self)
         if self._watch is None:
             self._watch = PathWatch(self)
+            self.measured().begin()
         self._agents[stream.stream_id] = AgentPackets(agent, core)
         streams = settings.limits.own_streams
         answer = metadata.server_hello_headers(settings.server_id, settings.server_count, streams=streams)
         self.connection.sender.send_headers(stream, [*grpc.RESPONSE_HEADERS, *answer])
-        self.connection.enlarge(stream, SHARED_WINDOW_BYTES)
-        self.connection.credit(stream, 0)
-        self.fit_window(round_trip_seconds(self.channel.sock))
         self.touch()
         core.agent_connected(agent, self._peer)
 
@@ -312,6 +311,7 @@ class AgentTransport(Transport):
             return
         incoming = self._agents.get(stream.stream_id)
         if incoming is not None:
+            incoming.agent.shared_credit.count(event.end - event.start)
             try:
                 self.connection.frames_left -= read_packets(event, incoming)
             except ProtocolViolation as violation:
@@ -358,6 +358,7 @@ class AgentTransport(Transport):
         incoming = self._agents.pop(stream.stream_id, None)
         self._doubt()
         if incoming is not None:
+            incoming.agent.shared_credit.give_back()
             self._core.agent_gone(incoming.agent.link, reason)
             if not self.closed and not self._agents:
                 self._opened_at = self.loop.now

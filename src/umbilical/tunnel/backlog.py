@@ -9,8 +9,9 @@ slow-endpoint, decisions/0005).
 from typing import Final, Protocol
 
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
+from umbilical.tunnel.round_trips import SizedWindow
 from umbilical.tunnel.settings import Limits
-from umbilical.tunnel.transport import Transport
+from umbilical.tunnel.transport import LARGEST_TUNNEL_WINDOW_BYTES, SHARED_WINDOW_BYTES, Transport
 from umbilical.wire.http2.streams import Stream
 
 STUCK_SECONDS: Final = 5.0
@@ -35,23 +36,49 @@ class SlowEnd(Protocol):
         """An internal error; close the tunnel."""
 
 
-class CreditHold:
-    """Withholds the credit of a stream while at least one holder wants that."""
+class SharedCredit(SizedWindow):
+    """The credit of a Connect stream, which all tunnels of an upstream peer share.
+
+    It follows the round trip while every reader keeps up. What one tunnel may keep waiting does not grow with it: the
+    window shrinks before that limit is near, and no credit is given at all while a reader is above it.
+    """
 
     def __init__(self, transport: Transport, stream: Stream) -> None:
         self.loop: Final = transport.loop
         self._transport: Final = transport
-        self._stream: Final = stream
+        transport.connection.enlarge(stream, SHARED_WINDOW_BYTES)
+        transport.connection.credit(stream, 0)
+        super().__init__(transport.measured(), transport.connection, stream)
+        self._slow: Final[set[Handler]] = set()
+        """Readers for which the window must stay small."""
         self._holders: Final[set[Handler]] = set()
 
-    def add(self, holder: Handler) -> None:
-        self._holders.add(holder)
-        self._transport.connection.hold_credit(self._stream)
+    def round_over(self, share: float) -> None:
+        wanted = min(self.wanted(share), LARGEST_TUNNEL_WINDOW_BYTES)
+        if wanted > self.stream.window and not self._slow:
+            self.grow(wanted)
 
-    def remove(self, holder: Handler) -> None:
-        self._holders.discard(holder)
+    def surplus(self) -> int:
+        """How much larger the window is than at first."""
+        return max(0, self.stream.window - SHARED_WINDOW_BYTES)
+
+    def slow_down(self, reader: Handler) -> None:
+        """Bytes wait for this reader that it must take before the window may grow again."""
+        self._slow.add(reader)
+        self._connection.shrink(self.stream, SHARED_WINDOW_BYTES)
+
+    def speed_up(self, reader: Handler) -> None:
+        self._slow.discard(reader)
+
+    def hold(self, reader: Handler) -> None:
+        """Give no credit."""
+        self._holders.add(reader)
+        self._connection.hold_credit(self.stream)
+
+    def release(self, reader: Handler) -> None:
+        self._holders.discard(reader)
         if not self._holders and not self._transport.closed:
-            self._transport.connection.release_credit(self._stream)
+            self._connection.release_credit(self.stream)
             self._transport.touch()
 
 
@@ -86,12 +113,15 @@ class StallWatch(Handler):
 class Backlog(Handler):
     """Watches one end's buffer, from the moment it grows past `Limits.pause_above_bytes`."""
 
-    def __init__(self, limits: Limits, hold: CreditHold, stuck: Deadlines, end: SlowEnd) -> None:
+    def __init__(self, limits: Limits, credit: SharedCredit, stuck: Deadlines, end: SlowEnd, shares: bool) -> None:
+        """`shares`: its tunnel has no stream of its own, so that other tunnels wait for the same credit."""
         self._limits: Final = limits
-        self._hold: Final = hold
+        self._credit: Final = credit
+        self._shares: Final = shares
         self._stuck: Final = stuck
         self._end: Final = end
         self._asked_pause = False
+        self._is_slow = False
         self._holding = False
         self.moves = 0
         """Incremented whenever the slow end takes something."""
@@ -103,10 +133,18 @@ class Backlog(Handler):
         if not self._asked_pause:
             self._asked_pause = self._end.ask_pause()
             if self._asked_pause and self._watch is None:
-                self._watch = StallWatch(self._hold.loop, self)
-        if waiting > self._limits.tunnel_buffer_bytes and not self._holding:
+                self._watch = StallWatch(self._credit.loop, self)
+        if not self._shares:
+            return
+        room = self._limits.tunnel_buffer_bytes - waiting
+        if self._asked_pause or room < self._credit.surplus():
+            self._is_slow = True
+            self._credit.slow_down(self)
+        if self._asked_pause:
+            room += LARGEST_TUNNEL_WINDOW_BYTES  # the far end may have sent all of it before it paused
+        if room < 0 and not self._holding:
             self._holding = True
-            self._hold.add(self)
+            self._credit.hold(self)
             self._stuck.add(self)
 
     def shrank(self, waiting: int) -> None:
@@ -117,6 +155,8 @@ class Backlog(Handler):
                 self._let_go()
             else:
                 self._stuck.add(self)  # it moves: restart its time limit
+        if self._is_slow and waiting <= self._limits.pause_above_bytes:
+            self._speed_up()
         if self._asked_pause and waiting <= self._limits.pause_above_bytes >> 1:
             self._asked_pause = False
             self._end.ask_resume()
@@ -127,6 +167,8 @@ class Backlog(Handler):
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
+        if self._is_slow:
+            self._speed_up()
         if self._holding:
             self._let_go()
 
@@ -139,10 +181,14 @@ class Backlog(Handler):
     def stalled(self) -> None:
         self._end.on_stalled(self._waiting)
 
+    def _speed_up(self) -> None:
+        self._is_slow = False
+        self._credit.speed_up(self)
+
     def _let_go(self) -> None:
         self._holding = False
         self._stuck.discard(self)
-        self._hold.remove(self)
+        self._credit.release(self)
 
     def on_timer(self) -> None:
         self.over()

@@ -19,6 +19,9 @@ LOST: Final = -2
 SEND_BUFFER_BYTES: Final = 1024 * 1024
 """For a client's Unix socket, set when it was full: a download then needs fewer turns (measured: 700 to 911 MB/s). The
 kernel limits it to net.core.wmem_max."""
+UNSENT_BYTES: Final = 128 * 1024
+"""What may wait in the kernel, on a long way, behind what is under way: small requests wait behind it."""
+_TCP_NOTSENT_LOWAT: Final = 25
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)
 """struct linger: on, for zero seconds."""
 
@@ -64,6 +67,7 @@ class Channel(Handler):
         self._asks_room = False
         self._watches_writable = False
         self._sending_ended = False
+        self._keeps_little = False
 
     def start(self, owner: ChannelOwner) -> None:
         self.owner = owner
@@ -124,6 +128,15 @@ class Channel(Handler):
             self.loop.watch_writable(self.descriptor)
             if self.sock.family == socket.AF_UNIX:
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+
+    def keep_little_unsent(self) -> None:
+        """Let the kernel take no more from us than it can send soon."""
+        if not self._keeps_little:
+            self._keeps_little = True
+            try:
+                self.sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+            except OSError:
+                pass  # not TCP, or gone
 
     def receive_into(self, view: memoryview) -> int:
         """A count, END, AGAIN or LOST."""

@@ -153,7 +153,7 @@ class ConnectClient(SocketEnd):
         core = self._core
         agent = core.agent_of(tunnel)
         own = agent.own_stream(tunnel.connection_id, self)
-        self._attach(own, agent.credit_hold)
+        self._attach(own, agent.shared_credit)
         established = _ESTABLISHED
         if self._wants_trace:
             established = memoryview(http1.traced(http1.CONNECTION_ESTABLISHED, self._trace(tunnel)))
@@ -336,6 +336,7 @@ class ConnectClient(SocketEnd):
         self.reading = ENDED
         self.writing = CLOSED
         self._drop_backlog()
+        self._give_back()
         self._heads.discard(self)
         self._flushing.discard(self)
         self._core.half_closed.discard(self)

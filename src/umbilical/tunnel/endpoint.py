@@ -11,13 +11,14 @@ from typing import Final
 from umbilical.konnectivity.commands import CONNECTED, FLUSHING, EndpointConnection
 from umbilical.konnectivity.dial_failure import endpoint_failure_code
 from umbilical.tunnel import causes, faults
-from umbilical.tunnel.backlog import STUCK_SECONDS, CreditHold
+from umbilical.tunnel.backlog import STUCK_SECONDS, SharedCredit
 from umbilical.tunnel.channel import END, Channel
 from umbilical.tunnel.dialing import Dial, DialOwner, EndpointDialer
 from umbilical.tunnel.linger import LingeringChannels
 from umbilical.tunnel.loop import HANGUP, IN, Deadlines, Loop
 from umbilical.tunnel.metrics import AgentMetrics
 from umbilical.tunnel.payload import Inlet
+from umbilical.tunnel.round_trips import WindowBudget
 from umbilical.tunnel.settings import Limits
 from umbilical.tunnel.transport import Transport
 from umbilical.tunnel.tunnel_end import CLOSED, HALF_CLOSED, OPEN, SocketEnd
@@ -42,6 +43,7 @@ class EndpointContext:
         self.dialer: Final = dialer
         self.limits: Final = limits
         self.metrics: Final = metrics
+        self.window_budget: Final = WindowBudget.of(limits)
         self.lingering: Final = LingeringChannels(loop)
         self.flushing: Final = Deadlines(loop, FLUSH_SECONDS)
         self.stuck: Final = Deadlines(loop, STUCK_SECONDS)
@@ -53,7 +55,7 @@ class EndpointLink(Transport):
     def __init__(self, loop: Loop, channel: Channel, connection: Connection) -> None:
         super().__init__(loop, channel, connection)
         self.stream: Stream | None = None
-        self.credit_hold: CreditHold | None = None
+        self.shared_credit: SharedCredit | None = None
         self.understands_pause = False
         self.has_own_streams = False
 
@@ -154,7 +156,7 @@ class Endpoint(SocketEnd):
         self._context: Final = context
         stream = link.stream if own is None else own.stream
         assert stream is not None
-        self._attach(own, link.credit_hold)
+        self._attach(own, link.shared_credit)
         self._inlet = Inlet(self, link, stream, record.connection_id, context.metrics.from_agent)
 
     def _read_more(self) -> None:
@@ -274,6 +276,7 @@ class Endpoint(SocketEnd):
 
     def _stop(self) -> None:
         self._drop_backlog()
+        self._give_back()
         self._flushing.discard(self)
         self.reading = READING_ENDED
         self.writing = CLOSED

@@ -188,7 +188,7 @@ class GrpcClient(TunnelEnd):
         agent = self._core.agent_of(tunnel)
         metrics, connection_id = self._core.metrics, tunnel.connection_id
         own = agent.own_stream(connection_id, self)
-        self._attach(own, agent.credit_hold)
+        self._attach(own, agent.shared_credit)
         stream = agent.stream if own is None else own.stream
         up = self._up_inlet = Inlet(self, agent.transport, stream, connection_id, metrics.to_agent)
         up.unanswered = own
@@ -318,6 +318,7 @@ class GrpcClient(TunnelEnd):
 
     def _say_farewell(self, farewell: bytes) -> None:
         self._farewell = None
+        self._give_back()
         self._send(packets.CLOSE_RSP, farewell)
 
     def _send_close(self, connection_id: int, error: str) -> None:
@@ -348,6 +349,7 @@ class GrpcClient(TunnelEnd):
         self._farewell = None
         self._state = _OVER
         self._drop_backlog()
+        self._give_back()
         tunnel = self.tunnel
         if tunnel is not None and tunnel.state != ENDED:
             self._report(tunnel, cause)

@@ -56,6 +56,13 @@ def _render_faults(out: Exposition, counts: Mapping[str, int]) -> None:
     out.counter("umbilical_faults_total", text, ("place",), {(place,): count for place, count in counts.items()})
 
 
+def _render_windows(out: Exposition, granted_bytes: int, budget_bytes: int) -> None:
+    text = "Credit granted to peers above the first receive windows, in bytes."
+    out.single_gauge("umbilical_window_granted_bytes", text, granted_bytes)
+    text = "Maximum of umbilical_window_granted_bytes; at the maximum, windows do not grow."
+    out.single_gauge("umbilical_window_budget_bytes", text, budget_bytes)
+
+
 class CertificateMetrics:
     """Expiry and reloads of certificates and CAs; certificates.py reports them."""
 
@@ -87,6 +94,8 @@ class ServerGauges(Record):
     established_connections: int = 0
     faults: Mapping[str, int] = MappingProxyType({})
     """Internal errors, by place."""
+    window_granted_bytes: int = 0
+    window_budget_bytes: int = 0
 
 
 class ServerMetrics:
@@ -141,6 +150,7 @@ class ServerMetrics:
         }
         _render_streams(out, _SERVER, packets, self._stream_errors)
         _render_faults(out, gauges.faults)
+        _render_windows(out, gauges.window_granted_bytes, gauges.window_budget_bytes)
         self.certificates.render(out)
         render_process(out)
         return out.render()
@@ -209,6 +219,8 @@ class AgentGauges(Record):
     known_server_count: int = 0
     open_endpoint_connections: int = 0
     faults: Mapping[str, int] = MappingProxyType({})
+    window_granted_bytes: int = 0
+    window_budget_bytes: int = 0
 
 
 class AgentMetrics:
@@ -258,6 +270,7 @@ class AgentMetrics:
         packets = {"from_agent": self.from_agent, "to_agent": self.to_agent}
         _render_streams(out, _AGENT, packets, self._stream_errors)
         _render_faults(out, gauges.faults)
+        _render_windows(out, gauges.window_granted_bytes, gauges.window_budget_bytes)
         self.certificates.render(out)
         render_process(out)
         return out.render()

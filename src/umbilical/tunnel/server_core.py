@@ -32,6 +32,7 @@ from umbilical.tunnel.linger import LingeringChannels
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.metrics import ServerGauges, ServerMetrics
 from umbilical.tunnel.notices import ARRIVAL_SECONDS, DialNotices, LogThrottle
+from umbilical.tunnel.round_trips import WindowBudget
 from umbilical.tunnel.settings import ServerSettings
 from umbilical.tunnel.transport import Transport
 from umbilical.wire import packets
@@ -71,6 +72,7 @@ class ServerCore(Handler):
         self.settings: Final = settings
         self.metrics: Final = ServerMetrics()
         self.registry: Final = TunnelRegistry(AgentRouter(settings.strategies))
+        self.window_budget: Final = WindowBudget.of(settings.limits)
         self.lingering: Final = LingeringChannels(loop)
         self.handshakes: Final = Deadlines(loop, HANDSHAKE_SECONDS)
         self.first_calls: Final = Deadlines(loop, FIRST_CALL_SECONDS)
@@ -330,4 +332,6 @@ class ServerCore(Handler):
             pending_dials=self.registry.pending_count(),
             established_connections=self.registry.established_count(),
             faults=self.loop.faults.counts,
+            window_granted_bytes=self.window_budget.granted_bytes,
+            window_budget_bytes=self.window_budget.total_bytes,
         )

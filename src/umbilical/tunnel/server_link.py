@@ -20,14 +20,14 @@ from umbilical.konnectivity.commands import (
 )
 from umbilical.konnectivity.dial_failure import endpoint_failure_reason
 from umbilical.tunnel import causes, faults
-from umbilical.tunnel.backlog import CreditHold
+from umbilical.tunnel.backlog import SharedCredit
 from umbilical.tunnel.endpoint import Endpoint, EndpointContext, EndpointDial, EndpointLink
 from umbilical.tunnel.faults import Breakable
 from umbilical.tunnel.keepalive import Heartbeat
+from umbilical.tunnel.round_trips import RoundTrips
 from umbilical.tunnel.settings import Keepalive
-from umbilical.tunnel.tcp_facts import round_trip_seconds
 from umbilical.tunnel.tls_channel import TlsChannel
-from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, agent_side_connection
+from umbilical.tunnel.transport import agent_side_connection
 from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire import grpc, packet_data, packets
 from umbilical.wire.errors import ProtocolViolation
@@ -62,6 +62,7 @@ class ServerLink(EndpointLink):
         self, channel: TlsChannel, hello: metadata.Headers, authority: str, keeper: LinkKeeper, context: EndpointContext
     ) -> None:
         super().__init__(context.loop, channel, agent_side_connection(is_client=True))
+        self.rounds = RoundTrips(context.loop, self.connection, context.window_budget)
         self.hello: metadata.ServerHello | None = None
         self.leaving = False
         self.session: Final = AgentSession()
@@ -84,10 +85,7 @@ class ServerLink(EndpointLink):
             return
         headers = grpc.request_headers(CONNECT_PATH, self._authority.encode(), b"https", b"umbilical-agent")
         self.stream = self.connection.sender.open_stream(headers + self._hello_headers)
-        self.connection.enlarge(self.stream, SHARED_WINDOW_BYTES)
-        self.connection.credit(self.stream, 0)
-        self.fit_window(round_trip_seconds(self.channel.sock))
-        self.credit_hold = CreditHold(self, self.stream)
+        self.shared_credit = SharedCredit(self, self.stream)
         self.touch()
 
     def on_event(self, event: ConnectionEvent) -> None:
@@ -136,6 +134,7 @@ class ServerLink(EndpointLink):
         self.understands_pause = self.hello.understands_pause
         self.has_own_streams = self.hello.understands_streams and self._context.limits.own_streams
         self.session.numbers_by_stream = self.has_own_streams
+        self.measured().begin()
         self._keeper.link_ready(self)
 
     def server_id(self) -> str:
@@ -151,6 +150,8 @@ class ServerLink(EndpointLink):
             if ended:
                 owner.peer_ended()
             return
+        if self.shared_credit is not None:
+            self.shared_credit.count(event.end - event.start)
         try:
             self.connection.frames_left -= read_packets(event, self)
         except ProtocolViolation as violation:
@@ -309,6 +310,8 @@ class ServerLink(EndpointLink):
             self._heartbeat.stop()
             if not self.leaving and not reason.startswith(_ENDED) and not causes.is_orderly(reason):
                 self._context.metrics.stream_error("to_agent", grpc.CODE_NAMES[grpc.UNAVAILABLE])
+        if self.shared_credit is not None:
+            self.shared_credit.give_back()
         self._obey(self.session.server_lost())
         self._keeper.link_over(self, reason)
 

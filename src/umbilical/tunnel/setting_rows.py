@@ -29,6 +29,8 @@ class Value(Enum):
     FRACTION = "fraction"
     SECONDS = "seconds"
     """A duration such as 500ms or 1h30m."""
+    SIZE = "size"
+    """Bytes, such as 512Mi; `auto` is 0."""
     ITEMS = "items"
     """Repeatable [comma-separated]."""
     LISTEN = "listen"

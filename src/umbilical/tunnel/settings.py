@@ -76,6 +76,8 @@ class Limits(Record):
     """Buffer size above which a peer of our own is told to pause a tunnel."""
     own_streams: bool = True
     """Use one HTTP/2 stream per tunnel with our own peers. Off: one shared stream, as upstream."""
+    window_bytes: int = 0
+    """Memory for receive windows that grow beyond the first; 0: a part of what the process may use."""
     half_closed_idle_seconds: float = 120.0
     """A tunnel with one side ended is closed when the other side is idle for this long."""
     concurrent_dials: int = 1024
@@ -155,6 +157,11 @@ _PROFILING: Final = Setting(
 _ANSWER_WHY: Final = "A dead peer is detected within 41 s; upstream waits 20 s and has no flag."
 _PING_WHY: Final = "grpc-go's servers accept a ping after 30 s of silence; one second more. Upstream: an hour."
 _PROBE_WHY: Final = "Go's default; a dead host is detected after 150 s."
+_WINDOWS_HELP: Final = (
+    "Maximum of all receive windows beyond the first ones, e.g. 512Mi; auto: a quarter of the machine's memory or of "
+    "the cgroup's limit, whichever is smaller."
+)
+_WINDOWS_WHY: Final = "Enough for hundreds of fast transfers over long distances; used only by readers that stop."
 LOGGING: Final[Table] = (
     Setting("log.format", Value.TEXT, "--log-format", "text", help="Format of the log on standard error.",
             why="Easiest to read.", choices=("text", "json", "klog")),
@@ -270,6 +277,7 @@ SERVER: Final[Table] = (
             "empty: all except agents.", upstream=(Upstream("frontend-identities", Value.ITEMS),)),
     Setting("", Value.SWITCH, help=_ALWAYS_ON,
             upstream=(Upstream("warn-on-channel-limit", default="true", deprecated=_ALWAYS_ON),)),
+    Setting("limits.window_bytes", Value.SIZE, "--window-memory", "auto", help=_WINDOWS_HELP, why=_WINDOWS_WHY),
     *LOGGING,
 )  # fmt: skip
 
@@ -348,5 +356,6 @@ AGENT: Final[Table] = (
             why="Far above the concurrent dials of an API server; upstream has no limit."),
     Setting("limits.tcp_keepalive_seconds", Value.SECONDS, "--tcp-keepalive", "15s", why=_PROBE_WHY,
             help="Interval of TCP keepalive probes to endpoints; 0 disables them."),
+    Setting("limits.window_bytes", Value.SIZE, "--window-memory", "auto", help=_WINDOWS_HELP, why=_WINDOWS_WHY),
     *LOGGING,
 )  # fmt: skip

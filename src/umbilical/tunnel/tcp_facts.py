@@ -1,4 +1,7 @@
-"""TCP_INFO of a connection: unacknowledged and retransmitted segments, round trip time."""
+"""TCP_INFO of a connection: unacknowledged and retransmitted segments.
+
+A module of its own: tests replace the kernel's answer, which they could not inside the compiled data path.
+"""
 
 import socket
 import struct
@@ -10,7 +13,6 @@ from umbilical.record import Record
 _UNACKNOWLEDGED: Final = struct.Struct("=24xI")
 _SENT_AGAIN: Final = struct.Struct("=100xI")
 _SEGMENTS_OUT: Final = struct.Struct("=136xI")
-_SHORTEST_ROUND_TRIP: Final = struct.Struct("=148xI")
 _BYTES: Final = 232
 
 
@@ -31,12 +33,3 @@ def tcp_facts(sock: socket.socket) -> TcpFacts | None:
         )
     except (OSError, struct.error):
         return None
-
-
-def round_trip_seconds(sock: socket.socket) -> float:
-    """Return the shortest round trip that the kernel has measured; 0 without TCP_INFO."""
-    try:
-        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES)
-        return float(_SHORTEST_ROUND_TRIP.unpack_from(info)[0]) / 1e6
-    except (OSError, struct.error):
-        return 0.0

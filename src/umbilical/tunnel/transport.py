@@ -11,6 +11,7 @@ from umbilical.tunnel import faults
 from umbilical.tunnel.channel import AGAIN, END, Channel, ChannelOwner
 from umbilical.tunnel.faults import Breakable
 from umbilical.tunnel.loop import Loop
+from umbilical.tunnel.round_trips import ROUND_PING, RoundTrips
 from umbilical.wire import grpc
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.buffers import Block, BlockPool
@@ -20,6 +21,7 @@ from umbilical.wire.http2.events import (
     ConnectionFailed,
     DataReceived,
     HeadersReceived,
+    PingAnswered,
     SettingsReceived,
     StreamReset,
     WindowOpened,
@@ -47,18 +49,17 @@ _LEFT_OVER: Final = -3
 
 TUNNEL_WINDOW_BYTES: Final = 256 * KIB
 """First window of a tunnel with its own stream."""
-LARGEST_TUNNEL_WINDOW_BYTES: Final = 2 * KIB * KIB
-"""Largest window, for a reader that keeps up with bulk (measured: 1 MiB is slower, 4 MiB not faster)."""
+NEAR_TUNNEL_WINDOW_BYTES: Final = 2 * KIB * KIB
+"""Largest window on a short way, for a reader that keeps up with bulk (measured: 1 MiB is slower, 4 MiB not faster)."""
+LARGEST_TUNNEL_WINDOW_BYTES: Final = 16 * KIB * KIB
+"""Largest window on a long way; also of the stream that the tunnels of an upstream peer share. grpc-go's is equal."""
 SHARED_WINDOW_BYTES: Final = 4 * KIB * KIB
-"""For the Connect stream, which carries all payload of an upstream peer."""
+"""First window of the Connect stream, which carries all payload of an upstream peer."""
 CONNECTION_WINDOW_BYTES: Final = 2 * KIB * KIB
 """First window of a connection between server and agent; a small request beside bulk waits behind this much."""
-LARGEST_CONNECTION_WINDOW_BYTES: Final = 16 * KIB * KIB
 UNSERVED_STREAMS_OF_AGENTS: Final = 100
 """An agent opens one Connect stream, and streams for dials that it was asked for, which do not count. Anybody may reach
 its port, and each call that is refused delays others by 20 us."""
-BYTES_PER_SECOND: Final = 1e9
-"""Rate that the connection window should allow, whatever the round trip time."""
 
 AGENT_CONNECTION_LIMITS: Final = ConnectionLimits(
     frame_bytes=OWN_FRAME_BYTES,
@@ -98,6 +99,8 @@ class Transport(ChannelOwner):
         self.heard_at = loop.now
         """When the peer last sent anything; read by keepalive."""
         self.closed = False
+        self.rounds: RoundTrips | None = None
+        """Of a connection between server and agent: sizes its windows."""
         self.progress = 0
         """Incremented whenever the socket accepts bytes."""
         self._dirty = False
@@ -126,6 +129,8 @@ class Transport(ChannelOwner):
         if count > 0 or count == _LEFT_OVER:
             self.heard_at = self.loop.now
             connection.received(max(count, 0), self.loop.now, budget)
+            if self.rounds is not None and count > 0:
+                self.rounds.heard(count)
             self._dispatch()
             connection.settle()
             if self.closed:
@@ -160,6 +165,8 @@ class Transport(ChannelOwner):
                 elif isinstance(event, SettingsReceived):
                     self._unpark_all()  # a larger initial window opens every stream
                     self.wake_waiting()
+                elif isinstance(event, PingAnswered) and event.payload == ROUND_PING:
+                    self._round_over()
                 elif isinstance(event, ConnectionFailed):
                     if event.code == frames.ENHANCE_YOUR_CALM:
                         self.channel.pause_host()
@@ -172,6 +179,12 @@ class Transport(ChannelOwner):
                 if end is None:
                     raise
                 self.loop.crash(end, faults.DELIVERY, error)
+
+    def _round_over(self) -> None:
+        if self.rounds is not None:
+            self.rounds.answered()
+            if self.rounds.is_far():
+                self.channel.keep_little_unsent()
 
     def _end_of(self, event: ConnectionEvent) -> Breakable | None:
         """The end of the one tunnel that an event is for; None if others would miss it too."""
@@ -297,14 +310,14 @@ class Transport(ChannelOwner):
         if not self.closed:
             waiting.extend(served)
 
+    def measured(self) -> RoundTrips:
+        """Of a connection between server and agent."""
+        assert self.rounds is not None
+        return self.rounds
+
     def has_unsent(self) -> bool:
         """Bytes wait here that the socket has not accepted yet."""
         return not self.connection.outbox.is_empty() or self.channel.has_unsent()
-
-    def fit_window(self, round_trip_seconds: float) -> None:
-        """Enlarge the connection's window to match the round trip time that the handshakes measured."""
-        wanted = int(round_trip_seconds * BYTES_PER_SECOND)
-        self.connection.enlarge_connection(min(wanted, LARGEST_CONNECTION_WINDOW_BYTES))
 
     def on_lost(self, reason: str) -> None:
         self.lose(reason)
@@ -318,6 +331,8 @@ class Transport(ChannelOwner):
             return
         self.closed = True
         self.channel.close()
+        if self.rounds is not None:
+            self.rounds.stop()
         self.connection.outbox.release()
         self._waiting.clear()
         self._parked.clear()

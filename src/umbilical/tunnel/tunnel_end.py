@@ -7,7 +7,7 @@ Each direction has its own state:
 
 from typing import Final
 
-from umbilical.tunnel.backlog import Backlog, CreditHold
+from umbilical.tunnel.backlog import Backlog, SharedCredit
 from umbilical.tunnel.channel import AGAIN, Channel, ChannelOwner
 from umbilical.tunnel.loop import Deadlines
 from umbilical.tunnel.payload import MORE, Inlet, Outlet
@@ -39,23 +39,29 @@ class TunnelEnd(ChannelOwner):
         self._pause_above = limits.pause_above_bytes
         self._own: TunnelStream | None = None
         """The tunnel's own stream; None where all tunnels share one, as with upstream's programs."""
-        self._hold: CreditHold | None = None
+        self._shared: SharedCredit | None = None
         self._backlog: Backlog | None = None
 
-    def _attach(self, own: TunnelStream | None, hold: CreditHold | None) -> None:
-        """The tunnel is open, on its own stream or on the shared one whose credit `hold` withholds."""
+    def _attach(self, own: TunnelStream | None, shared: SharedCredit | None) -> None:
+        """The tunnel is open, on its own stream or on the shared one."""
         self._own = own
-        self._hold = hold
+        self._shared = shared
         if own is not None:
             self._pause_above = min(self._pause_above, TUNNEL_WINDOW_BYTES >> 1)
 
     def _hold_back(self, waiting: int) -> None:
         """More than `_pause_above` bytes wait for this end."""
         backlog = self._backlog
-        if backlog is None and self._hold is not None:
-            backlog = self._backlog = Backlog(self._limits, self._hold, self._stuck, self)
+        if backlog is None and self._shared is not None:
+            shares = self._own is None
+            backlog = self._backlog = Backlog(self._limits, self._shared, self._stuck, self, shares)
         if backlog is not None:
             backlog.grew(waiting)
+
+    def _give_back(self) -> None:
+        """Nothing comes and nothing waits any more: its window counts no longer."""
+        if self._own is not None:
+            self._own.give_back()
 
     def _drop_backlog(self) -> None:
         if self._backlog is not None:

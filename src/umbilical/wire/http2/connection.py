@@ -24,7 +24,15 @@ from umbilical.wire.http2.header_rules import (
 )
 from umbilical.wire.http2.headers import MAX_HEADER_LIST_BYTES, HeaderDecoder, HeaderList
 from umbilical.wire.http2.sender import Sender
-from umbilical.wire.http2.streams import CLOSED, HALF_CLOSED_LOCAL, NO_HEADERS, NO_LENGTH, Stream, StreamTable
+from umbilical.wire.http2.streams import (
+    CLOSED,
+    HALF_CLOSED_LOCAL,
+    NO_HEADERS,
+    NO_LENGTH,
+    Stream,
+    StreamTable,
+    credit_step,
+)
 
 MAX_HEADER_FRAMES: Final = 32
 """HEADERS and CONTINUATION frames of one block."""
@@ -53,6 +61,7 @@ class Connection:
         # Our first frames can raise the window above the default, but not lower it.
         self._receive_window = max(limits.connection_window_bytes, frames.DEFAULT_WINDOW_BYTES)
         self._window = self._receive_window
+        self._credit_step = credit_step(self._window)
         self._uncredited = 0
         self._decoder: Final = HeaderDecoder()
         self._block: Final = bytearray()
@@ -179,7 +188,7 @@ class Connection:
             raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, "connection window overrun")
         # Credit on arrival: a tunnel with a slow reader must not use up the window that all tunnels share.
         self._uncredited += size
-        if self._uncredited >= self._window >> 2:
+        if self._uncredited >= self._credit_step:
             self.outbox.add_control(frames.window_update_frame(0, self._uncredited))
             self._receive_window += self._uncredited
             self._uncredited = 0
@@ -206,7 +215,7 @@ class Connection:
                 self.credit(stream, size - (end - start))
         if not stream.credited_by_caller:
             stream.uncredited += size
-            if stream.uncredited >= stream.window >> 2 and not stream.credit_held:
+            if stream.uncredited >= stream.credit_step and not stream.credit_held:
                 self.credit(stream, 0)
         if start < end:
             self._floods.payload_frames += 1
@@ -338,9 +347,9 @@ class Connection:
             self.sender.forget(stream)
 
     def credit(self, stream: Stream, count: int) -> None:
-        """Let the peer send `count` more bytes on this stream; the WINDOW_UPDATE waits for a quarter of the window."""
+        """Let the peer send `count` more bytes on this stream; the WINDOW_UPDATE waits for more of it."""
         stream.uncredited += count
-        if stream.uncredited >= stream.window >> 2 and stream.can_receive():
+        if stream.uncredited >= stream.credit_step and stream.can_receive():
             self.outbox.add_control(frames.window_update_frame(stream.stream_id, stream.uncredited))
             stream.receive_window += stream.uncredited
             stream.uncredited = 0
@@ -351,12 +360,21 @@ class Connection:
             self.outbox.add_control(frames.window_update_frame(0, window - self._window))
             self._receive_window += window - self._window
             self._window = window
+            self._credit_step = credit_step(window)
 
     def enlarge(self, stream: Stream, window: int) -> None:
         """Raise the receive window of a stream to this size; the peer learns it with the next credit."""
         if window > stream.window:
             stream.uncredited += window - stream.window
             stream.window = window
+            stream.credit_step = credit_step(window)
+
+    def shrink(self, stream: Stream, window: int) -> None:
+        """Lower the receive window of a stream: what is granted stays, and is not renewed until it fits."""
+        if window < stream.window:
+            stream.uncredited -= stream.window - window
+            stream.window = window
+            stream.credit_step = credit_step(window)
 
     def hold_credit(self, stream: Stream) -> None:
         """Stop crediting this stream on arrival."""

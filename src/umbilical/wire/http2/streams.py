@@ -41,6 +41,14 @@ class StreamOwner(Protocol):
         """A method above raised, which is a bug: close the tunnel."""
 
 
+LARGEST_CREDIT_STEP: Final = 512 * 1024
+
+
+def credit_step(window: int) -> int:
+    """How much credit a WINDOW_UPDATE waits for: a quarter of a small window, less of a large one."""
+    return min(window >> 2, LARGEST_CREDIT_STEP)
+
+
 class Stream:
     def __init__(self, stream_id: int, send_window: int, receive_window: int) -> None:
         self.stream_id: Final = stream_id
@@ -52,6 +60,7 @@ class Stream:
         """Credit for which no WINDOW_UPDATE was sent yet."""
         self.window = receive_window
         """Full size of the receive window; `enlarge` raises it."""
+        self.credit_step = credit_step(receive_window)
         self.credited_by_caller = False
         """The caller calls `credit` when it has processed bytes; otherwise they are credited on arrival."""
         self.credit_held = False
