@@ -28,6 +28,7 @@ import bench_report
 import peers
 import umbilical
 from bench_crowd import CrowdSize
+from bench_far import FarPlan
 from bench_load import Generator
 from bench_rows import LIMIT, PAIRS, ROWS, BenchRow, Pair, Results
 from bench_run import Bench, BenchSetup, Plan, say
@@ -36,6 +37,8 @@ from bench_tunnel import TunnelPrograms
 
 INTERRUPTED: Final = 130
 REAP_SECONDS: Final = 5.0
+# The far rows take long, and vary less: the delay is most of their time.
+FAR_ROUNDS: Final = 3
 ASK_SECONDS: Final = 30
 OUR_PROGRAMS: Final = Path(sys.executable).parent
 BUILD_INFO_MAGIC: Final = b"\xff Go buildinf:"
@@ -175,10 +178,14 @@ def plan_of(options: argparse.Namespace, *, has_haproxy: bool = True) -> Plan:
             tunnels=100,
             starts=1,
             crowd=CrowdSize(agents=8, tunnels=200, processes=2),
+            far=FarPlan(1, ramp=False, fill_seconds=0.1, slow_seconds=0.4, stall_seconds=0.1, divisor=10),
         )
     rounds, seconds = (1, 1.0) if options.quick else (options.rounds, options.seconds)
     crowd = CrowdSize(agents=200, tunnels=10_000, processes=4)
-    return Plan(pairs, rows, rounds, seconds, rest_seconds=5.0, stuck_seconds=5.0, tunnels=1000, starts=4, crowd=crowd)
+    far = FarPlan(min(rounds, FAR_ROUNDS))
+    return Plan(
+        pairs, rows, rounds, seconds, rest_seconds=5.0, stuck_seconds=5.0, tunnels=1000, starts=4, crowd=crowd, far=far
+    )
 
 
 def _is_our_own(options: argparse.Namespace) -> bool:
@@ -270,7 +277,7 @@ def _run(options: argparse.Namespace) -> int:
             options.ours_server, options.ours_agent, logs_to_file=True, environment=_our_environment(options)
         ),
     }
-    generator = Generator(_peer("umbilical-load"))
+    generator, relay = Generator(_peer("umbilical-load")), _peer("umbilical-relay")
     conditions = Conditions(
         facts(programs, haproxy),
         plan.rounds,
@@ -280,10 +287,12 @@ def _run(options: argparse.Namespace) -> int:
         plan.tunnels,
         plan.starts,
         str(plan.crowd),
+        plan.far.told(plan.seconds),
+        plan.far.told_slow(),
     )
     folder = Path(tempfile.mkdtemp(prefix="umbilical-bench-"))
     try:
-        bench = Bench(plan, BenchSetup(programs, haproxy, generator, folder))
+        bench = Bench(plan, BenchSetup(programs, haproxy, relay, generator, folder))
         code = _run_to_an_end(bench)
         _report(bench.results, conditions, options)
         _clean(folder, keep_logs=bool(bench.results.failures))

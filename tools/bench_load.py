@@ -82,7 +82,7 @@ class Running:
 
     def wait_opened(self, tunnels: int) -> None:
         """Wait for the line that reports all tunnels open. On failure the generator exits."""
-        line = self._line()
+        line = self.line()
         if json.loads(line) != {"opened": tunnels}:
             raise LoadFailed(f"the generator printed {line.strip()!r} instead of opening {tunnels} tunnels")
 
@@ -91,18 +91,20 @@ class Running:
         self.ask()
         return self.answer()
 
-    def ask(self) -> None:
+    def ask(self, text: str = "") -> None:
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write("\n")
+            self._process.stdin.write(f"{text}\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            self._line()
+            self.line()
 
-    def answer(self) -> dict[str, float]:
-        return _numbers(self._line())
+    def answer(self, *, errors: bool = False) -> dict[str, float]:
+        """Return the numbers of the window. Errors fail it, unless the caller counts them."""
+        return _numbers(self.line(), errors=errors)
 
-    def _line(self) -> str:
+    def line(self) -> str:
+        """Return the next line of the output. Raises LoadFailed: the program ended."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -111,8 +113,12 @@ class Running:
         return line
 
 
-def _numbers(output: str) -> dict[str, float]:
+def _numbers(output: str, *, errors: bool = False) -> dict[str, float]:
     result: dict[str, object] = json.loads(output)
-    if result["errors"]:
+    if result["errors"] and not errors:
         raise LoadFailed(f"{result['errors']} errors, the first: {result.get('first_error', 'unknown')}")
-    return {name: float(value) for name, value in result.items() if isinstance(value, int | float)}
+    numbers = {name: float(value) for name, value in result.items() if isinstance(value, int | float)}
+    each_second = result.get("mb_each_second")
+    if isinstance(each_second, list) and len(each_second) >= 3:
+        numbers["third_second"] = float(each_second[2])
+    return numbers

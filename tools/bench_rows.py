@@ -17,6 +17,9 @@ from typing import Final
 #   alone times_alone         the same measure without other traffic, and this one divided by it
 #   longest_us unfinished     the longest exchange, and how many were unfinished at the end of a window
 #   growth bound of_bound     added resident MB, its upper bound, and the one divided by the other
+#   third_second              MB in the third second of a transfer
+#   round_trips               the p50, in round trips of the network
+#   p99_seconds ended         of an echo on a slow link, and the transfers beside it that ended
 Sample = Mapping[str, float]
 
 
@@ -36,7 +39,9 @@ OUR_AGENT: Final = Pair("upstream-ours", "upstream", "ours")
 TUNNELS: Final = (UPSTREAM, OURS, OUR_SERVER, OUR_AGENT)
 # Not a tunnel: a relay that shows the machine's maximum.
 LIMIT: Final = Pair("haproxy", "haproxy", "haproxy")
-PAIRS: Final = (*TUNNELS, LIMIT)
+# Not a tunnel either: the network of the far rows alone.
+RELAY: Final = Pair("relay", "relay", "relay")
+PAIRS: Final = (*TUNNELS, LIMIT, RELAY)
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class BenchRow:
     subject: str
     test: str
     connections: int = 0
+    round_trip_ms: int = 0
 
     @property
     def name(self) -> str:
@@ -61,11 +67,15 @@ class BenchRow:
                 return f"stuck {self.connections}+{self.connections}"
             case "crowd":
                 return f"idle 10000 {self.test} {self.connections}"
+            case "far":
+                return f"{self.round_trip_ms} ms {self.test} {self.connections}"
+            case "slow":
+                return f"slow link {self.test}"
         return f"{self.subject} {self.test} {self.connections}"
 
     @property
     def is_transfer(self) -> bool:
-        return self.kind == "rate" and self.test in {"download", "upload"}
+        return self.kind in {"rate", "far"} and self.test in {"download", "upload"}
 
     @property
     def unit(self) -> str:
@@ -80,6 +90,10 @@ class BenchRow:
 
 def _rates(mode: str, test: str, *counts: int) -> tuple[BenchRow, ...]:
     return tuple(BenchRow("rate", mode, test, count) for count in counts)
+
+
+def _far(round_trip_ms: int, tests: Iterable[tuple[str, int]]) -> tuple[BenchRow, ...]:
+    return tuple(BenchRow("far", "http-connect", test, count, round_trip_ms) for test, count in tests)
 
 
 MODES: Final = ("http-connect", "grpc")
@@ -99,16 +113,34 @@ IDLE: Final = tuple(BenchRow("memory", mode, "idle") for mode in MODES)
 GROWTH: Final = tuple(BenchRow("memory", mode, "tunnels") for mode in MODES)
 MEMORY: Final = tuple(row for both in zip(IDLE, GROWTH, strict=True) for row in both)
 STARTS: Final = (BenchRow("start", "start", "server"), BenchRow("start", "start", "agent"))
-ROWS: Final = (*RATES, *BESIDE, STUCK, *CROWD, *MEMORY, *STARTS)
+# One transfer comes before eight of its kind: it must open the windows of a new connection itself.
+FAR_TESTS: Final = (("echo", 1), ("dial", 1), ("download", 1), ("upload", 1), ("download", 8), ("upload", 8))
+FAR_CHART: Final = (("download", 1), ("download", 8))
+ROUND_TRIPS_MS: Final = (0, 10, 50, 100, 200)
+FAR: Final = tuple(row for ms in ROUND_TRIPS_MS for row in _far(ms, FAR_TESTS if ms in {10, 50, 200} else FAR_CHART))
+SLOW: Final = tuple(BenchRow("slow", "http-connect", test, 8, 50) for test in ("echo", "stall"))
+ROWS: Final = (*RATES, *BESIDE, STUCK, *CROWD, *MEMORY, *STARTS, *FAR, *SLOW)
+
+
+def far_rows(round_trip_ms: int, *names: str) -> list[BenchRow]:
+    """Return the rows of this round trip with one of these names, as in `download 1`."""
+    return [row for row in FAR if row.round_trip_ms == round_trip_ms and f"{row.test} {row.connections}" in names]
+
+
+# The round trip at which the mixed pairs run, too.
+MIXED_MS: Final = 50
 
 
 def measured_by(row: BenchRow) -> tuple[Pair, ...]:
     """Return the pairs that this row is measured for."""
     if row.kind == "crowd":
         return (OURS,)
-    if row.kind in {"beside", "stuck"} or row in GRPC_MORE:
+    if row.kind in {"beside", "stuck", "slow"} or row in GRPC_MORE:
         return (UPSTREAM, OURS)
-    return PAIRS if row in {*ECHOES, *DOWNLOADS, *UPLOADS} else TUNNELS
+    if row.kind == "far":
+        tunnels = TUNNELS if row.round_trip_ms == MIXED_MS else (UPSTREAM, OURS)
+        return (*tunnels, RELAY) if row.test == "download" else tunnels
+    return (*TUNNELS, LIMIT) if row in {*ECHOES, *DOWNLOADS, *UPLOADS} else TUNNELS
 
 
 @dataclass(frozen=True)
@@ -136,6 +168,24 @@ def _ceiling(limit: float, rows: Iterable[BenchRow], metric: str = "value") -> l
     return [Bar(row, OURS, metric, limit, is_ceiling=True) for row in rows]
 
 
+def _absolute(limit: float, rows: Iterable[BenchRow], metric: str, *, is_ceiling: bool) -> list[Bar]:
+    return [Bar(row, OURS, metric, limit, is_ceiling, to_upstream=False) for row in rows]
+
+
+def _far_bars() -> list[Bar]:
+    one, eight = ("download 1", "upload 1"), ("download 8", "upload 8")
+    bulk = ((10, one, 1.5), (10, eight, 1.5), (50, one, 1.4), (50, eight, 1.8), (200, one, 2.5), (200, eight, 3.0))
+    return [
+        *(bar for ms, names, limit in bulk for bar in _floor(limit, far_rows(ms, *names))),
+        *(bar for ms in (10, 50, 200) for bar in _floor(1.0, far_rows(ms, "echo 1", "dial 1"))),
+        *_absolute(40.0, far_rows(200, *one), "third_second", is_ceiling=False),
+        *_absolute(2.2, far_rows(50, "dial 1"), "round_trips", is_ceiling=True),
+        *_floor(1.0, far_rows(MIXED_MS, "echo 1", "dial 1", *one, *eight), OUR_SERVER, OUR_AGENT),
+        *_absolute(1.0, SLOW[:1], "p99_seconds", is_ceiling=True),
+        *_absolute(0.0, SLOW[1:], "ended", is_ceiling=True),
+    ]
+
+
 BARS: Final = (
     *_floor(3.0, DOWNLOADS),
     *_floor(2.2, UPLOADS),
@@ -150,13 +200,14 @@ BARS: Final = (
     *_ceiling(0.5, DIALS, "cost"),
     *_ceiling(1.0, BESIDE, "p50_us"),
     *_ceiling(1.0, BESIDE, "p99_us"),
-    Bar(STUCK, OURS, "times_alone", 2.0, is_ceiling=True, to_upstream=False),
-    Bar(STUCK, OURS, "of_bound", 1.0, is_ceiling=True, to_upstream=False),
-    *(Bar(row, OURS, "times_alone", 0.8, is_ceiling=False, to_upstream=False) for row in CROWD),
+    *_absolute(2.0, [STUCK], "times_alone", is_ceiling=True),
+    *_absolute(1.0, [STUCK], "of_bound", is_ceiling=True),
+    *_absolute(0.8, CROWD, "times_alone", is_ceiling=False),
     *_ceiling(0.85, IDLE),
     *_ceiling(0.5, GROWTH),
     *_ceiling(10.0, STARTS),
     *_floor(1.0, (*ECHOES, *DOWNLOADS, *UPLOADS, *DIALS, *GRPC_DIALS), OUR_SERVER, OUR_AGENT),
+    *_far_bars(),
 )
 
 
@@ -200,7 +251,10 @@ def rate_sample(row: BenchRow, load: Mapping[str, float], spent: Cpu, wall_secon
         "generator": load["cpu_seconds"] * scale,
         "others": spent.others_in(wall_seconds),
     }
-    return sample if row.is_transfer else {**sample, "p50_us": load["p50_us"], "p99_us": load["p99_us"]}
+    if row.is_transfer:
+        return sample | {name: load[name] for name in ("third_second",) if name in load}
+    sample |= {"p50_us": load["p50_us"], "p99_us": load["p99_us"]}
+    return sample | {"round_trips": load["p50_us"] / 1e3 / row.round_trip_ms} if row.round_trip_ms else sample
 
 
 @dataclass(frozen=True)

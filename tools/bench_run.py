@@ -2,21 +2,26 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import bench_tables
 from bench_crowd import CrowdServer, CrowdSize, idle_tunnels
+from bench_far import FarPlan, slow_sample
 from bench_haproxy import Relay
 from bench_load import Generator, LoadFailed, Running
+from bench_relay import FarTunnel, Network, RelayAlone, slow_link
 from bench_rows import (
     CROWD,
     LIMIT,
     MODES,
     OURS,
+    RELAY,
+    SLOW,
     STARTS,
     STUCK,
     BenchRow,
@@ -51,6 +56,7 @@ class Plan:
     tunnels: int
     starts: int
     crowd: CrowdSize
+    far: FarPlan
 
     def of(self, kind: str, subject: str) -> list[BenchRow]:
         return [row for row in self.rows if row.kind == kind and row.subject == subject]
@@ -70,6 +76,7 @@ class BenchSetup:
 
     programs: dict[str, TunnelPrograms]
     haproxy: Path | None
+    relay: Path
     generator: Generator
     folder: Path
 
@@ -95,6 +102,9 @@ class Bench:
             self._measure_stuck()
             self._measure_crowd()
             self._measure_memory()
+            if self._round <= self.plan.far.rounds:
+                self._measure_far()
+                self._measure_slow()
 
     def _measure_starts(self) -> None:
         rows = [row for row in STARTS if row in self.plan.rows]
@@ -108,17 +118,19 @@ class Bench:
     def _measure_rates(self, mode: str) -> None:
         rows = [*self.plan.of("rate", mode), *self.plan.of("beside", mode)]
         with ExitStack() as stack:
-            carriers = self._fleet(stack, mode, rows)
-            for row in rows:
-                for carrier in carriers:
-                    if self.plan.takes(row, carrier.pair):
-                        with self._noting([row], carrier.pair):
-                            self._measure_rate(row, carrier)
+            self._take_turns(rows, self._fleet(stack, rows, partial(self._carrier, mode=mode)))
+
+    def _take_turns(self, rows: Sequence[BenchRow], carriers: Sequence[Carrier]) -> None:
+        for row in rows:
+            for carrier in carriers:
+                if self.plan.takes(row, carrier.pair):
+                    with self._noting([row], carrier.pair):
+                        self._measure_rate(row, carrier)
 
     def _measure_rate(self, row: BenchRow, carrier: Carrier) -> None:
         if gone := carrier.ended():
             raise LoadFailed(gone)
-        time.sleep(min(SETTLE_SECONDS, self.plan.seconds))
+        time.sleep(min(SETTLE_SECONDS + self.plan.far.settle_seconds(row), self.plan.seconds))
         if row.kind == "beside":
             self._add(row, carrier.pair, self._beside(row, carrier))
         else:
@@ -127,7 +139,7 @@ class Bench:
     def _rate(self, row: BenchRow, carrier: Carrier, held: Sequence[Running] = ()) -> Sample:
         pids = [running.pid for running in held]
         before, began = carrier.cpu(pids), time.monotonic()
-        load = self._generator.measure(row, carrier.entrance, self.plan.seconds)
+        load = self._generator.measure(row, carrier.entrance, self.plan.seconds + self.plan.far.ramp_seconds(row))
         spent = carrier.cpu(pids).since(before)
         return rate_sample(row, load, spent, time.monotonic() - began)
 
@@ -190,11 +202,44 @@ class Bench:
                     sample = self._rate(row, server, held)
                     self._add(row, OURS, {**sample, **crowd_against(sample, alone[row])})
 
+    def _measure_far(self) -> None:
+        for round_trip in sorted({row.round_trip_ms for row in self.plan.rows if row.kind == "far"}):
+            rows = [row for row in self.plan.rows if row.kind == "far" and row.round_trip_ms == round_trip]
+            network = Network(round_trip / self.plan.far.divisor)
+            with ExitStack() as stack:
+                self._take_turns(rows, self._fleet(stack, rows, partial(self._distant, network=network)))
+
+    def _measure_slow(self) -> None:
+        """Measure each row on a new pair: what one leaves in buffers must not reach the other."""
+        for row in SLOW:
+            network = slow_link(row.round_trip_ms / self.plan.far.divisor)
+            for pair in self._turn([row]):
+                with self._noting([row], pair), self._far_tunnel(pair, network) as tunnel:
+                    self._add(row, pair, self._slow(row, tunnel))
+
+    def _slow(self, row: BenchRow, tunnel: FarTunnel) -> Sample:
+        """Measure one echo during downloads that fill the link, for a part of the time with a stalled link."""
+        far = self.plan.far
+        with ExitStack() as stack:
+            echo = self._hold(stack, tunnel, "echo", 1, far.slow_seconds)
+            bulk = self._hold(stack, tunnel, "download", row.connections, far.slow_seconds)
+            bulk.window()
+            time.sleep(far.fill_seconds)
+            pids = [echo.pid, bulk.pid]
+            before, began = tunnel.cpu(pids), time.monotonic()
+            bulk.window()
+            echo.ask()
+            if row.test == "stall":
+                tunnel.relay.stall(far.stall_seconds)
+            exchanged, moved = echo.answer(errors=row.test == "stall"), bulk.window()
+            others = tunnel.cpu(pids).since(before).others_in(time.monotonic() - began)
+        return {**slow_sample(exchanged, moved), "others": others}
+
     def _measure_memory(self) -> None:
         """Measure all tunnels together: the memory of a process does not depend on the others."""
         for mode in MODES:
             with ExitStack() as stack:
-                tunnels = self._fleet(stack, mode, self.plan.of("memory", mode))
+                tunnels = self._fleet(stack, self.plan.of("memory", mode), partial(self._carrier, mode=mode))
                 idle = self._measure_idle(mode, tunnels)
                 self._measure_growth(stack, mode, idle)
 
@@ -232,12 +277,12 @@ class Bench:
         time.sleep(max(0.0, since + self.plan.rest_seconds - time.monotonic()))
         return tunnel.resident_megabytes()
 
-    def _fleet(self, stack: ExitStack, mode: str, rows: list[BenchRow]) -> list[Carrier]:
+    def _fleet(self, stack: ExitStack, rows: list[BenchRow], make: Callable[[Pair], Carrier]) -> list[Carrier]:
         """Start the carriers of the pairs to measure; failures are recorded."""
         carriers = []
         for pair in self._turn(rows):
             with self._noting([row for row in rows if self.plan.takes(row, pair)], pair):
-                carriers.append(stack.enter_context(self._carrier(pair, mode)))
+                carriers.append(stack.enter_context(make(pair)))
         return carriers
 
     def _turn(self, rows: Sequence[BenchRow]) -> list[Pair]:
@@ -249,6 +294,14 @@ class Bench:
             return self._tunnel(pair, mode)
         assert self._stage.haproxy is not None
         return Relay(self._stage.haproxy, self._pki, self._next_folder())
+
+    def _distant(self, pair: Pair, network: Network) -> Carrier:
+        if pair == RELAY:
+            return RelayAlone(network, self._stage.relay, self._next_folder())
+        return self._far_tunnel(pair, network)
+
+    def _far_tunnel(self, pair: Pair, network: Network) -> FarTunnel:
+        return FarTunnel(network, self._stage.relay, pair, self._stage.programs, self._pki, self._next_folder())
 
     def _tunnel(self, pair: Pair, mode: str) -> RunningTunnel:
         return RunningTunnel(pair, mode, self._stage.programs, self._pki, self._next_folder())

@@ -10,6 +10,7 @@ from bench_rows import (
     OUR_SERVER,
     OURS,
     PAIRS,
+    RELAY,
     TUNNELS,
     UPSTREAM,
     BarResult,
@@ -29,6 +30,10 @@ MEASURES: Final = {
     "cost": "CPU",
     "times_alone": "to itself alone",
     "of_bound": "memory to its bound",
+    "third_second": "MB/s in the third second",
+    "round_trips": "p50 in round trips",
+    "p99_seconds": "p99 in s",
+    "ended": "tunnels that ended",
 }
 
 
@@ -51,6 +56,8 @@ class Conditions:
     tunnels: int
     starts: int
     crowd: str
+    far: str
+    slow: str
 
 
 def tables(results: Results, conditions: Conditions) -> list[Table]:
@@ -65,6 +72,8 @@ def tables(results: Results, conditions: Conditions) -> list[Table]:
         _crowd(results, conditions),
         _plain("Memory", _memory_title(conditions), results, "memory"),
         _plain("Start", _start_title(conditions), results, "start"),
+        _far(results, conditions),
+        _slow(results, conditions),
         _bars(results),
     ]
     return [table for table in found if table.lines]
@@ -91,7 +100,7 @@ def most(results: Results, row: BenchRow, metric: str) -> float | None:
 
 def measure_name(checked: BarResult) -> str:
     kind, metric = checked.bar.row.kind, checked.bar.metric
-    return kind if metric == "value" and kind != "rate" else MEASURES[metric]
+    return kind if metric == "value" and kind not in {"rate", "far"} else MEASURES[metric]
 
 
 def met(checked: BarResult) -> str:
@@ -233,6 +242,52 @@ def _crowd_line(results: Results, row: BenchRow) -> list[str]:
         *(number(results.median(row, OURS, metric)) for metric in ("alone_cost", "cost")),
         row.cost_unit,
         ratio(most(results, row, "others")),
+    ]
+
+
+def _far(results: Results, conditions: Conditions) -> Table:
+    title = (
+        f"Far: a relay that delays every byte by half a round trip; {conditions.far}; third = MB/s in the third second"
+        " of a transfer, round trips = p50 of an exchange or of a dial with one; relay = the relay alone, without TLS"
+    )
+    header = ["row", "upstream", "ours", "unit", "ratio", "rounds", "our server, their agent"]
+    header += ["their server, our agent", "relay", "third up", "third ours", "round trips up", "ours", "others"]
+    return Table(title, header, [_far_line(results, row) for row in _kind(results, "far")])
+
+
+def _far_line(results: Results, row: BenchRow) -> list[str]:
+    return [
+        row.name,
+        *(number(results.median(row, pair)) for pair in (UPSTREAM, OURS)),
+        row.unit,
+        ratio(results.ratio(row, OURS)),
+        _range(results.ratio_range(row, OURS)),
+        *(ratio(results.ratio(row, pair)) for pair in (OUR_SERVER, OUR_AGENT)),
+        number(results.median(row, RELAY)),
+        *(number(results.median(row, pair, "third_second")) for pair in (UPSTREAM, OURS)),
+        *(ratio(results.median(row, pair, "round_trips")) for pair in (UPSTREAM, OURS)),
+        ratio(most(results, row, "others")),
+    ]
+
+
+def _slow(results: Results, conditions: Conditions) -> Table:
+    title = f"Slow link: {conditions.slow}; ms of one 128-byte exchange beside eight downloads, and their MB/s"
+    header = ["row", "pair", "p50", "p99", "longest", "cut short", "downloads", "ended", "others"]
+    lines = [_slow_line(results, row, pair) for row in _kind(results, "slow") for pair in _of(results, row)]
+    return Table(title, header, lines)
+
+
+def _slow_line(results: Results, row: BenchRow, pair: Pair) -> list[str]:
+    def shown(metric: str, scale: float = 1.0) -> str:
+        value = results.median(row, pair, metric)
+        return number(None if value is None else value * scale)
+
+    cut = results.median(row, pair, "unfinished") or 0.0
+    return [
+        *(row.name, pair.name),
+        *((">" if cut else "") + shown(metric, 1e-3) for metric in ("p50_us", "p99_us", "longest_us")),
+        *(f"{cut:.0f}", shown("bulk"), f"{results.median(row, pair, 'ended') or 0.0:.0f}"),
+        ratio(results.median(row, pair, "others")),
     ]
 
 

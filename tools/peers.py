@@ -120,6 +120,11 @@ def _kubernetes(name: str) -> PeerProgram:
     return PeerProgram(name, f"k8s.io/kubernetes/cmd/{name}")
 
 
+def _own(name: str, program: str) -> Module:
+    """A module whose sources are all ours."""
+    return Module(name, source_digest(MODULES / name), (PeerProgram(program, "."),), "-s -w")
+
+
 def groups() -> dict[str, tuple[Module, ...]]:
     """Return the modules of each group, in build order."""
     konnectivity = Module(
@@ -150,7 +155,7 @@ def groups() -> dict[str, tuple[Module, ...]]:
         ),
         kubernetes_linker_flags(KUBERNETES_VERSION),
     )
-    bench = Module("bench", source_digest(MODULES / "bench"), (PeerProgram("umbilical-load", "."),), "-s -w")
+    bench = (_own("bench", "umbilical-load"), _own("relay", "umbilical-relay"))
     validate = PeerProgram("ignition-validate", f"{IGNITION}/validate")
     version_flag = f"-s -w -X {IGNITION}/internal/version.Raw={IGNITION_VERSION}"
     ignition = Module("ignition", IGNITION_VERSION, (validate,), version_flag)
@@ -158,7 +163,7 @@ def groups() -> dict[str, tuple[Module, ...]]:
     return {
         "konnectivity": (konnectivity,),
         "h2spec": (h2spec,),
-        "bench": (bench,),
+        "bench": bench,
         "kubernetes": (etcd, kubernetes, coredns),
         "ignition": (ignition,),
         "crds": _crds(),

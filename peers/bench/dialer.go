@@ -33,7 +33,7 @@ func newDialer(mode, uds, proxy string) (dialer, error) {
 	case "http-connect":
 		return func(address string) (net.Conn, error) { return dialHTTPConnect(uds, address) }, nil
 	case "direct":
-		return func(string) (net.Conn, error) { return dialDirect(uds) }, nil
+		return func(string) (net.Conn, error) { return dialDirect(uds, proxy) }, nil
 	case "grpc":
 		quietClientLog()
 		return func(address string) (net.Conn, error) { return dialGRPC(uds, address) }, nil
@@ -64,8 +64,8 @@ var pass = func() []byte {
 	return drawn
 }()
 
-func dialDirect(uds string) (net.Conn, error) {
-	conn, err := dialUnix(uds)
+func dialDirect(uds, proxy string) (net.Conn, error) {
+	conn, err := dialNear(uds, proxy)
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +78,13 @@ func dialDirect(uds string) (net.Conn, error) {
 		return nil, fmt.Errorf("the socket does not lead to the endpoint: %w", err)
 	}
 	return conn, nil
+}
+
+func dialNear(uds, proxy string) (net.Conn, error) {
+	if proxy != "" {
+		return net.DialTimeout("tcp", proxy, dialTimeout)
+	}
+	return dialUnix(uds)
 }
 
 func passes(conn net.Conn) bool {

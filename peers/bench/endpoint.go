@@ -104,6 +104,7 @@ func sendPattern(conn net.Conn) {
 type counter struct {
 	bytes  atomic.Int64
 	broken atomic.Int64
+	ended  atomic.Int64
 }
 
 // countPattern checks the first and last byte of every read: enough to detect a lost, repeated or moved byte.

@@ -83,7 +83,7 @@ func holdTransfer(s settings, dial dialer) (counted, error) {
 		listenFar = func() (string, error) { return listenSource(s) }
 		move = func(conn net.Conn) { askAndCount(conn, received) }
 	}
-	return holdMoving(s, dial, listenFar, move, received)
+	return holdMoving(s, dial, listenFar, func(conn net.Conn) { move(conn); received.ended.Add(1) }, received)
 }
 
 // holdStuckClients lets each endpoint send bytes to a client that requested them and never reads.
@@ -149,7 +149,7 @@ func holdMoving(
 			}
 		}
 		now, bytes, used := time.Now(), moved.bytes.Load(), cpuSeconds()
-		r := result{Bytes: bytes - before, CPUSeconds: used - cpu}
+		r := result{Bytes: bytes - before, CPUSeconds: used - cpu, Ended: moved.ended.Load()}
 		if !began.IsZero() {
 			r.Seconds = now.Sub(began).Seconds()
 			r.MBPerSecond = float64(r.Bytes) / 1e6 / r.Seconds

@@ -239,13 +239,14 @@ func transfer(s settings, dial dialer, address string, received *counter, move f
 	for _, conn := range conns {
 		go func() { move(conn); ended <- struct{}{} }()
 	}
-	time.Sleep(s.window())
+	seconds := countSeconds(start, s.window(), received)
 	// On a busy machine a short window may end before the first byte; the watchdog detects a real stall.
 	for received.bytes.Load() == 0 && len(ended) == 0 {
 		time.Sleep(errorPause)
 	}
 	r := result{Bytes: received.bytes.Load(), Seconds: time.Since(start).Seconds(), CPUSeconds: cpuSeconds() - cpu}
 	r.MBPerSecond = float64(r.Bytes) / 1e6 / r.Seconds
+	r.MBEachSecond = seconds
 	// No transfer ends inside the window, except by an error.
 	if early := int64(len(ended)); early > 0 {
 		r.addErrors(early, errors.New("a tunnel ended inside the window"))
@@ -254,6 +255,20 @@ func transfer(s settings, dial dialer, address string, received *counter, move f
 		r.addErrors(broken, errors.New("bytes out of order or lost"))
 	}
 	return r, nil
+}
+
+// countSeconds waits for the window and returns the MB of each whole second in it.
+func countSeconds(start time.Time, window time.Duration, received *counter) []float64 {
+	var each []float64
+	var before int64
+	for end := time.Second; end <= window; end += time.Second {
+		time.Sleep(time.Until(start.Add(end)))
+		bytes := received.bytes.Load()
+		each = append(each, float64(bytes-before)/1e6)
+		before = bytes
+	}
+	time.Sleep(time.Until(start.Add(window)))
+	return each
 }
 
 func openAll(count int, dial dialer, address string) ([]net.Conn, error) {

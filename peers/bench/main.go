@@ -58,9 +58,13 @@ type result struct {
 	Unfinished  int64   `json:"unfinished,omitempty"`
 	Bytes       int64   `json:"bytes,omitempty"`
 	MBPerSecond float64 `json:"mb_per_second,omitempty"`
-	CPUSeconds  float64 `json:"cpu_seconds"`
-	Errors      int64   `json:"errors"`
-	FirstError  string  `json:"first_error,omitempty"`
+	// Of each whole second since the start.
+	MBEachSecond []float64 `json:"mb_each_second,omitempty"`
+	// Held transfers that ended by themselves.
+	Ended      int64   `json:"ended,omitempty"`
+	CPUSeconds float64 `json:"cpu_seconds"`
+	Errors     int64   `json:"errors"`
+	FirstError string  `json:"first_error,omitempty"`
 }
 
 func main() {
@@ -77,8 +81,8 @@ func main() {
 
 func parseFlags() settings {
 	var s settings
-	flag.StringVar(&s.mode, "mode", "http-connect", "protocol: http-connect, grpc, direct (no dial: the socket leads to --listen), socks5, or proxy (CONNECT)")
-	flag.StringVar(&s.proxy, "proxy", "", "address of a proxy on loopback, for the modes socks5 and proxy")
+	flag.StringVar(&s.mode, "mode", "http-connect", "protocol: http-connect, grpc, direct (no dial: the socket or --proxy leads to --listen), socks5, or proxy (CONNECT)")
+	flag.StringVar(&s.proxy, "proxy", "", "address of a proxy on loopback, for the modes socks5, proxy and direct")
 	flag.StringVar(&s.uds, "uds", "", "path of the server's Unix socket")
 	flag.StringVar(&s.test, "test", "echo", "test to run: echo, download, upload, dial, idle, stuck-clients or stuck-endpoints")
 	flag.IntVar(&s.connections, "connections", 1, "number of concurrent tunnels")

@@ -17,6 +17,8 @@ CONDITIONS: Final = Conditions(
     tunnels=1000,
     starts=4,
     crowd="a crowd",
+    far="three rounds",
+    slow="a slow link",
 )
 
 

@@ -1,0 +1,3 @@
+module umbilical.invalid/peers/relay
+
+go 1.26.0
