@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 import bench_compiled
+import bench_far_plot
 import bench_haproxy
 import bench_plot
 import bench_report
@@ -161,6 +162,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--markdown", type=Path, help="write the tables to this file")
     parser.add_argument("--into", type=Path, help=f"write the tables into this file, after {bench_report.BEGIN}")
     parser.add_argument("--svg", type=Path, help="write a chart of the ratios to this file")
+    parser.add_argument("--round-trips-svg", type=Path, help="write a chart of MB/s over round trip to this file")
     return parser
 
 
@@ -227,6 +229,7 @@ def _report(results: Results, conditions: Conditions, options: argparse.Namespac
         (options.json, bench_report.as_json),
         (options.markdown, bench_report.markdown),
         (options.svg, bench_plot.svg),
+        (options.round_trips_svg, bench_far_plot.svg),
     ]
     for path, form in writers:
         if path is not None:
@@ -246,7 +249,7 @@ def picture(svg: Path | None, document: Path) -> str:
 
 def _check_files(options: argparse.Namespace) -> None:
     """Check before the run that results can be written after half an hour."""
-    for path in (options.json, options.markdown, options.svg):
+    for path in (options.json, options.markdown, options.svg, options.round_trips_svg):
         if path is not None and not path.parent.is_dir():
             raise BenchError(f"cannot write {path}", "its directory does not exist", f"mkdir -p {path.parent}")
     if options.into is None:

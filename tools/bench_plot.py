@@ -67,28 +67,35 @@ def x_of(value: float) -> float:
     return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
 
 
-def _document(body: Sequence[str], bottom: int, description: str, conditions: Conditions) -> str:
-    height = bottom + FOOT
-    title = "Umbilical against upstream's tunnel"
+def picture_head(
+    title: str, description: str, size: tuple[int, int], conditions: Conditions, legend: str, style: str = ""
+) -> list[str]:
+    """Return the first lines of a picture, with its title, facts and legend."""
+    width, height = size
     facts = " · ".join(conditions.facts.get(name, "") for name in ("date", "upstream") if name in conditions.facts)
-    head = [
+    return [
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
             ' role="img" aria-labelledby="title desc">'
         ),
         f'<title id="title">{escape(title)}</title>',
         f'<desc id="desc">{escape(description)}</desc>',
-        f"<style>\n{STYLE}\n</style>",
-        f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
+        f"<style>\n{STYLE}\n{style}</style>",
+        f'<rect class="paper" width="{width}" height="{height}"/>',
         f'<text class="title" x="16" y="30">{escape(title)}</text>',
         f'<text class="quiet" x="16" y="50">{escape(facts)}</text>',
-        (
-            f'<text class="quiet" x="16" y="67">ours to upstream in the same run, median of {conditions.rounds};'
-            " thick line = equal, short mark = the project's bar; green = met, orange = missed</text>"
-        ),
-        *_grid(bottom),
+        f'<text class="quiet" x="16" y="67">{escape(legend)}</text>',
     ]
-    return "\n".join([*head, *body, "</svg>"]) + "\n"
+
+
+def _document(body: Sequence[str], bottom: int, description: str, conditions: Conditions) -> str:
+    legend = (
+        f"ours to upstream in the same run, median of {conditions.rounds};"
+        " thick line = equal, short mark = the project's bar; green = met, orange = missed"
+    )
+    size = (WIDTH, bottom + FOOT)
+    head = picture_head("Umbilical against upstream's tunnel", description, size, conditions, legend)
+    return "\n".join([*head, *_grid(bottom), *body, "</svg>"]) + "\n"
 
 
 def _grid(bottom: int) -> Iterable[str]:

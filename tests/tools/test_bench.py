@@ -23,6 +23,7 @@ from bench_rows import (
     OURS,
     PAIRS,
     RATES,
+    RELAY,
     ROWS,
     STUCK,
     TUNNELS,
@@ -47,13 +48,15 @@ def test_the_plan_is_that_of_the_project_by_default() -> None:
     assert (plan.rounds, plan.seconds, plan.rest_seconds, plan.tunnels) == (5, 2.0, 5.0, 1000)
     assert plan.rounds * plan.starts == 20
     assert (plan.crowd.agents, plan.crowd.tunnels) == (200, 10_000)
+    assert (plan.far.rounds, plan.far.stall_seconds, plan.far.divisor) == (3, 2.0, 1.0)
     assert plan.rows == ROWS
 
 
 def test_every_pair_is_the_first_in_some_round_and_rows_and_pairs_can_be_chosen() -> None:
     plan = _options()
-    assert {plan.turn(number)[0] for number in range(1, 6)} == set(PAIRS)
-    assert all(set(plan.turn(number)) == set(PAIRS) for number in range(1, 6))
+    rounds = range(1, len(PAIRS) + 1)
+    assert {plan.turn(number)[0] for number in rounds} == set(PAIRS)
+    assert all(set(plan.turn(number)) == set(PAIRS) for number in rounds)
     plan = _options("--quick", "--rows", "connect echo (1|16)$", "--pairs", "ours,upstream")
     assert [row.name for row in plan.rows] == ["http-connect echo 1", "http-connect echo 16"]
     assert (plan.pairs, plan.rounds, plan.seconds) == ((UPSTREAM, OURS), 1, 1.0)
@@ -69,7 +72,7 @@ def test_a_row_is_measured_for_the_pairs_that_it_is_for() -> None:
 
 
 def test_what_cannot_be_had_is_left_out_and_a_choice_that_names_nothing_refused() -> None:
-    assert _options(has_haproxy=False).pairs == TUNNELS
+    assert _options(has_haproxy=False).pairs == (*TUNNELS, RELAY)
     plan = _options("--ours-server", "/old/proxy-server", "--ours-agent", "/old/proxy-agent")
     assert not set(CROWD) & set(plan.rows)
     for arguments in (("--rows", "nonsense"), ("--rows", "("), ("--pairs", "theirs")):
@@ -107,7 +110,7 @@ def test_the_interpreter_reports_how_it_was_built(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for option in ("--json", "--markdown", "--svg"):
+    for option in ("--json", "--markdown", "--svg", "--round-trips-svg"):
         assert bench.main([f"{option}={tmp_path / 'missing' / 'file'}"]) == 1
         assert "UMB931 cannot write" in capsys.readouterr().err
     document = tmp_path / "document.md"
@@ -135,12 +138,12 @@ def _run(repository: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.alone
-@pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load")
+@pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load", "umbilical-relay")
 def test_a_short_run_measures_upstream_in_every_kind_of_row(repository: Path, tmp_path: Path) -> None:
     document = tmp_path / "document.md"
     document.write_text(f"before\n\n{bench_report.BEGIN}\nold\n{bench_report.END}\n\nafter\n")
     files = (f"--json={tmp_path / 'bench.json'}", f"--markdown={tmp_path / 'bench.md'}", f"--into={document}")
-    rows = "--rows=connect echo 1$|download 8|beside 8 uploads|stuck|grpc dial 1$|memory grpc|start"
+    rows = "--rows=connect (echo 1|download 8)$|beside 8 uploads|stuck|grpc dial 1$|memory grpc|start"
     code, output, progress = _run(
         repository, "--smoke", "--pairs=upstream", rows, *files, f"--svg={tmp_path / 'b.svg'}"
     )
@@ -161,7 +164,7 @@ def test_a_short_run_measures_upstream_in_every_kind_of_row(repository: Path, tm
 
 
 @pytest.mark.alone
-@pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load")
+@pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load", "umbilical-relay")
 def test_ours_goes_on_beside_tunnels_that_are_stuck_and_with_a_crowd(repository: Path, tmp_path: Path) -> None:
     rows = "--rows=stuck|idle 10000 echo|idle 10000 dial 1$"
     code, _, progress = _run(repository, "--smoke", "--pairs=ours", rows, f"--json={tmp_path / 'bench.json'}")
@@ -174,7 +177,7 @@ def test_ours_goes_on_beside_tunnels_that_are_stuck_and_with_a_crowd(repository:
 
 
 @pytest.mark.alone
-@pytest.mark.real("haproxy", "proxy-server", "umbilical-load")
+@pytest.mark.real("haproxy", "proxy-server", "umbilical-load", "umbilical-relay")
 def test_the_limit_is_measured_in_the_bulk_rows(repository: Path, tmp_path: Path) -> None:
     rows = "--rows=connect (echo 1|download 1|upload 8|dial 1)$"
     code, output, progress = _run(repository, "--smoke", "--pairs=haproxy", rows, f"--json={tmp_path / 'bench.json'}")
@@ -186,7 +189,7 @@ def test_the_limit_is_measured_in_the_bulk_rows(repository: Path, tmp_path: Path
 
 
 @pytest.mark.alone
-@pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load")
+@pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load", "umbilical-relay")
 def test_a_pair_that_cannot_start_fails_the_run_and_the_others_are_measured(repository: Path) -> None:
     agent = peers.binary("proxy-agent")
     false = ("--ours-server=/bin/false", f"--ours-agent={agent}")
@@ -201,7 +204,7 @@ def test_a_pair_that_cannot_start_fails_the_run_and_the_others_are_measured(repo
 
 
 @pytest.mark.alone
-@pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load")
+@pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load", "umbilical-relay")
 def test_an_interrupt_leaves_no_child_behind(repository: Path) -> None:
     long = ("--pure", "--pairs=upstream", "--rows=connect echo 1$", "--seconds=50")
     with _start(repository, *long) as process:
@@ -233,7 +236,7 @@ def test_rows_and_bars_are_each_once_and_for_pairs_that_are_measured() -> None:
 
 
 def test_each_row_is_for_the_pairs_that_can_run_it() -> None:
-    assert bench_rows.measured_by(DOWNLOAD) == PAIRS
+    assert bench_rows.measured_by(DOWNLOAD) == (*TUNNELS, LIMIT)
     assert bench_rows.measured_by(BenchRow("rate", "http-connect", "dial", 1)) == TUNNELS
     assert bench_rows.measured_by(STUCK) == (UPSTREAM, OURS)
     assert bench_rows.measured_by(CROWD[0]) == (OURS,)
