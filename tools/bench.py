@@ -180,7 +180,7 @@ def plan_of(options: argparse.Namespace, *, has_haproxy: bool = True) -> Plan:
             tunnels=100,
             starts=1,
             crowd=CrowdSize(agents=8, tunnels=200, processes=2),
-            far=FarPlan(1, ramp=False, fill_seconds=0.1, slow_seconds=0.4, stall_seconds=0.1, divisor=10),
+            far=FarPlan(1, ramp=False, fill_seconds=0.1, slow_seconds=0.4, stall_seconds=0.1, divisor=20),
         )
     rounds, seconds = (1, 1.0) if options.quick else (options.rounds, options.seconds)
     crowd = CrowdSize(agents=200, tunnels=10_000, processes=4)

@@ -33,7 +33,7 @@ MEASURES: Final = {
     "third_second": "MB/s in the third second",
     "round_trips": "p50 in round trips",
     "p99_seconds": "p99 in s",
-    "ended": "tunnels that ended",
+    "ended": "number of ended tunnels",
 }
 
 

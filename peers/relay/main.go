@@ -33,8 +33,6 @@ type settings struct {
 	roundTrip time.Duration
 	rate      int64
 	queue     int64
-	held      int64
-	threads   int
 }
 
 func main() {
@@ -42,19 +40,20 @@ func main() {
 	if err := s.validate(); err != nil {
 		fail(err)
 	}
-	runtime.GOMAXPROCS(s.threads)
+	// One core, as the generator: a second one costs more for waking threads than it brings.
+	runtime.GOMAXPROCS(1)
 	listener, err := listen(s)
 	if err != nil {
 		fail(err)
 	}
-	way := newWay(s)
+	between := newNetwork(s)
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, os.Interrupt)
 	go func() { <-stop; os.Exit(0) }()
-	go func() { fail(way.serve(listener)) }()
-	print(map[string]string{"listening": listener.Addr().String()})
+	go func() { fail(between.serve(listener)) }()
+	report(map[string]string{"listening": listener.Addr().String()})
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		if err := way.obey(lines.Text()); err != nil {
+		if err := between.obey(lines.Text()); err != nil {
 			fmt.Fprintf(os.Stderr, "umbilical-relay: %v\n", err)
 		}
 	}
@@ -67,8 +66,6 @@ func parseFlags() settings {
 	flag.DurationVar(&s.roundTrip, "round-trip", 0, "round trip; every byte is delayed by half of it in each direction")
 	flag.Int64Var(&s.rate, "rate", 0, "bytes per second of each direction, for all connections together; 0 sets no limit")
 	flag.Int64Var(&s.queue, "queue-bytes", 0, "bytes of each direction that may wait for the rate; with --rate only")
-	flag.Int64Var(&s.held, "held-bytes", 256<<20, "bytes of one connection and direction that the relay holds at most")
-	flag.IntVar(&s.threads, "threads", 1, "number of cores that the relay uses")
 	flag.Parse()
 	return s
 }
@@ -89,10 +86,6 @@ func (s settings) validate() error {
 		return errors.New("--queue-bytes needs --rate")
 	case s.rate > 0 && s.queue < minQueue:
 		return fmt.Errorf("--rate needs --queue-bytes of at least %d", minQueue)
-	case s.held < readBytes:
-		return fmt.Errorf("--held-bytes must be at least %d", readBytes)
-	case s.threads < 1:
-		return errors.New("--threads must be at least 1")
 	}
 	return nil
 }
@@ -103,18 +96,18 @@ func isLoopback(text string) bool {
 }
 
 // obey follows one line of stdin: `stall DURATION` stops the link for that time.
-func (w *way) obey(line string) error {
+func (n *network) obey(line string) error {
 	word, argument, _ := strings.Cut(strings.TrimSpace(line), " ")
 	length, err := time.ParseDuration(argument)
 	if word != "stall" || err != nil || length <= 0 || length > maxStall {
 		return fmt.Errorf("unknown line %q: expected `stall DURATION` of at most %s", line, maxStall)
 	}
-	w.clock.stall(length)
-	print(map[string]float64{"stalled_seconds": length.Seconds()})
+	n.clock.stall(length)
+	report(map[string]float64{"stalled_seconds": length.Seconds()})
 	return nil
 }
 
-func print(value any) {
+func report(value any) {
 	if err := json.NewEncoder(os.Stdout).Encode(value); err != nil {
 		fail(err)
 	}

@@ -18,6 +18,8 @@ const (
 	limitedReadBytes = 4 * 1024
 	// What may wait for a receiver although it is due, as in a receiver's kernel buffer: a network holds no more.
 	overdueBytes = 4 * 1024 * 1024
+	// What one pipe holds at most, under way or stalled: more than 2 GB/s in a tenth of a second.
+	heldBytes = 256 * 1024 * 1024
 )
 
 // A chunk is a buffer that the reader fills piece by piece; it is free when every piece was written.

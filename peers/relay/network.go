@@ -59,8 +59,8 @@ func (l *link) takes(count int64) time.Duration {
 	return time.Duration(float64(count) / float64(l.rate) * float64(time.Second))
 }
 
-// A way is the whole network between the two programs.
-type way struct {
+// A network is the whole network between the two programs.
+type network struct {
 	settings settings
 	clock    *linkClock
 	there    *link
@@ -68,7 +68,7 @@ type way struct {
 	limit    int64
 }
 
-func newWay(s settings) *way {
+func newNetwork(s settings) *network {
 	clock := newLinkClock()
 	direction := func() *link {
 		one := &link{clock: clock, delay: s.roundTrip / 2, rate: s.rate, queue: s.queue, readBytes: readBytes}
@@ -77,34 +77,34 @@ func newWay(s settings) *way {
 		}
 		return one
 	}
-	w := &way{settings: s, clock: clock, there: direction(), back: direction(), limit: s.held}
+	n := &network{settings: s, clock: clock, there: direction(), back: direction(), limit: heldBytes}
 	if s.rate > 0 {
-		w.limit = min(w.limit, s.queue+int64(s.roundTrip.Seconds()/2*float64(s.rate)))
+		n.limit = min(n.limit, s.queue+int64(s.roundTrip.Seconds()/2*float64(s.rate)))
 	}
-	return w
+	return n
 }
 
-func (w *way) serve(listener net.Listener) error {
+func (n *network) serve(listener net.Listener) error {
 	for {
 		accepted, err := listener.Accept()
 		if err != nil {
 			return err
 		}
-		go w.relay(accepted.(*net.TCPConn))
+		go n.relay(accepted.(*net.TCPConn))
 	}
 }
 
 // relay connects to the target and passes both directions, until both ended or one was reset.
-func (w *way) relay(near *net.TCPConn) {
-	far, err := w.connect()
+func (n *network) relay(near *net.TCPConn) {
+	far, err := n.connect()
 	if err != nil {
 		abort(near)
 		return
 	}
 	var ends sync.WaitGroup
-	for _, one := range []*pipe{newPipe(near, far, w.there, w.limit), newPipe(far, near, w.back, w.limit)} {
-		w.start(&ends, func(timer *timer) { one.receive(timer) })
-		w.start(&ends, func(timer *timer) {
+	for _, one := range []*pipe{newPipe(near, far, n.there, n.limit), newPipe(far, near, n.back, n.limit)} {
+		n.start(&ends, func(timer *timer) { one.receive(timer) })
+		n.start(&ends, func(timer *timer) {
 			if !one.send(timer) {
 				abort(near)
 				abort(far)
@@ -116,18 +116,18 @@ func (w *way) relay(near *net.TCPConn) {
 	far.Close()
 }
 
-func (w *way) connect() (*net.TCPConn, error) {
+func (n *network) connect() (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
-	dialer := net.Dialer{Control: w.settings.prepare}
-	conn, err := dialer.DialContext(ctx, "tcp", w.settings.target)
+	dialer := net.Dialer{Control: n.settings.prepare}
+	conn, err := dialer.DialContext(ctx, "tcp", n.settings.target)
 	if err != nil {
 		return nil, err
 	}
 	return conn.(*net.TCPConn), nil
 }
 
-func (w *way) start(ends *sync.WaitGroup, work func(*timer)) {
+func (n *network) start(ends *sync.WaitGroup, work func(*timer)) {
 	timer, err := newTimer()
 	if err != nil {
 		fail(err)
