@@ -5,7 +5,7 @@ import pytest
 from tests.support.data_plane import KIB, Reader, open_files, patterned, receive_all, settle, turn_until
 from tests.support.socket_pairs import kept, read_to_end, reset, tcp_pair, unix_pair
 
-from umbilical.tunnel.channel import AGAIN, LOST, Channel
+from umbilical.tunnel.channel import AGAIN, LOST, NOTSENT_LOWAT, UNSENT_BYTES, Channel
 from umbilical.tunnel.loop import Loop
 
 BULK = patterned(3_000_000)
@@ -183,3 +183,12 @@ def test_the_family_of_a_peer_shows_in_its_name(plane: Loop, host: str, shown: s
     with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
         client = kept(socket.create_connection((host, listener.getsockname()[1]), timeout=10))
         assert Channel(plane, kept(listener.accept()[0])).peer() == f"{shown}:{client.getsockname()[1]}"
+
+
+def test_on_a_long_way_little_waits_in_the_kernel_of_what_was_not_sent(plane: Loop) -> None:
+    _, channel, _ = owned(plane, tcp_pair())
+    assert channel.sock.getsockopt(socket.IPPROTO_TCP, NOTSENT_LOWAT) != UNSENT_BYTES
+    channel.keep_little_unsent()
+    assert channel.sock.getsockopt(socket.IPPROTO_TCP, NOTSENT_LOWAT) == UNSENT_BYTES
+    _, unix, _ = owned(plane)
+    unix.keep_little_unsent()  # has no such option

@@ -21,7 +21,8 @@ SEND_BUFFER_BYTES: Final = 1024 * 1024
 kernel limits it to net.core.wmem_max."""
 UNSENT_BYTES: Final = 128 * 1024
 """What may wait in the kernel, on a long way, behind what is under way: small requests wait behind it."""
-_TCP_NOTSENT_LOWAT: Final = 25
+NOTSENT_LOWAT: Final = 25
+"""TCP_NOTSENT_LOWAT of Linux, which the socket module of Python 3.11 does not name."""
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)
 """struct linger: on, for zero seconds."""
 
@@ -134,7 +135,7 @@ class Channel(Handler):
         if not self._keeps_little:
             self._keeps_little = True
             try:
-                self.sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+                self.sock.setsockopt(socket.IPPROTO_TCP, NOTSENT_LOWAT, UNSENT_BYTES)
             except OSError:
                 pass  # not TCP, or gone
 
