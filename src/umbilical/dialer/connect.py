@@ -12,6 +12,7 @@ from typing import Final
 from umbilical.dialer.failure import DialFailed, DialReason, reason_of_reply
 from umbilical.dialer.streams import Streams
 from umbilical.dialer.trace import Trace, add_hop
+from umbilical.tunnel.time_limit import time_limit
 from umbilical.tunnel.tls import is_truncation, tls_reason
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
@@ -57,7 +58,7 @@ async def connect(streams: Streams, server: str, endpoint: str, seconds: float, 
     reader, writer = streams
     started = time.monotonic()
     try:
-        async with asyncio.timeout(seconds):
+        with time_limit(seconds):
             writer.write(http1.format_connect_request(endpoint, () if trace is None else (TRACE_HEADER,)))
             reply = await read_reply(reader)
     except TimeoutError:

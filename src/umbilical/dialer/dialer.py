@@ -21,6 +21,7 @@ from umbilical.dialer.tls_layer import Scratch, TlsLayer, watched_context
 from umbilical.dialer.trace import Trace, add_hop
 from umbilical.tunnel.certificates import WatchedContext
 from umbilical.tunnel.metrics import CertificateMetrics
+from umbilical.tunnel.socket_transport import open_transport
 from umbilical.tunnel.tls import tls_reason
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class TunnelRoute:
     async def _lay(self, layer: "GrpcLayer", sock: socket.socket, trace: Trace | None) -> None:
         """Connect the layer to the socket, or to TLS over the socket."""
         if isinstance(self._server, UnixServer):
-            await asyncio.get_running_loop().create_connection(lambda: layer, sock=sock)
+            await open_transport(sock, layer)
             return
         tls = self._layer(self._server)
         tls.set_protocol(layer)
@@ -117,7 +118,7 @@ class TunnelRoute:
         started = time.monotonic()
         try:
             async with asyncio.timeout(self._settings.tls_seconds):
-                await asyncio.get_running_loop().create_connection(lambda: layer, sock=sock)
+                await open_transport(sock, layer)
                 layer.set_write_buffer_limits(self._settings.buffer_bytes)
                 await layer.shake_hands()
         except (OSError, TimeoutError) as error:

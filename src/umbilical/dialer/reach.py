@@ -67,6 +67,8 @@ async def _attempt(family: int, address: str | tuple[str, int], seconds: float) 
     except OSError as error:
         raise Unreached(words_of(error)) from None
     try:
+        if isinstance(address, str) and _is_connected(sock, address):
+            return sock
         async with asyncio.timeout(seconds):
             if isinstance(address, str):
                 await _connect_unix(sock, address)
@@ -88,14 +90,18 @@ async def _attempt(family: int, address: str | tuple[str, int], seconds: float) 
 async def _connect_unix(sock: socket.socket, path: str) -> None:
     """Connect without asyncio, which takes EAGAIN for "in progress": for a Unix socket it means a full queue."""
     pause = BUSY_SECONDS
-    while True:
-        try:
-            sock.connect(path)
-        except BlockingIOError:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, 0.1)
-        else:
-            return
+    while not _is_connected(sock, path):
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, 0.1)
+
+
+def _is_connected(sock: socket.socket, path: str) -> bool:
+    """Connect; False while the queue of the Unix socket is full."""
+    try:
+        sock.connect(path)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _keep_alive(sock: socket.socket) -> None:

@@ -6,6 +6,8 @@ asyncio's own TLS cannot half-close a connection, so `loop.start_tls` is not use
 import asyncio
 from typing import Any, Final, Protocol
 
+from umbilical.tunnel.socket_transport import open_transport
+
 
 class Layer(asyncio.Transport, asyncio.BufferedProtocol):
     """A transport for the protocol above; a protocol for the transport below."""
@@ -167,7 +169,7 @@ def _halves(buffer_bytes: int) -> tuple[asyncio.StreamReader, EndProtocol]:
 async def plain_streams(sock: Any, buffer_bytes: int) -> Streams:
     """Take over a connected, non-blocking socket."""
     reader, protocol = _halves(buffer_bytes)
-    transport, _ = await asyncio.get_running_loop().create_connection(lambda: protocol, sock=sock)
+    transport = await open_transport(sock, protocol)
     transport.set_write_buffer_limits(buffer_bytes)
     return reader, EndWriter(transport, protocol, reader)
 

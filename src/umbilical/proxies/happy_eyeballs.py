@@ -12,6 +12,7 @@ from typing import Final
 from umbilical.dialer.failure import DialFailed, DialReason
 from umbilical.dialer.streams import Streams
 from umbilical.tunnel.daemon import own_task
+from umbilical.tunnel.time_limit import time_limit
 
 STAGGER_SECONDS: Final = 0.25
 """RFC 8305 section 8: "Connection Attempt Delay"."""
@@ -92,7 +93,7 @@ class Race:
     async def run(self, addresses: Sequence[str]) -> tuple[str, Streams]:
         """Return the first address that opened, and its connection. Raises the most specific DialFailed."""
         try:
-            async with asyncio.timeout(self._budget_seconds):
+            with time_limit(self._budget_seconds):
                 if len(addresses) == 1:
                     return addresses[0], await self._attempt(addresses[0])
                 return await self._race(deque(addresses))

@@ -10,6 +10,7 @@ from typing import Final
 from umbilical.dialer.streams import Streams
 from umbilical.proxies.http_head import BadRequest, HeadLimits, HeadReader, RequestHead
 from umbilical.proxies.relay import HALF_CLOSED_SECONDS, flush
+from umbilical.tunnel.time_limit import time_limit
 
 READ_BYTES: Final = 64 * 1024
 LINGER_SECONDS: Final = 2.0
@@ -41,7 +42,7 @@ class ProxyClient:
 
     async def receive(self) -> bytes:
         """Return bytes; b"" at the end. Raises TimeoutError past the idle limit, and OSError."""
-        async with asyncio.timeout(self._idle_seconds):
+        with time_limit(self._idle_seconds):
             return await self._next()
 
     async def _next(self) -> bytes:
@@ -80,21 +81,21 @@ class ProxyClient:
             raise ConnectionResetError("the client has disconnected")
         self._writer.write(b"".join(pieces))
         self._written += 1
-        async with asyncio.timeout(self._idle_seconds):
+        with time_limit(self._idle_seconds):
             await self._writer.drain()
 
     async def read_head(self, limits: HeadLimits, wait_seconds: float, head_seconds: float) -> RequestHead | None:
         """Return the next request's head; None if there is none. Raises BadRequest."""
         self._is_between = True
         try:
-            async with asyncio.timeout(wait_seconds):
+            with time_limit(wait_seconds):
                 first = await self._next()
         except (TimeoutError, OSError):
             return None
         finally:
             self._is_between = False
         try:
-            async with asyncio.timeout(head_seconds):
+            with time_limit(head_seconds):
                 return await self._collect_head(HeadReader(limits), first)
         except TimeoutError:
             raise BadRequest(408, f"request head not complete {head_seconds:g} s after its first byte") from None

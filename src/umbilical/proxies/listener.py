@@ -8,7 +8,6 @@ import errno
 import logging
 import socket
 from collections.abc import Coroutine
-from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from umbilical.fault import StartupError
@@ -79,6 +78,7 @@ class ProxyListener:
             self._sockets = []
             raise
         for sock in self._sockets:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
             loop.add_reader(sock, self._accept, sock)
 
     def _bind(self, address: ListenAddress, what: str) -> None:
@@ -99,18 +99,17 @@ class ProxyListener:
 
     def _accept_one(self, sock: socket.socket) -> bool:
         try:
-            client, _ = sock.accept()
+            client, peername = _accept(sock)
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return False
         except OSError as error:
             self._accept_failed(sock, error)
             return False
-        client.setblocking(False)
         if len(self._tasks) >= self._settings.max_connections:
             self._refuse(client, "limit")
             return True
         self._logged_limit = False
-        self._own(self._serve(client))
+        self._own(self._serve(client, peername))
         return True
 
     def _refuse(self, client: socket.socket, reason: str) -> None:
@@ -153,11 +152,9 @@ class ProxyListener:
         if not self._tasks:
             self._idle.set()
 
-    async def _serve(self, client: socket.socket) -> None:
-        with suppress(OSError):
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    async def _serve(self, client: socket.socket, peername: Any) -> None:
         try:
-            reader, writer = await open_streams(client, READ_AHEAD_BYTES)
+            reader, writer = await open_streams(client, READ_AHEAD_BYTES, peername)
         except OSError:
             return
         try:
@@ -189,12 +186,11 @@ class ProxyListener:
     def _clear_backlog(self, sock: socket.socket, patient: bool) -> None:
         for _ in range(socket.SOMAXCONN):
             try:
-                client, _ = sock.accept()
+                client, peername = _accept(sock)
             except OSError:
                 return
             if patient and len(self._tasks) < self._settings.max_connections:
-                client.setblocking(False)
-                self._own(self._serve(client))
+                self._own(self._serve(client, peername))
             else:
                 self._refuse(client, "draining")
 
@@ -211,3 +207,12 @@ class ProxyListener:
                 task.cancel()
             await asyncio.wait(tasks)
         await asyncio.sleep(0)  # transports close their sockets in the loop's next turn
+
+
+def _accept(sock: socket.socket) -> tuple[socket.socket, Any]:
+    """Return a non-blocking socket and its peer's address. Raises OSError."""
+    # `accept` would read three properties per socket. It calls `_accept`, which typeshed does not declare.
+    descriptor, peername = sock._accept()  # type: ignore[attr-defined]
+    client = socket.socket(sock.family, socket.SOCK_STREAM, 0, descriptor)
+    client.setblocking(False)
+    return client, peername

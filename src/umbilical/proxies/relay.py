@@ -259,6 +259,8 @@ class _Relay:
 
     async def _writable(self) -> bool:
         """Wait until both can be written: a full transport has notified the streams, not the relay."""
+        if not unsent(self.endpoint.writer) and not unsent(self.client.writer):
+            return True
         try:
             async with asyncio.timeout(self.limits.idle_seconds or None):
                 await self.endpoint.writer.drain()

@@ -23,6 +23,7 @@ from umbilical.proxies.settings import ListenerSettings, Socks5Settings
 from umbilical.tunnel.causes import log_fields
 from umbilical.tunnel.certificates import file_stamp
 from umbilical.tunnel.notices import LogThrottle
+from umbilical.tunnel.time_limit import time_limit
 from umbilical.wire import socks5
 from umbilical.wire.errors import ProtocolViolation
 
@@ -114,7 +115,7 @@ class Socks5:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         handshake, seconds = socks5.SocksHandshake(self._credentials is not None), self._settings.handshake_seconds
         try:
-            async with asyncio.timeout(seconds):
+            with time_limit(seconds):
                 await self._shake_hands(handshake, reader, writer)
         except TimeoutError:
             self._refused(writer, socks5.BAD_REQUEST, f"handshake not complete after {seconds:g} s")

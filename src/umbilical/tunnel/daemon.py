@@ -6,6 +6,8 @@ import socket
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from umbilical.tunnel.socket_transport import open_transport
+
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -19,13 +21,15 @@ async def end_task(task: "asyncio.Task[Any]") -> None:
     await asyncio.wait({task})
 
 
-async def open_streams(sock: socket.socket, limit: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def open_streams(
+    sock: socket.socket, limit: int, peername: Any = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Give asyncio a socket that was accepted. Raises OSError, with the socket closed."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=limit, loop=loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
     try:
-        transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock)
+        transport = await open_transport(sock, protocol, peername)
     except BaseException:
         sock.close()
         raise

@@ -1,6 +1,7 @@
 """An asyncio event loop that shares one thread and one epoll with the data plane's loop.
 
-asyncio sees only its own descriptors; those of the data plane are served inside `select`, without tasks.
+asyncio sees only its own descriptors; those of the data plane are served inside `select`, without tasks, and so are
+those of `EventLoop.watch`.
 """
 
 import asyncio
@@ -14,11 +15,15 @@ from umbilical.tunnel.loop import HANGUP, IN, OUT, Loop
 
 _Ts = TypeVarTuple("_Ts")
 
+Ready = Callable[[int], None]
+"""Gets the mask of epoll. Must not raise."""
+
 
 class DataPlaneSelector(selectors.BaseSelector):
     def __init__(self, loop: Loop) -> None:
         self.data_plane = loop
         self._keys: dict[int, selectors.SelectorKey] = {}
+        self.watched: dict[int, Ready] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         descriptor = fileobj if isinstance(fileobj, int) else fileobj.fileno()
@@ -63,12 +68,25 @@ class DataPlaneSelector(selectors.BaseSelector):
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             foreign = plane.turn(timeout)
+            if foreign and self.watched:
+                foreign = self._serve_watched(foreign)
             if foreign or plane.asyncio_called:
                 return foreign
             if deadline is not None:
                 timeout = deadline - plane.now
                 if timeout <= 0:
                     return foreign
+
+    def _serve_watched(self, foreign: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the events that are left for asyncio."""
+        rest = []
+        for event in foreign:
+            ready = self.watched.get(event[0])
+            if ready is None:
+                rest.append(event)
+            else:
+                ready(event[1])
+        return rest
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         return self._keys
@@ -95,7 +113,21 @@ class EventLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.data_plane = Loop()
-        super().__init__(DataPlaneSelector(self.data_plane))
+        self._ours = DataPlaneSelector(self.data_plane)
+        super().__init__(self._ours)
+
+    def watch(self, descriptor: int, mask: int, ready: Ready) -> None:
+        """Call `ready` inside `select`: a callback of asyncio costs more than most of what it does for a socket."""
+        self._ours.watched[descriptor] = ready
+        self.data_plane.add_foreign(descriptor, mask)
+
+    def modify_watch(self, descriptor: int, mask: int) -> None:
+        self.data_plane.modify_foreign(descriptor, mask)
+
+    def unwatch(self, descriptor: int) -> None:
+        """Call it before closing the descriptor."""
+        if self._ours.watched.pop(descriptor, None) is not None:
+            self.data_plane.remove_foreign(descriptor)
 
     def call_soon(
         self, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
