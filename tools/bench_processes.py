@@ -26,6 +26,20 @@ def resident_bytes(pid: int) -> int:
     raise OSError(f"process {pid} has ended")
 
 
+def memory_megabytes(pid: int) -> dict[str, float]:
+    """Return resident MB: all (rss), with shared pages divided among their processes (pss), its own alone (uss)."""
+    fields = dict.fromkeys(("Rss", "Pss", "Private_Clean", "Private_Dirty"), 0.0)
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+        name, _, rest = line.partition(":")
+        if name in fields:
+            fields[name] = int(rest.split()[0]) * 1024 / 1e6
+    return {
+        "rss": fields["Rss"],
+        "pss": fields["Pss"],
+        "uss": fields["Private_Clean"] + fields["Private_Dirty"],
+    }
+
+
 def machine_cpu_seconds() -> float:
     """Return the CPU time of all processes (user, nice, system) and of other guests of the host (steal)."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()

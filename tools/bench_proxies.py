@@ -12,6 +12,7 @@ import socket
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Final
 import peers
 from bench_compiled import compiled_source
 from bench_load import Generator, LoadFailed
+from bench_processes import cpu_seconds, memory_megabytes
 from bench_rows import OURS, BenchRow, Pair
 from bench_tunnel import POLL_SECONDS, READY_SECONDS, Carrier, Pki, RunningTunnel, TunnelPrograms, free_port
 from umbilical.host.files import write_file
@@ -31,6 +33,11 @@ ROWS: Final = tuple(
     BenchRow("rate", "", test, count)
     for test, count in (("dial", 1), ("dial", 16), ("echo", 16), ("download", 1), ("download", 8), ("upload", 8))
 )
+HELD: Final = (100, 1000)
+"""Connections that are open while the proxy's memory is read."""
+REST_SECONDS: Final = 1.0
+REQUESTED_MB: Final = 30 * 1024 * 1024 / 1e6
+"""What HyperShift requests for each of its proxies: 30 MiB."""
 Reading = Mapping[str, float]
 
 
@@ -63,6 +70,12 @@ class OurProxy(RunningTunnel):
         ]
         self._launch("proxy", f"our {self._kind} proxy", command, self._environment)
         self._children["proxy"].wait_ready(lambda: accepts(self._port), READY_SECONDS, POLL_SECONDS)
+
+    def proxy_memory(self) -> dict[str, float]:
+        return memory_megabytes(self._children["proxy"].pid)
+
+    def proxy_cpu_seconds(self) -> float:
+        return cpu_seconds(self._children["proxy"].pid)
 
 
 class SshForward(Carrier):
@@ -191,6 +204,32 @@ def _round(carrier: Carrier, load: Generator, seconds: float, into: dict[BenchRo
             raise LoadFailed(gone)
 
 
+def weigh(proxy: OurProxy, load: Generator, seconds: float, held: Sequence[int] = HELD) -> list[str]:
+    """Return what one proxy costs: its memory, idle and with open connections, and its CPU for requests."""
+    lines = []
+    with proxy:
+        time.sleep(REST_SECONDS)
+        lines.append(memory_line("idle", proxy.proxy_memory()))
+        for count in held:
+            with load.rest(proxy.entrance, count) as resting:
+                resting.wait_opened(count)
+                time.sleep(REST_SECONDS)
+                lines.append(memory_line(f"{count} connections", proxy.proxy_memory()))
+        for row in ROWS[:2]:
+            before = proxy.proxy_cpu_seconds()
+            count = load.measure(row, proxy.entrance, seconds)["rate"] * seconds
+            cores = (proxy.proxy_cpu_seconds() - before) / count * 1e3
+            lines.append(f"  1,000 requests a second, {row.connections:>2} at a time: {cores:.2f} cores of the proxy")
+    return lines
+
+
+def memory_line(what: str, held: Mapping[str, float]) -> str:
+    verdict = f"{held['uss'] / REQUESTED_MB:.2f} of HyperShift's request of {REQUESTED_MB:.1f} MB"
+    return (
+        f"  memory, {what:<17} rss {held['rss']:>6.1f}  pss {held['pss']:>6.1f}  uss {held['uss']:>6.1f} MB  {verdict}"
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compare our proxies with ssh -D and tinyproxy.")
     parser.add_argument("--rounds", type=int, default=5, help="number of rounds; medians are reported (5)")
@@ -206,10 +245,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="umbilical-bench-") as name:
         folder = Path(name)
         environment = {} if options.smoke or options.pure else {"PYTHONPATH": str(compiled_source())}
-        for contest in contests(Pki(folder / "pki"), environment):
+        pki = Pki(folder / "pki")
+        for contest in contests(pki, environment):
             beside = contest.beside if contest.other is not None else f"{contest.beside} is not installed"
             print(f"\nproxy {contest.kind} through our tunnel, and {beside}: ours, other, ratio; {rounds} rounds")
             for told in contend(contest, Generator(program), folder, rounds, seconds):
+                print(told, flush=True)
+        for kind in ("socks5", "https"):
+            print(f"\none {kind} proxy, without the tunnel behind it")
+            for told in weigh(
+                OurProxy(kind, pki, folder / f"{kind}-weighed", environment), Generator(program), seconds
+            ):
                 print(told, flush=True)
     return 0
 

@@ -23,6 +23,8 @@ from bench_rows import (
 )
 
 ABSENT: Final = "-"
+PER_THOUSAND: Final = 16
+"""Connections of the rows whose cost is shown per 1,000 requests a second: a busy tunnel's."""
 MEASURES: Final = {
     "value": "rate",
     "p50_us": "p50",
@@ -71,6 +73,7 @@ def tables(results: Results, conditions: Conditions) -> list[Table]:
         _stuck(results, conditions),
         _crowd(results, conditions),
         _plain("Memory", _memory_title(conditions), results, "memory"),
+        _per_thousand(results, conditions),
         _plain("Start", _start_title(conditions), results, "start"),
         _far(results, conditions),
         _slow(results, conditions),
@@ -307,6 +310,31 @@ def _memory_title(conditions: Conditions) -> str:
         f" before any traffic; tunnels = growth with {conditions.tunnels} tunnels that each echoed 128 bytes"
         f" and rested {conditions.rest_seconds:g} s"
     )
+
+
+def _per_thousand(results: Results, conditions: Conditions) -> Table:
+    title = (
+        "Per 1,000 requests a second: cores = 1,000 times the cost of the row; MB = resident when idle, and the growth"
+        " of as many tunnels as the row has; dial = a tunnel for each request, echo = open tunnels"
+    )
+    rows = [row for row in _kind(results, "rate") if not row.is_transfer and row.connections == PER_THOUSAND]
+    found = [(row, [_held(results, row, pair, conditions) for pair in (UPSTREAM, OURS)]) for row in rows]
+    lines = [
+        [row.name, *(_cores(results, row, pair) for pair in (UPSTREAM, OURS)), *map(number, held)]
+        for row, held in found
+        if held != [None, None]
+    ]
+    return Table(title, ["row", "cores up", "cores ours", "MB up", "MB ours"], lines)
+
+
+def _cores(results: Results, row: BenchRow, pair: Pair) -> str:
+    cost = results.median(row, pair, "cost")
+    return ABSENT if cost is None else f"{cost / 1e3:.3f}"
+
+
+def _held(results: Results, row: BenchRow, pair: Pair, conditions: Conditions) -> float | None:
+    idle, growth = (results.median(BenchRow("memory", row.subject, test), pair) for test in ("idle", "tunnels"))
+    return None if idle is None or growth is None else idle + growth * row.connections / conditions.tunnels
 
 
 def _start_title(conditions: Conditions) -> str:

@@ -1,12 +1,26 @@
 """The benchmark of the proxies: what is compared, and the arithmetic of its lines."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 import peers
 from bench_load import Generator, LoadFailed
-from bench_proxies import ROWS, OurProxy, Reading, SshForward, Tinyproxy, _round, contests, line, value
+from bench_processes import memory_megabytes
+from bench_proxies import (
+    ROWS,
+    OurProxy,
+    Reading,
+    SshForward,
+    Tinyproxy,
+    _round,
+    contests,
+    line,
+    memory_line,
+    value,
+    weigh,
+)
 from bench_rows import BenchRow
 from bench_tunnel import Pki
 
@@ -45,6 +59,30 @@ def test_a_round_measures_every_row(tmp_path: Path) -> None:
     readings: dict[BenchRow, list[Reading]] = {row: [] for row in ROWS}
     _round(Tinyproxy(tmp_path / "t"), Generator(program), 0.1, readings)
     assert all(value(row, readings[row][0]) > 0 for row in ROWS)
+
+
+def test_memory_is_compared_with_what_hypershift_requests() -> None:
+    shown = memory_line("idle", {"rss": 40.0, "pss": 35.0, "uss": 31.45728})
+    assert "rss   40.0" in shown
+    assert shown.endswith("1.00 of HyperShift's request of 31.5 MB")
+
+
+def test_the_memory_of_a_process_is_split_into_shared_and_its_own() -> None:
+    held = memory_megabytes(os.getpid())
+    assert held["rss"] >= held["pss"] >= held["uss"] > 0
+
+
+@pytest.mark.real("umbilical-load")
+def test_one_proxy_is_weighed_idle_with_connections_and_under_load(pki: Pki, tmp_path: Path) -> None:
+    program = peers.binary("umbilical-load")
+    assert program is not None
+    lines = weigh(OurProxy("socks5", pki, tmp_path / "w", {}), Generator(program), 0.1, held=(2,))
+    assert [line.split(":")[0].split(" rss")[0].strip() for line in lines] == [
+        "memory, idle",
+        "memory, 2 connections",
+        "1,000 requests a second,  1 at a time",
+        "1,000 requests a second, 16 at a time",
+    ]
 
 
 @pytest.mark.real("umbilical-load")

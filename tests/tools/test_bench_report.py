@@ -11,7 +11,7 @@ import bench_report
 import bench_run
 import bench_tables
 from bench_report import BEGIN, END
-from bench_rows import BESIDE, CROWD, LIMIT, OUR_SERVER, OURS, STUCK, UPSTREAM, Results
+from bench_rows import BESIDE, CROWD, GROWTH, LIMIT, OUR_SERVER, OURS, STUCK, UPSTREAM, Results
 from bench_tables import Table
 
 
@@ -49,6 +49,17 @@ def test_the_text_table_is_aligned_and_leaves_out_what_was_not_measured() -> Non
     assert line.split()[:7] == ["http-connect", "echo", "16", "100", "150", "/s", "1.50"]
     assert "Mixed pairs" not in shown
     assert "Memory" not in shown
+
+
+def test_cost_and_memory_per_thousand_requests_a_second_follow_from_the_other_rows() -> None:
+    results = both([100.0], [150.0])
+    assert "Per 1,000 requests" not in bench_report.text(results, CONDITIONS)
+    for row, values in ((IDLE, (60.0, 50.0)), (GROWTH[0], (50.0, 8.0))):
+        for pair, value in zip((UPSTREAM, OURS), values, strict=True):
+            results.add(row, pair, 1, {"value": value})
+    [table] = [table for table in bench_tables.tables(results, CONDITIONS) if table.title.startswith("Per 1,000")]
+    # 10 us for each of 1,000 exchanges; 16 of the 1,000 tunnels whose growth was measured.
+    assert table.lines == [["http-connect echo 16", "0.010", "0.010", "60.8", "50.1"]]
 
 
 def test_every_markdown_table_has_as_many_cells_in_each_line() -> None:

@@ -229,6 +229,8 @@ class Dialer:
 
     def _ranked(self) -> list[TunnelRoute]:
         """Return routes in the order given; those that failed recently come last, the oldest failure first."""
+        if len(self._routes) == 1:
+            return self._routes
         limit = self._now() - DEPRIORITIZED_SECONDS
         return sorted(self._routes, key=lambda route: max(route.failed_at or limit, limit))
 

@@ -163,6 +163,8 @@ class Outbound:
 
     async def _race(self, addresses: Sequence[str], port: int) -> Streams:
         race = Race(lambda address: self._tunnel.open(address, port), sleep=self._around.sleep)
+        if len(addresses) == 1:
+            return (await race.run(addresses))[1]
         winner, streams = await race.run(interleaved(addresses, self._first_family))
         if len({family_of(address) for address in addresses}) > 1:
             self._first_family = family_of(winner)  # many data planes have one family only
