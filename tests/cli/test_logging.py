@@ -181,9 +181,10 @@ def test_a_tunnel_line_needs_no_record_and_looks_the_same() -> None:
     assert found == [("I", "tunnels", "dial=7 100%"), ("I", "tunnels", "100% plain")]
 
 
-def test_setup_before_the_engine_gives_the_tunnel_lines_their_fast_path() -> None:
+@pytest.mark.parametrize("loaded", ["", "import umbilical.tunnel.endpoint; ", "import umbilical.cli.proxy.socks5; "])
+def test_tunnel_lines_have_their_fast_path_whatever_was_loaded_before_the_setup(loaded: str) -> None:
     script = (
-        "import logging; from umbilical.cli import log_setup; log_setup.install_native('text', debug=False); "
+        f"{loaded}from umbilical.cli import log_setup; log_setup.install_native('text', debug=False); "
         "import umbilical.tunnel.endpoint as engine; print(type(engine.tunnels).__name__)"
     )
     completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)

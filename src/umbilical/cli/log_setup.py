@@ -278,12 +278,8 @@ def flush() -> None:
 
 
 def _attach_to_tunnel_logger(handler: LineHandler | None) -> None:
-    """Connect the tunnel logger. One created before this module was loaded remains an ordinary, slower logger."""
-    usual = logging.getLoggerClass()
-    logging.setLoggerClass(TunnelLogger)
-    try:
-        logger = logging.getLogger(TUNNEL_LOGGER)
-    finally:
-        logging.setLoggerClass(usual)
-    if isinstance(logger, TunnelLogger):
-        logger.handler = handler
+    """Connect the tunnel logger, which may exist already: modules that write to it are often loaded first."""
+    logger: logging.Logger = logging.getLogger(TUNNEL_LOGGER)
+    logger.__class__ = TunnelLogger
+    assert isinstance(logger, TunnelLogger)
+    logger.handler = handler
