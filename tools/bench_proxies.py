@@ -217,8 +217,8 @@ def weigh(proxy: OurProxy, load: Generator, seconds: float, held: Sequence[int] 
                 lines.append(memory_line(f"{count} connections", proxy.proxy_memory()))
         for row in ROWS[:2]:
             before = proxy.proxy_cpu_seconds()
-            count = load.measure(row, proxy.entrance, seconds)["rate"] * seconds
-            cores = (proxy.proxy_cpu_seconds() - before) / count * 1e3
+            requests = load.measure(row, proxy.entrance, seconds)["rate"] * seconds
+            cores = (proxy.proxy_cpu_seconds() - before) / requests * 1e3
             lines.append(f"  1,000 requests a second, {row.connections:>2} at a time: {cores:.2f} cores of the proxy")
     return lines
 

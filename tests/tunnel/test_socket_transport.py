@@ -105,7 +105,7 @@ async def test_a_paused_transport_delivers_later_what_arrived_meanwhile() -> Non
     peer.shutdown(socket.SHUT_WR)
     for _ in range(20):
         await asyncio.sleep(0.001)
-    assert (witness.octets, witness.ends, transport.is_reading()) == (b"", 0, False)
+    assert (bytes(witness.octets), witness.ends, transport.is_reading()) == (b"", 0, False)
     transport.resume_reading()
     await witness.until(octets=5, ends=1)
     transport.close()

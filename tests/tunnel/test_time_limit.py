@@ -1,10 +1,14 @@
 import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from typing import TypeVarTuple
 
 import pytest
 
 from umbilical.tunnel.time_limit import time_limit
 
 SHORT = 0.01
+_Ts = TypeVarTuple("_Ts")
 
 
 async def test_a_wait_past_the_limit_ends_in_a_timeout() -> None:
@@ -82,19 +86,24 @@ async def test_the_inner_of_two_limits_ends_only_itself() -> None:
         await asyncio.sleep(0)
 
 
-async def test_many_limits_of_one_length_use_one_timer() -> None:
-    loop = asyncio.get_running_loop()
+class CountingLoop(asyncio.SelectorEventLoop):
     timers = 0
-    set_timer = loop.call_at
 
-    def count(when: float, callback: object, *arguments: object, **options: object) -> asyncio.TimerHandle:
-        nonlocal timers
-        timers += 1
-        return set_timer(when, callback, *arguments, **options)  # type: ignore[arg-type]
+    def call_at(
+        self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        self.timers += 1
+        return super().call_at(when, callback, *args, context=context)
 
-    loop.call_at = count  # type: ignore[assignment]
-    for _ in range(100):
-        with time_limit(61.0):
-            pass
-    del loop.call_at  # type: ignore[method-assign]
-    assert timers == 1
+
+def test_many_limits_of_one_length_use_one_timer() -> None:
+    async def enter() -> None:
+        for _ in range(100):
+            with time_limit(61.0):
+                pass
+
+    with asyncio.Runner(loop_factory=CountingLoop) as runner:
+        runner.run(enter())
+        loop = runner.get_loop()
+        assert isinstance(loop, CountingLoop)
+        assert loop.timers == 1
