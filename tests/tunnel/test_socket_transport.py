@@ -181,6 +181,41 @@ async def test_a_protocol_that_raises_loses_its_connection_and_is_reported() -> 
     assert [str(loss) for loss in witness.losses] == ["a bug"]
 
 
+async def test_a_protocol_without_a_buffer_loses_its_connection_and_not_the_loop() -> None:
+    class Broken(asyncio.BufferedProtocol):
+        def __init__(self) -> None:
+            self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+
+        def get_buffer(self, sizehint: int) -> bytearray:
+            raise ValueError("a bug")
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.lost.set_result(exc)
+
+    reports: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+    ours, peer = unix_pair()
+    protocol = Broken()
+    await opened(ours, protocol)
+    peer.sendall(b"x")
+    assert str(await protocol.lost) == "a bug"
+    assert [str(report["exception"]) for report in reports] == ["a bug"]
+
+
+async def test_a_protocol_that_refuses_its_connection_leaves_nothing_watched() -> None:
+    class Refusing(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            raise ValueError("a bug")
+
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, EventLoop)
+    before = loop.data_plane.watched()
+    ours, _ = unix_pair()
+    with pytest.raises(ValueError, match="a bug"):
+        await open_transport(ours, Refusing())
+    assert loop.data_plane.watched() == before
+
+
 async def test_a_buffered_protocol_is_read_into_its_own_memory() -> None:
     class Buffered(asyncio.BufferedProtocol):
         def __init__(self) -> None:

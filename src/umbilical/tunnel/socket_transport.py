@@ -61,7 +61,11 @@ class SocketTransport(asyncio.Transport):
         self._closing = False
         self._lost = False
         loop.watch(self._descriptor, _INPUT, self._ready)
-        protocol.connection_made(self)
+        try:
+            protocol.connection_made(self)
+        except BaseException:
+            loop.unwatch(self._descriptor)
+            raise
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
@@ -143,6 +147,10 @@ class SocketTransport(asyncio.Transport):
             self._unread = False
             return
         except OSError as error:
+            self._force_close(error)
+            return
+        except Exception as error:  # of the protocol
+            self._report(error)
             self._force_close(error)
             return
         self._unread = count == size or (self._hung_up and count > 0)
