@@ -36,6 +36,8 @@ ROWS: Final = tuple(
 HELD: Final = (100, 1000)
 """Connections that are open while the proxy's memory is read."""
 REST_SECONDS: Final = 1.0
+REQUESTS_BAR: Final = 0.8
+"""Requests per second of the SOCKS5 proxy, to those of `ssh -D`."""
 REQUESTED_MB: Final = 30 * 1024 * 1024 / 1e6
 """What HyperShift requests for each of its proxies: 30 MiB."""
 Reading = Mapping[str, float]
@@ -182,7 +184,14 @@ def line(kind: str, row: BenchRow, ours: Sequence[Reading], other: Sequence[Read
         return told
     theirs = [value(row, reading) for reading in other]
     ratio = statistics.median([one / two for one, two in zip(mine, theirs, strict=True)])
-    return f"{told} {statistics.median(theirs):>10,.0f} {row.unit:<5} {ratio:>7.2f}"
+    return f"{told} {statistics.median(theirs):>10,.0f} {row.unit:<5} {ratio:>7.2f}{verdict(kind, row, ratio)}"
+
+
+def verdict(kind: str, row: BenchRow, ratio: float) -> str:
+    """Return the bar and whether it is met; empty if the row has none."""
+    if kind != "socks5" or row.test != "dial":
+        return ""
+    return f"  bar >= {REQUESTS_BAR:g} {'yes' if ratio >= REQUESTS_BAR else 'NO'}"
 
 
 def contend(contest: Contest, load: Generator, folder: Path, rounds: int, seconds: float) -> list[str]:
@@ -224,10 +233,9 @@ def weigh(proxy: OurProxy, load: Generator, seconds: float, held: Sequence[int] 
 
 
 def memory_line(what: str, held: Mapping[str, float]) -> str:
-    verdict = f"{held['uss'] / REQUESTED_MB:.2f} of HyperShift's request of {REQUESTED_MB:.1f} MB"
-    return (
-        f"  memory, {what:<17} rss {held['rss']:>6.1f}  pss {held['pss']:>6.1f}  uss {held['uss']:>6.1f} MB  {verdict}"
-    )
+    share = held["uss"] / REQUESTED_MB
+    told = f"{share:.2f} of HyperShift's request of {REQUESTED_MB:.1f} MB"
+    return f"  memory, {what:<17} rss {held['rss']:>6.1f}  pss {held['pss']:>6.1f}  uss {held['uss']:>6.1f} MB  {told}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -36,7 +36,20 @@ def test_lines_are_the_medians_of_the_rounds_own_numbers() -> None:
     assert value(BenchRow("rate", "", "upload", 8), reading) == 20
     row = BenchRow("rate", "", "dial", 16)
     ours, theirs = [{"rate": rate} for rate in (10.0, 20.0, 90.0)], [{"rate": rate} for rate in (10.0, 10.0, 30.0)]
-    assert line("socks5", row, ours, theirs).split() == ["socks5", "requests", "16", "20", "/s", "10", "/s", "2.00"]
+    assert line("socks5", row, ours, theirs).split() == [
+        "socks5",
+        "requests",
+        "16",
+        "20",
+        "/s",
+        "10",
+        "/s",
+        "2.00",
+        "bar",
+        ">=",
+        "0.8",
+        "yes",
+    ]
     assert line("https", BenchRow("rate", "", "download", 1), [{"mb_per_second": 7.0}], []).split()[-2:] == [
         "7",
         "MB/s",
