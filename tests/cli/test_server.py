@@ -1,9 +1,11 @@
 """`umbilical server`, the flags of upstream that reach its settings, and its engines."""
 
+import base64
 import json
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +15,7 @@ from tests.cli.native import options_of
 from tests.support.commands import Run
 from tests.support.fixture_types import Patch
 from tests.support.in_process import echo, listening
+from tests.support.scripted_api import ScriptedApi, json_answer
 from tests.support.tunnel_client import Frontend, receive_exactly
 from tests.support.tunnel_pair import free_port, http_get
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
@@ -21,7 +24,8 @@ from umbilical.cli import engines, server
 from umbilical.cli.drop_ins import klog
 from umbilical.cli.drop_ins.drop_in import OptionRefused
 from umbilical.cli.drop_ins.pflag import FlagSet
-from umbilical.cli.drop_ins.proxy_server import TLS_VERSIONS, check_server_flags, server_flags, uses_tokens
+from umbilical.cli.drop_ins.proxy_server import TLS_VERSIONS, check_server_flags, server_flags, token_rule, uses_tokens
+from umbilical.cluster.client import make_client
 from umbilical.fault import StartupError
 from umbilical.host import processes
 from umbilical.tunnel.settings import (
@@ -116,6 +120,7 @@ def test_wrong_words_are_usage_faults(pem: Path, start: Run) -> None:
         (("--listen=unix:/tmp/k", "--token-namespace=n"), "--token-service-account"),
         (("--listen=unix:/tmp/k", "--strategies=best"), "best"),
         (("--listen=unix:/tmp/k", "--keepalive=often"), "often"),
+        (("--listen=unix:/tmp/k", *NATIVE_TOKENS, "--token-cache=61s"), "longer than 1m"),
         (("--listen=unix:/tmp/k", "--token-namespace=n", "--token-service-account=s"), "--token-audience"),
         (
             (
@@ -168,13 +173,22 @@ def test_a_frontend_identity_needs_its_kind(pem: Path, tmp_path: Path, start: Ru
 
 def test_three_token_options_make_a_rule() -> None:
     options = {"token_namespace": "n", "token_service_account": "s", "token_audience": "a"}
-    assert server.token_rule(options) == engines.TokenRule("n", "s", "a")
+    assert server.token_rule({**options, "token_cache": 60.0}) == engines.TokenRule("n", "s", "a", 60.0)
     assert server.token_rule(dict.fromkeys(options, "")) is None
     with pytest.raises(StartupError):
         server.token_rule({**options, "token_audience": ""})
 
 
+def test_reviews_are_reused_for_a_minute_by_default_for_less_if_told_and_never_by_the_drop_in(pem: Path) -> None:
+    given = ("--listen=unix:/tmp/k", *agent_files(pem), *NATIVE_TOKENS)
+    for more, seconds in (((), 60.0), (("--token-cache=5s",), 5.0), (("--token-cache=0",), 0.0)):
+        rule = server.token_rule(options_of(server.run, (*given, *more)))
+        assert rule == engines.TokenRule("n", "s", "a", seconds)
+    assert token_rule(flags(*TOKENS)) == engines.TokenRule("n", "s", "a", 0.0)
+
+
 UDS = ("--uds-name=/tmp/umbilical.sock", "--server-port=0")
+NATIVE_TOKENS = ("--token-namespace=n", "--token-service-account=s", "--token-audience=a")
 TOKENS = ("--agent-namespace=n", "--agent-service-account=s", "--authentication-audience=a")
 
 
@@ -310,6 +324,19 @@ def test_a_kubeconfig_that_cannot_be_used_stops_the_start(tmp_path: Path) -> Non
         assert (fault.value.code, fault.value.what) == ("UMB601", "failed to load kubernetes client config")
         with pytest.raises(StartupError, match=r"^failed to load kubernetes client config: "):
             engines.attend(attending, access, engines.LeaseSelection("kube-system", ""))
+
+
+@pytest.mark.parametrize(("seconds", "reviews"), [(60.0, 1), (0.0, 2)])
+async def test_a_token_is_reviewed_once_with_a_cache_and_at_every_connect_without(
+    tmp_path: Path, seconds: float, reviews: int
+) -> None:
+    answer = json_answer({"status": {"authenticated": True, "user": {"username": "system:serviceaccount:n:s"}}})
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": time.time() + 3600}).encode()).decode().rstrip("=")
+    async with ScriptedApi(lambda request: answer) as api, make_client(api.write_kubeconfig(tmp_path)) as client:
+        reviewer = engines.token_reviewer(client, engines.TokenRule("n", "s", "a", seconds))
+        for _ in range(2):
+            await reviewer.authenticate(f"e30.{claims}.c2ln")
+        assert len(api.requests) == reviews
 
 
 def test_native_server_and_agent_carry_a_tunnel_and_end_in_order(tmp_path: Path, pki: TunnelPki, endpoint: str) -> None:

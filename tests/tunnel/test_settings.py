@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from umbilical.cluster.leases import LeaseCounter, LeasePublisher
+from umbilical.cluster.review_cache import ReviewCache
 from umbilical.cluster.token_review import TokenReviewer
 from umbilical.tunnel import interfaces
 from umbilical.tunnel.settings import (
@@ -78,6 +79,7 @@ def _methods(kind: type[Any]) -> dict[str, tuple[list[str], bool]]:
     ("wanted", "offered"),
     [
         (interfaces.AgentAuthenticator, TokenReviewer),
+        (interfaces.AgentAuthenticator, ReviewCache),
         (interfaces.ServerCounter, LeaseCounter),
         (interfaces.Publisher, LeasePublisher),
     ],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from umbilical.fault import ClusterError, StartupError
 from umbilical.record import Record
-from umbilical.tunnel.interfaces import AuthenticationRefused
+from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefused
 from umbilical.tunnel.settings import AgentSettings, ServerSettings
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class TokenRule(Record):
     namespace: str
     service_account: str
     audience: str
+    cache_seconds: float = 0.0
+    """How long a positive review is reused; 0: every connect is reviewed."""
 
     @property
     def identity(self) -> str:
@@ -77,16 +79,18 @@ async def _serve(
 
     if tokens is None and lease is None:
         return await run_server(settings, None, publish=None)
-    from umbilical.cluster.token_review import TokenReviewer
-
     async with _client(kubernetes) as client:
-        reviewer = None
-        if tokens is not None:
-            reviewer = TokenReviewer(
-                client, tokens.namespace, tokens.service_account, tokens.audience, AuthenticationRefused
-            )
+        reviewer = None if tokens is None else token_reviewer(client, tokens)
         publish = None if lease is None else _publishing(client, settings.server_id, lease)
         return await run_server(settings, reviewer, publish=publish)
+
+
+def token_reviewer(client: "ApiClient", tokens: TokenRule) -> AgentAuthenticator:
+    from umbilical.cluster.review_cache import ReviewCache
+    from umbilical.cluster.token_review import TokenReviewer
+
+    reviewer = TokenReviewer(client, tokens.namespace, tokens.service_account, tokens.audience, AuthenticationRefused)
+    return ReviewCache(reviewer, tokens.cache_seconds) if tokens.cache_seconds else reviewer
 
 
 def _publishing(client: "ApiClient", server_id: str, lease: LeaseRule) -> "MakePublisher":

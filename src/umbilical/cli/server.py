@@ -18,6 +18,7 @@ from umbilical.cli.options import (
     tls_files,
 )
 from umbilical.cluster.labels import parse_labels
+from umbilical.cluster.review_cache import MAX_SECONDS
 from umbilical.fault import StartupError
 from umbilical.konnectivity.identity import parse_identities
 from umbilical.konnectivity.routing import parse_strategies
@@ -44,7 +45,8 @@ def run(**options: Any) -> int:
     check_readable(options["kubeconfig"])
     lease = lease_rule(options)
     start_logging(options["log_format"], options["log_level"])
-    return engines.serve(settings, engines.KubernetesAccess(options["kubeconfig"]), tokens, lease)
+    kubernetes = engines.KubernetesAccess(options["kubeconfig"], options["kubernetes_qps"])
+    return engines.serve(settings, kubernetes, tokens, lease)
 
 
 def server_settings(options: dict[str, Any]) -> ServerSettings:
@@ -82,7 +84,15 @@ def token_rule(options: dict[str, Any]) -> engines.TokenRule | None:
         if not options[name]:
             why = f"--{given[0].replace('_', '-')} is given, and token checks need all three options"
             raise missing_option(_COMMAND, f"--{name.replace('_', '-')}", why)
-    return engines.TokenRule(*(options[name] for name in names))
+    namespace, service_account, audience = (options[name] for name in names)
+    return engines.TokenRule(namespace, service_account, audience, _cache_seconds(options["token_cache"]))
+
+
+def _cache_seconds(seconds: float) -> float:
+    if seconds > MAX_SECONDS:
+        why = "a revoked token would be accepted for that time"
+        raise StartupError("UMB001", "--token-cache is longer than 1m", why, "use --token-cache 1m, or less")
+    return seconds
 
 
 def _frontend(

@@ -178,7 +178,7 @@ def start(flags: FlagSet) -> int:
     values = drop_in.values_of(SERVER, flags)
     kubernetes = assemble(engines.KubernetesAccess, values, "kubernetes.")
     lease = engines.LeaseRule(values["lease.namespace"], labels) if values["lease"] else None
-    return engines.serve(settings, kubernetes, _token_rule(flags), lease)
+    return engines.serve(settings, kubernetes, token_rule(flags), lease)
 
 
 def server_settings(flags: FlagSet) -> ServerSettings:
@@ -187,7 +187,7 @@ def server_settings(flags: FlagSet) -> ServerSettings:
         raise OptionRefused(f"failed to run the frontend server: {_NO_CERTIFICATE}")
     if not flags.text("cluster-cert"):
         raise OptionRefused(f"failed to run the agent server: {_NO_CERTIFICATE}")
-    tokens = _token_rule(flags)
+    tokens = token_rule(flags)
     values = drop_in.values_of(SERVER, flags)
     values |= {
         "frontend": _frontend(flags, values),
@@ -201,8 +201,9 @@ def server_settings(flags: FlagSet) -> ServerSettings:
     return assemble(ServerSettings, values)
 
 
-def _token_rule(flags: FlagSet) -> engines.TokenRule | None:
-    return engines.TokenRule(*(flags.text(name) for name in TOKEN_FLAGS)) if uses_tokens(flags) else None
+def token_rule(flags: FlagSet) -> engines.TokenRule | None:
+    namespace, service_account, audience = (flags.text(name) for name in TOKEN_FLAGS)
+    return engines.TokenRule(namespace, service_account, audience) if uses_tokens(flags) else None
 
 
 def _frontend(flags: FlagSet, values: dict[str, Any]) -> UnixFrontend | TcpFrontend:
