@@ -86,6 +86,58 @@ def test_a_group_is_well_while_one_link_is(count: int) -> None:
     assert not group.is_well()
 
 
+def chosen_in(group: Group, moment: int, dials: int) -> list[AgentLink]:
+    """The choices for dials of one moment, whose draws differ; each adds to the load."""
+    found = []
+    for draw in range(dials):
+        found.append(group.least_loaded(draw, moment))
+        set_load(found[-1], found[-1].load() + 1)
+    return found
+
+
+@pytest.mark.parametrize("ill", [False, True])
+def test_dials_of_one_moment_share_a_link_while_its_load_is_within_an_eighth_of_the_least(ill: bool) -> None:
+    group = Group()
+    members = [link(number, load=16) for number in range(4)]
+    for member in members:
+        member.draining = ill
+        member.weigh()
+        group.add(member)
+    first = chosen_in(group, 7, 7)
+    assert first == sorted(first, key=first.index), "one after the other"
+    assert sorted(first.count(member) for member in members) == [0, 1, 3, 3]
+    assert group.least_loaded(0, 8) not in first, "another moment, another choice"
+
+
+def test_dials_of_one_moment_are_spread_while_loads_are_small() -> None:
+    group = Group()
+    members = [link(number, load=7) for number in range(4)]
+    for member in members:
+        group.add(member)
+    assert sorted(one.key for one in chosen_in(group, 7, 4)) == [0, 1, 2, 3]
+
+
+def test_dials_of_an_unknown_moment_share_nothing() -> None:
+    group = Group()
+    for number in range(4):
+        group.add(link(number, load=100))
+    assert len(set(chosen_in(group, 0, 4))) == 4
+
+
+def test_a_link_that_left_or_drains_gets_no_further_dial_of_its_moment() -> None:
+    group = Group()
+    members = [link(number, load=100) for number in range(3)]
+    for member in members:
+        group.add(member)
+    (first,) = chosen_in(group, 7, 1)
+    leave(first)
+    (second,) = chosen_in(group, 7, 1)
+    assert second is not first
+    second.draining = True
+    second.weigh()
+    assert chosen_in(group, 7, 1)[0] not in (first, second)
+
+
 def lines_of_a_dial(agents: int) -> int:
     """How many lines run for a choice, and for the load that comes and goes with it."""
     group = Group()

@@ -22,6 +22,10 @@ SICK_RANK: Final = 1 << 41
 """Added when dials stay unanswered. Draining links are preferred: they still answer dials."""
 
 
+EQUAL_SHIFT: Final = 3
+"""Loads that differ by an eighth (three bits) of the least count as equal for dials of one moment."""
+
+
 class TunnelClient(Protocol):
     """The client's end of a tunnel. The registry's commands reach it; it decides nothing about the tunnel."""
 
@@ -158,6 +162,9 @@ class Group:
         """The only slot, which needs no buckets. Most hosts are announced by one agent."""
         self._buckets: Final[dict[int, list[AgentSlot]]] = {}
         self._lowest = 0
+        self._last: AgentSlot | None = None
+        """The last choice by a draw, and its moment."""
+        self._last_moment = 0
 
     def add(self, link: AgentLink) -> None:
         slot = self.slots.get(link.agent_id)
@@ -188,6 +195,8 @@ class Group:
             self.settle(slot)
             return
         del self.slots[link.agent_id]
+        if self._last is slot:
+            self._last = None
         if self._alone is slot:
             self._alone = None
             return
@@ -233,12 +242,23 @@ class Group:
         slot.index = len(bucket)
         bucket.append(slot)
 
-    def least_loaded(self, draw: int) -> AgentLink:
-        """One of the links with the least load, picked by `draw`. The group must not be empty."""
+    def least_loaded(self, draw: int, moment: int = 0) -> AgentLink:
+        """One of the links with the least load, picked by `draw`. The group must not be empty.
+
+        Dials of one `moment` (a number; 0: unknown) go to one link while its load is within an eighth of the least:
+        they and their answers then share wake-ups, TLS records and system calls.
+        """
         if self._alone is not None:
             return self._alone.link
+        last = self._last
+        if last is not None and moment and moment == self._last_moment:
+            load = self._lowest % DRAINING_RANK
+            if last.rank <= self._lowest + (load >> EQUAL_SHIFT):
+                return last.link
         bucket = self._buckets[self._lowest]
-        return bucket[draw % len(bucket)].link
+        slot = bucket[draw % len(bucket)]
+        self._last, self._last_moment = slot, moment
+        return slot.link
 
     def is_well(self) -> bool:
         """Whether a link is neither draining nor sick."""

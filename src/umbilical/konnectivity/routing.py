@@ -50,9 +50,9 @@ class Roster:
             if group is not None and not group.slots:
                 del self._hosts[host]
 
-    def choose(self, host: str, draw: int) -> AgentLink | None:
+    def choose(self, host: str, draw: int, moment: int) -> AgentLink | None:
         group = self._group(host)
-        return group.least_loaded(draw) if group is not None and group.slots else None
+        return group.least_loaded(draw, moment) if group is not None and group.slots else None
 
     def _group(self, host: str) -> Group | None:
         if self.strategy == CIDR:
@@ -88,14 +88,15 @@ class AgentRouter:
         for roster in self._rosters:
             roster.forget_empty_groups(link)
 
-    def choose(self, address: str, draw: int) -> AgentLink | None:
+    def choose(self, address: str, draw: int, moment: int = 0) -> AgentLink | None:
         """The agent for a dial to `address` ("host:port"), or None. `draw` is a random non-negative integer.
 
+        Dials of one `moment` may share an agent (`Group.least_loaded`).
         The first strategy that yields a link wins, even one that drains.
         """
         host = host_of(address)
         for roster in self._rosters:
-            link = roster.choose(host, draw)
+            link = roster.choose(host, draw, moment)
             if link is not None:
                 return link
         return None

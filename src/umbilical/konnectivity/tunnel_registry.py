@@ -92,11 +92,11 @@ class TunnelRegistry:
         link.connections.clear()
         return commands
 
-    def dialled(self, tunnel: Tunnel, protocol: str, draw: int) -> list[Command]:
-        """A client dials `tunnel.address`; `draw` is a random non-negative integer."""
+    def dialled(self, tunnel: Tunnel, protocol: str, draw: int, moment: int = 0) -> list[Command]:
+        """A client dials `tunnel.address`; `draw` and `moment` are for `AgentRouter.choose`."""
         if len(tunnel.address) > LONGEST_ADDRESS or len(protocol) > LONGEST_ADDRESS:
             return self._refuse_at_once(tunnel, DialFailure(FailureReason.AGENT_ERROR, "dial address is too long"))
-        link = self.router.choose(tunnel.address, draw)
+        link = self.router.choose(tunnel.address, draw, moment)
         if link is None:
             return self._refuse_at_once(tunnel, DialFailure(FailureReason.NO_AGENT))
         if tunnel.dial_id in link.pending:

@@ -56,6 +56,47 @@ def send_all(box: Outbox) -> bytes:
     raise AssertionError("it never ends")
 
 
+def outbox_of_two_sizes() -> tuple[Outbox, BlockPool, BlockPool]:
+    small = BlockPool(16, 1)
+    pool = BlockPool(BLOCK_BYTES, 1, small)
+    return Outbox(pool), pool, small
+
+
+def test_payload_that_outgrows_a_small_block_moves_to_a_large_one_in_its_order() -> None:
+    box, pool, small = outbox_of_two_sizes()
+    assert box.free_bytes() == BLOCK_BYTES
+    put(box, b"<", b"some octets")
+    assert send(box, 5) == b"<some"
+    put(box, b"<", b"more of them")
+    assert box.add_ordered(b"(close)")
+    box.add_control(b"[now]")
+    assert send_all(box) == b" octets<more of them(close)[now]"
+    large, little = pool.take(), small.take()
+    assert (large.size, little.size) == (BLOCK_BYTES, 16)
+    assert bytes(little.data[:5]) == b"<some", "both went back to their pools"
+    assert bytes(large.data[5:12]) == b" octets"
+
+
+def test_an_ordered_frame_outgrows_a_small_block_too_but_not_a_large_one() -> None:
+    box, _, _ = outbox_of_two_sizes()
+    put(box, b"<", b"some octets")
+    assert box.add_ordered(b"(" * 20)
+    assert not box.add_ordered(b"(" * 40)
+    assert send_all(box) == b"<some octets" + b"(" * 20
+
+
+def test_a_connection_gets_large_blocks_from_its_first_bulk_until_it_sends_little() -> None:
+    box, pool, small = outbox_of_two_sizes()
+    for payload, is_large in ((b"x", False), (b"x" * 20, True), (b"x", True), (b"x", False)):
+        kept = pool.take()
+        pool.give(kept)
+        put(box, b"<", payload)
+        assert (pool.take() is not kept) is is_large
+        assert send_all(box) == b"<" + payload
+        box.release()
+    assert small.take().size == 16
+
+
 def test_a_later_payload_never_overtakes_control_that_was_queued_before_it() -> None:
     """Otherwise the first DATA of a connection would arrive before its DIAL_RSP."""
     box, _ = outbox()

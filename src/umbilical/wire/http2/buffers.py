@@ -16,10 +16,15 @@ class Block:
 
 
 class BlockPool:
-    """Lends blocks and keeps a few free ones."""
+    """Lends blocks and keeps a few free ones.
 
-    def __init__(self, block_bytes: int, kept_blocks: int) -> None:
+    `small` lends smaller ones for connections without bulk: a large block costs 100 us when none is kept, and one turn
+    may have small payloads for hundreds of connections.
+    """
+
+    def __init__(self, block_bytes: int, kept_blocks: int, small: "BlockPool | None" = None) -> None:
         self.block_bytes: Final = block_bytes
+        self.small: Final = small
         self._kept_blocks: Final = kept_blocks
         self._free: list[Block] = []
 
@@ -89,6 +94,8 @@ class Outbox:
         """Part of the control lane that is being sent."""
         self._control_sent = 0
         self._block: Block | None = None
+        self._has_bulk = pool.small is None
+        """The last block was filled further than a small one should be."""
         self._start = 0
         self._end = 0
         self._fence = 0
@@ -109,7 +116,9 @@ class Outbox:
         assert block is not None
         end = self._end + len(frames)
         if end > block.size:
-            return False
+            if end > self._pool.block_bytes:
+                return False
+            block = self._enlarged(block)
         block.data[self._end : end] = frames
         self._end = end
         return True
@@ -131,11 +140,22 @@ class Outbox:
 
     def room(self, gap: int, size: int) -> memoryview:
         """Memory for a payload of up to `size` bytes, behind a gap for its prefix."""
+        start = self._end + gap
         block = self._block
         if block is None:
-            block = self._block = self._pool.take()
-        start = self._end + gap
+            small = self._pool.small
+            block = self._block = self._pool.take() if self._has_bulk or small is None else small.take()
+        if start + size > block.size:
+            block = self._enlarged(block)
         return block.view[start : start + size]
+
+    def _enlarged(self, block: Block) -> Block:
+        """Replace a small block by a large one, with the same content."""
+        large = self._pool.take()
+        large.data[0 : self._end] = block.data[0 : self._end]
+        self._return_block()
+        self._block = large
+        return large
 
     def commit(self, prefix: bytes, size: int) -> None:
         """Queue a payload of `size` bytes that was written behind the gap; `prefix` fills the gap."""
@@ -173,6 +193,8 @@ class Outbox:
             return
         self._start += count
         if self._start == self._end:
+            small = self._pool.small
+            self._has_bulk = small is None or self._end > small.block_bytes >> 1
             self._start = self._end = self._fence = 0
             self._return_block()
 
@@ -188,4 +210,8 @@ class Outbox:
         block = self._block
         if block is not None:
             self._block = None
-            self._pool.give(block)
+            small = self._pool.small
+            if small is not None and block.size == small.block_bytes:
+                small.give(block)
+            else:
+                self._pool.give(block)
