@@ -1,5 +1,7 @@
 """The agent's rules for one server connection, event by event."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,11 +161,17 @@ def test_an_interval_equal_to_its_cap_never_grows() -> None:
 
 
 @given(draws, st.integers(0, 50))
-def test_jitter_lengthens_by_less_than_a_tenth(draw: float, failures: int) -> None:
-    plain, jittered = SyncSchedule(0.1, 1.0), SyncSchedule(0.1, 1.0)
+def test_a_wait_after_a_failure_is_spread_and_never_longer_than_its_interval(draw: float, failures: int) -> None:
+    schedule = SyncSchedule(0.1, 1.0)
     for _ in range(failures):
-        plain.after_failure(0.0)
-        jittered.after_failure(draw)
-    wait, longer = plain.after_failure(0.0), jittered.after_failure(draw)
-    assert wait <= longer <= wait * 1.1 + 1e-9
-    assert 0.1 <= plain.after_success(draw) <= 0.11 + 1e-9
+        schedule.after_failure(draw)
+    interval = min(0.1 * 1.5**failures, 1.0)
+    assert schedule.after_failure(draw) == pytest.approx(interval * (1.0 - 0.5 * draw))
+    assert 0.1 <= schedule.after_success(draw) <= 0.11 + 1e-9
+
+
+def test_agents_that_lost_their_server_together_come_back_one_by_one() -> None:
+    """Evenly over half of the interval."""
+    waits = [SyncSchedule(1.0, 10.0).after_failure(number / 1000) for number in range(1000)]
+    assert max(earlier - later for earlier, later in pairwise(waits)) < 0.001
+    assert waits[0] - waits[-1] > 0.49

@@ -145,7 +145,10 @@ def _close_answer(error: str, connection_id: int) -> ToServer:
 
 
 JITTER: Final = 0.1
-"""Each wait is longer by up to this share, so that agents do not act in step."""
+"""Upstream's: each wait is longer by up to this share."""
+SPREAD: Final = 0.5
+"""A wait after a failure is shorter by up to this share, so that agents that lost a server at the same time do not come
+back in one instant; and none is later than upstream's."""
 GROWTH: Final = 1.5
 """Upstream's factor from one failed attempt to the next."""
 
@@ -161,13 +164,9 @@ class SyncSchedule:
     def after_success(self, draw: float) -> float:
         """A connection was made, or the server that answered is connected already."""
         self._next_seconds = self._interval_seconds
-        return _jittered(self._interval_seconds, draw)
+        return self._interval_seconds * (1.0 + JITTER * draw)
 
     def after_failure(self, draw: float) -> float:
         wait_seconds = self._next_seconds
         self._next_seconds = min(wait_seconds * GROWTH, self._cap_seconds)
-        return _jittered(wait_seconds, draw)
-
-
-def _jittered(seconds: float, draw: float) -> float:
-    return seconds * (1.0 + JITTER * draw)
+        return wait_seconds * (1.0 - SPREAD * draw)
