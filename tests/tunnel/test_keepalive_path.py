@@ -21,7 +21,7 @@ from tests.support.tunnel_client import assert_echoes
 
 from umbilical.tunnel import keepalive
 from umbilical.tunnel.keepalive import PathWatch
-from umbilical.tunnel.loop import Loop
+from umbilical.tunnel.loop import Handler, Loop, Timer
 from umbilical.tunnel.tcp_facts import TcpFacts, tcp_facts
 
 
@@ -39,7 +39,13 @@ class Told:
 def quick(monkeypatch: Patch) -> None:
     if is_compiled():
         pytest.skip("its times are constants, and those are part of the compiled code")
-    for name, seconds in (("TICK", 0.01), ("QUIET_TICK", 0.01), ("SILENCE", 0.02), ("ANSWER", 0.02)):
+    for name, seconds in (
+        ("TICK", 0.01),
+        ("QUIET_TICK", 0.01),
+        ("SILENCE", 0.02),
+        ("ANSWER", 0.02),
+        ("TOGETHER", 0.001),
+    ):
         monkeypatch.setattr(keepalive, f"{name}_SECONDS", seconds)
 
 
@@ -58,6 +64,28 @@ def turns(plane: Loop, count: int) -> None:
 
 def facts(monkeypatch: Patch, tell: Callable[[], TcpFacts | None]) -> None:
     monkeypatch.setattr(keepalive, "tcp_facts", lambda sock: tell())
+
+
+@pytest.mark.usefixtures("quick")
+def test_quiet_connections_look_at_common_times(plane: Loop, monkeypatch: Patch) -> None:
+    """Otherwise each of thousands of agents would wake the loop alone."""
+    monkeypatch.setattr(keepalive, "QUIET_TICK_SECONDS", 0.08)
+    monkeypatch.setattr(keepalive, "TOGETHER_SECONDS", 0.02)
+    ours, peer, _ = watched(plane, monkeypatch)
+    due: list[float] = []
+    after = plane.after
+
+    def noted(seconds: float, handler: Handler) -> Timer:
+        if seconds > 0.05:
+            due.append((plane.now + seconds) / 0.02)
+        return after(seconds, handler)
+
+    monkeypatch.setattr(plane, "after", noted)
+    watches = [PathWatch(ours), PathWatch(peer)]
+    turn_until(plane, lambda: len(due) >= 6)
+    for watch in watches:
+        watch.stop()
+    assert due == pytest.approx([round(time) for time in due])
 
 
 @pytest.mark.usefixtures("quick")

@@ -52,6 +52,8 @@ class Heartbeat(Handler):
 
 TICK_SECONDS: Final = 1.0
 QUIET_TICK_SECONDS: Final = 2.0
+TOGETHER_SECONDS: Final = 0.25
+"""Quiet connections look at common times, so that thousands of them do not wake the loop one by one."""
 SILENCE_SECONDS: Final = 2.0
 """Silence after activity before the peer is pinged once."""
 ANSWER_SECONDS: Final = 1.5
@@ -99,7 +101,8 @@ class PathWatch(Handler):
         self._look(now)
         if has_heard:  # otherwise it is silence, not loss
             self._count_losses(now)
-        self._timer = self._loop.after(TICK_SECONDS if self._active else QUIET_TICK_SECONDS, self)
+        wait = TICK_SECONDS if self._active else QUIET_TICK_SECONDS - now % TOGETHER_SECONDS
+        self._timer = self._loop.after(wait, self)
 
     def _look(self, now: float) -> None:
         transport = self._transport
