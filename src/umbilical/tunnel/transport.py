@@ -79,7 +79,8 @@ big_pool: Final = BlockPool(BIG_BLOCK_BYTES, kept_blocks=4, small=BlockPool(FIRS
 small_pool: Final = BlockPool(SMALL_BLOCK_BYTES, kept_blocks=16)
 _shared_receive_block: Final = Block(RECEIVE_BLOCK_BYTES)
 """Shared by all connections, since one thread reads one at a time and never inside the handling of another: each keeps
-only what it has not handled. A block for each of 5,000 agents would be 1.3 GB."""
+only what it has not handled, and an agent gets one of its own at its first bulk. One for each of 5,000 agents would be
+1.3 GB."""
 
 
 class RoomWaiter:
@@ -356,7 +357,8 @@ class Transport(ChannelOwner):
 
 def agent_side_connection(is_client: bool) -> Connection:
     """The HTTP/2 half of a connection between server and agent: large blocks to send."""
-    return Connection(is_client, AGENT_CONNECTION_LIMITS, big_pool, _shared_receive_block, shared_block=True)
+    block = _shared_receive_block
+    return Connection(is_client, AGENT_CONNECTION_LIMITS, big_pool, block, shared_block=True, may_own_block=True)
 
 
 def client_side_connection() -> Connection:

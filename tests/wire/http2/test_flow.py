@@ -291,3 +291,20 @@ def test_connections_that_share_a_block_never_see_each_others_bytes(steps: list[
         inbox.start += min(consumed, len(expected[who]))
         expected[who] = expected[who][consumed:]
         inbox.settle()
+
+
+def test_an_inbox_that_may_gets_a_block_of_its_own_at_its_first_bulk_and_keeps_every_byte() -> None:
+    block = Block(16_384)
+    bulky, small = Inbox(block, shared=True, may_own=True), Inbox(block, shared=True, may_own=True)
+    for inbox, size in ((bulky, 5_000), (small, 100)):
+        inbox.room()[: 200 + size] = bytes(200) + b"x" * size
+        inbox.start, inbox.end = 200, 200 + size
+        inbox.settle()
+    block.data[:] = b"?" * block.size
+    assert (small.view is block.view, bulky.view is block.view) == (True, False)
+    for inbox, size in ((bulky, 5_000), (small, 100)):
+        inbox.room()[:3] = b"end"
+        inbox.end += 3
+        assert bytes(inbox.view[inbox.start : inbox.end]) == b"x" * size + b"end"
+        inbox.start = inbox.end
+        inbox.settle()

@@ -39,18 +39,24 @@ class BlockPool:
             self._free.append(block)
 
 
+BULK_REST_BYTES: Final = 4 * 1024
+"""An incomplete frame of more than this is bulk."""
+
+
 class Inbox:
     """Received bytes, parsed in place. Several connections of one thread may share a block: each reads, parses and then
-    keeps only its incomplete last frame.
+    keeps only its incomplete last frame. One that `may_own` gets a block of its own at its first bulk, which has long
+    incomplete frames (measured: copying them costs a download 10 %).
     """
 
-    def __init__(self, block: Block, shared: bool) -> None:
-        self.data: Final = block.data
-        self.view: Final = block.view
+    def __init__(self, block: Block, shared: bool, may_own: bool = False) -> None:
+        self.data = block.data
+        self.view = block.view
         self.start = 0
         self.end = 0
         self._size: Final = block.size
-        self._shared: Final = shared
+        self._shared = shared
+        self._may_own: Final = may_own
         self._rest = b""
 
     def room(self) -> memoryview:
@@ -71,6 +77,11 @@ class Inbox:
     def settle(self) -> None:
         """After all complete frames: copy the incomplete last one out of a shared block."""
         if self._shared:
+            if self._may_own and self.end - self.start > BULK_REST_BYTES:
+                own = Block(self._size)
+                own.data[self.start : self.end] = self.data[self.start : self.end]
+                self.data, self.view, self._shared = own.data, own.view, False
+                return
             self._rest = bytes(self.view[self.start : self.end])
             self.start = self.end = 0
 

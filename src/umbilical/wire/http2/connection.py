@@ -41,7 +41,13 @@ UNLIMITED_FRAMES: Final = 1 << 30
 
 class Connection:
     def __init__(
-        self, is_client: bool, limits: ConnectionLimits, pool: BlockPool, block: Block, shared_block: bool
+        self,
+        is_client: bool,
+        limits: ConnectionLimits,
+        pool: BlockPool,
+        block: Block,
+        shared_block: bool,
+        may_own_block: bool = False,
     ) -> None:
         if block.size < limits.frame_bytes + frames.FRAME_HEADER_BYTES:
             raise MisuseError(f"a receive block of {block.size} bytes cannot hold a frame of {limits.frame_bytes}")
@@ -49,7 +55,7 @@ class Connection:
         self.streams: Final = StreamTable(is_client)
         self._floods: Final = FloodGuard(limits.unserved_streams)
         self.sender: Final = Sender(limits, self.outbox, self.streams, self._floods)
-        self._inbox: Final = Inbox(block, shared_block)
+        self._inbox: Final = Inbox(block, shared_block, may_own_block)
         self._control: Final = ControlFrames(self._inbox, self.streams, self.sender, self._floods)
         self._data_received: Final = DataReceived(block)
         self._limits: Final = limits
@@ -206,6 +212,7 @@ class Connection:
         if stream.content_left != NO_LENGTH:
             self._check_data(stream, end - start, flags & frames.END_STREAM != 0)
         received = self._data_received
+        received.data, received.view = self._inbox.data, self._inbox.view
         received.end_stream = False
         if flags & (frames.PADDED | frames.END_STREAM):
             if flags & frames.END_STREAM:

@@ -21,8 +21,8 @@ class DataReceived(ConnectionEvent):
     """A DATA frame with payload `data[start:end]`; valid until the next call of `next_event` or `settle`."""
 
     def __init__(self, block: Block) -> None:
-        self.data: Final = block.data
-        self.view: Final = block.view
+        self.data = block.data
+        self.view = block.view
         """The same memory as `data`; slices of it copy nothing."""
         self.stream = _NO_STREAM
         self.start = 0
