@@ -10,6 +10,7 @@ import asyncio
 import base64
 import json
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -295,6 +296,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if upstream is None:
         print("a program is missing: run `make peers GROUP=konnectivity`", file=sys.stderr)
         return 1
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # so that all processes are ended then, too
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     environment = {} if options.smoke or options.pure else {"PYTHONPATH": str(compiled_source())}
