@@ -1,7 +1,8 @@
 """Starts server and agent on one event loop, with a Kubernetes client only if they need one."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from umbilical.tunnel.settings import AgentSettings, ServerSettings
 
 if TYPE_CHECKING:
     from umbilical.cluster.client import ApiClient
+    from umbilical.cluster.leases import LeasePublisher
     from umbilical.tunnel.metrics import AgentMetrics, ServerMetrics
     from umbilical.tunnel.server_process import MakePublisher
 
@@ -68,21 +70,26 @@ def serve(
     kubernetes: KubernetesAccess,
     tokens: TokenRule | None = None,
     lease: LeaseRule | None = None,
+    logs: tuple[str, ...] = ("native", "text", "info"),
 ) -> int:
-    return run_until_done(_serve(settings, kubernetes, tokens, lease))
+    """`logs` is how the log was set up, for workers to do the same."""
+    return run_until_done(_serve(settings, kubernetes, tokens, lease, logs))
 
 
 async def _serve(
-    settings: ServerSettings, kubernetes: KubernetesAccess, tokens: TokenRule | None, lease: LeaseRule | None
+    settings: ServerSettings,
+    kubernetes: KubernetesAccess,
+    tokens: TokenRule | None,
+    lease: LeaseRule | None,
+    logs: tuple[str, ...],
 ) -> int:
-    from umbilical.tunnel.server_process import run_server
-
+    run = _runner(settings, logs)
     if tokens is None and lease is None:
-        return await run_server(settings, None, publish=None)
+        return await run(settings, None, publish=None)
     async with _client(kubernetes) as client:
         reviewer = None if tokens is None else token_reviewer(client, tokens)
-        publish = None if lease is None else _publishing(client, settings.server_id, lease)
-        return await run_server(settings, reviewer, publish=publish)
+        publish = None if lease is None else _publishing(client, settings, lease)
+        return await run(settings, reviewer, publish=publish)
 
 
 def token_reviewer(client: "ApiClient", tokens: TokenRule) -> AgentAuthenticator:
@@ -93,20 +100,51 @@ def token_reviewer(client: "ApiClient", tokens: TokenRule) -> AgentAuthenticator
     return ReviewCache(reviewer, tokens.cache_seconds) if tokens.cache_seconds else reviewer
 
 
-def _publishing(client: "ApiClient", server_id: str, lease: LeaseRule) -> "MakePublisher":
-    """Return a factory of publishers that report to a server's metrics."""
+def _runner(settings: ServerSettings, logs: tuple[str, ...]) -> Callable[..., Coroutine[Any, Any, int]]:
+    if settings.workers > 1:
+        from umbilical.tunnel.supervisor import run_supervisor
+
+        return partial(run_supervisor, logs=logs)
+    from umbilical.tunnel.server_process import run_server
+
+    return run_server
+
+
+class LeaseSet:
+    """The leases of all servers in this process tree, as one `Publisher`."""
+
+    def __init__(self, publishers: "Sequence[LeasePublisher]") -> None:
+        self._publishers = publishers
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for publisher in self._publishers:
+                tasks.create_task(publisher.run())
+
+    async def withdraw(self) -> None:
+        await asyncio.gather(*[publisher.withdraw() for publisher in self._publishers])
+
+
+def _publishing(client: "ApiClient", settings: ServerSettings, lease: LeaseRule) -> "MakePublisher":
+    """Return a factory of publishers that report to a server's metrics; each worker has a lease."""
     from umbilical.cluster.leases import LeasePublisher
 
-    def make(metrics: "ServerMetrics") -> LeasePublisher:
-        return LeasePublisher(
-            client,
-            server_id,
-            lease.namespace,
-            lease.labels,
-            address=lease.address,
-            on_list=metrics.lease_list,
-            on_delete=metrics.lease_delete,
-            on_culled=metrics.lease_culled,
+    def make(metrics: "ServerMetrics") -> LeaseSet:
+        return LeaseSet(
+            [
+                LeasePublisher(
+                    client,
+                    server_id,
+                    lease.namespace,
+                    lease.labels,
+                    address=lease.address,
+                    collects=index == 0,
+                    on_list=metrics.lease_list,
+                    on_delete=metrics.lease_delete,
+                    on_culled=metrics.lease_culled,
+                )
+                for index, server_id in enumerate(settings.server_ids())
+            ]
         )
 
     return make

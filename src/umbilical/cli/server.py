@@ -22,6 +22,7 @@ from umbilical.cluster.review_cache import MAX_SECONDS
 from umbilical.fault import StartupError
 from umbilical.konnectivity.identity import parse_identities
 from umbilical.konnectivity.routing import parse_strategies
+from umbilical.tunnel.cores import parse_workers
 from umbilical.tunnel.setting_rows import assemble
 from umbilical.tunnel.settings import SERVER, FrontendMode, ListenAddress, ServerSettings, TcpFrontend, UnixFrontend
 
@@ -46,7 +47,8 @@ def run(**options: Any) -> int:
     lease = lease_rule(options)
     start_logging(options["log_format"], options["log_level"])
     kubernetes = engines.KubernetesAccess(options["kubeconfig"], options["kubernetes_qps"])
-    return engines.serve(settings, kubernetes, tokens, lease)
+    logs = ("native", options["log_format"], options["log_level"])
+    return engines.serve(settings, kubernetes, tokens, lease, logs)
 
 
 def server_settings(options: dict[str, Any]) -> ServerSettings:
@@ -63,6 +65,7 @@ def server_settings(options: dict[str, Any]) -> ServerSettings:
         "strategies": strategies,
         "token_identity": tokens.identity if tokens is not None else "",
         "frontend_identities": identities,
+        "workers": parsed("--workers", parse_workers, options["workers"], "write a number such as 4, or auto"),
     }
     return assemble(ServerSettings, values)
 

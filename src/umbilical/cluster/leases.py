@@ -110,6 +110,7 @@ class LeasePublisher:
         labels: Mapping[str, str],
         *,
         address: tuple[str, int] | None = None,
+        collects: bool = True,
         on_list: CallObserver = _ignore_call,
         on_delete: CallObserver = _ignore_call,
         on_culled: Callable[[], None] = _ignore,
@@ -121,6 +122,8 @@ class LeasePublisher:
         self._namespace = namespace
         self._labels = dict(labels)
         self._address = address
+        self._collects = collects
+        """Whether it deletes the expired leases of others: one of several in a process is enough."""
         self._on_list, self._on_delete, self._on_culled = on_list, on_delete, on_culled
         self._clock = clock or ClientClock()
         self._latest: Json | None = None
@@ -129,7 +132,8 @@ class LeasePublisher:
         """Renew and collect until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._renew_forever(), name="renew the lease")
-            tasks.create_task(self._collect_forever(), name="collect expired leases")
+            if self._collects:
+                tasks.create_task(self._collect_forever(), name="collect expired leases")
 
     async def withdraw(self) -> None:
         """Delete our lease, so that agents stop counting us at once. Call this after `run` has ended."""

@@ -115,5 +115,9 @@ async def _profile_response(profiler: pprof.Profiler | None, request: HttpReques
         return NOT_FOUND
     name = request.path.removeprefix("/debug/pprof/")
     status, body = await profiler.take(name, parse_qs(request.query).get("seconds", [""])[0])
+    return profile_response(name, status, body)
+
+
+def profile_response(name: str, status: int, body: bytes) -> HttpResponse:
     content_type = PLAIN if name else HTML
     return HttpResponse(status, body, (("Content-Type", content_type), ("X-Content-Type-Options", "nosniff")))

@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 import stat
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,10 @@ PAUSE_SECONDS: Final = 0.05
 """Time until a listener that may not accept asks again; connections wait in the backlog."""
 
 
-class AcceptRule:
+_INT: Final = struct.Struct("i")
+
+
+class AcceptRule(Handler):
     """Whether a listener may accept now; this one never forbids it."""
 
     def has_space(self, listener: int) -> bool:
@@ -77,19 +81,24 @@ class SocketListener(Handler):
 
     def _accept_one(self) -> bool:
         try:
-            # `accept` would read three properties per socket. It calls `_accept`, which every CPython has but typeshed
-            # does not declare.
-            descriptor, _ = self._sock._accept()  # type: ignore[attr-defined]
+            sock = self._take()
         except BlockingIOError:
             self._share = max(1, self._share >> 1)
             return False
         except OSError as error:
             self._accept_failed(error)
             return False
-        sock = socket.socket(self._family, socket.SOCK_STREAM, 0, descriptor)
-        sock.setblocking(False)
-        self._accepted(sock)
-        return True
+        if sock is not None:
+            sock.setblocking(False)
+            self._accepted(sock)
+        return sock is not None
+
+    def _take(self) -> socket.socket | None:
+        """The next connection; None if there will never be one again. Raises BlockingIOError, or OSError."""
+        # `accept` would read three properties per socket. It calls `_accept`, which every CPython has but typeshed
+        # does not declare.
+        descriptor, _ = self._sock._accept()  # type: ignore[attr-defined]
+        return socket.socket(self._family, socket.SOCK_STREAM, 0, descriptor)
 
     def accept_rest(self) -> None:
         """Accept all that are in the backlog: their kernel has reported a connection already."""
@@ -118,6 +127,32 @@ class SocketListener(Handler):
             self._open = False
             self._loop.forget(self._descriptor)
             self._sock.close()
+
+
+class PassedListener(SocketListener):
+    """The connections that another process accepted and passes here, over a socket that keeps messages apart.
+
+    Those that may not be taken yet wait in that socket, and then in the other process's backlog.
+    """
+
+    def _take(self) -> socket.socket | None:
+        message, parts, _, _ = self._sock.recvmsg(1, socket.CMSG_SPACE(_INT.size), socket.MSG_CMSG_CLOEXEC)
+        if not message:
+            self.close()  # the other process is gone
+            return None
+        if not parts:
+            raise OSError(errno.EMFILE, "no free file for a connection that was passed")  # the kernel dropped it
+        return socket.socket(message[0], socket.SOCK_STREAM, 0, _INT.unpack(parts[0][2][: _INT.size])[0])
+
+
+def pass_on(over: socket.socket, sock: socket.socket) -> None:
+    """Send a connection to a `PassedListener`. Raises BlockingIOError if its process does not take more now."""
+    try:
+        socket.send_fds(over, [bytes([sock.family])], [sock.fileno()])
+    except OSError as error:
+        if error.errno in (errno.ETOOMANYREFS, errno.ENOBUFS):
+            raise BlockingIOError(error.errno, error.strerror) from error
+        raise
 
 
 def listen_tcp(address: ListenAddress, what: str) -> socket.socket:

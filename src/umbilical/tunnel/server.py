@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
-import os
 import socket
 from typing import Final
 
 from umbilical.konnectivity import metadata
-from umbilical.konnectivity.links import ESTABLISHED, Tunnel
+from umbilical.konnectivity.links import ESTABLISHED, AgentLink, Tunnel
 from umbilical.tunnel import certificates, faults
 from umbilical.tunnel.agent_transport import Admission, AgentTransport
 from umbilical.tunnel.channel import Channel
@@ -15,11 +14,12 @@ from umbilical.tunnel.connect_frontend import HEAD_SECONDS, ConnectClient
 from umbilical.tunnel.descriptors import FileWatch
 from umbilical.tunnel.grpc_frontend import ASKING_SECONDS, GrpcTransport
 from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefused
-from umbilical.tunnel.listening import SocketListener, listen_tcp, listen_unix
+from umbilical.tunnel.listening import PassedListener, SocketListener
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
-from umbilical.tunnel.outbound import keep_alive, tune
+from umbilical.tunnel.outbound import tune
+from umbilical.tunnel.ports import ServerPorts
 from umbilical.tunnel.server_core import ServerCore
-from umbilical.tunnel.settings import FrontendMode, ServerSettings, TcpFrontend, UnixFrontend
+from umbilical.tunnel.settings import FrontendMode, ServerSettings
 from umbilical.tunnel.tls_channel import TlsChannel
 from umbilical.tunnel.transport import Transport
 from umbilical.tunnel.unadmitted import AgentRule, ClientRule, UnadmittedPeers
@@ -124,35 +124,36 @@ class Server:
         """Clients over TLS."""
         self._frontend: SocketListener | None = None
         self._agents: SocketListener | None = None
-        self._socket_file: tuple[int, int] | None = None
-        """Device and inode of our own socket file, as long as we have one."""
+        self._ports: ServerPorts | None = None
 
     def listen(self) -> None:
         """Open both listeners, or none. Raises StartupError."""
-        settings = self.settings
-        agents = listen_tcp(settings.agent_listen, "agents")
-        frontend = settings.frontend
-        try:
-            if isinstance(frontend, UnixFrontend):
-                clients = listen_unix(frontend)
-            else:
-                clients = listen_tcp(frontend.address, "clients")
-                self._tune_listener(clients)
-        except BaseException:
-            agents.close()
-            raise
-        self._socket_file = _identity(frontend)
-        self._agents = SocketListener(self._loop, agents, self._accept_agent, AgentRule(self._files, self._strangers))
-        callers = None if self._frontend_certificates is None else self._callers
-        self._frontend = SocketListener(self._loop, clients, self._accept_client, ClientRule(self._files, callers))
+        ports = self._ports = ServerPorts(self.settings)
+        agents = SocketListener(self._loop, ports.agents, self._accept_agent, self._agent_rule())
+        clients = SocketListener(self._loop, ports.clients, self._accept_client, self._client_rule())
+        self._start_serving(agents, clients)
+
+    def take_passed(self, agents: socket.socket, clients: socket.socket) -> None:
+        """Serve the connections that another process passes over these two sockets."""
+        for sock in (agents, clients):
+            sock.setblocking(False)
+        self._start_serving(
+            PassedListener(self._loop, agents, self._accept_agent, self._agent_rule()),
+            PassedListener(self._loop, clients, self._accept_client, self._client_rule()),
+        )
+
+    def _agent_rule(self) -> AgentRule:
+        return AgentRule(self._files, self._strangers)
+
+    def _client_rule(self) -> ClientRule:
+        return ClientRule(self._files, None if self._frontend_certificates is None else self._callers)
+
+    def _start_serving(self, agents: SocketListener, clients: SocketListener) -> None:
+        self._agents = agents
+        self._frontend = clients
         self._agent_certificates.start()
         if self._frontend_certificates is not None:
             self._frontend_certificates.start()
-
-    def _tune_listener(self, sock: socket.socket) -> None:
-        """Accepted connections inherit these options."""
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        keep_alive(sock, self.settings.limits.tcp_keepalive_seconds)
 
     def agent_port(self) -> int:
         assert self._agents is not None
@@ -195,9 +196,12 @@ class Server:
     def is_ready(self) -> bool:
         return not self.stopping and self.core.is_ready()
 
+    def agent_links(self) -> list[AgentLink]:
+        return self.core.links()
+
     def agent_count(self) -> int:
         """Connected agents, each counted once."""
-        return len({link.agent_id for link in self.core.links()})
+        return len({link.agent_id for link in self.agent_links()})
 
     def render_metrics(self) -> bytes:
         return self.core.metrics.render(self.core.gauges())
@@ -206,18 +210,12 @@ class Server:
         """Accept no new client and no new agent; the others go on."""
         self.stopping = True
         if self._frontend is not None:
-            self._remove_socket_file()
+            if self._ports is not None:
+                self._ports.remove_socket_file()
             self._frontend.accept_rest()
             self._frontend.close()
         if self._agents is not None:
             self._agents.close()
-
-    def _remove_socket_file(self) -> None:
-        """Only our own, and while it is open: a successor may have replaced it, or gets its inode once it is closed."""
-        frontend, ours = self.settings.frontend, self._socket_file
-        self._socket_file = None
-        if isinstance(frontend, UnixFrontend) and ours is not None and _identity(frontend) == ours:
-            _unlink(str(frontend.path))
 
     def announce_leave(self) -> None:
         """Send clients and our own agents to other servers; tunnels go on until they have ended (fault hasty-drain).
@@ -280,20 +278,3 @@ class Server:
             self._reaper.stop()
         if isinstance(self._admission, TokenAdmission):
             self._admission.close()
-
-
-def _identity(frontend: UnixFrontend | TcpFrontend) -> tuple[int, int] | None:
-    if not isinstance(frontend, UnixFrontend):
-        return None
-    try:
-        found = os.lstat(frontend.path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass

@@ -39,21 +39,21 @@ async def run_server(
         logger.info("server ready to serve server=%s mode=%s", settings.server_id, settings.mode.value)
         await stop.first.wait()
         # In parallel: an API server that hangs must not delay the notice to agents.
-        withdrawing = None if publisher is None else own_task(_withdraw(publisher, publishing))
-        code = await _leave(server, stop)
+        withdrawing = None if publisher is None else own_task(withdraw(publisher, publishing))
+        code = await leave(server, stop.second)
         if withdrawing is not None:
             await withdrawing
     return code
 
 
-async def _withdraw(publisher: Publisher, publishing: "asyncio.Task[Any] | None") -> None:
+async def withdraw(publisher: Publisher, publishing: "asyncio.Task[Any] | None") -> None:
     """Delete the lease, so that no further agent connects while our tunnels end."""
     if publishing is not None:
         await end_task(publishing)
     await publisher.withdraw()
 
 
-async def _leave(server: Server, stop: StopRequests) -> int:
+async def leave(server: Server, second: asyncio.Event) -> int:
     """Become unready, stop accepting, wait for tunnels to end; a second signal ends the wait."""
     seconds = server.settings.graceful_shutdown_seconds
     server.stop_accepting()
@@ -62,8 +62,8 @@ async def _leave(server: Server, stop: StopRequests) -> int:
     logger.info("shutting down: waiting up to %g s for %d tunnels to end", seconds, server.core.open_tunnels())
     server.announce_leave()
     waiting = own_task(server.until_idle(seconds))
-    insisted = own_task(stop.second.wait())
+    insisted = own_task(second.wait())
     await asyncio.wait({waiting, insisted}, return_when=asyncio.FIRST_COMPLETED)
     await end_task(waiting)
     await end_task(insisted)
-    return 1 if stop.second.is_set() else 0
+    return 1 if second.is_set() else 0

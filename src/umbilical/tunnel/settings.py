@@ -93,6 +93,8 @@ class ServerSettings(Record):
     agent_tls: TlsFiles
     mode: FrontendMode = FrontendMode.GRPC
     server_count: int = 1
+    workers: int = 1
+    """Processes that share the load; each is a server of its own for agents, with the ID `server_id`-k."""
     strategies: tuple[str, ...] = ("default",)
     tls_policy: TlsPolicy = TlsPolicy()
     agent_keepalive: Keepalive = Keepalive()
@@ -111,6 +113,12 @@ class ServerSettings(Record):
     frontend_identities: tuple[str, ...] = ()
     """Clients that may open tunnels over TLS. Empty: all with a certificate of the CA, except agents."""
     limits: Limits = Limits()
+
+    def server_ids(self) -> tuple[str, ...]:
+        """The IDs that agents meet: of this server, or of its workers."""
+        if self.workers == 1:
+            return (self.server_id,)
+        return tuple(f"{self.server_id}-{index}" for index in range(self.workers))
 
 
 class AgentSettings(Record):
@@ -228,6 +236,9 @@ SERVER: Final[Table] = (
             help="Identifier of this server; a random UUID if neither this nor PROXY_SERVER_ID is set."),
     Setting("server_count", Value.COUNT, "--count", "1", upstream="server-count",
             help="Number of servers that agents should connect to.", why=UPSTREAM),
+    Setting("workers", Value.TEXT, "--workers", "1", upstream="workers", metavar="N|auto",
+            help="Processes that share the load, each a server of its own for agents; auto: one per core.",
+            why="One process uses one core, which is enough for most clusters."),
     Setting("tokens.namespace", Value.TEXT, "--token-namespace", upstream="agent-namespace",
             help="Namespace of the agents' service account; enables token checks."),
     Setting("tokens.service_account", Value.TEXT, "--token-service-account", upstream="agent-service-account",

@@ -5,6 +5,7 @@
 """
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -127,6 +128,18 @@ def install_klog(flags: FlagSet, program: str) -> LineHandler:
     """Set up logging by the flags. Raises OSError when the log file cannot be opened."""
     form = KlogForm(headers=not flags.switch("skip-headers"), directory=flags.switch("add-dir-header"))
     return install(form, _routes(flags, program, form), debug=flags.number("v") >= DEBUG_VERBOSITY)
+
+
+def recipe(flags: FlagSet, program: str) -> tuple[str, ...]:
+    """What `install_recipe` needs to do the same in another process."""
+    given = {flag.name: flags.value(flag.name) for flag in FLAGS if flags.value(flag.name) != flag.default}
+    return ("klog", program, *[f"--{name}={value!s}" for name, value in given.items()])
+
+
+def install_recipe(program: str, arguments: Sequence[str]) -> LineHandler:
+    flags = FlagSet(program, FLAGS)
+    flags.parse(list(arguments))
+    return install_klog(flags, program)
 
 
 def _routes(flags: FlagSet, program: str, form: KlogForm) -> list[LogRoute]:

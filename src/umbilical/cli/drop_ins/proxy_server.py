@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from umbilical.cli import engines
-from umbilical.cli.drop_ins import drop_in
+from umbilical.cli.drop_ins import drop_in, klog
 from umbilical.cli.drop_ins.drop_in import (
     OptionRefused,
     check_channel_size,
@@ -21,6 +21,7 @@ from umbilical.cli.drop_ins.pflag import FlagSet, FlagSpec
 from umbilical.cluster.labels import LabelError, parse_labels
 from umbilical.konnectivity.identity import check_identity
 from umbilical.konnectivity.routing import parse_strategies
+from umbilical.tunnel.cores import parse_workers
 from umbilical.tunnel.setting_rows import assemble
 from umbilical.tunnel.settings import (
     SERVER,
@@ -68,6 +69,7 @@ def check_server_flags(flags: FlagSet) -> None:
     check_channel_size(flags)
     _check_tls(flags)
     _check_identities(flags)
+    _check_workers(flags)
     _check_leases_and_timeouts(flags)
 
 
@@ -144,6 +146,13 @@ def _check_identities(flags: FlagSet) -> None:
             raise OptionRefused(str(fault)) from None
 
 
+def _check_workers(flags: FlagSet) -> None:
+    try:
+        parse_workers(flags.text("workers"))
+    except ValueError as fault:
+        raise OptionRefused(f"--workers {fault}") from None
+
+
 def _check_leases_and_timeouts(flags: FlagSet) -> None:
     if flags.switch("enable-lease-controller"):
         try:
@@ -178,7 +187,8 @@ def start(flags: FlagSet) -> int:
     values = drop_in.values_of(SERVER, flags)
     kubernetes = assemble(engines.KubernetesAccess, values, "kubernetes.")
     lease = engines.LeaseRule(values["lease.namespace"], labels) if values["lease"] else None
-    return engines.serve(settings, kubernetes, token_rule(flags), lease)
+    logs = klog.recipe(flags, PROXY_SERVER.program)
+    return engines.serve(settings, kubernetes, token_rule(flags), lease, logs)
 
 
 def server_settings(flags: FlagSet) -> ServerSettings:
@@ -195,6 +205,7 @@ def server_settings(flags: FlagSet) -> ServerSettings:
         "strategies": parse_strategies(values["strategies"]),
         "tls_policy.minimum_version": values["tls_policy.minimum_version"] or "VersionTLS12",
         "token_identity": tokens.identity if tokens is not None else "",
+        "workers": parse_workers(values["workers"]),
     }
     for path in ("agent_keepalive.interval_seconds", "frontend_keepalive.interval_seconds"):
         values[path] = max(values[path], GRPC_SHORTEST_PING_SECONDS) if values[path] > 0 else GRPC_DEFAULT_PING_SECONDS

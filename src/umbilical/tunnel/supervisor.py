@@ -1,0 +1,306 @@
+"""The supervisor of a server with several workers: it accepts for them, replaces one that ends, and speaks for all.
+
+It has the ports, health and admin, signals, token reviews and leases, and moves no byte of a tunnel.
+"""
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from umbilical.tunnel import causes, certificates, merged_metrics
+from umbilical.tunnel.admin import ServerAdminRoutes, ServerHealthRoutes, profile_response
+from umbilical.tunnel.daemon import StopRequests, end_task, own_task
+from umbilical.tunnel.event_loop import data_plane_of_running_loop
+from umbilical.tunnel.exposition import Exposition
+from umbilical.tunnel.http_server import HttpRequest, HttpResponse, open_http
+from umbilical.tunnel.identities import AgentGate
+from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefused
+from umbilical.tunnel.listening import SocketListener
+from umbilical.tunnel.loop import Loop
+from umbilical.tunnel.merged_metrics import Families
+from umbilical.tunnel.metrics import CertificateMetrics, ServerGauges, ServerMetrics
+from umbilical.tunnel.passing import AgentPassing, Passing
+from umbilical.tunnel.ports import ServerPorts
+from umbilical.tunnel.server_process import MakePublisher, withdraw
+from umbilical.tunnel.settings import ServerSettings
+from umbilical.tunnel.worker import PROFILE_SECONDS, WorkerOrder
+from umbilical.tunnel.worker_process import WorkerProcess, told
+
+logger = logging.getLogger(__name__)
+
+START_SECONDS: Final = 60.0
+EXIT_SECONDS: Final = 10.0
+"""How long after its time limit a worker may take to close everything, before it is killed."""
+PASS_SECONDS: Final = 2.0
+"""For connections that were accepted right before the stop."""
+FIRST_PAUSE_SECONDS: Final = 0.1
+LONGEST_PAUSE_SECONDS: Final = 10.0
+STEADY_SECONDS: Final = 60.0
+"""A worker that served for so long is replaced at once; otherwise pauses double."""
+
+
+def worker_settings(settings: ServerSettings, index: int) -> ServerSettings:
+    """A worker is a whole server for agents, so the servers that they count are as many times more."""
+    count = settings.server_count * settings.workers
+    return ServerSettings(**(vars(settings) | {"server_id": settings.server_ids()[index], "server_count": count}))
+
+
+class Supervisor:
+    def __init__(
+        self, settings: ServerSettings, loop: Loop, authenticator: AgentAuthenticator | None, logs: tuple[str, ...]
+    ) -> None:
+        self.settings: Final = settings
+        self.metrics: Final = ServerMetrics()
+        self._loop: Final = loop
+        self._authenticator: Final = authenticator
+        self._logs: Final = logs
+        self._for_agents: Final = AgentPassing(loop, settings.workers)
+        self._for_clients: Final = Passing(loop, settings.workers)
+        self._workers: Final[dict[int, WorkerProcess]] = {}
+        self._keepers: Final[list[asyncio.Task[Any]]] = []
+        self._ended: Families = {}
+        """Counters of workers that have ended."""
+        self._replaced: Final = [0] * settings.workers
+        self._stopping = False
+        self._ports: ServerPorts | None = None
+        self._listeners: list[SocketListener] = []
+        self._look: asyncio.Task[Any] | None = None
+
+    def listen(self) -> None:
+        """Raises StartupError, also for files that workers could not use."""
+        unused = CertificateMetrics()
+        certificates.agent_listener(self.settings, self._loop, unused)
+        certificates.frontend(self.settings, "h2", self._loop, unused)
+        AgentGate(self.settings.agent_identities, self.settings.token_identity)
+        self._ports = ServerPorts(self.settings)
+
+    async def start(self) -> None:
+        """Start all workers, then accept. Raises StartupError."""
+        assert self._ports is not None
+        for index in range(self.settings.workers):
+            await self._start_one(index)
+        async with asyncio.timeout(START_SECONDS):
+            await asyncio.gather(*[worker.started for worker in self._workers.values()])
+        for index in range(self.settings.workers):
+            self._keepers.append(own_task(self._keep(index)))
+        for sock, passing in ((self._ports.agents, self._for_agents), (self._ports.clients, self._for_clients)):
+            self._listeners.append(SocketListener(self._loop, sock, passing.accepted, passing))
+
+    async def _start_one(self, index: int) -> WorkerProcess:
+        checks = self._authenticator is not None
+        order = WorkerOrder(worker_settings(self.settings, index), checks, self._logs)
+        worker = self._workers[index] = WorkerProcess(order, {"authenticate": self._authenticate})
+        self._for_agents.over[index] = worker.agents_socket
+        self._for_clients.over[index] = worker.clients_socket
+        await worker.start()
+        logger.info("worker started server=%s pid=%d", order.settings.server_id, worker.pid)
+        return worker
+
+    async def _authenticate(self, token: str) -> str | None:
+        assert self._authenticator is not None
+        try:
+            await self._authenticator.authenticate(token)
+        except AuthenticationRefused as refused:
+            return str(refused)
+        return None
+
+    async def _keep(self, index: int) -> None:
+        """Replace this worker whenever it ends, until the supervisor stops."""
+        clock = asyncio.get_running_loop()
+        pause, began = FIRST_PAUSE_SECONDS, clock.time()
+        while True:
+            worker = self._workers[index]
+            status = await asyncio.shield(worker.ended)
+            await self._bury(index, worker)
+            if self._stopping:
+                return
+            pause = FIRST_PAUSE_SECONDS if clock.time() - began >= STEADY_SECONDS else pause
+            self._report_end(index, worker, status, pause)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            began = clock.time()
+            self._replaced[index] += 1
+            try:
+                await self._start_one(index)
+            except OSError as error:
+                logger.error("cannot start a worker: %s", error.strerror or error)
+                self._workers[index].ended.set_result(1)
+
+    def _report_end(self, index: int, worker: WorkerProcess, status: int, pause: float) -> None:
+        cause = causes.FailureCause("UMB440", f"it ended with {told(status)}; a new one starts in {pause:g} s")
+        text = "%s worker lost server=%s pid=%d: %s"
+        logger.error(text, cause.code, self.settings.server_ids()[index], worker.pid, cause.text, extra=cause.fields)
+
+    async def _bury(self, index: int, worker: WorkerProcess) -> None:
+        self._for_agents.over[index] = None
+        self._for_clients.over[index] = None
+        self._ended = merged_metrics.merge([self._ended, merged_metrics.growing(worker.metrics)])
+        worker.metrics, worker.is_ready, worker.agents, worker.tunnels = {}, False, frozenset(), 0
+        await worker.close()
+
+    async def look(self) -> None:
+        """Take the reports of all workers; callers at the same time share one look."""
+        if self._look is None or self._look.done():
+            self._look = own_task(self._look_at_all())
+        await asyncio.shield(self._look)
+
+    async def _look_at_all(self) -> None:
+        await asyncio.gather(*[worker.look() for worker in self._workers.values()])
+
+    def is_ready(self) -> bool:
+        return not self._stopping and any(worker.is_ready for worker in self._workers.values())
+
+    def agent_count(self) -> int:
+        return len(frozenset[str]().union(*[worker.agents for worker in self._workers.values()]))
+
+    def render_metrics(self) -> bytes:
+        own = merged_metrics.parse(self.metrics.render(ServerGauges()).decode())
+        parts = [own, *[worker.metrics for worker in self._workers.values()], self._ended]
+        return merged_metrics.render(merged_metrics.merge(parts) | self._own_families())
+
+    def _own_families(self) -> Families:
+        out = Exposition()
+        ids = [(server_id,) for server_id in self.settings.server_ids()]
+        out.counter(
+            "umbilical_worker_replacements_total",
+            "Workers that ended and were replaced, by the ID of the worker.",
+            ("worker",),
+            dict(zip(ids, self._replaced, strict=True)),
+        )
+        out.counter(
+            "umbilical_worker_clients_total",
+            "Connections of clients that were passed to a worker, by its ID.",
+            ("worker",),
+            dict(zip(ids, self._for_clients.passed, strict=True)),
+        )
+        return merged_metrics.parse(out.render().decode())
+
+    async def until(self, event: asyncio.Event) -> None:
+        """Wait for the event. A bug that ends a keeper ends the process, rather than leave it with fewer workers."""
+        waiting = own_task(event.wait())
+        await asyncio.wait({waiting, *self._keepers}, return_when=asyncio.FIRST_COMPLETED)
+        await end_task(waiting)
+        for keeper in self._keepers:
+            if keeper.done():
+                keeper.result()
+
+    def worker(self, number: str) -> WorkerProcess | None:
+        return self._workers.get(int(number)) if number.isascii() and number.isdigit() and len(number) < 9 else None
+
+    async def leave(self, second: asyncio.Event) -> int:
+        """Stop accepting, have all workers end their tunnels, and wait for their end; a second signal hurries them."""
+        seconds = self.settings.graceful_shutdown_seconds
+        await self.stop_accepting()
+        workers = list(self._workers.values())
+        await asyncio.gather(*[worker.tell("leave") for worker in workers])
+        ended = own_task(_all_ended(workers))
+        insisted = own_task(second.wait())
+        limit = max(seconds, 0.0) + EXIT_SECONDS
+        await asyncio.wait({ended, insisted}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        await end_task(insisted)
+        if not ended.done():
+            await asyncio.gather(*[worker.tell("hurry") for worker in workers])
+            await asyncio.wait({ended}, timeout=EXIT_SECONDS)
+        await end_task(ended)
+        return 1 if second.is_set() else 0
+
+    async def stop_accepting(self) -> None:
+        """Accepted connections still reach a worker."""
+        self._stopping = True
+        if self._ports is not None:
+            self._ports.remove_socket_file()
+        for listener in self._listeners[1:]:
+            listener.accept_rest()
+        for listener in self._listeners:
+            listener.close()
+        deadline = asyncio.get_running_loop().time() + PASS_SECONDS
+        while not self._for_clients.flush() and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        await self.stop_accepting()
+        for worker in self._workers.values():
+            worker.kill()
+        await asyncio.wait([own_task(_all_ended(list(self._workers.values())))], timeout=EXIT_SECONDS)
+        for keeper in self._keepers:
+            await end_task(keeper)
+        for worker in self._workers.values():
+            await worker.close()
+        for passing in (self._for_agents, self._for_clients):
+            passing.close()
+        if self._ports is not None:
+            self._ports.agents.close()
+            self._ports.clients.close()
+
+
+async def _all_ended(workers: list[WorkerProcess]) -> None:
+    for worker in workers:
+        await asyncio.shield(worker.ended)
+
+
+class _HealthRoutes:
+    """Those of a server, after a look at the workers."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._routes = ServerHealthRoutes(supervisor.is_ready, supervisor.render_metrics, supervisor.agent_count)
+
+    async def respond(self, request: HttpRequest) -> HttpResponse:
+        if request.path != "/healthz":
+            await self._supervisor.look()
+        return await self._routes.respond(request)
+
+
+class _AdminRoutes:
+    """Profiles are of the supervisor, or with `?worker=k` of a worker."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._profiling = supervisor.settings.enable_profiling
+        self._routes = ServerAdminRoutes(supervisor.render_metrics, profiling=self._profiling)
+
+    async def respond(self, request: HttpRequest) -> HttpResponse:
+        if request.path == "/metrics":
+            await self._supervisor.look()
+        asked = parse_qs(request.query).get("worker")
+        if asked is None or not self._profiling or not request.path.startswith("/debug/pprof/"):
+            return await self._routes.respond(request)
+        worker = self._supervisor.worker(asked[0])
+        if worker is None:
+            last = self._supervisor.settings.workers - 1
+            return HttpResponse(404, f"no such worker; they are numbered from 0 to {last}\n".encode())
+        name = request.path.removeprefix("/debug/pprof/")
+        seconds = parse_qs(request.query).get("seconds", [""])[0]
+        return profile_response(name, *await worker.profile(name, seconds, PROFILE_SECONDS))
+
+
+async def run_supervisor(
+    settings: ServerSettings,
+    authenticator: AgentAuthenticator | None,
+    *,
+    publish: MakePublisher | None = None,
+    logs: tuple[str, ...] = ("native", "text", "info"),
+) -> int:
+    """Like `run_server`, with `settings.workers` processes. Raises StartupError, with nothing open."""
+    async with AsyncExitStack() as stack:
+        stop = StopRequests()
+        stack.callback(stop.close)
+        supervisor = Supervisor(settings, data_plane_of_running_loop(), authenticator, logs)
+        stack.push_async_callback(supervisor.close)
+        await open_http(stack, settings.health_listen, _HealthRoutes(supervisor), "health")
+        await open_http(stack, settings.admin_listen, _AdminRoutes(supervisor), "admin")
+        supervisor.listen()
+        await supervisor.start()
+        publisher = publish(supervisor.metrics) if publish is not None else None
+        publishing = own_task(publisher.run()) if publisher is not None else None
+        text = "server ready to serve server=%s mode=%s workers=%d"
+        logger.info(text, settings.server_id, settings.mode.value, settings.workers)
+        await supervisor.until(stop.first)
+        # In parallel: an API server that hangs must not delay the notice to agents.
+        withdrawing = None if publisher is None else own_task(withdraw(publisher, publishing))
+        code = await supervisor.leave(stop.second)
+        if withdrawing is not None:
+            await withdrawing
+    return code

@@ -1,0 +1,148 @@
+"""A worker: a whole server whose connections, orders and answers to questions come from the supervisor."""
+
+import asyncio
+import logging
+import pickle
+import signal
+import socket
+import struct
+from typing import Any, Final
+
+from umbilical.fault import StartupError
+from umbilical.record import Record
+from umbilical.tunnel.control import Control, PeerGone
+from umbilical.tunnel.daemon import end_task, own_task
+from umbilical.tunnel.event_loop import data_plane_of_running_loop
+from umbilical.tunnel.interfaces import AuthenticationRefused
+from umbilical.tunnel.pprof import MAX_SECONDS, Profiler
+from umbilical.tunnel.server import Server
+from umbilical.tunnel.server_process import leave
+from umbilical.tunnel.settings import ServerSettings
+
+logger = logging.getLogger(__name__)
+
+REVIEW_SECONDS: Final = 30.0
+"""For the supervisor's answer; each request to the API has a shorter limit of its own."""
+PROFILE_SECONDS: Final = MAX_SECONDS + 10.0
+_SIZE: Final = struct.Struct("!I")
+
+
+class WorkerOrder(Record):
+    """What a worker is told at its start; it goes over the control socket and never through arguments."""
+
+    settings: ServerSettings
+    checks_tokens: bool
+    logs: tuple[str, ...]
+    """How `cli` set up the log of the supervisor."""
+
+
+class WorkerSockets(Record):
+    """Ends of socketpairs, the other ends are the supervisor's."""
+
+    control: socket.socket
+    agents: socket.socket
+    clients: socket.socket
+
+    def all(self) -> tuple[socket.socket, ...]:
+        return self.control, self.agents, self.clients
+
+
+def write_order(control: socket.socket, order: WorkerOrder) -> None:
+    octets = pickle.dumps(order)
+    control.sendall(_SIZE.pack(len(octets)) + octets)
+
+
+def read_order(control: socket.socket) -> WorkerOrder:
+    """Only from the socket that the supervisor made: what is read here is trusted."""
+    size = _SIZE.unpack(control.recv(_SIZE.size, socket.MSG_WAITALL))[0]
+    order = pickle.loads(control.recv(size, socket.MSG_WAITALL))
+    assert isinstance(order, WorkerOrder)
+    return order
+
+
+class SupervisorReviews:
+    """Asks the supervisor, which alone talks to the API; an `AgentAuthenticator`."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def authenticate(self, token: str) -> None:
+        try:
+            refusal = await self._control.ask("authenticate", token, REVIEW_SECONDS)
+        except PeerGone as gone:
+            text = f"Failed to validate authentication token, err:no answer from the supervisor: {gone}"
+            raise AuthenticationRefused(text) from gone
+        if refusal is not None:
+            raise AuthenticationRefused(refusal)
+
+
+class Worker:
+    """Carries out what the supervisor asks for."""
+
+    def __init__(self, order: WorkerOrder) -> None:
+        self.leaving: Final = asyncio.Event()
+        self.hurried: Final = asyncio.Event()
+        handles = {"report": self._report, "leave": self._leave, "hurry": self._hurry, "profile": self._profile}
+        self.control: Final = Control(handles)
+        self._profiler: Final = Profiler()
+        reviews = SupervisorReviews(self.control) if order.checks_tokens else None
+        self.server: Final = Server(order.settings, data_plane_of_running_loop(), reviews)
+
+    async def _report(self, _: Any) -> dict[str, Any]:
+        server = self.server
+        agents = [link.agent_id for link in server.agent_links()]
+        metrics = server.render_metrics().decode()
+        tunnels = server.core.open_tunnels()
+        return {"ready": server.is_ready(), "agents": agents, "tunnels": tunnels, "metrics": metrics}
+
+    async def _leave(self, _: Any) -> None:
+        self.leaving.set()
+
+    async def _hurry(self, _: Any) -> None:
+        self.hurried.set()
+
+    async def _profile(self, given: list[str]) -> list[Any]:
+        status, body = await self._profiler.take(given[0], given[1])
+        return [status, body.decode("utf-8", "replace")]
+
+
+async def run_worker(order: WorkerOrder, sockets: WorkerSockets) -> int:
+    """Serve until the supervisor says so, or is gone; return the exit code."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # they may reach all processes of a service; the supervisor decides
+    try:
+        worker = Worker(order)
+    except StartupError as fault:
+        await _tell_failure(sockets.control, fault)
+        return 1
+    server, control = worker.server, worker.control
+    try:
+        server.take_passed(sockets.agents, sockets.clients)
+        await control.open(sockets.control)
+        serving = own_task(control.run())
+        await control.ask("started")
+        logger.info("worker ready to serve server=%s", order.settings.server_id)
+        asked = own_task(worker.leaving.wait())
+        await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
+        code = 0
+        if worker.leaving.is_set():
+            left = own_task(leave(server, worker.hurried))
+            await asyncio.wait({serving, left}, return_when=asyncio.FIRST_COMPLETED)
+            code = left.result() if left.done() else 1
+            await end_task(left)
+        await end_task(asked)
+        await end_task(serving)
+    finally:
+        server.close()
+    return code
+
+
+async def _tell_failure(sock: socket.socket, fault: StartupError) -> None:
+    control = Control({})
+    await control.open(sock)
+    serving = own_task(control.run())
+    try:
+        await control.ask("failed", [fault.code, fault.what, fault.why, fault.remedy])
+    except PeerGone:
+        pass
+    await end_task(serving)

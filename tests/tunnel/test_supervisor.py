@@ -1,0 +1,155 @@
+"""A server with two workers, as processes: who serves, what the supervisor says for both, and how a worker ends."""
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.in_process import Stage, echo
+from tests.support.tunnel_client import assert_echoes, close_leftovers
+from tests.support.tunnel_pair import Shape, TunnelPair, http_get, metric, wait_until
+from tests.support.tunnel_pki import TunnelPki
+
+StartPair = Callable[..., TunnelPair]
+MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
+
+
+@pytest.fixture
+def start(tunnel_pki: TunnelPki, tmp_path: Path) -> Iterator[StartPair]:
+    with ExitStack() as stack:
+
+        def start_pair(mode: str = "http-connect", frontend: str = "uds", **flags: Any) -> TunnelPair:
+            flags["server_flags"] = ["--workers=2", *flags.get("server_flags", ())]
+            pair = TunnelPair(Shape(mode=mode, frontend=frontend), tunnel_pki, tmp_path, **flags)
+            stack.callback(lambda: print(pair.logs()))
+            stack.callback(pair.stop)
+            pair.start()
+            wait_until(lambda: pair.agent_metric("open_server_connections") == 2, "the agent holds both workers")
+            return pair
+
+        yield start_pair
+    close_leftovers()
+
+
+def worker_pids(pair: TunnelPair) -> list[int]:
+    """The children of the server."""
+    found = Path(f"/proc/{pair.server.pid}/task/{pair.server.pid}/children").read_text()
+    return [int(pid) for pid in found.split()]
+
+
+def passed(pair: TunnelPair) -> list[float]:
+    _, text = http_get(f"http://127.0.0.1:{pair.ports.server_admin}/metrics")
+    return [float(value) for value in re.findall(r"^umbilical_worker_clients_total\{.*\} (\d+)$", text, re.MULTILINE)]
+
+
+@MODES
+@pytest.mark.parametrize("frontend", ["uds", "tcp-mtls"])
+def test_both_workers_serve_clients_and_speak_as_one_server(
+    start: StartPair, stage: Stage, mode: str, frontend: str
+) -> None:
+    pair = start(mode, frontend)
+    endpoint = stage.endpoint().serve(echo)
+    before = passed(pair)
+    tunnels = [pair.frontend().open(endpoint.address) for _ in range(6)]
+    for tunnel in tunnels:
+        assert_echoes(tunnel)
+    assert [after - earlier for earlier, after in zip(before, passed(pair), strict=True)] == [3, 3]
+    assert pair.server_metric("established_connections") == 6
+    assert pair.server_metric("ready_backends") == 1
+    assert pair.server_health("/readyz") == (200, "ok")
+    assert pair.server_health("/readyz/agents") == (200, "1")
+    assert pair.agent_metric("known_server_count") == 2
+    for tunnel in tunnels:
+        tunnel.close()
+    wait_until(lambda: pair.server_metric("established_connections") == 0, "all tunnels are over")
+
+
+def test_a_worker_that_is_killed_is_replaced_and_no_counter_falls(start: StartPair, stage: Stage) -> None:
+    pair = start()
+    endpoint = stage.endpoint().serve(echo)
+    tunnels = [pair.frontend().open(endpoint.address) for _ in range(2)]
+    for tunnel in tunnels:
+        assert_echoes(tunnel)
+    dials = pair.server_metric("dial_duration_seconds_count")
+    assert dials == 2
+    victim, survivor = worker_pids(pair)
+    os.kill(victim, signal.SIGKILL)
+    wait_until(lambda: pair.agent_metric("open_server_connections") == 1, "the agent has lost it")
+    assert pair.server_metric("dial_duration_seconds_count") >= dials
+    wait_until(lambda: pair.agent_metric("open_server_connections") == 2, "the agent has found its successor")
+    assert survivor in worker_pids(pair)
+    assert victim not in worker_pids(pair)
+    assert sum(_lives(tunnel) for tunnel in tunnels) == 1
+    assert metric(pair.ports.server_admin, "umbilical_worker_replacements_total") == 1
+    for _ in range(4):
+        assert_echoes(pair.frontend().open(endpoint.address))
+    assert pair.server_metric("dial_duration_seconds_count") >= dials + 4
+
+
+def _lives(tunnel: Any) -> bool:
+    try:
+        assert_echoes(tunnel)
+    except (AssertionError, OSError):
+        return False
+    return True
+
+
+@MODES
+def test_a_stop_waits_for_the_tunnels_of_all_workers(start: StartPair, stage: Stage, mode: str) -> None:
+    pair = start(mode, server_flags=["--graceful-shutdown-timeout=30s"])
+    endpoint = stage.endpoint().serve(echo)
+    tunnels = [pair.frontend().open(endpoint.address) for _ in range(4)]
+    pair.server.signal(signal.SIGTERM)
+    wait_until(lambda: pair.server_health("/readyz")[0] == 500, "it is not ready any more")
+    assert not pair.socket_path.exists()
+    for tunnel in tunnels:
+        assert_echoes(tunnel)
+        tunnel.close()
+    assert pair.server.wait() == 0
+
+
+def test_a_second_signal_ends_all_workers_at_once(start: StartPair, stage: Stage) -> None:
+    pair = start(server_flags=["--graceful-shutdown-timeout=1h"])
+    tunnel = pair.frontend().open(stage.endpoint().serve(echo).address)
+    workers = worker_pids(pair)
+    pair.server.signal(signal.SIGTERM)
+    wait_until(lambda: pair.server_health("/readyz")[0] == 500, "it is not ready any more")
+    assert_echoes(tunnel)
+    pair.server.signal(signal.SIGTERM)
+    assert pair.server.wait() == 1
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+
+
+def test_workers_do_not_outlive_a_supervisor_that_is_killed(start: StartPair) -> None:
+    pair = start()
+    workers = worker_pids(pair)
+    pair.server.kill()
+    wait_until(lambda: not any(_runs(pid) for pid in workers), "the workers have ended")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_profiles_are_of_the_worker_that_is_named(start: StartPair) -> None:
+    pair = start(server_flags=["--enable-profiling"])
+    admin = f"http://127.0.0.1:{pair.ports.server_admin}/debug/pprof/goroutine"
+    assert "cli/worker.py" not in http_get(admin)[1]
+    for index in range(2):
+        assert "cli/worker.py" in http_get(f"{admin}?worker={index}")[1]
+    assert http_get(f"{admin}?worker=2") == (404, "no such worker; they are numbered from 0 to 1\n")
+
+
+def test_a_certificate_that_cannot_be_used_ends_the_start(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
+    flags = ["--workers=2", f"--cluster-key={tunnel_pki.agent.key}"]
+    pair = TunnelPair(Shape(), tunnel_pki, tmp_path, server_flags=flags)
+    pair.server.start()
+    assert pair.server.wait() == 1
+    assert "key values mismatch" in pair.logs()
