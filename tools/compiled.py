@@ -26,7 +26,8 @@ COMPILED_ROOMS: Final = ("wire", "konnectivity")
 COMPILED_TUNNEL: Final = (
     "agent", "agent_stream", "agent_transport", "backlog", "certificates", "channel", "connect_frontend", "descriptors",
     "dialing", "endpoint", "faults", "grpc_client", "grpc_frontend", "keepalive", "linger", "listening", "loop",
-    "notices", "passing", "payload", "round_trips", "server", "server_core", "server_link", "tls_channel", "transport",
+    "notices", "passing", "payload", "round_trips", "server", "server_core", "server_link", "siblings", "tls_channel",
+    "transport",
     "tunnel_end", "tunnel_stream", "unadmitted",
 )  # fmt: skip
 SHARED_LIBRARY: Final = "umbilical.data_path"

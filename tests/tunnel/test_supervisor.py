@@ -3,14 +3,23 @@
 import os
 import re
 import signal
+import socket
+import ssl
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.in_process import Stage, echo
-from tests.support.tunnel_client import assert_echoes, close_leftovers
+from tests.support.in_process import Stage, echo, refused_address
+from tests.support.tunnel_client import (
+    DialRefused,
+    SocketTunnel,
+    assert_echoes,
+    close_leftovers,
+    receive_exactly,
+)
 from tests.support.tunnel_pair import Shape, TunnelPair, http_get, metric, wait_until
 from tests.support.tunnel_pki import TunnelPki
 
@@ -22,13 +31,15 @@ MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
 def start(tunnel_pki: TunnelPki, tmp_path: Path) -> Iterator[StartPair]:
     with ExitStack() as stack:
 
-        def start_pair(mode: str = "http-connect", frontend: str = "uds", **flags: Any) -> TunnelPair:
+        def start_pair(
+            mode: str = "http-connect", frontend: str = "uds", connected: int = 2, **flags: Any
+        ) -> TunnelPair:
             flags["server_flags"] = ["--workers=2", *flags.get("server_flags", ())]
             pair = TunnelPair(Shape(mode=mode, frontend=frontend), tunnel_pki, tmp_path, **flags)
             stack.callback(lambda: print(pair.logs()))
             stack.callback(pair.stop)
             pair.start()
-            wait_until(lambda: pair.agent_metric("open_server_connections") == 2, "the agent holds both workers")
+            wait_until(lambda: pair.agent_metric("open_server_connections") == connected, "the agent holds its workers")
             return pair
 
         yield start_pair
@@ -153,3 +164,76 @@ def test_a_certificate_that_cannot_be_used_ends_the_start(tunnel_pki: TunnelPki,
     pair.server.start()
     assert pair.server.wait() == 1
     assert "key values mismatch" in pair.logs()
+
+
+@MODES
+@pytest.mark.parametrize("frontend", ["uds", "tcp-mtls"])
+def test_a_worker_without_an_agent_relays_to_the_one_that_has_it(
+    start: StartPair, stage: Stage, mode: str, frontend: str
+) -> None:
+    """The agent believes that there is one server, so it stays with the first worker that it met."""
+    pair = start(mode, frontend, agent_flags=["--sync-interval=1h", "--sync-interval-cap=1h"], connected=1)
+    endpoint = stage.endpoint().serve(echo)
+    tunnels = [pair.frontend().open(endpoint.address) for _ in range(4)]
+    for tunnel in tunnels:
+        assert_echoes(tunnel)
+    assert pair.agent_metric("open_server_connections") == 1
+    assert pair.server_metric("established_connections") == 4
+    assert pair.server_metric("dial_duration_seconds_count") == 4
+    for tunnel in tunnels:
+        transfer(tunnel)
+        tunnel.close()
+    wait_until(lambda: pair.server_metric("established_connections") == 0, "all tunnels are over")
+    wait_until(lambda: pair.agent_metric("open_endpoint_connections") == 0, "all endpoints are closed")
+
+
+def transfer(tunnel: Any) -> None:
+    """There and back; more than any buffer on the way, where a test may send and receive at the same time."""
+    if isinstance(tunnel, SocketTunnel) and not isinstance(tunnel.socket, ssl.SSLSocket):
+        payload = os.urandom(1 << 20) * 6
+        sender = threading.Thread(target=lambda: tunnel.send(payload))
+        sender.start()
+        assert receive_exactly(tunnel, len(payload)) == payload
+        sender.join(30)
+        assert not sender.is_alive()
+        return
+    for _ in range(16):
+        payload = os.urandom(1 << 16)
+        tunnel.send(payload)
+        assert receive_exactly(tunnel, len(payload)) == payload
+
+
+@MODES
+def test_refusals_and_half_closes_come_through_a_relay_as_they_are(start: StartPair, stage: Stage, mode: str) -> None:
+    pair = start(mode, agent_flags=["--sync-interval=1h", "--sync-interval-cap=1h"], connected=1)
+    address = refused_address()
+    for _ in range(2):
+        with pytest.raises(DialRefused) as refusal:
+            pair.frontend().open(address)
+        assert refusal.value.text == f"dial tcp {address}: connect: connection refused"
+    if mode == "http-connect":
+        endpoint = stage.endpoint().serve(answer_at_the_end)
+        for _ in range(2):
+            tunnel = pair.frontend().open(endpoint.address)
+            assert isinstance(tunnel, SocketTunnel)
+            tunnel.send(b"question")
+            tunnel.socket.shutdown(socket.SHUT_WR)
+            assert receive_exactly(tunnel, 8) == b"noitseuq"
+            assert tunnel.receive(1) == b""
+
+
+def answer_at_the_end(peer: socket.socket) -> None:
+    asked = b""
+    while part := peer.recv(100):
+        asked += part
+    peer.sendall(asked[::-1])
+
+
+def test_without_any_agent_no_worker_sends_a_dial_in_a_circle(start: StartPair) -> None:
+    pair = start()
+    pair.agent.kill()
+    wait_until(lambda: pair.server_health("/readyz")[0] == 500, "no worker has an agent")
+    for _ in range(4):
+        with pytest.raises(DialRefused) as refusal:
+            pair.frontend().open("127.0.0.1:1")
+        assert "No agent available" in refusal.value.text

@@ -73,6 +73,8 @@ class Tunnel:
         self.protocol = "tcp"
         self.links_before: tuple[int, ...] = ()
         """Keys of the links that got this dial before and did not answer; it never goes to one of them again."""
+        self.may_relay = True
+        """False: another worker asked for it, and it does not go to a third."""
         self.connection_id = 0
         self.state = PENDING
         self.moved_bytes = 0
@@ -95,6 +97,8 @@ class AgentLink:
         self.understands_pause = understands_pause
         self.has_own_streams = False
         """Each tunnel has its own stream, and the connection ID is the stream ID."""
+        self.is_sibling = False
+        """Not an agent: another worker of this server, which dials through its own agents."""
         self.announced = False
         """Its arrival was logged, so its end will be."""
         self.draining = False

@@ -74,14 +74,20 @@ class AgentRouter:
 
     def __init__(self, strategies: tuple[str, ...]) -> None:
         self._rosters: Final = [Roster(strategy) for strategy in strategies]
+        self._siblings: Final[list[AgentLink]] = []
 
     def add(self, link: AgentLink) -> None:
+        if link.is_sibling:
+            self._siblings.append(link)
+            return
         link.weigh()
         for roster in self._rosters:
             roster.add(link)
 
     def remove(self, link: AgentLink) -> None:
         """Remove this link; a newer stream of the same agent stays. May be called twice."""
+        if link in self._siblings:
+            self._siblings.remove(link)
         for slot in link.slots:
             slot.group.leave(slot, link)
         link.slots.clear()
@@ -100,6 +106,11 @@ class AgentRouter:
             if link is not None:
                 return link
         return None
+
+    def choose_sibling(self, tried: tuple[int, ...], draw: int) -> AgentLink | None:
+        """Another worker for a dial that no agent of this one can serve, but none of those that were tried."""
+        left = [link for link in self._siblings if link.key not in tried]
+        return left[draw % len(left)] if left else None
 
     def unusable_networks(self, link: AgentLink) -> list[str]:
         """`cidr` identifiers that are not networks, if a strategy uses them.

@@ -16,7 +16,7 @@ from umbilical.konnectivity.commands import (
     RetireAgent,
     ToAgent,
 )
-from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, metric_reason
+from umbilical.konnectivity.dial_failure import NO_AGENT_TEXT, DialFailure, FailureReason, metric_reason
 from umbilical.konnectivity.health import OWED_SECONDS, AgentHealth
 from umbilical.konnectivity.links import CLOSING, ENDED, ESTABLISHED, PENDING, AgentLink, Tunnel
 from umbilical.konnectivity.routing import AgentRouter
@@ -96,7 +96,7 @@ class TunnelRegistry:
         """A client dials `tunnel.address`; `draw` and `moment` are for `AgentRouter.choose`."""
         if len(tunnel.address) > LONGEST_ADDRESS or len(protocol) > LONGEST_ADDRESS:
             return self._refuse_at_once(tunnel, DialFailure(FailureReason.AGENT_ERROR, "dial address is too long"))
-        link = self.router.choose(tunnel.address, draw, moment)
+        link = self._choose(tunnel, draw, moment)
         if link is None:
             return self._refuse_at_once(tunnel, DialFailure(FailureReason.NO_AGENT))
         if tunnel.dial_id in link.pending:
@@ -106,6 +106,12 @@ class TunnelRegistry:
         tunnel.protocol = protocol
         self._pending[tunnel.serial] = tunnel
         return [self._ask(tunnel, link)]
+
+    def _choose(self, tunnel: Tunnel, draw: int, moment: int = 0) -> AgentLink | None:
+        link = self.router.choose(tunnel.address, draw, moment)
+        if link is None and tunnel.may_relay:
+            link = self.router.choose_sibling(tunnel.links_before, draw)
+        return link
 
     def _ask(self, tunnel: Tunnel, link: AgentLink) -> Command:
         tunnel.link = link
@@ -118,7 +124,7 @@ class TunnelRegistry:
         """Another agent for a dial that `left` can no longer answer."""
         if len(tunnel.links_before) + 1 >= LINKS_PER_DIAL:
             return None
-        link = self.router.choose(tunnel.address, draw)
+        link = self._choose(tunnel, draw)
         if link is None or link is left or link.key in tunnel.links_before or tunnel.dial_id in link.pending:
             return None
         return link
@@ -132,7 +138,7 @@ class TunnelRegistry:
 
     def _refuse_at_once(self, tunnel: Tunnel, failure: DialFailure) -> list[Command]:
         tunnel.state = ENDED
-        return [CountDialFailure(metric_reason(failure)), RefuseDial(tunnel, failure)]
+        return [*_count(tunnel, failure), RefuseDial(tunnel, failure)]
 
     def agent_answered(self, link: AgentLink, answer: DialResponse, now: float) -> list[Command]:
         tunnel = link.pending.get(answer.dial_id)
@@ -144,6 +150,8 @@ class TunnelRegistry:
 
     def _answered(self, link: AgentLink, tunnel: Tunnel, answer: DialResponse, now: float) -> list[Command]:
         if answer.error:
+            if link.is_sibling and answer.error == NO_AGENT_TEXT:
+                return self._relay_on(link, tunnel)
             return self._refuse(tunnel, DialFailure(FailureReason.AGENT_ERROR, answer.error))
         if answer.connection_id == 0 or answer.connection_id in link.connections:
             text = f"agent answered with connection ID {answer.connection_id}, which is not free"
@@ -158,6 +166,16 @@ class TunnelRegistry:
         self._established += 1
         return [OpenTunnel(tunnel)]
 
+    def _relay_on(self, link: AgentLink, tunnel: Tunnel) -> list[Command]:
+        """This worker has no agent for the dial: ask the next one, or an agent that came meanwhile."""
+        tunnel.links_before = (*tunnel.links_before, link.key)
+        other = self._choose(tunnel, tunnel.serial)
+        if other is None or tunnel.dial_id in other.pending:
+            return self._refuse(tunnel, DialFailure(FailureReason.NO_AGENT))
+        link.pending.pop(tunnel.dial_id, None)
+        link.weigh()
+        return [self._ask(tunnel, other)]
+
     def _orphan_answer(self, link: AgentLink, answer: DialResponse, now: float) -> list[Command]:
         """The dial was cancelled or has timed out: the agent must close the socket that it opened."""
         if self._health.is_reply(link, answer):
@@ -171,7 +189,7 @@ class TunnelRegistry:
     def _refuse(self, tunnel: Tunnel, failure: DialFailure) -> list[Command]:
         self._forget_pending(tunnel)
         tunnel.state = ENDED
-        return [CountDialFailure(metric_reason(failure)), RefuseDial(tunnel, failure)]
+        return [*_count(tunnel, failure), RefuseDial(tunnel, failure)]
 
     def _forget_pending(self, tunnel: Tunnel) -> None:
         self._pending.pop(tunnel.serial, None)
@@ -272,7 +290,7 @@ class TunnelRegistry:
 
     def _blame(self, tunnel: Tunnel, link: AgentLink, now: float) -> list[Command]:
         # A second agent had only the rest of the time limit.
-        return [] if tunnel.links_before else self._health.left_unanswered(link, now)
+        return [] if tunnel.links_before or link.is_sibling else self._health.left_unanswered(link, now)
 
     def _on_stalled(self, link: AgentLink, now: float, draw: int) -> list[Command]:
         """Its stream takes no bytes: its dials go to other agents, its tunnels may still recover."""
@@ -306,6 +324,11 @@ class TunnelRegistry:
             link.weigh()
         self._end(tunnel)
         return [CloseTunnel(tunnel, "agent did not answer the close", "agent did not answer the close")]
+
+
+def _count(tunnel: Tunnel, failure: DialFailure) -> list[Command]:
+    """The worker that relayed a dial here counts its failure."""
+    return [CountDialFailure(metric_reason(failure))] if tunnel.may_relay else []
 
 
 def _cancel(tunnel: Tunnel, link: AgentLink) -> Command:

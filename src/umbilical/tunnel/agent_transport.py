@@ -7,6 +7,7 @@ from umbilical.konnectivity import metadata
 from umbilical.konnectivity.links import CLOSING, ESTABLISHED, AgentLink
 from umbilical.tunnel import causes, faults
 from umbilical.tunnel.agent_stream import AgentStream
+from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.keepalive import Heartbeat, PathWatch
 from umbilical.tunnel.round_trips import RoundTrips
 from umbilical.tunnel.server_core import FIRST_CALL_SECONDS, ServerCore
@@ -111,7 +112,7 @@ class Admission:
 
 
 class AgentTransport(Transport):
-    def __init__(self, channel: TlsChannel, core: ServerCore, admission: Admission) -> None:
+    def __init__(self, channel: Channel, core: ServerCore, admission: Admission) -> None:
         super().__init__(core.loop, channel, agent_side_connection(is_client=False))
         self.rounds = RoundTrips(core.loop, self.connection, core.window_budget)
         self._core: Final = core
@@ -126,12 +127,13 @@ class AgentTransport(Transport):
         """Connect streams that were admitted, by stream ID."""
         self._unclaimed: list[int] = []
         """Streams for tunnels in the order of their opening; those that got their tunnel are removed now and then."""
-        self._tls: Final = channel
+        self._tls: Final = channel if isinstance(channel, TlsChannel) else None
+        """None: the peer is another worker of this server, on a private socket."""
         self._has_own_streams = False
         self._opened_at = 0.0
 
     def on_open(self) -> None:
-        if self._tls.tls.selected_alpn_protocol() != "h2":
+        if self._tls is not None and self._tls.tls.selected_alpn_protocol() != "h2":
             self.lose("the agent does not speak HTTP/2: no ALPN protocol in common")
             return
         self._core.handshakes.discard(self)
@@ -141,7 +143,7 @@ class AgentTransport(Transport):
 
     def on_timer(self) -> None:
         """The deadline of the handshake or of the first call."""
-        if not self._tls.is_open():
+        if self._tls is not None and not self._tls.is_open():
             self.lose("TLS handshake took too long")
         elif self._asked and self.loop.now - self._opened_at < REVIEW_SECONDS:
             self._core.first_calls.add(self)
@@ -239,7 +241,8 @@ class AgentTransport(Transport):
             self._refuse(stream, grpc.UNKNOWN, refused.text)
             return
         self._asked.add(stream.stream_id)
-        self._tls.handshakes.admit(self._tls)
+        if self._tls is not None:
+            self._tls.handshakes.admit(self._tls)
         self._admission.ask(self, stream, hello)
 
     def _check_unclaimed(self) -> None:
@@ -260,7 +263,7 @@ class AgentTransport(Transport):
 
     def _doubt(self) -> None:
         """Count it among the peers that are not admitted, unless another of its calls is."""
-        if not self._agents and not self._asked and not self.closed:
+        if self._tls is not None and not self._agents and not self._asked and not self.closed:
             self._tls.handshakes.add(self._tls)
 
     def refuse(self, stream: Stream, text: str) -> None:
@@ -273,12 +276,13 @@ class AgentTransport(Transport):
         if self.closed or not stream.can_send():
             return
         core = self._core
-        forbidden = core.agent_gate.refusal(self._tls.tls, hello.identifiers)
+        forbidden = "" if self._tls is None else core.agent_gate.refusal(self._tls.tls, hello.identifiers)
         if forbidden:
             self._refuse(stream, grpc.PERMISSION_DENIED, forbidden, "UMB346")
             return
         settings = core.settings
         link = AgentLink(core.next_key(), hello.agent_id, hello.identifiers, understands_pause=hello.understands_pause)
+        link.is_sibling = self._tls is None
         link.has_own_streams = hello.understands_streams and settings.limits.own_streams
         self._has_own_streams = self._has_own_streams or link.has_own_streams
         stream.served = True

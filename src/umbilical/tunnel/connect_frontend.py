@@ -27,7 +27,7 @@ from umbilical.wire.http2 import frames
 logger = logging.getLogger(__name__)
 
 _HEAD: Final = 1
-_DIALLING: Final = 2
+DIALLING: Final = 2
 _TUNNEL: Final = 3
 
 HEAD_SECONDS: Final = 60.0
@@ -123,11 +123,11 @@ class ConnectClient(SocketEnd):
         self._heads.discard(self)
         self._head = None
         self._early = early
-        self._phase = _DIALLING
+        self._phase = DIALLING
         core = self._core
         tunnel = self.tunnel = Tunnel(self, core.next_dial_id(), address, self._loop.now)
         core.dial(tunnel, "tcp")
-        if self._channel.hung_up and self._phase == _DIALLING and self.writing == OPEN:
+        if self._channel.hung_up and self._phase == DIALLING and self.writing == OPEN:
             self._hung_up_early()  # its end came in the same event as its request; no further event reports it
 
     def _hung_up_early(self) -> None:
@@ -154,18 +154,8 @@ class ConnectClient(SocketEnd):
         agent = core.agent_of(tunnel)
         own = agent.own_stream(tunnel.connection_id, self)
         self._attach(own, agent.shared_credit)
-        established = _ESTABLISHED
-        if self._wants_trace:
-            established = memoryview(http1.traced(http1.CONNECTION_ESTABLISHED, self._trace(tunnel)))
-        started = time.perf_counter()
-        sent = self._channel.send(established)
-        core.metrics.frontend_write_seconds.observe(time.perf_counter() - started)
-        if sent < 0:
-            core.metrics.dial_failed(metric_reason(DialFailure(FailureReason.ANSWER_FAILED)))
-            self._gone("client gone before the answer was sent")
+        if not self._announce(tunnel):
             return
-        if sent < len(established):
-            self._outlet.put(established[sent:])
         stream = agent.stream if own is None else own.stream
         inlet = self._inlet = Inlet(self, agent.transport, stream, tunnel.connection_id, core.metrics.to_agent)
         inlet.unanswered = own
@@ -176,8 +166,25 @@ class ConnectClient(SocketEnd):
         if self._channel.readable:
             self._loop.again(self)
 
+    def _announce(self, tunnel: Tunnel) -> bool:
+        """Tell the client that its tunnel is open; False if it is gone."""
+        core = self._core
+        established = _ESTABLISHED
+        if self._wants_trace:
+            established = memoryview(http1.traced(http1.CONNECTION_ESTABLISHED, self._trace(tunnel)))
+        started = time.perf_counter()
+        sent = self._channel.send(established)
+        core.metrics.frontend_write_seconds.observe(time.perf_counter() - started)
+        if sent < 0:
+            core.metrics.dial_failed(metric_reason(DialFailure(FailureReason.ANSWER_FAILED)))
+            self._gone("client gone before the answer was sent")
+            return False
+        if sent < len(established):
+            self._outlet.put(established[sent:])
+        return True
+
     def refused(self, failure: DialFailure) -> None:
-        if self._phase == _DIALLING and self.writing == OPEN:
+        if self._phase == DIALLING and self.writing == OPEN:
             reply = http_reply(failure)
             if self._wants_trace and self.tunnel is not None:
                 reply = http1.traced(reply, self._trace(self.tunnel))

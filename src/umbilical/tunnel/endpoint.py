@@ -58,6 +58,8 @@ class EndpointLink(Transport):
         self.shared_credit: SharedCredit | None = None
         self.understands_pause = False
         self.has_own_streams = False
+        self.is_sibling = False
+        """It is no server, but another worker of the same one."""
 
     def server_id(self) -> str:
         return "unknown"
@@ -300,6 +302,8 @@ def report(
     record: EndpointConnection, link: EndpointLink, cause: str, code: str = "", *, up: int = 0, down: int = 0
 ) -> None:
     """Write the one log line of a tunnel; `code` where it failed."""
+    if link.is_sibling:
+        return  # the client's end, in this process too, has written it
     tunnels.info(
         'tunnel dial=%d connection=%d server=%s target=%s up=%d down=%d ms=%d%s end="%s"',
         record.dial_id,

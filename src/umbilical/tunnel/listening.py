@@ -24,6 +24,10 @@ PAUSE_SECONDS: Final = 0.05
 """Time until a listener that may not accept asks again; connections wait in the backlog."""
 
 
+SERVE: Final = 254
+"""In place of the address family of a client: the receiver is the server on this socket to another worker."""
+ATTEND: Final = 255
+"""The receiver plays the agent."""
 _INT: Final = struct.Struct("i")
 
 
@@ -135,6 +139,10 @@ class PassedListener(SocketListener):
     Those that may not be taken yet wait in that socket, and then in the other process's backlog.
     """
 
+    serve: Callable[[socket.socket], None] | None = None
+    attend: Callable[[socket.socket], None] | None = None
+    """What takes the private sockets between workers (siblings.py), which come the same way."""
+
     def _take(self) -> socket.socket | None:
         message, parts, _, _ = self._sock.recvmsg(1, socket.CMSG_SPACE(_INT.size), socket.MSG_CMSG_CLOEXEC)
         if not message:
@@ -142,13 +150,24 @@ class PassedListener(SocketListener):
             return None
         if not parts:
             raise OSError(errno.EMFILE, "no free file for a connection that was passed")  # the kernel dropped it
-        return socket.socket(message[0], socket.SOCK_STREAM, 0, _INT.unpack(parts[0][2][: _INT.size])[0])
+        kind, descriptor = message[0], _INT.unpack(parts[0][2][: _INT.size])[0]
+        if kind not in (SERVE, ATTEND):
+            return socket.socket(kind, socket.SOCK_STREAM, 0, descriptor)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, descriptor)
+        sock.setblocking(False)
+        taker = self.serve if kind == SERVE else self.attend
+        assert taker is not None
+        taker(sock)
+        return self._take()
 
 
-def pass_on(over: socket.socket, sock: socket.socket) -> None:
-    """Send a connection to a `PassedListener`. Raises BlockingIOError if its process does not take more now."""
+def pass_on(over: socket.socket, sock: socket.socket, kind: int = 0) -> None:
+    """Send a connection to a `PassedListener`; `kind` is SERVE or ATTEND between workers.
+
+    Raises BlockingIOError if its process does not take more now, OSError if it has ended.
+    """
     try:
-        socket.send_fds(over, [bytes([sock.family])], [sock.fileno()])
+        socket.send_fds(over, [bytes([kind or sock.family])], [sock.fileno()])
     except OSError as error:
         if error.errno in (errno.ETOOMANYREFS, errno.ENOBUFS):
             raise BlockingIOError(error.errno, error.strerror) from error

@@ -20,6 +20,7 @@ from umbilical.tunnel.outbound import tune
 from umbilical.tunnel.ports import ServerPorts
 from umbilical.tunnel.server_core import ServerCore
 from umbilical.tunnel.settings import FrontendMode, ServerSettings
+from umbilical.tunnel.siblings import Siblings
 from umbilical.tunnel.tls_channel import TlsChannel
 from umbilical.tunnel.transport import Transport
 from umbilical.tunnel.unadmitted import AgentRule, ClientRule, UnadmittedPeers
@@ -137,10 +138,10 @@ class Server:
         """Serve the connections that another process passes over these two sockets."""
         for sock in (agents, clients):
             sock.setblocking(False)
-        self._start_serving(
-            PassedListener(self._loop, agents, self._accept_agent, self._agent_rule()),
-            PassedListener(self._loop, clients, self._accept_client, self._client_rule()),
-        )
+        siblings = Siblings(self.core)
+        passed = PassedListener(self._loop, clients, self._accept_client, self._client_rule())
+        passed.serve, passed.attend = siblings.serve, siblings.attend
+        self._start_serving(PassedListener(self._loop, agents, self._accept_agent, self._agent_rule()), passed)
 
     def _agent_rule(self) -> AgentRule:
         return AgentRule(self._files, self._strangers)
@@ -197,7 +198,7 @@ class Server:
         return not self.stopping and self.core.is_ready()
 
     def agent_links(self) -> list[AgentLink]:
-        return self.core.links()
+        return self.core.agent_links()
 
     def agent_count(self) -> int:
         """Connected agents, each counted once."""
@@ -225,7 +226,7 @@ class Server:
         for transport in self._grpc_clients():
             transport.leave()
         for agent in self.core.agents.values():
-            if agent.link.understands_pause:
+            if agent.link.understands_pause and not agent.link.is_sibling:
                 agent.transport.connection.sender.goaway(frames.NO_ERROR, "server is leaving")
                 agent.transport.touch()
 

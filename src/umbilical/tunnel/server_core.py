@@ -121,7 +121,11 @@ class ServerCore(Handler):
         return self._last_key
 
     def links(self) -> list[AgentLink]:
+        """Those to other workers too."""
         return [agent.link for agent in self.agents.values()]
+
+    def agent_links(self) -> list[AgentLink]:
+        return [link for link in self.links() if not link.is_sibling]
 
     def agent_of(self, tunnel: Tunnel) -> AgentStream:
         """The agent that answered the tunnel's dial."""
@@ -131,6 +135,10 @@ class ServerCore(Handler):
 
     def agent_connected(self, agent: AgentStream, peer: str) -> None:
         link = agent.link
+        if link.is_sibling:
+            self.agents[link.key] = agent
+            self.registry.agent_connected(link)
+            return
         more = self._arrivals.more(peer, self.loop.now)
         if more is not None:
             link.announced = True
@@ -158,7 +166,7 @@ class ServerCore(Handler):
         self._obey(self.registry.agent_gone(link, f"agent lost: {reason}", random.getrandbits(30)))
 
     def _log_gone(self, link: AgentLink, reason: str) -> None:
-        if not link.announced and not link.connections:
+        if link.is_sibling or (not link.announced and not link.connections):
             return  # one of many Connect streams on its connection, whose arrival was only counted
         if link.draining or causes.is_orderly(reason):
             logger.info("agent gone agent=%s tunnels=%d: %s", link.agent_id, len(link.connections), reason)
@@ -271,14 +279,18 @@ class ServerCore(Handler):
             agent.retire("agent takes no packets")
 
     def _open(self, tunnel: Tunnel) -> None:
-        self.metrics.dial_seconds.observe(tunnel.opened_at - tunnel.asked_at)
+        if not _is_relayed(tunnel):
+            self.metrics.dial_seconds.observe(tunnel.opened_at - tunnel.asked_at)
         tunnel.client.opened(tunnel)
 
     def _refuse(self, tunnel: Tunnel, failure: DialFailure) -> None:
         text = grpc_error_text(failure)
         code = failure_code(failure)
-        if failure.reason is FailureReason.NO_AGENT and not self.agents:
+        if failure.reason is FailureReason.NO_AGENT and not self.agent_links():
             code = "UMB301"
+        if not tunnel.may_relay:
+            tunnel.client.refused(failure)  # the worker that asked for it logs it
+            return
         notices.report_tunnel(tunnel, self.loop.now, text, code)
         if code:
             agent = tunnel.link.agent_id if tunnel.link is not None else "-"
@@ -287,7 +299,8 @@ class ServerCore(Handler):
 
     def _close(self, command: CloseTunnel) -> None:
         tunnel = command.tunnel
-        self.metrics.connection_seconds.observe(self.loop.now - tunnel.opened_at)
+        if not _is_relayed(tunnel):
+            self.metrics.connection_seconds.observe(self.loop.now - tunnel.opened_at)
         notices.report_tunnel(tunnel, self.loop.now, command.cause)
         tunnel.client.closed(command.error, command.cause)
 
@@ -327,14 +340,22 @@ class ServerCore(Handler):
         return self.registry.pending_count() + self.registry.established_count()
 
     def gauges(self) -> ServerGauges:
+        siblings = [link for link in self.links() if link.is_sibling]
+        relayed = sum([len(link.connections) for link in siblings])
+        # A relayed tunnel is counted by the worker that has its agent.
         return ServerGauges(
             proxy_streams=self.proxy_streams,
-            connect_streams=len(self.agents),
+            connect_streams=len(self.agents) - len(siblings),
             http_connections=len(self.clients),
             ready_backends=self.registry.router.ready_backends(),
-            pending_dials=self.registry.pending_count(),
-            established_connections=self.registry.established_count(),
+            pending_dials=self.registry.pending_count() - sum([len(link.pending) for link in siblings]),
+            established_connections=self.registry.established_count() - relayed,
             faults=self.loop.faults.counts,
             window_granted_bytes=self.window_budget.granted_bytes,
             window_budget_bytes=self.window_budget.total_bytes,
         )
+
+
+def _is_relayed(tunnel: Tunnel) -> bool:
+    """Another worker has the agent, and counts the tunnel."""
+    return tunnel.link is not None and tunnel.link.is_sibling

@@ -21,6 +21,7 @@ from umbilical.konnectivity.commands import (
 from umbilical.konnectivity.dial_failure import endpoint_failure_reason
 from umbilical.tunnel import causes, faults
 from umbilical.tunnel.backlog import SharedCredit
+from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.endpoint import Endpoint, EndpointContext, EndpointDial, EndpointLink
 from umbilical.tunnel.faults import Breakable
 from umbilical.tunnel.keepalive import Heartbeat
@@ -59,7 +60,7 @@ class LinkKeeper:
 
 class ServerLink(EndpointLink):
     def __init__(
-        self, channel: TlsChannel, hello: metadata.Headers, authority: str, keeper: LinkKeeper, context: EndpointContext
+        self, channel: Channel, hello: metadata.Headers, authority: str, keeper: LinkKeeper, context: EndpointContext
     ) -> None:
         super().__init__(context.loop, channel, agent_side_connection(is_client=True))
         self.rounds = RoundTrips(context.loop, self.connection, context.window_budget)
@@ -68,7 +69,6 @@ class ServerLink(EndpointLink):
         self.session: Final = AgentSession()
         self._connections: Final = self.session.connections
         self._received: Final = context.metrics.to_agent
-        self._tls: Final = channel
         self._hello_headers: Final = hello
         self._authority: Final = authority
         self._keeper: Final = keeper
@@ -79,7 +79,8 @@ class ServerLink(EndpointLink):
         self._heartbeat = Heartbeat(self, keepalive)
 
     def on_open(self) -> None:
-        protocol = self._tls.tls.selected_alpn_protocol()
+        channel = self.channel
+        protocol = channel.tls.selected_alpn_protocol() if isinstance(channel, TlsChannel) else "h2"
         if protocol != "h2":
             self.lose(f"the server does not speak HTTP/2 here (ALPN {protocol!r}): is this the agent port?")
             return

@@ -5,6 +5,7 @@ It has the ports, health and admin, signals, token reviews and leases, and moves
 
 import asyncio
 import logging
+import socket
 from contextlib import AsyncExitStack
 from typing import Any, Final
 from urllib.parse import parse_qs
@@ -17,7 +18,7 @@ from umbilical.tunnel.exposition import Exposition
 from umbilical.tunnel.http_server import HttpRequest, HttpResponse, open_http
 from umbilical.tunnel.identities import AgentGate
 from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefused
-from umbilical.tunnel.listening import SocketListener
+from umbilical.tunnel.listening import ATTEND, PAUSE_SECONDS, SERVE, SocketListener, pass_on
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.merged_metrics import Families
 from umbilical.tunnel.metrics import CertificateMetrics, ServerGauges, ServerMetrics
@@ -60,6 +61,7 @@ class Supervisor:
         self._for_clients: Final = Passing(loop, settings.workers)
         self._workers: Final[dict[int, WorkerProcess]] = {}
         self._keepers: Final[list[asyncio.Task[Any]]] = []
+        self._introductions: Final[set[asyncio.Task[Any]]] = set()
         self._ended: Families = {}
         """Counters of workers that have ended."""
         self._replaced: Final = [0] * settings.workers
@@ -95,6 +97,11 @@ class Supervisor:
         self._for_agents.over[index] = worker.agents_socket
         self._for_clients.over[index] = worker.clients_socket
         await worker.start()
+        for other in [self._workers[number] for number in self._workers if number != index]:
+            if not other.ended.done():
+                task = own_task(_introduce(worker, other))
+                self._introductions.add(task)
+                task.add_done_callback(self._introductions.discard)
         logger.info("worker started server=%s pid=%d", order.settings.server_id, worker.pid)
         return worker
 
@@ -224,8 +231,8 @@ class Supervisor:
         for worker in self._workers.values():
             worker.kill()
         await asyncio.wait([own_task(_all_ended(list(self._workers.values())))], timeout=EXIT_SECONDS)
-        for keeper in self._keepers:
-            await end_task(keeper)
+        for task in [*self._keepers, *self._introductions]:
+            await end_task(task)
         for worker in self._workers.values():
             await worker.close()
         for passing in (self._for_agents, self._for_clients):
@@ -233,6 +240,30 @@ class Supervisor:
         if self._ports is not None:
             self._ports.agents.close()
             self._ports.clients.close()
+
+
+async def _introduce(one: WorkerProcess, other: WorkerProcess) -> None:
+    """Give two workers the two sockets over which they relay (siblings.py)."""
+    for server, agent in ((one, other), (other, one)):
+        ends = socket.socketpair()
+        try:
+            for worker, end, kind in ((server, ends[0], SERVE), (agent, ends[1], ATTEND)):
+                await _hand_over(worker, end, kind)
+        finally:
+            for end in ends:
+                end.close()
+
+
+async def _hand_over(worker: WorkerProcess, end: socket.socket, kind: int) -> None:
+    """Wait while it takes nothing, as long as it lives."""
+    while not worker.ended.done():
+        try:
+            pass_on(worker.clients_socket, end, kind)
+            return
+        except BlockingIOError:
+            await asyncio.sleep(PAUSE_SECONDS)
+        except OSError:
+            return  # it has just ended
 
 
 async def _all_ended(workers: list[WorkerProcess]) -> None:
