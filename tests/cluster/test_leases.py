@@ -11,7 +11,7 @@ from tests.support.manual_clock import START, ManualClock
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, status_answer, watch_answer
 
 from umbilical.cluster.client import ApiClient, Json, make_client
-from umbilical.cluster.leases import LeaseCounter, LeasePublisher, lease_name, parse_lease
+from umbilical.cluster.leases import NAME_PREFIX, LeaseCounter, LeasePublisher, lease_name, parse_lease
 
 OWN_PATH = f"{PATH}/konnectivity-proxy-server-s1"
 
@@ -366,6 +366,22 @@ async def test_addresses_are_those_of_matching_leases_in_the_order_of_their_name
         ("10.0.0.9", 8091),
         ("fd00::7", 1),
     )
+
+
+async def test_ids_are_those_of_valid_leases_by_their_address(tmp_path: Path) -> None:
+    """The workers of one server share an address; an expired lease would be searched for without end."""
+    leases = [
+        lease(f"{NAME_PREFIX}s-0", 0, address="10.0.0.9:8091"),
+        lease(f"{NAME_PREFIX}s-1", 0, address="10.0.0.9:8091"),
+        lease(f"{NAME_PREFIX}s-2", -31, address="10.0.0.9:8091"),
+        lease(f"{NAME_PREFIX}other", 0, address="10.0.0.7:8091"),
+        lease(f"{NAME_PREFIX}silent", 0),
+    ]
+    testbed = _Counting([_listing(*leases)], [])
+    assert (await _counted(testbed, tmp_path, lambda: bool(testbed.watched))).published_ids() == {
+        ("10.0.0.9", 8091): {"s-0", "s-1"},
+        ("10.0.0.7", 8091): {"other"},
+    }
 
 
 async def test_an_expired_lease_keeps_its_address_until_it_is_deleted(tmp_path: Path) -> None:

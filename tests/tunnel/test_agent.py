@@ -160,12 +160,16 @@ class ScriptedLeases:
     def __init__(self, count: int | None = None) -> None:
         self.count = count
         self.addresses: list[tuple[str, int]] = []
+        self.ids: dict[tuple[str, int], set[str]] = {}
 
     def server_count(self) -> int | None:
         return self.count
 
     def published_addresses(self) -> list[tuple[str, int]]:
         return list(self.addresses)
+
+    def published_ids(self) -> dict[tuple[str, int], set[str]]:
+        return self.ids
 
     async def run(self) -> None:
         await asyncio.Event().wait()
@@ -243,6 +247,41 @@ def test_a_server_that_publishes_no_address_is_reached_through_what_was_given(st
     balancer.accept("published").wait_for_end()
     balancer.accept("silent")
     agent.wait_for_servers("published", "silent")
+
+
+def test_behind_a_published_address_the_agent_searches_until_it_holds_every_id_that_is_published_there(
+    stage: Stage,
+) -> None:
+    """The workers of a server, behind one port."""
+    server = ScriptedServer(stage)
+    agent, leases = start(stage, ScriptedLeases())
+    leases.ids = {("127.0.0.1", server.port): {"s-0", "s-1", "s-2"}}
+    tell(agent, leases, server)
+    server.accept("s-1")
+    server.accept("s-1").wait_for_end()
+    server.accept("s-0")
+    server.accept("s-1").wait_for_end()
+    server.accept("s-2")
+    agent.wait_for_servers("s-0", "s-1", "s-2")
+    assert stage.call(lambda: agent.agent._book.dials_due(1e9, wants_more=True)) == []
+
+
+def test_an_id_that_is_lost_is_searched_again_and_one_that_is_not_published_any_more_is_not(stage: Stage) -> None:
+    server = ScriptedServer(stage)
+    agent, leases = start(stage, ScriptedLeases())
+    place = ("127.0.0.1", server.port)
+    leases.ids = {place: {"s-0", "s-1"}}
+    tell(agent, leases, server)
+    server.accept("s-0")
+    lost = server.accept("s-1")
+    agent.wait_for_servers("s-0", "s-1")
+    lost.channel.close()
+    server.accept("s-0").wait_for_end()
+    server.accept("s-1")
+    agent.wait_for_servers("s-0", "s-1")
+    leases.ids = {place: {"s-0"}}
+    tell(agent, leases, server)
+    stage.eventually(lambda: not any(source.hides_servers for source in agent.agent._book.sources()))
 
 
 def test_the_certificate_of_a_published_address_must_be_for_that_host(

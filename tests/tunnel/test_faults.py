@@ -43,6 +43,9 @@ class BrokenEnd:
     def _raise(self) -> None:
         raise RuntimeError("a bug of ours")
 
+    def published_ids(self) -> dict[tuple[str, int], set[str]]:
+        raise RuntimeError("a bug of ours")
+
     def deliver(self, view: memoryview) -> None:
         self._raise()
 

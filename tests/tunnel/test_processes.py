@@ -94,6 +94,9 @@ class ScriptedCounter(Scripted):
     def published_addresses(self) -> Sequence[tuple[str, int]]:
         return ()
 
+    def published_ids(self) -> dict[tuple[str, int], set[str]]:
+        return {}
+
     def server_count(self) -> int | None:
         return None
 

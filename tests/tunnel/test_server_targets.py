@@ -284,7 +284,21 @@ def test_a_given_server_stays_whatever_leases_say() -> None:
     assert hosts(book.targets()) == ["10.0.0.1"]
 
 
-def test_behind_a_published_address_nothing_more_is_searched() -> None:
+def test_behind_a_published_address_more_is_searched_while_a_published_server_is_missing() -> None:
+    book = book_of()
+    book.publish([ONE, TWO], [TWO])
+    resolve(book)
+    one, two = book.targets()
+    connect(one, "a")
+    connect(two, "b")
+    assert book.dials_due(1000.0, wants_more=False) == [two]
+    dial(two, 1000.0).found_again("b", 0.0, is_alone=False)
+    assert 1000.0 < book.next_due_at(wants_more=False) < 1010.0
+    book.publish([ONE, TWO])
+    assert book.dials_due(2000.0, wants_more=False) == []
+
+
+def test_behind_a_published_address_nothing_is_searched_for_the_count_alone() -> None:
     book = book_of(ONE)
     book.publish([TWO])
     resolve(book)

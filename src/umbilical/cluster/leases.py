@@ -300,6 +300,17 @@ class LeaseCounter:
         found = [lease.address for _, lease in sorted(self._leases.items()) if lease.address is not None]
         return tuple(dict.fromkeys(found))
 
+    def published_ids(self) -> dict[tuple[str, int], set[str]]:
+        """Return the IDs of the servers behind each address. Unlike an address, an ID counts only as long as its lease
+        is valid: for a server that is gone an agent would search without end.
+        """
+        now = self._clock.now()
+        found: dict[tuple[str, int], set[str]] = {}
+        for lease in self._leases.values():
+            if lease.address is not None and lease.is_valid(now):
+                found.setdefault(lease.address, set()).add(lease.name.removeprefix(NAME_PREFIX))
+        return found
+
     async def run(self) -> None:
         """List and watch until cancelled."""
         pause = LIST_BACKOFF_SECONDS

@@ -137,7 +137,11 @@ class Agent(LinkKeeper):
     def _follow_leases(self) -> None:
         if self.counter is None:
             return
-        self._book.publish([ServerAddress(host, port) for host, port in self.counter.published_addresses()])
+        published = self.counter.published_ids()
+        self._book.publish(
+            [ServerAddress(host, port) for host, port in self.counter.published_addresses()],
+            {ServerAddress(*place) for place, ids in published.items() if any(one not in self._links for one in ids)},
+        )
         if self._book.sources() or self.counter.server_count() is None:
             self._told_no_target = False
         elif not self._told_no_target:

@@ -1,6 +1,6 @@
 """Protocols of what the tunnel needs from rooms that it does not import; `cli` passes the implementations."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 
@@ -18,7 +18,10 @@ class ServerCounter(Protocol):
         """Number of servers; None until it is known."""
 
     def published_addresses(self) -> Sequence[tuple[str, int]]:
-        """Hosts and ports that servers publish for agents, one per server."""
+        """Hosts and ports that servers publish for agents."""
+
+    def published_ids(self) -> Mapping[tuple[str, int], Collection[str]]:
+        """The IDs of the servers that publish each address now; the workers of one server share one."""
 
     async def run(self) -> None:
         """Keep counting until cancelled."""

@@ -3,7 +3,7 @@
 Decides only: the agent asks what is due and reports the result. Time and random numbers are arguments.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Final
 
 from umbilical.konnectivity.agent_session import SyncSchedule
@@ -84,6 +84,8 @@ class ServerSource:
         self.is_given: Final = is_given
         """Configured, so never removed; otherwise published by a lease."""
         self.is_named = True
+        self.hides_servers = False
+        """Published by a server that is not connected, perhaps a worker behind the same address as another."""
         self.is_busy = False
         self.look_due_at = float("-inf")
         self.told_reason = ""
@@ -153,15 +155,17 @@ class TargetBook:
         if source is not None:
             source.look_again(now)
 
-    def publish(self, servers: Sequence[ServerAddress]) -> None:
-        """Replace the published servers."""
+    def publish(self, servers: Sequence[ServerAddress], incomplete: Collection[ServerAddress] = ()) -> None:
+        """Replace the published servers; behind those in `incomplete` a published ID is not connected yet."""
         published = set(servers)
         for source in self._sources.values():
+            source.hides_servers = source.server in incomplete
             if not source.is_given:
                 source.is_named = source.server in published
         for server in servers:
             if server not in self._sources:
                 self._add(server, is_given=False)
+                self._sources[server].hides_servers = server in incomplete
 
     def hasten_published(self) -> None:
         """A lease was written: dial published servers that are not connected."""
@@ -206,12 +210,12 @@ class TargetBook:
         return min([*looks, *(target.due_at for target in self._wanted(wants_more))], default=float("inf"))
 
     def _wanted(self, wants_more: bool) -> list[ServerTarget]:
-        """A published address has exactly one server, so it is not dialed again while connected."""
+        """A connected address is dialed again only for servers that must be behind it, by their count or their leases."""
         return [
             target
             for source in self._sources.values()
             for target in source.targets.values()
-            if not target.is_busy and (not target.links or (wants_more and source.is_given))
+            if not target.is_busy and (not target.links or (wants_more and source.is_given) or source.hides_servers)
         ]
 
     def hopes(self) -> int:
