@@ -71,7 +71,7 @@ bench: setup ## measure our tunnel and proxies against upstream, ssh -D and tiny
 	python=$$($(BIN)/python tools/bench_python.py) && $$python tools/bench.py $(BENCH_ARGS) && \
 	  $$python tools/bench_bootstrap.py $(BENCH_ARGS) && $$python tools/bench_hardway.py $(BENCH_ARGS) && \
 	  $$python tools/bench_strangers.py $(BENCH_ARGS) && $$python tools/bench_fleet.py $(BENCH_ARGS) && \
-	  $$python tools/bench_proxies.py $(BENCH_ARGS)
+	  $$python tools/bench_proxies.py $(BENCH_ARGS) && $$python tools/bench_workers.py $(BENCH_ARGS)
 
 demo: $(READY_LAB) ## run control plane, tunnel and webhook on this machine, with a report; needs no root
 	@$(BIN)/umbilical lab demo $(DEMO_ARGS)

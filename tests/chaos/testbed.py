@@ -16,6 +16,7 @@ from typing import Final
 from tests.chaos.traffic import KIB, TrafficOptions
 from tests.chaos.tunnel_records import ClientRecord, EndpointRecord, read_client_records, read_endpoint_records
 from tests.support.labs import wait_until
+from tests.support.tunnel_pair import WORKERS
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
 from umbilical.lab.lab import Lab, UpRequest, up
@@ -207,6 +208,7 @@ class ChaosTestbed:
             *("--listen", f"unix:{SOCKET}", "--agents", f":{AGENT_PORT}", "--admin", f"127.0.0.1:{SERVER_ADMIN}"),
             *("--agent-cert", f"{DIRECTORY}/server.crt", "--agent-key", f"{DIRECTORY}/server.key"),
             *("--agent-ca", f"{DIRECTORY}/ca.crt", "--count", str(len(SERVER_NODES)), *_keepalive()),
+            *("--workers", str(WORKERS)),
         )
         return ChaosProgram(f"server-{number}", SERVER_NODES[number], command)
 

@@ -22,7 +22,7 @@ import peers
 pytestmark = pytest.mark.real("proxy-server", "proxy-agent", "proxy-test-client")
 
 MIB: Final = 1024 * 1024
-SHAPES: Final = [
+_ALL: Final = [
     Shape(server, agent, mode, frontend)
     for server, agent in itertools.product(("ours", "upstream"), repeat=2)
     for mode in ("grpc", "http-connect")
@@ -30,6 +30,14 @@ SHAPES: Final = [
     if (server, agent) != ("upstream", "upstream")
     or (mode, frontend) in (("grpc", "uds"), ("http-connect", "tcp-mtls"))
 ]
+# The other four are run with UMBILICAL_TEST_WORKERS=2, as everything else here.
+_WITH_WORKERS: Final = [
+    Shape("ours", "ours", "grpc", "tcp-mtls", workers=2),
+    Shape("ours", "ours", "http-connect", "uds", workers=2),
+    Shape("ours", "upstream", "grpc", "uds", workers=2),
+    Shape("ours", "upstream", "http-connect", "tcp-mtls", workers=2),
+]
+SHAPES: Final = list(dict.fromkeys([*_ALL, *_WITH_WORKERS]))
 
 
 @pytest.fixture(scope="module", params=SHAPES, ids=str)

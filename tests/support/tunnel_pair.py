@@ -26,6 +26,8 @@ import peers
 
 READY_SECONDS: Final = 60.0
 LOG_TAIL_BYTES: Final = 6000
+# UMBILICAL_TEST_WORKERS=2 runs every test of a pair with so many workers in our servers.
+WORKERS: Final = int(os.environ.get("UMBILICAL_TEST_WORKERS", "1"))
 # Below Linux' ephemeral range, so that no outgoing connection takes one in between; upstream refuses ports below 1024.
 # Drawn, so that two runs of the tests do not take each other's; none twice in a run of this length; each worker has
 # its own.
@@ -136,9 +138,16 @@ class Shape:
     agent: str = "ours"
     mode: str = "http-connect"
     frontend: str = "uds"
+    workers: int = WORKERS
+    """Of the server, if it is ours."""
 
     def __str__(self) -> str:
-        return f"{self.server}-{self.agent}-{self.mode}-{self.frontend}"
+        workers = f"-{self.workers}-workers" if self.has_workers else ""
+        return f"{self.server}-{self.agent}-{self.mode}-{self.frontend}{workers}"
+
+    @property
+    def has_workers(self) -> bool:
+        return self.server == "ours" and self.workers > 1
 
     @property
     def is_ours_alone(self) -> bool:
@@ -252,6 +261,8 @@ class TunnelPair:
         yield from ("--agent-bind-address=127.0.0.1", f"--agent-port={ports.agent}")
         yield from ("--health-bind-address=127.0.0.1", f"--health-port={ports.server_health}")
         yield f"--admin-port={ports.server_admin}"
+        if self.shape.has_workers:
+            yield f"--workers={self.shape.workers}"
         yield f"--cluster-ca-cert={pki.authority.certificate_file}"
         yield from (f"--cluster-cert={pki.server.certificate}", f"--cluster-key={pki.server.key}")
         if self.shape.frontend == "uds":

@@ -1,5 +1,6 @@
 """A server with two workers, as processes: who serves, what the supervisor says for both, and how a worker ends."""
 
+import asyncio
 import os
 import re
 import signal
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.coroutines import PATIENCE_SECONDS
+from tests.support.daemons import answers, aside, get, server_settings
 from tests.support.in_process import Stage, echo, refused_address
 from tests.support.tunnel_client import (
     DialRefused,
@@ -22,6 +25,13 @@ from tests.support.tunnel_client import (
 )
 from tests.support.tunnel_pair import Shape, TunnelPair, http_get, metric, wait_until
 from tests.support.tunnel_pki import TunnelPki
+
+from umbilical.fault import StartupError
+from umbilical.tunnel.daemon import end_task, own_task
+from umbilical.tunnel.interfaces import AuthenticationRefused
+from umbilical.tunnel.metrics import ServerMetrics
+from umbilical.tunnel.settings import TlsFiles
+from umbilical.tunnel.supervisor import run_supervisor
 
 StartPair = Callable[..., TunnelPair]
 MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
@@ -237,3 +247,61 @@ def test_without_any_agent_no_worker_sends_a_dial_in_a_circle(start: StartPair) 
         with pytest.raises(DialRefused) as refusal:
             pair.frontend().open("127.0.0.1:1")
         assert "No agent available" in refusal.value.text
+
+
+class Reviews:
+    """An authenticator that notes what it was asked, in the supervisor's process."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def authenticate(self, token: str) -> None:
+        self.asked.append(token)
+        if token != "good":
+            raise AuthenticationRefused("Failed to validate authentication token, err:made up")
+
+
+class Leases:
+    def __init__(self, metrics: ServerMetrics) -> None:
+        self.metrics = metrics
+
+    async def run(self) -> None:
+        self.metrics.lease_list(200, "", 0.01)
+        await asyncio.Event().wait()
+
+    async def withdraw(self) -> None:
+        self.metrics.lease_delete(200, "", 0.01)
+
+
+async def test_tokens_are_reviewed_and_leases_published_by_the_supervisor_for_all_workers(
+    stage: Stage, tmp_path: Path
+) -> None:
+    tls = TlsFiles(stage.pki.server.certificate, stage.pki.server.key)
+    settings = server_settings(stage.pki, tmp_path, workers=2, agent_tls=tls, token_identity="SA=n/a")
+    reviews = Reviews()
+    server = own_task(run_supervisor(settings, reviews, publish=Leases))
+    await answers(settings.health_listen, "/readyz", 500)
+    for name in ("good", "bad"):
+        (tmp_path / name).write_text(name)
+    port = settings.agent_listen.port
+    refused = await aside(lambda: stage.start_agent(port, token_path=tmp_path / "bad"))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not reviews.asked:
+            await asyncio.sleep(0.01)
+    admitted = await aside(lambda: stage.start_agent(port, token_path=tmp_path / "good"))
+    await aside(lambda: admitted.wait_for_servers("s-0", "s-1"))
+    assert refused.gauges().open_server_connections == 0
+    assert await get(settings.health_listen, "/readyz/agents") == (200, "1")
+    assert {"good", "bad"} == set(reviews.asked)
+    metrics = (await get(settings.health_listen, "/metrics"))[1]
+    assert 'lease_list_total{http_status_code="200",reason=""} 1' in metrics
+    await end_task(server)
+
+
+async def test_a_start_that_fails_leaves_no_process_and_no_port(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
+    settings = server_settings(tunnel_pki, tmp_path, workers=2)
+    with socket.create_server(("127.0.0.1", settings.agent_listen.port)), pytest.raises(StartupError) as caught:
+        await run_supervisor(settings, None)
+    assert caught.value.code == "UMB023"
+    assert await get(settings.health_listen, "/healthz") == (0, "")
+    assert not Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()

@@ -166,8 +166,9 @@ def pass_on(over: socket.socket, sock: socket.socket, kind: int = 0) -> None:
 
     Raises BlockingIOError if its process does not take more now, OSError if it has ended.
     """
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, _INT.pack(sock.fileno()))
     try:
-        socket.send_fds(over, [bytes([kind or sock.family])], [sock.fileno()])
+        over.sendmsg([bytes([kind or sock.family])], [rights])
     except OSError as error:
         if error.errno in (errno.ETOOMANYREFS, errno.ENOBUFS):
             raise BlockingIOError(error.errno, error.strerror) from error

@@ -30,6 +30,9 @@ class Passing(AcceptRule):
         self._next = 0
 
     def accepted(self, sock: socket.socket) -> None:
+        if not self._held and self._pass(sock):
+            sock.close()
+            return
         self._held.append(sock)
         self.flush()
 
@@ -57,7 +60,9 @@ class Passing(AcceptRule):
             self._held.popleft().close()
 
     def _pass(self, sock: socket.socket) -> bool:
-        for index in self._order(sock):
+        first = self._first(sock)
+        for step in range(len(self.over)):
+            index = (first + step) % len(self.over)
             over = self.over[index]
             if over is None:
                 continue
@@ -69,10 +74,11 @@ class Passing(AcceptRule):
             return True
         return False
 
-    def _order(self, sock: socket.socket) -> list[int]:
+    def _first(self, sock: socket.socket) -> int:
+        """The worker that should get it; if it takes none now, the one after it does."""
         first = self._next
         self._next = (first + 1) % len(self.over)
-        return [(first + step) % len(self.over) for step in range(len(self.over))]
+        return first
 
 
 class AgentPassing(Passing):
@@ -86,7 +92,7 @@ class AgentPassing(Passing):
         super().__init__(loop, workers)
         self._rounds: Final[dict[str, list[int]]] = {}
 
-    def _order(self, sock: socket.socket) -> list[int]:
+    def _first(self, sock: socket.socket) -> int:
         host = _host(sock)
         left = self._rounds.pop(host, [])
         if not left:
@@ -96,9 +102,7 @@ class AgentPassing(Passing):
             del self._rounds[next(iter(self._rounds))]
         first = left.pop()
         self._rounds[host] = left
-        others = [index for index in range(len(self.over)) if index != first]
-        random.shuffle(others)
-        return [first, *others]
+        return first
 
 
 def _host(sock: socket.socket) -> str:

@@ -210,7 +210,7 @@ class TargetBook:
         return min([*looks, *(target.due_at for target in self._wanted(wants_more))], default=float("inf"))
 
     def _wanted(self, wants_more: bool) -> list[ServerTarget]:
-        """A connected address is dialed again only for servers that must be behind it, by their count or their leases."""
+        """A connected address is dialed again only for servers that are behind it by count or by lease."""
         return [
             target
             for source in self._sources.values()

@@ -187,8 +187,10 @@ class Supervisor:
     async def until(self, event: asyncio.Event) -> None:
         """Wait for the event. A bug that ends a keeper ends the process, rather than leave it with fewer workers."""
         waiting = own_task(event.wait())
-        await asyncio.wait({waiting, *self._keepers}, return_when=asyncio.FIRST_COMPLETED)
-        await end_task(waiting)
+        try:
+            await asyncio.wait({waiting, *self._keepers}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end_task(waiting)
         for keeper in self._keepers:
             if keeper.done():
                 keeper.result()
@@ -326,6 +328,8 @@ async def run_supervisor(
         await supervisor.start()
         publisher = publish(supervisor.metrics) if publish is not None else None
         publishing = own_task(publisher.run()) if publisher is not None else None
+        if publishing is not None:
+            stack.push_async_callback(end_task, publishing)
         text = "server ready to serve server=%s mode=%s workers=%d"
         logger.info(text, settings.server_id, settings.mode.value, settings.workers)
         await supervisor.until(stop.first)
