@@ -31,11 +31,14 @@ _HELD: Final = b"konnectivity_network_proxy_agent_open_server_connections "
 
 @dataclass(frozen=True)
 class Reading:
-    """`cost` is CPU of server and agent per unit of the row, `share` that of the first worker in all workers' CPU."""
+    """`cost` is CPU of server and agent per unit of the row, `share` that of the first worker in all workers' CPU;
+    `worker` and `supervisor` are CPU of all workers and of the supervisor, in us per operation or ms per MB."""
 
     value: float
     cost: float
     share: float
+    worker: float = 0.0
+    supervisor: float = 0.0
 
 
 class WorkersTunnel(RunningTunnel):
@@ -66,6 +69,9 @@ class WorkersTunnel(RunningTunnel):
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [cpu_seconds(int(child)) for child in children] or [cpu_seconds(pid)]
 
+    def supervisor_cpu(self) -> float:
+        return cpu_seconds(self._children["server"].pid) if self._workers > 1 else 0.0
+
     def tunnel_cpu(self) -> float:
         """CPU of agent, server and workers."""
         pids = [child.pid for child in self._children.values()]
@@ -74,13 +80,15 @@ class WorkersTunnel(RunningTunnel):
 
 
 def measure(row: BenchRow, tunnel: WorkersTunnel, generator: Generator, seconds: float) -> Reading:
-    before, workers_before = tunnel.tunnel_cpu(), tunnel.worker_cpu()
+    before, workers_before, supervisor_before = tunnel.tunnel_cpu(), tunnel.worker_cpu(), tunnel.supervisor_cpu()
     load = generator.measure(row, tunnel.entrance, seconds)
     used = tunnel.tunnel_cpu() - before
     each = [after - earlier for earlier, after in zip(workers_before, tunnel.worker_cpu(), strict=True)]
     units = load["bytes"] / 1e6 if row.is_transfer else load["ops"]
     rate = load["mb_per_second"] if row.is_transfer else load["rate"]
-    return Reading(rate, used / units, each[0] / max(sum(each), 1e-9))
+    scale = (1e3 if row.is_transfer else 1e6) / units
+    supervisor = (tunnel.supervisor_cpu() - supervisor_before) * scale
+    return Reading(rate, used / units, each[0] / max(sum(each), 1e-9), sum(each) * scale, supervisor)
 
 
 def line(row: BenchRow, one: Sequence[Reading], two: Sequence[Reading]) -> str:
@@ -100,7 +108,10 @@ def line(row: BenchRow, one: Sequence[Reading], two: Sequence[Reading]) -> str:
         verdicts.append(SHARE_BAR[0] <= share <= SHARE_BAR[1])
         shared = f"{share:.0%}"
     told = "met" if all(verdicts) else "NO"
-    return f"{row.name:<26}{alone:>10,.0f}{rate:>10,.0f} {row.unit:<5}{ratio:>6.2f}{cost:>7.2f}{shared:>6}  {told}"
+    worker = statistics.median(reading.worker for reading in two)
+    supervisor = statistics.median(reading.supervisor for reading in two)
+    spent = f"{worker:>8.2f}{supervisor:>8.2f} {row.cost_unit:<6}"
+    return f"{row.name:<26}{alone:>10,.0f}{rate:>10,.0f} {row.unit:<5}{ratio:>6.2f}{cost:>7.2f}{shared:>6}{spent}{told}"
 
 
 def run(programs: dict[str, TunnelPrograms], generator: Generator, folder: Path, plan: argparse.Namespace) -> None:
@@ -111,7 +122,8 @@ def run(programs: dict[str, TunnelPrograms], generator: Generator, folder: Path,
             with WorkersTunnel(count, programs, pki, folder / f"{count}-{number}") as tunnel:
                 for row in ROWS:
                     found[row, count].append(measure(row, tunnel, generator, plan.seconds))
-    print(f"{'row':<26}{'1 worker':>10}{'2 workers':>10} {'':<5}{'ratio':>6}{'CPU':>7}{'share':>6}  bars")
+    head = f"{'row':<26}{'1 worker':>10}{'2 workers':>10} {'':<5}{'ratio':>6}{'CPU':>7}{'share':>6}"
+    print(f"{head}{'workers':>8}{'superv.':>8} {'':<6}bars")
     for row in ROWS:
         print(line(row, found[row, 1], found[row, 2]), flush=True)
 

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Final
 from urllib.parse import parse_qs
 
+from umbilical.fault import StartupError
 from umbilical.tunnel import causes, certificates, merged_metrics
 from umbilical.tunnel.admin import ServerAdminRoutes, ServerHealthRoutes, profile_response
 from umbilical.tunnel.daemon import StopRequests, end_task, own_task
@@ -83,8 +84,13 @@ class Supervisor:
         assert self._ports is not None
         for index in range(self.settings.workers):
             await self._start_one(index)
-        async with asyncio.timeout(START_SECONDS):
-            await asyncio.gather(*[worker.started for worker in self._workers.values()])
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await asyncio.gather(*[worker.started for worker in self._workers.values()])
+        except TimeoutError:
+            why = f"it does not serve within {START_SECONDS:g} s"
+            remedy = "see the lines above in the log"
+            raise StartupError("UMB440", "a worker did not start", why, remedy) from None
         for index in range(self.settings.workers):
             self._keepers.append(own_task(self._keep(index)))
         for sock, passing in ((self._ports.agents, self._for_agents), (self._ports.clients, self._for_clients)):
@@ -121,19 +127,20 @@ class Supervisor:
             worker = self._workers[index]
             status = await asyncio.shield(worker.ended)
             await self._bury(index, worker)
-            if self._stopping:
+            if self._is_stopping():
                 return
             pause = FIRST_PAUSE_SECONDS if clock.time() - began >= STEADY_SECONDS else pause
             self._report_end(index, worker, status, pause)
             await asyncio.sleep(pause)
+            if self._is_stopping():
+                return
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
             began = clock.time()
             self._replaced[index] += 1
-            try:
-                await self._start_one(index)
-            except OSError as error:
-                logger.error("cannot start a worker: %s", error.strerror or error)
-                self._workers[index].ended.set_result(1)
+            await self._start_one(index)
+
+    def _is_stopping(self) -> bool:
+        return self._stopping
 
     def _report_end(self, index: int, worker: WorkerProcess, status: int, pause: float) -> None:
         cause = causes.FailureCause("UMB440", f"it ended with {told(status)}; a new one starts in {pause:g} s")
@@ -232,8 +239,9 @@ class Supervisor:
         await self.stop_accepting()
         for worker in self._workers.values():
             worker.kill()
-        await asyncio.wait([own_task(_all_ended(list(self._workers.values())))], timeout=EXIT_SECONDS)
-        for task in [*self._keepers, *self._introductions]:
+        ended = own_task(_all_ended(list(self._workers.values())))
+        await asyncio.wait({ended}, timeout=EXIT_SECONDS)
+        for task in [ended, *self._keepers, *self._introductions]:
             await end_task(task)
         for worker in self._workers.values():
             await worker.close()

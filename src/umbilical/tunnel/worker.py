@@ -113,6 +113,7 @@ async def run_worker(order: WorkerOrder, sockets: WorkerSockets) -> int:
     try:
         worker = Worker(order)
     except StartupError as fault:
+        logger.error("%s %s: %s", fault.code, fault.what, fault.why)
         await _tell_failure(sockets.control, fault)
         return 1
     server, control = worker.server, worker.control
@@ -125,6 +126,8 @@ async def run_worker(order: WorkerOrder, sockets: WorkerSockets) -> int:
         asked = own_task(worker.leaving.wait())
         await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
         code = 0
+        if serving.done():
+            logger.warning("the supervisor is gone: server=%s ends, with all its tunnels", order.settings.server_id)
         if worker.leaving.is_set():
             left = own_task(leave(server, worker.hurried))
             await asyncio.wait({serving, left}, return_when=asyncio.FIRST_COMPLETED)

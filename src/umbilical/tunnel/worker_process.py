@@ -19,6 +19,8 @@ from umbilical.tunnel.merged_metrics import Families
 from umbilical.tunnel.worker import WorkerOrder, write_order
 
 MODULE: Final = "umbilical.cli.worker"
+REPORT_SECONDS: Final = 1.0
+"""A worker that hangs must not make the probes of all fail."""
 
 
 class WorkerProcess:
@@ -45,25 +47,38 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
+        """0 if no process could be started."""
+        return 0 if self._process is None else self._process.pid
 
     async def start(self) -> None:
-        """Raises OSError where no process can be started."""
+        """A failure is in `started`, and then in `ended`."""
         ends = (self._control_end, self._agents_end, self._clients_end)
         numbers = [end.fileno() for end in ends]
         # -P: a module in the working directory must not stand in for one of ours.
         command = [sys.executable, "-P", "-m", MODULE, *map(str, numbers)]
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=numbers, env=_environment())
+        except OSError as error:
+            self._fail(error.strerror or str(error))
+            self.ended.set_result(1)
+            return
         finally:
             for end in ends:
                 end.close()
         self._death = os.pidfd_open(self._process.pid)
         asyncio.get_running_loop().add_reader(self._death, self._on_death)
-        write_order(self._control_socket, self._order)
+        try:
+            write_order(self._control_socket, self._order)
+        except OSError:
+            return  # it has ended already
         await self._control.open(self._control_socket)
         self._serving = own_task(self._control.run())
+
+    def _fail(self, why: str) -> None:
+        if not self.started.done():
+            remedy = "see the lines above in the log"
+            self.started.set_exception(StartupError("UMB440", "a worker did not start", why, remedy))
+            self.started.exception()  # a successor's start is awaited by nobody
 
     async def _on_started(self, _: Any) -> None:
         if not self.started.done():
@@ -72,23 +87,21 @@ class WorkerProcess:
     async def _on_failed(self, fault: list[str]) -> None:
         if not self.started.done():
             self.started.set_exception(StartupError(*fault))
+            self.started.exception()
 
     def _on_death(self) -> None:
         assert self._process is not None
         asyncio.get_running_loop().remove_reader(self._death)
         os.close(self._death)
         status = self._process.wait()
-        if not self.started.done():
-            why = f"it ended with {told(status)} before it served"
-            self.started.set_exception(StartupError("UMB440", "a worker did not start", why, "check the log above"))
-            self.started.exception()  # it is perhaps awaited by nobody
+        self._fail(f"it ended with {told(status)} before it served")
         if not self.ended.done():
             self.ended.set_result(status)
 
     async def look(self) -> None:
         """Take its report. One that does not answer keeps the last one."""
         try:
-            report = await self._control.ask("report")
+            report = await self._control.ask("report", seconds=REPORT_SECONDS)
         except (PeerGone, QuestionFailed):
             return
         self.is_ready = report["ready"]
