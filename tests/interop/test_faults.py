@@ -90,7 +90,7 @@ def test_the_dial_response_comes_before_the_banner_of_an_endpoint_that_speaks_fi
 
 @pytest.mark.parametrize("mode", MODES)
 def test_overlapping_streams_of_one_agent_id_do_not_cross(start_pair: StartPair, mode: str) -> None:
-    shape = Shape(FAULTY, FAULTY, mode, "uds")
+    shape = Shape(FAULTY, FAULTY, mode, "uds", workers=1)  # both streams must meet the same one
     pair = start_pair(shape, agents=False, server_flags=["--proxy-strategies=destHost"])
     with FakeAgent(pair, "same", "ipv4=10.0.0.1") as old, FakeAgent(pair, "same", "ipv4=10.0.0.1") as new:
         first = _open_through(pair, old, 1)
