@@ -63,7 +63,10 @@ class Fleet:
     def add_server(self, server_id: str, *flags: str, implementation: str = "ours", key: str = "") -> TunnelPair:
         """Start a server and let the balancer lead to it; `key` is its name here if the ID is not unique."""
         pair = self._pair(
-            Shape(implementation), f"server-{key or server_id}", [*self._flags, f"--server-id={server_id}", *flags], []
+            Shape(implementation, workers=1),
+            f"server-{key or server_id}",
+            [*self._flags, f"--server-id={server_id}", *flags],
+            [],
         )
         pair.start_server()
         self.servers[key or server_id] = pair

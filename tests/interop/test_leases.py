@@ -283,6 +283,35 @@ def test_agents_reach_each_server_by_the_address_in_its_lease_and_need_no_balanc
         check_tunnel(newcomer)
 
 
+def test_every_worker_has_a_lease_and_agents_find_all_of_them_behind_the_published_address(
+    leases: Leases, pki: TunnelPki, tmp_path: Path
+) -> None:
+    publish = (
+        *("--publish-lease", "--kubeconfig", str(leases.publisher), "--mode", "http-connect", "--workers", "2"),
+        *("--agent-ca", str(pki.authority.certificate_file)),
+    )
+    count = (
+        *("--count-leases", "--kubeconfig", str(leases.counter)),
+        *("--cert", str(pki.agent.certificate), "--key", str(pki.agent.key)),
+    )
+    with fleet(pki, tmp_path) as servers:
+        for name in ("n1", "n2"):
+            servers.add_native_server(name, *publish, advertise=True)
+        leases.wait_for("n1-0", "n1-1", "n2-0", "n2-1")
+        agent = servers.add_native_agent("a1", *count, through_balancer=False)
+        wait_for_servers(agent, 4)
+        wait_for_known(agent, 4)
+        for server in servers.servers.values():
+            for _ in range(2):
+                check_tunnel(server)
+        assert servers.balancer.accepted == 0
+        leaver = servers.remove("n2")
+        leaver.server.signal(signal.SIGTERM)
+        assert leaver.server.wait() == 0
+        leases.wait_for("n1-0", "n1-1")
+        wait_for_servers(agent, 2)
+
+
 def test_neither_side_needs_the_api_to_start_or_to_go_on(plane: ControlPlane, servers: Fleet, leases: Leases) -> None:
     servers.add_server("s1")
     servers.add_server("s2")
