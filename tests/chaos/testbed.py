@@ -114,7 +114,7 @@ class ChaosTestbed:
             self._metric(program, "ready_backend_connections") == len(self.agents) for program in self.servers
         )
         return servers and all(
-            self._metric(program, "open_server_connections") == len(self.servers) for program in self.agents
+            self._metric(program, "open_server_connections") == len(self.servers) * WORKERS for program in self.agents
         )
 
     def is_empty(self) -> bool:
