@@ -10,7 +10,7 @@ from unittest.mock import patch
 from tests.simulation.network import Network
 from tests.simulation.tls import PlainContext
 
-from umbilical.tunnel import dialing, listening, server, server_core
+from umbilical.tunnel import dialing, listening, ports, server, server_core
 from umbilical.tunnel import loop as loop_module
 from umbilical.tunnel.faults import Breakable
 from umbilical.tunnel.loop import Loop
@@ -104,8 +104,8 @@ def simulated(network: Network) -> Iterator[None]:
         (listening, "socket", _Sockets(network)),
         (server_core, "random", Random(network.seed)),
         (server, "certificates", certificates),
-        (server, "listen_tcp", lambda address, what: network.listen(2, address.port)),
-        (server, "listen_unix", lambda frontend: network.listen(1, 0)),
+        (ports, "listen_tcp", lambda address, what: network.listen(2, address.port)),
+        (ports, "listen_unix", lambda frontend: network.listen(1, 0)),
     ]
     with ExitStack() as stack:
         for module, name, value in replaced:
