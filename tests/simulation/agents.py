@@ -13,6 +13,7 @@ from umbilical.konnectivity import metadata
 from umbilical.tunnel.dialing import Dial, EndpointDialer
 from umbilical.tunnel.endpoint import EndpointContext
 from umbilical.tunnel.metrics import AgentMetrics
+from umbilical.tunnel.round_trips import WindowBudget
 from umbilical.tunnel.server_link import LinkKeeper, ServerLink
 from umbilical.tunnel.settings import Keepalive, Limits
 from umbilical.tunnel.tls_channel import TlsChannel
@@ -43,7 +44,9 @@ class OurAgent(LinkKeeper):
         self.name = name
         self.process: Final = Process(name, network)
         self.dialer: Final = EndpointDialer(self.process.loop, _NoNames(), DIAL_SECONDS, limits.concurrent_dials)
-        self.context: Final = EndpointContext(self.process.loop, self.dialer, limits, AgentMetrics())
+        self.context: Final = EndpointContext(
+            self.process.loop, self.dialer, limits, AgentMetrics(), WindowBudget.of(limits)
+        )
         self.sock: SimSocket
         self.links: Final[list[ServerLink]] = []
         """Now connected, or on the way."""

@@ -30,8 +30,8 @@ from umbilical.fault import StartupError
 from umbilical.tunnel.daemon import end_task, own_task
 from umbilical.tunnel.interfaces import AuthenticationRefused
 from umbilical.tunnel.metrics import ServerMetrics
-from umbilical.tunnel.settings import TlsFiles
-from umbilical.tunnel.supervisor import run_supervisor
+from umbilical.tunnel.settings import Limits, TlsFiles
+from umbilical.tunnel.supervisor import run_supervisor, worker_settings
 
 StartPair = Callable[..., TunnelPair]
 MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
@@ -305,3 +305,14 @@ async def test_a_start_that_fails_leaves_no_process_and_no_port(tunnel_pki: Tunn
     assert caught.value.code == "UMB023"
     assert await get(settings.health_listen, "/healthz") == (0, "")
     assert not Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
+def test_workers_are_servers_of_their_own_that_share_the_memory_for_windows(
+    tunnel_pki: TunnelPki, tmp_path: Path
+) -> None:
+    settings = server_settings(
+        tunnel_pki, tmp_path, workers=4, server_count=3, limits=Limits(window_bytes=400, own_streams=False)
+    )
+    workers = [worker_settings(settings, index) for index in range(4)]
+    assert [(worker.server_id, worker.server_count) for worker in workers] == [(f"s-{k}", 12) for k in range(4)]
+    assert all(worker.limits.window_bytes == 100 and not worker.limits.own_streams for worker in workers)

@@ -18,6 +18,7 @@ from umbilical.tunnel.endpoint import EndpointContext
 from umbilical.tunnel.interfaces import ServerCounter
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.metrics import AgentGauges, AgentMetrics
+from umbilical.tunnel.round_trips import WindowBudget
 from umbilical.tunnel.server_link import LinkKeeper, ServerLink
 from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, ServerSource, ServerTarget, TargetBook
 from umbilical.tunnel.settings import AgentSettings, ServerAddress
@@ -51,7 +52,8 @@ class Agent(LinkKeeper):
             loop, resolver, settings.dial_timeout_seconds, limits.concurrent_dials, limits.tcp_keepalive_seconds
         )
         self._dialer: Final = dialer
-        self._context: Final = EndpointContext(loop, dialer, settings.limits, self.metrics)
+        limits = settings.limits
+        self._context: Final = EndpointContext(loop, dialer, limits, self.metrics, WindowBudget.of(limits))
         self._book: Final = TargetBook(
             settings.servers, settings.sync_interval_seconds, settings.sync_interval_cap_seconds
         )

@@ -38,12 +38,14 @@ FLUSH_SECONDS: Final = 60.0
 class EndpointContext:
     """What all endpoints of one agent share."""
 
-    def __init__(self, loop: Loop, dialer: EndpointDialer, limits: Limits, metrics: AgentMetrics) -> None:
+    def __init__(
+        self, loop: Loop, dialer: EndpointDialer, limits: Limits, metrics: AgentMetrics, budget: WindowBudget
+    ) -> None:
         self.loop: Final = loop
         self.dialer: Final = dialer
         self.limits: Final = limits
         self.metrics: Final = metrics
-        self.window_budget: Final = WindowBudget.of(limits)
+        self.window_budget: Final = budget
         self.lingering: Final = LingeringChannels(loop)
         self.flushing: Final = Deadlines(loop, FLUSH_SECONDS)
         self.stuck: Final = Deadlines(loop, STUCK_SECONDS)

@@ -136,7 +136,8 @@ class Siblings:
     def __init__(self, core: ServerCore) -> None:
         self._core: Final = core
         self._admission: Final = Admission()
-        self._context: Final = EndpointContext(core.loop, RelayDialer(core), core.settings.limits, AgentMetrics())
+        limits, dialer = core.settings.limits, RelayDialer(core)
+        self._context: Final = EndpointContext(core.loop, dialer, limits, AgentMetrics(), core.window_budget)
 
     def serve(self, sock: socket.socket) -> None:
         """The other worker takes dials that this one has no agent for."""

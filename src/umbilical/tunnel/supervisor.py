@@ -25,8 +25,9 @@ from umbilical.tunnel.merged_metrics import Families
 from umbilical.tunnel.metrics import CertificateMetrics, ServerGauges, ServerMetrics
 from umbilical.tunnel.passing import AgentPassing, Passing
 from umbilical.tunnel.ports import ServerPorts
+from umbilical.tunnel.round_trips import WindowBudget
 from umbilical.tunnel.server_process import MakePublisher, withdraw
-from umbilical.tunnel.settings import ServerSettings
+from umbilical.tunnel.settings import Limits, ServerSettings
 from umbilical.tunnel.worker import PROFILE_SECONDS, WorkerOrder
 from umbilical.tunnel.worker_process import WorkerProcess, told
 
@@ -44,9 +45,15 @@ STEADY_SECONDS: Final = 60.0
 
 
 def worker_settings(settings: ServerSettings, index: int) -> ServerSettings:
-    """A worker is a whole server for agents, so the servers that they count are as many times more."""
-    count = settings.server_count * settings.workers
-    return ServerSettings(**(vars(settings) | {"server_id": settings.server_ids()[index], "server_count": count}))
+    """A worker is a whole server for agents, so the servers that they count are as many times more. It has its part of
+    the memory for windows."""
+    window_bytes = max(1, WindowBudget.of(settings.limits).total_bytes // settings.workers)
+    changed = {
+        "server_id": settings.server_ids()[index],
+        "server_count": settings.server_count * settings.workers,
+        "limits": Limits(**(vars(settings.limits) | {"window_bytes": window_bytes})),
+    }
+    return ServerSettings(**(vars(settings) | changed))
 
 
 class Supervisor:
