@@ -181,6 +181,16 @@ def test_all_windows_together_stay_within_the_budget_and_one_that_ends_makes_roo
     way.transport.lose("the test is over")
 
 
+def test_a_tunnel_that_ends_during_a_round_takes_nothing_from_the_budget(way: Way) -> None:
+    tunnel = way.tunnel()
+    way.rounds.heard(TUNNEL_WINDOW_BYTES)
+    tunnel.arrived(TUNNEL_WINDOW_BYTES, 0)
+    tunnel.give_back()
+    way.plane.now += FAR
+    way.rounds.answered()
+    assert way.budget.granted_bytes == 0
+
+
 def test_the_growth_of_a_short_way_counts_for_the_budget_too(plane: Loop) -> None:
     way = Way(plane, budget_bytes=100 * 1024)
     tunnel = way.tunnel()

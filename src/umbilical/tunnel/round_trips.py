@@ -128,6 +128,7 @@ class SizedWindow:
         self._connection: Final = connection
         self._first: Final = stream.window
         self._granted = 0
+        self._is_over = False
         self._round = 0
         self._taken = 0
 
@@ -150,6 +151,8 @@ class SizedWindow:
 
     def grow(self, window: int) -> None:
         """Enlarge it, as far as the budget allows. What was granted once is not asked for again after it shrank."""
+        if self._is_over:
+            return
         more = window - self._first - self._granted
         if more > 0:
             self._granted += self._rounds.budget.ask(more)
@@ -158,6 +161,7 @@ class SizedWindow:
         self._connection.credit(self.stream, 0)
 
     def give_back(self) -> None:
-        """The stream is over, and nothing waits for its readers."""
+        """The stream is over, and nothing waits for its readers. It may still be part of a round."""
+        self._is_over = True
         self._rounds.budget.give_back(self._granted)
         self._granted = 0

@@ -75,7 +75,7 @@ class TunnelStream(SizedWindow):
                 self._connection.shrink(self.stream, max(wanted, NEAR_TUNNEL_WINDOW_BYTES))
             return
         wanted = min(wanted, max(NEAR_TUNNEL_WINDOW_BYTES, self._total - (self._total >> 2)))
-        if wanted > window and self.stream.can_receive():
+        if wanted > window:
             self.grow(wanted)
 
     def end(self) -> None:
