@@ -46,6 +46,41 @@ def test_bytes_behind_the_head_are_preserved() -> None:
     assert head.rest == b"early\n\n"
 
 
+def test_a_head_that_came_before_is_not_parsed_again_and_a_small_limit_still_counts() -> None:
+    head = b"CONNECT remembered.example:443 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    reader = Http1RequestReader()
+    request = reader.feed(head)
+    assert request is not None
+    assert Http1RequestReader().feed(head) is request
+    again = reader.feed(head + b"early")
+    assert again is not None
+    assert (again.address, reader.rest) == (request.address, b"early")
+    assert reader.feed(head) is request
+    assert reader.rest == b""
+    with pytest.raises(ProtocolViolation):
+        Http1RequestReader(limit=20).feed(head)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"CONNECT a.example:443 HTTP/1.1\r\nProxy-Authorization: Basic c2VjcmV0\r\n\r\n",
+        b"CONNECT a.example:443 HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic c2VjcmV0\r\n\r\n",
+        b"CONNECT a.example:443 HTTP/1.1\r\nHost: a\r\nUmbilical-Trace: 1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"CONNECT " + b"a" * 300 + b":443 HTTP/1.1\r\nHost: a\r\n\r\n",
+    ],
+)
+def test_other_heads_are_forgotten(head: bytes) -> None:
+    assert Http1RequestReader().feed(head) is not Http1RequestReader().feed(head)
+
+
+def test_the_memory_of_heads_is_bounded() -> None:
+    for port in range(1, 2 * http1.MOST_REMEMBERED):
+        Http1RequestReader().feed(b"CONNECT a.example:%d HTTP/1.1\r\nHost: a\r\n\r\n" % port)
+    assert len(http1._remembered) <= http1.MOST_REMEMBERED
+
+
 def test_the_first_blank_line_ends_the_head_whatever_follows_it() -> None:
     head = Http1RequestReader()
     assert head.feed(b"CONNECT a:1 HTTP/1.1\r\n\n\r\n") is not None

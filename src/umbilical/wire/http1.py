@@ -71,6 +71,13 @@ class ConnectReply:
         self.end_offset = end_offset
 
 
+REMEMBERED_BYTES: Final = 256
+MOST_REMEMBERED: Final = 1_024
+_remembered: Final[dict[bytes, Http1Request]] = {}
+"""Heads of CONNECT requests with no header but Host, and what they mean: an API server sends the same few again and
+again, and to parse one takes a tenth of a dial's time."""
+
+
 class Http1RequestReader:
     """Reads one request head that may arrive in pieces; searches each byte only once."""
 
@@ -85,6 +92,10 @@ class Http1RequestReader:
     def feed(self, data: bytes) -> Http1Request | None:
         """Take more bytes; return the request when its head is complete. Raises ProtocolViolation."""
         if not self._buffer:
+            known = _remembered.get(data)
+            if known is not None and len(data) <= self._limit:
+                self.rest = b""
+                return known
             end = _head_end(data, 0)
             if end >= 0:  # usual case: the head is one TCP segment and is not copied
                 return self._finish(data, end)
@@ -108,7 +119,18 @@ class Http1RequestReader:
         self._scanned = 0
         self._line_checked = False
         self.rest = data[end:]
-        return _parse_request(data, end, self._limit)
+        request = _parse_request(data, end, self._limit)
+        if not self.rest and request.method == "CONNECT":
+            _remember(data, request)
+        return request
+
+
+def _remember(head: bytes, request: Http1Request) -> None:
+    is_plain = request.headers_host is not None and head.count(b"\n") == 3  # its only header is Host
+    if is_plain and len(head) <= REMEMBERED_BYTES:
+        if len(_remembered) >= MOST_REMEMBERED:
+            _remembered.clear()
+        _remembered[head] = request
 
 
 def _head_end(data: bytes | bytearray, start: int) -> int:
