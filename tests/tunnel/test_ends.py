@@ -305,7 +305,7 @@ class Scene:
     def __init__(self, plane: Loop) -> None:
         ours, self.peer = tcp_pair()
         self.plane = plane
-        self.transport = Transport(plane, Channel(plane, ours), agent_side_connection(is_client=True))
+        self.transport = Transport(plane, Channel(plane, ours), agent_side_connection(plane, is_client=True))
         self.budget = WindowBudget(64 * MIB)
         self.transport.rounds = RoundTrips(plane, self.transport.connection, self.budget)
         self.stream: Stream = self.transport.connection.sender.open_stream(

@@ -367,3 +367,12 @@ def test_timers_that_were_cancelled_are_not_kept_until_their_time(plane: Loop) -
         plane.cancel(plane.after(3600, Diary()))
     assert len(plane._timers) < 200
     assert kept.handler is not None
+
+
+def test_loops_share_no_memory_for_reads(plane: Loop) -> None:
+    """Two of them may run in two threads, and a read releases the interpreter's lock."""
+    other = Loop()
+    assert plane.receive_block.data is not other.receive_block.data
+    assert plane.ciphertext.obj is not other.ciphertext.obj
+    assert plane.request.obj is not other.request.obj
+    other.close()

@@ -43,7 +43,7 @@ class Way:
         self.plane = plane
         ours, self.peer = tcp_pair()
         self.budget = WindowBudget(budget_bytes)
-        self.transport = Transport(plane, Channel(plane, ours), agent_side_connection(is_client=True))
+        self.transport = Transport(plane, Channel(plane, ours), agent_side_connection(plane, is_client=True))
         self.rounds = RoundTrips(plane, self.transport.connection, self.budget)
         self.transport.rounds = self.rounds
 

@@ -70,7 +70,7 @@ def test_nothing_is_lost_whatever_the_window_and_the_outgoing_block(plane: Loop,
 
 def test_two_clients_may_share_one_receive_block(plane: Loop) -> None:
     """Each frame arrives in two pieces, and between them the other client's piece uses the same memory."""
-    lines, peers = zip(*(at_a_socket(plane, client_side_connection()) for _ in range(2)), strict=True)
+    lines, peers = zip(*(at_a_socket(plane, client_side_connection(plane)) for _ in range(2)), strict=True)
     octets = [greeting() + frame(frames.PING, 0, 0, bytes([number]) * 8) for number in (1, 2)]
     for cut in range(0, len(octets[0]), 7):
         for number, peer in enumerate(peers):
@@ -313,7 +313,7 @@ def flood(line: Line, peer: socket.socket, plane: Loop, octets: bytes) -> list[i
 def test_a_flood_of_small_frames_gets_a_bounded_number_of_them_handled_in_a_turn(
     plane: Loop, made: Callable[..., http2.Connection]
 ) -> None:
-    line, peer = at_a_socket(plane, made(is_client=False) if made is agent_side_connection else made())
+    line, peer = at_a_socket(plane, made(plane, is_client=False) if made is agent_side_connection else made(plane))
     peer.send(greeting() + frames.headers_frames(1, encode_headers(REQUEST), KIB, False))
     turn_until(plane, lambda: line.events)
     count = 60_000
@@ -324,7 +324,7 @@ def test_a_flood_of_small_frames_gets_a_bounded_number_of_them_handled_in_a_turn
 
 @pytest.mark.parametrize("kind", [0xFA, frames.PRIORITY], ids=["of no known type", "without an effect"])
 def test_frames_that_mean_nothing_count_too(plane: Loop, kind: int) -> None:
-    line, peer = at_a_socket(plane, agent_side_connection(is_client=False))
+    line, peer = at_a_socket(plane, agent_side_connection(plane, is_client=False))
     peer.send(greeting())
     turn_until(plane, lambda: is_greeted(line))
     count, before, turns = 2_500, line.connection.sender.window, plane.turns
@@ -334,7 +334,7 @@ def test_frames_that_mean_nothing_count_too(plane: Loop, kind: int) -> None:
 
 
 def test_a_frame_full_of_packets_counts_as_many_frames(plane: Loop) -> None:
-    line, peer = at_a_socket(plane, agent_side_connection(is_client=False))
+    line, peer = at_a_socket(plane, agent_side_connection(plane, is_client=False))
     peer.send(greeting() + frames.headers_frames(1, encode_headers(REQUEST), KIB, False))
     turn_until(plane, lambda: line.events)
     line.reads_packets = True
@@ -347,7 +347,7 @@ def test_a_frame_full_of_packets_counts_as_many_frames(plane: Loop) -> None:
 
 
 def test_a_stream_that_ends_unserved_costs_as_much_as_many_frames(plane: Loop) -> None:
-    line, peer = at_a_socket(plane, agent_side_connection(is_client=False))
+    line, peer = at_a_socket(plane, agent_side_connection(plane, is_client=False))
     peer.send(greeting())
     turn_until(plane, lambda: is_greeted(line))
     count, turns = UNSERVED_STREAMS_OF_AGENTS, plane.turns
@@ -362,7 +362,7 @@ def test_a_stream_that_ends_unserved_costs_as_much_as_many_frames(plane: Loop) -
 
 
 def test_frames_that_wait_for_the_next_turn_survive_a_shared_block(plane: Loop) -> None:
-    lines = [at_a_socket(plane, client_side_connection()) for _ in range(2)]
+    lines = [at_a_socket(plane, client_side_connection(plane)) for _ in range(2)]
     payloads = [patterned(4_000), patterned(8_000)[4_000:]]
     for (_, peer), payload in zip(lines, payloads, strict=True):
         opening = greeting() + frames.headers_frames(1, encode_headers(REQUEST), KIB, False)
@@ -372,7 +372,7 @@ def test_frames_that_wait_for_the_next_turn_survive_a_shared_block(plane: Loop) 
 
 
 def test_the_end_of_a_peer_comes_behind_frames_that_waited_for_another_turn(plane: Loop) -> None:
-    line, peer = at_a_socket(plane, agent_side_connection(is_client=False))
+    line, peer = at_a_socket(plane, agent_side_connection(plane, is_client=False))
     settle(plane)
     assert peer.recv(65_536)
     peer.sendall(greeting() + frames.window_update_frame(0, 1) * 2_500)
@@ -383,7 +383,7 @@ def test_the_end_of_a_peer_comes_behind_frames_that_waited_for_another_turn(plan
 
 
 def test_an_idle_connection_lives_through_any_number_of_pings(plane: Loop, clock: HandClock) -> None:
-    line, peer = at_a_socket(plane, client_side_connection())
+    line, peer = at_a_socket(plane, client_side_connection(plane))
     peer.send(greeting())
     for _ in range(2 * CONTROL_BURST):
         clock.advance(30.0)

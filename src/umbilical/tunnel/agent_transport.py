@@ -113,7 +113,7 @@ class Admission:
 
 class AgentTransport(Transport):
     def __init__(self, channel: Channel, core: ServerCore, admission: Admission) -> None:
-        super().__init__(core.loop, channel, agent_side_connection(is_client=False))
+        super().__init__(core.loop, channel, agent_side_connection(core.loop, is_client=False))
         self.rounds = RoundTrips(core.loop, self.connection, core.window_budget)
         self._core: Final = core
         self._admission: Final = admission

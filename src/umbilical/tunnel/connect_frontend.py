@@ -33,7 +33,6 @@ _TUNNEL: Final = 3
 HEAD_SECONDS: Final = 60.0
 """Upstream's limit for reading a request head."""
 _HTTP_DATE: Final = "%a, %d %b %Y %H:%M:%S GMT"
-_scratch: Final = memoryview(bytearray(64 * 1024))
 _ESTABLISHED: Final = memoryview(http1.CONNECTION_ESTABLISHED)
 
 
@@ -72,7 +71,8 @@ class ConnectClient(SocketEnd):
             self._hung_up_early()
 
     def _read_head(self) -> None:
-        count = self._channel.receive_into(_scratch)
+        octets = self._loop.request
+        count = self._channel.receive_into(octets)
         if count == AGAIN:
             return
         if count <= 0:
@@ -81,7 +81,7 @@ class ConnectClient(SocketEnd):
         head = self._head
         assert head is not None
         try:
-            request = head.feed(bytes(_scratch[:count]))
+            request = head.feed(bytes(octets[:count]))
         except ProtocolViolation as violation:
             self._answer(http1.violation_reply(violation))
             return
@@ -132,9 +132,10 @@ class ConnectClient(SocketEnd):
 
     def _hung_up_early(self) -> None:
         """A client may send its first bytes early and end its side; one that has no more to send is gone."""
-        count = self._channel.receive_into(_scratch)
+        octets = self._loop.request
+        count = self._channel.receive_into(octets)
         if count > 0:
-            self._early += bytes(_scratch[:count])
+            self._early += bytes(octets[:count])
         elif count != AGAIN and not (count == END and self._early):
             self._gone("client gone before the dial was answered")
 

@@ -88,7 +88,7 @@ class GrpcTransport(Transport):
     """One client connection."""
 
     def __init__(self, channel: Channel, core: ServerCore) -> None:
-        super().__init__(core.loop, channel, client_side_connection())
+        super().__init__(core.loop, channel, client_side_connection(core.loop))
         self._core: Final = core
         self._heartbeat: Heartbeat | None = None
         self._departure: Departure | None = None

@@ -11,6 +11,7 @@ from typing import Final
 
 from umbilical.tunnel import faults
 from umbilical.tunnel.faults import Breakable, FaultLog
+from umbilical.wire.http2.buffers import Block
 
 IN: Final = select.EPOLLIN
 OUT: Final = select.EPOLLOUT
@@ -20,6 +21,8 @@ BOTH_ENDED: Final = select.EPOLLHUP | select.EPOLLERR
 _EDGE: Final = select.EPOLLET
 _RDHUP: Final = select.EPOLLRDHUP
 MAX_EVENTS: Final = 256
+READ_BYTES: Final = 256 * 1024
+REQUEST_BYTES: Final = 64 * 1024
 CANCELLED_TIMERS_KEPT: Final = 64
 """More are removed once they are the majority."""
 
@@ -52,6 +55,12 @@ class Timer:
 
 class Loop:
     def __init__(self) -> None:
+        # Memory for one read of each kind. One is enough for a loop, which reads one socket at a time; not for a
+        # process, which may have a loop in each of several threads.
+        self.receive_block: Final = Block(READ_BYTES)
+        """For connections that share it, since each keeps only what it has not handled."""
+        self.ciphertext: Final = memoryview(bytearray(READ_BYTES))
+        self.request: Final = memoryview(bytearray(REQUEST_BYTES))
         self._epoll: Final = select.epoll()
         self._handlers: Final[dict[int, Handler]] = {}
         self._fresh: Final[set[int]] = set()

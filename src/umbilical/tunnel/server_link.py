@@ -62,7 +62,7 @@ class ServerLink(EndpointLink):
     def __init__(
         self, channel: Channel, hello: metadata.Headers, authority: str, keeper: LinkKeeper, context: EndpointContext
     ) -> None:
-        super().__init__(context.loop, channel, agent_side_connection(is_client=True))
+        super().__init__(context.loop, channel, agent_side_connection(context.loop, is_client=True))
         self.rounds = RoundTrips(context.loop, self.connection, context.window_budget)
         self.hello: metadata.ServerHello | None = None
         self.leaving = False

@@ -6,13 +6,9 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from umbilical.tunnel.channel import AGAIN, END, LOST, Channel, ChannelOwner
-from umbilical.tunnel.loop import HANGUP, IN, OUT, Handler, Loop
+from umbilical.tunnel.loop import HANGUP, IN, OUT, READ_BYTES, Handler, Loop
 from umbilical.tunnel.tls import tls_name, tls_reason
 
-_CIPHER_BYTES: Final = 256 * 1024
-_cipher: Final = bytearray(_CIPHER_BYTES)
-_cipher_view: Final = memoryview(_cipher)
-"""Ciphertext on its way into a BIO. One is enough: one thread reads one socket at a time."""
 _PLAIN_AT_ONCE: Final = 256 * 1024
 """How much is encrypted ahead of the socket at most."""
 
@@ -132,7 +128,7 @@ class TlsChannel(Channel):
         if not self._socket_readable:
             return False
         try:
-            count = self.sock.recv_into(_cipher_view)
+            count = self.sock.recv_into(self.loop.ciphertext)
         except BlockingIOError:
             self._socket_readable = False
             return False
@@ -146,9 +142,9 @@ class TlsChannel(Channel):
             if self._shaking_hands:
                 self.error = "connection closed during the TLS handshake"
             return not self._shaking_hands
-        if count < _CIPHER_BYTES and not self.hung_up:
+        if count < READ_BYTES and not self.hung_up:
             self._socket_readable = False
-        self._incoming.write(_cipher_view[:count])
+        self._incoming.write(self.loop.ciphertext[:count])
         return True
 
     def receive_into(self, view: memoryview) -> int:
@@ -256,7 +252,7 @@ class TlsChannel(Channel):
     def _empty_incoming(self) -> None:
         """SSL_shutdown treats an unread record as a violation: it drops the record and fails the connection."""
         try:
-            while octets := self.tls.read(_CIPHER_BYTES):
+            while octets := self.tls.read(READ_BYTES):
                 self._left += octets
         except ssl.SSLError:
             pass  # nothing is left, or what comes next is an end or an error: the next read meets it again

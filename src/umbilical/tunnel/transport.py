@@ -14,7 +14,7 @@ from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.round_trips import ROUND_PING, RoundTrips
 from umbilical.wire import grpc
 from umbilical.wire.http2 import frames
-from umbilical.wire.http2.buffers import Block, BlockPool
+from umbilical.wire.http2.buffers import BlockPool
 from umbilical.wire.http2.connection import Connection
 from umbilical.wire.http2.events import (
     ConnectionEvent,
@@ -36,7 +36,6 @@ FIRST_BLOCK_BYTES: Final = 128 * KIB
 """The same for a connection without bulk: two frames of full size."""
 SMALL_BLOCK_BYTES: Final = 64 * KIB
 """Outgoing block of a gRPC client's connection."""
-RECEIVE_BLOCK_BYTES: Final = 256 * KIB
 OWN_FRAME_BYTES: Final = 64 * KIB
 """Largest frame that we accept; our own peer then sends frames of this size."""
 
@@ -77,10 +76,6 @@ CLIENT_CONNECTION_LIMITS: Final = ConnectionLimits(
 
 big_pool: Final = BlockPool(BIG_BLOCK_BYTES, kept_blocks=4, small=BlockPool(FIRST_BLOCK_BYTES, kept_blocks=32))
 small_pool: Final = BlockPool(SMALL_BLOCK_BYTES, kept_blocks=16)
-_shared_receive_block: Final = Block(RECEIVE_BLOCK_BYTES)
-"""Shared by all connections, since one thread reads one at a time and never inside the handling of another: each keeps
-only what it has not handled, and an agent gets one of its own at its first bulk. One for each of 5,000 agents would be
-1.3 GB."""
 
 
 class RoomWaiter:
@@ -355,12 +350,13 @@ class Transport(ChannelOwner):
         """Many segments had to be retransmitted."""
 
 
-def agent_side_connection(is_client: bool) -> Connection:
-    """The HTTP/2 half of a connection between server and agent: large blocks to send."""
-    block = _shared_receive_block
+def agent_side_connection(loop: Loop, is_client: bool) -> Connection:
+    """The HTTP/2 half of a connection between server and agent: large blocks to send, and one to receive from its first
+    bulk on. One from the start for each of 5,000 agents would be 1.3 GB."""
+    block = loop.receive_block
     return Connection(is_client, AGENT_CONNECTION_LIMITS, big_pool, block, shared_block=True, may_own_block=True)
 
 
-def client_side_connection() -> Connection:
+def client_side_connection(loop: Loop) -> Connection:
     """The HTTP/2 half of a gRPC client's connection, which holds no buffer while it is idle."""
-    return Connection(False, CLIENT_CONNECTION_LIMITS, small_pool, _shared_receive_block, shared_block=True)
+    return Connection(False, CLIENT_CONNECTION_LIMITS, small_pool, loop.receive_block, shared_block=True)
