@@ -147,8 +147,8 @@ def _close_answer(error: str, connection_id: int) -> ToServer:
 JITTER: Final = 0.1
 """Upstream's: each wait is longer by up to this share."""
 SPREAD: Final = 0.5
-"""A wait after a failure is shorter by up to this share, so that agents that lost a server at the same time do not come
-back in one instant; and none is later than upstream's."""
+"""A wait after several failures is shorter by up to this share, but not shorter than the first. Agents that lost a
+server at the same time then do not come back in one instant, and none is later than upstream's."""
 GROWTH: Final = 1.5
 """Upstream's factor from one failed attempt to the next."""
 
@@ -169,4 +169,4 @@ class SyncSchedule:
     def after_failure(self, draw: float) -> float:
         wait_seconds = self._next_seconds
         self._next_seconds = min(wait_seconds * GROWTH, self._cap_seconds)
-        return wait_seconds * (1.0 - SPREAD * draw)
+        return max(wait_seconds * (1.0 - SPREAD * draw), self._interval_seconds * (1.0 + JITTER * draw))
