@@ -121,6 +121,7 @@ def test_wrong_words_are_usage_faults(pem: Path, start: Run) -> None:
         (("--listen=unix:/tmp/k", "--strategies=best"), "best"),
         (("--listen=unix:/tmp/k", "--keepalive=often"), "often"),
         (("--listen=unix:/tmp/k", *NATIVE_TOKENS, "--token-cache=61s"), "longer than 1m"),
+        (("--listen=unix:/tmp/k", "--token-cache=61s"), "longer than 1m"),
         (("--listen=unix:/tmp/k", "--token-namespace=n", "--token-service-account=s"), "--token-audience"),
         (
             (

@@ -79,6 +79,7 @@ def check_bindings(rules: Path | None, strategies: tuple[str, ...]) -> None:
 
 
 def token_rule(options: dict[str, Any]) -> engines.TokenRule | None:
+    _check_cache(options.get("token_cache", 0.0))
     names = ("token_namespace", "token_service_account", "token_audience")
     given = [name for name in names if options[name]]
     if not given:
@@ -88,14 +89,13 @@ def token_rule(options: dict[str, Any]) -> engines.TokenRule | None:
             why = f"--{given[0].replace('_', '-')} is given, and token checks need all three options"
             raise missing_option(_COMMAND, f"--{name.replace('_', '-')}", why)
     namespace, service_account, audience = (options[name] for name in names)
-    return engines.TokenRule(namespace, service_account, audience, _cache_seconds(options["token_cache"]))
+    return engines.TokenRule(namespace, service_account, audience, options["token_cache"])
 
 
-def _cache_seconds(seconds: float) -> float:
+def _check_cache(seconds: float) -> None:
     if seconds > MAX_SECONDS:
         why = "a revoked token would be accepted for that time"
         raise StartupError("UMB001", "--token-cache is longer than 1m", why, "use --token-cache 1m, or less")
-    return seconds
 
 
 def _frontend(

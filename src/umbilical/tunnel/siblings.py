@@ -1,7 +1,7 @@
 """Tunnels between the workers of one server: one that has no agent for a destination relays to one that has.
 
-Two workers share two private sockets. On each, one of them is the server and the other plays an agent, in the same
-protocol as real agents, whose dials go through its own agents:
+Two workers share two private sockets. On each, one of them is the server. The other speaks as an agent, in the same
+protocol, and makes each dial through its own agents:
 
     client - worker A - sibling's socket - worker B: SiblingLink, Endpoint = socketpair = RelayedClient - agent
 
