@@ -68,11 +68,15 @@ def _churn(pair: TunnelPair, address: str, count: int) -> None:
     close_leftovers()
 
 
-def _open_files(pair: TunnelPair) -> tuple[int, int]:
-    return pair.server.open_files(), pair.agent.open_files()
+def _pids(pair: TunnelPair) -> list[int]:
+    return [pair.server.pid, *(pair.worker_pids() if pair.shape.has_workers else ()), pair.agent.pid]
 
 
-def _settled(pair: TunnelPair, before: tuple[int, int]) -> bool:
+def _open_files(pair: TunnelPair) -> list[int]:
+    return [len(os.listdir(f"/proc/{pid}/fd")) for pid in _pids(pair)]
+
+
+def _settled(pair: TunnelPair, before: list[int]) -> bool:
     return all(now <= then for now, then in zip(_open_files(pair), before, strict=True))
 
 
@@ -82,18 +86,20 @@ def _resident_kib(pid: int) -> int:
 
 
 def test_nothing_grows_while_tunnels_come_and_go(pair: TunnelPair) -> None:
+    servers = pair.shape.workers
+    wait_until(lambda: pair.agent_metric("open_server_connections") == servers, "the agent holds every worker")
     with endpoint(echo) as address:
         before_files = _open_files(pair)
         _churn(pair, address, WARM_UP_TUNNELS)
         wait_until(lambda: _settled(pair, before_files), "descriptors are closed after the warm-up")
-        before_kib = [_resident_kib(daemon.pid) for daemon in (pair.server, pair.agent)]
+        before_kib = [_resident_kib(pid) for pid in _pids(pair)]
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             _churn(pair, address, 100)
         wait_until(lambda: _settled(pair, before_files), "descriptors are closed after the churn")
-        after_kib = [_resident_kib(daemon.pid) for daemon in (pair.server, pair.agent)]
+        after_kib = [_resident_kib(pid) for pid in _pids(pair)]
     growth = [after - before for before, after in zip(before_kib, after_kib, strict=True)]
-    assert max(growth) <= GROWTH_KIB, f"server and agent grew by {growth} KiB"
+    assert max(growth) <= GROWTH_KIB, f"server, workers and agent grew by {growth} KiB"
     assert pair.server_metric("established_connections") == 0
     assert pair.server_metric("pending_backend_dials") == 0
     assert pair.agent_metric("open_endpoint_connections") == 0

@@ -226,6 +226,11 @@ class TunnelPair:
     def server_metric(self, name: str) -> float:
         return metric(self.ports.server_admin, f"konnectivity_network_proxy_server_{name}")
 
+    def worker_pids(self) -> list[int]:
+        """The children of the server."""
+        pid = self.server.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
     def agent_metric(self, name: str) -> float:
         return metric(self.ports.agent_health, f"konnectivity_network_proxy_agent_{name}")
 

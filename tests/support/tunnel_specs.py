@@ -76,8 +76,10 @@ def tunnel_specs(draw: st.DrawFn, *shapes: Shape) -> TunnelSpec:
 
 
 def fitting(spec: TunnelSpec, config: Config) -> TunnelSpec:
-    """Leave the address to the node where the spec's is of a family that the config's cluster does not look for."""
-    services = cluster_facts(config).service_networks
-    if services and spec.family != services[0].version:
+    """Leave the address to the node where the cluster of the config has none of that family, or only pods there."""
+    facts = cluster_facts(config)
+    services = facts.service_networks
+    has_pods = any(spec.node_ip in network for network in (*facts.pod_networks, *services) if spec.node_ip)
+    if has_pods or (services and spec.family != services[0].version):
         return spec.replace(node_ip=None, machine_networks=(), use_ipv6=False)
     return spec

@@ -17,7 +17,7 @@ from umbilical.tunnel.payload import DIRECT_BYTES, Outlet
 from umbilical.tunnel.round_trips import GAIN, RoundTrips, WindowBudget
 from umbilical.tunnel.settings import MIB, Limits
 from umbilical.tunnel.transport import (
-    LARGEST_TUNNEL_WINDOW_BYTES,
+    LARGEST_SHARED_WINDOW_BYTES,
     QUANTUM_BYTES,
     SHARED_WINDOW_BYTES,
     Transport,
@@ -366,7 +366,7 @@ def test_the_shared_window_follows_the_way_up_to_the_size_of_one_tunnel(scene: S
     assert scene.stream.window == 8 * MIB
     assert scene.budget.granted_bytes == 4 * MIB
     scene.grow(100 * MIB)
-    assert scene.stream.window == LARGEST_TUNNEL_WINDOW_BYTES
+    assert scene.stream.window == LARGEST_SHARED_WINDOW_BYTES
     scene.credit.give_back()
     assert scene.budget.granted_bytes == 0
 

@@ -8,7 +8,7 @@ from tests.support.socket_pairs import tcp_pair
 
 from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.loop import Loop
-from umbilical.tunnel.memory_limit import memory_limit
+from umbilical.tunnel.resource_limits import memory_limit
 from umbilical.tunnel.round_trips import (
     GAIN,
     LARGEST_CONNECTION_WINDOW_BYTES,
@@ -165,13 +165,13 @@ def test_a_reader_that_stops_later_loses_its_large_window_and_gets_it_back_when_
 
 
 def test_all_windows_together_stay_within_the_budget_and_one_that_ends_makes_room(plane: Loop) -> None:
-    way = Way(plane, budget_bytes=20 * MIB)
+    way = Way(plane, budget_bytes=40 * MIB)
     first, second = way.tunnel(), way.tunnel()
     transfer(way, first, 10)
     transfer(way, second, 10)
     assert first.stream.window == LARGEST_TUNNEL_WINDOW_BYTES
     grown = first.stream.window + second.stream.window - 2 * TUNNEL_WINDOW_BYTES
-    assert grown == way.budget.granted_bytes == 20 * MIB
+    assert grown == way.budget.granted_bytes == 40 * MIB
     first.give_back()
     first.give_back()
     transfer(way, second, 10)

@@ -17,6 +17,7 @@ from tests.support.coroutines import PATIENCE_SECONDS
 from tests.support.daemons import answers, aside, get, server_settings
 from tests.support.in_process import Stage, echo, refused_address
 from tests.support.tunnel_client import (
+    ConnectDial,
     DialRefused,
     SocketTunnel,
     assert_echoes,
@@ -27,6 +28,7 @@ from tests.support.tunnel_pair import Shape, TunnelPair, http_get, metric, wait_
 from tests.support.tunnel_pki import TunnelPki
 
 from umbilical.fault import StartupError
+from umbilical.tunnel import worker_process
 from umbilical.tunnel.daemon import end_task, own_task
 from umbilical.tunnel.interfaces import AuthenticationRefused
 from umbilical.tunnel.metrics import ServerMetrics
@@ -56,10 +58,8 @@ def start(tunnel_pki: TunnelPki, tmp_path: Path) -> Iterator[StartPair]:
     close_leftovers()
 
 
-def worker_pids(pair: TunnelPair) -> list[int]:
-    """The children of the server."""
-    found = Path(f"/proc/{pair.server.pid}/task/{pair.server.pid}/children").read_text()
-    return [int(pid) for pid in found.split()]
+def children_of(pid: int) -> set[int]:
+    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
 
 
 def passed(pair: TunnelPair) -> list[float]:
@@ -97,13 +97,13 @@ def test_a_worker_that_is_killed_is_replaced_and_no_counter_falls(start: StartPa
         assert_echoes(tunnel)
     dials = pair.server_metric("dial_duration_seconds_count")
     assert dials == 2
-    victim, survivor = worker_pids(pair)
+    victim, survivor = pair.worker_pids()
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: pair.agent_metric("open_server_connections") == 1, "the agent has lost it")
     assert pair.server_metric("dial_duration_seconds_count") >= dials
     wait_until(lambda: pair.agent_metric("open_server_connections") == 2, "the agent has found its successor")
-    assert survivor in worker_pids(pair)
-    assert victim not in worker_pids(pair)
+    assert survivor in pair.worker_pids()
+    assert victim not in pair.worker_pids()
     assert sum(_lives(tunnel) for tunnel in tunnels) == 1
     assert metric(pair.ports.server_admin, "umbilical_worker_replacements_total") == 1
     for _ in range(4):
@@ -136,7 +136,7 @@ def test_a_stop_waits_for_the_tunnels_of_all_workers(start: StartPair, stage: St
 def test_a_second_signal_ends_all_workers_at_once(start: StartPair, stage: Stage) -> None:
     pair = start(server_flags=["--graceful-shutdown-timeout=1h"])
     tunnel = pair.frontend().open(stage.endpoint().serve(echo).address)
-    workers = worker_pids(pair)
+    workers = pair.worker_pids()
     pair.server.signal(signal.SIGTERM)
     wait_until(lambda: pair.server_health("/readyz")[0] == 500, "it is not ready any more")
     assert_echoes(tunnel)
@@ -147,9 +147,20 @@ def test_a_second_signal_ends_all_workers_at_once(start: StartPair, stage: Stage
 
 def test_workers_do_not_outlive_a_supervisor_that_is_killed(start: StartPair) -> None:
     pair = start()
-    workers = worker_pids(pair)
+    workers = pair.worker_pids()
     pair.server.kill()
     wait_until(lambda: not any(_runs(pid) for pid in workers), "the workers have ended")
+
+
+def test_a_supervisor_that_is_killed_is_a_server_that_is_gone_and_no_agent_is_blamed(start: StartPair) -> None:
+    pair = start()
+    pair.agent.signal(signal.SIGSTOP)  # the dial gets no answer
+    dial = pair.frontend().dial("127.0.0.1:1")
+    assert isinstance(dial, ConnectDial)
+    wait_until(lambda: pair.server_metric("pending_backend_dials") == 1, "the dial is under way")
+    pair.server.kill()
+    dial.socket.settimeout(10)
+    assert dial.socket.recv(100) == b""
 
 
 def _runs(pid: int) -> bool:
@@ -298,13 +309,35 @@ async def test_tokens_are_reviewed_and_leases_published_by_the_supervisor_for_al
     await end_task(server)
 
 
+async def test_a_worker_that_hangs_is_killed_and_replaced(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_process, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(worker_process, "HANG_SECONDS", 2.0)
+    settings = server_settings(stage.pki, tmp_path, workers=2)
+    before = children_of(os.getpid())
+    server = own_task(run_supervisor(settings, None))
+    await answers(settings.health_listen, "/healthz", 200)
+    agent = await aside(lambda: stage.start_agent(settings.agent_listen.port))
+    await aside(lambda: agent.wait_for_servers("s-0", "s-1"))
+    hanging, other = sorted(children_of(os.getpid()) - before)
+    os.kill(hanging, signal.SIGSTOP)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while hanging in (now := children_of(os.getpid()) - before) or len(now) < 2:
+            await asyncio.sleep(0.05)
+    assert other in now
+    await aside(lambda: agent.wait_for_servers("s-0", "s-1"))
+    await end_task(server)
+
+
 async def test_a_start_that_fails_leaves_no_process_and_no_port(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
     settings = server_settings(tunnel_pki, tmp_path, workers=2)
+    before = children_of(os.getpid())  # of other tests in this process
     with socket.create_server(("127.0.0.1", settings.agent_listen.port)), pytest.raises(StartupError) as caught:
         await run_supervisor(settings, None)
     assert caught.value.code == "UMB023"
     assert await get(settings.health_listen, "/healthz") == (0, "")
-    assert not Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    assert children_of(os.getpid()) == before
 
 
 def test_workers_are_servers_of_their_own_that_share_the_memory_for_windows(

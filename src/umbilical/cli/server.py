@@ -22,7 +22,7 @@ from umbilical.cluster.review_cache import MAX_SECONDS
 from umbilical.fault import StartupError
 from umbilical.konnectivity.identity import parse_identities
 from umbilical.konnectivity.routing import parse_strategies
-from umbilical.tunnel.cores import parse_workers
+from umbilical.tunnel.resource_limits import parse_workers
 from umbilical.tunnel.setting_rows import assemble
 from umbilical.tunnel.settings import SERVER, FrontendMode, ListenAddress, ServerSettings, TcpFrontend, UnixFrontend
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.round_trips import SizedWindow
 from umbilical.tunnel.settings import Limits
-from umbilical.tunnel.transport import LARGEST_TUNNEL_WINDOW_BYTES, SHARED_WINDOW_BYTES, Transport
+from umbilical.tunnel.transport import LARGEST_SHARED_WINDOW_BYTES, SHARED_WINDOW_BYTES, Transport
 from umbilical.wire.http2.streams import Stream
 
 STUCK_SECONDS: Final = 5.0
@@ -54,7 +54,7 @@ class SharedCredit(SizedWindow):
         self._holders: Final[set[Handler]] = set()
 
     def round_over(self, share: float) -> None:
-        wanted = min(self.wanted(share), LARGEST_TUNNEL_WINDOW_BYTES)
+        wanted = min(self.wanted(share), LARGEST_SHARED_WINDOW_BYTES)
         if wanted > self.stream.window and not self._slow:
             self.grow(wanted)
 
@@ -141,7 +141,7 @@ class Backlog(Handler):
             self._is_slow = True
             self._credit.slow_down(self)
         if self._asked_pause:
-            room += LARGEST_TUNNEL_WINDOW_BYTES  # the far end may have sent all of it before it paused
+            room += LARGEST_SHARED_WINDOW_BYTES  # the far end may have sent all of it before it paused
         if room < 0 and not self._holding:
             self._holding = True
             self._credit.hold(self)

@@ -8,7 +8,7 @@ times would only be a queue. A short way, as on one machine, needs none of this.
 from typing import Final
 
 from umbilical.tunnel.loop import Loop
-from umbilical.tunnel.memory_limit import memory_limit
+from umbilical.tunnel.resource_limits import memory_limit
 from umbilical.tunnel.settings import Limits
 from umbilical.wire.http2.connection import Connection
 from umbilical.wire.http2.streams import Stream

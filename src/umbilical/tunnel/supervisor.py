@@ -132,7 +132,7 @@ class Supervisor:
         pause, began = FIRST_PAUSE_SECONDS, clock.time()
         while True:
             worker = self._workers[index]
-            status = await asyncio.shield(worker.ended)
+            status = await _end_of(worker)
             await self._bury(index, worker)
             if self._is_stopping():
                 return
@@ -257,6 +257,20 @@ class Supervisor:
         if self._ports is not None:
             self._ports.agents.close()
             self._ports.clients.close()
+
+
+async def _end_of(worker: WorkerProcess) -> int:
+    """Wait for its exit status. One that hangs is killed: the probes of a kubelet reach the supervisor only."""
+    hanging = own_task(worker.hang())
+    try:
+        await asyncio.wait({worker.ended, hanging}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end_task(hanging)
+    if not worker.ended.done():
+        cause = causes.FailureCause("UMB440", "it answers no more and is killed")
+        logger.error("%s worker hangs pid=%d: %s", cause.code, worker.pid, cause.text, extra=cause.fields)
+        worker.kill()
+    return await asyncio.shield(worker.ended)
 
 
 async def _introduce(one: WorkerProcess, other: WorkerProcess) -> None:

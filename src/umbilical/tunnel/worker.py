@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+import os
 import pickle
 import signal
 import socket
 import struct
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from umbilical.fault import StartupError
 from umbilical.record import Record
@@ -127,17 +128,25 @@ async def run_worker(order: WorkerOrder, sockets: WorkerSockets) -> int:
         await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
         code = 0
         if serving.done():
-            logger.warning("the supervisor is gone: server=%s ends, with all its tunnels", order.settings.server_id)
+            _vanish(order.settings.server_id)
         if worker.leaving.is_set():
             left = own_task(leave(server, worker.hurried))
             await asyncio.wait({serving, left}, return_when=asyncio.FIRST_COMPLETED)
-            code = left.result() if left.done() else 1
-            await end_task(left)
+            if not left.done():
+                _vanish(order.settings.server_id)
+            code = left.result()
         await end_task(asked)
         await end_task(serving)
     finally:
         server.close()
     return code
+
+
+def _vanish(server_id: str) -> NoReturn:
+    """End as a killed server does. An orderly close would tell clients that their agents had left."""
+    logger.warning("the supervisor is gone: server=%s ends, with all its tunnels", server_id)
+    logging.shutdown()
+    os._exit(1)
 
 
 async def _tell_failure(sock: socket.socket, fault: StartupError) -> None:

@@ -21,6 +21,14 @@ from umbilical.tunnel.worker import WorkerOrder, write_order
 MODULE: Final = "umbilical.cli.worker"
 REPORT_SECONDS: Final = 1.0
 """A worker that hangs must not make the probes of all fail."""
+WATCH_SECONDS = 10.0
+"""Between two questions whether a worker is alive."""
+HANG_SECONDS = 30.0
+"""A worker without any answer for so long is killed. As long as three failed probes of a kubelet by default."""
+
+
+EXITING_SECONDS: Final = 10.0
+"""How long a worker may take to end after it has closed its connection: many tunnels, a busy machine."""
 
 
 class WorkerProcess:
@@ -100,14 +108,27 @@ class WorkerProcess:
 
     async def look(self) -> None:
         """Take its report. One that does not answer keeps the last one."""
+        await self._take_report(REPORT_SECONDS)
+
+    async def hang(self) -> None:
+        """Return when it answers no more. What it reports until then is not lost with it."""
+        while await self._take_report(HANG_SECONDS):
+            await asyncio.sleep(WATCH_SECONDS)
+        if self._serving is None or self._serving.done():
+            await asyncio.wait({self.ended}, timeout=EXITING_SECONDS)
+
+    async def _take_report(self, seconds: float) -> bool:
         try:
-            report = await self._control.ask("report", seconds=REPORT_SECONDS)
-        except (PeerGone, QuestionFailed):
-            return
+            report = await self._control.ask("report", seconds=seconds)
+        except QuestionFailed:
+            return True
+        except PeerGone:
+            return False
         self.is_ready = report["ready"]
         self.agents = frozenset(report["agents"])
         self.tunnels = report["tunnels"]
         self.metrics = merged_metrics.parse(report["metrics"])
+        return True
 
     async def tell(self, name: str) -> None:
         try:

@@ -21,7 +21,7 @@ from umbilical.cli.drop_ins.pflag import FlagSet, FlagSpec
 from umbilical.cluster.labels import LabelError, parse_labels
 from umbilical.konnectivity.identity import check_identity
 from umbilical.konnectivity.routing import parse_strategies
-from umbilical.tunnel.cores import parse_workers
+from umbilical.tunnel.resource_limits import parse_workers
 from umbilical.tunnel.setting_rows import assemble
 from umbilical.tunnel.settings import (
     SERVER,
