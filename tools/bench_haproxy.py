@@ -55,7 +55,7 @@ class Relay(Carrier):
 
     @property
     def entrance(self) -> list[str]:
-        return ["--mode=direct", f"--uds={self._socket}", f"--listen=127.0.0.1:{self._endpoint}"]
+        return ["--mode=direct", f"--uds={self.socket_path}", f"--listen=127.0.0.1:{self._endpoint}"]
 
     def _begin(self) -> None:
         self._start("agent", self._far())
@@ -70,7 +70,7 @@ class Relay(Carrier):
     def _near(self) -> str:
         pem, authority = self._pem("client", self._pki.agent), self._pki.authority
         return (
-            f"listen near\n    bind unix@{self._socket}\n"
+            f"listen near\n    bind unix@{self.socket_path}\n"
             f"    server far 127.0.0.1:{self._between} ssl verify required ca-file {authority} crt {pem}\n"
         )
 
@@ -92,5 +92,5 @@ class Relay(Carrier):
 
     def _near_listens(self) -> bool:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(str(self._socket))
+            connection.connect(str(self.socket_path))
             return True

@@ -68,7 +68,7 @@ class OurProxy(RunningTunnel):
         super()._begin()
         command: list[str | Path] = [
             *(PROGRAMS / "umbilical", "proxy", self._kind, "--listen", f"127.0.0.1:{self._port}"),
-            *("--server", f"unix:{self._socket}", "--resolve", "agent"),
+            *("--server", f"unix:{self.socket_path}", "--resolve", "agent"),
         ]
         self._launch("proxy", f"our {self._kind} proxy", command, self._environment)
         self._children["proxy"].wait_ready(lambda: accepts(self._port), READY_SECONDS, POLL_SECONDS)

@@ -351,7 +351,16 @@ def _bars(results: Results) -> Table:
 def _bar_line(checked: BarResult) -> list[str]:
     bar = checked.bar
     name = measure_name(checked)
-    return [bar.row.name, bar.pair.name, name, ratio(checked.measured), bar.shown, met(checked)]
+    return [bar.row.name, bar.pair.name, name, _judged(checked), bar.shown, met(checked)]
+
+
+def _judged(checked: BarResult) -> str:
+    """Return the number with as many digits as its verdict needs: 0.998 misses a bar of 1."""
+    if checked.measured is None:
+        return ABSENT
+    shown = (f"{checked.measured:.{digits}f}" for digits in range(2, 6))
+    agreeing = (text for text in shown if BarResult(checked.bar, float(text)).is_met == checked.is_met)
+    return next(agreeing, f"{checked.measured!r}")
 
 
 def _range(lowest_highest: tuple[float, float] | None) -> str:

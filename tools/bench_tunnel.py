@@ -108,7 +108,7 @@ class Carrier(ABC):
         self.pair = pair
         self.connected_at = 0.0
         self._folder = make_directory(folder)
-        self._socket = folder / "tunnel.sock"
+        self.socket_path = folder / "tunnel.sock"
         self._children: dict[str, Child] = {}
         self._cleanup = ExitStack()
 
@@ -176,7 +176,7 @@ class RunningTunnel(Carrier):
 
     @property
     def entrance(self) -> list[str]:
-        return [f"--mode={self._mode}", f"--uds={self._socket}"]
+        return [f"--mode={self._mode}", f"--uds={self.socket_path}"]
 
     @property
     def agent_port(self) -> int:
@@ -209,7 +209,7 @@ class RunningTunnel(Carrier):
     def _server_flags(self) -> list[str]:
         ports, (certificate, key) = self._ports, self._pki.server
         return [
-            *(f"--mode={self._mode}", f"--uds-name={self._socket}", "--server-port=0"),
+            *(f"--mode={self._mode}", f"--uds-name={self.socket_path}", "--server-port=0"),
             *("--agent-bind-address=127.0.0.1", f"--agent-port={ports.agents}"),
             *("--health-bind-address=127.0.0.1", f"--health-port={ports.server_health}"),
             f"--admin-port={ports.server_admin}",

@@ -3,17 +3,12 @@ streams lost (openshift/hypershift issue 9260).
 
 Client and endpoint are one process and one thread. Each transfer is a tunnel of its own in http-connect mode: connect,
 dial, eight bytes that choose the content, the content, the end.
-
-    transfers.py SOCKET [--transfers 2000] [--size 5000000] [--at-once 100]
 """
 
-import argparse
 import asyncio
 import random
-import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -112,22 +107,3 @@ async def run(socket_path: Path, transfers: int, size: int, at_once: int) -> Tra
             workers.create_task(work())
     results.seconds = time.monotonic() - began
     return results
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Download through a server's Unix socket and check every byte.")
-    parser.add_argument("socket", type=Path, help="the server's Unix socket, in http-connect mode")
-    parser.add_argument("--transfers", type=int, default=2_000, help="number of transfers (2000)")
-    parser.add_argument("--size", type=int, default=5_000_000, help="bytes of each (5000000)")
-    parser.add_argument("--at-once", type=int, default=100, help="transfers at the same time (100)")
-    options = parser.parse_args(arguments)
-    results = asyncio.run(run(options.socket, options.transfers, options.size, options.at_once))
-    rate = results.whole * options.size / 1e6 / results.seconds
-    print(f"{results.whole:,} whole in {results.seconds:.1f} s, {rate:,.0f} MB/s")
-    for wrong, count in results.lost.most_common():
-        print(f"{count:,} lost: {wrong}")
-    return 1 if results.lost else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

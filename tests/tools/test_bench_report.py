@@ -176,6 +176,11 @@ def test_each_bar_reports_what_was_measured_and_whether_that_is_enough() -> None
     assert {line[-1] for line in lines[2:]} == {"not measured"}
 
 
+def test_a_number_close_to_its_bar_has_the_digits_that_its_verdict_needs() -> None:
+    missed = _table(both([1000.0], [1499.0]), "Bars").lines[0]
+    assert missed[3:] == ["1.499", ">= 1.5", "NO"]
+
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 
