@@ -31,6 +31,8 @@ APISERVER_LOG: Final = "bootstrap/containers/kube-apiserver-3d4e5f.log"
 AGENT_LOG: Final = "control-plane/10.0.0.5/containers/konnectivity-agent-6a7b8c.log"
 EVENTS: Final = "resources/events.json"
 DAEMON_SET: Final = "rendered-assets/openshift/manifests/konnectivity-agent-daemonset.yaml"
+APISERVER_CONFIG: Final = "rendered-assets/openshift/kube-apiserver-bootstrap/config"
+NETWORKS: Final = "rendered-assets/openshift/manifests/cluster-network-02-config.yml"
 OWN_PKI: Final = "rendered-assets/openshift/umbilical/pki"
 
 
@@ -75,6 +77,10 @@ class Record:
         return json.dumps(self.entries, indent=2).encode() + b"\n"
 
 
+WITHOUT_TUNNEL: Final = tuple(stage for stage in STAGES if not stage.startswith("konnectivity-"))
+EGRESS_ARGUMENT: Final = ("  egress-selector-config-file:", "  - /etc/kubernetes/config/egress-selector-config.yaml")
+
+
 def good_record() -> Record:
     return Record().start().done(*STAGES).ends_well()
 
@@ -108,6 +114,15 @@ class BundleBuilder:
         arguments = f"        - --proxy-server-host={host}\n        - --proxy-server-port={port}\n"
         self.files[DAEMON_SET] = f"kind: DaemonSet\nspec:\n      - args:\n{arguments}".encode()
         return self
+
+    def networks(self, pods: str = "10.128.0.0/14", services: str = "172.30.0.0/16") -> "BundleBuilder":
+        lines = ("kind: Network", "spec:", "  clusterNetwork:", f"  - cidr: {pods}", "    hostPrefix: 23")
+        return self.log(NETWORKS, *lines, "  networkType: OVNKubernetes", "  serviceNetwork:", f"  - {services}")
+
+    def apiserver_config(self, *more: str) -> "BundleBuilder":
+        """The configuration that the operator's render command wrote."""
+        head = ("apiServerArguments:", "  enable-aggregator-routing:", '  - "true"')
+        return self.log(APISERVER_CONFIG, *head, *more, "kind: KubeAPIServerConfig")
 
     def certificates(self, address: str, begin: datetime = BEGIN, folder: str = OWN_PKI) -> "BundleBuilder":
         """What is left of the node's PKI in a bundle: certificates without keys."""

@@ -20,7 +20,14 @@ from tests.support.log_bundles import (
 )
 
 from umbilical.bootstrap.analyze import facts as bundle_facts
-from umbilical.bootstrap.analyze.facts import BundleFacts, agent_target, gather, service_of, terminating_namespaces
+from umbilical.bootstrap.analyze.facts import (
+    BundleFacts,
+    agent_target,
+    gather,
+    networks,
+    service_of,
+    terminating_namespaces,
+)
 from umbilical.bootstrap.analyze.log_bundle import open_bundle
 from umbilical.bootstrap.analyze.service_record import ServiceRecord, ServiceState, parse_record, parse_time
 from umbilical.bootstrap.analyze.signatures import FileKind
@@ -64,6 +71,8 @@ def test_certificates_manifest_and_routes_are_read(tmp_path: Path) -> None:
     assert facts.agents is not None
     assert (facts.agents.host, facts.agents.port, facts.agents.evidence.line) == ("10.0.0.9", "8091", 4)
     assert facts.routes.startswith("default")
+    facts = facts_of(builder.networks("fd01::/48", "172.30.0.0/16"), tmp_path)
+    assert [str(network) for network in facts.cluster_networks] == ["fd01::/48", "172.30.0.0/16"]
 
 
 def test_a_receipt_shows_that_the_config_was_patched(tmp_path: Path) -> None:
@@ -167,6 +176,7 @@ def test_no_list_of_namespaces_raises(value: object) -> None:
 def test_no_bytes_raise_as_namespaces_or_manifest(content: bytes) -> None:
     assert terminating_namespaces(content) == []
     agent_target(DAEMON_SET, content)
+    assert networks(content.decode("latin-1")) == [] or b"/" in content
 
 
 PATHS = st.sampled_from(

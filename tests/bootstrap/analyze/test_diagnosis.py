@@ -12,9 +12,11 @@ from tests.support.log_bundles import (
     APISERVER_LOG,
     BEFORE,
     BEGIN,
+    EGRESS_ARGUMENT,
     JOURNAL,
     SERVER_LOG,
     STAGES,
+    WITHOUT_TUNNEL,
     BundleBuilder,
     Record,
     good_record,
@@ -52,7 +54,7 @@ def whole(record: Record) -> BundleBuilder:
     builder = BundleBuilder(record).agents("10.0.0.9").certificates("10.0.0.9").event("Created pod")
     for path in (JOURNAL, SERVER_LOG, APISERVER_LOG, AGENT_LOG, "bootstrap/journals/kubelet.log"):
         builder.log(path, *klog("all is well"))
-    builder.log("bootstrap/network/ip-route.txt", "default via 10.0.0.1")
+    builder.log("bootstrap/network/ip-route.txt", "default via 10.0.0.1").apiserver_config(*EGRESS_ARGUMENT)
     return builder.resource("resources/namespaces.json", {"metadata": {"name": "default"}})
 
 
@@ -68,6 +70,17 @@ HOOK = 'failed calling webhook "v.example.io": failed to call webhook: Post "htt
 CERTS, SERVER = "konnectivity-certs", "konnectivity-server-bootstrap"
 FORBIDDEN = 'pods "konnectivity-agent-" is forbidden: unable to validate against any security context constraint'
 SOCKET = "/etc/kubernetes/config/konnectivity-server.socket"
+
+
+ROUTES = "bootstrap/network/ip-route.txt"
+NO_ROUTE = "dial tcp 10.128.2.5:8443: connect: no route to host"
+NODE_REFUSED = "dial tcp 10.0.0.7:9443: connect: connection refused"
+
+
+def unequipped() -> BundleBuilder:
+    """A bundle of an installation without a tunnel, which hangs in cb-bootstrap."""
+    stages = WITHOUT_TUNNEL[: WITHOUT_TUNNEL.index("cb-bootstrap")]
+    return BundleBuilder(Record().start().done(*stages).enters("cb-bootstrap"))
 
 
 def failing(stage: str, line: str, path: str = JOURNAL) -> BundleBuilder:
@@ -86,6 +99,9 @@ def hanging(path: str, line: str) -> BundleBuilder:
         ("A03", failing(CERTS, "10.0.0.0/24 dev ens3", "bootstrap/network/ip-route.txt")),
         ("A04", failing(CERTS, "section=default, name=subjectAltName, value=IP:null")),
         ("A04", hangs_in("cb-bootstrap").agents("null")),
+        ("A04", hanging(AGENT_LOG, ONCE % "dial tcp :8091: connect: connection refused")),
+        ("A04", hanging(AGENT_LOG, ONCE % "dial tcp: lookup api-int.x.io on 10.0.0.2:53: no such host")),
+        ("A04", hanging(AGENT_LOG, "UMB314 cannot connect to server=:8091: TCP: lookup : Name or service not known")),
         ("A05", failing(SERVER, "error: Unknown name requested, could not find apiserver-network-proxy in X")),
         ("A05", hanging("bootstrap/journals/kubelet.log", f'ErrImagePull pod="kube-system/{SERVER}"')),
         ("A06", failing(SERVER, "/usr/local/bin/konnectivity.sh: line 30: envsubst: command not found")),
@@ -104,7 +120,11 @@ def hanging(path: str, line: str) -> BundleBuilder:
         ("A17", hanging(APISERVER_LOG, HOOK % ("a.b.svc:443/x", "No agent available"))),
         ("A18", hanging(APISERVER_LOG, HOOK % ("hook.example.com/x", "i/o timeout"))),
         ("A19", hanging(APISERVER_LOG, HOOK % ("a.b.svc:443/x", 'no endpoints available for service "a"'))),
+        ("A19", hanging(APISERVER_LOG, HOOK % ("a.b.svc:443/x", NODE_REFUSED)).log(ROUTES, "10.0.0.0/16 dev ens3")),
         ("A20", hangs_in("konnectivity-cleanup")),
+        ("A21", unequipped().log(APISERVER_LOG, *klog(HOOK % ("a.b.svc:443/x", NO_ROUTE)))),
+        ("A22", hangs_in("cb-bootstrap").apiserver_config("egressSelectorConfiguration:")),
+        ("A23", hanging(AGENT_LOG, "Error: failed to run proxy connection with failed to read CA cert : read .: is a")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -169,7 +189,6 @@ def test_any_record_is_diagnosed(tmp_path_factory: pytest.TempPathFactory, steps
 
 HANGS = Record().start().done(*STAGES[:7]).enters("cb-bootstrap")
 FAILS = Record().start().done(*BEFORE).fails("konnectivity-certs", "openssl: bad ip\nBearer abc.def")
-ROUTES = "bootstrap/network/ip-route.txt"
 
 
 def judged(judge: BundleCheck, builder: BundleBuilder, folder: Path) -> Verdict:
@@ -195,6 +214,17 @@ def test_the_place_of_a_failure_is_told_without_the_line_that_a_trap_counts(tmp_
         script = Record().start().fails("konnectivity-certs", line=error_line)
         evidence = judged(cause_checks.ended_well, BundleBuilder(script), tmp_path).evidence
         assert evidence.splitlines()[0].endswith(shown)
+
+
+def test_a_quote_ends_with_the_reason_and_the_hint_names_causes_only_where_there_are_some(tmp_path: Path) -> None:
+    reason = HOOK % (f"{'hook-' * 30}.{'openshift-' * 9}.svc:443/x", NO_ROUTE)
+    script = Record().start().done(*BEFORE).fails("cb-bootstrap", f"Internal error occurred: {reason}")
+    first, second = findings_of(BundleBuilder(script), tmp_path)[:2]
+    assert NO_ROUTE in first.evidence
+    assert (first.fix.startswith("see the causes below"), second.id) == (True, "A21")
+    (first, *others) = findings_of(hangs_in("cb-bootstrap"), tmp_path)
+    assert first.fix.startswith("no known cause is in this bundle")
+    assert {finding.outcome for finding in others} <= {Outcome.PASSED, Outcome.SKIPPED}
 
 
 ON = BundleBuilder

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support import tunnel_pair
 from tests.support.log_bundles import AGENT_LOG, APISERVER_LOG, EVENTS, JOURNAL, SERVER_LOG
 from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority, Pair
@@ -72,6 +73,11 @@ def test_a_real_agent_that_is_refused_is_recognised(tmp_path: Path) -> None:
     assert names_in(AGENT_LOG, said_by(command, tmp_path / "log", lambda log: "cannot connect once" in log)) == {
         "port refused"
     }
+    # Without a host it dials its own node: this shows nothing about the server.
+    command = [option.replace("host=127.0.0.1", "host=") for option in command]
+    assert names_in(AGENT_LOG, said_by(command, tmp_path / "log", lambda log: "cannot connect once" in log)) == {
+        "no host"
+    }
 
 
 @pytest.mark.real("proxy-agent", "proxy-server")
@@ -97,8 +103,10 @@ def test_a_real_agent_tells_why_it_refuses(tmp_path: Path, hosts: tuple[str, ...
 
 
 @pytest.mark.real("proxy-agent")
-def test_a_real_agent_without_a_ca_is_recognised(tmp_path: Path) -> None:
-    command = [program("proxy-agent"), "--proxy-server-host=127.0.0.1", f"--proxy-server-port={free_port()}"]
+@pytest.mark.parametrize("implementation", ["ours", "upstream"])
+def test_a_real_agent_without_a_ca_is_recognised(tmp_path: Path, implementation: str) -> None:
+    agent = str(tunnel_pair.program(implementation, "proxy-agent"))
+    command = [agent, "--proxy-server-host=127.0.0.1", f"--proxy-server-port={free_port()}"]
     said = said_by(command, tmp_path / "log", lambda log: False)
     assert names_in(AGENT_LOG, said) == {"agent without CA"}
 
@@ -111,7 +119,11 @@ def test_a_real_server_that_refuses_its_options_is_recognised(tmp_path: Path) ->
 
 @pytest.mark.real("kube-apiserver")
 @pytest.mark.parametrize(
-    ("content", "causes"), [(None, {"no egress file", "bad egress file"}), ("kind: Wrong\n", {"bad egress file"})]
+    ("content", "causes"),
+    [
+        (None, {"egress flag", "no egress file", "bad egress file"}),
+        ("kind: Wrong\n", {"egress flag", "bad egress file"}),
+    ],
 )
 def test_a_real_kube_apiserver_without_egress_is_known(tmp_path: Path, content: str | None, causes: set[str]) -> None:
     pair = FolderAuthority(tmp_path).serving("sa")
@@ -119,7 +131,7 @@ def test_a_real_kube_apiserver_without_egress_is_known(tmp_path: Path, content: 
     if content is not None:
         egress.write_text(content)
     command = [
-        *(program("kube-apiserver"), f"--egress-selector-config-file={egress}", f"--cert-dir={tmp_path}"),
+        *(program("kube-apiserver"), "--v=2", f"--egress-selector-config-file={egress}", f"--cert-dir={tmp_path}"),
         *(f"--etcd-servers=http://127.0.0.1:{free_port()}", "--service-account-issuer=https://issuer"),
         *(f"--service-account-key-file={pair.certificate}", f"--service-account-signing-key-file={pair.key}"),
     ]
@@ -153,6 +165,7 @@ def test_a_known_line_is_recognised() -> None:
         (AGENT_LOG, "cannot connect to server=10.0.0.9:8091: [Errno 111] Connection refused", "port refused"),
         (AGENT_LOG, "x509: certificate has expired or is not yet valid: current time is after", "expired"),
         (AGENT_LOG, "x509: cannot validate certificate for 10.0.0.9 because it has no SANs", "wrong name"),
+        (AGENT_LOG, "UMB314 cannot connect to server=:8091: TCP: lookup : Name or service not known", "no host"),
         (AGENT_LOG, "IP address mismatch, certificate is not valid for '10.0.0.9'", "wrong name"),
         (JOURNAL, "UMB112 could not find the bootstrap node IP", "no address"),
         (JOURNAL, "UMB116 found no image for the tunnel", "no image"),
@@ -177,7 +190,7 @@ FAILED = 'failed calling webhook "v.example.io": failed to call webhook: Post "h
 @pytest.mark.parametrize(
     ("place", "reason", "names"),
     [
-        ("hook.capi.svc:443/check", "dial tcp 10.128.0.7:8443: i/o timeout", set()),
+        ("hook.capi.svc:443/check", "dial tcp 10.128.0.7:8443: i/o timeout", {"call without answer"}),
         ("hook.capi.svc/check", "EOF", set()),
         ("hooks.example.com:8443/check", "dial tcp 192.0.2.7:8443: i/o timeout", {"url webhook"}),
         ("127.0.0.1:9443/check", "connection refused", {"url webhook"}),
@@ -200,6 +213,7 @@ def test_a_line_of_others_is_not_taken_for_ours() -> None:
         (EVENTS, "pods other is forbidden: unable to validate against any security context constraint"),
         (JOURNAL, "podman run ... 2>/dev/null null"),
         (AGENT_LOG, '"connected" server="x"'),
+        (AGENT_LOG, '"error dialing backend" err="dial tcp: lookup a.b.svc on 172.30.0.10:53: no such host"'),
         (APISERVER_LOG, "dial unix /run/other.socket: connect"),
         ("control-plane/10.0.0.5/journals/kubelet.log", "UMB112"),
         ("resources/pods.json", "No agent available"),
@@ -279,6 +293,16 @@ def test_a_long_line_is_cut_around_what_was_found() -> None:
     assert evidence.text.endswith("...")
 
 
+def test_a_long_match_is_shown_with_both_ends() -> None:
+    place = f"{'hook-' * 12}service.{'openshift-' * 5}x.svc:9443/{'validate-' * 12}"
+    line = FAILED % (place, "dial tcp [fd01:0:0:1::5]:8443: connect: no route to host")
+    ((name, evidence),) = search(APISERVER_LOG, io.BytesIO(f"W1115 {line}\n".encode()), SIGNATURES)
+    assert (name, evidence.address) == ("call without route", "fd01:0:0:1::5")
+    assert evidence.text.startswith('failed calling webhook "v.example.io"')
+    assert evidence.text.endswith("connect: no route to host")
+    assert len(evidence.text) < 3 * MARGIN
+
+
 def test_what_could_steer_a_terminal_is_escaped_and_what_looks_like_a_password_not_shown() -> None:
     ((_, evidence),) = search("a\x1b[2J.log", io.BytesIO(b"\x1b[31mneedle\r\x07\xff\n"), (NEEDLE,))
     assert "\\x1b[31mneedle" in evidence.text
@@ -287,6 +311,10 @@ def test_what_could_steer_a_terminal_is_escaped_and_what_looks_like_a_password_n
         ((_, evidence),) = search("a.log", io.BytesIO(line.encode()), (NEEDLE,))
         assert "abc" not in evidence.text
         assert "***" in evidence.text
+    long = LogSignature("long", re.compile(""), (b"needle",), re.compile(rb"needle.*end"))
+    content = b"needle " + b"x" * MARGIN + b" token=" + b"abc" * MARGIN + b" end"
+    ((_, evidence),) = search("a.log", io.BytesIO(content), (long,))
+    assert "abc" not in evidence.text
 
 
 def test_many_matches_are_shown_by_the_first_and_the_last() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from umbilical.bootstrap.analyze.facts import BOOTKUBE, BundleFacts
 from umbilical.bootstrap.analyze.service_record import RecordEntry, ServiceFailure, ServiceRecord, ServiceState
-from umbilical.bootstrap.analyze.signatures import FileKind, quotable
+from umbilical.bootstrap.analyze.signatures import FileKind, quotable, shortened
 from umbilical.bootstrap.names import STAGES
 from umbilical.checks.check import Outcome, Verdict, failed, passed, skipped, warned
 from umbilical.checks.report import printable
@@ -114,6 +114,7 @@ def _runs(record: ServiceRecord) -> str:
 
 
 MAX_MESSAGE_LINES: Final = 6
+MAX_QUOTE: Final = 300
 _CERTS, _, _, _CLEANUP = STAGES
 BundleCheck = Callable[[BundleFacts], Verdict]
 
@@ -159,7 +160,7 @@ def _error_lines(facts: BundleFacts, record: ServiceRecord) -> list[str]:
     last = failure.last
     lines = [f"{path}: {shown_time(last)} {shown_stage(failure.stage)}, {_error_place(last.error_line)}"]
     message = last.error_message.splitlines()[-MAX_MESSAGE_LINES:]
-    return [*lines, *(f'{path}: "{quotable(line)[:300]}"' for line in message)]
+    return [*lines, *(f'{path}: "{shortened(quotable(line), MAX_QUOTE)}"' for line in message)]
 
 
 def _error_place(error_line: str) -> str:
@@ -195,7 +196,7 @@ def address_found(facts: BundleFacts) -> Verdict:
 
 
 def address_is_one(facts: BundleFacts) -> Verdict:
-    lines_seen = seen("null address", needs=(FileKind.JOURNAL, FileKind.RECORD))(facts)
+    lines_seen = seen("null address", "no host", needs=(FileKind.JOURNAL, FileKind.RECORD, FileKind.AGENT_LOG))(facts)
     agents = facts.agents
     if agents is not None and not _is_address(agents.host):
         return failed("\n".join(filter(None, [str(agents.evidence), lines_seen.evidence])))

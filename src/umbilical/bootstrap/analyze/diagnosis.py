@@ -22,6 +22,14 @@ from umbilical.bootstrap.analyze.cause_checks import (
 )
 from umbilical.bootstrap.analyze.facts import BundleFacts
 from umbilical.bootstrap.analyze.signatures import FileKind
+from umbilical.bootstrap.analyze.tunnel_use import (
+    NO_TUNNEL,
+    endpoints_answer,
+    has_tunnel,
+    missing_tunnel,
+    needs_use,
+    tunnel_used,
+)
 from umbilical.bootstrap.names import STAGES
 from umbilical.checks.check import Check, Finding, Outcome, run_checks
 
@@ -35,6 +43,8 @@ class DiagnosedCause(Check[BundleFacts]):
     """bootkube steps that fail or hang because of it."""
     is_transient: bool = False
     """Successful runs show it too, before agents connect or while pods restart."""
+    is_of_tunnel: bool = True
+    """Only an installation with a tunnel can have it."""
 
 
 def diagnose(facts: BundleFacts) -> list[Finding]:
@@ -46,13 +56,23 @@ def diagnose(facts: BundleFacts) -> list[Finding]:
         finding = _in_context(cause, found, facts)
         explains = rank == 0 or finding.outcome is not Outcome.FAILED or summary.stage in cause.stages
         ranked.append((_ORDER[finding.outcome], not explains, rank, finding))
-    return [finding for _, _, _, finding in sorted(ranked, key=lambda item: item[:3])]
+    return _without_false_hint([finding for _, _, _, finding in sorted(ranked, key=lambda item: item[:3])])
+
+
+def _without_false_hint(findings: list[Finding]) -> list[Finding]:
+    """Do not point to the causes below if there is none."""
+    first, *others = findings
+    if first.id != "A01" or any(other.outcome in (Outcome.FAILED, Outcome.WARNED) for other in others):
+        return findings
+    return [dataclasses.replace(first, fix=f"no known cause is in this bundle; {_BY_HAND}"), *others]
 
 
 def _in_context(cause: DiagnosedCause, finding: Finding, facts: BundleFacts) -> Finding:
-    """Adjust a finding to the progress of bootkube: a step that was never reached cannot pass."""
+    """Adjust a finding to the installation: what it does not have, or has not reached, cannot pass."""
     if finding.outcome is Outcome.FAILED and cause.is_transient and verdict(facts).is_well:
         return dataclasses.replace(finding, outcome=Outcome.WARNED)
+    if finding.outcome in (Outcome.PASSED, Outcome.SKIPPED) and cause.is_of_tunnel and missing_tunnel(facts):
+        return dataclasses.replace(finding, outcome=Outcome.SKIPPED, evidence=NO_TUNNEL)
     if finding.outcome is Outcome.PASSED and not_reached(facts, cause.stages):
         reason = f"bootkube has not reached {cause.stages[0]}"
         return dataclasses.replace(finding, outcome=Outcome.SKIPPED, evidence=reason)
@@ -62,6 +82,7 @@ def _in_context(cause: DiagnosedCause, finding: Finding, facts: BundleFacts) -> 
 _ORDER: Final = {Outcome.FAILED: 0, Outcome.WARNED: 1, Outcome.SKIPPED: 2, Outcome.PASSED: 3}
 
 
+_BY_HAND: Final = "on the node: journalctl -u bootkube"
 _STAGE_LOGS: Final = (FileKind.JOURNAL, FileKind.RECORD)
 _WITH_ADDRESS: Final = (
     "start again with a fixed address: create ignition-configs, umbilical bootstrap patch --dir DIR --node-ip ADDRESS, "
@@ -73,8 +94,9 @@ CAUSES: Final = (
         "A01",
         "bootkube succeeded",
         "the cluster is complete only when bootkube has finished all its steps",
-        "see the causes below; on the node: journalctl -u bootkube",
+        f"see the causes below; {_BY_HAND}",
         ended_well,
+        is_of_tunnel=False,
     ),
     DiagnosedCause(
         "A02",
@@ -82,6 +104,7 @@ CAUSES: Final = (
         "bootkube waits for them: without the release image nothing can be rendered",
         "on the node: journalctl -u SERVICE; it shows a wrong pull secret or mirror",
         others_ended_well,
+        is_of_tunnel=False,
     ),
     DiagnosedCause(
         "A03",
@@ -95,7 +118,8 @@ CAUSES: Final = (
     DiagnosedCause(
         "A04",
         "the address of the server is a valid IP address",
-        "a route without a source gives the word null, which is not valid in a certificate and which no agent can dial",
+        "a route without a source gives the word null, which no certificate can contain; without a host an agent dials "
+        "its own node",
         f"{_WITH_ADDRESS}; an installer with its own tunnel reads OPENSHIFT_INSTALL_BOOTSTRAP_NODE_IP",
         address_is_one,
         (_CERTS, *_LATE),
@@ -194,7 +218,7 @@ CAUSES: Final = (
         "objects are created once and never updated: agents keep the first Secret if certificates were created again",
         "on the node: oc apply -f /opt/openshift/manifests/konnectivity-agent-certs.yaml --kubeconfig "
         "/opt/openshift/auth/kubeconfig",
-        seen("unknown authority", "agent without CA", needs=(FileKind.AGENT_LOG, FileKind.SERVER_LOG)),
+        seen("unknown authority", needs=(FileKind.AGENT_LOG, FileKind.SERVER_LOG)),
         _LATE,
     ),
     DiagnosedCause(
@@ -202,7 +226,7 @@ CAUSES: Final = (
         "kube-apiserver reached the server's socket",
         "the socket is in /etc/kubernetes/bootstrap-configs, which is /etc/kubernetes/config in kube-apiserver's pod",
         "umbilical bootstrap verify FILE, check C3 (socket path); on the node: ls -l /etc/kubernetes/bootstrap-configs",
-        seen("no socket", needs=(FileKind.APISERVER_LOG,)),
+        needs_use(seen("no socket", needs=(FileKind.APISERVER_LOG,))),
         _LATE,
         is_transient=True,
     ),
@@ -211,7 +235,7 @@ CAUSES: Final = (
         "an agent was connected when one was needed",
         "until an agent connects, calls to pods fail; if it lasts, another cause is behind it",
         "oc get pods -n openshift-bootstrap-konnectivity -o wide; umbilical bootstrap verify --live --dir DIR",
-        seen("no agent", needs=(FileKind.APISERVER_LOG, FileKind.SERVER_LOG)),
+        needs_use(seen("no agent", needs=(FileKind.APISERVER_LOG, FileKind.SERVER_LOG))),
         _LATE,
         is_transient=True,
     ),
@@ -226,12 +250,14 @@ CAUSES: Final = (
     ),
     DiagnosedCause(
         "A19",
-        "failing webhooks have an endpoint",
-        "the service has no ready pod: this is not a problem of the tunnel; failurePolicy Fail blocks the requests",
-        "oc get pods,endpointslices -n NAMESPACE of the webhook; find out why its pods do not start",
-        seen("no endpoint", needs=(FileKind.APISERVER_LOG,)),
+        "failing webhooks have an endpoint that answers",
+        "the service has no ready pod, or its pod does not listen: this is not a problem of the tunnel; failurePolicy "
+        "Fail blocks the requests",
+        "oc get pods,endpointslices -n NAMESPACE of the webhook; find out why its pods do not start or answer",
+        endpoints_answer,
         _LATE,
         is_transient=True,
+        is_of_tunnel=False,
     ),
     DiagnosedCause(
         "A20",
@@ -241,5 +267,37 @@ CAUSES: Final = (
         "umbilical bootstrap teardown --kubeconfig auth/kubeconfig; it shows what keeps the namespace",
         cleaned_up,
         (_CLEANUP,),
+    ),
+    DiagnosedCause(
+        "A21",
+        "the installation has a tunnel to its pods",
+        "kube-apiserver dials pods itself, and the bootstrap node has no route to them; failurePolicy Fail blocks the "
+        "requests",
+        "start again with a tunnel: openshift-install create ignition-configs --dir DIR; umbilical bootstrap patch "
+        "--dir DIR; openshift-install create cluster --dir DIR",
+        has_tunnel,
+        _LATE,
+        is_transient=True,
+        is_of_tunnel=False,
+    ),
+    DiagnosedCause(
+        "A22",
+        "kube-apiserver uses the tunnel",
+        "without the flag egress-selector-config-file kube-apiserver dials pods itself, and the bootstrap node has no "
+        "route to them; other keys of its configuration have no effect",
+        "umbilical bootstrap verify FILE, see checks C1, C2, B3 and B4 (egress file, override, flag); on the node: "
+        "crictl logs $(crictl ps -q --name kube-apiserver) 2>&1 | grep egress-selector-config-file",
+        tunnel_used,
+        _LATE,
+        is_transient=True,
+    ),
+    DiagnosedCause(
+        "A23",
+        "agents could read the CA of the server",
+        "an agent without it exits before it dials; the message 'read .: is a directory' means that --ca-cert is empty",
+        "set --ca-cert in the DaemonSet to the CA in the mounted Secret; umbilical bootstrap verify FILE, see check C6 "
+        "(agent flags)",
+        seen("agent without CA", needs=(FileKind.AGENT_LOG,)),
+        _LATE,
     ),
 )

@@ -1,7 +1,8 @@
-"""Collects facts from a log bundle in one pass: service records, known log lines, routes, certificates, manifests,
+"""Collects facts from a log bundle in one pass: service records, known log lines, networks, certificates, manifests,
 namespaces. A file with hostile or broken content adds a note; it never raises.
 """
 
+import ipaddress
 import json
 import re
 from dataclasses import dataclass, field
@@ -11,7 +12,16 @@ from typing import Any, Final
 
 from umbilical.bootstrap.analyze.log_bundle import READ_ERRORS, ROOTS, BundleFile, LogBundle
 from umbilical.bootstrap.analyze.service_record import ServiceRecord, parse_record
-from umbilical.bootstrap.analyze.signatures import SIGNATURES, WHERE, Evidence, FileKind, LogMatches, excerpt, search
+from umbilical.bootstrap.analyze.signatures import (
+    CALLS,
+    SIGNATURES,
+    WHERE,
+    Evidence,
+    FileKind,
+    LogMatches,
+    excerpt,
+    search,
+)
 from umbilical.bootstrap.analyze.tar_stream import Readable
 from umbilical.checks.report import printable
 from umbilical.pki.certificate import Certificate, read_certificates
@@ -23,11 +33,16 @@ MAX_JSON_BYTES: Final = 32 << 20
 MAX_SMALL_BYTES: Final = 1 << 20
 MAX_CERTIFICATES: Final = 64
 MAX_RECORDS: Final = 64
+MAX_ADDRESSES: Final = 256
+MAX_NETWORKS: Final = 64
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 BOOTKUBE: Final = "bootkube"
 _SERVICE: Final = re.compile(r"^bootstrap/services/([^/]+)\.json$")
 _LONE_SERVICE: Final = re.compile(r"^(?:[^/]+/){0,4}([A-Za-z0-9@_-]+)\.json$")
 _HOST: Final = re.compile(rb"--proxy-server-host=([^\s\"']*)")
 _PORT: Final = re.compile(rb"--proxy-server-port=(\d{1,5})\b")
+_NETWORK: Final = re.compile(r"[0-9A-Fa-f.:]{2,45}/\d{1,3}")
+_NODE: Final = re.compile(r"^control-plane/([0-9A-Fa-f.:]{2,45})/")
 _RECEIPT: Final = "rendered-assets/openshift/umbilical/receipt.json"
 
 
@@ -58,7 +73,13 @@ class BundleFacts:
     """Kinds of files that the bundle contains."""
     matches: dict[str, LogMatches] = field(default_factory=dict)
     """By the name of the signature."""
+    calls: dict[str, dict[str, LogMatches]] = field(default_factory=dict)
+    """Failed calls of kube-apiserver to pods, by the name of the signature and the address (empty if not logged)."""
     routes: str = ""
+    cluster_networks: list[Network] = field(default_factory=list)
+    """Networks of pods and services."""
+    nodes: set[str] = field(default_factory=set)
+    """Addresses of the control-plane nodes that were gathered."""
     certificates: dict[str, list[Certificate]] = field(default_factory=dict)
     agents: AgentTarget | None = None
     terminating: list[TerminatingNamespace] = field(default_factory=list)
@@ -105,6 +126,8 @@ class _Reader:
         signatures = [signature for signature in SIGNATURES if signature.where.search(path)]
         service = service_of(path)
         facts.is_patched = facts.is_patched or path == _RECEIPT
+        if (node := _NODE.match(path)) is not None and len(facts.nodes) < MAX_ADDRESSES:
+            facts.nodes.add(node[1])
         if not (kinds or signatures or service):
             return
         stream: Readable = self._file.open()
@@ -116,11 +139,17 @@ class _Reader:
         facts.kinds |= kinds
         facts.files += 1
         for name, evidence in search(path, stream, signatures) if signatures else ():
-            if name in facts.matches:
-                facts.matches[name].add(evidence)
-            else:
-                facts.matches[name] = LogMatches(evidence)
+            self._take_match(name, evidence)
         self._take_small(kinds, stream)
+
+    def _take_match(self, name: str, evidence: Evidence) -> None:
+        matches, key = self._facts.matches, name
+        if name in CALLS:
+            matches, key = self._facts.calls.setdefault(name, {}), evidence.address
+        if key in matches:
+            matches[key].add(evidence)
+        elif len(matches) < MAX_ADDRESSES:
+            matches[key] = LogMatches(evidence)
 
     def _take_record(self, service: str, content: bytes) -> bool:
         record = parse_record(content)
@@ -143,6 +172,8 @@ class _Reader:
             self._take_certificates(self._all(stream, MAX_SMALL_BYTES))
         if FileKind.DAEMON_SET in kinds:
             facts.agents = agent_target(self._file.path, self._all(stream, MAX_SMALL_BYTES))
+        if FileKind.NETWORKS in kinds:
+            facts.cluster_networks = networks(self._all(stream, MAX_SMALL_BYTES).decode("utf-8", "replace"))
         if FileKind.NAMESPACES in kinds:
             facts.terminating = terminating_namespaces(self._all(stream, MAX_JSON_BYTES))
 
@@ -168,6 +199,17 @@ def service_of(path: str) -> str | None:
     if match is None and path.split("/", 1)[0] not in ROOTS:
         match = _LONE_SERVICE.match(path)
     return match[1] if match is not None else None
+
+
+def networks(text: str) -> list[Network]:
+    """Find all networks in CIDR form: of a manifest, or of a list of routes."""
+    found = []
+    for match in _NETWORK.findall(text)[:MAX_NETWORKS]:
+        try:
+            found.append(ipaddress.ip_network(match, strict=False))
+        except ValueError:
+            continue
+    return found
 
 
 def agent_target(path: str, manifest: bytes) -> AgentTarget | None:

@@ -28,6 +28,8 @@ class Evidence:
     path: str
     line: int
     text: str
+    address: str = ""
+    """The endpoint that was dialled, if the signature finds one."""
 
     def __str__(self) -> str:
         return f'{printable(self.path)}:{self.line} "{self.text}"'
@@ -35,21 +37,24 @@ class Evidence:
 
 @dataclass(frozen=True)
 class LogSignature:
-    """A known line: it contains one of the needles, and the pattern matches."""
+    """A known line: it contains one of the needles and no exception, and the pattern matches."""
 
     name: str
     where: re.Pattern[str]
     """Paths of the files that can contain it."""
     needles: tuple[bytes, ...]
     pattern: re.Pattern[bytes]
+    exceptions: tuple[bytes, ...] = ()
 
-    def find(self, line: bytes) -> tuple[int, int] | None:
-        """Return the span of the match. Searches only around a needle: a hostile line could make a regex slow."""
+    def find(self, line: bytes) -> re.Match[bytes] | None:
+        """Search only around a needle: a hostile line could make a regex slow."""
+        if any(exception in line for exception in self.exceptions):
+            return None
         for needle in self.needles:
             at = line.find(needle)
             match = self.pattern.search(line, max(0, at - BEFORE), at + AFTER) if at >= 0 else None
             if match is not None:
-                return match.span()
+                return match
         return None
 
 
@@ -75,17 +80,24 @@ def search(path: str, stream: Readable, signatures: Sequence[LogSignature]) -> I
     needles = sorted({needle for signature in signatures for needle in signature.needles})
     for number, line in _lines(stream, needles):
         for signature in signatures:
-            span = signature.find(line)
-            if span is not None:
-                yield signature.name, Evidence(path, number, excerpt(line, span))
+            match = signature.find(line)
+            if match is not None:
+                address = (match.groupdict().get("address") or b"").decode()
+                yield signature.name, Evidence(path, number, excerpt(line, match.span()), address)
 
 
-def excerpt(line: bytes, span: tuple[int, int] = (0, 0)) -> str:
-    """Show a line around the span."""
-    start, end = max(0, span[0] - MARGIN), min(span[1], span[0] + 2 * MARGIN) + MARGIN
+def excerpt(line: bytes, span: tuple[int, int]) -> str:
+    """Show a line around the span; of a long span both ends, since the reason of an error is the last part."""
+    if span[1] - span[0] > MARGIN:
+        return shortened(quotable(line[slice(*span)].decode("utf-8", "replace")), 2 * MARGIN)
+    start, end = max(0, span[0] - MARGIN), span[1] + MARGIN
     text = line[start:end].decode("utf-8", "replace")
-    text = f"{'...' if start else ''}{text}{'...' if end < len(line) else ''}"
-    return quotable(text)
+    return quotable(f"{'...' if start else ''}{text}{'...' if end < len(line) else ''}")
+
+
+def shortened(text: str, limit: int) -> str:
+    """Replace the middle of a text that is too long."""
+    return text if len(text) <= limit else f"{text[: limit // 2]}...{text[-(limit // 2) :]}"
 
 
 def quotable(text: str) -> str:
@@ -131,12 +143,16 @@ class FileKind(Enum):
     ROUTES = "no routes (bootstrap/network/ip-route.txt)"
     CERTIFICATES = "no certificates of the tunnel (rendered-assets/openshift)"
     DAEMON_SET = "no manifest of the agents (rendered-assets/openshift/manifests)"
+    APISERVER_CONFIG = "no configuration of kube-apiserver (rendered-assets/openshift/kube-apiserver-bootstrap/config)"
+    NETWORKS = "no configuration of the networks (rendered-assets/openshift/manifests/cluster-network-02-config.yml)"
+    NATIVE_FILES = "no file of the installer's own tunnel (rendered-assets/openshift/konnectivity-server-pod.yaml)"
 
 
 _BOOTKUBE_RECORD: Final = r"(^|/)bootkube\.json$"
 _AGENT: Final = r"(^|/)containers/(.*/)?konnectivity-agent[^/]*\.log$"
 _SERVER: Final = r"^bootstrap/containers/(.*/)?konnectivity-server[^/]*\.log$"
 _APISERVER: Final = r"^bootstrap/containers/(.*/)?(bootstrap-)?kube-apiserver[^/]*\.log$"
+_APISERVER_CONFIG: Final = r"^rendered-assets/openshift/kube-apiserver-bootstrap/config$"
 _EVENTS: Final = r"^resources/events\.json$|/(bootstrap-)?kube-controller-manager[^/]*\.log$"
 # unit-status/ contains the journals of failed units.
 _JOURNAL: Final = r"^bootstrap/journals/(bootkube|journal)\.log(\.gz)?$|^unit-status/bootkube\.service\.log$"
@@ -154,16 +170,24 @@ WHERE: Final = {
     FileKind.ROUTES: re.compile(r"^bootstrap/network/ip-route\.txt$"),
     FileKind.CERTIFICATES: re.compile(r"^rendered-assets/openshift/(umbilical/pki|tls/konnectivity)/.*\.crt$"),
     FileKind.DAEMON_SET: re.compile(r"^rendered-assets/openshift/manifests/konnectivity-agent-daemonset\.yaml$"),
+    FileKind.APISERVER_CONFIG: re.compile(_APISERVER_CONFIG),
+    FileKind.NETWORKS: re.compile(r"^rendered-assets/openshift/manifests/cluster-network-02-config\.yml$"),
+    FileKind.NATIVE_FILES: re.compile(
+        r"^rendered-assets/openshift/(konnectivity-server-pod|egress-selector-config)\.yaml$"
+    ),
 }
 
 
-def _signature(name: str, where: str, *needles: str, pattern: str = "") -> LogSignature:
+def _signature(
+    name: str, where: str, *needles: str, pattern: str = "", exceptions: tuple[bytes, ...] = ()
+) -> LogSignature:
     literal = "|".join(re.escape(needle) for needle in needles)
     return LogSignature(
         name,
         re.compile(where),
         tuple(needle.encode() for needle in needles),
         re.compile((pattern or literal).encode()),
+        exceptions,
     )
 
 
@@ -171,6 +195,18 @@ def _signature(name: str, where: str, *needles: str, pattern: str = "") -> LogSi
 _STAGES: Final = f"{_JOURNAL}|{_BOOTKUBE_RECORD}"
 _BOTH_ENDS: Final = f"{_AGENT}|{_SERVER}"
 _FAILED_WEBHOOK: Final = r'failed calling webhook \\*"[^"]{0,200}".{0,500}?'
+# kube-apiserver's calls to pods. A webhook with clientConfig.service is dialled as NAME.NAMESPACE.svc.
+_BY_SERVICE: Final = r'Post \\*"https?://[^/:"?\\]{1,260}\.svc[:/?][^"]{0,300}": '
+_BLOCKED: Final = rf"(?:failed calling webhook|conversion webhook for) .{{0,500}}?{_BY_SERVICE}"
+_ENDPOINT: Final = r"dial tcp \[?(?P<address>[0-9A-Fa-f.:]{2,45}?)\]?:\d{1,5}: (?:[a-z]+: )?"
+_NO_ROUTE: Final = r"(?:no route to host|network is unreachable)"
+_NO_ANSWER: Final = r"(?:connection refused|i/o timeout|connection timed out)"
+_GAVE_UP: Final = r"(?:context deadline exceeded|net/http: request canceled while waiting for connection)"
+# With failurePolicy Ignore nothing is blocked.
+_IGNORED: Final = "failing open"
+CALLS: Final = ("call without route", "call without answer", "tolerated call")
+# Go dials the machine itself if the host is empty.
+_NO_HOST: Final = "dial tcp :"
 
 SIGNATURES: Final = (
     # bootstrap-service-record.sh
@@ -210,7 +246,6 @@ SIGNATURES: Final = (
         "url webhook",
         _APISERVER,
         "failed calling webhook",
-        # A webhook with clientConfig.service is dialled as NAME.NAMESPACE.svc.
         pattern=_FAILED_WEBHOOK + r'Post \\*"https?://(?![^/:"?]*\.svc[:/?"\\])[^/"\\]+',
     ),
     _signature(
@@ -219,6 +254,38 @@ SIGNATURES: Final = (
         "failed calling webhook",
         pattern=_FAILED_WEBHOOK + r'(no endpoints available for service|service \\*"[^"]{0,100}" not found)',
     ),
+    _signature(
+        "call without route",
+        f"{_APISERVER}|{_STAGES}",
+        "failed calling webhook",
+        "conversion webhook for",
+        pattern=f"{_BLOCKED}{_ENDPOINT}{_NO_ROUTE}",
+        exceptions=(_IGNORED.encode(),),
+    ),
+    _signature(
+        "call without answer",
+        f"{_APISERVER}|{_STAGES}",
+        "failed calling webhook",
+        "conversion webhook for",
+        pattern=f"{_BLOCKED}(?:{_ENDPOINT}{_NO_ANSWER}|{_GAVE_UP})",
+        exceptions=(_IGNORED.encode(),),
+    ),
+    # What blocks nothing: failurePolicy Ignore, and aggregated APIs.
+    _signature(
+        "tolerated call",
+        _APISERVER,
+        _IGNORED,
+        "failing or missing response from",
+        "error trying to reach service",
+        pattern=rf"(?:{_IGNORED} .{{0,800}}?{_BY_SERVICE}|failing or missing response from .{{0,500}}?"
+        rf"|error trying to reach service: )(?:{_ENDPOINT}(?:{_NO_ROUTE}|{_NO_ANSWER})|{_GAVE_UP})",
+    ),
+    # kube-apiserver logs its flags from verbosity 1 on; OpenShift's has 2.
+    _signature("egress flag", _APISERVER, "FLAG: --egress-selector-config-file", pattern=r'config-file="[^"]+"'),
+    _signature("no egress flag", _APISERVER, 'FLAG: --egress-selector-config-file=""'),
+    _signature("proxy error", _APISERVER, "proxy error from"),
+    _signature("egress argument", _APISERVER_CONFIG, "egress-selector-config-file"),
+    _signature("egress key", _APISERVER_CONFIG, "egressSelectorConfiguration"),
     # admission of pods
     _signature(
         "scc refusal",
@@ -237,6 +304,7 @@ SIGNATURES: Final = (
         "cannot connect to server",
         pattern=r"cannot connect (once|to server).*"
         r"(i/o timeout|[Dd]eadline ?[Ee]xceeded|[Nn]o route to host|no answer within|timed out)",
+        exceptions=(_NO_HOST.encode(),),
     ),
     _signature(
         "port refused",
@@ -244,6 +312,14 @@ SIGNATURES: Final = (
         "cannot connect once",
         "cannot connect to server",
         pattern=r"cannot connect (once|to server).*([Cc]onnection refused)",
+        exceptions=(_NO_HOST.encode(),),
+    ),
+    _signature(
+        "no host",
+        _AGENT,
+        _NO_HOST,
+        "lookup ",
+        pattern=r"cannot connect (?:once|to server).*?(?:dial tcp :\d|lookup \S{0,253}(?: on \S{1,60})?: ).{0,60}",
     ),
     _signature(
         "wrong name",
@@ -269,5 +345,5 @@ SIGNATURES: Final = (
         "self-signed certificate in certificate chain",
         "certificate verify failed: certificate signature failure",
     ),
-    _signature("agent without CA", _AGENT, "failed to read CA cert"),
+    _signature("agent without CA", _AGENT, "failed to read CA cert", "failed to load CA cert", pattern=r"CA cert ?:.*"),
 )
