@@ -39,8 +39,9 @@ from umbilical.pki.profiles import KeyType, server_profile
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NODE_IP = ip_address("10.0.0.9")
+JUDGED = {"allow": "allowed", "deny": "denied"}
 NODE_CHECKS = [f"L{number}" for number in range(2, 11)]
-CLUSTER_CHECKS = ["L12", "L13", "L14"]
+CLUSTER_CHECKS = ["L12", "L13", "L14", "L15"]
 
 
 def said(text: str = "", exit_code: int = 0, stderr: str = "") -> CommandResult:
@@ -81,7 +82,7 @@ def daemon_set(host: str = "10.0.0.9", desired: int = 3, ready: int = 3) -> dict
 
 def cluster(**changes: Any) -> ClusterAnswers:
     pods = [{"metadata": {"name": "a"}, "status": {"phase": "Running"}}]
-    return dataclasses.replace(ClusterAnswers(daemon_set(), pods, {"a": "ok"}), **changes)
+    return dataclasses.replace(ClusterAnswers(daemon_set(), pods, {"a": "ok"}, JUDGED), **changes)
 
 
 def findings(
@@ -93,7 +94,7 @@ def findings(
 
 
 def test_every_check_has_its_words_and_a_tunnel_that_works_passes_all() -> None:
-    assert [check.id for check in CHECKS] == [f"L{number}" for number in range(1, 15)]
+    assert [check.id for check in CHECKS] == [f"L{number}" for number in range(1, 16)]
     assert all(check.title and check.why and check.fix for check in CHECKS)
     assert {finding.outcome for finding in findings().values()} == {Outcome.PASSED}
 
@@ -139,10 +140,18 @@ def test_a_fault_in_the_cluster_fails_its_check() -> None:
         ("L12", {"daemon_set": daemon_set(ready=0), "pods": []}, "SCC or Pod Security"),
         ("L13", {"daemon_set": daemon_set("10.0.0.8")}, "agents dial 10.0.0.8, but the machine's address is 10.0.0.9"),
         ("L14", {"readiness": {"a": "not connected"}}, "a: not connected"),
+        ("L15", {"webhook": {"allow": "no agent", "deny": "no agent"}}, "allow: no agent; deny: no agent"),
+        ("L15", {"webhook": {"allow": "allowed", "deny": "allowed"}}, "deny: allowed"),
     ):
         found = findings(found=cluster(**changes))
         assert found[check].outcome is Outcome.FAILED, evidence
         assert evidence in found[check].evidence
+
+
+def test_without_a_test_webhook_its_check_is_skipped_with_the_command_that_renders_one() -> None:
+    found = findings(found=cluster(webhook={}))["L15"]
+    assert found.outcome is Outcome.SKIPPED
+    assert "bootstrap render --test-webhook IMAGE" in found.evidence
 
 
 def test_a_certificate_that_ends_soon_and_stages_that_have_not_come_yet_are_warnings() -> None:
@@ -268,17 +277,22 @@ async def test_the_agents_are_looked_at_through_the_api(tmp_path: Path) -> None:
             return Answer(b"ok") if "one" in request.path else Answer(b"not connected", 500)
         if "daemonsets" in request.path:
             return json_answer({"kind": "DaemonSet"})
+        if request.method == "POST":
+            return status_answer(403, "Forbidden", 'admission webhook "x" denied the request: by verdict')
         return json_answer({"items": [pod("one"), pod("two"), pod("three", "Pending")]})
 
     answers, requests = await asked(answer, tmp_path)
     assert answers.daemon_set == {"kind": "DaemonSet"}
     assert answers.readiness == {"one": "ok", "two": "not connected"}
-    assert requests[-1].path == f"/api/v1{NAMESPACE}/pods/two:2041/proxy/readyz"
+    assert requests[3].path == f"/api/v1{NAMESPACE}/pods/two:2041/proxy/readyz"
+    assert answers.webhook == {"allow": "denied", "deny": "denied"}
+    judged = [(request.path, request.query) for request in requests if request.method == "POST"]
+    assert judged == [("/api/v1/namespaces/umbilical-test-webhook/configmaps", {"dryRun": "All"})] * 2
 
 
 async def test_a_cluster_without_agents_is_no_fault_and_what_we_may_not_see_is_named(tmp_path: Path) -> None:
     answers, _ = await asked(lambda request: status_answer(404, "NotFound"), tmp_path)
-    assert (answers.daemon_set, answers.pods) == (None, [])
+    assert (answers.daemon_set, answers.pods, answers.webhook) == (None, [], {})
     assert answers.refusals
     answers, _ = await asked(lambda request: status_answer(403, "Forbidden", "no daemonsets for you"), tmp_path)
     assert "no daemonsets for you" in answers.refusals[0]

@@ -61,6 +61,9 @@ def test_neighbours_that_are_skipped_for_one_reason_share_a_line() -> None:
     # Without headings the groups follow each other from the first line on.
     assert lines[:2] == ["- F1 to F3 skipped: no tunnel", "- F4 claim F4 (skipped: other)"]
     assert lines[-1].startswith("Result √ 4 checks")
+    apart = [_finding(name, Outcome.SKIPPED, "no tunnel") for name in ("A08", "A09", "A10", "A12", "PKI-01", "PKI-02")]
+    lines = as_table(apart, colour=False, unicode=True).splitlines()
+    assert lines[:2] == ["- A08 to A10, A12 skipped: no tunnel", "- PKI-01 to PKI-02 skipped: no tunnel"]
 
 
 def test_colour_is_only_there_when_asked_for_and_the_last_line_shows_the_worst() -> None:

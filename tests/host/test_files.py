@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +54,34 @@ def test_a_failed_write_leaves_no_scratch_file(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         write_file(folder, b"x", overwrite=True)
     assert list(tmp_path.iterdir()) == [folder]
+
+
+# Writes slowly: says when the content is in the scratch file, and waits there.
+_SLOW_WRITER = """
+import os, pathlib, sys, time
+from umbilical.host.files import write_file
+os.fsync = lambda descriptor: (print("written", flush=True), time.sleep(60))
+write_file(pathlib.Path(sys.argv[1]), b"new", 0o640, overwrite=True)
+"""
+
+
+def test_what_a_killed_writer_left_is_secret_and_removed_by_the_next_one_but_not_what_is_in_use(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "bootstrap.ign", b"old", 0o640)
+    foreign = write_public(tmp_path / ".bootstrap.ign.original", b"a user's own copy")
+    with subprocess.Popen([sys.executable, "-c", _SLOW_WRITER, path], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        try:
+            assert writer.stdout.readline() == b"written\n"
+            (scratch,) = set(tmp_path.iterdir()) - {path, foreign}
+            assert (scratch.read_bytes(), _mode(scratch)) == (b"new", 0o600)
+            write_file(path, b"other", 0o640, overwrite=True)
+            assert scratch.exists()
+        finally:
+            writer.kill()
+    assert path.read_bytes() == b"other"
+    write_file(path, b"last", 0o640, overwrite=True)
+    assert set(tmp_path.iterdir()) == {path, foreign}
+    assert _mode(path) == 0o640
 
 
 def test_directories_are_made_with_exact_mode_and_existing_ones_keep_theirs(tmp_path: Path) -> None:

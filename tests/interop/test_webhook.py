@@ -9,14 +9,18 @@ Set UMBILICAL_FAULTS_OF=upstream to see the same story with upstream's programs.
 import base64
 import itertools
 import json
+import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 from tests.interop.admission_webhook import DENIAL
 from tests.interop.conftest import FAULTY
 from tests.support.control_plane import PROGRAMS, ControlPlane
@@ -24,11 +28,16 @@ from tests.support.netns import Namespace, Network
 from tests.support.tunnel_pair import Daemon, program, wait_until
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
+from umbilical.bootstrap.analyze.signatures import SIGNATURES, search
+from umbilical.bootstrap.render.trial_webhook import NAME, REMOVAL
 from umbilical.fault import HostError
+from umbilical.host import processes
 
 pytestmark = [pytest.mark.real(*PROGRAMS), pytest.mark.timeout(300)]
 
 POD: Final = "10.91.1.2"
+NODE: Final = "10.91.1.1"
+"""The node's address in the network of its pod, which the API server has no route to."""
 SERVER: Final = "10.90.0.1"
 FRONTEND_PORT: Final = 8131
 NO_AGENT: Final = {"grpc": "No agent available", "http-connect": "500 Internal Server Error"}
@@ -53,7 +62,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         network = stack.enter_context(Network("umb"))
         control, node, pod = (network.create(label) for label in ("control", "node", "pod"))
         network.link(control, f"{SERVER}/24", node, "10.90.0.2/24")
-        network.link(node, "10.91.1.1/24", pod, f"{POD}/24")
+        network.link(node, f"{NODE}/24", pod, f"{POD}/24")
         pki = make_tunnel_pki(folder, [SERVER, "127.0.0.1"])
         plane = ControlPlane(folder / "plane", control)
         stack.callback(plane.stop)
@@ -80,18 +89,6 @@ def _webhook_objects(pki: TunnelPki) -> list[dict[str, Any]]:
         "metadata": {"name": "webhook", "namespace": "default"},
         "spec": {"ports": [{"port": 443, "targetPort": 8443}]},
     }
-    slice_of_it = {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": "webhook-1",
-            "namespace": "default",
-            "labels": {"kubernetes.io/service-name": "webhook"},
-        },
-        "addressType": "IPv4",
-        "ports": [{"name": "", "port": 8443, "protocol": "TCP"}],
-        "endpoints": [{"addresses": [POD], "conditions": {"ready": True}}],
-    }
     webhook = {
         "name": "test.umbilical.dev",
         "admissionReviewVersions": ["v1"],
@@ -111,7 +108,22 @@ def _webhook_objects(pki: TunnelPki) -> list[dict[str, Any]]:
         "metadata": {"name": "test.umbilical.dev"},
         "webhooks": [webhook],
     }
-    return [service, slice_of_it, configuration]
+    return [service, _slice("webhook", "default", POD), configuration]
+
+
+def _slice(service: str, namespace: str, address: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": f"{service}-1",
+            "namespace": namespace,
+            "labels": {"kubernetes.io/service-name": service},
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": 8443, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+    }
 
 
 def _create(plane: ControlPlane, verdict: str) -> str:
@@ -201,6 +213,9 @@ def test_without_a_tunnel_the_webhook_cannot_be_reached(place: Place) -> None:
     # The API server learns of the webhook by its own watches, a moment after it was told.
     wait_until(lambda: _create(place.plane, "allow") != "created", "the API server knows of the webhook")
     wait_until(lambda: "network is unreachable" in _create(place.plane, "allow"), "the API server says why")
+    said = BytesIO((place.plane.folder / "kube-apiserver.log").read_bytes())
+    found = {(name, evidence.address) for name, evidence in search("kube-apiserver.log", said, SIGNATURES)}
+    assert found == {("call without route", POD)}
 
 
 @pytest.fixture(scope="module", params=["grpc/uds", "http-connect/uds", "http-connect/tcp-mtls"])
@@ -220,6 +235,37 @@ def test_the_webhook_allows_and_denies_through_the_tunnel(tunnel: Tunnel) -> Non
     for _ in range(10):
         assert _create(plane, "allow") == "created"
         assert DENIAL in _create(plane, "deny")
+
+
+@pytest.mark.parametrize("tunnel", ["grpc/uds"], indirect=True)
+def test_the_rendered_test_webhook_is_reached_and_the_live_check_says_so(tunnel: Tunnel, tmp_path: Path) -> None:
+    plane, control = tunnel.place.plane, tunnel.place.control
+    umbilical = [str(Path(sys.executable).parent / "umbilical"), "bootstrap"]
+    rendered = tmp_path / "webhook"
+    processes.run([*umbilical, "render", "--test-webhook", "python:3", "--out", str(rendered)], 60)
+    live = [*umbilical, "verify", "--live", "--kubeconfig", str(plane.kubeconfig), "--only", "L15", "-o", "json"]
+
+    def finding() -> tuple[str, str]:
+        done = subprocess.run(control.command(*live), capture_output=True, text=True, timeout=60, check=False)
+        (found,) = json.loads(done.stdout)["findings"]
+        return found["outcome"], found["evidence"]
+
+    assert finding()[0] == "skipped"
+    plane.kubectl("apply", "-f", str(rendered))
+    # No kubelet runs here: the pod's program runs on the node, with the files of its volumes.
+    values = {one["kind"]: one for one in (yaml.safe_load(path.read_bytes()) for path in rendered.iterdir())}
+    plane.apply(_slice(NAME, NAME, NODE))
+    for name, content in values["Secret"]["data"].items():
+        (tmp_path / name).write_bytes(base64.b64decode(content))
+    (tmp_path / "webhook.py").write_text(values["ConfigMap"]["data"]["webhook.py"])
+    wait_until(lambda: "refused" in finding()[1], "the API server reaches the pod, where nothing listens yet")
+    program = Daemon(tunnel.place.node.command(sys.executable, tmp_path / "webhook.py", tmp_path), tmp_path / "log")
+    program.start()
+    try:
+        wait_until(lambda: finding() == ("passed", "allow: allowed; deny: denied"), "the webhook answers")
+    finally:
+        program.kill()
+        plane.kubectl(*shlex.split(REMOVAL)[1:], "--wait=false")
 
 
 def test_without_its_agent_the_webhook_fails_clearly_and_comes_back(tunnel: Tunnel) -> None:

@@ -27,6 +27,7 @@ __all__ = ["CORPUS", "NATIVE_RELEASES", "RELEASES", "Case", "bootstrap_config"]
 BOOKKEEPING: Final = frozenset({"/etc/motd", "/etc/containers/containers.conf"})
 """Files that the installer appends to instead of writing."""
 PADDING_CHUNK: Final = 60_000
+INFRA_ID: Final = "cluster-x7k2p"
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def bootstrap_config(
     """Write one config. `script` stands in for bootkube.sh; `extra_files` are entries as they are, at the end."""
     encoding = _Encoding(gzip=gzip, percent=percent, hashes=hashes)
     bootkube = bootkube_script(release, native=native, in_place=in_place) if script is None else script
-    texts = _texts(bootkube, native=native, ipv6=ipv6, platform=platform)
+    texts = _texts(bootkube, native=native, ipv6=ipv6, platform=platform, release=release)
     files = [encoding.entry(path, text) for path, text in texts.items()]
     files += [encoding.entry(path, text) for path, text in _padding(padding_bytes).items()]
     value: dict[str, Any] = {
@@ -152,7 +153,7 @@ def _mode(path: str) -> int:
     return 0o644 if is_manifest or is_public else 0o600
 
 
-def _texts(bootkube: str, *, native: Native, ipv6: bool, platform: str) -> dict[str, str]:
+def _texts(bootkube: str, *, native: Native, ipv6: bool, platform: str, release: str) -> dict[str, str]:
     certificate, key = _throwaway_pair()
     own = native_files(native, ipv6=ipv6)
     return {
@@ -167,7 +168,7 @@ def _texts(bootkube: str, *, native: Native, ipv6: bool, platform: str) -> dict[
         **{path: text for path, text in own.items() if path.startswith("/usr/")},
         "/usr/local/bin/release-image.sh": RELEASE_IMAGE,
         "/usr/local/bin/empty.sh": "",
-        **_manifests(ipv6, platform),
+        **_manifests(ipv6, platform, release),
         "/opt/openshift/auth/kubeconfig": _kubeconfig("api-int.cluster.example"),
         "/opt/openshift/auth/kubeconfig-loopback": _kubeconfig("localhost"),
         "/opt/openshift/tls/kube-apiserver-lb-server.crt": certificate,
@@ -176,7 +177,7 @@ def _texts(bootkube: str, *, native: Native, ipv6: bool, platform: str) -> dict[
     }
 
 
-def _manifests(ipv6: bool, platform: str) -> dict[str, str]:
+def _manifests(ipv6: bool, platform: str, release: str) -> dict[str, str]:
     networks = _networks(ipv6)
     config = _install_config(networks, platform)
     indented = "".join(f"    {line}\n" for line in config.splitlines())
@@ -189,6 +190,14 @@ def _manifests(ipv6: bool, platform: str) -> dict[str, str]:
             "apiVersion: config.openshift.io/v1\nkind: Network\nmetadata:\n  name: cluster\nspec:\n"
             f"  clusterNetwork:\n  - cidr: {networks['cluster']}\n    hostPrefix: {networks['prefix']}\n"
             f"  networkType: OVNKubernetes\n  serviceNetwork:\n  - {networks['service']}\n"
+        ),
+        "/opt/openshift/manifests/cluster-infrastructure-02-config.yml": (
+            "apiVersion: config.openshift.io/v1\nkind: Infrastructure\nmetadata:\n  name: cluster\n"
+            f"status:\n  infrastructureName: {INFRA_ID}\n"
+        ),
+        "/opt/openshift/openshift/openshift-install-manifests.yaml": (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: openshift-install-manifests\n"
+            f"  namespace: openshift-config\ndata:\n  invoker: user\n  version: v{release}.3\n"
         ),
         "/opt/openshift/openshift/99_cluster-note.yaml": (
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: note\n  namespace: kube-system\n"

@@ -7,14 +7,13 @@ The installer deletes its input files, so a value is first in a file and later i
 import base64
 import binascii
 import ipaddress
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from umbilical.bootstrap.install_files import (
@@ -28,6 +27,7 @@ from umbilical.bootstrap.install_files import (
     read_json,
     read_yaml,
 )
+from umbilical.bootstrap.patch.config_facts import INSTALLER_CONFIG, SAFE_NAME, installer_release
 from umbilical.fault import BootstrapError, IgnitionError
 from umbilical.host.files import write_file
 from umbilical.manifests.objects import IpNetwork
@@ -42,8 +42,6 @@ PLATFORMS: Final = (
 STATE: Final = ".openshift_install_state.json"
 MACHINES: Final = ".clusterapi_output"
 MACHINE_PREFIX: Final = "Machine-openshift-cluster-api-guests-"
-# For platforms and infra ids, which become parts of paths and commands.
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 IGNITION_FILES: Final = ("bootstrap.ign", "master.ign", "worker.ign")
 # The installer's bootstrap certificates are valid for a day, starting at `create ignition-configs`.
 USABLE: Final = timedelta(hours=24)
@@ -75,12 +73,24 @@ class InstallDir:
         path = self.path / "bootstrap.ign"
         if path.is_file():
             return path
+        if self.is_agent_based:
+            raise BootstrapError(
+                "UMB170",
+                f"there is no {path}",
+                "an agent-based installation has none: the host of rendezvousIP creates it once it has booted",
+                "use an installer with its own tunnel, 4.23 or later: it needs no patch",
+            )
         raise BootstrapError(
             "UMB170",
             f"there is no {path}",
             "`create ignition-configs` has not run, or `create cluster` has deleted the file",
             f"openshift-install create ignition-configs --dir {self.path}",
         )
+
+    @property
+    def is_agent_based(self) -> bool:
+        """Whether `openshift-install agent create` has its input or output here."""
+        return any((self.path / name).exists() for name in ("agent-config.yaml", "rendezvousIP"))
 
     @property
     def has_ignition_configs(self) -> bool:
@@ -119,7 +129,7 @@ class InstallDir:
                 return name
         chosen = (self.install_config or {}).get("platform")
         names = [name for name, value in chosen.items() if value is not None] if isinstance(chosen, dict) else []
-        if len(names) != 1 or not isinstance(names[0], str) or not _NAME.fullmatch(names[0]):
+        if len(names) != 1 or not isinstance(names[0], str) or not SAFE_NAME.fullmatch(names[0]):
             why = "neither metadata.json nor install-config.yaml nor the state file names a platform"
             raise BootstrapError("UMB173", f"the platform of {self.path} was not found", why, "add --platform NAME")
         return names[0]
@@ -127,7 +137,12 @@ class InstallDir:
     @property
     def infra_id(self) -> str | None:
         known = self.metadata.get("infraID") or self._from_state("*installconfig.ClusterID").get("InfraID")
-        return known if isinstance(known, str) and _NAME.fullmatch(known) else None
+        return known if isinstance(known, str) and SAFE_NAME.fullmatch(known) else None
+
+    @property
+    def release(self) -> str | None:
+        """The installer's release such as `4.18`; known between `create manifests` and `create ignition-configs`."""
+        return installer_release(read_yaml(self.path / "openshift" / PurePath(INSTALLER_CONFIG).name) or {})
 
     @property
     def machine_networks(self) -> tuple[IpNetwork, ...]:

@@ -10,6 +10,7 @@ from typing import Final
 from umbilical.bootstrap import live_facts
 from umbilical.bootstrap.live_facts import ClusterAnswers, NodeAnswers, NodePaths, NodePorts
 from umbilical.bootstrap.names import STAGES
+from umbilical.bootstrap.render.trial_webhook import NAME as TEST_WEBHOOK
 from umbilical.checks.check import Check, Finding, Verdict, failed, passed, run_checks, skipped, warned
 from umbilical.cluster import objects
 from umbilical.fault import ClusterError, HostError
@@ -245,6 +246,13 @@ def _agents_ready(cluster: ClusterAnswers, facts: LiveFacts) -> Verdict:
     return failed("; ".join(bad)) if bad else passed(f"{', '.join(cluster.readiness)} through kube-apiserver")
 
 
+def _test_webhook(cluster: ClusterAnswers, facts: LiveFacts) -> Verdict:
+    if not cluster.webhook:
+        return skipped("there is no test webhook: umbilical bootstrap render --test-webhook IMAGE --out DIR")
+    shown = "; ".join(f"{asked}: {answer}" for asked, answer in cluster.webhook.items())
+    return passed(shown) if cluster.webhook == {"allow": "allowed", "deny": "denied"} else failed(shown)
+
+
 _LOG: Final = "crictl logs $(crictl ps -aq --name konnectivity-server | head -1)"
 
 CHECKS: Final[tuple[Check[LiveFacts], ...]] = (
@@ -340,5 +348,12 @@ CHECKS: Final[tuple[Check[LiveFacts], ...]] = (
         "The agent runs without a server, or kube-apiserver cannot reach it.",
         "kubectl -n NAMESPACE logs daemonset/konnectivity-agent.",
         _in_cluster(_agents_ready),
+    ),
+    Check(
+        "L15",
+        "the test webhook allows and denies",
+        "kube-apiserver does not reach webhooks in pods; with failurePolicy Fail they block requests.",
+        f"kubectl -n {TEST_WEBHOOK} describe pods; kubectl -n NAMESPACE logs daemonset/konnectivity-agent.",
+        _in_cluster(_test_webhook),
     ),
 )

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from umbilical.bootstrap.names import AGENT_NAME, NATIVE, OWN, SERVER_NAME
+from umbilical.bootstrap.render.trial_webhook import CONFIGURATION, judged
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, SOCKET_NAME
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
@@ -224,6 +225,8 @@ class ClusterAnswers:
     pods: list[Json] = field(default_factory=list)
     readiness: dict[str, str] = field(default_factory=dict)
     """By pod: the agent's answer at /readyz through kube-apiserver, or the error."""
+    webhook: dict[str, str] = field(default_factory=dict)
+    """By requested verdict: what became of a dry run that the test webhook judges; empty without that webhook."""
     refusals: list[str] = field(default_factory=list)
     """Messages of requests that the API refused."""
 
@@ -239,7 +242,16 @@ async def query_cluster(client: ApiClient, namespace: str, health_port: int) -> 
     except ApiRefused as refusal:
         refusals.append(refusal.brief)
     readiness = {pod_name(pod): await _readiness(client, pod, health_port) for pod in _running(pods)[:MAX_PODS_QUERIED]}
-    return ClusterAnswers(daemon_set, pods, readiness, refusals)
+    return ClusterAnswers(daemon_set, pods, readiness, await _webhook_verdicts(client), refusals)
+
+
+async def _webhook_verdicts(client: ApiClient) -> dict[str, str]:
+    try:
+        if await objects.get_metadata(client, objects.WEBHOOK_CONFIGURATION, CONFIGURATION) is None:
+            return {}
+    except ApiRefused as refusal:
+        return {"allow": refusal.brief}
+    return {one: await objects.config_map_verdict(client, judged(one)) for one in ("allow", "deny")}
 
 
 def pod_name(pod: Json) -> str:

@@ -1,6 +1,6 @@
-"""Names of the tunnel's files and functions: those of the installer's own tunnel, and those that we inject.
+"""Names of the tunnel's files and functions: the installer's own, those that we inject, and those of the first plan.
 
-The two sets never overlap: an installer with its tunnel switched off still writes files with its own names.
+Ours and the installer's never overlap: an installer with its tunnel switched off still writes files with its own names.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class TunnelNames:
-    """Paths on the bootstrap node, by role, and the functions of the shell library."""
+    """Paths on the bootstrap node, by role, and the functions of the shell library (empty: there are none)."""
 
     egress: str
     override: str
@@ -60,13 +60,30 @@ OWN: Final = TunnelNames(
     # Not under tls/: cluster-bootstrap copies that whole directory into kube-apiserver's pod, keys included.
     pki_directory="/opt/openshift/umbilical/pki",
 )
+BOOTKUBE: Final = "/usr/local/bin/bootkube.sh"
+STATIC_POD: Final = "/etc/kubernetes/manifests/konnectivity-server-pod.yaml"
+INLINE: Final = TunnelNames(
+    egress="/opt/openshift/egress-selector-config.yaml",
+    # The plan took one file for both.
+    override="/opt/openshift/egress-selector-config.yaml",
+    # Written by here-documents of bootkube.sh, with these names as targets.
+    server_pod=STATIC_POD,
+    namespace="manifests/konnectivity-namespace.yaml",
+    agent_secret="manifests/konnectivity-agent-certs.yaml",
+    agent_daemon_set="manifests/konnectivity-agent-daemonset.yaml",
+    library=BOOTKUBE,
+    certificate_script=BOOTKUBE,
+    setup_function="",
+    manifests_function="",
+    cleanup_function="",
+    pki_directory="/opt/openshift/tls/konnectivity",
+)
+"""The tunnel of the first plan: shell blocks in bootkube.sh itself."""
 # `undo` and `verify` recognise a patched config by this file.
 RECEIPT: Final = "/opt/openshift/umbilical/receipt.json"
 
-BOOTKUBE: Final = "/usr/local/bin/bootkube.sh"
 RELEASE_IMAGE: Final = "/usr/local/bin/release-image.sh"
 SERVICE_RECORD: Final = "/usr/local/bin/bootstrap-service-record.sh"
-STATIC_POD: Final = "/etc/kubernetes/manifests/konnectivity-server-pod.yaml"
 EGRESS_FILE: Final = "egress-selector-config.yaml"
 """File name next to kube-apiserver's own configuration."""
 STAGES: Final = (

@@ -92,17 +92,33 @@ def _merge_key(finding: Finding) -> tuple[str, str]:
 
 
 def _lines(findings: Sequence[Finding], colour: bool, unicode: bool) -> list[str]:
-    first, last = findings[0], findings[-1]
+    first = findings[0]
     sign = _styled((_SIGNS if unicode else _WORDS)[first.outcome], _COLOURS[first.outcome], colour)
     head = f"{sign} {_cut(first.id)} {_cut(first.title)}"
     if len(findings) > 1:
-        return [f"{sign} {_cut(first.id)} to {_cut(last.id)} skipped: {_cut(first.evidence)}"]
+        return [f"{sign} {_cut(_ranges([finding.id for finding in findings]))} skipped: {_cut(first.evidence)}"]
     if first.outcome is Outcome.SKIPPED:
         return [f"{head} (skipped: {_cut(first.evidence)})"]
     if first.outcome not in _DETAILED:
         return [head]
     details = [*first.evidence.splitlines(), f"why: {first.why}", f"fix: {first.fix}"]
     return [head, *(f"{_INDENT}{_cut(line)}" for line in details)]
+
+
+def _ranges(identifiers: Sequence[str]) -> str:
+    """Format ids in order: "A03 to A18, A20"."""
+    runs: list[list[str]] = []
+    for identifier in identifiers:
+        if runs and _number(identifier) == _number(runs[-1][-1]) + 1:
+            runs[-1].append(identifier)
+        else:
+            runs.append([identifier])
+    return ", ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+
+
+def _number(identifier: str) -> int:
+    digits = re.search(r"\d{1,9}$", identifier)
+    return int(digits.group()) if digits else 0
 
 
 def _last_line(findings: Sequence[Finding], colour: bool, unicode: bool) -> str:

@@ -41,6 +41,8 @@ class ClientClock:
 # Defaults of client-go rest/config.go, used for --kubeconfig-qps=0 and --kubeconfig-burst=0.
 DEFAULT_REQUESTS_PER_SECOND: Final = 5.0
 DEFAULT_BURST: Final = 10
+MOST_OPEN_REQUESTS: Final = 16
+"""At once, watches not counted: the HTTP library looks at every connection of its pool for each request."""
 
 
 class RateLimit:
@@ -86,6 +88,7 @@ class ApiClient:
     def __init__(self, credentials: ApiCredentials, limit: RateLimit, request_seconds: float = REQUEST_SECONDS) -> None:
         self._credentials = credentials
         self._limit = limit
+        self._open_requests = asyncio.Semaphore(MOST_OPEN_REQUESTS)
         self._request_seconds = request_seconds
 
     async def request(
@@ -134,7 +137,7 @@ class ApiClient:
         with _mapped(title):
             async with asyncio.timeout(self._request_seconds):
                 await self._limit.acquire()
-                async with self._credentials.client() as http:
+                async with self._open_requests, self._credentials.client() as http:
                     response = await http.request(method, path, params=query, json=body, headers=headers)
         _check_status(title, response.status_code, response.content)
         return response.content

@@ -32,6 +32,12 @@ NAMESPACE: Final = ApiKind("Namespace", "/api/v1", "namespaces", is_namespaced=F
 SECRET: Final = ApiKind("Secret", "/api/v1", "secrets")
 CONFIG_MAP: Final = ApiKind("ConfigMap", "/api/v1", "configmaps")
 POD: Final = ApiKind("Pod", "/api/v1", "pods")
+WEBHOOK_CONFIGURATION: Final = ApiKind(
+    "ValidatingWebhookConfiguration",
+    "/apis/admissionregistration.k8s.io/v1",
+    "validatingwebhookconfigurations",
+    is_namespaced=False,
+)
 DAEMON_SET: Final = ApiKind("DaemonSet", "/apis/apps/v1", "daemonsets")
 OPENSHIFT_KUBE_APISERVER: Final = ApiKind(
     "KubeAPIServer", "/apis/operator.openshift.io/v1", "kubeapiservers", is_namespaced=False
@@ -73,6 +79,19 @@ async def delete(
     if dry_run:
         options["dryRun"] = ["All"]
     await client.request("DELETE", kind.path(namespace, name), body=options)
+
+
+_DENIED: Final = "denied the request"
+
+
+async def config_map_verdict(client: ApiClient, config_map: Json) -> str:
+    """Send a ConfigMap as a dry run: `allowed`, `denied` by a webhook, or the error."""
+    path = CONFIG_MAP.path(metadata(config_map)["namespace"])
+    try:
+        await client.request("POST", path, query={"dryRun": "All"}, body=config_map)
+    except ApiRefused as refusal:
+        return "denied" if _DENIED in refusal.message else refusal.message
+    return "allowed"
 
 
 def metadata(item: Json) -> Json:

@@ -73,10 +73,10 @@ class SshRunner:
             why = "the host or the user is empty or begins with -"
             raise HostError("UMB175", f"{user}@{host} is not a valid SSH destination", why, "pass HOST or ADDRESS")
         self.host = host
-        self._user = user
+        self.user = user
         self.key = key
         self.uses_sudo = sudo
-        self._port = port
+        self.port = port
         self._prefix = _sudo_prefix(sudo)
         self._known_hosts = known_hosts
         self._stack = ExitStack()
@@ -84,15 +84,38 @@ class SshRunner:
     def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> CommandResult:
         # The remote side passes one string to a shell, so every word is quoted.
         remote = shlex.join([*self._prefix, *command])
-        done = _run([*self._ssh(), "--", f"{self._user}@{self.host}", remote], "ssh", timeout_seconds, stdin)
+        done = _run([*self._ssh("-T"), "--", self._destination, remote], "ssh", timeout_seconds, stdin)
         if done.exit_code == SSH_FAILED:
             why = done.stderr.strip().splitlines()[-1:] or ["ssh printed no reason"]
-            what = f"SSH to {self._user}@{self.host} port {self._port} failed"
-            raise HostError("UMB175", what, why[0], f"ssh -v -p {self._port} {self._user}@{self.host}")
+            what = f"SSH to {self._destination} port {self.port} failed"
+            raise HostError("UMB175", what, why[0], f"ssh -v -p {self.port} {self._destination}")
         return done
 
-    def _ssh(self) -> list[str]:
-        command = ["ssh", "-T", "-a", "-x", "-p", str(self._port)]
+    def interactive(self, command: Sequence[str] = ()) -> int:
+        """Run ssh on this process's terminal, without sudo; return its exit status.
+
+        Raises HostError: it could not start.
+        """
+        remote = [shlex.join(command)] if command else []
+        try:
+            return subprocess.run(
+                [*self._ssh("-o", "BatchMode=no"), "--", self._destination, *remote], check=False
+            ).returncode
+        except OSError as error:
+            raise _not_started("ssh", error) from error
+
+    def terminal_command(self, command: Sequence[str]) -> list[str]:
+        """Return the command line that runs a command with the caller's terminal; without one, a login shell."""
+        words = [*self._prefix, *(command or ("bash", "-l"))]
+        return [*self._ssh("-t"), "--", self._destination, shlex.join(words)]
+
+    @property
+    def _destination(self) -> str:
+        return f"{self.user}@{self.host}"
+
+    def _ssh(self, *first: str) -> list[str]:
+        # ssh takes the first value of an option that is given twice.
+        command = ["ssh", *first, "-a", "-x", "-p", str(self.port)]
         for option in self._options():
             command += ["-o", option]
         return command
@@ -145,13 +168,16 @@ def _run(command: Sequence[str], title: str, timeout_seconds: float, stdin: byte
         # Empty input instead of the terminal, where the command could wait for the user.
         done = subprocess.run(command, input=stdin or b"", capture_output=True, timeout=timeout_seconds, check=False)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise HostError("UMB803", f"could not start {title}", why, f"command -v {title}") from error
+        raise _not_started(title, error) from error
     except subprocess.TimeoutExpired as error:
         shown = shlex.join(command)
         why = f"it still ran after {timeout_seconds:g} s"
         raise HostError("UMB176", f"{title} timed out", why, f"run it by hand: {shown}") from error
     return CommandResult(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+
+def _not_started(title: str, error: OSError) -> HostError:
+    return HostError("UMB803", f"could not start {title}", error.strerror or str(error), f"command -v {title}")
 
 
 # The check takes milliseconds; longer means that bash hangs.

@@ -1,10 +1,13 @@
-"""Atomic file writes: under a temporary name with the final mode, then renamed; of several files, all are written
-before the first is renamed."""
+"""Atomic file writes: under a temporary name that only the owner can read, then renamed; of several files, all are
+written before the first is renamed. What a killed process leaves is removed by the next write of the same file."""
 
+import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -32,12 +35,19 @@ def write_file(path: Path, content: bytes, mode: int = SECRET_MODE, *, overwrite
 
     Raises HostError: the file exists and `overwrite` is not set.
     """
-    scratch = _write_scratch(path, content, mode)
+    _remove_leftovers(path)
+    descriptor, scratch = _new_scratch(path)
     try:
-        if overwrite:
-            scratch.replace(path)
-        else:
-            _link_new(scratch, path)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(descriptor)
+            # Last, so that a process that is killed while it writes leaves a file that only its owner can read.
+            os.fchmod(descriptor, mode)
+            if overwrite:
+                scratch.replace(path)
+            else:
+                _link_new(scratch, path)
     finally:
         scratch.unlink(missing_ok=True)
     _sync_directory(path.parent)
@@ -49,19 +59,46 @@ def write_public(path: Path, content: bytes, *, overwrite: bool = False) -> Path
     return write_file(path, content, PUBLIC_MODE, overwrite=overwrite)
 
 
-def _write_scratch(path: Path, content: bytes, mode: int) -> Path:
-    # mkstemp opens with 0600 regardless of the umask, so others can never read the content.
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+def _scratch_prefix(path: Path) -> str:
+    return f".{path.name}.umbilical-"
+
+
+def _new_scratch(path: Path) -> tuple[int, Path]:
+    """Create a scratch file and lock it: the lock ends with the process, so a leftover is one without a lock."""
+    while True:
+        # mkstemp opens with 0600 regardless of the umask, so others can never read the content.
+        descriptor, name = tempfile.mkstemp(prefix=_scratch_prefix(path), dir=path.parent)
+        # Waits only for a process that takes the file for a leftover right now. Without locks nobody removes it.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, Path(name)
+        os.close(descriptor)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Delete scratch files for this path whose writers were killed."""
+    prefix = _scratch_prefix(path)
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in [entry for entry in entries if entry.name.startswith(prefix)]:
+            _remove_leftover(entry.path)
+
+
+def _remove_leftover(name: str) -> None:
     try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fchmod(stream.fileno(), mode)
-            os.fsync(stream.fileno())
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return Path(name)
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(name)
+    except OSError:
+        # In use, or a file system without locks.
+        pass
+    finally:
+        os.close(descriptor)
 
 
 def _link_new(scratch: Path, path: Path) -> None:
@@ -73,7 +110,7 @@ def _link_new(scratch: Path, path: Path) -> None:
             "UMB801",
             f"{path} exists and was not overwritten",
             "it may be in use, and a lost key cannot be recreated",
-            f"mv {path} {path}.old, or pass the option that allows overwriting",
+            f"mv {path} {path}.old",
         ) from error
 
 

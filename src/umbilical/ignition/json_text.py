@@ -13,6 +13,7 @@ MAX_DEPTH: Final = 100
 # Python refuses to convert more than 4300 digits.
 _MAX_DIGITS: Final = 4000
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_GZIP: Final = b"\x1f\x8b"
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
@@ -33,6 +34,8 @@ def decode_text(content: bytes) -> str:
         raise not_ignition(f"it has {len(content)} bytes; the limit is {MAX_CONFIG_BYTES}")
     if content.startswith(_BYTE_ORDER_MARK):
         raise not_ignition("it begins with a byte order mark, which Ignition refuses")
+    if content.startswith(_GZIP):
+        raise not_ignition("it is compressed with gzip", "unpack it: gunzip -c FILE > bootstrap.ign")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as fault:
@@ -76,8 +79,8 @@ def elements(text: str, start: int) -> list[LocatedValue]:
     return found
 
 
-def not_ignition(why: str) -> IgnitionError:
-    return IgnitionError("UMB140", "the file is not an Ignition config", why, "pass the .ign file of the installer")
+def not_ignition(why: str, remedy: str = "pass the .ign file of the installer") -> IgnitionError:
+    return IgnitionError("UMB140", "the file is not an Ignition config", why, remedy)
 
 
 _TOO_DEEP: Final = f"it is nested deeper than {MAX_DEPTH} levels"

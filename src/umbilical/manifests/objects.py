@@ -52,9 +52,13 @@ CONFIG_DIRECTORY: Final = "/etc/cni/net.d"
 _DEFAULT_ROUTES: Final = {4: "0.0.0.0/0", 6: "::/0"}
 
 
-def bridge_conflist(name: str, bridge: str, networks: Sequence[IpNetwork]) -> bytes:
-    """Return the CNI configuration for the networks of one node; the first gives the pod's main address."""
-    plugins = [_bridge(bridge, networks)]
+def bridge_conflist(name: str, bridge: str, networks: Sequence[IpNetwork], *, with_host_ports: bool = False) -> bytes:
+    """Return the CNI configuration for the networks of one node; the first gives the pod's main address.
+
+    `with_host_ports`: hostPort works; the plugin for it needs the program iptables.
+    """
+    host_ports = {"type": "portmap", "capabilities": {"portMappings": True}}
+    plugins = [_bridge(bridge, networks), *([host_ports] if with_host_ports else [])]
     return json.dumps({"cniVersion": "1.0.0", "name": name, "plugins": plugins}, indent=2).encode()
 
 

@@ -10,6 +10,7 @@ from tests.support.bootstrap_corpus import CORPUS, NATIVE_RELEASES, Case, bootst
 from umbilical.bootstrap.names import BOOTKUBE, OWN, RECEIPT, SERVICE_RECORD
 from umbilical.bootstrap.patch.config_facts import TunnelState, tunnel_state_of
 from umbilical.bootstrap.patch.patch import patch, undo
+from umbilical.bootstrap.patch.receipt import find_receipt
 from umbilical.bootstrap.render.render import render
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.fault import IgnitionError, RenderError
@@ -126,6 +127,69 @@ def test_undo_keeps_what_others_changed_since() -> None:
     assert "umbilical" not in _script(undone.config)
     assert undone.config.files[-1].path == "/etc/note"
     assert not any("umbilical" in file.path for file in undone.config.files)
+
+
+INSTALLERS_LINE = 'echo "Starting cluster-bootstrap..."'
+
+
+def _edited(document: IgnitionDocument, old: str = INSTALLERS_LINE, new: str = "echo mine") -> IgnitionDocument:
+    script = _script(document.config)
+    assert script.count(old) == 1
+    return document.with_content(BOOTKUBE, script.replace(old, new).encode())
+
+
+def _told(document: IgnitionDocument) -> tuple[str, ...]:
+    """What undo says about the differences to the installer's file."""
+    undone = undo(document)
+    return find_receipt(document.config).differences(undone.config, undone.content)
+
+
+@pytest.mark.parametrize("case", [Case("4.18"), Case("4.19", gzip=True)], ids=str)
+def test_an_edit_of_the_installers_lines_is_told_by_undo_also_after_a_second_patch(case: Case) -> None:
+    content = case.content()
+    edited = _edited(_patched(content))
+    again = patch(edited, SPEC).document
+    assert again.content == edited.content
+    other = patch(edited, SPEC.replace(agent_port=9123)).document
+    for document in (edited, again, other):
+        assert _told(document) == ("bootkube.sh has a new or changed line 'echo mine'",)
+    assert _told(_edited(other, "echo mine", INSTALLERS_LINE)) == ()
+    assert undo(_edited(other, "echo mine", INSTALLERS_LINE)).content == content
+
+
+def test_lines_that_were_removed_or_added_are_told_and_many_are_counted() -> None:
+    patched = _patched(bootstrap_config())
+    first = "#!/usr/bin/env bash\n"
+    assert _told(_edited(patched, f"{INSTALLERS_LINE}\n", "")) == (
+        "bootkube.sh lost 1 of its lines, between 'fi' and 'if [ ! -f cb-bootstrap.done ]'",
+    )
+    (told_first,) = _told(_edited(patched, first, ""))
+    assert told_first.startswith("bootkube.sh lost 1 of its lines, between the beginning and '# Brings a ")
+    told = _told(_edited(patched, first, first + "".join(f"echo {number}\n" for number in range(9))))
+    assert told[:2] == tuple(f"bootkube.sh has a new or changed line 'echo {number}'" for number in range(2))
+    assert told[3:] == ("6 more edits of bootkube.sh",)
+
+
+def test_a_change_outside_of_bootkube_is_told_as_such() -> None:
+    note = {"path": "/etc/note", "mode": 420, "contents": {"source": "data:,note"}}
+    (told,) = _told(_patched(bootstrap_config()).with_files([note]))
+    assert "other entries or the formatting" in told
+
+
+def _of_an_older_version(document: IgnitionDocument) -> IgnitionDocument:
+    (file,) = document.config.files_at(RECEIPT)
+    value = json.loads(file.text())
+    del value["scriptLines"]
+    return document.with_content(RECEIPT, json.dumps(value, indent=2).encode())
+
+
+def test_a_receipt_of_an_older_version_undoes_and_is_renewed_by_the_next_patch() -> None:
+    content = bootstrap_config()
+    older = _of_an_older_version(_patched(content))
+    assert undo(older).content == content
+    assert patch(older, SPEC).document.content == _patched(content).content
+    edited = _edited(older)
+    assert _told(edited) == _told(patch(edited, SPEC).document) == ("bootkube.sh was edited after the patch",)
 
 
 def test_undo_does_not_mind_a_file_of_ours_that_is_gone() -> None:

@@ -19,10 +19,15 @@ def spec(*networks: str, **changes: Any) -> TunnelSpec:
 
 
 def found(machine: Machine, wish: TunnelSpec) -> str:
+    return told(machine, wish)[0]
+
+
+def told(machine: Machine, wish: TunnelSpec) -> tuple[str, str]:
+    """The address, and what the journal says of it."""
     machine.prepare(wish)
     ended = machine.call(OWN.setup_function)
     assert ended.exit_code == 0, ended.stderr
-    return machine.address
+    return machine.address, ended.stdout.splitlines()[0]
 
 
 def refusal(machine: Machine, wish: TunnelSpec) -> list[str]:
@@ -45,14 +50,16 @@ def test_of_two_cards_the_one_of_the_default_route_is_taken(machine: Machine) ->
     machine.nic("10.0.0.5/24", "10.0.0.1/24")
     machine.nic("10.0.1.5/24", "10.0.1.1/24")
     machine.route("10.0.1.1")
-    assert found(machine, spec()) == "10.0.1.5"
+    line = "Detected bootstrap node IP: 10.0.1.5 (source address of the route to 1.1.1.1)"
+    assert told(machine, spec()) == ("10.0.1.5", line)
 
 
 def test_the_machine_network_beats_the_default_route(machine: Machine) -> None:
     machine.nic("10.0.0.5/24", "10.0.0.1/24")
     machine.nic("10.0.1.5/24", "10.0.1.1/24")
     machine.route("10.0.1.1")
-    assert found(machine, spec("10.0.0.0/24")) == "10.0.0.5"
+    line = "Detected bootstrap node IP: 10.0.0.5 (source address of the route to 10.0.0.1)"
+    assert told(machine, spec("10.0.0.0/24")) == ("10.0.0.5", line)
 
 
 def test_the_second_machine_network_counts_where_the_first_is_elsewhere(machine: Machine) -> None:
@@ -74,7 +81,8 @@ def test_a_machine_that_is_the_first_of_its_network_takes_its_own_address(machin
 
 
 def test_an_address_that_is_given_is_not_looked_for(machine: Machine) -> None:
-    assert found(machine, spec(node_ip=ipaddress.ip_address("192.0.2.7"))) == "192.0.2.7"
+    line = "Using bootstrap node IP: 192.0.2.7 (given with the patch, not detected)"
+    assert told(machine, spec(node_ip=ipaddress.ip_address("192.0.2.7"))) == ("192.0.2.7", line)
 
 
 def test_ipv6_takes_the_lasting_global_address(machine: Machine) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.bootstrap_corpus import bootstrap_config
+from tests.support.inline_tunnel import inline_config
 from tests.support.verify_subjects import NAMES, Subject, container, failures, findings, pod, subject, warnings
 
 from umbilical.bootstrap.names import OWN
@@ -24,6 +25,7 @@ CONTENTS = {
     TunnelState.NATIVE_OFF: bootstrap_config("5.1", native="off"),
     TunnelState.NATIVE_ON: subject("native").content,
     TunnelState.PATCHED: subject("patched").content,
+    TunnelState.INLINE: inline_config(),
 }
 Change = Callable[[Any], None]
 

@@ -2,9 +2,10 @@
 
 import pytest
 from tests.support.bootstrap_corpus import bootstrap_config
+from tests.support.inline_tunnel import inline_config
 from tests.support.verify_subjects import NAMES, Subject, failures, findings, subject, warnings
 
-from umbilical.bootstrap.names import RECEIPT, RELEASE_IMAGE, SERVICE_RECORD, STAGES
+from umbilical.bootstrap.names import INLINE, RECEIPT, RELEASE_IMAGE, SERVICE_RECORD, STAGES
 from umbilical.bootstrap.patch.patch import patch
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.checks.check import Outcome
@@ -54,6 +55,22 @@ def moved(changed: Subject, line: str, before: str) -> Subject:
 )
 def test_a_placeholder_that_nobody_fills_in_fails(name: str, role: str, old: str) -> None:
     assert failures(every(subject(name), role, old, "${UNKNOWN}").content, *C) == {"C8"}
+
+
+@pytest.mark.parametrize("name", ["native", "patched", "inline"])
+@pytest.mark.parametrize("wrong", ["hyperkube", "'hyperkube'", "apiserver-network-prox"])
+def test_the_image_of_another_program_fails(name: str, wrong: str) -> None:
+    changed = Subject(inline_config(), INLINE) if name == "inline" else subject(name)
+    changed = every(changed, "library", "$(image_for apiserver-network-proxy)", f"$(image_for {wrong})")
+    found = findings(changed.content, "C8")["C8"]
+    assert found.outcome is Outcome.FAILED
+    assert f"KONNECTIVITY_IMAGE is image {wrong.strip(chr(39))!r} of the payload" in found.evidence
+
+
+def test_an_image_that_is_quoted_or_given_by_the_user_passes() -> None:
+    for new in ('$(image_for "apiserver-network-proxy")', "'registry.example/own:1'"):
+        changed = every(subject("native"), "library", "$(image_for apiserver-network-proxy)", new)
+        assert failures(changed.content, *C) == set()
 
 
 def test_an_expansion_that_is_no_placeholder_fails() -> None:

@@ -1,6 +1,7 @@
 """`umbilical bootstrap analyze` and `teardown` as a user runs them."""
 
 import asyncio
+import getpass
 import gzip
 import os
 import random
@@ -14,13 +15,17 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from tests.support import ssh_daemon
 from tests.support.commands import Run, stand_in
-from tests.support.fixture_types import Patch
-from tests.support.install_directories import Directory
+from tests.support.fixture_types import Captured, Patch
+from tests.support.install_directories import Directory, encoded
 from tests.support.log_bundles import BEFORE, JOURNAL, STAGES, BundleBuilder, Record, good_record, tar_of
 from tests.support.object_store import ObjectStore, tunnel_store
 from tests.support.scripted_api import ScriptedApi, status_answer
 
+from umbilical.cli import main
+
+STATE = {"tls_BootstrapSSHKeyPair": {"Priv": encoded(b"-----BEGIN OPENSSH PRIVATE KEY-----\n")}}
 BROKEN = Record().start().done(*BEFORE).fails("konnectivity-certs", "UMB112 could not find the bootstrap node IP")
 
 
@@ -264,3 +269,39 @@ def test_a_file_that_stays_is_told_and_the_exit_code_tells(tmp_path: Path, monke
 def test_somebody_who_is_not_root_is_told_so(tmp_path: Path, monkeypatch: Patch, teardown: Run) -> None:
     stand_in(tmp_path, "id", "echo 1000", monkeypatch)
     assert "root is needed" in teardown("--local", "--dry-run=client", status=1).err
+
+
+def test_ssh_prints_the_command_with_the_machines_address_and_writes_the_installers_key(
+    tmp_path: Path, umbilical: Run
+) -> None:
+    folder, key = tmp_path / "ocp", tmp_path / "bootstrap.key"
+    folder.mkdir()
+    Directory(folder).metadata().machine(("InternalIP", "10.0.0.9"), ("ExternalIP", "203.0.113.9")).state(**STATE)
+    printed = umbilical("bootstrap", "ssh", "--dir", folder, "--print")
+    assert printed.out == "ssh -p 22 core@203.0.113.9\n"
+    assert "--key-out FILE" in printed.err
+    assert umbilical("bootstrap", "ssh", "--dir", folder, "--print", "--key-out", key) == (
+        f"ssh -i {key} -p 22 core@203.0.113.9\n",
+        "",
+    )
+    assert key.read_bytes().startswith(b"-----BEGIN OPENSSH PRIVATE KEY-----")
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert "--print" in umbilical("bootstrap", "ssh", "--dir", folder, "--key-out", key, status=2).err
+
+
+def test_ssh_without_a_machine_says_where_its_address_comes_from(tmp_path: Path, umbilical: Run) -> None:
+    Directory(tmp_path).metadata()
+    assert umbilical("bootstrap", "ssh", "--dir", tmp_path, status=3).err.startswith("UMB172 ")
+
+
+@pytest.mark.real(*ssh_daemon.PROGRAMS)
+def test_ssh_runs_a_command_with_the_installers_key_and_returns_its_status(tmp_path: Path, capfd: Captured) -> None:
+    with ssh_daemon.ssh_daemon(tmp_path) as daemon:
+        folder = tmp_path / "ocp"
+        folder.mkdir()
+        Directory(folder).metadata().machine(("ExternalIP", "127.0.0.1")).state(
+            tls_BootstrapSSHKeyPair={"Priv": encoded(daemon.key.read_bytes())}
+        )
+        place = ["--dir", str(folder), "--ssh-port", str(daemon.port), "--ssh-user", getpass.getuser()]
+        assert main.run(["bootstrap", "ssh", *place, "--", "sh", "-c", "echo 'it is here'; exit 7"]) == 7
+    assert capfd.readouterr().out == "it is here\n"

@@ -1,5 +1,6 @@
 """`umbilical bootstrap patch`, `plan`, `undo` and `diff` as a user runs them."""
 
+import gzip
 import json
 import re
 import shlex
@@ -9,17 +10,19 @@ from typing import Any
 
 import pytest
 from tests.support.bootkube_script import bootkube_script
-from tests.support.bootstrap_corpus import bootstrap_config
+from tests.support.bootstrap_corpus import INFRA_ID, bootstrap_config
 from tests.support.commands import Run, Told, stand_in
 from tests.support.fixture_types import Patch
 from tests.support.install_directories import Directory
 
+from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.bootstrap.patch.config_facts import TunnelState, tunnel_state_of
 from umbilical.bootstrap.patch.edits import REASONS
 from umbilical.bootstrap.patch.patch import patch, undo
 from umbilical.bootstrap.patch.plan import PURPOSES
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.codes import CONFIGURATION, USAGE
+from umbilical.firewall.platforms.catalogue import PLATFORMS
 from umbilical.ignition.data_url import format_data_url
 from umbilical.ignition.document import IgnitionDocument
 
@@ -100,7 +103,9 @@ def test_without_a_target_nothing_happens(config: Path, umbilical: Run) -> None:
 def test_an_existing_file_is_not_overwritten(config: Path, umbilical: Run) -> None:
     out = config.parent / "other"
     out.write_text("precious")
-    assert umbilical("bootstrap", "patch", config, "--out", out, status=CONFIGURATION).err.startswith("UMB801 ")
+    err = umbilical("bootstrap", "patch", config, "--out", out, status=CONFIGURATION).err
+    assert err.startswith("UMB801 ")
+    assert err.endswith(f"next: mv {out} {out}.old\n")
     assert out.read_text() == "precious"
 
 
@@ -174,11 +179,85 @@ def test_a_plan_shows_every_change_with_its_reason_and_writes_nothing(config: Pa
 def test_a_plan_tells_the_port_the_order_and_the_day(config: Path, umbilical: Run) -> None:
     shown = umbilical("bootstrap", "plan", config, "--agent-port", "9123").out
     assert "Needs TCP 9123 from every node to the bootstrap node on aws" in shown
-    assert "umbilical firewall render --platform aws --machine-network 10.0.0.0/16 --port 9123\n" in shown
+    command = f"--platform aws --machine-network 10.0.0.0/16 --infra-id {INFRA_ID} --release 4.18 --port 9123"
+    assert f"umbilical firewall render {command}\n" in shown
     steps = ["create manifests", "create ignition-configs", "patch", "create cluster"]
     order = shown[shown.index("Order:") :]
     assert sorted(steps, key=order.index) == steps
     assert "24 hours" in order
+
+
+def test_an_unknown_platform_is_refused_with_the_known_ones_and_letter_case_does_not_matter(
+    config: Path, umbilical: Run
+) -> None:
+    config.write_bytes(bootstrap_config("4.18", platform="none", padding_bytes=1_200_000))
+    for command in (["plan"], ["patch", "--in-place"], ["verify"]):
+        err = umbilical("bootstrap", *command, config, "--platform", "foo", status=USAGE).err
+        assert "'foo' is not a platform" in err
+        assert "aws, azure" in err
+    for name in ("aws", "AWS", "PowerVS"):
+        err = umbilical("bootstrap", "plan", config, "--platform", name, status=CONFIGURATION).err
+        assert err.startswith("UMB126 ")
+    umbilical("bootstrap", "plan", config, "--platform", "none")
+
+
+@pytest.mark.parametrize("platform", [name for name in PLATFORMS if not name.endswith("-upi")])
+def test_the_firewall_command_of_a_plan_works_as_it_is_printed(platform: str, config: Path, umbilical: Run) -> None:
+    config.write_bytes(bootstrap_config("4.18", platform=platform))
+    offered = re.search(r"next: umbilical (firewall render .*)", umbilical("bootstrap", "plan", config).out)
+    assert offered is not None
+    assert "--release 4.18" in offered[1]
+    assert "8091" in umbilical(*shlex.split(offered[1])).out
+
+
+def test_an_address_that_no_agent_can_dial_is_refused_with_the_reason(
+    config: Path, umbilical: Run, monkeypatch: Patch
+) -> None:
+    for address, why in (
+        ("127.0.0.1", "loopback"),
+        ("::1", "loopback"),
+        ("255.255.255.255", "broadcast"),
+        ("0.0.0.1", "0.0.0.0/8"),
+        ("240.0.0.1", "reserved"),
+        ("::ffff:10.0.0.9", "IPv4 address in IPv6 form"),
+        ("224.0.0.1", "multicast"),
+        ("169.254.1.1", "link-local"),
+        ("fe80::1%eth0", "zone"),
+    ):
+        err = umbilical("bootstrap", "patch", config, "--in-place", "--node-ip", address, status=USAGE).err
+        assert f"agents on other nodes cannot dial {address}: " in err
+        assert why in err
+    monkeypatch.setenv("OPENSHIFT_INSTALL_BOOTSTRAP_NODE_IP", "127.0.0.1")
+    assert "loopback" in umbilical("bootstrap", "plan", config, status=USAGE).err
+
+
+def test_an_address_of_the_pod_or_service_network_is_refused(config: Path, umbilical: Run) -> None:
+    for address, network in (("10.128.2.5", "pod network 10.128.0.0/14"), ("172.30.0.1", "service network")):
+        err = umbilical("bootstrap", "patch", config, "--in-place", "--node-ip", address, status=CONFIGURATION).err
+        assert err.startswith("UMB133 ")
+        assert network in err
+
+
+def test_a_plan_warns_of_networks_that_overlap(config: Path, umbilical: Run) -> None:
+    assert "overlap" not in umbilical("bootstrap", "plan", config).out
+    shown = umbilical("bootstrap", "plan", config, "--machine-network", "10.128.64.0/18").out
+    assert "Note: machine network 10.128.64.0/18 and pod network 10.128.0.0/14 overlap: " in shown
+
+
+def test_a_compressed_config_is_named_as_such(config: Path, umbilical: Run) -> None:
+    config.write_bytes(gzip.compress(config.read_bytes()))
+    err = umbilical("bootstrap", "plan", config, status=CONFIGURATION).err
+    assert err.startswith("UMB140 ")
+    assert "compressed with gzip" in err
+    assert "gunzip" in err
+
+
+def test_an_agent_based_installation_is_told_that_it_cannot_be_patched(tmp_path: Path, umbilical: Run) -> None:
+    (tmp_path / "rendezvousIP").write_text("10.0.0.9")
+    err = umbilical("bootstrap", "plan", "--dir", tmp_path, status=CONFIGURATION).err
+    assert err.startswith("UMB170 ")
+    assert "agent-based" in err
+    assert "create ignition-configs" not in err
 
 
 def test_a_plan_names_the_gates_where_the_built_in_tunnel_is_off(tmp_path: Path, umbilical: Run) -> None:
@@ -213,7 +292,7 @@ def test_an_install_directory_gives_file_platform_and_warnings(tmp_path: Path, u
     (tmp_path / "install-config.yaml").write_text("platform: {vsphere: {}}\n")
     captured = umbilical("bootstrap", "plan", "--dir", tmp_path)
     assert "on vsphere" in captured.out
-    assert f"umbilical firewall render --dir {tmp_path}\n" in captured.out
+    assert f"umbilical firewall render --dir {tmp_path} --release 4.18\n" in captured.out
     assert "warning: install-config.yaml is newer than bootstrap.ign" in captured.err
 
 
@@ -259,10 +338,27 @@ def test_undo_goes_to_another_file_or_into_an_install_directory(patched: Path, u
 def test_undo_of_a_file_that_was_marshalled_anew_says_that_the_rest_is_as_found(patched: Path, umbilical: Run) -> None:
     patched.write_text(json.dumps(json.loads(patched.read_bytes()), indent=1))
     assert (
-        "other changes since the patch, formatting included, are kept"
+        "other changes since the patch are kept:\n  bootkube.sh is as before, but other entries or the formatting"
         in umbilical("bootstrap", "undo", patched, "--in-place").err
     )
     assert json.loads(patched.read_bytes()) == json.loads(bootstrap_config("4.18"))
+
+
+def test_an_edited_line_of_the_installer_is_told_alike_by_verify_patch_and_undo(patched: Path, umbilical: Run) -> None:
+    document = IgnitionDocument(patched.read_bytes())
+    script = document.config.files_at(BOOTKUBE)[0].text().replace("Starting cluster-bootstrap", "Starting mine")
+    patched.write_bytes(document.with_content(BOOTKUBE, script.encode()).content)
+    edit = """bootkube.sh has a new or changed line 'echo "Starting mine..."'"""
+    verified = umbilical("bootstrap", "verify", patched, "--only", "B10", status=1)
+    assert edit in verified.out
+    assert "undo keeps edits of the installer's lines" in verified.out
+    again = umbilical("bootstrap", "patch", patched, "--in-place", "--agent-port", "9123").err
+    assert f"warning: B10 {edit} (also before the patch)" in again
+    assert "verified, except B10" in again
+    undone = umbilical("bootstrap", "undo", patched, "--in-place").err
+    assert "other changes since the patch are kept" in undone
+    assert edit in undone
+    assert "byte for byte" not in undone
 
 
 def test_undo_of_a_file_that_is_not_patched_is_refused(tmp_path: Path, umbilical: Run) -> None:

@@ -79,6 +79,18 @@ def test_a_dash_prints_every_yaml_document_and_no_script(render: Run) -> None:
     assert kinds == expected
 
 
+def test_a_test_webhook_is_a_directory_to_apply_with_its_removal(tmp_path: Path, render: Run) -> None:
+    told = render("--test-webhook", "registry.example/python:3", "--out", tmp_path / "out")
+    values = [yaml.safe_load(path.read_bytes()) for path in sorted((tmp_path / "out").iterdir())]
+    kinds = ["Namespace", "ServiceAccount", "Secret", "ConfigMap", "Pod", "Service", "ValidatingWebhookConfiguration"]
+    assert [value["kind"] for value in values] == kinds
+    assert {value["metadata"]["labels"]["umbilical.dev/test-webhook"] for value in values} == {"true"}
+    assert values[4]["spec"]["containers"][0]["image"] == "registry.example/python:3"
+    assert f"kubectl apply -f {tmp_path / 'out'}" in told.err
+    assert "kubectl delete validatingwebhookconfigurations,namespaces -l umbilical.dev/test-webhook=true" in told.err
+    assert "UMB110" in render("--test-webhook", "a b", "--out", "-", status=3).err
+
+
 def test_kubernetes_changes_the_given_manifest(tmp_path: Path, render: Run) -> None:
     (tmp_path / "kube-apiserver.yaml").write_text(KUBE_APISERVER)
     arguments = ["--shape=kubernetes", f"--kube-apiserver={tmp_path / 'kube-apiserver.yaml'}"]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 from tests.support.bootstrap_corpus import bootstrap_config
 from tests.support.commands import Run, Told, stand_in
 from tests.support.fixture_types import Patch
+from tests.support.inline_tunnel import inline_config
 from tests.support.install_directories import Directory
 from tests.support.verify_subjects import Subject, subject
 
+from umbilical.bootstrap.names import INLINE
 from umbilical.bootstrap.verify.catalogue import CATALOGUE
 from umbilical.cli.findings import chosen, selection
 
@@ -113,6 +116,15 @@ def test_a_file_without_a_tunnel_passes_and_says_so(run: Run) -> None:
     assert run("--expect", "none", content=bootstrap_config("4.18")).err == ""
 
 
+def test_the_first_plans_own_file_fails_with_the_reason_why_its_egress_file_has_no_effect(run: Run) -> None:
+    out, err = run(content=inline_config(), status=1)
+    assert "tunnel state inline, shape seed, mode http-connect" in out.splitlines()[0]
+    assert "kube-apiserver ignores egressSelectorConfiguration in /opt/openshift/egress-selector-config.yaml" in err
+    assert "verify --explain C2" in err
+    assert "/etc/kubernetes/bootstrap-configs is /etc/kubernetes/config" in run("--explain", "C2").out
+    assert run(content=subject("patched").with_text("override", "5").content, status=1).err == ""
+
+
 def test_shape_mode_and_platform_can_be_demanded(run: Run) -> None:
     content = subject("patched").content
     run("--shape", "openshift", "--mode", "grpc", content=content)
@@ -129,10 +141,37 @@ def test_the_list_shows_every_check_and_the_first_plans_items_also_as_data(run: 
     assert all(any(line.startswith(f"{check.id} ") for line in lines) for check in CATALOGUE)
     assert any(line.startswith("L5 ") for line in lines)
     assert "task 2.6" in out
-    assert lines[-1].endswith(": B3")
+    assert lines[-2].endswith(": B3")
+    assert lines[-1].endswith("base64 -d | grep -e --config-override-files")
     value = run("--list", "-o", "json", "--only", "B").json()
     assert [check["id"] for check in value["checks"]] == [f"B{number}" for number in range(1, 12)]
-    assert value["firstPlan"][4] == {"item": 5, "title": value["firstPlan"][4]["title"], "checks": ["B3"]}
+    last = value["firstPlan"][4]
+    assert last == {"item": 5, "title": last["title"], "checks": ["B3"], "command": lines[-1].strip()}
+
+
+@pytest.mark.real("jq")
+@pytest.mark.parametrize("kind", ["patched", "native", "inline"])
+def test_each_command_of_the_first_plan_prints_its_part_of_the_file(run: Run, tmp_path: Path, kind: str) -> None:
+    given = Subject(inline_config(), INLINE) if kind == "inline" else subject(kind)
+    listed = run("--list", "-o", "json", content=given.content).json()["firstPlan"]
+    printed = [_output(item["command"], tmp_path) for item in listed]
+    image, pod, agents, flag = printed[1:]
+    assert printed[0] == given.text("egress")
+    assert "KONNECTIVITY_IMAGE=$(image_for apiserver-network-proxy)" in image
+    assert re.search("kind: Pod\n.*/usr/bin/proxy-server.*--agent-port=8091", pod, re.DOTALL)
+    assert re.search("kind: DaemonSet\n.*/usr/bin/proxy-agent.*--proxy-server-port=8091", agents, re.DOTALL)
+    assert flag.strip().removesuffix(" \\") == f"--config-override-files={given.names.override_in_render_container}"
+    if kind == "patched":
+        # Without a file the commands are those for a patched one.
+        assert [item["command"] for item in run("--list", "-o", "json").json()["firstPlan"]] == [
+            item["command"].replace(str(tmp_path / "bootstrap.ign"), "bootstrap.ign") for item in listed
+        ]
+
+
+def _output(command: str, folder: Path) -> str:
+    ran = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, timeout=30, check=True)
+    assert ran.stderr == ""
+    return ran.stdout
 
 
 def test_a_check_explains_itself_and_an_unknown_one_is_wrong_usage(run: Run) -> None:

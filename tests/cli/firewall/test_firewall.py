@@ -1,6 +1,7 @@
 """`umbilical firewall render`, `list` and `check` as a user runs them."""
 
 import json
+import shlex
 import stat
 import subprocess
 import sys
@@ -141,6 +142,35 @@ def test_without_the_manifest_the_way_to_get_it_is_told(render: Run, tmp_path: P
 def test_a_platform_without_manifest_rules_gets_its_cli(render: Run, tmp_path: Path) -> None:
     out = render("--dir", _install_dir(tmp_path, "gcp")).out
     assert f"gcloud compute firewall-rules create {INFRA_ID}-bootstrap-in-konnectivity" in out
+
+
+def test_apply_names_why_a_platform_has_no_manifest_and_a_command_that_works(umbilical: Run, tmp_path: Path) -> None:
+    for platform, why in (
+        ("none", "the installer creates no firewall rules on this platform"),
+        ("gcp", "the installer creates firewall rules in its own code"),
+    ):
+        folder = tmp_path / platform
+        folder.mkdir()
+        err = umbilical("firewall", "render", "--dir", _install_dir(folder, platform), "--apply", status=3).err
+        assert err.startswith(f"UMB161 {platform} has no form capi\n  why: {why}")
+        _, _, command = err.strip().rpartition("next: umbilical ")
+        assert "8091" in umbilical(*shlex.split(command)).out
+
+
+def test_letter_case_of_a_platform_does_not_matter(render: Run) -> None:
+    arguments = ("--infra-id", "ci", "-o", "json")
+    assert render("--platform", "AWS", *arguments) == render("--platform", "aws", *arguments)
+
+
+def test_the_directory_gives_the_release_that_names_and_lifetimes_depend_on(render: Run, tmp_path: Path) -> None:
+    path = _install_dir(tmp_path, "openstack")
+    (path / "openshift").mkdir()
+    for version, group in (("v4.20.3", f"{INFRA_ID}-master"), ("4.21.0-rc.1", f"{INFRA_ID}-bootstrap")):
+        content = {"kind": "ConfigMap", "data": {"invoker": "user", "version": version}}
+        (path / "openshift" / "openshift-install-manifests.yaml").write_text(yaml.safe_dump(content))
+        assert render("--dir", path, "-o", "json").json()["rules"][0]["target"]["value"] == group
+    (path / "openshift" / "openshift-install-manifests.yaml").write_text("data: {version: unreleased-master-1}")
+    assert "the release is missing" in render("--dir", path, "-o", "json", status=3).err
 
 
 def test_a_wish_that_cannot_be_met_is_a_fault_in_three_lines(render: Run) -> None:

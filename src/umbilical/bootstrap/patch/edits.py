@@ -57,16 +57,17 @@ def remove(script: str, texts: Sequence[str]) -> str:
         block = text.removesuffix("\n").split("\n")
         starts = [index for index in range(len(lines)) if lines[index : index + len(block)] == block]
         if len(starts) != 1:
-            raise _edited_since(block[0], len(starts))
+            raise _edited_since(block, len(starts))
         del lines[starts[0] : starts[0] + len(block)]
     return "\n".join(lines)
 
 
-def _edited_since(line: str, count: int) -> RenderError:
+def _edited_since(block: Sequence[str], count: int) -> RenderError:
+    blank = " with the blank line after it" if len(block) > 1 else ""
     return RenderError(
         "UMB129",
         "the patch was not removed from bootkube.sh",
-        f"its line {line.strip()!r} occurs {count} times, not once: the script was edited after the patch",
+        f"its line {block[0].strip()!r}{blank} occurs {count} times, not once: the script was edited after the patch",
         "make the installer write the config again, or edit bootkube.sh by hand",
     )
 

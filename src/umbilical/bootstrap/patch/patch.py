@@ -9,7 +9,7 @@ from umbilical.bootstrap.patch.anchors import release_line
 from umbilical.bootstrap.patch.config_facts import ClusterFacts, TunnelState, cluster_facts, tunnel_state_of
 from umbilical.bootstrap.patch.edits import OVERRIDE_FLAG, Insertion, insert, insertions, remove
 from umbilical.bootstrap.patch.plan import Plan, changes_of, check_size
-from umbilical.bootstrap.patch.receipt import AGAIN, Receipt, find_receipt, sha256
+from umbilical.bootstrap.patch.receipt import AGAIN, Receipt, digests_of, find_receipt, sha256
 from umbilical.bootstrap.render.render import render
 from umbilical.bootstrap.spec import Shape, TunnelSpec
 from umbilical.fault import RenderError
@@ -39,7 +39,8 @@ def patch(document: IgnitionDocument, spec: TunnelSpec, platform: str | None = N
     """
     _check_shape(spec)
     state = tunnel_state_of(document.config)
-    original = undo(document) if state is TunnelState.PATCHED else document
+    is_patched = state is TunnelState.PATCHED
+    original = undo(document) if is_patched else document
     script = _checked_script(original.config)
     facts = cluster_facts(original.config)
     spec = facts.complete(spec)
@@ -48,8 +49,9 @@ def patch(document: IgnitionDocument, spec: TunnelSpec, platform: str | None = N
     _check_free(original.config, tree)
     planned = tuple(insertions(script))
     receipt = _receipt(original, script, planned, tree)
+    receipt = receipt.continuing(find_receipt(document.config)) if is_patched else receipt
     patched = original.with_content(BOOTKUBE, insert(script, planned).encode())
-    patched = patched.with_files([_entry(asset) for asset in (*tree, Asset(RECEIPT, receipt, SECRET_MODE))])
+    patched = patched.with_files([_entry(asset) for asset in (*tree, Asset(RECEIPT, receipt.encode(), SECRET_MODE))])
     platform = platform or facts.platform
     check_size(len(original.content), len(patched.content), platform)
     _check_faultless(original.config, patched.config)
@@ -57,6 +59,7 @@ def patch(document: IgnitionDocument, spec: TunnelSpec, platform: str | None = N
     plan = Plan(
         spec=spec,
         tunnel_state=state,
+        cluster=facts,
         release=release_line(script),
         platform=platform,
         changes=changes_of(document.config, patched.config, missing),
@@ -69,7 +72,7 @@ def patch(document: IgnitionDocument, spec: TunnelSpec, platform: str | None = N
 
 
 def undo(document: IgnitionDocument) -> IgnitionDocument:
-    """Remove the tunnel. Without other changes since, the bytes are those from before the patch.
+    """Remove the tunnel. Without other changes since, the bytes are those from before the first patch.
 
     Raises RenderError: the document is not patched, or its patch was edited.
     """
@@ -130,7 +133,15 @@ def _checked_script(config: Config) -> str:
 
 
 def _check_native(config: Config, script: str) -> None:
-    if tunnel_state_of(config) is TunnelState.NATIVE_ON:
+    state = tunnel_state_of(config)
+    if state is TunnelState.INLINE:
+        raise RenderError(
+            "UMB125",
+            "bootkube.sh already has a tunnel",
+            "it is inline, as in the first plan: shell blocks write the server's pod and the agents' manifests",
+            "check that tunnel: umbilical bootstrap verify FILE; or patch the file of an installer without it",
+        )
+    if state is TunnelState.NATIVE_ON:
         raise RenderError(
             "UMB124",
             "the installer's own tunnel is on",
@@ -197,7 +208,7 @@ def _check_faultless(before: Config, after: Config) -> None:
     raise RenderError("UMB127", f"Ignition would reject the config {when}", why, AGAIN)
 
 
-def _receipt(original: IgnitionDocument, script: str, planned: tuple[Insertion, ...], tree: AssetTree) -> bytes:
+def _receipt(original: IgnitionDocument, script: str, planned: tuple[Insertion, ...], tree: AssetTree) -> Receipt:
     patched = insert(script, planned).encode()
     text = original.entry_text(BOOTKUBE)
     return Receipt(
@@ -206,7 +217,8 @@ def _receipt(original: IgnitionDocument, script: str, planned: tuple[Insertion, 
         files=(*(asset.path for asset in tree), RECEIPT),
         insertions={insertion.anchor.value: insertion.text for insertion in planned},
         entry=None if _comes_back(text, script.encode(), patched) else text,
-    ).encode()
+        lines=digests_of(script),
+    )
 
 
 def _comes_back(entry: str, script: bytes, patched: bytes) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from umbilical.bootstrap.names import BOOTKUBE, OWN, RECEIPT
-from umbilical.bootstrap.patch.config_facts import FEATURE_GATES, TunnelState
+from umbilical.bootstrap.patch.config_facts import FEATURE_GATES, ClusterFacts, TunnelState
 from umbilical.bootstrap.patch.edits import REASONS, Insertion
 from umbilical.bootstrap.patch.receipt import OWN_PREFIXES
 from umbilical.bootstrap.spec import TunnelSpec
@@ -71,7 +71,9 @@ class Plan:
     """Completed with values from the config."""
     tunnel_state: TunnelState
     """Of the given config."""
+    cluster: ClusterFacts
     release: str
+    """Range of releases with such a bootkube.sh."""
     platform: str | None
     changes: tuple[FileChange, ...]
     insertions: tuple[Insertion, ...]
@@ -160,10 +162,12 @@ def _notes(plan: Plan) -> Iterator[str]:
     if plan.changes_nothing:
         yield "the config is already patched with these options: nothing changes"
     elif plan.tunnel_state is TunnelState.PATCHED:
-        yield "the config is patched with other options: that patch is replaced"
+        yield "the config is patched with other options or by another version: that patch is replaced"
     if plan.tunnel_state is TunnelState.NATIVE_OFF:
         gates = " or ".join(FEATURE_GATES)
         yield f"the installer has its own tunnel, switched off; the feature gate {gates} would switch it on instead"
+    for overlap in plan.cluster.overlaps(plan.spec):
+        yield f"{overlap} overlap: for an address in both, an agent may reach another machine than kube-apiserver means"
     warning = size_warning(plan.size_after, plan.platform)
     if warning is not None:
         yield warning

@@ -88,3 +88,7 @@ rm -f "${scratch}/signer.key"
 rm -rf "${directory}"
 mv -T "${scratch}/tree" "${directory}"
 rm -rf "${scratch}"
+
+# For the journal, read from the certificate itself.
+until=$(openssl x509 -in "${directory}/server/tls.crt" -noout -enddate)
+echo "Generated Konnectivity certificates in ${directory} for ${address}, valid until ${until#notAfter=}"

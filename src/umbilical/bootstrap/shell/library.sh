@@ -26,21 +26,22 @@ _umbilical_route_source() {
     fi
 }
 
-# A floating address (of keepalived) is also a candidate, but no route has it as its source.
+# Print the address and, after a blank, where it comes from. A floating address (of keepalived) is also a candidate, but
+# no route has it as its source.
 _umbilical_find_address() {
     local candidates target source count shown
     candidates=$(_umbilical_candidates) || return 1
     for target in @TARGETS@; do
         source=$(_umbilical_route_source "${target}") || return 1
         if [ -n "${source}" ] && grep -qF " ${source}/" <<<"${candidates}"; then
-            echo "${source}"
+            echo "${source} source address of the route to ${target}"
             return 0
         fi
     done
     count=$(grep -c . <<<"${candidates}") || true
     if [ "${count}" -eq 1 ]; then
         source=${candidates#* }
-        echo "${source%/*}"
+        echo "${source%/*} the only IPv@FAMILY@ address in @NETWORKS@"
         return 0
     fi
     shown=${candidates//$'\n'/, }
@@ -120,8 +121,11 @@ EOF
         record_service_stage_start "konnectivity-certs"
 #@if FINDS_ADDRESS
         BOOTSTRAP_NODE_IP=$(_umbilical_find_address)
+        echo "Detected bootstrap node IP: ${BOOTSTRAP_NODE_IP%% *} (${BOOTSTRAP_NODE_IP#* })"
+        BOOTSTRAP_NODE_IP=${BOOTSTRAP_NODE_IP%% *}
 #@else
         BOOTSTRAP_NODE_IP='@NODE_IP@'
+        echo "Using bootstrap node IP: ${BOOTSTRAP_NODE_IP} (given with the patch, not detected)"
 #@end
         _umbilical_write_address "${BOOTSTRAP_NODE_IP}"
 #@if MAKES_CERTIFICATES

@@ -10,6 +10,8 @@ from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts, boo
 
 SELECTIONS: Final = ("cluster", "controlplane", "etcd")
 EGRESS_FLAG: Final = "egress-selector-config-file"
+# The first plan's key in the override. The operator merges it; kube-apiserver's configuration has no such field.
+IGNORED_KEY: Final = "egressSelectorConfiguration"
 _EGRESS_KIND: Final = ("apiserver.k8s.io/v1beta1", "EgressSelectorConfiguration")
 _OVERRIDE_KIND: Final = ("kubecontrolplane.config.openshift.io/v1", "KubeAPIServerConfig")
 _FIX: Final = "patch the installer's original file again: umbilical bootstrap patch FILE"
@@ -18,7 +20,8 @@ _FIX: Final = "patch the installer's original file again: umbilical bootstrap pa
 def connections(facts: BootstrapFacts) -> dict[str, Any]:
     """Return the egress selector's connections by name; the first of duplicates."""
     found: dict[str, Any] = {}
-    for selection in mappings(dig(facts.egress.value, "egressSelections")):
+    value = facts.egress.value
+    for selection in mappings(dig(value, "egressSelections") or dig(value, IGNORED_KEY, "egressSelections")):
         name = selection.get("name")
         if isinstance(name, str):
             found.setdefault(name, selection.get("connection"))
@@ -84,7 +87,10 @@ def _override(facts: BootstrapFacts) -> Iterator[str]:
         return
     if (value.get("apiVersion"), value.get("kind")) not in (_OVERRIDE_KIND, (None, None)):
         yield f"it is {shown(value.get('apiVersion'))} {shown(value.get('kind'))}, not {' '.join(_OVERRIDE_KIND)}"
-    yield from (f"unknown key {key}" for key in unexpected_keys(value, ("apiVersion", "kind", "apiServerArguments")))
+    if IGNORED_KEY in value:
+        yield f"kube-apiserver ignores the key {IGNORED_KEY}: only the argument {EGRESS_FLAG} makes it use a tunnel"
+    known = ("apiVersion", "kind", "apiServerArguments", IGNORED_KEY)
+    yield from (f"unknown key {key}" for key in unexpected_keys(value, known))
     arguments = value.get("apiServerArguments")
     if not isinstance(arguments, dict) or list(arguments) != [EGRESS_FLAG]:
         yield f"apiServerArguments is not exactly {EGRESS_FLAG}"
@@ -161,7 +167,9 @@ EGRESS_RULES: Final[tuple[BootstrapCheck, ...]] = (
     rule(
         "C2",
         "the override sets only the egress flag, to the path in kube-apiserver's pod",
-        "a wrong kind fails the render, a wrong key leaves the tunnel unused, a wrong path makes kube-apiserver exit",
+        "a wrong kind fails the render, a wrong key leaves the tunnel unused, a wrong path makes kube-apiserver exit; "
+        f"the operator merges any key, but KubeAPIServerConfig has no {IGNORED_KEY}; only apiServerArguments counts, "
+        f"with the path in the pod, where {BOOTSTRAP_CONFIGS_ON_HOST} is {BOOTSTRAP_CONFIGS_IN_POD}",
         _FIX,
         _override,
         tunnel,

@@ -6,7 +6,7 @@ from typing import Any, Final
 from umbilical.bootstrap.names import OWN, RECEIPT
 from umbilical.bootstrap.patch.config_facts import TunnelState
 from umbilical.bootstrap.verify.documents import dig, mappings, shown
-from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapCheck, BootstrapFacts, files, rule, tunnel
+from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapCheck, BootstrapFacts, files, functions, rule, tunnel
 from umbilical.bootstrap.verify.files import ROLES
 from umbilical.bootstrap.verify.shell_script import Script
 from umbilical.checks.check import Doubt
@@ -156,6 +156,7 @@ EXTRAS: Final[tuple[BootstrapCheck, ...]] = (
         "use bash, coreutils, sed, jq, ip, openssl and oc",
         _programs,
         tunnel,
+        functions,
         files("library", "certificate_script"),
     ),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from umbilical.bootstrap.names import BOOTKUBE, NATIVE, OWN, TunnelNames
+from umbilical.bootstrap.names import BOOTKUBE, INLINE, NATIVE, OWN, TunnelNames
 from umbilical.bootstrap.patch.config_facts import ClusterFacts, TunnelState, cluster_facts, tunnel_state_of
 from umbilical.bootstrap.spec import Mode, Shape
 from umbilical.bootstrap.verify.documents import ParsedYaml, PodSpec, dig, parse_yaml
@@ -20,6 +20,7 @@ from umbilical.ignition.data_url import is_data_url
 KUBE_SYSTEM: Final = "kube-system"
 # Number of the four signs of the seed shape that must hold: a single mistake must not change the shape.
 SIGNS_OF_SEED: Final = 3
+_NAMES: Final = {TunnelState.PATCHED: OWN, TunnelState.INLINE: INLINE}
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,15 @@ class BootstrapFacts:
 
     @property
     def has_tunnel(self) -> bool:
-        return self.found_state in (TunnelState.NATIVE_ON, TunnelState.PATCHED)
+        return self.found_state in (TunnelState.NATIVE_ON, TunnelState.PATCHED, TunnelState.INLINE)
+
+    @property
+    def is_inline(self) -> bool:
+        return self.found_state is TunnelState.INLINE
 
     @property
     def names(self) -> TunnelNames:
-        return OWN if self.found_state is TunnelState.PATCHED else NATIVE
+        return _NAMES.get(self.found_state, NATIVE)
 
     @cached_property
     def cluster(self) -> ClusterFacts:
@@ -79,8 +84,10 @@ class BootstrapFacts:
         return self.platform or self.cluster.platform
 
     def text(self, path: str) -> str | None:
-        """Decode a file; None if it is missing, cannot be read, or occurs more than once."""
+        """Decode a file, or a here-document of an inline tunnel; None if it is missing, unreadable or not unique."""
         files = self.config.files_at(path) if self.config else []
+        if not files and self.is_inline:
+            return self._here_document(path)
         try:
             return files[0].text() if len(files) == 1 else None
         except IgnitionError:
@@ -155,6 +162,17 @@ class BootstrapFacts:
         mode = self.server.flags.values.get("--mode")
         return Mode.HTTP_CONNECT if mode == Mode.HTTP_CONNECT.value else Mode.GRPC
 
+    def _here_document(self, path: str) -> str | None:
+        commands = self.bootkube.commands if self.bootkube else ()
+        found = [
+            body
+            for command in commands
+            if (">", path) in command.redirects
+            for operator, body in command.redirects
+            if operator == "<<"
+        ]
+        return found[0] if len(found) == 1 else None
+
     def _script(self, path: str) -> Script | None:
         text = self.text(path)
         return Script(text) if text is not None else None
@@ -200,6 +218,10 @@ def tunnel(facts: BootstrapFacts) -> str | None:
         TunnelState.NATIVE_OFF: "the installer's own tunnel is switched off (tunnel state native-off)",
     }
     return reasons.get(facts.found_state)
+
+
+def functions(facts: BootstrapFacts) -> str | None:
+    return "an inline tunnel is in bootkube.sh's own steps, without functions and scripts" if facts.is_inline else None
 
 
 def files(*roles: str) -> Need:

@@ -5,7 +5,7 @@ from typing import Final
 
 from umbilical.bootstrap.names import NATIVE, OWN, RECEIPT
 from umbilical.bootstrap.verify.documents import dig, is_placeholder, is_within, shown
-from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapCheck, BootstrapFacts, Need, rule, tunnel
+from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapCheck, BootstrapFacts, Need, functions, rule, tunnel
 from umbilical.ignition.config import File
 from umbilical.manifests.tree import SCRIPT_MODE, SECRET_MODE
 
@@ -27,6 +27,9 @@ def _presence(role: str) -> Callable[[BootstrapFacts], Iterator[str]]:
     def search(facts: BootstrapFacts) -> Iterator[str]:
         assert facts.config is not None
         path: str = getattr(facts.names, role)
+        if _is_written(facts, role):
+            yield f"no here-document of bootkube.sh writes {path}"
+            return
         found = facts.config.files_at(path)
         if len(found) != 1:
             yield f"{path} occurs {len(found)} times, not once"
@@ -34,6 +37,25 @@ def _presence(role: str) -> Callable[[BootstrapFacts], Iterator[str]]:
             yield from _node_faults(file, mode)
 
     return search
+
+
+def _is_written(facts: BootstrapFacts, role: str) -> bool:
+    """Whether bootkube.sh itself must write this file."""
+    return facts.is_inline and role not in ("egress", "override")
+
+
+def _not_written(role: str) -> Need:
+    """Need an entry of the config: an inline tunnel has here-documents instead, and no scripts."""
+
+    def need(facts: BootstrapFacts) -> str | None:
+        if not _is_written(facts, role):
+            return None
+        if role in SCRIPTS:
+            return functions(facts)
+        path: str = getattr(facts.names, role)
+        return f"bootkube.sh itself writes {path}" if facts.text(path) is not None else None
+
+    return need
 
 
 def _node_faults(file: File, mode: int) -> Iterator[str]:
@@ -64,7 +86,9 @@ def _secrets(facts: BootstrapFacts) -> Iterator[str]:
         if path.endswith((".crt", ".key")) or _KEY_MARK in content or _CERTIFICATE_MARK in content:
             yield f"{path} contains a key or a certificate"
     data = dig(facts.agent_secret.value, "data")
-    for name, value in data.items() if isinstance(data, dict) else ():
+    # The values of a here-document are commands of the shell.
+    is_known = isinstance(data, dict) and not facts.is_inline
+    for name, value in data.items() if is_known else ():
         if not is_placeholder(value):
             yield f"{facts.names.agent_secret} has a value for {shown(name)} instead of a placeholder"
 
@@ -77,7 +101,7 @@ def _is_ours(facts: BootstrapFacts, path: str) -> bool:
 
 
 def _file_rule(number: int, role: str, title: str, why: str, *needs: Need) -> BootstrapCheck:
-    return rule(f"F{number}", title, why, _FIX, _presence(role), tunnel, *needs)
+    return rule(f"F{number}", title, why, _FIX, _presence(role), tunnel, *needs, _not_written(role))
 
 
 FILES: Final[tuple[BootstrapCheck, ...]] = (

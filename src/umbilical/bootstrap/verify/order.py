@@ -8,9 +8,9 @@ from umbilical.bootstrap.names import BOOTKUBE, EGRESS_FILE, NATIVE, OWN, RECEIP
 from umbilical.bootstrap.patch.config_facts import TunnelState
 from umbilical.bootstrap.patch.edits import OVERRIDE_FLAG
 from umbilical.bootstrap.patch.patch import undo
-from umbilical.bootstrap.patch.receipt import find_receipt, sha256
+from umbilical.bootstrap.patch.receipt import find_receipt
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST
-from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts, bootkube, rule, tunnel
+from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts, bootkube, functions, rule, tunnel
 from umbilical.bootstrap.verify.script_rules import functions_of
 from umbilical.bootstrap.verify.shell_script import Script, ShellCommand
 from umbilical.checks.check import Doubt
@@ -140,7 +140,8 @@ def _between_stages(facts: BootstrapFacts) -> Iterator[str]:
 
 def _syntax(facts: BootstrapFacts) -> Iterator[str]:
     assert facts.bash_syntax is not None
-    for path in (BOOTKUBE, *((facts.names.library, facts.names.certificate_script) if facts.has_tunnel else ())):
+    scripts = (facts.names.library, facts.names.certificate_script) if facts.has_tunnel else ()
+    for path in dict.fromkeys((BOOTKUBE, *scripts)):
         text = facts.text(path)
         complaint = facts.bash_syntax(text.encode()) if text is not None else None
         if complaint:
@@ -173,11 +174,9 @@ def _undoable(facts: BootstrapFacts) -> Iterator[str]:
     except Fault as fault:
         yield fault.why
         return
-    script = original.config.file(BOOTKUBE)
-    if script is None or sha256(script.content()) != receipt.script_sha256:
-        yield "without our lines bootkube.sh differs from the original: it was edited after the patch"
-    elif not receipt.restores(original.content):
-        yield Doubt("without the tunnel the file differs from the original: it was edited after the patch")
+    is_script_edited = bool(receipt.script_edits(original.config))
+    differences = receipt.differences(original.config, original.content)
+    yield from differences if is_script_edited else map(Doubt, differences)
 
 
 def _needs_patch(facts: BootstrapFacts) -> str | None:
@@ -218,6 +217,7 @@ ORDER: Final[tuple[BootstrapCheck, ...]] = (
         _FIX,
         _sourced,
         tunnel,
+        functions,
         bootkube,
     ),
     rule(
@@ -227,6 +227,7 @@ ORDER: Final[tuple[BootstrapCheck, ...]] = (
         _FIX,
         _setup_place,
         tunnel,
+        functions,
         bootkube,
     ),
     rule(
@@ -254,6 +255,7 @@ ORDER: Final[tuple[BootstrapCheck, ...]] = (
         _FIX,
         _manifests_place,
         tunnel,
+        functions,
         bootkube,
     ),
     rule(
@@ -263,6 +265,7 @@ ORDER: Final[tuple[BootstrapCheck, ...]] = (
         _FIX,
         _cleanup_place,
         tunnel,
+        functions,
         bootkube,
     ),
     rule(
@@ -272,6 +275,7 @@ ORDER: Final[tuple[BootstrapCheck, ...]] = (
         _FIX,
         _between_stages,
         tunnel,
+        functions,
         bootkube,
     ),
     rule(
@@ -290,13 +294,14 @@ ORDER: Final[tuple[BootstrapCheck, ...]] = (
         _FIX,
         _calls,
         tunnel,
+        functions,
         bootkube,
     ),
     rule(
         "B10",
-        "undo can restore the original byte for byte",
-        "the file was edited after the patch, so undo cannot restore the original",
-        "create the file again: openshift-install create ignition-configs",
+        "undo restores the original byte for byte",
+        "undo keeps edits of the installer's lines, and refuses if a line of the patch itself was edited",
+        "take the edit back, or create the file again: openshift-install create ignition-configs",
         _undoable,
         bootkube,
         _needs_patch,

@@ -287,7 +287,7 @@ POD_RULES: Final[tuple[BootstrapCheck, ...]] = (
         _FIX,
         _agent,
         tunnel,
-        files("server_pod", "agent_secret", "agent_daemon_set"),
+        files("server_pod", "agent_daemon_set"),
     ),
     rule(
         "C7",

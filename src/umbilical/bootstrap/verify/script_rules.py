@@ -6,14 +6,17 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from umbilical.bootstrap.names import STAGES, STATIC_POD
+from umbilical.bootstrap.shell.scripts import IMAGE_IN_PAYLOAD
 from umbilical.bootstrap.verify.documents import PLACEHOLDER, shown
-from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts, files, rule, tunnel
+from umbilical.bootstrap.verify.facts import BootstrapCheck, BootstrapFacts, files, functions, rule, tunnel
 from umbilical.bootstrap.verify.shell_script import Script, ShellBlock, ShellCommand
 from umbilical.checks.check import Doubt
 
 MAX_HOURS: Final = 24
 _SUBSTITUTION: Final = re.compile(r"s([|,#%~!@])\\?\$\{(\w+)\}\1(.*?)\1g?", re.DOTALL)
 _VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_IMAGE_LOOKUP: Final = re.compile(r"\$\(\s*image_for\s+[\"']?([^\s\"')]+)")
+_BRACED: Final = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 _SERVER_NAME: Final = re.compile(r"^\s*subjectAltName\s*=\s*IP:(\S+)\s*$", re.MULTILINE)
 _SERVER_USAGE: Final = re.compile(r"^\s*extendedKeyUsage\s*=\s*serverAuth\s*$", re.MULTILINE)
 _AGENT_USAGE: Final = re.compile(r"^\s*extendedKeyUsage\s*=\s*clientAuth\s*$", re.MULTILINE)
@@ -34,12 +37,33 @@ def functions_of(facts: BootstrapFacts) -> tuple[str, str, str]:
 
 
 def _placeholders(facts: BootstrapFacts) -> Iterator[str]:
+    yield from _image_faults(_library(facts).commands)
+    if facts.is_inline:
+        yield from _unset_variables(facts)
+        return
     setup, manifests, _ = functions_of(facts)
     names = facts.names
     yield from _filling_faults(facts, setup, names.server_pod)
     for path in (names.namespace, names.agent_secret, names.agent_daemon_set):
         if facts.text(path) is not None:
             yield from _filling_faults(facts, manifests, path)
+
+
+def _unset_variables(facts: BootstrapFacts) -> Iterator[str]:
+    """The shell fills in its own here-documents; `set -u` ends the script at a variable that is not set yet."""
+    names = facts.names
+    manifests = {(">", path) for path in (names.server_pod, names.agent_secret, names.agent_daemon_set)}
+    commands = _library(facts).commands
+    for index, command in enumerate(commands):
+        is_manifest = not manifests.isdisjoint(command.redirects)
+        if not is_manifest and command.program != "openssl":
+            continue
+        used = {name for text in texts_of(command) for name in _BRACED.findall(text)}
+        for name in sorted(used - _assigned(commands[:index])):
+            if name in _assigned(commands):
+                yield f"line {command.line} of bootkube.sh uses ${{{name}}} before it is set"
+            elif is_manifest:
+                yield f"line {command.line} of bootkube.sh uses ${{{name}}} and nothing sets it"
 
 
 def _filling_faults(facts: BootstrapFacts, function: str, path: str) -> Iterator[str]:
@@ -79,12 +103,23 @@ def _expanded(library: Script, commands: Iterable[ShellCommand], path: str) -> d
     return {name: [name] for name in names} if reads else {}
 
 
-def _assigned(commands: Iterable[ShellCommand]) -> set[str]:
-    names: set[str] = set()
+def _image_faults(commands: Iterable[ShellCommand]) -> Iterator[str]:
+    for name, value in _assignments(commands):
+        asked = _IMAGE_LOOKUP.search(value) if name == "KONNECTIVITY_IMAGE" else None
+        if asked is not None and asked[1] != IMAGE_IN_PAYLOAD:
+            yield f"KONNECTIVITY_IMAGE is image {shown(asked[1])} of the payload, not {IMAGE_IN_PAYLOAD}"
+
+
+def _assignments(commands: Iterable[ShellCommand]) -> Iterator[tuple[str, str]]:
     for command in commands:
         declared = command.words[1:] if command.program in _DECLARATIONS else ()
-        names.update(text.partition("=")[0] for text in (*command.assignments, *declared) if "=" in text)
-    return names
+        for name, equals, value in (text.partition("=") for text in (*command.assignments, *declared)):
+            if equals:
+                yield name, value
+
+
+def _assigned(commands: Iterable[ShellCommand]) -> set[str]:
+    return {name for name, _ in _assignments(commands)}
 
 
 def _globals(commands: Iterable[ShellCommand]) -> set[str]:
@@ -97,7 +132,7 @@ def _certificates(facts: BootstrapFacts) -> Iterator[str]:
     texts = [_without_comments(text) for command in script.commands for text in texts_of(command)]
     if not any(word in ("-x509", "-selfsign") for command in script.commands for word in command.words):
         yield "it creates no CA"
-    yield from (f"it uses {shown(text)}" for text in texts if "root-ca.key" in text)
+    yield from (f"it uses {shown(text)}" for text in dict.fromkeys(texts) if "root-ca.key" in text)
     if not any(_SERVER_USAGE.search(text) and _names_an_address(text) for text in texts):
         yield "it creates no server certificate with extendedKeyUsage=serverAuth and subjectAltName=IP:ADDRESS"
     if not any(_AGENT_USAGE.search(text) for text in texts):
@@ -212,7 +247,8 @@ def _is_delete(command: ShellCommand) -> bool:
 
 def _address_family(facts: BootstrapFacts) -> Iterator[str]:
     families = [network.version for network in facts.cluster.service_networks]
-    commands = _library(facts).reached_from(facts.names.setup_function)
+    library = _library(facts)
+    commands = library.commands if facts.is_inline else library.reached_from(facts.names.setup_function)
     asked = {6 if "-6" in command.words else 4 for command in commands if command.program == "ip"}
     fixed = {family for text in _fixed_addresses(facts, commands) if (family := _family(text)) is not None}
     if not asked and not fixed:
@@ -226,11 +262,7 @@ def _address_family(facts: BootstrapFacts) -> Iterator[str]:
 
 def _fixed_addresses(facts: BootstrapFacts, commands: Iterable[ShellCommand]) -> Iterator[str]:
     yield facts.agent.flags.values.get("--proxy-server-host", "")
-    for command in commands:
-        declared = command.words[1:] if command.program in _DECLARATIONS else ()
-        for name, _, value in (text.partition("=") for text in (*command.assignments, *declared)):
-            if name == "BOOTSTRAP_NODE_IP":
-                yield value.strip("'\"")
+    yield from (value.strip("'\"") for name, value in _assignments(commands) if name == "BOOTSTRAP_NODE_IP")
 
 
 def _family(text: str) -> int | None:
@@ -257,8 +289,8 @@ def _certificate_script(facts: BootstrapFacts) -> Script:
 SCRIPT_RULES: Final[tuple[BootstrapCheck, ...]] = (
     rule(
         "C8",
-        "the node fills in every placeholder of the manifests",
-        "a pod with a literal ${…} as image or address never starts",
+        "the node fills in every placeholder of the manifests, the image with the tunnel's",
+        "a pod with a literal ${…} as image or address, or with another program's image, never starts",
         _FIX,
         _placeholders,
         tunnel,
@@ -280,6 +312,7 @@ SCRIPT_RULES: Final[tuple[BootstrapCheck, ...]] = (
         _FIX,
         _stages,
         tunnel,
+        functions,
         files("library"),
     ),
     rule(

@@ -21,6 +21,19 @@ _SOURCE: Final = (
         help="Install directory; gives bootstrap.ign, the platform and warnings.",
     ),
 )
+_PLATFORM_HELP: Final = "Platform whose size limits and firewall rules apply; default: from --dir or FILE."
+
+
+def platform_name(text: str) -> str:
+    """Parse a platform's name, in any letter case."""
+    from umbilical.firewall.platforms.catalogue import NAMES
+
+    if text.lower() not in NAMES:
+        raise click.BadParameter(f"{text!r} is not a platform; known: {', '.join(NAMES)}")
+    return text.lower()
+
+
+platform_option: Final = click.option("--platform", type=platform_name, metavar="NAME", help=_PLATFORM_HELP)
 _TARGET: Final = (
     click.option("--out", type=FILE, help="New file for the result."),
     click.option("--in-place", is_flag=True, help="Replace FILE with the result; implied by --dir."),

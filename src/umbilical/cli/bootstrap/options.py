@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 AUTO: Final = "auto"
 # openshift-install reads the bootstrap node's address from this variable.
 INSTALLER_NODE_IP: Final = "OPENSHIFT_INSTALL_BOOTSTRAP_NODE_IP"
+_THIS_NETWORK: Final = ipaddress.ip_network("0.0.0.0/8")
+_BROADCAST: Final = ipaddress.ip_address("255.255.255.255")
 
 
 def node_ip(text: str) -> IpAddress | str:
@@ -32,9 +34,26 @@ def node_ip(text: str) -> IpAddress | str:
         address = ipaddress.ip_address(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} is neither {AUTO} nor an IP address (without brackets)") from None
-    if "%" in text or address.is_unspecified or address.is_multicast or address.is_link_local:
-        raise click.BadParameter(f"agents on other nodes cannot dial {text}")
+    why = _why_not_dialled(address)
+    if why is not None:
+        raise click.BadParameter(f"agents on other nodes cannot dial {text}: {why}")
     return address
+
+
+def _why_not_dialled(address: IpAddress) -> str | None:
+    # Checked in this order: the library calls ::1 and mapped addresses reserved, too.
+    kinds = {
+        "it is a loopback address": address.is_loopback,
+        "no machine has an address of 0.0.0.0/8": address.version == 4 and address in _THIS_NETWORK,
+        "it is the unspecified address": address.is_unspecified,
+        "it is a multicast address": address.is_multicast,
+        "it is a link-local address": address.is_link_local,
+        "it is the broadcast address": address == _BROADCAST,
+        "it is reserved, or an IPv4 address in IPv6 form": address.is_reserved,
+    }
+    if getattr(address, "scope_id", None):
+        return "it has a zone, which only one machine knows"
+    return next((why for why, holds in kinds.items() if holds), None)
 
 
 def network(text: str) -> IpNetwork:

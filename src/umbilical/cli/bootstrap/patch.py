@@ -8,6 +8,7 @@ import click
 from umbilical.bootstrap.bootstrap_file import BootstrapFile
 from umbilical.cli.bootstrap.file import (
     kibibytes,
+    platform_option,
     print_warnings,
     read_source,
     source_options,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.command()
 @source_options
 @target_options
-@click.option("--platform", metavar="NAME", help="Platform whose limits and rules apply; default: from the config.")
+@platform_option
 @authority_options
 @spec_options
 def patch(
@@ -52,7 +53,9 @@ def _print_summary(source: "BootstrapFile", target: Path, patched: "PatchedFile"
         click.echo(f"warning: {finding.id} {finding.evidence} (also before the patch)", err=True)
     mark = "✓" if has_unicode() else "[ok]"
     sizes = f"{kibibytes(planned.size_before)} -> {kibibytes(planned.size_after)}"
-    facts = [f"bootkube.sh of {planned.release} recognised", _changes(planned), "verified"]
+    older = ", ".join(finding.id for finding in patched.older_failures)
+    verified = f"verified, except {older}" if older else "verified"
+    facts = [f"bootkube.sh of {planned.release} recognised", _changes(planned), verified]
     click.echo("  ".join(f"{mark} {fact}" for fact in facts) + f"  {sizes}", err=True)
     if not patched.is_bash_checked:
         click.echo("warning: bash is not installed here, so `bash -n` did not check the scripts", err=True)

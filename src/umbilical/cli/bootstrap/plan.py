@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.bootstrap.file import kibibytes, print_warnings, read_source, source_options
+from umbilical.cli.bootstrap.file import kibibytes, platform_option, print_warnings, read_source, source_options
 from umbilical.cli.bootstrap.options import authority_options, refuse_authority, spec_from, spec_options
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ ORDER: Final = (
 
 @click.command()
 @source_options
-@click.option("--platform", metavar="NAME", help="Platform whose limits and rules apply; default: from the config.")
+@platform_option
 @click.option("--show-anchors", is_flag=True, help="Show the anchor lines in bootkube.sh, even if patch would fail.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Output format.")
 @authority_options
@@ -73,6 +73,10 @@ def _firewall_options(planned: "Plan", source: "BootstrapFile") -> Iterator[str]
     else:
         yield f"--platform {planned.platform or 'NAME'}"
         yield from (f"--machine-network {network}" for network in planned.spec.machine_networks)
+        if planned.cluster.infra_id is not None:
+            yield f"--infra-id {planned.cluster.infra_id}"
+    if planned.cluster.release is not None:
+        yield f"--release {planned.cluster.release}"
     if planned.spec.agent_port != TunnelSpec.agent_port:
         yield f"--port {planned.spec.agent_port}"
 

@@ -131,19 +131,46 @@ STDOUT: Final = "-"
     help="Output directory, laid out like the node's root; - prints the YAML documents only.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
+@click.option("--test-webhook", metavar="IMAGE", help="Write only a test webhook; its pod runs IMAGE, with python3.")
 @click.option("--kube-apiserver", type=FILE, help="kube-apiserver's manifest to change; only for --shape kubernetes.")
 @certificate_options
 @spec_options
-def render(out: str, overwrite: bool, kube_apiserver: Path | None, **options: Any) -> None:
-    """Write the tunnel's manifests, egress file and scripts."""
+def render(out: str, overwrite: bool, test_webhook: str | None, kube_apiserver: Path | None, **options: Any) -> None:
+    """Write the tunnel's manifests, egress file and scripts.
+
+    With --test-webhook writes the manifests of a webhook in a pod instead, which `verify --live` then calls.
+    """
     from umbilical.cli.tree_files import print_documents, print_files, write_tree
 
-    tree = _rendered(spec_from(options), kube_apiserver, options)
+    if test_webhook is not None:
+        tree = _trial_webhook(test_webhook, datetime.now(UTC))
+    else:
+        tree = _rendered(spec_from(options), kube_apiserver, options)
     if out == STDOUT:
         print_documents(tree)
         return
     write_tree(tree, Path(out), overwrite=overwrite)
     print_files(tree)
+    if test_webhook is not None:
+        _print_next(out)
+
+
+def _trial_webhook(image: str, now: datetime) -> "AssetTree":
+    from umbilical.bootstrap.render.trial_webhook import NAME, SERVER_NAMES, trial_webhook
+    from umbilical.pki.authority import Authority
+    from umbilical.pki.profiles import KeyType, server_profile
+
+    day = timedelta(days=1)
+    authority = Authority.create(f"{NAME}-ca", now, day, KeyType.RSA_2048)
+    pair = authority.issue(server_profile(NAME, SERVER_NAMES, KeyType.RSA_2048), now, day)
+    return trial_webhook(image, authority.certificate_pem, pair)
+
+
+def _print_next(out: str) -> None:
+    from umbilical.bootstrap.render.trial_webhook import REMOVAL
+
+    click.echo(f"next: kubectl apply -f {out}, then: umbilical bootstrap verify --live --kubeconfig FILE", err=True)
+    click.echo(f"remove it: {REMOVAL}", err=True)
 
 
 def _rendered(spec: "TunnelSpec", kube_apiserver: Path | None, options: dict[str, Any]) -> "AssetTree":

@@ -13,7 +13,8 @@ from umbilical.cli.bootstrap.file import read_source, source_options, target_of,
 def undo(file: Path | None, directory: Path | None, out: Path | None, in_place: bool) -> None:
     """Remove the tunnel from a patched bootstrap.ign.
 
-    Reads FILE or the bootstrap.ign of --dir and restores it byte for byte as it was before `patch`.
+    Reads FILE or the bootstrap.ign of --dir and restores it byte for byte as it was before `patch`. Changes of others
+    since then are kept and shown; a changed line of the patch itself is an error.
     """
     from umbilical.bootstrap.patch.patch import undo as undone
     from umbilical.bootstrap.patch.receipt import find_receipt
@@ -23,8 +24,10 @@ def undo(file: Path | None, directory: Path | None, out: Path | None, in_place: 
     document = source.document()
     restored = undone(document)
     source.write(target, restored.content)
-    if find_receipt(document.config).restores(restored.content):
+    differences = find_receipt(document.config).differences(restored.config, restored.content)
+    if not differences:
         click.echo(f"wrote {target}: byte for byte as it was before the patch", err=True)
-    else:
-        what = "the tunnel is removed; other changes since the patch, formatting included, are kept"
-        click.echo(f"wrote {target}: {what}", err=True)
+        return
+    click.echo(f"wrote {target}: the tunnel is removed; other changes since the patch are kept:", err=True)
+    for difference in differences:
+        click.echo(f"  {difference}", err=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from umbilical.checks.check import Check, Finding
-from umbilical.cli.bootstrap.file import kibibytes, print_warnings, read_source, source_options
+from umbilical.cli.bootstrap.file import kibibytes, platform_option, print_warnings, read_source, source_options
 from umbilical.cli.bootstrap.options import node_access
 from umbilical.cli.findings import (
     apply_options,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from umbilical.bootstrap.live import LiveOptions
     from umbilical.bootstrap.verify.facts import BootstrapFacts
 
-TUNNEL_STATES: Final = ("native-on", "native-off", "patched", "none")
+TUNNEL_STATES: Final = ("native-on", "native-off", "patched", "inline", "none")
 SHAPES: Final = ("openshift", "seed")
 MODES: Final = ("grpc", "http-connect")
 LIVE_HEADING: Final = "The running tunnel"
@@ -44,11 +44,13 @@ _WHAT: Final = (
     click.option("--expect", type=click.Choice(TUNNEL_STATES), help="Fail if the file has another tunnel state."),
     click.option("--shape", type=click.Choice(SHAPES), help="Expected form of the tunnel; default: from the file."),
     click.option("--mode", type=click.Choice(MODES), help="Expected kube-apiserver protocol; default: from the file."),
-    click.option("--platform", metavar="NAME", help="Platform whose size limits apply; default: from --dir or FILE."),
+    platform_option,
 )
 _WHICH: Final = (
     *which_options("S1,C3"),
-    click.option("--list", "lists", is_flag=True, help="List the checks and exit."),
+    click.option(
+        "--list", "lists", is_flag=True, help="List the checks, and jq commands that print their files; exit."
+    ),
     click.option("--explain", metavar="ID", help="Explain one check and exit."),
 )
 _LIVE: Final = (
@@ -81,7 +83,8 @@ def verify(
     Reads FILE or the bootstrap.ign of --dir. With --live checks the running tunnel over SSH and the Kubernetes API.
     """
     if options["lists"]:
-        click.echo(_listed(chosen(_all_checks(), only, skip), output), nl=False)
+        source = read_source(file, directory) if file or directory else None
+        click.echo(_listed(chosen(_all_checks(), only, skip), output, _plan_commands(source)), nl=False)
         return 0
     if options["explain"]:
         click.echo(_explained(options["explain"]), nl=False)
@@ -212,7 +215,13 @@ def _heading(source: "BootstrapFile", facts: "BootstrapFacts") -> str:
 
 
 def _hint(facts: "BootstrapFacts") -> None:
-    """Print a note if the file has no tunnel: a report without failures would look like a working tunnel."""
+    """Print a note on an egress file without effect, or without a tunnel: no failure would look like a working one."""
+    from umbilical.bootstrap.verify.documents import dig
+    from umbilical.bootstrap.verify.egress_rules import IGNORED_KEY
+
+    if dig(facts.override.value, IGNORED_KEY) is not None:
+        text = f"kube-apiserver ignores {IGNORED_KEY} in {facts.names.override}, so it dials pods itself"
+        click.echo(f"note: {text}: explained by umbilical bootstrap verify --explain C2", err=True)
     if facts.config is not None and not facts.has_tunnel and facts.expected_state is None:
         text = f"the file has no tunnel to check (tunnel state {facts.found_state.value})"
         click.echo(f"note: {text}; add --expect patched or --expect native-on to make this a failure", err=True)
@@ -230,19 +239,36 @@ def _details(source: "BootstrapFile", facts: "BootstrapFacts") -> dict[str, Any]
     }
 
 
-def _listed(checks: list[Check[Any]], output: str) -> str:
+def _plan_commands(source: "BootstrapFile | None") -> dict[int, str]:
+    """The jq commands of the first plan's checklist, for a patched file or for the given one."""
+    from umbilical.bootstrap.names import OWN
+    from umbilical.bootstrap.verify.catalogue import FIRST_PLAN
+    from umbilical.bootstrap.verify.facts import BootstrapFacts
+
+    facts = BootstrapFacts(source.content) if source is not None else None
+    names = facts.names if facts is not None and facts.has_tunnel else OWN
+    file = str(source.path) if source is not None else "bootstrap.ign"
+    return {item: planned.command(names, file) for item, planned in FIRST_PLAN.items()}
+
+
+def _listed(checks: list[Check[Any]], output: str, commands: dict[int, str]) -> str:
     from umbilical.bootstrap.verify.catalogue import FIRST_PLAN
     from umbilical.checks.report import API_VERSION
 
     if output == "json":
         import json
 
-        plan = [{"item": item, "title": title, "checks": list(ids)} for item, (title, ids) in FIRST_PLAN.items()]
+        plan = [
+            {"item": item, "title": planned.title, "checks": list(planned.checks), "command": commands[item]}
+            for item, planned in FIRST_PLAN.items()
+        ]
         shown = [{"id": check.id, "title": check.title, "why": check.why, "fix": check.fix} for check in checks]
         value = {"apiVersion": API_VERSION, "kind": "CheckList", "checks": shown, "firstPlan": plan}
         return json.dumps(value, indent=2) + "\n"
-    lines = [listed(checks, _headings(), 4), "Checklist of the first plan (task 2.6), and the checks that cover it"]
-    lines += [f"{item:<4} {title}: {', '.join(ids)}" for item, (title, ids) in FIRST_PLAN.items()]
+    heading = "Checklist of the first plan (task 2.6): the checks that cover it, and the commands that print it"
+    lines = [listed(checks, _headings(), 4), heading]
+    for item, planned in FIRST_PLAN.items():
+        lines += [f"{item:<4} {planned.title}: {', '.join(planned.checks)}", f"     {commands[item]}"]
     return "\n".join(lines) + "\n"
 
 
@@ -254,6 +280,6 @@ def _explained(identifier: str) -> str:
         raise click.UsageError(f"there is no check {identifier!r}; --list shows the ids")
     check = found[0]
     lines = [f"{check.id} {check.title}", f"  why: {check.why}", f"  fix: {check.fix}"]
-    plan = [f"{item} ({title})" for item, (title, ids) in FIRST_PLAN.items() if check.id in ids]
+    plan = [f"{item} ({planned.title})" for item, planned in FIRST_PLAN.items() if check.id in planned.checks]
     lines += [f"  first plan's checklist (task 2.6): {', '.join(plan)}"] if plan else []
     return "\n".join(lines) + "\n"

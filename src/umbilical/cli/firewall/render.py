@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from umbilical.cli.options import FILE
-from umbilical.fault import BootstrapError
+from umbilical.fault import BootstrapError, RenderError
 from umbilical.firewall.forms.render import Form, forms, manifest_edit
 from umbilical.firewall.forms.render import render as rule_text
 from umbilical.firewall.platforms.catalogue import platform_of
@@ -35,7 +35,11 @@ _DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
     "--source", "sources", metavar="CIDR", multiple=True, help="Node address, instead of --machine-network; repeatable."
 )
 @click.option("--port", type=int, default=DEFAULT_PORT, show_default=True, help="TCP port of the server for agents.")
-@click.option("--release", metavar="4.NN", help="Release of the installer; rule names and lifetimes depend on it.")
+@click.option(
+    "--release",
+    metavar="4.NN",
+    help="Release of the installer, which names and lifetimes of rules depend on; default: from --dir.",
+)
 @click.option(
     "-o",
     "--output",
@@ -53,12 +57,13 @@ def render(**options: Any) -> int:
     install = _install_dir(options["directory"])
     platform = platform_of(_platform_name(options["platform_name"], install))
     request = _request(options, platform, install)
-    form = _form(options["output"], platform, has_directory=install is not None)
-    if options["applying"] and (install is None or form is not Form.CAPI):
-        raise click.UsageError("--apply changes a manifest: it needs --dir and -o capi")
+    if options["applying"] and (install is None or options["output"] not in (None, Form.CAPI.value)):
+        raise click.UsageError("--apply changes a manifest: it needs --dir and no other output than -o capi")
+    wanted = Form.CAPI.value if options["applying"] else options["output"]
+    form = _form(wanted, platform, has_directory=install is not None)
     if install is not None and form is Form.CAPI:
         changes = {"closing": options["closing"], "applying": options["applying"], "out": options["out"]}
-        _edit_manifest(install, manifest_edit(platform, request), request, **changes)
+        _edit_manifest(install, _manifest_edit(install, platform, request), request, **changes)
     else:
         _put(rule_text(platform, request, form, closing=options["closing"]), options["out"])
     if not options["closing"]:
@@ -91,6 +96,8 @@ def _request(options: dict[str, Any], platform: Platform, install: "InstallDir |
     release = None if options["release"] is None else parse_release(options["release"])
     infra_id, networks = options["infra_id"], given
     if install is not None:
+        if release is None and install.release is not None:
+            release = parse_release(install.release)
         infra_id = infra_id or install.infra_id
         networks = networks or install.machine_networks
     return RuleRequest(infra_id or "", options["port"], networks, release)
@@ -101,6 +108,15 @@ def _form(given: str | None, platform: Platform, *, has_directory: bool) -> Form
         return Form(given)
     known = forms(platform)
     return Form.CAPI if has_directory and Form.CAPI in known else known[0]
+
+
+def _manifest_edit(install: "InstallDir", platform: Platform, request: RuleRequest) -> ManifestEdit:
+    try:
+        return manifest_edit(platform, request)
+    except RenderError as fault:
+        other = next(form for form in forms(platform) if form is not Form.CAPI)
+        remedy = f"umbilical firewall render --dir {install.path} -o {other.value}"
+        raise RenderError(fault.code, fault.what, fault.why, remedy) from None
 
 
 def _edit_manifest(

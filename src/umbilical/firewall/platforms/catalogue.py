@@ -18,11 +18,18 @@ ALIKE: Final = {"powervc": "openstack", "ovirt": "none"}
 """PowerVC uses OpenStack's API; on oVirt the installer creates no rules."""
 
 
+NAMES: Final = (*PLATFORMS, *ALIKE)
+
+
 def platform_of(name: str) -> Platform:
-    """Find a platform by its name in install-config or options. Raises RenderError: it is unknown."""
-    found = PLATFORMS.get(ALIKE.get(name, name))
+    """Find a platform by its name in install-config or options, in any letter case.
+
+    Raises RenderError: it is unknown.
+    """
+    lower = name.lower()
+    found = PLATFORMS.get(ALIKE.get(lower, lower))
     if found is None:
         raise RenderError(
-            "UMB160", f"there is no platform {name!r}", f"known: {', '.join(PLATFORMS)}", "umbilical firewall list"
+            "UMB160", f"there is no platform {name!r}", f"known: {', '.join(NAMES)}", "umbilical firewall list"
         )
     return found
