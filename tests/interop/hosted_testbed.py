@@ -107,7 +107,7 @@ def _kubelet(authority: FolderAuthority) -> AbstractContextManager[int]:
     context = authority.server_context(authority.serving("kubelet", (NODE,)))
     context.load_verify_locations(authority.certificate_file)
     context.verify_mode = ssl.CERT_REQUIRED
-    return serving(_Kubelet, context, NODE)
+    return serving(_Kubelet, context, NODE, 10250)
 
 
 def _egress_selector(path: Path, pair: TunnelPair, pki: TunnelPki) -> Path:

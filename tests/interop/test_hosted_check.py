@@ -66,6 +66,47 @@ def test_curl_takes_kubelets_credentials_from_the_namespace(testbed: HostedTestb
     assert without.returncode == 4, "the kubelet wants a certificate"
 
 
+def test_curl_finds_the_kubelet_by_the_machines_of_the_namespace(testbed: HostedTestbed) -> None:
+    plane = testbed.management
+    plane.apply(machine_definition())
+    plane.kubectl("wait", "--for=condition=Established", "crd/machines.cluster.x-k8s.io", "--timeout=60s")
+    plane.apply(machine("a-new-one"), machine("guest-7x2", node="worker-1", address=NODE))
+    command = [PROGRAM, "proxy", "curl", "-n", NAMESPACE, "--kubeconfig", str(plane.kubeconfig)]
+    command += ["--server", f"127.0.0.1:{testbed.pairs[0].ports.frontend}", "/healthz", "--kubelet"]
+    for wanted in ([], ["--node", "worker-1"], ["--node", "guest-7x2"]):
+        done = subprocess.run([*command, *wanted], capture_output=True, text=True, timeout=SECONDS, check=False)
+        told = "" if wanted else f"* kubelet of node worker-1 at {NODE}\n"
+        assert (done.returncode, done.stdout, done.stderr) == (0, "ok", told)
+    command += ["--node", "worker-9"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert f"UMB579 {NAMESPACE} has no Machine with an address for node worker-9" in done.stderr
+    assert "why: Machines with an InternalIP: worker-1\n" in done.stderr
+
+
+def machine_definition() -> dict[str, Any]:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1beta1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "machines", "singular": "machine", "kind": "Machine", "listKind": "MachineList"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": "machines.cluster.x-k8s.io",
+            # Groups below k8s.io are protected.
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
+        "spec": {"group": "cluster.x-k8s.io", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+def machine(name: str, node: str = "", address: str = "") -> dict[str, Any]:
+    addresses = [{"type": "InternalDNS", "address": f"{node}.example"}, {"type": "InternalIP", "address": address}]
+    status = {"nodeRef": {"name": node}, "addresses": addresses} if node else {}
+    head = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine", "metadata": head, "status": status}
+
+
 def test_a_closed_port_and_a_service_that_waits_are_found(testbed: HostedTestbed) -> None:
     plane = testbed.management
     plane.kubectl("-n", NAMESPACE, "delete", "networkpolicy", "konnectivity-agents")

@@ -228,3 +228,9 @@ def test_a_server_is_a_path_or_a_host_with_a_port() -> None:
     for text in ("unix:", ":8090", "host", "host:0", "a:b:c", "host:65536"):
         with pytest.raises(click.BadParameter):
             server_place(text)
+
+
+def test_a_path_or_a_node_is_for_kubelets_and_not_both_forms_at_once(umbilical: Run) -> None:
+    for arguments in (["/metrics"], ["https://10.0.3.7:10250/", "--kubelet", "--node=a", "-n=x"], ["/m", "--node=a"]):
+        err = umbilical("proxy", "curl", *arguments, status=2).err
+        assert "give --kubelet, and /PATH instead of a URL" in err

@@ -13,6 +13,7 @@ from tests.support.hosted_specs import hosted_spec
 from tests.support.manifests import json_values
 
 from umbilical.fault import RenderError
+from umbilical.hosted.objects import names
 from umbilical.hosted.objects.spec import (
     AggregatedApi,
     ApiGroup,
@@ -199,6 +200,7 @@ def test_a_wrong_value_is_refused() -> None:
         ({"components": ["kube-scheduler"]}, "components[0] 'kube-scheduler': must be one of: openshift-apiserver"),
         ({"proxy": {"http": "socks5://user:hunter2@proxy"}}, "proxy.http: must be a URL like"),
         ({"proxy": {"trustedCa": "bundle"}}, "proxy.trustedCa is given without a proxy"),
+        ({"server": "upstream", "components": ["olm-operator"]}, "images.proxy is required with server upstream"),
         ({"aggregatedAuthority": "none"}, "aggregatedAuthority: must be PEM certificates"),
         ({"replicas": "three"}, "replicas 'three'"),
     ):
@@ -226,6 +228,16 @@ PEM = "aggregatedAuthority: |\n  -----BEGIN CERTIFICATE-----\n  MA==\n  -----END
 def test_the_example_can_be_used() -> None:
     spec = read_spec(EXAMPLE.encode())
     assert (spec.name, spec.replicas, spec.publishing.port) == ("guest", 3, 443)
+
+
+def test_the_example_names_every_component() -> None:
+    assert read_spec(EXAMPLE.encode()).components == names.COMPONENTS
+
+
+def test_upstreams_server_needs_another_image_only_for_sidecars() -> None:
+    images = {"server": "registry.example/upstream:1", "proxy": "registry.example/umbilical:1"}
+    assert read(server="upstream", images=images, components=["olm-operator"]).images.proxy == images["proxy"]
+    assert not read(server="upstream").is_ours
 
 
 def test_what_is_commented_out_can_be_used_as_well() -> None:

@@ -19,7 +19,7 @@ from umbilical.fault import HostedError
 from umbilical.tunnel.settings import TlsFiles
 
 if TYPE_CHECKING:
-    from umbilical.hosted.access import TunnelAccess
+    from umbilical.hosted.access import AccessRequest, TunnelAccess
     from umbilical.hosted.endpoint_tls import EndpointTls
     from umbilical.hosted.http_call import Header, HttpCall, HttpExchange, Url
     from umbilical.hosted.route import EndpointRoute, PingResult
@@ -34,6 +34,7 @@ _ENDPOINT: Final = (
     click.option("--endpoint-name", default="", metavar="NAME", help="Name in the endpoint's certificate."),
     click.option("-k", "--insecure", is_flag=True, help="Do not verify the endpoint's certificate."),
     click.option("--kubelet", is_flag=True, help="Use the kubelet credentials of the namespace; requires --namespace."),
+    click.option("--node", metavar="NAME", help="Node whose kubelet serves /PATH. Default: that of the first Machine."),
 )
 _REQUEST: Final = (
     click.option("-X", "--request", "method", metavar="METHOD", help="HTTP method. Default: GET, or POST with -d."),
@@ -58,26 +59,43 @@ def _curl_options(command: Command) -> Command:
 
 
 @click.command()
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="URL|/PATH")
 @_curl_options
 @access_options
 def curl(url: str, **options: Any) -> int:
     """Request URL through the tunnel and print the response.
 
-    The agent resolves the host name of URL. The exit status is 0 for any HTTP response, unless -f is given.
+    The agent resolves the host name of URL. With --kubelet, /PATH alone is requested from a node's kubelet: its address
+    is read from the Machines of the namespace. The exit status is 0 for any HTTP response, unless -f is given.
     """
     from umbilical.hosted.access import open_access
 
     if options["kubelet"] and options["namespace"] is None:
         raise click.UsageError("--kubelet needs --namespace: the credentials are read from there")
-    call = _call(_url(url), options)
+    if (options["node"] is not None or url.startswith("/")) and not (options["kubelet"] and url.startswith("/")):
+        raise click.UsageError("--node and /PATH are for kubelets: give --kubelet, and /PATH instead of a URL")
     files = tls_files("client-", options["client_cert"], options["client_key"], options["cacert"])
     request = access_request(options, needs_kubelet=options["kubelet"])
+    call = _call(_url(_kubelet_url(request, url, options) if url.startswith("/") else url), options)
     with open_access(request) as access:
         try:
             return asyncio.run(_bounded(access, call, _endpoint_tls(access, files, options), options))
         except BrokenPipeError:
             return _reader_left()
+
+
+def _kubelet_url(request: "AccessRequest", path: str, options: dict[str, Any]) -> str:
+    from umbilical.cluster.client import make_client
+    from umbilical.hosted.machines import NodeMachine, find_machine
+
+    async def find() -> NodeMachine:
+        async with make_client(request.kubeconfig) as client:
+            return await find_machine(client, options["namespace"], options["node"])
+
+    machine = asyncio.run(find())
+    if options["node"] is None or options["verbose"]:
+        _print_lines("*", [f"kubelet of {machine.title}"])
+    return machine.kubelet_url(path)
 
 
 def _url(text: str) -> "Url":

@@ -237,6 +237,7 @@ images:
   server: registry.example.com/umbilical/umbilical:1.0
   # Default for both: the server's image.
   # agent: registry.example.com/umbilical/umbilical:1.0
+  # Runs in the sidecars of `components`. Required with server upstream, whose image has no proxies.
   # proxy: registry.example.com/umbilical/umbilical:1.0
 
 # How agents on nodes reach the servers. The host is part of the certificate, so it must be known now.
@@ -339,12 +340,21 @@ monitoring:
   # Namespaces of the Prometheus servers that read the metrics.
   namespaces: [openshift-monitoring, openshift-user-workload-monitoring]
 
-# Deployments of the control-plane namespace that get proxies as sidecars.
+# Deployments of the control-plane namespace that get proxies as sidecars, and what they reach through them.
 components:
+  # Image registries, by the user's proxy; webhooks in the data plane.
   - openshift-apiserver
+  # Admission webhooks in the data plane.
   - openshift-oauth-apiserver
+  # Identity providers: HTTP by the user's proxy, LDAP without it.
   - oauth-openshift
+  # Canary routes in the data plane, by the user's proxy; DNS records at the cloud.
   - ingress-operator
+  # The user's proxy, to check it; the agent resolves its name.
+  - cluster-network-operator
+  # OVN-Kubernetes' interconnect. The network operator owns this Deployment and reverts a patch: change its manifests.
+  - ovnkube-control-plane
+  # Catalogs in the data plane, by gRPC.
   - olm-operator
   - catalog-operator
   - packageserver
